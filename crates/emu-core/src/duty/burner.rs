@@ -1,0 +1,348 @@
+//! A real-time thread that burns a CPU for part of each period, in a closed loop on what it really took.
+//!
+//! Three things are corrected while it runs:
+//! - its own occupancy: wake-ups that come late, burns that end late or are taken from it (the [`Ledger`]);
+//! - what each wake-up costs the tasks: the part that the burner sees in its own CPU time is tracked, the part
+//!   that it cannot see was measured ([`WakeCost`]) and is scaled with the visible one;
+//! - the core clock, for targets in hertz: part of the burn is spent on a chain of known length, so that the
+//!   burner is a frequency meter, and the share follows the clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::{Command, Controller, Counters, Grid, Ledger, Wait};
+use crate::meter::{self, WakeCost};
+use crate::sys::relax::Relax;
+use crate::sys::time::{self, Nanos};
+use crate::sys::{affinity, sched};
+use crate::{CpuId, CpuList, Error, ErrorKind, Hertz, Result, Target};
+
+/// Above all normal tasks, below the kernel's interrupt threads (50) and far from 99, which is for the
+/// watchdogs that keep the machine alive.
+pub(crate) const PRIORITY: i32 = 10;
+
+/// The shortest burn worth a wake-up. At high speeds the burner sleeps through periods until this much is
+/// owed, as a wake-up alone costs that order of time.
+pub(crate) const MIN_BURN: Nanos = 20_000;
+
+/// Tasks get at least this much of a period that is not skipped, whatever is owed.
+const MIN_RUN: Nanos = 10_000;
+
+/// A gap in the burn loop above this is looked into: it may be time in which tasks ran.
+const GAP: Nanos = 50_000;
+
+/// The clock is measured in burns at least this long, and this often.
+const CLOCK_BURN: Nanos = 60_000;
+const CLOCK_EVERY: Nanos = 5_000_000;
+/// Readings over which the clock's median is taken.
+const CLOCK_READINGS: usize = 9;
+
+/// Weight of a new observation of the wake-up cost.
+const COST_WEIGHT: f64 = 0.02;
+
+/// What a burner is to do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Settings {
+    /// The periods, the same for all CPUs of the zone.
+    pub(crate) grid: Grid,
+    /// What tasks are to have.
+    pub(crate) target: Target,
+}
+
+impl Settings {
+    /// Settings for a target.
+    pub(crate) fn new(grid: Grid, target: Target) -> Self {
+        Self { grid, target }
+    }
+}
+
+/// What the burner publishes beside its [`Counters`].
+#[derive(Debug)]
+struct Seen {
+    counters: Counters,
+    /// Hertz; 0 before the first reading.
+    clock: AtomicU64,
+    on_its_cpu: AtomicBool,
+}
+
+/// A burner at work; dropping it stops it.
+#[derive(Debug)]
+pub(crate) struct Burner {
+    controller: Controller<Settings>,
+    seen: Arc<Seen>,
+}
+
+impl Burner {
+    /// Starts a burner on `cpu`.
+    ///
+    /// # Errors
+    /// The CPU cannot be used, or real-time priority is not to be had.
+    pub(crate) fn start(cpu: CpuId, settings: Settings, cost: WakeCost) -> Result<Self> {
+        let seen = Arc::new(Seen {
+            counters: Counters::default(),
+            clock: AtomicU64::new(0),
+            on_its_cpu: AtomicBool::new(true),
+        });
+        let theirs = Arc::clone(&seen);
+        let controller = Controller::spawn(
+            &format!("emu-hog-{cpu}"),
+            settings,
+            move || {
+                take_cpu(cpu)?;
+                Ok(())
+            },
+            move |(), wait| {
+                Loop::new(cpu, cost, &theirs).run(wait);
+                Ok(())
+            },
+        )?;
+        Ok(Self { controller, seen })
+    }
+
+    /// New settings, taken up at once.
+    pub(crate) fn set(&self, settings: Settings) {
+        self.controller.set(settings);
+    }
+
+    /// What it has done.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.seen.counters
+    }
+
+    /// The core clock that it measured last.
+    pub(crate) fn clock(&self) -> Option<Hertz> {
+        Some(self.seen.clock.load(Ordering::Relaxed)).filter(|clock| *clock > 0).map(Hertz)
+    }
+
+    /// Whether it runs where it should; false while its CPU is offline.
+    pub(crate) fn is_on_its_cpu(&self) -> bool {
+        self.seen.on_its_cpu.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has ended without being told to.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.controller.is_finished()
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// It had failed.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        self.controller.stop()
+    }
+}
+
+fn take_cpu(cpu: CpuId) -> Result<()> {
+    let only: CpuList = [cpu].into_iter().collect();
+    affinity::set(0, &only)
+        .map_err(|e| Error::io(format!("cannot run a burner on CPU {cpu}"), e))
+        .map_err(|e| e.hint("is the CPU online, and in the cpuset of emu?"))?;
+    sched::set_fifo(PRIORITY).map_err(|e| {
+        Error::io(format!("cannot give the burner of CPU {cpu} real-time priority {PRIORITY}"), e)
+            .with_kind(ErrorKind::NotPermitted)
+            .hint("it needs CAP_SYS_NICE and, on kernels with CONFIG_RT_GROUP_SCHED, a cgroup with real-time budget")
+    })
+}
+
+/// The state of the burning thread.
+struct Loop<'a> {
+    cpu: CpuId,
+    seen: &'a Seen,
+    relax: Relax,
+    ledger: Ledger,
+    /// The cost as measured on the quiet CPU, to scale the hidden part.
+    reference: WakeCost,
+    /// The visible cost now, smoothed.
+    visible: f64,
+    /// Thread CPU time at the last wake-up, and what was burned since.
+    last_cpu: Nanos,
+    last_burned: Nanos,
+    clocks: [f64; CLOCK_READINGS],
+    clocks_taken: usize,
+    next_clock: Nanos,
+}
+
+impl<'a> Loop<'a> {
+    fn new(cpu: CpuId, cost: WakeCost, seen: &'a Seen) -> Self {
+        Self {
+            cpu,
+            seen,
+            relax: Relax::best(),
+            ledger: Ledger::new(),
+            reference: cost,
+            visible: cost.visible,
+            last_cpu: time::thread_cpu(),
+            last_burned: 0,
+            clocks: [0.0; CLOCK_READINGS],
+            clocks_taken: 0,
+            next_clock: 0,
+        }
+    }
+
+    fn run(&mut self, wait: &Wait<Settings>) {
+        let (mut command, mut generation) = wait.command();
+        let mut index = None;
+        while let Command::Run(settings) = command {
+            let next = self.one_period(settings, index, wait, generation);
+            index = Some(next);
+            if wait.generation() != generation {
+                (command, generation) = wait.command();
+                self.seen.counters.restart();
+            }
+        }
+    }
+
+    /// Waits for the next period worth a burn, burns, and returns the index of the period after it.
+    fn one_period(
+        &mut self,
+        settings: Settings,
+        planned: Option<i64>,
+        wait: &Wait<Settings>,
+        generation: u32,
+    ) -> i64 {
+        let grid = settings.grid;
+        let share = self.share(settings.target);
+        let due = (1.0 - share) * grid.period() as f64;
+        let first = planned.unwrap_or_else(|| grid.index(time::now()) + 1);
+        let skipped = self.periods_to_skip(due);
+        let index = first.saturating_add(skipped);
+        if !wait.until(grid.begin(index), generation) {
+            // New settings: the periods slept through so far are charged as they were.
+            let reached = grid.index(time::now()).max(first - 1);
+            self.charge(grid, reached + 1 - first, share);
+            return reached + 1;
+        }
+        let woken = time::now();
+        let cpu = time::thread_cpu();
+        self.observe_cost(cpu);
+        let late = (grid.index(woken) - index).max(0);
+        self.seen.counters.missed.fetch_add(late as u64, Ordering::Relaxed);
+        let index = index + late;
+        let elapsed = self.charge(grid, index + 1 - first, share);
+        self.last_burned = 0;
+        if self.is_displaced() {
+            // Burning elsewhere would slow a CPU that is not ours.
+            self.ledger = Ledger::new();
+            return index + 1;
+        }
+        let cost = self.cost();
+        let burn = self.ledger.owed() - cost;
+        // At the end of the period the next burn begins; the tasks' part must lie before it.
+        let latest = grid.begin(index + 1) - MIN_RUN;
+        let until = (woken + burn.max(0.0) as Nanos).min(latest.max(woken));
+        let burned = self.burn(woken, until, wait, generation);
+        self.ledger.settle(burned as f64 + cost);
+        self.last_burned = burned;
+        let counters = &self.seen.counters;
+        counters.periods.fetch_add(1 + skipped as u64, Ordering::Relaxed);
+        counters.add_hold(burned, cost as Nanos);
+        counters.add_elapsed(elapsed);
+        counters.burned.fetch_add(burned, Ordering::Relaxed);
+        counters.cpu.store(cpu + burned, Ordering::Relaxed);
+        index + 1
+    }
+
+    /// Whole periods to sleep through until a burn is worth its wake-up.
+    fn periods_to_skip(&self, due: f64) -> i64 {
+        let worth = self.cost() + MIN_BURN as f64;
+        if due <= 0.0 {
+            // Full speed: nothing to do until new settings come.
+            return 1 << 20;
+        }
+        (((worth - self.ledger.owed()) / due).ceil() - 1.0).clamp(0.0, f64::from(1 << 20)) as i64
+    }
+
+    fn charge(&mut self, grid: Grid, periods: i64, share: f64) -> Nanos {
+        let elapsed = grid.period().saturating_mul(periods.max(0));
+        self.ledger.charge(elapsed as f64, share);
+        elapsed
+    }
+
+    /// The share that tasks are to have now: for a target in hertz it follows the clock.
+    fn share(&self, target: Target) -> f64 {
+        match (target.clock, self.clock()) {
+            (Some(wanted), Some(clock)) => (wanted.as_f64() / clock).min(1.0),
+            _ => target.share,
+        }
+    }
+
+    fn clock(&self) -> Option<f64> {
+        let mut clocks = self.clocks;
+        let taken = clocks.get_mut(..self.clocks_taken.min(CLOCK_READINGS))?;
+        taken.sort_by(f64::total_cmp);
+        taken.get(taken.len() / 2).copied()
+    }
+
+    /// What a wake-up costs the tasks now, in nanoseconds.
+    fn cost(&self) -> f64 {
+        self.visible + self.reference.hidden * self.visible / self.reference.visible.max(1.0)
+    }
+
+    /// CPU time since the last wake-up that was not burned: the way to sleep and the way back.
+    fn observe_cost(&mut self, cpu: Nanos) {
+        let overhead = (cpu - self.last_cpu - self.last_burned) as f64;
+        self.last_cpu = cpu;
+        // Steal during the burn makes CPU time lag behind; such observations, and interrupts that struck
+        // just then, are not the cost of a wake-up.
+        if (0.2..5.0).contains(&(overhead / self.reference.visible.max(1.0))) {
+            self.visible += COST_WEIGHT * (overhead - self.visible);
+        }
+    }
+
+    /// Whether the kernel has moved this thread because its CPU went offline.
+    fn is_displaced(&mut self) -> bool {
+        let mut displaced = affinity::current_cpu() != Some(self.cpu);
+        if displaced {
+            // Succeeds as soon as the CPU is back.
+            displaced = take_cpu(self.cpu).is_err();
+        }
+        self.seen.on_its_cpu.store(!displaced, Ordering::Relaxed);
+        displaced
+    }
+
+    /// Keeps the CPU from `woken` until `until`, and returns for how long tasks were really kept from it.
+    fn burn(&mut self, woken: Nanos, until: Nanos, wait: &Wait<Settings>, generation: u32) -> Nanos {
+        let mut lost = 0;
+        let mut now = woken;
+        if until - woken > CLOCK_BURN && now >= self.next_clock {
+            self.read_clock();
+            now = time::now();
+            self.next_clock = now + CLOCK_EVERY;
+        }
+        let mut switches = None;
+        while now < until && wait.generation() == generation {
+            self.relax.moment();
+            let before = now;
+            now = time::now();
+            if now - before > GAP {
+                // Only a switch to another task gives time away; steal and interrupts take it from all alike.
+                let switched = involuntary_switches();
+                if switches.replace(switched).is_some_and(|known| known < switched) {
+                    lost += now - before;
+                }
+            } else if switches.is_none() {
+                switches = Some(involuntary_switches());
+            }
+        }
+        now - woken - lost
+    }
+
+    fn read_clock(&mut self) {
+        let (short, long) = meter::timed_pair();
+        let clock = meter::PAIR_CYCLES as f64 * 1e9 / (long - short).max(1) as f64;
+        if let Some(slot) = self.clocks.get_mut(self.clocks_taken % CLOCK_READINGS) {
+            *slot = clock;
+            self.clocks_taken += 1;
+        }
+        if let Some(clock) = self.clock() {
+            self.seen.clock.store(clock as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How often this thread was made to give way, from `getrusage(RUSAGE_THREAD)`.
+fn involuntary_switches() -> i64 {
+    nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD)
+        .map_or(0, |usage| usage.involuntary_context_switches())
+}

@@ -1,0 +1,50 @@
+//! One absolute grid of periods on `CLOCK_MONOTONIC`, shared by all CPUs of a zone.
+
+use crate::sys::time::Nanos;
+
+/// Period `k` begins at `start + k × period`, on every CPU at the same moment and without drift.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Grid {
+    start: Nanos,
+    period: Nanos,
+}
+
+impl Grid {
+    /// A grid that begins at `start`; the period is at least 1 ns.
+    pub(crate) fn new(start: Nanos, period: Nanos) -> Self {
+        Self { start, period: period.max(1) }
+    }
+
+    /// The length of a period.
+    pub(crate) fn period(self) -> Nanos {
+        self.period
+    }
+
+    /// When period `index` begins.
+    pub(crate) fn begin(self, index: i64) -> Nanos {
+        self.start.saturating_add(index.saturating_mul(self.period))
+    }
+
+    /// The period that `now` lies in; negative before the start.
+    pub(crate) fn index(self, now: Nanos) -> i64 {
+        (now - self.start).div_euclid(self.period)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_moment_lies_in_the_period_that_index_names(
+            start in 0i64..1 << 50, period in 1i64..2_000_000_000, offset in -(1i64 << 40)..1 << 40,
+        ) {
+            let grid = Grid::new(start, period);
+            let now = start + offset;
+            let index = grid.index(now);
+            prop_assert!(grid.begin(index) <= now && now < grid.begin(index + 1));
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The machinery that all on/off methods share: an absolute grid, the account of held time, a controller
+//! thread.
+
+pub(crate) mod burner;
+mod controller;
+mod grid;
+mod ledger;
+
+pub(crate) use controller::{Command, Controller, Counters, Wait};
+pub(crate) use grid::Grid;
+pub(crate) use ledger::Ledger;
+
+use std::time::Duration;
+
+use crate::method::{Reason, Unavailable};
+
+/// The periods that on/off methods accept: below, switching costs more than it gives; above, no program
+/// would take the result for a slow CPU.
+pub(crate) const PERIOD_MIN: Duration = Duration::from_micros(500);
+/// The longest period.
+pub(crate) const PERIOD_MAX: Duration = Duration::from_secs(1);
+
+/// Checks a period against the limits of a method.
+pub(crate) fn check_period(period: Duration, lowest: Duration) -> Result<Duration, Unavailable> {
+    if (lowest..=PERIOD_MAX).contains(&period) {
+        return Ok(period);
+    }
+    Err(Unavailable::new(
+        Reason::PeriodOutOfReach,
+        format!("a period of {period:?} is outside {lowest:?} to {PERIOD_MAX:?}"),
+        format!("pass --period with a value from {lowest:?} to {PERIOD_MAX:?}, or leave it out"),
+    ))
+}

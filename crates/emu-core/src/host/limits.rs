@@ -1,0 +1,167 @@
+//! What the kernel lets real-time tasks have (Documentation/scheduler/sched-rt-group.rst, sched-deadline.rst).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Cgroups, Controller, text};
+use crate::control_file::probe;
+use crate::{CpuId, Roots};
+
+/// The per-CPU deadline server that keeps normal tasks alive beside real-time ones (Linux 6.12).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FairServer {
+    /// CPU time kept for normal tasks in each period.
+    pub runtime: Duration,
+    /// The period.
+    pub period: Duration,
+}
+
+/// The limits for real-time tasks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RealTime {
+    /// `sched_rt_runtime_us`; `None` when unlimited (-1) or unknown.
+    pub runtime: Option<Duration>,
+    /// `sched_rt_period_us`.
+    pub period: Option<Duration>,
+    /// The file of `sched_rt_runtime_us`, where present.
+    pub runtime_file: Option<PathBuf>,
+    /// Our own cgroup's `cpu.rt_runtime_us`, where the kernel divides real-time budgets among groups
+    /// (`CONFIG_RT_GROUP_SCHED` on cgroup v1): zero means that no thread in it can be real-time. `None` where
+    /// it does not, and when the group is unlimited (-1).
+    pub group_runtime: Option<Duration>,
+    /// `/sys/kernel/debug/sched/fair_server/cpuN` of the first online CPU, where it can be read.
+    pub fair_server: Option<FairServer>,
+    /// `RLIMIT_RTPRIO`: the highest real-time priority without `CAP_SYS_NICE`; 0 is none.
+    pub rtprio_limit: u64,
+}
+
+impl RealTime {
+    /// The largest share of a CPU that real-time tasks may take, 1 when nothing limits them: the smaller of what
+    /// throttling allows and what the fair server, where it can be seen, does not keep for normal tasks.
+    pub fn largest_share(&self) -> f64 {
+        let throttled = match (self.runtime, self.period) {
+            (Some(runtime), Some(period)) => share(runtime, period),
+            _ => None,
+        };
+        let kept = self.fair_server.as_ref().and_then(|server| share(server.runtime, server.period));
+        throttled.unwrap_or(1.0).min(1.0 - kept.unwrap_or(0.0))
+    }
+}
+
+/// `runtime` as a share of `period`, at most 1.
+fn share(runtime: Duration, period: Duration) -> Option<f64> {
+    (!period.is_zero()).then(|| (runtime.as_secs_f64() / period.as_secs_f64()).min(1.0))
+}
+
+/// Reads the limits; the fair server is that of CPU `first`.
+pub(super) fn read(roots: &Roots, cgroups: &Cgroups, first: Option<CpuId>) -> RealTime {
+    let kernel = roots.proc.join("sys/kernel");
+    let runtime_file = kernel.join("sched_rt_runtime_us");
+    let own_group = cgroups.with(Controller::Cpu).filter(|hierarchy| hierarchy.version == 1);
+    RealTime {
+        runtime: micros(&runtime_file),
+        period: micros(&kernel.join("sched_rt_period_us")),
+        group_runtime: own_group.and_then(|group| micros(&group.own.join("cpu.rt_runtime_us"))),
+        fair_server: first.and_then(|cpu| fair_server(roots, cpu)),
+        rtprio_limit: rtprio_limit(&text(&roots.proc.join("self/limits"))),
+        runtime_file: runtime_file.exists().then_some(runtime_file),
+    }
+}
+
+/// A number of microseconds; -1, for unlimited, is `None`.
+fn micros(path: &Path) -> Option<Duration> {
+    probe(path).map(Duration::from_micros)
+}
+
+/// The server's two files are in nanoseconds (kernel/sched/debug.c).
+fn fair_server(roots: &Roots, cpu: CpuId) -> Option<FairServer> {
+    let dir = roots.sys.join(format!("kernel/debug/sched/fair_server/cpu{cpu}"));
+    Some(FairServer {
+        runtime: Duration::from_nanos(probe(&dir.join("runtime"))?),
+        period: Duration::from_nanos(probe(&dir.join("period"))?),
+    })
+}
+
+/// The soft limit of the line `Max realtime priority` of `/proc/self/limits`; 0 where there is none.
+fn rtprio_limit(limits: &str) -> u64 {
+    let soft = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max realtime priority"))
+        .and_then(|values| values.split_whitespace().next());
+    match soft {
+        Some("unlimited") => u64::MAX,
+        Some(number) => number.parse().unwrap_or_default(),
+        None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{VM_V1, tree, with};
+    use super::*;
+    use crate::Host;
+
+    const SERVER: &str = "sys/kernel/debug/sched/fair_server/cpu0";
+
+    fn real_time(files: &[(&str, &str)]) -> RealTime {
+        let dir = tree(&with(VM_V1, files));
+        Host::detect(&Roots::below(dir.path())).unwrap().real_time
+    }
+
+    #[test]
+    fn the_default_limit_leaves_95_percent() {
+        // Documentation/scheduler/sched-rt-group.rst: the defaults, and the budget of a group on cgroup v1.
+        let limits = real_time(&[]);
+        assert_eq!(limits.runtime, Some(Duration::from_millis(950)));
+        assert_eq!(limits.period, Some(Duration::from_secs(1)));
+        assert_eq!(limits.group_runtime, Some(Duration::from_millis(950)));
+        assert!((limits.largest_share() - 0.95).abs() < 1e-9);
+        assert!(limits.runtime_file.unwrap().ends_with("proc/sys/kernel/sched_rt_runtime_us"));
+    }
+
+    #[test]
+    fn a_group_without_budget_is_told_from_one_without_limit() {
+        let budget = "sys/fs/cgroup/cpu/cpu.rt_runtime_us";
+        assert_eq!(real_time(&[(budget, "0\n")]).group_runtime, Some(Duration::ZERO));
+        assert_eq!(real_time(&[(budget, "-1\n")]).group_runtime, None);
+    }
+
+    #[test]
+    fn without_throttling_only_the_fair_server_limits() {
+        let unlimited = ("proc/sys/kernel/sched_rt_runtime_us", "-1\n");
+        let limits = real_time(&[unlimited]);
+        assert_eq!(limits.runtime, None);
+        assert!((limits.largest_share() - 1.0).abs() < 1e-9);
+
+        // kernel/sched/deadline.c, the server's defaults: 50 ms in each second.
+        let (runtime, period) = (format!("{SERVER}/runtime"), format!("{SERVER}/period"));
+        let limits = real_time(&[unlimited, (&runtime, "50000000\n"), (&period, "1000000000\n")]);
+        let server = FairServer { runtime: Duration::from_millis(50), period: Duration::from_secs(1) };
+        assert_eq!(limits.fair_server, Some(server));
+        assert!((limits.largest_share() - 0.95).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_period_of_zero_does_not_divide() {
+        let (runtime, period) = (format!("{SERVER}/runtime"), format!("{SERVER}/period"));
+        let zero = ("proc/sys/kernel/sched_rt_period_us", "0\n");
+        let share = real_time(&[zero, (&runtime, "0\n"), (&period, "0\n")]).largest_share();
+        assert!((share - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_priority_limit_is_the_soft_one() {
+        // proc_pid_limits(5).
+        let header = "Limit                     Soft Limit           Hard Limit           Units\n";
+        for (line, limit) in [
+            ("Max realtime priority     10                   99                   \n", 10),
+            ("Max realtime priority     unlimited            unlimited            \n", u64::MAX),
+            ("Max realtime priority     junk\n", 0),
+            ("Max realtime timeout      7                    7                    us\n", 0),
+        ] {
+            assert_eq!(rtprio_limit(&format!("{header}{line}")), limit, "{line}");
+        }
+    }
+}

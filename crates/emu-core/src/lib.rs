@@ -1,0 +1,56 @@
+//! Runs tasks as on a slower CPU, per core and crash-safe, and measures the core clock without counters.
+//!
+//! The words used everywhere: a *host* is this machine as found; a *speed* is what is wanted of a CPU; a
+//! *zone* is CPUs with a speed for each and the tasks meant; a *method* is one way of emulating a slower
+//! CPU; an *emulation* is a method at work on a zone, and a *session* holds it with the journal that undoes
+//! every change.
+//!
+//! ```no_run
+//! use emu_core::{Demand, Host, Roots, Session, SpeedSpec, Tasks, Zone, choose};
+//!
+//! # fn main() -> emu_core::Result<()> {
+//! let host = Host::detect(&Roots::system())?;
+//! let speeds = "40%".parse::<SpeedSpec>()?.for_cpus(&host.allowed)?;
+//! let targets = speeds.iter().map(|(&cpu, speed)| Ok((cpu, speed.target(cpu, None)?)));
+//! let demand = Demand::new(targets.collect::<emu_core::Result<_>>()?);
+//! let method = choose(&host, &demand)?.method;
+//! let zone = Zone { name: "example".into(), demand, tasks: Tasks::Processes(vec![1234]) };
+//! let session = Session::engage(&host, &zone, method)?;
+//! std::thread::sleep(std::time::Duration::from_secs(10));
+//! println!("{:?}", session.release()?);
+//! # Ok(())
+//! # }
+//! ```
+
+mod control_file;
+mod cpu_list;
+mod duty;
+mod error;
+mod frequency;
+mod group;
+mod host;
+mod journal;
+mod method;
+mod roots;
+mod session;
+mod speed;
+mod sys;
+mod zone;
+
+pub mod meter;
+
+pub use cpu_list::{CPU_ID_MAX, CpuId, CpuList};
+pub use error::{Error, ErrorKind, Result};
+pub use host::{
+    CgroupLayout, Cgroups, Clocks, Controller, Cpu, Cpufreq, FairServer, Hierarchy, Host, Policy, Privileges,
+    RealTime,
+};
+pub use journal::{Journal, LiveSession, RestoreReport, Undo, live_sessions, restore};
+pub use method::{
+    About, CpuStatus, Emulation, Expected, METHODS, Method, MethodId, Reason, Status, Unavailable, method,
+};
+pub use roots::Roots;
+pub use session::{Choice, Session, choose};
+pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets};
+pub use sys::spawn::{ExecError, Gated};
+pub use zone::{Demand, Pid, Round, Tasks, Variant, Zone};

@@ -1,0 +1,208 @@
+//! CPU-Freq: the nearest frequency that the hardware has.
+
+use std::time::Duration;
+
+use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Status, Unavailable};
+use crate::frequency::{self, Control, Wish};
+use crate::group::TaskGroup;
+use crate::{Controller, CpuList, Demand, Hertz, Host, Journal, Result, Targets, Zone};
+
+/// The method.
+pub(super) struct CpuFreq;
+
+const ABOUT: About = About {
+    summary: "sets the nearest frequency that the hardware has",
+    acts_on: "CPU",
+    continuous: false,
+    needs: "cpufreq and root",
+    limits: &[
+        "only the frequencies that the hardware has, none below its lowest",
+        "CPUs of one cpufreq policy share a frequency",
+        "everything else on the zone's CPUs is slowed too",
+    ],
+    source: "Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011",
+};
+
+impl Method for CpuFreq {
+    fn id(&self) -> MethodId {
+        MethodId::CpuFreq
+    }
+
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+        super::only_best(demand.variant)?;
+        let wishes = frequency::wishes(host, demand)?;
+        let mut notes = Vec::new();
+        let mut worst: f64 = 0.0;
+        for wish in &wishes {
+            let level = wish.levels.round(wish.wanted, demand.round);
+            let error = level.as_f64() / wish.wanted.as_f64() - 1.0;
+            worst = worst.max(error.abs());
+            if error.abs() > 1e-3 {
+                notes.push(format!(
+                    "CPUs {}: {level} stands for {}, {:+.1} % off",
+                    wish.policy.cpus,
+                    wish.wanted,
+                    error * 100.0
+                ));
+            }
+            notes.extend(frequency::caveats(&wish.policy, level));
+        }
+        Ok(Expected { error: worst, period: Duration::ZERO, longest_stall: Duration::ZERO, notes })
+    }
+
+    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
+        let wishes = frequency::wishes(host, &zone.demand).map_err(|why| why.into_error(self.id()))?;
+        let group = TaskGroup::create(host, zone, &[Controller::Cpuset], journal)?;
+        let mut notes = group.notes().to_vec();
+        let mut set = Vec::with_capacity(wishes.len());
+        for wish in wishes {
+            frequency::stop_boost(host, &wish, journal, &mut notes)?;
+            let control = Control::take(&wish.policy, journal)?;
+            let mut one = SetPolicy { cpus: wish.policy.cpus.clone(), level: wish.levels.lowest(), control };
+            one.choose(&wish, &zone.demand)?;
+            set.push(one);
+        }
+        let demand = zone.demand.clone();
+        Ok(Box::new(SetFrequencies { host: host.clone(), demand, set, notes }))
+    }
+}
+
+/// A policy and the frequency it was set to.
+struct SetPolicy {
+    cpus: CpuList,
+    level: Hertz,
+    control: Control,
+}
+
+impl SetPolicy {
+    fn choose(&mut self, wish: &Wish, demand: &Demand) -> Result<()> {
+        let level = wish.levels.round(wish.wanted, demand.round);
+        self.control.make_room(level)?;
+        self.control.announce(&[level])?;
+        self.control.set(level)?;
+        self.level = level;
+        Ok(())
+    }
+}
+
+/// The frequencies as set.
+struct SetFrequencies {
+    host: Host,
+    demand: Demand,
+    set: Vec<SetPolicy>,
+    notes: Vec<String>,
+}
+
+impl Emulation for SetFrequencies {
+    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+        super::same_cpus(&self.demand.targets, targets)?;
+        let demand = Demand { targets: targets.clone(), ..self.demand.clone() };
+        let wishes =
+            frequency::wishes(&self.host, &demand).map_err(|why| why.into_error(MethodId::CpuFreq))?;
+        for (one, wish) in self.set.iter_mut().zip(&wishes) {
+            one.choose(wish, &demand)?;
+        }
+        self.demand = demand;
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        let mut notes = self.notes.clone();
+        let mut cpus = Vec::new();
+        for one in &self.set {
+            if let Err(error) = one.control.check(&[one.level]) {
+                notes.push(super::in_words(&error));
+            }
+            let current = one.control.current();
+            let highest = self.host.cpufreq.as_ref().and_then(|cpufreq| {
+                cpufreq.policy_of(one.cpus.first()?).and_then(|policy| frequency::highest(policy))
+            });
+            for cpu in one.cpus.iter() {
+                let Some(&asked) = self.demand.targets.get(&cpu) else { continue };
+                let got = current.as_ref().ok().copied();
+                // Without an absolute target, 100 % is the policy's highest frequency.
+                let wanted = asked.clock.or(highest).map(Hertz::as_f64);
+                let effective = match (got, wanted, asked.clock) {
+                    (Some(got), Some(wanted), Some(_)) => asked.share * got.as_f64() / wanted,
+                    (Some(got), Some(highest), None) => got.as_f64() / highest,
+                    _ => 1.0,
+                };
+                cpus.push(CpuStatus { cpu, asked, effective, duty: 1.0, clock: got, online: got.is_some() });
+            }
+        }
+        Status {
+            method: MethodId::CpuFreq,
+            period: Duration::ZERO,
+            periods: 0,
+            missed: 0,
+            longest_stall: Duration::ZERO,
+            own_cpu: Duration::ZERO,
+            burned: Duration::ZERO,
+            cpus,
+            notes,
+        }
+    }
+
+    fn release(self: Box<Self>) -> Result<()> {
+        // The journal sets the policies back.
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::testing;
+    use crate::method::Reason;
+    use crate::zone::Round;
+    use crate::{Cpufreq, Target};
+
+    fn host() -> Host {
+        let mut host = testing::host();
+        host.privileges.uid = 0;
+        host.cpufreq = Some(Cpufreq {
+            policies: vec![frequency::simulated::policy(0, "0-1", &[800, 1000, 1400, 1800, 2200, 2600])],
+            boost: None,
+            intel_pstate: None,
+            no_turbo: None,
+            amd_pstate: None,
+        });
+        host
+    }
+
+    fn demand(cpus: &[usize], target: Target) -> Demand {
+        Demand::new(cpus.iter().map(|cpu| (*cpu, target)).collect())
+    }
+
+    #[test]
+    fn the_rounding_error_is_told_beforehand() {
+        let target = Target { share: 0.5, clock: Some(Hertz(1_500_000_000)) };
+        let expected = CpuFreq.check(&host(), &demand(&[0, 1], target)).unwrap();
+        assert!((expected.error - 0.0667).abs() < 1e-3, "{expected:?}");
+        assert!(expected.notes[0].contains("1.400 GHz stands for 1.500 GHz"), "{:?}", expected.notes);
+        let up = Demand { round: Round::Up, ..demand(&[0, 1], target) };
+        assert!((CpuFreq.check(&host(), &up).unwrap().error - 0.2).abs() < 1e-3);
+    }
+
+    #[test]
+    fn part_of_a_policy_is_refused_unless_widening_is_asked_for() {
+        let target = Target { share: 0.5, clock: None };
+        let refused = CpuFreq.check(&host(), &demand(&[0], target)).unwrap_err();
+        assert_eq!(refused.reason, Reason::UnequalSpeeds);
+        assert!(refused.detail.contains("CPUs 1 share"), "{}", refused.detail);
+        let widened = Demand { widen_policies: true, ..demand(&[0], target) };
+        assert!(CpuFreq.check(&host(), &widened).is_ok());
+    }
+
+    #[test]
+    fn a_host_without_cpufreq_is_refused_with_the_reason() {
+        let mut host = host();
+        host.cpufreq = None;
+        let target = Target { share: 0.5, clock: None };
+        assert_eq!(CpuFreq.check(&host, &demand(&[0], target)).unwrap_err().reason, Reason::NoCpufreq);
+    }
+}

@@ -1,0 +1,73 @@
+//! Which CPUs a task may run on, for any number of CPUs.
+
+#![expect(unsafe_code, reason = "the fixed 1024-CPU sets of the crates are too small for large machines")]
+
+use std::io;
+
+use crate::cpu_list::{CPU_ID_MAX, CpuList};
+use crate::zone::Pid;
+
+const WORDS: usize = (CPU_ID_MAX + 1) / 64;
+
+/// `sched_setaffinity(tid, cpus)`; 0 is the calling thread.
+///
+/// # Errors
+/// `EINVAL` when none of the CPUs is online and allowed by the task's cpuset, `EPERM` for another user's task,
+/// `ESRCH` when it is gone.
+pub(crate) fn set(tid: Pid, cpus: &CpuList) -> io::Result<()> {
+    let mut mask = [0u64; WORDS];
+    for cpu in cpus.iter() {
+        if let Some(word) = mask.get_mut(cpu / 64) {
+            *word |= 1 << (cpu % 64);
+        }
+    }
+    // SAFETY: the kernel reads `size_of_val(&mask)` bytes from `mask`, which lives until the call returns.
+    let code = unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(&mask), mask.as_ptr()) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// `sched_getaffinity(tid)`; 0 is the calling thread.
+///
+/// # Errors
+/// `ESRCH` when the task is gone.
+pub(crate) fn get(tid: Pid) -> io::Result<CpuList> {
+    let mut mask = [0u64; WORDS];
+    // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes to `mask`.
+    let code =
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&mask), mask.as_mut_ptr()) };
+    if code < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((0..=CPU_ID_MAX)
+        .filter(|cpu| mask.get(cpu / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1))
+        .collect())
+}
+
+/// The CPU that the calling thread is on, at this moment.
+pub(crate) fn current_cpu() -> Option<usize> {
+    nix::sched::sched_getcpu().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_gets_the_affinity_it_asks_for() {
+        // On a thread of its own, so that no other test runs with a narrowed affinity.
+        std::thread::spawn(|| {
+            let all = get(0).unwrap();
+            let one: CpuList = all.first().into_iter().collect();
+            set(0, &one).unwrap();
+            assert_eq!(get(0).unwrap(), one);
+            assert_eq!(current_cpu(), all.first());
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_set_without_a_usable_cpu_is_refused() {
+        assert_eq!(set(0, &CpuList::default()).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+}

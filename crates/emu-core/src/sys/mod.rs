@@ -1,0 +1,9 @@
+//! Everything `unsafe`: one safe wrapper for each system call or instruction that no crate wraps safely.
+
+pub(crate) mod affinity;
+pub(crate) mod chain;
+pub(crate) mod fork;
+pub(crate) mod relax;
+pub(crate) mod sched;
+pub mod spawn;
+pub(crate) mod time;

@@ -1,0 +1,117 @@
+//! What is to be emulated: CPUs with a speed for each, and the tasks meant.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{CpuList, Targets};
+
+/// A process ID.
+pub type Pid = i32;
+
+/// Which tasks a zone is for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tasks {
+    /// These processes, their threads, and every child that they will have.
+    Processes(Vec<Pid>),
+    /// Everything in an existing cgroup, named by its path below the hierarchy (`/user.slice/x.scope`).
+    Cgroup(PathBuf),
+}
+
+/// Choices of one method that change what it does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variant {
+    /// The method at its best.
+    #[default]
+    Best,
+    /// As in the paper, with its known errors (`cpu-lim`: each process by its lifetime average;
+    /// `fracas`: one quota for the sum of all CPUs).
+    Published,
+    /// `fracas` by weights against CFS burners, as published.
+    Shares,
+}
+
+/// Which of the hardware's frequencies stands for one that it does not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Round {
+    /// The nearest.
+    #[default]
+    Nearest,
+    /// The next lower one.
+    Down,
+    /// The next higher one.
+    Up,
+}
+
+impl std::fmt::Display for Variant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Best => "best",
+            Self::Published => "published",
+            Self::Shares => "shares",
+        })
+    }
+}
+
+/// What a method is asked for; [`Method::check`](crate::Method::check) judges it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Demand {
+    /// What is wanted of each CPU.
+    pub targets: Targets,
+    /// Length of one on/off cycle; `None` is the method's default.
+    pub period: Option<Duration>,
+    /// Which variant of the method.
+    pub variant: Variant,
+    /// Whether a real-time throttling limit that is in the way may be lifted while the zone exists.
+    pub lift_rt_limit: bool,
+    /// Which hardware frequency `cpu-freq` takes for one that the hardware does not have.
+    pub round: Round,
+    /// Whether CPUs outside the zone that share a clock with it may be slowed too.
+    pub widen_policies: bool,
+}
+
+impl Demand {
+    /// A demand with the method's defaults.
+    pub fn new(targets: Targets) -> Self {
+        Self {
+            targets,
+            period: None,
+            variant: Variant::Best,
+            lift_rt_limit: false,
+            round: Round::Nearest,
+            widen_policies: false,
+        }
+    }
+
+    /// The CPUs concerned.
+    pub fn cpus(&self) -> CpuList {
+        self.targets.keys().copied().collect()
+    }
+
+    /// The one share that all CPUs are to have, or `None` where they differ.
+    pub fn uniform_share(&self) -> Option<f64> {
+        let mut shares = self.targets.values().map(|target| target.share);
+        let first = shares.next()?;
+        shares.all(|share| (share - first).abs() < 1e-12).then_some(first)
+    }
+
+    /// The lowest share asked for.
+    pub fn lowest_share(&self) -> f64 {
+        self.targets.values().map(|target| target.share).fold(1.0, f64::min)
+    }
+}
+
+/// CPUs, a speed for each, and the tasks meant. Zones never share a CPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Zone {
+    /// What messages and other emus call it.
+    pub name: String,
+    /// What is wanted.
+    pub demand: Demand,
+    /// For whom.
+    pub tasks: Tasks,
+}
