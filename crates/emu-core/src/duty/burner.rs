@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::{Command, Controller, Counters, Grid, Ledger, Wait};
 use crate::meter::{self, WakeCost};
@@ -63,6 +64,8 @@ struct Seen {
     /// Hertz; 0 before the first reading.
     clock: AtomicU64,
     on_its_cpu: AtomicBool,
+    /// Nanoseconds that were due and could not be burned.
+    dropped: AtomicU64,
 }
 
 /// A burner at work; dropping it stops it.
@@ -82,6 +85,7 @@ impl Burner {
             counters: Counters::default(),
             clock: AtomicU64::new(0),
             on_its_cpu: AtomicBool::new(true),
+            dropped: AtomicU64::new(0),
         });
         let theirs = Arc::clone(&seen);
         let controller = Controller::spawn(
@@ -117,6 +121,11 @@ impl Burner {
     /// Whether it runs where it should; false while its CPU is offline.
     pub(crate) fn is_on_its_cpu(&self) -> bool {
         self.seen.on_its_cpu.load(Ordering::Relaxed)
+    }
+
+    /// Time that tasks had beyond their share because the burner was kept from running for long.
+    pub(crate) fn dropped(&self) -> Duration {
+        Duration::from_nanos(self.seen.dropped.load(Ordering::Relaxed))
     }
 
     /// Whether it has ended without being told to.
@@ -256,6 +265,7 @@ impl<'a> Loop<'a> {
     fn charge(&mut self, grid: Grid, periods: i64, share: f64) -> Nanos {
         let elapsed = grid.period().saturating_mul(periods.max(0));
         self.ledger.charge(elapsed as f64, share);
+        self.seen.dropped.store(self.ledger.dropped() as u64, Ordering::Relaxed);
         elapsed
     }
 
@@ -317,8 +327,8 @@ impl<'a> Loop<'a> {
             now = time::now();
             if now - before > GAP {
                 // Only a switch to another task gives time away; steal and interrupts take it from all alike.
-                let switched = involuntary_switches();
-                if switches.replace(switched).is_some_and(|known| known < switched) {
+                let seen = involuntary_switches();
+                if switches.replace(seen).is_some_and(|known| known < seen) {
                     lost += now - before;
                 }
             } else if switches.is_none() {

@@ -67,13 +67,12 @@ impl Levels {
     /// The level for a wish: the nearest, the next lower or the next higher one.
     pub(crate) fn round(&self, wanted: Hertz, round: Round) -> Hertz {
         let mix = self.mix(wanted);
-        match round {
-            Round::Down => mix.low,
-            Round::Up if mix.high_share > 0.0 => mix.high,
-            Round::Up => mix.low,
-            Round::Nearest if mix.high_share > 0.5 => mix.high,
-            Round::Nearest => mix.low,
-        }
+        let enough_for_high = match round {
+            Round::Down => 1.0,
+            Round::Nearest => 0.5,
+            Round::Up => 0.0,
+        };
+        if mix.high_share > enough_for_high { mix.high } else { mix.low }
     }
 
     /// The two neighbouring levels whose mix has the mean `wanted`; the nearest level alone outside the

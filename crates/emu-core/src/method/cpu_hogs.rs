@@ -1,17 +1,16 @@
 //! CPU-Hogs: one real-time burner for each CPU takes away what a slower CPU would not have.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
-use crate::duty::burner::{self, Burner, MIN_BURN, Settings};
+use crate::duty::burner::{self, Burner, Settings};
 use crate::duty::{Grid, PERIOD_MIN, check_period};
 use crate::group::TaskGroup;
 use crate::meter::WakeCosts;
 use crate::sys::time;
-use crate::{CpuId, Demand, Error, Host, Journal, Result, Targets, Zone};
+use crate::{CpuId, Demand, Host, Journal, Result, Targets, Zone};
 
 /// The method.
 pub(super) struct CpuHogs;
@@ -176,6 +175,10 @@ impl Emulation for Hogs {
                 status.notes.push(format!(
                     "CPU {cpu} went offline; its burner waits for it, and tasks bound to it may run elsewhere unslowed"
                 ));
+            }
+            if burner.dropped() > Duration::from_millis(1) {
+                let dropped = burner.dropped();
+                status.notes.push(format!("CPU {cpu}: tasks had {dropped:.1?} beyond their share, as the burner could not run"));
             }
             if burner.has_failed() {
                 status.notes.push(format!("the burner of CPU {cpu} has ended: the CPU is not slowed any more"));

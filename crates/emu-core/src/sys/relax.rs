@@ -22,16 +22,6 @@ impl Relax {
         Self::Hint
     }
 
-    /// Its name, for people.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Tpause => "tpause",
-            Self::Hint if cfg!(target_arch = "x86_64") => "pause",
-            Self::Hint => "spin hint",
-        }
-    }
-
     /// Passes a moment: a few hundred cycles.
     #[inline]
     pub(crate) fn moment(self) {

@@ -17,18 +17,7 @@ use std::io;
 /// - <https://man7.org/linux/man-pages/man2/sched_setscheduler.2.html>
 /// - Documentation/scheduler/sched-rt-group.rst
 pub(crate) fn set_fifo(priority: i32) -> io::Result<()> {
-    set(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)
-}
-
-/// `sched_setscheduler(0, SCHED_OTHER, 0)`: makes the calling thread a normal one again.
-///
-/// # Errors
-/// None are known for a thread that lowers itself.
-pub(crate) fn set_normal() -> io::Result<()> {
-    set(libc::SCHED_OTHER, 0)
-}
-
-fn set(policy: i32, priority: i32) -> io::Result<()> {
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     let param = libc::sched_param { sched_priority: priority };
     // SAFETY: the kernel reads one `sched_param` behind the pointer, which lives until the call returns;
     // thread 0 is the calling thread.

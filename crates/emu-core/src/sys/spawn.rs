@@ -12,7 +12,7 @@ use std::ptr;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 use crate::zone::Pid;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// A child process that has not run its program yet: it waits until [`open`](Self::open) is called, and ends
 /// by itself when it is dropped or its parent dies before.
@@ -49,7 +49,7 @@ impl Gated {
     /// `SIGPIPE`, which Rust programs ignore.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] for an empty command or a NUL byte in it; the pipe or the fork fails.
+    /// [`ErrorKind::Usage`](crate::ErrorKind) for an empty command or a NUL byte in it; the pipe or the fork fails.
     pub fn spawn(command: &[OsString], mask: &SigSet) -> Result<Self> {
         let arguments = command
             .iter()
@@ -149,6 +149,7 @@ fn child(arguments: &[*const libc::c_char], gate: OwnedFd, outcome: OwnedFd, mas
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
     use nix::sys::wait::{WaitStatus, waitpid};
 
     fn command(words: &[&str]) -> Vec<OsString> {
