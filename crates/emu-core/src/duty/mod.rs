@@ -4,10 +4,12 @@
 pub(crate) mod burner;
 mod controller;
 mod grid;
+pub(crate) mod holder;
 mod ledger;
 
 pub(crate) use controller::{Command, Controller, Counters, Wait};
 pub(crate) use grid::Grid;
+pub(crate) use holder::{Holder, Notes};
 pub(crate) use ledger::Ledger;
 
 use std::time::Duration;

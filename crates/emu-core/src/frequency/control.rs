@@ -208,3 +208,77 @@ impl Control {
 fn khz(level: Hertz) -> String {
     (level.0 / 1000).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::simulated::{Simulated, policy};
+    use super::*;
+    use crate::{CpuList, Roots};
+
+    fn journal(dir: &std::path::Path) -> Journal {
+        let cpus: CpuList = "0".parse().unwrap();
+        Journal::open(&Roots::below(dir), &cpus, "cpu-freq", "test").unwrap()
+    }
+
+    fn take(kernel: &Simulated, governors: &[&str], journal: &Journal) -> Result<Control> {
+        let mut policy = policy(0, "0", &[800, 1000, 1400, 1800, 2200, 2600]);
+        policy.governors = governors.iter().map(|&governor| governor.to_owned()).collect();
+        Control::take_from(Box::new(kernel.clone()), &policy, journal)
+    }
+
+    #[test]
+    fn setspeed_is_used_where_the_userspace_governor_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let kernel = Simulated::new("schedutil");
+        let mut control = take(&kernel, &["schedutil", "userspace"], &journal(dir.path())).unwrap();
+        let level = Hertz(1_400_000_000);
+        control.announce(&[level]).unwrap();
+        control.set(level).unwrap();
+        assert_eq!(kernel.get("scaling_governor"), "userspace");
+        assert_eq!(control.current().unwrap(), level);
+        assert!(control.check(&[level]).is_ok());
+    }
+
+    #[test]
+    fn limits_are_moved_in_the_order_that_the_kernel_accepts() {
+        let dir = tempfile::tempdir().unwrap();
+        let kernel = Simulated::new("performance");
+        let mut control = take(&kernel, &["performance"], &journal(dir.path())).unwrap();
+        // Down, up, and down again: each order of the two writes is refused by the kernel in one direction.
+        for mhz in [1000, 2200, 800] {
+            let level = Hertz(mhz * 1_000_000);
+            control.announce(&[level]).unwrap();
+            control.set(level).unwrap();
+            assert_eq!(kernel.get("scaling_min_freq"), khz(level));
+            assert_eq!(kernel.get("scaling_max_freq"), khz(level));
+        }
+    }
+
+    #[test]
+    fn a_limit_in_the_way_is_widened() {
+        let dir = tempfile::tempdir().unwrap();
+        let kernel = Simulated::new("schedutil");
+        kernel.write("scaling_max_freq", "1000000").unwrap();
+        let mut control = take(&kernel, &["userspace", "schedutil"], &journal(dir.path())).unwrap();
+        let level = Hertz(2_200_000_000);
+        control.make_room(level).unwrap();
+        control.announce(&[level]).unwrap();
+        control.set(level).unwrap();
+        assert_eq!(control.current().unwrap(), level);
+    }
+
+    #[test]
+    fn a_governor_that_somebody_else_selects_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let kernel = Simulated::new("userspace");
+        let mut control = take(&kernel, &["userspace", "schedutil"], &journal(dir.path())).unwrap();
+        let level = Hertz(1_000_000_000);
+        control.announce(&[level]).unwrap();
+        control.set(level).unwrap();
+        kernel.write("scaling_governor", "schedutil").unwrap();
+        let error = control.check(&[level]).unwrap_err();
+        assert!(error.to_string().contains("scaling_governor is `schedutil`"), "{error}");
+        let refused = control.set(level).unwrap_err();
+        assert!(refused.to_string().contains("cannot write `1000000`"), "{refused}");
+    }
+}

@@ -119,7 +119,7 @@ impl Emulation for SetFrequencies {
             }
             let current = one.control.current();
             let highest = self.host.cpufreq.as_ref().and_then(|cpufreq| {
-                cpufreq.policy_of(one.cpus.first()?).and_then(|policy| frequency::highest(policy))
+                cpufreq.policy_of(one.cpus.first()?).and_then(frequency::highest)
             });
             for cpu in one.cpus.iter() {
                 let Some(&asked) = self.demand.targets.get(&cpu) else { continue };

@@ -5,7 +5,7 @@ mod cpu_freq;
 mod cpu_gov;
 mod cpu_hogs;
 mod cpu_lim;
-mod fracas;
+
 
 use std::fmt;
 use std::str::FromStr;
@@ -242,7 +242,7 @@ pub static METHODS: &[&dyn Method] = &[
     &cpu_freq::CpuFreq,
     &cpu_gov::CpuGov,
     &cpu_hogs::CpuHogs,
-    &fracas::Fracas,
+
     &cpu_lim::CpuLim,
     &cpu_freeze::CpuFreeze,
 ];

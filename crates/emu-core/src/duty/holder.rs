@@ -1,0 +1,416 @@
+//! One controller thread that holds all tasks of a zone and lets them go again, on the grid.
+//!
+//! Every period begins with a hold of what is owed, so that the first moment of an emulation is a held one. What a
+//! hold really took is measured and settled in the ledger; what it cost the tasks on top is learned where
+//! their CPU time can be read.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::{Command, Controller, Counters, Grid, Ledger, PERIOD_MAX, Wait};
+use crate::method::{CpuStatus, MethodId, Reason, Status, Unavailable};
+use crate::sys::time::{self, Nanos};
+use crate::sys::{affinity, sched};
+use crate::{CpuList, Host, Result, Targets, Zone, control_file};
+
+/// A way of holding all tasks of a zone at once. Dropping it lets them go.
+pub(crate) trait Hold: Send + 'static {
+    /// Holds every task; may go on looking whether all are held until `deadline`.
+    ///
+    /// # Errors
+    /// The tasks cannot be held (any more).
+    fn hold(&mut self, deadline: Nanos) -> Result<Held>;
+
+    /// Lets every task go; returns from when on they ran.
+    ///
+    /// # Errors
+    /// Some may still be held.
+    fn let_go(&mut self) -> Result<Nanos>;
+
+    /// The CPU time that the tasks have used, exact while they are held; `None` where that is not known.
+    fn usage(&mut self) -> Option<Nanos>;
+}
+
+/// A hold that has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// From when on no task ran.
+    pub(crate) from: Nanos,
+    /// Whether the kernel has confirmed that all are held.
+    pub(crate) is_sure: bool,
+}
+
+/// The one share that a zone can be given by holding all of it.
+///
+/// # Errors
+/// The CPUs are to have different shares.
+pub(crate) fn uniform_share(targets: &Targets) -> Result<f64, Unavailable> {
+    let mut shares = targets.values().map(|target| target.share);
+    let first = shares.next().unwrap_or(1.0);
+    if shares.all(|share| (share - first).abs() < 1e-12) {
+        return Ok(first);
+    }
+    Err(Unavailable::new(
+        Reason::UnequalSpeeds,
+        "it holds all tasks at once, so it cannot give different speeds to different CPUs",
+        "use cpu-hogs or fracas, or one zone for each speed",
+    ))
+}
+
+/// What the user should know of targets that are met as shares of the time.
+pub(crate) fn notes_on(targets: &Targets) -> Vec<String> {
+    let has_clock = targets.values().any(|target| target.clock.is_some());
+    let note = "the frequency is kept as a share of the clock measured at the start; it moves as the real one does";
+    if has_clock { vec![note.into()] } else { vec![] }
+}
+
+/// What a thread has to tell the user, each thing once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
+
+/// No more than so many: a program that gives cause for a note can give it again and again.
+const NOTES_MAX: usize = 20;
+
+impl Notes {
+    /// Adds one, unless it is there already.
+    pub(crate) fn add(&self, note: String) {
+        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if notes.len() < NOTES_MAX && !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn list(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Above normal tasks, so that a busy zone does not keep its own controller waiting; below burners and the
+/// kernel's own threads.
+const PRIORITY: i32 = 5;
+
+/// Puts the calling thread where it disturbs the zone least: on other CPUs, if this process has any, and ahead of
+/// normal tasks, if it may.
+pub(crate) fn settle_controller(host: &Host, cpus: &CpuList, notes: &Notes) {
+    let others = host.allowed.difference(cpus);
+    let is_away = !others.is_empty() && affinity::set(0, &others).is_ok();
+    if sched::set_fifo(PRIORITY).is_err() && !is_away {
+        notes.add(
+            "the controller has no real-time priority and shares the zone's CPUs: it may come late when they are busy"
+                .into(),
+        );
+    }
+}
+
+/// A zone being held and let go.
+pub(crate) struct Holder {
+    controller: Controller<f64>,
+    seen: Arc<Seen>,
+    period: Nanos,
+    cpus_folder: PathBuf,
+    notes: Notes,
+}
+
+/// What the thread shows.
+#[derive(Debug, Default)]
+struct Seen {
+    counters: Counters,
+    /// Holds that were made, and those of them that the kernel did not confirm in time.
+    holds: AtomicI64,
+    unsure: AtomicI64,
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Holder").field("controller", &self.controller).finish_non_exhaustive()
+    }
+}
+
+impl Holder {
+    /// Begins with a hold; the tasks are held when this returns.
+    ///
+    /// # Errors
+    /// The thread cannot be made, or the first hold fails.
+    pub(crate) fn start(
+        name: &str,
+        host: &Host,
+        zone: &Zone,
+        period: Duration,
+        share: f64,
+        hold: impl Hold,
+        notes: Notes,
+    ) -> Result<Self> {
+        let cpus = zone.demand.cpus();
+        let (seen, period) = (Arc::new(Seen::default()), time::nanos(period));
+        let cycle_of = {
+            let (seen, notes, host, cpus) = (Arc::clone(&seen), notes.clone(), host.clone(), cpus.clone());
+            move || {
+                settle_controller(&host, &cpus, &notes);
+                Cycle::begin(hold, share, Grid::new(time::now(), period), cpus.len(), seen, notes)
+            }
+        };
+        let controller = Controller::spawn(name, share, cycle_of, |mut cycle, wait| cycle.run(wait))?;
+        Ok(Self { controller, seen, period, cpus_folder: host.roots.cpus(), notes })
+    }
+
+    /// Gives the zone another share.
+    pub(crate) fn set(&self, share: f64) {
+        self.controller.set(share);
+    }
+
+    /// What is delivered.
+    pub(crate) fn status(&self, method: MethodId, targets: &Targets, more_notes: &[String]) -> Status {
+        let Seen { counters, holds, unsure } = &*self.seen;
+        let mut notes = [more_notes, &self.notes.list()].concat();
+        let unsure = unsure.load(Ordering::Relaxed);
+        if unsure > 0 {
+            notes.push(format!(
+                "{unsure} of {} holds were not confirmed in time: tasks in uninterruptible waits are held when these end",
+                holds.load(Ordering::Relaxed)
+            ));
+        }
+        if self.controller.is_finished() {
+            notes.push("the controller has ended: the tasks run at full speed".into());
+        }
+        status(method, time::span(self.period), counters, targets, &self.cpus_folder, notes)
+    }
+
+    /// Lets the tasks go for good.
+    ///
+    /// # Errors
+    /// What the thread had failed with.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        self.controller.stop()
+    }
+}
+
+/// A status from counters; `cpus_folder` tells which CPUs are online.
+pub(crate) fn status(
+    method: MethodId,
+    period: Duration,
+    counters: &Counters,
+    targets: &Targets,
+    cpus_folder: &Path,
+    mut notes: Vec<String>,
+) -> Status {
+    let span = |counter: &AtomicI64| time::span(counter.load(Ordering::Relaxed));
+    let (effective, duty) = (counters.effective(), counters.duty());
+    let cpu_status = |(&cpu, &asked)| {
+        // CPUs that cannot be taken offline have no such file.
+        let online = control_file::probe::<u8>(&cpus_folder.join(format!("cpu{cpu}/online"))) != Some(0);
+        CpuStatus { cpu, asked, effective, duty, clock: None, online }
+    };
+    let cpus: Vec<_> = targets.iter().map(cpu_status).collect();
+    for cpu in cpus.iter().filter(|cpu| !cpu.online) {
+        notes.push(format!("CPU {} is offline; the tasks go on where they may, as slowly as before", cpu.cpu));
+    }
+    Status {
+        method,
+        period,
+        periods: counters.periods.load(Ordering::Relaxed),
+        missed: counters.missed.load(Ordering::Relaxed),
+        longest_stall: span(&counters.longest_hold),
+        own_cpu: span(&counters.cpu),
+        burned: Duration::ZERO,
+        cpus,
+        notes,
+    }
+}
+
+/// Holds shorter than this are put off until more is owed: they would be all latency.
+const HOLD_MIN: f64 = 200_000.0;
+/// However much is owed, so much of the share of each period is given.
+const RUN_MIN: f64 = 0.5;
+/// How long a hold may wait to be confirmed, as a part of what is owed.
+const CONFIRM: f64 = 0.5;
+/// Periods that are charged when the controller comes later than that: the ledger carries no more.
+const LATE_MAX: i64 = 3;
+/// The largest part of one CPU that the controller takes for itself when there are many tasks: it makes fewer and
+/// longer holds then.
+const OWN_CPU_MAX: f64 = 0.02;
+/// A hold that takes the controller longer than this, in nanoseconds of CPU time, is one of many tasks.
+const MANY_TASKS: f64 = 500_000.0;
+
+/// The state of the thread.
+struct Cycle<H> {
+    hold: H,
+    grid: Grid,
+    cpus: usize,
+    share: f64,
+    ledger: Ledger,
+    loss: Loss,
+    /// When the tasks were let go last, and the CPU time that they had used by then.
+    free_since: Option<(Nanos, Nanos)>,
+    /// CPU time of this thread for one hold, smoothed.
+    cost: f64,
+    last_cpu: Nanos,
+    /// The hold that began when the emulation did; it is the first period's.
+    first: Option<Held>,
+    seen: Arc<Seen>,
+    notes: Notes,
+}
+
+impl<H: Hold> Cycle<H> {
+    fn begin(mut hold: H, share: f64, grid: Grid, cpus: usize, seen: Arc<Seen>, notes: Notes) -> Result<Self> {
+        let first = if share < 1.0 { Some(hold.hold(time::now() + grid.period())?) } else { None };
+        Ok(Self {
+            hold,
+            grid,
+            cpus,
+            share,
+            ledger: Ledger::new(),
+            loss: Loss::default(),
+            free_since: None,
+            cost: 0.0,
+            last_cpu: time::thread_cpu(),
+            first,
+            seen,
+            notes,
+        })
+    }
+
+    fn run(&mut self, wait: &Wait<f64>) -> Result<()> {
+        let mut index = 0;
+        loop {
+            let (Command::Run(share), generation) = wait.command() else { return Ok(()) };
+            if share.to_bits() != self.share.to_bits() {
+                self.share = share;
+                self.seen.counters.restart();
+            }
+            if wait.until(self.grid.begin(index), generation) {
+                index = self.one_period(index, wait)?;
+            }
+        }
+    }
+
+    /// Holds for what is owed, and returns the index of the next period.
+    fn one_period(&mut self, index: i64, wait: &Wait<f64>) -> Result<i64> {
+        let period = self.grid.period();
+        let late = (self.grid.index(time::now()) - index).max(0);
+        let stride = self.stride();
+        let length = period * stride;
+        // What the tasks had while nobody held them is owed, as far as the ledger carries it.
+        for _ in 0..late.min(LATE_MAX) {
+            self.ledger.charge(period as f64, self.share);
+        }
+        self.ledger.charge(length as f64, self.share);
+        let counters = &self.seen.counters;
+        counters.missed.fetch_add(late as u64, Ordering::Relaxed);
+        counters.elapsed.fetch_add(late * period, Ordering::Relaxed);
+        counters.periods.fetch_add(stride as u64, Ordering::Relaxed);
+        let next = index + late + stride;
+        let latest = self.grid.begin(next) - (self.share * RUN_MIN * length as f64) as Nanos;
+        let owed = self.ledger.owed() - self.loss.expected();
+        if owed >= HOLD_MIN || self.first.is_some() {
+            self.hold_for(owed, latest, wait)?;
+        }
+        // Together with the hold, so that no period is shown without its hold.
+        self.seen.counters.elapsed.fetch_add(length, Ordering::Relaxed);
+        let cpu = time::thread_cpu();
+        self.cost += ((cpu - self.last_cpu) as f64 - self.cost) / 8.0;
+        self.last_cpu = cpu;
+        self.seen.counters.cpu.store(cpu, Ordering::Relaxed);
+        Ok(next)
+    }
+
+    fn hold_for(&mut self, owed: f64, latest: Nanos, wait: &Wait<f64>) -> Result<()> {
+        let held = match self.first.take() {
+            Some(held) => held,
+            None => self.hold.hold(time::now() + (owed * CONFIRM) as Nanos)?,
+        };
+        let until = (held.from + owed as Nanos).min(latest);
+        loop {
+            let (command, generation) = wait.command();
+            // A new share waits for the end of this hold, which was due under the old one.
+            if command == Command::Stop || wait.until(until, generation) {
+                break;
+            }
+        }
+        let usage = self.hold.usage();
+        let free = self.hold.let_go()?;
+        if let (Some((since, before)), Some(after)) = (self.free_since, usage) {
+            self.loss.observe(held.from - since, after - before, self.cpus);
+        }
+        self.free_since = usage.map(|usage| (free, usage));
+        let taken = free - held.from;
+        let loss = self.loss.expected();
+        self.ledger.settle(taken as f64 + loss);
+        self.seen.counters.add_hold(taken, loss as Nanos);
+        self.seen.holds.fetch_add(1, Ordering::Relaxed);
+        self.seen.unsure.fetch_add(i64::from(!held.is_sure), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How many periods to take for one.
+    fn stride(&self) -> i64 {
+        if self.cost < MANY_TASKS {
+            return 1;
+        }
+        let period = self.grid.period() as f64;
+        let longest = (time::nanos(PERIOD_MAX) as f64 / period).max(1.0);
+        let stride = (self.cost / (OWN_CPU_MAX * period)).ceil().clamp(1.0, longest);
+        if stride > 1.0 {
+            self.notes.add(format!(
+                "there are so many tasks that holds are made fewer and longer, to keep emu's own CPU time at {:.0} %",
+                OWN_CPU_MAX * 100.0
+            ));
+        }
+        stride as i64
+    }
+}
+
+/// What holding costs the tasks beyond the time for which they are held: waking up late, going through the
+/// kernel, and on a CPU shared with the controller that one's work.
+///
+/// While the tasks are free and want all they can get, their CPU time says how long they really ran: as many
+/// times the free time as CPUs are in use, less the loss. Whether they want all is not known, but only then does
+/// the CPU time come so close to a whole number of CPUs, again and again; what does not is left out, so a mistake
+/// is as small as [`Loss::plausible`] says.
+#[derive(Debug, Default)]
+struct Loss {
+    seen: [Nanos; Loss::KEPT],
+    count: usize,
+}
+
+impl Loss {
+    /// Losses that are remembered; their median counts.
+    const KEPT: usize = 32;
+    /// So many make a median worth having.
+    const ENOUGH: usize = 5;
+
+    /// The largest loss or gain that is believed of a stretch of free time.
+    fn plausible(free: Nanos) -> Nanos {
+        100_000 + free / 50
+    }
+
+    /// Tasks were free for `free` and used `used` of at most `cpus` CPUs.
+    fn observe(&mut self, free: Nanos, used: Nanos, cpus: usize) {
+        if free <= 0 {
+            return;
+        }
+        if std::env::var_os("EMU_DBG").is_some() { eprintln!("free {free} used {used} lost {}", free - used); }
+        let busy = (used as f64 / free as f64).round().clamp(1.0, cpus as f64);
+        let lost = free - (used as f64 / busy) as Nanos;
+        if lost.abs() <= Self::plausible(free) {
+            if let Some(slot) = self.seen.get_mut(self.count % Self::KEPT) {
+                *slot = lost;
+                self.count += 1;
+            }
+        }
+    }
+
+    /// What a hold is expected to cost, in nanoseconds; negative where holds begin late.
+    fn expected(&self) -> f64 {
+        if self.count < Self::ENOUGH {
+            return 0.0;
+        }
+        let mut seen = self.seen;
+        let Some(seen) = seen.get_mut(..self.count.min(Self::KEPT)) else { return 0.0 };
+        seen.sort_unstable();
+        seen.get(seen.len() / 2).map_or(0.0, |median| *median as f64)
+    }
+}

@@ -1,0 +1,172 @@
+//! Freezing and thawing a cgroup, and knowing when it is frozen.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use super::Folder;
+use crate::sys::time::{self, Nanos};
+use crate::{Error, Journal, Result, Undo, control_file};
+
+/// How to tell a version's freezer what to do, and what it answers
+/// (Documentation/admin-guide/cgroup-v2.rst; cgroup-v1/freezer-subsystem.rst).
+struct Words {
+    control: &'static str,
+    freeze: &'static str,
+    thaw: &'static str,
+    /// The file that tells whether every task is frozen, and how it says so.
+    state: &'static str,
+    frozen: &'static str,
+}
+
+const V1: Words = Words {
+    control: "freezer.state",
+    freeze: "FROZEN",
+    thaw: "THAWED",
+    state: "freezer.state",
+    frozen: "FROZEN",
+};
+
+const V2: Words = Words {
+    control: "cgroup.freeze",
+    freeze: "1",
+    thaw: "0",
+    state: "cgroup.events",
+    frozen: "frozen 1",
+};
+
+/// The first pause between two looks at the state; each is twice the one before.
+///
+/// Neither version tells in time that a group is frozen: version 1 not at all, version 2 by a notification that the
+/// kernel holds back to one in 10 ms (`CGROUP_FILE_NOTIFY_MIN_INTV`).
+const FIRST_PAUSE: Nanos = 40_000;
+
+/// The moments of a freeze.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Frozen {
+    /// Before it was asked for.
+    pub(crate) asked: Nanos,
+    /// When the kernel had told every task to stop: what runs has been interrupted.
+    pub(crate) told: Nanos,
+    /// When every task was seen to be frozen; `None` when that did not happen in time.
+    pub(crate) seen: Option<Nanos>,
+}
+
+/// The freezer of a group. Dropping it thaws the group.
+pub(crate) struct Freezer {
+    words: &'static Words,
+    path: PathBuf,
+    control: File,
+    state: File,
+    /// Whether the group is, or may be, frozen by us.
+    is_frozen: bool,
+}
+
+impl std::fmt::Debug for Freezer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Freezer").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Freezer {
+    /// The freezer of a group that is not frozen; that it is to be thawed is in the journal from now on.
+    ///
+    /// # Errors
+    /// The group has no freezer, is frozen by somebody else, or may not be frozen by this process.
+    pub(crate) fn open(folder: &Folder, journal: &Journal) -> Result<Self> {
+        let words = if folder.version == 2 { &V2 } else { &V1 };
+        let path = folder.path.join(words.control);
+        let current = control_file::read(&path).map_err(|error| {
+            error.hint("cgroup.freeze needs Linux 5.2, and the root group has none; use another cgroup or method")
+        })?;
+        if current != words.thaw {
+            return Err(Error::unavailable(format!("{} is `{current}`: somebody else has frozen it", path.display()))
+                .hint(format!("thaw it first: echo {} > {}", words.thaw, path.display())));
+        }
+        journal.record(&Undo::Thaw { file: path.clone(), value: words.thaw.into() })?;
+        let control =
+            OpenOptions::new().read(true).write(true).open(&path).map_err(|e| Error::file("open", &path, e))?;
+        let state_path = folder.path.join(words.state);
+        let state = File::open(&state_path).map_err(|e| Error::file("open", &state_path, e))?;
+        Ok(Self { words, path, control, state, is_frozen: false })
+    }
+
+    /// Freezes the group, and looks whether every task is frozen until `deadline`, at least once.
+    ///
+    /// A task in an uninterruptible wait keeps the group from being frozen as a whole; it freezes when the wait
+    /// ends. Makes no allocation.
+    ///
+    /// # Errors
+    /// The kernel refuses; the group is thawed then. A group that has been removed is frozen.
+    pub(crate) fn freeze(&mut self, deadline: Nanos) -> Result<Frozen> {
+        let asked = time::now();
+        self.is_frozen = true;
+        let written = self.write(self.words.freeze);
+        let told = time::now();
+        if let Err(error) = written {
+            let _ = self.thaw();
+            return Err(error);
+        }
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let is_frozen = self.reads_frozen();
+            let now = time::now();
+            match is_frozen {
+                Ok(true) => return Ok(Frozen { asked, told, seen: Some(now) }),
+                Ok(false) if now + pause >= deadline => return Ok(Frozen { asked, told, seen: None }),
+                Ok(false) => std::thread::sleep(time::span(pause)),
+                Err(error) => {
+                    let _ = self.thaw();
+                    return Err(error);
+                }
+            }
+            pause *= 2;
+        }
+    }
+
+    /// Lets the group run again; returns the moment in the middle of asking and being done, around which
+    /// the tasks begin to run.
+    ///
+    /// # Errors
+    /// The kernel refuses. A group that has been removed has nothing left to thaw.
+    pub(crate) fn thaw(&mut self) -> Result<Nanos> {
+        let before = time::now();
+        self.write(self.words.thaw)?;
+        self.is_frozen = false;
+        Ok(before + (time::now() - before) / 2)
+    }
+
+    fn write(&self, word: &str) -> Result<()> {
+        match self.control.write_at(word.as_bytes(), 0) {
+            Ok(_) => Ok(()),
+            Err(error) if is_gone(&error) => Ok(()),
+            Err(error) => Err(Error::io(format!("cannot write `{word}` to {}", self.path.display()), error)),
+        }
+    }
+
+    fn reads_frozen(&self) -> Result<bool> {
+        let mut buffer = [0; 128];
+        match self.state.read_at(&mut buffer, 0) {
+            Ok(length) => {
+                let text = std::str::from_utf8(buffer.get(..length).unwrap_or_default()).unwrap_or_default();
+                Ok(text.lines().any(|line| line == self.words.frozen))
+            }
+            Err(error) if is_gone(&error) => Ok(true),
+            Err(error) => Err(Error::io(format!("cannot read the state of {}", self.path.display()), error)),
+        }
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        if self.is_frozen {
+            // What fails here is still in the journal.
+            let _ = self.thaw();
+        }
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT))
+}

@@ -1,0 +1,444 @@
+//! The cgroups that hold a zone's tasks.
+//!
+//! Groups of our own are made below the group that the tasks are in, so that the tasks keep the limits that
+//! they have, and are gone when the session ends: the journal moves the tasks back and removes them. An existing
+//! group is used in place.
+
+mod confine;
+mod family;
+mod freeze_hold;
+mod freezer;
+mod limiter;
+mod members;
+mod place;
+mod stopper;
+mod usage;
+
+pub(crate) use family::Family;
+pub(crate) use freeze_hold::FreezeHold;
+pub(crate) use freezer::Freezer;
+pub(crate) use limiter::Limiter;
+pub(crate) use members::Members;
+pub(crate) use stopper::Stopper;
+pub(crate) use usage::Usage;
+
+use family::{Stat, check_targets};
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::method::{Reason, Unavailable};
+use crate::zone::Pid;
+use crate::{Controller, CpuList, Error, Hierarchy, Host, Journal, Result, Tasks, Undo, Zone, control_file};
+
+/// The file that lists a group's processes, and takes new ones.
+const PROCS: &str = "cgroup.procs";
+
+/// How often a list is gone through until nothing new is in it. A fork storm is caught within a few passes, as
+/// whatever has been caught has its children in the group.
+const PASSES: u32 = 1_000;
+
+/// A group's folder in one hierarchy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Folder {
+    /// The version of its hierarchy, 1 or 2.
+    pub(crate) version: u8,
+    /// Where it is.
+    pub(crate) path: PathBuf,
+}
+
+/// One folder and what it controls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Part {
+    controllers: Vec<Controller>,
+    folder: Folder,
+}
+
+/// The tasks of a zone, in one group for each hierarchy that is needed. What was made for it is undone by the
+/// journal, not by dropping this.
+#[derive(Debug)]
+pub(crate) struct TaskGroup {
+    parts: Vec<Part>,
+    notes: Vec<String>,
+}
+
+impl TaskGroup {
+    /// Puts the zone's tasks into groups with these controllers: all threads, all descendants, until no new
+    /// one appears.
+    ///
+    /// [`Controller::Cpu`] and [`Controller::Freezer`] must be there. [`Controller::Cpuacct`] is taken where
+    /// it can be had. With [`Controller::Cpuset`] the tasks are kept on the zone's CPUs, unless the zone has
+    /// all that are online: by a cpuset where one can be had, else by their affinity, which
+    /// [`notes`](Self::notes) says then.
+    ///
+    /// # Errors
+    /// A controller cannot be had; a task has ended, is emu itself or one that must not be held; the kernel
+    /// refuses to move a task.
+    pub(crate) fn create(
+        host: &Host,
+        zone: &Zone,
+        controllers: &[Controller],
+        journal: &Journal,
+    ) -> Result<Self> {
+        let confined = controllers.contains(&confine::CONTROLLER) && confine::is_needed(host, zone);
+        let wanted: Vec<_> =
+            controllers.iter().copied().filter(|c| *c != confine::CONTROLLER || confined).collect();
+        match &zone.tasks {
+            Tasks::Processes(pids) => Self::make(host, zone, pids, &wanted, journal),
+            Tasks::Cgroup(path) => Self::adopt(host, zone, path, &wanted, journal),
+        }
+    }
+
+    /// Whether [`create`](Self::create) can work, as far as `host` tells.
+    ///
+    /// # Errors
+    /// The first controller that is missing, or not to be used by this process.
+    pub(crate) fn check(host: &Host, controllers: &[Controller]) -> Result<(), Unavailable> {
+        for &controller in controllers.iter().filter(|controller| is_vital(**controller)) {
+            let name = controller.as_str();
+            match hierarchy_for(host, controller) {
+                Some(hierarchy) if hierarchy.writable => {}
+                Some(hierarchy) => {
+                    return Err(Unavailable::new(
+                        Reason::NoPrivilege,
+                        format!("no cgroup can be made in {} for `{name}`", hierarchy.own.display()),
+                        place::HINT,
+                    ));
+                }
+                None => {
+                    return Err(Unavailable::new(
+                        Reason::NoController,
+                        format!("no cgroup hierarchy has the controller `{name}`"),
+                        "mount one that has it, or use another method",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The folder that has a controller.
+    pub(crate) fn folder(&self, controller: Controller) -> Option<&Folder> {
+        self.parts.iter().find(|part| part.controllers.contains(&controller)).map(|part| &part.folder)
+    }
+
+    /// The processes in it, nested groups included.
+    ///
+    /// # Errors
+    /// A list cannot be read. A group that has been removed is empty.
+    pub(crate) fn pids(&self) -> Result<Vec<Pid>> {
+        let mut pids = Vec::new();
+        for list in self.lists()? {
+            read_pids(&list, &mut pids)?;
+        }
+        Ok(pids)
+    }
+
+    /// The `cgroup.procs` of it and of each group nested in it.
+    ///
+    /// # Errors
+    /// A folder cannot be listed.
+    pub(crate) fn lists(&self) -> Result<Vec<PathBuf>> {
+        let mut lists = Vec::new();
+        if let Some(part) = self.parts.first() {
+            collect_lists(&part.folder.path, &mut lists)?;
+        }
+        Ok(lists)
+    }
+
+    /// What the user should know.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn make(
+        host: &Host,
+        zone: &Zone,
+        pids: &[Pid],
+        wanted: &[Controller],
+        journal: &Journal,
+    ) -> Result<Self> {
+        let proc = &host.roots.proc;
+        let mut family = Family::of(proc, pids)?;
+        check_targets(proc, family.members().keys().copied())?;
+        let first = pids.first().copied().unwrap_or_default();
+        let mut group = Self { parts: Vec::new(), notes: Vec::new() };
+        let mut moves = Vec::new();
+        for (hierarchy, controllers) in hierarchies(host, wanted) {
+            let home = place::home(proc, first, hierarchy).unwrap_or_else(|| hierarchy.own.clone());
+            let Some((site, controllers)) = group.site(hierarchy, &home, controllers, journal)? else { continue };
+            if controllers.contains(&confine::CONTROLLER) {
+                for &pid in family.members().keys() {
+                    confine::remember(host, pid, journal)?;
+                }
+            }
+            let path = place::make(&site, journal)?;
+            if controllers.contains(&confine::CONTROLLER) {
+                confine::set(&path, hierarchy.version, &zone.demand.cpus())?;
+            }
+            moves.push((hierarchy, path.join(PROCS), site.return_to));
+            group.parts.push(Part { controllers, folder: Folder { version: hierarchy.version, path } });
+        }
+        gather(proc, &mut family, &moves, journal)?;
+        if wanted.contains(&confine::CONTROLLER) && group.folder(confine::CONTROLLER).is_none() {
+            group.bind(proc, &zone.demand.cpus(), journal, || {
+                family.look()?;
+                Ok(family.members().keys().copied().collect())
+            })?;
+        }
+        Ok(group)
+    }
+
+    /// Where a group with these controllers can be made, and which of them it will have; `None` when it can do
+    /// without.
+    fn site(
+        &mut self,
+        hierarchy: &Hierarchy,
+        home: &Path,
+        mut controllers: Vec<Controller>,
+        journal: &Journal,
+    ) -> Result<Option<(place::Site, Vec<Controller>)>> {
+        let domain = |controllers: &[Controller]| -> Vec<Controller> {
+            let needs_enabling = |c: &Controller| matches!(c, Controller::Cpu | Controller::Cpuset);
+            controllers.iter().copied().filter(needs_enabling).collect()
+        };
+        // A cpuset is not worth moving other processes; their affinity will do.
+        let may_empty = controllers.contains(&Controller::Cpu);
+        match place::find(hierarchy, home, &domain(&controllers), may_empty, journal) {
+            Ok(site) => return Ok(Some((site, controllers))),
+            Err(_) if controllers.contains(&confine::CONTROLLER) => {}
+            Err(error) => return Err(error),
+        }
+        controllers.retain(|controller| *controller != confine::CONTROLLER);
+        if controllers.is_empty() {
+            return Ok(None);
+        }
+        let site = place::find(hierarchy, home, &domain(&controllers), may_empty, journal)?;
+        Ok(Some((site, controllers)))
+    }
+
+    fn adopt(
+        host: &Host,
+        zone: &Zone,
+        path: &Path,
+        wanted: &[Controller],
+        journal: &Journal,
+    ) -> Result<Self> {
+        let mut group = Self { parts: Vec::new(), notes: Vec::new() };
+        for &controller in wanted {
+            let has = |hierarchy: &&Hierarchy| hierarchy.controllers.contains(&controller);
+            let found = host.cgroups.hierarchies.iter().rev().filter(has).find_map(|h| existing(h, path));
+            match found {
+                Some(folder) => group.add(controller, folder),
+                None if is_vital(controller) => return Err(no_such_group(host, path, Some(controller))),
+                None => {}
+            }
+        }
+        if group.parts.is_empty() {
+            let found = host.cgroups.hierarchies.iter().rev().find_map(|h| existing(h, path));
+            let folder = found.ok_or_else(|| no_such_group(host, path, None))?;
+            group.parts.push(Part { controllers: Vec::new(), folder });
+        }
+        check_targets(&host.roots.proc, group.pids()?)?;
+        if wanted.contains(&confine::CONTROLLER) {
+            let cpus = zone.demand.cpus();
+            match group.folder(confine::CONTROLLER).cloned() {
+                Some(folder) if confine::is_cpuset(&folder.path) => {
+                    confine::set_in_place(&folder.path, folder.version, &cpus, journal)?;
+                }
+                _ => {
+                    let lists = group.lists()?;
+                    group.bind(&host.roots.proc, &cpus, journal, || {
+                        let mut pids = Vec::new();
+                        lists.iter().try_for_each(|list| read_pids(list, &mut pids))?;
+                        Ok(pids)
+                    })?;
+                }
+            }
+        }
+        Ok(group)
+    }
+
+    fn add(&mut self, controller: Controller, folder: Folder) {
+        match self.parts.iter_mut().find(|part| part.folder == folder) {
+            Some(part) => part.controllers.push(controller),
+            None => self.parts.push(Part { controllers: vec![controller], folder }),
+        }
+    }
+
+    fn bind(
+        &mut self,
+        proc: &Path,
+        cpus: &CpuList,
+        journal: &Journal,
+        list: impl FnMut() -> Result<Vec<Pid>>,
+    ) -> Result<()> {
+        confine::bind(proc, cpus, journal, list)?;
+        self.notes.push(bound_note(cpus));
+        Ok(())
+    }
+}
+
+/// Keeps processes that are in no group of ours on the zone's CPUs; returns what the user should know.
+///
+/// # Errors
+/// As [`TaskGroup::create`].
+pub(crate) fn confine_without_group(
+    host: &Host,
+    zone: &Zone,
+    family: &mut Family,
+    journal: &Journal,
+) -> Result<Option<String>> {
+    if !confine::is_needed(host, zone) {
+        return Ok(None);
+    }
+    let cpus = zone.demand.cpus();
+    confine::bind(&host.roots.proc, &cpus, journal, || {
+        family.look()?;
+        Ok(family.members().keys().copied().collect())
+    })?;
+    Ok(Some(bound_note(&cpus)))
+}
+
+fn bound_note(cpus: &CpuList) -> String {
+    format!("no cpuset can be had: tasks are bound to CPUs {cpus} by their affinity, which they can change")
+}
+
+/// Controllers that nothing can stand in for.
+fn is_vital(controller: Controller) -> bool {
+    matches!(controller, Controller::Cpu | Controller::Freezer)
+}
+
+/// The hierarchy to use for a controller. Freezing and accounting are in version 2 whatever else is mounted,
+/// and better there; but one that can be written comes first.
+pub(crate) fn hierarchy_for(host: &Host, controller: Controller) -> Option<&Hierarchy> {
+    let having = host.cgroups.hierarchies.iter().filter(|h| h.controllers.contains(&controller));
+    having.max_by_key(|hierarchy| (hierarchy.writable, hierarchy.version))
+}
+
+/// The hierarchies to use, each with what is wanted of it. What is not vital and cannot be had is left out.
+fn hierarchies<'a>(host: &'a Host, wanted: &[Controller]) -> Vec<(&'a Hierarchy, Vec<Controller>)> {
+    let mut chosen: Vec<(&Hierarchy, Vec<Controller>)> = Vec::new();
+    for &controller in wanted {
+        let Some(hierarchy) = hierarchy_for(host, controller) else { continue };
+        if !hierarchy.writable && !is_vital(controller) {
+            continue;
+        }
+        match chosen.iter_mut().find(|(known, _)| *known == hierarchy) {
+            Some((_, controllers)) => controllers.push(controller),
+            None => chosen.push((hierarchy, vec![controller])),
+        }
+    }
+    chosen
+}
+
+/// Moves the members of a family into groups, until all are there. A move is a hierarchy, the list to join, and the
+/// list to which the journal returns whoever is in the group at the end; who comes from elsewhere has a record
+/// of its own.
+fn gather(
+    proc: &Path,
+    family: &mut Family,
+    moves: &[(&Hierarchy, PathBuf, PathBuf)],
+    journal: &Journal,
+) -> Result<()> {
+    let mut moved = HashSet::new();
+    for _ in 0..PASSES {
+        family.look()?;
+        let mut new = false;
+        for (&pid, stat) in family.members() {
+            if stat.has_ended() || !moved.insert((pid, stat.starttime)) {
+                continue;
+            }
+            for (hierarchy, list, return_to) in moves {
+                new |= join(proc, (pid, stat.starttime), hierarchy, list, return_to, journal)?;
+            }
+        }
+        if !new {
+            return Ok(());
+        }
+    }
+    Err(Error::unavailable("cannot gather the tasks: new ones are made faster than they are caught")
+        .hint("start the program with `emu run`, so that it begins in its zone"))
+}
+
+/// Moves a process into a group; whether it had to be moved.
+fn join(
+    proc: &Path,
+    (pid, starttime): (Pid, u64),
+    hierarchy: &Hierarchy,
+    list: &Path,
+    return_to: &Path,
+    journal: &Journal,
+) -> Result<bool> {
+    if let Some(home) = place::home(proc, pid, hierarchy) {
+        let members = home.join(PROCS);
+        // A child of one that was moved is there already.
+        if members == list {
+            return Ok(false);
+        }
+        if members != return_to {
+            journal.record(&Undo::Return { pid, starttime, members })?;
+        }
+    }
+    match control_file::write(list, &pid.to_string()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(error.hint(format!(
+            "a real-time task cannot join a group without real-time budget; look at `chrt -ap {pid}`"
+        ))),
+        Err(error) => Err(error.hint(place::HINT)),
+    }
+}
+
+/// An existing group in a hierarchy.
+fn existing(hierarchy: &Hierarchy, path: &Path) -> Option<Folder> {
+    let inside = path.strip_prefix(&hierarchy.shown).unwrap_or(path);
+    let folder = place::below(&hierarchy.mount, inside).filter(|folder| place::is_group(folder))?;
+    Some(Folder { version: hierarchy.version, path: folder })
+}
+
+fn no_such_group(host: &Host, path: &Path, controller: Option<Controller>) -> Error {
+    let mounts: Vec<_> = host
+        .cgroups
+        .hierarchies
+        .iter()
+        .filter(|hierarchy| controller.is_none_or(|wanted| hierarchy.controllers.contains(&wanted)))
+        .map(|hierarchy| hierarchy.mount.display().to_string())
+        .collect();
+    let what = controller.map_or(String::new(), |controller| format!(" with the controller `{}`", controller.as_str()));
+    Error::usage(format!("there is no cgroup {}{what}", path.display()))
+        .hint(format!("give its path below {}, as in /proc/<pid>/cgroup", mounts.join(" or ")))
+}
+
+/// Appends the processes that a group's file lists.
+fn read_pids(list: &Path, pids: &mut Vec<Pid>) -> Result<()> {
+    match fs::read_to_string(list) {
+        // A task of a PID namespace that we do not see is listed as 0.
+        Ok(text) => pids.extend(text.lines().filter_map(|line| line.parse().ok()).filter(|&pid: &Pid| pid > 0)),
+        // Removed, or a threaded group, whose processes the group above it lists.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP)) => {}
+        Err(e) => return Err(Error::file("read", list, e)),
+    }
+    Ok(())
+}
+
+fn collect_lists(folder: &Path, lists: &mut Vec<PathBuf>) -> Result<()> {
+    lists.push(folder.join(PROCS));
+    // The link count of a folder is two and one for each folder in it: most groups need not be listed.
+    match fs::metadata(folder) {
+        Ok(metadata) if metadata.nlink() > 2 => {}
+        _ => return Ok(()),
+    }
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(Error::file("list", folder, e)),
+    };
+    for entry in entries.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect_lists(&entry.path(), lists)?;
+        }
+    }
+    Ok(())
+}

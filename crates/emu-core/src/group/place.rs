@@ -1,0 +1,193 @@
+//! Where a group can be made, and what has to be prepared for it.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::PROCS;
+use crate::zone::Pid;
+use crate::{Controller, Error, ErrorKind, Hierarchy, Journal, Result, Undo, control_file};
+
+const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
+const CONTROLLERS: &str = "cgroup.controllers";
+
+/// What to do when a group cannot be made or joined.
+pub(super) const HINT: &str =
+    "run as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes emu …";
+
+/// A group below which ours can be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Site {
+    /// The group's folder.
+    pub(super) parent: PathBuf,
+    /// The `cgroup.procs` that takes the tasks when our group is undone.
+    pub(super) return_to: PathBuf,
+}
+
+/// The folder, as the mount shows it, of the group that a process is in; `None` when the process has ended or
+/// the mount does not show its group.
+pub(super) fn home(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathBuf> {
+    let text = fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()?;
+    let path = group_in(&text, hierarchy)?;
+    below(&hierarchy.mount, path.strip_prefix(&hierarchy.shown).ok()?).filter(|folder| is_group(folder))
+}
+
+/// The path of a hierarchy's group in the text of `/proc/<pid>/cgroup` (`cgroups(7)`).
+fn group_in<'a>(text: &'a str, hierarchy: &Hierarchy) -> Option<&'a Path> {
+    text.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (number, names, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_it = if hierarchy.version == 2 {
+            number == "0" && names.is_empty()
+        } else {
+            names.split(',').any(|name| hierarchy.controllers.iter().any(|known| known.as_str() == name))
+        };
+        is_it.then_some(Path::new(path))
+    })
+}
+
+/// `path` below `mount`; `None` when it would leave it.
+pub(super) fn below(mount: &Path, path: &Path) -> Option<PathBuf> {
+    path.components().try_fold(mount.to_owned(), |folder, part| match part {
+        Component::Normal(name) => Some(folder.join(name)),
+        Component::RootDir | Component::CurDir => Some(folder),
+        Component::ParentDir | Component::Prefix(_) => None,
+    })
+}
+
+/// Whether the folder is a group.
+pub(super) fn is_group(folder: &Path) -> bool {
+    folder.join(PROCS).exists()
+}
+
+/// Finds the group below which one for tasks from `home` can be made with `needed`, the controllers that
+/// version 2 must enable for it; prepares it where it must be.
+///
+/// Without such controllers that is `home` itself: so tasks keep the limits they have. With them it is the
+/// nearest group above that enables them already, else the nearest that can. A group that holds processes
+/// cannot (cgroup-v2.rst, "No Internal Process Constraint"; the root can); where nothing else is
+/// left and `may_empty`, the processes of `home` go into a group of their own below it first.
+///
+/// # Errors
+/// No group will do, or the kernel refuses a step.
+pub(super) fn find(
+    hierarchy: &Hierarchy,
+    home: &Path,
+    needed: &[Controller],
+    may_empty: bool,
+    journal: &Journal,
+) -> Result<Site> {
+    let home = if is_open(home, hierarchy.version) { home } else { &hierarchy.own };
+    let return_to = home.join(PROCS);
+    if hierarchy.version == 1 || needed.is_empty() {
+        return Ok(Site { parent: home.to_owned(), return_to });
+    }
+    let above = || home.ancestors().take_while(|group| group.starts_with(&hierarchy.mount));
+    if let Some(parent) = above().find(|group| is_open(group, 2) && has(group, SUBTREE_CONTROL, needed)) {
+        return Ok(Site { parent: parent.to_owned(), return_to });
+    }
+    let can_enable = |group: &Path| {
+        is_open(group, 2)
+            && control_file::is_writable(&group.join(SUBTREE_CONTROL))
+            && has(group, CONTROLLERS, needed)
+    };
+    if let Some(parent) = above().find(|group| can_enable(group) && (is_root(group) || is_empty(group))) {
+        enable(parent, needed, journal)?;
+        return Ok(Site { parent: parent.to_owned(), return_to });
+    }
+    if may_empty && can_enable(home) {
+        let leaf = empty(home, journal)?;
+        enable(home, needed, journal)?;
+        return Ok(Site { parent: home.to_owned(), return_to: leaf.join(PROCS) });
+    }
+    let names: Vec<_> = needed.iter().map(|controller| controller.as_str()).collect();
+    Err(Error::new(
+        ErrorKind::NotPermitted,
+        format!("cannot make a cgroup with `{}` at or above {}", names.join(" "), home.display()),
+    )
+    .hint(HINT))
+}
+
+/// Makes a group of ours; it is in the journal before.
+///
+/// # Errors
+/// It cannot be recorded, or the kernel refuses.
+pub(super) fn make(site: &Site, journal: &Journal) -> Result<PathBuf> {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let path = loop {
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = site.parent.join(format!("emu-{}-{number}", std::process::id()));
+        // An emu of the same number may have left one that could not be removed.
+        if !path.exists() {
+            break path;
+        }
+    };
+    journal.record(&Undo::Group {
+        path: path.clone(),
+        members: PROCS.into(),
+        return_to: site.return_to.clone(),
+    })?;
+    fs::create_dir(&path).map_err(|e| Error::file("make the cgroup", &path, e).hint(HINT))?;
+    Ok(path)
+}
+
+/// Whether groups can be made in it, and on version 2 tasks moved out of it into them.
+fn is_open(group: &Path, version: u8) -> bool {
+    control_file::is_writable(group) && (version == 1 || control_file::is_writable(&group.join(PROCS)))
+}
+
+/// Whether a list of controllers names all of these.
+fn has(group: &Path, list: &str, needed: &[Controller]) -> bool {
+    let text = fs::read_to_string(group.join(list)).unwrap_or_default();
+    needed.iter().all(|controller| text.split_whitespace().any(|name| name == controller.as_str()))
+}
+
+/// The root of the whole hierarchy, and not just of a namespace, has no type.
+fn is_root(group: &Path) -> bool {
+    !group.join("cgroup.type").exists()
+}
+
+fn is_empty(group: &Path) -> bool {
+    fs::read(group.join(PROCS)).is_ok_and(|text| text.is_empty())
+}
+
+/// Moves the processes of a group into one of their own below it.
+fn empty(group: &Path, journal: &Journal) -> Result<PathBuf> {
+    let procs = group.join(PROCS);
+    let leaf = make(&Site { parent: group.to_owned(), return_to: procs.clone() }, journal)?;
+    let target = leaf.join(PROCS);
+    // Forks while we move: each pass leaves only what came since.
+    for _ in 0..super::PASSES {
+        let listed = control_file::read(&procs)?;
+        if listed.is_empty() {
+            return Ok(leaf);
+        }
+        for pid in listed.lines() {
+            match control_file::write(&target, pid) {
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                moved => moved.map_err(|error| error.hint(HINT))?,
+            }
+        }
+    }
+    Err(Error::unavailable(format!("cannot empty the cgroup {}: processes keep coming", group.display()))
+        .hint("run emu in a group of its own: systemd-run --user --scope -p Delegate=yes emu …"))
+}
+
+/// Enables controllers for the groups below one.
+fn enable(group: &Path, needed: &[Controller], journal: &Journal) -> Result<()> {
+    let file = group.join(SUBTREE_CONTROL);
+    let old = control_file::read(&file)?;
+    // The kernel lists them in the order of `cgroup.controllers`.
+    let offered = control_file::read(&group.join(CONTROLLERS))?;
+    let new: Vec<_> = offered
+        .split_whitespace()
+        .filter(|name| {
+            old.split_whitespace().any(|on| on == *name) || needed.iter().any(|c| c.as_str() == *name)
+        })
+        .collect();
+    journal.record(&Undo::File { path: file.clone(), old, new: vec![new.join(" ")] })?;
+    let asked: Vec<_> = needed.iter().map(|controller| format!("+{}", controller.as_str())).collect();
+    control_file::write(&file, &asked.join(" ")).map_err(|error| {
+        error.hint("real-time tasks outside the root group, or threaded groups, can stand in the way; use cpu-hogs")
+    })
+}

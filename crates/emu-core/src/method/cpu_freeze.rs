@@ -1,0 +1,98 @@
+//! CPU-Freeze: all tasks of a zone are frozen for the part of each period that a slower CPU would not have.
+
+use std::time::Duration;
+
+use super::{About, Emulation, Expected, Method, MethodId, Status, Unavailable};
+use crate::duty::check_period;
+use crate::duty::holder::{self, Holder, Notes};
+use crate::group::{FreezeHold, TaskGroup, hierarchy_for};
+use crate::{Controller, Demand, Host, Journal, Result, Targets, Zone};
+
+/// The method.
+pub(super) struct CpuFreeze;
+
+const ABOUT: About = About {
+    summary: "freezes all tasks of a cgroup for a part of each period; the time this takes is measured and made up for",
+    acts_on: "cgroup",
+    continuous: true,
+    needs: "a cgroup freezer that may be written: version 2 from Linux 5.2 on, or version 1",
+    limits: &[
+        "one speed for all CPUs of the zone",
+        "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
+        "what wakes up while frozen waits for the thaw: paced I/O and timers are late by up to (1 - speed) of a period",
+        "memory bandwidth falls with the speed instead of staying as it is",
+        "version 1: a signal to a frozen task, SIGKILL too, acts when it is thawed, and a debugger's wait may be cut short",
+        "tasks in an uninterruptible wait, such as for a disk or NFS, freeze when it ends",
+        "with hundreds of tasks, their own way into and out of the freezer takes CPU time that the kernel counts as theirs",
+    ],
+    source: "Documentation/admin-guide/cgroup-v2.rst, \"cgroup.freeze\"; the idea for low speeds: CPU-Gov in Distem",
+};
+
+const PERIOD: Duration = Duration::from_millis(20);
+
+const PERIOD_LOWEST: Duration = Duration::from_millis(1);
+
+impl Method for CpuFreeze {
+    fn id(&self) -> MethodId {
+        MethodId::CpuFreeze
+    }
+
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+        let period = check_period(demand.period.unwrap_or(PERIOD), PERIOD_LOWEST)?;
+        super::only_best(demand.variant)?;
+        let share = holder::uniform_share(&demand.targets)?;
+        TaskGroup::check(host, &[Controller::Freezer])?;
+        let mut notes = holder::notes_on(&demand.targets);
+        let version = hierarchy_for(host, Controller::Freezer).map_or(2, |hierarchy| hierarchy.version);
+        if version == 1 {
+            notes.push("the version 1 freezer is used: SIGKILL to a frozen task acts when it is thawed".into());
+        }
+        let error = expected_error(period, share);
+        Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes })
+    }
+
+    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
+        let targets = zone.demand.targets.clone();
+        let share = holder::uniform_share(&targets).map_err(|why| why.into_error(self.id()))?;
+        let wanted = [Controller::Freezer, Controller::Cpuacct, Controller::Cpuset];
+        let group = TaskGroup::create(host, zone, &wanted, journal)?;
+        let hold = FreezeHold::new(&group, journal)?;
+        let period = zone.demand.period.unwrap_or(PERIOD);
+        let notes = [holder::notes_on(&targets), group.notes().to_vec()].concat();
+        let holder = Holder::start("emu-freeze", host, zone, period, share, hold, Notes::default())?;
+        Ok(Box::new(Frozen { holder, targets, notes }))
+    }
+}
+
+fn expected_error(period: Duration, share: f64) -> f64 {
+    0.003 + 10e-6 / (period.as_secs_f64() * share)
+}
+
+/// The method at work.
+struct Frozen {
+    holder: Holder,
+    targets: Targets,
+    notes: Vec<String>,
+}
+
+impl Emulation for Frozen {
+    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+        super::same_cpus(&self.targets, targets)?;
+        let share = holder::uniform_share(targets).map_err(|why| why.into_error(MethodId::CpuFreeze))?;
+        self.holder.set(share);
+        self.targets.clone_from(targets);
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        self.holder.status(MethodId::CpuFreeze, &self.targets, &self.notes)
+    }
+
+    fn release(self: Box<Self>) -> Result<()> {
+        self.holder.stop()
+    }
+}

@@ -1,0 +1,346 @@
+//! CPU-Gov: two neighbouring hardware frequencies in turn, so that their mean is the one wanted; below the
+//! lowest one, that one and freezing.
+
+use std::time::Duration;
+
+use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
+use crate::duty::{Grid, Holder, Notes, PERIOD_MAX, check_period};
+use crate::frequency::alternator::{Alternator, Settings};
+use crate::frequency::{self, Control, Mix, Wish};
+use crate::group::{FreezeHold, TaskGroup};
+use crate::sys::time;
+use crate::{Controller, CpuList, Demand, Hertz, Host, Journal, Result, Targets, Zone};
+
+/// The method.
+pub(super) struct CpuGov;
+
+const ABOUT: About = About {
+    summary: "alternates the two hardware frequencies next to the one wanted; freezes below the lowest",
+    acts_on: "CPU",
+    continuous: true,
+    needs: "cpufreq and root; a cgroup freezer for speeds below the lowest frequency",
+    limits: &[
+        "CPUs of one cpufreq policy share a frequency",
+        "everything else on the zone's CPUs is slowed too",
+        "below the lowest frequency tasks are held for part of each period, as with cpu-freeze",
+        "above the base frequency the hardware may not sustain what it is set to (turbo)",
+    ],
+    source: "Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011",
+};
+
+/// The default period. A change of frequency costs a system call and a transition; at 20 ms both vanish.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// A period must be so many transitions long, or the hardware would be under way for a noticeable part of it.
+const LATENCIES: u32 = 100;
+
+/// The shortest period where nothing else sets one.
+const PERIOD_LEAST: Duration = Duration::from_millis(2);
+
+/// Levels closer to the wanted one than this share are taken alone.
+const EXACT: f64 = 1e-4;
+
+/// How a zone is brought to its mean frequencies.
+#[derive(Debug, Clone, PartialEq)]
+struct Plan {
+    period: Duration,
+    /// Share of time in which tasks are not frozen.
+    running: f64,
+    /// What each policy does while they run, in the order of the wishes.
+    mixes: Vec<Mix>,
+}
+
+impl Plan {
+    /// The plan for a demand. CPUs below their lowest frequency are frozen for a part of the time; all tasks
+    /// are then frozen together, and CPUs that want more run faster in between.
+    fn new(demand: &Demand, wishes: &[Wish]) -> Result<Self, Unavailable> {
+        let latency = wishes.iter().filter_map(|wish| wish.policy.transition_latency).max().unwrap_or_default();
+        let least = (latency * LATENCIES).max(PERIOD_LEAST);
+        let wanted = demand.period.unwrap_or(PERIOD.max(least).min(PERIOD_MAX));
+        let period = check_period(wanted, least)?;
+        let running = wishes
+            .iter()
+            .map(|wish| wish.wanted.as_f64() / wish.levels.lowest().as_f64().max(1.0))
+            .fold(1.0, f64::min);
+        let mixes = wishes.iter().map(|wish| mix(wish, running)).collect::<Result<_, _>>()?;
+        Ok(Self { period, running, mixes })
+    }
+
+    fn freezes(&self) -> bool {
+        self.running < 1.0
+    }
+}
+
+/// What a policy does while tasks run, if they run for a share `running` of the time.
+fn mix(wish: &Wish, running: f64) -> Result<Mix, Unavailable> {
+    let while_running = wish.wanted.as_f64() / running;
+    let highest = wish.levels.highest();
+    if while_running > highest.as_f64() * (1.0 + EXACT) {
+        return Err(Unavailable::new(
+            Reason::UnequalSpeeds,
+            format!(
+                "another CPU of the zone is frozen for {:.0} % of the time, in the rest of which CPUs {} cannot reach {}",
+                (1.0 - running) * 100.0,
+                wish.policy.cpus,
+                wish.wanted
+            ),
+            "put CPUs of so different speeds into zones of their own, or use cpu-hogs",
+        ));
+    }
+    let mix = wish.levels.mix(Hertz(while_running.round() as u64));
+    let near = |level: Hertz| (level.as_f64() / while_running - 1.0).abs() < EXACT;
+    match (near(mix.low), near(mix.high)) {
+        (true, _) => Ok(Mix { high: mix.low, high_share: 0.0, ..mix }),
+        (_, true) => Ok(Mix { low: mix.high, high_share: 0.0, ..mix }),
+        _ => Ok(mix),
+    }
+}
+
+impl Method for CpuGov {
+    fn id(&self) -> MethodId {
+        MethodId::CpuGov
+    }
+
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+        super::only_best(demand.variant)?;
+        let wishes = frequency::wishes(host, demand)?;
+        let plan = Plan::new(demand, &wishes)?;
+        let mut notes = Vec::new();
+        for (wish, mix) in wishes.iter().zip(&plan.mixes) {
+            notes.extend(frequency::caveats(&wish.policy, mix.high));
+        }
+        let longest_stall = if plan.freezes() {
+            TaskGroup::check(host, &[Controller::Freezer])?;
+            notes.push(format!(
+                "below the lowest frequency: tasks are frozen for {:.1} % of the time",
+                (1.0 - plan.running) * 100.0
+            ));
+            plan.period.mul_f64(1.0 - plan.running)
+        } else {
+            Duration::ZERO
+        };
+        Ok(Expected { error: 0.01, period: plan.period, longest_stall, notes })
+    }
+
+    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
+        let refuse = |why: Unavailable| why.into_error(self.id());
+        let wishes = frequency::wishes(host, &zone.demand).map_err(refuse)?;
+        let plan = Plan::new(&zone.demand, &wishes).map_err(refuse)?;
+        let mut controllers = vec![Controller::Cpuset];
+        if plan.freezes() {
+            controllers.extend([Controller::Freezer, Controller::Cpuacct]);
+        }
+        let group = TaskGroup::create(host, zone, &controllers, journal)?;
+        let mut notes = group.notes().to_vec();
+        let holder = if plan.freezes() {
+            let hold = FreezeHold::new(&group, journal)?;
+            let period = plan.period;
+            Some(Holder::start("emu-gov-freeze", host, zone, period, plan.running, hold, Notes::default())?)
+        } else {
+            None
+        };
+        let period = time::nanos(plan.period);
+        let grid = Grid::new(time::now() + period, period);
+        let mut policies = Vec::with_capacity(wishes.len());
+        for (wish, &mix) in wishes.iter().zip(&plan.mixes) {
+            frequency::stop_boost(host, wish, journal, &mut notes)?;
+            let mut control = Control::take(&wish.policy, journal)?;
+            control.make_room(mix.high)?;
+            control.make_room(mix.low)?;
+            control.announce(&[mix.low, mix.high])?;
+            let watch = Control::take(&wish.policy, journal)?;
+            let name = format!("emu-gov-{}", wish.policy.cpus.first().unwrap_or_default());
+            let alternator = Alternator::start(&name, control, Settings { grid, mix })?;
+            policies.push(Governed { cpus: wish.policy.cpus.clone(), wanted: wish.wanted, mix, watch, alternator });
+        }
+        let demand = zone.demand.clone();
+        Ok(Box::new(Governor { host: host.clone(), demand, plan, grid, policies, holder, notes }))
+    }
+}
+
+/// A policy under alternation.
+struct Governed {
+    cpus: CpuList,
+    wanted: Hertz,
+    mix: Mix,
+    /// For looking whether the policy is still ours, and for announcing new levels.
+    watch: Control,
+    alternator: Alternator,
+}
+
+impl Governed {
+    /// Mean frequency while tasks run.
+    fn mean(&self) -> f64 {
+        if self.mix.low == self.mix.high {
+            return self.mix.low.as_f64();
+        }
+        // `duty` is the share not spent at the low level.
+        let high_share = self.alternator.counters().duty();
+        Mix { high_share, ..self.mix }.mean()
+    }
+}
+
+/// The policies under alternation, and the freezer where one is needed.
+struct Governor {
+    host: Host,
+    demand: Demand,
+    plan: Plan,
+    grid: Grid,
+    policies: Vec<Governed>,
+    holder: Option<Holder>,
+    notes: Vec<String>,
+}
+
+impl Emulation for Governor {
+    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+        super::same_cpus(&self.demand.targets, targets)?;
+        let refuse = |why: Unavailable| why.into_error(MethodId::CpuGov);
+        let demand = Demand {
+            targets: targets.clone(),
+            period: Some(self.plan.period),
+            ..self.demand.clone()
+        };
+        let wishes = frequency::wishes(&self.host, &demand).map_err(refuse)?;
+        let plan = Plan::new(&demand, &wishes).map_err(refuse)?;
+        match &self.holder {
+            Some(holder) => holder.set(plan.running),
+            None if plan.freezes() => {
+                return Err(crate::Error::unavailable(
+                    "cannot go below the lowest frequency: the zone was made without a freezer",
+                )
+                .hint("start with a speed below the lowest frequency, or use cpu-hogs"));
+            }
+            None => {}
+        }
+        for ((policy, wish), &mix) in self.policies.iter_mut().zip(&wishes).zip(&plan.mixes) {
+            policy.watch.make_room(mix.high)?;
+            policy.watch.make_room(mix.low)?;
+            policy.watch.announce(&[mix.low, mix.high])?;
+            policy.alternator.set(Settings { grid: self.grid, mix });
+            (policy.mix, policy.wanted) = (mix, wish.wanted);
+        }
+        (self.plan, self.demand) = (plan, demand);
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        let held = self.holder.as_ref().map(|h| h.status(MethodId::CpuGov, &self.demand.targets, &[]));
+        let frozen_cpu = |cpu| held.as_ref().and_then(|s| s.cpus.iter().find(|seen: &&CpuStatus| seen.cpu == cpu));
+        let mut status = Status {
+            method: MethodId::CpuGov,
+            period: self.plan.period,
+            periods: 0,
+            missed: held.as_ref().map_or(0, |status| status.missed),
+            longest_stall: held.as_ref().map_or(Duration::ZERO, |status| status.longest_stall),
+            own_cpu: held.as_ref().map_or(Duration::ZERO, |status| status.own_cpu),
+            burned: Duration::ZERO,
+            cpus: Vec::new(),
+            notes: self.notes.clone(),
+        };
+        status.notes.extend(held.iter().flat_map(|status| status.notes.iter().cloned()));
+        for policy in &self.policies {
+            use std::sync::atomic::Ordering::Relaxed;
+            let counters = policy.alternator.counters();
+            status.periods = status.periods.max(counters.periods.load(Relaxed));
+            status.missed += counters.missed.load(Relaxed);
+            status.own_cpu += time::span(counters.cpu.load(Relaxed));
+            let watched = policy.watch.check(&[policy.mix.low, policy.mix.high]);
+            let online = watched.is_ok();
+            if let Err(error) = watched {
+                status.notes.push(super::in_words(&error));
+            }
+            if policy.alternator.has_failed() {
+                status.notes.push(format!(
+                    "CPUs {} stay at one frequency: the kernel refused a change",
+                    policy.cpus
+                ));
+            }
+            for cpu in policy.cpus.iter() {
+                let Some(&asked) = self.demand.targets.get(&cpu) else { continue };
+                let frozen = frozen_cpu(cpu);
+                let running = frozen.map_or(1.0, |seen| seen.effective);
+                let mean = policy.mean();
+                let effective = asked.share * running * mean / policy.wanted.as_f64().max(1.0);
+                status.cpus.push(CpuStatus {
+                    cpu,
+                    asked,
+                    effective,
+                    duty: frozen.map_or(1.0, |seen| seen.duty),
+                    clock: Some(Hertz(mean as u64)),
+                    online,
+                });
+            }
+        }
+        status
+    }
+
+    fn release(self: Box<Self>) -> Result<()> {
+        let mut first_error = self.holder.map_or(Ok(()), Holder::stop);
+        for policy in self.policies {
+            first_error = first_error.and(policy.alternator.stop());
+        }
+        first_error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Target;
+    use crate::frequency::{Levels, simulated};
+
+    fn wish(mhz: u64) -> Wish {
+        let policy = simulated::policy(0, "0", &[800, 1000, 1400, 1800, 2200, 2600]);
+        let levels = Levels::of(&policy).unwrap();
+        Wish { policy, levels, wanted: Hertz(mhz * 1_000_000) }
+    }
+
+    fn demand() -> Demand {
+        Demand::new([(0, Target { share: 0.5, clock: None })].into())
+    }
+
+    #[test]
+    fn within_the_range_nothing_is_frozen_and_the_mean_is_right() {
+        let plan = Plan::new(&demand(), &[wish(1500)]).unwrap();
+        assert!(!plan.freezes());
+        assert!((plan.mixes[0].mean() - 1.5e9).abs() < 1.0);
+    }
+
+    #[test]
+    fn a_level_that_the_hardware_has_is_taken_alone() {
+        let plan = Plan::new(&demand(), &[wish(1800)]).unwrap();
+        assert_eq!(plan.mixes[0].low, plan.mixes[0].high);
+    }
+
+    #[test]
+    fn below_the_lowest_frequency_freezing_makes_up_for_the_rest() {
+        let plan = Plan::new(&demand(), &[wish(400)]).unwrap();
+        assert!((plan.running - 0.5).abs() < 1e-9);
+        assert_eq!(plan.mixes[0].low, Hertz(800_000_000));
+    }
+
+    #[test]
+    fn a_faster_cpu_beside_a_frozen_one_makes_up_for_the_freezing() {
+        let plan = Plan::new(&demand(), &[wish(400), wish(1000)]).unwrap();
+        assert!((plan.mixes[1].mean() * plan.running - 1e9).abs() < 1e5);
+    }
+
+    #[test]
+    fn a_cpu_that_cannot_make_up_for_the_freezing_is_refused() {
+        let refused = Plan::new(&demand(), &[wish(400), wish(2000)]).unwrap_err();
+        assert_eq!(refused.reason, Reason::UnequalSpeeds);
+    }
+
+    #[test]
+    fn a_period_is_at_least_a_hundred_transitions() {
+        let mut slow = wish(1500);
+        slow.policy.transition_latency = Some(Duration::from_millis(1));
+        assert_eq!(Plan::new(&demand(), &[slow.clone()]).unwrap().period, Duration::from_millis(100));
+        let short = Demand { period: Some(Duration::from_millis(50)), ..demand() };
+        assert_eq!(Plan::new(&short, &[slow]).unwrap_err().reason, Reason::PeriodOutOfReach);
+    }
+}

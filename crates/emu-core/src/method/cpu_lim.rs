@@ -1,0 +1,195 @@
+//! CPU-Lim: all processes of a zone are stopped and continued by signals.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{About, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
+use crate::duty::check_period;
+use crate::duty::holder::{self, Holder, Notes};
+use crate::group::{Family, Limiter, Members, Stopper, TaskGroup, confine_without_group, hierarchy_for};
+use crate::{Controller, Demand, ErrorKind, Host, Journal, Result, Targets, Tasks, Variant, Zone};
+
+/// The method.
+pub(super) struct CpuLim;
+
+const ABOUT: About = About {
+    summary: "stops all processes of a program for a part of each period by SIGSTOP, and continues them by SIGCONT",
+    acts_on: "processes",
+    continuous: true,
+    needs: "permission to signal the processes; nothing else",
+    limits: &[
+        "one speed for all CPUs of the zone",
+        "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
+        "paced I/O and timers are late by up to (1 - speed) of a period; memory bandwidth falls with the speed",
+        "a parent outside the zone sees its child stopped, e.g. the shell of an attached program; SIGCONT can be caught",
+        "sleeping system calls that SIGCONT interrupts, such as epoll_wait, may return EINTR (signal(7))",
+        "a SIGSTOP or SIGCONT that others send while a process is held does not last; Ctrl-Z does",
+        "with more than 32 processes, what others have stopped is left so only where a whole process group was",
+        "a traced process is stopped in front of its debugger",
+        "a program that changes its user, such as sudo, escapes an emu that is not root",
+        "without a writable cgroup, a child is missed whose parent ends within a period, if it is in no process group or session of the program's",
+        "--variant published: each process by its CPU time over its lifetime, so sleep becomes credit, k processes get k times the speed, and n threads together what one should get",
+    ],
+    source: "CPU-Lim of Wrekavoc, in Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011, slide 6",
+};
+
+const PERIOD: Duration = Duration::from_millis(20);
+
+const PERIOD_LOWEST: Duration = Duration::from_millis(1);
+
+/// How often the published variant decides; the publication does not say.
+const PUBLISHED_PERIOD: Duration = Duration::from_millis(10);
+
+impl Method for CpuLim {
+    fn id(&self) -> MethodId {
+        MethodId::CpuLim
+    }
+
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+        let period = check_period(demand.period.unwrap_or(default_period(demand.variant)), PERIOD_LOWEST)?;
+        let share = holder::uniform_share(&demand.targets)?;
+        let mut notes = holder::notes_on(&demand.targets);
+        if !has_group(host) {
+            notes.push("no cgroup can be made: new children are looked for in /proc, once a period".into());
+        }
+        match demand.variant {
+            Variant::Best => {
+                let error = expected_error(period, share);
+                Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes })
+            }
+            Variant::Published => {
+                notes.push(PUBLISHED_NOTE.into());
+                let cpus = demand.targets.len().max(1) as f64;
+                let error = (1.0 - 1.0 / cpus).max(0.05);
+                Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 / share), notes })
+            }
+            Variant::Shares => Err(Unavailable::new(
+                Reason::NoVariant,
+                "it has no variant `shares`",
+                "leave out --variant, or use `published`; `shares` is for fracas",
+            )),
+        }
+    }
+
+    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
+        let targets = zone.demand.targets.clone();
+        let share = holder::uniform_share(&targets).map_err(|why| why.into_error(self.id()))?;
+        let period = zone.demand.period.unwrap_or(default_period(zone.demand.variant));
+        let mut fixed_notes = holder::notes_on(&targets);
+        let members = members(host, zone, journal, &mut fixed_notes)?;
+        let (proc, notes) = (&host.roots.proc, Notes::default());
+        if zone.demand.variant == Variant::Published {
+            fixed_notes.push(PUBLISHED_NOTE.into());
+            let limiter = Limiter::start(host, zone, period, share, members, notes)?;
+            let cpus_folder = host.roots.cpus();
+            return Ok(Box::new(Published { limiter, period, targets, notes: fixed_notes, cpus_folder }));
+        }
+        let hold = Stopper::new(proc, members, notes.clone());
+        let holder = Holder::start("emu-lim", host, zone, period, share, hold, notes)?;
+        Ok(Box::new(Held { holder, targets, notes: fixed_notes }))
+    }
+}
+
+const PUBLISHED_NOTE: &str = "as published, each process is judged alone, by its CPU time over its whole life: \
+    sleep becomes credit, several processes or threads are not held to the speed, and every process is looked at in each period";
+
+fn default_period(variant: Variant) -> Duration {
+    if variant == Variant::Published { PUBLISHED_PERIOD } else { PERIOD }
+}
+
+fn expected_error(period: Duration, share: f64) -> f64 {
+    0.003 + 10e-6 / (period.as_secs_f64() * share)
+}
+
+/// Whether some hierarchy takes a group of ours; any will do.
+fn has_group(host: &Host) -> bool {
+    hierarchy_for(host, Controller::Cpuacct).is_some_and(|hierarchy| hierarchy.writable)
+}
+
+/// The zone's processes: in a cgroup where one can be had, else as `/proc` shows them.
+fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>) -> Result<Members> {
+    let proc = &host.roots.proc;
+    let Tasks::Processes(pids) = &zone.tasks else {
+        let group = TaskGroup::create(host, zone, GROUP, journal)?;
+        notes.extend_from_slice(group.notes());
+        return Members::of_group(proc, group, journal);
+    };
+    if has_group(host) {
+        match TaskGroup::create(host, zone, GROUP, journal) {
+            Ok(group) => {
+                notes.extend_from_slice(group.notes());
+                return Members::of_group(proc, group, journal);
+            }
+            // Signals may well be permitted where moving is not.
+            Err(error) if error.kind() == ErrorKind::NotPermitted => {
+                notes.push(format!("no cgroup can be used: {}", super::in_words(&error)));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let mut family = Family::of(proc, pids)?;
+    notes.extend(confine_without_group(host, zone, &mut family, journal)?);
+    notes.push("new children are looked for in /proc, once a period".into());
+    Members::of_family(proc, family, journal)
+}
+
+const GROUP: &[Controller] = &[Controller::Cpuacct, Controller::Cpuset];
+
+/// The method at work.
+struct Held {
+    holder: Holder,
+    targets: Targets,
+    notes: Vec<String>,
+}
+
+impl Emulation for Held {
+    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+        self.holder.set(new_share(&self.targets, targets)?);
+        self.targets.clone_from(targets);
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        self.holder.status(MethodId::CpuLim, &self.targets, &self.notes)
+    }
+
+    fn release(self: Box<Self>) -> Result<()> {
+        self.holder.stop()
+    }
+}
+
+fn new_share(old: &Targets, new: &Targets) -> Result<f64> {
+    super::same_cpus(old, new)?;
+    holder::uniform_share(new).map_err(|why| why.into_error(MethodId::CpuLim))
+}
+
+/// The published variant at work.
+struct Published {
+    limiter: Limiter,
+    period: Duration,
+    targets: Targets,
+    notes: Vec<String>,
+    cpus_folder: PathBuf,
+}
+
+impl Emulation for Published {
+    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+        self.limiter.set(new_share(&self.targets, targets)?);
+        self.targets.clone_from(targets);
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        let counters = self.limiter.counters();
+        let notes = [self.notes.clone(), self.limiter.notes()].concat();
+        holder::status(MethodId::CpuLim, self.period, counters, &self.targets, &self.cpus_folder, notes)
+    }
+
+    fn release(self: Box<Self>) -> Result<()> {
+        self.limiter.stop()
+    }
+}
