@@ -13,41 +13,14 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// The file cannot be read, or is not UTF-8.
-pub fn read(path: &Path) -> Result<String> {
+pub(crate) fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(|e| Error::file("read", path, e))
-}
-
-/// As [`read`], but a file that does not exist is `None`.
-///
-/// # Errors
-/// Any other failure than that the file does not exist (`ENOENT`, `ENODEV`, `ENOTDIR`).
-pub fn read_if_present(path: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text.trim().to_owned())),
-        Err(e)
-            if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ENOTDIR))
-                || e.kind() == io::ErrorKind::NotFound =>
-        {
-            Ok(None)
-        }
-        Err(e) => Err(Error::file("read", path, e)),
-    }
-}
-
-/// Reads one value.
-///
-/// # Errors
-/// The file cannot be read or its contents are not a `T`.
-pub fn read_value<T: FromStr>(path: &Path) -> Result<T> {
-    let text = read(path)?;
-    text.parse()
-        .map_err(|_| Error::new(crate::ErrorKind::Failed, format!("unexpected `{text}` in {}", path.display())))
 }
 
 /// Reads one value; a file that is absent, unreadable or holds something else is `None`.
 ///
 /// For facts that only describe the host, where a strange file must not stop anybody.
-pub fn probe<T: FromStr>(path: &Path) -> Option<T> {
+pub(crate) fn probe<T: FromStr>(path: &Path) -> Option<T> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
@@ -55,7 +28,7 @@ pub fn probe<T: FromStr>(path: &Path) -> Option<T> {
 ///
 /// # Errors
 /// The file cannot be opened for writing, or the kernel refuses the value.
-pub fn write(path: &Path, value: &str) -> Result<()> {
+pub(crate) fn write(path: &Path, value: &str) -> Result<()> {
     let mut file = fs::OpenOptions::new().write(true).open(path).map_err(|e| write_error(path, value, e))?;
     file.write_all(value.as_bytes()).map_err(|e| write_error(path, value, e))
 }
@@ -66,7 +39,7 @@ fn write_error(path: &Path, value: &str, cause: io::Error) -> Error {
 
 /// Whether this process may write to the file or folder, judged by its effective identity: a binary with
 /// file capabilities has more than the user who started it.
-pub fn is_writable(path: &Path) -> bool {
+pub(crate) fn is_writable(path: &Path) -> bool {
     use nix::fcntl::{AT_FDCWD, AtFlags};
     nix::unistd::faccessat(AT_FDCWD, path, nix::unistd::AccessFlags::W_OK, AtFlags::AT_EACCESS).is_ok()
 }
@@ -74,14 +47,6 @@ pub fn is_writable(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ErrorKind;
-
-    #[test]
-    fn a_missing_file_is_none_only_where_that_is_asked_for() {
-        let path = Path::new("/nonexistent/emu");
-        assert_eq!(read_if_present(path).unwrap(), None);
-        assert_eq!(read(path).unwrap_err().to_string(), "cannot read /nonexistent/emu");
-    }
 
     #[test]
     fn a_failed_write_names_value_and_path() {
@@ -90,13 +55,14 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_the_wrong_kind_is_an_error_that_shows_it() {
+    fn a_probe_takes_what_makes_no_sense_for_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("n");
         fs::write(&path, "<unsupported>\n").unwrap();
-        let error = read_value::<u64>(&path).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Failed);
-        assert!(error.to_string().contains("<unsupported>"));
+        assert_eq!(read(&path).unwrap(), "<unsupported>");
         assert_eq!(probe::<u64>(&path), None);
+        fs::write(&path, "12\n").unwrap();
+        assert_eq!(probe::<u64>(&path), Some(12));
+        assert_eq!(read(&dir.path().join("none")).unwrap_err().kind(), crate::ErrorKind::Failed);
     }
 }

@@ -124,7 +124,8 @@ fn parse_id(list: &str, number: &str) -> Result<CpuId> {
 }
 
 fn bad_list(list: &str, why: &str) -> Error {
-    Error::usage(format!("bad CPU list `{list}`: {why}")).hint("write it as the kernel does, for example 0-2,5")
+    Error::usage(format!("bad CPU list `{list}`: {why}"))
+        .hint("write it as the kernel does, for example 0-2,5")
 }
 
 impl fmt::Display for CpuList {

@@ -69,10 +69,10 @@ impl Speed {
                 "cannot emulate {clock} on CPU {cpu}: its own clock is {reference}"
             ))
             .hint("a CPU can only be made slower; ask for less, or for a share such as 80%")),
-            (Self::Clock(clock), None) => {
-                Err(Error::unavailable(format!("cannot emulate {clock} on CPU {cpu}: its own clock is not known"))
-                    .hint("ask for a share such as 40%"))
-            }
+            (Self::Clock(clock), None) => Err(Error::unavailable(format!(
+                "cannot emulate {clock} on CPU {cpu}: its own clock is not known"
+            ))
+            .hint("ask for a share such as 40%")),
         }
     }
 }
@@ -113,7 +113,8 @@ impl FromStr for Speed {
             _ => return Err(bad_speed(text, &format!("`{}` is not a unit of speed", unit.trim()))),
         };
         let number = number.trim();
-        let plain = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b'-');
+        let plain =
+            !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b'-');
         let value = number
             .parse::<f64>()
             .ok()
@@ -282,8 +283,26 @@ mod tests {
     #[test]
     fn senseless_speeds_are_refused() {
         for text in [
-            "0", "0%", "-5%", "140%", "1.01", "1.2 parsecs", "NaN", "inf", "", "%", "GHz", "1e3", "1e-3GHz", "0.0001Hz",
-            "5THz", "1..2", "--1", "40%%", "0x10", "1000GHz",
+            "0",
+            "0%",
+            "-5%",
+            "140%",
+            "1.01",
+            "1.2 parsecs",
+            "NaN",
+            "inf",
+            "",
+            "%",
+            "GHz",
+            "1e3",
+            "1e-3GHz",
+            "0.0001Hz",
+            "5THz",
+            "1..2",
+            "--1",
+            "40%%",
+            "0x10",
+            "1000GHz",
         ] {
             let error = text.parse::<Speed>().unwrap_err();
             assert_eq!(error.kind(), crate::ErrorKind::Usage, "{text}");

@@ -225,13 +225,18 @@ mod tests {
 
     /// Counts periods of a millisecond until it is stopped.
     fn counting(counter: Arc<AtomicU64>) -> Result<Controller<u64>> {
-        Controller::spawn("counting", 1, || Ok(()), move |(), wait| {
-            loop {
-                let (Command::Run(step), generation) = wait.command() else { return Ok(()) };
-                counter.fetch_add(step, Ordering::Relaxed);
-                wait.until(time::now() + 1_000_000, generation);
-            }
-        })
+        Controller::spawn(
+            "counting",
+            1,
+            || Ok(()),
+            move |(), wait| {
+                loop {
+                    let (Command::Run(step), generation) = wait.command() else { return Ok(()) };
+                    counter.fetch_add(step, Ordering::Relaxed);
+                    wait.until(time::now() + 1_000_000, generation);
+                }
+            },
+        )
     }
 
     #[test]
@@ -256,11 +261,16 @@ mod tests {
 
     #[test]
     fn stopping_does_not_wait_for_a_long_sleep() {
-        let mut controller = Controller::spawn("sleeping", (), || Ok(()), |(), wait| {
-            let (_, generation) = wait.command();
-            wait.until(time::now() + 3_600_000_000_000, generation);
-            Ok(())
-        })
+        let mut controller = Controller::spawn(
+            "sleeping",
+            (),
+            || Ok(()),
+            |(), wait| {
+                let (_, generation) = wait.command();
+                wait.until(time::now() + 3_600_000_000_000, generation);
+                Ok(())
+            },
+        )
         .unwrap();
         controller.stop().unwrap();
         assert!(controller.is_finished());

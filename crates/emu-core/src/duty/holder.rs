@@ -63,7 +63,8 @@ pub(crate) fn uniform_share(targets: &Targets) -> Result<f64, Unavailable> {
 /// What the user should know of targets that are met as shares of the time.
 pub(crate) fn notes_on(targets: &Targets) -> Vec<String> {
     let has_clock = targets.values().any(|target| target.clock.is_some());
-    let note = "the frequency is kept as a share of the clock measured at the start; it moves as the real one does";
+    let note =
+        "the frequency is kept as a share of the clock measured at the start; it moves as the real one does";
     if has_clock { vec![note.into()] } else { vec![] }
 }
 
@@ -206,7 +207,8 @@ pub(crate) fn status(
     };
     let cpus: Vec<_> = targets.iter().map(cpu_status).collect();
     for cpu in cpus.iter().filter(|cpu| !cpu.online) {
-        notes.push(format!("CPU {} is offline; the tasks go on where they may, as slowly as before", cpu.cpu));
+        notes
+            .push(format!("CPU {} is offline; the tasks go on where they may, as slowly as before", cpu.cpu));
     }
     Status {
         method,
@@ -255,7 +257,14 @@ struct Cycle<H> {
 }
 
 impl<H: Hold> Cycle<H> {
-    fn begin(mut hold: H, share: f64, grid: Grid, cpus: usize, seen: Arc<Seen>, notes: Notes) -> Result<Self> {
+    fn begin(
+        mut hold: H,
+        share: f64,
+        grid: Grid,
+        cpus: usize,
+        seen: Arc<Seen>,
+        notes: Notes,
+    ) -> Result<Self> {
         let first = if share < 1.0 { Some(hold.hold(time::now() + grid.period())?) } else { None };
         Ok(Self {
             hold,
@@ -392,7 +401,9 @@ impl Loss {
         if free <= 0 {
             return;
         }
-        if std::env::var_os("EMU_DBG").is_some() { eprintln!("free {free} used {used} lost {}", free - used); }
+        if std::env::var_os("EMU_DBG").is_some() {
+            eprintln!("free {free} used {used} lost {}", free - used);
+        }
         let busy = (used as f64 / free as f64).round().clamp(1.0, cpus as f64);
         let lost = free - (used as f64 / busy) as Nanos;
         if lost.abs() <= Self::plausible(free) {

@@ -171,7 +171,10 @@ impl Control {
         let file = if self.how == How::Setspeed { CURRENT } else { MAX };
         let text = self.knobs.read(file)?;
         let khz = text.parse().map_err(|_| {
-            Error::new(ErrorKind::Failed, format!("unexpected `{text}` in {}", self.knobs.path(file).display()))
+            Error::new(
+                ErrorKind::Failed,
+                format!("unexpected `{text}` in {}", self.knobs.path(file).display()),
+            )
         })?;
         Ok(Hertz::from_khz(khz))
     }

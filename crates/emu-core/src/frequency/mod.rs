@@ -33,7 +33,9 @@ pub(crate) struct Wish {
 pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavailable> {
     let Some(cpufreq) = &host.cpufreq else {
         let why = match &host.hypervisor {
-            Some(hypervisor) => format!("there is no cpufreq here: {hypervisor} does not let this guest set its clock"),
+            Some(hypervisor) => {
+                format!("there is no cpufreq here: {hypervisor} does not let this guest set its clock")
+            }
             None => "there is no cpufreq here: the kernel has no frequency driver for this processor".into(),
         };
         return Err(Unavailable::new(Reason::NoCpufreq, why, "use cpu-hogs, cpu-freeze, fracas or cpu-lim"));
@@ -120,12 +122,7 @@ pub(crate) fn caveats(policy: &Policy, level: Hertz) -> Vec<String> {
 ///
 /// # Errors
 /// The switch cannot be written.
-pub(crate) fn stop_boost(
-    host: &Host,
-    wish: &Wish,
-    journal: &Journal,
-    notes: &mut Vec<String>,
-) -> Result<()> {
+pub(crate) fn stop_boost(host: &Host, wish: &Wish, journal: &Journal, notes: &mut Vec<String>) -> Result<()> {
     let at_top = wish.wanted >= wish.levels.highest() && matches!(wish.levels, Levels::Table(_));
     if !at_top {
         return Ok(());

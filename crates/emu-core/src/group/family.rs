@@ -259,7 +259,8 @@ mod tests {
     fn kill_all(family: &mut Family) {
         family.look().unwrap();
         for (&pid, _) in family.members() {
-            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+            let _ =
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
         }
     }
 
@@ -283,8 +284,19 @@ mod tests {
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.state, stat.parent, stat.group, stat.session), (b'T', 7, 8, 9));
         assert_eq!((stat.starttime, stat.is_kernel), (12345, false));
-        assert!(Stat::parse(b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 33 0 0").unwrap().is_kernel);
-        for bad in [&b""[..], b"42", b"42 (x)", b"42 (x) R 1", b"\xff\xff", b"1 (x) R a b c 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"] {
+        assert!(
+            Stat::parse(b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 33 0 0")
+                .unwrap()
+                .is_kernel
+        );
+        for bad in [
+            &b""[..],
+            b"42",
+            b"42 (x)",
+            b"42 (x) R 1",
+            b"\xff\xff",
+            b"1 (x) R a b c 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
+        ] {
             assert_eq!(Stat::parse(bad), None);
         }
     }
@@ -292,7 +304,8 @@ mod tests {
     #[test]
     fn init_emu_and_its_ancestors_are_refused() {
         let parent = nix::unistd::getppid().as_raw();
-        for (pid, what) in [(1, "init"), (std::process::id() as Pid, "emu itself"), (parent, "descends from")] {
+        for (pid, what) in [(1, "init"), (std::process::id() as Pid, "emu itself"), (parent, "descends from")]
+        {
             let error = check_targets(Path::new(PROC), [pid]).unwrap_err();
             assert_eq!(error.kind(), crate::ErrorKind::Usage);
             assert!(error.to_string().contains(what), "{error}");
@@ -346,7 +359,8 @@ mod tests {
             family.look().unwrap();
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        let orphans = family.members().values().filter(|stat| !family.members().contains_key(&stat.parent)).count();
+        let orphans =
+            family.members().values().filter(|stat| !family.members().contains_key(&stat.parent)).count();
         // The root, and the sleeper whose parents have gone.
         assert_eq!(orphans, 2, "{:?}", family.members());
         kill_all(&mut family);

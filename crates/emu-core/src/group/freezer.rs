@@ -28,13 +28,8 @@ const V1: Words = Words {
     frozen: "FROZEN",
 };
 
-const V2: Words = Words {
-    control: "cgroup.freeze",
-    freeze: "1",
-    thaw: "0",
-    state: "cgroup.events",
-    frozen: "frozen 1",
-};
+const V2: Words =
+    Words { control: "cgroup.freeze", freeze: "1", thaw: "0", state: "cgroup.events", frozen: "frozen 1" };
 
 /// The first pause between two looks at the state; each is twice the one before.
 ///
@@ -78,15 +73,23 @@ impl Freezer {
         let words = if folder.version == 2 { &V2 } else { &V1 };
         let path = folder.path.join(words.control);
         let current = control_file::read(&path).map_err(|error| {
-            error.hint("cgroup.freeze needs Linux 5.2, and the root group has none; use another cgroup or method")
+            error.hint(
+                "cgroup.freeze needs Linux 5.2, and the root group has none; use another cgroup or method",
+            )
         })?;
         if current != words.thaw {
-            return Err(Error::unavailable(format!("{} is `{current}`: somebody else has frozen it", path.display()))
-                .hint(format!("thaw it first: echo {} > {}", words.thaw, path.display())));
+            return Err(Error::unavailable(format!(
+                "{} is `{current}`: somebody else has frozen it",
+                path.display()
+            ))
+            .hint(format!("thaw it first: echo {} > {}", words.thaw, path.display())));
         }
         journal.record(&Undo::Thaw { file: path.clone(), value: words.thaw.into() })?;
-        let control =
-            OpenOptions::new().read(true).write(true).open(&path).map_err(|e| Error::file("open", &path, e))?;
+        let control = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(|e| Error::file("open", &path, e))?;
         let state_path = folder.path.join(words.state);
         let state = File::open(&state_path).map_err(|e| Error::file("open", &state_path, e))?;
         Ok(Self { words, path, control, state, is_frozen: false })

@@ -49,7 +49,8 @@ impl Limiter {
             settle_controller(&host, &cpus, &said);
             let proc = host.roots.proc.clone();
             let grid = Grid::new(time::now(), period);
-            let mut rule = Rule { proc, members, grid, held_since: HashMap::new(), counters: seen, notes: said };
+            let mut rule =
+                Rule { proc, members, grid, held_since: HashMap::new(), counters: seen, notes: said };
             rule.decide(share)?;
             Ok(rule)
         };

@@ -182,7 +182,8 @@ impl Members {
         match &mut self.source {
             Source::Family(family) => {
                 family.look()?;
-                let mut members: Vec<_> = family.members().iter().filter(|(_, stat)| !stat.has_ended()).collect();
+                let mut members: Vec<_> =
+                    family.members().iter().filter(|(_, stat)| !stat.has_ended()).collect();
                 members.sort_by_key(|(pid, stat)| (stat.starttime, **pid));
                 Ok(members.into_iter().map(|(pid, _)| *pid).collect())
             }
@@ -275,8 +276,10 @@ fn open(pid: Pid) -> rustix::io::Result<OwnedFd> {
 /// Whether this process may signal another, without doing so.
 fn may_signal(pid: Pid) -> Result<()> {
     match process::Pid::from_raw(pid).map(process::test_kill_process) {
-        Some(Err(Errno::PERM)) => Err(Error::not_permitted(format!("process {pid} may not be stopped by this user"))
-            .hint("run as the user it belongs to, or as root")),
+        Some(Err(Errno::PERM)) => {
+            Err(Error::not_permitted(format!("process {pid} may not be stopped by this user"))
+                .hint("run as the user it belongs to, or as root"))
+        }
         _ => Ok(()),
     }
 }

@@ -167,7 +167,9 @@ impl TaskGroup {
         let mut moves = Vec::new();
         for (hierarchy, controllers) in hierarchies(host, wanted) {
             let home = place::home(proc, first, hierarchy).unwrap_or_else(|| hierarchy.own.clone());
-            let Some((site, controllers)) = group.site(hierarchy, &home, controllers, journal)? else { continue };
+            let Some((site, controllers)) = group.site(hierarchy, &home, controllers, journal)? else {
+                continue;
+            };
             if controllers.contains(&confine::CONTROLLER) {
                 for &pid in family.members().keys() {
                     confine::remember(host, pid, journal)?;
@@ -406,7 +408,8 @@ fn no_such_group(host: &Host, path: &Path, controller: Option<Controller>) -> Er
         .filter(|hierarchy| controller.is_none_or(|wanted| hierarchy.controllers.contains(&wanted)))
         .map(|hierarchy| hierarchy.mount.display().to_string())
         .collect();
-    let what = controller.map_or(String::new(), |controller| format!(" with the controller `{}`", controller.as_str()));
+    let what = controller
+        .map_or(String::new(), |controller| format!(" with the controller `{}`", controller.as_str()));
     Error::usage(format!("there is no cgroup {}{what}", path.display()))
         .hint(format!("give its path below {}, as in /proc/<pid>/cgroup", mounts.join(" or ")))
 }
@@ -415,7 +418,9 @@ fn no_such_group(host: &Host, path: &Path, controller: Option<Controller>) -> Er
 fn read_pids(list: &Path, pids: &mut Vec<Pid>) -> Result<()> {
     match fs::read_to_string(list) {
         // A task of a PID namespace that we do not see is listed as 0.
-        Ok(text) => pids.extend(text.lines().filter_map(|line| line.parse().ok()).filter(|&pid: &Pid| pid > 0)),
+        Ok(text) => {
+            pids.extend(text.lines().filter_map(|line| line.parse().ok()).filter(|&pid: &Pid| pid > 0))
+        }
         // Removed, or a threaded group, whose processes the group above it lists.
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP)) => {}
         Err(e) => return Err(Error::file("read", list, e)),

@@ -188,6 +188,8 @@ fn enable(group: &Path, needed: &[Controller], journal: &Journal) -> Result<()> 
     journal.record(&Undo::File { path: file.clone(), old, new: vec![new.join(" ")] })?;
     let asked: Vec<_> = needed.iter().map(|controller| format!("+{}", controller.as_str())).collect();
     control_file::write(&file, &asked.join(" ")).map_err(|error| {
-        error.hint("real-time tasks outside the root group, or threaded groups, can stand in the way; use cpu-hogs")
+        error.hint(
+            "real-time tasks outside the root group, or threaded groups, can stand in the way; use cpu-hogs",
+        )
     })
 }

@@ -10,10 +10,10 @@ use rustix::process::Signal;
 use super::members::{Members, Sent};
 use super::usage::Usage;
 use super::{PASSES, Stat};
+use crate::Result;
 use crate::duty::holder::{Held, Hold, Notes};
 use crate::sys::time::{self, Nanos};
 use crate::zone::Pid;
-use crate::Result;
 
 /// Up to so many processes, each is asked whether somebody else has stopped it before we do. With more, one of each
 /// process group is, as job control stops whole groups: a look at a process costs as much as stopping it.

@@ -38,7 +38,8 @@ fn parse(text: &str, version: u8) -> Option<Nanos> {
     if version == 1 {
         return text.trim().parse().ok();
     }
-    let micros: Nanos = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?.trim().parse().ok()?;
+    let micros: Nanos =
+        text.lines().find_map(|line| line.strip_prefix("usage_usec "))?.trim().parse().ok()?;
     micros.checked_mul(1_000)
 }
 

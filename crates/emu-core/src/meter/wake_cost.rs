@@ -192,8 +192,13 @@ mod tests {
     #[test]
     fn cost_is_what_neither_burner_nor_probe_had() {
         // 20 periods of 1 ms: 850 µs burned, 15 µs of own overhead, 10 µs lost, 125 µs left for the probe.
-        let burnt =
-            Burnt { wall: 20e6, cpu: 20.0 * 865e3, burned: 20.0 * 850e3, work: 20.0 * 125e3 * 0.5, periods: 20.0 };
+        let burnt = Burnt {
+            wall: 20e6,
+            cpu: 20.0 * 865e3,
+            burned: 20.0 * 850e3,
+            work: 20.0 * 125e3 * 0.5,
+            periods: 20.0,
+        };
         let cost = cost_of(&burnt, 0.5);
         assert!((cost.visible - 15_000.0).abs() < 1e-6);
         assert!((cost.hidden - 10_000.0).abs() < 1e-6);

@@ -40,10 +40,9 @@ impl WakeCosts {
     /// # Errors
     /// The CPU was not among those asked for.
     pub(crate) fn get(&self, cpu: CpuId) -> Result<WakeCost> {
-        self.cpus
-            .get(&cpu)
-            .copied()
-            .ok_or_else(|| Error::new(ErrorKind::Failed, format!("the wake-up cost of CPU {cpu} is not known")))
+        self.cpus.get(&cpu).copied().ok_or_else(|| {
+            Error::new(ErrorKind::Failed, format!("the wake-up cost of CPU {cpu} is not known"))
+        })
     }
 
     /// What is kept for this boot; a file that is missing or makes no sense counts as nothing kept.
@@ -110,7 +109,8 @@ mod tests {
     fn a_senseless_file_counts_as_nothing_kept() {
         let dir = tempfile::tempdir().unwrap();
         let host = host_in(dir.path());
-        let negative = format!(r#"{{"boot_id":"{}","cpus":{{"0":{{"visible":-1,"hidden":0}}}}}}"#, host.boot_id);
+        let negative =
+            format!(r#"{{"boot_id":"{}","cpus":{{"0":{{"visible":-1,"hidden":0}}}}}}"#, host.boot_id);
         for text in ["", "{", "[]", &negative] {
             fs::write(dir.path().join(FILE), text).unwrap();
             assert!(WakeCosts::load(&host).cpus.is_empty(), "{text}");

@@ -49,7 +49,9 @@ impl Method for CpuFreeze {
         let mut notes = holder::notes_on(&demand.targets);
         let version = hierarchy_for(host, Controller::Freezer).map_or(2, |hierarchy| hierarchy.version);
         if version == 1 {
-            notes.push("the version 1 freezer is used: SIGKILL to a frozen task acts when it is thawed".into());
+            notes.push(
+                "the version 1 freezer is used: SIGKILL to a frozen task acts when it is thawed".into(),
+            );
         }
         let error = expected_error(period, share);
         Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes })

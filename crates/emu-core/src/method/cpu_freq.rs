@@ -118,9 +118,11 @@ impl Emulation for SetFrequencies {
                 notes.push(super::in_words(&error));
             }
             let current = one.control.current();
-            let highest = self.host.cpufreq.as_ref().and_then(|cpufreq| {
-                cpufreq.policy_of(one.cpus.first()?).and_then(frequency::highest)
-            });
+            let highest = self
+                .host
+                .cpufreq
+                .as_ref()
+                .and_then(|cpufreq| cpufreq.policy_of(one.cpus.first()?).and_then(frequency::highest));
             for cpu in one.cpus.iter() {
                 let Some(&asked) = self.demand.targets.get(&cpu) else { continue };
                 let got = current.as_ref().ok().copied();

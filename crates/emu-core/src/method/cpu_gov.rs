@@ -54,7 +54,8 @@ impl Plan {
     /// The plan for a demand. CPUs below their lowest frequency are frozen for a part of the time; all tasks
     /// are then frozen together, and CPUs that want more run faster in between.
     fn new(demand: &Demand, wishes: &[Wish]) -> Result<Self, Unavailable> {
-        let latency = wishes.iter().filter_map(|wish| wish.policy.transition_latency).max().unwrap_or_default();
+        let latency =
+            wishes.iter().filter_map(|wish| wish.policy.transition_latency).max().unwrap_or_default();
         let least = (latency * LATENCIES).max(PERIOD_LEAST);
         let wanted = demand.period.unwrap_or(PERIOD.max(least).min(PERIOD_MAX));
         let period = check_period(wanted, least)?;
@@ -155,7 +156,13 @@ impl Method for CpuGov {
             let watch = Control::take(&wish.policy, journal)?;
             let name = format!("emu-gov-{}", wish.policy.cpus.first().unwrap_or_default());
             let alternator = Alternator::start(&name, control, Settings { grid, mix })?;
-            policies.push(Governed { cpus: wish.policy.cpus.clone(), wanted: wish.wanted, mix, watch, alternator });
+            policies.push(Governed {
+                cpus: wish.policy.cpus.clone(),
+                wanted: wish.wanted,
+                mix,
+                watch,
+                alternator,
+            });
         }
         let demand = zone.demand.clone();
         Ok(Box::new(Governor { host: host.clone(), demand, plan, grid, policies, holder, notes }))
@@ -199,11 +206,8 @@ impl Emulation for Governor {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         super::same_cpus(&self.demand.targets, targets)?;
         let refuse = |why: Unavailable| why.into_error(MethodId::CpuGov);
-        let demand = Demand {
-            targets: targets.clone(),
-            period: Some(self.plan.period),
-            ..self.demand.clone()
-        };
+        let demand =
+            Demand { targets: targets.clone(), period: Some(self.plan.period), ..self.demand.clone() };
         let wishes = frequency::wishes(&self.host, &demand).map_err(refuse)?;
         let plan = Plan::new(&demand, &wishes).map_err(refuse)?;
         match &self.holder {
@@ -229,7 +233,8 @@ impl Emulation for Governor {
 
     fn status(&self) -> Status {
         let held = self.holder.as_ref().map(|h| h.status(MethodId::CpuGov, &self.demand.targets, &[]));
-        let frozen_cpu = |cpu| held.as_ref().and_then(|s| s.cpus.iter().find(|seen: &&CpuStatus| seen.cpu == cpu));
+        let frozen_cpu =
+            |cpu| held.as_ref().and_then(|s| s.cpus.iter().find(|seen: &&CpuStatus| seen.cpu == cpu));
         let mut status = Status {
             method: MethodId::CpuGov,
             period: self.plan.period,
@@ -254,10 +259,9 @@ impl Emulation for Governor {
                 status.notes.push(super::in_words(&error));
             }
             if policy.alternator.has_failed() {
-                status.notes.push(format!(
-                    "CPUs {} stay at one frequency: the kernel refused a change",
-                    policy.cpus
-                ));
+                status
+                    .notes
+                    .push(format!("CPUs {} stay at one frequency: the kernel refused a change", policy.cpus));
             }
             for cpu in policy.cpus.iter() {
                 let Some(&asked) = self.demand.targets.get(&cpu) else { continue };

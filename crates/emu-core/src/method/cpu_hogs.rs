@@ -81,7 +81,12 @@ impl Method for CpuHogs {
                 Ok((cpu, Burner::start(cpu, settings, costs.get(cpu)?)?))
             })
             .collect::<Result<BTreeMap<_, _>>>()?;
-        Ok(Box::new(Hogs { grid, targets: zone.demand.targets.clone(), burners, notes: group.notes().to_vec() }))
+        Ok(Box::new(Hogs {
+            grid,
+            targets: zone.demand.targets.clone(),
+            burners,
+            notes: group.notes().to_vec(),
+        }))
     }
 }
 
@@ -178,10 +183,14 @@ impl Emulation for Hogs {
             }
             if burner.dropped() > Duration::from_millis(1) {
                 let dropped = burner.dropped();
-                status.notes.push(format!("CPU {cpu}: tasks had {dropped:.1?} beyond their share, as the burner could not run"));
+                status.notes.push(format!(
+                    "CPU {cpu}: tasks had {dropped:.1?} beyond their share, as the burner could not run"
+                ));
             }
             if burner.has_failed() {
-                status.notes.push(format!("the burner of CPU {cpu} has ended: the CPU is not slowed any more"));
+                status
+                    .notes
+                    .push(format!("the burner of CPU {cpu} has ended: the CPU is not slowed any more"));
             }
             if let Some(&asked) = self.targets.get(&cpu) {
                 status.cpus.push(CpuStatus {

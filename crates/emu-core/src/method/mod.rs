@@ -6,7 +6,6 @@ mod cpu_gov;
 mod cpu_hogs;
 mod cpu_lim;
 
-
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -59,7 +58,8 @@ impl FromStr for MethodId {
     fn from_str(text: &str) -> Result<Self> {
         METHODS.iter().map(|method| method.id()).find(|id| id.as_str() == text).ok_or_else(|| {
             let names: Vec<_> = METHODS.iter().map(|method| method.id().as_str()).collect();
-            Error::usage(format!("there is no method `{text}`")).hint(format!("one of {}, auto", names.join(", ")))
+            Error::usage(format!("there is no method `{text}`"))
+                .hint(format!("one of {}, auto", names.join(", ")))
         })
     }
 }
@@ -238,14 +238,8 @@ pub struct CpuStatus {
 }
 
 /// Every method, in the order in which they are listed.
-pub static METHODS: &[&dyn Method] = &[
-    &cpu_freq::CpuFreq,
-    &cpu_gov::CpuGov,
-    &cpu_hogs::CpuHogs,
-
-    &cpu_lim::CpuLim,
-    &cpu_freeze::CpuFreeze,
-];
+pub static METHODS: &[&dyn Method] =
+    &[&cpu_freq::CpuFreq, &cpu_gov::CpuGov, &cpu_hogs::CpuHogs, &cpu_lim::CpuLim, &cpu_freeze::CpuFreeze];
 
 /// The method of that name.
 pub fn method(id: MethodId) -> Option<&'static dyn Method> {

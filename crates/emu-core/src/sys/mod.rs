@@ -5,5 +5,5 @@ pub(crate) mod chain;
 pub(crate) mod fork;
 pub(crate) mod relax;
 pub(crate) mod sched;
-pub mod spawn;
+pub(crate) mod spawn;
 pub(crate) mod time;

@@ -71,7 +71,7 @@ impl Gated {
             0 => {
                 drop(gate_write);
                 drop(outcome_read);
-                child(&pointers, gate_read, outcome_write, mask)
+                child(&pointers, &gate_read, &outcome_write, mask)
             }
             pid => Ok(Self { pid, gate: Some(gate_write.into()), outcome: Some(outcome_read.into()) }),
         }
@@ -122,10 +122,10 @@ fn pipe() -> Result<(OwnedFd, OwnedFd)> {
 }
 
 /// The child's side; never returns.
-fn child(arguments: &[*const libc::c_char], gate: OwnedFd, outcome: OwnedFd, mask: &SigSet) -> ! {
+fn child(arguments: &[*const libc::c_char], gate: &OwnedFd, outcome: &OwnedFd, mask: &SigSet) -> ! {
     let mut go = [0u8];
     loop {
-        match rustix::io::read(&gate, &mut go) {
+        match rustix::io::read(gate, &mut go) {
             Err(rustix::io::Errno::INTR) => {}
             Ok(1) => break,
             // The parent is gone or has changed its mind.
@@ -141,7 +141,7 @@ fn child(arguments: &[*const libc::c_char], gate: OwnedFd, outcome: OwnedFd, mas
         unsafe { libc::execvp(*program, arguments.as_ptr()) };
     }
     let code = io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOEXEC);
-    let _ = rustix::io::write(&outcome, &code.to_ne_bytes());
+    let _ = rustix::io::write(outcome, &code.to_ne_bytes());
     // SAFETY: as above.
     unsafe { libc::_exit(126) }
 }

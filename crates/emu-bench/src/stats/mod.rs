@@ -1,0 +1,34 @@
+//! Statistics of measurements: estimates with intervals, comparisons with verdicts.
+//!
+//! Nothing here reads a clock, a file or an unseeded random number: the same measurements and the same seed
+//! give the same figures on every host. Values enter through [`Sample`], [`Pair`] or [`Stamp`], which refuse
+//! what is not a measurement (NaN, infinity, nothing at all); after that, no figure is NaN.
+//!
+//! A comparison is made from interleaved [`Pair`]s and is reported as a ratio with an [`Interval`], never as
+//! "no significant difference": too little data is a [`Verdict`] of its own.
+
+mod aa;
+mod bootstrap;
+mod distribution;
+mod equivalence;
+mod fidelity;
+mod granularity;
+mod interval;
+mod noise;
+#[cfg(test)]
+mod oracles;
+mod paired;
+mod power;
+mod regression;
+mod sample;
+
+pub use aa::AaTest;
+pub use bootstrap::Bootstrap;
+pub use equivalence::{Band, Verdict};
+pub use fidelity::{Cell, Fidelity, total_score};
+pub use granularity::{Granularity, SMOOTH_CV, Spread, Stamp, WINDOWS_MS, Window};
+pub use interval::{Interval, Level};
+pub use noise::Noise;
+pub use paired::{Centre, Pair, PairedRatios};
+pub use regression::{Coefficient, FTest, LinearFit, slope_through_origin};
+pub use sample::Sample;

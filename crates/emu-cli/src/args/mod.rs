@@ -1,0 +1,144 @@
+//! The command line as clap sees it. Nothing here acts.
+
+mod attach;
+mod completions;
+mod info;
+mod man;
+mod methods;
+mod probe;
+mod restore;
+mod run;
+mod values;
+mod zone;
+
+pub(crate) use attach::AttachArgs;
+pub(crate) use completions::CompletionsArgs;
+pub(crate) use info::InfoArgs;
+pub(crate) use man::ManArgs;
+pub(crate) use methods::MethodsArgs;
+pub(crate) use probe::ProbeArgs;
+pub(crate) use restore::RestoreArgs;
+pub(crate) use run::RunArgs;
+pub(crate) use values::MethodChoice;
+pub(crate) use zone::{ReportArgs, ZoneArgs};
+
+use clap::{Parser, Subcommand};
+
+/// Makes programs run as on a slower CPU, and measures how faithfully
+#[derive(Debug, Parser)]
+#[command(name = "emu", version, propagate_version = true, after_help = crate::exit::TABLE)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do; one file in `commands` for each.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(RunArgs),
+    Attach(AttachArgs),
+    Methods(MethodsArgs),
+    Info(InfoArgs),
+    Restore(RestoreArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+    #[command(hide = true)]
+    Probe(ProbeArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split(' ').map(|word| word.replace('␣', " ")))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn command_lines_that_are_understood() {
+        for line in [
+            "emu run --speed 40% -- true",
+            "emu run --speed 40% true",
+            "emu run -s 0.4 ls -l --speed 3",
+            "emu run --speed 1.2GHz --method cpu-hogs --cpus 0-1,3 --period 1ms -- true",
+            "emu run --speed 0-1=1.2GHz,2=40% --lift-rt-limit --verify --quiet --json out.json -- sh -c true",
+            "emu run --speed 800␣MHz --variant published --method cpu-lim -- true",
+            "emu run --speed 40% --period 1␣s -- true",
+            "emu run --speed 40% --period 0.5ms -- true",
+            "emu attach --pid 1,2 --speed 40%",
+            "emu attach --pid 1 --pid 2 --speed 40% --for 10s",
+            "emu attach --cgroup /x.slice --speed 40% --for 1m30s",
+            "emu methods",
+            "emu methods --method cpu-lim --speed 0=40% --cpus 0 --period 100ms",
+            "emu methods --json",
+            "emu info",
+            "emu info --json",
+            "emu restore",
+            "emu completions bash",
+            "emu man",
+            "emu man --dir x",
+        ] {
+            assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());
+        }
+    }
+
+    #[test]
+    fn command_lines_that_are_refused() {
+        for line in [
+            "emu",
+            "emu walk",
+            "emu run -- true",
+            "emu run --speed 40%",
+            "emu run --speed 40% --",
+            "emu run --speed 0 -- true",
+            "emu run --speed -5% -- true",
+            "emu run --speed 140% -- true",
+            "emu run --speed 1.2␣parsecs -- true",
+            "emu run --speed NaN -- true",
+            "emu run --speed 40% --speed 50% -- true",
+            "emu run --speed 40% --cpus  -- true",
+            "emu run --speed 40% --cpus 3-1 -- true",
+            "emu run --speed 40% --cpus -1 -- true",
+            "emu run --speed 40% --cpus 9999 -- true",
+            "emu run --speed 40% --period 0 -- true",
+            "emu run --speed 40% --period 0s -- true",
+            "emu run --speed 40% --period 1␣ns -- true",
+            "emu run --speed 40% --period 1␣h -- true",
+            "emu run --speed 40% --period -10ms -- true",
+            "emu run --speed 40% --period 10 -- true",
+            "emu run --speed 40% --period soon -- true",
+            "emu run --speed 40% --method cpu-hog -- true",
+            "emu run --speed 40% --method  -- true",
+            "emu run --speed 40% --variant worst -- true",
+            "emu run --speed 40% --json - -- true",
+            "emu attach --speed 40%",
+            "emu attach --pid 1 --cgroup /x --speed 40%",
+            "emu attach --pid 0 --speed 40%",
+            "emu attach --pid -1 --speed 40%",
+            "emu attach --pid x --speed 40%",
+            "emu attach --pid 1, --speed 40%",
+            "emu attach --pid 99999999999 --speed 40%",
+            "emu attach --pid 1 --speed 40% --for -1s",
+            "emu attach --pid 1 --speed 40% true",
+            "emu restore --force",
+            "emu completions tcsh",
+        ] {
+            let error = parse(line).expect_err(line);
+            assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_follows_the_program_is_the_programs() {
+        let Command::Run(run) = parse("emu run -s 40% ls -l --method x -- y").unwrap().command else {
+            panic!()
+        };
+        assert_eq!(run.command, ["ls", "-l", "--method", "x", "--", "y"]);
+    }
+}

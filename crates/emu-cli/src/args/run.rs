@@ -1,0 +1,23 @@
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::{ReportArgs, ZoneArgs};
+
+/// Run a command as on a slower CPU
+///
+/// The command starts inside its zone and keeps its terminal, its input and output, job control and signals;
+/// emu ends with its exit code, or by its signal. emu writes to stderr only. Children are slowed too; those that
+/// outlive the command run on at full speed.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) zone: ZoneArgs,
+
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}

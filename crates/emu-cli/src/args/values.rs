@@ -1,0 +1,132 @@
+//! Values that more than one option takes.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use emu_core::{Error, METHODS, MethodId, Pid, Result, Variant};
+use jiff::SignedDuration;
+
+/// A method by name, or the best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MethodChoice {
+    /// The most faithful that can do it.
+    Auto,
+    /// This one and no other.
+    Named(MethodId),
+}
+
+/// The periods that any method accepts; each method has narrower limits of its own.
+const PERIODS: (Duration, Duration) = (Duration::from_micros(500), Duration::from_secs(1));
+
+/// Parses `auto` or the name of a method; clap suggests the nearest name for another word.
+pub(super) fn method_or_auto() -> impl TypedValueParser<Value = MethodChoice> {
+    let auto = PossibleValue::new("auto").help("the most faithful method that can do it here");
+    let names = std::iter::once(auto).chain(method_names());
+    PossibleValuesParser::new(names).try_map(|name| match name.as_str() {
+        "auto" => Ok(MethodChoice::Auto),
+        name => name.parse().map(MethodChoice::Named),
+    })
+}
+
+/// Parses the name of a method.
+pub(super) fn method() -> impl TypedValueParser<Value = MethodId> {
+    PossibleValuesParser::new(method_names()).try_map(|name| name.parse::<MethodId>())
+}
+
+fn method_names() -> impl Iterator<Item = PossibleValue> {
+    METHODS.iter().map(|method| PossibleValue::new(method.id().as_str()).help(method.about().summary))
+}
+
+/// Parses the name of a variant.
+pub(super) fn variant() -> impl TypedValueParser<Value = Variant> {
+    PossibleValuesParser::new([
+        PossibleValue::new("best").help("the method at its best"),
+        PossibleValue::new("published").help("cpu-lim, fracas: as in the paper, with its known errors"),
+        PossibleValue::new("shares").help("fracas: weights against burners, as in the paper"),
+    ])
+    .map(|name| match name.as_str() {
+        "published" => Variant::Published,
+        "shares" => Variant::Shares,
+        _ => Variant::Best,
+    })
+}
+
+/// Parses a positive duration with its unit: `10ms`, `500us`, `1m30s`.
+pub(super) fn duration(text: &str) -> Result<Duration> {
+    let bad = |why: &str| {
+        Error::usage(format!("bad duration `{text}`: {why}"))
+            .hint("write a number and a unit: 500us, 10ms, 2s, 1m30s")
+    };
+    let signed: SignedDuration =
+        text.trim().parse().map_err(|_| bad("it is not a number with a unit of time"))?;
+    match Duration::try_from(signed) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err(bad("it must be longer than zero")),
+    }
+}
+
+/// Parses the length of an on/off cycle.
+pub(super) fn period(text: &str) -> Result<Duration> {
+    let (lowest, highest) = PERIODS;
+    let hint = "a period lies between 500us and 1s; 10ms is a good start";
+    let period = duration(text).map_err(|error| error.hint(hint))?;
+    if (lowest..=highest).contains(&period) {
+        return Ok(period);
+    }
+    Err(Error::usage(format!("bad period `{text}`: it is not between {lowest:?} and {highest:?}")).hint(hint))
+}
+
+/// Parses a process ID.
+pub(super) fn pid(text: &str) -> Result<Pid> {
+    text.trim().parse().ok().filter(|pid| *pid > 0).ok_or_else(|| {
+        Error::usage(format!("`{text}` is not a process ID"))
+            .hint("name processes by number: --pid 1234,1240")
+    })
+}
+
+/// A file for results: not `-`, as stdout belongs to the command.
+pub(super) fn output_file(text: &str) -> Result<PathBuf> {
+    if matches!(text, "-" | "") {
+        return Err(Error::usage(format!("cannot write JSON to `{text}`: stdout belongs to the command"))
+            .hint("name a file, for example --json result.json"));
+    }
+    Ok(OsString::from(text).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_need_a_unit_and_a_length() {
+        assert_eq!(duration("10ms").unwrap(), Duration::from_millis(10));
+        assert_eq!(duration(" 1m 30s ").unwrap(), Duration::from_secs(90));
+        assert_eq!(duration("0.5 ms").unwrap(), Duration::from_micros(500));
+        for text in ["", "0", "0s", "10", "-1s", "1 fortnight", "ms", "NaNs", "1e3s", "99999999999999999999s"]
+        {
+            let error = duration(text).expect_err(text);
+            assert_eq!(error.kind(), emu_core::ErrorKind::Usage, "{text}");
+            assert!(error.hint_text().is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn periods_out_of_any_methods_reach_are_refused_with_the_range() {
+        for text in ["0", "1 ns", "499us", "1001ms", "1 h", "-10ms"] {
+            let error = period(text).expect_err(text);
+            assert!(error.hint_text().is_some_and(|hint| hint.contains("500us and 1s")), "{text}");
+        }
+        assert_eq!(period("500us").unwrap(), PERIODS.0);
+        assert_eq!(period("1s").unwrap(), PERIODS.1);
+    }
+
+    #[test]
+    fn process_ids_are_positive_numbers() {
+        assert_eq!(pid("42").unwrap(), 42);
+        for text in ["", "0", "-1", "1x", "99999999999"] {
+            assert!(pid(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use emu_core::{CpuList, SpeedSpec, Variant};
+
+use super::MethodChoice;
+use super::values;
+
+/// What to emulate, for `run` and `attach`.
+#[derive(Debug, Args)]
+pub(crate) struct ZoneArgs {
+    /// Speed of the CPUs: 40%, 0.4, 1.2GHz, or one for each: 0-1=1.2GHz,2=40%
+    #[arg(short, long, allow_hyphen_values = true)]
+    pub(crate) speed: SpeedSpec,
+
+    /// How to slow the CPUs down; `emu methods` tells what works here
+    #[arg(short, long, default_value = "auto", value_parser = values::method_or_auto())]
+    pub(crate) method: MethodChoice,
+
+    /// Which form of the method
+    #[arg(long, default_value = "best", value_parser = values::variant())]
+    pub(crate) variant: Variant,
+
+    /// CPUs to slow down and to run on, as 0-2,5 [default: those that --speed names, else all allowed]
+    #[arg(short, long, value_name = "LIST", allow_hyphen_values = true)]
+    pub(crate) cpus: Option<CpuList>,
+
+    /// Length of one on/off cycle, 500us to 1s [default: the method's own]
+    #[arg(short, long, value_name = "DURATION", value_parser = values::period, allow_hyphen_values = true)]
+    pub(crate) period: Option<Duration>,
+
+    /// Lift the kernel's limit for real-time tasks while it is in the way of the speed
+    #[arg(long)]
+    pub(crate) lift_rt_limit: bool,
+}
+
+/// What to tell about it, for `run` and `attach`.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Measure first that the speed is delivered; do not start when it is off by more than 5%
+    #[arg(long)]
+    pub(crate) verify: bool,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Write what was asked and what was delivered to a file at the end
+    #[arg(long, value_name = "FILE", value_parser = values::output_file)]
+    pub(crate) json: Option<PathBuf>,
+}

@@ -1,0 +1,76 @@
+//! `emu attach`: slows down what runs already.
+
+mod target;
+
+use std::time::{Duration, Instant};
+
+use emu_core::{Host, Result, Roots, Session};
+use nix::sys::signal::Signal;
+
+use super::pause;
+use super::report::{JsonFile, Report};
+use crate::args::AttachArgs;
+use crate::exit::{Exit, Failure};
+use crate::output::record::Record;
+use crate::plan::Plan;
+use crate::signals::{self, Signals};
+use target::Target;
+
+/// How often the emulation's status and the cgroup are looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Slows the target down until it ends, the time is over, or a signal asks emu to end.
+pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
+    let signals = Signals::block()?;
+    let host = Host::detect(&Roots::system())?;
+    let target = Target::find(&host, &args.pid, args.cgroup.as_deref())?;
+    let plan = Plan::new(&host, &args.zone)?;
+    let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
+    let mut report = Report::new(args.report.quiet, json, Record::of_tasks(&plan, target.tasks()));
+    report.begin(&plan);
+    if args.report.verify {
+        report.verify(&host, &plan, &signals)?;
+    }
+
+    let begun = Instant::now();
+    let mut session = Session::engage(&host, &plan.zone(target.name(), target.tasks()), plan.method)?;
+    report.tell(&session.notes());
+    let end = args.limit.and_then(|limit| begun.checked_add(limit));
+    watch(&mut session, &plan, &signals, &target, end, &mut report)?;
+
+    let (status, wall) = (session.status(), begun.elapsed());
+    let released = session.release();
+    report.end(status.as_ref(), wall, Exit::Success);
+    released?;
+    Ok(Exit::Success)
+}
+
+fn watch(
+    session: &mut Session,
+    plan: &Plan,
+    signals: &Signals,
+    target: &Target,
+    end: Option<Instant>,
+    report: &mut Report,
+) -> Result<()> {
+    while target.is_alive() {
+        let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Ok(());
+        }
+        signals.wait(&target.ends(), left.min(LOOK))?;
+        while let Some(received) = signals.next()? {
+            match received.signal {
+                Signal::SIGTSTP => {
+                    pause::while_let_go(session, &plan.demand.targets, || {
+                        signals::stop_self(Signal::SIGTSTP);
+                    })?;
+                }
+                _ if received.is_ending() => return Ok(()),
+                _ => {}
+            }
+        }
+        session.status().iter().for_each(|status| report.tell(&status.notes));
+    }
+    Ok(())
+}

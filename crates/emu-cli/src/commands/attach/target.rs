@@ -1,0 +1,187 @@
+//! What `emu attach` acts on, checked before anything is changed.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use emu_core::{Error, Host, Pid, Result, Roots, Tasks};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, pidfd_open};
+
+/// Processes, or a cgroup.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// Processes with a descriptor each, which becomes readable at the end of its process.
+    Processes { pids: Vec<Pid>, fds: Vec<OwnedFd> },
+    /// A cgroup by its path below the hierarchy, and its folders: one for each hierarchy that has it.
+    Cgroup { path: PathBuf, folders: Vec<PathBuf> },
+}
+
+impl Target {
+    /// The processes or the cgroup named on the command line.
+    ///
+    /// # Errors
+    /// A process or the cgroup is not there, or emu itself is in it.
+    pub(super) fn find(host: &Host, pids: &[Pid], cgroup: Option<&Path>) -> Result<Self> {
+        match cgroup {
+            Some(path) => Self::cgroup(host, path),
+            None => Self::processes(&host.roots, pids),
+        }
+    }
+
+    fn processes(roots: &Roots, pids: &[Pid]) -> Result<Self> {
+        let ancestors = ancestors(roots);
+        if let Some(pid) = pids.iter().find(|pid| ancestors.contains(pid)) {
+            return Err(Error::usage(format!("emu itself is process {pid} or a child of it")).hint(
+                "attach from a shell that is not to be slowed down, or start the program with `emu run`",
+            ));
+        }
+        let fds = pids.iter().map(|&pid| open(pid)).collect::<Result<_>>()?;
+        Ok(Self::Processes { pids: pids.to_vec(), fds })
+    }
+
+    fn cgroup(host: &Host, path: &Path) -> Result<Self> {
+        let wrong = |why: &str| {
+            Error::usage(format!("bad cgroup `{}`: {why}", path.display()))
+                .hint("name it as /proc/PID/cgroup does, or by its folder")
+        };
+        let plain = |path: &Path| {
+            path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+        };
+        if !path.is_absolute() || !plain(path) {
+            return Err(wrong("it must be an absolute path without `..`"));
+        }
+        let hierarchies = &host.cgroups.hierarchies;
+        let below = hierarchies.iter().find_map(|hierarchy| path.strip_prefix(&hierarchy.mount).ok());
+        let below = below.unwrap_or_else(|| path.strip_prefix("/").unwrap_or(path));
+        let folders: Vec<_> = hierarchies
+            .iter()
+            .map(|hierarchy| hierarchy.mount.join(below))
+            .filter(|folder| folder.join("cgroup.procs").is_file())
+            .collect();
+        if folders.is_empty() {
+            return Err(wrong("no hierarchy has such a group"));
+        }
+        let own = std::process::id() as Pid;
+        if folders.iter().any(|folder| members(folder).contains(&own)) {
+            return Err(wrong("emu itself is in it"));
+        }
+        Ok(Self::Cgroup { path: Path::new("/").join(below), folders })
+    }
+
+    /// The tasks meant.
+    pub(super) fn tasks(&self) -> Tasks {
+        match self {
+            Self::Processes { pids, .. } => Tasks::Processes(pids.clone()),
+            Self::Cgroup { path, .. } => Tasks::Cgroup(path.clone()),
+        }
+    }
+
+    /// What other emus and messages call the zone.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Processes { pids, .. } => {
+                let pids: Vec<_> = pids.iter().map(Pid::to_string).collect();
+                format!("process {}", pids.join(","))
+            }
+            Self::Cgroup { path, .. } => format!("cgroup {}", path.display()),
+        }
+    }
+
+    /// Descriptors one of which becomes readable when a process ends; none for a cgroup.
+    pub(super) fn ends(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            // An end that has been noticed would end every wait.
+            Self::Processes { fds, .. } => fds.iter().filter(|fd| !has_ended(fd)).map(AsFd::as_fd).collect(),
+            Self::Cgroup { .. } => vec![],
+        }
+    }
+
+    /// Whether there is anything left to slow down.
+    pub(super) fn is_alive(&self) -> bool {
+        match self {
+            Self::Processes { fds, .. } => !fds.iter().all(has_ended),
+            Self::Cgroup { folders, .. } => folders.iter().any(|folder| !members(folder).is_empty()),
+        }
+    }
+}
+
+fn open(pid: Pid) -> Result<OwnedFd> {
+    let none = || Error::usage(format!("there is no process {pid}")).hint("look it up with ps or pgrep");
+    let raw = rustix::process::Pid::from_raw(pid).ok_or_else(none)?;
+    match pidfd_open(raw, PidfdFlags::empty()) {
+        Ok(fd) => Ok(fd),
+        Err(Errno::SRCH) => Err(none()),
+        Err(Errno::INVAL) => Err(Error::usage(format!("{pid} is a thread, not a process"))
+            .hint(format!("its process is the Tgid in /proc/{pid}/status"))),
+        Err(e) => Err(Error::io(format!("cannot watch process {pid}"), e.into())),
+    }
+}
+
+fn has_ended(fd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+}
+
+/// emu itself, its parent, and so on.
+fn ancestors(roots: &Roots) -> Vec<Pid> {
+    let mut pids = vec![];
+    let mut next = Some(std::process::id() as Pid);
+    while let Some(pid) = next.filter(|pid| *pid > 0 && !pids.contains(pid)) {
+        pids.push(pid);
+        let stat = fs::read_to_string(roots.proc.join(format!("{pid}/stat"))).unwrap_or_default();
+        // The name in parentheses may hold anything; state and parent follow it (proc_pid_stat(5)).
+        next = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+    }
+    pids
+}
+
+/// The processes of a group and of the groups below it.
+fn members(folder: &Path) -> Vec<Pid> {
+    let own = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    let mut pids: Vec<Pid> = own.lines().filter_map(|line| line.parse().ok()).collect();
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        pids.extend(members(&entry.path()));
+    }
+    pids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn emu_and_its_ancestors_are_not_to_be_attached_to() {
+        let parent = std::os::unix::process::parent_id() as Pid;
+        let own = std::process::id() as Pid;
+        assert!(ancestors(&Roots::system()).starts_with(&[own, parent]));
+        for pid in [own, parent] {
+            let error = Target::processes(&Roots::system(), &[pid]).unwrap_err();
+            assert!(error.to_string().contains("emu itself"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_target_lives_as_long_as_one_of_its_processes() {
+        let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let target = Target::processes(&Roots::system(), &[sleeper.id() as Pid]).unwrap();
+        assert!(target.is_alive());
+        assert_eq!(target.ends().len(), 1);
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert!(!target.is_alive());
+        assert!(target.ends().is_empty());
+        assert!(Target::processes(&Roots::system(), &[sleeper.id() as Pid]).is_err());
+    }
+
+    #[test]
+    fn members_of_nested_groups_count() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("inner")).unwrap();
+        fs::write(dir.path().join("cgroup.procs"), "1\n2\n").unwrap();
+        fs::write(dir.path().join("inner/cgroup.procs"), "3\n").unwrap();
+        assert_eq!(members(dir.path()), [1, 2, 3]);
+    }
+}

@@ -1,0 +1,29 @@
+//! What the subcommands do, one file for each.
+
+mod attach;
+mod completions;
+mod info;
+mod man;
+mod methods;
+mod pause;
+pub(crate) mod probe;
+mod report;
+mod restore;
+mod run;
+
+use crate::args::Command;
+use crate::exit::{Exit, Failure};
+
+/// Does what the command line asks for.
+pub(crate) fn dispatch(command: Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Run(args) => run::run(&args),
+        Command::Attach(args) => attach::attach(&args),
+        Command::Methods(args) => methods::methods(&args),
+        Command::Info(args) => info::info(&args),
+        Command::Restore(_) => restore::restore(),
+        Command::Completions(args) => completions::completions(&args),
+        Command::Man(args) => man::man(&args),
+        Command::Probe(_) => probe::probe(),
+    }
+}

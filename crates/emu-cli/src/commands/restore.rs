@@ -1,0 +1,22 @@
+//! `emu restore`: undoes what killed emus have left.
+
+use emu_core::{Error, ErrorKind, Roots};
+
+use crate::exit::{Exit, Failure};
+use crate::output;
+use crate::output::restored;
+
+/// Undoes what can be undone, and shows what was and what was not.
+pub(crate) fn restore() -> Result<Exit, Failure> {
+    let report = emu_core::restore(&Roots::system())?;
+    output::print(&restored::text(&report))?;
+    if report.problems.is_empty() {
+        return Ok(Exit::Success);
+    }
+    let error = Error::new(
+        ErrorKind::RestoreIncomplete,
+        "cannot undo everything: see the lines marked `not restored`",
+    )
+    .hint("put right what they name and run `emu restore` again, as the user who ran emu or as root");
+    Err(error.into())
+}

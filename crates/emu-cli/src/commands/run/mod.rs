@@ -1,0 +1,59 @@
+//! `emu run`: a command inside a zone, transparent to its terminal, its signals and its exit code.
+
+mod child;
+mod program;
+mod supervisor;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::time::Instant;
+
+use emu_core::{Gated, Host, Roots, Session, Tasks};
+
+use crate::args::RunArgs;
+use crate::commands::report::{JsonFile, Report};
+use crate::exit::{Exit, Failure};
+use crate::output::record::Record;
+use crate::plan::Plan;
+use crate::signals::Signals;
+use child::Child;
+use supervisor::Supervisor;
+
+/// Runs the command; emu ends as it does.
+pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
+    // Before anything that makes a thread.
+    let signals = Signals::block()?;
+    let program = args.command.first().map(OsString::as_os_str).unwrap_or_default();
+    program::check(program)?;
+    let host = Host::detect(&Roots::system())?;
+    let plan = Plan::new(&host, &args.zone)?;
+    let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
+    let mut report = Report::new(args.report.quiet, json, Record::of_command(&plan, &args.command));
+    report.begin(&plan);
+    if args.report.verify {
+        report.verify(&host, &plan, &signals)?;
+    }
+
+    let gated = Gated::spawn(&args.command, signals.original())?;
+    let zone = plan.zone(name(program), Tasks::Processes(vec![gated.pid()]));
+    let session = Session::engage(&host, &zone, plan.method)?;
+    report.tell(&session.notes());
+    let child = Child::open(&host.roots, gated.pid())?;
+    let mut supervisor = Supervisor::new(&plan, &signals, child, session);
+    supervisor.pass_on_early_signals()?;
+    let begun = Instant::now();
+    gated.open(program)?;
+    let exit = supervisor.watch(|status| report.tell(&status.notes))?;
+
+    let session = supervisor.into_session();
+    let (status, wall) = (session.status(), begun.elapsed());
+    let released = session.release();
+    report.end(status.as_ref(), wall, exit);
+    released?;
+    Ok(exit)
+}
+
+/// What other emus and messages call the zone.
+fn name(program: &OsStr) -> String {
+    Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
+}

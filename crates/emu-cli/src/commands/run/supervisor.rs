@@ -1,0 +1,156 @@
+//! While the command runs: signals go to whom they are meant for, and emu stops and continues with the command.
+//!
+//! The command is in emu's process group, so what the terminal sends (Ctrl-C, Ctrl-Z, a hang-up) reaches it
+//! without emu. What another process sends to emu alone is passed on; where that process has signalled the whole
+//! group the command gets it twice, which cannot be told apart.
+//!
+//! A shell takes the terminal back when emu itself is stopped, so emu stops by the signal that stopped the command,
+//! after its controllers have let everything go: nobody else could.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use emu_core::{MethodId, Result, Session, Status};
+use nix::sys::signal::{Signal, kill};
+
+use super::child::{Child, News};
+use crate::commands::pause;
+use crate::exit::Exit;
+use crate::plan::Plan;
+use crate::signals::{self, Received, Signals};
+
+/// How often the emulation's status is looked at for news.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a command may take to stop after a signal to stop: some put their terminal in order first.
+const STOPPING: Duration = Duration::from_millis(200);
+
+/// The command in its zone.
+#[derive(Debug)]
+pub(super) struct Supervisor<'a> {
+    plan: &'a Plan,
+    signals: &'a Signals,
+    child: Child,
+    session: Session,
+}
+
+impl<'a> Supervisor<'a> {
+    /// For a command that waits at its gate.
+    pub(super) fn new(plan: &'a Plan, signals: &'a Signals, child: Child, session: Session) -> Self {
+        Self { plan, signals, child, session }
+    }
+
+    /// The session, to be released.
+    pub(super) fn into_session(self) -> Session {
+        self.session
+    }
+
+    /// Passes on what came before the command was there. It blocks all signals until it begins, so that one that it
+    /// got as well merges with the one passed on.
+    ///
+    /// # Errors
+    /// Signals cannot be read or sent.
+    pub(super) fn pass_on_early_signals(&mut self) -> Result<()> {
+        while let Some(received) = self.signals.next()? {
+            if received.signal != Signal::SIGCHLD {
+                self.child.signal(received.signal)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Watches until the command has ended; `look` sees the status now and then.
+    ///
+    /// # Errors
+    /// Signals cannot be read or sent, or the command cannot be waited for.
+    pub(super) fn watch(&mut self, mut look: impl FnMut(&Status)) -> Result<Exit> {
+        let mut looked = Instant::now();
+        loop {
+            self.signals.wait(&[], LOOK)?;
+            while let Some(received) = self.signals.next()? {
+                self.receive(received)?;
+            }
+            while let Some(news) = self.child.news()? {
+                match news {
+                    News::Ended(exit) => return Ok(exit),
+                    News::Stopped(signal) if self.is_job_control(signal) => self.stop_with(signal, false)?,
+                    News::Stopped(_) | News::Continued => {}
+                }
+            }
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                self.session.status().iter().for_each(&mut look);
+            }
+        }
+    }
+
+    fn receive(&mut self, received: Received) -> Result<()> {
+        match received.signal {
+            Signal::SIGCHLD => Ok(()),
+            // The others leave a signal to stop to the command, and hear from it when it has stopped.
+            Signal::SIGTSTP if received.is_from_terminal() && self.loses_stops() => {
+                self.stop_with(Signal::SIGTSTP, true)
+            }
+            // A shell that continues a job signals the whole group.
+            Signal::SIGCONT if !self.child.is_stopped() => Ok(()),
+            _ if received.is_from_terminal() => Ok(()),
+            // Its own `kill 0`, or our own signal to the group.
+            _ if received.sender.is_some_and(|pid| pid == self.child.pid() || pid == own_pid()) => Ok(()),
+            signal => self.child.signal(signal),
+        }
+    }
+
+    /// Whether a stop by this signal is one for emu to follow. `cpu-lim` itself stops by `SIGSTOP`.
+    fn is_job_control(&self, signal: Signal) -> bool {
+        match signal {
+            Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU => true,
+            Signal::SIGSTOP => !self.loses_stops(),
+            _ => false,
+        }
+    }
+
+    /// Whether the method sends `SIGCONT`, which discards a `SIGTSTP` that has not been acted on, and continues a
+    /// command that was stopped by one (signal(7)). `SIGTTIN` and `SIGTTOU` come again by themselves.
+    fn loses_stops(&self) -> bool {
+        self.plan.method == MethodId::CpuLim
+    }
+
+    /// Stops emu by the signal that has stopped the command, until both are continued.
+    ///
+    /// `from_terminal`: the signal went to the whole group.
+    fn stop_with(&mut self, signal: Signal, from_terminal: bool) -> Result<()> {
+        let Self { plan, child, session, .. } = self;
+        let lost = plan.method == MethodId::CpuLim && signal == Signal::SIGTSTP;
+        pause::while_let_go(session, &plan.demand.targets, || {
+            let mut stopped = stops_soon(child);
+            if !stopped && lost {
+                if from_terminal {
+                    let _ = kill(nix::unistd::Pid::from_raw(0), signal);
+                } else {
+                    child.signal(signal)?;
+                }
+                stopped = stops_soon(child);
+            }
+            if stopped {
+                signals::stop_self(signal);
+            }
+            // Only emu may have been continued.
+            if stopped && child.is_stopped() { child.signal(Signal::SIGCONT) } else { Ok(()) }
+        })?
+    }
+}
+
+fn stops_soon(child: &Child) -> bool {
+    let begin = Instant::now();
+    while !child.is_stopped() {
+        if begin.elapsed() > STOPPING {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
+fn own_pid() -> i32 {
+    std::process::id() as i32
+}

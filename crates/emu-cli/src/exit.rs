@@ -1,0 +1,180 @@
+//! How emu ends: the documented exit codes, and death by the command's signal.
+
+use std::process::ExitCode;
+
+use emu_core::{Error, ErrorKind, ExecError};
+use nix::sys::signal::{self, SigSet, Signal};
+
+/// The exit codes, for help and manual.
+pub(crate) const TABLE: &str = "\
+Exit codes:
+    0  done (run: the command's own code is passed on)
+    2  the command line makes no sense
+    3  not possible on this host, or with this method
+    4  not permitted
+    5  the speed is not delivered (--verify)
+    6  something could not be restored
+  125  emu itself failed
+  126  the command cannot be executed
+  127  the command does not exist
+128+N  the command was ended by signal N; emu ends by the same signal";
+
+/// How emu ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All is done.
+    Success,
+    /// What was asked for makes no sense.
+    Usage,
+    /// It cannot be done here.
+    Unavailable,
+    /// A privilege is missing.
+    NotPermitted,
+    /// The speed is not delivered.
+    NotVerified,
+    /// Something stays changed.
+    RestoreIncomplete,
+    /// emu itself failed.
+    Failure,
+    /// The command is there, but cannot be executed.
+    NotExecutable,
+    /// The command is not there.
+    NotFound,
+    /// The command has ended with this code.
+    Command(u8),
+    /// The command, or emu in its place, was ended by this signal.
+    Signal(i32),
+}
+
+impl Exit {
+    /// The code that the caller sees.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Usage => 2,
+            Self::Unavailable => 3,
+            Self::NotPermitted => 4,
+            Self::NotVerified => 5,
+            Self::RestoreIncomplete => 6,
+            Self::Failure => 125,
+            Self::NotExecutable => 126,
+            Self::NotFound => 127,
+            Self::Command(code) => code,
+            // The largest signal is 64.
+            Self::Signal(number) => 128u8.wrapping_add(number as u8),
+        }
+    }
+
+    /// Ends the process; everything must have been released before.
+    ///
+    /// After a signal emu kills itself by the same, as only then a shell knows that a loop of commands is to be
+    /// left. Where that is not possible (a real-time signal, one that is ignored) the code 128+N tells.
+    pub(crate) fn finish(self) -> ExitCode {
+        if let Self::Signal(number) = self
+            && let Ok(signal) = Signal::try_from(number)
+        {
+            die_by(signal);
+        }
+        ExitCode::from(self.code())
+    }
+}
+
+fn die_by(signal: Signal) {
+    // The command's core file is of interest, emu's is not.
+    let _ = nix::sys::prctl::set_dumpable(false);
+    let mut only = SigSet::empty();
+    only.add(signal);
+    let _ = only.thread_unblock();
+    // Rust's handler for SIGSEGV and SIGBUS takes the first for a stack overflow, and steps aside for the second.
+    for _ in 0..2 {
+        let _ = signal::raise(signal);
+    }
+}
+
+impl From<ErrorKind> for Exit {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Usage => Self::Usage,
+            ErrorKind::Unavailable => Self::Unavailable,
+            ErrorKind::NotPermitted => Self::NotPermitted,
+            ErrorKind::RestoreIncomplete => Self::RestoreIncomplete,
+            // The kinds of later versions are failures until they have a code.
+            ErrorKind::Failed | _ => Self::Failure,
+        }
+    }
+}
+
+/// An error with the exit code that it leads to.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// How emu ends.
+    pub(crate) exit: Exit,
+    /// What is printed; `None` where the exit says it all.
+    pub(crate) error: Option<Error>,
+}
+
+impl Failure {
+    /// An error that ends emu in its own way.
+    pub(crate) fn new(exit: Exit, error: Error) -> Self {
+        Self { exit, error: Some(error) }
+    }
+
+    /// A signal asked emu to end before the command began.
+    pub(crate) fn interrupted(signal: Signal) -> Self {
+        Self { exit: Exit::Signal(signal as i32), error: None }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind().into(), error)
+    }
+}
+
+impl From<ExecError> for Failure {
+    fn from(error: ExecError) -> Self {
+        let exit = if error.is_not_found() { Exit::NotFound } else { Exit::NotExecutable };
+        let ExecError { program, cause } = error;
+        let error = Error::new(ErrorKind::Usage, format!("cannot run `{program}`")).caused_by(cause);
+        Self::new(
+            exit,
+            error.hint("check the interpreter that it names, and that it is for this kind of machine"),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_end_has_the_code_that_the_table_documents() {
+        for exit in [
+            Exit::Success,
+            Exit::Usage,
+            Exit::Unavailable,
+            Exit::NotPermitted,
+            Exit::NotVerified,
+            Exit::RestoreIncomplete,
+            Exit::Failure,
+            Exit::NotExecutable,
+            Exit::NotFound,
+        ] {
+            let code = exit.code().to_string();
+            assert!(
+                TABLE.lines().any(|line| line.trim_start().starts_with(&format!("{code}  "))),
+                "{exit:?}"
+            );
+        }
+        assert_eq!(Exit::Command(7).code(), 7);
+        assert_eq!(Exit::Signal(9).code(), 137);
+        assert_eq!(Exit::Signal(64).code(), 192);
+    }
+
+    #[test]
+    fn a_missing_program_and_one_that_cannot_run_differ() {
+        let error = |code| ExecError { program: "x".into(), cause: std::io::Error::from_raw_os_error(code) };
+        assert_eq!(Failure::from(error(nix::libc::ENOENT)).exit, Exit::NotFound);
+        assert_eq!(Failure::from(error(nix::libc::EACCES)).exit, Exit::NotExecutable);
+    }
+}

@@ -1,0 +1,32 @@
+//! The command `emu`: runs programs as on a slower CPU, and measures how faithfully.
+
+#![deny(unsafe_code)]
+
+mod args;
+mod commands;
+mod exit;
+mod output;
+mod plan;
+mod reporter;
+mod signals;
+mod verification;
+
+use std::panic;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::Cli;
+use crate::exit::Exit;
+
+fn main() -> ExitCode {
+    output::errors::explain_panics();
+    let outcome = panic::catch_unwind(|| match Cli::try_parse() {
+        Ok(cli) => commands::dispatch(cli.command).unwrap_or_else(|failure| {
+            failure.error.iter().for_each(output::errors::print);
+            failure.exit
+        }),
+        Err(error) => output::errors::print_usage(&error),
+    });
+    outcome.unwrap_or(Exit::Failure).finish()
+}

@@ -1,0 +1,40 @@
+//! Formatting only: results become text here, and nothing is read or done.
+
+pub(crate) mod errors;
+pub(crate) mod info;
+pub(crate) mod methods;
+pub(crate) mod numbers;
+pub(crate) mod record;
+pub(crate) mod restored;
+pub(crate) mod summary;
+pub(crate) mod table;
+
+use std::io::{self, Write};
+
+use emu_core::{Error, Result};
+use serde::Serialize;
+
+/// The version of every JSON that emu writes; it changes when a field changes its meaning or goes.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// Writes text to stdout. A reader that has seen enough (`emu methods | head`) is no failure.
+///
+/// # Errors
+/// Any other failure to write.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut out = anstream::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("cannot write to stdout", e)),
+        _ => Ok(()),
+    }
+}
+
+/// A value as indented JSON with a final newline.
+///
+/// # Errors
+/// The value has no JSON form, which is a defect of emu.
+pub(crate) fn json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string_pretty(value)
+        .map(|text| text + "\n")
+        .map_err(|e| Error::io("cannot write JSON", e.into()))
+}

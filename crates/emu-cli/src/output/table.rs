@@ -1,0 +1,112 @@
+//! Text of a given width: columns, and paragraphs.
+
+/// The width that every table and paragraph keeps to.
+pub(crate) const WIDTH: usize = 80;
+
+/// How a column is aligned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Rows of cells under a header; the last column is wrapped where it would pass [`WIDTH`].
+#[derive(Debug)]
+pub(crate) struct Table<const N: usize> {
+    align: [Align; N],
+    rows: Vec<[String; N]>,
+}
+
+impl<const N: usize> Table<N> {
+    /// A table with its header.
+    pub(crate) fn new(header: [(&str, Align); N]) -> Self {
+        Self { align: header.map(|(_, align)| align), rows: vec![header.map(|(name, _)| name.to_owned())] }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: [String; N]) {
+        self.rows.push(cells);
+    }
+
+    /// The table as lines.
+    pub(crate) fn render(&self) -> String {
+        let mut widths = [0; N];
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let indent: usize = widths.iter().take(N.saturating_sub(1)).map(|width| width + 2).sum();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for ((column, cell), (width, align)) in row.iter().enumerate().zip(widths.iter().zip(self.align))
+            {
+                if column + 1 == N && align == Align::Left {
+                    line.push_str(wrap(cell, indent).trim_start());
+                } else {
+                    let padding = " ".repeat(width - cell.chars().count());
+                    let padded = match align {
+                        Align::Left => format!("{cell}{padding}  "),
+                        Align::Right => format!("{padding}{cell}  "),
+                    };
+                    line.push_str(&padded);
+                }
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Breaks a paragraph into lines of at most [`WIDTH`] characters, each indented by `indent` spaces. Words that
+/// are longer than a line keep together.
+pub(crate) fn wrap(paragraph: &str, indent: usize) -> String {
+    let margin = " ".repeat(indent);
+    let mut text = margin.clone();
+    let mut column = indent;
+    for word in paragraph.split_whitespace() {
+        let length = word.chars().count();
+        if column > indent && column + 1 + length > WIDTH {
+            text.push('\n');
+            text.push_str(&margin);
+            column = indent;
+        } else if column > indent {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_the_last_one_is_wrapped() {
+        let mut table = Table::new([("NAME", Align::Left), ("µS", Align::Right), ("WHAT", Align::Left)]);
+        table.row(["a".into(), "12".into(), "word ".repeat(16)]);
+        table.row(["bcdef".into(), "3".into(), String::new()]);
+        let expected = "\
+NAME   µS  WHAT
+a      12  word word word word word word word word word word word word word word
+           word word
+bcdef   3
+";
+        assert_eq!(table.render(), expected);
+        assert!(table.render().lines().all(|line| line.chars().count() <= WIDTH));
+    }
+
+    #[test]
+    fn a_word_that_is_too_long_stays_whole() {
+        let long = "x".repeat(100);
+        assert_eq!(wrap(&format!("a {long} b"), 2), format!("  a\n  {long}\n  b"));
+        assert_eq!(wrap("", 2), "  ");
+    }
+}

@@ -1,0 +1,90 @@
+//! From what was asked for to a demand, and the method that meets it.
+
+use std::time::Duration;
+
+use emu_core::{
+    CpuList, Demand, Expected, Hertz, Host, MethodId, Result, Speed, SpeedSpec, Tasks, Variant, Zone, choose,
+    meter, method,
+};
+
+use crate::args::{MethodChoice, ZoneArgs};
+
+/// Time in which the clock of a CPU is measured, where an absolute speed needs it.
+pub(crate) const METER_BUDGET: Duration = Duration::from_millis(20);
+
+/// What will be emulated, and how.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The speed as asked for.
+    pub(crate) speed: SpeedSpec,
+    /// What is wanted of each CPU.
+    pub(crate) demand: Demand,
+    /// The method.
+    pub(crate) method: MethodId,
+    /// Whether emu has picked the method.
+    pub(crate) automatic: bool,
+    /// What to expect of it.
+    pub(crate) expected: Expected,
+}
+
+impl Plan {
+    /// Picks CPUs, targets and method. Changes nothing.
+    ///
+    /// # Errors
+    /// A CPU cannot be used, a speed is out of reach, or the method (with `auto`: no method) can do it.
+    pub(crate) fn new(host: &Host, args: &ZoneArgs) -> Result<Self> {
+        let mut demand = demand(host, &args.speed, args.cpus.as_ref())?;
+        demand.period = args.period;
+        demand.variant = args.variant;
+        demand.lift_rt_limit = args.lift_rt_limit;
+        let (method, expected) = match args.method {
+            MethodChoice::Auto => {
+                let choice = choose(host, &demand)?;
+                (choice.method, choice.expected)
+            }
+            MethodChoice::Named(id) => (id, check(host, &demand, id)?),
+        };
+        let automatic = args.method == MethodChoice::Auto;
+        Ok(Self { speed: args.speed.clone(), demand, method, automatic, expected })
+    }
+
+    /// The zone of these tasks.
+    pub(crate) fn zone(&self, name: String, tasks: Tasks) -> Zone {
+        Zone { name, demand: self.demand.clone(), tasks }
+    }
+}
+
+/// What is wanted of each CPU: of `cpus`, else of those that the speed names, else of all that are allowed.
+///
+/// # Errors
+/// A CPU cannot be used, or an absolute speed is above the CPU's own clock, or that cannot be measured.
+pub(crate) fn demand(host: &Host, speed: &SpeedSpec, cpus: Option<&CpuList>) -> Result<Demand> {
+    let cpus = cpus.cloned().or_else(|| speed.cpus()).unwrap_or_else(|| host.allowed.clone());
+    host.check_cpus(&cpus)?;
+    let targets = speed.for_cpus(&cpus)?.into_iter().map(|(cpu, speed)| {
+        let reference = match speed {
+            Speed::Share(_) => None,
+            Speed::Clock(_) => Some(reference(cpu)?),
+        };
+        Ok((cpu, speed.target(cpu, reference)?))
+    });
+    Ok(Demand::new(targets.collect::<Result<_>>()?))
+}
+
+fn reference(cpu: usize) -> Result<Hertz> {
+    meter::measure(cpu, METER_BUDGET).map(|reading| reading.clock)
+}
+
+fn check(host: &Host, demand: &Demand, id: MethodId) -> Result<Expected> {
+    let known = method(id).ok_or_else(|| emu_core::Error::unavailable(format!("{id} is not built in")))?;
+    known.check(host, demand).map_err(|why| why.into_error(id))
+}
+
+/// The variant by its name on the command line, where it is not the usual one.
+pub(crate) fn variant_name(variant: Variant) -> Option<&'static str> {
+    match variant {
+        Variant::Best => None,
+        Variant::Published => Some("published"),
+        Variant::Shares => Some("shares"),
+    }
+}

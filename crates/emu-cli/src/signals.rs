@@ -1,0 +1,135 @@
+//! Signals read in order from a descriptor instead of interrupting: they are blocked before any thread is made,
+//! so that no thread of emu can be hit by one.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use emu_core::{Error, Result};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// What a terminal sends to its whole foreground group, a command of ours included.
+const FROM_TERMINAL: [Signal; 8] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTSTP,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
+    Signal::SIGCONT,
+    Signal::SIGWINCH,
+];
+
+/// What else is read: requests of other processes, an alarm, and news of children.
+const OTHERS: [Signal; 5] =
+    [Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM, Signal::SIGCHLD];
+
+/// A signal that has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// Which.
+    pub(crate) signal: Signal,
+    /// The process that sent it; `None` for the kernel.
+    pub(crate) sender: Option<i32>,
+}
+
+impl Received {
+    /// Whether the kernel sent it to the terminal's whole foreground group.
+    pub(crate) fn is_from_terminal(self) -> bool {
+        self.sender.is_none() && FROM_TERMINAL.contains(&self.signal)
+    }
+
+    /// Whether it asks emu to end.
+    pub(crate) fn is_ending(self) -> bool {
+        matches!(
+            self.signal,
+            Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM | Signal::SIGALRM
+        )
+    }
+}
+
+/// The signals that emu handles itself, blocked; what else comes acts as always.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    fd: SignalFd,
+    original: SigSet,
+}
+
+impl Signals {
+    /// Blocks the signals and opens their descriptor. To be called before any thread is made.
+    ///
+    /// # Errors
+    /// No descriptor can be had.
+    pub(crate) fn block() -> Result<Self> {
+        let set: SigSet = FROM_TERMINAL.into_iter().chain(OTHERS).collect();
+        let failed = |e: nix::Error| Error::io("cannot take over signals", e.into());
+        let original = set.thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(failed)?;
+        let fd =
+            SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).map_err(failed)?;
+        Ok(Self { fd, original })
+    }
+
+    /// The mask that was in force before, for the command.
+    pub(crate) fn original(&self) -> &SigSet {
+        &self.original
+    }
+
+    /// Waits until a signal comes, one of `others` becomes readable, or the time has passed; tells whether one of
+    /// `others` is readable.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub(crate) fn wait(&self, others: &[BorrowedFd<'_>], limit: Duration) -> Result<bool> {
+        let mut fds: Vec<_> = std::iter::once(self.fd.as_fd())
+            .chain(others.iter().copied())
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let limit = Timespec { tv_sec: limit.as_secs() as _, tv_nsec: limit.subsec_nanos().into() };
+        match poll(&mut fds, Some(&limit)) {
+            Ok(_) => Ok(fds.iter().skip(1).any(|fd| !fd.revents().is_empty())),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(e) => Err(Error::io("cannot wait for signals", e.into())),
+        }
+    }
+
+    /// The next signal that has come.
+    ///
+    /// # Errors
+    /// The descriptor cannot be read.
+    pub(crate) fn next(&self) -> Result<Option<Received>> {
+        let info = self.fd.read_signal().map_err(|e| Error::io("cannot read signals", e.into()))?;
+        Ok(info.and_then(|info| {
+            let signal = Signal::try_from(info.ssi_signo as i32).ok()?;
+            // The codes of the kernel are above 0, those of processes (SI_USER, SI_QUEUE, SI_TKILL) are not.
+            let sender = (info.ssi_code <= 0).then_some(info.ssi_pid as i32);
+            Some(Received { signal, sender })
+        }))
+    }
+}
+
+/// Stops emu itself by a signal to stop, as a shell expects of a job; returns when it is continued.
+///
+/// The signal goes to the process, so that it merges with one that waits already: two would stop emu twice.
+pub(crate) fn stop_self(signal: Signal) {
+    let mut only = SigSet::empty();
+    only.add(signal);
+    let _ = kill(Pid::this(), signal);
+    let _ = only.thread_unblock();
+    let _ = only.thread_block();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_signals_of_the_kernel_to_the_group_are_the_terminals() {
+        let received = |signal, sender| Received { signal, sender };
+        assert!(received(Signal::SIGINT, None).is_from_terminal());
+        assert!(!received(Signal::SIGINT, Some(1)).is_from_terminal());
+        // An alarm is sent by the kernel too, but to emu alone.
+        assert!(!received(Signal::SIGALRM, None).is_from_terminal());
+    }
+}

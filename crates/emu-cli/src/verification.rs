@@ -1,0 +1,227 @@
+//! `--verify`: a probe in a zone like the command's measures that the speed is delivered.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use emu_core::{
+    CpuId, CpuList, Error, ErrorKind, Hertz, Host, Result, Session, Tasks, meter, meter::Delivered,
+};
+use serde::Serialize;
+
+use crate::commands::probe;
+use crate::exit::{Exit, Failure};
+use crate::output::numbers::percent;
+use crate::output::record::nanos;
+use crate::plan::{METER_BUDGET, Plan};
+use crate::signals::Signals;
+
+/// The largest relative error that counts as delivered.
+pub(crate) const TOLERANCE: f64 = 0.05;
+
+/// Periods that the probe runs for, so that a part of one more or less does not count.
+const PERIODS: u32 = 30;
+
+/// The shortest measurement: the clock of a virtual machine wanders by some percent within less.
+const SHORTEST: Duration = Duration::from_millis(300);
+
+/// What the probe found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Verification {
+    /// Length of the measurement inside the zone.
+    window_ns: u64,
+    /// Each CPU of the zone.
+    pub(crate) cpus: Vec<Verified>,
+}
+
+/// What the probe found on one CPU.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Verified {
+    /// Which CPU.
+    pub(crate) cpu: CpuId,
+    /// The share that was asked for; of a clock, what it is of the native clock at this moment.
+    pub(crate) asked: f64,
+    /// The share delivered: clock inside the zone by the mean of the native clocks just before and after.
+    pub(crate) delivered: f64,
+    /// `delivered / asked - 1`.
+    pub(crate) error: f64,
+    /// The mean of the native clocks just before and after.
+    #[serde(rename = "native_clock_hz")]
+    pub(crate) native_clock: Hertz,
+    /// The clock perceived inside the zone.
+    #[serde(rename = "delivered_clock_hz")]
+    delivered_clock: Hertz,
+    /// The longest time without progress inside the zone.
+    longest_stall_ns: u64,
+    /// Share of the core clock that the probe was given outside the zone; the rest went to other tasks.
+    free: f64,
+}
+
+impl Verification {
+    /// Whether every CPU delivers what was asked for.
+    ///
+    /// # Errors
+    /// The CPU that is off the most, or one that was too busy to tell.
+    pub(crate) fn judge(&self) -> Result<(), Failure> {
+        let busiest = self.cpus.iter().min_by(|a, b| a.free.total_cmp(&b.free));
+        if let Some(seen) = busiest.filter(|seen| seen.free < 1.0 - TOLERANCE) {
+            let message =
+                format!("cannot verify: other tasks take {} of CPU {}", percent(1.0 - seen.free), seen.cpu);
+            let error = Error::new(ErrorKind::Failed, message)
+                .hint("wait until the machine is calm, choose other CPUs with --cpus, or leave out --verify");
+            return Err(Failure::new(Exit::NotVerified, error));
+        }
+        let worst = self.cpus.iter().max_by(|a, b| a.error.abs().total_cmp(&b.error.abs()));
+        match worst {
+            Some(seen) if seen.error.is_nan() || seen.error.abs() > TOLERANCE => {
+                let error = Error::new(
+                    ErrorKind::Failed,
+                    format!(
+                        "CPU {} delivers {} instead of {}; the command was not started",
+                        seen.cpu,
+                        percent(seen.delivered),
+                        percent(seen.asked)
+                    ),
+                )
+                .hint("try again on a calmer machine, with a longer --period or with another --method");
+                Err(Failure::new(Exit::NotVerified, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Runs the probe outside, inside and outside of a zone like the plan's.
+///
+/// # Errors
+/// The zone cannot be made, the probe fails, or a signal asked emu to end.
+pub(crate) fn verify(host: &Host, plan: &Plan, signals: &Signals) -> Result<Verification, Failure> {
+    let cpus = plan.demand.cpus();
+    let period = plan.expected.period;
+    let window = (period * PERIODS).max(SHORTEST);
+    // Whole periods: in a steady cycle the phase at which the probe begins does not matter then.
+    let window =
+        if period.is_zero() { window } else { period * window.div_duration_f64(period).ceil() as u32 };
+    let mut probe = Probe::start(host)?;
+    let before = probe.measure(&cpus, SHORTEST, signals)?;
+    let zone = plan.zone("verification".into(), Tasks::Processes(vec![probe.pid()]));
+    let session = Session::engage(host, &zone, plan.method)?;
+    // What the method needs to settle is not what is asked about.
+    probe.measure(&cpus, period * 3, signals)?;
+    let inside = probe.measure(&cpus, window, signals)?;
+    session.release()?;
+    let after = probe.measure(&cpus, SHORTEST, signals)?;
+    drop(probe);
+    let clocks = meter::measure_all(&cpus, METER_BUDGET)?;
+    let seen = plan.demand.targets.iter().zip(before.iter().zip(&inside).zip(after.iter().zip(&clocks))).map(
+        |((&cpu, target), ((before, inside), (after, core)))| {
+            let native = f64::midpoint(before.clock.as_f64(), after.clock.as_f64());
+            let asked = target.clock.map_or(target.share, |clock| clock.as_f64() / native);
+            let delivered = inside.clock.as_f64() / native;
+            Verified {
+                cpu,
+                asked,
+                delivered,
+                error: delivered / asked - 1.0,
+                native_clock: Hertz(native as u64),
+                delivered_clock: inside.clock,
+                longest_stall_ns: nanos(inside.longest_stall),
+                free: native / core.clock.as_f64(),
+            }
+        },
+    );
+    Ok(Verification { window_ns: nanos(window), cpus: seen.collect() })
+}
+
+/// A process of emu's own binary that measures when it is told to; see [`probe`].
+struct Probe {
+    process: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Probe {
+    fn start(host: &Host) -> Result<Self> {
+        let failed = |e| Error::io("cannot start the probe", e);
+        let mut process = Command::new(host.roots.proc.join("self/exe"))
+            .arg("probe")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        match (process.stdin.take(), process.stdout.take()) {
+            (Some(orders), Some(answers)) => Ok(Self { process, orders, answers: BufReader::new(answers) }),
+            _ => Err(failed(std::io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    fn pid(&self) -> i32 {
+        self.process.id() as i32
+    }
+
+    /// What each CPU delivers to the probe over `window`, in the order of the list.
+    fn measure(
+        &mut self,
+        cpus: &CpuList,
+        window: Duration,
+        signals: &Signals,
+    ) -> Result<Vec<Delivered>, Failure> {
+        let failed = |e| Error::io("the probe has failed", e);
+        writeln!(self.orders, "{}", probe::order(cpus, window)).map_err(failed)?;
+        // The answer comes as one line; stop signals are for the command, which is not there yet.
+        while !signals.wait(&[self.answers.get_ref().as_fd()], Duration::from_secs(1))? {
+            while let Some(received) = signals.next()? {
+                if received.is_ending() {
+                    return Err(Failure::interrupted(received.signal));
+                }
+            }
+        }
+        let mut line = String::new();
+        self.answers.read_line(&mut line).map_err(failed)?;
+        Ok(probe::answer(&line)?)
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(error: f64) -> Verified {
+        Verified {
+            cpu: 0,
+            asked: 0.4,
+            delivered: 0.4 * (1.0 + error),
+            error,
+            native_clock: Hertz(3_000_000_000),
+            delivered_clock: Hertz(1_200_000_000),
+            longest_stall_ns: 0,
+            free: 0.99,
+        }
+    }
+
+    #[test]
+    fn five_percent_is_the_limit_on_the_worst_cpu() {
+        let judge = |errors: &[f64]| {
+            Verification { window_ns: 0, cpus: errors.iter().map(|error| seen(*error)).collect() }.judge()
+        };
+        assert!(judge(&[0.049, -0.049]).is_ok());
+        for errors in [&[0.0, 0.06][..], &[-0.06, 0.0], &[f64::NAN, 0.0]] {
+            assert_eq!(judge(errors).unwrap_err().exit, Exit::NotVerified, "{errors:?}");
+        }
+    }
+
+    #[test]
+    fn a_busy_cpu_can_show_nothing() {
+        let busy = Verified { free: 0.8, ..seen(0.0) };
+        let failure = Verification { window_ns: 0, cpus: vec![seen(0.0), busy] }.judge().unwrap_err();
+        assert_eq!(failure.error.unwrap().to_string(), "cannot verify: other tasks take 20% of CPU 0");
+    }
+}

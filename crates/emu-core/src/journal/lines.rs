@@ -1,0 +1,132 @@
+//! Reading a journal from its end, in a buffer of fixed size and without allocating.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::{Errno, pread};
+
+/// The longest line that can be read, its newline included.
+pub(super) const LINE_MAX: usize = 32 * 1024;
+
+/// The complete lines of a file but its first, the last one first. What comes after the last newline was cut
+/// off while it was written: nothing has been done on its account.
+pub(super) struct Backwards<'a> {
+    file: BorrowedFd<'a>,
+    window: &'a mut [u8],
+    /// Where in the file the window begins.
+    start: u64,
+    /// How much of the window is yet to be read; ends with a newline or is empty.
+    length: usize,
+}
+
+impl<'a> Backwards<'a> {
+    /// Starts at the end of the file. The buffer takes more than [`LINE_MAX`] bytes.
+    pub(super) fn new(file: BorrowedFd<'a>, window: &'a mut [u8]) -> rustix::io::Result<Self> {
+        let end = rustix::fs::fstat(file)?.st_size.max(0) as u64;
+        let mut lines = Self { file, window, start: end, length: 0 };
+        lines.fill()?;
+        let complete = lines.text().iter().rposition(|&byte| byte == b'\n');
+        if complete.is_none() && lines.start > 0 {
+            return Err(Errno::FBIG);
+        }
+        lines.length = complete.map_or(0, |newline| newline + 1);
+        Ok(lines)
+    }
+
+    /// The line before the one returned last, without its newline.
+    ///
+    /// # Errors
+    /// The file cannot be read; `EFBIG` when a line is longer than the buffer.
+    pub(super) fn next(&mut self) -> rustix::io::Result<Option<&[u8]>> {
+        loop {
+            let Some((_newline, text)) = self.text().split_last() else { return Ok(None) };
+            if let Some(before) = text.iter().rposition(|&byte| byte == b'\n') {
+                let end = self.length - 1;
+                self.length = before + 1;
+                return Ok(Some(self.window.get(before + 1..end).unwrap_or_default()));
+            }
+            if self.start == 0 {
+                return Ok(None);
+            }
+            if self.length == self.window.len() {
+                return Err(Errno::FBIG);
+            }
+            self.fill()?;
+        }
+    }
+
+    fn text(&self) -> &[u8] {
+        self.window.get(..self.length).unwrap_or_default()
+    }
+
+    /// Moves the window so that it ends where the unread text does.
+    fn fill(&mut self) -> rustix::io::Result<()> {
+        let end = self.start + self.length as u64;
+        self.start = end.saturating_sub(self.window.len() as u64);
+        let wanted = (end - self.start) as usize;
+        let mut filled = 0;
+        while filled < wanted {
+            let rest = self.window.get_mut(filled..wanted).unwrap_or_default();
+            match pread(self.file, rest, self.start + filled as u64) {
+                // Shorter than it was a moment ago.
+                Ok(0) => return Err(Errno::IO),
+                Ok(count) => filled += count,
+                Err(Errno::INTR) => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        self.length = filled;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::AsFd;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn backwards(text: &[u8], window: usize) -> rustix::io::Result<Vec<Vec<u8>>> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text).unwrap();
+        let mut window = vec![0; window];
+        let mut lines = Backwards::new(file.as_fd(), &mut window)?;
+        let mut found = Vec::new();
+        while let Some(line) = lines.next()? {
+            found.push(line.to_vec());
+        }
+        Ok(found)
+    }
+
+    proptest! {
+        #[test]
+        fn lines_come_from_the_last_to_the_second_in_any_window(
+            lines in proptest::collection::vec("[ab]{0,7}", 1..20), window in 9usize..40, tail in "[ab]{0,7}",
+        ) {
+            let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+            let expected: Vec<_> = lines.iter().skip(1).rev().map(|line| line.as_bytes().to_vec()).collect();
+            prop_assert_eq!(backwards((text + &tail).as_bytes(), window).unwrap(), expected);
+        }
+
+        #[test]
+        fn no_bytes_make_the_reader_panic(
+            text in proptest::collection::vec(prop_oneof![Just(b'\n'), any::<u8>()], 0..99), window in 1usize..40,
+        ) {
+            let _ = backwards(&text, window);
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_complete_line_has_none() {
+        assert_eq!(backwards(b"", 8), Ok(vec![]));
+        assert_eq!(backwards(b"abc", 8), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_line_longer_than_the_window_is_an_error() {
+        assert_eq!(backwards(b"a\n0123456789\nb\n", 8), Err(Errno::FBIG));
+        assert_eq!(backwards(b"a\n0123456789", 8), Err(Errno::FBIG));
+    }
+}

@@ -1,0 +1,443 @@
+//! The records of the journal and their text: one line each, fields separated by tabs.
+//!
+//! A tab, newline or backslash inside a field is written as `\t`, `\n` or `\\`. [`Undo`] is what the rest of
+//! the crate makes; [`Step`] is the same as found in the file, without a copy, for the executor that must not
+//! allocate.
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::CpuList;
+use crate::zone::Pid;
+
+/// How one change to the machine is undone. Recorded before the change is made.
+///
+/// Paths are absolute and lie below [`Roots::sys`](crate::Roots::sys) or [`Roots::proc`](crate::Roots::proc).
+/// `starttime` is the 22nd field of `/proc/<pid>/stat`: a number that another process has since got is never
+/// acted on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Undo {
+    /// Writes `old` back, if the file now holds one of `new`, surrounding white space aside. What somebody
+    /// else has written since is left, and said.
+    ///
+    /// An empty `new` stands for a write under way, whose result is not yet known: as the newest record it
+    /// takes any value for ours, otherwise it is void (the record after it says which values are).
+    File {
+        /// The control file.
+        path: PathBuf,
+        /// What it held before, without surrounding white space.
+        old: String,
+        /// What we wrote and what the kernel made of it, without surrounding white space.
+        new: Vec<String>,
+    },
+    /// Moves every task out of a group that we made, and removes the group. The caller makes sure that the
+    /// group did not exist before.
+    Group {
+        /// The group's folder.
+        path: PathBuf,
+        /// Which of the folder's files lists the tasks: `cgroup.procs`, `cgroup.threads` or `tasks`.
+        members: String,
+        /// The file of another group that takes them; where it has gone, the parent group does.
+        return_to: PathBuf,
+    },
+    /// Lets a frozen group run: `0` for `cgroup.freeze`, `THAWED` for `freezer.state`.
+    Thaw {
+        /// The control file.
+        file: PathBuf,
+        /// What to write.
+        value: String,
+    },
+    /// Continues a stopped process.
+    Continue {
+        /// The process.
+        pid: Pid,
+        /// When it started.
+        starttime: u64,
+    },
+    /// Continues every stopped process of a group.
+    ContinueAll {
+        /// The group's file that lists them.
+        members: PathBuf,
+    },
+    /// Moves a process back to the group it came from, if that is still there.
+    Return {
+        /// The process.
+        pid: Pid,
+        /// When it started.
+        starttime: u64,
+        /// The group's file to write it to.
+        members: PathBuf,
+    },
+    /// Lets a task run on these CPUs again.
+    Affinity {
+        /// The thread.
+        tid: Pid,
+        /// When it started.
+        starttime: u64,
+        /// The CPUs it was allowed before; numbers below 1024.
+        cpus: CpuList,
+    },
+    /// Kills a process of our own, a burner for example, and waits until it is dead.
+    Kill {
+        /// The process.
+        pid: Pid,
+        /// When it started.
+        starttime: u64,
+    },
+}
+
+impl Undo {
+    /// The record as a line of the journal, its newline included.
+    pub(super) fn line(&self) -> Vec<u8> {
+        let mut line = Vec::new();
+        match self {
+            Self::File { path, old, new } => {
+                push_all(&mut line, [b"file", bytes(path), old.trim().as_bytes()]);
+                push_all(&mut line, new.iter().map(|value| value.trim().as_bytes()));
+            }
+            Self::Group { path, members, return_to } => {
+                push_all(&mut line, [b"group", bytes(path), members.as_bytes(), bytes(return_to)]);
+            }
+            Self::Thaw { file, value } => push_all(&mut line, [b"thaw", bytes(file), value.as_bytes()]),
+            Self::Continue { pid, starttime } => push_task(&mut line, b"continue", *pid, *starttime),
+            Self::ContinueAll { members } => push_all(&mut line, [b"continue-all", bytes(members)]),
+            Self::Return { pid, starttime, members } => {
+                push_task(&mut line, b"return", *pid, *starttime);
+                push(&mut line, bytes(members));
+            }
+            Self::Affinity { tid, starttime, cpus } => {
+                push_task(&mut line, b"affinity", *tid, *starttime);
+                push(&mut line, cpus.to_string().as_bytes());
+            }
+            Self::Kill { pid, starttime } => push_task(&mut line, b"kill", *pid, *starttime),
+        }
+        line.push(b'\n');
+        line
+    }
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+fn push_task(line: &mut Vec<u8>, verb: &[u8], pid: Pid, starttime: u64) {
+    push_all(line, [verb, pid.to_string().as_bytes(), starttime.to_string().as_bytes()]);
+}
+
+/// Appends fields, each with a tab before it but the line's first.
+pub(super) fn push_all<'a>(line: &mut Vec<u8>, fields: impl IntoIterator<Item = &'a [u8]>) {
+    for field in fields {
+        push(line, field);
+    }
+}
+
+fn push(line: &mut Vec<u8>, field: &[u8]) {
+    if !line.is_empty() {
+        line.push(b'\t');
+    }
+    for &byte in field {
+        match byte {
+            b'\\' => line.extend(b"\\\\"),
+            b'\t' => line.extend(b"\\t"),
+            b'\n' => line.extend(b"\\n"),
+            _ => line.push(byte),
+        }
+    }
+}
+
+/// A field as it stands in the file, escaped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Field<'a>(&'a [u8]);
+
+impl<'a> Field<'a> {
+    /// The bytes meant.
+    pub(super) fn bytes(self) -> impl Iterator<Item = u8> + 'a {
+        let mut escaped = self.0.iter();
+        std::iter::from_fn(move || match *escaped.next()? {
+            b'\\' => match *escaped.next()? {
+                b't' => Some(b'\t'),
+                b'n' => Some(b'\n'),
+                other => Some(other),
+            },
+            byte => Some(byte),
+        })
+    }
+
+    /// Whether it means exactly `value`.
+    pub(super) fn is(self, value: &[u8]) -> bool {
+        self.bytes().eq(value.iter().copied())
+    }
+
+    /// A decimal number without a sign.
+    pub(super) fn number<T: std::str::FromStr>(self) -> Option<T> {
+        let digits =
+            std::str::from_utf8(self.0).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
+        digits.parse().ok()
+    }
+
+    fn is_well_escaped(self) -> bool {
+        let mut escaped = self.0.iter();
+        while let Some(byte) = escaped.next() {
+            if *byte == b'\\' && !matches!(escaped.next(), Some(b'\\' | b't' | b'n')) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// For messages: control characters and bytes that are no text are shown as `?`.
+impl fmt::Display for Field<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use fmt::Write;
+        for chunk in self.0.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                f.write_char(if c.is_control() { '?' } else { c })?;
+            }
+            if !chunk.invalid().is_empty() {
+                f.write_char('?')?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> From<&'a [u8]> for Field<'a> {
+    fn from(text: &'a [u8]) -> Self {
+        Self(text)
+    }
+}
+
+/// The fields of a line that are still to be read.
+#[derive(Debug, Clone)]
+pub(super) struct Fields<'a>(Option<&'a [u8]>);
+
+impl<'a> Fields<'a> {
+    /// The fields of a line without its newline; `None` when one of them is not escaped as it should be.
+    pub(super) fn of(line: &'a [u8]) -> Option<Self> {
+        let fields = Self(Some(line));
+        fields.clone().all(Field::is_well_escaped).then_some(fields)
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Field<'a>;
+
+    fn next(&mut self) -> Option<Field<'a>> {
+        let rest = self.0?;
+        let mut parts = rest.splitn(2, |&byte| byte == b'\t');
+        let field = parts.next()?;
+        self.0 = parts.next();
+        Some(Field(field))
+    }
+}
+
+/// A process or thread, told from later ones with the same number by its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Task {
+    pub(super) pid: Pid,
+    /// In clock ticks since boot.
+    pub(super) starttime: u64,
+}
+
+impl Task {
+    pub(super) fn parse(fields: &mut Fields<'_>) -> Option<Self> {
+        let pid = fields.next()?.number().filter(|&pid: &Pid| pid > 0)?;
+        Some(Self { pid, starttime: fields.next()?.number()? })
+    }
+}
+
+/// An [`Undo`] as found in the file.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step<'a> {
+    File { path: Field<'a>, old: Field<'a>, new: Values<'a> },
+    Group { path: Field<'a>, members: Field<'a>, return_to: Field<'a> },
+    Thaw { file: Field<'a>, value: Field<'a> },
+    Continue(Task),
+    ContinueAll { members: Field<'a> },
+    Return { task: Task, members: Field<'a> },
+    Affinity { task: Task, cpus: Field<'a> },
+    Kill(Task),
+}
+
+impl<'a> Step<'a> {
+    /// Reads a line without its newline; `None` when it is no record.
+    pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
+        let mut fields = Fields::of(line)?;
+        let step = match fields.next()?.0 {
+            b"file" => {
+                let (path, old) = (fields.next()?, fields.next()?);
+                Self::File { path, old, new: Values(fields.0.take()) }
+            }
+            b"group" => {
+                Self::Group { path: fields.next()?, members: fields.next()?, return_to: fields.next()? }
+            }
+            b"thaw" => Self::Thaw { file: fields.next()?, value: fields.next()? },
+            b"continue" => Self::Continue(Task::parse(&mut fields)?),
+            b"continue-all" => Self::ContinueAll { members: fields.next()? },
+            b"return" => Self::Return { task: Task::parse(&mut fields)?, members: fields.next()? },
+            b"affinity" => Self::Affinity { task: Task::parse(&mut fields)?, cpus: fields.next()? },
+            b"kill" => Self::Kill(Task::parse(&mut fields)?),
+            _ => return None,
+        };
+        fields.0.is_none().then_some(step)
+    }
+}
+
+/// The values of a file that are ours.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Values<'a>(Option<&'a [u8]>);
+
+impl Values<'_> {
+    pub(super) fn is_empty(self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(super) fn contains(self, value: &[u8]) -> bool {
+        Fields(self.0).any(|field| field.is(value))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(field: Field<'_>) -> String {
+        String::from_utf8(field.bytes().collect()).unwrap()
+    }
+
+    fn path(field: Field<'_>) -> PathBuf {
+        OsString::from_vec(field.bytes().collect()).into()
+    }
+
+    impl Step<'_> {
+        fn to_undo(self) -> Undo {
+            match self {
+                Self::File { path: file, old, new } => {
+                    Undo::File { path: path(file), old: text(old), new: Fields(new.0).map(text).collect() }
+                }
+                Self::Group { path: group, members, return_to } => {
+                    Undo::Group { path: path(group), members: text(members), return_to: path(return_to) }
+                }
+                Self::Thaw { file, value } => Undo::Thaw { file: path(file), value: text(value) },
+                Self::Continue(Task { pid, starttime }) => Undo::Continue { pid, starttime },
+                Self::ContinueAll { members } => Undo::ContinueAll { members: path(members) },
+                Self::Return { task: Task { pid, starttime }, members } => {
+                    Undo::Return { pid, starttime, members: path(members) }
+                }
+                Self::Affinity { task: Task { pid, starttime }, cpus } => {
+                    Undo::Affinity { tid: pid, starttime, cpus: text(cpus).parse().unwrap() }
+                }
+                Self::Kill(Task { pid, starttime }) => Undo::Kill { pid, starttime },
+            }
+        }
+    }
+
+    /// Paths of any bytes but NUL, with those that are escaped more often than chance has it.
+    pub(crate) fn any_path() -> impl Strategy<Value = PathBuf> {
+        let byte = prop_oneof![Just(b'\t'), Just(b'\n'), Just(b'\\'), Just(b'/'), 1u8..];
+        vec(byte, 0..60).prop_map(|bytes| OsString::from_vec(bytes).into())
+    }
+
+    pub(crate) fn any_undo() -> impl Strategy<Value = Undo> {
+        let value = || prop_oneof!["[a-z0-9]{0,9}", "([a-z\\\\][\\t\\n\\\\tn]{0,9}[a-z\\\\])?", "\\PC{0,9}"];
+        let value = move || value().prop_map(|text| text.trim().to_owned());
+        let task = || (1..Pid::MAX, any::<u64>());
+        prop_oneof![
+            (any_path(), value(), vec(value(), 0..4)).prop_map(|(path, old, new)| Undo::File {
+                path,
+                old,
+                new
+            }),
+            (any_path(), value(), any_path()).prop_map(|(path, members, return_to)| Undo::Group {
+                path,
+                members,
+                return_to
+            }),
+            (any_path(), value()).prop_map(|(file, value)| Undo::Thaw { file, value }),
+            task().prop_map(|(pid, starttime)| Undo::Continue { pid, starttime }),
+            any_path().prop_map(|members| Undo::ContinueAll { members }),
+            (task(), any_path()).prop_map(|((pid, starttime), members)| Undo::Return {
+                pid,
+                starttime,
+                members
+            }),
+            (task(), proptest::collection::btree_set(0..1024usize, 1..9)).prop_map(
+                |((tid, starttime), cpus)| Undo::Affinity {
+                    tid,
+                    starttime,
+                    cpus: cpus.into_iter().collect()
+                }
+            ),
+            task().prop_map(|(pid, starttime)| Undo::Kill { pid, starttime }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn records_round_trip_whatever_bytes_are_in_them(undo in any_undo()) {
+            let line = undo.line();
+            let (newline, text) = line.split_last().unwrap();
+            prop_assert_eq!(*newline, b'\n');
+            prop_assert!(!text.contains(&b'\n'));
+            prop_assert_eq!(Step::parse(text).unwrap().to_undo(), undo);
+        }
+
+        #[test]
+        fn no_bytes_make_the_parser_panic(line in vec(any::<u8>(), 0..200)) {
+            if let Some(step) = Step::parse(&line) {
+                let _ = format!("{step:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_that_are_no_records_are_refused() {
+        for line in [
+            "",
+            "file",
+            "file\t/sys/a",
+            "thaw\t/sys/a",
+            "thaw\t/sys/a\t0\textra",
+            "kill\t1",
+            "kill\t0\t1",
+            "kill\t-1\t1",
+            "kill\t+1\t1",
+            "kill\t99999999999\t1",
+            "kill\t1\t",
+            "kill\t1\t1\t1",
+            "File\t/sys/a\tb",
+            "thaw\t/sys/a\\\t0",
+            "thaw\t/sys/\\x\t0",
+            "done",
+            "\t",
+            "continue\t1\t1 ",
+        ] {
+            assert!(Step::parse(line.as_bytes()).is_none(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn no_new_value_differs_from_an_empty_new_value() {
+        let none = Undo::File { path: "/sys/a".into(), old: "1".into(), new: vec![] };
+        let empty = Undo::File { path: "/sys/a".into(), old: "1".into(), new: vec![String::new()] };
+        assert_eq!(none.line(), b"file\t/sys/a\t1\n");
+        assert_eq!(empty.line(), b"file\t/sys/a\t1\t\n");
+        for undo in [none, empty] {
+            let line = undo.line();
+            assert_eq!(Step::parse(&line[..line.len() - 1]).unwrap().to_undo(), undo);
+        }
+    }
+
+    #[test]
+    fn messages_show_no_control_characters() {
+        assert_eq!(Field(b"a\x1b[2Jb\xff\\t").to_string(), "a?[2Jb?\\t");
+    }
+}

@@ -1,0 +1,110 @@
+//! Undoing what killed emus have left.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use serde::Serialize;
+
+use super::WINDOW;
+use super::places::Places;
+use super::state::{Found, Header, LiveSession, StateDir, StateLock, boot};
+use super::undo::{Gravity, finish, undo};
+use crate::{Error, Result, Roots};
+
+/// What [`restore`] found and did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct RestoreReport {
+    /// The dead sessions that were undone, in words.
+    pub restored: Vec<String>,
+    /// What was not undone because somebody else has changed it since.
+    pub notes: Vec<String>,
+    /// What could not be undone or understood, and is still recorded.
+    pub problems: Vec<String>,
+    /// The sessions that live, and were left alone.
+    pub live: Vec<LiveSession>,
+}
+
+/// Undoes what emus have left that were killed together with their guardian.
+///
+/// A journal that cannot be read, or may have been written by somebody else, is reported and left.
+///
+/// # Errors
+/// The state folder or procfs cannot be used at all.
+pub fn restore(roots: &Roots) -> Result<RestoreReport> {
+    let Some(dir) = StateDir::open_if_present(roots)? else { return Ok(RestoreReport::default()) };
+    let places = Places::open(roots)?;
+    let lock = dir.lock()?;
+    restore_in(&dir, &lock, &places, &boot(roots))
+}
+
+/// The emulations at work on this host under the caller's user.
+///
+/// # Errors
+/// The state folder or procfs cannot be used.
+pub fn live_sessions(roots: &Roots) -> Result<Vec<LiveSession>> {
+    let Some(dir) = StateDir::open_if_present(roots)? else { return Ok(Vec::new()) };
+    let (places, boot) = (Places::open(roots)?, boot(roots));
+    let _lock = dir.lock()?;
+    let found = dir.sessions()?.into_iter().map(|name| dir.inspect(&name, &places, &boot));
+    Ok(found
+        .filter_map(|found| if let Ok(Found::Live(session)) = found { Some(session) } else { None })
+        .collect())
+}
+
+/// [`restore`] with everything at hand.
+pub(super) fn restore_in(
+    dir: &StateDir,
+    _lock: &StateLock,
+    places: &Places,
+    boot: &str,
+) -> Result<RestoreReport> {
+    let mut report = RestoreReport::default();
+    for name in dir.sessions()? {
+        match dir.inspect(&name, places, boot) {
+            Ok(Found::Live(session)) => report.live.push(session),
+            Ok(Found::Gone) => {}
+            Ok(Found::Void(_locked)) => {
+                if let Err(error) = dir.remove(&name) {
+                    report.problems.push(in_full(&error));
+                }
+            }
+            Ok(Found::Dead(journal, header)) => report.undo(dir, &name, &journal, &header, places),
+            Err(error) => report.problems.push(in_full(&error)),
+        }
+    }
+    Ok(report)
+}
+
+impl RestoreReport {
+    fn undo(&mut self, dir: &StateDir, name: &CStr, journal: &File, header: &Header, places: &Places) {
+        let mut window = vec![0; WINDOW];
+        let outcome = undo(journal.as_fd(), places, &mut window, &mut |gravity, message| match gravity {
+            Gravity::Note => self.notes.push(message.to_string()),
+            Gravity::Failure => self.problems.push(message.to_string()),
+        });
+        if outcome.failed > 0 {
+            self.problems
+                .push(format!("{} is kept, as not all of it could be undone", dir.file(name).display()));
+            return;
+        }
+        if let Err(cause) = finish(journal.as_fd(), dir.folder(), name) {
+            self.problems.push(in_full(&Error::file("remove", &dir.file(name), cause.into())));
+        }
+        if outcome.undone > 0 && !outcome.was_done {
+            let LiveSession { pid, cpus, method, name } = &header.session;
+            self.restored.push(format!("what emu {pid} had left of {method} for {name} on CPUs {cpus}"));
+        }
+    }
+}
+
+/// An error with its causes in one line.
+fn in_full(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,133 @@
+//! Telling a process from a later one with the same number, and acting on it. Nothing here allocates.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::places::{Located, of_process};
+use super::record::Task;
+
+/// What `/proc/<pid>/stat` says of a task (`proc_pid_stat(5)`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stat {
+    /// `R`, `S`, `T`, `Z`, …
+    pub(super) state: u8,
+    /// In clock ticks since boot.
+    pub(super) starttime: u64,
+}
+
+/// Reads a task's state; `None` when there is no such task.
+pub(super) fn stat(proc: BorrowedFd<'_>, pid: crate::zone::Pid) -> rustix::io::Result<Option<Stat>> {
+    let mut buffer = [0; 1024];
+    match (Located { folder: proc, path: of_process(pid, "stat") }).read(&mut buffer) {
+        Ok(text) => parse(text).map(Some).ok_or(Errno::IO),
+        Err(Errno::NOENT | Errno::SRCH) => Ok(None),
+        Err(cause) => Err(cause),
+    }
+}
+
+fn parse(text: &[u8]) -> Option<Stat> {
+    // The name of the command may contain spaces and brackets; no field after it does.
+    let name_end = text.iter().rposition(|&byte| byte == b')')?;
+    let mut fields = text.get(name_end + 1..)?.trim_ascii().split(|&byte| byte == b' ');
+    let state = *fields.next()?.first()?;
+    // State is the 3rd field, the start time the 22nd.
+    let starttime = std::str::from_utf8(fields.nth(18)?).ok()?.parse().ok()?;
+    Some(Stat { state, starttime })
+}
+
+/// A pidfd of the process, `None` when it is gone or its number belongs to another one now.
+pub(super) fn open(proc: BorrowedFd<'_>, task: Task) -> rustix::io::Result<Option<OwnedFd>> {
+    let Some(pidfd) = open_number(task.pid)? else { return Ok(None) };
+    // Read after the pidfd was opened: what has this start now is what the pidfd stands for.
+    Ok(is_same(proc, task)?.then_some(pidfd))
+}
+
+/// A pidfd of whatever process has the number now.
+pub(super) fn open_number(pid: crate::zone::Pid) -> rustix::io::Result<Option<OwnedFd>> {
+    let Some(pid) = Pid::from_raw(pid) else { return Ok(None) };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => Ok(Some(pidfd)),
+        Err(Errno::SRCH) => Ok(None),
+        Err(cause) => Err(cause),
+    }
+}
+
+/// Whether the task's number still means the same task, be it a zombie.
+pub(super) fn is_same(proc: BorrowedFd<'_>, task: Task) -> rustix::io::Result<bool> {
+    Ok(stat(proc, task.pid)?.is_some_and(|now| now.starttime == task.starttime))
+}
+
+/// Whether the process runs: it exists, and some thread of it has not ended.
+pub(super) fn is_alive(proc: BorrowedFd<'_>, task: Task) -> rustix::io::Result<bool> {
+    // A thread that is not its process's first one has no pidfd (EINVAL, since Linux 6.9 ENOENT).
+    match open(proc, task) {
+        Ok(Some(pidfd)) => Ok(!ends_within(&pidfd, Duration::ZERO)?),
+        Ok(None) | Err(Errno::INVAL | Errno::NOENT) => Ok(false),
+        Err(cause) => Err(cause),
+    }
+}
+
+/// Waits until every thread of the process has ended; false when that takes longer than `patience`.
+pub(super) fn ends_within(pidfd: &OwnedFd, patience: Duration) -> rustix::io::Result<bool> {
+    let timeout = Timespec { tv_sec: patience.as_secs() as _, tv_nsec: patience.subsec_nanos().into() };
+    loop {
+        match poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout)) {
+            Ok(count) => return Ok(count > 0),
+            Err(Errno::INTR) => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::super::tests::{Sleeper, proc};
+    use super::*;
+
+    #[test]
+    fn a_name_with_spaces_and_brackets_does_not_shift_the_fields() {
+        let rest = "4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 987 23";
+        let text = format!("1 (a) R 1 2 ) b) T {rest}");
+        assert_eq!(parse(text.as_bytes()), Some(Stat { state: b'T', starttime: 987 }));
+        for text in [
+            "",
+            "1",
+            "1 (a",
+            "1 (a)",
+            "1 (a) S 4 5",
+            "1 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 x",
+        ] {
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_start() {
+        let sleeper = Sleeper::start();
+        let task = sleeper.task();
+        let proc = proc();
+        assert!(open(proc.as_fd(), task).unwrap().is_some());
+        assert!(is_alive(proc.as_fd(), task).unwrap());
+        let other = Task { starttime: task.starttime + 1, ..task };
+        assert!(open(proc.as_fd(), other).unwrap().is_none());
+        assert!(!is_alive(proc.as_fd(), other).unwrap());
+    }
+
+    #[test]
+    fn a_zombie_is_not_alive() {
+        let mut sleeper = Sleeper::start();
+        let task = sleeper.task();
+        sleeper.0.kill().unwrap();
+        sleeper.reaches('Z');
+        assert!(is_same(proc().as_fd(), task).unwrap());
+        assert!(!is_alive(proc().as_fd(), task).unwrap());
+        sleeper.0.wait().unwrap();
+        assert!(!is_same(proc().as_fd(), task).unwrap());
+    }
+}

@@ -1,0 +1,305 @@
+//! Carrying out the records, newest first.
+//!
+//! Runs in the guardian, a fork of a program that may have had many threads, so nothing here allocates,
+//! locks or panics: buffers have fixed sizes, system calls are made directly, messages are formatted into the
+//! reporter's own buffer. Every step is idempotent: all of them twice is the same as once.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, unlinkat};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::group;
+use super::lines::Backwards;
+use super::places::{Cause, Places, VALUE_MAX, write_once};
+use super::record::{Field, Step, Task, Values};
+use super::task;
+
+/// The line that ends a journal of which nothing is left to undo.
+pub(super) const DONE: &[u8] = b"done";
+/// The line that says that the session has ended although something could not be undone: another may try.
+pub(super) const LEFT: &[u8] = b"left";
+
+/// How long a killed process may take to die.
+const DYING: Duration = Duration::from_secs(1);
+
+/// How grave it is that something was not undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gravity {
+    /// It is no longer ours to undo.
+    Note,
+    /// It should have been; the record must be kept.
+    Failure,
+}
+
+/// Where messages go.
+pub(super) type Report<'a> = &'a mut dyn FnMut(Gravity, fmt::Arguments<'_>);
+
+/// What became of a journal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Records that were carried out or needed nothing.
+    pub(super) undone: usize,
+    /// Records that must be kept.
+    pub(super) failed: usize,
+    /// The session had ended in order.
+    pub(super) was_done: bool,
+}
+
+/// Carries out every record of a journal whose header has been checked, using `window` to read it.
+///
+/// The caller sees to it that nobody writes to the journal and nobody else undoes it meanwhile.
+pub(super) fn undo(
+    journal: BorrowedFd<'_>,
+    places: &Places,
+    window: &mut [u8],
+    report: Report<'_>,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    if let Err(cause) = undo_lines(journal, places, window, report, &mut outcome) {
+        outcome.failed += 1;
+        report(Gravity::Failure, format_args!("cannot read the journal: {}", Cause(cause)));
+    }
+    outcome
+}
+
+fn undo_lines(
+    journal: BorrowedFd<'_>,
+    places: &Places,
+    window: &mut [u8],
+    report: Report<'_>,
+    outcome: &mut Outcome,
+) -> rustix::io::Result<()> {
+    let mut lines = Backwards::new(journal, window)?;
+    let mut newest = true;
+    while let Some(line) = lines.next()? {
+        if line == DONE {
+            outcome.was_done = true;
+            return Ok(());
+        }
+        if line == LEFT {
+            continue;
+        }
+        let undone = if let Some(step) = Step::parse(line) {
+            Undoer { places, newest, report: &mut *report }.carry_out(step)
+        } else {
+            report(Gravity::Failure, format_args!("refused `{}`: it is no record", Field::from(line)));
+            false
+        };
+        *(if undone { &mut outcome.undone } else { &mut outcome.failed }) += 1;
+        newest = false;
+    }
+    Ok(())
+}
+
+/// Closes a journal of which nothing is left to undo: marks and removes it.
+pub(super) fn finish(journal: BorrowedFd<'_>, folder: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
+    // Only there for an emu that dies between the two; with no space left for it, removing will do.
+    let _ = write_once(journal, b"done\n");
+    match unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(cause) => Err(cause),
+    }
+}
+
+/// Whether a record is one that [`undo`] would carry out; else why not.
+pub(super) fn check(step: Step<'_>, places: &Places) -> Result<(), &'static str> {
+    let located = |path: Field<'_>| match places.locate(path) {
+        Some(located) => Ok(located),
+        None => Err("its path is not below sysfs or procfs"),
+    };
+    let lists_tasks = |path: Field<'_>| {
+        if group::is_member_file(located(path)?.path.name()) {
+            Ok(())
+        } else {
+            Err("its file lists no tasks")
+        }
+    };
+    match step {
+        Step::File { path, old, .. } => {
+            located(path)?;
+            if old.bytes().count() > VALUE_MAX { Err("its value is too long") } else { Ok(()) }
+        }
+        Step::Group { path, members, return_to } => {
+            located(path)?;
+            lists_tasks(return_to)?;
+            if group::MEMBER_FILES.iter().any(|name| members.is(name)) {
+                Ok(())
+            } else {
+                Err("its file lists no tasks")
+            }
+        }
+        Step::Thaw { file, value } => {
+            let thaws = match located(file)?.path.name() {
+                b"cgroup.freeze" => value.is(b"0"),
+                b"freezer.state" => value.is(b"THAWED"),
+                _ => false,
+            };
+            if thaws { Ok(()) } else { Err("it does not thaw") }
+        }
+        Step::ContinueAll { members } | Step::Return { members, .. } => lists_tasks(members),
+        Step::Affinity { cpus, .. } => {
+            if parse_cpus(cpus).is_some() {
+                Ok(())
+            } else {
+                Err("it is no list of CPUs below 1024")
+            }
+        }
+        Step::Continue(_) | Step::Kill(_) => Ok(()),
+    }
+}
+
+/// One record being carried out.
+pub(super) struct Undoer<'a, 'r> {
+    pub(super) places: &'a Places,
+    /// Whether the record is the last one made.
+    newest: bool,
+    report: &'a mut (dyn FnMut(Gravity, fmt::Arguments<'_>) + 'r),
+}
+
+impl Undoer<'_, '_> {
+    /// Whether the record is done with.
+    fn carry_out(&mut self, step: Step<'_>) -> bool {
+        if let Err(why) = check(step, self.places) {
+            return self.failed(format_args!("refused a record: {why}"));
+        }
+        match step {
+            Step::File { path, old, new } => self.restore_file(path, old, new),
+            Step::Group { path, members, return_to } => self.dissolve(path, members, return_to),
+            Step::Thaw { file, value } => self.thaw(file, value),
+            Step::Continue(task) => self.signal(task, Signal::CONT, "continue"),
+            Step::ContinueAll { members } => self.continue_all(members),
+            Step::Return { task, members } => self.return_task(task, members),
+            Step::Affinity { task, cpus } => self.restore_affinity(task, cpus),
+            Step::Kill(task) => self.signal(task, Signal::KILL, "kill"),
+        }
+    }
+
+    pub(super) fn note(&mut self, message: fmt::Arguments<'_>) -> bool {
+        (self.report)(Gravity::Note, message);
+        true
+    }
+
+    pub(super) fn failed(&mut self, message: fmt::Arguments<'_>) -> bool {
+        (self.report)(Gravity::Failure, message);
+        false
+    }
+
+    fn restore_file(&mut self, path: Field<'_>, old: Field<'_>, new: Values<'_>) -> bool {
+        let Some(file) = self.places.locate(path) else { return false };
+        let (mut current, mut wanted) = ([0; VALUE_MAX], [0; VALUE_MAX]);
+        let current = match file.read(&mut current) {
+            Ok(current) => current,
+            // It went with its group or its device, and its value with it.
+            Err(Errno::NOENT | Errno::NODEV) => return true,
+            Err(cause) => return self.failed(format_args!("cannot read {path}: {}", Cause(cause))),
+        };
+        if old.is(current) || (new.is_empty() && !self.newest) {
+            return true;
+        }
+        if !new.is_empty() && !new.contains(current) {
+            return self.note(format_args!(
+                "left {path} at `{}`: somebody else has changed it since; it was `{old}` before",
+                Field::from(current)
+            ));
+        }
+        let length = wanted.iter_mut().zip(old.bytes()).map(|(to, byte)| *to = byte).count();
+        let wanted = wanted.get(..length).unwrap_or_default();
+        if let Err(cause) = file.write(wanted) {
+            return self.failed(format_args!("cannot write `{old}` to {path}: {}", Cause(cause)));
+        }
+        match file.read(&mut [0; VALUE_MAX]) {
+            Ok(now) if old.is(now) => true,
+            Ok(now) => self.failed(format_args!("{path} holds `{}` instead of `{old}`", Field::from(now))),
+            Err(cause) => self.failed(format_args!("cannot read {path}: {}", Cause(cause))),
+        }
+    }
+
+    fn thaw(&mut self, path: Field<'_>, value: Field<'_>) -> bool {
+        let Some(file) = self.places.locate(path) else { return false };
+        let written = if value.is(b"0") { file.write(b"0") } else { file.write(b"THAWED") };
+        match written {
+            // A group that has been removed holds nobody.
+            Ok(()) | Err(Errno::NOENT | Errno::NODEV) => true,
+            Err(cause) => self.failed(format_args!("cannot write `{value}` to {path}: {}", Cause(cause))),
+        }
+    }
+
+    fn signal(&mut self, task: Task, signal: Signal, verb: &str) -> bool {
+        let send = |pidfd: OwnedFd| {
+            pidfd_send_signal(&pidfd, signal)?;
+            Ok(signal != Signal::KILL || task::ends_within(&pidfd, DYING)?)
+        };
+        let pid = task.pid;
+        match task::open(self.places.proc(), task).and_then(|process| process.map_or(Ok(true), send)) {
+            Ok(true) | Err(Errno::SRCH) => true,
+            Ok(false) => self.failed(format_args!("process {pid} was killed but does not end")),
+            Err(cause) => self.failed(format_args!("cannot {verb} process {pid}: {}", Cause(cause))),
+        }
+    }
+
+    fn restore_affinity(&mut self, task: Task, cpus: Field<'_>) -> bool {
+        let (pid, set) = (Pid::from_raw(task.pid), parse_cpus(cpus).unwrap_or_default());
+        let restored = match task::is_same(self.places.proc(), task) {
+            Ok(true) => sched_setaffinity(pid, &set),
+            Ok(false) => Ok(()),
+            Err(cause) => Err(cause),
+        };
+        match restored {
+            Ok(()) | Err(Errno::SRCH) => true,
+            Err(cause) => {
+                self.failed(format_args!("cannot let task {} run on CPUs {cpus}: {}", task.pid, Cause(cause)))
+            }
+        }
+    }
+}
+
+/// Reads a list of CPUs as the kernel writes it.
+fn parse_cpus(text: Field<'_>) -> Option<CpuSet> {
+    let mut set = CpuSet::new();
+    let (mut first, mut number) = (None, None::<usize>);
+    for byte in text.bytes().chain([b',']) {
+        match byte {
+            b'0'..=b'9' => {
+                let value = number.unwrap_or(0) * 10 + usize::from(byte - b'0');
+                number = Some(value).filter(|&cpu| cpu < CpuSet::MAX_CPU);
+                number?;
+            }
+            b'-' if first.is_none() => first = Some(number.take()?),
+            b',' => {
+                let last = number.take()?;
+                let first = first.take().unwrap_or(last);
+                if first > last {
+                    return None;
+                }
+                (first..=last).for_each(|cpu| set.set(cpu));
+            }
+            _ => return None,
+        }
+    }
+    Some(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_are_read_as_the_kernel_writes_them() {
+        let read = |list: &str| {
+            let set = parse_cpus(list.as_bytes().into())?;
+            Some((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect::<crate::CpuList>().to_string())
+        };
+        for list in ["0", "0-3,8", "1023", "5,7,9-11"] {
+            assert_eq!(read(list).as_deref(), Some(list));
+        }
+        for list in ["", ",", "1,", "3-1", "1-", "-1", "1-2-3", "a", "1024", "18446744073709551616"] {
+            assert_eq!(read(list), None, "{list}");
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! The command from end to end: exit codes, streams, signals, bad input, and what is left behind.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{
+    EMU, Ended, alone, child_called, comm, emu, eventually, finish, groups_of, inside, is_root, methods, run,
+    skip, some_method, start, state, words,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// `emu run` at half speed with these further words.
+fn half(line: &str) -> Command {
+    let method = some_method().map(|name| format!("--method {name}")).unwrap_or_default();
+    let method = if line.contains("--method") { String::new() } else { method };
+    emu(words(&format!("run --speed 50% {method} {line}")))
+}
+
+/// Whether any method works; else says why the test does not run.
+fn can_emulate(test: &str) -> bool {
+    let can = !methods().is_empty();
+    if !can {
+        skip(test, "no method works here for this user; `emu methods` tells why");
+    }
+    can
+}
+
+#[test]
+fn the_exit_code_of_the_command_is_passed_on() {
+    let _alone = alone();
+    if !can_emulate("the_exit_code_of_the_command_is_passed_on") {
+        return;
+    }
+    for method in methods() {
+        for (script, code) in [("true", 0), ("exit␣7", 7), ("exit␣255", 255)] {
+            let ended = run(&mut half(&format!("--method {method} -- sh -c {script}")), "");
+            assert_eq!(ended.code(), Some(code), "{method}, {script}: {}", ended.stderr);
+        }
+    }
+}
+
+#[test]
+fn death_by_signal_is_passed_on_as_death_by_the_same_signal() {
+    let _alone = alone();
+    if !can_emulate("death_by_signal_is_passed_on_as_death_by_the_same_signal") {
+        return;
+    }
+    for signal in [
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGKILL,
+        Signal::SIGSEGV,
+        Signal::SIGABRT,
+        Signal::SIGQUIT,
+        Signal::SIGHUP,
+        Signal::SIGUSR1,
+    ] {
+        let ended = run(&mut half(&format!("-- sh -c kill␣-{}␣$$", signal as i32)), "");
+        assert_eq!(ended.status.signal(), Some(signal as i32), "{signal}: {}", ended.stderr);
+        assert!(!ended.status.core_dumped(), "{signal}");
+    }
+    // Rust programs ignore SIGPIPE, and real-time signals have no name: the code tells.
+    for number in [13, 40] {
+        let ended = run(&mut half(&format!("-- sh -c kill␣-{number}␣$$")), "");
+        let seen = ended.code().or(ended.status.signal().map(|signal| signal + 128));
+        assert_eq!(seen, Some(128 + number), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_command_that_cannot_run_is_told_apart_as_env_does() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let plain = dir.path().join("plain");
+    fs::write(&plain, "text").unwrap();
+    for (program, code) in [
+        ("no-such-program-of-emu", 127),
+        ("/no/such/program", 127),
+        (plain.to_str().unwrap(), 126),
+        (dir.path().to_str().unwrap(), 126),
+    ] {
+        let ended = run(&mut half(&format!("-- {program}")), "");
+        assert_refused(&ended, code, program);
+    }
+    if can_emulate("a_command_that_cannot_run_is_told_apart_as_env_does (interpreter)") {
+        // Only the kernel can tell that its interpreter is not there.
+        let script = dir.path().join("script");
+        fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let ended = run(&mut half(&format!("--quiet -- {}", script.display())), "");
+        assert_refused(&ended, 127, "a script without its interpreter");
+    }
+}
+
+#[test]
+fn input_and_output_are_the_commands_alone() {
+    let _alone = alone();
+    if !can_emulate("input_and_output_are_the_commands_alone") {
+        return;
+    }
+    let text: String = (0..20_000).map(|line| format!("{line}\n")).collect();
+    for method in methods() {
+        let ended = run(&mut half(&format!("--method {method} -- cat")), &text);
+        assert_eq!(ended.stdout, text, "{method}");
+        assert!(ended.stderr.lines().all(|line| line.starts_with("emu: ")), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("asked 50%") || ended.stderr.contains("before a period"),
+            "{}",
+            ended.stderr
+        );
+    }
+    let quiet = run(&mut half("--quiet -- sh -c echo␣out;␣echo␣err␣>&2"), "");
+    assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("out\n", "err\n"));
+}
+
+#[test]
+fn the_command_keeps_its_process_group_environment_and_signal_mask() {
+    let _alone = alone();
+    if !can_emulate("the_command_keeps_its_process_group_environment_and_signal_mask") {
+        return;
+    }
+    let script = "ps␣-o␣pgid=␣-p␣$$;␣ps␣-o␣pgid=␣-p␣$PPID;␣echo␣$COLOUR;␣grep␣SigBlk␣/proc/self/status";
+    let mut command = half(&format!("-q -- sh -c {script}"));
+    let ended = run(command.env("COLOUR", "blue"), "");
+    let lines: Vec<_> = ended.stdout.lines().map(str::trim).collect();
+    let [own, parents, colour, mask] = lines[..] else { panic!("{ended:?}") };
+    assert_eq!(own, parents);
+    assert_eq!(colour, "blue");
+    assert_eq!(mask.split_whitespace().last(), Some("0000000000000000"));
+}
+
+#[test]
+fn json_tells_what_was_asked_and_delivered() {
+    let _alone = alone();
+    if !can_emulate("json_tells_what_was_asked_and_delivered") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out.json");
+    let script = "i=0;␣while␣[␣$i␣-lt␣100000␣];␣do␣i=$((i+1));␣done;␣exit␣3";
+    let ended = run(&mut half(&format!("-q --json {} -- sh -c {script}", path.display())), "");
+    assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
+    let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(json["schema"], 1);
+    assert_eq!(json["command"][0], "sh");
+    assert_eq!(json["asked"]["speed"], "50%");
+    assert_eq!(json["exit"]["code"], 3);
+    assert_eq!(json["delivered"], serde_json::Value::Null);
+    assert!(json["status"]["cpus"].as_array().unwrap().iter().all(|cpu| cpu["asked_share"] == 0.5));
+    assert!(json["status"]["wall_ns"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn what_another_process_sends_to_emu_reaches_the_command() {
+    let _alone = alone();
+    if !can_emulate("what_another_process_sends_to_emu_reaches_the_command") {
+        return;
+    }
+    let script =
+        "trap␣'echo␣term;␣exit␣9'␣TERM;␣trap␣'echo␣usr1'␣USR1;␣echo␣ready;␣while␣:;␣do␣sleep␣0.05;␣done";
+    for method in methods() {
+        let mut child = start(&mut half(&format!("--method {method} -q -- sh -c {script}")));
+        let emu = Pid::from_raw(child.id() as i32);
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(lines.next().as_deref(), Some("ready"), "{method}");
+        kill(emu, Signal::SIGUSR1).unwrap();
+        assert_eq!(lines.next().as_deref(), Some("usr1"), "{method}");
+        kill(emu, Signal::SIGTERM).unwrap();
+        assert_eq!(lines.next().as_deref(), Some("term"), "{method}");
+        let ended = finish(child);
+        assert_eq!(ended.code(), Some(9), "{method}");
+        assert_nothing_left(ended.pid);
+    }
+}
+
+#[test]
+fn a_killed_emu_leaves_the_command_running_freely_and_its_guardian_says_so() {
+    let _alone = alone();
+    if !can_emulate("a_killed_emu_leaves_the_command_running_freely_and_its_guardian_says_so") {
+        return;
+    }
+    for method in methods() {
+        let mut child = start(&mut half(&format!("--method {method} -q -- sleep 60")));
+        let emu = child.id();
+        let mut sleeper = None;
+        eventually("the command runs", || {
+            sleeper = child_called(emu, "sleep");
+            sleeper.is_some()
+        });
+        let sleeper = sleeper.unwrap();
+        std::thread::sleep(Duration::from_millis(150));
+        let had_groups = !groups_of(emu).is_empty();
+        kill(Pid::from_raw(emu as i32), Signal::SIGKILL).unwrap();
+        // Where nothing had been changed there is nothing to be said.
+        if had_groups {
+            let mut said = String::new();
+            BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+            assert!(said.contains("emu died; everything was restored"), "{method}: {said}");
+        }
+        child.wait().unwrap();
+        assert_eq!(comm(sleeper).as_deref(), Some("sleep"), "{method}");
+        assert_eq!(state(sleeper), Some('S'), "{method}");
+        let groups = fs::read_to_string(format!("/proc/{sleeper}/cgroup")).unwrap();
+        assert!(!groups.contains("emu-"), "{method}: {groups}");
+        kill(Pid::from_raw(sleeper), Signal::SIGKILL).unwrap();
+        assert_nothing_left(emu);
+    }
+}
+
+#[test]
+fn bad_input_is_refused_with_a_hint_and_changes_nothing() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let mark = dir.path().join("ran");
+    let (own, mark_path) = (std::process::id(), mark.display());
+    for (line, code) in [
+        ("run --speed 0", 2),
+        ("run --speed -5%", 2),
+        ("run --speed 140%", 2),
+        ("run --speed 1.2␣parsecs", 2),
+        ("run --speed NaN", 2),
+        ("run --speed ␣", 2),
+        ("run --speed 5GHz --method cpu-lim", 3),
+        ("run --speed 50% --cpus ␣", 2),
+        ("run --speed 50% --cpus 3-1", 2),
+        ("run --speed 50% --cpus 8191", 2),
+        ("run --speed 50% --cpus 0,x", 2),
+        ("run --speed 0=50%,8191=50%", 2),
+        ("run --speed 0=50% --cpus 0,1", 2),
+        ("run --speed 0=50%,0=60%", 2),
+        ("run --speed 50% --period 0", 2),
+        ("run --speed 50% --period 1␣ns", 2),
+        ("run --speed 50% --period 1␣h", 2),
+        ("run --speed 50% --period -1ms", 2),
+        ("run --speed 50% --method cpu-hog", 2),
+        ("run --speed 50% --method cpu-hogs --variant shares", 2),
+        ("run --speed 50% --json -", 2),
+        ("run --speed 50% --json /no/such/folder/x", 2),
+    ] {
+        let mut command = emu(words(line));
+        let ended = run(command.args(["--", "touch"]).arg(&mark), "");
+        assert_refused(&ended, code, line);
+        assert!(!mark.exists(), "{line} ran the command");
+    }
+    for (line, code) in [
+        (format!("attach --speed 50% --pid {own}"), 2),
+        ("attach --speed 50% --pid 0".into(), 2),
+        ("attach --speed 50% --pid -1".into(), 2),
+        ("attach --speed 50% --pid 4194303".into(), 2),
+        ("attach --speed 50% --cgroup /no/such/group".into(), 2),
+        ("attach --speed 50% --cgroup /../../tmp".into(), 2),
+        ("attach --speed 50% --cgroup /tmp".into(), 2),
+        (format!("attach --speed 50% --pid {own} --json {mark_path} --for -1s"), 2),
+    ] {
+        assert_refused(&run(&mut emu(words(&line)), ""), code, &line);
+    }
+    assert!(!mark.exists());
+}
+
+#[test]
+fn a_method_that_cannot_work_here_is_refused_with_the_reason() {
+    let _alone = alone();
+    let listed = run(&mut emu(["methods", "--json"]), "");
+    let json: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+    for method in json["methods"].as_array().unwrap().iter().filter(|method| method["works"] == false) {
+        let name = method["method"].as_str().unwrap();
+        let code = if method["unavailable"]["reason"] == "no-privilege" { 4 } else { 3 };
+        let ended = run(&mut half(&format!("--method {name} -- true")), "");
+        assert_refused(&ended, code, name);
+        let detail = method["unavailable"]["detail"].as_str().unwrap();
+        assert!(ended.stderr.contains(detail), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn an_offline_cpu_is_refused() {
+    let _alone = alone();
+    let offline = fs::read_to_string("/sys/devices/system/cpu/offline").unwrap_or_default();
+    let Some(cpu) = offline.trim().split([',', '-']).next().filter(|cpu| !cpu.is_empty()) else {
+        skip("an_offline_cpu_is_refused", "every CPU of this host is online");
+        return;
+    };
+    assert_refused(&run(&mut half(&format!("--cpus {cpu} -- true")), ""), 2, "an offline CPU");
+}
+
+#[test]
+fn another_users_process_is_not_permitted() {
+    let _alone = alone();
+    if !is_root() {
+        // Process 1 is root's on every host.
+        assert_refused(&run(&mut emu(words("attach --speed 50% --pid 1 --for 1s")), ""), 4, "process 1");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = dir.path().join("emu");
+    fs::copy(EMU, &copy).unwrap();
+    let mut sleeper = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+    let mut command = inside(":", "setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(copy);
+    command.args(words(&format!("attach --speed 50% --method cpu-lim --pid {} --for 1s", sleeper.id())));
+    let ended = run(&mut command, "");
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert_refused(&ended, 4, "a process of root");
+}
+
+#[test]
+fn a_host_without_proc_sys_or_room_for_state_is_refused() {
+    let _alone = alone();
+    if !is_root() {
+        skip("a_host_without_proc_sys_or_room_for_state_is_refused", "it needs root for a mount namespace");
+        return;
+    }
+    let refused = |setup: &str, arguments: &str, code: i32| {
+        let mut command = inside(setup, EMU);
+        command.args(words(arguments));
+        assert_refused(&run(&mut command, ""), code, setup);
+    };
+    refused("mount -t tmpfs none /proc", "run --speed 50% -- true", 3);
+    for method in methods() {
+        let line = format!("run --speed 50% --method {method} -- true");
+        refused("mount -t tmpfs -o size=4k,nr_inodes=2,mode=700 none /run/emu", &line, 125);
+    }
+    for method in methods().iter().filter(|method| matches!(method.as_str(), "fracas" | "cpu-freeze")) {
+        let line = format!("run --speed 50% --method {method} -- true");
+        let setup =
+            "for m in $(awk '$3 ~ /^cgroup/ {print $2}' /proc/mounts); do mount -o remount,ro,bind $m; done";
+        refused(setup, &line, 4);
+    }
+}
+
+#[test]
+fn a_journal_that_cannot_be_trusted_is_reported_and_left() {
+    let _alone = alone();
+    if !is_root() {
+        skip(
+            "a_journal_that_cannot_be_trusted_is_reported_and_left",
+            "it needs root for a state folder of its own",
+        );
+        return;
+    }
+    let state = "mount -t tmpfs -o mode=700 none /run/emu && cd /run/emu";
+    let hostile = "printf 'emu-journal 1 1 1 0 cpu-lim x\\nFile\\t/etc/passwd\\told\\tnew\\n' > 1-1.journal";
+    for (make, what) in [
+        (hostile, "a journal by hand"),
+        ("head -c 100 /dev/urandom > 2-2.journal", "noise"),
+        ("mkdir 3-3.journal", "a folder"),
+        ("printf 'emu-journal 99 x\\n' > 4-4.journal", "a later version"),
+    ] {
+        let setup = format!("{state} && {make} && chmod 600 *.journal");
+        let mut command = inside(&setup, EMU);
+        let ended = run(command.arg("restore"), "");
+        assert_eq!(ended.code(), Some(6), "{what}: {ended:?}");
+        assert!(
+            ended.stdout.contains("not restored: ") && ended.stderr.contains("hint: "),
+            "{what}: {ended:?}"
+        );
+    }
+    let mut command = inside(&format!("{state} && : > 5-5.journal && chmod 600 *.journal"), EMU);
+    let ended = run(command.arg("restore"), "");
+    assert_eq!((ended.code(), ended.stdout.as_str()), (Some(0), "nothing to restore\n"), "an empty journal");
+}
+
+#[test]
+fn a_second_emu_on_the_same_cpus_is_refused_and_names_the_first() {
+    let _alone = alone();
+    if !can_emulate("a_second_emu_on_the_same_cpus_is_refused_and_names_the_first") {
+        return;
+    }
+    let method = some_method().unwrap();
+    let script = format!(
+        "{EMU} run -q -s 50% -m {method} -- sleep 60 & sleep 0.5; {EMU} run -s 50% -m {method} -- true; echo $? $!; kill $!"
+    );
+    let mut command = inside(":", "sh");
+    let ended = run(command.args(["-c", &script]), "");
+    let (code, first) = ended.stdout.trim().split_once(' ').unwrap();
+    assert_eq!(code, "3", "{}", ended.stderr);
+    assert!(ended.stderr.contains(first), "{}", ended.stderr);
+}
+
+#[test]
+fn attach_ends_with_its_processes_its_time_or_a_signal() {
+    let _alone = alone();
+    if !can_emulate("attach_ends_with_its_processes_its_time_or_a_signal") {
+        return;
+    }
+    for method in methods() {
+        let mut sleeper = Command::new("sleep").arg("0.7").spawn().unwrap();
+        let line = format!("attach --speed 50% --method {method} --pid {}", sleeper.id());
+        let reaper = std::thread::spawn(move || sleeper.wait().unwrap());
+        let ended = run(&mut emu(words(&line)), "");
+        assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
+        assert!(reaper.join().unwrap().success());
+
+        let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = sleeper.id() as i32;
+        let line = format!("attach --speed 50% --method {method} --pid {pid}");
+        let ended = run(&mut emu(words(&format!("{line} --for 300ms"))), "");
+        assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
+        let attached = start(&mut emu(words(&line)));
+        std::thread::sleep(Duration::from_millis(400));
+        kill(Pid::from_raw(attached.id() as i32), Signal::SIGTERM).unwrap();
+        let ended = finish(attached);
+        assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
+        assert_eq!(state(pid), Some('S'), "{method}");
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert_nothing_left(ended.pid);
+    }
+}
+
+#[test]
+fn reading_commands_keep_to_eighty_columns_and_have_json() {
+    for line in ["methods", "methods --method cpu-lim", "info", "methods --speed 1% --period 500us"] {
+        let ended = run(&mut emu(words(line)), "");
+        assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+        assert!(!ended.stdout.contains('\x1b'), "colour in a pipe");
+        for text in ended.stdout.lines().filter(|text| !text.contains("://")) {
+            assert!(text.chars().count() <= 80, "{line}: {text}");
+        }
+    }
+    for line in ["methods --json", "info --json"] {
+        let ended = run(&mut emu(words(line)), "");
+        let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        assert_eq!(json["schema"], 1, "{line}");
+    }
+}
+
+#[test]
+fn completions_and_manual_pages_can_be_had() {
+    let script = run(&mut emu(["completions", "bash"]), "");
+    assert!(script.stdout.contains("_emu()") && script.stdout.contains("cpu-hogs"));
+    let page = run(&mut emu(["man"]), "");
+    assert!(page.stdout.contains(".TH emu 1") && page.stdout.contains("125"));
+    let dir = tempfile::tempdir().unwrap();
+    let ended = run(emu(["man", "--dir"]).arg(dir.path()), "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    for name in ["emu.1", "emu-run.1", "emu-attach.1", "emu-methods.1"] {
+        assert!(dir.path().join(name).is_file(), "{name}");
+    }
+    assert!(!dir.path().join("emu-probe.1").exists());
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let mut command = inside(":", "sh");
+    let ended =
+        run(command.args(["-c", &format!("{EMU} methods | head -c 1; {EMU} info > /dev/full; echo $?")]), "");
+    assert!(ended.stdout.ends_with("125\n"), "{ended:?}");
+    assert!(
+        !ended.stderr.contains("panicked") && ended.stderr.contains("cannot write to stdout"),
+        "{ended:?}"
+    );
+}
+
+/// One clear error with a hint, and nothing changed.
+fn assert_refused(ended: &Ended, code: i32, what: &str) {
+    assert_eq!(ended.code(), Some(code), "{what}: {}", ended.stderr);
+    assert_eq!(ended.stdout, "", "{what}");
+    assert_eq!(ended.stderr.matches("error: ").count(), 1, "{what}: {}", ended.stderr);
+    assert!(ended.stderr.contains("hint: ") || ended.stderr.contains("tip: "), "{what}: {}", ended.stderr);
+    assert_nothing_left(ended.pid);
+}
+
+/// No cgroup of the emu is left.
+fn assert_nothing_left(emu: u32) {
+    let left = groups_of(emu);
+    assert!(left.is_empty(), "{left:?}");
+}

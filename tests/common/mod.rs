@@ -1,0 +1,196 @@
+//! Starts the binary as a user would, one test at a time: zones of several emus would share the CPUs.
+//!
+//! As root every emu gets a mount namespace with a state folder that only the tests use, so that emus outside of
+//! the tests neither refuse nor are refused.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longer than any step of a test takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The binary under test.
+pub(crate) const EMU: &str = env!("CARGO_BIN_EXE_emu");
+
+/// To be held by every test that emulates.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the tests run as root.
+pub(crate) fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// Says on stderr why a test did not run.
+pub(crate) fn skip(test: &str, why: &str) {
+    eprintln!("skipped {test}: {why}");
+}
+
+/// A program in a mount namespace with the tests' state folder, after `setup` (shell) has prepared it; as an
+/// ordinary user just the program with that state folder.
+///
+/// The process becomes the program: its process ID is the one of the command.
+pub(crate) fn inside<S: AsRef<OsStr>>(setup: &str, program: S) -> Command {
+    // Kept from test to test, as emu keeps there what it has measured of the host.
+    let state = std::env::temp_dir().join(format!("emu-tests-{}", nix::unistd::geteuid()));
+    fs::create_dir_all(&state).expect("a folder for the state");
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).expect("the folder to be ours");
+    if !is_root() {
+        let mut command = Command::new(program);
+        command.env("XDG_RUNTIME_DIR", state);
+        return command;
+    }
+    let mut command = Command::new("unshare");
+    let script = format!(
+        "mount -t tmpfs -o mode=755 none /run && mkdir -m 700 /run/emu && mount --bind {} /run/emu && \
+         {{ {setup}\n}} && exec \"$@\"",
+        state.display()
+    );
+    command.args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh"]).arg(program);
+    command
+}
+
+/// `emu` with these arguments.
+pub(crate) fn emu<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = inside(":", EMU);
+    command.args(arguments);
+    command
+}
+
+/// Words of a command line; `␣` is a space within a word.
+pub(crate) fn words(line: &str) -> Vec<String> {
+    line.split(' ').filter(|word| !word.is_empty()).map(|word| word.replace('␣', " ")).collect()
+}
+
+/// How a command ended and what it wrote.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) pid: u32,
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    pub(crate) fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+}
+
+/// Runs a command to its end with this input.
+pub(crate) fn run(command: &mut Command, input: &str) -> Ended {
+    let mut child = start(command);
+    let mut stdin = child.stdin.take().expect("a pipe to the command");
+    std::io::Write::write_all(&mut stdin, input.as_bytes()).expect("the command to read");
+    drop(stdin);
+    finish(child)
+}
+
+/// Starts a command with pipes to all three.
+pub(crate) fn start(command: &mut Command) -> Child {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the command to start")
+}
+
+/// Waits for a command, and collects what it wrote.
+pub(crate) fn finish(mut child: Child) -> Ended {
+    fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    }
+    let (stdout, stderr) = (collect(child.stdout.take()), collect(child.stderr.take()));
+    let begin = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("to wait for the command") {
+            break status;
+        }
+        if begin.elapsed() > PATIENCE {
+            let _ = child.kill();
+            panic!("the command has not ended: {child:?}");
+        }
+        thread::sleep(Duration::from_millis(2));
+    };
+    let (stdout, stderr) = (stdout.join().expect("the output"), stderr.join().expect("the messages"));
+    Ended { pid: child.id(), status, stdout, stderr }
+}
+
+/// Waits until `condition` holds.
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The methods that can do 50 % here, for the caller.
+pub(crate) fn methods() -> Vec<String> {
+    let ended = run(&mut emu(["methods", "--json", "--speed", "50%"]), "");
+    let json: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let methods = json["methods"].as_array().expect("a list").iter();
+    methods
+        .filter(|method| method["works"] == true)
+        .map(|method| method["method"].as_str().expect("a name").to_owned())
+        .collect()
+}
+
+/// A method that needs little of the host, for tests of what is around it.
+pub(crate) fn some_method() -> Option<String> {
+    let works = methods();
+    let preferred = ["cpu-lim", "cpu-freeze", "fracas"].map(String::from);
+    preferred.into_iter().find(|name| works.contains(name)).or_else(|| works.into_iter().next())
+}
+
+/// The child of `parent` whose name is `name`.
+pub(crate) fn child_called(parent: u32, name: &str) -> Option<i32> {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    children
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .find(|pid| comm(*pid).as_deref() == Some(name))
+}
+
+/// The name of a process.
+pub(crate) fn comm(pid: i32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim().to_owned())
+}
+
+/// The state letter of a process: `R`, `S`, `D`, `T`, `Z`.
+pub(crate) fn state(pid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// The folders of cgroups that the emu of that process ID has made.
+pub(crate) fn groups_of(emu: u32) -> Vec<PathBuf> {
+    fn search(folder: PathBuf, depth: u8, prefix: &str, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if entry.file_name().to_string_lossy().starts_with(prefix) {
+                    found.push(path);
+                } else if depth > 0 {
+                    search(path, depth - 1, prefix, found);
+                }
+            }
+        }
+    }
+    let mut found = Vec::new();
+    search("/sys/fs/cgroup".into(), 6, &format!("emu-{emu}-"), &mut found);
+    found
+}

@@ -1,0 +1,328 @@
+//! Job control under a real terminal and a real shell: with emu in front, a command stops, continues, and is
+//! interrupted as without it.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{EMU, PATIENCE, alone, child_called, eventually, groups_of, inside, methods, skip, state};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::pty::openpty;
+
+/// A shell in a session of its own on a terminal of its own.
+struct Terminal {
+    shell: Child,
+    master: File,
+    /// What was shown and has not been waited for.
+    shown: String,
+    /// All that was shown, for messages.
+    log: VecDeque<String>,
+}
+
+/// The shell's prompt. It is asked for by another spelling, so that the echo of the question does not count.
+const PROMPT: &str = "ready> ";
+
+impl Terminal {
+    fn open(shell: &[&str]) -> Self {
+        let pty = openpty(None, None).expect("a terminal");
+        let slave = File::from(pty.slave);
+        let ends = || Stdio::from(slave.try_clone().expect("a descriptor"));
+        let mut command = inside(":", "setsid");
+        command
+            .args(["--ctty", "--wait"])
+            .args(shell)
+            .env("PS1", PROMPT)
+            .env("TERM", "dumb")
+            .env_remove("ENV");
+        let shell = command.stdin(ends()).stdout(ends()).stderr(ends()).spawn().expect("a shell");
+        let master = File::from(pty.master);
+        fcntl(master.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("not to block");
+        let mut terminal = Self { shell, master, shown: String::new(), log: VecDeque::new() };
+        terminal.wait_for(PROMPT);
+        terminal
+    }
+
+    fn send(&mut self, text: &str) {
+        self.master.write_all(text.as_bytes()).expect("the terminal to take input");
+    }
+
+    /// Types a line and waits for the prompt; returns what was shown in between.
+    fn line(&mut self, line: &str) -> String {
+        self.send(&format!("{line}\n"));
+        self.wait_for(PROMPT)
+    }
+
+    /// Waits until `text` is shown; returns what was shown before it.
+    fn wait_for(&mut self, text: &str) -> String {
+        let begin = Instant::now();
+        loop {
+            if let Some((before, after)) = self.shown.split_once(text) {
+                let (before, after) = (before.to_owned(), after.to_owned());
+                self.log.push_back(format!("{before}{text}"));
+                self.shown = after;
+                return before;
+            }
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "waited in vain for `{text}`; shown: {:?} then {:?}",
+                self.log,
+                self.shown
+            );
+            self.read();
+        }
+    }
+
+    fn read(&mut self) {
+        let mut fds = [PollFd::new(self.master.as_fd(), PollFlags::POLLIN)];
+        let _ = poll(&mut fds, PollTimeout::from(100u8));
+        let mut bytes = [0; 4096];
+        if let Ok(length) = self.master.read(&mut bytes) {
+            self.shown.push_str(&String::from_utf8_lossy(&bytes[..length]).replace('\r', ""));
+        }
+    }
+
+    /// The process ID of the one emu that the shell has as its child.
+    fn emu(&self) -> u32 {
+        let mut found = None;
+        eventually("emu runs", || {
+            found = child_called(self.shell_pid(), "emu");
+            found.is_some()
+        });
+        found.unwrap() as u32
+    }
+
+    /// The shell itself: `setsid` forks when it leads a process group.
+    fn shell_pid(&self) -> u32 {
+        let pid = self.shell.id();
+        ["bash", "dash"].iter().find_map(|name| child_called(pid, name)).map_or(pid, |pid| pid as u32)
+    }
+}
+
+impl Drop for Terminal {
+    /// A hang-up ends the shell and its jobs.
+    fn drop(&mut self) {
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+/// The shells of this host that can be used.
+fn shells() -> Vec<&'static [&'static str]> {
+    let known: [&[&str]; 2] = [&["bash", "--norc", "--noprofile", "--noediting", "-i"], &["dash", "-i"]];
+    let has = |name: &str| Command::new(name).args(["-c", ":"]).status().is_ok_and(|status| status.success());
+    known.into_iter().filter(|shell| has(shell[0])).collect()
+}
+
+/// The beginning of a command line that emulates.
+fn emu(what: &str, method: &str) -> String {
+    format!("{EMU} {what} --quiet --speed 50% --method {method}")
+}
+
+/// Does `act` for each shell and method.
+fn everywhere(test: &str, act: impl Fn(&mut Terminal, &str)) {
+    let _alone = alone();
+    let (shells, methods) = (shells(), methods());
+    if shells.is_empty() || methods.is_empty() {
+        skip(test, "there is no shell with job control, or no method works here for this user");
+        return;
+    }
+    for shell in shells {
+        for method in &methods {
+            let mut terminal = Terminal::open(shell);
+            eprintln!("{test}: {} with {method}", shell[0]);
+            act(&mut terminal, method);
+        }
+    }
+}
+
+/// Nothing of the emulation holds the command any more: no group of emu is frozen.
+fn assert_let_go(emu: u32) {
+    for group in groups_of(emu) {
+        for (file, held) in
+            [("freezer.state", "FROZEN"), ("freezer.state", "FREEZING"), ("cgroup.freeze", "1")]
+        {
+            let state = fs::read_to_string(group.join(file)).unwrap_or_default();
+            assert_ne!(state.trim(), held, "{}", group.display());
+        }
+    }
+}
+
+#[test]
+fn ctrl_c_interrupts_the_command_and_the_shell_sees_it() {
+    everywhere("ctrl_c_interrupts_the_command_and_the_shell_sees_it", |terminal, method| {
+        let emu = emu("run", method);
+        for command in ["sleep 60", "sh -c 'echo begun; while :; do :; done'"] {
+            terminal.send(&format!("{emu} -- {command}\n"));
+            let pid = terminal.emu();
+            thread::sleep(Duration::from_millis(300));
+            terminal.send("\x03");
+            terminal.wait_for(PROMPT);
+            assert_eq!(terminal.line("echo code-$?").lines().nth(1), Some("code-130"), "{command}");
+            assert!(groups_of(pid).is_empty());
+        }
+    });
+}
+
+#[test]
+fn ctrl_z_stops_the_job_fg_and_bg_continue_it() {
+    everywhere("ctrl_z_stops_the_job_fg_and_bg_continue_it", |terminal, method| {
+        let emu = emu("run", method);
+        terminal.send(&format!("{emu} -- sh -c 'trap \"exit 5\" TERM; while :; do sleep 0.02; done'\n"));
+        let pid = terminal.emu();
+        let mut command = None;
+        eventually("the command runs", || {
+            command = child_called(pid, "sh");
+            command.is_some()
+        });
+        let command = command.unwrap();
+        // Often, as the signal falls into another part of the period each time.
+        for round in 0..8 {
+            thread::sleep(Duration::from_millis(150 + 7 * round));
+            terminal.send("\x1a");
+            terminal.wait_for(PROMPT);
+            assert!(terminal.line("jobs").contains("Stopped"), "round {round}");
+            assert_eq!(state(pid as i32), Some('T'), "round {round}");
+            assert_eq!(state(command), Some('T'), "round {round}");
+            assert_let_go(pid);
+            terminal.send("fg\n");
+            eventually("both are continued", || state(pid as i32) != Some('T'));
+        }
+        thread::sleep(Duration::from_millis(150));
+        terminal.send("\x1a");
+        terminal.wait_for(PROMPT);
+        terminal.line("bg");
+        eventually("both are continued", || state(pid as i32) != Some('T'));
+        terminal.line("kill %1");
+        let said = terminal.line("wait %1; echo code-$?");
+        assert!(said.contains("code-5"), "{said}");
+        assert!(groups_of(pid).is_empty());
+    });
+}
+
+#[test]
+fn a_stopped_job_can_be_killed() {
+    everywhere("a_stopped_job_can_be_killed", |terminal, method| {
+        let emu = emu("run", method);
+        terminal.send(&format!("{emu} -- sleep 60\n"));
+        let pid = terminal.emu();
+        thread::sleep(Duration::from_millis(300));
+        terminal.send("\x1a");
+        terminal.wait_for(PROMPT);
+        // bash continues a stopped job that it kills; dash leaves that to the user.
+        terminal.line("kill %1; kill -CONT %1");
+        let said = terminal.line("wait %1; echo code-$?");
+        assert!(said.contains("code-143"), "{said}");
+        assert!(groups_of(pid).is_empty());
+    });
+}
+
+#[test]
+fn a_background_job_that_reads_the_terminal_stops_until_it_is_in_front() {
+    everywhere("a_background_job_that_reads_the_terminal_stops_until_it_is_in_front", |terminal, method| {
+        let emu = emu("run", method);
+        terminal.line(&format!("{emu} -- cat &"));
+        let pid = terminal.emu();
+        eventually("the job is stopped", || state(pid as i32) == Some('T'));
+        let jobs = terminal.line("jobs");
+        assert!(jobs.contains("Stopped"), "{jobs}");
+        assert_let_go(pid);
+        terminal.send("fg\n");
+        eventually("the job is continued", || state(pid as i32) != Some('T'));
+        thread::sleep(Duration::from_millis(200));
+        terminal.send("hello\n");
+        terminal.wait_for("hello\nhello\n");
+        terminal.send("\x04");
+        terminal.wait_for(PROMPT);
+        assert_eq!(terminal.line("echo code-$?").lines().nth(1), Some("code-0"));
+    });
+}
+
+#[test]
+fn a_command_that_stops_itself_gives_the_terminal_back() {
+    everywhere("a_command_that_stops_itself_gives_the_terminal_back", |terminal, method| {
+        let emu = emu("run", method);
+        terminal.send(&format!("{emu} -- sh -c 'sleep 0.2; kill -TSTP $$; echo went-on; exit 4'\n"));
+        terminal.wait_for(PROMPT);
+        assert!(terminal.line("jobs").contains("Stopped"));
+        terminal.send("fg\n");
+        terminal.wait_for("went-on\n");
+        terminal.wait_for(PROMPT);
+        assert_eq!(terminal.line("echo code-$?").lines().nth(1), Some("code-4"));
+    });
+}
+
+#[test]
+fn an_interactive_shell_can_be_the_command() {
+    everywhere("an_interactive_shell_can_be_the_command", |terminal, method| {
+        let emu = emu("run", method);
+        if shells().first().is_none_or(|shell| shell[0] != "bash") {
+            skip("an_interactive_shell_can_be_the_command", "there is no bash");
+            return;
+        }
+        terminal.send(&format!("PS1='inner> ' {emu} -- bash --norc --noprofile --noediting -i\n"));
+        terminal.wait_for("inner> ");
+        terminal.send("sleep 60\n");
+        thread::sleep(Duration::from_millis(400));
+        terminal.send("\x1a");
+        terminal.wait_for("inner> ");
+        terminal.send("fg\n");
+        thread::sleep(Duration::from_millis(400));
+        terminal.send("\x03");
+        terminal.wait_for("inner> ");
+        terminal.send("exit 6\n");
+        terminal.wait_for(PROMPT);
+        assert_eq!(terminal.line("echo code-$?").lines().nth(1), Some("code-6"));
+    });
+}
+
+#[test]
+fn a_hang_up_ends_command_and_emulation() {
+    everywhere("a_hang_up_ends_command_and_emulation", |terminal, method| {
+        let emu = emu("run", method);
+        terminal.send(&format!("{emu} -- sleep 60\n"));
+        let pid = terminal.emu();
+        let mut sleeper = None;
+        eventually("the command runs", || {
+            sleeper = child_called(pid, "sleep");
+            sleeper.is_some()
+        });
+        // Without its last user, the terminal hangs up.
+        terminal.master = File::open("/dev/null").unwrap();
+        eventually("all have ended", || {
+            state(sleeper.unwrap()).is_none_or(|s| s == 'Z') && state(pid as i32).is_none_or(|s| s == 'Z')
+        });
+        assert!(groups_of(pid).is_empty());
+    });
+}
+
+#[test]
+fn attach_stops_and_continues_as_a_job() {
+    everywhere("attach_stops_and_continues_as_a_job", |terminal, method| {
+        let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = sleeper.id();
+        let attach = emu("attach", method);
+        terminal.send(&format!("{attach} --pid {pid}\n"));
+        let emu = terminal.emu();
+        thread::sleep(Duration::from_millis(300));
+        terminal.send("\x1a");
+        terminal.wait_for(PROMPT);
+        assert!(terminal.line("jobs").contains("Stopped"));
+        assert_eq!(state(pid as i32), Some('S'), "the target runs freely");
+        assert_let_go(emu);
+        terminal.send("fg\n");
+        eventually("emu is continued", || state(emu as i32) != Some('T'));
+        terminal.send("\x03");
+        terminal.wait_for(PROMPT);
+        assert_eq!(terminal.line("echo code-$?").lines().nth(1), Some("code-0"));
+        assert!(groups_of(emu).is_empty());
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+    });
+}
