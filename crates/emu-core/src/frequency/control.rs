@@ -219,8 +219,13 @@ mod tests {
     use crate::{CpuList, Roots};
 
     fn journal(dir: &std::path::Path) -> Journal {
+        for folder in ["sys", "proc", "run"] {
+            std::fs::create_dir_all(dir.join(folder)).unwrap();
+        }
+        // The journal looks up who holds it in the real procfs.
+        let roots = Roots { proc: "/proc".into(), ..Roots::below(dir) };
         let cpus: CpuList = "0".parse().unwrap();
-        Journal::open(&Roots::below(dir), &cpus, "cpu-freq", "test").unwrap()
+        Journal::open(&roots, &cpus, "cpu-freq", "test").unwrap()
     }
 
     fn take(kernel: &Simulated, governors: &[&str], journal: &Journal) -> Result<Control> {
@@ -232,7 +237,7 @@ mod tests {
     #[test]
     fn setspeed_is_used_where_the_userspace_governor_is() {
         let dir = tempfile::tempdir().unwrap();
-        let kernel = Simulated::new("schedutil");
+        let kernel = Simulated::new(&dir.path().join("sys"), "schedutil");
         let mut control = take(&kernel, &["schedutil", "userspace"], &journal(dir.path())).unwrap();
         let level = Hertz(1_400_000_000);
         control.announce(&[level]).unwrap();
@@ -245,7 +250,7 @@ mod tests {
     #[test]
     fn limits_are_moved_in_the_order_that_the_kernel_accepts() {
         let dir = tempfile::tempdir().unwrap();
-        let kernel = Simulated::new("performance");
+        let kernel = Simulated::new(&dir.path().join("sys"), "performance");
         let mut control = take(&kernel, &["performance"], &journal(dir.path())).unwrap();
         // Down, up, and down again: each order of the two writes is refused by the kernel in one direction.
         for mhz in [1000, 2200, 800] {
@@ -260,7 +265,7 @@ mod tests {
     #[test]
     fn a_limit_in_the_way_is_widened() {
         let dir = tempfile::tempdir().unwrap();
-        let kernel = Simulated::new("schedutil");
+        let kernel = Simulated::new(&dir.path().join("sys"), "schedutil");
         kernel.write("scaling_max_freq", "1000000").unwrap();
         let mut control = take(&kernel, &["userspace", "schedutil"], &journal(dir.path())).unwrap();
         let level = Hertz(2_200_000_000);
@@ -273,7 +278,7 @@ mod tests {
     #[test]
     fn a_governor_that_somebody_else_selects_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
-        let kernel = Simulated::new("userspace");
+        let kernel = Simulated::new(&dir.path().join("sys"), "userspace");
         let mut control = take(&kernel, &["userspace", "schedutil"], &journal(dir.path())).unwrap();
         let level = Hertz(1_000_000_000);
         control.announce(&[level]).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::control::Knobs;
@@ -34,10 +34,14 @@ pub(crate) fn policy(number: usize, cpus: &str, mhz: &[u64]) -> Policy {
 /// The files of a simulated policy. Rules as in drivers/cpufreq/cpufreq.c: `scaling_setspeed` only under
 /// `userspace`, and `<unsupported>` else; limits are clamped to the hardware's and min > max is refused.
 #[derive(Clone)]
-pub(crate) struct Simulated(pub(crate) Arc<Mutex<BTreeMap<String, String>>>);
+pub(crate) struct Simulated {
+    files: Arc<Mutex<BTreeMap<String, String>>>,
+    folder: PathBuf,
+}
 
 impl Simulated {
-    pub(crate) fn new(governor: &str) -> Self {
+    /// Its paths lie below `sys`, as the journal wants it.
+    pub(crate) fn new(sys: &Path, governor: &str) -> Self {
         let files = [
             ("scaling_governor", governor),
             ("scaling_min_freq", "800000"),
@@ -45,11 +49,13 @@ impl Simulated {
             ("scaling_cur_freq", "2600000"),
             ("speed", "2600000"),
         ];
-        Self(Arc::new(Mutex::new(files.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())))
+        let files = files.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let folder = sys.join("devices/system/cpu/cpufreq/policy0");
+        Self { files: Arc::new(Mutex::new(files)), folder }
     }
 
     pub(crate) fn get(&self, name: &str) -> String {
-        self.0.lock().unwrap().get(name).cloned().unwrap_or_default()
+        self.files.lock().unwrap().get(name).cloned().unwrap_or_default()
     }
 }
 
@@ -73,7 +79,7 @@ impl Knobs for Simulated {
             ("scaling_governor", _) if ["userspace", "schedutil", "performance"].contains(&value) => {}
             ("scaling_setspeed", Some(khz)) if self.get("scaling_governor") == "userspace" => {
                 let khz = khz.clamp(limit("scaling_min_freq"), limit("scaling_max_freq"));
-                let mut files = self.0.lock().unwrap();
+                let mut files = self.files.lock().unwrap();
                 files.insert("speed".into(), khz.to_string());
                 files.insert("scaling_cur_freq".into(), khz.to_string());
                 return Ok(());
@@ -82,11 +88,11 @@ impl Knobs for Simulated {
             ("scaling_max_freq", Some(khz)) if khz >= limit("scaling_min_freq") => {}
             _ => return refuse(libc::EINVAL),
         }
-        self.0.lock().unwrap().insert(name.to_owned(), value.to_owned());
+        self.files.lock().unwrap().insert(name.to_owned(), value.to_owned());
         Ok(())
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        PathBuf::from("/sys/devices/system/cpu/cpufreq/policy0").join(name)
+        self.folder.join(name)
     }
 }

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use emu_core::{Error, ErrorKind, Pid, Result, Roots};
 use nix::sys::signal::Signal;
+use rustix::io::Errno;
 use rustix::process::{
     PidfdFlags, Signal as RawSignal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
@@ -28,7 +29,7 @@ pub(super) enum News {
 pub(super) struct Child {
     pid: Pid,
     fd: OwnedFd,
-    stat: PathBuf,
+    proc: PathBuf,
 }
 
 impl Child {
@@ -41,7 +42,7 @@ impl Child {
         let raw = rustix::process::Pid::from_raw(pid)
             .ok_or_else(|| Error::new(ErrorKind::Failed, format!("{pid} is not a process ID")))?;
         let fd = pidfd_open(raw, PidfdFlags::empty()).map_err(|e| failed(e.into()))?;
-        Ok(Self { pid, fd, stat: roots.proc.join(format!("{pid}/stat")) })
+        Ok(Self { pid, fd, proc: roots.proc.clone() })
     }
 
     /// Its process ID.
@@ -56,25 +57,42 @@ impl Child {
     pub(super) fn signal(&self, signal: Signal) -> Result<()> {
         let Some(raw) = RawSignal::from_named_raw(signal as i32) else { return Ok(()) };
         match pidfd_send_signal(&self.fd, raw) {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(e) => Err(Error::io(format!("cannot pass {signal} on to the command"), e.into())),
         }
     }
 
     /// Whether it is stopped now.
+    ///
+    /// A parent waits for a child of `vfork(2)` until that runs another program, and acts on no signal meanwhile: when
+    /// a signal to stop hits it there, only the child stops, and the parent is as good as stopped.
     pub(super) fn is_stopped(&self) -> bool {
-        fs::read_to_string(&self.stat).is_ok_and(|stat| state(&stat) == Some('T'))
+        match state(&self.proc, self.pid) {
+            Some('T') => true,
+            Some('D') => self.children().into_iter().any(|pid| state(&self.proc, pid) == Some('T')),
+            _ => false,
+        }
+    }
+
+    fn children(&self) -> Vec<Pid> {
+        let pid = self.pid;
+        let list =
+            fs::read_to_string(self.proc.join(format!("{pid}/task/{pid}/children"))).unwrap_or_default();
+        list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     }
 
     /// The oldest news that has not been told.
     ///
     /// # Errors
-    /// Somebody else has waited for the child.
+    /// The kernel does not let it be waited for.
     pub(super) fn news(&self) -> Result<Option<News>> {
         let options =
             WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG;
-        let status = waitid(WaitId::PidFd(self.fd.as_fd()), options)
-            .map_err(|e| Error::io("cannot wait for the command", e.into()))?;
+        let status = match waitid(WaitId::PidFd(self.fd.as_fd()), options) {
+            // `Gated` has waited for a child that could not become the command, and says why.
+            Err(Errno::CHILD) => return Ok(Some(News::Ended(Exit::Failure))),
+            status => status.map_err(|e| Error::io("cannot wait for the command", e.into()))?,
+        };
         Ok(status.and_then(|status| {
             if let Some(code) = status.exit_status() {
                 Some(News::Ended(Exit::Command(code as u8)))
@@ -89,8 +107,13 @@ impl Child {
     }
 }
 
+/// The state letter of a process.
+fn state(proc: &Path, pid: Pid) -> Option<char> {
+    state_in(&fs::read_to_string(proc.join(format!("{pid}/stat"))).ok()?)
+}
+
 /// The state letter of a `/proc/PID/stat`, which follows the name in parentheses (`proc_pid_stat(5)`).
-fn state(stat: &str) -> Option<char> {
+fn state_in(stat: &str) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
@@ -101,9 +124,31 @@ mod tests {
 
     #[test]
     fn the_state_is_found_behind_any_name() {
-        assert_eq!(state("12 (a) T b) S 1 2"), Some('S'));
-        assert_eq!(state("12 (sh) T 1"), Some('T'));
-        assert_eq!(state("nonsense"), None);
+        assert_eq!(state_in("12 (a) T b) S 1 2"), Some('S'));
+        assert_eq!(state_in("12 (sh) T 1"), Some('T'));
+        assert_eq!(state_in("nonsense"), None);
+    }
+
+    #[test]
+    fn a_parent_of_a_stopped_vfork_child_counts_as_stopped() {
+        let proc = tempfile::tempdir().unwrap();
+        let process = |pid: Pid, state: char, children: &str| {
+            let folder = proc.path().join(format!("{pid}/task/{pid}"));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("children"), children).unwrap();
+            fs::write(proc.path().join(format!("{pid}/stat")), format!("{pid} (sh) {state} 1")).unwrap();
+        };
+        let fd = OwnedFd::from(fs::File::open("/dev/null").unwrap());
+        let child = Child { pid: 1, fd, proc: proc.path().to_owned() };
+        assert!(!child.is_stopped());
+        for (parent, grandchild, stopped) in
+            [('T', 'S', true), ('S', 'T', false), ('D', 'S', false), ('D', 'T', true), ('Z', 'T', false)]
+        {
+            process(1, parent, "2 3 ");
+            process(2, 'S', "");
+            process(3, grandchild, "");
+            assert_eq!(child.is_stopped(), stopped, "{parent} {grandchild}");
+        }
     }
 
     #[test]

@@ -6,9 +6,10 @@ mod supervisor;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use emu_core::{Gated, Host, Roots, Session, Tasks};
+use emu_core::{ExecError, Gated, Host, Pid, Roots, Session, Tasks};
 
 use crate::args::RunArgs;
 use crate::commands::report::{JsonFile, Report};
@@ -42,15 +43,25 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let mut supervisor = Supervisor::new(&plan, &signals, child, session);
     supervisor.pass_on_early_signals()?;
     let begun = Instant::now();
-    gated.open(program)?;
+    let opening = open(gated, program.to_owned());
     let exit = supervisor.watch(|status| report.tell(&status.notes))?;
 
     let session = supervisor.into_session();
     let (status, wall) = (session.status(), begun.elapsed());
     let released = session.release();
+    if let Ok(Err(error)) = opening.join() {
+        released?;
+        return Err(error.into());
+    }
     report.end(status.as_ref(), wall, exit);
     released?;
     Ok(exit)
+}
+
+/// Opens the gate on a thread of its own: a command that Ctrl-Z stops before it has begun begins only when the
+/// supervisor, which has then followed it, is continued.
+fn open(gated: Gated, program: OsString) -> JoinHandle<Result<Pid, ExecError>> {
+    thread::spawn(move || gated.open(&program))
 }
 
 /// What other emus and messages call the zone.

@@ -10,7 +10,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_core::{MethodId, Result, Session, Status};
+use emu_core::{Error, MethodId, Result, Session, Status};
 use nix::sys::signal::{Signal, kill};
 
 use super::child::{Child, News};
@@ -32,12 +32,14 @@ pub(super) struct Supervisor<'a> {
     signals: &'a Signals,
     child: Child,
     session: Session,
+    /// Whether the command was asked to stop before it began.
+    stop_first: bool,
 }
 
 impl<'a> Supervisor<'a> {
     /// For a command that waits at its gate.
     pub(super) fn new(plan: &'a Plan, signals: &'a Signals, child: Child, session: Session) -> Self {
-        Self { plan, signals, child, session }
+        Self { plan, signals, child, session, stop_first: false }
     }
 
     /// The session, to be released.
@@ -54,6 +56,7 @@ impl<'a> Supervisor<'a> {
         while let Some(received) = self.signals.next()? {
             if received.signal != Signal::SIGCHLD {
                 self.child.signal(received.signal)?;
+                self.stop_first |= received.signal == Signal::SIGTSTP;
             }
         }
         Ok(())
@@ -64,6 +67,9 @@ impl<'a> Supervisor<'a> {
     /// # Errors
     /// Signals cannot be read or sent, or the command cannot be waited for.
     pub(super) fn watch(&mut self, mut look: impl FnMut(&Status)) -> Result<Exit> {
+        if self.stop_first {
+            self.stop_with(Signal::SIGTSTP, true)?;
+        }
         let mut looked = Instant::now();
         loop {
             self.signals.wait(&[], LOOK)?;
@@ -87,10 +93,8 @@ impl<'a> Supervisor<'a> {
     fn receive(&mut self, received: Received) -> Result<()> {
         match received.signal {
             Signal::SIGCHLD => Ok(()),
-            // The others leave a signal to stop to the command, and hear from it when it has stopped.
-            Signal::SIGTSTP if received.is_from_terminal() && self.loses_stops() => {
-                self.stop_with(Signal::SIGTSTP, true)
-            }
+            // The command may be unable to stop as its parent should hear of it.
+            Signal::SIGTSTP if received.is_from_terminal() => self.stop_with(Signal::SIGTSTP, true),
             // A shell that continues a job signals the whole group.
             Signal::SIGCONT if !self.child.is_stopped() => Ok(()),
             _ if received.is_from_terminal() => Ok(()),
@@ -104,40 +108,41 @@ impl<'a> Supervisor<'a> {
     fn is_job_control(&self, signal: Signal) -> bool {
         match signal {
             Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU => true,
-            Signal::SIGSTOP => !self.loses_stops(),
+            Signal::SIGSTOP => self.plan.method != MethodId::CpuLim,
             _ => false,
         }
     }
 
-    /// Whether the method sends `SIGCONT`, which discards a `SIGTSTP` that has not been acted on, and continues a
-    /// command that was stopped by one (signal(7)). `SIGTTIN` and `SIGTTOU` come again by themselves.
-    fn loses_stops(&self) -> bool {
-        self.plan.method == MethodId::CpuLim
-    }
-
-    /// Stops emu by the signal that has stopped the command, until both are continued.
+    /// Stops emu by the signal that has stopped the command, until both are continued. A command that does not stop
+    /// goes on in its zone.
     ///
-    /// `from_terminal`: the signal went to the whole group.
-    fn stop_with(&mut self, signal: Signal, from_terminal: bool) -> Result<()> {
+    /// `whole_group`: the signal went to the whole process group.
+    fn stop_with(&mut self, signal: Signal, whole_group: bool) -> Result<()> {
         let Self { plan, child, session, .. } = self;
-        let lost = plan.method == MethodId::CpuLim && signal == Signal::SIGTSTP;
+        let send = |signal| if whole_group { to_group(signal) } else { child.signal(signal) };
+        // A SIGCONT of the method discards a SIGTSTP that was not acted on yet, and continues a command that was
+        // stopped by one (signal(7)). SIGTTIN and SIGTTOU come again by themselves.
+        let may_be_lost = plan.method == MethodId::CpuLim && signal == Signal::SIGTSTP;
         pause::while_let_go(session, &plan.demand.targets, || {
             let mut stopped = stops_soon(child);
-            if !stopped && lost {
-                if from_terminal {
-                    let _ = kill(nix::unistd::Pid::from_raw(0), signal);
-                } else {
-                    child.signal(signal)?;
-                }
+            if !stopped && may_be_lost {
+                send(signal)?;
                 stopped = stops_soon(child);
             }
-            if stopped {
-                signals::stop_self(signal);
+            if !stopped {
+                return Ok(());
             }
+            signals::stop_self(signal);
             // Only emu may have been continued.
-            if stopped && child.is_stopped() { child.signal(Signal::SIGCONT) } else { Ok(()) }
+            if child.is_stopped() { send(Signal::SIGCONT) } else { Ok(()) }
         })?
     }
+}
+
+/// Signals emu's whole process group; emu itself hears of it and takes no notice.
+fn to_group(signal: Signal) -> Result<()> {
+    kill(nix::unistd::Pid::from_raw(0), signal)
+        .map_err(|e| Error::io(format!("cannot send {signal} to the process group"), e.into()))
 }
 
 fn stops_soon(child: &Child) -> bool {
