@@ -17,6 +17,18 @@ pub(crate) fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(|e| Error::file("read", path, e))
 }
 
+/// As [`read`], but a file that does not exist is `None`.
+///
+/// # Errors
+/// Any other failure than that the file does not exist (`ENOENT`, `ENODEV`, `ENOTDIR`).
+pub(crate) fn read_if_present(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ENOTDIR)) => Ok(None),
+        Err(e) => Err(Error::file("read", path, e)),
+    }
+}
+
 /// Reads one value; a file that is absent, unreadable or holds something else is `None`.
 ///
 /// For facts that only describe the host, where a strange file must not stop anybody.
@@ -47,6 +59,13 @@ pub(crate) fn is_writable(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_file_is_none_only_where_that_is_asked_for() {
+        let path = Path::new("/nonexistent/emu");
+        assert_eq!(read_if_present(path).unwrap(), None);
+        assert_eq!(read(path).unwrap_err().to_string(), "cannot read /nonexistent/emu");
+    }
 
     #[test]
     fn a_failed_write_names_value_and_path() {

@@ -23,6 +23,8 @@ pub(crate) struct Stat {
     pub(crate) is_kernel: bool,
     /// In clock ticks since boot: tells it from a later process with the same number.
     pub(crate) starttime: u64,
+    /// The scheduling policy, as for `sched_setscheduler(2)`.
+    pub(crate) policy: Option<i32>,
 }
 
 /// `PF_KTHREAD` of the flags in `/proc/<pid>/stat` (include/linux/sched.h).
@@ -54,6 +56,7 @@ impl Stat {
             session: field(6)?.parse().ok()?,
             is_kernel: field(9)?.parse::<u64>().ok()? & KERNEL_THREAD != 0,
             starttime: field(22)?.parse().ok()?,
+            policy: field(41).and_then(|policy| policy.parse().ok()),
         })
     }
 }

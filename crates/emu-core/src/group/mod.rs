@@ -4,21 +4,35 @@
 //! they have, and are gone when the session ends: the journal moves the tasks back and removes them. An existing
 //! group is used in place.
 
+mod balance;
+mod balancer;
+mod bandwidth;
 mod confine;
 mod family;
 mod freeze_hold;
 mod freezer;
+mod keeper;
 mod limiter;
 mod members;
+mod per_cpu;
 mod place;
+mod quota;
+mod rival;
 mod stopper;
+mod trim;
 mod usage;
 
+pub(crate) use balancer::Balancer;
+pub(crate) use bandwidth::{Bandwidth, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, tick, tightest_above};
 pub(crate) use family::Family;
 pub(crate) use freeze_hold::FreezeHold;
 pub(crate) use freezer::Freezer;
+pub(crate) use keeper::{Keeper, Threads};
 pub(crate) use limiter::Limiter;
 pub(crate) use members::Members;
+pub(crate) use per_cpu::{CpuGroups, threads_file};
+pub(crate) use quota::{Governed, longest_stall};
+pub(crate) use rival::{Rival, Weights};
 pub(crate) use stopper::Stopper;
 pub(crate) use usage::Usage;
 
@@ -84,9 +98,27 @@ impl TaskGroup {
         let confined = controllers.contains(&confine::CONTROLLER) && confine::is_needed(host, zone);
         let wanted: Vec<_> =
             controllers.iter().copied().filter(|c| *c != confine::CONTROLLER || confined).collect();
+        Self::with(host, zone, &wanted, journal)
+    }
+
+    /// As [`create`](Self::create), for groups that are to be divided among the CPUs of the zone: with
+    /// [`Controller::Cpuset`] they get a cpuset, where one can be had, even if the zone has all CPUs.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub(crate) fn create_divisible(
+        host: &Host,
+        zone: &Zone,
+        controllers: &[Controller],
+        journal: &Journal,
+    ) -> Result<Self> {
+        Self::with(host, zone, controllers, journal)
+    }
+
+    fn with(host: &Host, zone: &Zone, wanted: &[Controller], journal: &Journal) -> Result<Self> {
         match &zone.tasks {
-            Tasks::Processes(pids) => Self::make(host, zone, pids, &wanted, journal),
-            Tasks::Cgroup(path) => Self::adopt(host, zone, path, &wanted, journal),
+            Tasks::Processes(pids) => Self::make(host, zone, pids, wanted, journal),
+            Tasks::Cgroup(path) => Self::adopt(host, zone, path, wanted, journal),
         }
     }
 
@@ -183,7 +215,8 @@ impl TaskGroup {
             group.parts.push(Part { controllers, folder: Folder { version: hierarchy.version, path } });
         }
         gather(proc, &mut family, &moves, journal)?;
-        if wanted.contains(&confine::CONTROLLER) && group.folder(confine::CONTROLLER).is_none() {
+        let unconfined = group.folder(confine::CONTROLLER).is_none();
+        if wanted.contains(&confine::CONTROLLER) && unconfined && confine::is_needed(host, zone) {
             group.bind(proc, &zone.demand.cpus(), journal, || {
                 family.look()?;
                 Ok(family.members().keys().copied().collect())
@@ -249,6 +282,7 @@ impl TaskGroup {
                 Some(folder) if confine::is_cpuset(&folder.path) => {
                     confine::set_in_place(&folder.path, folder.version, &cpus, journal)?;
                 }
+                _ if !confine::is_needed(host, zone) => {}
                 _ => {
                     let lists = group.lists()?;
                     group.bind(&host.roots.proc, &cpus, journal, || {

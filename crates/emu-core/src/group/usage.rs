@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::TaskGroup;
+use super::{Folder, TaskGroup};
 use crate::Controller;
 use crate::sys::time::Nanos;
 
@@ -20,7 +20,11 @@ pub(crate) struct Usage {
 impl Usage {
     /// `None` where the group has no accounting.
     pub(crate) fn of(group: &TaskGroup) -> Option<Self> {
-        let folder = group.folder(Controller::Cpuacct)?;
+        Self::open(group.folder(Controller::Cpuacct)?)
+    }
+
+    /// Of one folder of the cpuacct controller, or of version 2.
+    pub(crate) fn open(folder: &Folder) -> Option<Self> {
         let name = if folder.version == 2 { "cpu.stat" } else { "cpuacct.usage" };
         let usage = Self { file: File::open(folder.path.join(name)).ok()?, version: folder.version };
         usage.read().map(|_| usage)

@@ -5,6 +5,7 @@ mod cpu_freq;
 mod cpu_gov;
 mod cpu_hogs;
 mod cpu_lim;
+mod fracas;
 
 use std::fmt;
 use std::str::FromStr;
@@ -238,8 +239,14 @@ pub struct CpuStatus {
 }
 
 /// Every method, in the order in which they are listed.
-pub static METHODS: &[&dyn Method] =
-    &[&cpu_freq::CpuFreq, &cpu_gov::CpuGov, &cpu_hogs::CpuHogs, &cpu_lim::CpuLim, &cpu_freeze::CpuFreeze];
+pub static METHODS: &[&dyn Method] = &[
+    &cpu_freq::CpuFreq,
+    &cpu_gov::CpuGov,
+    &cpu_hogs::CpuHogs,
+    &fracas::Fracas,
+    &cpu_lim::CpuLim,
+    &cpu_freeze::CpuFreeze,
+];
 
 /// The method of that name.
 pub fn method(id: MethodId) -> Option<&'static dyn Method> {
@@ -259,7 +266,7 @@ fn only_best(variant: Variant) -> Result<(), Unavailable> {
 }
 
 /// An error and its causes on one line, for a status note.
-fn in_words(error: &Error) -> String {
+pub(crate) fn in_words(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

@@ -1,0 +1,233 @@
+//! Spreads a zone's threads over the groups of its CPUs, at little cost.
+
+use std::path::PathBuf;
+
+use super::balance::{self, Place};
+use super::per_cpu::{Bindings, CpuGroups};
+use super::quota::{Governed, Mark};
+use crate::sys::time::{self, Nanos};
+use crate::zone::Pid;
+use crate::{CpuList, Result, control_file};
+
+/// The shortest and the longest time between two looks at the groups.
+const SOON: Nanos = 20_000_000;
+const LATE: Nanos = 100_000_000;
+
+/// Threads that have gone to sleep and woken up elsewhere are looked for this often.
+const CENSUS_EVERY: Nanos = 1_000_000_000;
+
+/// A look is followed by a pause of this many times the CPU time that it took.
+const PAUSE: Nanos = 100;
+
+/// How long no group has been crowded before groups are let loose on all CPUs again.
+const CALM: Nanos = 1_000_000_000;
+
+/// A group that used this part of its quota has its demand full, whether its throttling showed or not: with a
+/// quota close to the period, the next period can begin before the tick shows that the quota is used up.
+const BUSY: f64 = 0.9;
+
+/// Keeps the threads that want to run evenly spread.
+#[derive(Debug)]
+pub(crate) struct Balancer {
+    groups: CpuGroups,
+    /// `/sys/devices/system/cpu/online`.
+    online_file: PathBuf,
+    online: CpuList,
+    bindings: Bindings,
+    /// What the last look saw.
+    before: Vec<Mark>,
+    busy: Vec<bool>,
+    lists: Vec<Vec<Pid>>,
+    /// What the last census saw.
+    real_time: usize,
+    stuck: usize,
+    calm_since: Option<Nanos>,
+    /// When the next look is due, and the pause after it.
+    next: Nanos,
+    pause: Nanos,
+    /// When the next census may be: keeps its cost low.
+    earliest: Nanos,
+    /// When a group with time to spare is a reason for one, and the pause after it.
+    retry: Nanos,
+    backoff: Nanos,
+    /// When there is one in any case.
+    routine: Nanos,
+}
+
+impl Balancer {
+    /// A balancer that has not looked yet.
+    pub(crate) fn new(groups: CpuGroups, online_file: PathBuf, online: CpuList) -> Self {
+        Self {
+            groups,
+            online_file,
+            online,
+            bindings: Bindings::default(),
+            before: Vec::new(),
+            busy: Vec::new(),
+            lists: Vec::new(),
+            real_time: 0,
+            stuck: 0,
+            calm_since: None,
+            next: 0,
+            pause: SOON,
+            earliest: 0,
+            retry: 0,
+            backoff: SOON,
+            routine: 0,
+        }
+    }
+
+    /// Spreads the threads that are there already, and binds groups of unequal speeds: before the first task runs,
+    /// and with new speeds.
+    ///
+    /// # Errors
+    /// A file of the groups cannot be read or written.
+    pub(crate) fn begin(&mut self, governed: &[Governed]) -> Result<()> {
+        self.before = governed.iter().map(Governed::read).collect::<Result<_>>()?;
+        self.busy = vec![false; governed.len()];
+        self.census(governed, time::now())
+    }
+
+    /// When the next look is due.
+    pub(crate) fn next(&self) -> Nanos {
+        self.next
+    }
+
+    /// How many real-time threads there were in the last census.
+    pub(crate) fn real_time(&self) -> usize {
+        self.real_time
+    }
+
+    /// How many threads the kernel would not move in the last census.
+    pub(crate) fn stuck(&self) -> usize {
+        self.stuck
+    }
+
+    /// Looks at the groups and, where something may have changed for the worse, at their threads.
+    ///
+    /// # Errors
+    /// A file of the groups cannot be read or written.
+    pub(crate) fn look(&mut self, governed: &[Governed]) -> Result<()> {
+        let begin = time::thread_cpu();
+        let result = self.look_now(governed);
+        let now = time::now();
+        let cost = time::thread_cpu() - begin;
+        self.next = now + self.pause.max(PAUSE * cost);
+        result
+    }
+
+    fn look_now(&mut self, governed: &[Governed]) -> Result<()> {
+        let now = time::now();
+        let busy = self.busy(governed)?;
+        let online_changed = self.read_online()?;
+        let any_busy = busy.contains(&true);
+        let mut changed = busy != self.busy || online_changed;
+        self.busy = busy;
+        if any_busy {
+            let known = std::mem::take(&mut self.lists);
+            self.groups.threads(&mut self.lists)?;
+            changed |= known != self.lists;
+        }
+        let soon = shortest_pause(governed);
+        if changed {
+            (self.pause, self.backoff, self.retry) = (soon, soon, now);
+        } else {
+            self.pause = (self.pause * 2).clamp(soon, LATE.max(soon));
+        }
+        let spare = self.busy.contains(&false);
+        let reason = online_changed
+            || any_busy && (changed || spare && now >= self.retry)
+            || (any_busy || self.groups.is_pinned()) && now >= self.routine;
+        if reason && now >= self.earliest { self.census(governed, now) } else { Ok(()) }
+    }
+
+    /// Which groups have used up their quota since the last look.
+    fn busy(&mut self, governed: &[Governed]) -> Result<Vec<bool>> {
+        let marks = governed.iter().map(Governed::read).collect::<Result<Vec<_>>>()?;
+        let before = std::mem::replace(&mut self.before, marks);
+        Ok(self
+            .before
+            .iter()
+            .zip(before)
+            .zip(governed)
+            .map(|((now, before), group)| {
+                let used = now.usage.zip(before.usage).map_or(0, |(now, before)| now - before);
+                let quota = group.duty() * (now.at - before.at) as f64;
+                now.throttled.throttled > before.throttled.throttled || used as f64 >= BUSY * quota
+            })
+            .collect())
+    }
+
+    fn read_online(&mut self) -> Result<bool> {
+        let online = control_file::read_if_present(&self.online_file)?;
+        let Some(online) = online.and_then(|text| CpuList::from_kernel(&text)) else { return Ok(false) };
+        if online == self.online {
+            return Ok(false);
+        }
+        let back = !online.difference(&self.online).is_empty();
+        self.online = online;
+        if back {
+            self.groups.renew(&self.online)?;
+        }
+        Ok(true)
+    }
+
+    /// Looks at every thread, and moves those that would be faster in another group.
+    fn census(&mut self, governed: &[Governed], now: Nanos) -> Result<()> {
+        let begin = time::thread_cpu();
+        // What was born in the zone's own group in the middle of a move.
+        self.stuck = self.groups.settle()?;
+        self.groups.threads(&mut self.lists)?;
+        self.groups.align(&self.lists)?;
+        let places: Vec<_> = self
+            .groups
+            .groups()
+            .iter()
+            .zip(governed)
+            .map(|(group, governed)| Place {
+                cpu: group.cpu,
+                share: if self.online.contains(group.cpu) { governed.asked().0 } else { 0.0 },
+            })
+            .collect();
+        let closed = |place: usize| places.get(place).is_some_and(|place: &Place| place.share <= 0.0);
+        let (mut runnable, real_time) = self.bindings.census(&self.groups, &self.lists, closed);
+        self.real_time = real_time;
+        let mut moved = 0;
+        for thread in balance::plan(&places, &mut runnable) {
+            match self.groups.move_to(thread.tid, thread.place) {
+                Ok(()) => moved += 1,
+                Err(_) => self.stuck += 1,
+            }
+        }
+        let crowded = balance::counts(&places, &runnable).iter().any(|&count| count > 1);
+        let shares = || governed.iter().map(|group| group.asked().0);
+        let unequal = shares().fold(0.0, f64::max) - shares().fold(f64::INFINITY, f64::min) > 1e-9;
+        self.bind(crowded, unequal, now)?;
+        if moved > 0 {
+            self.groups.threads(&mut self.lists)?;
+            self.backoff = shortest_pause(governed);
+        }
+        self.retry = now + self.backoff;
+        self.backoff = (self.backoff * 2).min(CENSUS_EVERY);
+        self.routine = now + CENSUS_EVERY;
+        self.earliest = time::now() + PAUSE * (time::thread_cpu() - begin);
+        Ok(())
+    }
+
+    /// Binds groups to their CPUs at once when it is needed, and lets them loose after a while when it is not.
+    fn bind(&mut self, crowded: bool, unequal: bool, now: Nanos) -> Result<()> {
+        if crowded || unequal {
+            self.calm_since = None;
+            return self.groups.pin(true, &self.online);
+        }
+        let calm = now - *self.calm_since.get_or_insert(now);
+        if calm >= CALM { self.groups.pin(false, &self.online) } else { Ok(()) }
+    }
+}
+
+/// Within a period, a group that has used up its quota looks like one that is busy, and one that has not like one
+/// with time to spare.
+fn shortest_pause(governed: &[Governed]) -> Nanos {
+    let period_us = governed.first().map_or(0, |group| group.asked().1);
+    SOON.max(Nanos::try_from(period_us).unwrap_or(0) * 1_000)
+}

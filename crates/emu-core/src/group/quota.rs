@@ -1,0 +1,267 @@
+//! A group held at a share of the CPUs by its quota.
+
+use std::time::Duration;
+
+use super::bandwidth::{Bandwidth, Limit, Quota, Throttled};
+use super::trim::{Trim, Window};
+use crate::Result;
+use crate::sys::time::{self, Nanos};
+
+/// A group and the quota that it is held at.
+#[derive(Debug)]
+pub(crate) struct Governed {
+    bandwidth: Bandwidth,
+    /// How many CPUs the group is for: a quota of that many is none.
+    size: f64,
+    /// The most that v1's kernel accepts, because a group above has no more; in CPUs.
+    ceiling: Option<f64>,
+    /// What is asked for, in CPUs.
+    asked: f64,
+    period_us: u64,
+    trim: Trim,
+    /// Whether the trim corrects the quota, or only keeps account.
+    corrects: bool,
+    /// Where the last window ended.
+    mark: Option<Mark>,
+}
+
+/// A reading of a group's counters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    /// When.
+    pub(crate) at: Nanos,
+    /// CPU time used; `None` where it is not accounted.
+    pub(crate) usage: Option<Nanos>,
+    /// Periods.
+    pub(crate) throttled: Throttled,
+}
+
+impl Governed {
+    /// A group without a quota yet.
+    pub(crate) fn new(bandwidth: Bandwidth, size: usize, ceiling: Option<f64>, corrects: bool) -> Self {
+        let size = size as f64;
+        let trim = Trim::default();
+        Self { bandwidth, size, ceiling, asked: size, period_us: 0, trim, corrects, mark: None }
+    }
+
+    /// The limit that gives `asked` CPUs, as corrected so far.
+    fn limit(&self, asked: f64, period_us: u64) -> Limit {
+        let most = self.ceiling.unwrap_or(f64::INFINITY);
+        let quota = if asked >= self.size || asked > most && most >= self.size {
+            Quota::Max
+        } else if asked > most {
+            // Rounded down, as the kernel compares exactly.
+            Quota::Micros((most * period_us as f64) as u64)
+        } else {
+            Quota::of((asked * self.trim.factor()).min(most), period_us)
+        };
+        Limit { quota, period_us }
+    }
+
+    /// Sets quota and period.
+    ///
+    /// # Errors
+    /// As [`Bandwidth::set_limit`]; then what was asked for before still counts.
+    pub(crate) fn ask(&mut self, cpus: f64, period_us: u64) -> Result<()> {
+        self.bandwidth.set_limit(self.limit(cpus, period_us))?;
+        (self.asked, self.period_us) = (cpus, period_us);
+        self.trim.restart();
+        self.mark = None;
+        Ok(())
+    }
+
+    /// What is asked for, in CPUs, and the period in microseconds.
+    pub(crate) fn asked(&self) -> (f64, u64) {
+        (self.asked, self.period_us)
+    }
+
+    /// The part of each period in which the group may run, per CPU.
+    pub(crate) fn duty(&self) -> f64 {
+        self.limit(self.asked, self.period_us).cpus().map_or(1.0, |cpus| cpus / self.size)
+    }
+
+    /// What the group got per CPU while its demand was full, or what its quota gives where that is not known.
+    pub(crate) fn effective(&self) -> f64 {
+        self.trim.delivered().map_or_else(|| self.duty(), |cpus| cpus / self.size)
+    }
+
+    /// The longest time for which one busy CPU of the group is held.
+    ///
+    /// A turn ends at the tick after its quota is used up, and the next ones pay for what it overran.
+    pub(crate) fn longest_stall(&self, tick: Duration) -> Duration {
+        longest_stall(self.duty(), self.period_us, tick)
+    }
+
+    /// Reads the group's counters.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn read(&self) -> Result<Mark> {
+        Ok(Mark { at: time::now(), usage: self.bandwidth.usage(), throttled: self.bandwidth.throttled()? })
+    }
+
+    /// Ends a window and begins the next; true when the quota should be written anew, by [`renew`](Self::renew).
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn end_window(&mut self) -> Result<bool> {
+        let now = self.read()?;
+        let Some(before) = self.mark.replace(now) else { return Ok(false) };
+        let (Some(usage), Some(used)) = (now.usage, before.usage) else { return Ok(false) };
+        let window = Window {
+            elapsed: now.at - before.at,
+            usage: usage - used,
+            periods: now.throttled.periods.saturating_sub(before.throttled.periods),
+            throttled: now.throttled.throttled.saturating_sub(before.throttled.throttled),
+        };
+        let before = self.limit(self.asked, self.period_us);
+        let changed = self.trim.observe(&window, self.asked, self.period_us as Nanos * 1_000);
+        Ok(changed && self.corrects && before != self.limit(self.asked, self.period_us))
+    }
+
+    /// Writes the quota as corrected.
+    ///
+    /// # Errors
+    /// As [`Bandwidth::set_limit`].
+    pub(crate) fn renew(&mut self) -> Result<()> {
+        self.bandwidth.set_limit(self.limit(self.asked, self.period_us))
+    }
+}
+
+/// The longest time for which a task is held, at a `share` of one CPU.
+pub(crate) fn longest_stall(share: f64, period_us: u64, tick: Duration) -> Duration {
+    let turn = Duration::from_micros(period_us).mul_f64(share.clamp(0.0, 1.0)) + tick;
+    if share <= 0.0 || share >= 1.0 { Duration::ZERO } else { turn.mul_f64((1.0 - share) / share) }
+}
+
+/// Carries out `write` for each group where its next period begins, so that the refill that comes with a
+/// write gives nothing: the group has just been given a new quota. Groups that have no periods, because they have
+/// nothing to run, are written after one period.
+///
+/// # Errors
+/// What `write` returns; a file cannot be read.
+pub(crate) fn at_period_start<T>(
+    groups: &mut [(&mut Governed, T)],
+    mut write: impl FnMut(&mut Governed, &T) -> Result<()>,
+) -> Result<()> {
+    let longest = groups.iter().map(|(group, _)| group.period_us).max().unwrap_or(0);
+    let deadline = time::now() + longest as Nanos * 1_000;
+    // A late look gives at most this part of a quota on top, once.
+    let step = Duration::from_micros((longest / 100).clamp(100, 1_000));
+    let mut waiting = Vec::with_capacity(groups.len());
+    for (group, argument) in groups {
+        waiting.push((group.bandwidth.throttled()?.periods, group, argument));
+    }
+    while !waiting.is_empty() {
+        let late = time::now() >= deadline;
+        let mut still = Vec::with_capacity(waiting.len());
+        for (periods, group, argument) in waiting {
+            if late || group.bandwidth.throttled()?.periods != periods {
+                write(group, argument)?;
+            } else {
+                still.push((periods, group, argument));
+            }
+        }
+        waiting = still;
+        if !waiting.is_empty() {
+            std::thread::sleep(step);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Folder;
+    use super::super::bandwidth::Owner;
+    use super::*;
+    use crate::host::testing::{tree, write};
+    use tempfile::TempDir;
+
+    const STAT: &str = "usage_usec 0\nnr_periods 0\nnr_throttled 0\n";
+
+    fn group(size: usize, ceiling: Option<f64>) -> (TempDir, Governed) {
+        let root = tree(&[("cpu.max", ""), ("cpu.stat", STAT)]);
+        let folder = Folder { version: 2, path: root.path().to_owned() };
+        let bandwidth = Bandwidth::open(&folder, Some(&folder), Owner::Us).unwrap();
+        (root, Governed::new(bandwidth, size, ceiling, true))
+    }
+
+    fn max(root: &TempDir) -> String {
+        std::fs::read_to_string(root.path().join("cpu.max")).unwrap()
+    }
+
+    #[test]
+    fn a_share_becomes_a_quota_and_all_of_a_cpu_none() {
+        let (root, mut one) = group(1, None);
+        one.ask(1.0, 20_000).unwrap();
+        assert_eq!((max(&root), one.duty()), ("max 20000".into(), 1.0));
+        one.ask(0.4, 20_000).unwrap();
+        assert!(max(&root).starts_with("8000 20000"));
+        let (root, mut four) = group(4, None);
+        four.ask(4.0 * 0.25, 20_000).unwrap();
+        assert!(max(&root).starts_with("20000 20000"), "a whole CPU of four is a quota");
+        assert!((four.duty() - 0.25).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_ceiling_is_kept_to_and_shows_in_what_is_delivered() {
+        let (root, mut one) = group(1, Some(0.333_33));
+        one.ask(0.4, 100_000).unwrap();
+        assert_eq!(max(&root), "33333 100000");
+        assert!((one.effective() - 0.333_33).abs() < 1e-9);
+        let (root, mut one) = group(1, Some(3.0));
+        one.ask(1.0, 100_000).unwrap();
+        assert_eq!(max(&root), "max 100000");
+    }
+
+    #[test]
+    fn stalls_grow_with_the_tick() {
+        let (ms, none) = (Duration::from_millis, Duration::ZERO);
+        assert_eq!(longest_stall(0.5, 20_000, none), ms(10));
+        // A turn of 2 ms that ends at a tick 4 ms later is paid for with 54 ms: measured on Linux 6.18, 55 ms.
+        assert_eq!(longest_stall(0.1, 20_000, ms(4)).as_millis(), 54);
+        assert_eq!(longest_stall(1.0, 20_000, ms(4)), none);
+    }
+
+    /// Lets the group's counters go on by two seconds in which it used `usage_us` and was always throttled.
+    fn two_seconds(root: &TempDir, one: &mut Governed, count: u64, usage_us: u64) -> bool {
+        let stat = format!(
+            "usage_usec {}\nnr_periods {}\nnr_throttled {}\n",
+            count * usage_us,
+            count * 100,
+            count * 100
+        );
+        write(root.path(), "cpu.stat", stat.as_bytes());
+        // The window ends now, and began two seconds ago.
+        if let Some(mark) = &mut one.mark {
+            mark.at = time::now() - 2_000_000_000;
+        }
+        one.end_window().unwrap()
+    }
+
+    #[test]
+    fn a_group_that_gets_too_little_is_given_more_and_no_more_than_the_bound() {
+        let (root, mut one) = group(1, None);
+        one.ask(0.5, 20_000).unwrap();
+        let mut written = false;
+        for count in 0..200 {
+            written |= two_seconds(&root, &mut one, count, 980_000);
+            one.renew().unwrap();
+        }
+        assert!(written);
+        assert!(one.duty() > 0.505 && one.duty() <= 0.51 + 1e-9, "{}", one.duty());
+        assert!((one.effective() - 0.49).abs() < 0.001, "{}", one.effective());
+    }
+
+    #[test]
+    fn new_shares_wait_for_a_period_to_begin_but_not_longer_than_one() {
+        let (_root, mut one) = group(1, None);
+        one.ask(0.5, 20_000).unwrap();
+        let begin = time::now();
+        at_period_start(&mut [(&mut one, 0.25)], |group, share| group.ask(*share, 20_000)).unwrap();
+        let waited = time::now() - begin;
+        assert!(waited >= 20_000_000, "no period began: {waited} ns");
+        assert!((one.duty() - 0.25).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,259 @@
+//! Fracas: the kernel's own scheduler gives a group of tasks only a share of each CPU.
+
+mod quotas;
+mod shares;
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{About, Emulation, Expected, Method, MethodId, Reason, Unavailable, same_cpus};
+use crate::duty::check_period;
+use crate::duty::holder::notes_on;
+use crate::group::{
+    Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, Weights, hierarchy_for, longest_stall,
+    tick, tightest_above,
+};
+use crate::{
+    Controller, CpuList, Demand, Error, Host, Journal, Result, Targets, Tasks, Variant, Zone, control_file,
+};
+
+/// The method.
+pub(super) struct Fracas;
+
+const ABOUT: About = About {
+    summary: "the scheduler's bandwidth control gives the tasks a share of each CPU; one cgroup for each CPU",
+    acts_on: "cgroup",
+    continuous: true,
+    needs: "the cgroup cpu controller, and cpuset for unequal speeds: root, or a delegated v2 group",
+    limits: &[
+        "at 1 ms at least in each period: a low speed needs a long period (5 % at least 20 ms)",
+        "a turn ends at the scheduler's tick (1 to 10 ms), so that turns and stalls are longer than asked, by that much",
+        "bursts shorter than a period see full speed or none",
+        "real-time and deadline tasks are not limited",
+        "on several CPUs a thread is spread to a free one within about two periods: programs that live shorter share one CPU",
+        "while threads share a CPU's group they are bound to that CPU: they see one CPU, and cannot choose another one of the zone",
+        "a frequency asked for is turned into a share at the start and does not follow the real clock",
+        "`--variant published` (one quota for all): one thread on n CPUs runs up to n times as fast as asked",
+        "`--variant shares` (weights, as published): with k of n CPUs busy the speed is r/(r+k(1-r)) instead of r; burns power",
+    ],
+    source: "Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011; \
+             Perarnau, Huard: KRASH, 2010; Documentation/scheduler/sched-bwc.rst",
+};
+
+/// The default period, made longer where the kernel's least quota asks for it.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// Room above the kernel's least quota that lets the quota be corrected downwards.
+const TRIM_ROOM: f64 = 1.02;
+
+/// For how many ticks a rival runs at a stretch, about: the scheduler decides.
+const STALL_TICKS: u32 = 4;
+
+impl Method for Fracas {
+    fn id(&self) -> MethodId {
+        MethodId::Fracas
+    }
+
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+        match demand.variant {
+            Variant::Shares => check_shares(host, demand),
+            Variant::Best | Variant::Published => check_quota(host, demand),
+        }
+    }
+
+    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
+        match zone.demand.variant {
+            Variant::Shares => Ok(Box::new(shares::Shares::engage(host, zone, journal)?)),
+            Variant::Best | Variant::Published => Ok(Box::new(quotas::Quotas::engage(host, zone, journal)?)),
+        }
+    }
+}
+
+/// How many groups hold the zone: one for each CPU, or one for all of them.
+fn group_count(demand: &Demand) -> usize {
+    if demand.variant == Variant::Best { demand.targets.len() } else { 1 }
+}
+
+/// What each of `groups` is to have, in CPUs.
+fn shares_of(targets: &Targets, groups: usize) -> Vec<f64> {
+    let each = targets.values().map(|target| target.share);
+    if groups == 1 { vec![each.sum()] } else { each.collect() }
+}
+
+fn check_quota(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+    let (count, lowest) = (demand.targets.len(), demand.lowest_share());
+    let groups = group_count(demand);
+    let can_bind = groups > 1 && hierarchy_for(host, Controller::Cpuset).is_some();
+    check_equal(&demand.targets, can_bind)?;
+    let period_us = period_for(demand.period, &demand.targets, groups)?;
+    TaskGroup::check(host, &[Controller::Cpu, Controller::Cpuset, Controller::Cpuacct])?;
+    let mut notes = notes_on(&demand.targets);
+    let mut error = expected_error(period_us, lowest);
+    if groups < count {
+        notes.push(published_note(count, lowest));
+        error = (1.0 / lowest).min(count as f64) - 1.0;
+    }
+    Ok(Expected {
+        error,
+        period: Duration::from_micros(period_us),
+        longest_stall: longest_stall(lowest, period_us, tick()),
+        notes,
+    })
+}
+
+/// Measured: the kernel's own error, and what going on after a stall costs the tasks.
+fn expected_error(period_us: u64, share: f64) -> f64 {
+    0.005 + 20.0 / (period_us as f64 * share)
+}
+
+/// Refuses speeds that differ where no group can be bound to its CPU.
+fn check_equal(targets: &Targets, can_bind: bool) -> Result<(), Unavailable> {
+    let mut shares = targets.values().map(|target| target.share);
+    let first = shares.next().unwrap_or(1.0);
+    if can_bind || shares.all(|share| (share - first).abs() < 1e-9) {
+        return Ok(());
+    }
+    Err(Unavailable::new(
+        Reason::UnequalSpeeds,
+        "different speeds need a group for each CPU, bound to it by the cgroup cpuset controller",
+        "ask for the same speed on all CPUs; or mount or enable cpuset, and leave out --variant",
+    ))
+}
+
+fn check_shares(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+    if demand.period.is_some() {
+        return Err(Unavailable::new(
+            Reason::PeriodOutOfReach,
+            "weights have no period",
+            "leave out --period with `--variant shares`",
+        ));
+    }
+    let version = hierarchy_for(host, Controller::Cpu).map_or(2, |hierarchy| hierarchy.version);
+    check_weights(&demand.targets, version)?;
+    TaskGroup::check(host, &[Controller::Cpu, Controller::Cpuset])?;
+    let (count, lowest) = (demand.targets.len(), demand.lowest_share());
+    let mut notes = notes_on(&demand.targets);
+    let mut error = 0.03;
+    if count > 1 {
+        notes.push(shares_note(count, lowest));
+        error = 1.0 - Weights::share_when_busy(lowest, count) / lowest;
+    }
+    Ok(Expected { error, period: Duration::ZERO, longest_stall: tick() * STALL_TICKS, notes })
+}
+
+fn check_weights(targets: &Targets, version: u8) -> Result<(), Unavailable> {
+    let lowest = targets.values().map(|target| target.share).fold(1.0, f64::min);
+    let least = Weights::lowest_share(version);
+    if lowest >= least {
+        return Ok(());
+    }
+    Err(Unavailable::new(
+        Reason::SpeedOutOfReach,
+        format!("{}% is below the {}% that cgroup weights can give", lowest * 100.0, least * 100.0),
+        "ask for more, or leave out --variant",
+    ))
+}
+
+fn published_note(count: usize, share: f64) -> String {
+    let most = (count as f64 * share).min(1.0);
+    format!(
+        "as published, one quota for the sum of {count} CPUs: a single thread runs at up to {:.0}% instead of {:.0}%",
+        most * 100.0,
+        share * 100.0
+    )
+}
+
+fn shares_note(count: usize, share: f64) -> String {
+    format!(
+        "as published, by weights: with all {count} CPUs busy they run at {:.1}% instead of {:.1}%",
+        Weights::share_when_busy(share, count) * 100.0,
+        share * 100.0
+    )
+}
+
+/// The period in microseconds: as asked for, else the shortest from [`PERIOD`] on that the kernel's least
+/// quota of 1 ms allows for the smallest of the groups.
+///
+/// # Errors
+/// The period is out of the kernel's bounds, or the quota would be; the refusal names what would be possible.
+fn period_for(asked: Option<Duration>, targets: &Targets, groups: usize) -> Result<u64, Unavailable> {
+    let smallest = shares_of(targets, groups).into_iter().fold(f64::INFINITY, f64::min);
+    // What the share of one CPU is when the smallest group has the least quota.
+    let lowest = targets.values().map(|target| target.share).fold(1.0, f64::min);
+    let percent = |period_us: f64| QUOTA_MIN_US as f64 / period_us * 100.0 * lowest / smallest;
+    let longest_us = PERIOD_MAX.as_micros() as f64;
+    let shortest_us = QUOTA_MIN_US as f64 / smallest;
+    // Rounding to the microsecond takes half of one at most, and the kernel would not notice.
+    const ROUNDING: f64 = 1.0005;
+    if shortest_us > longest_us * ROUNDING {
+        return Err(Unavailable::new(
+            Reason::SpeedOutOfReach,
+            format!(
+                "{:.4}% is below what the kernel's least quota (1ms) is of its longest period (1s)",
+                lowest * 100.0
+            ),
+            format!("ask for at least {:.2}%", percent(longest_us)),
+        ));
+    }
+    let Some(period) = asked else {
+        // In whole milliseconds, for people.
+        let needed_us = (shortest_us * TRIM_ROOM / 1_000.0).ceil() * 1_000.0;
+        return Ok(needed_us.clamp(PERIOD.as_micros() as f64, longest_us) as u64);
+    };
+    let period = check_period(period, PERIOD_MIN)?;
+    let period_us = period.as_micros() as u64;
+    if shortest_us <= period_us as f64 * ROUNDING {
+        return Ok(period_us);
+    }
+    Err(Unavailable::new(
+        Reason::PeriodOutOfReach,
+        format!("{}% of a period of {period:?} is less than 1ms, the kernel's least quota", lowest * 100.0),
+        format!(
+            "pass --period with at least {:.0}ms, or ask for at least {:.2}%",
+            (shortest_us / 1_000.0).ceil(),
+            percent(period_us as f64)
+        ),
+    ))
+}
+
+fn cpu_folder(group: &TaskGroup) -> Result<&Folder> {
+    group.folder(Controller::Cpu).ok_or_else(|| Error::unavailable("the tasks' cgroup has no cpu controller"))
+}
+
+/// Who owns the zone's own group: somebody else's gets its values back by the journal.
+fn owner(zone: &Zone, journal: &Journal) -> Owner {
+    match &zone.tasks {
+        Tasks::Cgroup(_) => Owner::Others(journal.clone()),
+        Tasks::Processes(_) => Owner::Us,
+    }
+}
+
+/// A limit of a group above, in CPUs, with a note when it is lower than what is asked for.
+fn outer_limit(host: &Host, folder: &Folder, targets: &Targets) -> Option<(f64, Option<String>)> {
+    let (limit, group) = tightest_above(folder, &hierarchy_for(host, Controller::Cpu)?.mount)?;
+    let wanted: f64 = targets.values().map(|target| target.share).sum();
+    let note = format!(
+        "{} limits everything in it to {limit:.2} CPUs, and the zone's speeds add up to {wanted:.2}: tasks get at most the former",
+        group.display()
+    );
+    Some((limit, (limit < wanted).then_some(note)))
+}
+
+/// Which CPUs are online; `None` where it cannot be read.
+fn online(host_cpus: &Path) -> Option<CpuList> {
+    CpuList::from_kernel(&control_file::read_if_present(&host_cpus.join("online")).ok()??)
+}
+
+/// A note on the CPUs that are not.
+fn offline_note(targets: &Targets, online: Option<&CpuList>) -> Option<String> {
+    let zone: CpuList = targets.keys().copied().collect();
+    let offline = zone.difference(online?);
+    (!offline.is_empty()).then(|| format!("CPUs {offline} are offline: their tasks share the others"))
+}
+
+#[cfg(test)]
+mod tests;

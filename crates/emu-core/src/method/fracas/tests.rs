@@ -1,0 +1,120 @@
+//! What is refused, on hosts that are described; and real tasks, where real groups can be made.
+
+mod real;
+
+use super::*;
+use crate::Target;
+use crate::host::testing;
+use proptest::prelude::*;
+
+fn targets(shares: &[f64]) -> Targets {
+    shares.iter().map(|&share| Target { share, clock: None }).enumerate().collect()
+}
+
+fn demand(shares: &[f64], period_ms: Option<u64>, variant: Variant) -> Demand {
+    let period = period_ms.map(Duration::from_millis);
+    Demand { period, variant, ..Demand::new(targets(shares)) }
+}
+
+/// The refusal on a host whose v1 hierarchies can be written.
+fn refused(demand: &Demand) -> Unavailable {
+    Fracas.check(&testing::host(), demand).unwrap_err()
+}
+
+#[test]
+fn a_quota_below_the_kernels_least_is_refused_with_what_would_do() {
+    let why = refused(&demand(&[0.05], Some(10), Variant::Best));
+    assert_eq!(why.reason, Reason::PeriodOutOfReach);
+    assert!(why.hint.contains("at least 20ms") && why.hint.contains("at least 10.00%"), "{}", why.hint);
+    let period = |demand| Fracas.check(&testing::host(), &demand).unwrap().period;
+    assert_eq!(period(demand(&[0.05], Some(20), Variant::Best)), Duration::from_millis(20));
+    assert_eq!(period(demand(&[1.0 / 3.0], Some(3), Variant::Best)), Duration::from_millis(3));
+}
+
+#[test]
+fn periods_out_of_the_kernels_bounds_are_refused() {
+    for period in
+        [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999), Duration::from_secs(3600)]
+    {
+        let demand = Demand { period: Some(period), ..demand(&[1.0], None, Variant::Best) };
+        assert_eq!(refused(&demand).reason, Reason::PeriodOutOfReach, "{period:?}");
+    }
+}
+
+#[test]
+fn the_default_period_grows_where_the_speed_is_low() {
+    let period = |share| period_for(None, &targets(&[share]), 1).unwrap();
+    assert_eq!((period(0.5), period(0.1), period(0.02), period(0.001)), (20_000, 20_000, 51_000, 1_000_000));
+    let why = period_for(None, &targets(&[0.0005]), 1).unwrap_err();
+    assert_eq!(why.reason, Reason::SpeedOutOfReach);
+    assert!(why.hint.contains("0.10%"), "{}", why.hint);
+}
+
+#[test]
+fn one_quota_for_all_needs_less_of_a_period_than_one_for_each_cpu() {
+    assert!(period_for(Some(Duration::from_millis(10)), &targets(&[0.05, 0.05]), 1).is_ok());
+    assert!(period_for(Some(Duration::from_millis(10)), &targets(&[0.05, 0.05]), 2).is_err());
+}
+
+#[test]
+fn unequal_speeds_need_cpuset_and_a_group_for_each_cpu() {
+    let unequal = demand(&[0.4, 0.8], None, Variant::Best);
+    assert!(Fracas.check(&testing::host(), &unequal).is_ok());
+    let published = Demand { variant: Variant::Published, ..unequal.clone() };
+    assert_eq!(refused(&published).reason, Reason::UnequalSpeeds);
+    let mut host = testing::host();
+    host.cgroups.hierarchies.retain(|hierarchy| !hierarchy.controllers.contains(&Controller::Cpuset));
+    assert_eq!(Fracas.check(&host, &unequal).unwrap_err().reason, Reason::UnequalSpeeds);
+}
+
+#[test]
+fn a_host_without_the_cpu_controller_is_refused() {
+    let mut host = testing::host();
+    host.cgroups.hierarchies.retain(|hierarchy| !hierarchy.controllers.contains(&Controller::Cpu));
+    for variant in [Variant::Best, Variant::Published, Variant::Shares] {
+        assert_eq!(
+            Fracas.check(&host, &demand(&[0.4], None, variant)).unwrap_err().reason,
+            Reason::NoController
+        );
+    }
+}
+
+#[test]
+fn weights_have_no_period_and_a_lowest_speed() {
+    assert_eq!(refused(&demand(&[0.4], Some(20), Variant::Shares)).reason, Reason::PeriodOutOfReach);
+    let why = check_weights(&targets(&[0.00005]), 2).unwrap_err();
+    assert_eq!(why.reason, Reason::SpeedOutOfReach);
+    assert!(check_weights(&targets(&[0.0001]), 2).is_ok() && check_weights(&targets(&[0.00005]), 1).is_ok());
+}
+
+#[test]
+fn known_errors_are_told_beforehand() {
+    let expected = |demand: &Demand| Fracas.check(&testing::host(), demand).unwrap();
+    let published = expected(&demand(&[0.5, 0.5], None, Variant::Published));
+    assert!((published.error - 1.0).abs() < 1e-9 && published.notes[0].contains("100% instead of 50%"));
+    let shares = expected(&demand(&[0.5, 0.5], None, Variant::Shares));
+    assert!((shares.error - 1.0 / 3.0).abs() < 1e-9 && shares.notes[0].contains("33.3%"));
+    assert!(expected(&demand(&[0.5, 0.5], None, Variant::Best)).error < 0.02);
+    for word in ["published", "shares", "real-time"] {
+        assert!(ABOUT.limits.iter().any(|limit| limit.contains(word)), "{word}");
+    }
+}
+
+proptest! {
+    /// Whatever period is accepted or chosen, each group's quota is one that the kernel takes.
+    #[test]
+    fn an_accepted_period_gives_every_group_a_quota_the_kernel_takes(
+        shares in proptest::collection::vec(0.0001f64..=1.0, 1..8),
+        period in proptest::option::of(1_000u64..2_000_000),
+        one in any::<bool>(),
+    ) {
+        let groups = if one { 1 } else { shares.len() };
+        let targets = targets(&shares);
+        if let Ok(period_us) = period_for(period.map(Duration::from_micros), &targets, groups) {
+            prop_assert!((1_000..=1_000_000).contains(&period_us));
+            for share in shares_of(&targets, groups) {
+                prop_assert!(share * period_us as f64 >= 999.0);
+            }
+        }
+    }
+}

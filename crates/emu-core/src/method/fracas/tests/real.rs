@@ -1,0 +1,326 @@
+//! Real tasks in real groups. Bounds from above are tight, as a quota is only exceeded by an error of ours; those
+//! from below are wide, as a machine has other things to do.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use nix::time::ClockId;
+
+use super::*;
+use crate::zone::Pid;
+use crate::{Roots, Session, Status};
+
+/// Two tests at a time would compete for the CPUs.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Makes this program, run as a process of its own, burn with so many threads.
+const BURN: &str = "EMU_TEST_BURN";
+
+#[test]
+fn burning() {
+    let Some(count) = std::env::var(BURN).ok().and_then(|count| count.parse::<usize>().ok()) else {
+        // Only a helper of the other tests.
+        return;
+    };
+    // Whatever becomes of the test that started this.
+    let end = Instant::now() + Duration::from_secs(20);
+    let burn = move || while Instant::now() < end {};
+    thread::scope(|scope| {
+        (1..count).for_each(|_| drop(scope.spawn(burn)));
+        burn();
+    });
+}
+
+/// Busy processes, killed in the end.
+struct Busy(Vec<Child>);
+
+impl Busy {
+    fn start(processes: usize, threads: usize) -> Self {
+        let test = "method::fracas::tests::real::burning";
+        let start = |_| {
+            Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", test, "--test-threads=1"])
+                .env(BURN, threads.to_string())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap()
+        };
+        let this = Self((0..processes).map(start).collect());
+        // Until they burn.
+        let begin = Instant::now();
+        while this.used() < Duration::from_millis(30) && begin.elapsed() < Duration::from_secs(5) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        this
+    }
+
+    fn pids(&self) -> Vec<Pid> {
+        self.0.iter().map(|child| child.id() as Pid).collect()
+    }
+
+    fn used(&self) -> Duration {
+        let clock = |pid| ClockId::pid_cpu_clock_id(nix::unistd::Pid::from_raw(pid)).unwrap();
+        self.pids().into_iter().map(|pid| Duration::from(clock(pid).now().unwrap())).sum()
+    }
+
+    /// CPUs used from now on, on average over `span`.
+    fn rate(&self, span: Duration) -> f64 {
+        let (begin, before) = (Instant::now(), self.used());
+        thread::sleep(span);
+        (self.used() - before).as_secs_f64() / begin.elapsed().as_secs_f64()
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The machine, with a state folder of its own, when the demand can be met here.
+fn host(demand: &Demand) -> Option<(tempfile::TempDir, Host)> {
+    let state = tempfile::tempdir().unwrap();
+    let host = Host::detect(&Roots { state: state.path().to_owned(), ..Roots::system() }).unwrap();
+    if let Err(why) = host.check_cpus(&demand.cpus()) {
+        println!("skipped: {why}");
+        return None;
+    }
+    if let Err(why) = Fracas.check(&host, demand) {
+        println!("skipped: {why}; {}", why.hint);
+        return None;
+    }
+    Some((state, host))
+}
+
+fn engage(host: &Host, demand: &Demand, tasks: Tasks) -> Session {
+    let zone = Zone { name: "test".into(), demand: demand.clone(), tasks };
+    Session::engage(host, &zone, MethodId::Fracas).unwrap()
+}
+
+/// What busy tasks use under a demand: CPUs, and the last status.
+fn used_under(demand: &Demand, processes: usize, threads: usize) -> Option<(f64, Status)> {
+    let _alone = ALONE.lock();
+    let (_state, host) = host(demand)?;
+    let busy = Busy::start(processes, threads);
+    let session = engage(&host, demand, Tasks::Processes(busy.pids()));
+    // Threads are spread within two periods, and a little more on a busy machine.
+    thread::sleep(Duration::from_millis(300));
+    let rate = busy.rate(Duration::from_secs(1));
+    let status = session.release().unwrap().unwrap();
+    assert_eq!(groups_left(), Vec::<PathBuf>::new());
+    Some((rate, status))
+}
+
+/// Groups of this process where the tests' tasks are. Only these tests make any with the cpu controller.
+fn groups_left() -> Vec<PathBuf> {
+    let host = Host::detect(&Roots::system()).unwrap();
+    let prefix = format!("emu-{}-", std::process::id());
+    let entries = fs::read_dir(&hierarchy_for(&host, Controller::Cpu).unwrap().own).unwrap();
+    let is_ours = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(&prefix);
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(is_ours)
+        .filter(|path| path.join("cpu.stat").exists())
+        .collect()
+}
+
+/// Not faster than asked; and slower only as far as others take the CPU.
+fn assert_held(rate: f64, wanted: f64) {
+    assert!(rate < wanted * 1.04 + 0.01, "{rate} CPUs used, {wanted} asked for");
+    // A fifth of a CPU is left to everybody on a machine that does four other things on each CPU.
+    assert!(rate > (wanted * 0.5).min(0.15), "{rate} CPUs used, {wanted} asked for; is the machine busy?");
+}
+
+#[test]
+fn a_thread_on_one_cpu_gets_its_share() {
+    let Some((rate, status)) = used_under(&demand(&[0.3], None, Variant::Best), 1, 1) else { return };
+    assert_held(rate, 0.3);
+    assert_eq!(status.period, Duration::from_millis(20));
+    assert!(status.periods > 20 && (status.cpus[0].duty - 0.3).abs() < 1e-3, "{status:?}");
+}
+
+#[test]
+fn one_thread_on_two_cpus_is_slowed_as_much_as_two() {
+    let demand = demand(&[0.3, 0.3], None, Variant::Best);
+    let Some((one, _)) = used_under(&demand, 1, 1) else { return };
+    assert_held(one, 0.3);
+    let Some((two, _)) = used_under(&demand, 1, 2) else { return };
+    assert_held(two, 0.6);
+}
+
+#[test]
+fn four_processes_share_two_slow_cpus() {
+    let Some((rate, status)) = used_under(&demand(&[0.3, 0.3], None, Variant::Best), 4, 1) else { return };
+    assert_held(rate, 0.6);
+    assert!(status.own_cpu < Duration::from_millis(100), "{status:?}");
+}
+
+#[test]
+fn a_lone_thread_runs_on_the_faster_of_two_cpus() {
+    let Some((rate, _)) = used_under(&demand(&[0.1, 0.3], None, Variant::Best), 1, 1) else { return };
+    assert_held(rate, 0.3);
+}
+
+#[test]
+fn as_published_a_thread_on_two_cpus_is_too_fast_and_the_status_says_so() {
+    let Some((rate, status)) = used_under(&demand(&[0.2, 0.2], None, Variant::Published), 1, 1) else {
+        return;
+    };
+    assert_held(rate, 0.4);
+    assert!(status.notes.iter().any(|note| note.contains("40% instead of 20%")), "{:?}", status.notes);
+}
+
+#[test]
+fn by_weight_a_thread_competes_with_a_rival_that_ends_with_the_session() {
+    let Some((rate, status)) = used_under(&demand(&[0.3], None, Variant::Shares), 1, 1) else { return };
+    // A rival takes what others leave, so only an idle machine holds the share.
+    assert!(rate < 0.36, "{rate} CPUs used, 0.3 asked for");
+    assert!(status.burned > Duration::from_millis(200), "{status:?}");
+}
+
+#[test]
+fn new_speeds_hold_within_two_periods_and_all_speeds_can_be_undone() {
+    let _alone = ALONE.lock();
+    let demand = demand(&[0.2], Some(50), Variant::Best);
+    let Some((_state, host)) = host(&demand) else { return };
+    let busy = Busy::start(1, 1);
+    let mut session = engage(&host, &demand, Tasks::Processes(busy.pids()));
+    assert_held(busy.rate(Duration::from_secs(1)), 0.2);
+    for (share, wanted) in [(0.6, 0.6), (1.0, 1.0), (0.1, 0.1)] {
+        let begin = Instant::now();
+        session.retarget(&targets(&[share])).unwrap();
+        // Two periods, and as much for a busy machine.
+        assert!(begin.elapsed() < Duration::from_millis(200), "{:?}", begin.elapsed());
+        thread::sleep(Duration::from_millis(50));
+        assert_held(busy.rate(Duration::from_secs(1)), wanted);
+    }
+    let error = session.retarget(&targets(&[0.01])).unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Usage);
+    assert_held(busy.rate(Duration::from_secs(1)), 0.1);
+    session.release().unwrap();
+    assert!(busy.rate(Duration::from_secs(1)) > 0.13, "still slowed");
+}
+
+#[test]
+fn a_child_born_later_is_slowed_and_spread_too() {
+    let _alone = ALONE.lock();
+    let demand = demand(&[0.25, 0.25], None, Variant::Best);
+    let Some((_state, host)) = host(&demand) else { return };
+    // `ulimit` ends them, whatever becomes of this test.
+    let script = "ulimit -t 20; sleep 1; while :; do :; done & while :; do :; done & echo $!; wait";
+    let mut shell = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let session = engage(&host, &demand, Tasks::Processes(vec![shell.id() as Pid]));
+    thread::sleep(Duration::from_millis(1_600));
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", shell.id())).unwrap();
+    let children: Vec<Pid> = children.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    let used = |pid: &Pid| {
+        let clock = ClockId::pid_cpu_clock_id(nix::unistd::Pid::from_raw(*pid)).unwrap();
+        Duration::from(clock.now().unwrap()).as_secs_f64()
+    };
+    let before: Vec<_> = children.iter().map(used).collect();
+    thread::sleep(Duration::from_secs(1));
+    let rates: Vec<_> = children.iter().zip(before).map(|(pid, before)| used(pid) - before).collect();
+    for pid in &children {
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), nix::sys::signal::Signal::SIGKILL);
+    }
+    let _ = shell.kill();
+    let _ = shell.wait();
+    session.release().unwrap();
+    assert_eq!(rates.len(), 2, "{rates:?}");
+    for rate in rates {
+        assert_held(rate, 0.25);
+    }
+}
+
+/// A group of the test's own in every hierarchy of version 1 that matters, or in version 2.
+struct OwnGroup(Vec<PathBuf>, PathBuf);
+
+impl OwnGroup {
+    fn make(host: &Host, name: &str) -> Option<Self> {
+        let own = &hierarchy_for(host, Controller::Cpu)?.own;
+        let path = own.strip_prefix(&hierarchy_for(host, Controller::Cpu)?.mount).unwrap();
+        let name = format!("emu-test-{name}-{}", std::process::id());
+        let mut folders = Vec::new();
+        for hierarchy in &host.cgroups.hierarchies {
+            let folder = hierarchy.mount.join(path).join(&name);
+            if let Err(cause) = fs::create_dir(&folder) {
+                println!("skipped: cannot make {}: {cause}", folder.display());
+                return None;
+            }
+            folders.push(folder);
+        }
+        Some(Self(folders, PathBuf::from("/").join(path).join(&name)))
+    }
+
+    fn file(&self, name: &str) -> Option<PathBuf> {
+        self.0.iter().map(|folder| folder.join(name)).find(|file| file.exists())
+    }
+}
+
+impl Drop for OwnGroup {
+    fn drop(&mut self) {
+        for folder in &self.0 {
+            let begin = Instant::now();
+            while fs::remove_dir(folder).is_err() && begin.elapsed() < Duration::from_secs(2) {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+#[test]
+fn somebody_elses_group_gets_its_values_back() {
+    let _alone = ALONE.lock();
+    let demand = demand(&[0.25], Some(40), Variant::Best);
+    let Some((_state, host)) = host(&demand) else { return };
+    let Some(group) = OwnGroup::make(&host, "adopted") else { return };
+    let Some(quota) = group.file("cpu.cfs_quota_us").or(group.file("cpu.max")) else {
+        println!("skipped: no quota in a group of version 1 or 2");
+        return;
+    };
+    let procs = quota.with_file_name("cgroup.procs");
+    let before = fs::read_to_string(&quota).unwrap();
+    let busy = Busy::start(1, 1);
+    fs::write(&procs, busy.pids()[0].to_string()).unwrap();
+    let session = engage(&host, &demand, Tasks::Cgroup(group.1.clone()));
+    assert!(fs::read_to_string(&quota).unwrap().starts_with("10000"));
+    assert_held(busy.rate(Duration::from_secs(1)), 0.25);
+    session.release().unwrap();
+    assert_eq!(fs::read_to_string(&quota).unwrap(), before);
+}
+
+#[test]
+fn a_lower_limit_above_is_noted_and_kept_to() {
+    let _alone = ALONE.lock();
+    let demand = demand(&[0.5], Some(20), Variant::Best);
+    let Some((_state, host)) = host(&demand) else { return };
+    let Some(group) = OwnGroup::make(&host, "outer") else { return };
+    let Some(quota) = group.file("cpu.cfs_quota_us") else {
+        println!("skipped: the cpu controller is not on version 1");
+        return;
+    };
+    fs::write(&quota, "20000").unwrap();
+    let busy = Busy::start(1, 1);
+    for folder in &group.0 {
+        // A cpuset without CPUs takes nobody; there the tasks stay where they are.
+        let _ = fs::write(folder.join("cgroup.procs"), busy.pids()[0].to_string());
+    }
+    let session = engage(&host, &demand, Tasks::Processes(busy.pids()));
+    let status = session.status().unwrap();
+    assert!(
+        status.notes.iter().any(|note| note.contains("limits everything in it to 0.20 CPUs")),
+        "{:?}",
+        status.notes
+    );
+    assert!((status.cpus[0].effective - 0.2).abs() < 1e-9);
+    assert_held(busy.rate(Duration::from_secs(1)), 0.2);
+    session.release().unwrap();
+}
