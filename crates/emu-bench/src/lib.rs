@@ -1,3 +1,23 @@
-//! Measures how faithful CPU emulation is: workloads, paired sampling, statistics.
+//! Measures how faithful CPU emulation is: workloads, paired sampling, statistics, records.
+//!
+//! ```no_run
+//! use emu_bench::verify::{Plan, SessionEmulated, Trial, verify};
+//! use emu_core::{Demand, Host, MethodId, Roots, Target};
+//!
+//! # fn main() -> emu_core::Result<()> {
+//! let host = Host::detect(&Roots::system())?;
+//! let demand = Demand::new([(0, Target { share: 0.5, clock: None })].into());
+//! let mut hogs = SessionEmulated::new(&host, demand, MethodId::CpuHogs)?;
+//! let plan = Plan::new(42);
+//! let trial = Trial::of("cpu-loop", hogs.demand(), &plan.setting(&hogs, &hogs.demand().targets))?;
+//! for finding in verify(&mut hogs, &trial, &plan, &mut |_| Ok(()))?.findings {
+//!     println!("{:?} {:?}", finding.verdict, finding.relative);
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
+pub mod record;
 pub mod stats;
+pub mod verify;
+pub mod workload;

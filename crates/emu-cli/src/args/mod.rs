@@ -9,6 +9,8 @@ mod probe;
 mod restore;
 mod run;
 mod values;
+mod verify;
+mod worker;
 mod zone;
 
 pub(crate) use attach::AttachArgs;
@@ -19,7 +21,9 @@ pub(crate) use methods::MethodsArgs;
 pub(crate) use probe::ProbeArgs;
 pub(crate) use restore::RestoreArgs;
 pub(crate) use run::RunArgs;
-pub(crate) use values::MethodChoice;
+pub(crate) use values::{MethodChoice, Methods};
+pub(crate) use verify::VerifyArgs;
+pub(crate) use worker::WorkerArgs;
 pub(crate) use zone::{ReportArgs, ZoneArgs};
 
 use clap::{Parser, Subcommand};
@@ -39,11 +43,14 @@ pub(crate) enum Command {
     Attach(AttachArgs),
     Methods(MethodsArgs),
     Info(InfoArgs),
+    Verify(VerifyArgs),
     Restore(RestoreArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
     #[command(hide = true)]
     Probe(ProbeArgs),
+    #[command(hide = true)]
+    Worker(WorkerArgs),
 }
 
 #[cfg(test)]
@@ -79,6 +86,9 @@ mod tests {
             "emu methods --json",
             "emu info",
             "emu info --json",
+            "emu verify",
+            "emu verify --speed 25% --speed 0=40%,1=80% --method all --cpus 0-1 --period 1ms --pairs 40",
+            "emu verify --workloads cpu-loop,multithread --tolerance 2.5% --quick --seed 7 --json",
             "emu restore",
             "emu completions bash",
             "emu man",
@@ -126,6 +136,15 @@ mod tests {
             "emu attach --pid 99999999999 --speed 40%",
             "emu attach --pid 1 --speed 40% --for -1s",
             "emu attach --pid 1 --speed 40% true",
+            "emu verify --speed 0",
+            "emu verify --workloads cpu-lop",
+            "emu verify --pairs 1",
+            "emu verify --pairs 1001",
+            "emu verify --tolerance 0",
+            "emu verify --tolerance -5%",
+            "emu verify --tolerance 100%",
+            "emu verify --method best",
+            "emu verify true",
             "emu restore --force",
             "emu completions tcsh",
         ] {

@@ -17,6 +17,15 @@ pub(crate) enum MethodChoice {
     Named(MethodId),
 }
 
+/// Which methods to verify.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Methods {
+    /// The one that is picked or named.
+    One(MethodChoice),
+    /// All that can do it.
+    All,
+}
+
 /// The periods that any method accepts; each method has narrower limits of its own.
 const PERIODS: (Duration, Duration) = (Duration::from_micros(500), Duration::from_secs(1));
 
@@ -28,6 +37,31 @@ pub(super) fn method_or_auto() -> impl TypedValueParser<Value = MethodChoice> {
         "auto" => Ok(MethodChoice::Auto),
         name => name.parse().map(MethodChoice::Named),
     })
+}
+
+/// Parses `all`, `auto` or the name of a method.
+pub(super) fn methods() -> impl TypedValueParser<Value = Methods> {
+    let all = PossibleValue::new("all").help("all methods that can do it here");
+    let auto = PossibleValue::new("auto").help("the most faithful method that can do it here");
+    PossibleValuesParser::new([all, auto].into_iter().chain(method_names())).try_map(|name| {
+        match name.as_str() {
+            "all" => Ok(Methods::All),
+            "auto" => Ok(Methods::One(MethodChoice::Auto)),
+            name => name.parse().map(|id| Methods::One(MethodChoice::Named(id))),
+        }
+    })
+}
+
+/// Parses a share between 0 and 1: `5%`, `0.05`.
+pub(super) fn share(text: &str) -> Result<f64> {
+    let bad =
+        || Error::usage(format!("bad share `{text}`")).hint("write it as 5% or 0.05, above 0 and below 1");
+    let number = |text: &str| text.trim().parse::<f64>().map_err(|_| bad());
+    let share = match text.trim().strip_suffix('%') {
+        Some(percent) => number(percent)? / 100.0,
+        None => number(text)?,
+    };
+    if share > 0.0 && share < 1.0 { Ok(share) } else { Err(bad()) }
 }
 
 /// Parses the name of a method.
@@ -120,6 +154,16 @@ mod tests {
         }
         assert_eq!(period("500us").unwrap(), PERIODS.0);
         assert_eq!(period("1s").unwrap(), PERIODS.1);
+    }
+
+    #[test]
+    fn shares_lie_between_nothing_and_all() {
+        for (text, value) in [("5%", 0.05), ("0.05", 0.05), (" 2.5 %", 0.025)] {
+            assert!((share(text).unwrap() - value).abs() < 1e-12, "{text}");
+        }
+        for text in ["", "%", "0", "0%", "100%", "1", "-5%", "NaN", "inf%", "5%%", "x"] {
+            assert!(share(text).unwrap_err().hint_text().is_some(), "{text}");
+        }
     }
 
     #[test]

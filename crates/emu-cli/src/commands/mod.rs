@@ -10,6 +10,8 @@ pub(crate) mod probe;
 mod report;
 mod restore;
 mod run;
+mod verify;
+mod worker;
 
 use crate::args::Command;
 use crate::exit::{Exit, Failure};
@@ -21,9 +23,11 @@ pub(crate) fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Attach(args) => attach::attach(&args),
         Command::Methods(args) => methods::methods(&args),
         Command::Info(args) => info::info(&args),
+        Command::Verify(args) => verify::verify(&args),
         Command::Restore(_) => restore::restore(),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),
         Command::Probe(_) => probe::probe(),
+        Command::Worker(args) => worker::worker(&args),
     }
 }

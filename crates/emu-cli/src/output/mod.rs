@@ -8,6 +8,7 @@ pub(crate) mod record;
 pub(crate) mod restored;
 pub(crate) mod summary;
 pub(crate) mod table;
+pub(crate) mod verify;
 
 use std::io::{self, Write};
 

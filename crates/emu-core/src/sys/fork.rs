@@ -20,7 +20,6 @@ pub(crate) struct Child {
 
 impl Child {
     /// Its process ID.
-    #[cfg_attr(not(test), expect(dead_code, reason = "everything else goes through the pidfd"))]
     pub(crate) fn pid(&self) -> Pid {
         self.pid
     }

@@ -1,0 +1,248 @@
+//! What the measuring benches share: options, the record, and a table of cases with what they must reach.
+
+// Each bench is a crate of its own and uses its part of this.
+#![allow(dead_code)]
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use emu_bench::record::{Machine, Record};
+use emu_bench::stats::Interval;
+use emu_bench::verify::{Pair, Plan};
+use emu_bench::workload::serve_if_asked;
+use emu_core::{CpuList, Demand, Error, Host, Result, Roots, SpeedSpec, meter};
+
+/// Time for a disturbance to pass.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Pairs unless given.
+const PAIRS: usize = 15;
+
+/// Options of every measuring bench.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// Only the rows whose names contain one of these; all when there is none.
+    rows: Vec<String>,
+    pub(crate) pairs: usize,
+    out: Option<PathBuf>,
+    pub(crate) seed: u64,
+}
+
+impl Options {
+    /// Reads the command line, and `--bench`, which cargo adds.
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let seed = std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_secs());
+        let mut options = Self { rows: Vec::new(), pairs: PAIRS, out: None, seed };
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| Error::usage(format!("{word} needs a value")));
+            match word.as_str() {
+                "--bench" => {}
+                "--row" => options.rows.push(value()?),
+                "--pairs" => options.pairs = number(&word, &value()?)? as usize,
+                "--seed" => options.seed = number(&word, &value()?)?,
+                "--out" => options.out = Some(value()?.into()),
+                _ => {
+                    return Err(Error::usage(format!("unknown option {word}"))
+                        .hint("--row NAME, --pairs N, --seed N, --out DIR"));
+                }
+            }
+        }
+        if options.pairs < 2 {
+            return Err(Error::usage("--pairs must be at least 2"));
+        }
+        Ok(options)
+    }
+
+    /// The command that takes the same measurements again; where results go is left out.
+    fn command(&self, bench: &str) -> String {
+        let rows = self.rows.iter().fold(String::new(), |mut text, row| {
+            let _ = write!(text, " --row {row}");
+            text
+        });
+        let (pairs, seed) = (self.pairs, self.seed);
+        format!("cargo bench -p emu-bench --bench {bench} --{rows} --pairs {pairs} --seed {seed}")
+    }
+}
+
+fn number(option: &str, text: &str) -> Result<u64> {
+    text.parse().map_err(|cause| Error::usage(format!("{option} {text} is not a number")).caused_by(cause))
+}
+
+/// Whether a case reached what it must.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Met {
+    Yes,
+    No,
+    /// It could not be measured here, and why.
+    Not(String),
+}
+
+impl From<bool> for Met {
+    fn from(met: bool) -> Self {
+        if met { Self::Yes } else { Self::No }
+    }
+}
+
+/// One line of the result.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) case: String,
+    pub(crate) measured: String,
+    pub(crate) must: String,
+    pub(crate) met: Met,
+}
+
+impl Line {
+    /// A case that cannot be measured here.
+    pub(crate) fn refused(case: impl Into<String>, must: impl Into<String>, why: &Error) -> Self {
+        Self { case: case.into(), measured: "-".into(), must: must.into(), met: Met::Not(why.to_string()) }
+    }
+}
+
+/// A run under way.
+pub(crate) struct Run {
+    pub(crate) host: Host,
+    pub(crate) options: Options,
+    record: Option<Record>,
+    lines: Vec<(&'static str, Line)>,
+}
+
+impl Run {
+    /// A plan with the run's pairs and seed.
+    pub(crate) fn plan(&self, window: Duration) -> Plan {
+        Plan {
+            pairs: self.options.pairs,
+            window,
+            repeats: self.options.pairs,
+            ..Plan::new(self.options.seed)
+        }
+    }
+
+    /// Whether a row is asked for.
+    pub(crate) fn wants(&self, row: &str) -> bool {
+        self.options.rows.is_empty() || self.options.rows.iter().any(|part| row.contains(part.as_str()))
+    }
+
+    /// Keeps a raw sample.
+    pub(crate) fn sample(&mut self, row: &str, sample: &impl serde::Serialize) -> Result<()> {
+        self.record.as_mut().map_or(Ok(()), |record| record.sample(row, sample))
+    }
+
+    /// Keeps a pair as it was taken, for [`emu_bench::verify::verify`]. One that will be taken again waits a
+    /// little first, as what disturbed it may pass.
+    pub(crate) fn pair(&mut self, row: &str, case: &str, pair: &Pair) -> Result<()> {
+        #[derive(serde::Serialize)]
+        struct Taken<'a> {
+            case: &'a str,
+            pair: &'a Pair,
+        }
+        if !pair.kept {
+            std::thread::sleep(PAUSE);
+        }
+        self.sample(row, &Taken { case, pair })
+    }
+
+    /// Prints a line and keeps it for the summary.
+    pub(crate) fn line(&mut self, row: &'static str, line: Line) {
+        let met = match &line.met {
+            Met::Yes => "yes".to_owned(),
+            Met::No => "NO".to_owned(),
+            Met::Not(why) => format!("not here: {why}"),
+        };
+        println!("{row:<14} {:<34} {:<40} {:<10} {met}", line.case, line.measured, line.must);
+        self.lines.push((row, line));
+    }
+
+    /// The CPUs of the host that may be used, at most `count`.
+    pub(crate) fn cpus(&self, count: usize) -> CpuList {
+        self.host.allowed.iter().take(count).collect()
+    }
+
+    fn summary(&self, bench: &str) -> String {
+        let machine = Machine::of(&self.host);
+        let hypervisor = machine.hypervisor.as_deref().unwrap_or("no hypervisor");
+        let mut text = format!(
+            "# {bench}\n\n{}, {} CPUs, Linux {}, {hypervisor}\n\n`{}`\n\n| row | case | measured | must | met |\n|---|---|---|---|---|\n",
+            machine.model,
+            machine.cpus,
+            machine.kernel,
+            self.options.command(bench)
+        );
+        for (row, line) in &self.lines {
+            let met = match &line.met {
+                Met::Yes => "yes",
+                Met::No => "**no**",
+                Met::Not(why) => why,
+            };
+            let _ = writeln!(text, "| {row} | {} | {} | {} | {met} |", line.case, line.measured, line.must);
+        }
+        text
+    }
+}
+
+/// The `main` of a measuring bench.
+pub(crate) fn main(bench: &str, measure: impl FnOnce(&mut Run) -> Result<()>) -> ExitCode {
+    if let Some(code) = serve_if_asked() {
+        return code;
+    }
+    match run(bench, measure) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            let mut cause = std::error::Error::source(&error);
+            while let Some(error) = cause {
+                eprintln!("  caused by: {error}");
+                cause = error.source();
+            }
+            error.hint_text().iter().for_each(|hint| eprintln!("  hint: {hint}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(bench: &str, measure: impl FnOnce(&mut Run) -> Result<()>) -> Result<()> {
+    let options = Options::parse(std::env::args().skip(1))?;
+    let host = Host::detect(&Roots::system())?;
+    let command = options.command(bench);
+    let machine = Machine::of(&host);
+    let record =
+        options.out.as_ref().map(|out| Record::create(out, &machine, &command, options.seed)).transpose()?;
+    println!("{command}\n{}, {} CPUs, Linux {}\n", machine.model, machine.cpus, machine.kernel);
+    let mut run = Run { host, options, record, lines: Vec::new() };
+    let measured = measure(&mut run);
+    if let Some(record) = &run.record {
+        // What was measured before an error counts all the same.
+        record.summary(&run.summary(bench))?;
+    }
+    measured
+}
+
+/// What a speed means on some CPUs.
+pub(crate) fn demand(speed: &str, cpus: &CpuList, period: Duration) -> Result<Demand> {
+    let speeds = speed.parse::<SpeedSpec>()?.for_cpus(cpus)?;
+    let targets = speeds.iter().map(|(&cpu, speed)| {
+        let reference = meter::measure(cpu, Duration::from_millis(20))?.clock;
+        Ok((cpu, speed.target(cpu, Some(reference))?))
+    });
+    let mut demand = Demand::new(targets.collect::<Result<_>>()?);
+    demand.period = Some(period);
+    Ok(demand)
+}
+
+/// `-0.31% [-0.60, +0.12]`: an error and its interval, from a ratio that should be 1.
+pub(crate) fn error(relative: &Interval) -> String {
+    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+    format!(
+        "{:+.2}% [{:+.2}, {:+.2}]",
+        percent(relative.estimate),
+        percent(relative.low),
+        percent(relative.high)
+    )
+}
+
+/// Middle value; 0 for none.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    emu_bench::stats::Sample::new(values).map_or(0.0, |sample| sample.median())
+}

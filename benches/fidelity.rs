@@ -1,0 +1,323 @@
+//! Measures every promise about the methods, row by row, and says which are kept.
+//!
+//! `cargo bench -p emu-bench --bench fidelity -- [--row NAME]… [--pairs 15] [--seed N] [--out benches/results]`
+//!
+//! Needs root, and a machine on which nothing else runs.
+
+mod common;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use common::{Line, Met, Run, demand, error, median};
+use emu_bench::stats::{Noise, SMOOTH_CV, Sample, Spread};
+use emu_bench::verify::{Finding, Pair, SessionEmulated, Trial, granularity, verify};
+use emu_core::{Demand, MethodId, Result, meter};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Speeds of the CPU loop on one CPU, and one that has a limit of its own.
+const SPEEDS: [&str; 6] = ["10%", "25%", "50%", "75%", "90%", "95%"];
+const LOWEST: &str = "5%";
+
+/// Speeds of the workloads on two CPUs.
+const SPEEDS_OF_TWO: [&str; 4] = ["10%", "25%", "50%", "75%"];
+
+/// Workloads on two CPUs.
+const WORKLOADS: [&str; 4] = ["cpu-loop", "multithread", "multiprocess", "sleep-compute"];
+
+/// Processes of a crowd.
+const CROWD: usize = 500;
+
+fn main() -> ExitCode {
+    common::main("fidelity", |run| {
+        for (row, measure) in ROWS {
+            if run.wants(row) {
+                measure(run, row)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+type Measure = fn(&mut Run, &'static str) -> Result<()>;
+
+const ROWS: &[(&str, Measure)] = &[
+    ("hogs-10ms", |run, row| one_cpu(run, row, MethodId::CpuHogs, 10, 1.0, Some(2.0))),
+    ("hogs-1ms", |run, row| one_cpu(run, row, MethodId::CpuHogs, 1, 2.0, None)),
+    ("hogs-two", |run, row| two_cpus(run, row, MethodId::CpuHogs, 10)),
+    ("hogs-mixed", |run, row| mixed(run, row, MethodId::CpuHogs, 10)),
+    ("hogs-clock", clock),
+    ("hogs-grain", grain),
+    ("hogs-cost", cost),
+    ("freeze-20ms", |run, row| whole_table(run, row, MethodId::CpuFreeze, 20)),
+    ("freeze-100ms", |run, row| whole_table(run, row, MethodId::CpuFreeze, 100)),
+    ("fracas-20ms", |run, row| whole_table(run, row, MethodId::Fracas, 20)),
+    ("fracas-100ms", |run, row| whole_table(run, row, MethodId::Fracas, 100)),
+    ("crowd-freeze", |run, row| crowd(run, row, MethodId::CpuFreeze)),
+    ("crowd-lim", |run, row| crowd(run, row, MethodId::CpuLim)),
+];
+
+/// One emulated case and what it must reach.
+struct Case {
+    name: String,
+    demand: Demand,
+    method: MethodId,
+    workload: &'static str,
+    /// Largest relative error, in percent.
+    must: f64,
+}
+
+/// Windows long enough for 50 periods, within half a second and two seconds.
+fn window(period: Duration) -> Duration {
+    (period * 50).clamp(MS * 500, MS * 2000)
+}
+
+/// Measures a case and adds a line for each finding.
+fn case(run: &mut Run, row: &'static str, case: &Case) -> Result<()> {
+    let must = format!("≤ {}%", case.must);
+    let findings = match findings(run, row, case) {
+        Ok(findings) => findings,
+        Err(why) if why.kind() == emu_core::ErrorKind::Failed => return Err(why),
+        Err(why) => {
+            run.line(row, Line::refused(&case.name, must, &why));
+            return Ok(());
+        }
+    };
+    for finding in findings {
+        let name = finding.cpu.map_or(case.name.clone(), |cpu| format!("{} CPU {cpu}", case.name));
+        let line = Line {
+            case: name,
+            measured: format!("{}{}", error(&finding.relative), tainted(&finding)),
+            must: must.clone(),
+            met: (finding.error().abs() * 100.0 <= case.must).into(),
+        };
+        run.line(row, line);
+    }
+    Ok(())
+}
+
+fn tainted(finding: &Finding) -> String {
+    if finding.tainted == 0 { String::new() } else { format!(" ({} disturbed)", finding.tainted) }
+}
+
+fn findings(run: &mut Run, row: &str, case: &Case) -> Result<Vec<Finding>> {
+    let mut emulated = SessionEmulated::new(&run.host, case.demand.clone(), case.method)?;
+    let period = case.demand.period.unwrap_or_default();
+    let plan = run.plan(window(period));
+    let mut trial = Trial::of(case.workload, &case.demand, &plan.setting(&emulated, &case.demand.targets))?;
+    if !trial.job.sleep.is_zero() {
+        // Bursts of ten periods, however long a window that takes.
+        (trial.job.burst, trial.job.sleep, trial.job.cycles) = (period * 10, period * 5, 1);
+    }
+    Ok(verify(&mut emulated, &trial, &plan, &mut |pair| run.pair(row, &case.name, pair))?.findings)
+}
+
+/// The CPU loop must be right to `must` percent, at the lowest speed to `must_lowest` where that is promised.
+fn one_cpu(
+    run: &mut Run,
+    row: &'static str,
+    method: MethodId,
+    period: u32,
+    must: f64,
+    must_lowest: Option<f64>,
+) -> Result<()> {
+    let lowest = must_lowest.map(|must| (LOWEST, must));
+    for (speed, must) in lowest.into_iter().chain(SPEEDS.map(|speed| (speed, must))) {
+        let demand = demand(speed, &run.cpus(1), MS * period)?;
+        let name = format!("cpu-loop {speed}");
+        case(run, row, &Case { name, demand, method, workload: "cpu-loop", must })?;
+    }
+    Ok(())
+}
+
+fn two_cpus(run: &mut Run, row: &'static str, method: MethodId, period: u32) -> Result<()> {
+    for workload in WORKLOADS {
+        for speed in SPEEDS_OF_TWO {
+            let demand = demand(speed, &run.cpus(2), MS * period)?;
+            let name = format!("{workload} {speed} on 2 CPUs");
+            case(run, row, &Case { name, demand, method, workload, must: 2.0 })?;
+        }
+    }
+    Ok(())
+}
+
+fn mixed(run: &mut Run, row: &'static str, method: MethodId, period: u32) -> Result<()> {
+    let cpus = run.cpus(2);
+    let names: Vec<_> =
+        cpus.iter().zip(["40%", "80%"]).map(|(cpu, speed)| format!("{cpu}={speed}")).collect();
+    let name = names.join(",");
+    let demand = demand(&name, &cpus, MS * period)?;
+    case(run, row, &Case { name, demand, method, workload: "multithread", must: 2.0 })
+}
+
+fn whole_table(run: &mut Run, row: &'static str, method: MethodId, period: u32) -> Result<()> {
+    one_cpu(run, row, method, period, 2.0, Some(2.0))?;
+    two_cpus(run, row, method, period)?;
+    mixed(run, row, method, period)
+}
+
+/// An absolute clock is held while the native one wanders.
+fn clock(run: &mut Run, row: &'static str) -> Result<()> {
+    const SPEED: &str = "1.2GHz";
+    let demand = demand(SPEED, &run.cpus(1), MS * 10)?;
+    let Some(cpu) = run.cpus(1).first() else { return Ok(()) };
+    let mut emulated = SessionEmulated::new(&run.host, demand.clone(), MethodId::CpuHogs)?;
+    let mut plan = run.plan(window(MS * 10));
+    // A clock that has changed is what this is about.
+    plan.repeats = 0;
+    let trial = Trial::of("cpu-loop", &demand, &plan.setting(&emulated, &demand.targets))?;
+    let mut clocks = Vec::new();
+    let outcome = verify(&mut emulated, &trial, &plan, &mut |pair| {
+        clocks.push(meter::measure(cpu, MS * 20)?.clock.as_f64());
+        run.pair(row, SPEED, pair)
+    })?;
+    let sides: Vec<_> = outcome.pairs.iter().filter_map(Pair::sides).collect();
+    let native: Vec<f64> = sides.iter().map(|(native, _)| native.done.rate()).collect();
+    let emulated: Vec<f64> = sides.iter().map(|(_, emulated)| emulated.done.rate()).collect();
+    // Cycles of a step are the same at every clock.
+    let cycles = median(&clocks) / median(&native);
+    let spread = |rates: &[f64]| Ok::<_, emu_core::Error>(Noise::of(&Sample::new(rates)?)?.iqr);
+    let (wander, held) = (spread(&native)?, spread(&emulated)?);
+    let ghz = |rates: &[f64]| median(rates) * cycles / 1e9;
+    let line = Line {
+        case: format!("{SPEED}: spread, IQR / median"),
+        measured: format!(
+            "{:.2}% at {:.3} GHz; native {:.2}% at {:.3}",
+            held * 100.0,
+            ghz(&emulated),
+            wander * 100.0,
+            ghz(&native)
+        ),
+        must: "≤ native".into(),
+        met: (held <= wander).into(),
+    };
+    run.line(row, line);
+    Ok(())
+}
+
+/// Progress at a period of 1 ms is smooth in windows of 10 ms and longer.
+fn grain(run: &mut Run, row: &'static str) -> Result<()> {
+    for speed in ["25%", "50%", "75%"] {
+        let demand = demand(speed, &run.cpus(1), MS)?;
+        let mut emulated = SessionEmulated::new(&run.host, demand.clone(), MethodId::CpuHogs)?;
+        let plan = run.plan(MS * 1000);
+        let trial = Trial::of("cpu-loop", &demand, &plan.setting(&emulated, &demand.targets))?;
+        let mut at_ten = Vec::new();
+        let mut stalls = Vec::new();
+        for _ in 0..run.options.pairs {
+            let seen = granularity(&mut emulated, &trial, &plan, MS * 1000)?;
+            // The roughest of the windows from 10 ms on.
+            let spreads = seen.windows.iter().filter(|window| window.length_ms >= 10);
+            let known =
+                spreads.filter_map(|window| if let Spread::Cv(cv) = window.spread { Some(cv) } else { None });
+            at_ten.extend(known.reduce(f64::max));
+            stalls.push(seen.longest_stall_ns as f64 / 1e6);
+            run.sample(row, &seen)?;
+        }
+        let cv = median(&at_ten);
+        let line = Line {
+            case: format!("1 ms at {speed}: CV from 10 ms on"),
+            measured: format!("{:.2}%, longest stall {:.2} ms", cv * 100.0, median(&stalls)),
+            must: format!("< {}%", SMOOTH_CV * 100.0),
+            met: (!at_ten.is_empty() && cv < SMOOTH_CV).into(),
+        };
+        run.line(row, line);
+    }
+    Ok(())
+}
+
+/// What emu itself costs at a period of 1 ms.
+fn cost(run: &mut Run, row: &'static str) -> Result<()> {
+    let cpus = run.host.allowed.clone();
+    let demand = demand("50%", &cpus, MS)?;
+    let mut emulated = SessionEmulated::new(&run.host, demand.clone(), MethodId::CpuHogs)?;
+    let plan = run.plan(MS * 1000);
+    let trial = Trial::of("multithread", &demand, &plan.setting(&emulated, &demand.targets))?;
+    let outcome = verify(&mut emulated, &trial, &plan, &mut |pair| run.pair(row, "50%", pair))?;
+    let deliveries: Vec<_> = outcome
+        .pairs
+        .iter()
+        .filter_map(Pair::sides)
+        .filter_map(|(_, window)| window.delivery.as_ref())
+        .collect();
+    let count = cpus.len() as f64;
+    let shares: Vec<f64> =
+        deliveries.iter().map(|one| one.process_cpu_s / one.wall_s / count * 100.0).collect();
+    run.line(
+        row,
+        Line {
+            case: "own CPU for each CPU, kernel's account".into(),
+            measured: format!("{:.2}%", median(&shares)),
+            must: "≤ 1%".into(),
+            met: (median(&shares) <= 1.0).into(),
+        },
+    );
+    let period_us: Vec<f64> =
+        deliveries.iter().map(|one| one.own_cpu_s * 1e6 / (one.periods as f64 * count)).collect();
+    let (met, measured) = match wake_cost_us(run) {
+        Some(switching) => {
+            let own = median(&period_us) - switching;
+            ((own <= 2.0).into(), format!("{own:.2} µs beside {switching:.2} µs of switching"))
+        }
+        None => (
+            Met::Not("the cost of a wake-up is not known".into()),
+            format!("{:.2} µs in all", median(&period_us)),
+        ),
+    };
+    run.line(
+        row,
+        Line { case: "controller's own code in a period".into(), measured, must: "≤ 2 µs".into(), met },
+    );
+    Ok(())
+}
+
+/// The CPU time that a wake-up takes of a thread that does nothing else, as emu has measured and kept it.
+fn wake_cost_us(run: &Run) -> Option<f64> {
+    let text = std::fs::read_to_string(run.host.roots.state.join("wake-costs.json")).ok()?;
+    let kept: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let costs = kept.get("cpus")?.as_object()?.values();
+    let visible: Vec<f64> = costs.filter_map(|cost| cost.get("visible")?.as_f64()).collect();
+    (!visible.is_empty()).then(|| median(&visible) / 1000.0)
+}
+
+/// Hundreds of processes, sleeping or busy.
+fn crowd(run: &mut Run, row: &'static str, method: MethodId) -> Result<()> {
+    let cpus = run.cpus(2);
+    let demand = demand("50%", &cpus, MS * 100)?;
+    let mut emulated = match SessionEmulated::new(&run.host, demand.clone(), method) {
+        Ok(emulated) => emulated,
+        Err(why) => {
+            run.line(row, Line::refused("50%", "≤ 2%", &why));
+            return Ok(());
+        }
+    };
+    for (name, active) in [("sleeping", cpus.len()), ("busy", CROWD)] {
+        let mut plan = run.plan(MS * 4000);
+        // Every process must have had its turn before the window opens.
+        plan.lead = MS * 2000;
+        let mut trial = Trial::of("multiprocess", &demand, &plan.setting(&emulated, &demand.targets))?;
+        (trial.job.active, trial.job.idle) = (active, CROWD - active);
+        let outcome = verify(&mut emulated, &trial, &plan, &mut |pair| run.pair(row, name, pair))?;
+        let deliveries =
+            outcome.pairs.iter().filter_map(Pair::sides).filter_map(|(_, window)| window.delivery.as_ref());
+        let own: Vec<f64> = deliveries.map(|one| one.process_cpu_s / one.wall_s * 100.0).collect();
+        for finding in &outcome.findings {
+            let line = Line {
+                case: format!("{CROWD} processes, {name}, 50%"),
+                measured: error(&finding.relative),
+                must: "≤ 2%".into(),
+                met: (finding.error().abs() <= 0.02).into(),
+            };
+            run.line(row, line);
+        }
+        let line = Line {
+            case: format!("own CPU, {CROWD} {name}"),
+            measured: format!("{:.2}%", median(&own)),
+            must: "≤ 2%".into(),
+            met: (median(&own) <= 2.0).into(),
+        };
+        run.line(row, line);
+    }
+    Ok(())
+}

@@ -1,0 +1,358 @@
+//! Other ways to slow programs down and emu's best method, side by side: each pair of one is followed by a pair
+//! of the next, on the same workloads.
+//!
+//! `cargo bench -p emu-bench --bench peers -- [--row WORKLOAD]… [--pairs 15] [--seed N] [--out benches/results]`
+//!
+//! Needs root, a machine on which nothing else runs, and, for what is to be compared, the packages `cpulimit`
+//! and `stress-ng`.
+
+mod common;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use common::{Line, Met, Run, demand};
+use emu_bench::verify::{Emulated, SessionEmulated, Trial, compare};
+use emu_core::{Controller, CpuList, Error, ErrorKind, Host, Pid, Result, choose};
+use nix::sys::signal::{Signal, kill, killpg};
+
+const MS: Duration = Duration::from_millis(1);
+const SPEEDS: [&str; 4] = ["10%", "25%", "50%", "75%"];
+const WORKLOADS: [(&str, usize); 4] =
+    [("cpu-loop", 1), ("multithread", 2), ("multiprocess", 2), ("sleep-compute", 2)];
+
+/// The period of the plain quota: the kernel's default.
+const QUOTA_PERIOD_US: u64 = 100_000;
+
+fn main() -> ExitCode {
+    common::main("peers", |run| {
+        for (workload, cpus) in WORKLOADS {
+            if run.wants(workload) {
+                for speed in SPEEDS {
+                    side_by_side(run, workload, cpus, speed)?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn side_by_side(run: &mut Run, workload: &'static str, cpus: usize, speed: &str) -> Result<()> {
+    let cpus = run.cpus(cpus);
+    let mut demand = demand(speed, &cpus, MS * 10)?;
+    demand.period = None;
+    let share = demand.lowest_share();
+    let best = choose(&run.host, &demand)?.method;
+    let mut emu = SessionEmulated::new(&run.host, demand.clone(), best)?;
+    let (mut cpulimit, mut quota, mut shares) = (
+        Cpulimit::new(&run.host, share, &cpus),
+        Quota::new(&run.host, share, &cpus),
+        Shares::new(&run.host, share, &cpus),
+    );
+    let plan = run.plan(MS * 1000);
+    let mut trial = Trial::of(workload, &demand, &plan.setting(&emu, &demand.targets))?;
+    if !trial.job.sleep.is_zero() {
+        (trial.job.burst, trial.job.sleep, trial.job.cycles) = (MS * 200, MS * 100, 1);
+    }
+    let mut rivals: Vec<&mut dyn Emulated> = vec![&mut emu];
+    let mut missing = Vec::new();
+    for rival in [
+        cpulimit.as_mut().map(|rival| rival as &mut dyn Emulated),
+        quota.as_mut().map(|rival| rival as &mut dyn Emulated),
+        shares.as_mut().map(|rival| rival as &mut dyn Emulated),
+    ] {
+        match rival {
+            Ok(rival) => rivals.push(rival),
+            Err(why) => missing.push(why.to_string()),
+        }
+    }
+    let names: Vec<_> = rivals.iter().map(|rival| rival.name()).collect();
+    let case = format!("{speed} on {} CPUs of {}", cpus.len(), names.join(", "));
+    let outcomes = compare(&mut rivals, &trial, &plan, &mut |pair| run.pair(workload, &case, pair))?;
+    drop(rivals);
+    let errors: Vec<f64> = outcomes
+        .iter()
+        .flat_map(|outcome| &outcome.findings)
+        .map(|finding| finding.error() * 100.0)
+        .collect();
+    let mut measured: Vec<_> =
+        names.iter().zip(&errors).map(|(name, error)| format!("{name} {error:+.1}%")).collect();
+    measured.extend(missing);
+    let (ours, others) = errors.split_first().map_or((0.0, &[][..]), |(ours, others)| (ours.abs(), others));
+    let met = match others {
+        [] => Met::Not("there is nothing to compare with".into()),
+        others => others.iter().all(|other| ours < other.abs()).into(),
+    };
+    let case = format!("{speed} on {} CPUs", cpus.len());
+    run.line(workload, Line { case, measured: measured.join(", "), must: "emu ahead".into(), met });
+    Ok(())
+}
+
+/// Debian's `cpulimit`, told to watch children.
+struct Cpulimit {
+    proc: PathBuf,
+    /// Percent of one CPU, summed over CPUs.
+    limit: u32,
+    at_work: Option<(Child, Pid)>,
+}
+
+impl Cpulimit {
+    fn new(host: &Host, share: f64, cpus: &CpuList) -> Result<Self> {
+        require("cpulimit")?;
+        let limit = (share * cpus.len() as f64 * 100.0).round() as u32;
+        Ok(Self { proc: host.roots.proc.clone(), limit, at_work: None })
+    }
+}
+
+impl Emulated for Cpulimit {
+    fn name(&self) -> String {
+        "cpulimit".into()
+    }
+
+    fn period(&self) -> Duration {
+        MS * 100
+    }
+
+    fn settle(&self) -> Duration {
+        MS * 1000
+    }
+
+    fn has_helpers(&self) -> bool {
+        true
+    }
+
+    fn engage(&mut self, worker: Pid) -> Result<()> {
+        let child = Command::new("cpulimit")
+            .args(["--quiet", "--lazy", "--monitor-forks", "--limit", &self.limit.to_string()])
+            .args(["--pid", &worker.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(|cause| Error::io("cannot start cpulimit", cause))?;
+        self.at_work = Some((child, worker));
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        if let Some((mut child, worker)) = self.at_work.take() {
+            end(&mut child);
+            // What it had stopped at that moment.
+            for pid in tree(&self.proc, worker) {
+                let _ = kill(nix::unistd::Pid::from_raw(pid), Signal::SIGCONT);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One quota for the sum of the CPUs, as containers set it.
+struct Quota {
+    host: Host,
+    /// CPU time in a period, of all CPUs.
+    sum_us: u64,
+    group: Option<Group>,
+}
+
+impl Quota {
+    fn new(host: &Host, share: f64, cpus: &CpuList) -> Result<Self> {
+        Group::create(host, "quota")?;
+        let sum_us = (share * cpus.len() as f64 * QUOTA_PERIOD_US as f64).round() as u64;
+        Ok(Self { host: host.clone(), sum_us, group: None })
+    }
+}
+
+impl Emulated for Quota {
+    fn name(&self) -> String {
+        "quota".into()
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_micros(QUOTA_PERIOD_US)
+    }
+
+    fn engage(&mut self, worker: Pid) -> Result<()> {
+        let group = Group::create(&self.host, "quota")?;
+        if group.version == 2 {
+            group.write("cpu.max", &format!("{} {QUOTA_PERIOD_US}", self.sum_us))?;
+        } else {
+            group.write("cpu.cfs_period_us", &QUOTA_PERIOD_US.to_string())?;
+            group.write("cpu.cfs_quota_us", &self.sum_us.to_string())?;
+        }
+        group.take(&self.host, worker)?;
+        self.group = Some(group);
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        self.group.take().map_or(Ok(()), Group::remove)
+    }
+}
+
+/// Weights against `stress-ng`, which keeps every CPU of the zone busy.
+struct Shares {
+    host: Host,
+    share: f64,
+    cpus: CpuList,
+    at_work: Option<(Child, Group, Group)>,
+}
+
+impl Shares {
+    fn new(host: &Host, share: f64, cpus: &CpuList) -> Result<Self> {
+        require("stress-ng")?;
+        Group::create(host, "shares")?;
+        Ok(Self { host: host.clone(), share, cpus: cpus.clone(), at_work: None })
+    }
+
+    /// Two groups whose weights are to each other as the work and what is taken from it.
+    fn weigh(group: &Group, share: f64) -> Result<()> {
+        // v1 takes 2 to 262 144, v2 1 to 10 000.
+        let weight = (share * 10_000.0).round().max(2.0);
+        group.write(if group.version == 2 { "cpu.weight" } else { "cpu.shares" }, &weight.to_string())
+    }
+}
+
+impl Emulated for Shares {
+    fn name(&self) -> String {
+        "shares".into()
+    }
+
+    fn period(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn settle(&self) -> Duration {
+        MS * 1000
+    }
+
+    fn has_helpers(&self) -> bool {
+        true
+    }
+
+    fn engage(&mut self, worker: Pid) -> Result<()> {
+        let (work, burners) = (Group::create(&self.host, "work")?, Group::create(&self.host, "burners")?);
+        Self::weigh(&work, self.share)?;
+        Self::weigh(&burners, 1.0 - self.share)?;
+        let child = Command::new("stress-ng")
+            .args(["--quiet", "--cpu", &self.cpus.len().to_string(), "--taskset", &self.cpus.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(|cause| Error::io("cannot start stress-ng", cause))?;
+        let pid = child.id() as Pid;
+        self.at_work = Some((child, work, burners));
+        // Its workers take a moment to appear.
+        std::thread::sleep(MS * 200);
+        if let Some((_, work, burners)) = &self.at_work {
+            burners.take(&self.host, pid)?;
+            work.take(&self.host, worker)?;
+        }
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        let Some((mut child, work, burners)) = self.at_work.take() else { return Ok(()) };
+        end(&mut child);
+        burners.remove().and(work.remove())
+    }
+}
+
+/// A group of the cpu controller, made and removed by this bench.
+struct Group {
+    version: u8,
+    folder: PathBuf,
+    home: PathBuf,
+}
+
+impl Group {
+    fn create(host: &Host, name: &str) -> Result<Self> {
+        let hierarchy =
+            host.cgroups.with(Controller::Cpu).ok_or_else(|| Error::unavailable("no cpu controller"))?;
+        let home = hierarchy.own.clone();
+        let folder = home.join(format!("emu-peer-{name}-{}", std::process::id()));
+        fs::create_dir(&folder).map_err(|cause| Error::file("make", &folder, cause))?;
+        let group = Self { version: hierarchy.version, folder, home };
+        let probe = group.folder.join(if group.version == 2 { "cpu.max" } else { "cpu.cfs_quota_us" });
+        if probe.exists() { Ok(group) } else { Err(Error::unavailable("no cpu controller in a new group")) }
+    }
+
+    fn write(&self, file: &str, value: &str) -> Result<()> {
+        let path = self.folder.join(file);
+        fs::write(&path, value).map_err(|cause| Error::file(&format!("write {value} to"), &path, cause))
+    }
+
+    /// Moves a process and its children in.
+    fn take(&self, host: &Host, pid: Pid) -> Result<()> {
+        tree(&host.roots.proc, pid).iter().try_for_each(|pid| self.write("cgroup.procs", &pid.to_string()))
+    }
+
+    fn remove(self) -> Result<()> {
+        self.clear()
+    }
+
+    /// Moves its processes back and removes it; ended ones may stay for a moment.
+    fn clear(&self) -> Result<()> {
+        let mut last = Ok(());
+        for _ in 0..100 {
+            for pid in fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default().lines() {
+                let _ = fs::write(self.home.join("cgroup.procs"), pid);
+            }
+            match fs::remove_dir(&self.folder) {
+                Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+                    last = Err(Error::file("remove", &self.folder, cause));
+                    std::thread::sleep(MS * 10);
+                }
+                _ => return Ok(()),
+            }
+        }
+        last
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = self.clear();
+    }
+}
+
+/// Ends a program of ours with all that it has started; each has its own process group.
+fn end(child: &mut Child) {
+    let group = nix::unistd::Pid::from_raw(child.id() as i32);
+    let _ = killpg(group, Signal::SIGTERM);
+    for _ in 0..100 {
+        if matches!(child.try_wait(), Ok(Some(_))) {
+            break;
+        }
+        std::thread::sleep(MS * 10);
+    }
+    let _ = killpg(group, Signal::SIGKILL);
+    let _ = child.wait();
+}
+
+/// A process and its descendants, from `/proc/<pid>/task/<tid>/children`.
+fn tree(proc: &Path, pid: Pid) -> Vec<Pid> {
+    let mut pids = vec![pid];
+    let mut next = 0;
+    while let Some(pid) = pids.get(next).copied() {
+        next += 1;
+        let threads = fs::read_dir(proc.join(pid.to_string()).join("task")).into_iter().flatten().flatten();
+        for thread in threads {
+            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            pids.extend(children.split_ascii_whitespace().filter_map(|pid| pid.parse::<Pid>().ok()));
+        }
+    }
+    pids
+}
+
+/// Whether a program is installed.
+fn require(program: &str) -> Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Unavailable, format!("{program} is not installed")))
+}

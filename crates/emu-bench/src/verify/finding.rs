@@ -1,0 +1,249 @@
+//! From pairs to a judgement.
+
+use emu_core::{CpuId, Result};
+use serde::Serialize;
+
+use super::pair::{Pair, Window};
+use super::{Plan, Trial};
+use crate::stats::{self, AaTest, Bootstrap, Centre, Interval, PairedRatios, Sample, Verdict};
+use crate::workload::kernel::QUANTUM;
+
+/// How faithful an emulation was for one job at one speed.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    /// The workload.
+    pub workload: String,
+    /// The CPU concerned, where each has its own speed.
+    pub cpu: Option<CpuId>,
+    /// The share asked for.
+    pub asked: f64,
+    /// The ratio that a perfect emulation gives this workload: the share where it only computes; with the
+    /// share q of its native time slept, 1 / (q + (1 − q) / share).
+    pub ideal: f64,
+    /// Median of emulated / native.
+    pub ratio: Interval,
+    /// Median of emulated / native / ideal: 1 is perfect, 0.99 is one percent too slow.
+    pub relative: Interval,
+    /// Whether that is within the tolerance.
+    pub verdict: Verdict,
+    /// Pairs that count.
+    pub pairs: usize,
+    /// Pairs that were disturbed and taken again.
+    pub repeated: usize,
+    /// Pairs that count although they were disturbed, because nothing better could be had.
+    pub tainted: usize,
+    /// By how much two native windows differ, as a share: the mean over the controls.
+    pub floor: Option<f64>,
+    /// The smallest error that the run would have found four times in five.
+    pub detectable: Option<f64>,
+    /// The longest time without progress under emulation, in nanoseconds.
+    pub longest_stall_ns: u64,
+    /// Periods of the emulation in all windows.
+    pub periods: u64,
+    /// Periods that it missed.
+    pub missed: u64,
+    /// CPU time of emu itself as a share of one CPU, for each emulated CPU; median over the windows.
+    pub own_cpu: Option<f64>,
+}
+
+impl Finding {
+    /// Relative error of the speed: −0.01 is one percent too slow.
+    pub fn error(&self) -> f64 {
+        self.relative.estimate - 1.0
+    }
+}
+
+/// Judges the pairs of a trial: once, or for each CPU where parts are bound to CPUs of different speeds.
+///
+/// # Errors
+/// Usage, where no pair counts.
+pub fn findings(trial: &Trial, pairs: &[Pair], plan: &Plan) -> Result<Vec<Finding>> {
+    if trial.job.pinned {
+        return trial
+            .shares
+            .iter()
+            .enumerate()
+            .map(|(index, &(cpu, share))| {
+                // Parts are bound to the CPUs in turn.
+                let cpus = trial.shares.len();
+                let rate = move |window: &Window| {
+                    window.done.parts.iter().skip(index).step_by(cpus).sum::<f64>() / window.done.wall_s()
+                };
+                finding(trial, pairs, plan, share, Some(cpu), &rate)
+            })
+            .collect();
+    }
+    Ok(vec![finding(trial, pairs, plan, trial.lowest_share(), None, &|window| window.done.rate())?])
+}
+
+fn finding(
+    trial: &Trial,
+    pairs: &[Pair],
+    plan: &Plan,
+    asked: f64,
+    cpu: Option<CpuId>,
+    rate: &dyn Fn(&Window) -> f64,
+) -> Result<Finding> {
+    // Without a single quantum, less than one was done; half of one stands for that.
+    let rate = |window: &Window| rate(window).max(QUANTUM as f64 / 2.0 / window.done.wall_s());
+    let (mut measured, mut relative, mut controls, mut ideals) = (vec![], vec![], vec![], vec![]);
+    for pair in pairs.iter().filter(|pair| pair.kept) {
+        if let Some((native, emulated)) = pair.sides() {
+            let ideal = ideal(asked, native.done.idle_share());
+            ideals.push(ideal);
+            measured.push(stats::Pair::new(rate(emulated), rate(native))?);
+            relative.push(stats::Pair::new(rate(emulated), rate(native) * ideal)?);
+        } else {
+            let [a, b] = &pair.windows;
+            controls.push(stats::Pair::new(rate(b), rate(a))?);
+        }
+    }
+    let centre = Centre::Median(Bootstrap::new(plan.seed));
+    let ratio = PairedRatios::new(&measured)?.ratio(centre, plan.level)?;
+    let relative = PairedRatios::new(&relative)?.ratio(centre, plan.level)?;
+    let differences: Vec<_> = controls.iter().map(|pair: &stats::Pair| pair.log_ratio().abs()).collect();
+    let floor = if differences.is_empty() { None } else { Some(Sample::new(differences)?.mean().exp_m1()) };
+    // Too few controls say nothing about what can be detected.
+    let detectable =
+        AaTest::of(&controls, controls.len(), centre, plan.level).ok().map(|test| test.detectable);
+    let windows = || pairs.iter().filter_map(Pair::sides).map(|(_, emulated)| emulated);
+    let deliveries = || windows().filter_map(|window| window.delivery.as_ref());
+    let cpus = trial.shares.len().max(1) as f64;
+    let own: Vec<f64> = deliveries().map(|delivery| delivery.own_cpu_s / delivery.wall_s / cpus).collect();
+    Ok(Finding {
+        workload: trial.job.workload.clone(),
+        cpu,
+        asked,
+        ideal: Sample::new(ideals)?.median(),
+        verdict: Verdict::of(&relative, measured.len(), plan.tolerance, plan.level)?,
+        ratio,
+        relative,
+        pairs: measured.len(),
+        repeated: pairs.iter().filter(|pair| !pair.kept).count(),
+        tainted: pairs.iter().filter(|pair| pair.kept && !pair.taints.is_empty()).count(),
+        floor,
+        detectable,
+        longest_stall_ns: windows().map(|window| window.done.longest_stall_ns).max().unwrap_or(0),
+        periods: deliveries().map(|delivery| delivery.periods).sum(),
+        missed: deliveries().map(|delivery| delivery.missed).sum(),
+        own_cpu: if own.is_empty() { None } else { Some(Sample::new(own)?.median()) },
+    })
+}
+
+/// Sleeps keep their length, work stretches by the share.
+fn ideal(share: f64, idle: f64) -> f64 {
+    1.0 / (idle + (1.0 - idle) / share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::{Delivery, Side, Taint};
+    use crate::workload::{Done, Job};
+
+    fn window(side: Side, parts: &[f64], slept_ns: u64) -> Window {
+        let done = Done {
+            ended_ns: 1_000_000_000,
+            parts: parts.to_vec(),
+            slept_ns,
+            longest_stall_ns: 7,
+            quantum_ns: 1.0,
+            ..Done::default()
+        };
+        let delivery = (side == Side::Emulated).then(|| Delivery {
+            wall_s: 2.0,
+            periods: 200,
+            missed: 1,
+            own_cpu_s: 0.02,
+            process_cpu_s: 0.02,
+            longest_stall_s: 0.0,
+            effective: vec![],
+        });
+        Window { side, done, steal: 0.0, foreign: None, delivery }
+    }
+
+    fn pair(number: usize, native: &[f64], emulated: &[f64]) -> Pair {
+        let (native, emulated) = (window(Side::Native, native, 0), window(Side::Emulated, emulated, 0));
+        let windows = if number.is_multiple_of(2) { [native, emulated] } else { [emulated, native] };
+        Pair { number, rival: None, windows, taints: vec![], kept: true }
+    }
+
+    fn control(number: usize, b: f64) -> Pair {
+        let windows = [window(Side::Native, &[1e9], 0), window(Side::Native, &[b], 0)];
+        Pair { number, rival: None, windows, taints: vec![], kept: true }
+    }
+
+    fn trial(shares: &[f64], pinned: bool) -> Trial {
+        let cpus = (0..shares.len()).collect();
+        let job = Job { pinned, active: shares.len(), ..crate::workload::testing::job("cpu-loop", &cpus) };
+        Trial { job, shares: shares.iter().copied().enumerate().collect() }
+    }
+
+    /// Pairs whose emulated side runs at `share`, with ±0.5 % of noise.
+    fn pairs(share: f64, count: usize) -> Vec<Pair> {
+        (0..count).map(|i| pair(i, &[1e9], &[1e9 * share * (1.0 + 0.005 * (i % 3) as f64 - 0.005)])).collect()
+    }
+
+    fn judge(share: f64, asked: f64, count: usize) -> Finding {
+        findings(&trial(&[asked], false), &pairs(share, count), &Plan::new(1)).unwrap().remove(0)
+    }
+
+    #[test]
+    fn the_right_speed_passes_and_a_false_one_fails() {
+        assert_eq!(judge(0.4, 0.4, 15).verdict, Verdict::Pass);
+        let wrong = judge(0.5, 0.4, 15);
+        assert_eq!(wrong.verdict, Verdict::Fail);
+        assert!((wrong.error() - 0.25).abs() < 0.01, "{wrong:?}");
+        assert_eq!(judge(1.0, 0.4, 15).verdict, Verdict::Fail, "no limit at all");
+    }
+
+    #[test]
+    fn few_pairs_are_not_enough_whatever_they_say() {
+        for share in [0.4, 0.5] {
+            assert!(matches!(judge(share, 0.4, 3).verdict, Verdict::NotEnoughData { .. }));
+        }
+    }
+
+    #[test]
+    fn sleeping_work_is_compared_with_its_own_ideal() {
+        // 0.5 s slept and 0.5 s computed; at 50 % the same work takes 1.5 s.
+        let native = window(Side::Native, &[1e9], 500_000_000);
+        let mut emulated = window(Side::Emulated, &[1e9], 500_000_000);
+        emulated.done.ended_ns = 1_500_000_000;
+        let pair = Pair { number: 0, rival: None, windows: [native, emulated], taints: vec![], kept: true };
+        let found = findings(&trial(&[0.5], false), &vec![pair; 10], &Plan::new(1)).unwrap().remove(0);
+        assert!((found.ideal - 2.0 / 3.0).abs() < 1e-9);
+        assert!(found.error().abs() < 1e-9 && found.verdict == Verdict::Pass);
+    }
+
+    #[test]
+    fn each_cpu_is_judged_by_its_own_speed() {
+        let pairs: Vec<_> = (0..15).map(|i| pair(i, &[1e9, 1e9], &[0.4e9, 0.6e9])).collect();
+        let found = findings(&trial(&[0.4, 0.8], true), &pairs, &Plan::new(1)).unwrap();
+        assert_eq!(found.iter().map(|one| one.verdict).collect::<Vec<_>>(), [Verdict::Pass, Verdict::Fail]);
+        assert_eq!(found[1].cpu, Some(1));
+    }
+
+    #[test]
+    fn a_part_that_stands_still_fails() {
+        let pairs: Vec<_> = (0..15).map(|i| pair(i, &[1e9], &[0.0])).collect();
+        let found = findings(&trial(&[0.4], false), &pairs, &Plan::new(1)).unwrap();
+        assert_eq!(found[0].verdict, Verdict::Fail);
+    }
+
+    #[test]
+    fn controls_give_the_floor_and_disturbed_pairs_are_counted() {
+        let mut pairs = pairs(0.4, 15);
+        pairs.extend((0..6).map(|i| control(i, if i % 2 == 0 { 1.01e9 } else { 0.99e9 })));
+        pairs[3].taints.push(Taint::Steal(0.5));
+        let mut dropped = pair(3, &[1e9], &[0.9e9]);
+        dropped.kept = false;
+        pairs.push(dropped);
+        let found = findings(&trial(&[0.4], false), &pairs, &Plan::new(1)).unwrap().remove(0);
+        assert!((found.floor.unwrap() - 0.01).abs() < 1e-3 && found.detectable.unwrap() > 0.0);
+        assert_eq!((found.pairs, found.repeated, found.tainted), (15, 1, 1));
+        assert_eq!((found.missed, found.periods), (16, 3200));
+        assert!((found.own_cpu.unwrap() - 0.01).abs() < 1e-9);
+        assert_eq!(found.longest_stall_ns, 7);
+    }
+}

@@ -1,0 +1,243 @@
+//! Whether a pair was disturbed by something that is not the emulation.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use emu_core::{CpuList, Error, Result};
+use serde::Serialize;
+
+use super::pair::{Side, Window};
+use crate::workload::Job;
+
+/// Share of a window that the hypervisor may take.
+const STEAL_MAX: f64 = 0.01;
+
+/// Change of the core clock between the two windows of a pair that is let pass.
+const CLOCK_CHANGE_MAX: f64 = 0.03;
+
+/// Share of the CPU time it could use that work gets natively on a machine that is otherwise idle.
+const UNDISTURBED: f64 = 0.97;
+
+/// Share of the CPUs' time that other tasks may have had.
+const FOREIGN_MAX: f64 = 0.03;
+
+/// A tick of `/proc/stat`, in seconds: `USER_HZ`, 100 on every architecture of interest.
+const TICK: f64 = 0.01;
+
+/// What was wrong with a pair.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Taint {
+    /// The hypervisor gave this share of a window to others.
+    Steal(f64),
+    /// The core clock differed by this share between the windows.
+    Clock(f64),
+    /// Other tasks left the native work only this share of the CPU time that it could use.
+    Contended(f64),
+    /// Other tasks had this share of the CPUs' time.
+    Foreign(f64),
+    /// The work began this many nanoseconds after its window.
+    Late(u64),
+}
+
+impl Taint {
+    /// Its kind, in a word or two.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Steal(_) => "steal",
+            Self::Clock(_) => "clock changes",
+            Self::Contended(_) | Self::Foreign(_) => "other tasks",
+            Self::Late(_) => "late start",
+        }
+    }
+}
+
+impl fmt::Display for Taint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Steal(share) => write!(f, "{:.1}% stolen by the hypervisor", share * 100.0),
+            Self::Clock(change) => write!(f, "core clock changed by {:.1}%", change * 100.0),
+            Self::Contended(share) => write!(f, "other tasks left {:.1}% of the CPU", share * 100.0),
+            Self::Foreign(share) => write!(f, "other tasks had {:.1}% of the CPUs", share * 100.0),
+            Self::Late(ns) => write!(f, "work began {:.1} ms late", *ns as f64 / 1e6),
+        }
+    }
+}
+
+/// What disturbed the windows of a pair; nothing for a good one.
+pub(super) fn taints(job: &Job, windows: &[Window; 2]) -> Vec<Taint> {
+    let mut taints: Vec<_> = windows.iter().filter_map(|window| taint(job, window)).collect();
+    let [a, b] = windows;
+    // A quantum that was not interrupted takes as long as the core clock says, emulated or not.
+    let change = (a.done.quantum_ns / b.done.quantum_ns).ln().abs().exp_m1();
+    if change > CLOCK_CHANGE_MAX {
+        taints.push(Taint::Clock(change));
+    }
+    taints
+}
+
+fn taint(job: &Job, window: &Window) -> Option<Taint> {
+    let done = &window.done;
+    if window.steal > STEAL_MAX {
+        return Some(Taint::Steal(window.steal));
+    }
+    if let Some(share) = window.foreign.filter(|share| *share > FOREIGN_MAX) {
+        return Some(Taint::Foreign(share));
+    }
+    let crowded = job.active > job.cpus.len();
+    // In a crowd some part is always waiting for its turn; the CPUs are full all the same.
+    if done.late_ns > 0 && !crowded {
+        return Some(Taint::Late(done.late_ns));
+    }
+    if window.side == Side::Native {
+        let usable = (done.wall_s() - done.slept_ns as f64 / 1e9) * job.active.min(job.cpus.len()) as f64;
+        let got = done.cpu_ns as f64 / 1e9 / usable;
+        // CPU time is counted for each part from its own first stamp to its last, which for parts that wait for
+        // their turn is not the window.
+        if got < UNDISTURBED && !crowded {
+            return Some(Taint::Contended(got));
+        }
+    }
+    None
+}
+
+/// CPU time of some CPUs by the kernel's account, from `/proc/stat` (`proc_stat(5)`), in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ticks {
+    all: u64,
+    idle: u64,
+    stolen: u64,
+}
+
+impl Ticks {
+    /// The account of `cpus` now.
+    ///
+    /// # Errors
+    /// `/proc/stat` cannot be read, or does not list one of the CPUs.
+    pub(super) fn now(proc: &Path, cpus: &CpuList) -> Result<Self> {
+        let path = proc.join("stat");
+        let text = fs::read_to_string(&path).map_err(|cause| Error::file("read", &path, cause))?;
+        Self::parse(&text, cpus)
+    }
+
+    fn parse(text: &str, cpus: &CpuList) -> Result<Self> {
+        cpus.iter().try_fold(Self { all: 0, idle: 0, stolen: 0 }, |sum, cpu| {
+            let mut fields = text
+                .lines()
+                .map(str::split_ascii_whitespace)
+                .find_map(|mut line| (line.next() == Some(&format!("cpu{cpu}"))).then_some(line))
+                .ok_or_else(|| {
+                    Error::unavailable(format!("cannot read the CPU time of CPU {cpu}: it is not there"))
+                })?;
+            // user nice system idle iowait irq softirq steal; guest times are part of user and nice.
+            let ticks: Vec<u64> = fields.by_ref().take(8).map_while(|field| field.parse().ok()).collect();
+            let tick = |field| ticks.get(field).copied().unwrap_or(0);
+            Ok(Self {
+                all: sum.all + ticks.iter().sum::<u64>(),
+                idle: sum.idle + tick(3) + tick(4),
+                stolen: sum.stolen + tick(7),
+            })
+        })
+    }
+
+    /// What has been added since `earlier`.
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            all: self.all.saturating_sub(earlier.all),
+            idle: self.idle.saturating_sub(earlier.idle),
+            stolen: self.stolen.saturating_sub(earlier.stolen),
+        }
+    }
+
+    /// Share of the time that was stolen.
+    pub(super) fn stolen_share(self) -> f64 {
+        self.stolen as f64 / self.all.max(1) as f64
+    }
+
+    /// Share of the time of `cpus` CPUs over `wall_s` that was neither idle nor stolen nor known to be used, at
+    /// least.
+    ///
+    /// Idle time is exact on kernels that stop the tick when idle; who was busy is only sampled at each tick,
+    /// which says little about work on a grid. So busy is what was not idle, less a tick for rounding.
+    pub(super) fn foreign(self, wall_s: f64, cpus: usize, known_s: f64) -> f64 {
+        let capacity = wall_s * cpus as f64;
+        let unused = (self.idle + self.stolen) as f64 * TICK + cpus as f64 * TICK;
+        ((capacity - unused - known_s) / capacity).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Done;
+
+    const STAT: &str = "cpu  30 0 30 300 0 0 0 9 0 0\n\
+                        cpu0 10 0 10 100 0 0 0 4 0 0\n\
+                        cpu1 20 0 20 200 0 0 0 5 0 0\n\
+                        intr 1\n";
+
+    fn window(side: Side, cpu_ns: u64, quantum_ns: f64) -> Window {
+        let done = Done { ended_ns: 1_000_000_000, parts: vec![1.0], cpu_ns, quantum_ns, ..Done::default() };
+        Window { side, done, steal: 0.0, foreign: Some(0.01), delivery: None }
+    }
+
+    fn job() -> Job {
+        crate::workload::testing::job("cpu-loop", &"0".parse().unwrap())
+    }
+
+    #[test]
+    fn a_good_pair_has_no_taint() {
+        let windows = [window(Side::Native, 995_000_000, 20e3), window(Side::Emulated, 400_000_000, 20.2e3)];
+        assert!(taints(&job(), &windows).is_empty());
+    }
+
+    #[test]
+    fn each_disturbance_is_named() {
+        let good = || window(Side::Emulated, 400_000_000, 20e3);
+        let mut stolen = good();
+        stolen.steal = 0.02;
+        let mut shared = good();
+        shared.foreign = Some(0.2);
+        let mut late = good();
+        late.done.late_ns = 5;
+        for (other, taint) in [
+            (stolen, Taint::Steal(0.02)),
+            (shared, Taint::Foreign(0.2)),
+            (late, Taint::Late(5)),
+            (window(Side::Native, 900_000_000, 20e3), Taint::Contended(0.9)),
+        ] {
+            assert_eq!(taints(&job(), &[good(), other]), [taint]);
+        }
+        let slower = window(Side::Native, 1_000_000_000, 21e3);
+        assert!(
+            matches!(taints(&job(), &[good(), slower])[..], [Taint::Clock(change)] if (change - 0.05).abs() < 1e-9)
+        );
+    }
+
+    #[test]
+    fn steal_is_summed_over_the_cpus_asked_for() {
+        let cpus = |text: &str| text.parse::<CpuList>().unwrap();
+        let before = Ticks::parse(STAT, &cpus("0-1")).unwrap();
+        assert_eq!(before, Ticks { all: 369, idle: 300, stolen: 9 });
+        let after = Ticks { all: 469, idle: 300, stolen: 11 };
+        assert!((after.since(before).stolen_share() - 0.02).abs() < 1e-9);
+        assert!(before.since(after).stolen_share().abs() < 1e-9);
+        assert_eq!(Ticks::parse(STAT, &cpus("1")).unwrap().stolen, 5);
+        assert!(Ticks::parse(STAT, &cpus("2")).is_err());
+    }
+
+    #[test]
+    fn time_that_nobody_accounts_for_is_foreign() {
+        // Two CPUs for 1 s: 0.5 s idle, 0.1 s stolen, 0.9 s known; 0.02 s may be rounding.
+        let ticks = Ticks { all: 200, idle: 50, stolen: 10 };
+        assert!((ticks.foreign(1.0, 2, 0.9) - 0.24).abs() < 1e-9);
+        assert!(ticks.foreign(1.0, 2, 1.4).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_old_kernel_without_steal_has_none() {
+        let ticks = Ticks::parse("cpu0 1 2 3 4\n", &"0".parse().unwrap()).unwrap();
+        assert_eq!(ticks, Ticks { all: 10, idle: 4, stolen: 0 });
+    }
+}

@@ -1,0 +1,299 @@
+//! Fidelity of an emulation, measured: pairs of native and emulated windows, judged against the ideal.
+//!
+//! A *pair* is two windows of one fresh worker process, one with and one without emulation. Both windows see
+//! the same process, so that its memory layout cancels out of their ratio, and each pair is a new process, so
+//! that the pairs are independent, which the intervals assume. In half of the pairs the native window comes
+//! first: the emulation then takes over a running process, as `emu attach` does. In the other half the
+//! emulated one comes first: the work then begins inside the zone, as with `emu run`. Pairs come in blocks of
+//! both orders, ABBA or BAAB by a recorded seed, so that a machine that drifts favours neither side.
+//!
+//! Native means not engaged at all. An emulation that is retargeted to 100 % instead still costs what its
+//! machinery costs, and a comparison with that would hide it.
+//!
+//! Between the pairs lie *controls*, with two native windows: what they differ by is the floor below which
+//! nothing can be told on this machine in this run.
+
+mod emulated;
+mod finding;
+mod gate;
+mod pair;
+mod schedule;
+
+pub use emulated::{Emulated, SessionEmulated};
+pub use finding::{Finding, findings};
+pub use gate::Taint;
+pub use pair::{Delivery, Pair, Side, Window};
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use emu_core::{CpuId, Demand, Error, Result, Roots, Targets};
+use serde::Serialize;
+
+use crate::stats::{Band, Granularity, Level, Stamp};
+use crate::workload::{Job, Setting, workload};
+
+/// How to measure.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Pairs of a native and an emulated window.
+    pub pairs: usize,
+    /// Length of a window; rounded up to whole periods of the emulation, so that its phase does not matter.
+    pub window: Duration,
+    /// How long work is under way before its window opens, at least.
+    pub lead: Duration,
+    /// How many disturbed pairs are taken again, in all.
+    pub repeats: usize,
+    /// Start of the random numbers, for the order of windows and the intervals.
+    pub seed: u64,
+    /// How far from the ideal still passes.
+    pub tolerance: Band,
+    /// Confidence of intervals and verdicts.
+    pub level: Level,
+    /// procfs.
+    pub proc: PathBuf,
+}
+
+impl Plan {
+    /// 15 pairs of windows of 200 ms, judged at ±5 % and 95 % confidence.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            pairs: 15,
+            window: Duration::from_millis(200),
+            lead: Duration::from_millis(20),
+            repeats: 5,
+            seed,
+            tolerance: Band::FIVE_PERCENT,
+            level: Level::P95,
+            proc: Roots::system().proc,
+        }
+    }
+
+    /// Controls: as many as an interval of the median needs, and one for three pairs beyond that.
+    pub fn controls(&self) -> usize {
+        (self.pairs / 3).max(6).min(self.pairs)
+    }
+
+    /// The window in whole periods of an emulation.
+    pub fn window_of(&self, emulated: &dyn Emulated) -> Duration {
+        let period = emulated.period();
+        if period.is_zero() {
+            return self.window;
+        }
+        period.saturating_mul(self.window.div_duration_f64(period).ceil().max(1.0) as u32)
+    }
+
+    /// What jobs are made for.
+    pub fn setting(&self, emulated: &dyn Emulated, targets: &Targets) -> Setting {
+        Setting {
+            cpus: targets.keys().copied().collect(),
+            period: emulated.period(),
+            share: targets.values().map(|target| target.share).fold(1.0, f64::min),
+            window: self.window_of(emulated),
+        }
+    }
+
+    /// About how long a trial takes, without repeats.
+    pub fn expected_time(&self, emulated: &dyn Emulated, trial: &Trial) -> Duration {
+        /// A process is started, the emulation engaged and released.
+        const OVERHEAD: Duration = Duration::from_millis(80);
+        let job = &trial.job;
+        let window = self.window_of(emulated);
+        let cycles = job.cycles as u32;
+        let (native, slowed) = if job.sleep.is_zero() {
+            (window, window)
+        } else {
+            let stretched = job.burst.div_f64(trial.lowest_share());
+            ((job.burst + job.sleep) * cycles, (stretched + job.sleep) * cycles)
+        };
+        let pair = native + slowed + self.lead + emulated.settle().max(self.lead) + OVERHEAD;
+        let control = (native + self.lead) * 2 + OVERHEAD;
+        pair * self.pairs as u32 + control * self.controls() as u32
+    }
+}
+
+/// What is tried: a job, and what its CPUs are to deliver.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Trial {
+    /// What the worker does.
+    pub job: Job,
+    /// The share asked of each CPU.
+    pub shares: Vec<(CpuId, f64)>,
+}
+
+impl Trial {
+    /// A workload on the CPUs of a demand.
+    ///
+    /// Where the CPUs have different speeds, each thread or process is bound to one of them and is judged by
+    /// its own speed: what free ones get depends on where the scheduler puts them.
+    ///
+    /// # Errors
+    /// Usage, for an unknown workload, and for one that cannot be told apart by CPU where speeds differ.
+    pub fn of(name: &str, demand: &Demand, setting: &Setting) -> Result<Self> {
+        let mut job = workload(name)?.job(setting);
+        if demand.uniform_share().is_none() {
+            if job.active < demand.targets.len() {
+                return Err(Error::usage(format!("{name} cannot be judged on CPUs of different speeds"))
+                    .hint("give one speed for all CPUs, or use the workload multithread"));
+            }
+            job.pinned = true;
+        }
+        Ok(Self { job, shares: demand.targets.iter().map(|(&cpu, target)| (cpu, target.share)).collect() })
+    }
+
+    /// The share of the slowest CPU.
+    fn lowest_share(&self) -> f64 {
+        self.shares.iter().map(|(_, share)| *share).fold(1.0, f64::min)
+    }
+}
+
+/// What came out of a trial.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    /// What was tried.
+    pub trial: Trial,
+    /// Every pair that was taken, disturbed ones included, in the order of time.
+    pub pairs: Vec<Pair>,
+    /// The judgement: one, or one for each CPU where parts are bound to CPUs of different speeds.
+    pub findings: Vec<Finding>,
+}
+
+/// Measures how faithful an emulation is for one job, and judges it.
+///
+/// `watch` is called after each pair, while nothing is measured; its error ends the trial.
+///
+/// # Errors
+/// A worker fails, a result is wrong, the emulation cannot be engaged or released, or `watch` wants to end.
+pub fn verify(
+    emulated: &mut dyn Emulated,
+    trial: &Trial,
+    plan: &Plan,
+    watch: &mut dyn FnMut(&Pair) -> Result<()>,
+) -> Result<Outcome> {
+    let pairs = take_pairs(&mut [emulated], trial, plan, watch)?;
+    Ok(Outcome { trial: trial.clone(), findings: findings(trial, &pairs, plan)?, pairs })
+}
+
+/// Measures several emulations side by side: each pair of one is followed by a pair of the next, so that all
+/// meet the same machine, and the controls are common to all. Returns an outcome for each.
+///
+/// # Errors
+/// As [`verify`].
+pub fn compare(
+    rivals: &mut [&mut dyn Emulated],
+    trial: &Trial,
+    plan: &Plan,
+    watch: &mut dyn FnMut(&Pair) -> Result<()>,
+) -> Result<Vec<Outcome>> {
+    let all = take_pairs(rivals, trial, plan, watch)?;
+    let outcome = |rival: usize| {
+        let pairs: Vec<_> =
+            all.iter().filter(|pair| pair.rival.is_none_or(|number| number == rival)).cloned().collect();
+        Ok(Outcome { trial: trial.clone(), findings: findings(trial, &pairs, plan)?, pairs })
+    };
+    (0..rivals.len()).map(outcome).collect()
+}
+
+fn take_pairs(
+    rivals: &mut [&mut dyn Emulated],
+    trial: &Trial,
+    plan: &Plan,
+    watch: &mut dyn FnMut(&Pair) -> Result<()>,
+) -> Result<Vec<Pair>> {
+    let mut pairs = Vec::new();
+    let mut repeats = plan.repeats;
+    let schedule = schedule::schedule(plan.pairs, plan.controls(), plan.seed);
+    for (number, sides) in schedule.into_iter().enumerate() {
+        let is_control = sides == [Side::Native; 2];
+        let count = rivals.len();
+        // Whoever begins is followed by all others; a control needs only one of them, who is not engaged.
+        for turn in 0..if is_control { 1 } else { count } {
+            let rival = (number + turn) % count;
+            let Some(emulated) = rivals.get_mut(rival) else { continue };
+            loop {
+                let mut pair = pair::take(&mut **emulated, trial, plan, number, sides)?;
+                pair.rival = (!is_control).then_some(rival);
+                pair.kept = pair.taints.is_empty() || repeats == 0;
+                watch(&pair)?;
+                let kept = pair.kept;
+                pairs.push(pair);
+                if kept {
+                    break;
+                }
+                repeats -= 1;
+            }
+        }
+    }
+    Ok(pairs)
+}
+
+/// How smoothly one thread progresses under an emulation, over a window of this length.
+///
+/// # Errors
+/// As [`verify`], and where the window is too short to say anything.
+pub fn granularity(
+    emulated: &mut dyn Emulated,
+    trial: &Trial,
+    plan: &Plan,
+    length: Duration,
+) -> Result<Granularity> {
+    let plan = Plan { window: length, ..plan.clone() };
+    let window = pair::take_stamped(emulated, trial, &plan)?;
+    let stamps: Vec<_> = window.stamps.iter().map(|&(time_ns, work)| Stamp { time_ns, work }).collect();
+    Granularity::of(&stamps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_core::{Pid, Target};
+
+    struct Still(Duration);
+
+    impl Emulated for Still {
+        fn name(&self) -> String {
+            "still".into()
+        }
+        fn period(&self) -> Duration {
+            self.0
+        }
+        fn engage(&mut self, _worker: Pid) -> Result<()> {
+            Ok(())
+        }
+        fn release(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn demand(shares: &[f64]) -> Demand {
+        Demand::new(
+            shares.iter().enumerate().map(|(cpu, &share)| (cpu, Target { share, clock: None })).collect(),
+        )
+    }
+
+    #[test]
+    fn windows_are_whole_periods() {
+        let plan = Plan::new(1);
+        for (period_ms, window_ms) in [(0, 200), (10, 200), (30, 210), (300, 300)] {
+            let window = plan.window_of(&Still(Duration::from_millis(period_ms)));
+            assert_eq!(window, Duration::from_millis(window_ms));
+        }
+    }
+
+    #[test]
+    fn there_are_controls_enough_for_an_interval_unless_there_are_few_pairs() {
+        let controls = |pairs| Plan { pairs, ..Plan::new(1) }.controls();
+        assert_eq!([3, 5, 15, 30].map(controls), [3, 5, 6, 10]);
+    }
+
+    #[test]
+    fn cpus_of_different_speeds_are_judged_each_on_its_own() {
+        let plan = Plan::new(1);
+        let unequal = demand(&[0.4, 0.8]);
+        let setting = plan.setting(&Still(Duration::ZERO), &unequal.targets);
+        assert!((setting.share - 0.4).abs() < 1e-9);
+        assert!(Trial::of("multithread", &unequal, &setting).unwrap().job.pinned);
+        assert!(Trial::of("cpu-loop", &unequal, &setting).is_err());
+        assert!(!Trial::of("multithread", &demand(&[0.4, 0.4]), &setting).unwrap().job.pinned);
+    }
+}

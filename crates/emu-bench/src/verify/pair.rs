@@ -1,0 +1,175 @@
+//! Taking a pair: one fresh worker, two windows.
+
+use std::time::Duration;
+
+use emu_core::{Result, Status};
+use serde::Serialize;
+
+use super::gate::{self, Taint, Ticks};
+use super::{Emulated, Plan, Trial};
+use crate::workload::{Done, Order, Worker, now_ns, process_cpu_ns};
+
+/// With emulation or without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// Nothing is engaged.
+    Native,
+    /// The emulation is at work.
+    Emulated,
+}
+
+/// A window and what is known of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Window {
+    /// With emulation or without.
+    pub side: Side,
+    /// The work done.
+    pub done: Done,
+    /// Share of the time that the hypervisor took from the CPUs.
+    pub steal: f64,
+    /// Share of the CPUs' time that was neither the worker's nor this process's nor idle, at least; `None` where
+    /// that cannot be told.
+    pub foreign: Option<f64>,
+    /// What the emulation says of itself, for an emulated window.
+    pub delivery: Option<Delivery>,
+}
+
+/// What an emulation says of itself over a window and the time it was given to settle.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Delivery {
+    /// Wall time covered, in seconds.
+    pub wall_s: f64,
+    /// Periods in it.
+    pub periods: u64,
+    /// Periods that it missed.
+    pub missed: u64,
+    /// CPU time of emu itself beyond what it burns on purpose, by its own account, in seconds.
+    pub own_cpu_s: f64,
+    /// The same by the kernel's account of this process, the harness included; wrong by up to one burn.
+    pub process_cpu_s: f64,
+    /// The longest hold since it was engaged, in seconds.
+    pub longest_stall_s: f64,
+    /// The share delivered by its own account, on each CPU.
+    pub effective: Vec<f64>,
+}
+
+impl Delivery {
+    fn between(before: &Status, after: &Status, wall_s: f64, process_cpu_s: f64) -> Self {
+        let burned_s = after.burned.saturating_sub(before.burned).as_secs_f64();
+        Self {
+            process_cpu_s: (process_cpu_s - burned_s).max(0.0),
+            wall_s,
+            periods: after.periods.saturating_sub(before.periods),
+            missed: after.missed.saturating_sub(before.missed),
+            own_cpu_s: after.own_cpu.saturating_sub(before.own_cpu).as_secs_f64(),
+            longest_stall_s: after.longest_stall.as_secs_f64(),
+            effective: after.cpus.iter().map(|cpu| cpu.effective).collect(),
+        }
+    }
+}
+
+/// Two windows of one worker.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Pair {
+    /// Its place in the order of pairs; a pair that is taken again keeps it.
+    pub number: usize,
+    /// Whose it is, by place among the emulations compared; `None` for a control.
+    pub rival: Option<usize>,
+    /// The windows in the order of time. A control has two native ones.
+    pub windows: [Window; 2],
+    /// What disturbed it.
+    pub taints: Vec<Taint>,
+    /// Whether it counts; one that was disturbed counts only where it could not be taken again.
+    pub kept: bool,
+}
+
+impl Pair {
+    /// The native and the emulated window; `None` for a control.
+    pub fn sides(&self) -> Option<(&Window, &Window)> {
+        match &self.windows {
+            [a, b] if a.side == Side::Native && b.side == Side::Emulated => Some((a, b)),
+            [a, b] if a.side == Side::Emulated && b.side == Side::Native => Some((b, a)),
+            _ => None,
+        }
+    }
+}
+
+/// Takes the pair of this number. The emulation is not engaged before and after, whatever happens.
+pub(super) fn take(
+    emulated: &mut dyn Emulated,
+    trial: &Trial,
+    plan: &Plan,
+    number: usize,
+    [first, second]: [Side; 2],
+) -> Result<Pair> {
+    // Both windows of a pair sleep alike.
+    let cycle = number as u64 * trial.job.cycles;
+    with_worker(emulated, trial, |emulated, worker| {
+        let mut take = |side| window(emulated, trial, plan, worker, side, cycle, false);
+        let windows = [take(first)?, take(second)?];
+        Ok(Pair { number, rival: None, taints: gate::taints(&trial.job, &windows), windows, kept: true })
+    })
+}
+
+/// Takes one emulated window with its stamps.
+pub(super) fn take_stamped(emulated: &mut dyn Emulated, trial: &Trial, plan: &Plan) -> Result<Done> {
+    with_worker(emulated, trial, |emulated, worker| {
+        window(emulated, trial, plan, worker, Side::Emulated, 0, true).map(|window| window.done)
+    })
+}
+
+fn with_worker<T>(
+    emulated: &mut dyn Emulated,
+    trial: &Trial,
+    body: impl FnOnce(&mut dyn Emulated, &mut Worker) -> Result<T>,
+) -> Result<T> {
+    let mut worker = Worker::start(&trial.job)?;
+    let taken = body(emulated, &mut worker);
+    // Before the worker is ended: a frozen one could not end.
+    let released = emulated.release();
+    taken.and_then(|taken| released.map(|()| taken))
+}
+
+fn window(
+    emulated: &mut dyn Emulated,
+    trial: &Trial,
+    plan: &Plan,
+    worker: &mut Worker,
+    side: Side,
+    cycle: u64,
+    stamps: bool,
+) -> Result<Window> {
+    let lead = match side {
+        Side::Native => plan.lead,
+        Side::Emulated => {
+            emulated.engage(worker.pid())?;
+            emulated.settle().max(plan.lead)
+        }
+    };
+    let ticks = Ticks::now(&plan.proc, &trial.job.cpus)?;
+    let (asked_ns, cpu_before, before) = (now_ns(), process_cpu_ns(), emulated.status());
+    let order = Order {
+        begin_ns: asked_ns + nanos(lead),
+        length_ns: nanos(plan.window_of(emulated)),
+        first: cycle,
+        stamps,
+    };
+    let done = worker.through(&order)?;
+    let wall_s = (now_ns() - asked_ns) as f64 / 1e9;
+    let process_s = (process_cpu_ns() - cpu_before) as f64 / 1e9;
+    let ticks = Ticks::now(&plan.proc, &trial.job.cpus)?.since(ticks);
+    let known_s = process_s + done.spent_ns as f64 / 1e9;
+    let foreign = (!emulated.has_helpers()).then(|| ticks.foreign(wall_s, trial.job.cpus.len(), known_s));
+    let delivery = before
+        .zip(emulated.status())
+        .map(|(before, after)| Delivery::between(&before, &after, wall_s, process_s));
+    if side == Side::Emulated {
+        emulated.release()?;
+    }
+    Ok(Window { side, done, steal: ticks.stolen_share(), foreign, delivery })
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}

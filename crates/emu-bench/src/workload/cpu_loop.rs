@@ -1,0 +1,36 @@
+//! One thread that computes without a break.
+
+use emu_core::Result;
+
+use super::part::Chain;
+use super::{Done, Job, Order, Running, Setting, Workload};
+
+/// The workload. On a zone of several CPUs the thread is free to move, which a quota for their sum does not
+/// notice: it then runs faster than asked.
+pub(super) struct CpuLoop;
+
+impl Workload for CpuLoop {
+    fn name(&self) -> &'static str {
+        "cpu-loop"
+    }
+
+    fn about(&self) -> &'static str {
+        "one thread that computes, free to use any CPU of the zone"
+    }
+
+    fn job(&self, setting: &Setting) -> Job {
+        Job::new(self.name(), &setting.cpus)
+    }
+
+    fn start(&self, _job: &Job) -> Result<Box<dyn Running>> {
+        Ok(Box::new(Loop(Chain::new())))
+    }
+}
+
+struct Loop(Chain);
+
+impl Running for Loop {
+    fn through(&mut self, order: &Order) -> Result<Done> {
+        self.0.through(order)
+    }
+}

@@ -1,0 +1,299 @@
+//! Programs whose speed has a known ideal answer to a change of the CPU's speed.
+//!
+//! A workload runs in a worker: a fresh process of the current executable that waits for [`Order`]s, works
+//! through the window that each of them names, and reports what was [`Done`]. The harness stays outside of the
+//! zone; the worker is what the zone is for. See [`Worker`].
+
+mod cpu_loop;
+pub mod kernel;
+mod multiprocess;
+mod multithread;
+mod part;
+mod sleep_compute;
+mod worker;
+
+pub use part::now_ns;
+pub(crate) use part::process_cpu_ns;
+pub use worker::{WORKER, Worker, serve, serve_if_asked};
+
+use std::time::Duration;
+
+use emu_core::{CpuList, Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// One kind of program.
+///
+/// Implementors verify every result outside of the timed span, count the work of a window as [`Order`] says,
+/// and do nothing when no window is under way.
+pub trait Workload: Sync {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in one line.
+    fn about(&self) -> &'static str;
+
+    /// The job that suits a zone.
+    fn job(&self, setting: &Setting) -> Job;
+
+    /// Gets ready to work; called in the worker, before anything slows it.
+    ///
+    /// # Errors
+    /// A thread or process cannot be made.
+    fn start(&self, job: &Job) -> Result<Box<dyn Running>>;
+}
+
+/// A workload that is ready.
+pub trait Running {
+    /// Works through one window.
+    ///
+    /// # Errors
+    /// A result was wrong, or the kernel refused a step.
+    fn through(&mut self, order: &Order) -> Result<Done>;
+}
+
+/// Every workload, in the order in which they are listed.
+pub static WORKLOADS: &[&dyn Workload] = &[
+    &cpu_loop::CpuLoop,
+    &multithread::Multithread,
+    &multiprocess::Multiprocess,
+    &sleep_compute::SleepCompute,
+];
+
+/// The workload of that name.
+///
+/// # Errors
+/// Usage, naming those that there are.
+pub fn workload(name: &str) -> Result<&'static dyn Workload> {
+    WORKLOADS.iter().copied().find(|workload| workload.name() == name).ok_or_else(|| {
+        let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name()).collect();
+        Error::usage(format!("there is no workload `{name}`")).hint(format!("one of {}", names.join(", ")))
+    })
+}
+
+/// What a job is made for.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The CPUs of the zone.
+    pub cpus: CpuList,
+    /// Length of an on/off cycle of the emulation; zero without one.
+    pub period: Duration,
+    /// The lowest share asked for.
+    pub share: f64,
+    /// How long a window is to be.
+    pub window: Duration,
+}
+
+/// What a worker is to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// The name of the workload.
+    pub workload: String,
+    /// The CPUs that it is bound to, with and without emulation: those of the zone.
+    pub cpus: CpuList,
+    /// Threads or processes that compute at once.
+    pub active: usize,
+    /// Processes that only wait.
+    pub idle: usize,
+    /// Whether each thread or process is bound to a CPU of its own, in turn.
+    pub pinned: bool,
+    /// CPU time of a burst between two sleeps, un-emulated.
+    #[serde(rename = "burst_ns", with = "as_ns")]
+    pub burst: Duration,
+    /// Mean length of a sleep.
+    #[serde(rename = "sleep_ns", with = "as_ns")]
+    pub sleep: Duration,
+    /// Sleeps and bursts in a window.
+    pub cycles: u64,
+}
+
+/// Spans as whole nanoseconds.
+mod as_ns {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_nanos)
+    }
+}
+
+impl Job {
+    /// One thread that computes on any of the CPUs.
+    fn new(workload: &str, cpus: &CpuList) -> Self {
+        Self {
+            workload: workload.into(),
+            cpus: cpus.clone(),
+            active: 1,
+            idle: 0,
+            pinned: false,
+            burst: Duration::ZERO,
+            sleep: Duration::ZERO,
+            cycles: 0,
+        }
+    }
+
+    /// The CPUs that the part of this number is bound to.
+    fn cpus_of(&self, part: usize) -> CpuList {
+        match self.cpus.iter().nth(part % self.cpus.len().max(1)) {
+            Some(cpu) if self.pinned => [cpu].into_iter().collect(),
+            _ => self.cpus.clone(),
+        }
+    }
+}
+
+/// One window, on the clock that worker and harness share.
+///
+/// Work that computes without a break starts when the order comes and counts between the two moments. Work
+/// with sleeps starts at the first moment and counts until its cycles are done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// When the window opens, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub begin_ns: u64,
+    /// How long it is.
+    pub length_ns: u64,
+    /// The number of its first cycle, by which sleeps vary: windows to be compared have the same one.
+    pub first: u64,
+    /// Whether the stamps are wanted, for the granularity spectrum.
+    pub stamps: bool,
+}
+
+impl Order {
+    /// When the window closes.
+    pub fn end_ns(&self) -> u64 {
+        self.begin_ns.saturating_add(self.length_ns)
+    }
+}
+
+/// What was done in a window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// When counting began, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub begun_ns: u64,
+    /// When it ended.
+    pub ended_ns: u64,
+    /// Steps of the kernel, for each thread or process.
+    pub parts: Vec<f64>,
+    /// CPU time of all of them, to a quantum.
+    pub cpu_ns: u64,
+    /// CPU time of all processes of the worker from the order to the report.
+    pub spent_ns: u64,
+    /// Time slept on purpose.
+    pub slept_ns: u64,
+    /// How long an undisturbed quantum took.
+    pub quantum_ns: f64,
+    /// The longest time without progress, the quantum that ended it included.
+    pub longest_stall_ns: u64,
+    /// By how much the work began too late to fill the window.
+    pub late_ns: u64,
+    /// Time and work after each quantum, where asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stamps: Vec<(u64, u64)>,
+}
+
+impl Done {
+    /// Wall time of the window in seconds.
+    pub fn wall_s(&self) -> f64 {
+        self.ended_ns.saturating_sub(self.begun_ns) as f64 / 1e9
+    }
+
+    /// Steps of all parts.
+    pub fn work(&self) -> f64 {
+        self.parts.iter().sum()
+    }
+
+    /// Steps per second of wall time.
+    pub fn rate(&self) -> f64 {
+        self.work() / self.wall_s()
+    }
+
+    /// Share of the wall time that was slept on purpose.
+    pub fn idle_share(&self) -> f64 {
+        self.slept_ns as f64 / 1e9 / self.wall_s()
+    }
+
+    /// Adds the part of another thread or process that worked through the same window.
+    fn join(mut self, other: Self) -> Self {
+        let parts = (self.parts.len() + other.parts.len()).max(1) as f64;
+        self.quantum_ns += (other.quantum_ns - self.quantum_ns) * other.parts.len() as f64 / parts;
+        self.parts.extend(other.parts);
+        self.cpu_ns += other.cpu_ns;
+        self.spent_ns += other.spent_ns;
+        self.slept_ns += other.slept_ns;
+        self.longest_stall_ns = self.longest_stall_ns.max(other.longest_stall_ns);
+        self.late_ns = self.late_ns.max(other.late_ns);
+        self
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// A job of one thread.
+    pub(crate) fn job(workload: &str, cpus: &CpuList) -> Job {
+        Job::new(workload, cpus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(cpus: &str) -> Setting {
+        Setting {
+            cpus: cpus.parse().unwrap(),
+            period: Duration::from_millis(10),
+            share: 0.5,
+            window: Duration::from_millis(200),
+        }
+    }
+
+    #[test]
+    fn every_workload_has_a_name_of_its_own_and_makes_jobs_by_that_name() {
+        for workload in WORKLOADS {
+            assert!(!workload.about().is_empty());
+            assert_eq!(workload.job(&setting("0-1")).workload, workload.name());
+            assert_eq!(super::workload(workload.name()).unwrap().name(), workload.name());
+        }
+        let error = super::workload("cpu-lop").err().unwrap();
+        assert!(error.hint_text().unwrap().contains("cpu-loop"));
+    }
+
+    #[test]
+    fn pinned_parts_take_the_cpus_in_turn() {
+        let mut job = Job::new("multithread", &"1,3".parse().unwrap());
+        assert_eq!(job.cpus_of(1).to_string(), "1,3");
+        job.pinned = true;
+        let cpus: Vec<_> = (0..3).map(|part| job.cpus_of(part).to_string()).collect();
+        assert_eq!(cpus, ["1", "3", "1"]);
+    }
+
+    #[test]
+    fn a_job_comes_back_from_json_with_its_spans_in_nanoseconds() {
+        let job = workload("sleep-compute").unwrap().job(&setting("0-1"));
+        let text = serde_json::to_string(&job).unwrap();
+        assert!(text.contains(r#""burst_ns":100000000"#), "{text}");
+        assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
+    }
+
+    #[test]
+    fn joined_parts_add_up_and_keep_the_worst() {
+        let part = |work, quantum_ns, longest_stall_ns| Done {
+            begun_ns: 0,
+            ended_ns: 1_000_000_000,
+            parts: vec![work],
+            cpu_ns: 5,
+            quantum_ns,
+            longest_stall_ns,
+            ..Done::default()
+        };
+        let all = part(10.0, 1.0, 7).join(part(20.0, 4.0, 9)).join(part(30.0, 7.0, 8));
+        assert_eq!(all.parts, [10.0, 20.0, 30.0]);
+        assert!((all.rate() - 60.0).abs() < 1e-9 && (all.quantum_ns - 4.0).abs() < 1e-9);
+        assert_eq!((all.cpu_ns, all.longest_stall_ns), (15, 9));
+    }
+}

@@ -1,0 +1,233 @@
+//! Verification of emulations whose true speed is known: a false one must be caught.
+//!
+//! Workers are processes of the running executable, so this test has its own `main` and no test harness.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests without a harness are not known as such"
+)]
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use emu_bench::stats::Verdict;
+use emu_bench::verify::{Emulated, Finding, Plan, Trial, compare, granularity, verify};
+use emu_bench::workload::serve_if_asked;
+use emu_core::{Demand, Error, Host, Pid, Result, Roots, Target};
+use nix::sys::signal::{Signal, kill};
+
+fn main() -> ExitCode {
+    if let Some(code) = serve_if_asked() {
+        return code;
+    }
+    let tests: &[(&str, fn())] = &[
+        ("an_emulation_is_measured_as_what_it_is", an_emulation_is_measured_as_what_it_is),
+        ("an_emulation_that_is_too_fast_is_caught", an_emulation_that_is_too_fast_is_caught),
+        ("an_emulation_that_does_nothing_is_caught", an_emulation_that_does_nothing_is_caught),
+        ("an_emulation_that_forgets_children_is_caught", an_emulation_that_forgets_children_is_caught),
+        ("sleeps_do_not_count_as_work", sleeps_do_not_count_as_work),
+        ("rivals_are_told_apart_and_share_their_controls", rivals_are_told_apart_and_share_their_controls),
+        ("the_period_shows_in_the_granularity", the_period_shows_in_the_granularity),
+        ("an_emulation_that_fails_leaves_no_worker", an_emulation_that_fails_leaves_no_worker),
+    ];
+    // Like libtest: arguments that are not flags choose tests.
+    let wanted: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    for (name, test) in tests {
+        if wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str())) {
+            test();
+            println!("test {name} ... ok");
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Stops and continues one process, and keeps account of how long it really ran.
+struct Stopper {
+    /// For how long of each period the process is stopped.
+    stop: Duration,
+    period: Duration,
+    at_work: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+    /// Nanoseconds stopped and nanoseconds in all.
+    account: Arc<[AtomicU64; 2]>,
+}
+
+impl Stopper {
+    fn new(share: f64) -> Self {
+        let period = Duration::from_millis(20);
+        let account = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        Self { stop: period.mul_f64(1.0 - share), period, at_work: None, account }
+    }
+
+    fn delivered(&self) -> f64 {
+        let [stopped, all] = &*self.account;
+        1.0 - stopped.load(Ordering::SeqCst) as f64 / all.load(Ordering::SeqCst) as f64
+    }
+}
+
+impl Emulated for Stopper {
+    fn name(&self) -> String {
+        "stopper".into()
+    }
+
+    fn period(&self) -> Duration {
+        self.period
+    }
+
+    fn engage(&mut self, worker: Pid) -> Result<()> {
+        let ending = Arc::new(AtomicBool::new(false));
+        let (stop, period, account) = (self.stop, self.period, Arc::clone(&self.account));
+        let theirs = Arc::clone(&ending);
+        let pid = nix::unistd::Pid::from_raw(worker);
+        let thread = thread::spawn(move || {
+            while !theirs.load(Ordering::SeqCst) {
+                let begin = Instant::now();
+                kill(pid, Signal::SIGSTOP).unwrap();
+                thread::sleep(stop);
+                kill(pid, Signal::SIGCONT).unwrap();
+                let stopped = begin.elapsed();
+                thread::sleep(period.saturating_sub(stopped));
+                let spans = [stopped, begin.elapsed()];
+                for (sum, span) in account.iter().zip(spans) {
+                    sum.fetch_add(span.as_nanos() as u64, Ordering::SeqCst);
+                }
+            }
+        });
+        self.at_work = Some((ending, thread));
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        if let Some((ending, thread)) = self.at_work.take() {
+            ending.store(true, Ordering::SeqCst);
+            thread.join().unwrap();
+        }
+        Ok(())
+    }
+}
+
+/// Promises much and does nothing, or fails.
+struct Idle {
+    fails: bool,
+    seen: Vec<Pid>,
+}
+
+impl Emulated for Idle {
+    fn name(&self) -> String {
+        "idle".into()
+    }
+
+    fn period(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn engage(&mut self, worker: Pid) -> Result<()> {
+        self.seen.push(worker);
+        if self.fails { Err(Error::unavailable("it cannot")) } else { Ok(()) }
+    }
+
+    fn release(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn plan() -> Plan {
+    Plan { pairs: 10, window: Duration::from_millis(60), ..Plan::new(7) }
+}
+
+/// A workload on the first CPU that is to run at `share`.
+fn trial(workload: &str, share: f64, emulated: &dyn Emulated) -> Trial {
+    let host = Host::detect(&Roots::system()).unwrap();
+    let cpu = host.allowed.first().unwrap();
+    let demand = Demand::new([(cpu, Target { share, clock: None })].into());
+    Trial::of(workload, &demand, &plan().setting(emulated, &demand.targets)).unwrap()
+}
+
+fn judge(emulated: &mut dyn Emulated, workload: &str, asked: f64) -> Finding {
+    let trial = trial(workload, asked, emulated);
+    let mut seen = 0;
+    let mut outcome = verify(emulated, &trial, &plan(), &mut |_| {
+        seen += 1;
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(seen, outcome.pairs.len());
+    outcome.findings.remove(0)
+}
+
+fn an_emulation_is_measured_as_what_it_is() {
+    let mut stopper = Stopper::new(0.5);
+    let found = judge(&mut stopper, "cpu-loop", 0.5);
+    // Whatever else runs on the machine disturbs this test, which must not fail by that.
+    let error = found.ratio.estimate / stopper.delivered() - 1.0;
+    assert!(error.abs() < 0.25, "measured {:?}, delivered {}", found.ratio, stopper.delivered());
+    assert!(found.relative.low < 1.25 && found.relative.high > 0.75, "{found:?}");
+    assert!(found.longest_stall_ns > 5_000_000, "{found:?}");
+}
+
+/// A false emulation fails; on a machine too busy to tell, it at least does not pass.
+fn assert_caught(found: &Finding) {
+    let busy = found.tainted * 2 > found.pairs && matches!(found.verdict, Verdict::NotEnoughData { .. });
+    assert!(found.verdict == Verdict::Fail || busy, "{found:?}");
+}
+
+fn an_emulation_that_is_too_fast_is_caught() {
+    assert_caught(&judge(&mut Stopper::new(0.8), "cpu-loop", 0.5));
+}
+
+fn an_emulation_that_does_nothing_is_caught() {
+    let mut idle = Idle { fails: false, seen: vec![] };
+    let found = judge(&mut idle, "cpu-loop", 0.5);
+    assert_caught(&found);
+    // Each pair has a process of its own.
+    idle.seen.sort_unstable();
+    idle.seen.dedup();
+    assert!(idle.seen.len() >= 10);
+}
+
+fn an_emulation_that_forgets_children_is_caught() {
+    // It stops the parent, which only hands on orders; the children run on.
+    let found = judge(&mut Stopper::new(0.5), "multiprocess", 0.5);
+    assert_caught(&found);
+}
+
+fn sleeps_do_not_count_as_work() {
+    let mut idle = Idle { fails: false, seen: vec![] };
+    let found = judge(&mut idle, "sleep-compute", 0.5);
+    assert!((found.ideal - 0.6).abs() < 0.05, "{found:?}");
+    assert_caught(&found);
+}
+
+fn rivals_are_told_apart_and_share_their_controls() {
+    let (mut idle, mut stopper) = (Idle { fails: false, seen: vec![] }, Stopper::new(0.5));
+    let trial = trial("cpu-loop", 0.5, &stopper);
+    let outcomes = compare(&mut [&mut idle, &mut stopper], &trial, &plan(), &mut |_| Ok(())).unwrap();
+    let [idle, stopper] = &outcomes[..] else { panic!() };
+    assert!(idle.findings[0].ratio.estimate > 0.85, "{:?}", idle.findings);
+    assert!(stopper.findings[0].ratio.estimate < 0.7, "{:?}", stopper.findings);
+    let controls = |outcome: &emu_bench::verify::Outcome| {
+        outcome.pairs.iter().filter(|pair| pair.rival.is_none()).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(controls(idle), controls(stopper));
+    assert!(!controls(idle).is_empty());
+}
+
+fn the_period_shows_in_the_granularity() {
+    let mut stopper = Stopper::new(0.5);
+    let trial = trial("cpu-loop", 0.5, &stopper);
+    let seen = granularity(&mut stopper, &trial, &plan(), Duration::from_millis(400)).unwrap();
+    assert!(seen.smooth_from_ms.is_none_or(|length| length > 3), "{seen:?}");
+    assert!(seen.longest_stall_ns > 5_000_000, "{seen:?}");
+}
+
+fn an_emulation_that_fails_leaves_no_worker() {
+    let mut idle = Idle { fails: true, seen: vec![] };
+    let trial = trial("multiprocess", 0.5, &idle);
+    assert!(verify(&mut idle, &trial, &plan(), &mut |_| Ok(())).is_err());
+    let worker = nix::unistd::Pid::from_raw(idle.seen[0]);
+    assert!(kill(worker, None).is_err(), "the worker is gone");
+}

@@ -1,0 +1,71 @@
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use emu_bench::workload::WORKLOADS;
+use emu_core::{CpuList, SpeedSpec, Variant};
+
+use super::values::{self, Methods};
+
+/// Measure how faithfully programs run as on a slower CPU
+///
+/// Pairs of windows with and without emulation are compared with the ideal, for each kind of work. emu ends with
+/// code 5 when a speed is shown not to be delivered.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// Speed to verify, as for `emu run`; may be given more than once
+    #[arg(short, long, default_value = "50%", allow_hyphen_values = true)]
+    pub(crate) speed: Vec<SpeedSpec>,
+
+    /// The method, or all that work here
+    #[arg(short, long, default_value = "auto", value_parser = values::methods())]
+    pub(crate) method: Methods,
+
+    /// Which form of the method
+    #[arg(long, default_value = "best", value_parser = values::variant())]
+    pub(crate) variant: Variant,
+
+    /// CPUs to verify [default: those that --speed names, else all allowed]
+    #[arg(short, long, value_name = "LIST", allow_hyphen_values = true)]
+    pub(crate) cpus: Option<CpuList>,
+
+    /// Length of one on/off cycle, 500us to 1s [default: the method's own]
+    #[arg(short, long, value_name = "DURATION", value_parser = values::period, allow_hyphen_values = true)]
+    pub(crate) period: Option<Duration>,
+
+    /// Lift the kernel's limit for real-time tasks while it is in the way of the speed
+    #[arg(long)]
+    pub(crate) lift_rt_limit: bool,
+
+    /// Kinds of work [default: all]
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = workloads())]
+    pub(crate) workloads: Vec<String>,
+
+    /// Pairs of windows for each kind of work and speed [default: 15, with --quick 6]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000))]
+    pub(crate) pairs: Option<u16>,
+
+    /// How far from the ideal still passes
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = values::share, allow_hyphen_values = true)]
+    pub(crate) tolerance: f64,
+
+    /// Take few and short samples: for a first look
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Start of the random numbers, to repeat a run [default: from the clock]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
+    /// Write JSON, with every sample
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn workloads() -> PossibleValuesParser {
+    WORKLOADS
+        .iter()
+        .map(|workload| PossibleValue::new(workload.name()).help(workload.about()))
+        .collect::<Vec<_>>()
+        .into()
+}

@@ -1,0 +1,207 @@
+//! `emu verify`: how faithful methods are on this host, measured.
+
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use emu_bench::stats::{Band, Granularity};
+use emu_bench::verify::{self, Emulated, Outcome, Plan, SessionEmulated, Trial};
+use emu_bench::workload::WORKLOADS;
+use emu_core::{Demand, Error, ErrorKind, Host, METHODS, MethodId, Result, Roots, SpeedSpec, choose};
+use nix::sys::signal::Signal;
+
+use crate::args::{MethodChoice, Methods, VerifyArgs};
+use crate::exit::{Exit, Failure};
+use crate::output;
+use crate::output::verify::{Progress, Refused, Report, Section, Settings};
+use crate::plan;
+use crate::signals::Signals;
+
+/// Pairs unless given, and with `--quick`: the fewest that give an interval of 95 %.
+const PAIRS: u16 = 15;
+const PAIRS_QUICK: u16 = 6;
+
+/// Windows, unless that is less than [`PERIODS`] of the method.
+const WINDOW: Duration = Duration::from_millis(200);
+const WINDOW_QUICK: Duration = Duration::from_millis(100);
+const PERIODS: u32 = 3;
+
+/// The granularity spectrum is taken over this time, unless that is less than [`SPECTRUM_PERIODS`].
+const SPECTRUM: Duration = Duration::from_secs(1);
+const SPECTRUM_PERIODS: u32 = 30;
+
+/// The workload whose progress is looked at closely.
+const SMOOTH: &str = "cpu-loop";
+
+/// Verifies what the command line asks for, and shows it.
+pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
+    let signals = Signals::block()?;
+    let host = Host::detect(&Roots::system())?;
+    let settings = settings(args)?;
+    let mut report = Report::new(settings);
+    let mut cases = cases(&host, args, &mut report)?;
+    let total = cases.iter().map(Case::expected_time).sum();
+    let mut run = Run { signals, progress: Progress::new(total), ending: None };
+    for case in &mut cases {
+        let section = run.section(case);
+        if let Some(signal) = run.ending() {
+            return Err(Failure::interrupted(signal));
+        }
+        report.sections.push(section?);
+    }
+    run.progress.clear();
+    let text = if args.json { output::json(&report)? } else { report.text() };
+    output::print(&text)?;
+    Ok(if report.has_failed() { Exit::NotVerified } else { Exit::Success })
+}
+
+fn settings(args: &VerifyArgs) -> Result<Settings> {
+    let clock = UNIX_EPOCH.elapsed().map_or(1, |time| time.as_secs());
+    Ok(Settings {
+        seed: args.seed.unwrap_or(clock),
+        pairs: args.pairs.unwrap_or(if args.quick { PAIRS_QUICK } else { PAIRS }).into(),
+        tolerance: Band::new(args.tolerance)?,
+        window: if args.quick { WINDOW_QUICK } else { WINDOW },
+    })
+}
+
+/// A method at a speed, and what is tried with it.
+struct Case {
+    method: MethodId,
+    speed: SpeedSpec,
+    emulated: SessionEmulated,
+    plan: Plan,
+    trials: Vec<Trial>,
+}
+
+impl Case {
+    /// Judges beforehand whether the method can do it. Changes nothing.
+    fn new(
+        host: &Host,
+        speed: &SpeedSpec,
+        demand: &Demand,
+        method: MethodId,
+        settings: &Settings,
+        names: &[&str],
+    ) -> Result<Self> {
+        let emulated = SessionEmulated::new(host, demand.clone(), method)?;
+        let plan = Plan {
+            pairs: settings.pairs,
+            window: settings.window.max(emulated.period() * PERIODS),
+            repeats: settings.pairs.div_ceil(5),
+            tolerance: settings.tolerance,
+            proc: host.roots.proc.clone(),
+            ..Plan::new(settings.seed)
+        };
+        let setting = plan.setting(&emulated, &demand.targets);
+        let trials = names.iter().map(|name| Trial::of(name, demand, &setting)).collect::<Result<_>>()?;
+        Ok(Self { method, speed: speed.clone(), emulated, plan, trials })
+    }
+
+    fn spectrum(&self) -> Duration {
+        SPECTRUM.max(self.emulated.period() * SPECTRUM_PERIODS)
+    }
+
+    fn expected_time(&self) -> Duration {
+        let pairs: Duration =
+            self.trials.iter().map(|trial| self.plan.expected_time(&self.emulated, trial)).sum();
+        pairs + self.spectrum()
+    }
+}
+
+/// Every method at every speed; what a method cannot do goes to the report, unless it was asked for by name.
+fn cases(host: &Host, args: &VerifyArgs, report: &mut Report) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    for speed in &args.speed {
+        let mut demand = plan::demand(host, speed, args.cpus.as_ref())?;
+        demand.period = args.period;
+        demand.variant = args.variant;
+        demand.lift_rt_limit = args.lift_rt_limit;
+        let names = workloads(args, &demand);
+        let case = |method| Case::new(host, speed, &demand, method, &report.settings, &names);
+        match args.method {
+            Methods::One(MethodChoice::Auto) => cases.push(case(choose(host, &demand)?.method)?),
+            Methods::One(MethodChoice::Named(method)) => cases.push(case(method)?),
+            Methods::All => {
+                for method in METHODS {
+                    match method.check(host, &demand) {
+                        Ok(_) => cases.push(case(method.id())?),
+                        Err(unavailable) => {
+                            let speed = speed.to_string();
+                            report.refused.push(Refused { method: method.id(), speed, unavailable });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if cases.is_empty() {
+        return Err(Error::unavailable("no method can do this here")
+            .hint("`emu methods` tells for each method what is missing and how to get it"));
+    }
+    Ok(cases)
+}
+
+/// What is asked for; where CPUs have different speeds, by default what can be told apart by CPU.
+fn workloads<'a>(args: &'a VerifyArgs, demand: &Demand) -> Vec<&'a str> {
+    if !args.workloads.is_empty() {
+        return args.workloads.iter().map(String::as_str).collect();
+    }
+    let all = WORKLOADS.iter().map(|workload| workload.name());
+    let parallel = |name: &&str| matches!(*name, "multithread" | "multiprocess");
+    if demand.uniform_share().is_some() { all.collect() } else { all.filter(parallel).collect() }
+}
+
+/// The run under way.
+struct Run {
+    signals: Signals,
+    progress: Progress,
+    ending: Option<Signal>,
+}
+
+impl Run {
+    fn section(&mut self, case: &mut Case) -> Result<Section> {
+        let mut outcomes: Vec<Outcome> = Vec::new();
+        let mut granularity: Option<Granularity> = None;
+        for trial in &case.trials {
+            let name = format!("{} at {}, {}", case.method, case.speed, trial.job.workload);
+            let mut left = case.plan.pairs + case.plan.controls();
+            let expected = case.plan.expected_time(&case.emulated, trial) / left.max(1) as u32;
+            let mut begin = Instant::now();
+            self.progress.show(&name);
+            outcomes.push(verify::verify(&mut case.emulated, trial, &case.plan, &mut |pair| {
+                self.go_on()?;
+                if pair.kept {
+                    left -= 1;
+                    self.progress.advance(expected, begin.elapsed());
+                    begin = Instant::now();
+                }
+                self.progress.show(&format!("{name}: {left} pairs left"));
+                Ok(())
+            })?);
+            if trial.job.workload == SMOOTH {
+                let length = case.spectrum();
+                granularity = Some(verify::granularity(&mut case.emulated, trial, &case.plan, length)?);
+                self.go_on()?;
+            }
+        }
+        Ok(Section::new(case.method, &case.speed, &case.emulated, &case.plan, granularity, outcomes))
+    }
+
+    /// Ends the run when a signal asks for that.
+    fn go_on(&mut self) -> Result<()> {
+        match self.ending() {
+            Some(signal) => Err(Error::new(ErrorKind::Failed, format!("ended by {signal}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The signal that asks to end, if one has come. A terminal sends it to the workers as well, so that one of
+    /// them may be gone before this is called.
+    fn ending(&mut self) -> Option<Signal> {
+        while let Ok(Some(received)) = self.signals.next() {
+            if received.is_ending() {
+                self.ending = Some(received.signal);
+            }
+        }
+        self.ending
+    }
+}

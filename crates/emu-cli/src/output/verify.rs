@@ -1,0 +1,352 @@
+//! How faithful methods are: as tables or as JSON, and the progress until then.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::time::Duration;
+
+use emu_bench::stats::{Band, Granularity, Verdict};
+use emu_bench::verify::{Emulated, Finding, Outcome, Plan, SessionEmulated};
+use emu_core::{MethodId, SpeedSpec, Unavailable};
+use serde::Serialize;
+
+use super::SCHEMA;
+use super::numbers::{percent, span};
+use super::record::nanos;
+use super::table::{Align, Table, wrap};
+
+/// What holds for a whole run.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Settings {
+    pub(crate) seed: u64,
+    pub(crate) pairs: usize,
+    pub(crate) tolerance: Band,
+    #[serde(skip)]
+    pub(crate) window: Duration,
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    schema: u32,
+    #[serde(flatten)]
+    pub(crate) settings: Settings,
+    pub(crate) sections: Vec<Section>,
+    /// Methods that cannot do a speed here, and why.
+    pub(crate) refused: Vec<Refused>,
+}
+
+/// A method that cannot do a speed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Refused {
+    pub(crate) method: MethodId,
+    pub(crate) speed: String,
+    pub(crate) unavailable: Unavailable,
+}
+
+/// One method at one speed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Section {
+    method: MethodId,
+    speed: String,
+    period_ns: u64,
+    window_ns: u64,
+    granularity: Option<Granularity>,
+    outcomes: Vec<Outcome>,
+}
+
+impl Section {
+    /// The outcomes of a method at a speed.
+    pub(crate) fn new(
+        method: MethodId,
+        speed: &SpeedSpec,
+        emulated: &SessionEmulated,
+        plan: &Plan,
+        granularity: Option<Granularity>,
+        outcomes: Vec<Outcome>,
+    ) -> Self {
+        Self {
+            method,
+            speed: speed.to_string(),
+            period_ns: nanos(emulated.period()),
+            window_ns: nanos(plan.window_of(emulated)),
+            granularity,
+            outcomes,
+        }
+    }
+
+    fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.outcomes.iter().flat_map(|outcome| &outcome.findings)
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{} at {}", self.method, self.speed);
+        if self.period_ns > 0 {
+            let _ = write!(text, ", period {}", span(Duration::from_nanos(self.period_ns)));
+        }
+        let mut table = Table::new([
+            ("WORK", Align::Left),
+            ("IDEAL", Align::Right),
+            ("SPEED", Align::Right),
+            ("ERROR", Align::Right),
+            ("95% INTERVAL", Align::Right),
+            ("NOISE", Align::Right),
+            ("STALL", Align::Right),
+            ("VERDICT", Align::Left),
+        ]);
+        for finding in self.findings() {
+            table.row(row(finding));
+        }
+        let _ = write!(text, "\n\n{}", table.render());
+        for note in self.notes() {
+            let _ = writeln!(text, "{}", wrap(&note, 0));
+        }
+        text
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(granularity) = &self.granularity {
+            notes.push(match granularity.smooth_from_ms {
+                Some(length) => format!("Progress is smooth in windows of {length} ms and longer."),
+                None => "Progress is not smooth in any window that was looked at.".to_owned(),
+            });
+        }
+        let own = self.findings().filter_map(|finding| finding.own_cpu).reduce(f64::max);
+        if let Some(own) = own {
+            notes.push(format!("emu itself takes up to {} of each CPU.", percent(own)));
+        }
+        let trials = self.outcomes.iter().filter_map(|outcome| outcome.findings.first());
+        let missed = trials.fold((0, 0), |sum, one| (sum.0 + one.missed, sum.1 + one.periods));
+        if missed.0 > 0 {
+            notes.push(format!("{} of {} periods were missed.", missed.0, missed.1));
+        }
+        for finding in self.findings() {
+            if let Verdict::NotEnoughData { pairs_needed } = finding.verdict {
+                let enough =
+                    pairs_needed.map_or("more than a million".to_owned(), |pairs| format!("{pairs}"));
+                notes.push(format!("{}: {enough} pairs would decide (--pairs).", name(finding)));
+            }
+        }
+        notes.extend(self.disturbances());
+        notes
+    }
+
+    /// What kept the machine from being quiet.
+    fn disturbances(&self) -> Option<String> {
+        let disturbed: Vec<_> = self
+            .outcomes
+            .iter()
+            .flat_map(|outcome| &outcome.pairs)
+            .filter(|pair| !pair.taints.is_empty())
+            .collect();
+        let kept = disturbed.iter().filter(|pair| pair.kept).count();
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        for taint in disturbed.iter().flat_map(|pair| &pair.taints) {
+            *kinds.entry(taint.kind()).or_default() += 1;
+        }
+        let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        (!disturbed.is_empty()).then(|| {
+            format!(
+                "The machine was not quiet ({}): {} pairs were taken again, {kept} count all the same.",
+                kinds.join(", "),
+                disturbed.len() - kept
+            )
+        })
+    }
+}
+
+fn name(finding: &Finding) -> String {
+    finding.cpu.map_or_else(|| finding.workload.clone(), |cpu| format!("{} {cpu}", finding.workload))
+}
+
+fn row(finding: &Finding) -> [String; 8] {
+    let error = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
+    let relative = &finding.relative;
+    let verdict = match finding.verdict {
+        Verdict::Pass => "pass",
+        Verdict::Fail => "FAIL",
+        Verdict::NotEnoughData { .. } => "unsure",
+    };
+    [
+        name(finding),
+        percent(finding.ideal),
+        percent(finding.ratio.estimate),
+        format!("{}%", error(relative.estimate)),
+        format!("{} to {}%", error(relative.low), error(relative.high)),
+        finding.floor.map_or_else(|| "-".to_owned(), percent),
+        span(Duration::from_nanos(finding.longest_stall_ns)),
+        verdict.to_owned(),
+    ]
+}
+
+impl Report {
+    /// A report to be filled.
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self { schema: SCHEMA, settings, sections: Vec::new(), refused: Vec::new() }
+    }
+
+    /// Whether a speed was shown not to be delivered.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.sections.iter().flat_map(Section::findings).any(|finding| finding.verdict == Verdict::Fail)
+    }
+
+    /// A table for each method and speed.
+    pub(crate) fn text(&self) -> String {
+        let mut text: String = self.sections.iter().map(|section| section.text() + "\n").collect();
+        for Refused { method, speed, unavailable } in &self.refused {
+            let _ = writeln!(text, "{}", wrap(&format!("{method} cannot do {speed} here: {unavailable}"), 0));
+            let _ = writeln!(text, "{}\n", wrap(&format!("hint: {}", unavailable.hint), 2));
+        }
+        let tolerance = percent(self.settings.tolerance.high() - 1.0);
+        let _ = writeln!(
+            text,
+            "SPEED: median of emulated by native, {} pairs. ERROR: against the ideal. NOISE:\n\
+             what two native samples differ by. pass: the interval is within ±{tolerance}.",
+            self.settings.pairs
+        );
+        text
+    }
+}
+
+/// One line on a terminal that tells how far a run is. It is written between samples only.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    shown: bool,
+    left: Duration,
+}
+
+impl Progress {
+    /// Progress of a run that takes about `total`; shown where stderr is a terminal.
+    pub(crate) fn new(total: Duration) -> Self {
+        Self { shown: std::io::stderr().is_terminal(), left: total }
+    }
+
+    /// Something that was expected to take `expected` has taken `taken`; what is left is expected to do alike.
+    pub(crate) fn advance(&mut self, expected: Duration, taken: Duration) {
+        let left = self.left.saturating_sub(expected);
+        // One slow sample does not make all others slow.
+        let factor = (taken.as_secs_f64() / expected.as_secs_f64().max(1e-3)).clamp(0.9, 1.1);
+        self.left = left.mul_f64(1.0 + (factor - 1.0) * 0.1);
+    }
+
+    /// Shows what is being done.
+    pub(crate) fn show(&self, what: &str) {
+        if self.shown {
+            let line = format!("{what}, {}s left in all", self.left.as_secs());
+            let _ = write!(std::io::stderr(), "\r\x1b[K{}", line.chars().take(79).collect::<String>());
+        }
+    }
+
+    /// Removes the line.
+    pub(crate) fn clear(&self) {
+        if self.shown {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::table::WIDTH;
+    use emu_bench::stats::Interval;
+
+    fn finding(verdict: Verdict) -> Finding {
+        let interval =
+            |estimate: f64| Interval { estimate, low: estimate * 0.9, high: estimate * 1.1, level: 0.95 };
+        Finding {
+            workload: "sleep-compute".into(),
+            cpu: Some(127),
+            asked: 0.5,
+            ideal: 0.6667,
+            ratio: interval(0.6543),
+            relative: interval(0.9814),
+            verdict,
+            pairs: 15,
+            repeated: 3,
+            tainted: 2,
+            floor: Some(0.0123),
+            detectable: None,
+            longest_stall_ns: 12_300_000,
+            periods: 4000,
+            missed: 3,
+            own_cpu: Some(0.0042),
+        }
+    }
+
+    fn report(verdicts: &[Verdict]) -> Report {
+        let mut report = Report::new(Settings {
+            seed: 1,
+            pairs: 15,
+            tolerance: Band::FIVE_PERCENT,
+            window: Duration::ZERO,
+        });
+        let outcome = |verdict: &Verdict| Outcome {
+            trial: emu_bench::verify::Trial { job: job(), shares: vec![] },
+            pairs: vec![],
+            findings: vec![finding(*verdict)],
+        };
+        report.sections.push(Section {
+            method: MethodId::CpuFreeze,
+            speed: "50%".into(),
+            period_ns: 20_000_000,
+            window_ns: 200_000_000,
+            granularity: None,
+            outcomes: verdicts.iter().map(outcome).collect(),
+        });
+        report
+    }
+
+    fn job() -> emu_bench::workload::Job {
+        let setting = emu_bench::workload::Setting {
+            cpus: "0".parse().unwrap(),
+            period: Duration::ZERO,
+            share: 0.5,
+            window: Duration::ZERO,
+        };
+        emu_bench::workload::workload("cpu-loop").unwrap().job(&setting)
+    }
+
+    #[test]
+    fn the_table_keeps_to_its_width_and_tells_what_is_unsure() {
+        let unsure = Verdict::NotEnoughData { pairs_needed: Some(41) };
+        let text = report(&[Verdict::Pass, Verdict::Fail, unsure]).text();
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        for part in [
+            "cpu-freeze at 50%, period 20ms",
+            "66.7%",
+            "-1.9%",
+            "pass",
+            "FAIL",
+            "unsure",
+            "41 pairs would decide",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_fail_fails() {
+        let unsure = Verdict::NotEnoughData { pairs_needed: None };
+        assert!(!report(&[Verdict::Pass, unsure]).has_failed());
+        assert!(report(&[Verdict::Pass, Verdict::Fail]).has_failed());
+    }
+
+    #[test]
+    fn json_has_the_schema_the_seed_and_the_unrounded_findings() {
+        let json: serde_json::Value =
+            serde_json::from_str(&crate::output::json(&report(&[Verdict::Pass])).unwrap()).unwrap();
+        assert_eq!((json["schema"].as_u64(), json["seed"].as_u64()), (Some(1), Some(1)));
+        assert_eq!(json["sections"][0]["outcomes"][0]["findings"][0]["ideal"].as_f64(), Some(0.6667));
+    }
+
+    #[test]
+    fn time_left_shrinks_as_expected_and_learns_slowly() {
+        let mut progress = Progress { shown: false, left: Duration::from_secs(10) };
+        progress.advance(Duration::from_secs(1), Duration::from_secs(1));
+        assert_eq!(progress.left.as_secs(), 9);
+        progress.advance(Duration::from_secs(1), Duration::from_secs(5));
+        assert!(progress.left > Duration::from_secs(8) && progress.left < Duration::from_secs(9));
+    }
+}
