@@ -1,4 +1,4 @@
-//! The command from end to end: exit codes, streams, signals, bad input, and what is left behind.
+//! The command from end to end: exit codes, streams, signals, and what is left behind.
 
 mod common;
 
@@ -6,22 +6,16 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use common::{
-    EMU, Ended, alone, child_called, comm, emu, eventually, finish, groups_of, inside, is_root, methods, run,
-    skip, some_method, start, state, words,
+    EMU, alone, assert_nothing_left, assert_refused, child_called, comm, emu, eventually, finish, groups_of,
+    half, inside, is_root, methods, run, skip, some_method, start, state, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-/// `emu run` at half speed with these further words.
-fn half(line: &str) -> Command {
-    let method = some_method().map(|name| format!("--method {name}")).unwrap_or_default();
-    let method = if line.contains("--method") { String::new() } else { method };
-    emu(words(&format!("run --speed 50% {method} {line}")))
-}
 
 /// Whether any method works; else says why the test does not run.
 fn can_emulate(test: &str) -> bool {
@@ -105,7 +99,7 @@ fn input_and_output_are_the_commands_alone() {
     if !can_emulate("input_and_output_are_the_commands_alone") {
         return;
     }
-    let text: String = (0..20_000).map(|line| format!("{line}\n")).collect();
+    let text = "a line of some length\n".repeat(20_000);
     for method in methods() {
         let ended = run(&mut half(&format!("--method {method} -- cat")), &text);
         assert_eq!(ended.stdout, text, "{method}");
@@ -215,161 +209,6 @@ fn a_killed_emu_leaves_the_command_running_freely_and_its_guardian_says_so() {
 }
 
 #[test]
-fn bad_input_is_refused_with_a_hint_and_changes_nothing() {
-    let _alone = alone();
-    let dir = tempfile::tempdir().unwrap();
-    let mark = dir.path().join("ran");
-    let (own, mark_path) = (std::process::id(), mark.display());
-    for (line, code) in [
-        ("run --speed 0", 2),
-        ("run --speed -5%", 2),
-        ("run --speed 140%", 2),
-        ("run --speed 1.2␣parsecs", 2),
-        ("run --speed NaN", 2),
-        ("run --speed ␣", 2),
-        ("run --speed 5GHz --method cpu-lim", 3),
-        ("run --speed 50% --cpus ␣", 2),
-        ("run --speed 50% --cpus 3-1", 2),
-        ("run --speed 50% --cpus 8191", 2),
-        ("run --speed 50% --cpus 0,x", 2),
-        ("run --speed 0=50%,8191=50%", 2),
-        ("run --speed 0=50% --cpus 0,1", 2),
-        ("run --speed 0=50%,0=60%", 2),
-        ("run --speed 50% --period 0", 2),
-        ("run --speed 50% --period 1␣ns", 2),
-        ("run --speed 50% --period 1␣h", 2),
-        ("run --speed 50% --period -1ms", 2),
-        ("run --speed 50% --method cpu-hog", 2),
-        ("run --speed 50% --method cpu-hogs --variant shares", 2),
-        ("run --speed 50% --json -", 2),
-        ("run --speed 50% --json /no/such/folder/x", 2),
-    ] {
-        let mut command = emu(words(line));
-        let ended = run(command.args(["--", "touch"]).arg(&mark), "");
-        assert_refused(&ended, code, line);
-        assert!(!mark.exists(), "{line} ran the command");
-    }
-    for (line, code) in [
-        (format!("attach --speed 50% --pid {own}"), 2),
-        ("attach --speed 50% --pid 0".into(), 2),
-        ("attach --speed 50% --pid -1".into(), 2),
-        ("attach --speed 50% --pid 4194303".into(), 2),
-        ("attach --speed 50% --cgroup /no/such/group".into(), 2),
-        ("attach --speed 50% --cgroup /../../tmp".into(), 2),
-        ("attach --speed 50% --cgroup /tmp".into(), 2),
-        (format!("attach --speed 50% --pid {own} --json {mark_path} --for -1s"), 2),
-    ] {
-        assert_refused(&run(&mut emu(words(&line)), ""), code, &line);
-    }
-    assert!(!mark.exists());
-}
-
-#[test]
-fn a_method_that_cannot_work_here_is_refused_with_the_reason() {
-    let _alone = alone();
-    let listed = run(&mut emu(["methods", "--json"]), "");
-    let json: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
-    for method in json["methods"].as_array().unwrap().iter().filter(|method| method["works"] == false) {
-        let name = method["method"].as_str().unwrap();
-        let code = if method["unavailable"]["reason"] == "no-privilege" { 4 } else { 3 };
-        let ended = run(&mut half(&format!("--method {name} -- true")), "");
-        assert_refused(&ended, code, name);
-        let detail = method["unavailable"]["detail"].as_str().unwrap();
-        assert!(ended.stderr.contains(detail), "{}", ended.stderr);
-    }
-}
-
-#[test]
-fn an_offline_cpu_is_refused() {
-    let _alone = alone();
-    let offline = fs::read_to_string("/sys/devices/system/cpu/offline").unwrap_or_default();
-    let Some(cpu) = offline.trim().split([',', '-']).next().filter(|cpu| !cpu.is_empty()) else {
-        skip("an_offline_cpu_is_refused", "every CPU of this host is online");
-        return;
-    };
-    assert_refused(&run(&mut half(&format!("--cpus {cpu} -- true")), ""), 2, "an offline CPU");
-}
-
-#[test]
-fn another_users_process_is_not_permitted() {
-    let _alone = alone();
-    if !is_root() {
-        // Process 1 is root's on every host.
-        assert_refused(&run(&mut emu(words("attach --speed 50% --pid 1 --for 1s")), ""), 4, "process 1");
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let copy = dir.path().join("emu");
-    fs::copy(EMU, &copy).unwrap();
-    let mut sleeper = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
-    let mut command = inside(":", "setpriv");
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(copy);
-    command.args(words(&format!("attach --speed 50% --method cpu-lim --pid {} --for 1s", sleeper.id())));
-    let ended = run(&mut command, "");
-    sleeper.kill().unwrap();
-    sleeper.wait().unwrap();
-    assert_refused(&ended, 4, "a process of root");
-}
-
-#[test]
-fn a_host_without_proc_sys_or_room_for_state_is_refused() {
-    let _alone = alone();
-    if !is_root() {
-        skip("a_host_without_proc_sys_or_room_for_state_is_refused", "it needs root for a mount namespace");
-        return;
-    }
-    let refused = |setup: &str, arguments: &str, code: i32| {
-        let mut command = inside(setup, EMU);
-        command.args(words(arguments));
-        assert_refused(&run(&mut command, ""), code, setup);
-    };
-    refused("mount -t tmpfs none /proc", "run --speed 50% -- true", 3);
-    for method in methods() {
-        let line = format!("run --speed 50% --method {method} -- true");
-        refused("mount -t tmpfs -o size=4k,nr_inodes=2,mode=700 none /run/emu", &line, 125);
-    }
-    for method in methods().iter().filter(|method| matches!(method.as_str(), "fracas" | "cpu-freeze")) {
-        let line = format!("run --speed 50% --method {method} -- true");
-        let setup =
-            "for m in $(awk '$3 ~ /^cgroup/ {print $2}' /proc/mounts); do mount -o remount,ro,bind $m; done";
-        refused(setup, &line, 4);
-    }
-}
-
-#[test]
-fn a_journal_that_cannot_be_trusted_is_reported_and_left() {
-    let _alone = alone();
-    if !is_root() {
-        skip(
-            "a_journal_that_cannot_be_trusted_is_reported_and_left",
-            "it needs root for a state folder of its own",
-        );
-        return;
-    }
-    let state = "mount -t tmpfs -o mode=700 none /run/emu && cd /run/emu";
-    let hostile = "printf 'emu-journal 1 1 1 0 cpu-lim x\\nFile\\t/etc/passwd\\told\\tnew\\n' > 1-1.journal";
-    for (make, what) in [
-        (hostile, "a journal by hand"),
-        ("head -c 100 /dev/urandom > 2-2.journal", "noise"),
-        ("mkdir 3-3.journal", "a folder"),
-        ("printf 'emu-journal 99 x\\n' > 4-4.journal", "a later version"),
-    ] {
-        let setup = format!("{state} && {make} && chmod 600 *.journal");
-        let mut command = inside(&setup, EMU);
-        let ended = run(command.arg("restore"), "");
-        assert_eq!(ended.code(), Some(6), "{what}: {ended:?}");
-        assert!(
-            ended.stdout.contains("not restored: ") && ended.stderr.contains("hint: "),
-            "{what}: {ended:?}"
-        );
-    }
-    let mut command = inside(&format!("{state} && : > 5-5.journal && chmod 600 *.journal"), EMU);
-    let ended = run(command.arg("restore"), "");
-    assert_eq!((ended.code(), ended.stdout.as_str()), (Some(0), "nothing to restore\n"), "an empty journal");
-}
-
-#[test]
 fn a_second_emu_on_the_same_cpus_is_refused_and_names_the_first() {
     let _alone = alone();
     if !can_emulate("a_second_emu_on_the_same_cpus_is_refused_and_names_the_first") {
@@ -418,6 +257,38 @@ fn attach_ends_with_its_processes_its_time_or_a_signal() {
 }
 
 #[test]
+fn attach_acts_on_a_cgroup_until_it_is_empty() {
+    let _alone = alone();
+    let freezers = ["/sys/fs/cgroup/freezer", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
+    let hierarchy = freezers.into_iter().find(|mount| mount.join("cgroup.procs").exists());
+    let works = methods().contains(&"cpu-freeze".to_owned());
+    let (true, true, Some(hierarchy)) = (is_root(), works, hierarchy) else {
+        skip("attach_acts_on_a_cgroup_until_it_is_empty", "it needs root and a cgroup freezer");
+        return;
+    };
+    let name = format!("cli-test-{}", std::process::id());
+    let group = hierarchy.join(&name);
+    fs::create_dir(&group).unwrap();
+    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    fs::write(group.join("cgroup.procs"), sleeper.id().to_string()).unwrap();
+    for path in [format!("/{name}"), group.display().to_string()] {
+        let line = format!("attach --speed 50% --method cpu-freeze --cgroup {path} --for 300ms");
+        let ended = run(&mut emu(words(&line)), "");
+        assert_eq!(ended.code(), Some(0), "{path}: {}", ended.stderr);
+        assert_eq!(state(sleeper.id() as i32), Some('S'));
+    }
+    let attached =
+        start(&mut emu(words(&format!("attach --speed 50% --method cpu-freeze --cgroup /{name}"))));
+    std::thread::sleep(Duration::from_millis(300));
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    let ended = finish(attached);
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert_nothing_left(ended.pid);
+    fs::remove_dir(&group).unwrap();
+}
+
+#[test]
 fn reading_commands_keep_to_eighty_columns_and_have_json() {
     for line in ["methods", "methods --method cpu-lim", "info", "methods --speed 1% --period 500us"] {
         let ended = run(&mut emu(words(line)), "");
@@ -459,19 +330,4 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         !ended.stderr.contains("panicked") && ended.stderr.contains("cannot write to stdout"),
         "{ended:?}"
     );
-}
-
-/// One clear error with a hint, and nothing changed.
-fn assert_refused(ended: &Ended, code: i32, what: &str) {
-    assert_eq!(ended.code(), Some(code), "{what}: {}", ended.stderr);
-    assert_eq!(ended.stdout, "", "{what}");
-    assert_eq!(ended.stderr.matches("error: ").count(), 1, "{what}: {}", ended.stderr);
-    assert!(ended.stderr.contains("hint: ") || ended.stderr.contains("tip: "), "{what}: {}", ended.stderr);
-    assert_nothing_left(ended.pid);
-}
-
-/// No cgroup of the emu is left.
-fn assert_nothing_left(emu: u32) {
-    let left = groups_of(emu);
-    assert!(left.is_empty(), "{left:?}");
 }

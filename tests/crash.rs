@@ -3,6 +3,8 @@
 //!
 //! `EMU_CRASH_ROUNDS` sets how often each death is tried with each method; the seed is printed.
 
+#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
 mod common;
 
 use std::fs;

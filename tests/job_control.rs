@@ -1,6 +1,13 @@
 //! Job control under a real terminal and a real shell: with emu in front, a command stops, continues, and is
 //! interrupted as without it.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail as tests do"
+)]
+
 mod common;
 
 use std::collections::VecDeque;
@@ -26,7 +33,7 @@ struct Terminal {
     log: VecDeque<String>,
 }
 
-/// The shell's prompt. It is asked for by another spelling, so that the echo of the question does not count.
+/// The shell's prompt.
 const PROMPT: &str = "ready> ";
 
 impl Terminal {
@@ -275,7 +282,8 @@ fn an_interactive_shell_can_be_the_command() {
             skip("an_interactive_shell_can_be_the_command", "cpu-lim uses the signals of job control");
             return;
         }
-        terminal.send(&format!("PS1='inner> ' {emu} -- bash --norc --noprofile --noediting -i\n"));
+        // Spelled in another way than it will be shown, as the terminal shows what is typed.
+        terminal.send(&format!("PS1='inner''> ' {emu} -- bash --norc --noprofile --noediting -i\n"));
         terminal.wait_for("inner> ");
         terminal.send("sleep 60\n");
         thread::sleep(Duration::from_millis(400));

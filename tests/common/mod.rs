@@ -4,7 +4,12 @@
 //! the tests neither refuse nor are refused.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
-#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
 
 use std::ffi::OsStr;
 use std::fs;
@@ -193,4 +198,26 @@ pub(crate) fn groups_of(emu: u32) -> Vec<PathBuf> {
     let mut found = Vec::new();
     search("/sys/fs/cgroup".into(), 6, &format!("emu-{emu}-"), &mut found);
     found
+}
+
+/// `emu run` at half speed with these further words.
+pub(crate) fn half(line: &str) -> Command {
+    let method = some_method().map(|name| format!("--method {name}")).unwrap_or_default();
+    let method = if line.contains("--method") { String::new() } else { method };
+    emu(words(&format!("run --speed 50% {method} {line}")))
+}
+
+/// One clear error with a hint, and nothing changed.
+pub(crate) fn assert_refused(ended: &Ended, code: i32, what: &str) {
+    assert_eq!(ended.code(), Some(code), "{what}: {}", ended.stderr);
+    assert_eq!(ended.stdout, "", "{what}");
+    assert_eq!(ended.stderr.matches("error: ").count(), 1, "{what}: {}", ended.stderr);
+    assert!(ended.stderr.contains("hint: ") || ended.stderr.contains("tip: "), "{what}: {}", ended.stderr);
+    assert_nothing_left(ended.pid);
+}
+
+/// No cgroup of the emu is left.
+pub(crate) fn assert_nothing_left(emu: u32) {
+    let left = groups_of(emu);
+    assert!(left.is_empty(), "{left:?}");
 }

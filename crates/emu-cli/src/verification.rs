@@ -169,14 +169,20 @@ impl Probe {
     ) -> Result<Vec<Delivered>, Failure> {
         let failed = |e| Error::io("the probe has failed", e);
         writeln!(self.orders, "{}", probe::order(cpus, window)).map_err(failed)?;
-        // The answer comes as one line; stop signals are for the command, which is not there yet.
-        while !signals.wait(&[self.answers.get_ref().as_fd()], Duration::from_secs(1))? {
+        loop {
+            let answered = signals.wait(&[self.answers.get_ref().as_fd()], Duration::from_secs(1))?;
+            // Looked at in any case: Ctrl-C ends the probe, too. Signals to stop are for the command, which is not
+            // there yet.
             while let Some(received) = signals.next()? {
                 if received.is_ending() {
                     return Err(Failure::interrupted(received.signal));
                 }
             }
+            if answered {
+                break;
+            }
         }
+        // An answer is written as one line.
         let mut line = String::new();
         self.answers.read_line(&mut line).map_err(failed)?;
         Ok(probe::answer(&line)?)

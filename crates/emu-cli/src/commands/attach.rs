@@ -32,9 +32,9 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
         report.verify(&host, &plan, &signals)?;
     }
 
-    let begun = Instant::now();
     let mut session = Session::engage(&host, &plan.zone(target.name(), target.tasks()), plan.method)?;
     report.tell(&session.notes());
+    let begun = Instant::now();
     let end = args.limit.and_then(|limit| begun.checked_add(limit));
     watch(&mut session, &plan, &signals, &target, end, &mut report)?;
 
@@ -62,15 +62,18 @@ fn watch(
         while let Some(received) = signals.next()? {
             match received.signal {
                 Signal::SIGTSTP => {
-                    pause::while_let_go(session, &plan.demand.targets, || {
+                    let stopped = pause::while_let_go(session, &plan.demand.targets, || {
+                        let begin = Instant::now();
                         signals::stop_self(Signal::SIGTSTP);
+                        begin.elapsed()
                     })?;
+                    report.was_stopped(stopped);
                 }
                 _ if received.is_ending() => return Ok(()),
                 _ => {}
             }
         }
-        session.status().iter().for_each(|status| report.tell(&status.notes));
+        session.status().iter().for_each(|status| report.tell_meanwhile(&status.notes));
     }
     Ok(())
 }

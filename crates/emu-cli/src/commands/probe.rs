@@ -11,6 +11,7 @@ use std::time::Duration;
 use emu_core::meter::{Delivered, delivered};
 use emu_core::{CpuId, CpuList, Error, ErrorKind, Result};
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{SigSet, Signal};
 
 use crate::exit::{Exit, Failure};
 use crate::output::record::nanos;
@@ -37,6 +38,10 @@ pub(crate) fn answer(line: &str) -> Result<Vec<Delivered>> {
 /// Answers orders until stdin ends.
 pub(crate) fn probe() -> Result<Exit, Failure> {
     let failed = |e| Error::io("cannot talk to emu", e);
+    // emu does not stop while it waits for an answer, so neither may the probe.
+    let mut stop = SigSet::empty();
+    stop.add(Signal::SIGTSTP);
+    stop.thread_block().map_err(|e| failed(e.into()))?;
     for line in io::stdin().lock().lines() {
         let answer = obey(&line.map_err(failed)?);
         let text = serde_json::to_string(&answer).map_err(|e| failed(e.into()))?;

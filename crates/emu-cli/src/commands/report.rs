@@ -9,6 +9,7 @@ use std::time::Duration;
 use emu_core::{Error, ErrorKind, Host, Result, Status};
 
 use crate::exit::{Exit, Failure};
+use crate::output::numbers::span;
 use crate::output::record::Record;
 use crate::output::{self, summary};
 use crate::plan::Plan;
@@ -22,7 +23,7 @@ pub(crate) struct Report {
     reporter: Reporter,
     json: Option<JsonFile>,
     record: Record,
-    /// Notes that have been told.
+    /// Notes that have been told, and the same without their numbers.
     told: BTreeSet<String>,
 }
 
@@ -42,9 +43,23 @@ impl Report {
     pub(crate) fn tell(&mut self, notes: &[String]) {
         for note in notes {
             if self.told.insert(note.clone()) {
+                self.told.insert(without_numbers(note));
                 self.reporter.say(&format!("note: {note}"));
                 self.record.note(note);
             }
+        }
+    }
+
+    /// Tells each note that is new and not just counts on; [`end`](Self::end) has the last count.
+    pub(crate) fn tell_meanwhile(&mut self, notes: &[String]) {
+        let new = notes.iter().filter(|note| !self.told.contains(&without_numbers(note)));
+        self.tell(&new.cloned().collect::<Vec<_>>());
+    }
+
+    /// Tells for how long emu was stopped by job control, if it was.
+    pub(crate) fn was_stopped(&mut self, time: Duration) {
+        if !time.is_zero() {
+            self.tell(&[format!("stopped by job control for {}; these periods count as missed", span(time))]);
         }
     }
 
@@ -83,6 +98,10 @@ impl Report {
             output::errors::print(&error);
         }
     }
+}
+
+fn without_numbers(note: &str) -> String {
+    note.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
 /// A file that can be written, held open until there is something to write.

@@ -68,7 +68,7 @@ fn each_number(
 
 /// Writes a PID in decimal.
 fn join(members: &OwnedFd, pid: Pid) -> rustix::io::Result<()> {
-    let mut text = super::places::PathText::new();
+    let mut text = super::places::FixedText::new();
     // Ten digits always fit.
     let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{pid}"));
     write_once(members, text.as_bytes())

@@ -4,6 +4,7 @@
 //! record first, when the session ends; when emu is killed, by its guardian, a small process made for that;
 //! when that is killed too, by the next emu or [`restore`]. All of them run the same code.
 
+mod file;
 mod group;
 mod guardian;
 mod lines;
@@ -89,11 +90,13 @@ impl Journal {
 
     /// Writes a record and has it on disk before it returns. To be called before the change is made.
     ///
+    /// Several [`Undo::File`] of one file with the same old value need not repeat each other's new values.
+    ///
     /// # Errors
     /// The record names a path outside sysfs and procfs or is otherwise one that would not be carried out;
     /// there is no space for it; the session has ended. The change must not be made then.
     pub fn record(&self, undo: &Undo) -> Result<()> {
-        self.session().append(undo)
+        self.session().record(undo)
     }
 
     /// Changes a control file, to be changed back when the session ends; returns what it holds now, without
@@ -152,6 +155,10 @@ struct Written {
 impl Written {
     fn knows(&self, value: &str) -> bool {
         self.old == value || self.ours.iter().any(|ours| ours == value)
+    }
+
+    fn undo(&self, path: &Path) -> Undo {
+        Undo::File { path: path.into(), old: self.old.clone(), new: self.ours.clone() }
     }
 }
 
@@ -229,6 +236,23 @@ impl Session {
         self.dir.file(&self.name)
     }
 
+    fn record(&mut self, undo: &Undo) -> Result<()> {
+        let Undo::File { path, old, new } = undo else { return self.append(undo) };
+        if new.is_empty() {
+            return self.append(undo);
+        }
+        let known = self.written.get(path).filter(|written| written.old == old.trim()).cloned();
+        let mut written = known.unwrap_or_else(|| Written { old: old.trim().into(), ours: Vec::new() });
+        for value in new.iter().map(|value| value.trim()) {
+            if !written.ours.iter().any(|ours| ours == value) {
+                written.ours.push(value.into());
+            }
+        }
+        self.append(&written.undo(path))?;
+        self.written.insert(path.clone(), written);
+        Ok(())
+    }
+
     fn append(&mut self, undo: &Undo) -> Result<()> {
         if self.owner != std::process::id() as Pid || !matches!(self.phase, Phase::Open) {
             return Err(Error::new(
@@ -304,8 +328,7 @@ impl Session {
                 written.ours.push(value.into());
             }
         }
-        let undo = Undo::File { path: path.into(), old: written.old.clone(), new: written.ours.clone() };
-        if let Err(error) = self.append(&undo) {
+        if let Err(error) = self.append(&written.undo(path)) {
             control_file::write(path, &written.old)?;
             return Err(error);
         }

@@ -20,19 +20,19 @@ const PATH_MAX: usize = 4096;
 /// The longest text of a control file that can be restored; sysfs's own limit is a page.
 pub(super) const VALUE_MAX: usize = 4096;
 
-/// A path of limited length.
-pub(super) struct PathText {
+/// A path or value of limited length.
+pub(super) struct FixedText {
     bytes: [u8; PATH_MAX],
     length: usize,
 }
 
-impl PathText {
+impl FixedText {
     pub(super) fn new() -> Self {
         Self { bytes: [0; PATH_MAX], length: 0 }
     }
 
-    /// Appends bytes; `None` when the path gets too long or would hold a NUL.
-    fn extend(&mut self, bytes: impl Iterator<Item = u8>) -> Option<()> {
+    /// Appends bytes; `None` when it gets too long or would hold a NUL.
+    pub(super) fn extend(&mut self, bytes: impl Iterator<Item = u8>) -> Option<()> {
         for byte in bytes {
             if byte == 0 || self.length + 1 >= PATH_MAX {
                 return None;
@@ -74,7 +74,7 @@ impl PathText {
     }
 }
 
-impl fmt::Write for PathText {
+impl fmt::Write for FixedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.extend(text.bytes()).ok_or(fmt::Error)
     }
@@ -98,7 +98,7 @@ pub(super) struct Places {
 /// A file or folder below one of the places.
 pub(super) struct Located<'a> {
     pub(super) folder: BorrowedFd<'a>,
-    pub(super) path: PathText,
+    pub(super) path: FixedText,
 }
 
 impl Places {
@@ -146,7 +146,7 @@ impl Places {
         };
         for place in [Some(&self.proc), self.sys.as_ref()].into_iter().flatten() {
             if let Some(relative) = below(place) {
-                let mut path = PathText::new();
+                let mut path = FixedText::new();
                 path.extend(relative)?;
                 let plain = |part: &[u8]| !matches!(part, b"" | b"." | b"..");
                 return path
@@ -171,7 +171,7 @@ impl Located<'_> {
 
     /// Removes an empty folder.
     pub(super) fn remove_folder(&self) -> rustix::io::Result<()> {
-        let mut name = PathText::new();
+        let mut name = FixedText::new();
         name.extend(self.path.name().iter().copied()).ok_or(Errno::NAMETOOLONG)?;
         let parent = self.parent().open(OFlags::PATH | OFlags::DIRECTORY)?;
         unlinkat(parent, name.as_c_str(), AtFlags::REMOVEDIR)
@@ -236,8 +236,8 @@ pub(super) fn open_below(folder: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> 
 }
 
 /// The path `<pid>/<file>` below procfs.
-pub(super) fn of_process(pid: crate::zone::Pid, file: &str) -> PathText {
-    let mut path = PathText::new();
+pub(super) fn of_process(pid: crate::zone::Pid, file: &str) -> FixedText {
+    let mut path = FixedText::new();
     // Ten digits and a short name always fit.
     let _ = write!(path, "{pid}/{file}");
     path

@@ -23,6 +23,9 @@ pub enum Undo {
     ///
     /// An empty `new` stands for a write under way, whose result is not yet known: as the newest record it
     /// takes any value for ours, otherwise it is void (the record after it says which values are).
+    ///
+    /// `cgroup.subtree_control` reads as a list of names and takes `+name` and `-name`: there, the names that
+    /// are in `new` but not in `old` are switched off.
     File {
         /// The control file.
         path: PathBuf,
@@ -169,6 +172,21 @@ impl<'a> Field<'a> {
         self.bytes().eq(value.iter().copied())
     }
 
+    /// Whether the words it consists of include `word`.
+    pub(super) fn has_word(self, word: &[u8]) -> bool {
+        let (mut rest, mut same) = (word.iter(), true);
+        for byte in self.bytes().chain([b' ']) {
+            if !byte.is_ascii_whitespace() {
+                same &= rest.next() == Some(&byte);
+            } else if same && rest.len() == 0 {
+                return true;
+            } else {
+                (rest, same) = (word.iter(), true);
+            }
+        }
+        false
+    }
+
     /// A decimal number without a sign.
     pub(super) fn number<T: std::str::FromStr>(self) -> Option<T> {
         let digits =
@@ -297,6 +315,11 @@ impl Values<'_> {
     pub(super) fn contains(self, value: &[u8]) -> bool {
         Fields(self.0).any(|field| field.is(value))
     }
+
+    /// Whether the words of any of them include `word`.
+    pub(super) fn has_word(self, word: &[u8]) -> bool {
+        Fields(self.0).any(|field| field.has_word(word))
+    }
 }
 
 #[cfg(test)]
@@ -421,6 +444,21 @@ pub(super) mod tests {
             "continue\t1\t1 ",
         ] {
             assert!(Step::parse(line.as_bytes()).is_none(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn words_are_found_whole() {
+        for (text, word, found) in [
+            ("cpu io", "cpu", true),
+            ("cpu io", "io", true),
+            (" cpu\\n\\tio ", "io", true),
+            ("cpuset io", "cpu", false),
+            ("cpu io", "cpuset", false),
+            ("xcpu", "cpu", false),
+            ("", "cpu", false),
+        ] {
+            assert_eq!(Field(text.as_bytes()).has_word(word.as_bytes()), found, "{text} {word}");
         }
     }
 

@@ -17,7 +17,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::group;
 use super::lines::Backwards;
 use super::places::{Cause, Places, VALUE_MAX, write_once};
-use super::record::{Field, Step, Task, Values};
+use super::record::{Field, Step, Task};
 use super::task;
 
 /// The line that ends a journal of which nothing is left to undo.
@@ -158,7 +158,7 @@ pub(super) fn check(step: Step<'_>, places: &Places) -> Result<(), &'static str>
 pub(super) struct Undoer<'a, 'r> {
     pub(super) places: &'a Places,
     /// Whether the record is the last one made.
-    newest: bool,
+    pub(super) newest: bool,
     report: &'a mut (dyn FnMut(Gravity, fmt::Arguments<'_>) + 'r),
 }
 
@@ -188,36 +188,6 @@ impl Undoer<'_, '_> {
     pub(super) fn failed(&mut self, message: fmt::Arguments<'_>) -> bool {
         (self.report)(Gravity::Failure, message);
         false
-    }
-
-    fn restore_file(&mut self, path: Field<'_>, old: Field<'_>, new: Values<'_>) -> bool {
-        let Some(file) = self.places.locate(path) else { return false };
-        let (mut current, mut wanted) = ([0; VALUE_MAX], [0; VALUE_MAX]);
-        let current = match file.read(&mut current) {
-            Ok(current) => current,
-            // It went with its group or its device, and its value with it.
-            Err(Errno::NOENT | Errno::NODEV) => return true,
-            Err(cause) => return self.failed(format_args!("cannot read {path}: {}", Cause(cause))),
-        };
-        if old.is(current) || (new.is_empty() && !self.newest) {
-            return true;
-        }
-        if !new.is_empty() && !new.contains(current) {
-            return self.note(format_args!(
-                "left {path} at `{}`: somebody else has changed it since; it was `{old}` before",
-                Field::from(current)
-            ));
-        }
-        let length = wanted.iter_mut().zip(old.bytes()).map(|(to, byte)| *to = byte).count();
-        let wanted = wanted.get(..length).unwrap_or_default();
-        if let Err(cause) = file.write(wanted) {
-            return self.failed(format_args!("cannot write `{old}` to {path}: {}", Cause(cause)));
-        }
-        match file.read(&mut [0; VALUE_MAX]) {
-            Ok(now) if old.is(now) => true,
-            Ok(now) => self.failed(format_args!("{path} holds `{}` instead of `{old}`", Field::from(now))),
-            Err(cause) => self.failed(format_args!("cannot read {path}: {}", Cause(cause))),
-        }
     }
 
     fn thaw(&mut self, path: Field<'_>, value: Field<'_>) -> bool {

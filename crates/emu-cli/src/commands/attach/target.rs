@@ -65,7 +65,7 @@ impl Target {
         }
         let own = std::process::id() as Pid;
         if folders.iter().any(|folder| members(folder).contains(&own)) {
-            return Err(wrong("emu itself is in it"));
+            return Err(wrong("emu itself is in it").hint("attach from a shell that is outside of the group"));
         }
         Ok(Self::Cgroup { path: Path::new("/").join(below), folders })
     }

@@ -44,8 +44,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     supervisor.pass_on_early_signals()?;
     let begun = Instant::now();
     let opening = open(gated, program.to_owned());
-    let exit = supervisor.watch(|status| report.tell(&status.notes))?;
+    let exit = supervisor.watch(|status| report.tell_meanwhile(&status.notes))?;
 
+    report.was_stopped(supervisor.stopped());
     let session = supervisor.into_session();
     let (status, wall) = (session.status(), begun.elapsed());
     let released = session.release();

@@ -34,12 +34,19 @@ pub(super) struct Supervisor<'a> {
     session: Session,
     /// Whether the command was asked to stop before it began.
     stop_first: bool,
+    /// For how long emu has been stopped.
+    stopped: Duration,
 }
 
 impl<'a> Supervisor<'a> {
     /// For a command that waits at its gate.
     pub(super) fn new(plan: &'a Plan, signals: &'a Signals, child: Child, session: Session) -> Self {
-        Self { plan, signals, child, session, stop_first: false }
+        Self { plan, signals, child, session, stop_first: false, stopped: Duration::ZERO }
+    }
+
+    /// For how long emu and the command have been stopped by job control.
+    pub(super) fn stopped(&self) -> Duration {
+        self.stopped
     }
 
     /// The session, to be released.
@@ -118,7 +125,7 @@ impl<'a> Supervisor<'a> {
     ///
     /// `whole_group`: the signal went to the whole process group.
     fn stop_with(&mut self, signal: Signal, whole_group: bool) -> Result<()> {
-        let Self { plan, child, session, .. } = self;
+        let Self { plan, child, session, stopped: total, .. } = self;
         let send = |signal| if whole_group { to_group(signal) } else { child.signal(signal) };
         // A SIGCONT of the method discards a SIGTSTP that was not acted on yet, and continues a command that was
         // stopped by one (signal(7)). SIGTTIN and SIGTTOU come again by themselves.
@@ -132,7 +139,9 @@ impl<'a> Supervisor<'a> {
             if !stopped {
                 return Ok(());
             }
+            let begin = Instant::now();
             signals::stop_self(signal);
+            *total += begin.elapsed();
             // Only emu may have been continued.
             if child.is_stopped() { send(Signal::SIGCONT) } else { Ok(()) }
         })?

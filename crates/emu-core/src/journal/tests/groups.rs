@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::super::record::Task;
 use super::super::{Undo, task};
-use super::{Sleeper, eventually, playground, proc, run, undone};
+use super::{Sleeper, eventually, playground, proc, run, text, undone};
 use crate::Roots;
 use crate::sys::fork::{Child, fork_leaderless};
 fn system() -> Roots {
@@ -211,6 +211,22 @@ fn a_group_that_holds_another_is_a_failure_in_bounded_time() {
     assert!(messages[0].contains("cannot remove the group"), "{messages:?}");
     assert!(started.elapsed() < Duration::from_secs(4));
     drop(inner);
+}
+
+#[test]
+fn controllers_of_a_real_group_are_switched_off() {
+    let Some(group) = Group::v2() else { return };
+    let offered = text(&group.file("cgroup.controllers"));
+    let Some(controller) = offered.split_whitespace().next() else {
+        println!("skipped: no controller is enabled for groups of version 2");
+        return;
+    };
+    let file = group.file("cgroup.subtree_control");
+    let record = Undo::File { path: file.clone(), old: String::new(), new: vec![controller.into()] };
+    write(&file, &format!("+{controller}"));
+    assert_eq!(text(&file).trim(), controller);
+    assert_eq!(run(&system(), &[record]), (undone(1), vec![]));
+    assert_eq!(text(&file).trim(), "");
 }
 
 #[test]

@@ -57,6 +57,23 @@ fn a_write_under_way_is_undone_only_when_nothing_followed_it() {
 }
 
 #[test]
+fn controllers_that_were_switched_on_are_switched_off_and_no_others() {
+    let (_dir, roots) = playground();
+    let path = roots.sys.join("cgroup.subtree_control");
+    for (old, new, now, written) in [
+        ("", &["cpu cpuset"][..], "cpu cpuset\n", "-cpu -cpuset"),
+        ("cpu", &["cpu io", "+io"], "cpu io memory pids\n", "-io"),
+        ("cpu", &["cpu io"], "cpu memory\n", "cpu memory\n"),
+        ("cpu", &["cpu io"], "cpu\n", "cpu\n"),
+        ("cpu", &["cpu io"], "\n", "\n"),
+    ] {
+        fs::write(&path, now).unwrap();
+        assert_eq!(run(&roots, &[file(&path, old, new)]), (undone(1), vec![]), "{old} {new:?} {now}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), written);
+    }
+}
+
+#[test]
 fn records_are_undone_newest_first() {
     let (_dir, roots) = playground();
     let path = roots.sys.join("a");
@@ -193,6 +210,7 @@ fn no_record_of_any_kind_makes_the_executor_allocate() {
     let records = [
         file(&path("restored", "2"), "1", &["2"]),
         file(&path("foreign", "3"), "1", &["2"]),
+        file(&path("cgroup.subtree_control", "cpu io"), "io", &["cpu io"]),
         file(&roots.sys.join("gone"), "1", &["2"]),
         file(&roots.sys, "1", &["2"]),
         file(&roots.sys.join("listed"), "1", &["2"]),
@@ -228,7 +246,7 @@ fn no_record_of_any_kind_makes_the_executor_allocate() {
     let text = String::from_utf8_lossy(messages.get_ref()).into_owned();
     assert_eq!(allocations, 0);
     // Refused or stuck: the nonsense, the root itself, the folder taken for a file, the immovable group.
-    assert_eq!((outcome.undone, outcome.failed), (11, 4), "{text}");
+    assert_eq!((outcome.undone, outcome.failed), (12, 4), "{text}");
     sleeper.reaches('S');
     assert_eq!(victim.state(), 'Z');
     assert_eq!(fs::read_to_string(roots.sys.join("restored")).unwrap(), "1");

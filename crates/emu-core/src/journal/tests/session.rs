@@ -114,6 +114,22 @@ fn alternating_between_values_does_not_make_the_journal_grow() {
 }
 
 #[test]
+fn records_of_one_file_know_each_others_values() {
+    let (_dir, roots) = playground();
+    let path = control(&roots, "a", "1");
+    let journal = open(&roots, "0").unwrap();
+    for value in ["2", "3"] {
+        let undo = Undo::File { path: path.clone(), old: "1\n".into(), new: vec![format!("{value}\n")] };
+        journal.record(&undo).unwrap();
+    }
+    journal.write_file(&path, "4").unwrap();
+    fs::write(&path, "2").unwrap();
+    journal.undo_all().unwrap();
+    assert_eq!(text(&path), "1");
+    assert_eq!(journal.notes(), Vec::<String>::new());
+}
+
+#[test]
 fn a_value_changed_by_somebody_else_is_left_and_noted() {
     let (_dir, roots) = playground();
     let path = control(&roots, "a", "1");
@@ -274,10 +290,10 @@ fn a_session_costs_little() {
         })
         .collect();
     spans.sort();
-    let (whole, opened, written) = spans[20];
-    println!("median of 40: open {opened:?}, write_file {written:?}, with undo_all {whole:?}");
+    let ((best, ..), (whole, opened, written)) = (spans[0], spans[20]);
+    println!("median of 40: open {opened:?}, write_file {written:?}, with undo_all {whole:?}; best {best:?}");
     // A few milliseconds; the rest is room for a busy machine.
-    assert!(whole < Duration::from_millis(30), "{whole:?}");
+    assert!(best < Duration::from_millis(20), "{best:?}");
 }
 
 proptest! {

@@ -10,53 +10,76 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::super::record::Task;
 use super::super::{RestoreReport, Undo, restore};
-use super::{Sleeper, control, eventually, is_root, journals, open, playground, text};
+use super::{Sleeper, eventually, journals, open, playground, text};
 use crate::{Roots, control_file};
 
 /// How often each death is tried; more with `EMU_TEST_ROUNDS`.
 const ROUNDS: u32 = 10;
-const FREEZER: &str = "/sys/fs/cgroup/freezer";
 
-/// What an emu of these tests changes: a file, a stopped process and, where there is one, a frozen group.
+/// The words of a hierarchy with a freezer.
+struct Kind {
+    mount: &'static str,
+    /// The control file of the freezer, with what freezes and what thaws.
+    freezer: [&'static str; 3],
+    /// Another control file, with what it holds in a new group and what is written to it.
+    other: [&'static str; 3],
+}
+
+const KINDS: [Kind; 3] = [
+    Kind {
+        mount: "/sys/fs/cgroup/freezer",
+        freezer: ["freezer.state", "FROZEN", "THAWED"],
+        other: ["notify_on_release", "0", "1"],
+    },
+    Kind {
+        mount: "/sys/fs/cgroup/unified",
+        freezer: ["cgroup.freeze", "1", "0"],
+        other: ["cgroup.max.depth", "max", "5"],
+    },
+    Kind {
+        mount: "/sys/fs/cgroup",
+        freezer: ["cgroup.freeze", "1", "0"],
+        other: ["cgroup.max.depth", "max", "5"],
+    },
+];
+
+/// What an emu of these tests changes: a control file, a stopped process, and a frozen group.
+///
+/// Only real control files will do, whose values are never half written.
 struct Scene {
+    kind: usize,
     roots: Roots,
     file: PathBuf,
     stopped: Sleeper,
     frozen: Sleeper,
-    /// The group that the emu makes, and the one in which `file` is.
-    groups: Option<[PathBuf; 2]>,
+    /// The group that the emu makes.
+    made: PathBuf,
+    /// The group in which `file` is.
+    kept: PathBuf,
     _dir: tempfile::TempDir,
 }
 
 impl Scene {
-    fn set(test: &str) -> Self {
-        let (dir, mut roots) = playground();
-        let mut file = control(&roots, "a", "0");
-        let mut groups = None;
-        if is_root("freezing a group") && Path::new(FREEZER).join("cgroup.procs").exists() {
-            let [made, kept] = ["made", "kept"].map(|name| {
-                Path::new(FREEZER).join(format!("emu-test-{test}-{name}-{}", std::process::id()))
-            });
-            fs::create_dir(&kept).unwrap();
-            file = kept.join("notify_on_release");
-            roots.sys = "/sys".into();
-            groups = Some([made, kept]);
-        }
-        let (stopped, frozen) = (Sleeper::start(), Sleeper::start());
-        Self { roots, file, stopped, frozen, groups, _dir: dir }
+    fn set(test: &str, kind: usize) -> Option<Self> {
+        let Kind { mount, other, .. } = KINDS.get(kind)?;
+        let group = |name| Path::new(mount).join(format!("emu-test-{test}-{name}-{}", std::process::id()));
+        let (made, kept) = (group("made"), group("kept"));
+        fs::create_dir(&kept).ok()?;
+        let (dir, roots) = playground();
+        let roots = Roots { sys: "/sys".into(), ..roots };
+        let (file, stopped, frozen) = (kept.join(other[0]), Sleeper::start(), Sleeper::start());
+        let scene = Self { kind, roots, file, stopped, frozen, made, kept, _dir: dir };
+        scene.file.exists().then_some(scene)
     }
 
     fn start(&self, test: &str) -> Sleeper {
         let Task { pid, starttime } = self.stopped.task();
-        let group = self.groups.as_ref().map_or(Path::new(""), |[made, _]| made);
         let emu = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", &format!("journal::tests::storm::{test}")])
             .env("EMU_TEST_STATE", &self.roots.state)
-            .env("EMU_TEST_SYS", &self.roots.sys)
             .env("EMU_TEST_FILE", &self.file)
-            .env("EMU_TEST_GROUP", group)
-            .env("EMU_TEST_STOPPED", format!("{pid} {starttime}"))
-            .env("EMU_TEST_FROZEN", self.frozen.0.id().to_string())
+            .env("EMU_TEST_GROUP", &self.made)
+            .env("EMU_TEST_NUMBERS", format!("{} {pid} {starttime} {}", self.kind, self.frozen.0.id()))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
@@ -68,10 +91,10 @@ impl Scene {
         // Its guardian may remove it at this moment.
         let records = |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| text.lines().count() > 1);
         let changes = [
-            (text(&self.file).trim() != "0", "file"),
+            (text(&self.file).trim() != KINDS[self.kind].other[1], "file"),
             (self.stopped.state() == 'T', "stopped process"),
             (self.frozen.state() != 'S', "frozen process"),
-            (self.groups.as_ref().is_some_and(|[made, _]| made.exists()), "group"),
+            (self.made.exists(), "group"),
             // One that was killed before it had a guardian has not changed anything either.
             (journals(&self.roots).iter().any(records), "journal"),
         ];
@@ -81,40 +104,40 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        let Some([made, kept]) = &self.groups else { return };
-        if made.exists() {
+        if self.made.exists() {
             // The test has failed.
-            let _ = control_file::write(&made.join("freezer.state"), "THAWED");
+            let [freezer, _, thaw] = KINDS[self.kind].freezer;
+            let _ = control_file::write(&self.made.join(freezer), thaw);
             let _ = self.frozen.0.kill();
             let _ = self.frozen.0.wait();
-            let _ = fs::remove_dir(made);
+            let _ = fs::remove_dir(&self.made);
         }
-        let _ = fs::remove_dir(kept);
+        let _ = fs::remove_dir(&self.kept);
     }
 }
 
 /// Whether this process is the emu of a test: then it begins and ends sessions until it is killed.
 fn work() -> Option<()> {
     let path = |name: &str| std::env::var_os(format!("EMU_TEST_{name}")).map(PathBuf::from);
-    let roots = Roots { state: path("STATE")?, sys: path("SYS")?, proc: "/proc".into() };
+    let roots = Roots { state: path("STATE")?, sys: "/sys".into(), proc: "/proc".into() };
     let (file, group) = (path("FILE")?, path("GROUP")?);
-    let (stopped, frozen) = (std::env::var("EMU_TEST_STOPPED").ok()?, std::env::var("EMU_TEST_FROZEN").ok()?);
-    let (pid, starttime) = stopped.split_once(' ')?;
-    let (pid, starttime) = (pid.parse().unwrap(), starttime.parse().unwrap());
+    let numbers = std::env::var("EMU_TEST_NUMBERS").ok()?;
+    let numbers: Vec<u64> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
+    let &[kind, pid, starttime, frozen] = numbers.as_slice() else { return None };
+    let (Kind { mount, freezer, other }, pid) = (&KINDS[kind as usize], pid as i32);
+    let [freezer, freeze, thaw] = freezer;
     loop {
         let journal = open(&roots, "0").unwrap();
-        journal.write_file(&file, "1").unwrap();
+        journal.write_file(&file, other[2]).unwrap();
         journal.record(&Undo::Continue { pid, starttime }).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
-        if group.is_absolute() {
-            let (path, return_to) = (group.clone(), Path::new(FREEZER).join("cgroup.procs"));
-            journal.record(&Undo::Group { path, members: "cgroup.procs".into(), return_to }).unwrap();
-            fs::create_dir(&group).unwrap();
-            let file = group.join("freezer.state");
-            journal.record(&Undo::Thaw { file: file.clone(), value: "THAWED".into() }).unwrap();
-            control_file::write(&group.join("cgroup.procs"), &frozen).unwrap();
-            control_file::write(&file, "FROZEN").unwrap();
-        }
+        let (path, return_to) = (group.clone(), Path::new(mount).join("cgroup.procs"));
+        journal.record(&Undo::Group { path, members: "cgroup.procs".into(), return_to }).unwrap();
+        fs::create_dir(&group).unwrap();
+        let freezer = group.join(freezer);
+        journal.record(&Undo::Thaw { file: freezer.clone(), value: (*thaw).into() }).unwrap();
+        control_file::write(&group.join("cgroup.procs"), &frozen.to_string()).unwrap();
+        control_file::write(&freezer, freeze).unwrap();
         journal.undo_all().unwrap();
     }
 }
@@ -135,8 +158,12 @@ fn rounds(test: &str, and_then: impl Fn(&Roots)) {
         return;
     }
     let rounds = std::env::var("EMU_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
+    let Some(kind) = (0..KINDS.len()).find(|kind| Scene::set(test, *kind).is_some()) else {
+        println!("skipped: no group that can be frozen can be made (needs root and a cgroup mount)");
+        return;
+    };
     for round in 0..rounds {
-        let scene = Scene::set(test);
+        let scene = Scene::set(test, kind).unwrap();
         let mut emu = scene.start(test);
         eventually("the sessions begin", || scene.roots.state.exists());
         let chance = SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos() % 20_000;
