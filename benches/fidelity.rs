@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{Line, Met, Run, demand, error, median};
 use emu_bench::stats::{Noise, SMOOTH_CV, Sample, Spread};
-use emu_bench::verify::{Finding, Pair, SessionEmulated, Trial, granularity, verify};
+use emu_bench::verify::{Finding, Pair, SessionEmulated, Trial, spectrum, verify};
 use emu_core::{Demand, MethodId, Result, meter};
 
 const MS: Duration = Duration::from_millis(1);
@@ -206,14 +206,15 @@ fn grain(run: &mut Run, row: &'static str) -> Result<()> {
         let mut at_ten = Vec::new();
         let mut stalls = Vec::new();
         for _ in 0..run.options.pairs {
-            let seen = granularity(&mut emulated, &trial, &plan, MS * 1000)?;
+            let spectrum = spectrum(&mut emulated, &trial, &plan, MS * 1000)?;
+            let seen = &spectrum.granularity;
             // The roughest of the windows from 10 ms on.
             let spreads = seen.windows.iter().filter(|window| window.length_ms >= 10);
             let known =
                 spreads.filter_map(|window| if let Spread::Cv(cv) = window.spread { Some(cv) } else { None });
             at_ten.extend(known.reduce(f64::max));
             stalls.push(seen.longest_stall_ns as f64 / 1e6);
-            run.sample(row, &seen)?;
+            run.sample(row, &spectrum)?;
         }
         let cv = median(&at_ten);
         let line = Line {

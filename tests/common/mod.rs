@@ -13,7 +13,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -99,13 +99,13 @@ impl Ended {
 pub(crate) fn run(command: &mut Command, input: &str) -> Ended {
     let mut child = start(command);
     let mut stdin = child.stdin.take().expect("a pipe to the command");
-    let input = input.to_owned();
-    // While its output is collected: a command that copies its input stops reading when nobody takes that.
-    let feeder = thread::spawn(move || std::io::Write::write_all(&mut stdin, input.as_bytes()));
-    let ended = finish(child);
-    // A command need not read all that it is given.
-    let _ = feeder.join();
-    ended
+    thread::scope(|scope| {
+        // Beside reading what it writes. A command that does not want all of it closes the pipe.
+        scope.spawn(move || {
+            let _ = stdin.write_all(input.as_bytes());
+        });
+        finish(child)
+    })
 }
 
 /// Starts a command with pipes to all three.

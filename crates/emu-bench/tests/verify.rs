@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use emu_bench::stats::Verdict;
-use emu_bench::verify::{Emulated, Finding, Plan, Trial, compare, granularity, verify};
+use emu_bench::verify::{Emulated, Finding, Outcome, Plan, Trial, compare, spectrum, verify};
 use emu_bench::workload::serve_if_asked;
 use emu_core::{Demand, Error, Host, Pid, Result, Roots, Target};
 use nix::sys::signal::{Signal, kill};
@@ -162,17 +162,20 @@ fn judge(emulated: &mut dyn Emulated, workload: &str, asked: f64) -> Finding {
 fn an_emulation_is_measured_as_what_it_is() {
     let mut stopper = Stopper::new(0.5);
     let found = judge(&mut stopper, "cpu-loop", 0.5);
-    // Whatever else runs on the machine disturbs this test, which must not fail by that.
     let error = found.ratio.estimate / stopper.delivered() - 1.0;
-    assert!(error.abs() < 0.25, "measured {:?}, delivered {}", found.ratio, stopper.delivered());
-    assert!(found.relative.low < 1.25 && found.relative.high > 0.75, "{found:?}");
+    assert!(error.abs() < 0.1 || is_disturbed(&found), "delivered {}, {found:?}", stopper.delivered());
     assert!(found.longest_stall_ns > 5_000_000, "{found:?}");
+}
+
+/// Whether the run itself says that other work disturbed most of it.
+fn is_disturbed(found: &Finding) -> bool {
+    found.tainted * 2 > found.pairs
 }
 
 /// A false emulation fails; on a machine too busy to tell, it at least does not pass.
 fn assert_caught(found: &Finding) {
-    let busy = found.tainted * 2 > found.pairs && matches!(found.verdict, Verdict::NotEnoughData { .. });
-    assert!(found.verdict == Verdict::Fail || busy, "{found:?}");
+    let unsure = matches!(found.verdict, Verdict::NotEnoughData { .. });
+    assert!(found.verdict == Verdict::Fail || unsure && is_disturbed(found), "{found:?}");
 }
 
 fn an_emulation_that_is_too_fast_is_caught() {
@@ -207,9 +210,9 @@ fn rivals_are_told_apart_and_share_their_controls() {
     let trial = trial("cpu-loop", 0.5, &stopper);
     let outcomes = compare(&mut [&mut idle, &mut stopper], &trial, &plan(), &mut |_| Ok(())).unwrap();
     let [idle, stopper] = &outcomes[..] else { panic!() };
-    assert!(idle.findings[0].ratio.estimate > 0.85, "{:?}", idle.findings);
-    assert!(stopper.findings[0].ratio.estimate < 0.7, "{:?}", stopper.findings);
-    let controls = |outcome: &emu_bench::verify::Outcome| {
+    let ratio = |outcome: &Outcome| outcome.findings[0].ratio.estimate;
+    assert!(ratio(idle) > ratio(stopper) * 1.1, "{:?} {:?}", idle.findings, stopper.findings);
+    let controls = |outcome: &Outcome| {
         outcome.pairs.iter().filter(|pair| pair.rival.is_none()).cloned().collect::<Vec<_>>()
     };
     assert_eq!(controls(idle), controls(stopper));
@@ -219,7 +222,7 @@ fn rivals_are_told_apart_and_share_their_controls() {
 fn the_period_shows_in_the_granularity() {
     let mut stopper = Stopper::new(0.5);
     let trial = trial("cpu-loop", 0.5, &stopper);
-    let seen = granularity(&mut stopper, &trial, &plan(), Duration::from_millis(400)).unwrap();
+    let seen = spectrum(&mut stopper, &trial, &plan(), Duration::from_millis(400)).unwrap().granularity;
     assert!(seen.smooth_from_ms.is_none_or(|length| length > 3), "{seen:?}");
     assert!(seen.longest_stall_ns > 5_000_000, "{seen:?}");
 }

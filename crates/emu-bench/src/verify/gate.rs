@@ -77,7 +77,8 @@ pub(super) fn taints(job: &Job, windows: &[Window; 2]) -> Vec<Taint> {
     taints
 }
 
-fn taint(job: &Job, window: &Window) -> Option<Taint> {
+/// What disturbed a single window.
+pub(super) fn taint(job: &Job, window: &Window) -> Option<Taint> {
     let done = &window.done;
     if window.steal > STEAL_MAX {
         return Some(Taint::Steal(window.steal));

@@ -227,20 +227,37 @@ fn take_pairs(
     Ok(pairs)
 }
 
+/// How smoothly one thread progresses.
+#[derive(Debug, Clone, Serialize)]
+pub struct Spectrum {
+    /// The spectrum and the longest stall.
+    #[serde(flatten)]
+    pub granularity: Granularity,
+    /// What disturbed the window, where no better one could be had.
+    pub taint: Option<Taint>,
+}
+
 /// How smoothly one thread progresses under an emulation, over a window of this length.
 ///
 /// # Errors
 /// As [`verify`], and where the window is too short to say anything.
-pub fn granularity(
+pub fn spectrum(
     emulated: &mut dyn Emulated,
     trial: &Trial,
     plan: &Plan,
     length: Duration,
-) -> Result<Granularity> {
+) -> Result<Spectrum> {
     let plan = Plan { window: length, ..plan.clone() };
-    let window = pair::take_stamped(emulated, trial, &plan)?;
-    let stamps: Vec<_> = window.stamps.iter().map(|&(time_ns, work)| Stamp { time_ns, work }).collect();
-    Granularity::of(&stamps)
+    let mut repeats = plan.repeats;
+    loop {
+        let (done, taint) = pair::take_stamped(emulated, trial, &plan)?;
+        if taint.is_some() && repeats > 0 {
+            repeats -= 1;
+            continue;
+        }
+        let stamps: Vec<_> = done.stamps.iter().map(|&(time_ns, work)| Stamp { time_ns, work }).collect();
+        return Ok(Spectrum { granularity: Granularity::of(&stamps)?, taint });
+    }
 }
 
 #[cfg(test)]

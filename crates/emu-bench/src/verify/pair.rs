@@ -112,10 +112,16 @@ pub(super) fn take(
     })
 }
 
-/// Takes one emulated window with its stamps.
-pub(super) fn take_stamped(emulated: &mut dyn Emulated, trial: &Trial, plan: &Plan) -> Result<Done> {
+/// Takes one emulated window with its stamps, and tells what disturbed it.
+pub(super) fn take_stamped(
+    emulated: &mut dyn Emulated,
+    trial: &Trial,
+    plan: &Plan,
+) -> Result<(Done, Option<Taint>)> {
     with_worker(emulated, trial, |emulated, worker| {
-        window(emulated, trial, plan, worker, Side::Emulated, 0, true).map(|window| window.done)
+        let window = window(emulated, trial, plan, worker, Side::Emulated, 0, true)?;
+        let taint = gate::taint(&trial.job, &window);
+        Ok((window.done, taint))
     })
 }
 

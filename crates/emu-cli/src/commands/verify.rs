@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use emu_bench::stats::{Band, Granularity};
-use emu_bench::verify::{self, Emulated, Outcome, Plan, SessionEmulated, Trial};
+use emu_bench::stats::Band;
+use emu_bench::verify::{self, Emulated, Outcome, Plan, SessionEmulated, Spectrum, Trial};
 use emu_bench::workload::WORKLOADS;
 use emu_core::{Demand, Error, ErrorKind, Host, METHODS, MethodId, Result, Roots, SpeedSpec, choose};
 use nix::sys::signal::Signal;
@@ -160,7 +160,7 @@ struct Run {
 impl Run {
     fn section(&mut self, case: &mut Case) -> Result<Section> {
         let mut outcomes: Vec<Outcome> = Vec::new();
-        let mut granularity: Option<Granularity> = None;
+        let mut spectrum: Option<Spectrum> = None;
         for trial in &case.trials {
             let name = format!("{} at {}, {}", case.method, case.speed, trial.job.workload);
             let mut left = case.plan.pairs + case.plan.controls();
@@ -179,11 +179,11 @@ impl Run {
             })?);
             if trial.job.workload == SMOOTH {
                 let length = case.spectrum();
-                granularity = Some(verify::granularity(&mut case.emulated, trial, &case.plan, length)?);
+                spectrum = Some(verify::spectrum(&mut case.emulated, trial, &case.plan, length)?);
                 self.go_on()?;
             }
         }
-        Ok(Section::new(case.method, &case.speed, &case.emulated, &case.plan, granularity, outcomes))
+        Ok(Section::new(case.method, &case.speed, &case.emulated, &case.plan, spectrum, outcomes))
     }
 
     /// Ends the run when a signal asks for that.

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
-use emu_bench::stats::{Band, Granularity, Verdict};
-use emu_bench::verify::{Emulated, Finding, Outcome, Plan, SessionEmulated};
+use emu_bench::stats::{Band, Verdict};
+use emu_bench::verify::{Emulated, Finding, Outcome, Plan, SessionEmulated, Spectrum};
 use emu_core::{MethodId, SpeedSpec, Unavailable};
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ pub(crate) struct Section {
     speed: String,
     period_ns: u64,
     window_ns: u64,
-    granularity: Option<Granularity>,
+    spectrum: Option<Spectrum>,
     outcomes: Vec<Outcome>,
 }
 
@@ -62,7 +62,7 @@ impl Section {
         speed: &SpeedSpec,
         emulated: &SessionEmulated,
         plan: &Plan,
-        granularity: Option<Granularity>,
+        spectrum: Option<Spectrum>,
         outcomes: Vec<Outcome>,
     ) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Section {
             speed: speed.to_string(),
             period_ns: nanos(emulated.period()),
             window_ns: nanos(plan.window_of(emulated)),
-            granularity,
+            spectrum,
             outcomes,
         }
     }
@@ -106,11 +106,13 @@ impl Section {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if let Some(granularity) = &self.granularity {
-            notes.push(match granularity.smooth_from_ms {
-                Some(length) => format!("Progress is smooth in windows of {length} ms and longer."),
-                None => "Progress is not smooth in any window that was looked at.".to_owned(),
-            });
+        if let Some(Spectrum { granularity, taint }) = &self.spectrum {
+            let smooth = match granularity.smooth_from_ms {
+                Some(length) => format!("Progress is smooth in windows of {length} ms and longer"),
+                None => "Progress is not smooth in any window that was looked at".to_owned(),
+            };
+            let doubt = taint.map_or(String::new(), |taint| format!(" ({taint})"));
+            notes.push(format!("{smooth}{doubt}."));
         }
         let own = self.findings().filter_map(|finding| finding.own_cpu).reduce(f64::max);
         if let Some(own) = own {
@@ -292,7 +294,7 @@ mod tests {
             speed: "50%".into(),
             period_ns: 20_000_000,
             window_ns: 200_000_000,
-            granularity: None,
+            spectrum: None,
             outcomes: verdicts.iter().map(outcome).collect(),
         });
         report

@@ -1,8 +1,10 @@
 //! One controller thread that holds all tasks of a zone and lets them go again, on the grid.
 //!
 //! Every period begins with a hold of what is owed, so that the first moment of an emulation is a held one. What a
-//! hold really took is measured and settled in the ledger; what it cost the tasks on top is learned where
-//! their CPU time can be read.
+//! hold really took is measured each time and settled in the ledger, with what it costs the tasks on top.
+//!
+//! The tasks' own CPU time is of no use for that: their way into the hold and out of it is counted as theirs, and is
+//! most of the cost.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::asleep::Asleep;
+use super::hold_cost::HoldCost;
 use super::{Command, Controller, Counters, Grid, Ledger, PERIOD_MAX, Wait};
 use crate::method::{CpuStatus, MethodId, Reason, Status, Unavailable};
 use crate::sys::time::{self, Nanos};
@@ -30,8 +34,8 @@ pub(crate) trait Hold: Send + 'static {
     /// Some may still be held.
     fn let_go(&mut self) -> Result<Nanos>;
 
-    /// The CPU time that the tasks have used, exact while they are held; `None` where that is not known.
-    fn usage(&mut self) -> Option<Nanos>;
+    /// How many tasks, that is threads, there are.
+    fn tasks(&mut self) -> usize;
 }
 
 /// A hold that has begun.
@@ -95,8 +99,8 @@ impl Notes {
 const PRIORITY: i32 = 5;
 
 /// Puts the calling thread where it disturbs the zone least: on other CPUs, if this process has any, and ahead of
-/// normal tasks, if it may.
-pub(crate) fn settle_controller(host: &Host, cpus: &CpuList, notes: &Notes) {
+/// normal tasks, if it may. Returns whether it is on other CPUs.
+pub(crate) fn settle_controller(host: &Host, cpus: &CpuList, notes: &Notes) -> bool {
     let others = host.allowed.difference(cpus);
     let is_away = !others.is_empty() && affinity::set(0, &others).is_ok();
     if sched::set_fifo(PRIORITY).is_err() && !is_away {
@@ -105,6 +109,7 @@ pub(crate) fn settle_controller(host: &Host, cpus: &CpuList, notes: &Notes) {
                 .into(),
         );
     }
+    is_away
 }
 
 /// A zone being held and let go.
@@ -132,7 +137,7 @@ impl fmt::Debug for Holder {
 }
 
 impl Holder {
-    /// Begins with a hold; the tasks are held when this returns.
+    /// Begins with a hold: the tasks are held when this returns, and may have been before.
     ///
     /// # Errors
     /// The thread cannot be made, or the first hold fails.
@@ -140,21 +145,39 @@ impl Holder {
         name: &str,
         host: &Host,
         zone: &Zone,
-        period: Duration,
-        share: f64,
-        hold: impl Hold,
+        (period, share, cost): (Duration, f64, HoldCost),
+        mut hold: impl Hold,
         notes: Notes,
     ) -> Result<Self> {
-        let cpus = zone.demand.cpus();
         let (seen, period) = (Arc::new(Seen::default()), time::nanos(period));
-        let cycle_of = {
-            let (seen, notes, host, cpus) = (Arc::clone(&seen), notes.clone(), host.clone(), cpus.clone());
+        let begin = {
+            let (seen, notes, host, cpus) =
+                (Arc::clone(&seen), notes.clone(), host.clone(), zone.demand.cpus());
             move || {
-                settle_controller(&host, &cpus, &notes);
-                Cycle::begin(hold, share, Grid::new(time::now(), period), cpus.len(), seen, notes)
+                let is_away = settle_controller(&host, &cpus, &notes);
+                let grid = Grid::new(time::now(), period);
+                let first = hold.hold(time::now() + period)?;
+                // With a single CPU the probe was in the way just as the tasks are.
+                let shared_cpus = Some(cpus.len() as i64).filter(|&cpus| !is_away && cpus > 1);
+                let last_cpu = time::thread_cpu();
+                let ledger = Ledger::new();
+                Ok(Cycle {
+                    hold,
+                    grid,
+                    share,
+                    ledger,
+                    cost,
+                    asleep: Asleep::new(&host.roots.proc),
+                    shared_cpus,
+                    costs: [0; COSTS],
+                    last_cpu,
+                    first: Some(first),
+                    seen,
+                    notes,
+                })
             }
         };
-        let controller = Controller::spawn(name, share, cycle_of, |mut cycle, wait| cycle.run(wait))?;
+        let controller = Controller::spawn(name, share, begin, |mut cycle, wait| cycle.run(wait))?;
         Ok(Self { controller, seen, period, cpus_folder: host.roots.cpus(), notes })
     }
 
@@ -235,20 +258,24 @@ const LATE_MAX: i64 = 3;
 /// longer holds then.
 const OWN_CPU_MAX: f64 = 0.02;
 /// A hold that takes the controller longer than this, in nanoseconds of CPU time, is one of many tasks.
-const MANY_TASKS: f64 = 500_000.0;
+const MANY_TASKS: Nanos = 500_000;
+/// Holds of which the median cost is taken.
+const COSTS: usize = 5;
 
 /// The state of the thread.
 struct Cycle<H> {
     hold: H,
     grid: Grid,
-    cpus: usize,
     share: f64,
     ledger: Ledger,
-    loss: Loss,
-    /// When the tasks were let go last, and the CPU time that they had used by then.
-    free_since: Option<(Nanos, Nanos)>,
-    /// CPU time of this thread for one hold, smoothed.
-    cost: f64,
+    /// What a hold costs the tasks on top.
+    cost: HoldCost,
+    asleep: Asleep,
+    /// What this thread's own work costs them is divided by so many CPUs; `None` where it runs on others, or where the
+    /// loss has it already.
+    shared_cpus: Option<i64>,
+    /// CPU time of this thread for each of the last holds.
+    costs: [Nanos; COSTS],
     last_cpu: Nanos,
     /// The hold that began when the emulation did; it is the first period's.
     first: Option<Held>,
@@ -257,31 +284,6 @@ struct Cycle<H> {
 }
 
 impl<H: Hold> Cycle<H> {
-    fn begin(
-        mut hold: H,
-        share: f64,
-        grid: Grid,
-        cpus: usize,
-        seen: Arc<Seen>,
-        notes: Notes,
-    ) -> Result<Self> {
-        let first = if share < 1.0 { Some(hold.hold(time::now() + grid.period())?) } else { None };
-        Ok(Self {
-            hold,
-            grid,
-            cpus,
-            share,
-            ledger: Ledger::new(),
-            loss: Loss::default(),
-            free_since: None,
-            cost: 0.0,
-            last_cpu: time::thread_cpu(),
-            first,
-            seen,
-            notes,
-        })
-    }
-
     fn run(&mut self, wait: &Wait<f64>) -> Result<()> {
         let mut index = 0;
         loop {
@@ -307,31 +309,40 @@ impl<H: Hold> Cycle<H> {
             self.ledger.charge(period as f64, self.share);
         }
         self.ledger.charge(length as f64, self.share);
-        let counters = &self.seen.counters;
-        counters.missed.fetch_add(late as u64, Ordering::Relaxed);
-        counters.elapsed.fetch_add(late * period, Ordering::Relaxed);
-        counters.periods.fetch_add(stride as u64, Ordering::Relaxed);
         let next = index + late + stride;
         let latest = self.grid.begin(next) - (self.share * RUN_MIN * length as f64) as Nanos;
-        let owed = self.ledger.owed() - self.loss.expected();
-        if owed >= HOLD_MIN || self.first.is_some() {
-            self.hold_for(owed, latest, wait)?;
+        if self.first.is_none() {
+            self.asleep.look(&mut self.hold);
         }
-        // Together with the hold, so that no period is shown without its hold.
-        self.seen.counters.elapsed.fetch_add(length, Ordering::Relaxed);
+        if self.ledger.owed() >= HOLD_MIN || self.first.is_some() {
+            self.hold_once(self.grid.begin(index + late), latest, wait)?;
+        }
+        let counters = &self.seen.counters;
+        counters.add_elapsed(late * period + length);
+        counters.add_periods(stride as u64, late as u64);
         let cpu = time::thread_cpu();
-        self.cost += ((cpu - self.last_cpu) as f64 - self.cost) / 8.0;
+        self.costs.rotate_left(1);
+        if let Some(last) = self.costs.last_mut() {
+            *last = cpu - self.last_cpu;
+        }
         self.last_cpu = cpu;
-        self.seen.counters.cpu.store(cpu, Ordering::Relaxed);
+        counters.set_cpu(cpu);
         Ok(next)
     }
 
-    fn hold_for(&mut self, owed: f64, latest: Nanos, wait: &Wait<f64>) -> Result<()> {
+    /// Holds for what is owed, but not beyond `latest`, and settles what it took.
+    fn hold_once(&mut self, begin: Nanos, latest: Nanos, wait: &Wait<f64>) -> Result<()> {
+        let mut loss = (self.cost.base + self.cost.sleeper * self.asleep.count()) as Nanos;
+        let owed = self.ledger.owed() - loss as f64;
         let held = match self.first.take() {
             Some(held) => held,
             None => self.hold.hold(time::now() + (owed * CONFIRM) as Nanos)?,
         };
-        let until = (held.from + owed as Nanos).min(latest);
+        if let Some(cpus) = self.shared_cpus {
+            // On one of the CPUs tasks have been kept waiting since this thread woke up.
+            loss += (held.from - begin).clamp(0, self.grid.period()) / cpus;
+        }
+        let until = (held.from + self.ledger.owed() as Nanos - loss).min(latest);
         loop {
             let (command, generation) = wait.command();
             // A new share waits for the end of this hold, which was due under the old one.
@@ -339,16 +350,13 @@ impl<H: Hold> Cycle<H> {
                 break;
             }
         }
-        let usage = self.hold.usage();
         let free = self.hold.let_go()?;
-        if let (Some((since, before)), Some(after)) = (self.free_since, usage) {
-            self.loss.observe(held.from - since, after - before, self.cpus);
+        if let Some(cpus) = self.shared_cpus {
+            loss += (time::now() - free) / cpus;
         }
-        self.free_since = usage.map(|usage| (free, usage));
         let taken = free - held.from;
-        let loss = self.loss.expected();
-        self.ledger.settle(taken as f64 + loss);
-        self.seen.counters.add_hold(taken, loss as Nanos);
+        self.ledger.settle((taken + loss) as f64);
+        self.seen.counters.add_hold(taken, loss);
         self.seen.holds.fetch_add(1, Ordering::Relaxed);
         self.seen.unsure.fetch_add(i64::from(!held.is_sure), Ordering::Relaxed);
         Ok(())
@@ -356,12 +364,15 @@ impl<H: Hold> Cycle<H> {
 
     /// How many periods to take for one.
     fn stride(&self) -> i64 {
-        if self.cost < MANY_TASKS {
+        let mut costs = self.costs;
+        costs.sort_unstable();
+        let cost = costs.get(COSTS / 2).copied().unwrap_or(0);
+        if cost < MANY_TASKS {
             return 1;
         }
         let period = self.grid.period() as f64;
         let longest = (time::nanos(PERIOD_MAX) as f64 / period).max(1.0);
-        let stride = (self.cost / (OWN_CPU_MAX * period)).ceil().clamp(1.0, longest);
+        let stride = (cost as f64 / (OWN_CPU_MAX * period)).ceil().clamp(1.0, longest);
         if stride > 1.0 {
             self.notes.add(format!(
                 "there are so many tasks that holds are made fewer and longer, to keep emu's own CPU time at {:.0} %",
@@ -369,59 +380,5 @@ impl<H: Hold> Cycle<H> {
             ));
         }
         stride as i64
-    }
-}
-
-/// What holding costs the tasks beyond the time for which they are held: waking up late, going through the
-/// kernel, and on a CPU shared with the controller that one's work.
-///
-/// While the tasks are free and want all they can get, their CPU time says how long they really ran: as many
-/// times the free time as CPUs are in use, less the loss. Whether they want all is not known, but only then does
-/// the CPU time come so close to a whole number of CPUs, again and again; what does not is left out, so a mistake
-/// is as small as [`Loss::plausible`] says.
-#[derive(Debug, Default)]
-struct Loss {
-    seen: [Nanos; Loss::KEPT],
-    count: usize,
-}
-
-impl Loss {
-    /// Losses that are remembered; their median counts.
-    const KEPT: usize = 32;
-    /// So many make a median worth having.
-    const ENOUGH: usize = 5;
-
-    /// The largest loss or gain that is believed of a stretch of free time.
-    fn plausible(free: Nanos) -> Nanos {
-        100_000 + free / 50
-    }
-
-    /// Tasks were free for `free` and used `used` of at most `cpus` CPUs.
-    fn observe(&mut self, free: Nanos, used: Nanos, cpus: usize) {
-        if free <= 0 {
-            return;
-        }
-        if std::env::var_os("EMU_DBG").is_some() {
-            eprintln!("free {free} used {used} lost {}", free - used);
-        }
-        let busy = (used as f64 / free as f64).round().clamp(1.0, cpus as f64);
-        let lost = free - (used as f64 / busy) as Nanos;
-        if lost.abs() <= Self::plausible(free) {
-            if let Some(slot) = self.seen.get_mut(self.count % Self::KEPT) {
-                *slot = lost;
-                self.count += 1;
-            }
-        }
-    }
-
-    /// What a hold is expected to cost, in nanoseconds; negative where holds begin late.
-    fn expected(&self) -> f64 {
-        if self.count < Self::ENOUGH {
-            return 0.0;
-        }
-        let mut seen = self.seen;
-        let Some(seen) = seen.get_mut(..self.count.min(Self::KEPT)) else { return 0.0 };
-        seen.sort_unstable();
-        seen.get(seen.len() / 2).map_or(0.0, |median| *median as f64)
     }
 }

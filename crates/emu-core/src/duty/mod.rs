@@ -1,9 +1,11 @@
 //! The machinery that all on/off methods share: an absolute grid, the account of held time, a controller
 //! thread.
 
+mod asleep;
 pub(crate) mod burner;
 mod controller;
 mod grid;
+pub(crate) mod hold_cost;
 pub(crate) mod holder;
 mod ledger;
 

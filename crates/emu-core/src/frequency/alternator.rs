@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Control, Mix};
+use super::{Mix, Setter};
+use crate::duty::holder::{Notes, settle_controller};
 use crate::duty::{Command, Controller, Counters, Grid, Ledger, Wait};
 use crate::sys::time::{self, Nanos};
-use crate::{Hertz, Result};
+use crate::{CpuList, Hertz, Host, Result};
 
 /// What an alternator is to do.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,26 +25,42 @@ pub(crate) struct Alternator {
 }
 
 impl Alternator {
-    /// Starts with levels that [`Control::announce`] has announced; the first one is set on return.
+    /// Starts with levels that [`Control::prepare`](super::Control::prepare) has prepared; the first one is set on
+    /// return.
+    ///
+    /// The thread stays away from the `zone`. Where there is no other CPU it goes to one of the policy, which has
+    /// to take part in each change anyway, ahead of the tasks there.
     ///
     /// # Errors
     /// The kernel refuses the first frequency, or the thread cannot be made.
-    pub(crate) fn start(name: &str, mut control: Control, settings: Settings) -> Result<Self> {
+    pub(crate) fn start(
+        name: &str,
+        host: &Host,
+        zone: &CpuList,
+        policy: &CpuList,
+        setter: Setter,
+        settings: Settings,
+        notes: &Notes,
+    ) -> Result<Self> {
         let counters = Arc::new(Counters::default());
         let theirs = Arc::clone(&counters);
+        let has_others = !host.allowed.difference(zone).is_empty();
+        let avoided = if has_others { zone.clone() } else { zone.difference(policy) };
+        let (host, notes) = (host.clone(), notes.clone());
         let controller = Controller::spawn(
             name,
             settings,
             move || {
-                control.set(settings.mix.low)?;
-                Ok(control)
+                settle_controller(&host, &avoided, &notes);
+                setter.set(settings.mix.low)?;
+                Ok(setter)
             },
-            move |control, wait| Loop { control, ledger: Ledger::new(), counters: &theirs }.run(wait),
+            move |setter, wait| Loop { setter, ledger: Ledger::new(), counters: &theirs }.run(wait),
         )?;
         Ok(Self { controller, counters })
     }
 
-    /// New settings; their levels must be announced.
+    /// New settings; their levels must be prepared.
     pub(crate) fn set(&self, settings: Settings) {
         self.controller.set(settings);
     }
@@ -68,7 +85,7 @@ impl Alternator {
 }
 
 struct Loop<'a> {
-    control: Control,
+    setter: Setter,
     ledger: Ledger,
     counters: &'a Counters,
 }
@@ -76,21 +93,19 @@ struct Loop<'a> {
 impl Loop<'_> {
     fn run(mut self, wait: &Wait<Settings>) -> Result<()> {
         let (mut command, mut generation) = wait.command();
-        let mut begun = time::now();
         while let Command::Run(settings) = command {
-            if settings.mix.low == settings.mix.high {
-                // One level is the mean itself.
-                self.control.set(settings.mix.low)?;
-                wait.until(Nanos::MAX, generation);
-            } else {
-                begun = self.one_period(settings, begun, wait, generation)?;
+            let mut begun = self.change(settings.mix.low)?;
+            while wait.generation() == generation {
+                if settings.mix.low == settings.mix.high {
+                    // One level is the mean itself.
+                    wait.until(Nanos::MAX, generation);
+                } else {
+                    begun = self.one_period(settings, begun, wait, generation)?;
+                }
             }
-            if wait.generation() != generation {
-                (command, generation) = wait.command();
-                self.counters.restart();
-                self.ledger = Ledger::new();
-                begun = time::now();
-            }
+            (command, generation) = wait.command();
+            self.counters.restart();
+            self.ledger = Ledger::new();
         }
         Ok(())
     }
@@ -105,7 +120,11 @@ impl Loop<'_> {
     ) -> Result<Nanos> {
         let grid = settings.grid;
         let index = grid.index(begun);
-        let end = grid.begin(index + 1);
+        // A period that began late is short; the ledger carries debts of two periods only, so a very short one
+        // goes with the next.
+        let is_short = grid.begin(index + 1) - begun < grid.period() / 2;
+        let next = index + 1 + i64::from(is_short);
+        let end = grid.begin(next);
         // The account is over the time that really passed, from one change to the low level to the next.
         let low = self.ledger.charge((end - begun) as f64, settings.mix.high_share);
         wait.until(begun + low.clamp(0.0, (end - begun) as f64) as Nanos, generation);
@@ -117,16 +136,15 @@ impl Loop<'_> {
         self.ledger.settle(-(1.0 - settings.mix.high_share) * (lowered - end) as f64);
         self.counters.add_hold(raised - begun, 0);
         self.counters.add_elapsed(lowered - begun);
-        let late = (grid.index(lowered) - index - 1).max(0);
-        self.counters.add_periods(1, late as u64);
+        let missed = (grid.index(lowered) - next).max(0);
+        self.counters.add_periods((next - index) as u64, missed as u64);
         self.counters.set_cpu(time::thread_cpu());
         Ok(lowered)
     }
 
-    /// Sets a level; the moment at which it took effect is taken as the middle of the write.
-    fn change(&mut self, level: Hertz) -> Result<Nanos> {
-        let before = time::now();
-        self.control.set(level)?;
-        Ok(before + (time::now() - before) / 2)
+    /// Sets a level and returns when this was done: drivers come back when the hardware has followed.
+    fn change(&self, level: Hertz) -> Result<Nanos> {
+        self.setter.set(level)?;
+        Ok(time::now())
     }
 }

@@ -1,12 +1,14 @@
 //! Setting the frequency of one policy, with everything recorded before it is changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use super::tunables::Tunables;
 use crate::{Error, ErrorKind, Hertz, Journal, Policy, Result, Undo, control_file};
 
 /// The kernel files of a policy; tests put a simulated kernel in their place.
-pub(crate) trait Knobs: Send {
+pub(crate) trait Knobs: Send + Sync {
     /// Reads a file of the policy.
     fn read(&self, name: &str) -> Result<String>;
     /// Writes a file of the policy.
@@ -36,7 +38,9 @@ const GOVERNOR: &str = "scaling_governor";
 const SETSPEED: &str = "scaling_setspeed";
 const MIN: &str = "scaling_min_freq";
 const MAX: &str = "scaling_max_freq";
-const CURRENT: &str = "scaling_cur_freq";
+
+/// The governor that sets what it is told.
+const USERSPACE: &str = "userspace";
 
 /// How a frequency is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,134 +53,150 @@ enum How {
 
 /// A policy taken over for setting its frequency. The journal gives it back.
 pub(crate) struct Control {
-    knobs: Box<dyn Knobs>,
+    knobs: Arc<dyn Knobs>,
     how: How,
     journal: Journal,
     /// The files as found.
-    found: Vec<(&'static str, String)>,
+    found: BTreeMap<&'static str, String>,
     /// Values that the journal knows as ours, by file.
-    known: BTreeSet<(&'static str, String)>,
+    known: BTreeMap<&'static str, BTreeSet<String>>,
+}
+
+/// Sets frequencies that a [`Control`] has prepared, from any thread.
+#[derive(Clone)]
+pub(crate) struct Setter {
+    knobs: Arc<dyn Knobs>,
+    how: How,
 }
 
 impl Control {
     /// Takes over a policy: selects the `userspace` governor where there is one.
     ///
     /// # Errors
-    /// A file cannot be read or written, e.g. because a CPU of the policy is offline (`EBUSY`).
+    /// A file cannot be read or written, e.g. because all CPUs of the policy are offline (`EBUSY`).
     pub(crate) fn take(policy: &Policy, journal: &Journal) -> Result<Self> {
-        Self::take_from(Box::new(Sysfs(policy.path.clone())), policy, journal)
+        Self::take_from(Arc::new(Sysfs(policy.path.clone())), policy, journal)
     }
 
-    pub(crate) fn take_from(knobs: Box<dyn Knobs>, policy: &Policy, journal: &Journal) -> Result<Self> {
-        let how = if policy.governors.iter().any(|governor| governor == "userspace") {
+    pub(crate) fn take_from(knobs: Arc<dyn Knobs>, policy: &Policy, journal: &Journal) -> Result<Self> {
+        let how = if policy.governors.iter().any(|governor| governor == USERSPACE) {
             How::Setspeed
         } else {
             How::Clamp
         };
         let mut control =
-            Self { knobs, how, journal: journal.clone(), found: vec![], known: BTreeSet::new() };
+            Self { knobs, how, journal: journal.clone(), found: BTreeMap::new(), known: BTreeMap::new() };
         let files: &[&'static str] = match how {
             How::Setspeed => &[MIN, MAX, GOVERNOR, SETSPEED],
             How::Clamp => &[MIN, MAX],
         };
         for file in files {
             let value = control.knobs.read(file)?;
-            control.found.push((file, value));
+            control.found.insert(file, value);
         }
-        if how == How::Setspeed && control.found(GOVERNOR) != Some("userspace") {
-            // The speed set belongs to the governor and goes with it.
-            control.found.retain(|(file, _)| *file != SETSPEED);
-            control.change(GOVERNOR, "userspace")?;
+        if how == How::Setspeed {
+            control.select_userspace(policy)?;
         }
         Ok(control)
     }
 
-    /// Announces the frequencies that will be set, so that setting them needs no further record.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
-    pub(crate) fn announce(&mut self, levels: &[Hertz]) -> Result<()> {
-        let files: &[&'static str] = match self.how {
-            How::Setspeed => &[SETSPEED],
-            How::Clamp => &[MIN, MAX],
+    fn select_userspace(&mut self, policy: &Policy) -> Result<()> {
+        let Some(old) = self.found.get(GOVERNOR).filter(|governor| *governor != USERSPACE).cloned() else {
+            return Ok(());
         };
-        for file in files {
-            self.record(file, levels.iter().map(|level| khz(*level)).collect())?;
+        // The speed set belongs to the governor and goes with it.
+        self.found.remove(SETSPEED);
+        let tunables = Tunables::of(policy, &old);
+        self.change(GOVERNOR, USERSPACE)?;
+        if tunables.are_gone() {
+            // With the old governor back for a moment its defaults show; the journal must undo in the order
+            // governor, tunables, and so knows the governor twice.
+            self.knobs.write(GOVERNOR, &old)?;
+            tunables.record(&self.journal)?;
+            self.known.remove(GOVERNOR);
+            self.change(GOVERNOR, USERSPACE)?;
         }
         Ok(())
     }
 
-    /// Sets the frequency; [`announce`](Self::announce) comes first.
+    /// Makes way for frequencies that will be set: records them, and widens the policy's limits to them.
+    ///
+    /// # Errors
+    /// The journal cannot be written, or the kernel refuses a limit.
+    pub(crate) fn prepare(&mut self, levels: &[Hertz]) -> Result<()> {
+        let values = || levels.iter().map(|level| khz(*level));
+        if self.how == How::Clamp {
+            self.record(MIN, values())?;
+            return self.record(MAX, values());
+        }
+        self.record(SETSPEED, values())?;
+        for level in levels {
+            if self.limit(MAX)? < *level {
+                self.change(MAX, &khz(*level))?;
+            }
+            if self.limit(MIN)? > *level {
+                self.change(MIN, &khz(*level))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a frequency that has been [prepared](Self::prepare).
     ///
     /// # Errors
     /// The kernel refuses the value.
-    pub(crate) fn set(&mut self, level: Hertz) -> Result<()> {
-        let value = khz(level);
-        match self.how {
-            How::Setspeed => self.knobs.write(SETSPEED, &value),
-            How::Clamp => {
-                // min ≤ max must hold at every write.
-                let max = self.knobs.read(MAX)?.parse::<u64>().unwrap_or(0);
-                let order = if level.0 / 1000 > max { [MAX, MIN] } else { [MIN, MAX] };
-                for file in order {
-                    self.knobs.write(file, &value)?;
-                }
-                Ok(())
-            }
-        }
+    pub(crate) fn set(&self, level: Hertz) -> Result<()> {
+        self.setter().set(level)
     }
 
-    /// Widens the policy's limits so that `level` can be set.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub(crate) fn make_room(&mut self, level: Hertz) -> Result<()> {
-        if self.how == How::Clamp {
-            return Ok(());
-        }
-        let (wanted, value) = (level.0 / 1000, khz(level));
-        if self.knobs.read(MAX)?.parse::<u64>().is_ok_and(|max| max < wanted) {
-            self.change(MAX, &value)?;
-        }
-        if self.knobs.read(MIN)?.parse::<u64>().is_ok_and(|min| min > wanted) {
-            self.change(MIN, &value)?;
-        }
-        Ok(())
+    /// For setting frequencies from another thread.
+    pub(crate) fn setter(&self) -> Setter {
+        Setter { knobs: Arc::clone(&self.knobs), how: self.how }
     }
 
-    /// Whether the policy is still ours: nobody has changed the governor or the limits since.
+    /// Whether the policy is still ours and can have all of `levels`, one of which is set.
     ///
     /// # Errors
-    /// A file cannot be read (a CPU went offline), or somebody has changed it.
-    pub(crate) fn check(&self, expected: &[Hertz]) -> Result<()> {
+    /// A file cannot be read (`EBUSY`: the CPUs are offline), or somebody has changed the governor, a limit or the
+    /// speed; so does the kernel where the firmware or the temperature demands it.
+    pub(crate) fn check(&self, levels: &[Hertz]) -> Result<()> {
         if self.how == How::Setspeed {
             let governor = self.knobs.read(GOVERNOR)?;
-            if governor != "userspace" {
+            if governor != USERSPACE {
                 return Err(self.meddled(GOVERNOR, &governor));
             }
+            for (file, in_the_way) in [(MAX, Hertz::lt as fn(&Hertz, &Hertz) -> bool), (MIN, Hertz::gt)] {
+                let limit = self.limit(file)?;
+                if levels.iter().any(|level| in_the_way(&limit, level)) {
+                    return Err(self.meddled(file, &khz(limit)));
+                }
+            }
         }
-        let current = self.current()?;
-        if expected.contains(&current) || self.how == How::Clamp {
-            return Ok(());
-        }
-        Err(self.meddled(CURRENT, &khz(current)))
+        let file = self.speed_file();
+        let speed = self.limit(file)?;
+        if levels.contains(&speed) { Ok(()) } else { Err(self.meddled(file, &khz(speed))) }
     }
 
-    /// The frequency that the kernel says is set: `scaling_cur_freq`; on clamped policies the limit, as the
-    /// current one is a measurement there.
+    /// The frequency that is set, as the kernel tells it.
+    ///
+    /// `scaling_cur_freq` would not do: on x86 it is a measurement of the last milliseconds where the hardware
+    /// offers one.
     ///
     /// # Errors
     /// The file cannot be read.
     pub(crate) fn current(&self) -> Result<Hertz> {
-        let file = if self.how == How::Setspeed { CURRENT } else { MAX };
-        let text = self.knobs.read(file)?;
-        let khz = text.parse().map_err(|_| {
-            Error::new(
-                ErrorKind::Failed,
-                format!("unexpected `{text}` in {}", self.knobs.path(file).display()),
-            )
-        })?;
-        Ok(Hertz::from_khz(khz))
+        self.limit(self.speed_file())
+    }
+
+    fn speed_file(&self) -> &'static str {
+        match self.how {
+            How::Setspeed => SETSPEED,
+            How::Clamp => MAX,
+        }
+    }
+
+    fn limit(&self, file: &str) -> Result<Hertz> {
+        read_frequency(&*self.knobs, file)
     }
 
     fn meddled(&self, file: &str, value: &str) -> Error {
@@ -184,28 +204,53 @@ impl Control {
             ErrorKind::Failed,
             format!("{} is `{value}`, which emu did not set", self.knobs.path(file).display()),
         )
-        .hint("a power daemon or another tool changes the frequency too; stop it, or check for a firmware limit")
-    }
-
-    fn found(&self, file: &str) -> Option<&str> {
-        self.found.iter().find(|(name, _)| *name == file).map(|(_, value)| value.as_str())
+        .hint("a power daemon or another tool changes the frequency too; stop it, or check for a limit by firmware or heat")
     }
 
     /// Records one value for a file and writes it.
     fn change(&mut self, file: &'static str, value: &str) -> Result<()> {
-        self.record(file, vec![value.to_owned()])?;
+        self.record(file, [value.to_owned()])?;
         self.knobs.write(file, value)
     }
 
-    fn record(&mut self, file: &'static str, values: Vec<String>) -> Result<()> {
-        let Some(old) = self.found(file).map(str::to_owned) else { return Ok(()) };
-        let new: Vec<_> =
-            values.into_iter().filter(|value| self.known.insert((file, value.clone()))).collect();
-        if new.is_empty() {
+    /// Has the journal know values of a file as ours. Each record of a file names all of them, as any may be
+    /// there when it is undone.
+    fn record(&mut self, file: &'static str, values: impl IntoIterator<Item = String>) -> Result<()> {
+        let Some(old) = self.found.get(file) else { return Ok(()) };
+        let known = self.known.entry(file).or_default();
+        let before = known.len();
+        known.extend(values);
+        if known.len() == before {
             return Ok(());
         }
-        self.journal.record(&Undo::File { path: self.knobs.path(file), old, new })
+        let new = known.iter().cloned().collect();
+        self.journal.record(&Undo::File { path: self.knobs.path(file), old: old.clone(), new })
     }
+}
+
+impl Setter {
+    /// Sets a frequency.
+    ///
+    /// # Errors
+    /// The kernel refuses the value.
+    pub(crate) fn set(&self, level: Hertz) -> Result<()> {
+        let value = khz(level);
+        match self.how {
+            How::Setspeed => self.knobs.write(SETSPEED, &value),
+            How::Clamp => {
+                // min ≤ max must hold at every write.
+                let order = if level > read_frequency(&*self.knobs, MAX)? { [MAX, MIN] } else { [MIN, MAX] };
+                order.iter().try_for_each(|file| self.knobs.write(file, &value))
+            }
+        }
+    }
+}
+
+fn read_frequency(knobs: &dyn Knobs, file: &str) -> Result<Hertz> {
+    let text = knobs.read(file)?;
+    text.parse().map(Hertz::from_khz).map_err(|_| {
+        Error::new(ErrorKind::Failed, format!("unexpected `{text}` in {}", knobs.path(file).display()))
+    })
 }
 
 fn khz(level: Hertz) -> String {
@@ -214,79 +259,130 @@ fn khz(level: Hertz) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::simulated::{Simulated, policy};
-    use super::*;
-    use crate::{CpuList, Roots};
+    use std::path::Path;
 
-    fn journal(dir: &std::path::Path) -> Journal {
-        for folder in ["sys", "proc", "run"] {
-            std::fs::create_dir_all(dir.join(folder)).unwrap();
-        }
-        // The journal looks up who holds it in the real procfs.
-        let roots = Roots { proc: "/proc".into(), ..Roots::below(dir) };
-        let cpus: CpuList = "0".parse().unwrap();
-        Journal::open(&roots, &cpus, "cpu-freq", "test").unwrap()
+    use tempfile::{TempDir, tempdir};
+
+    use super::super::simulated::{self, Simulated};
+    use super::*;
+    use crate::ErrorKind;
+
+    const BOTH: [&str; 2] = ["schedutil", "userspace"];
+
+    fn mhz(mhz: u64) -> Hertz {
+        Hertz(mhz * 1_000_000)
+    }
+
+    /// A policy under a governor, and a journal.
+    fn kernel(governor: &str) -> (TempDir, Simulated, Journal) {
+        let dir = tempdir().unwrap();
+        let (roots, journal) = simulated::journal(dir.path());
+        let kernel = Simulated::new(&roots.cpus().join("cpufreq/policy0"), governor);
+        (dir, kernel, journal)
     }
 
     fn take(kernel: &Simulated, governors: &[&str], journal: &Journal) -> Result<Control> {
-        let mut policy = policy(0, "0", &[800, 1000, 1400, 1800, 2200, 2600]);
+        let mut policy = simulated::policy(0, "0", &[800, 1000, 1400, 1800, 2200, 2600]);
+        policy.path = kernel.path("").parent().unwrap_or(Path::new("/")).to_owned();
         policy.governors = governors.iter().map(|&governor| governor.to_owned()).collect();
-        Control::take_from(Box::new(kernel.clone()), &policy, journal)
+        Control::take_from(Arc::new(kernel.clone()), &policy, journal)
+    }
+
+    fn set(control: &mut Control, level: Hertz) -> Result<()> {
+        control.prepare(&[level])?;
+        control.set(level)
     }
 
     #[test]
     fn setspeed_is_used_where_the_userspace_governor_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let kernel = Simulated::new(&dir.path().join("sys"), "schedutil");
-        let mut control = take(&kernel, &["schedutil", "userspace"], &journal(dir.path())).unwrap();
-        let level = Hertz(1_400_000_000);
-        control.announce(&[level]).unwrap();
-        control.set(level).unwrap();
+        let (_dir, kernel, journal) = kernel("schedutil");
+        let mut control = take(&kernel, &BOTH, &journal).unwrap();
+        set(&mut control, mhz(1400)).unwrap();
         assert_eq!(kernel.get("scaling_governor"), "userspace");
-        assert_eq!(control.current().unwrap(), level);
-        assert!(control.check(&[level]).is_ok());
+        assert_eq!(control.current().unwrap(), mhz(1400));
+        assert!(control.check(&[mhz(1400)]).is_ok());
     }
 
     #[test]
     fn limits_are_moved_in_the_order_that_the_kernel_accepts() {
-        let dir = tempfile::tempdir().unwrap();
-        let kernel = Simulated::new(&dir.path().join("sys"), "performance");
-        let mut control = take(&kernel, &["performance"], &journal(dir.path())).unwrap();
+        let (_dir, kernel, journal) = kernel("performance");
+        let mut control = take(&kernel, &["performance"], &journal).unwrap();
         // Down, up, and down again: each order of the two writes is refused by the kernel in one direction.
-        for mhz in [1000, 2200, 800] {
-            let level = Hertz(mhz * 1_000_000);
-            control.announce(&[level]).unwrap();
-            control.set(level).unwrap();
+        for level in [1000, 2200, 800].map(mhz) {
+            set(&mut control, level).unwrap();
             assert_eq!(kernel.get("scaling_min_freq"), khz(level));
             assert_eq!(kernel.get("scaling_max_freq"), khz(level));
+            assert!(control.check(&[level]).is_ok());
         }
     }
 
     #[test]
     fn a_limit_in_the_way_is_widened() {
-        let dir = tempfile::tempdir().unwrap();
-        let kernel = Simulated::new(&dir.path().join("sys"), "schedutil");
+        let (_dir, kernel, journal) = kernel("schedutil");
         kernel.write("scaling_max_freq", "1000000").unwrap();
-        let mut control = take(&kernel, &["userspace", "schedutil"], &journal(dir.path())).unwrap();
-        let level = Hertz(2_200_000_000);
-        control.make_room(level).unwrap();
-        control.announce(&[level]).unwrap();
-        control.set(level).unwrap();
-        assert_eq!(control.current().unwrap(), level);
+        let mut control = take(&kernel, &BOTH, &journal).unwrap();
+        set(&mut control, mhz(2200)).unwrap();
+        assert_eq!(control.current().unwrap(), mhz(2200));
     }
 
     #[test]
     fn a_governor_that_somebody_else_selects_is_noticed() {
-        let dir = tempfile::tempdir().unwrap();
-        let kernel = Simulated::new(&dir.path().join("sys"), "userspace");
-        let mut control = take(&kernel, &["userspace", "schedutil"], &journal(dir.path())).unwrap();
-        let level = Hertz(1_000_000_000);
-        control.announce(&[level]).unwrap();
-        control.set(level).unwrap();
+        let (_dir, kernel, journal) = kernel("userspace");
+        let mut control = take(&kernel, &BOTH, &journal).unwrap();
+        set(&mut control, mhz(1000)).unwrap();
         kernel.write("scaling_governor", "schedutil").unwrap();
-        let error = control.check(&[level]).unwrap_err();
+        let error = control.check(&[mhz(1000)]).unwrap_err();
         assert!(error.to_string().contains("scaling_governor is `schedutil`"), "{error}");
-        let refused = control.set(level).unwrap_err();
+        let refused = control.set(mhz(1000)).unwrap_err();
         assert!(refused.to_string().contains("cannot write `1000000`"), "{refused}");
+    }
+
+    #[test]
+    fn a_limit_that_comes_later_is_noticed() {
+        let (_dir, kernel, journal) = kernel("schedutil");
+        let mut control = take(&kernel, &BOTH, &journal).unwrap();
+        set(&mut control, mhz(2200)).unwrap();
+        kernel.write("scaling_max_freq", "1400000").unwrap();
+        let error = control.check(&[mhz(2200)]).unwrap_err();
+        assert!(error.to_string().contains("scaling_max_freq is `1400000`"), "{error}");
+    }
+
+    #[test]
+    fn every_record_of_a_file_names_all_values_that_it_was_given() {
+        let (_dir, kernel, journal) = kernel("userspace");
+        let mut control = take(&kernel, &["userspace"], &journal).unwrap();
+        control.prepare(&[mhz(1000)]).unwrap();
+        control.prepare(&[mhz(1400)]).unwrap();
+        let text = std::fs::read_to_string(journal.path()).unwrap();
+        let newest = text.lines().rfind(|line| line.contains(SETSPEED)).unwrap();
+        assert!(newest.contains("1000000") && newest.contains("1400000"), "{newest}");
+    }
+
+    #[test]
+    fn whatever_the_kernel_refuses_half_way_all_policies_are_as_before() {
+        let files = [GOVERNOR, MIN, MAX];
+        for (refused, code, kind) in [
+            ("userspace", libc::EINVAL, ErrorKind::Failed),
+            ("userspace", libc::EACCES, ErrorKind::NotPermitted),
+            ("2200000", libc::EBUSY, ErrorKind::Failed),
+        ] {
+            let (_dir, first, journal) = kernel("schedutil");
+            let mut second =
+                Simulated::new(&first.path("").parent().unwrap().with_file_name("policy1"), "performance");
+            for policy in [&first, &second] {
+                policy.write(MAX, "1400000").unwrap();
+            }
+            let before = [&first, &second].map(|policy| files.map(|file| policy.get(file)));
+            second.refused = Some((refused, code));
+            let outcome = [&first, &second]
+                .into_iter()
+                .try_for_each(|policy| set(&mut take(policy, &BOTH, &journal)?, mhz(2200)));
+            let error = outcome.unwrap_err();
+            assert_eq!((error.kind(), error.raw_os_error()), (kind, Some(code)));
+            let named = format!("cannot write `{refused}` to {}", second.path("scaling_").display());
+            assert!(error.to_string().starts_with(&named), "{error}");
+            journal.undo_all().unwrap();
+            assert_eq!([&first, &second].map(|policy| files.map(|file| policy.get(file))), before);
+        }
     }
 }

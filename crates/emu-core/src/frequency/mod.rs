@@ -6,12 +6,13 @@ mod control;
 mod levels;
 #[cfg(test)]
 pub(crate) mod simulated;
+mod tunables;
 
-pub(crate) use control::Control;
+pub(crate) use control::{Control, Setter};
 pub(crate) use levels::{Levels, Mix};
 
 use crate::method::{Reason, Unavailable};
-use crate::{CpuList, Demand, Hertz, Host, Journal, Policy, Result, Target};
+use crate::{CpuId, CpuList, Demand, Hertz, Host, Journal, Policy, Result, Target, Undo, control_file};
 
 /// What is wanted of one policy.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,9 +96,9 @@ fn check_whole(policy: &Policy, zone: &CpuList, online: &CpuList, widen: bool) -
     ))
 }
 
-/// The highest frequency of a policy, which 100 % stands for.
-pub(crate) fn highest(policy: &Policy) -> Option<Hertz> {
-    Levels::of(policy).ok().map(|levels| levels.highest())
+/// Whether a CPU is online; one that cannot be taken offline has no such file.
+pub(crate) fn is_online(host: &Host, cpu: CpuId) -> bool {
+    control_file::probe::<u8>(&host.roots.cpus().join(format!("cpu{cpu}/online"))) != Some(0)
 }
 
 /// What the user should know about running a policy at `level`.
@@ -118,23 +119,83 @@ pub(crate) fn caveats(policy: &Policy, level: Hertz) -> Vec<String> {
     caveats
 }
 
-/// Turns boost off while a policy stands at the top of its table, where the hardware would go beyond it.
+/// Turns boost off where a policy is to run at the top of its table, as the hardware would go beyond it.
 ///
 /// # Errors
 /// The switch cannot be written.
-pub(crate) fn stop_boost(host: &Host, wish: &Wish, journal: &Journal, notes: &mut Vec<String>) -> Result<()> {
-    let at_top = wish.wanted >= wish.levels.highest() && matches!(wish.levels, Levels::Table(_));
-    if !at_top {
+pub(crate) fn stop_boost(
+    host: &Host,
+    wish: &Wish,
+    level: Hertz,
+    journal: &Journal,
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    let Some(cpufreq) = &host.cpufreq else { return Ok(()) };
+    if level < wish.levels.highest() || !matches!(wish.levels, Levels::Table(_)) {
         return Ok(());
     }
-    let (switch, scope) = if wish.policy.boost == Some(true) {
-        (wish.policy.path.join("boost"), format!("CPUs {}", wish.policy.cpus))
-    } else if host.cpufreq.as_ref().is_some_and(|cpufreq| cpufreq.boost == Some(true)) {
-        (host.roots.cpus().join("cpufreq/boost"), "the whole machine".to_owned())
+    let (switch, policies, scope) = if wish.policy.boost == Some(true) {
+        (
+            wish.policy.path.join("boost"),
+            std::slice::from_ref(&wish.policy),
+            format!("CPUs {}", wish.policy.cpus),
+        )
+    } else if cpufreq.boost == Some(true) {
+        (host.roots.cpus().join("cpufreq/boost"), cpufreq.policies.as_slice(), "the whole machine".to_owned())
     } else {
         return Ok(());
     };
-    journal.write_file(&switch, "0")?;
-    notes.push(format!("boost is off for {scope} while the zone exists"));
+    // The kernel moves the upper limit of each policy to the new end of its range when boost is switched
+    // (cpufreq_boost_set_sw), also when it is switched back: the limits are undone after it.
+    for policy in policies {
+        let ends = [policy.hardware_max, policy.frequencies.last().copied()];
+        if let (Some(old), [Some(_), _] | [_, Some(_)]) = (policy.max, ends) {
+            let new = ends.into_iter().flatten().map(|end| (end.0 / 1000).to_string()).collect();
+            let path = policy.path.join("scaling_max_freq");
+            journal.record(&Undo::File { path, old: (old.0 / 1000).to_string(), new })?;
+        }
+    }
+    if journal.write_file(&switch, "0")? == "0" {
+        let note = format!("boost is off for {scope} while the zone exists");
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::testing;
+
+    #[test]
+    fn boost_is_switched_off_only_for_the_top_of_a_table() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut host = testing::host();
+        let (roots, journal) = simulated::journal(dir.path());
+        host.roots = roots;
+        let cpufreq = host.roots.cpus().join("cpufreq");
+        std::fs::create_dir_all(cpufreq.join("policy0")).unwrap();
+        let write = |file: &str, value: &str| std::fs::write(cpufreq.join(file), value).unwrap();
+        write("boost", "1\n");
+        write("policy0/scaling_max_freq", "2200000\n");
+        let mut policy = simulated::policy(0, "0", &[800, 2600]);
+        policy.path = cpufreq.join("policy0");
+        policy.max = Some(Hertz(2_200_000_000));
+        let (policies, boost) = (vec![policy.clone()], Some(true));
+        host.cpufreq =
+            Some(crate::Cpufreq { policies, boost, intel_pstate: None, no_turbo: None, amd_pstate: None });
+        let wish = Wish { levels: Levels::of(&policy).unwrap(), wanted: Hertz(1), policy };
+        let read = |file: &str| std::fs::read_to_string(cpufreq.join(file)).unwrap().trim().to_owned();
+        let mut notes = Vec::new();
+        stop_boost(&host, &wish, Hertz(800_000_000), &journal, &mut notes).unwrap();
+        assert_eq!((read("boost").as_str(), notes.len()), ("1", 0));
+        stop_boost(&host, &wish, Hertz(2_600_000_000), &journal, &mut notes).unwrap();
+        assert_eq!((read("boost").as_str(), notes.len()), ("0", 1));
+        // What the kernel does when boost comes back.
+        write("policy0/scaling_max_freq", "2600000\n");
+        journal.undo_all().unwrap();
+        assert_eq!((read("boost"), read("policy0/scaling_max_freq")), ("1".into(), "2200000".into()));
+    }
 }

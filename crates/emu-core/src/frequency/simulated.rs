@@ -1,12 +1,11 @@
 //! A policy of a kernel that refuses what the real one refuses, for tests.
 
-use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use super::control::Knobs;
-use crate::{Error, Hertz, Policy, Result};
+use crate::{Error, Hertz, Journal, Policy, Result, Roots};
 
 /// A policy with a frequency table in MHz and the `userspace` governor among its governors.
 pub(crate) fn policy(number: usize, cpus: &str, mhz: &[u64]) -> Policy {
@@ -31,64 +30,72 @@ pub(crate) fn policy(number: usize, cpus: &str, mhz: &[u64]) -> Policy {
     }
 }
 
-/// The files of a simulated policy. Rules as in drivers/cpufreq/cpufreq.c: `scaling_setspeed` only under
-/// `userspace`, and `<unsupported>` else; limits are clamped to the hardware's and min > max is refused.
-#[derive(Clone)]
+/// Roots with the real `/proc` and an otherwise empty tree below `dir`, and a journal there.
+pub(crate) fn journal(dir: &Path) -> (Roots, Journal) {
+    let roots = Roots { proc: "/proc".into(), ..Roots::below(dir) };
+    fs::create_dir_all(&roots.sys).unwrap();
+    let journal = Journal::open(&roots, &"0".parse().unwrap(), "cpu-freq", "test").unwrap();
+    (roots, journal)
+}
+
+/// A policy in a folder, whose files may only be written as the kernel allows it. Rules as in
+/// drivers/cpufreq/cpufreq.c: `scaling_setspeed` only under `userspace`, and `<unsupported>` else; min > max is refused.
+#[derive(Debug, Clone)]
 pub(crate) struct Simulated {
-    files: Arc<Mutex<BTreeMap<String, String>>>,
     folder: PathBuf,
+    /// Writes of this value fail with this error number.
+    pub(crate) refused: Option<(&'static str, i32)>,
 }
 
 impl Simulated {
-    /// Its paths lie below `sys`, as the journal wants it.
-    pub(crate) fn new(sys: &Path, governor: &str) -> Self {
-        let files = [
-            ("scaling_governor", governor),
-            ("scaling_min_freq", "800000"),
-            ("scaling_max_freq", "2600000"),
-            ("scaling_cur_freq", "2600000"),
-            ("speed", "2600000"),
-        ];
-        let files = files.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let folder = sys.join("devices/system/cpu/cpufreq/policy0");
-        Self { files: Arc::new(Mutex::new(files)), folder }
+    pub(crate) fn new(folder: &Path, governor: &str) -> Self {
+        fs::create_dir_all(folder).unwrap();
+        let simulated = Self { folder: folder.to_owned(), refused: None };
+        simulated.put("scaling_min_freq", "800000");
+        simulated.put("scaling_max_freq", "2600000");
+        simulated.put("scaling_setspeed", "2600000");
+        simulated.put("scaling_governor", governor);
+        simulated
     }
 
+    /// The contents of a file.
     pub(crate) fn get(&self, name: &str) -> String {
-        self.files.lock().unwrap().get(name).cloned().unwrap_or_default()
+        fs::read_to_string(self.path(name)).unwrap().trim().to_owned()
+    }
+
+    fn put(&self, name: &str, value: &str) {
+        fs::write(self.path(name), value).unwrap();
+    }
+
+    fn is_allowed(&self, name: &str, value: &str) -> bool {
+        let number = value.parse::<u64>().ok();
+        let limit = |file: &str| self.get(file).parse::<u64>().unwrap();
+        match (name, number) {
+            ("scaling_governor", _) => ["userspace", "schedutil", "performance"].contains(&value),
+            ("scaling_setspeed", Some(_)) => self.get("scaling_governor") == "userspace",
+            ("scaling_min_freq", Some(khz)) => khz <= limit("scaling_max_freq"),
+            ("scaling_max_freq", Some(khz)) => khz >= limit("scaling_min_freq"),
+            _ => false,
+        }
     }
 }
 
 impl Knobs for Simulated {
     fn read(&self, name: &str) -> Result<String> {
-        if name == "scaling_setspeed" {
-            let user = self.get("scaling_governor") == "userspace";
-            return Ok(if user { self.get("speed") } else { "<unsupported>".into() });
-        }
-        Ok(self.get(name))
+        let is_unsupported = name == "scaling_setspeed" && self.get("scaling_governor") != "userspace";
+        Ok(if is_unsupported { "<unsupported>".into() } else { self.get(name) })
     }
 
     fn write(&self, name: &str, value: &str) -> Result<()> {
-        let refuse = |code| {
-            let message = format!("cannot write `{value}` to {}", self.path(name).display());
-            Err(Error::io(message, io::Error::from_raw_os_error(code)))
+        let code = match self.refused {
+            Some((refused, code)) if refused == value => Some(code),
+            _ => (!self.is_allowed(name, value)).then_some(libc::EINVAL),
         };
-        let number = value.parse::<u64>().ok();
-        let limit = |file: &str| self.get(file).parse::<u64>().unwrap_or(0);
-        match (name, number) {
-            ("scaling_governor", _) if ["userspace", "schedutil", "performance"].contains(&value) => {}
-            ("scaling_setspeed", Some(khz)) if self.get("scaling_governor") == "userspace" => {
-                let khz = khz.clamp(limit("scaling_min_freq"), limit("scaling_max_freq"));
-                let mut files = self.files.lock().unwrap();
-                files.insert("speed".into(), khz.to_string());
-                files.insert("scaling_cur_freq".into(), khz.to_string());
-                return Ok(());
-            }
-            ("scaling_min_freq", Some(khz)) if khz <= limit("scaling_max_freq") => {}
-            ("scaling_max_freq", Some(khz)) if khz >= limit("scaling_min_freq") => {}
-            _ => return refuse(libc::EINVAL),
+        if let Some(code) = code {
+            let message = format!("cannot write `{value}` to {}", self.path(name).display());
+            return Err(Error::io(message, io::Error::from_raw_os_error(code)));
         }
-        self.files.lock().unwrap().insert(name.to_owned(), value.to_owned());
+        self.put(name, value);
         Ok(())
     }
 

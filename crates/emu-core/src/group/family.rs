@@ -194,6 +194,11 @@ impl Family {
         Ok(())
     }
 
+    /// Forgets a member that has turned out to have ended.
+    pub(crate) fn forget(&mut self, pid: Pid) {
+        self.members.remove(&pid);
+    }
+
     /// Takes in those that belong, until none is left that does.
     fn adopt(&mut self, mut strangers: Vec<(Pid, Stat)>) {
         let own = std::process::id() as Pid;
@@ -362,8 +367,8 @@ mod tests {
             family.look().unwrap();
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        let orphans =
-            family.members().values().filter(|stat| !family.members().contains_key(&stat.parent)).count();
+        let is_orphan = |stat: &Stat| !stat.has_ended() && !family.members().contains_key(&stat.parent);
+        let orphans = family.members().values().filter(|stat| is_orphan(stat)).count();
         // The root, and the sleeper whose parents have gone.
         assert_eq!(orphans, 2, "{:?}", family.members());
         kill_all(&mut family);

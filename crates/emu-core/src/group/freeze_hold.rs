@@ -1,40 +1,69 @@
 //! The freezer as a way of holding all tasks of a zone.
 
-use super::{Freezer, TaskGroup, Usage};
+use super::{Folder, Freezer, TaskGroup};
+use crate::duty::hold_cost::HoldCost;
 use crate::duty::holder::{Held, Hold};
-use crate::sys::time::Nanos;
-use crate::{Controller, Error, Journal, Result};
+use crate::sys::time::{self, Nanos};
+use crate::{Controller, Error, Host, Journal, Result, Tasks, Zone};
 
-/// The freezer of a group as a way of holding its tasks.
+/// How long the first freeze may wait to be confirmed, in nanoseconds.
+const CONFIRM: Nanos = 20_000_000;
+
+const WANTED: [Controller; 2] = [Controller::Freezer, Controller::Cpuset];
+
+/// A group's freezer as a hold.
 pub(crate) struct FreezeHold {
+    group: TaskGroup,
     freezer: Freezer,
-    usage: Option<Usage>,
 }
 
 impl FreezeHold {
-    /// Takes the group's freezer over; the journal thaws it.
+    /// Puts the zone's tasks into a group and freezes them there; returns what a hold costs on these CPUs, and
+    /// what the user should know.
     ///
     /// # Errors
-    /// The group has no freezer, or its files cannot be opened.
-    pub(crate) fn new(group: &TaskGroup, journal: &Journal) -> Result<Self> {
-        let folder = group
-            .folder(Controller::Freezer)
-            .ok_or_else(|| Error::unavailable("the tasks' cgroup has no freezer"))?;
-        Ok(Self { freezer: Freezer::open(folder, journal)?, usage: Usage::of(group) })
+    /// As [`TaskGroup::create`]; the tasks cannot be frozen.
+    pub(crate) fn measured(
+        host: &Host,
+        zone: &Zone,
+        journal: &Journal,
+    ) -> Result<(Self, HoldCost, Vec<String>)> {
+        let group = TaskGroup::create(host, zone, &WANTED, journal)?;
+        let mut notes = group.notes().to_vec();
+        let way = format!("freezer {}", folder(&group)?.version);
+        let mut hold = Self::new(group, journal)?;
+        // From here on the tasks are held; what is measured now is measured without them.
+        hold.hold(time::now() + CONFIRM)?;
+        let cost = HoldCost::of(host, &zone.demand.cpus(), &way, &mut notes, |probe| {
+            let zone = Zone { tasks: Tasks::Processes(vec![probe]), ..zone.clone() };
+            Self::new(TaskGroup::create(host, &zone, &WANTED, journal)?, journal)
+        })?;
+        Ok((hold, cost, notes))
     }
+
+    fn new(group: TaskGroup, journal: &Journal) -> Result<Self> {
+        let freezer = Freezer::open(folder(&group)?, journal)?;
+        Ok(Self { group, freezer })
+    }
+}
+
+fn folder(group: &TaskGroup) -> Result<&Folder> {
+    group.folder(Controller::Freezer).ok_or_else(|| Error::unavailable("the tasks' cgroup has no freezer"))
 }
 
 impl Hold for FreezeHold {
     fn hold(&mut self, deadline: Nanos) -> Result<Held> {
         let frozen = self.freezer.freeze(deadline)?;
-        Ok(Held { from: frozen.told, is_sure: frozen.seen.is_some() })
+        // Those that run are interrupted one after another while it is asked for.
+        let from = frozen.asked + (frozen.told - frozen.asked) / 2;
+        Ok(Held { from, is_sure: frozen.seen.is_some() })
     }
 
     fn let_go(&mut self) -> Result<Nanos> {
         self.freezer.thaw()
     }
 
-    fn usage(&mut self) -> Option<Nanos> {
-        self.usage.as_ref()?.read()
+    fn tasks(&mut self) -> usize {
+        self.group.tasks().unwrap_or(0)
     }
 }

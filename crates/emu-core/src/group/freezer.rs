@@ -37,6 +37,9 @@ const V2: Words =
 /// kernel holds back to one in 10 ms (`CGROUP_FILE_NOTIFY_MIN_INTV`).
 const FIRST_PAUSE: Nanos = 40_000;
 
+/// The longest pause.
+const LAST_PAUSE: Nanos = 5_000_000;
+
 /// The moments of a freeze.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frozen {
@@ -124,7 +127,7 @@ impl Freezer {
                     return Err(error);
                 }
             }
-            pause *= 2;
+            pause = (pause * 2).min(LAST_PAUSE);
         }
     }
 

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::process::{self, PidfdFlags, Resource, Rlimit, Signal};
 
 use super::family::last_pid;
-use super::{Family, Stat, TaskGroup, check_targets, read_pids};
+use super::{Family, Stat, TaskGroup, check_targets, lists};
 use crate::sys::time::{self, Nanos};
 use crate::zone::Pid;
 use crate::{Error, Journal, Result, Undo};
@@ -40,6 +40,11 @@ pub(crate) struct Member {
     pub(crate) is_held: bool,
     /// Whether it has been decided in this round if it is to be held.
     pub(crate) is_judged: bool,
+    /// When it was signalled last.
+    pub(crate) signalled: Nanos,
+    /// Its CPU time at the last look, and how much of it was new then.
+    pub(crate) used: Nanos,
+    pub(crate) lately: Nanos,
 }
 
 /// What became of a signal.
@@ -118,12 +123,9 @@ impl Members {
         self.known.len()
     }
 
-    /// The group they are in, if they are in one.
-    pub(crate) fn group(&self) -> Option<&TaskGroup> {
-        match &self.source {
-            Source::Group(group) => Some(group),
-            Source::Family(_) => None,
-        }
+    /// All that are known, parents before their children.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Member> {
+        self.known.iter()
     }
 
     /// Looks for new processes and forgets those that have ended. Returns whether all are known and may be
@@ -160,6 +162,8 @@ impl Members {
                 if let Some(member) = self.meet(pid)? {
                     self.numbers.insert(pid);
                     self.known.push(member);
+                } else if let Source::Family(family) = &mut self.source {
+                    family.forget(pid);
                 }
             }
         }
@@ -194,7 +198,7 @@ impl Members {
                         self.journal.record(&Undo::ContinueAll { members: list.clone() })?;
                         self.recorded.insert(list.clone());
                     }
-                    read_pids(&list, &mut pids)?;
+                    lists::read(&list, &mut pids)?;
                 }
                 Ok(pids)
             }
@@ -232,6 +236,9 @@ impl Members {
             is_unproven,
             is_held: false,
             is_judged: false,
+            signalled: 0,
+            used: 0,
+            lately: 0,
         }))
     }
 }
@@ -262,8 +269,7 @@ impl Member {
         };
         match sent {
             Ok(()) => Sent::Yes,
-            Err(Errno::PERM) => Sent::Refused,
-            Err(Errno::MFILE | Errno::NFILE) => Sent::Refused,
+            Err(Errno::PERM | Errno::MFILE | Errno::NFILE) => Sent::Refused,
             Err(_) => Sent::Gone,
         }
     }

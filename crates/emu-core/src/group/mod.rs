@@ -11,8 +11,10 @@ mod confine;
 mod family;
 mod freeze_hold;
 mod freezer;
+mod gather;
 mod keeper;
 mod limiter;
+mod lists;
 mod members;
 mod per_cpu;
 mod place;
@@ -34,17 +36,16 @@ pub(crate) use per_cpu::{CpuGroups, threads_file};
 pub(crate) use quota::{Governed, longest_stall};
 pub(crate) use rival::{Rival, Weights};
 pub(crate) use stopper::Stopper;
-pub(crate) use usage::Usage;
+use usage::Usage;
 
 use family::{Stat, check_targets};
-use std::collections::HashSet;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use gather::{Move, gather};
+
 use std::path::{Path, PathBuf};
 
 use crate::method::{Reason, Unavailable};
 use crate::zone::Pid;
-use crate::{Controller, CpuList, Error, Hierarchy, Host, Journal, Result, Tasks, Undo, Zone, control_file};
+use crate::{Controller, CpuList, Error, Hierarchy, Host, Journal, Result, Tasks, Zone};
 
 /// The file that lists a group's processes, and takes new ones.
 const PROCS: &str = "cgroup.procs";
@@ -162,9 +163,22 @@ impl TaskGroup {
     pub(crate) fn pids(&self) -> Result<Vec<Pid>> {
         let mut pids = Vec::new();
         for list in self.lists()? {
-            read_pids(&list, &mut pids)?;
+            lists::read(&list, &mut pids)?;
         }
         Ok(pids)
+    }
+
+    /// How many tasks, that is threads, are in it, nested groups included.
+    ///
+    /// # Errors
+    /// As [`pids`](Self::pids).
+    pub(crate) fn tasks(&self) -> Result<usize> {
+        let threads = |list: PathBuf| {
+            let version = self.parts.first().map_or(2, |part| part.folder.version);
+            let list = list.with_file_name(if version == 2 { "cgroup.threads" } else { "tasks" });
+            lists::lines(&list)
+        };
+        self.lists()?.into_iter().map(threads).sum()
     }
 
     /// The `cgroup.procs` of it and of each group nested in it.
@@ -174,7 +188,7 @@ impl TaskGroup {
     pub(crate) fn lists(&self) -> Result<Vec<PathBuf>> {
         let mut lists = Vec::new();
         if let Some(part) = self.parts.first() {
-            collect_lists(&part.folder.path, &mut lists)?;
+            lists::collect(&part.folder.path, &mut lists)?;
         }
         Ok(lists)
     }
@@ -199,7 +213,7 @@ impl TaskGroup {
         let mut moves = Vec::new();
         for (hierarchy, controllers) in hierarchies(host, wanted) {
             let home = place::home(proc, first, hierarchy).unwrap_or_else(|| hierarchy.own.clone());
-            let Some((site, controllers)) = group.site(hierarchy, &home, controllers, journal)? else {
+            let Some((site, controllers)) = Self::site(hierarchy, &home, controllers, journal)? else {
                 continue;
             };
             if controllers.contains(&confine::CONTROLLER) {
@@ -211,7 +225,7 @@ impl TaskGroup {
             if controllers.contains(&confine::CONTROLLER) {
                 confine::set(&path, hierarchy.version, &zone.demand.cpus())?;
             }
-            moves.push((hierarchy, path.join(PROCS), site.return_to));
+            moves.push(Move { hierarchy, list: path.join(PROCS), return_to: site.return_to });
             group.parts.push(Part { controllers, folder: Folder { version: hierarchy.version, path } });
         }
         gather(proc, &mut family, &moves, journal)?;
@@ -228,7 +242,6 @@ impl TaskGroup {
     /// Where a group with these controllers can be made, and which of them it will have; `None` when it can do
     /// without.
     fn site(
-        &mut self,
         hierarchy: &Hierarchy,
         home: &Path,
         mut controllers: Vec<Controller>,
@@ -287,7 +300,7 @@ impl TaskGroup {
                     let lists = group.lists()?;
                     group.bind(&host.roots.proc, &cpus, journal, || {
                         let mut pids = Vec::new();
-                        lists.iter().try_for_each(|list| read_pids(list, &mut pids))?;
+                        lists.iter().try_for_each(|list| lists::read(list, &mut pids))?;
                         Ok(pids)
                     })?;
                 }
@@ -369,64 +382,6 @@ fn hierarchies<'a>(host: &'a Host, wanted: &[Controller]) -> Vec<(&'a Hierarchy,
     chosen
 }
 
-/// Moves the members of a family into groups, until all are there. A move is a hierarchy, the list to join, and the
-/// list to which the journal returns whoever is in the group at the end; who comes from elsewhere has a record
-/// of its own.
-fn gather(
-    proc: &Path,
-    family: &mut Family,
-    moves: &[(&Hierarchy, PathBuf, PathBuf)],
-    journal: &Journal,
-) -> Result<()> {
-    let mut moved = HashSet::new();
-    for _ in 0..PASSES {
-        family.look()?;
-        let mut new = false;
-        for (&pid, stat) in family.members() {
-            if stat.has_ended() || !moved.insert((pid, stat.starttime)) {
-                continue;
-            }
-            for (hierarchy, list, return_to) in moves {
-                new |= join(proc, (pid, stat.starttime), hierarchy, list, return_to, journal)?;
-            }
-        }
-        if !new {
-            return Ok(());
-        }
-    }
-    Err(Error::unavailable("cannot gather the tasks: new ones are made faster than they are caught")
-        .hint("start the program with `emu run`, so that it begins in its zone"))
-}
-
-/// Moves a process into a group; whether it had to be moved.
-fn join(
-    proc: &Path,
-    (pid, starttime): (Pid, u64),
-    hierarchy: &Hierarchy,
-    list: &Path,
-    return_to: &Path,
-    journal: &Journal,
-) -> Result<bool> {
-    if let Some(home) = place::home(proc, pid, hierarchy) {
-        let members = home.join(PROCS);
-        // A child of one that was moved is there already.
-        if members == list {
-            return Ok(false);
-        }
-        if members != return_to {
-            journal.record(&Undo::Return { pid, starttime, members })?;
-        }
-    }
-    match control_file::write(list, &pid.to_string()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(error.hint(format!(
-            "a real-time task cannot join a group without real-time budget; look at `chrt -ap {pid}`"
-        ))),
-        Err(error) => Err(error.hint(place::HINT)),
-    }
-}
-
 /// An existing group in a hierarchy.
 fn existing(hierarchy: &Hierarchy, path: &Path) -> Option<Folder> {
     let inside = path.strip_prefix(&hierarchy.shown).unwrap_or(path);
@@ -448,36 +403,5 @@ fn no_such_group(host: &Host, path: &Path, controller: Option<Controller>) -> Er
         .hint(format!("give its path below {}, as in /proc/<pid>/cgroup", mounts.join(" or ")))
 }
 
-/// Appends the processes that a group's file lists.
-fn read_pids(list: &Path, pids: &mut Vec<Pid>) -> Result<()> {
-    match fs::read_to_string(list) {
-        // A task of a PID namespace that we do not see is listed as 0.
-        Ok(text) => {
-            pids.extend(text.lines().filter_map(|line| line.parse().ok()).filter(|&pid: &Pid| pid > 0))
-        }
-        // Removed, or a threaded group, whose processes the group above it lists.
-        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP)) => {}
-        Err(e) => return Err(Error::file("read", list, e)),
-    }
-    Ok(())
-}
-
-fn collect_lists(folder: &Path, lists: &mut Vec<PathBuf>) -> Result<()> {
-    lists.push(folder.join(PROCS));
-    // The link count of a folder is two and one for each folder in it: most groups need not be listed.
-    match fs::metadata(folder) {
-        Ok(metadata) if metadata.nlink() > 2 => {}
-        _ => return Ok(()),
-    }
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(Error::file("list", folder, e)),
-    };
-    for entry in entries.flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            collect_lists(&entry.path(), lists)?;
-        }
-    }
-    Ok(())
-}
+#[cfg(test)]
+mod tests;

@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use rustix::process::Signal;
 
 use super::members::{Members, Sent};
-use super::usage::Usage;
 use super::{PASSES, Stat};
 use crate::Result;
 use crate::duty::holder::{Held, Hold, Notes};
@@ -18,6 +18,9 @@ use crate::zone::Pid;
 /// Up to so many processes, each is asked whether somebody else has stopped it before we do. With more, one of each
 /// process group is, as job control stops whole groups: a look at a process costs as much as stopping it.
 const ASK_EACH: usize = 32;
+
+/// With more than [`ASK_EACH`] processes, their CPU time is looked at in every so manieth hold.
+const LOOK_EVERY: u64 = 16;
 
 /// The stop signals that a terminal sends, as bits of `ShdPnd`. `SIGSTOP` is not among them because one that is
 /// pending is our own.
@@ -36,21 +39,25 @@ const fn bit(signal: Signal) -> u64 {
 pub(crate) struct Stopper {
     proc: PathBuf,
     members: Members,
-    usage: Option<Usage>,
+    /// Holds so far.
+    holds: u64,
     notes: Notes,
 }
 
 impl Stopper {
     /// Nothing is stopped yet.
     pub(crate) fn new(proc: &Path, members: Members, notes: Notes) -> Self {
-        let usage = members.group().and_then(Usage::of);
-        Self { proc: proc.to_owned(), members, usage, notes }
+        Self { proc: proc.to_owned(), members, holds: 0, notes }
     }
 
     /// Stops all that may be stopped and are known; notes those that have ended.
     fn stop_known(&mut self, dead: &mut HashSet<Pid>, groups: &mut HashMap<Pid, bool>) {
         let ask_each = self.members.len() <= ASK_EACH;
-        for member in self.members.iter_mut().filter(|member| member.is_proven() && !member.is_judged) {
+        for member in self
+            .members
+            .iter_mut()
+            .filter(|member| member.is_proven() && !member.is_judged && !member.is_held)
+        {
             member.is_judged = true;
             let is_stopped = || is_stopped(&self.proc, member.pid);
             let is_put_aside = if ask_each {
@@ -62,7 +69,10 @@ impl Stopper {
                 continue;
             }
             match member.signal(&self.proc, Signal::STOP) {
-                Sent::Yes => member.is_held = true,
+                Sent::Yes => {
+                    member.is_held = true;
+                    member.signalled = time::now();
+                }
                 Sent::Gone => drop(dead.insert(member.pid)),
                 Sent::Refused => self.notes.add(format!(
                     "process {} may not be stopped and runs at full speed: it has changed its user, or descriptors are short",
@@ -72,84 +82,98 @@ impl Stopper {
         }
     }
 
-    /// Whether a terminal has asked the process to stop while we held it.
-    fn wants_to_stop(&self, pid: Pid) -> bool {
-        let status = fs::read(self.proc.join(pid.to_string()).join("status")).unwrap_or_default();
-        pending(&String::from_utf8_lossy(&status)) & TERMINAL_STOPS != 0
-    }
-
-    /// Continues what we have stopped, except what the user has put aside meanwhile; returns when the first of
-    /// them ran again.
-    fn continue_held(&mut self, dead: &mut HashSet<Pid>) -> Nanos {
+    /// Lets those be stopped whom the user has put aside while we held them.
+    fn leave_put_aside(&mut self) {
         let mut groups = HashMap::new();
         let ask_each = self.members.len() <= ASK_EACH;
-        let held: Vec<Pid> = self.members.iter_mut().filter(|member| member.is_held).map(|m| m.pid).collect();
-        let put_aside: HashSet<Pid> = held
-            .into_iter()
-            .filter(|&pid| {
-                if ask_each {
-                    self.wants_to_stop(pid)
-                } else {
-                    group_of(pid).is_some_and(|g| *groups.entry(g).or_insert_with(|| self.wants_to_stop(pid)))
-                }
-            })
-            .collect();
-        let mut first = None;
+        let proc = &self.proc;
+        for member in self.members.iter_mut().filter(|member| member.is_held) {
+            let wants = || wants_to_stop(proc, member.pid);
+            let is_put_aside = if ask_each {
+                wants()
+            } else {
+                group_of(member.pid).is_some_and(|group| *groups.entry(group).or_insert_with(wants))
+            };
+            member.is_held = !is_put_aside;
+        }
+    }
+
+    /// Continues what we have stopped.
+    fn continue_held(&mut self) {
+        let mut dead = HashSet::new();
         for member in self.members.iter_mut().rev().filter(|member| member.is_held) {
             member.is_held = false;
-            if put_aside.contains(&member.pid) {
-                continue;
-            }
             if member.signal(&self.proc, Signal::CONT) == Sent::Gone {
                 dead.insert(member.pid);
             }
-            first.get_or_insert_with(time::now);
+            member.signalled = time::now();
         }
-        first.unwrap_or_else(time::now)
+        self.members.forget_dead(&dead);
+    }
+
+    /// Notes who has used how much CPU time since the last look; now and then, if there are many.
+    fn look_at_usage(&mut self) {
+        self.holds += 1;
+        if self.members.len() > ASK_EACH && self.holds % LOOK_EVERY != 1 {
+            return;
+        }
+        for member in self.members.iter_mut().filter(|member| member.is_held) {
+            if let Some(used) = cpu_time(member.pid) {
+                member.lately = used - member.used;
+                member.used = used;
+            }
+        }
+    }
+
+    /// The moment at which the processes have been signalled since `begin`, in the mean over their CPU time:
+    /// signalling many takes so long that it matters when those that work are reached.
+    fn mean_moment(&self, begin: Nanos) -> Nanos {
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for member in self.members.iter().filter(|member| member.signalled >= begin) {
+            // All alike as long as nothing is known.
+            let weight = member.lately.max(0) as f64 + 1.0;
+            sum += weight * (member.signalled - begin) as f64;
+            weights += weight;
+        }
+        if weights > 0.0 { begin + (sum / weights) as Nanos } else { time::now() }
     }
 }
 
 impl Hold for Stopper {
     fn hold(&mut self, _deadline: Nanos) -> Result<Held> {
+        let begin = time::now();
         self.members.iter_mut().for_each(|member| member.is_judged = false);
         let mut groups = HashMap::new();
-        let mut from = None;
+        let mut is_sure = false;
         for _ in 0..PASSES {
             let complete = self.members.refresh()?;
             let mut dead = HashSet::new();
             self.stop_known(&mut dead, &mut groups);
-            from.get_or_insert_with(time::now);
             self.members.forget_dead(&dead);
             if complete && dead.is_empty() {
-                return Ok(Held { from: from.unwrap_or_else(time::now), is_sure: true });
+                is_sure = true;
+                break;
             }
         }
-        Ok(Held { from: from.unwrap_or_else(time::now), is_sure: false })
+        Ok(Held { from: self.mean_moment(begin), is_sure })
     }
 
     fn let_go(&mut self) -> Result<Nanos> {
-        let mut dead = HashSet::new();
-        let free = self.continue_held(&mut dead);
-        self.members.forget_dead(&dead);
-        Ok(free)
+        self.leave_put_aside();
+        self.look_at_usage();
+        let begin = time::now();
+        self.continue_held();
+        Ok(self.mean_moment(begin))
     }
 
-    fn usage(&mut self) -> Option<Nanos> {
-        match &self.usage {
-            Some(usage) => usage.read(),
-            // Without a group, the sum; a process that has ended takes its part with it, which shows as a
-            // loss too large to be believed.
-            None if self.members.len() <= ASK_EACH => {
-                Some(self.members.iter_mut().filter_map(|member| cpu_time(member.pid)).sum())
-            }
-            None => None,
-        }
+    fn tasks(&mut self) -> usize {
+        self.members.iter().map(|member| thread_count(&self.proc, member.pid)).sum()
     }
 }
 
 impl Drop for Stopper {
     fn drop(&mut self) {
-        self.continue_held(&mut HashSet::new());
+        self.continue_held();
     }
 }
 
@@ -162,6 +186,18 @@ pub(crate) fn cpu_time(pid: Pid) -> Option<Nanos> {
 
 fn is_stopped(proc: &Path, pid: Pid) -> bool {
     Stat::read(proc, pid).is_some_and(|stat| stat.state == b'T')
+}
+
+/// Whether a terminal has asked the process to stop while it was held.
+fn wants_to_stop(proc: &Path, pid: Pid) -> bool {
+    let status = fs::read(proc.join(pid.to_string()).join("status")).unwrap_or_default();
+    pending(&String::from_utf8_lossy(&status)) & TERMINAL_STOPS != 0
+}
+
+/// The link count of a folder is two and one for each folder in it.
+fn thread_count(proc: &Path, pid: Pid) -> usize {
+    fs::metadata(proc.join(pid.to_string()).join("task"))
+        .map_or(0, |task| task.nlink().saturating_sub(2) as usize)
 }
 
 fn group_of(pid: Pid) -> Option<Pid> {

@@ -3,8 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::{Folder, TaskGroup};
-use crate::Controller;
+use super::Folder;
 use crate::sys::time::Nanos;
 
 /// Reads the CPU time of all tasks of a group, nested groups and tasks that have ended included.
@@ -18,11 +17,6 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// `None` where the group has no accounting.
-    pub(crate) fn of(group: &TaskGroup) -> Option<Self> {
-        Self::open(group.folder(Controller::Cpuacct)?)
-    }
-
     /// Of one folder of the cpuacct controller, or of version 2.
     pub(crate) fn open(folder: &Folder) -> Option<Self> {
         let name = if folder.version == 2 { "cpu.stat" } else { "cpuacct.usage" };

@@ -60,12 +60,10 @@ impl Method for CpuFreeze {
     fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
         let targets = zone.demand.targets.clone();
         let share = holder::uniform_share(&targets).map_err(|why| why.into_error(self.id()))?;
-        let wanted = [Controller::Freezer, Controller::Cpuacct, Controller::Cpuset];
-        let group = TaskGroup::create(host, zone, &wanted, journal)?;
-        let hold = FreezeHold::new(&group, journal)?;
+        let (hold, cost, more) = FreezeHold::measured(host, zone, journal)?;
+        let notes = [holder::notes_on(&targets), more].concat();
         let period = zone.demand.period.unwrap_or(PERIOD);
-        let notes = [holder::notes_on(&targets), group.notes().to_vec()].concat();
-        let holder = Holder::start("emu-freeze", host, zone, period, share, hold, Notes::default())?;
+        let holder = Holder::start("emu-freeze", host, zone, (period, share, cost), hold, Notes::default())?;
         Ok(Box::new(Frozen { holder, targets, notes }))
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Status, Unavailable};
+use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
 use crate::frequency::{self, Control, Wish};
 use crate::group::TaskGroup;
+use crate::zone::Round;
 use crate::{Controller, CpuList, Demand, Hertz, Host, Journal, Result, Targets, Zone};
 
 /// The method.
@@ -38,10 +39,10 @@ impl Method for CpuFreq {
         let mut notes = Vec::new();
         let mut worst: f64 = 0.0;
         for wish in &wishes {
-            let level = wish.levels.round(wish.wanted, demand.round);
+            let level = level(wish, demand.round)?;
             let error = level.as_f64() / wish.wanted.as_f64() - 1.0;
             worst = worst.max(error.abs());
-            if error.abs() > 1e-3 {
+            if error.abs() > EXACT {
                 notes.push(format!(
                     "CPUs {}: {level} stands for {}, {:+.1} % off",
                     wish.policy.cpus,
@@ -60,32 +61,58 @@ impl Method for CpuFreq {
         let mut notes = group.notes().to_vec();
         let mut set = Vec::with_capacity(wishes.len());
         for wish in wishes {
-            frequency::stop_boost(host, &wish, journal, &mut notes)?;
+            let level = level(&wish, zone.demand.round).map_err(|why| why.into_error(self.id()))?;
+            frequency::stop_boost(host, &wish, level, journal, &mut notes)?;
             let control = Control::take(&wish.policy, journal)?;
-            let mut one = SetPolicy { cpus: wish.policy.cpus.clone(), level: wish.levels.lowest(), control };
-            one.choose(&wish, &zone.demand)?;
+            let mut one = SetPolicy { cpus: wish.policy.cpus.clone(), wanted: wish.wanted, level, control };
+            one.set(level)?;
             set.push(one);
         }
         let demand = zone.demand.clone();
-        Ok(Box::new(SetFrequencies { host: host.clone(), demand, set, notes }))
+        Ok(Box::new(SetFrequencies { host: host.clone(), demand, journal: journal.clone(), set, notes }))
     }
+}
+
+/// Levels further from the wanted one than this share of it are told to the user.
+const EXACT: f64 = 1e-3;
+
+/// The level for a wish.
+fn level(wish: &Wish, round: Round) -> Result<Hertz, Unavailable> {
+    let level = wish.levels.round(wish.wanted, round);
+    let error = level.as_f64() / wish.wanted.as_f64() - 1.0;
+    let (refused, side, end) = match round {
+        Round::Nearest => (false, "", level),
+        Round::Down => (error > EXACT, "lower", wish.levels.lowest()),
+        Round::Up => (error < -EXACT, "higher", wish.levels.highest()),
+    };
+    if !refused {
+        return Ok(level);
+    }
+    Err(Unavailable::new(
+        Reason::SpeedOutOfReach,
+        format!(
+            "CPUs {} have no frequency of {} or {side}: the table ends at {end}",
+            wish.policy.cpus, wish.wanted
+        ),
+        "leave out --round, or use cpu-gov",
+    ))
 }
 
 /// A policy and the frequency it was set to.
 struct SetPolicy {
     cpus: CpuList,
+    wanted: Hertz,
     level: Hertz,
     control: Control,
 }
 
 impl SetPolicy {
-    fn choose(&mut self, wish: &Wish, demand: &Demand) -> Result<()> {
-        let level = wish.levels.round(wish.wanted, demand.round);
-        self.control.make_room(level)?;
-        self.control.announce(&[level])?;
+    /// Sets a level and reads it back, as the kernel clamps in silence.
+    fn set(&mut self, level: Hertz) -> Result<()> {
+        self.control.prepare(&[level])?;
         self.control.set(level)?;
         self.level = level;
-        Ok(())
+        self.control.check(&[level])
     }
 }
 
@@ -93,6 +120,7 @@ impl SetPolicy {
 struct SetFrequencies {
     host: Host,
     demand: Demand,
+    journal: Journal,
     set: Vec<SetPolicy>,
     notes: Vec<String>,
 }
@@ -101,10 +129,24 @@ impl Emulation for SetFrequencies {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         super::same_cpus(&self.demand.targets, targets)?;
         let demand = Demand { targets: targets.clone(), ..self.demand.clone() };
-        let wishes =
-            frequency::wishes(&self.host, &demand).map_err(|why| why.into_error(MethodId::CpuFreq))?;
+        let refuse = |why: Unavailable| why.into_error(MethodId::CpuFreq);
+        let wishes = frequency::wishes(&self.host, &demand).map_err(refuse)?;
+        let levels: Vec<_> =
+            wishes.iter().map(|wish| level(wish, demand.round)).collect::<Result<_, _>>().map_err(refuse)?;
+        for (wish, level) in wishes.iter().zip(&levels) {
+            frequency::stop_boost(&self.host, wish, *level, &self.journal, &mut self.notes)?;
+        }
+        let old: Vec<_> = self.set.iter().map(|one| one.level).collect();
+        if let Err(error) = self.set.iter_mut().zip(levels).try_for_each(|(one, level)| one.set(level)) {
+            for (one, level) in self.set.iter_mut().zip(old) {
+                // What cannot be set back shows in the status.
+                let _ = one.control.set(level);
+                one.level = level;
+            }
+            return Err(error);
+        }
         for (one, wish) in self.set.iter_mut().zip(&wishes) {
-            one.choose(wish, &demand)?;
+            one.wanted = wish.wanted;
         }
         self.demand = demand;
         Ok(())
@@ -117,23 +159,12 @@ impl Emulation for SetFrequencies {
             if let Err(error) = one.control.check(&[one.level]) {
                 notes.push(super::in_words(&error));
             }
-            let current = one.control.current();
-            let highest = self
-                .host
-                .cpufreq
-                .as_ref()
-                .and_then(|cpufreq| cpufreq.policy_of(one.cpus.first()?).and_then(frequency::highest));
+            let clock = one.control.current().unwrap_or(one.level);
             for cpu in one.cpus.iter() {
                 let Some(&asked) = self.demand.targets.get(&cpu) else { continue };
-                let got = current.as_ref().ok().copied();
-                // Without an absolute target, 100 % is the policy's highest frequency.
-                let wanted = asked.clock.or(highest).map(Hertz::as_f64);
-                let effective = match (got, wanted, asked.clock) {
-                    (Some(got), Some(wanted), Some(_)) => asked.share * got.as_f64() / wanted,
-                    (Some(got), Some(highest), None) => got.as_f64() / highest,
-                    _ => 1.0,
-                };
-                cpus.push(CpuStatus { cpu, asked, effective, duty: 1.0, clock: got, online: got.is_some() });
+                let effective = asked.share * clock.as_f64() / one.wanted.as_f64();
+                let online = frequency::is_online(&self.host, cpu);
+                cpus.push(CpuStatus { cpu, asked, effective, duty: 1.0, clock: Some(clock), online });
             }
         }
         Status {
@@ -159,8 +190,6 @@ impl Emulation for SetFrequencies {
 mod tests {
     use super::*;
     use crate::host::testing;
-    use crate::method::Reason;
-    use crate::zone::Round;
     use crate::{Cpufreq, Target};
 
     fn host() -> Host {
@@ -188,6 +217,22 @@ mod tests {
         assert!(expected.notes[0].contains("1.400 GHz stands for 1.500 GHz"), "{:?}", expected.notes);
         let up = Demand { round: Round::Up, ..demand(&[0, 1], target) };
         assert!((CpuFreq.check(&host(), &up).unwrap().error - 0.2).abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_frequency_beyond_the_table_is_rounded_to_its_end_or_refused() {
+        let target = |mhz: u64| Target { share: 0.1, clock: Some(Hertz(mhz * 1_000_000)) };
+        let check = |mhz, round| CpuFreq.check(&host(), &Demand { round, ..demand(&[0, 1], target(mhz)) });
+        let expected = check(400, Round::Nearest).unwrap();
+        assert!(
+            expected.notes[0].contains("800.0 MHz stands for 400.0 MHz, +100.0 % off"),
+            "{:?}",
+            expected.notes
+        );
+        assert!(check(400, Round::Up).is_ok() && check(3000, Round::Down).is_ok());
+        for (mhz, round) in [(400, Round::Down), (3000, Round::Up)] {
+            assert_eq!(check(mhz, round).unwrap_err().reason, Reason::SpeedOutOfReach);
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! CPU-Gov: two neighbouring hardware frequencies in turn, so that their mean is the one wanted; below the
 //! lowest one, that one and freezing.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
@@ -40,6 +41,9 @@ const PERIOD_LEAST: Duration = Duration::from_millis(2);
 /// Levels closer to the wanted one than this share are taken alone.
 const EXACT: f64 = 1e-4;
 
+/// The ratio that is the furthest from any ratio of small numbers.
+const GOLDEN: f64 = 1.618_033_988_749_895;
+
 /// How a zone is brought to its mean frequencies.
 #[derive(Debug, Clone, PartialEq)]
 struct Plan {
@@ -70,12 +74,29 @@ impl Plan {
     fn freezes(&self) -> bool {
         self.running < 1.0
     }
+
+    /// The periods of the alternation. Beside freezing they are longer than those of the freezer by the golden
+    /// ratio: with the same period, tasks could run at the high frequency only and be frozen at the low one.
+    fn grid(&self) -> Grid {
+        let period = if self.freezes() { self.period.mul_f64(GOLDEN) } else { self.period };
+        Grid::new(time::now(), time::nanos(period))
+    }
 }
 
 /// What a policy does while tasks run, if they run for a share `running` of the time.
 fn mix(wish: &Wish, running: f64) -> Result<Mix, Unavailable> {
     let while_running = wish.wanted.as_f64() / running;
     let highest = wish.levels.highest();
+    if wish.wanted.as_f64() > highest.as_f64() * (1.0 + EXACT) {
+        return Err(Unavailable::new(
+            Reason::SpeedOutOfReach,
+            format!(
+                "CPUs {} cannot be set to {}: their highest frequency is {highest}",
+                wish.policy.cpus, wish.wanted
+            ),
+            "ask for less, or for a share such as 80%",
+        ));
+    }
     if while_running > highest.as_f64() * (1.0 + EXACT) {
         return Err(Unavailable::new(
             Reason::UnequalSpeeds,
@@ -131,41 +152,32 @@ impl Method for CpuGov {
         let refuse = |why: Unavailable| why.into_error(self.id());
         let wishes = frequency::wishes(host, &zone.demand).map_err(refuse)?;
         let plan = Plan::new(&zone.demand, &wishes).map_err(refuse)?;
-        let mut controllers = vec![Controller::Cpuset];
-        if plan.freezes() {
-            controllers.extend([Controller::Freezer, Controller::Cpuacct]);
-        }
-        let group = TaskGroup::create(host, zone, &controllers, journal)?;
-        let mut notes = group.notes().to_vec();
-        let holder = if plan.freezes() {
-            let hold = FreezeHold::new(&group, journal)?;
-            let period = plan.period;
-            Some(Holder::start("emu-gov-freeze", host, zone, period, plan.running, hold, Notes::default())?)
+        let more_notes = Notes::default();
+        let (holder, mut notes) = if plan.freezes() {
+            let (hold, cost, notes) = FreezeHold::measured(host, zone, journal)?;
+            let cycle = (plan.period, plan.running, cost);
+            (Some(Holder::start("emu-gov-freeze", host, zone, cycle, hold, more_notes.clone())?), notes)
         } else {
-            None
+            let group = TaskGroup::create(host, zone, &[Controller::Cpuset], journal)?;
+            (None, group.notes().to_vec())
         };
-        let period = time::nanos(plan.period);
-        let grid = Grid::new(time::now() + period, period);
+        let grid = plan.grid();
         let mut policies = Vec::with_capacity(wishes.len());
         for (wish, &mix) in wishes.iter().zip(&plan.mixes) {
-            frequency::stop_boost(host, wish, journal, &mut notes)?;
+            frequency::stop_boost(host, wish, mix.high, journal, &mut notes)?;
             let mut control = Control::take(&wish.policy, journal)?;
-            control.make_room(mix.high)?;
-            control.make_room(mix.low)?;
-            control.announce(&[mix.low, mix.high])?;
-            let watch = Control::take(&wish.policy, journal)?;
+            control.prepare(&[mix.low, mix.high])?;
             let name = format!("emu-gov-{}", wish.policy.cpus.first().unwrap_or_default());
-            let alternator = Alternator::start(&name, control, Settings { grid, mix })?;
-            policies.push(Governed {
-                cpus: wish.policy.cpus.clone(),
-                wanted: wish.wanted,
-                mix,
-                watch,
-                alternator,
-            });
+            let (zone, settings) = (zone.demand.cpus(), Settings { grid, mix });
+            let (cpus, wanted) = (wish.policy.cpus.clone(), wish.wanted);
+            let setter = control.setter();
+            let alternator = Alternator::start(&name, host, &zone, &cpus, setter, settings, &more_notes)?;
+            control.check(&[mix.low, mix.high])?;
+            policies.push(Governed { cpus, wanted, mix, control, alternator });
         }
         let demand = zone.demand.clone();
-        Ok(Box::new(Governor { host: host.clone(), demand, plan, grid, policies, holder, notes }))
+        let (host, journal) = (host.clone(), journal.clone());
+        Ok(Box::new(Governor { host, demand, journal, plan, grid, policies, holder, notes, more_notes }))
     }
 }
 
@@ -174,20 +186,19 @@ struct Governed {
     cpus: CpuList,
     wanted: Hertz,
     mix: Mix,
-    /// For looking whether the policy is still ours, and for announcing new levels.
-    watch: Control,
+    control: Control,
     alternator: Alternator,
 }
 
 impl Governed {
     /// Mean frequency while tasks run.
     fn mean(&self) -> f64 {
-        if self.mix.low == self.mix.high {
-            return self.mix.low.as_f64();
+        let counters = self.alternator.counters();
+        if self.mix.low == self.mix.high || counters.elapsed.load(Ordering::Relaxed) == 0 {
+            return self.mix.mean();
         }
         // `duty` is the share not spent at the low level.
-        let high_share = self.alternator.counters().duty();
-        Mix { high_share, ..self.mix }.mean()
+        Mix { high_share: counters.duty(), ..self.mix }.mean()
     }
 }
 
@@ -195,11 +206,14 @@ impl Governed {
 struct Governor {
     host: Host,
     demand: Demand,
+    journal: Journal,
     plan: Plan,
     grid: Grid,
     policies: Vec<Governed>,
     holder: Option<Holder>,
     notes: Vec<String>,
+    /// What the alternators have to tell.
+    more_notes: Notes,
 }
 
 impl Emulation for Governor {
@@ -210,20 +224,21 @@ impl Emulation for Governor {
             Demand { targets: targets.clone(), period: Some(self.plan.period), ..self.demand.clone() };
         let wishes = frequency::wishes(&self.host, &demand).map_err(refuse)?;
         let plan = Plan::new(&demand, &wishes).map_err(refuse)?;
-        match &self.holder {
-            Some(holder) => holder.set(plan.running),
-            None if plan.freezes() => {
-                return Err(crate::Error::unavailable(
-                    "cannot go below the lowest frequency: the zone was made without a freezer",
-                )
-                .hint("start with a speed below the lowest frequency, or use cpu-hogs"));
-            }
-            None => {}
+        if plan.freezes() && self.holder.is_none() {
+            return Err(crate::Error::unavailable(
+                "cannot go below the lowest frequency: the zone was made without a freezer",
+            )
+            .hint("start with a speed below the lowest frequency, or use cpu-hogs"));
         }
+        for ((policy, wish), mix) in self.policies.iter_mut().zip(&wishes).zip(&plan.mixes) {
+            frequency::stop_boost(&self.host, wish, mix.high, &self.journal, &mut self.notes)?;
+            policy.control.prepare(&[mix.low, mix.high])?;
+        }
+        if let Some(holder) = &self.holder {
+            holder.set(plan.running);
+        }
+        self.grid = plan.grid();
         for ((policy, wish), &mix) in self.policies.iter_mut().zip(&wishes).zip(&plan.mixes) {
-            policy.watch.make_room(mix.high)?;
-            policy.watch.make_room(mix.low)?;
-            policy.watch.announce(&[mix.low, mix.high])?;
             policy.alternator.set(Settings { grid: self.grid, mix });
             (policy.mix, policy.wanted) = (mix, wish.wanted);
         }
@@ -244,18 +259,15 @@ impl Emulation for Governor {
             own_cpu: held.as_ref().map_or(Duration::ZERO, |status| status.own_cpu),
             burned: Duration::ZERO,
             cpus: Vec::new(),
-            notes: self.notes.clone(),
+            notes: [self.notes.clone(), self.more_notes.list()].concat(),
         };
         status.notes.extend(held.iter().flat_map(|status| status.notes.iter().cloned()));
         for policy in &self.policies {
-            use std::sync::atomic::Ordering::Relaxed;
             let counters = policy.alternator.counters();
-            status.periods = status.periods.max(counters.periods.load(Relaxed));
-            status.missed += counters.missed.load(Relaxed);
-            status.own_cpu += time::span(counters.cpu.load(Relaxed));
-            let watched = policy.watch.check(&[policy.mix.low, policy.mix.high]);
-            let online = watched.is_ok();
-            if let Err(error) = watched {
+            status.periods = status.periods.max(counters.periods.load(Ordering::Relaxed));
+            status.missed += counters.missed.load(Ordering::Relaxed);
+            status.own_cpu += time::span(counters.cpu.load(Ordering::Relaxed));
+            if let Err(error) = policy.control.check(&[policy.mix.low, policy.mix.high]) {
                 status.notes.push(super::in_words(&error));
             }
             if policy.alternator.has_failed() {
@@ -275,7 +287,7 @@ impl Emulation for Governor {
                     effective,
                     duty: frozen.map_or(1.0, |seen| seen.duty),
                     clock: Some(Hertz(mean as u64)),
-                    online,
+                    online: frequency::is_online(&self.host, cpu),
                 });
             }
         }

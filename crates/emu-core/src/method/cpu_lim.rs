@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use super::{About, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
 use crate::duty::check_period;
-use crate::duty::holder::{self, Holder, Notes};
+use crate::duty::hold_cost::HoldCost;
+use crate::duty::holder::{self, Hold, Holder, Notes};
 use crate::group::{Family, Limiter, Members, Stopper, TaskGroup, confine_without_group, hierarchy_for};
+use crate::sys::time;
 use crate::{Controller, Demand, ErrorKind, Host, Journal, Result, Targets, Tasks, Variant, Zone};
 
 /// The method.
@@ -88,8 +90,15 @@ impl Method for CpuLim {
             let cpus_folder = host.roots.cpus();
             return Ok(Box::new(Published { limiter, period, targets, notes: fixed_notes, cpus_folder }));
         }
-        let hold = Stopper::new(proc, members, notes.clone());
-        let holder = Holder::start("emu-lim", host, zone, period, share, hold, notes)?;
+        let mut hold = Stopper::new(proc, members, notes.clone());
+        // From here on the tasks are held; what is measured now is measured without them.
+        hold.hold(time::now())?;
+        let cost = HoldCost::of(host, &zone.demand.cpus(), "signals", &mut fixed_notes, |probe| {
+            let mut family = Family::of(proc, &[probe])?;
+            confine_without_group(host, zone, &mut family, journal)?;
+            Ok(Stopper::new(proc, Members::of_family(proc, family, journal)?, Notes::default()))
+        })?;
+        let holder = Holder::start("emu-lim", host, zone, (period, share, cost), hold, notes)?;
         Ok(Box::new(Held { holder, targets, notes: fixed_notes }))
     }
 }

@@ -175,6 +175,9 @@ fn shares_note(count: usize, share: f64) -> String {
     )
 }
 
+/// Rounding to the microsecond takes half of one at most, and the kernel would not notice.
+const ROUNDING: f64 = 1.0005;
+
 /// The period in microseconds: as asked for, else the shortest from [`PERIOD`] on that the kernel's least
 /// quota of 1 ms allows for the smallest of the groups.
 ///
@@ -187,8 +190,6 @@ fn period_for(asked: Option<Duration>, targets: &Targets, groups: usize) -> Resu
     let percent = |period_us: f64| QUOTA_MIN_US as f64 / period_us * 100.0 * lowest / smallest;
     let longest_us = PERIOD_MAX.as_micros() as f64;
     let shortest_us = QUOTA_MIN_US as f64 / smallest;
-    // Rounding to the microsecond takes half of one at most, and the kernel would not notice.
-    const ROUNDING: f64 = 1.0005;
     if shortest_us > longest_us * ROUNDING {
         return Err(Unavailable::new(
             Reason::SpeedOutOfReach,

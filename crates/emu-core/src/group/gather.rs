@@ -1,0 +1,64 @@
+//! Moving processes into groups.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::{Family, PASSES, PROCS, place};
+use crate::zone::Pid;
+use crate::{Error, Hierarchy, Journal, Result, Undo, control_file};
+
+/// A hierarchy, the list of our group in it, and the list to which the journal returns whoever is in the group
+/// at the end.
+pub(super) struct Move<'a> {
+    pub(super) hierarchy: &'a Hierarchy,
+    pub(super) list: PathBuf,
+    pub(super) return_to: PathBuf,
+}
+
+/// Moves the members of a family into groups, until all are there. Who comes from elsewhere than where the group
+/// returns to has a record of its own.
+///
+/// # Errors
+/// The kernel refuses to move a process, or processes are made faster than they are done.
+pub(super) fn gather(proc: &Path, family: &mut Family, moves: &[Move<'_>], journal: &Journal) -> Result<()> {
+    let mut done = HashSet::new();
+    for _ in 0..PASSES {
+        family.look()?;
+        let mut new = false;
+        for (&pid, stat) in family.members() {
+            if stat.has_ended() || !done.insert((pid, stat.starttime)) {
+                continue;
+            }
+            for to in moves {
+                new |= join(proc, (pid, stat.starttime), to, journal)?;
+            }
+        }
+        if !new {
+            return Ok(());
+        }
+    }
+    Err(Error::unavailable("cannot gather the tasks: new ones are made faster than they are caught")
+        .hint("start the program with `emu run`, so that it begins in its zone"))
+}
+
+/// Moves a process into a group; whether it had to be moved.
+fn join(proc: &Path, (pid, starttime): (Pid, u64), to: &Move<'_>, journal: &Journal) -> Result<bool> {
+    if let Some(home) = place::home(proc, pid, to.hierarchy) {
+        // A child of one that was moved is there already, or in a group nested there.
+        if to.list.parent().is_some_and(|group| home.starts_with(group)) {
+            return Ok(false);
+        }
+        let members = home.join(PROCS);
+        if members != to.return_to {
+            journal.record(&Undo::Return { pid, starttime, members })?;
+        }
+    }
+    match control_file::write(&to.list, &pid.to_string()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(error.hint(format!(
+            "a real-time task cannot join a group without real-time budget; look at `chrt -ap {pid}`"
+        ))),
+        Err(error) => Err(error.hint(place::HINT)),
+    }
+}

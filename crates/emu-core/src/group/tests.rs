@@ -1,0 +1,568 @@
+//! Groups on the real kernel, and placement on recorded trees.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use super::family::threads;
+use super::place::{self, Site};
+use super::{Family, Freezer, Members, Stat, Stopper, TaskGroup};
+use crate::duty::holder::{Hold, Notes};
+use crate::host::testing;
+use crate::sys::{affinity, time};
+use crate::zone::Pid;
+use crate::{
+    Controller, CpuList, Demand, ErrorKind, Hierarchy, Host, Journal, Reason, Roots, Target, Tasks, Zone,
+    control_file,
+};
+
+const PROC: &str = "/proc";
+
+/// This host with a state folder of its own, if groups can be made in a hierarchy of `version` that has the
+/// controller; only such hierarchies are left in it. Else says what is skipped.
+fn host_with(version: u8, controller: Controller, dir: &Path) -> Option<Host> {
+    let roots = Roots { state: dir.join("state"), ..Roots::system() };
+    let mut host = Host::detect(&roots).unwrap();
+    host.cgroups.hierarchies.retain(|hierarchy| hierarchy.version == version && hierarchy.writable);
+    if TaskGroup::check(&host, &[controller]).is_err() || super::hierarchy_for(&host, controller).is_none() {
+        println!("skipped: no writable version {version} hierarchy has `{}`", controller.as_str());
+        return None;
+    }
+    Some(host)
+}
+
+fn zone(cpus: &CpuList, tasks: Tasks) -> Zone {
+    let targets = cpus.iter().map(|cpu| (cpu, Target { share: 0.5, clock: None })).collect();
+    Zone { name: "test".into(), demand: Demand::new(targets), tasks }
+}
+
+fn processes(pids: &[Pid]) -> Tasks {
+    Tasks::Processes(pids.to_vec())
+}
+
+fn journal(host: &Host) -> Journal {
+    Journal::open(&host.roots, &host.allowed, "test", "test").unwrap()
+}
+
+/// A program with its children; killed when dropped, with what is in `groups`.
+struct Program(Child);
+
+impl Program {
+    fn shell(script: &str) -> Self {
+        Self(Command::new("sh").args(["-c", script]).spawn().unwrap())
+    }
+
+    fn pid(&self) -> Pid {
+        self.0.id() as Pid
+    }
+
+    fn family(&self) -> Family {
+        Family::of(Path::new(PROC), &[self.pid()]).unwrap()
+    }
+
+    /// Waits until it has so many processes, itself included.
+    fn wait_for(&self, count: usize) -> Vec<Pid> {
+        let mut family = self.family();
+        wait_until(|| {
+            family.look().unwrap();
+            family.members().len() == count
+        });
+        family.members().keys().copied().collect()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if let Ok(mut family) = Family::of(Path::new(PROC), &[self.pid()]) {
+            for _ in 0..20 {
+                let _ = family.look();
+                family.members().keys().for_each(|&pid| signal(pid, libc::SIGKILL));
+            }
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn signal(pid: Pid, signal: i32) {
+    let signal = nix::sys::signal::Signal::try_from(signal).unwrap();
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal);
+}
+
+fn wait_until(mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn state(pid: Pid) -> Option<u8> {
+    Stat::read(Path::new(PROC), pid).map(|stat| stat.state)
+}
+
+fn home(host: &Host, pid: Pid, controller: Controller) -> PathBuf {
+    place::home(Path::new(PROC), pid, super::hierarchy_for(host, controller).unwrap()).unwrap()
+}
+
+/// Every version of a controller that this host has.
+fn for_each_version(controller: Controller, test: impl Fn(&Host)) {
+    for version in [1, 2] {
+        let dir = tempfile::tempdir().unwrap();
+        if let Some(host) = host_with(version, controller, dir.path()) {
+            test(&host);
+        }
+    }
+}
+
+#[test]
+fn a_program_with_its_children_is_gathered_and_given_back() {
+    for_each_version(Controller::Freezer, |host| {
+        let program = Program::shell("sleep 30 & sh -c 'sleep 30 & wait' & wait");
+        let before = program.wait_for(4);
+        let came_from = home(host, program.pid(), Controller::Freezer);
+        let journal = journal(host);
+        let wanted = [Controller::Freezer, Controller::Cpuset];
+        let group =
+            TaskGroup::create(host, &zone(&host.online(), processes(&[program.pid()])), &wanted, &journal)
+                .unwrap();
+        let folder = group.folder(Controller::Freezer).unwrap().clone();
+        assert_eq!(folder.path.parent(), Some(came_from.as_path()));
+        let mut held = group.pids().unwrap();
+        held.sort_unstable();
+        assert_eq!(held, before);
+        assert!(group.notes().is_empty());
+        assert_eq!(group.folder(Controller::Cpuset), None, "the zone has all CPUs");
+        journal.undo_all().unwrap();
+        assert!(!folder.path.exists());
+        for pid in before {
+            assert_eq!(home(host, pid, Controller::Freezer), came_from);
+        }
+    });
+}
+
+#[test]
+fn a_fork_storm_is_gathered_whole() {
+    for_each_version(Controller::Freezer, |host| {
+        let program = Program::shell("while :; do (sleep 0.05 & sleep 0.02) & sleep 0.005; done");
+        std::thread::sleep(Duration::from_millis(100));
+        let journal = journal(host);
+        let zone = zone(&host.online(), processes(&[program.pid()]));
+        let group = TaskGroup::create(host, &zone, &[Controller::Freezer], &journal).unwrap();
+        let folder = group.folder(Controller::Freezer).unwrap().clone();
+        let mut freezer = Freezer::open(&folder, &journal).unwrap();
+        wait_until(|| freezer.freeze(time::now() + 100_000_000).unwrap().seen.is_some());
+        // Nothing can fork now, so the list stands still.
+        let mut family = program.family();
+        family.look().unwrap();
+        let held = group.pids().unwrap();
+        let outside: Vec<_> =
+            family.members().iter().filter(|(pid, stat)| !stat.has_ended() && !held.contains(pid)).collect();
+        assert_eq!(outside, [], "of {}", held.len());
+        drop(freezer);
+        drop(program);
+        journal.undo_all().unwrap();
+    });
+}
+
+#[test]
+fn freezing_stops_a_busy_program_and_thawing_lets_it_go() {
+    for_each_version(Controller::Freezer, |host| {
+        let program = Program::shell("while :; do :; done");
+        let journal = journal(host);
+        let zone = zone(&host.online(), processes(&[program.pid()]));
+        let group = TaskGroup::create(host, &zone, &[Controller::Freezer], &journal).unwrap();
+        let mut freezer = Freezer::open(group.folder(Controller::Freezer).unwrap(), &journal).unwrap();
+        let used = || super::stopper::cpu_time(program.pid()).unwrap();
+        let frozen = freezer.freeze(time::now() + 5_000_000_000).unwrap();
+        assert!(frozen.asked <= frozen.told && frozen.seen.is_some_and(|seen| frozen.told <= seen));
+        let before = used();
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(used(), before);
+        freezer.thaw().unwrap();
+        wait_until(|| used() > before + 1_000_000);
+        // Left frozen by a controller that ends in any way.
+        freezer.freeze(time::now() + 5_000_000_000).unwrap();
+        drop(freezer);
+        let before = used();
+        wait_until(|| used() > before + 1_000_000);
+        journal.undo_all().unwrap();
+    });
+}
+
+#[test]
+fn a_frozen_group_is_thawed_by_the_journal_alone() {
+    for_each_version(Controller::Freezer, |host| {
+        let program = Program::shell("while :; do :; done");
+        let journal = journal(host);
+        let zone = zone(&host.online(), processes(&[program.pid()]));
+        let group = TaskGroup::create(host, &zone, &[Controller::Freezer], &journal).unwrap();
+        let mut freezer = Freezer::open(group.folder(Controller::Freezer).unwrap(), &journal).unwrap();
+        freezer.freeze(time::now() + 5_000_000_000).unwrap();
+        // As if the process had been killed.
+        std::mem::forget(freezer);
+        journal.undo_all().unwrap();
+        let used = || super::stopper::cpu_time(program.pid()).unwrap();
+        let before = used();
+        wait_until(|| used() > before + 1_000_000);
+    });
+}
+
+#[test]
+fn a_group_that_somebody_else_has_frozen_is_refused() {
+    for_each_version(Controller::Freezer, |host| {
+        let program = Program::shell("exec sleep 30");
+        let journal = journal(host);
+        let zone = zone(&host.online(), processes(&[program.pid()]));
+        let group = TaskGroup::create(host, &zone, &[Controller::Freezer], &journal).unwrap();
+        let folder = group.folder(Controller::Freezer).unwrap();
+        let mut other = Freezer::open(folder, &journal).unwrap();
+        other.freeze(time::now() + 5_000_000_000).unwrap();
+        let error = Freezer::open(folder, &journal).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("somebody else"), "{error}");
+        other.thaw().unwrap();
+        journal.undo_all().unwrap();
+    });
+}
+
+#[test]
+fn an_existing_group_is_used_in_place() {
+    for_each_version(Controller::Freezer, |host| {
+        let hierarchy = super::hierarchy_for(host, Controller::Freezer).unwrap();
+        let name = format!("emu-test-{}-{}", std::process::id(), hierarchy.version);
+        let (folder, nested) = (hierarchy.own.join(&name), hierarchy.own.join(&name).join("nested"));
+        fs::create_dir_all(&nested).unwrap();
+        let (outer, inner) = (Program::shell("exec sleep 30"), Program::shell("exec sleep 30"));
+        control_file::write(&folder.join("cgroup.procs"), &outer.pid().to_string()).unwrap();
+        control_file::write(&nested.join("cgroup.procs"), &inner.pid().to_string()).unwrap();
+        let journal = journal(host);
+        let path = Path::new("/").join(folder.strip_prefix(&hierarchy.mount).unwrap());
+        let adopt = |path: &Path| {
+            let zone = zone(&host.online(), Tasks::Cgroup(path.to_owned()));
+            TaskGroup::create(host, &zone, &[Controller::Freezer], &journal)
+        };
+        let group = adopt(&path).unwrap();
+        assert_eq!(group.folder(Controller::Freezer).unwrap().path, folder);
+        assert_eq!(group.pids().unwrap(), [outer.pid(), inner.pid()]);
+        for bad in ["/nonexistent/group", "/../../../tmp", "/./../..", "../x"] {
+            let error = adopt(Path::new(bad)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Usage, "{bad}");
+        }
+        let error = adopt(Path::new("/")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Usage, "the root group has init and emu in it: {error}");
+        journal.undo_all().unwrap();
+        assert!(folder.exists());
+        drop((outer, inner));
+        wait_until(|| fs::remove_dir(&nested).is_ok());
+        wait_until(|| fs::remove_dir(&folder).is_ok());
+    });
+}
+
+#[test]
+fn emu_itself_and_its_ancestors_are_not_taken() {
+    for_each_version(Controller::Freezer, |host| {
+        let journal = journal(host);
+        for pid in [1, std::process::id() as Pid, nix::unistd::getppid().as_raw()] {
+            let zone = zone(&host.online(), processes(&[pid]));
+            let error = TaskGroup::create(host, &zone, &[Controller::Freezer], &journal).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Usage, "{error}");
+        }
+        journal.undo_all().unwrap();
+    });
+}
+
+/// One CPU, where there are more; else says what is skipped.
+fn one_of(host: &Host) -> Option<CpuList> {
+    if host.online().len() < 2 || host.allowed.len() < 2 {
+        println!("skipped: confining needs two CPUs");
+        return None;
+    }
+    Some(host.allowed.first().into_iter().collect())
+}
+
+#[test]
+fn a_zone_of_some_cpus_confines_its_tasks_by_a_cpuset() {
+    for_each_version(Controller::Cpuset, |host| {
+        let Some(one) = one_of(host) else { return };
+        let program = Program::shell("sleep 30 & wait");
+        let pids = program.wait_for(2);
+        let journal = journal(host);
+        let group = TaskGroup::create(
+            host,
+            &zone(&one, processes(&[program.pid()])),
+            &[Controller::Cpuset],
+            &journal,
+        )
+        .unwrap();
+        assert!(group.notes().is_empty(), "{:?}", group.notes());
+        for &pid in &pids {
+            assert_eq!(affinity::get(pid).unwrap(), one);
+            // The program cannot get out of it.
+            assert!(affinity::set(pid, &host.allowed.difference(&one)).is_err());
+        }
+        journal.undo_all().unwrap();
+        for pid in pids {
+            assert_eq!(affinity::get(pid).unwrap(), host.allowed);
+        }
+    });
+}
+
+#[test]
+fn without_a_cpuset_tasks_are_bound_by_their_affinity_and_the_user_is_told() {
+    for_each_version(Controller::Freezer, |host| {
+        let Some(one) = one_of(host) else { return };
+        let mut host = host.clone();
+        host.cgroups.hierarchies.iter_mut().for_each(|h| h.controllers.retain(|c| *c != Controller::Cpuset));
+        let program = Program::shell("sleep 30 & wait");
+        let pids = program.wait_for(2);
+        let journal = journal(&host);
+        let wanted = [Controller::Freezer, Controller::Cpuset];
+        let group =
+            TaskGroup::create(&host, &zone(&one, processes(&[program.pid()])), &wanted, &journal).unwrap();
+        assert!(group.notes()[0].contains("affinity"), "{:?}", group.notes());
+        assert_eq!(group.folder(Controller::Cpuset), None);
+        for &tid in pids.iter().flat_map(|&pid| threads(Path::new(PROC), pid)).collect::<Vec<_>>().iter() {
+            assert_eq!(affinity::get(tid).unwrap(), one);
+        }
+        journal.undo_all().unwrap();
+        for pid in pids {
+            assert_eq!(affinity::get(pid).unwrap(), host.allowed);
+        }
+    });
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let mut host = testing::host();
+    assert!(TaskGroup::check(&host, &[Controller::Freezer, Controller::Cpu, Controller::Cpuset]).is_ok());
+    host.cgroups.hierarchies.iter_mut().for_each(|hierarchy| hierarchy.writable = false);
+    let why = TaskGroup::check(&host, &[Controller::Freezer]).unwrap_err();
+    assert_eq!(why.reason, Reason::NoPrivilege);
+    assert!(why.hint.contains("Delegate=yes"), "{}", why.hint);
+    // These two are taken where they can be had only.
+    assert!(TaskGroup::check(&host, &[Controller::Cpuset, Controller::Cpuacct]).is_ok());
+    host.cgroups.hierarchies.clear();
+    let why = TaskGroup::check(&host, &[Controller::Cpu]).unwrap_err();
+    assert_eq!(why.reason, Reason::NoController);
+    assert!(why.detail.contains("`cpu`"), "{}", why.detail);
+}
+
+/// A version 2 hierarchy of plain files, and a journal that may write there.
+fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Hierarchy, Journal) {
+    let dir = tempfile::tempdir().unwrap();
+    let roots = Roots { proc: PROC.into(), ..Roots::below(dir.path()) };
+    let mount = roots.sys.join("fs/cgroup");
+    for (path, text) in files {
+        testing::write(&mount, path, text.as_bytes());
+    }
+    let journal = Journal::open(&roots, &"0".parse().unwrap(), "test", "test").unwrap();
+    let hierarchy = Hierarchy {
+        version: 2,
+        own: mount.join("user/shell"),
+        shown: "/".into(),
+        controllers: vec![Controller::Cpu, Controller::Cpuacct, Controller::Freezer],
+        writable: true,
+        mount,
+    };
+    (dir, hierarchy, journal)
+}
+
+#[test]
+fn controllers_are_enabled_at_the_nearest_group_that_can() {
+    const FILES: &[(&str, &str)] = &[
+        ("cgroup.procs", "1\n2\n"),
+        ("cgroup.controllers", "cpuset cpu memory\n"),
+        ("cgroup.subtree_control", "cpu memory\n"),
+        ("user/cgroup.procs", ""),
+        ("user/cgroup.type", "domain\n"),
+        ("user/cgroup.controllers", "cpu memory\n"),
+        ("user/cgroup.subtree_control", "memory\n"),
+        ("user/shell/cgroup.procs", "77\n"),
+        ("user/shell/cgroup.type", "domain\n"),
+        ("user/shell/cgroup.controllers", "memory\n"),
+        ("user/shell/cgroup.subtree_control", ""),
+    ];
+    let find = |files: &[(&str, &str)], needed: &[Controller], may_empty| {
+        let (dir, hierarchy, journal) = tree(files);
+        let site = place::find(&hierarchy, &hierarchy.own, needed, may_empty, &journal);
+        let below = |path: PathBuf| path.strip_prefix(&hierarchy.mount).unwrap().to_owned();
+        let site = site.map(|Site { parent, return_to }| (below(parent), below(return_to)));
+        let written = |path: &str| fs::read_to_string(hierarchy.mount.join(path)).unwrap();
+        let written = (written("cgroup.subtree_control"), written("user/cgroup.subtree_control"));
+        // Plain files are not what the kernel's are: what they hold now is not what was announced.
+        let _ = journal.undo_all();
+        drop(dir);
+        (site, written)
+    };
+    let came_from = PathBuf::from("user/shell/cgroup.procs");
+    let untouched = ("cpu memory\n".to_owned(), "memory\n".to_owned());
+    // Nothing needs enabling: below the tasks' own group.
+    let (site, written) = find(FILES, &[], true);
+    assert_eq!((site.unwrap(), written), (("user/shell".into(), came_from.clone()), untouched.clone()));
+    // The nearest that enables it already is the root.
+    let (site, written) = find(FILES, &[Controller::Cpu], true);
+    assert_eq!((site.unwrap(), written), (("".into(), came_from.clone()), untouched.clone()));
+    // The root may have processes and enable more.
+    let (site, written) = find(FILES, &[Controller::Cpuset], true);
+    assert!(written.0.starts_with("+cpuset"), "{written:?}");
+    assert_eq!(site.unwrap(), ("".into(), came_from.clone()));
+    // `user` is free of processes.
+    let not_at_root = testing::with(FILES, &[("cgroup.subtree_control", "memory\n")]);
+    let (site, written) = find(&not_at_root, &[Controller::Cpu], true);
+    assert!(written.1.starts_with("+cpu"), "{written:?}");
+    assert_eq!(site.unwrap(), ("user".into(), came_from));
+    // Nobody has it.
+    let nowhere = testing::with(FILES, &[("cgroup.controllers", "memory\n")]);
+    let error = find(&nowhere, &[Controller::Cpuset], true).0.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotPermitted);
+    assert!(error.hint_text().unwrap().contains("Delegate=yes"));
+}
+
+/// A stopper of a program that is in a group, and one of a program that is not.
+fn for_each_source(test: impl Fn(&Program, &mut Stopper), script: &str) {
+    for_each_version(Controller::Cpuacct, |host| {
+        let program = Program::shell(script);
+        let journal = journal(host);
+        let zone = zone(&host.online(), processes(&[program.pid()]));
+        let group = TaskGroup::create(host, &zone, &[Controller::Cpuacct], &journal).unwrap();
+        let members = Members::of_group(Path::new(PROC), group, &journal).unwrap();
+        test(&program, &mut Stopper::new(Path::new(PROC), members, Notes::default()));
+        drop(program);
+        journal.undo_all().unwrap();
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::detect(&Roots { state: dir.path().join("state"), ..Roots::system() }).unwrap();
+    let program = Program::shell(script);
+    let journal = journal(&host);
+    let members = Members::of_family(Path::new(PROC), program.family(), &journal).unwrap();
+    test(&program, &mut Stopper::new(Path::new(PROC), members, Notes::default()));
+    drop(program);
+    journal.undo_all().unwrap();
+}
+
+#[test]
+fn all_processes_are_stopped_and_continued() {
+    for_each_source(
+        |program, stopper| {
+            let pids = program.wait_for(4);
+            for _ in 0..3 {
+                assert!(stopper.hold(0).unwrap().is_sure);
+                wait_until(|| pids.iter().all(|&pid| state(pid) == Some(b'T')));
+                stopper.let_go().unwrap();
+                wait_until(|| pids.iter().all(|&pid| state(pid) != Some(b'T')));
+            }
+        },
+        "sleep 30 & sh -c 'sleep 30 & wait' & wait",
+    );
+}
+
+#[test]
+fn a_fork_storm_is_stopped_whole() {
+    for_each_source(
+        |program, stopper| {
+            for _ in 0..5 {
+                std::thread::sleep(Duration::from_millis(20));
+                assert!(stopper.hold(0).unwrap().is_sure);
+                let mut family = program.family();
+                // `D`: a parent that waits for the child it has made by vfork, which is stopped.
+                let is_held = |stat: &Stat| matches!(stat.state, b'T' | b'Z' | b'X' | b'D');
+                wait_until(|| {
+                    family.look().unwrap();
+                    family
+                        .members()
+                        .keys()
+                        .all(|&pid| Stat::read(Path::new(PROC), pid).is_none_or(|s| is_held(&s)))
+                });
+                stopper.let_go().unwrap();
+            }
+        },
+        "while :; do (sleep 0.05 & sleep 0.02) & sleep 0.005; done",
+    );
+}
+
+#[test]
+fn what_others_have_stopped_is_not_continued() {
+    for_each_source(
+        |program, stopper| {
+            let pids = program.wait_for(2);
+            let child = *pids.iter().find(|&&pid| pid != program.pid()).unwrap();
+            signal(child, libc::SIGSTOP);
+            wait_until(|| state(child) == Some(b'T'));
+            stopper.hold(0).unwrap();
+            wait_until(|| state(program.pid()) == Some(b'T'));
+            stopper.let_go().unwrap();
+            wait_until(|| state(program.pid()) != Some(b'T'));
+            assert_eq!(state(child), Some(b'T'));
+            signal(child, libc::SIGCONT);
+            wait_until(|| state(child) != Some(b'T'));
+        },
+        "sleep 30 & wait",
+    );
+}
+
+#[test]
+fn a_stop_from_the_terminal_that_comes_during_a_hold_lasts() {
+    for_each_source(
+        |program, stopper| {
+            let pids = program.wait_for(2);
+            let child = *pids.iter().find(|&&pid| pid != program.pid()).unwrap();
+            stopper.hold(0).unwrap();
+            wait_until(|| pids.iter().all(|&pid| state(pid) == Some(b'T')));
+            signal(child, libc::SIGTSTP);
+            stopper.let_go().unwrap();
+            wait_until(|| state(program.pid()) != Some(b'T'));
+            std::thread::sleep(Duration::from_millis(10));
+            assert_eq!(state(child), Some(b'T'));
+            // And in the next round, too.
+            stopper.hold(0).unwrap();
+            stopper.let_go().unwrap();
+            assert_eq!(state(child), Some(b'T'));
+            signal(child, libc::SIGCONT);
+            wait_until(|| state(child) != Some(b'T'));
+        },
+        "sleep 30 & wait",
+    );
+}
+
+#[test]
+fn a_process_that_ends_while_held_or_free_is_forgotten() {
+    for_each_source(
+        |program, stopper| {
+            let pids = program.wait_for(3);
+            let children: Vec<_> = pids.into_iter().filter(|&pid| pid != program.pid()).collect();
+            stopper.hold(0).unwrap();
+            signal(children[0], libc::SIGKILL);
+            stopper.let_go().unwrap();
+            signal(children[1], libc::SIGKILL);
+            wait_until(|| program.family().members().values().filter(|stat| !stat.has_ended()).count() == 1);
+            assert!(stopper.hold(0).unwrap().is_sure);
+            wait_until(|| state(program.pid()) == Some(b'T'));
+            stopper.let_go().unwrap();
+        },
+        "sleep 30 & sleep 30 & wait; exec sleep 30",
+    );
+}
+
+#[test]
+fn a_stopper_that_ends_leaves_nothing_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::detect(&Roots { state: dir.path().join("state"), ..Roots::system() }).unwrap();
+    let program = Program::shell("sleep 30 & wait");
+    let pids = program.wait_for(2);
+    let journal = journal(&host);
+    let stopper = || {
+        let members = Members::of_family(Path::new(PROC), program.family(), &journal).unwrap();
+        let mut stopper = Stopper::new(Path::new(PROC), members, Notes::default());
+        stopper.hold(0).unwrap();
+        wait_until(|| pids.iter().all(|&pid| state(pid) == Some(b'T')));
+        stopper
+    };
+    drop(stopper());
+    wait_until(|| pids.iter().all(|&pid| state(pid) != Some(b'T')));
+    // As if the process had been killed: the journal does it.
+    std::mem::forget(stopper());
+    journal.undo_all().unwrap();
+    wait_until(|| pids.iter().all(|&pid| state(pid) != Some(b'T')));
+}
