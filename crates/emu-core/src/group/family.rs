@@ -266,7 +266,7 @@ mod tests {
 
     fn kill_all(family: &mut Family) {
         family.look().unwrap();
-        for (&pid, _) in family.members() {
+        for &pid in family.members().keys() {
             let _ =
                 nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
         }

@@ -323,7 +323,7 @@ fn without_a_cpuset_tasks_are_bound_by_their_affinity_and_the_user_is_told() {
             TaskGroup::create(&host, &zone(&one, processes(&[program.pid()])), &wanted, &journal).unwrap();
         assert!(group.notes()[0].contains("affinity"), "{:?}", group.notes());
         assert_eq!(group.folder(Controller::Cpuset), None);
-        for &tid in pids.iter().flat_map(|&pid| threads(Path::new(PROC), pid)).collect::<Vec<_>>().iter() {
+        for &tid in &pids.iter().flat_map(|&pid| threads(Path::new(PROC), pid)).collect::<Vec<_>>() {
             assert_eq!(affinity::get(tid).unwrap(), one);
         }
         journal.undo_all().unwrap();

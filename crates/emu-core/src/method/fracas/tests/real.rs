@@ -71,7 +71,7 @@ impl Busy {
     fn rate(&self, span: Duration) -> f64 {
         let (begin, before) = (Instant::now(), self.used());
         thread::sleep(span);
-        (self.used() - before).as_secs_f64() / begin.elapsed().as_secs_f64()
+        self.used().saturating_sub(before).as_secs_f64() / begin.elapsed().as_secs_f64()
     }
 }
 
