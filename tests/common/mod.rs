@@ -38,6 +38,11 @@ pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
+/// Says on stderr what a test does not try here, as it makes no sense on such a host.
+pub(crate) fn leave_out(test: &str, why: &str) {
+    eprintln!("left out of {test}: {why}");
+}
+
 /// Says on stderr why a test did not run; with `EMU_NO_SKIP` in the environment it fails instead.
 pub(crate) fn skip(test: &str, why: &str) {
     assert!(std::env::var_os("EMU_NO_SKIP").is_none(), "{test} must not be skipped here: {why}");
