@@ -152,6 +152,44 @@ fn json_tells_what_was_asked_and_delivered() {
 }
 
 #[test]
+fn a_command_is_not_started_when_its_speed_is_not_delivered() {
+    let _alone = alone();
+    if !can_emulate("a_command_is_not_started_when_its_speed_is_not_delivered") {
+        return;
+    }
+    for method in methods() {
+        let dir = tempfile::tempdir().unwrap();
+        let (json, mark) = (dir.path().join("json"), dir.path().join("ran"));
+        let line =
+            format!("--verify --json {} --method {method} -- touch {}", json.display(), mark.display());
+        let ended = run(&mut half(&line), "");
+        let record: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        let seen = record["delivered"]["cpus"].as_array().unwrap();
+        let off = seen.iter().any(|cpu| cpu["error"].as_f64().unwrap().abs() > 0.05);
+        let busy = seen.iter().any(|cpu| cpu["free"].as_f64().unwrap() < 0.95);
+        // Which of the two depends on what else runs here.
+        assert_eq!(ended.code(), Some(if off || busy { 5 } else { 0 }), "{method}: {}", ended.stderr);
+        assert_eq!(mark.exists(), ended.code() == Some(0), "{method}");
+        assert_nothing_left(ended.pid);
+    }
+}
+
+#[test]
+fn an_interrupted_verification_ends_emu_by_the_signal() {
+    let _alone = alone();
+    let Some(method) = some_method() else {
+        skip("an_interrupted_verification_ends_emu_by_the_signal", "no method works here for this user");
+        return;
+    };
+    let child = start(&mut half(&format!("--verify --period 200ms --method {method} -- true")));
+    std::thread::sleep(Duration::from_millis(700));
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    let ended = finish(child);
+    assert_eq!(ended.status.signal(), Some(Signal::SIGINT as i32), "{}", ended.stderr);
+    assert_nothing_left(ended.pid);
+}
+
+#[test]
 fn what_another_process_sends_to_emu_reaches_the_command() {
     let _alone = alone();
     if !can_emulate("what_another_process_sends_to_emu_reaches_the_command") {

@@ -5,12 +5,10 @@ use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use emu_core::{
-    CpuId, CpuList, Error, ErrorKind, Hertz, Host, Result, Session, Tasks, meter, meter::Delivered,
-};
+use emu_core::{CpuId, CpuList, Error, ErrorKind, Hertz, Host, Result, Session, Tasks, meter};
 use serde::Serialize;
 
-use crate::commands::probe;
+use crate::commands::probe::{self, Seen};
 use crate::exit::{Exit, Failure};
 use crate::output::numbers::percent;
 use crate::output::record::nanos;
@@ -22,6 +20,9 @@ pub(crate) const TOLERANCE: f64 = 0.05;
 
 /// Periods that the probe runs for, so that a part of one more or less does not count.
 const PERIODS: u32 = 30;
+
+/// Periods that a method is given to settle.
+const SETTLING: u32 = 5;
 
 /// The shortest measurement: the clock of a virtual machine wanders by some percent within less.
 const SHORTEST: Duration = Duration::from_millis(300);
@@ -104,34 +105,37 @@ pub(crate) fn verify(host: &Host, plan: &Plan, signals: &Signals) -> Result<Veri
     let window =
         if period.is_zero() { window } else { period * window.div_duration_f64(period).ceil() as u32 };
     let mut probe = Probe::start(host)?;
-    let before = probe.measure(&cpus, SHORTEST, signals)?;
+    let before = probe.measure(&cpus, Duration::ZERO, SHORTEST, signals)?;
     let zone = plan.zone("verification".into(), Tasks::Processes(vec![probe.pid()]));
     let session = Session::engage(host, &zone, plan.method)?;
-    // What the method needs to settle is not what is asked about.
-    probe.measure(&cpus, period * 3, signals)?;
-    let inside = probe.measure(&cpus, window, signals)?;
+    let inside = probe.measure(&cpus, period * SETTLING, window, signals)?;
     session.release()?;
-    let after = probe.measure(&cpus, SHORTEST, signals)?;
+    let after = probe.measure(&cpus, Duration::ZERO, SHORTEST, signals)?;
     drop(probe);
     let clocks = meter::measure_all(&cpus, METER_BUDGET)?;
-    let seen = plan.demand.targets.iter().zip(before.iter().zip(&inside).zip(after.iter().zip(&clocks))).map(
-        |((&cpu, target), ((before, inside), (after, core)))| {
-            let native = f64::midpoint(before.clock.as_f64(), after.clock.as_f64());
-            let asked = target.clock.map_or(target.share, |clock| clock.as_f64() / native);
-            let delivered = inside.clock.as_f64() / native;
-            Verified {
-                cpu,
-                asked,
-                delivered,
-                error: delivered / asked - 1.0,
-                native_clock: Hertz(native as u64),
-                delivered_clock: inside.clock,
-                longest_stall_ns: nanos(inside.longest_stall),
-                free: native / core.clock.as_f64(),
-            }
-        },
-    );
+    let seen = plan.demand.targets.iter().zip(&clocks).map(|((&cpu, target), core)| {
+        let native = f64::midpoint(clock_of(cpu, &before), clock_of(cpu, &after));
+        let asked = target.clock.map_or(target.share, |clock| clock.as_f64() / native);
+        let clock = clock_of(cpu, &inside);
+        let stalls = inside.iter().filter(|(at, _)| *at == cpu).map(|(_, seen)| seen.longest_stall);
+        Verified {
+            cpu,
+            asked,
+            delivered: clock / native,
+            error: clock / native / asked - 1.0,
+            native_clock: Hertz(native as u64),
+            delivered_clock: Hertz(clock as u64),
+            longest_stall_ns: nanos(stalls.max().unwrap_or(window)),
+            free: native / core.clock.as_f64(),
+        }
+    });
     Ok(Verification { window_ns: nanos(window), cpus: seen.collect() })
+}
+
+/// What the threads of a CPU were given in all; nothing, where a method has put none there.
+fn clock_of(cpu: CpuId, seen: &[Seen]) -> f64 {
+    // Not `sum`, which is -0 of nothing.
+    seen.iter().filter(|(at, _)| *at == cpu).fold(0.0, |sum, (_, seen)| sum + seen.clock.as_f64())
 }
 
 /// A process of emu's own binary that measures when it is told to; see [`probe`].
@@ -160,15 +164,16 @@ impl Probe {
         self.process.id() as i32
     }
 
-    /// What each CPU delivers to the probe over `window`, in the order of the list.
+    /// What each CPU delivers to the probe over `window`.
     fn measure(
         &mut self,
         cpus: &CpuList,
+        settle: Duration,
         window: Duration,
         signals: &Signals,
-    ) -> Result<Vec<Delivered>, Failure> {
+    ) -> Result<Vec<Seen>, Failure> {
         let failed = |e| Error::io("the probe has failed", e);
-        writeln!(self.orders, "{}", probe::order(cpus, window)).map_err(failed)?;
+        writeln!(self.orders, "{}", probe::order(cpus, settle, window)).map_err(failed)?;
         loop {
             let answered = signals.wait(&[self.answers.get_ref().as_fd()], Duration::from_secs(1))?;
             // Looked at in any case: Ctrl-C ends the probe, too. Signals to stop are for the command, which is not

@@ -1,33 +1,39 @@
 //! `emu probe`, hidden: measures the delivered clock when told to, one line for each measurement.
 //!
-//! An order is `CPUS NANOSECONDS`. The answer is the JSON of what each CPU delivered to a thread pinned to it, or
+//! An order is `CPUS SETTLE WINDOW`, times in nanoseconds. A thread for each CPU first runs for the time to settle, in
+//! which a method may move it, then measures for the window. The answer is the JSON of what each thread was given, or
 //! of the words of a failure. The end of stdin is the end of the probe, so that none outlives its emu.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Barrier;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use emu_core::meter::{Delivered, delivered};
 use emu_core::{CpuId, CpuList, Error, ErrorKind, Result};
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::Pid;
 
 use crate::exit::{Exit, Failure};
 use crate::output::record::nanos;
 
-type Answer = Result<Vec<Delivered>, String>;
+/// What one thread was given, and on which CPU it was at the end.
+pub(crate) type Seen = (CpuId, Delivered);
+
+type Answer = Result<Vec<Seen>, String>;
 
 /// The order to measure `cpus` for `window`.
-pub(crate) fn order(cpus: &CpuList, window: Duration) -> String {
-    format!("{cpus} {}", nanos(window))
+pub(crate) fn order(cpus: &CpuList, settle: Duration, window: Duration) -> String {
+    format!("{cpus} {} {}", nanos(settle), nanos(window))
 }
 
-/// What the probe found, in the order of the CPUs.
+/// What the probe found.
 ///
 /// # Errors
 /// The probe has ended or says why it could not measure.
-pub(crate) fn answer(line: &str) -> Result<Vec<Delivered>> {
+pub(crate) fn answer(line: &str) -> Result<Vec<Seen>> {
     let failed = |why: &str| Error::new(ErrorKind::Failed, format!("the probe has failed: {why}"));
     match serde_json::from_str::<Answer>(line) {
         Ok(answer) => answer.map_err(|why| failed(&why)),
@@ -51,32 +57,40 @@ pub(crate) fn probe() -> Result<Exit, Failure> {
 }
 
 fn obey(order: &str) -> Answer {
-    let (cpus, nanos) = order.split_once(' ').ok_or_else(|| format!("bad order `{order}`"))?;
+    let [cpus, settle, window] = order.split(' ').collect::<Vec<_>>()[..] else {
+        return Err(format!("bad order `{order}`"));
+    };
     let cpus: CpuList = cpus.parse().map_err(|e: Error| e.to_string())?;
-    let nanos: u64 = nanos.parse().map_err(|_| format!("bad order `{order}`"))?;
-    measure(&cpus, Duration::from_nanos(nanos)).map_err(|error| error.to_string())
+    let time =
+        |nanos: &str| nanos.parse().map(Duration::from_nanos).map_err(|_| format!("bad order `{order}`"));
+    measure(&cpus, time(settle)?, time(window)?)
 }
 
 /// All CPUs at the same time, as a program with a thread on each would have them.
-fn measure(cpus: &CpuList, window: Duration) -> Result<Vec<Delivered>> {
+fn measure(cpus: &CpuList, settle: Duration, window: Duration) -> Answer {
     let together = Barrier::new(cpus.len());
     let on_cpu = |cpu| {
         let pinned = pin(cpu);
+        delivered(settle);
         together.wait();
-        pinned.map(|()| delivered(window))
+        let seen = delivered(window);
+        pinned.map(|()| (sched_getcpu().unwrap_or(cpu), seen))
     };
     thread::scope(|scope| {
         let threads: Vec<_> = cpus.iter().map(|cpu| scope.spawn(move || on_cpu(cpu))).collect();
-        let panicked = || Error::new(ErrorKind::Failed, "a thread has panicked");
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked()))).collect()
+        let join =
+            |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|_| Err("it has panicked".into()));
+        threads.into_iter().map(join).collect()
     })
 }
 
-fn pin(cpu: CpuId) -> Result<()> {
+/// Binds the calling thread to a CPU, unless the method has bound it to another one of the zone.
+fn pin(cpu: CpuId) -> Result<(), String> {
     let mut set = CpuSet::new();
-    set.set(cpu)
-        .and_then(|()| sched_setaffinity(nix::unistd::Pid::from_raw(0), &set))
-        .map_err(|e| Error::io(format!("cannot run on CPU {cpu}"), e.into()))
+    match set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set)) {
+        Ok(()) | Err(Errno::EINVAL) => Ok(()),
+        Err(cause) => Err(format!("cannot run on CPU {cpu}: {}", cause.desc())),
+    }
 }
 
 #[cfg(test)]
@@ -85,14 +99,15 @@ mod tests {
 
     #[test]
     fn an_order_is_answered_for_each_cpu_or_with_the_reason() {
-        let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
+        let allowed = nix::sched::sched_getaffinity(Pid::from_raw(0)).unwrap();
         let cpu = (0..CpuSet::count()).find(|cpu| allowed.is_set(*cpu).unwrap()).unwrap();
         let window = Duration::from_millis(5);
-        let told = obey(&order(&[cpu].into_iter().collect(), window));
+        let told = obey(&order(&[cpu].into_iter().collect(), Duration::ZERO, window));
         let seen = answer(&serde_json::to_string(&told).unwrap()).unwrap();
         assert_eq!(seen.len(), 1);
-        assert!(seen[0].wall >= window);
-        for order in ["", "0", "0 x", "x 5", "1000 5"] {
+        assert_eq!(seen[0].0, cpu);
+        assert!(seen[0].1.wall >= window);
+        for order in ["", "0 5", "0 x 5", "0 5 x", "x 5 5", "0 5 5 5"] {
             let words = serde_json::to_string(&obey(order)).unwrap();
             assert!(answer(&words).unwrap_err().to_string().starts_with("the probe has failed: "), "{order}");
         }

@@ -60,7 +60,7 @@ pub(crate) fn verified(verification: &Verification) -> Vec<String> {
         .iter()
         .map(|seen| {
             format!(
-                "verified: CPU {} asked {}, delivered {} (off by {}), native {}",
+                "measured: CPU {} asked {}, delivered {} (off by {}), native {}",
                 seen.cpu,
                 percent(seen.asked),
                 percent(seen.delivered),

@@ -153,7 +153,7 @@ impl Balancer {
             .map(|((now, before), group)| {
                 let used = now.usage.zip(before.usage).map_or(0, |(now, before)| now - before);
                 let quota = group.duty() * (now.at - before.at) as f64;
-                now.throttled.throttled > before.throttled.throttled || used as f64 >= BUSY * quota
+                now.throttling.throttled > before.throttling.throttled || used as f64 >= BUSY * quota
             })
             .collect())
     }

@@ -119,17 +119,23 @@ pub(crate) fn tightest_above(folder: &Folder, mount: &Path) -> Option<(f64, Path
 
 /// How often a group was throttled since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Throttled {
+pub(crate) struct Throttling {
     /// Periods in which it had something to run.
     pub(crate) periods: u64,
     /// Periods in which its quota was used up.
     pub(crate) throttled: u64,
+    /// How long it could not run for that, in nanoseconds, summed over CPUs. The kernel adds a stall when it
+    /// ends.
+    pub(crate) stalled: Nanos,
 }
 
-impl Throttled {
-    /// Parses `cpu.stat`, of which v1 and v2 have these two lines in common.
+impl Throttling {
+    /// Parses `cpu.stat`. The two versions count the time in different units.
     fn parse(text: &str) -> Option<Self> {
-        Some(Self { periods: field(text, "nr_periods")?, throttled: field(text, "nr_throttled")? })
+        let v1 = || field(text, "throttled_time");
+        let v2 = || field(text, "throttled_usec")?.checked_mul(1_000);
+        let stalled = v1().or_else(v2)?.try_into().ok()?;
+        Some(Self { periods: field(text, "nr_periods")?, throttled: field(text, "nr_throttled")?, stalled })
     }
 }
 
@@ -240,8 +246,8 @@ impl Bandwidth {
     ///
     /// # Errors
     /// The file cannot be read or holds something else.
-    pub(crate) fn throttled(&self) -> Result<Throttled> {
-        self.stat.parse(Throttled::parse)
+    pub(crate) fn throttled(&self) -> Result<Throttling> {
+        self.stat.parse(Throttling::parse)
     }
 }
 
@@ -300,9 +306,10 @@ mod tests {
         std::fs::read_to_string(folder.path.join(name)).unwrap()
     }
 
-    const STAT_V1: &str = "nr_periods 12\nnr_throttled 7\nthrottled_time 123\nnr_bursts 0\nburst_time 0\n";
+    const STAT_V1: &str =
+        "nr_periods 12\nnr_throttled 7\nthrottled_time 5000000\nnr_bursts 0\nburst_time 0\n";
     const STAT_V2: &str = "usage_usec 2500\nuser_usec 2000\nsystem_usec 500\nnice_usec 0\n\
-         core_sched.force_idle_usec 0\nnr_periods 12\nnr_throttled 7\nthrottled_usec 123\n";
+         core_sched.force_idle_usec 0\nnr_periods 12\nnr_throttled 7\nthrottled_usec 5000\n";
 
     #[test]
     fn limits_of_both_versions_are_read() {
@@ -360,7 +367,10 @@ mod tests {
         for version in [1, 2] {
             let folder = folder(&root, version, &version.to_string());
             let bandwidth = Bandwidth::open(&folder, Some(&folder), Owner::Us).unwrap();
-            assert_eq!(bandwidth.throttled().unwrap(), Throttled { periods: 12, throttled: 7 });
+            assert_eq!(
+                bandwidth.throttled().unwrap(),
+                Throttling { periods: 12, throttled: 7, stalled: 5_000_000 }
+            );
             assert_eq!(bandwidth.usage(), Some(2_500_000));
             assert_eq!(Bandwidth::open(&folder, None, Owner::Us).unwrap().usage(), None);
         }
@@ -396,7 +406,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_the_parsers_panic(one in "\\PC*", other in "\\PC*") {
-            let _ = (Limit::parse_v2(&one), Limit::parse_v1(&one, &other), Throttled::parse(&one));
+            let _ = (Limit::parse_v2(&one), Limit::parse_v1(&one, &other), Throttling::parse(&one));
         }
     }
 }

@@ -223,7 +223,7 @@ impl Work {
     }
 
     fn periods(&self) -> u64 {
-        let periods = self.governed.iter().filter_map(|group| Some(group.read().ok()?.throttled.periods));
+        let periods = self.governed.iter().filter_map(|group| Some(group.read().ok()?.throttling.periods));
         periods.max().unwrap_or(0)
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::bandwidth::{Bandwidth, Limit, Quota, Throttled};
-use super::trim::{Trim, Window};
+use super::bandwidth::{Bandwidth, Limit, Quota, Throttling, tick};
+use super::trim::{Due, Trim, Window};
 use crate::Result;
 use crate::sys::time::{self, Nanos};
 
@@ -33,7 +33,7 @@ pub(crate) struct Mark {
     /// CPU time used; `None` where it is not accounted.
     pub(crate) usage: Option<Nanos>,
     /// Periods.
-    pub(crate) throttled: Throttled,
+    pub(crate) throttling: Throttling,
 }
 
 impl Governed {
@@ -97,7 +97,7 @@ impl Governed {
     /// # Errors
     /// A file cannot be read.
     pub(crate) fn read(&self) -> Result<Mark> {
-        Ok(Mark { at: time::now(), usage: self.bandwidth.usage(), throttled: self.bandwidth.throttled()? })
+        Ok(Mark { at: time::now(), usage: self.bandwidth.usage(), throttling: self.bandwidth.throttled()? })
     }
 
     /// Ends a window and begins the next; true when the quota should be written anew, by [`renew`](Self::renew).
@@ -111,12 +111,17 @@ impl Governed {
         let window = Window {
             elapsed: now.at - before.at,
             usage: usage - used,
-            periods: now.throttled.periods.saturating_sub(before.throttled.periods),
-            throttled: now.throttled.throttled.saturating_sub(before.throttled.throttled),
+            periods: now.throttling.periods.saturating_sub(before.throttling.periods),
+            throttled: now.throttling.throttled.saturating_sub(before.throttling.throttled),
+            stalled: now.throttling.stalled - before.throttling.stalled,
         };
         let before = self.limit(self.asked, self.period_us);
-        let changed = self.trim.observe(&window, self.asked, self.period_us as Nanos * 1_000);
+        let changed = self.trim.observe(&window, &self.due());
         Ok(changed && self.corrects && before != self.limit(self.asked, self.period_us))
+    }
+
+    fn due(&self) -> Due {
+        Due { cpus: self.asked, period: self.period_us as Nanos * 1_000, tick: time::nanos(tick()) }
     }
 
     /// Writes the quota as corrected.
@@ -178,7 +183,7 @@ mod tests {
     use crate::host::testing::{tree, write};
     use tempfile::TempDir;
 
-    const STAT: &str = "usage_usec 0\nnr_periods 0\nnr_throttled 0\n";
+    const STAT: &str = "usage_usec 0\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n";
 
     fn group(size: usize, ceiling: Option<f64>) -> (TempDir, Governed) {
         let root = tree(&[("cpu.max", ""), ("cpu.stat", STAT)]);
@@ -227,7 +232,7 @@ mod tests {
     /// Lets the group's counters go on by two seconds in which it used `usage_us` and was always throttled.
     fn two_seconds(root: &TempDir, one: &mut Governed, count: u64, usage_us: u64) -> bool {
         let stat = format!(
-            "usage_usec {}\nnr_periods {}\nnr_throttled {}\n",
+            "usage_usec {}\nnr_periods {}\nnr_throttled {}\nthrottled_usec 0\n",
             count * usage_us,
             count * 100,
             count * 100
@@ -250,7 +255,7 @@ mod tests {
             one.renew().unwrap();
         }
         assert!(written);
-        assert!(one.duty() > 0.505 && one.duty() <= 0.51 + 1e-9, "{}", one.duty());
+        assert!(one.duty() > 0.505 && one.duty() <= 0.52 + 1e-9, "{}", one.duty());
         assert!((one.effective() - 0.49).abs() < 0.001, "{}", one.effective());
     }
 

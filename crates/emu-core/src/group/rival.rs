@@ -106,9 +106,10 @@ impl Rival {
         let died = || Error::new(ErrorKind::Failed, format!("the burner of CPU {cpu} has died"));
         let starttime = stat.ok_or_else(died)?.starttime;
         journal.record(&Undo::Kill { pid, starttime })?;
+        control_file::write(&folder.path.join(members), &pid.to_string())?;
+        // Afterwards, as a group that has a cpuset may give its tasks all CPUs (Linux before 6.2).
         let only: CpuList = [cpu].into_iter().collect();
         affinity::set(pid, &only).map_err(|e| Error::io(format!("cannot bind a burner to CPU {cpu}"), e))?;
-        control_file::write(&folder.path.join(members), &pid.to_string())?;
         Ok(rival)
     }
 

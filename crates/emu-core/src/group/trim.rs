@@ -2,16 +2,21 @@
 
 use crate::sys::time::Nanos;
 
-/// The farthest that a quota is moved from what was asked, relative. The kernel's own error is a few parts in
-/// a thousand; anything larger is not an error of the quota and must not be answered with one.
-const BOUND: f64 = 0.02;
+/// The farthest that a quota is moved from what was asked, relative. The kernel's own error is a few parts in a
+/// thousand, and up to 3 % on Linux 6.1 where less than half a tick of each period is left out; anything
+/// larger is not an error of the quota and must not be answered with one.
+const BOUND: f64 = 0.04;
 
-/// Corrections are made in steps of this size, so that the kernel's tick does not show as noise, and a quota
-/// takes few different values.
+/// Corrections are made in steps of this size: a quota takes few different values.
 const STEP: f64 = 0.001;
 
-/// The time in which an accumulated error is paid back.
-const HORIZON: f64 = 20e9;
+/// The time in which an accumulated error is paid back, in nanoseconds.
+const HORIZON: f64 = 8e9;
+
+/// Usage and stalls that make up this much of a window leave nothing that can be called idle.
+const ALL: f64 = 0.995;
+/// More than that is an error of the accounting, not full use.
+const MORE_THAN_ALL: f64 = 1.05;
 
 /// What a group did between two moments.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,23 +29,54 @@ pub(crate) struct Window {
     pub(crate) periods: u64,
     /// Those of them in which the quota was used up.
     pub(crate) throttled: u64,
+    /// How long it could not run for that, in nanoseconds.
+    pub(crate) stalled: Nanos,
+}
+
+/// What a group should do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Due {
+    /// CPUs.
+    pub(crate) cpus: f64,
+    /// The length of a period, in nanoseconds.
+    pub(crate) period: Nanos,
+    /// The scheduler's tick, in nanoseconds.
+    pub(crate) tick: Nanos,
+}
+
+impl Due {
+    /// The error of an account that means nothing: a window's ends can fall anywhere in a turn, which can end
+    /// up to a tick late.
+    fn noise(&self) -> f64 {
+        self.cpus * self.period as f64 + 2.0 * self.tick as f64
+    }
 }
 
 impl Window {
-    /// Whether demand was certainly full: the quota was used up in every single period. Otherwise usage says
-    /// what the tasks wanted, not what they were given.
+    /// Whether demand was certainly full. Either the quota was used up in every single period; or the group ran
+    /// or was stalled all the time, which shows it where the quota leaves out so little of a period that the next
+    /// one begins before the tick. Otherwise usage says what the tasks wanted or what others left them, and not
+    /// what they were allowed.
     pub(crate) fn is_full(&self, period: Nanos) -> bool {
-        let expected = self.elapsed as f64 / period.max(1) as f64;
-        self.throttled == self.periods && self.periods as f64 + 1.5 >= expected && self.periods > 0
+        let elapsed = self.elapsed as f64;
+        let every_period = self.throttled == self.periods
+            && self.periods > 0
+            && self.periods as f64 + 1.5 >= elapsed / period.max(1) as f64;
+        let all_the_time = (self.usage as f64 + self.stalled as f64) / elapsed;
+        every_period || self.throttled > 0 && (ALL..MORE_THAN_ALL).contains(&all_the_time)
     }
 }
 
 /// The account of a quota.
 ///
 /// The kernel charges what a turn overran at its tick to the next periods, so that a quota is nearly right by
-/// itself. What is left (timers that come late, unused remains that expire) accumulates here: the account is
-/// CPU time used beyond what was due, over windows in which demand was full, and the quota is moved so that it
-/// is paid back over [`HORIZON`].
+/// itself, and best left alone: each write to it forgives such a debt. But what is lost or won otherwise
+/// (timers that come late, remains that are dropped when the next period begins) accumulates here: the
+/// account is CPU time used beyond what was due, over windows in which demand was full. What of it is more than
+/// noise moves the quota, so that it is paid back over [`HORIZON`].
+///
+/// After the time `t` the mean is wrong by at most (noise + `HORIZON` × the kernel's own error) / `t`: with 100 ms
+/// periods by less than 0.5 % after a minute.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Trim {
     /// CPU time used beyond what was due, in nanoseconds.
@@ -55,18 +91,20 @@ pub(crate) struct Trim {
 }
 
 impl Trim {
-    /// Takes in a window of a group that is due `cpus` CPUs; true when the correction has changed.
-    pub(crate) fn observe(&mut self, window: &Window, cpus: f64, period: Nanos) -> bool {
-        let was_full = std::mem::replace(&mut self.in_full_use, window.is_full(period));
-        if !(was_full && self.in_full_use) || cpus <= 0.0 {
+    /// Takes in a window; true when the correction has changed.
+    pub(crate) fn observe(&mut self, window: &Window, due: &Due) -> bool {
+        let was_full = std::mem::replace(&mut self.in_full_use, window.is_full(due.period));
+        if !(was_full && self.in_full_use) || due.cpus <= 0.0 {
             return false;
         }
         self.used += window.usage as f64;
         self.elapsed += window.elapsed as f64;
         // What no correction within the bounds can pay back in time is not carried on.
-        let most = BOUND * cpus * HORIZON;
-        self.account = (self.account + window.usage as f64 - cpus * window.elapsed as f64).clamp(-most, most);
-        let wanted = -self.account / (cpus * HORIZON);
+        let most = BOUND * due.cpus * HORIZON + due.noise();
+        let error = window.usage as f64 - due.cpus * window.elapsed as f64;
+        self.account = (self.account + error).clamp(-most, most);
+        let beyond_noise = self.account.signum() * (self.account.abs() - due.noise()).max(0.0);
+        let wanted = (-beyond_noise / (due.cpus * HORIZON)).clamp(-BOUND, BOUND);
         // Half a step more than rounding needs keeps the correction from swinging between two steps.
         if (wanted - self.correction).abs() < STEP {
             return false;
@@ -97,26 +135,42 @@ mod tests {
     use proptest::prelude::*;
 
     const PERIOD: Nanos = 20_000_000;
+    const TICK: Nanos = 4_000_000;
 
     fn window(usage: f64, throttled: u64) -> Window {
-        Window { elapsed: 2_000_000_000, usage: usage as Nanos, periods: 100, throttled }
+        Window { elapsed: 2_000_000_000, usage: usage as Nanos, periods: 100, throttled, stalled: 0 }
+    }
+
+    fn due(cpus: f64) -> Due {
+        Due { cpus, period: PERIOD, tick: TICK }
     }
 
     #[test]
-    fn demand_is_full_only_when_every_period_was_throttled() {
+    fn demand_is_full_when_every_period_was_throttled() {
         assert!(window(0.0, 100).is_full(PERIOD));
         assert!(!window(0.0, 99).is_full(PERIOD));
         let asleep = Window { periods: 50, throttled: 50, ..window(0.0, 0) };
         assert!(!asleep.is_full(PERIOD), "it had nothing to run in half of the periods");
-        let unlimited = Window { periods: 0, throttled: 0, elapsed: PERIOD, usage: 0 };
+        let unlimited = Window { periods: 0, throttled: 0, ..window(0.0, 0) };
         assert!(!unlimited.is_full(PERIOD));
+    }
+
+    #[test]
+    fn demand_is_full_when_the_group_ran_or_was_stalled_all_the_time() {
+        // Linux 6.1, 95 % of 20 ms: throttled in every third period, and busy in all of them.
+        let busy = Window { stalled: 156_000_000, ..window(1_844e6, 38) };
+        assert!(busy.is_full(PERIOD));
+        assert!(!Window { stalled: 100_000_000, ..busy }.is_full(PERIOD), "it slept a little");
+        assert!(!Window { stalled: 600_000_000, ..busy }.is_full(PERIOD), "no accounting to go by");
+        let alone = Window { throttled: 0, stalled: 0, ..window(2e9, 0) };
+        assert!(!alone.is_full(PERIOD), "it had the CPU to itself and no quota to speak of");
     }
 
     #[test]
     fn partial_demand_never_moves_the_quota() {
         let mut trim = Trim::default();
         for _ in 0..100 {
-            assert!(!trim.observe(&window(1e8, 70), 0.5, PERIOD));
+            assert!(!trim.observe(&window(1e8, 70), &due(0.5)));
         }
         assert_eq!(trim, Trim::default());
         assert_eq!(trim.delivered(), None);
@@ -125,40 +179,55 @@ mod tests {
     #[test]
     fn the_first_window_of_full_demand_only_marks_the_begin() {
         let mut trim = Trim::default();
-        trim.observe(&window(5e8, 100), 0.5, PERIOD);
+        trim.observe(&window(5e8, 100), &due(0.5));
         assert_eq!(trim.delivered(), None);
-        trim.observe(&window(1e9, 100), 0.5, PERIOD);
+        trim.observe(&window(1e9, 100), &due(0.5));
         assert_eq!(trim.delivered(), Some(0.5));
+    }
+
+    #[test]
+    fn turns_that_end_at_the_tick_are_no_reason_to_move_a_quota() {
+        // Windows that begin before a turn and end after one, and the other way round.
+        for quota in [0.05, 0.25, 0.9] {
+            let (mut trim, mut early) = (Trim::default(), false);
+            for _ in 0..100 {
+                let swing = quota * PERIOD as f64 + TICK as f64;
+                early = !early;
+                let usage = quota * 2e9 + if early { swing } else { -swing };
+                assert!(!trim.observe(&window(usage, 100), &due(quota)), "{quota}");
+            }
+        }
     }
 
     proptest! {
         /// Whatever the kernel's own error within the bounds, the mean comes right.
         #[test]
         fn a_constant_error_is_trimmed_away(
-            bias in -0.015f64..0.015, share in 0.05f64..0.95, noise in proptest::collection::vec(-1.0f64..1.0, 100),
+            bias in -0.035f64..0.035, share in 0.05f64..0.95, noise in proptest::collection::vec(-1.0f64..1.0, 100),
         ) {
             let mut trim = Trim::default();
-            let (mut used, mut due, mut offset) = (0.0, 0.0, 0.0);
-            for (index, noise) in noise.iter().enumerate() {
+            let (mut used, mut wanted, mut offset) = (0.0, 0.0, 0.0);
+            for noise in noise {
                 // A turn ends up to a tick late and the next periods pay for it: noise that does not add up.
-                let next = noise * 4e6 * share;
+                let next = noise * TICK as f64;
                 let usage = share * 2e9 * (1.0 + bias) * trim.factor() + next - offset;
                 offset = next;
-                trim.observe(&window(usage, 100), share, PERIOD);
+                trim.observe(&window(usage, 100), &due(share));
                 prop_assert!((trim.factor() - 1.0).abs() <= BOUND + 1e-9);
-                if index >= 50 {
-                    used += usage;
-                    due += share * 2e9;
-                }
+                used += usage;
+                wanted += share * 2e9;
             }
-            prop_assert!((used / due - 1.0).abs() < 0.002, "{}", used / due - 1.0);
+            let longest = (due(share).noise() + 0.035 * share * HORIZON + 3.0 * share * 2e9 * 0.035) / wanted;
+            prop_assert!((used / wanted - 1.0).abs() < longest, "{} of {longest}", used / wanted - 1.0);
         }
 
         #[test]
-        fn no_window_moves_a_quota_out_of_bounds(windows in proptest::collection::vec((0i64..4_000_000_000, 0u64..=100), 1..50)) {
+        fn no_window_moves_a_quota_out_of_bounds(
+            windows in proptest::collection::vec((0i64..4_000_000_000, 0u64..=100, 0i64..4_000_000_000), 1..50),
+        ) {
             let mut trim = Trim::default();
-            for (usage, throttled) in windows {
-                trim.observe(&window(usage as f64, throttled), 0.3, PERIOD);
+            for (usage, throttled, stalled) in windows {
+                trim.observe(&Window { stalled, ..window(usage as f64, throttled) }, &due(0.3));
                 prop_assert!((trim.factor() - 1.0).abs() <= BOUND + 1e-9);
             }
         }

@@ -1,6 +1,6 @@
 //! The real core clock without performance counters, and the clock that a program perceives.
 //!
-//! A short and a long chain of dependent additions are timed in turn ([`chain`]). The difference of their
+//! A short and a long chain of dependent additions are timed in turn. The difference of their
 //! times is a known number of core cycles; the loop around them, the call and the clock reads are the same
 //! in both and cancel. Idea: `mhz.c` of lmbench (L. `McVoy`, C. Staelin, 1996) and W. Tarreau's `mhz`.
 

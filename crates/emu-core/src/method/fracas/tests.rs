@@ -44,10 +44,22 @@ fn periods_out_of_the_kernels_bounds_are_refused() {
 #[test]
 fn the_default_period_grows_where_the_speed_is_low() {
     let period = |share| period_for(None, &targets(&[share]), 1).unwrap();
-    assert_eq!((period(0.5), period(0.1), period(0.02), period(0.001)), (20_000, 20_000, 51_000, 1_000_000));
+    assert_eq!((period(0.5), period(0.1), period(0.02), period(0.001)), (20_000, 20_000, 53_000, 1_000_000));
     let why = period_for(None, &targets(&[0.0005]), 1).unwrap_err();
     assert_eq!(why.reason, Reason::SpeedOutOfReach);
     assert!(why.hint.contains("0.10%"), "{}", why.hint);
+}
+
+#[test]
+fn the_default_period_grows_where_the_speed_is_high() {
+    let period = |share| period_for(None, &targets(&[share]), 1).unwrap();
+    let tick_us = tick().as_micros() as f64;
+    for share in [0.9, 0.95, 0.99] {
+        let left_out = (1.0 - share) * period(share) as f64;
+        assert!(left_out >= 0.75 * tick_us - 1.0 || period(share) == 100_000, "{share}");
+    }
+    assert_eq!(period(1.0), 20_000);
+    assert_eq!(period_for(Some(Duration::from_millis(20)), &targets(&[0.99]), 1).unwrap(), 20_000);
 }
 
 #[test]

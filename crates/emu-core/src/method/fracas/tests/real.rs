@@ -2,6 +2,7 @@
 //! from below are wide, as a machine has other things to do.
 
 use std::fs;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -17,15 +18,18 @@ use crate::{Roots, Session, Status};
 /// Two tests at a time would compete for the CPUs.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Makes this program, run as a process of its own, burn with so many threads.
+/// Makes this program, run as a process of its own, burn with so many threads, after so many milliseconds.
 const BURN: &str = "EMU_TEST_BURN";
+const DELAY: &str = "EMU_TEST_DELAY";
 
 #[test]
 fn burning() {
-    let Some(count) = std::env::var(BURN).ok().and_then(|count| count.parse::<usize>().ok()) else {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let (Some(count), Some(delay)) = (number(BURN), number(DELAY)) else {
         // Only a helper of the other tests.
         return;
     };
+    thread::sleep(Duration::from_millis(delay));
     // Whatever becomes of the test that started this.
     let end = Instant::now() + Duration::from_secs(20);
     let burn = move || while Instant::now() < end {};
@@ -39,23 +43,28 @@ fn burning() {
 struct Busy(Vec<Child>);
 
 impl Busy {
+    /// Starts them, and waits until they burn.
     fn start(processes: usize, threads: usize) -> Self {
-        let test = "method::fracas::tests::real::burning";
-        let start = |_| {
-            Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", test, "--test-threads=1"])
-                .env(BURN, threads.to_string())
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap()
-        };
-        let this = Self((0..processes).map(start).collect());
-        // Until they burn.
+        let this = Self::after(Duration::ZERO, processes, threads);
         let begin = Instant::now();
         while this.used() < Duration::from_millis(30) && begin.elapsed() < Duration::from_secs(5) {
             thread::sleep(Duration::from_millis(5));
         }
         this
+    }
+
+    /// Starts processes that will be busy after a while.
+    fn after(delay: Duration, processes: usize, threads: usize) -> Self {
+        let test = "method::fracas::tests::real::burning";
+        let start = |_| {
+            Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", test, "--test-threads=1"])
+                .envs([(BURN, threads.to_string()), (DELAY, delay.as_millis().to_string())])
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap()
+        };
+        Self((0..processes).map(start).collect())
     }
 
     fn pids(&self) -> Vec<Pid> {
@@ -67,11 +76,28 @@ impl Busy {
         self.pids().into_iter().map(|pid| Duration::from(clock(pid).now().unwrap())).sum()
     }
 
-    /// CPUs used from now on, on average over `span`.
-    fn rate(&self, span: Duration) -> f64 {
+    /// CPUs used from now on, on average over a second.
+    fn rate(&self) -> f64 {
         let (begin, before) = (Instant::now(), self.used());
-        thread::sleep(span);
+        thread::sleep(Duration::from_secs(1));
         self.used().saturating_sub(before).as_secs_f64() / begin.elapsed().as_secs_f64()
+    }
+
+    fn assert_held(&self, wanted: f64) {
+        self.assert_rate(held(wanted));
+    }
+
+    /// A virtual machine that its host stops for a moment counts that as CPU time of whoever was running; so not
+    /// every second has to be right, but one of a few.
+    fn assert_rate(&self, wanted: Range<f64>) {
+        let mut rates = Vec::new();
+        for _ in 0..5 {
+            rates.push(self.rate());
+            if rates.last().is_some_and(|rate| wanted.contains(rate)) {
+                return;
+            }
+        }
+        panic!("{rates:?} CPUs used, not in {wanted:?}");
     }
 }
 
@@ -104,86 +130,75 @@ fn engage(host: &Host, demand: &Demand, tasks: Tasks) -> Session {
     Session::engage(host, &zone, MethodId::Fracas).unwrap()
 }
 
-/// What busy tasks use under a demand: CPUs, and the last status.
-fn used_under(demand: &Demand, processes: usize, threads: usize) -> Option<(f64, Status)> {
+/// Checks what busy tasks use under a demand, in CPUs, and that nothing is left of it; returns the last status.
+fn status_under(demand: &Demand, (processes, threads): (usize, usize), wanted: Range<f64>) -> Option<Status> {
     let _alone = ALONE.lock();
     let (_state, host) = host(demand)?;
     let busy = Busy::start(processes, threads);
+    let groups = || fs::read_to_string(format!("/proc/{}/cgroup", busy.pids()[0])).unwrap();
+    let before = groups();
     let session = engage(&host, demand, Tasks::Processes(busy.pids()));
+    let name = groups().split(['/', '\n']).find(|part| part.starts_with("emu-")).unwrap().to_owned();
     // Threads are spread within two periods, and a little more on a busy machine.
     thread::sleep(Duration::from_millis(300));
-    let rate = busy.rate(Duration::from_secs(1));
+    busy.assert_rate(wanted);
     let status = session.release().unwrap().unwrap();
-    assert_eq!(groups_left(), Vec::<PathBuf>::new());
-    Some((rate, status))
+    assert_eq!(groups(), before);
+    for hierarchy in &host.cgroups.hierarchies {
+        let left = fs::read_dir(&hierarchy.own).unwrap().flatten().map(|entry| entry.file_name());
+        let left: Vec<_> = left.filter(|left| left.to_string_lossy().starts_with(&name)).collect();
+        assert!(left.is_empty(), "{left:?} in {}", hierarchy.own.display());
+    }
+    Some(status)
 }
 
-/// Groups of this process where the tests' tasks are. Only these tests make any with the cpu controller.
-fn groups_left() -> Vec<PathBuf> {
-    let host = Host::detect(&Roots::system()).unwrap();
-    let prefix = format!("emu-{}-", std::process::id());
-    let entries = fs::read_dir(&hierarchy_for(&host, Controller::Cpu).unwrap().own).unwrap();
-    let is_ours = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(&prefix);
-    entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(is_ours)
-        .filter(|path| path.join("cpu.stat").exists())
-        .collect()
-}
-
-/// Not faster than asked; and slower only as far as others take the CPU.
-fn assert_held(rate: f64, wanted: f64) {
-    assert!(rate < wanted * 1.04 + 0.01, "{rate} CPUs used, {wanted} asked for");
-    // A fifth of a CPU is left to everybody on a machine that does four other things on each CPU.
-    assert!(rate > (wanted * 0.5).min(0.15), "{rate} CPUs used, {wanted} asked for; is the machine busy?");
+/// Not more than asked for, and less only as far as others take the CPUs: on a machine that does a dozen other
+/// things on each of them.
+fn held(wanted: f64) -> Range<f64> {
+    (wanted * 0.25).min(0.08)..wanted * 1.08 + 0.02
 }
 
 #[test]
 fn a_thread_on_one_cpu_gets_its_share() {
-    let Some((rate, status)) = used_under(&demand(&[0.3], None, Variant::Best), 1, 1) else { return };
-    assert_held(rate, 0.3);
+    let demand = demand(&[0.3], None, Variant::Best);
+    let Some(status) = status_under(&demand, (1, 1), held(0.3)) else { return };
     assert_eq!(status.period, Duration::from_millis(20));
-    assert!(status.periods > 20 && (status.cpus[0].duty - 0.3).abs() < 1e-3, "{status:?}");
+    assert!(status.periods > 20 && (status.cpus[0].duty - 0.3).abs() < 0.02, "{status:?}");
 }
 
 #[test]
 fn one_thread_on_two_cpus_is_slowed_as_much_as_two() {
     let demand = demand(&[0.3, 0.3], None, Variant::Best);
-    let Some((one, _)) = used_under(&demand, 1, 1) else { return };
-    assert_held(one, 0.3);
-    let Some((two, _)) = used_under(&demand, 1, 2) else { return };
-    assert_held(two, 0.6);
+    if status_under(&demand, (1, 1), held(0.3)).is_some() {
+        status_under(&demand, (1, 2), held(0.6));
+    }
 }
 
 #[test]
 fn four_processes_share_two_slow_cpus() {
-    let Some((rate, status)) = used_under(&demand(&[0.3, 0.3], None, Variant::Best), 4, 1) else { return };
-    assert_held(rate, 0.6);
-    assert!(status.own_cpu < Duration::from_millis(100), "{status:?}");
+    let demand = demand(&[0.3, 0.3], None, Variant::Best);
+    let Some(status) = status_under(&demand, (4, 1), held(0.6)) else { return };
+    assert!(status.own_cpu < Duration::from_millis(200), "{status:?}");
 }
 
 #[test]
 fn a_lone_thread_runs_on_the_faster_of_two_cpus() {
-    let Some((rate, _)) = used_under(&demand(&[0.1, 0.3], None, Variant::Best), 1, 1) else { return };
-    assert_held(rate, 0.3);
+    status_under(&demand(&[0.1, 0.3], None, Variant::Best), (1, 1), 0.14..0.34);
 }
 
 #[test]
 fn as_published_a_thread_on_two_cpus_is_too_fast_and_the_status_says_so() {
-    let Some((rate, status)) = used_under(&demand(&[0.2, 0.2], None, Variant::Published), 1, 1) else {
-        return;
-    };
-    assert_held(rate, 0.4);
+    let demand = demand(&[0.2, 0.2], None, Variant::Published);
+    let Some(status) = status_under(&demand, (1, 1), 0.25..0.45) else { return };
     assert!(status.notes.iter().any(|note| note.contains("40% instead of 20%")), "{:?}", status.notes);
 }
 
 #[test]
 fn by_weight_a_thread_competes_with_a_rival_that_ends_with_the_session() {
-    let Some((rate, status)) = used_under(&demand(&[0.3], None, Variant::Shares), 1, 1) else { return };
+    let demand = demand(&[0.3], None, Variant::Shares);
     // A rival takes what others leave, so only an idle machine holds the share.
-    assert!(rate < 0.36, "{rate} CPUs used, 0.3 asked for");
-    assert!(status.burned > Duration::from_millis(200), "{status:?}");
+    let Some(status) = status_under(&demand, (1, 1), 0.01..0.42) else { return };
+    assert!(status.burned > Duration::from_millis(100), "{status:?}");
 }
 
 #[test]
@@ -193,51 +208,35 @@ fn new_speeds_hold_within_two_periods_and_all_speeds_can_be_undone() {
     let Some((_state, host)) = host(&demand) else { return };
     let busy = Busy::start(1, 1);
     let mut session = engage(&host, &demand, Tasks::Processes(busy.pids()));
-    assert_held(busy.rate(Duration::from_secs(1)), 0.2);
+    busy.assert_held(0.2);
     for (share, wanted) in [(0.6, 0.6), (1.0, 1.0), (0.1, 0.1)] {
         let begin = Instant::now();
         session.retarget(&targets(&[share])).unwrap();
         // Two periods, and as much for a busy machine.
         assert!(begin.elapsed() < Duration::from_millis(200), "{:?}", begin.elapsed());
         thread::sleep(Duration::from_millis(50));
-        assert_held(busy.rate(Duration::from_secs(1)), wanted);
+        busy.assert_held(wanted);
     }
     let error = session.retarget(&targets(&[0.01])).unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Usage);
-    assert_held(busy.rate(Duration::from_secs(1)), 0.1);
+    busy.assert_held(0.1);
     session.release().unwrap();
-    assert!(busy.rate(Duration::from_secs(1)) > 0.13, "still slowed");
+    busy.assert_rate(0.12..1.1);
 }
 
 #[test]
-fn a_child_born_later_is_slowed_and_spread_too() {
+fn a_thread_born_later_is_slowed_and_spread_too() {
     let _alone = ALONE.lock();
     let demand = demand(&[0.25, 0.25], None, Variant::Best);
     let Some((_state, host)) = host(&demand) else { return };
-    // `ulimit` ends them, whatever becomes of this test.
-    let script = "ulimit -t 20; sleep 1; while :; do :; done & while :; do :; done & echo $!; wait";
-    let mut shell = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
-    let session = engage(&host, &demand, Tasks::Processes(vec![shell.id() as Pid]));
-    thread::sleep(Duration::from_millis(1_600));
-    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", shell.id())).unwrap();
-    let children: Vec<Pid> = children.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
-    let used = |pid: &Pid| {
-        let clock = ClockId::pid_cpu_clock_id(nix::unistd::Pid::from_raw(*pid)).unwrap();
-        Duration::from(clock.now().unwrap()).as_secs_f64()
-    };
-    let before: Vec<_> = children.iter().map(used).collect();
-    thread::sleep(Duration::from_secs(1));
-    let rates: Vec<_> = children.iter().zip(before).map(|(pid, before)| used(pid) - before).collect();
-    for pid in &children {
-        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), nix::sys::signal::Signal::SIGKILL);
-    }
-    let _ = shell.kill();
-    let _ = shell.wait();
+    let busy = Busy::after(Duration::from_millis(1_500), 1, 2);
+    let session = engage(&host, &demand, Tasks::Processes(busy.pids()));
+    assert!(busy.used() < Duration::from_millis(500), "the second thread was born before the session");
+    thread::sleep(Duration::from_secs(2));
+    busy.assert_held(0.5);
+    // One CPU alone gives a quarter.
+    busy.assert_rate(0.26..0.56);
     session.release().unwrap();
-    assert_eq!(rates.len(), 2, "{rates:?}");
-    for rate in rates {
-        assert_held(rate, 0.25);
-    }
 }
 
 /// A group of the test's own in every hierarchy of version 1 that matters, or in version 2.
@@ -292,7 +291,7 @@ fn somebody_elses_group_gets_its_values_back() {
     fs::write(&procs, busy.pids()[0].to_string()).unwrap();
     let session = engage(&host, &demand, Tasks::Cgroup(group.1.clone()));
     assert!(fs::read_to_string(&quota).unwrap().starts_with("10000"));
-    assert_held(busy.rate(Duration::from_secs(1)), 0.25);
+    busy.assert_held(0.25);
     session.release().unwrap();
     assert_eq!(fs::read_to_string(&quota).unwrap(), before);
 }
@@ -321,6 +320,6 @@ fn a_lower_limit_above_is_noted_and_kept_to() {
         status.notes
     );
     assert!((status.cpus[0].effective - 0.2).abs() < 1e-9);
-    assert_held(busy.rate(Duration::from_secs(1)), 0.2);
+    busy.assert_held(0.2);
     session.release().unwrap();
 }
