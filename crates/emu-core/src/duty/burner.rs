@@ -213,7 +213,8 @@ impl<'a> Loop<'a> {
         let grid = settings.grid;
         let share = self.share(settings.target);
         let due = (1.0 - share) * grid.period() as f64;
-        let first = planned.unwrap_or_else(|| grid.index(time::now()) + 1);
+        // The very first burn begins at once: a program must not have a full-speed period to start with.
+        let first = planned.unwrap_or_else(|| grid.index(time::now()));
         let skipped = self.periods_to_skip(due);
         let index = first.saturating_add(skipped);
         if !wait.until(grid.begin(index), generation) {

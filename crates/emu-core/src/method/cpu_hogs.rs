@@ -71,7 +71,7 @@ impl Method for CpuHogs {
         }
         let costs = WakeCosts::of(host, &cpus)?;
         let group = TaskGroup::create(host, zone, &[crate::Controller::Cpuset], journal)?;
-        let grid = Grid::new(time::now() + time::nanos(period), time::nanos(period));
+        let grid = Grid::new(time::now(), time::nanos(period));
         let burners = zone
             .demand
             .targets

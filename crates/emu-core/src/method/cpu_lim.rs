@@ -21,6 +21,8 @@ const ABOUT: About = About {
     needs: "permission to signal the processes; nothing else",
     limits: &[
         "one speed for all CPUs of the zone",
+        "a process with several busy threads and a sleeping one is stopped late and runs too fast (54-60 % seen for 40 %)",
+        "an interactive shell inside the zone takes the stops for its own job control",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "paced I/O and timers are late by up to (1 - speed) of a period; memory bandwidth falls with the speed",
         "a parent outside the zone sees its child stopped, e.g. the shell of an attached program; SIGCONT can be caught",
