@@ -30,8 +30,7 @@ const ABOUT: About = About {
     source: "Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011",
 };
 
-/// On the evidence of `benches/results`: the shortest period at which a wake-up costs under 1 % of a CPU
-/// even on a guest whose timers are slow.
+/// A wake-up was seen to cost some 25 µs on a guest whose timers are slow: a quarter of a percent of this.
 const PERIOD: Duration = Duration::from_millis(10);
 
 /// What the kernel's real-time limit must leave beyond the burn, so that a burner is never throttled.
