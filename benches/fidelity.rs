@@ -1,6 +1,6 @@
 //! Measures every promise about the methods, row by row, and says which are kept.
 //!
-//! `cargo bench -p emu-bench --bench fidelity -- [--row NAME]… [--pairs 15] [--seed N] [--out benches/results]`
+//! `cargo bench -p emu-bench --bench fidelity -- [--row NAME]… [--case NAME]… [--pairs 15] [--seed N] [--out benches/results]`
 //!
 //! Needs root, and a machine on which nothing else runs.
 
@@ -68,13 +68,20 @@ struct Case {
     must: f64,
 }
 
-/// Windows long enough for 50 periods, within half a second and two seconds.
-fn window(period: Duration) -> Duration {
-    (period * 50).clamp(MS * 500, MS * 2000)
+/// Windows of 50 periods at least, within half a second and two seconds, and long enough for 100 ms of work at the
+/// lowest speed: on less, a single interrupt shows.
+fn window(demand: &Demand) -> Duration {
+    const WORK: Duration = Duration::from_millis(100);
+    let period = demand.period.unwrap_or_default();
+    let lowest = demand.targets.values().map(|target| target.share).fold(1.0, f64::min);
+    (period * 50).clamp(MS * 500, MS * 2000).max(WORK.div_f64(lowest))
 }
 
 /// Measures a case and adds a line for each finding.
 fn case(run: &mut Run, row: &'static str, case: &Case) -> Result<()> {
+    if !run.wants_case(&case.name) {
+        return Ok(());
+    }
     let must = format!("≤ {}%", case.must);
     let findings = match findings(run, row, case) {
         Ok(findings) => findings,
@@ -104,7 +111,7 @@ fn tainted(finding: &Finding) -> String {
 fn findings(run: &mut Run, row: &str, case: &Case) -> Result<Vec<Finding>> {
     let mut emulated = SessionEmulated::new(&run.host, case.demand.clone(), case.method)?;
     let period = case.demand.period.unwrap_or_default();
-    let plan = run.plan(window(period));
+    let plan = run.plan(window(&case.demand));
     let mut trial = Trial::of(case.workload, &case.demand, &plan.setting(&emulated, &case.demand.targets))?;
     if !trial.job.sleep.is_zero() {
         // Bursts of ten periods, however long a window that takes.
@@ -163,7 +170,7 @@ fn clock(run: &mut Run, row: &'static str) -> Result<()> {
     let demand = demand(SPEED, &run.cpus(1), MS * 10)?;
     let Some(cpu) = run.cpus(1).first() else { return Ok(()) };
     let mut emulated = SessionEmulated::new(&run.host, demand.clone(), MethodId::CpuHogs)?;
-    let mut plan = run.plan(window(MS * 10));
+    let mut plan = run.plan(window(&demand));
     // A clock that has changed is what this is about.
     plan.repeats = 0;
     let trial = Trial::of("cpu-loop", &demand, &plan.setting(&emulated, &demand.targets))?;

@@ -25,6 +25,8 @@ const PAIRS: usize = 15;
 pub(crate) struct Options {
     /// Only the rows whose names contain one of these; all when there is none.
     rows: Vec<String>,
+    /// Only the cases whose names contain one of these; all when there is none.
+    cases: Vec<String>,
     pub(crate) pairs: usize,
     out: Option<PathBuf>,
     pub(crate) seed: u64,
@@ -34,18 +36,19 @@ impl Options {
     /// Reads the command line, and `--bench`, which cargo adds.
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
         let seed = std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_secs());
-        let mut options = Self { rows: Vec::new(), pairs: PAIRS, out: None, seed };
+        let mut options = Self { rows: Vec::new(), cases: Vec::new(), pairs: PAIRS, out: None, seed };
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| Error::usage(format!("{word} needs a value")));
             match word.as_str() {
                 "--bench" => {}
                 "--row" => options.rows.push(value()?),
+                "--case" => options.cases.push(value()?),
                 "--pairs" => options.pairs = number(&word, &value()?)? as usize,
                 "--seed" => options.seed = number(&word, &value()?)?,
                 "--out" => options.out = Some(value()?.into()),
                 _ => {
                     return Err(Error::usage(format!("unknown option {word}"))
-                        .hint("--row NAME, --pairs N, --seed N, --out DIR"));
+                        .hint("--row NAME, --case NAME, --pairs N, --seed N, --out DIR"));
                 }
             }
         }
@@ -57,13 +60,19 @@ impl Options {
 
     /// The command that takes the same measurements again; where results go is left out.
     fn command(&self, bench: &str) -> String {
-        let rows = self.rows.iter().fold(String::new(), |mut text, row| {
-            let _ = write!(text, " --row {row}");
-            text
-        });
+        let mut words = String::new();
+        for (option, values) in [("--row", &self.rows), ("--case", &self.cases)] {
+            for value in values {
+                let _ = write!(words, " {option} '{value}'");
+            }
+        }
         let (pairs, seed) = (self.pairs, self.seed);
-        format!("cargo bench -p emu-bench --bench {bench} --{rows} --pairs {pairs} --seed {seed}")
+        format!("cargo bench -p emu-bench --bench {bench} --{words} --pairs {pairs} --seed {seed}")
     }
+}
+
+fn matches(wanted: &[String], name: &str) -> bool {
+    wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()))
 }
 
 fn number(option: &str, text: &str) -> Result<u64> {
@@ -122,7 +131,12 @@ impl Run {
 
     /// Whether a row is asked for.
     pub(crate) fn wants(&self, row: &str) -> bool {
-        self.options.rows.is_empty() || self.options.rows.iter().any(|part| row.contains(part.as_str()))
+        matches(&self.options.rows, row)
+    }
+
+    /// Whether a case of a row is asked for.
+    pub(crate) fn wants_case(&self, case: &str) -> bool {
+        matches(&self.options.cases, case)
     }
 
     /// Keeps a raw sample.

@@ -10,7 +10,7 @@ pub(crate) mod holder;
 mod ledger;
 
 pub(crate) use controller::{Command, Controller, Counters, Wait};
-pub(crate) use grid::Grid;
+pub(crate) use grid::{Grid, detuned};
 pub(crate) use holder::{Holder, Notes};
 pub(crate) use ledger::Ledger;
 

@@ -5,13 +5,15 @@
 //! that programming and receiving a timer take. It is measured here by what a probe loses that the burner did
 //! not use.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
+use crate::sys::fork::{Child, fork};
 use crate::sys::relax::Relax;
+use crate::sys::shared::SharedCounter;
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, chain, sched};
 use crate::{CpuId, CpuList, Error, Result};
@@ -59,10 +61,10 @@ pub(crate) fn measure(cpus: &CpuList) -> Result<Vec<(CpuId, WakeCost)>> {
 
 fn trial(cpu: CpuId) -> Result<WakeCost> {
     become_real_time(cpu, BURNER)?;
-    let seen = trial_with(cpu, Some(PROBE))?;
+    let seen = trial_with(Some(PROBE))?;
     // The fair scheduling class takes a little longer to hand the CPU back than the real-time one. A normal
     // probe shows it, but is at the mercy of other tasks, so that it is trusted for the difference only.
-    let normal = trial_with(cpu, None)?;
+    let normal = trial_with(None)?;
     let visible = median(seen.iter().chain(&normal).map(|cost| cost.visible));
     let hidden = median(seen.iter().map(|cost| cost.hidden));
     let normal_hidden = median(normal.iter().map(|cost| cost.hidden));
@@ -77,29 +79,20 @@ fn trial(cpu: CpuId) -> Result<WakeCost> {
     }
 }
 
-/// Trials against a probe of the given real-time priority, or a normal one.
-fn trial_with(cpu: CpuId, priority: Option<i32>) -> Result<Vec<WakeCost>> {
-    let work = Arc::new(AtomicU64::new(0));
-    let stop = Arc::new(AtomicBool::new(false));
-    let probe = {
-        let (work, stop) = (Arc::clone(&work), Arc::clone(&stop));
-        thread::spawn(move || {
-            take_cpu(cpu)?;
-            match priority {
-                Some(priority) => become_real_time(cpu, priority)?,
-                None => drop(rustix::process::nice(-20)),
-            }
-            while !stop.load(Ordering::Relaxed) {
-                chain::long(1);
-                work.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(())
-        })
-    };
+/// Trials against a probe of the given real-time priority, or a normal one, on the CPU of the calling thread.
+///
+/// The probe is a process of its own, as what is emulated will be: the switch of address spaces is part of the cost.
+fn trial_with(priority: Option<i32>) -> Result<Vec<WakeCost>> {
+    let work = SharedCounter::new().map_err(|e| Error::io("cannot share memory with a probe", e))?;
+    let _probe = Probe::start(priority, &work)?;
     let relax = Relax::best();
     let mut costs = Vec::with_capacity(PAIRS);
     sleep_until(time::now() + PERIOD);
     let mut before = free_rate(&work);
+    if before <= 0.0 {
+        return Err(Error::unavailable("a probe did not get the CPU")
+            .hint("something else of real-time priority runs there; stop it or choose another CPU"));
+    }
     for _ in 0..PAIRS {
         let burnt = burn(&work, relax);
         let after = free_rate(&work);
@@ -107,9 +100,42 @@ fn trial_with(cpu: CpuId, priority: Option<i32>) -> Result<Vec<WakeCost>> {
         costs.push(cost_of(&burnt, f64::midpoint(before, after)));
         before = after;
     }
-    stop.store(true, Ordering::Relaxed);
-    probe.join().unwrap_or_else(|_| Err(Error::new(crate::ErrorKind::Failed, "the probe has panicked")))?;
     Ok(costs)
+}
+
+/// A process that counts as fast as it can; dropping it ends it.
+struct Probe(Child);
+
+impl Probe {
+    fn start(priority: Option<i32>, work: &SharedCounter) -> Result<Self> {
+        let parent = rustix::process::getpid();
+        fork([], || {
+            // It must not outlive this program, which may be killed at any time.
+            let bound = set_parent_process_death_signal(Some(Signal::KILL));
+            if bound.is_err() || rustix::process::getppid() != Some(parent) {
+                return 1;
+            }
+            let ready = match priority {
+                Some(priority) => sched::set_fifo(priority),
+                None => rustix::process::nice(-20).map(drop).map_err(Into::into),
+            };
+            if ready.is_err() {
+                return 1;
+            }
+            loop {
+                chain::long(1);
+                work.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+        .map(Self)
+        .map_err(|e| Error::io("cannot start a probe", e))
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// Priorities within the trial: the burner above the probe, both above everything normal.
@@ -152,7 +178,7 @@ struct Burnt {
 fn burn(work: &AtomicU64, relax: Relax) -> Burnt {
     let (begin, cpu, first) = (time::now(), time::thread_cpu(), work.load(Ordering::Relaxed));
     let mut burned = 0;
-    for period in 1..=PERIODS {
+    for number in 1..=PERIODS {
         let woken = time::now();
         let mut now = woken;
         while now < woken + BURN {
@@ -160,7 +186,7 @@ fn burn(work: &AtomicU64, relax: Relax) -> Burnt {
             now = time::now();
         }
         burned += now - woken;
-        sleep_until(begin + period * PERIOD);
+        sleep_until(begin + number * PERIOD);
     }
     Burnt {
         wall: (time::now() - begin) as f64,

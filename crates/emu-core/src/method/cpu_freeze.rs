@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{About, Emulation, Expected, Method, MethodId, Status, Unavailable};
-use crate::duty::check_period;
 use crate::duty::holder::{self, Holder, Notes};
+use crate::duty::{check_period, detuned};
 use crate::group::{FreezeHold, TaskGroup, hierarchy_for};
 use crate::{Controller, Demand, Host, Journal, Result, Targets, Zone};
 
@@ -42,7 +42,7 @@ impl Method for CpuFreeze {
     }
 
     fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
-        let period = check_period(demand.period.unwrap_or(PERIOD), PERIOD_LOWEST)?;
+        let period = detuned(check_period(demand.period.unwrap_or(PERIOD), PERIOD_LOWEST)?);
         super::only_best(demand.variant)?;
         let share = holder::uniform_share(&demand.targets)?;
         TaskGroup::check(host, &[Controller::Freezer])?;
@@ -62,7 +62,7 @@ impl Method for CpuFreeze {
         let share = holder::uniform_share(&targets).map_err(|why| why.into_error(self.id()))?;
         let (hold, cost, more) = FreezeHold::measured(host, zone, journal)?;
         let notes = [holder::notes_on(&targets), more].concat();
-        let period = zone.demand.period.unwrap_or(PERIOD);
+        let period = detuned(zone.demand.period.unwrap_or(PERIOD));
         let holder = Holder::start("emu-freeze", host, zone, (period, share, cost), hold, Notes::default())?;
         Ok(Box::new(Frozen { holder, targets, notes }))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
 use crate::duty::burner::{self, Burner, Settings};
-use crate::duty::{Grid, PERIOD_MIN, check_period};
+use crate::duty::{Grid, PERIOD_MIN, check_period, detuned};
 use crate::group::TaskGroup;
 use crate::meter::WakeCosts;
 use crate::sys::time;
@@ -46,7 +46,7 @@ impl Method for CpuHogs {
     }
 
     fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
-        let period = check_period(demand.period.unwrap_or(PERIOD), PERIOD_MIN)?;
+        let period = detuned(check_period(demand.period.unwrap_or(PERIOD), PERIOD_MIN)?);
         super::only_best(demand.variant)?;
         check_real_time(host, demand)?;
         let burn = period.mul_f64(1.0 - demand.lowest_share());
@@ -63,7 +63,7 @@ impl Method for CpuHogs {
     }
 
     fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
-        let period = zone.demand.period.unwrap_or(PERIOD);
+        let period = detuned(zone.demand.period.unwrap_or(PERIOD));
         let cpus = zone.demand.cpus();
         if zone.demand.lift_rt_limit {
             lift_limit(host, journal)?;

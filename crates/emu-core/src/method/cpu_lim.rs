@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{About, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
-use crate::duty::check_period;
 use crate::duty::hold_cost::HoldCost;
 use crate::duty::holder::{self, Hold, Holder, Notes};
+use crate::duty::{check_period, detuned};
 use crate::group::{Family, Limiter, Members, Stopper, TaskGroup, confine_without_group, hierarchy_for};
 use crate::sys::time;
 use crate::{Controller, Demand, ErrorKind, Host, Journal, Result, Targets, Tasks, Variant, Zone};
@@ -54,7 +54,7 @@ impl Method for CpuLim {
     }
 
     fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
-        let period = check_period(demand.period.unwrap_or(default_period(demand.variant)), PERIOD_LOWEST)?;
+        let period = detuned(check_period(asked_period(demand), PERIOD_LOWEST)?);
         let share = holder::uniform_share(&demand.targets)?;
         let mut notes = holder::notes_on(&demand.targets);
         if !has_group(host) {
@@ -82,7 +82,7 @@ impl Method for CpuLim {
     fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
         let targets = zone.demand.targets.clone();
         let share = holder::uniform_share(&targets).map_err(|why| why.into_error(self.id()))?;
-        let period = zone.demand.period.unwrap_or(default_period(zone.demand.variant));
+        let period = detuned(asked_period(&zone.demand));
         let mut fixed_notes = holder::notes_on(&targets);
         let members = members(host, zone, journal, &mut fixed_notes)?;
         let (proc, notes) = (&host.roots.proc, Notes::default());
@@ -108,8 +108,8 @@ impl Method for CpuLim {
 const PUBLISHED_NOTE: &str = "as published, each process is judged alone, by its CPU time over its whole life: \
     sleep becomes credit, several processes or threads are not held to the speed, and every process is looked at in each period";
 
-fn default_period(variant: Variant) -> Duration {
-    if variant == Variant::Published { PUBLISHED_PERIOD } else { PERIOD }
+fn asked_period(demand: &Demand) -> Duration {
+    demand.period.unwrap_or(if demand.variant == Variant::Published { PUBLISHED_PERIOD } else { PERIOD })
 }
 
 fn expected_error(period: Duration, share: f64) -> f64 {

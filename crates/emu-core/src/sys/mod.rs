@@ -5,5 +5,6 @@ pub(crate) mod chain;
 pub(crate) mod fork;
 pub(crate) mod relax;
 pub(crate) mod sched;
+pub(crate) mod shared;
 pub(crate) mod spawn;
 pub(crate) mod time;
