@@ -158,6 +158,11 @@ impl Sender {
         let (mut sent, mut slept_ns, mut longest_late_ns) = (0, 0, 0);
         let mut cpu_ns = thread_cpu_ns();
         while now < order.end_ns() {
+            let is_before = now < order.begin_ns;
+            if is_before {
+                self.stamps.note_only(sent);
+                (cpu_ns, slept_ns) = (thread_cpu_ns(), 0);
+            }
             let due = first_due + sent * interval_ns;
             let asleep = now_ns();
             if due > asleep {
@@ -166,11 +171,8 @@ impl Sender {
             let awake = now_ns();
             send(&self.socket, order, sent)?;
             sent += 1;
-            if now < order.begin_ns {
-                self.stamps.note_only(sent - 1);
-                cpu_ns = thread_cpu_ns();
-            } else {
-                slept_ns += awake - asleep;
+            slept_ns += awake - asleep;
+            if !is_before {
                 longest_late_ns = longest_late_ns.max(awake.saturating_sub(due));
             }
             now = self.stamps.note(sent);
