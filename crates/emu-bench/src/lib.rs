@@ -17,6 +17,8 @@
 //! # }
 //! ```
 
+pub mod kernel;
+pub mod memory;
 pub mod record;
 pub mod stats;
 pub mod verify;

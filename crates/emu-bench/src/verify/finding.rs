@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::pair::{Pair, Window};
 use super::{Plan, Trial};
 use crate::stats::{self, AaTest, Bootstrap, Centre, Interval, PairedRatios, Sample, Verdict};
-use crate::workload::kernel::QUANTUM;
+use crate::workload::workload;
 
 /// How faithful an emulation was for one job at one speed.
 #[derive(Debug, Clone, Serialize)]
@@ -17,8 +17,8 @@ pub struct Finding {
     pub cpu: Option<CpuId>,
     /// The share asked for.
     pub asked: f64,
-    /// The ratio that a perfect emulation gives this workload: the share where it only computes; with the
-    /// share q of its native time slept, 1 / (q + (1 − q) / share).
+    /// The ratio that a perfect emulation gives this workload; see
+    /// [`Workload::ideal`](crate::workload::Workload::ideal).
     pub ideal: f64,
     /// Median of emulated / native.
     pub ratio: Interval,
@@ -84,12 +84,13 @@ fn finding(
     cpu: Option<CpuId>,
     rate: &dyn Fn(&Window) -> f64,
 ) -> Result<Finding> {
+    let workload = workload(&trial.job.workload)?;
     // Without a single quantum, less than one was done; half of one stands for that.
-    let rate = |window: &Window| rate(window).max(QUANTUM as f64 / 2.0 / window.done.wall_s());
+    let rate = |window: &Window| rate(window).max(workload.quantum() / 2.0 / window.done.wall_s());
     let (mut measured, mut relative, mut controls, mut ideals) = (vec![], vec![], vec![], vec![]);
     for pair in pairs.iter().filter(|pair| pair.kept) {
         if let Some((native, emulated)) = pair.sides() {
-            let ideal = ideal(asked, native.done.idle_share());
+            let ideal = workload.ideal(asked, &native.done);
             ideals.push(ideal);
             measured.push(stats::Pair::new(rate(emulated), rate(native))?);
             relative.push(stats::Pair::new(rate(emulated), rate(native) * ideal)?);
@@ -128,11 +129,6 @@ fn finding(
         missed: deliveries().map(|delivery| delivery.missed).sum(),
         own_cpu: if own.is_empty() { None } else { Some(Sample::new(own)?.median()) },
     })
-}
-
-/// Sleeps keep their length, work stretches by the share.
-fn ideal(share: f64, idle: f64) -> f64 {
-    1.0 / (idle + (1.0 - idle) / share)
 }
 
 #[cfg(test)]

@@ -19,6 +19,12 @@ const CLOCK_CHANGE_MAX: f64 = 0.03;
 /// Share of the CPU time it could use that work gets natively on a machine that is otherwise idle.
 const UNDISTURBED: f64 = 0.97;
 
+/// The same for work that sleeps most of the time: what it waits for beyond its sleeps, as a share of the window.
+const WAITING_MAX: f64 = 0.01;
+
+/// Share of messages that may be lost.
+const LOST_MAX: f64 = 0.01;
+
 /// Share of the CPUs' time that other tasks may have had.
 const FOREIGN_MAX: f64 = 0.03;
 
@@ -37,6 +43,8 @@ pub enum Taint {
     Contended(f64),
     /// Other tasks had this share of the CPUs' time.
     Foreign(f64),
+    /// This share of messages did not arrive.
+    Lost(f64),
     /// The work began this many nanoseconds after its window.
     Late(u64),
 }
@@ -48,6 +56,7 @@ impl Taint {
             Self::Steal(_) => "steal",
             Self::Clock(_) => "clock changes",
             Self::Contended(_) | Self::Foreign(_) => "other tasks",
+            Self::Lost(_) => "lost messages",
             Self::Late(_) => "late start",
         }
     }
@@ -60,6 +69,7 @@ impl fmt::Display for Taint {
             Self::Clock(change) => write!(f, "core clock changed by {:.1}%", change * 100.0),
             Self::Contended(share) => write!(f, "other tasks left {:.1}% of the CPU", share * 100.0),
             Self::Foreign(share) => write!(f, "other tasks had {:.1}% of the CPUs", share * 100.0),
+            Self::Lost(share) => write!(f, "{:.1}% of the messages were lost", share * 100.0),
             Self::Late(ns) => write!(f, "work began {:.1} ms late", *ns as f64 / 1e6),
         }
     }
@@ -86,18 +96,23 @@ pub(super) fn taint(job: &Job, window: &Window) -> Option<Taint> {
     if let Some(share) = window.foreign.filter(|share| *share > FOREIGN_MAX) {
         return Some(Taint::Foreign(share));
     }
+    if let Some(lost) = done.messages.map(|messages| messages.lost_share()).filter(|lost| *lost > LOST_MAX) {
+        return Some(Taint::Lost(lost));
+    }
     let crowded = job.active > job.cpus.len();
     // In a crowd some part is always waiting for its turn; the CPUs are full all the same.
     if done.late_ns > 0 && !crowded {
         return Some(Taint::Late(done.late_ns));
     }
     if window.side == Side::Native {
-        let usable = (done.wall_s() - done.slept_ns as f64 / 1e9) * job.active.min(job.cpus.len()) as f64;
-        let got = done.cpu_ns as f64 / 1e9 / usable;
+        let parallel = job.active.min(job.cpus.len()) as f64;
+        let usable = (done.wall_s() - done.slept_ns as f64 / 1e9) * parallel;
+        let used = done.cpu_ns as f64 / 1e9;
+        let few = used / usable < UNDISTURBED && usable - used > WAITING_MAX * done.wall_s() * parallel;
         // CPU time is counted for each part from its own first stamp to its last, which for parts that wait for
         // their turn is not the window.
-        if got < UNDISTURBED && !crowded {
-            return Some(Taint::Contended(got));
+        if few && !crowded {
+            return Some(Taint::Contended(used / usable));
         }
     }
     None

@@ -10,16 +10,24 @@ mod multiprocess;
 mod multithread;
 mod part;
 mod sleep_compute;
+mod stamps;
+mod stream;
+mod udp_io;
 mod worker;
 
+pub(crate) use part::confine;
 pub use part::now_ns;
 pub(crate) use part::process_cpu_ns;
 pub use worker::{WORKER, Worker, serve, serve_if_asked};
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use emu_core::{CpuList, Error, Result};
 use serde::{Deserialize, Serialize};
+
+use crate::kernel::stream::Kernel;
+use crate::memory::StreamSize;
 
 /// One kind of program.
 ///
@@ -32,8 +40,41 @@ pub trait Workload: Sync {
     /// What it does, in one line.
     fn about(&self) -> &'static str;
 
+    /// What its work is counted in.
+    fn unit(&self) -> &'static str {
+        "steps"
+    }
+
+    /// The least work that is seen, in those units.
+    fn quantum(&self) -> f64 {
+        kernel::QUANTUM as f64
+    }
+
+    /// The ratio of emulated and native rate that a really slower CPU would give, for a native window like
+    /// this one. Unless said otherwise sleeps keep their length and work stretches: with the share q of its
+    /// time slept, 1 / (q + (1 − q) / share).
+    fn ideal(&self, share: f64, native: &Done) -> f64 {
+        let idle = native.idle_share();
+        1.0 / (idle + (1.0 - idle) / share)
+    }
+
+    /// Whether emulation promises the ideal. Where not, the workload shows a limit that all methods of a kind
+    /// have, and is verified only when it is named.
+    fn is_promised(&self) -> bool {
+        true
+    }
+
     /// The job that suits a zone.
     fn job(&self, setting: &Setting) -> Job;
+
+    /// Starts what the harness runs beside the worker, outside of the zone, and completes the job by where it
+    /// is found; called in the harness.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    fn companion(&self, _job: &mut Job) -> Result<Option<Box<dyn Companion>>> {
+        Ok(None)
+    }
 
     /// Gets ready to work; called in the worker, before anything slows it.
     ///
@@ -51,12 +92,24 @@ pub trait Running {
     fn through(&mut self, order: &Order) -> Result<Done>;
 }
 
+/// The other end of a workload, in the harness.
+pub trait Companion: Debug + Send {
+    /// A window is about to be ordered.
+    fn open(&mut self, order: &Order);
+
+    /// Completes what the worker has reported of the window.
+    fn close(&mut self, done: Done) -> Done;
+}
+
 /// Every workload, in the order in which they are listed.
 pub static WORKLOADS: &[&dyn Workload] = &[
     &cpu_loop::CpuLoop,
     &multithread::Multithread,
     &multiprocess::Multiprocess,
     &sleep_compute::SleepCompute,
+    &udp_io::PACED,
+    &udp_io::UNPACED,
+    &stream::Stream,
 ];
 
 /// The workload of that name.
@@ -104,6 +157,15 @@ pub struct Job {
     pub sleep: Duration,
     /// Sleeps and bursts in a window.
     pub cycles: u64,
+    /// Time between two messages; zero for as many as it can send.
+    #[serde(rename = "interval_ns", with = "as_ns", default)]
+    pub interval: Duration,
+    /// Where messages go, once that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// The arrays that are moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrays: Option<StreamSize>,
 }
 
 /// Spans as whole nanoseconds.
@@ -133,6 +195,9 @@ impl Job {
             burst: Duration::ZERO,
             sleep: Duration::ZERO,
             cycles: 0,
+            interval: Duration::ZERO,
+            port: None,
+            arrays: None,
         }
     }
 
@@ -175,7 +240,7 @@ pub struct Done {
     pub begun_ns: u64,
     /// When it ended.
     pub ended_ns: u64,
-    /// Steps of the kernel, for each thread or process.
+    /// Work in the workload's unit, for each thread or process.
     pub parts: Vec<f64>,
     /// CPU time of all of them, to a quantum.
     pub cpu_ns: u64,
@@ -183,15 +248,50 @@ pub struct Done {
     pub spent_ns: u64,
     /// Time slept on purpose.
     pub slept_ns: u64,
-    /// How long an undisturbed quantum took.
+    /// How long an undisturbed quantum took; zero where it does not tell the core clock.
     pub quantum_ns: f64,
     /// The longest time without progress, the quantum that ended it included.
     pub longest_stall_ns: u64,
     /// By how much the work began too late to fill the window.
     pub late_ns: u64,
+    /// What was sent, where work is messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Messages>,
+    /// What each kernel has moved, where work is that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved: Vec<Moved>,
     /// Time and work after each quantum, where asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stamps: Vec<(u64, u64)>,
+}
+
+/// The messages of a window. Only those that arrived are work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Messages {
+    /// The number of the first.
+    pub first: u64,
+    /// The number after the last.
+    pub end: u64,
+    /// How many of them did not arrive intact.
+    pub lost: u64,
+}
+
+impl Messages {
+    /// Lost ones as a share of those sent.
+    pub fn lost_share(&self) -> f64 {
+        self.lost as f64 / self.end.saturating_sub(self.first).max(1) as f64
+    }
+}
+
+/// What one kernel has moved in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Which.
+    pub kernel: Kernel,
+    /// Bytes read and written, by all threads.
+    pub bytes: u64,
+    /// Wall time in the kernel, summed over the threads.
+    pub busy_ns: u64,
 }
 
 impl Done {
@@ -200,12 +300,12 @@ impl Done {
         self.ended_ns.saturating_sub(self.begun_ns) as f64 / 1e9
     }
 
-    /// Steps of all parts.
+    /// Work of all parts.
     pub fn work(&self) -> f64 {
         self.parts.iter().sum()
     }
 
-    /// Steps per second of wall time.
+    /// Work per second of wall time.
     pub fn rate(&self) -> f64 {
         self.work() / self.wall_s()
     }
@@ -225,6 +325,10 @@ impl Done {
         self.slept_ns += other.slept_ns;
         self.longest_stall_ns = self.longest_stall_ns.max(other.longest_stall_ns);
         self.late_ns = self.late_ns.max(other.late_ns);
+        for (moved, other) in self.moved.iter_mut().zip(&other.moved) {
+            moved.bytes += other.bytes;
+            moved.busy_ns += other.busy_ns;
+        }
         self
     }
 }

@@ -48,7 +48,7 @@ impl Workload for SleepCompute {
         let begin = chain.stamp();
         while chain.quantum() < begin + WARM_UP_NS {}
         chain.verify()?;
-        let quanta = (job.burst.as_nanos() as f64 / chain.quantum_ns().max(1.0)).round().max(1.0);
+        let quanta = (job.burst.as_nanos() as f64 / chain.stamps.step_ns().max(1.0)).round().max(1.0);
         Ok(Box::new(Cycles { chain, quanta: quanta as u64, sleep: job.sleep, in_window: job.cycles.max(1) }))
     }
 }
@@ -79,18 +79,15 @@ impl Running for Cycles {
         }
         let cpu_ns = part::thread_cpu_ns() - cpu_ns;
         self.chain.verify()?;
-        let steps = self.chain.stamps.last().map_or(0, |stamp| stamp.work);
         Ok(Done {
             begun_ns,
             ended_ns: now,
-            parts: vec![steps as f64],
+            parts: vec![self.chain.stamps.work() as f64],
             cpu_ns,
-            spent_ns: 0,
             slept_ns,
-            quantum_ns: self.chain.quantum_ns(),
-            longest_stall_ns: self.chain.longest_stall_ns(),
-            late_ns: 0,
-            stamps: Vec::new(),
+            quantum_ns: self.chain.stamps.step_ns(),
+            longest_stall_ns: self.chain.stamps.longest_stall_ns(),
+            ..Done::default()
         })
     }
 }

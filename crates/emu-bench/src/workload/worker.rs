@@ -17,7 +17,7 @@ use nix::unistd::{alarm, getppid};
 use serde::{Deserialize, Serialize};
 
 use super::part::{confine, now_ns, process_cpu_ns};
-use super::{Done, Job, Order, workload};
+use super::{Companion, Done, Job, Order, workload};
 
 /// The first argument by which an executable is asked to be a worker; the second is the specification.
 pub const WORKER: &str = "worker";
@@ -123,6 +123,8 @@ pub struct Worker {
     /// `None` once it is to end.
     orders: Option<ChildStdin>,
     replies: BufReader<ChildStdout>,
+    /// The other end of its work, outside of it.
+    companion: Option<Box<dyn Companion>>,
 }
 
 impl Worker {
@@ -135,7 +137,9 @@ impl Worker {
     pub fn start(job: &Job) -> Result<Self> {
         let program = std::env::current_exe()
             .map_err(|cause| Error::io("cannot find this executable to start a worker", cause))?;
-        let spec = serde_json::to_string(&Spec { parent: std::process::id() as Pid, job: job.clone() })
+        let mut job = job.clone();
+        let companion = workload(&job.workload)?.companion(&mut job)?;
+        let spec = serde_json::to_string(&Spec { parent: std::process::id() as Pid, job })
             .map_err(|cause| Error::new(ErrorKind::Failed, "cannot describe a worker").caused_by(cause))?;
         let failed = |cause| Error::io("cannot start a worker", cause);
         let mut child = Command::new(program)
@@ -148,7 +152,7 @@ impl Worker {
         let (orders, replies) = (child.stdin.take(), child.stdout.take());
         let missing = || failed(std::io::ErrorKind::BrokenPipe.into());
         let replies = BufReader::new(replies.ok_or_else(missing)?);
-        let mut worker = Self { child, orders, replies };
+        let mut worker = Self { child, orders, replies, companion };
         match worker.reply(PATIENCE)? {
             Reply::Ready => Ok(worker),
             other => Err(unexpected(other)),
@@ -173,6 +177,9 @@ impl Worker {
     pub(super) fn send(&mut self, order: &Order) -> Result<()> {
         let line = serde_json::to_string(order)
             .map_err(|cause| Error::new(ErrorKind::Failed, "cannot write an order").caused_by(cause))?;
+        if let Some(companion) = &mut self.companion {
+            companion.open(order);
+        }
         let orders = self.orders.as_mut().ok_or_else(|| Error::usage("the worker has been told to end"))?;
         writeln!(orders, "{line}").map_err(|cause| Error::io("cannot give an order to the worker", cause))
     }
@@ -181,7 +188,10 @@ impl Worker {
     pub(super) fn receive(&mut self, order: &Order) -> Result<Done> {
         let left = Duration::from_nanos(order.end_ns().saturating_sub(now_ns()));
         match self.reply(left + PATIENCE)? {
-            Reply::Done(done) => Ok(done),
+            Reply::Done(done) => Ok(match &mut self.companion {
+                Some(companion) => companion.close(done),
+                None => done,
+            }),
             other => Err(unexpected(other)),
         }
     }

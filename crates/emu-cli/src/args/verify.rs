@@ -37,7 +37,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long)]
     pub(crate) lift_rt_limit: bool,
 
-    /// Kinds of work [default: all]
+    /// Kinds of work [default: all but stream]
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = workloads())]
     pub(crate) workloads: Vec<String>,
 

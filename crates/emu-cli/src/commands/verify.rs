@@ -140,12 +140,12 @@ fn cases(host: &Host, args: &VerifyArgs, report: &mut Report) -> Result<Vec<Case
     Ok(cases)
 }
 
-/// What is asked for; where CPUs have different speeds, by default what can be told apart by CPU.
+/// What is asked for, else all that emulation promises; where CPUs have different speeds, by default what can be told apart by CPU.
 fn workloads<'a>(args: &'a VerifyArgs, demand: &Demand) -> Vec<&'a str> {
     if !args.workloads.is_empty() {
         return args.workloads.iter().map(String::as_str).collect();
     }
-    let all = WORKLOADS.iter().map(|workload| workload.name());
+    let all = WORKLOADS.iter().filter(|workload| workload.is_promised()).map(|workload| workload.name());
     let parallel = |name: &&str| matches!(*name, "multithread" | "multiprocess");
     if demand.uniform_share().is_some() { all.collect() } else { all.filter(parallel).collect() }
 }

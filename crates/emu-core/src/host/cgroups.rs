@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::text;
 use crate::{Roots, control_file};
 
-/// The controllers that emulation can use.
+/// The controllers that emulation can use, and the one that limits what measurements may allocate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Controller {
@@ -23,10 +23,12 @@ pub enum Controller {
     Cpuset,
     /// Freezing; part of the core of v2.
     Freezer,
+    /// How much memory may be used.
+    Memory,
 }
 
 impl Controller {
-    const ALL: [Self; 4] = [Self::Cpu, Self::Cpuacct, Self::Cpuset, Self::Freezer];
+    const ALL: [Self; 5] = [Self::Cpu, Self::Cpuacct, Self::Cpuset, Self::Freezer, Self::Memory];
 
     /// The kernel's name of it.
     pub fn as_str(self) -> &'static str {
@@ -35,6 +37,7 @@ impl Controller {
             Self::Cpuacct => "cpuacct",
             Self::Cpuset => "cpuset",
             Self::Freezer => "freezer",
+            Self::Memory => "memory",
         }
     }
 }
@@ -164,7 +167,7 @@ fn in_reach(own: &Path, mount: &Path, kernel: Option<(u32, u32)>) -> Vec<Control
         .filter(|controller| match controller {
             Controller::Cpuacct => true,
             Controller::Freezer => freezes,
-            Controller::Cpu | Controller::Cpuset => {
+            Controller::Cpu | Controller::Cpuset | Controller::Memory => {
                 offered.split_whitespace().any(|name| name == controller.as_str())
             }
         })

@@ -1,0 +1,203 @@
+//! What the host says of its caches and of the memory that may be used.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use emu_core::{Controller, CpuId, CpuList, Host, Roots};
+use serde::{Deserialize, Serialize};
+
+/// How many times the sum of last-level caches each array of STREAM must be at least.
+const CACHES: u64 = 4;
+
+/// Share of the available memory that three arrays may take: others want some as well.
+const SHARE_MAX: f64 = 0.5;
+
+/// Each array where the caches are not known.
+const UNKNOWN: u64 = 256 << 20;
+
+/// The shortest array that makes sense, whatever the limit says.
+const SHORTEST: u64 = 1 << 20;
+
+/// How long the arrays of STREAM are to be, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamSize {
+    /// Bytes of each of the three arrays.
+    pub array_bytes: u64,
+    /// Sum of the last-level caches of the CPUs used, in bytes; `None` where the host does not tell.
+    pub cache_bytes: Option<u64>,
+    /// Memory that may be used, in bytes; `None` where the host does not tell.
+    pub available_bytes: Option<u64>,
+}
+
+impl StreamSize {
+    /// The size for these CPUs: four times the sum of their last-level caches, or as much as memory allows.
+    pub fn of(host: &Host, cpus: &CpuList) -> Self {
+        let cache_bytes = last_level_caches(&host.roots, cpus);
+        let available_bytes = available(host);
+        let wanted = cache_bytes.map_or(UNKNOWN, |caches| caches * CACHES);
+        let limit = available_bytes.map_or(u64::MAX, |bytes| (bytes as f64 * SHARE_MAX / 3.0) as u64);
+        Self { array_bytes: wanted.min(limit).max(SHORTEST), cache_bytes, available_bytes }
+    }
+
+    /// Whether the arrays are as long as STREAM's rule demands; what is measured is memory only then.
+    pub fn obeys_rule(&self) -> bool {
+        self.cache_bytes.is_some_and(|caches| self.array_bytes >= caches * CACHES)
+    }
+}
+
+/// The sum of the last-level caches that the CPUs use, each counted once, in bytes; `None` where the host does not
+/// tell of any (Documentation/ABI/testing/sysfs-devices-system-cpu, `cache/index*`).
+pub fn last_level_caches(roots: &Roots, cpus: &CpuList) -> Option<u64> {
+    let caches: BTreeSet<_> = cpus.iter().filter_map(|cpu| last_level_cache(roots, cpu)).collect();
+    let sum = caches.iter().map(|(_, bytes)| bytes).sum();
+    (!caches.is_empty()).then_some(sum)
+}
+
+/// The CPUs that share the last-level cache of a CPU, and its size.
+fn last_level_cache(roots: &Roots, cpu: CpuId) -> Option<(String, u64)> {
+    let folder = roots.cpus().join(format!("cpu{cpu}/cache"));
+    let caches = fs::read_dir(folder).ok()?.flatten().filter_map(|entry| {
+        let fact = |name: &str| fs::read_to_string(entry.path().join(name)).ok();
+        if fact("type")?.trim() == "Instruction" {
+            return None;
+        }
+        let level: u32 = fact("level")?.trim().parse().ok()?;
+        let shared = fact("shared_cpu_list").unwrap_or_else(|| cpu.to_string());
+        Some((level, shared.trim().to_owned(), size(fact("size")?.trim())?))
+    });
+    caches.max_by_key(|(level, ..)| *level).map(|(_, shared, bytes)| (shared, bytes))
+}
+
+/// A size as sysfs writes it: `32K`, `2M`.
+fn size(text: &str) -> Option<u64> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let factor = match unit {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// Memory that this process may still use without swapping, in bytes: the least of what the host has available
+/// (`MemAvailable` of `proc_meminfo(5)`) and what the limits of our cgroup and those above it leave.
+pub fn available(host: &Host) -> Option<u64> {
+    let groups = host.cgroups.with(Controller::Memory).into_iter().flat_map(|hierarchy| {
+        let (limit, used) = match hierarchy.version {
+            2 => ("memory.max", "memory.current"),
+            _ => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        };
+        hierarchy.lineage().filter_map(move |group| left(group, limit, used))
+    });
+    groups.chain(available_on_host(&host.roots)).min()
+}
+
+/// What a group leaves; `None` without a limit.
+fn left(group: &Path, limit: &str, used: &str) -> Option<u64> {
+    let number = |name| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
+    Some(number(limit)?.saturating_sub(number(used).unwrap_or(0)))
+}
+
+fn available_on_host(roots: &Roots) -> Option<u64> {
+    let text = fs::read_to_string(roots.proc.join("meminfo")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1 << 20;
+
+    /// A host with two sockets of two CPUs, each with a cache of its own, and 1 GB available.
+    fn tree() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: String, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        for cpu in 0..4 {
+            let shared = if cpu < 2 { "0-1" } else { "2-3" };
+            let facts = [
+                ("Data", "1", "32K", cpu.to_string()),
+                ("Instruction", "1", "64M", cpu.to_string()),
+                ("Unified", "2", "1024K", cpu.to_string()),
+                ("Unified", "3", "16M", shared.to_owned()),
+            ];
+            for (index, (kind, level, size, shared)) in facts.into_iter().enumerate() {
+                let folder = format!("sys/devices/system/cpu/cpu{cpu}/cache/index{index}");
+                write(format!("{folder}/type"), &format!("{kind}\n"));
+                write(format!("{folder}/level"), &format!("{level}\n"));
+                write(format!("{folder}/size"), &format!("{size}\n"));
+                write(format!("{folder}/shared_cpu_list"), &format!("{shared}\n"));
+            }
+        }
+        write("proc/meminfo".into(), "MemTotal:  2097152 kB\nMemAvailable:  1048576 kB\n");
+        dir
+    }
+
+    fn host(dir: &tempfile::TempDir) -> Host {
+        let mut host = Host::detect(&Roots::system()).unwrap();
+        host.roots = Roots::below(dir.path());
+        host.cgroups.hierarchies.clear();
+        host
+    }
+
+    #[test]
+    fn every_last_level_cache_counts_once() {
+        let dir = tree();
+        let roots = Roots::below(dir.path());
+        for (cpus, caches) in [("0", 16), ("0-1", 16), ("1-2", 32), ("0-3", 32)] {
+            assert_eq!(last_level_caches(&roots, &cpus.parse().unwrap()), Some(caches * MB), "{cpus}");
+        }
+        assert_eq!(last_level_caches(&roots, &"9".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn arrays_are_four_times_the_caches_or_what_memory_allows() {
+        let dir = tree();
+        let mut host = host(&dir);
+        let size = StreamSize::of(&host, &"0-3".parse().unwrap());
+        assert_eq!((size.array_bytes, size.available_bytes), (128 * MB, Some(1024 * MB)));
+        assert!(size.obeys_rule());
+
+        let limited = |limit: &str, used: &str| {
+            let group = dir.path().join("group");
+            fs::create_dir_all(&group).unwrap();
+            fs::write(group.join("memory.max"), limit).unwrap();
+            fs::write(group.join("memory.current"), used).unwrap();
+            left(&group, "memory.max", "memory.current")
+        };
+        assert_eq!(limited("max\n", "5\n"), None);
+        assert_eq!(limited("1000\n", "400\n"), Some(600));
+        assert_eq!(limited("1000\n", "4000\n"), Some(0));
+
+        fs::write(dir.path().join("proc/meminfo"), "MemAvailable: 98304 kB\n").unwrap();
+        let size = StreamSize::of(&host, &"0-3".parse().unwrap());
+        assert_eq!(size.array_bytes, 16 * MB);
+        assert!(!size.obeys_rule());
+
+        host.roots.sys = dir.path().join("nothing");
+        assert!(!StreamSize::of(&host, &"0".parse().unwrap()).obeys_rule(), "unknown caches");
+    }
+
+    #[test]
+    fn sizes_are_read_as_sysfs_writes_them() {
+        for (text, bytes) in [
+            ("32K", Some(32 << 10)),
+            ("266240K", Some(260 << 20)),
+            ("2M", Some(2 << 20)),
+            ("7", Some(7)),
+            ("", None),
+            ("K", None),
+            ("1X", None),
+        ] {
+            assert_eq!(size(text), bytes, "{text}");
+        }
+    }
+}
