@@ -1,7 +1,8 @@
-//! The static program that the self test runs in the guest.
+//! The static program that tests run in the guest.
 //!
-//! `count` writes how many units of work fit in a fixed time, five times over; `registers` writes the P-state
-//! registers of CPUs 0 to 3, read from the hardware ports past the kernel.
+//! `count` writes how many units of work fit in a fixed time, five times over; `rate SETTLE_MS WINDOW_MS` how many steps
+//! of work it gets done in a second; `registers` writes the P-state registers of CPUs 0 to 3, read from the hardware ports
+//! past the kernel.
 
 use std::arch::asm;
 use std::hint::black_box;
@@ -27,6 +28,29 @@ fn count() -> (u64, Duration) {
     (units, start.elapsed())
 }
 
+/// Steps of work done for each second of the window, after a time to settle.
+///
+/// The clock is looked at every few microseconds, far more often than an emulation takes the CPU away: a window of whole
+/// periods begins and ends at the same point of one, and the share of it that was had is exact.
+fn rate(settle: Duration, window: Duration) -> f64 {
+    const LOOK_EVERY: u64 = 200;
+    let work_until = |end: Instant| {
+        let mut steps = 0;
+        let mut now = Instant::now();
+        while now < end {
+            for i in 0..LOOK_EVERY {
+                black_box(i);
+            }
+            steps += LOOK_EVERY;
+            now = Instant::now();
+        }
+        (steps, now)
+    };
+    let (_, begin) = work_until(Instant::now() + settle);
+    let (steps, end) = work_until(begin + window);
+    steps as f64 / (end - begin).as_secs_f64()
+}
+
 /// One byte from an I/O port.
 fn read_port(port: u16) -> u8 {
     let value: u8;
@@ -36,8 +60,9 @@ fn read_port(port: u16) -> u8 {
 }
 
 fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
-        Some("count") => {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["count"] => {
             for _ in 0..5 {
                 let (units, time) = count();
                 println!("{units} units in {time:?}");
@@ -45,7 +70,11 @@ fn main() -> ExitCode {
                 sleep(Duration::from_millis(30));
             }
         }
-        Some("registers") => {
+        ["rate", settle, window] => {
+            let (Ok(settle), Ok(window)) = (settle.parse(), window.parse()) else { return ExitCode::from(2) };
+            println!("{:.1}", rate(Duration::from_millis(settle), Duration::from_millis(window)));
+        }
+        ["registers"] => {
             // SAFETY: takes an integer and returns one; no memory is shared.
             if unsafe { iopl(3) } != 0 {
                 eprintln!("iopl: {}", std::io::Error::last_os_error());
