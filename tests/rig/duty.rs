@@ -82,7 +82,7 @@ fn exactly(what: &str, guest: Guest, runs: &str) {
 fn every_method_gives_the_share_asked_for_and_the_same_on_every_run() {
     let held = [("20ms", 1000), ("100ms", 2000)];
     let all = [
-        runs("cpu-hogs", &[("1ms", 200), ("10ms", 500)], &SPEEDS),
+        runs("cpu-hogs", &[("1ms", 100), ("10ms", 300)], &SPEEDS),
         runs("cpu-freeze", &held, &SPEEDS),
         runs("fracas", &[("50ms", 2000), ("100ms", 2000)], &SPEEDS),
         runs("cpu-lim", &held, &SPEEDS),

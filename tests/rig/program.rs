@@ -30,24 +30,29 @@ fn count() -> (u64, Duration) {
 
 /// Steps of work done for each second of the window, after a time to settle.
 ///
-/// The clock is looked at every few microseconds, far more often than an emulation takes the CPU away: a window of whole
-/// periods begins and ends at the same point of one, and the share of it that was had is exact.
+/// The window begins right after the CPU was away, if it goes away at all: where it ends then does not depend on by how
+/// much an emulation's turns differ. The clock is looked at every few microseconds.
 fn rate(settle: Duration, window: Duration) -> f64 {
     const LOOK_EVERY: u64 = 200;
-    let work_until = |end: Instant| {
-        let mut steps = 0;
-        let mut now = Instant::now();
-        while now < end {
+    // Longer than an interrupt, shorter than any turn.
+    const AWAY: Duration = Duration::from_micros(30);
+    // Works until `end`, or until it has been away; how many steps, and until when.
+    let work = |end: Instant, longest: Duration| {
+        let (mut steps, mut now) = (0, Instant::now());
+        loop {
             for i in 0..LOOK_EVERY {
                 black_box(i);
             }
             steps += LOOK_EVERY;
-            now = Instant::now();
+            let before = std::mem::replace(&mut now, Instant::now());
+            if now >= end || now - before > longest {
+                return (steps, now);
+            }
         }
-        (steps, now)
     };
-    let (_, begin) = work_until(Instant::now() + settle);
-    let (steps, end) = work_until(begin + window);
+    let (_, settled) = work(Instant::now() + settle, Duration::MAX);
+    let (_, begin) = work(settled + settle, AWAY);
+    let (steps, end) = work(begin + window, Duration::MAX);
     steps as f64 / (end - begin).as_secs_f64()
 }
 
