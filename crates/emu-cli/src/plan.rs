@@ -37,6 +37,8 @@ impl Plan {
         demand.period = args.period;
         demand.variant = args.variant;
         demand.lift_rt_limit = args.lift_rt_limit;
+        demand.round = args.round;
+        demand.widen_policies = args.widen;
         let (method, expected) = match args.method {
             MethodChoice::Auto => {
                 let choice = choose(host, &demand)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use emu_core::{Error, METHODS, MethodId, Pid, Result, Variant};
+use emu_core::{Error, METHODS, MethodId, Pid, Result, Round, Variant};
 use jiff::SignedDuration;
 
 /// A method by name, or the best.
@@ -84,6 +84,20 @@ pub(super) fn variant() -> impl TypedValueParser<Value = Variant> {
         "published" => Variant::Published,
         "shares" => Variant::Shares,
         _ => Variant::Best,
+    })
+}
+
+/// Parses which way a frequency is rounded.
+pub(super) fn round() -> impl TypedValueParser<Value = Round> {
+    PossibleValuesParser::new([
+        PossibleValue::new("nearest").help("the nearest one"),
+        PossibleValue::new("down").help("the next lower one"),
+        PossibleValue::new("up").help("the next higher one"),
+    ])
+    .map(|name| match name.as_str() {
+        "down" => Round::Down,
+        "up" => Round::Up,
+        _ => Round::Nearest,
     })
 }
 

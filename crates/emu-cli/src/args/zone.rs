@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use emu_core::{CpuList, SpeedSpec, Variant};
+use emu_core::{CpuList, Round, SpeedSpec, Variant};
 
 use super::MethodChoice;
 use super::values;
@@ -33,6 +33,14 @@ pub(crate) struct ZoneArgs {
     /// Lift the kernel's limit for real-time tasks while it is in the way of the speed
     #[arg(long)]
     pub(crate) lift_rt_limit: bool,
+
+    /// cpu-freq: which of the hardware's frequencies to take for one that it does not have
+    #[arg(long, default_value = "nearest", value_parser = values::round())]
+    pub(crate) round: Round,
+
+    /// cpu-freq, cpu-gov: slow other CPUs too where they share a clock with those of the zone
+    #[arg(long)]
+    pub(crate) widen: bool,
 }
 
 /// What to tell about it, for `run` and `attach`.

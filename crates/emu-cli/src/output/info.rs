@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use emu_core::meter::ClockReading;
-use emu_core::{CgroupLayout, Controller, CpuId, Cpufreq, Hertz, Host, LiveSession, RealTime, Result};
+use emu_core::{CgroupLayout, Controller, CpuId, Hertz, Host, LiveSession, RealTime, Result};
 use serde::Serialize;
 
 use super::SCHEMA;
+use super::frequencies;
 use super::numbers::{percent, span};
 use super::table::{Align, Table, wrap};
 
@@ -59,7 +60,9 @@ impl Info {
             "CPUs",
             &format!("{} present, online {}, allowed {}", host.cpus.len(), host.online(), host.allowed),
         );
-        line("cpufreq", &cpufreq(host.cpufreq.as_ref()));
+        for (index, sentence) in frequencies::sentences(host.cpufreq.as_ref()).iter().enumerate() {
+            line(if index == 0 { "cpufreq" } else { "" }, sentence);
+        }
         line("real time", &real_time(&host.real_time));
         line("privileges", &privileges(host));
         line("cgroups", layout(host.cgroups.layout));
@@ -121,33 +124,6 @@ fn time(host: &Host) -> String {
     let source = host.clocks.source.as_deref().unwrap_or("unknown clock source");
     let cost = if host.clocks.fast { "read without a system call" } else { "each read is a system call" };
     format!("{source}, {cost}")
-}
-
-fn cpufreq(cpufreq: Option<&Cpufreq>) -> String {
-    let Some(cpufreq) = cpufreq.filter(|cpufreq| !cpufreq.policies.is_empty()) else {
-        return "none, as in most virtual machines: the hardware clock cannot be set from here, so cpu-freq and \
-                cpu-gov cannot work; the other methods need none"
-            .to_owned();
-    };
-    let mut parts: Vec<String> = cpufreq
-        .policies
-        .iter()
-        .map(|policy| {
-            let range = match (policy.hardware_min, policy.hardware_max) {
-                (Some(min), Some(max)) => format!(", {min} to {max}"),
-                _ => String::new(),
-            };
-            let steps = match policy.frequencies.len() {
-                0 => String::new(),
-                count => format!(" in {count} steps"),
-            };
-            format!("CPUs {}: {} ({}){range}{steps}", policy.cpus, policy.driver, policy.governor)
-        })
-        .collect();
-    if let Some(boost) = cpufreq.boost {
-        parts.push(format!("boost {}", if boost { "on" } else { "off" }));
-    }
-    parts.join("; ")
 }
 
 fn real_time(limits: &RealTime) -> String {

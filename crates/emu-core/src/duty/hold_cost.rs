@@ -15,6 +15,7 @@ use rustix::process::{Signal, nice, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use super::holder::{Hold, Notes, settle_controller};
+use super::own_time::OwnTime;
 use crate::sys::fork;
 use crate::sys::time::{self, Nanos};
 use crate::zone::Pid;
@@ -23,7 +24,7 @@ use crate::{CpuList, Error, ErrorKind, Host, Result};
 /// Name of the file in the state folder.
 const FILE: &str = "hold-costs.json";
 
-/// The cost of one hold, in nanoseconds.
+/// The cost of one hold, in nanoseconds, beyond the [`OwnTime`] of emu on a zone of one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HoldCost {
     /// What every task loses.
@@ -128,6 +129,15 @@ const SLEEPER: std::ops::RangeInclusive<f64> = 0.0..=30_000.0;
 /// The probe ends by itself after this time, whatever becomes of its parent.
 const LIFETIME: Nanos = 5_000_000_000;
 
+/// One hold of a probe.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    from: Nanos,
+    free: Nanos,
+    /// What emu itself took from the probe, which the holder measures as it goes.
+    own: Nanos,
+}
+
 /// A process that looks at the clock and tells, through a pipe, when it could not.
 struct Probe {
     child: fork::Child,
@@ -152,19 +162,24 @@ impl Probe {
         let measured = std::thread::Builder::new().name("emu-measure".into()).spawn(move || {
             time::no_timer_slack();
             // The notes are given when the emulation begins.
-            settle_controller(&host, &cpus, &Notes::default());
+            let is_away = settle_controller(&host, &cpus, &Notes::default());
+            let is_in_the_way = !is_away && cpus.len() == 1;
             let mut holds = Vec::with_capacity(HOLDS);
+            let mut own_time = OwnTime::start();
             for _ in 0..HOLDS {
                 std::thread::sleep(time::span(FREE));
-                let begun = hold.hold(time::now() + HOLD)?;
-                std::thread::sleep(time::span(begun.from + HOLD - time::now()));
-                holds.push((begun.from, hold.let_go()?));
+                let asked = own_time.ask();
+                let from = hold.hold(time::now() + HOLD)?.from;
+                std::thread::sleep(time::span(from + HOLD - time::now()));
+                let free = hold.let_go()?;
+                let own = own_time.taken(asked, from, free);
+                holds.push(Sample { from, free, own: if is_in_the_way { own } else { 0 } });
             }
             std::thread::sleep(time::span(FREE));
             Ok(holds)
         });
         let measured = measured.map_err(|e| Error::io("cannot start a thread to measure holds", e))?;
-        let holds: Vec<(Nanos, Nanos)> = measured
+        let holds: Vec<Sample> = measured
             .join()
             .unwrap_or_else(|_| Err(Error::new(ErrorKind::Failed, "the measurement has panicked")))?;
         self.child.end();
@@ -228,13 +243,14 @@ fn gaps_in(told: &[u8]) -> Vec<(Nanos, Nanos)> {
         .collect()
 }
 
-/// By how much the gap of a hold is longer than the hold: the median over the holds that nothing else has
-/// disturbed, if there are enough of them.
-fn median_loss(holds: &[(Nanos, Nanos)], gaps: &[(Nanos, Nanos)]) -> Option<Nanos> {
-    let loss_of = |&(from, free): &(Nanos, Nanos)| {
+/// By how much the gap of a hold is longer than the hold and emu's own time: the median over the holds
+/// that nothing else has disturbed, if there are enough of them.
+fn median_loss(holds: &[Sample], gaps: &[(Nanos, Nanos)]) -> Option<Nanos> {
+    let loss_of = |&Sample { from, free, own }: &Sample| {
         let middle = from + (free - from) / 2;
         let (before, after) = gaps.iter().find(|(before, after)| (*before..*after).contains(&middle))?;
-        Some((after - before) - (free - from)).filter(|loss| PLAUSIBLE.contains(loss))
+        let loss = Some((after - before) - (free - from)).filter(|loss| PLAUSIBLE.contains(loss))?;
+        Some((loss - own).max(0))
     };
     let mut losses: Vec<_> = holds.iter().filter_map(loss_of).collect();
     losses.sort_unstable();
@@ -283,9 +299,13 @@ mod tests {
 
     #[test]
     fn the_loss_is_what_the_gap_has_beyond_the_hold() {
-        let holds: Vec<_> = (0..8).map(|k| (k * 10_000_000, k * 10_000_000 + 3_000_000)).collect();
-        let mut gaps: Vec<_> = holds.iter().map(|(from, free)| (from - 10_000, free + 40_000)).collect();
+        let hold = |k| Sample { from: k * 10_000_000, free: k * 10_000_000 + 3_000_000, own: 0 };
+        let mut holds: Vec<_> = (0..8).map(hold).collect();
+        let mut gaps: Vec<_> = holds.iter().map(|hold| (hold.from - 10_000, hold.free + 40_000)).collect();
         assert_eq!(median_loss(&holds, &gaps), Some(50_000));
+        holds.iter_mut().for_each(|hold| hold.own = 20_000);
+        assert_eq!(median_loss(&holds, &gaps), Some(30_000));
+        holds.iter_mut().for_each(|hold| hold.own = 0);
         // Others had the CPU: not a loss of the hold's.
         gaps[..3].iter_mut().for_each(|gap| gap.1 += 2_000_000);
         assert_eq!(median_loss(&holds, &gaps), Some(50_000));

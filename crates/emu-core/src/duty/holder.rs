@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::asleep::Asleep;
 use super::hold_cost::HoldCost;
+use super::own_time::OwnTime;
 use super::{Command, Controller, Counters, Grid, Ledger, PERIOD_MAX, Wait};
 use crate::method::{CpuStatus, MethodId, Reason, Status, Unavailable};
 use crate::sys::time::{self, Nanos};
@@ -157,8 +158,8 @@ impl Holder {
                 let is_away = settle_controller(&host, &cpus, &notes);
                 let grid = Grid::new(time::now(), period);
                 let first = hold.hold(time::now() + period)?;
-                // With a single CPU the probe was in the way just as the tasks are.
                 let shared_cpus = Some(cpus.len() as i64).filter(|&cpus| !is_away && cpus > 1);
+                let own_time = (!is_away && cpus.len() == 1).then(OwnTime::start);
                 let last_cpu = time::thread_cpu();
                 let ledger = Ledger::new();
                 Ok(Cycle {
@@ -169,6 +170,7 @@ impl Holder {
                     cost,
                     asleep: Asleep::new(&host.roots.proc),
                     shared_cpus,
+                    own_time,
                     costs: [0; COSTS],
                     last_cpu,
                     first: Some(first),
@@ -271,9 +273,11 @@ struct Cycle<H> {
     /// What a hold costs the tasks on top.
     cost: HoldCost,
     asleep: Asleep,
-    /// What this thread's own work costs them is divided by so many CPUs; `None` where it runs on others, or where the
-    /// loss has it already.
+    /// What this thread's own work costs them is divided by so many CPUs; `None` where it runs on others, or where
+    /// there is one only.
     shared_cpus: Option<i64>,
+    /// What emu's own work costs them where there is one CPU for all.
+    own_time: Option<OwnTime>,
     /// CPU time of this thread for each of the last holds.
     costs: [Nanos; COSTS],
     last_cpu: Nanos,
@@ -334,6 +338,7 @@ impl<H: Hold> Cycle<H> {
     fn hold_once(&mut self, begin: Nanos, latest: Nanos, wait: &Wait<f64>) -> Result<()> {
         let mut loss = (self.cost.base + self.cost.sleeper * self.asleep.count()) as Nanos;
         let owed = self.ledger.owed() - loss as f64;
+        let asked = self.own_time.map(OwnTime::ask);
         let held = match self.first.take() {
             Some(held) => held,
             None => self.hold.hold(time::now() + (owed * CONFIRM) as Nanos)?,
@@ -353,6 +358,9 @@ impl<H: Hold> Cycle<H> {
         let free = self.hold.let_go()?;
         if let Some(cpus) = self.shared_cpus {
             loss += (time::now() - free) / cpus;
+        }
+        if let (Some(own_time), Some(asked)) = (&mut self.own_time, asked) {
+            loss += own_time.taken(asked, held.from, free);
         }
         let taken = free - held.from;
         self.ledger.settle((taken + loss) as f64);

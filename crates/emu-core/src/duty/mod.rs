@@ -8,6 +8,7 @@ mod grid;
 pub(crate) mod hold_cost;
 pub(crate) mod holder;
 mod ledger;
+mod own_time;
 
 pub(crate) use controller::{Command, Controller, Counters, Wait};
 pub(crate) use grid::{Grid, detuned};

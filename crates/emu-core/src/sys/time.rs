@@ -20,6 +20,11 @@ pub(crate) fn thread_cpu() -> Nanos {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// CPU time of all threads of this process.
+pub(crate) fn process_cpu() -> Nanos {
+    read(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
 fn read(clock: ClockId) -> Nanos {
     // These clocks exist on every Linux that Rust supports; the call has no other way to fail.
     clock_gettime(clock).map_or(0, |time| time.tv_sec() * 1_000_000_000 + time.tv_nsec())

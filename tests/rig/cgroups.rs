@@ -1,0 +1,126 @@
+//! The methods with every layout of cgroups, on several CPUs, by root and by an ordinary user; and what `emu info` and
+//! `emu methods` tell of such hosts.
+
+use crate::duty;
+use crate::guest::{Guest, Report};
+
+/// The shares of a CPU that the two threads used.
+fn used(report: &Report, name: &str) -> [f64; 2] {
+    let line = report.lines("used").find(|words| words[0] == name);
+    let words = line.unwrap_or_else(|| panic!("nothing of {name}: {}", report.text()));
+    let numbers: Vec<f64> = words[1..].iter().map(|word| word.parse().expect("a number")).collect();
+    // After the time that passed comes the main thread, which sleeps.
+    let [seconds, _, first, second] = numbers[..] else { panic!("not two threads: {words:?}") };
+    let shares = [first, second].map(|nanos| nanos / 1e9 / seconds);
+    println!("{name}: {:.1} % and {:.1} %", shares[0] * 100.0, shares[1] * 100.0);
+    shares
+}
+
+/// The groups that had this value in a file while a method was at work.
+fn groups_with(report: &Report, name: &str, file: &str, value: &str) -> usize {
+    let of_it = report.lines("group").filter(|words| words[0] == name && words[1].ends_with(file));
+    of_it.filter(|words| words[2..].join(" ") == value).count()
+}
+
+fn check_methods(guest: Guest, is_v2: bool) {
+    let Some(report) = guest.run("cgroups.sh") else { return };
+    // The time of these guests is the host's.
+    let check = |name: &str, wanted: [f64; 2], tolerance: f64| {
+        let got = used(&report, name);
+        let is_close = wanted.iter().zip(got).all(|(wanted, got)| (got / wanted - 1.0).abs() < tolerance);
+        assert!(is_close, "{guest:?}, {name}: {wanted:?} asked, {got:?} got: {}", report.text());
+    };
+    for name in ["cpu-hogs", "cpu-freeze", "fracas", "cpu-lim", "fracas-published"] {
+        check(name, [0.4, 0.4], 0.08);
+    }
+    for name in ["cpu-hogs-unequal", "fracas-unequal"] {
+        check(name, [0.3, 0.6], 0.08);
+    }
+    // The known error of weights: r/(r + n(1 - r)).
+    let weighed = 0.4 / (0.4 + 2.0 * 0.6);
+    check("fracas-shares", [weighed, weighed], 0.15);
+    if !is_v2 {
+        return;
+    }
+    for name in ["attach-cpu-freeze", "attach-fracas"] {
+        check(name, [0.4, 0.4], 0.08);
+    }
+    for name in ["cpu-freeze", "attach-cpu-freeze"] {
+        let frozen =
+            report.lines("frozen").find(|words| words[0] == name).map(|words| words[1].parse::<u32>());
+        // Looked at 30 times, each of which is more often than not in a hold.
+        assert!(matches!(frozen, Some(Ok(5..=29))), "{name}: {}", report.text());
+    }
+    assert_eq!(groups_with(&report, "fracas", "cgroup.type", "threaded"), 2, "{}", report.text());
+    for cpu in ["0", "1"] {
+        assert_eq!(groups_with(&report, "fracas-unequal", "cpuset.cpus", cpu), 1, "{}", report.text());
+    }
+    let left: Vec<_> = report.lines("left-in-theirs").map(|words| words[1..].join(" ")).collect();
+    assert_eq!(left, ["0 max 100000", "0 max 100000"]);
+}
+
+#[test]
+fn two_cpus_with_cgroup_v2() {
+    check_methods(Guest::TWO, true);
+}
+
+#[test]
+fn two_cpus_with_cgroup_v2_on_the_newer_kernel() {
+    check_methods(Guest::TWO_NEW, true);
+}
+
+#[test]
+fn two_cpus_with_cgroup_v1() {
+    check_methods(Guest::TWO_V1, false);
+}
+
+#[test]
+fn an_ordinary_user_needs_a_group_that_was_handed_over() {
+    const RUNS: &str = "fracas:100ms:2000:20,50,80 cpu-freeze:20ms:1000:20,50,80 cpu-lim:20ms:1000:20,50,80";
+    for guest in [Guest::EXACT, Guest::EXACT_NEW] {
+        let Some(report) = guest.run(&format!("delegation.sh {RUNS}")) else { return };
+        // Without privilege the controller shares the only CPU as a task among others.
+        duty::judge(&format!("{guest:?} by a user"), &report, 9, 0.02);
+        assert_eq!(report.lines("left").count(), 0, "{}", report.text());
+        assert_eq!(report.lines("controllers").next(), Some(vec![]), "{}", report.text());
+        for (method, status, why) in [
+            ("cpu-freq", "3", "can only be written by root"),
+            ("cpu-gov", "3", "can only be written by root"),
+            ("cpu-hogs", "3", "CAP_SYS_NICE"),
+            ("fracas", "3", "cgroup"),
+            ("cpu-freeze", "3", "cgroup"),
+            ("cpu-lim", "0", ""),
+        ] {
+            let ended = report.lines("ended").find(|words| words[0] == method);
+            assert_eq!(ended, Some(vec![method, status]), "{}", report.text());
+            let words: Vec<_> = report.lines("words").filter(|words| words[0] == method).flatten().collect();
+            let words = words.join(" ");
+            assert!(words.contains(why), "{method}: {words}");
+            assert_eq!(words.contains("hint:"), status != "0", "{method}: {words}");
+        }
+    }
+}
+
+#[test]
+fn info_and_methods_tell_what_the_clocks_can_do() {
+    let Some(each) = Guest::FOUR.run("describe.sh") else { return };
+    for said in [
+        "acpi-cpufreq",
+        "schedutil",
+        "800.0 MHz to 2.600 GHz in 6 steps",
+        "each CPU has a clock of its own",
+        "can be set: userspace",
+        "cpu-freq",
+        "cpu-gov",
+    ] {
+        assert!(each.text().contains(said), "{said}: {}", each.text());
+    }
+    let Some(pairs) = Guest::PAIRS.run("describe.sh") else { return };
+    for said in ["CPUs 0-1", "CPUs 2-3", "share a clock"] {
+        assert!(pairs.text().contains(said), "{said}: {}", pairs.text());
+    }
+    for report in [each, pairs] {
+        let long: Vec<_> = report.text().lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(long.is_empty(), "wider than 80 columns: {long:#?}");
+    }
+}

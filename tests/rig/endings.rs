@@ -1,0 +1,43 @@
+//! However an emulation ends, by itself or by signals, every file of cpufreq is as it was, and nothing is left stopped,
+//! frozen, limited or in the way.
+
+use crate::guest::Guest;
+
+const ENDINGS: [&str; 4] = ["release", "interrupt", "kill", "kill-both"];
+const CPUFREQ: [&str; 3] = ["cpu-freq", "cpu-gov", "cpu-gov-frozen"];
+const OTHERS: [&str; 4] = ["cpu-hogs", "fracas", "cpu-freeze", "cpu-lim"];
+
+fn check(guest: Guest, states: &[&str]) {
+    let Some(report) = guest.run(&format!("endings.sh {}", states.join(","))) else { return };
+    let mut ended = 0;
+    for words in report.lines("ended") {
+        let [_, method, ending, status, governors @ .., groups] = &words[..] else { panic!("{words:?}") };
+        let wanted = match *ending {
+            "release" => "0",
+            "interrupt" => "130",
+            _ => "137",
+        };
+        assert_eq!(*status, wanted, "{words:?}");
+        // It had begun, or there was nothing to be undone.
+        assert!(groups.parse::<u32>().expect("a number") > 0, "{words:?}");
+        assert!(!CPUFREQ.contains(method) || governors == ["userspace"], "{words:?}");
+        ended += 1;
+    }
+    assert_eq!(ended, ENDINGS.len() * (states.len() * CPUFREQ.len() + OTHERS.len()), "{}", report.text());
+    assert_eq!(report.lines("left").count(), 0, "{guest:?}: {}", report.text());
+}
+
+#[test]
+fn however_it_ends_everything_is_as_before() {
+    check(Guest::TWO, &["userspace", "ondemand", "schedutil", "mixed"]);
+}
+
+#[test]
+fn however_it_ends_everything_is_as_before_on_the_newer_kernel() {
+    check(Guest::TWO_NEW, &["userspace", "conservative"]);
+}
+
+#[test]
+fn however_it_ends_everything_is_as_before_with_cgroup_v1() {
+    check(Guest::TWO_V1, &["schedutil"]);
+}

@@ -1,0 +1,145 @@
+//! Boots the rig with the binary under test in it, and keeps the machine from being overloaded by guests.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+
+use crate::common::skip;
+
+/// Where the repository is.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A guest to be booted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Guest {
+    /// Options of `tests/rig/run`.
+    options: &'static str,
+}
+
+/// What a job wrote.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Report(String);
+
+impl Guest {
+    /// A guest whose time is the count of its instructions: exact, on one CPU.
+    pub(crate) const EXACT: Self = Self { options: "--icount" };
+    /// The same with the newer kernel.
+    pub(crate) const EXACT_NEW: Self = Self { options: "--icount --kernel new" };
+    /// The same with the older layouts of cgroups.
+    pub(crate) const EXACT_V1: Self = Self { options: "--icount --cgroup v1" };
+    pub(crate) const EXACT_HYBRID: Self = Self { options: "--icount --cgroup hybrid" };
+    /// Guests of several CPUs, whose time is the host's.
+    pub(crate) const TWO: Self = Self { options: "--cpus 2" };
+    pub(crate) const TWO_NEW: Self = Self { options: "--cpus 2 --kernel new" };
+    pub(crate) const TWO_V1: Self = Self { options: "--cpus 2 --cgroup v1" };
+    pub(crate) const FOUR: Self = Self { options: "--cpus 4" };
+    pub(crate) const FOUR_NEW: Self = Self { options: "--cpus 4 --kernel new" };
+    /// CPUs 0 and 1 share a clock, and CPUs 2 and 3 another one.
+    pub(crate) const PAIRS: Self = Self { options: "--cpus 4 --domains pairs" };
+
+    /// Boots it and runs a job of the folder `jobs` with these words; `None` where the rig cannot be had.
+    pub(crate) fn run(self, job: &str) -> Option<Report> {
+        let rig = rig()?;
+        let slots = if self.options.contains("--icount") { 1 } else { SLOTS };
+        let _slots = Slots::take(slots);
+        let mut command = Command::new(root().join("tests/rig/run"));
+        command.args(self.options.split_whitespace()).args(["--timeout", "240"]);
+        for (host, guest) in [(&rig.emu, "/bin/emu"), (&rig.program, "/bin/program"), (&rig.jobs, "/jobs")] {
+            command.arg("--file").arg(format!("{}:{guest}", host.display()));
+        }
+        command.args(["--", "sh"]).args(format!("/jobs/{job}").split_whitespace());
+        let ended = output(&mut command);
+        let (text, words) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+        // For whoever reads the test's output: above all that a guest had to be started again.
+        eprint!("{words}");
+        assert!(ended.status.success(), "{job} in {self:?}: {}\n{text}\n{words}", ended.status);
+        Some(Report(text.into_owned()))
+    }
+}
+
+impl Report {
+    /// The words of each line that begins with `key`, without it.
+    pub(crate) fn lines<'a>(&'a self, key: &'a str) -> impl Iterator<Item = Vec<&'a str>> {
+        self.0.lines().filter_map(move |line| {
+            let mut words = line.split_whitespace();
+            (words.next() == Some(key)).then(|| words.collect())
+        })
+    }
+
+    /// Everything.
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The files of the host that guests get.
+struct Rig {
+    emu: PathBuf,
+    program: PathBuf,
+    jobs: PathBuf,
+}
+
+/// Fetches packages and builds static programs, once; says why where that is impossible.
+fn rig() -> Option<&'static Rig> {
+    static RIG: OnceLock<Option<Rig>> = OnceLock::new();
+    RIG.get_or_init(|| {
+        let rig = root().join("tests/rig");
+        let fetched = output(&mut Command::new(rig.join("fetch")));
+        if !fetched.status.success() {
+            skip("the rig", String::from_utf8_lossy(&fetched.stderr).trim());
+            return None;
+        }
+        let build = root().join("target/rig/build");
+        let release = build.join(format!("{TARGET}/release"));
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--release", "--locked", "--package", "emu-cli", "--target", TARGET]);
+        cargo.current_dir(root()).env("CARGO_TARGET_DIR", &build).env("RUSTFLAGS", STATIC);
+        // Every megabyte has to be unpacked in each boot.
+        built(cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols"));
+        let program = release.join("program");
+        let mut rustc = Command::new("rustc");
+        rustc.args(["--edition", "2024", "-O", "--target", TARGET]).args(STATIC.split_whitespace());
+        built(rustc.arg("-o").arg(&program).arg(rig.join("program.rs")));
+        Some(Rig { emu: release.join("emu"), program, jobs: rig.join("jobs") })
+    })
+    .as_ref()
+}
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+const STATIC: &str = "-C target-feature=+crt-static";
+
+fn built(command: &mut Command) {
+    let ended = output(command);
+    assert!(ended.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ended.stderr));
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+/// So many guests run at once. One that has the host's time has them all: a busy host would spoil it.
+const SLOTS: usize = 2;
+
+static FREE: (Mutex<usize>, Condvar) = (Mutex::new(SLOTS), Condvar::new());
+
+/// Slots that are given back on drop.
+struct Slots(usize);
+
+impl Slots {
+    fn take(count: usize) -> Self {
+        let (free, changed) = &FREE;
+        let free = free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = changed.wait_while(free, |free| *free < count).unwrap_or_else(PoisonError::into_inner);
+        *free -= count;
+        Self(count)
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        *FREE.0.lock().unwrap_or_else(PoisonError::into_inner) += self.0;
+        FREE.1.notify_all();
+    }
+}

@@ -1,0 +1,86 @@
+# cgroups.sh: what two busy threads, one on each CPU, use under each method, by the kernel's own account. For each:
+# "used NAME SECONDS CPU_NANOSECONDS...", and while it is at work "group NAME FILE VALUE" for the limits of its groups.
+. /jobs/common.sh
+
+root=/sys/fs/cgroup
+[ -e $root/cgroup.controllers ] && is_v2=1
+
+# used PID: the CPU time of each of its threads, and the uptime before.
+used() {
+  cut -d' ' -f1 /proc/uptime
+  cut -d' ' -f1 /proc/"$1"/task/*/schedstat
+}
+
+# The program: two threads that compute for as long as it takes. Its input stays open, or it would end.
+cat >/tmp/program <<'JOB'
+echo $$ >/tmp/program.pid
+exec emu probe </tmp/orders >/dev/null
+JOB
+mkfifo /tmp/orders
+
+watch() { # NAME
+  until [ -s /tmp/program.pid ]; do usleep 20000; done
+  program=$(cat /tmp/program.pid)
+  # Everything is spread and settled by then.
+  sleep 1
+  used "$program" >/tmp/first
+  for moment in $(seq 30); do
+    usleep 97000
+    [ -z "$is_v2" ] || find $root -mindepth 1 -name cgroup.freeze -exec cat {} + 2>/dev/null
+  done | sort | uniq -c | awk -v name="$1" '$2 == 1 { print "frozen", name, $1 }'
+  used "$program" >/tmp/second
+  find $root -mindepth 2 \( -name cpu.max -o -name cgroup.type -o -name cpu.weight -o -name cpuset.cpus \) | sort |
+    while read -r file; do
+      echo "group $1 ${file#"$root"/} $(cat "$file")"
+    done
+  echo "used $1 $(paste /tmp/first /tmp/second | awk '{ printf "%s ", $2 - $1 }')"
+}
+
+open_orders() {
+  rm -f /tmp/program.pid
+  (echo "0-1 0 60000000000"; exec sleep 60) >/tmp/orders &
+  orders=$!
+}
+
+close_orders() {
+  kill -KILL "$(cat /tmp/program.pid)" $orders
+  wait $orders $1
+}
+
+zone() { # NAME ARGUMENTS...
+  name=$1
+  shift
+  open_orders
+  emu run --quiet "$@" -- sh /tmp/program &
+  emu=$!
+  watch "$name"
+  close_orders $emu
+}
+
+zone cpu-hogs --method cpu-hogs --speed 40%
+zone cpu-freeze --method cpu-freeze --speed 40%
+zone fracas --method fracas --speed 40%
+zone cpu-lim --method cpu-lim --speed 40%
+zone cpu-hogs-unequal --method cpu-hogs --speed 0=30%,1=60%
+zone fracas-unequal --method fracas --speed 0=30%,1=60%
+zone fracas-published --method fracas --variant published --speed 40%
+zone fracas-shares --method fracas --variant shares --speed 40%
+
+if [ -n "$is_v2" ]; then
+  # A group that is there already, as a container's would be.
+  mkdir $root/theirs
+  for method in cpu-freeze fracas; do
+    open_orders
+    (sh -c 'echo $PPID >/sys/fs/cgroup/theirs/cgroup.procs'; exec sh /tmp/program) &
+    program=$!
+    until [ -s /tmp/program.pid ]; do usleep 20000; done
+    emu attach --quiet --cgroup /theirs --method $method --speed 40% &
+    emu=$!
+    watch attach-$method
+    echo 1 >$root/theirs/cgroup.kill
+    wait $program $emu
+    kill $orders
+    wait $orders
+    echo "left-in-theirs $method $(cat $root/theirs/cgroup.freeze) $(cat $root/theirs/cpu.max) $(ls -d $root/theirs/*/ 2>/dev/null)"
+  done
+fi

@@ -1,0 +1,129 @@
+# endings.sh: however an emulation ends, nothing of it may be left. For each way of ending, each method, and each state
+# in which the cpufreq policies may be found: "ended STATE METHOD ENDING SAW", where SAW is whether the emulation was
+# seen at work, and a line "left ..." for everything that is not as it was.
+. /jobs/common.sh
+
+# All that emu may change. The measurements among the files of cpufreq change by themselves.
+snapshot() {
+  for file in $(find $cpufreq -type f | grep -v -e /stats/ -e cur_freq | sort) /proc/sys/kernel/sched_rt_*_us; do
+    echo "$file: $(cat "$file" 2>/dev/null)"
+  done
+  # Under these governors the frequency is what was set, and no measurement.
+  for policy in $cpufreq/policy*; do
+    case $(cat "$policy/scaling_governor") in
+      userspace | performance | powersave) echo "$policy: $(cat "$policy/scaling_cur_freq")" ;;
+    esac
+  done
+  find /sys/fs/cgroup -type d | sort
+  find /run/emu -type f ! -name '*-costs.json'
+  for process in /proc/[0-9]*; do
+    sed -n 's/^[0-9]* \((.*)\) [Tt] .*/stopped: \1/p' "$process/stat" 2>/dev/null
+  done
+}
+
+find_policies() { # STATE
+  for policy in $cpufreq/policy*; do
+    echo 800000 >"$policy/scaling_min_freq"
+    echo 2600000 >"$policy/scaling_max_freq"
+  done
+  case $1 in
+    userspace)
+      for policy in $cpufreq/policy*; do
+        echo userspace >"$policy/scaling_governor"
+        echo 1400000 >"$policy/scaling_setspeed"
+        echo 2200000 >"$policy/scaling_max_freq"
+        echo 1000000 >"$policy/scaling_min_freq"
+      done
+      echo 1800000 >$cpufreq/policy0/scaling_setspeed ;;
+    ondemand | conservative)
+      for policy in $cpufreq/policy*; do
+        echo "$1" >"$policy/scaling_governor"
+      done
+      echo 70 >"$cpufreq/$1/up_threshold" ;;
+    schedutil)
+      for policy in $cpufreq/policy*; do
+        echo schedutil >"$policy/scaling_governor"
+        echo 1800000 >"$policy/scaling_max_freq"
+      done
+      echo 5000 >$cpufreq/schedutil/rate_limit_us ;;
+    mixed)
+      echo performance >$cpufreq/policy0/scaling_governor
+      echo powersave >$cpufreq/policy1/scaling_governor ;;
+  esac
+}
+
+# Ends when the file is there for a program that is not killed, or after a while.
+cat >/tmp/program <<'JOB'
+echo $$ >/tmp/program.pid
+for i in $(seq 2000); do
+  [ ! -e /tmp/enough ] || exit 0
+  usleep 5000
+done
+JOB
+
+wait_for() { # COMMAND...: at most for ten seconds
+  for tenth in $(seq 100); do
+    ! "$@" || return 0
+    usleep 100000
+  done
+  echo "left waiting in vain for: $*"
+}
+
+is_gone() {
+  [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"
+}
+
+# Ends emu when its program runs; emu itself is in the foreground, where it can be interrupted.
+end_it() { # ENDING
+  wait_for test -s /tmp/program.pid
+  usleep 200000
+  emu=$(cat /tmp/emu.pid)
+  cat $cpufreq/policy*/scaling_governor >/tmp/governors
+  find /sys/fs/cgroup -type d | grep -c "emu-$emu-" >/tmp/groups
+  guardian=$(pgrep -P "$emu" emu-guardian)
+  echo "$guardian" >/tmp/guardian.pid
+  case $1 in
+    release) touch /tmp/enough ;;
+    interrupt) kill -INT "$emu" ;;
+    kill) kill -KILL "$emu" ;;
+    kill-both) kill -KILL "$guardian" "$emu" ;;
+  esac
+}
+
+one() { # STATE METHOD ENDING ARGUMENTS...
+  state=$1 name=$2 ending=$3
+  shift 3
+  find_policies "$state"
+  rm -f /tmp/enough /tmp/*.pid
+  snapshot >/tmp/before
+  end_it "$ending" &
+  ender=$!
+  sh -c 'echo $$ >/tmp/emu.pid; exec emu run --quiet "$@"' sh "$@" -- sh /tmp/program 2>/tmp/words
+  status=$?
+  wait $ender
+  wait_for is_gone "$(cat /tmp/guardian.pid)"
+  if [ "$ending" = kill-both ]; then
+    emu restore >/dev/null 2>>/tmp/words || echo "left emu restore: $(cat /tmp/words)"
+  fi
+  # A program that emu did not outlive goes on, and nothing holds it.
+  touch /tmp/enough
+  wait_for is_gone "$(cat /tmp/program.pid)"
+  echo "ended $state $name $ending $status $(sort -u /tmp/governors | tr '\n' ' ')$(cat /tmp/groups)"
+  snapshot >/tmp/after
+  diff /tmp/before /tmp/after | sed -n 's/^[-+]\([^-+]\)/left \1/p'
+}
+
+mkdir -p /run/emu
+emu run --quiet --method cpu-freeze --speed 50% -- true
+emu run --quiet --method cpu-lim --speed 50% -- true
+for ending in release interrupt kill kill-both; do
+  for state in $(echo "$1" | tr , " "); do
+    one "$state" cpu-freq $ending --method cpu-freq --speed 60%
+    one "$state" cpu-gov $ending --method cpu-gov --speed 0=60%,1=50%
+    one "$state" cpu-gov-frozen $ending --method cpu-gov --speed 20%
+  done
+  one userspace cpu-hogs $ending --method cpu-hogs --speed 3% --lift-rt-limit
+  one userspace fracas $ending --method fracas --speed 20%
+  one userspace cpu-freeze $ending --method cpu-freeze --speed 20%
+  one userspace cpu-lim $ending --method cpu-lim --speed 20%
+done

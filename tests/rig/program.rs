@@ -1,0 +1,94 @@
+//! The static program that tests run in the guest.
+//!
+//! `count` writes how many units of work fit in a fixed time, five times over; `rate SETTLE_MS WINDOW_MS` how many steps
+//! of work it gets done in a second; `registers` writes the P-state registers of CPUs 0 to 3, read from the hardware ports
+//! past the kernel.
+
+use std::arch::asm;
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+unsafe extern "C" {
+    /// `iopl(2)`: with level 3, lets this process use I/O ports. Needs `CAP_SYS_RAWIO`.
+    fn iopl(level: i32) -> i32;
+}
+
+/// Units of 1000 additions done in 200 ms, and the time they took.
+fn count() -> (u64, Duration) {
+    let start = Instant::now();
+    let mut units = 0;
+    while start.elapsed() < Duration::from_millis(200) {
+        for i in 0..1000_u64 {
+            black_box(i + units);
+        }
+        units += 1;
+    }
+    (units, start.elapsed())
+}
+
+/// Steps of work done for each second of the window, after a time to settle.
+///
+/// The window begins right after the CPU was away, if it goes away at all: where it ends then does not depend on by how
+/// much an emulation's turns differ. The clock is looked at every few microseconds.
+fn rate(settle: Duration, window: Duration) -> f64 {
+    const LOOK_EVERY: u64 = 200;
+    // Longer than an interrupt, shorter than any turn.
+    const AWAY: Duration = Duration::from_micros(30);
+    // Works until `end`, or until it has been away; how many steps, and until when.
+    let work = |end: Instant, longest: Duration| {
+        let (mut steps, mut now) = (0, Instant::now());
+        loop {
+            for i in 0..LOOK_EVERY {
+                black_box(i);
+            }
+            steps += LOOK_EVERY;
+            let before = std::mem::replace(&mut now, Instant::now());
+            if now >= end || now - before > longest {
+                return (steps, now);
+            }
+        }
+    };
+    let (_, settled) = work(Instant::now() + settle, Duration::MAX);
+    let (_, begin) = work(settled + settle, AWAY);
+    let (steps, end) = work(begin + window, Duration::MAX);
+    steps as f64 / (end - begin).as_secs_f64()
+}
+
+/// One byte from an I/O port.
+fn read_port(port: u16) -> u8 {
+    let value: u8;
+    // SAFETY: the caller holds I/O privilege; reading a serial port's scratch register has no side effect.
+    unsafe { asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack)) };
+    value
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["count"] => {
+            for _ in 0..5 {
+                let (units, time) = count();
+                println!("{units} units in {time:?}");
+                // Idle time has to repeat as well as busy time.
+                sleep(Duration::from_millis(30));
+            }
+        }
+        ["rate", settle, window] => {
+            let (Ok(settle), Ok(window)) = (settle.parse(), window.parse()) else { return ExitCode::from(2) };
+            println!("{:.1}", rate(Duration::from_millis(settle), Duration::from_millis(window)));
+        }
+        ["registers"] => {
+            // SAFETY: takes an integer and returns one; no memory is shared.
+            if unsafe { iopl(3) } != 0 {
+                eprintln!("iopl: {}", std::io::Error::last_os_error());
+                return ExitCode::FAILURE;
+            }
+            let ports = [0x3ff, 0x2ff, 0x3ef, 0x2ef];
+            println!("{:?}", ports.map(read_port));
+        }
+        _ => return ExitCode::from(2),
+    }
+    ExitCode::SUCCESS
+}
