@@ -22,8 +22,12 @@ pub struct Finding {
     pub ideal: f64,
     /// Median of emulated / native.
     pub ratio: Interval,
-    /// Median of emulated / native / ideal: 1 is perfect, 0.99 is one percent too slow.
+    /// Median of emulated / native / ideal: 1 is perfect, 0.99 is one percent too slow. Work is counted per core
+    /// cycle where its steps follow the core clock: a clock that others on the machine move between two windows is
+    /// no error of an emulation.
     pub relative: Interval,
+    /// Median of the core clock under emulation / native, where steps follow it.
+    pub clock: Option<f64>,
     /// Whether that is within the tolerance.
     pub verdict: Verdict,
     /// Pairs that count.
@@ -87,16 +91,24 @@ fn finding(
     let workload = workload(&trial.job.workload)?;
     // Without a single quantum, less than one was done; half of one stands for that.
     let rate = |window: &Window| rate(window).max(workload.quantum() / 2.0 / window.done.wall_s());
+    // The ratio of the clocks of two windows; 1 where it is not known.
+    let clock = |window: &Window, other: &Window| {
+        let ratio = other.done.quantum_ns / window.done.quantum_ns;
+        if workload.follows_clock() && ratio.is_finite() && ratio > 0.0 { ratio } else { 1.0 }
+    };
     let (mut measured, mut relative, mut controls, mut ideals) = (vec![], vec![], vec![], vec![]);
+    let mut clocks = vec![];
     for pair in pairs.iter().filter(|pair| pair.kept) {
         if let Some((native, emulated)) = pair.sides() {
             let ideal = workload.ideal(asked, &native.done);
             ideals.push(ideal);
             measured.push(stats::Pair::new(rate(emulated), rate(native))?);
-            relative.push(stats::Pair::new(rate(emulated), rate(native) * ideal)?);
+            let clock = clock(emulated, native);
+            clocks.push(clock);
+            relative.push(stats::Pair::new(rate(emulated) / clock, rate(native) * ideal)?);
         } else {
             let [a, b] = &pair.windows;
-            controls.push(stats::Pair::new(rate(b), rate(a))?);
+            controls.push(stats::Pair::new(rate(b) / clock(b, a), rate(a))?);
         }
     }
     let centre = Centre::Median(Bootstrap::new(plan.seed));
@@ -119,6 +131,7 @@ fn finding(
         verdict: Verdict::of(&relative, measured.len(), plan.tolerance, plan.level)?,
         ratio,
         relative,
+        clock: if workload.follows_clock() { Some(Sample::new(clocks)?.median()) } else { None },
         pairs: measured.len(),
         repeated: pairs.iter().filter(|pair| !pair.kept).count(),
         tainted: pairs.iter().filter(|pair| pair.kept && !pair.taints.is_empty()).count(),

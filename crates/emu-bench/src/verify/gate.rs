@@ -13,8 +13,9 @@ use crate::workload::Job;
 /// Share of a window that the hypervisor may take.
 const STEAL_MAX: f64 = 0.01;
 
-/// Change of the core clock between the two windows of a pair that is let pass.
-const CLOCK_CHANGE_MAX: f64 = 0.03;
+/// Change of the core clock between the two windows of a pair that is let pass. It is made up for in the mean, but
+/// not in how it fell on the two halves of a duty cycle.
+const CLOCK_CHANGE_MAX: f64 = 0.06;
 
 /// Share of the CPU time it could use that work gets natively on a machine that is otherwise idle.
 const UNDISTURBED: f64 = 0.97;
@@ -225,9 +226,9 @@ mod tests {
         ] {
             assert_eq!(taints(&job(), &[good(), other]), [taint]);
         }
-        let slower = window(Side::Native, 1_000_000_000, 21e3);
+        let slower = window(Side::Native, 1_000_000_000, 22e3);
         assert!(
-            matches!(taints(&job(), &[good(), slower])[..], [Taint::Clock(change)] if (change - 0.05).abs() < 1e-9)
+            matches!(taints(&job(), &[good(), slower])[..], [Taint::Clock(change)] if (change - 0.1).abs() < 1e-9)
         );
     }
 

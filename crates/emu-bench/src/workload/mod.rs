@@ -58,6 +58,11 @@ pub trait Workload: Sync {
         1.0 / (idle + (1.0 - idle) / share)
     }
 
+    /// Whether the time of an undisturbed step follows the core clock and nothing else.
+    fn follows_clock(&self) -> bool {
+        true
+    }
+
     /// Whether emulation promises the ideal. Where not, the workload shows a limit that all methods of a kind
     /// have, and is verified only when it is named.
     fn is_promised(&self) -> bool {

@@ -42,6 +42,10 @@ impl Workload for Stream {
         "bytes"
     }
 
+    fn follows_clock(&self) -> bool {
+        false
+    }
+
     fn quantum(&self) -> f64 {
         Kernel::Copy.bytes(BLOCK) as f64
     }

@@ -264,6 +264,7 @@ mod tests {
             ideal: 0.6667,
             ratio: interval(0.6543),
             relative: interval(0.9814),
+            clock: Some(1.0),
             verdict,
             pairs: 15,
             repeated: 3,

@@ -35,6 +35,11 @@ pub(crate) trait Hold: Send + 'static {
     /// Some may still be held.
     fn let_go(&mut self) -> Result<Nanos>;
 
+    /// CPU time that tasks had in the last hold because they came to be held late.
+    fn leaked(&self) -> Nanos {
+        0
+    }
+
     /// How many tasks, that is threads, there are.
     fn tasks(&mut self) -> usize;
 }
@@ -171,6 +176,7 @@ impl Holder {
                     asleep: Asleep::new(&host.roots.proc),
                     shared_cpus,
                     own_time,
+                    cpus: cpus.len().max(1) as i64,
                     costs: [0; COSTS],
                     last_cpu,
                     first: Some(first),
@@ -278,6 +284,8 @@ struct Cycle<H> {
     shared_cpus: Option<i64>,
     /// What emu's own work costs them where there is one CPU for all.
     own_time: Option<OwnTime>,
+    /// The CPUs of the zone.
+    cpus: i64,
     /// CPU time of this thread for each of the last holds.
     costs: [Nanos; COSTS],
     last_cpu: Nanos,
@@ -362,7 +370,7 @@ impl<H: Hold> Cycle<H> {
         if let (Some(own_time), Some(asked)) = (&mut self.own_time, asked) {
             loss += own_time.taken(asked, held.from, free);
         }
-        let taken = free - held.from;
+        let taken = (free - held.from - self.hold.leaked() / self.cpus).max(0);
         self.ledger.settle((taken + loss) as f64);
         self.seen.counters.add_hold(taken, loss);
         self.seen.holds.fetch_add(1, Ordering::Relaxed);

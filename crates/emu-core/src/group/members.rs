@@ -45,6 +45,8 @@ pub(crate) struct Member {
     /// Its CPU time at the last look, and how much of it was new then.
     pub(crate) used: Nanos,
     pub(crate) lately: Nanos,
+    /// Its CPU time when it was stopped, where that was looked at.
+    pub(crate) at_stop: Option<Nanos>,
 }
 
 /// What became of a signal.
@@ -239,6 +241,7 @@ impl Members {
             signalled: 0,
             used: 0,
             lately: 0,
+            at_stop: None,
         }))
     }
 }

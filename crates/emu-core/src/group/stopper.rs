@@ -22,6 +22,12 @@ const ASK_EACH: usize = 32;
 /// With more than [`ASK_EACH`] processes, their CPU time is looked at in every so manieth hold.
 const LOOK_EVERY: u64 = 16;
 
+/// A process that still used so much CPU time after its stop signal was stopped late; less is its way into the stop.
+///
+/// `SIGSTOP` to a process with several threads acts when one of them takes it, and the kernel may choose a sleeping
+/// one, which first has to get a CPU, while the others compute on.
+const LATE_STOP: Nanos = 200_000;
+
 /// The stop signals that a terminal sends, as bits of `ShdPnd`. `SIGSTOP` is not among them because one that is
 /// pending is our own.
 const TERMINAL_STOPS: u64 = bit(Signal::TSTP) | bit(Signal::TTIN) | bit(Signal::TTOU);
@@ -41,13 +47,15 @@ pub(crate) struct Stopper {
     members: Members,
     /// Holds so far.
     holds: u64,
+    /// CPU time used in the last hold by those that were stopped late.
+    leaked: Nanos,
     notes: Notes,
 }
 
 impl Stopper {
     /// Nothing is stopped yet.
     pub(crate) fn new(proc: &Path, members: Members, notes: Notes) -> Self {
-        Self { proc: proc.to_owned(), members, holds: 0, notes }
+        Self { proc: proc.to_owned(), members, holds: 0, leaked: 0, notes }
     }
 
     /// Stops all that may be stopped and are known; notes those that have ended.
@@ -72,6 +80,7 @@ impl Stopper {
                 Sent::Yes => {
                     member.is_held = true;
                     member.signalled = time::now();
+                    member.at_stop = if ask_each { cpu_time(member.pid) } else { None };
                 }
                 Sent::Gone => drop(dead.insert(member.pid)),
                 Sent::Refused => self.notes.add(format!(
@@ -114,6 +123,7 @@ impl Stopper {
     /// Notes who has used how much CPU time since the last look; now and then, if there are many.
     fn look_at_usage(&mut self) {
         self.holds += 1;
+        self.leaked = 0;
         if self.members.len() > ASK_EACH && self.holds % LOOK_EVERY != 1 {
             return;
         }
@@ -121,6 +131,10 @@ impl Stopper {
             if let Some(used) = cpu_time(member.pid) {
                 member.lately = used - member.used;
                 member.used = used;
+                let since_stop = member.at_stop.map_or(0, |at_stop| used - at_stop);
+                if since_stop > LATE_STOP {
+                    self.leaked += since_stop;
+                }
             }
         }
     }
@@ -164,6 +178,10 @@ impl Hold for Stopper {
         let begin = time::now();
         self.continue_held();
         Ok(self.mean_moment(begin))
+    }
+
+    fn leaked(&self) -> Nanos {
+        self.leaked
     }
 
     fn tasks(&mut self) -> usize {

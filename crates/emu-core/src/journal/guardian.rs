@@ -118,12 +118,10 @@ impl Watch<'_> {
         if let Err(cause) = finish(self.journal, self.folder, self.name) {
             self.say(format_args!("cannot remove the journal: {}", Cause(cause)));
         }
-        if outcome.undone > 0 {
-            self.say(format_args!(
-                "the emulation of {zone} ended because emu died; everything was restored, the program runs \
-                 on at full speed"
-            ));
-        }
+        let restored = if outcome.undone > 0 { "everything was restored, " } else { "" };
+        self.say(format_args!(
+            "the emulation of {zone} ended because emu died; {restored}the program runs on at full speed"
+        ));
         0
     }
 

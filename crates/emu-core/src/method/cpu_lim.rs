@@ -21,7 +21,7 @@ const ABOUT: About = About {
     needs: "permission to signal the processes; nothing else",
     limits: &[
         "one speed for all CPUs of the zone",
-        "a process with several busy threads and a sleeping one is stopped late and runs too fast (54-60 % seen for 40 %)",
+        "of more than 32 processes, those with several threads may be stopped late unnoticed, and run too fast",
         "an interactive shell inside the zone takes the stops for its own job control",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "paced I/O and timers are late by up to (1 - speed) of a period; memory bandwidth falls with the speed",

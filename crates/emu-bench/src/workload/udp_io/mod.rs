@@ -65,6 +65,10 @@ impl Workload for UdpIo {
         "datagrams"
     }
 
+    fn follows_clock(&self) -> bool {
+        false
+    }
+
     fn quantum(&self) -> f64 {
         if self.paced { 1.0 } else { BATCH as f64 }
     }
