@@ -4,8 +4,9 @@
 //! In one iteration each kernel in turn passes over whole arrays that do not fit any cache. Bytes are counted as
 //! STREAM counts them: those that the program reads and writes, not what a cache reads before it writes.
 
+use std::hint::black_box;
 use std::ops::Range;
-use std::sync::{Barrier, OnceLock};
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ const ERROR_MAX: f64 = 1e-13;
 /// The factor of a step of an endless run.
 fn factor(step: u64) -> f64 {
     let [even, odd] = FACTORS;
-    if step / 4 % 2 == 0 { even } else { odd }
+    if (step / 4).is_multiple_of(2) { even } else { odd }
 }
 
 /// One of the kernels.
@@ -78,9 +79,17 @@ impl Kernel {
     }
 }
 
+/// Elements that are copied at once. Of long copies C libraries write past the caches, which the other kernels do
+/// not do, and which would make this one nearly twice as fast.
+const COPIED_AT_ONCE: usize = 128;
+
 #[inline(never)]
 fn copy(a: &[f64], c: &mut [f64]) {
-    c.copy_from_slice(a);
+    // A length that the compiler knew would let it make a single copy of all.
+    let length = black_box(COPIED_AT_ONCE);
+    for (c, a) in c.chunks_mut(length).zip(a.chunks(length)) {
+        c.copy_from_slice(a);
+    }
 }
 
 #[inline(never)]
@@ -195,8 +204,8 @@ impl Arrays {
         {
             let part = array.get(range.clone()).unwrap_or_default();
             // NaN is not within the error either.
-            let is_wrong = |is: &f64| !((is - must).abs() <= ERROR_MAX * must.abs());
-            let wrong = part.iter().enumerate().step_by(every.max(1)).find(|(_, is)| is_wrong(is));
+            let is_right = |is: &f64| (is - must).abs() <= ERROR_MAX * must.abs();
+            let wrong = part.iter().enumerate().step_by(every.max(1)).find(|(_, is)| !is_right(is));
             if let Some((place, is)) = wrong {
                 return Err(Error::new(
                     ErrorKind::Failed,
@@ -245,7 +254,6 @@ impl Passes {
 pub fn run(elements: usize, threads: &[CpuList], iterations: usize) -> Result<Passes> {
     let count = threads.len();
     let barrier = Barrier::new(count);
-    let clock = OnceLock::new();
     let part = |number: usize| elements * (number + 1) / count - elements * number / count;
     let work = |number: usize, cpus: &CpuList| {
         let bound = confine(cpus);
@@ -256,10 +264,10 @@ pub fn run(elements: usize, threads: &[CpuList], iterations: usize) -> Result<Pa
         for iteration in 0..iterations as u64 {
             for (number, passed) in (0..).zip(&mut passed) {
                 barrier.wait();
-                let begin = clock.get_or_init(Instant::now).elapsed();
+                let begin = Instant::now();
                 arrays.pass(4 * iteration + number, all.clone());
                 barrier.wait();
-                passed.push(clock.get_or_init(Instant::now).elapsed() - begin);
+                passed.push(begin.elapsed());
             }
         }
         bound.and_then(|()| arrays.verify(all, 1, Values::after(4 * iterations as u64)).map(|()| passed))
@@ -328,8 +336,8 @@ mod tests {
             let array = match which { 0 => &mut arrays.a, 1 => &mut arrays.b, _ => &mut arrays.c };
             array[place] *= 1.0 + 1e-12;
             let error = arrays.verify(0..50, 1, Values::after(2)).unwrap_err();
-            let named = format!("element {} ", place);
-            prop_assert!(error.to_string().contains(&named));
+            let named = error.to_string().contains(&["element ", &place.to_string(), " "].concat());
+            prop_assert!(named);
         }
     }
 

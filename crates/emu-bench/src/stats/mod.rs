@@ -16,7 +16,7 @@ mod granularity;
 mod interval;
 mod noise;
 #[cfg(test)]
-mod oracles;
+pub(crate) mod oracles;
 mod paired;
 mod power;
 mod regression;

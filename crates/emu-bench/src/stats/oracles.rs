@@ -141,14 +141,14 @@ pub(super) fn close(got: f64, expected: f64, what: &str) {
 }
 
 /// Independent standard normal numbers from a seed.
-pub(super) struct Normals(Pcg64);
+pub(crate) struct Normals(Pcg64);
 
 impl Normals {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(Pcg64::seed_from_u64(seed))
     }
 
-    pub(super) fn draw(&mut self) -> f64 {
+    pub(crate) fn draw(&mut self) -> f64 {
         normal_quantile(self.0.random_range(f64::EPSILON..1.0))
     }
 }

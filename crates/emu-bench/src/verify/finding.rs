@@ -147,7 +147,8 @@ fn finding(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::{Delivery, Side, Taint};
+    use crate::stats::oracles::Normals;
+    use crate::verify::{Delivery, Side, Taint, schedule};
     use crate::workload::{Done, Job};
 
     fn window(side: Side, parts: &[f64], slept_ns: u64) -> Window {
@@ -168,7 +169,7 @@ mod tests {
             longest_stall_s: 0.0,
             effective: vec![],
         });
-        Window { side, done, steal: 0.0, foreign: None, delivery }
+        Window { side, done, clock: None, harness_cpu_s: 0.0, steal: 0.0, foreign: None, delivery }
     }
 
     fn pair(number: usize, native: &[f64], emulated: &[f64]) -> Pair {
@@ -254,5 +255,48 @@ mod tests {
         assert_eq!((found.missed, found.periods), (16, 3200));
         assert!((found.own_cpu.unwrap() - 0.01).abs() < 1e-9);
         assert_eq!(found.longest_stall_ns, 7);
+    }
+
+    /// A run on a machine that drifts by a third and whose windows scatter by 1 %, of an emulation whose true
+    /// speed is `share`.
+    fn simulated(share: f64, seed: u64) -> Vec<Pair> {
+        let mut normals = Normals::new(seed);
+        let mut number = 0;
+        schedule::schedule(15, 6, seed)
+            .into_iter()
+            .map(|sides| {
+                let clock = 1e9 * (1.0 + number as f64 / 60.0);
+                number += 1;
+                let windows = sides.map(|side| {
+                    let share = if side == Side::Native { 1.0 } else { share };
+                    window(side, &[clock * share * (0.01 * normals.draw()).exp()], 0)
+                });
+                Pair { number, rival: None, windows, taints: vec![], kept: true }
+            })
+            .collect()
+    }
+
+    fn found(share: f64, asked: f64, seed: u64) -> Finding {
+        let plan = Plan::new(seed);
+        findings(&trial(&[asked], false), &simulated(share, seed), &plan).unwrap().remove(0)
+    }
+
+    #[test]
+    fn two_hundred_experiments_without_a_difference_raise_few_false_alarms() {
+        let runs: Vec<_> = (0..200).map(|seed| found(1.0, 1.0, seed)).collect();
+        let alarms = runs.iter().filter(|run| !run.relative.contains(1.0)).count();
+        // 5 % of 200 are 10; more than 15 come by chance once in twenty times (binomial).
+        assert!(alarms <= 15, "{alarms} false alarms");
+        assert!(runs.iter().all(|run| run.verdict == Verdict::Pass));
+    }
+
+    #[test]
+    fn a_slowdown_and_a_bias_are_found_with_their_size_as_often_as_the_interval_says() {
+        for (share, asked) in [(0.5, 0.5), (0.515, 0.5), (0.09, 0.1)] {
+            let runs: Vec<_> = (0..200).map(|seed| found(share, asked, 1000 + seed)).collect();
+            let right = runs.iter().filter(|run| run.ratio.contains(share)).count();
+            assert!(right >= 185, "{share}: {right} of 200 intervals hold the truth");
+            assert!(runs.iter().all(|run| (run.error() - (share / asked - 1.0)).abs() < 0.02), "{share}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use emu_core::{CpuList, Error, Result};
 use serde::Serialize;
 
+use super::clock;
 use super::pair::{Side, Window};
 use crate::workload::Job;
 
@@ -79,13 +80,18 @@ impl fmt::Display for Taint {
 /// What disturbed the windows of a pair; nothing for a good one.
 pub(super) fn taints(job: &Job, windows: &[Window; 2]) -> Vec<Taint> {
     let mut taints: Vec<_> = windows.iter().filter_map(|window| taint(job, window)).collect();
-    let [a, b] = windows;
-    // A quantum that was not interrupted takes as long as the core clock says, emulated or not.
-    let change = (a.done.quantum_ns / b.done.quantum_ns).ln().abs().exp_m1();
-    if change > CLOCK_CHANGE_MAX {
-        taints.push(Taint::Clock(change));
-    }
+    taints.extend(clock_change(windows).filter(|change| *change > CLOCK_CHANGE_MAX).map(Taint::Clock));
     taints
+}
+
+/// By which share the core clock differed between two windows. A quantum that was not interrupted takes as long
+/// as the clock says, emulated or not, and is spread over the window; where there are no quanta the meter
+/// tells, which looks at both ends only.
+fn clock_change([a, b]: &[Window; 2]) -> Option<f64> {
+    if a.done.quantum_ns > 0.0 && b.done.quantum_ns > 0.0 {
+        return Some(clock::change(a.done.quantum_ns, b.done.quantum_ns));
+    }
+    Some(clock::change(a.clock?.mean_hz(), b.clock?.mean_hz()))
 }
 
 /// What disturbed a single window.
@@ -187,7 +193,8 @@ impl Ticks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Done;
+    use crate::verify::CoreClock;
+    use crate::workload::{Done, Messages};
 
     const STAT: &str = "cpu  30 0 30 300 0 0 0 9 0 0\n\
                         cpu0 10 0 10 100 0 0 0 4 0 0\n\
@@ -196,7 +203,15 @@ mod tests {
 
     fn window(side: Side, cpu_ns: u64, quantum_ns: f64) -> Window {
         let done = Done { ended_ns: 1_000_000_000, parts: vec![1.0], cpu_ns, quantum_ns, ..Done::default() };
-        Window { side, done, steal: 0.0, foreign: Some(0.01), delivery: None }
+        Window {
+            side,
+            done,
+            clock: None,
+            harness_cpu_s: 0.0,
+            steal: 0.0,
+            foreign: Some(0.01),
+            delivery: None,
+        }
     }
 
     fn job() -> Job {
@@ -230,6 +245,42 @@ mod tests {
         assert!(
             matches!(taints(&job(), &[good(), slower])[..], [Taint::Clock(change)] if (change - 0.1).abs() < 1e-9)
         );
+    }
+
+    #[test]
+    fn without_quanta_the_meter_tells_of_a_changed_clock() {
+        let at = |hz: f64, quantum_ns| Window {
+            clock: Some(CoreClock { before_hz: hz * 0.99, after_hz: hz * 1.01 }),
+            ..window(Side::Native, 1_000_000_000, quantum_ns)
+        };
+        assert!(taints(&job(), &[at(3e9, 0.0), at(3.05e9, 0.0)]).is_empty());
+        assert!(matches!(
+            taints(&job(), &[at(3e9, 0.0), at(3.3e9, 0.0)])[..],
+            [Taint::Clock(change)] if (change - 0.1).abs() < 1e-9
+        ));
+        assert!(taints(&job(), &[at(3e9, 20e3), at(3.3e9, 20e3)]).is_empty(), "quanta know better");
+        let unknown = Window { clock: None, ..at(3e9, 0.0) };
+        assert!(taints(&job(), &[at(3e9, 0.0), unknown]).is_empty());
+    }
+
+    #[test]
+    fn lost_messages_are_a_taint() {
+        let mut lossy = window(Side::Emulated, 0, 0.0);
+        lossy.done.messages = Some(Messages { first: 100, end: 1100, lost: 9 });
+        assert_eq!(taint(&job(), &lossy), None);
+        lossy.done.messages = Some(Messages { first: 100, end: 1100, lost: 50 });
+        assert_eq!(taint(&job(), &lossy), Some(Taint::Lost(0.05)));
+    }
+
+    #[test]
+    fn work_that_sleeps_nearly_always_may_wait_a_little() {
+        let paced = |waited_ns: u64| {
+            let mut window = window(Side::Native, 15_000_000, 0.0);
+            window.done.slept_ns = 1_000_000_000 - 15_000_000 - waited_ns;
+            taint(&job(), &window)
+        };
+        assert_eq!(paced(9_000_000), None);
+        assert!(matches!(paced(20_000_000), Some(Taint::Contended(_))));
     }
 
     #[test]

@@ -13,12 +13,14 @@
 //! Between the pairs lie *controls*, with two native windows: what they differ by is the floor below which
 //! nothing can be told on this machine in this run.
 
+mod clock;
 mod emulated;
 mod finding;
 mod gate;
 mod pair;
 mod schedule;
 
+pub use clock::CoreClock;
 pub use emulated::{Emulated, SessionEmulated};
 pub use finding::{Finding, findings};
 pub use gate::Taint;

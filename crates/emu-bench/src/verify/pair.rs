@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use emu_core::{Result, Status};
+use emu_core::{Error, Result, Status};
 use serde::Serialize;
 
+use super::clock::{self, CoreClock};
 use super::gate::{self, Taint, Ticks};
 use super::{Emulated, Plan, Trial};
-use crate::workload::{Done, Order, Worker, now_ns, process_cpu_ns};
+use crate::workload::{Done, Order, Worker, now_ns, process_cpu_ns, thread_cpu_ns};
 
 /// With emulation or without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -26,6 +27,11 @@ pub struct Window {
     pub side: Side,
     /// The work done.
     pub done: Done,
+    /// The core clock around it; `None` where that could not be measured.
+    pub clock: Option<CoreClock>,
+    /// CPU time of the thread that waits for the worker, from the order to the report, in seconds: all that the
+    /// harness does meanwhile on CPUs that are measured.
+    pub harness_cpu_s: f64,
     /// Share of the time that the hypervisor took from the CPUs.
     pub steal: f64,
     /// Share of the CPUs' time that was neither the worker's nor this process's nor idle, at least; `None` where
@@ -33,6 +39,13 @@ pub struct Window {
     pub foreign: Option<f64>,
     /// What the emulation says of itself, for an emulated window.
     pub delivery: Option<Delivery>,
+}
+
+impl Window {
+    /// Work per cycle of the core clock: the same whatever the clock was, for work that follows it.
+    pub fn work_per_cycle(&self) -> Option<f64> {
+        self.clock.map(|clock| self.done.rate() / clock.mean_hz())
+    }
 }
 
 /// What an emulation says of itself over a window and the time it was given to settle.
@@ -106,7 +119,15 @@ pub(super) fn take(
     // Both windows of a pair sleep alike.
     let cycle = number as u64 * trial.job.cycles;
     with_worker(emulated, trial, |emulated, worker| {
-        let mut take = |side| window(emulated, trial, plan, worker, side, cycle, false);
+        let clock = || clock::measure(&trial.job.cpus);
+        let mut before = clock();
+        let mut take = |side| {
+            let mut window = window(emulated, trial, plan, worker, side, cycle, false)?;
+            let after = clock();
+            window.clock = before.zip(after).map(|(before_hz, after_hz)| CoreClock { before_hz, after_hz });
+            before = after;
+            Ok::<_, Error>(window)
+        };
         let windows = [take(first)?, take(second)?];
         Ok(Pair { number, rival: None, taints: gate::taints(&trial.job, &windows), windows, kept: true })
     })
@@ -161,7 +182,9 @@ fn window(
         first: cycle,
         stamps,
     };
+    let thread_before = thread_cpu_ns();
     let done = worker.through(&order)?;
+    let harness_cpu_s = (thread_cpu_ns() - thread_before) as f64 / 1e9;
     let wall_s = (now_ns() - asked_ns) as f64 / 1e9;
     let process_s = (process_cpu_ns() - cpu_before) as f64 / 1e9;
     let ticks = Ticks::now(&plan.proc, &trial.job.cpus)?.since(ticks);
@@ -173,7 +196,7 @@ fn window(
     if side == Side::Emulated {
         emulated.release()?;
     }
-    Ok(Window { side, done, steal: ticks.stolen_share(), foreign, delivery })
+    Ok(Window { side, done, clock: None, harness_cpu_s, steal: ticks.stolen_share(), foreign, delivery })
 }
 
 fn nanos(span: Duration) -> u64 {

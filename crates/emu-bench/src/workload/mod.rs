@@ -15,9 +15,8 @@ mod stream;
 mod udp_io;
 mod worker;
 
-pub(crate) use part::confine;
 pub use part::now_ns;
-pub(crate) use part::process_cpu_ns;
+pub(crate) use part::{confine, process_cpu_ns, thread_cpu_ns};
 pub use worker::{WORKER, Worker, serve, serve_if_asked};
 
 use std::fmt::Debug;

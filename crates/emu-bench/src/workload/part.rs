@@ -20,7 +20,7 @@ pub(crate) fn process_cpu_ns() -> u64 {
 }
 
 /// CPU time of the calling thread, in nanoseconds.
-pub(super) fn thread_cpu_ns() -> u64 {
+pub(crate) fn thread_cpu_ns() -> u64 {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 

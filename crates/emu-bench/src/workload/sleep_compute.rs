@@ -18,8 +18,9 @@ const BURST_MIN: Duration = Duration::from_millis(10);
 /// A window is stretched up to this factor for a burst of that length.
 const STRETCH: f64 = 4.0;
 
-/// How long the clock is given to rise before a burst is measured out.
-const WARM_UP_NS: u64 = 20_000_000;
+/// How long is computed to measure out a burst. Its length need not be exact: bursts of both windows of a pair
+/// are the same work.
+const WARM_UP_NS: u64 = 2_000_000;
 
 /// The workload: one thread that sleeps for a third of its time, un-emulated.
 pub(super) struct SleepCompute;
