@@ -45,7 +45,7 @@ impl Guest {
         let slots = if self.options.contains("--icount") { 1 } else { SLOTS };
         let _slots = Slots::take(slots);
         let mut command = Command::new(root().join("tests/rig/run"));
-        command.args(self.options.split_whitespace()).args(["--timeout", "240"]);
+        command.args(self.options.split_whitespace()).args(["--timeout", "150"]);
         for (host, guest) in [(&rig.emu, "/bin/emu"), (&rig.program, "/bin/program"), (&rig.jobs, "/jobs")] {
             command.arg("--file").arg(format!("{}:{guest}", host.display()));
         }
