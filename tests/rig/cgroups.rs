@@ -30,12 +30,15 @@ fn check_methods(guest: Guest, is_v2: bool) {
         let is_close = wanted.iter().zip(got).all(|(wanted, got)| (got / wanted - 1.0).abs() < tolerance);
         assert!(is_close, "{guest:?}, {name}: {wanted:?} asked, {got:?} got: {}", report.text());
     };
-    for name in ["cpu-hogs", "cpu-freeze", "fracas", "cpu-lim", "fracas-published"] {
+    for name in ["cpu-hogs", "cpu-freeze", "fracas", "cpu-lim"] {
         check(name, [0.4, 0.4], 0.08);
     }
     for name in ["cpu-hogs-unequal", "fracas-unequal"] {
-        check(name, [0.3, 0.6], 0.08);
+        check(name, [0.4, 0.6], 0.08);
     }
+    // One quota for the sum.
+    let sum: f64 = used(&report, "fracas-published").iter().sum();
+    assert!((sum / 0.8 - 1.0).abs() < 0.08, "{guest:?}: {sum} instead of 0.8: {}", report.text());
     // The known error of weights: r/(r + n(1 - r)).
     let weighed = 0.4 / (0.4 + 2.0 * 0.6);
     check("fracas-shares", [weighed, weighed], 0.15);
@@ -48,8 +51,8 @@ fn check_methods(guest: Guest, is_v2: bool) {
     for name in ["cpu-freeze", "attach-cpu-freeze"] {
         let frozen =
             report.lines("frozen").find(|words| words[0] == name).map(|words| words[1].parse::<u32>());
-        // Looked at 30 times, each of which is more often than not in a hold.
-        assert!(matches!(frozen, Some(Ok(5..=29))), "{name}: {}", report.text());
+        // Looked at 20 times; more often than not it is held.
+        assert!(matches!(frozen, Some(Ok(3..=20))), "{name}: {}", report.text());
     }
     assert_eq!(groups_with(&report, "fracas", "cgroup.type", "threaded"), 2, "{}", report.text());
     for cpu in ["0", "1"] {
@@ -84,11 +87,11 @@ fn an_ordinary_user_needs_a_group_that_was_handed_over() {
         assert_eq!(report.lines("left").count(), 0, "{}", report.text());
         assert_eq!(report.lines("controllers").next(), Some(vec![]), "{}", report.text());
         for (method, status, why) in [
-            ("cpu-freq", "3", "can only be written by root"),
-            ("cpu-gov", "3", "can only be written by root"),
-            ("cpu-hogs", "3", "CAP_SYS_NICE"),
-            ("fracas", "3", "cgroup"),
-            ("cpu-freeze", "3", "cgroup"),
+            ("cpu-freq", "4", "can only be written by root"),
+            ("cpu-gov", "4", "can only be written by root"),
+            ("cpu-hogs", "4", "CAP_SYS_NICE"),
+            ("fracas", "4", "cgroup"),
+            ("cpu-freeze", "4", "cgroup"),
             ("cpu-lim", "0", ""),
         ] {
             let ended = report.lines("ended").find(|words| words[0] == method);
@@ -101,6 +104,11 @@ fn an_ordinary_user_needs_a_group_that_was_handed_over() {
     }
 }
 
+/// The text with its lines joined.
+fn unwrapped(report: &Report) -> String {
+    report.text().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn info_and_methods_tell_what_the_clocks_can_do() {
     let Some(each) = Guest::FOUR.run("describe.sh") else { return };
@@ -109,15 +117,16 @@ fn info_and_methods_tell_what_the_clocks_can_do() {
         "schedutil",
         "800.0 MHz to 2.600 GHz in 6 steps",
         "each CPU has a clock of its own",
-        "can be set: userspace",
+        "set by the userspace governor",
+        "below 30.8% (800.0 MHz) cpu-gov freezes tasks too",
         "cpu-freq",
         "cpu-gov",
     ] {
-        assert!(each.text().contains(said), "{said}: {}", each.text());
+        assert!(unwrapped(&each).contains(said), "{said}: {}", each.text());
     }
     let Some(pairs) = Guest::PAIRS.run("describe.sh") else { return };
     for said in ["CPUs 0-1", "CPUs 2-3", "share a clock"] {
-        assert!(pairs.text().contains(said), "{said}: {}", pairs.text());
+        assert!(unwrapped(&pairs).contains(said), "{said}: {}", pairs.text());
     }
     for report in [each, pairs] {
         let long: Vec<_> = report.text().lines().filter(|line| line.chars().count() > 80).collect();

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 use crate::common::skip;
 
@@ -45,12 +46,14 @@ impl Guest {
         let slots = if self.options.contains("--icount") { 1 } else { SLOTS };
         let _slots = Slots::take(slots);
         let mut command = Command::new(root().join("tests/rig/run"));
-        command.args(self.options.split_whitespace()).args(["--timeout", "240"]);
+        command.args(self.options.split_whitespace()).args(["--timeout", "150"]);
         for (host, guest) in [(&rig.emu, "/bin/emu"), (&rig.program, "/bin/program"), (&rig.jobs, "/jobs")] {
             command.arg("--file").arg(format!("{}:{guest}", host.display()));
         }
         command.args(["--", "sh"]).args(format!("/jobs/{job}").split_whitespace());
+        let begin = Instant::now();
         let ended = output(&mut command);
+        println!("{self:?}: {:.0?}", begin.elapsed());
         let (text, words) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
         // For whoever reads the test's output: above all that a guest had to be started again.
         eprint!("{words}");

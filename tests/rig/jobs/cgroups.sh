@@ -21,19 +21,23 @@ mkfifo /tmp/orders
 watch() { # NAME
   until [ -s /tmp/program.pid ]; do usleep 20000; done
   program=$(cat /tmp/program.pid)
-  # Everything is spread and settled by then.
+  # Everything is spread and settled by then. Nothing else may run on these CPUs while they are watched.
   sleep 1
   used "$program" >/tmp/first
-  for moment in $(seq 30); do
-    usleep 97000
-    [ -z "$is_v2" ] || find $root -mindepth 1 -name cgroup.freeze -exec cat {} + 2>/dev/null
-  done | sort | uniq -c | awk -v name="$1" '$2 == 1 { print "frozen", name, $1 }'
+  sleep 2
   used "$program" >/tmp/second
-  find $root -mindepth 2 \( -name cpu.max -o -name cgroup.type -o -name cpu.weight -o -name cpuset.cpus \) | sort |
-    while read -r file; do
-      echo "group $1 ${file#"$root"/} $(cat "$file")"
-    done
   echo "used $1 $(paste /tmp/first /tmp/second | awk '{ printf "%s ", $2 - $1 }')"
+  if [ -n "$is_v2" ]; then
+    for moment in $(seq 20); do
+      cat $root/*/cgroup.freeze
+      usleep 17000
+    done >/tmp/frozen 2>/dev/null
+    echo "frozen $1 $(grep -c 1 /tmp/frozen)"
+  fi
+  find $root -mindepth 2 \( -name cpu.max -o -name cgroup.type -o -name cpu.weight -o -name cpuset.cpus \) >/tmp/files
+  for file in $(cat /tmp/files); do
+    echo "group $1 ${file#"$root"/} $(cat "$file")"
+  done
 }
 
 open_orders() {
@@ -61,8 +65,8 @@ zone cpu-hogs --method cpu-hogs --speed 40%
 zone cpu-freeze --method cpu-freeze --speed 40%
 zone fracas --method fracas --speed 40%
 zone cpu-lim --method cpu-lim --speed 40%
-zone cpu-hogs-unequal --method cpu-hogs --speed 0=30%,1=60%
-zone fracas-unequal --method fracas --speed 0=30%,1=60%
+zone cpu-hogs-unequal --method cpu-hogs --speed 0=40%,1=60%
+zone fracas-unequal --method fracas --speed 0=40%,1=60%
 zone fracas-published --method fracas --variant published --speed 40%
 zone fracas-shares --method fracas --variant shares --speed 40%
 

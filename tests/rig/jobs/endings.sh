@@ -1,13 +1,13 @@
 # endings.sh: however an emulation ends, nothing of it may be left. For each way of ending, each method, and each state
-# in which the cpufreq policies may be found: "ended STATE METHOD ENDING SAW", where SAW is whether the emulation was
-# seen at work, and a line "left ..." for everything that is not as it was.
+# in which the cpufreq policies may be found, "ended STATE METHOD ENDING STATUS GROUPS RT_RUNTIME_US GOVERNORS": the exit
+# status, and what was seen while it was at work; "left ..." for everything that is not as it was; "words ..." of emu.
 . /jobs/common.sh
 
 # All that emu may change. The measurements among the files of cpufreq change by themselves.
 snapshot() {
-  for file in $(find $cpufreq -type f | grep -v -e /stats/ -e cur_freq | sort) /proc/sys/kernel/sched_rt_*_us; do
-    echo "$file: $(cat "$file" 2>/dev/null)"
-  done
+  find $cpufreq -type f ! -path '*/stats/*' ! -name '*cur_freq' | sort >/tmp/files
+  # Some cannot be read under some governors.
+  grep '' $(cat /tmp/files) /proc/sys/kernel/sched_rt_*_us 2>/dev/null
   # Under these governors the frequency is what was set, and no measurement.
   for policy in $cpufreq/policy*; do
     case $(cat "$policy/scaling_governor") in
@@ -16,9 +16,7 @@ snapshot() {
   done
   find /sys/fs/cgroup -type d | sort
   find /run/emu -type f ! -name '*-costs.json'
-  for process in /proc/[0-9]*; do
-    sed -n 's/^[0-9]* \((.*)\) [Tt] .*/stopped: \1/p' "$process/stat" 2>/dev/null
-  done
+  sed -n 's/^[0-9]* \((.*)\) [Tt] .*/stopped: \1/p' /proc/[0-9]*/stat 2>/dev/null
 }
 
 find_policies() { # STATE
@@ -61,10 +59,10 @@ for i in $(seq 2000); do
 done
 JOB
 
-wait_for() { # COMMAND...: at most for ten seconds
-  for tenth in $(seq 100); do
+wait_for() { # COMMAND...: at most for some seconds
+  for moment in $(seq 200); do
     ! "$@" || return 0
-    usleep 100000
+    usleep 20000
   done
   echo "left waiting in vain for: $*"
 }
@@ -76,11 +74,13 @@ is_gone() {
 # Ends emu when its program runs; emu itself is in the foreground, where it can be interrupted.
 end_it() { # ENDING
   wait_for test -s /tmp/program.pid
-  usleep 200000
+  usleep 100000
   emu=$(cat /tmp/emu.pid)
   cat $cpufreq/policy*/scaling_governor >/tmp/governors
   find /sys/fs/cgroup -type d | grep -c "emu-$emu-" >/tmp/groups
-  guardian=$(pgrep -P "$emu" emu-guardian)
+  cat /proc/sys/kernel/sched_rt_runtime_us >/tmp/real_time
+  guardian=$(grep -l '^emu-guardian$' $(printf '/proc/%s/comm ' $(cat "/proc/$emu/task/$emu/children")))
+  guardian=$(echo "$guardian" | cut -d/ -f3)
   echo "$guardian" >/tmp/guardian.pid
   case $1 in
     release) touch /tmp/enough ;;
@@ -108,9 +108,10 @@ one() { # STATE METHOD ENDING ARGUMENTS...
   # A program that emu did not outlive goes on, and nothing holds it.
   touch /tmp/enough
   wait_for is_gone "$(cat /tmp/program.pid)"
-  echo "ended $state $name $ending $status $(sort -u /tmp/governors | tr '\n' ' ')$(cat /tmp/groups)"
+  echo "ended $state $name $ending $status $(cat /tmp/groups /tmp/real_time) $(sort -u /tmp/governors)"
   snapshot >/tmp/after
-  diff /tmp/before /tmp/after | sed -n 's/^[-+]\([^-+]\)/left \1/p'
+  diff /tmp/before /tmp/after | sed -n 's/^[-+][^-+]/left &/p'
+  sed 's/^/words /' /tmp/words
 }
 
 mkdir -p /run/emu

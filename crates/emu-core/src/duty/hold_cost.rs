@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_loss_is_what_the_gap_has_beyond_the_hold() {
-        let hold = |k| Sample { from: k * 10_000_000, free: k * 10_000_000 + 3_000_000, own: 0 };
+        let hold = |k: Nanos| Sample { from: k * 10_000_000, free: k * 10_000_000 + 3_000_000, own: 0 };
         let mut holds: Vec<_> = (0..8).map(hold).collect();
         let mut gaps: Vec<_> = holds.iter().map(|hold| (hold.from - 10_000, hold.free + 40_000)).collect();
         assert_eq!(median_loss(&holds, &gaps), Some(50_000));

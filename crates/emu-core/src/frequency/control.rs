@@ -129,7 +129,6 @@ impl Control {
             self.record(MIN, values())?;
             return self.record(MAX, values());
         }
-        self.record(SETSPEED, values())?;
         for level in levels {
             if self.limit(MAX)? < *level {
                 self.change(MAX, &khz(*level))?;
@@ -138,7 +137,9 @@ impl Control {
                 self.change(MIN, &khz(*level))?;
             }
         }
-        Ok(())
+        // After the limits, and so undone before them: a limit that comes back first would move the speed to itself,
+        // which then would not look like ours any more.
+        self.record(SETSPEED, values())
     }
 
     /// Sets a frequency that has been [prepared](Self::prepare).
@@ -323,6 +324,22 @@ mod tests {
         let mut control = take(&kernel, &BOTH, &journal).unwrap();
         set(&mut control, mhz(2200)).unwrap();
         assert_eq!(control.current().unwrap(), mhz(2200));
+    }
+
+    #[test]
+    fn the_speed_is_undone_before_the_limits_that_would_move_it() {
+        let (_dir, kernel, journal) = kernel("userspace");
+        kernel.write("scaling_min_freq", "1400000").unwrap();
+        let mut control = take(&kernel, &BOTH, &journal).unwrap();
+        // Undone newest first.
+        let newest = || {
+            let text = std::fs::read_to_string(journal.path()).unwrap();
+            text.lines().rfind(|line| line.contains("scaling_")).unwrap().contains(SETSPEED)
+        };
+        for level in [1000, 800].map(mhz) {
+            set(&mut control, level).unwrap();
+            assert!(newest());
+        }
     }
 
     #[test]
