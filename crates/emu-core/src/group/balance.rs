@@ -46,10 +46,9 @@ pub(crate) fn counts(places: &[Place], threads: &[Runnable]) -> Vec<usize> {
 /// Moves threads until none would be faster elsewhere, and returns those moved, at their new place.
 ///
 /// A thread's rate is its group's share divided by the number of runnable threads there: what the kernel's
-/// own balancer evens out on a machine whose CPUs have such speeds. Each step moves a thread of the slowest
-/// group that has one to move, to where it will be fastest. Every move is a strict improvement for the thread
-/// moved, so this ends (a congestion game on related machines), with no group that has nothing to run beside one
-/// that has two threads.
+/// own balancer evens out on a machine whose CPUs have such speeds. As with the kernel, no CPU idles beside one that
+/// has two threads to run, however slow it is, and a thread that has a CPU to itself does not join another one. Each
+/// step moves the thread that gains most to where it gains it.
 pub(crate) fn plan(places: &[Place], threads: &mut [Runnable]) -> Vec<Runnable> {
     let mut counts = counts(places, threads);
     let mut moved = Vec::new();
@@ -72,10 +71,7 @@ pub(crate) fn plan(places: &[Place], threads: &mut [Runnable]) -> Vec<Runnable> 
 
 /// The thread that gains most from being elsewhere, and where.
 fn best_move(places: &[Place], counts: &[usize], threads: &[Runnable]) -> Option<(usize, usize)> {
-    let rate = |place: usize, more: usize| {
-        let (place, count) = (places.get(place)?, counts.get(place)?);
-        Some(place.share / (count + more).max(1) as f64)
-    };
+    let count = |place: usize| counts.get(place).copied().unwrap_or(0);
     // Threads of one group without a binding are all alike: one of each group is enough to look at.
     let mut seen = vec![false; places.len()];
     let mut best: Option<(f64, usize, usize)> = None;
@@ -83,16 +79,18 @@ fn best_move(places: &[Place], counts: &[usize], threads: &[Runnable]) -> Option
         if thread.bound.is_none() && std::mem::replace(seen.get_mut(thread.place)?, true) {
             continue;
         }
-        let misplaced = places.get(thread.place).is_none_or(|place| !thread.may_be_on(place.cpu));
-        let now = if misplaced { 0.0 } else { rate(thread.place, 0)? };
+        let here = places.get(thread.place).filter(|place| thread.may_be_on(place.cpu));
+        let now = here.map_or(0.0, |place| place.share / count(thread.place).max(1) as f64);
         for (to, place) in places.iter().enumerate() {
             if to == thread.place || !thread.may_be_on(place.cpu) {
                 continue;
             }
-            let then = rate(to, 1)?;
-            let gain = then / now;
+            let gain = place.share / (count(to) + 1) as f64 / now;
+            let fills_idle = count(to) == 0 && count(thread.place) > 1 && place.share > 0.0;
+            let leaves_idle = count(to) > 0 && count(thread.place) == 1 && now > 0.0;
             // From a rate of zero any rate is an infinite gain; zero to zero is no number, and no gain.
-            if gain > GAIN && best.is_none_or(|(most, ..)| gain > most) {
+            let is_worth = fills_idle || gain > GAIN && !leaves_idle;
+            if is_worth && best.is_none_or(|(most, ..)| gain > most) {
                 best = Some((gain, index, to));
             }
         }
@@ -141,6 +139,14 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_cpu_does_not_idle_beside_a_crowded_fast_one() {
+        for slow in [0.05, 0.4] {
+            assert_eq!(planned(&[slow, 0.8], &[1, 1]), [1, 1]);
+            assert_eq!(planned(&[slow, 0.8], &[0, 1]), [1, 1], "and nobody leaves it to crowd the fast one");
+        }
+    }
+
+    #[test]
     fn every_thread_leaves_a_cpu_that_went_offline() {
         assert_eq!(planned(&[0.0, 0.4], &[0, 0, 1]), [0, 3]);
         assert_eq!(planned(&[0.0, 0.0], &[0, 1]), [1, 1], "nowhere to go");
@@ -177,8 +183,11 @@ mod tests {
                 prop_assert!(thread.may_be_on(places[thread.place].cpu));
                 if thread.bound.is_some() { continue; }
                 for (to, place) in places.iter().enumerate().filter(|(to, _)| *to != thread.place) {
-                    let now = shares[thread.place] / counts[thread.place] as f64;
-                    prop_assert!(place.share / (counts[to] + 1) as f64 <= now * GAIN + 1e-12);
+                    let (here, there) = (counts[thread.place], counts[to]);
+                    prop_assert!(here < 2 || there > 0, "an idle group beside a crowded one");
+                    let now = shares[thread.place] / here as f64;
+                    let then = place.share / (there + 1) as f64;
+                    prop_assert!(then <= now * GAIN + 1e-12 || here == 1 && there > 0);
                 }
             }
             // What is said to have moved is what has moved.
