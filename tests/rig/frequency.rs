@@ -81,7 +81,7 @@ fn cpu_gov_has_the_mean_asked_for_across_the_range_and_below_it() {
     const MHZ: [u32; 12] = [2600, 2500, 2250, 1900, 1800, 1500, 1300, 1100, 850, 600, 400, 100];
     let settings: Vec<_> = MHZ.iter().map(|mhz| percents(&[*mhz])).collect();
     for guest in [Guest::EXACT, Guest::EXACT_NEW] {
-        let Some(report) = guest.run(&format!("cpu_gov.sh 2000 {}", settings.join(" "))) else { return };
+        let Some(report) = guest.run(&format!("cpu_gov.sh 1500 {}", settings.join(" "))) else { return };
         let rate = |setting: &str| {
             let rate = report.lines("rate").find(|words| words[0] == setting);
             number(rate.unwrap_or_else(|| panic!("no rate of {setting}: {}", report.text()))[1])
@@ -102,7 +102,7 @@ fn cpu_gov_gives_four_cpus_four_means_at_once() {
     let frozen = [400, 600, 1000, 1200];
     let words = [percents(&settings[0]), percents(&settings[1]), percents(&frozen)];
     for guest in [Guest::FOUR, Guest::FOUR_NEW] {
-        let Some(report) = guest.run(&format!("cpu_gov.sh 4000 {}", words.join(" "))) else { return };
+        let Some(report) = guest.run(&format!("cpu_gov.sh 3000 {}", words.join(" "))) else { return };
         let running = [1.0, 1.0, 400e3 / LOWEST];
         for ((mhz, setting), running) in settings.iter().chain([&frozen]).zip(&words).zip(running) {
             for (cpu, mhz) in mhz.iter().enumerate() {

@@ -7,17 +7,16 @@
 cat >/tmp/window <<'JOB'
 cd /sys/devices/system/cpu/cpufreq
 for policy in policy*; do
-  program rate 300 "$window_ms" >/tmp/rate.$policy &
-done
-usleep 600000
-for policy in policy*; do
   echo 1 >$policy/stats/reset
 done
-usleep $((window_ms - 400))000
+# Nothing else runs meanwhile.
+for policy in policy*; do
+  program rate 200 "$window_ms" >/tmp/rate.$policy &
+done
+wait
 for policy in policy*; do
   echo "spent $setting ${policy#policy} $(tr '\n' ' ' <$policy/stats/time_in_state)"
 done
-wait
 echo "rate $setting" $(cat /tmp/rate.*)
 JOB
 

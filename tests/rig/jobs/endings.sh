@@ -76,7 +76,7 @@ end_it() { # ENDING
   wait_for test -s /tmp/program.pid
   usleep 100000
   emu=$(cat /tmp/emu.pid)
-  cat $cpufreq/policy*/scaling_governor >/tmp/governors
+  cat $cpufreq/policy*/scaling_governor | sort -u >/tmp/governors
   find /sys/fs/cgroup -type d | grep -c "emu-$emu-" >/tmp/groups
   cat /proc/sys/kernel/sched_rt_runtime_us >/tmp/real_time
   guardian=$(grep -l '^emu-guardian$' $(printf '/proc/%s/comm ' $(cat "/proc/$emu/task/$emu/children")))
@@ -108,7 +108,7 @@ one() { # STATE METHOD ENDING ARGUMENTS...
   # A program that emu did not outlive goes on, and nothing holds it.
   touch /tmp/enough
   wait_for is_gone "$(cat /tmp/program.pid)"
-  echo "ended $state $name $ending $status $(cat /tmp/groups /tmp/real_time) $(sort -u /tmp/governors)"
+  echo "ended $state $name $ending $status "$(cat /tmp/groups /tmp/real_time /tmp/governors)
   snapshot >/tmp/after
   diff /tmp/before /tmp/after | sed -n 's/^[-+][^-+]/left &/p'
   sed 's/^/words /' /tmp/words
