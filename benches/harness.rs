@@ -129,7 +129,7 @@ fn overhead(run: &mut Run, row: &'static str, workload: &'static str) -> Result<
     run.line(
         row,
         Line {
-            case: format!("{workload}, a sample beyond its window"),
+            case: format!("{workload}, beyond a window"),
             measured: format!("{overhead:.2} ms"),
             must: format!("≤ {OVERHEAD_MS} ms"),
             met: (overhead <= OVERHEAD_MS).into(),
@@ -139,11 +139,11 @@ fn overhead(run: &mut Run, row: &'static str, workload: &'static str) -> Result<
     let busy: Vec<f64> = windows.map(|window| window.harness_cpu_s / window.done.wall_s()).collect();
     let busy = median(&busy);
     let spare = run.host.allowed.difference(&[first(run)].into_iter().collect::<CpuList>());
-    let at = if spare.is_empty() { "no spare CPU" } else { "on spare CPUs" };
+    let at = if spare.is_empty() { "no spare CPU" } else { "spare CPU" };
     run.line(
         row,
         Line {
-            case: format!("{workload}, harness's CPU time, {at}"),
+            case: format!("{workload}, own CPU, {at}"),
             measured: format!("{:.3}%", busy * 100.0),
             must: format!("≤ {}%", HARNESS_CPU * 100.0),
             met: (busy <= HARNESS_CPU).into(),

@@ -31,6 +31,10 @@ fn main() -> ExitCode {
         ("an_emulation_that_does_nothing_is_caught", an_emulation_that_does_nothing_is_caught),
         ("an_emulation_that_forgets_children_is_caught", an_emulation_that_forgets_children_is_caught),
         ("sleeps_do_not_count_as_work", sleeps_do_not_count_as_work),
+        ("a_known_slowdown_is_found_in_every_workload", a_known_slowdown_is_found_in_every_workload),
+        ("a_known_bias_is_found_in_every_workload", a_known_bias_is_found_in_every_workload),
+        ("a_known_stall_is_found_in_every_workload", a_known_stall_is_found_in_every_workload),
+        ("the_clock_is_metered_around_windows", the_clock_is_metered_around_windows),
         ("rivals_are_told_apart_and_share_their_controls", rivals_are_told_apart_and_share_their_controls),
         ("the_period_shows_in_the_granularity", the_period_shows_in_the_granularity),
         ("an_emulation_that_fails_leaves_no_worker", an_emulation_that_fails_leaves_no_worker),
@@ -46,11 +50,13 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Stops and continues one process, and keeps account of how long it really ran.
+/// Stops and continues a process, and keeps account of how long it really ran.
 struct Stopper {
     /// For how long of each period the process is stopped.
     stop: Duration,
     period: Duration,
+    /// Whether children are stopped, too.
+    is_thorough: bool,
     at_work: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
     /// Nanoseconds stopped and nanoseconds in all.
     account: Arc<[AtomicU64; 2]>,
@@ -60,7 +66,11 @@ impl Stopper {
     fn new(share: f64) -> Self {
         let period = Duration::from_millis(20);
         let account = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-        Self { stop: period.mul_f64(1.0 - share), period, at_work: None, account }
+        Self { stop: period.mul_f64(1.0 - share), period, is_thorough: false, at_work: None, account }
+    }
+
+    fn thorough(share: f64) -> Self {
+        Self { is_thorough: true, ..Self::new(share) }
     }
 
     fn delivered(&self) -> f64 {
@@ -82,13 +92,13 @@ impl Emulated for Stopper {
         let ending = Arc::new(AtomicBool::new(false));
         let (stop, period, account) = (self.stop, self.period, Arc::clone(&self.account));
         let theirs = Arc::clone(&ending);
-        let pid = nix::unistd::Pid::from_raw(worker);
+        let pids = if self.is_thorough { family(worker) } else { vec![worker] };
         let thread = thread::spawn(move || {
             while !theirs.load(Ordering::SeqCst) {
                 let begin = Instant::now();
-                kill(pid, Signal::SIGSTOP).unwrap();
+                signal(&pids, Signal::SIGSTOP);
                 thread::sleep(stop);
-                kill(pid, Signal::SIGCONT).unwrap();
+                signal(&pids, Signal::SIGCONT);
                 let stopped = begin.elapsed();
                 thread::sleep(period.saturating_sub(stopped));
                 let spans = [stopped, begin.elapsed()];
@@ -107,6 +117,54 @@ impl Emulated for Stopper {
             thread.join().unwrap();
         }
         Ok(())
+    }
+}
+
+/// A worker and its children.
+fn family(worker: Pid) -> Vec<Pid> {
+    let children = std::fs::read_to_string(format!("/proc/{worker}/task/{worker}/children")).unwrap();
+    std::iter::once(worker).chain(children.split_whitespace().map(|pid| pid.parse().unwrap())).collect()
+}
+
+fn signal(pids: &[Pid], signal: Signal) {
+    for &pid in pids {
+        kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+    }
+}
+
+/// Holds the worker and its children once in each window, and else does nothing.
+struct Stall {
+    length: Duration,
+    at_work: Option<JoinHandle<()>>,
+}
+
+impl Emulated for Stall {
+    fn name(&self) -> String {
+        "stall".into()
+    }
+
+    fn period(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn engage(&mut self, worker: Pid) -> Result<()> {
+        let (length, pids) = (self.length, family(worker));
+        // Soon after the window has begun.
+        let begin = self.settle() + Duration::from_millis(5);
+        self.at_work = Some(thread::spawn(move || {
+            thread::sleep(begin);
+            signal(&pids, Signal::SIGSTOP);
+            thread::sleep(length);
+            signal(&pids, Signal::SIGCONT);
+        }));
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        self.at_work.take().map_or(Ok(()), |thread| {
+            thread.join().unwrap();
+            Ok(())
+        })
     }
 }
 
@@ -144,7 +202,12 @@ fn trial(workload: &str, share: f64, emulated: &dyn Emulated) -> Trial {
     let host = Host::detect(&Roots::system()).unwrap();
     let cpu = host.allowed.first().unwrap();
     let demand = Demand::new([(cpu, Target { share, clock: None })].into());
-    Trial::of(workload, &demand, &plan().setting(emulated, &demand.targets)).unwrap()
+    let mut trial = Trial::of(workload, &demand, &plan().setting(emulated, &demand.targets)).unwrap();
+    if let Some(size) = &mut trial.job.arrays {
+        // Nothing is said here of memory, and short ones are ready sooner.
+        size.array_bytes = 16 << 20;
+    }
+    trial
 }
 
 fn judge(emulated: &mut dyn Emulated, workload: &str, asked: f64) -> Finding {
@@ -203,6 +266,61 @@ fn sleeps_do_not_count_as_work() {
     let found = judge(&mut idle, "sleep-compute", 0.5);
     assert!((found.ideal - 0.6).abs() < 0.05, "{found:?}");
     assert_caught(&found);
+}
+
+/// Those that compute all the time; the ideal of the others is a formula of its own.
+const COMPUTING: [&str; 5] = ["cpu-loop", "multithread", "multiprocess", "udp-io-unpaced", "stream"];
+
+fn a_known_slowdown_is_found_in_every_workload() {
+    for workload in COMPUTING {
+        let mut stopper = Stopper::thorough(0.5);
+        let found = judge(&mut stopper, workload, 0.5);
+        let error = found.ratio.estimate / stopper.delivered() - 1.0;
+        assert!(error.abs() < 0.1 || is_disturbed(&found), "delivered {}, {found:?}", stopper.delivered());
+    }
+    for workload in ["sleep-compute", "udp-io"] {
+        let found = judge(&mut Stopper::thorough(0.5), workload, 0.5);
+        assert!(found.error().abs() < 0.1 || is_disturbed(&found), "{found:?}");
+    }
+}
+
+fn a_known_bias_is_found_in_every_workload() {
+    for workload in COMPUTING {
+        let mut stopper = Stopper::thorough(0.7);
+        let found = judge(&mut stopper, workload, 0.5);
+        // What is asked for is 0.5 of stream, too, but its ideal is 1.
+        let known = if workload == "stream" { stopper.delivered() } else { stopper.delivered() / 0.5 };
+        let wrong = found.relative.estimate / known - 1.0;
+        assert!(wrong.abs() < 0.1 || is_disturbed(&found), "{known} {found:?}");
+        assert_caught(&found);
+    }
+    // Little enough for the rate of datagrams to stay.
+    let found = judge(&mut Stopper::thorough(0.7), "udp-io", 0.5);
+    assert!(found.error().abs() < 0.05 || is_disturbed(&found), "{found:?}");
+}
+
+fn a_known_stall_is_found_in_every_workload() {
+    const STALL: Duration = Duration::from_millis(30);
+    for workload in emu_bench::workload::WORKLOADS {
+        let mut stall = Stall { length: STALL, at_work: None };
+        let found = judge(&mut stall, workload.name(), 1.0);
+        let longest = Duration::from_nanos(found.longest_stall_ns);
+        // Of many windows on a machine that may be busy, the longest one.
+        assert!(longest >= STALL.mul_f64(0.9), "{found:?}");
+        assert!(longest < STALL * 2 || is_disturbed(&found), "{found:?}");
+    }
+}
+
+fn the_clock_is_metered_around_windows() {
+    let mut idle = Idle { fails: false, seen: vec![] };
+    let trial = trial("cpu-loop", 1.0, &idle);
+    let plan = Plan { pairs: 2, ..plan() };
+    let pairs = verify(&mut idle, &trial, &plan, &mut |_| Ok(())).unwrap().pairs;
+    let windows: Vec<_> = pairs.iter().flat_map(|pair| &pair.windows).collect();
+    let known: Vec<_> = windows.iter().filter_map(|window| window.work_per_cycle()).collect();
+    // A step is a multiplication and an addition that wait for each other: some 4 cycles on any CPU of today.
+    assert!(known.iter().all(|per_cycle| (0.05..1.0).contains(per_cycle)), "{known:?}");
+    assert!(known.len() * 2 > windows.len(), "the meter fails on a machine that is not that busy");
 }
 
 fn rivals_are_told_apart_and_share_their_controls() {

@@ -79,16 +79,13 @@ impl Kernel {
     }
 }
 
-/// Elements that are copied at once. Of long copies C libraries write past the caches, which the other kernels do
-/// not do, and which would make this one nearly twice as fast.
-const COPIED_AT_ONCE: usize = 128;
-
 #[inline(never)]
 fn copy(a: &[f64], c: &mut [f64]) {
-    // A length that the compiler knew would let it make a single copy of all.
-    let length = black_box(COPIED_AT_ONCE);
-    for (c, a) in c.chunks_mut(length).zip(a.chunks(length)) {
-        c.copy_from_slice(a);
+    // Without it the compiler would call the C library's copy, which writes long arrays past the caches. The other
+    // kernels do not, and this one would be nearly twice as fast as any program's own loop.
+    let zero = black_box(0);
+    for (c, a) in c.iter_mut().zip(a) {
+        *c = f64::from_bits(a.to_bits() ^ zero);
     }
 }
 

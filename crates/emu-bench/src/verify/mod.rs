@@ -99,7 +99,11 @@ impl Plan {
     pub fn expected_time(&self, emulated: &dyn Emulated, trial: &Trial) -> Duration {
         /// A process is started, the emulation engaged and released.
         const OVERHEAD: Duration = Duration::from_millis(80);
+        /// Arrays are touched for the first time and given back: bytes a second.
+        const PREPARED: f64 = 2.5e9;
         let job = &trial.job;
+        let arrays = job.arrays.map_or(0.0, |size| 3.0 * size.array_bytes as f64 / PREPARED);
+        let overhead = OVERHEAD + Duration::from_secs_f64(arrays);
         let window = self.window_of(emulated);
         let cycles = job.cycles as u32;
         let (native, slowed) = if job.sleep.is_zero() {
@@ -108,8 +112,8 @@ impl Plan {
             let stretched = job.burst.div_f64(trial.lowest_share());
             ((job.burst + job.sleep) * cycles, (stretched + job.sleep) * cycles)
         };
-        let pair = native + slowed + self.lead + emulated.settle().max(self.lead) + OVERHEAD;
-        let control = (native + self.lead) * 2 + OVERHEAD;
+        let pair = native + slowed + self.lead + emulated.settle().max(self.lead) + overhead;
+        let control = (native + self.lead) * 2 + overhead;
         pair * self.pairs as u32 + control * self.controls() as u32
     }
 }
