@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use emu_bench::stats::Verdict;
+use emu_bench::stats::{Interval, Verdict};
 use emu_bench::verify::{Emulated, Finding, Outcome, Plan, Trial, compare, spectrum, verify};
 use emu_bench::workload::serve_if_asked;
 use emu_core::{Demand, Error, Host, Pid, Result, Roots, Target};
@@ -271,16 +271,21 @@ fn sleeps_do_not_count_as_work() {
 /// Those that compute all the time; the ideal of the others is a formula of its own.
 const COMPUTING: [&str; 5] = ["cpu-loop", "multithread", "multiprocess", "udp-io-unpaced", "stream"];
 
+/// Whether an interval holds what is true, to a tenth: a stopped process stops when it is next scheduled.
+fn assert_holds(found: &Finding, interval: &Interval, truth: f64) {
+    let holds = interval.low <= truth * 1.1 && truth * 0.9 <= interval.high;
+    assert!(holds || is_disturbed(found), "{truth}: {found:?}");
+}
+
 fn a_known_slowdown_is_found_in_every_workload() {
     for workload in COMPUTING {
         let mut stopper = Stopper::thorough(0.5);
         let found = judge(&mut stopper, workload, 0.5);
-        let error = found.ratio.estimate / stopper.delivered() - 1.0;
-        assert!(error.abs() < 0.1 || is_disturbed(&found), "delivered {}, {found:?}", stopper.delivered());
+        assert_holds(&found, &found.ratio, stopper.delivered());
     }
     for workload in ["sleep-compute", "udp-io"] {
         let found = judge(&mut Stopper::thorough(0.5), workload, 0.5);
-        assert!(found.error().abs() < 0.1 || is_disturbed(&found), "{found:?}");
+        assert_holds(&found, &found.relative, 1.0);
     }
 }
 
@@ -289,14 +294,13 @@ fn a_known_bias_is_found_in_every_workload() {
         let mut stopper = Stopper::thorough(0.7);
         let found = judge(&mut stopper, workload, 0.5);
         // What is asked for is 0.5 of stream, too, but its ideal is 1.
-        let known = if workload == "stream" { stopper.delivered() } else { stopper.delivered() / 0.5 };
-        let wrong = found.relative.estimate / known - 1.0;
-        assert!(wrong.abs() < 0.1 || is_disturbed(&found), "{known} {found:?}");
+        let ideal = if workload == "stream" { 1.0 } else { 0.5 };
+        assert_holds(&found, &found.relative, stopper.delivered() / ideal);
         assert_caught(&found);
     }
-    // Little enough for the rate of datagrams to stay.
+    // Enough CPU for the rate of datagrams to stay.
     let found = judge(&mut Stopper::thorough(0.7), "udp-io", 0.5);
-    assert!(found.error().abs() < 0.05 || is_disturbed(&found), "{found:?}");
+    assert_holds(&found, &found.relative, 1.0);
 }
 
 fn a_known_stall_is_found_in_every_workload() {
