@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use super::tunables::Tunables;
 use crate::{Error, ErrorKind, Hertz, Journal, Policy, Result, Undo, control_file};
@@ -38,6 +40,10 @@ const GOVERNOR: &str = "scaling_governor";
 const SETSPEED: &str = "scaling_setspeed";
 const MIN: &str = "scaling_min_freq";
 const MAX: &str = "scaling_max_freq";
+
+/// How often, and in what intervals, is looked for what was written.
+const LOOKS: u32 = 20;
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// The governor that sets what it is told.
 const USERSPACE: &str = "userspace";
@@ -157,10 +163,22 @@ impl Control {
 
     /// Whether the policy is still ours and can have all of `levels`, one of which is set.
     ///
+    /// What has just been written may show a moment later: the kernel puts limits into force by a worker.
+    ///
     /// # Errors
     /// A file cannot be read (`EBUSY`: the CPUs are offline), or somebody has changed the governor, a limit or the
     /// speed; so does the kernel where the firmware or the temperature demands it.
     pub(crate) fn check(&self, levels: &[Hertz]) -> Result<()> {
+        for _ in 0..LOOKS {
+            if self.look(levels).is_ok() {
+                return Ok(());
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        self.look(levels)
+    }
+
+    fn look(&self, levels: &[Hertz]) -> Result<()> {
         if self.how == How::Setspeed {
             let governor = self.knobs.read(GOVERNOR)?;
             if governor != USERSPACE {

@@ -1,7 +1,10 @@
 //! Giving control files their old values back. Nothing here allocates.
 
+use std::time::Instant;
+
 use rustix::io::Errno;
 
+use super::group::{PATIENCE, pause};
 use super::places::{Cause, FixedText, Located, VALUE_MAX};
 use super::record::{Field, Values};
 use super::undo::Undoer;
@@ -36,10 +39,18 @@ impl Undoer<'_, '_> {
         if let Err(cause) = written.and_then(|()| file.write(wanted.as_bytes())) {
             return self.failed(format_args!("cannot write `{old}` to {path}: {}", Cause(cause)));
         }
-        match file.read(&mut [0; VALUE_MAX]) {
-            Ok(now) if old.is(now) => true,
-            Ok(now) => self.failed(format_args!("{path} holds `{}` instead of `{old}`", Field::from(now))),
-            Err(cause) => self.failed(format_args!("cannot read {path}: {}", Cause(cause))),
+        // A limit of cpufreq is put into force by a worker of the kernel, which may come later than this.
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match file.read(&mut [0; VALUE_MAX]) {
+                Ok(now) if old.is(now) => return true,
+                Ok(_) if Instant::now() < end => pause(),
+                Ok(now) => {
+                    return self
+                        .failed(format_args!("{path} holds `{}` instead of `{old}`", Field::from(now)));
+                }
+                Err(cause) => return self.failed(format_args!("cannot read {path}: {}", Cause(cause))),
+            }
         }
     }
 

@@ -22,7 +22,7 @@ use crate::zone::Pid;
 pub(super) const MEMBER_FILES: [&[u8]; 3] = [b"cgroup.procs", b"cgroup.threads", b"tasks"];
 
 /// Long enough for a fork storm to be caught and for dying tasks to go.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -34,7 +34,7 @@ pub(super) fn is_member_file(name: &[u8]) -> bool {
     MEMBER_FILES.contains(&name)
 }
 
-fn pause() {
+pub(super) fn pause() {
     // Cut short by a signal: the caller looks again a little earlier.
     let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: PAUSE.subsec_nanos().into() });
 }
