@@ -1,6 +1,6 @@
 //! What the harness finds where there is nothing to find, and what it costs itself.
 //!
-//! `cargo bench -p emu-bench --bench harness -- [--row NAME]… [--pairs 15] [--seed N] [--out benches/results]`
+//! `cargo bench -p emu-bench --bench harness -- [--row aa|overhead|aa-WORKLOAD|…]… [--pairs 15] [--seed N] [--out benches/results]`
 //!
 //! Needs a machine on which nothing else runs.
 
@@ -29,9 +29,9 @@ const HARNESS_CPU: f64 = 0.001;
 fn main() -> ExitCode {
     common::main("harness", |run| {
         for (row, measure) in ROWS {
-            if run.wants(row) {
-                for workload in WORKLOADS {
-                    measure(run, row, workload.name())?;
+            for workload in WORKLOADS.iter().map(|workload| workload.name()) {
+                if run.wants(&format!("{row}-{workload}")) {
+                    measure(run, row, workload)?;
                 }
             }
         }
