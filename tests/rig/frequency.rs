@@ -101,14 +101,12 @@ fn cpu_gov_gives_four_cpus_four_means_at_once() {
     // The first CPU is frozen half of the time, and the others run faster in the other half.
     let frozen = [400, 600, 1000, 1200];
     let words = [percents(&settings[0]), percents(&settings[1]), percents(&frozen)];
-    for guest in [Guest::FOUR, Guest::FOUR_NEW] {
-        let Some(report) = guest.run(&format!("cpu_gov.sh 3000 {}", words.join(" "))) else { return };
-        let running = [1.0, 1.0, 400e3 / LOWEST];
-        for ((mhz, setting), running) in settings.iter().chain([&frozen]).zip(&words).zip(running) {
-            for (cpu, mhz) in mhz.iter().enumerate() {
-                let asked = f64::from(*mhz) * 1e3;
-                close(&format!("{guest:?}, CPU {cpu}"), asked, mean(&report, setting, cpu) * running);
-            }
+    let Some(report) = Guest::FOUR.run(&format!("cpu_gov.sh 2000 {}", words.join(" "))) else { return };
+    let running = [1.0, 1.0, 400e3 / LOWEST];
+    for ((mhz, setting), running) in settings.iter().chain([&frozen]).zip(&words).zip(running) {
+        for (cpu, mhz) in mhz.iter().enumerate() {
+            let got = mean(&report, setting, cpu) * running;
+            close(&format!("CPU {cpu}"), f64::from(*mhz) * 1e3, got);
         }
     }
 }

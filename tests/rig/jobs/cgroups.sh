@@ -1,4 +1,4 @@
-# cgroups.sh: what two busy threads, one on each CPU, use under each method, by the kernel's own account. For each:
+# cgroups.sh NAME...: what two busy threads, one on each CPU, use under these methods, by the kernel's own account. For each:
 # "used NAME SECONDS CPU_NANOSECONDS...", and while it is at work "group NAME FILE VALUE" for the limits of its groups.
 . /jobs/common.sh
 
@@ -24,7 +24,7 @@ watch() { # NAME
   # Everything is spread and settled by then. Nothing else may run on these CPUs while they are watched.
   sleep 1
   used "$program" >/tmp/first
-  sleep 2
+  usleep 1700000
   used "$program" >/tmp/second
   echo "used $1 $(paste /tmp/first /tmp/second | awk '{ printf "%s ", $2 - $1 }')"
   if [ -n "$is_v2" ]; then
@@ -61,30 +61,32 @@ zone() { # NAME ARGUMENTS...
   close_orders $emu
 }
 
-zone cpu-hogs --method cpu-hogs --speed 40%
-zone cpu-freeze --method cpu-freeze --speed 40%
-zone fracas --method fracas --speed 40%
-zone cpu-lim --method cpu-lim --speed 40%
-zone cpu-hogs-unequal --method cpu-hogs --speed 0=40%,1=60%
-zone fracas-unequal --method fracas --speed 0=40%,1=60%
-zone fracas-published --method fracas --variant published --speed 40%
-zone fracas-shares --method fracas --variant shares --speed 40%
-
-if [ -n "$is_v2" ]; then
-  # A group that is there already, as a container's would be.
+# A group that is there already, as a container's would be.
+attach() { # NAME ARGUMENTS...
+  name=$1
+  shift
   mkdir $root/theirs
-  for method in cpu-freeze fracas; do
-    open_orders
-    (sh -c 'echo $PPID >/sys/fs/cgroup/theirs/cgroup.procs'; exec sh /tmp/program) &
-    program=$!
-    until [ -s /tmp/program.pid ]; do usleep 20000; done
-    emu attach --quiet --cgroup /theirs --method $method --speed 40% &
-    emu=$!
-    watch attach-$method
-    echo 1 >$root/theirs/cgroup.kill
-    wait $program $emu
-    kill $orders
-    wait $orders
-    echo "left-in-theirs $method $(cat $root/theirs/cgroup.freeze) $(cat $root/theirs/cpu.max) $(ls -d $root/theirs/*/ 2>/dev/null)"
-  done
-fi
+  open_orders
+  (sh -c 'echo $PPID >/sys/fs/cgroup/theirs/cgroup.procs'; exec sh /tmp/program) &
+  program=$!
+  until [ -s /tmp/program.pid ]; do usleep 20000; done
+  emu attach --quiet --cgroup /theirs "$@" &
+  emu=$!
+  watch "$name"
+  echo 1 >$root/theirs/cgroup.kill
+  wait $program $emu
+  kill $orders
+  wait $orders
+  echo "left-in-theirs $name $(cat $root/theirs/cgroup.freeze) $(cat $root/theirs/cpu.max) $(ls -d $root/theirs/*/ 2>/dev/null)"
+  rmdir $root/theirs
+}
+
+for name; do
+  case $name in
+    *-unequal) zone "$name" --method "${name%-unequal}" --speed 0=40%,1=60% ;;
+    fracas-*) zone "$name" --method fracas --variant "${name#fracas-}" --speed 40% ;;
+    attach-*) attach "$name" --method "${name#attach-}" --speed 40% ;;
+    *) zone "$name" --method "$name" --speed 40% ;;
+  esac
+done
+exit 0 # and not the last program's, which was killed

@@ -1,4 +1,4 @@
-# endings.sh: however an emulation ends, nothing of it may be left. For each way of ending, each method, and each state
+# endings.sh STATE,... ENDING,...: however an emulation ends, nothing of it may be left. For each way of ending, each method, and each state
 # in which the cpufreq policies may be found, "ended STATE METHOD ENDING STATUS GROUPS RT_RUNTIME_US GOVERNORS": the exit
 # status, and what was seen while it was at work; "left ..." for everything that is not as it was; "words ..." of emu.
 . /jobs/common.sh
@@ -46,7 +46,7 @@ find_policies() { # STATE
       echo 5000 >$cpufreq/schedutil/rate_limit_us ;;
     mixed)
       echo performance >$cpufreq/policy0/scaling_governor
-      echo powersave >$cpufreq/policy1/scaling_governor ;;
+      echo conservative >$cpufreq/policy1/scaling_governor ;;
   esac
 }
 
@@ -117,10 +117,10 @@ one() { # STATE METHOD ENDING ARGUMENTS...
 mkdir -p /run/emu
 emu run --quiet --method cpu-freeze --speed 50% -- true
 emu run --quiet --method cpu-lim --speed 50% -- true
-for ending in release interrupt kill kill-both; do
+for ending in $(echo "$2" | tr , ' '); do
   for state in $(echo "$1" | tr , " "); do
     one "$state" cpu-freq $ending --method cpu-freq --speed 60%
-    one "$state" cpu-gov $ending --method cpu-gov --speed 0=60%,1=50%
+    one "$state" cpu-gov $ending --method cpu-gov --speed 60%
     one "$state" cpu-gov-frozen $ending --method cpu-gov --speed 20%
   done
   one userspace cpu-hogs $ending --method cpu-hogs --speed 3% --lift-rt-limit

@@ -300,12 +300,11 @@ mod tests {
     #[test]
     fn the_loss_is_what_the_gap_has_beyond_the_hold() {
         let hold = |k: Nanos| Sample { from: k * 10_000_000, free: k * 10_000_000 + 3_000_000, own: 0 };
-        let mut holds: Vec<_> = (0..8).map(hold).collect();
+        let holds: Vec<_> = (0..8).map(hold).collect();
         let mut gaps: Vec<_> = holds.iter().map(|hold| (hold.from - 10_000, hold.free + 40_000)).collect();
         assert_eq!(median_loss(&holds, &gaps), Some(50_000));
-        holds.iter_mut().for_each(|hold| hold.own = 20_000);
-        assert_eq!(median_loss(&holds, &gaps), Some(30_000));
-        holds.iter_mut().for_each(|hold| hold.own = 0);
+        let with_own: Vec<_> = holds.iter().map(|hold| Sample { own: 20_000, ..*hold }).collect();
+        assert_eq!(median_loss(&with_own, &gaps), Some(30_000));
         // Others had the CPU: not a loss of the hold's.
         gaps[..3].iter_mut().for_each(|gap| gap.1 += 2_000_000);
         assert_eq!(median_loss(&holds, &gaps), Some(50_000));
