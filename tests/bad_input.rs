@@ -163,3 +163,117 @@ fn a_journal_that_cannot_be_trusted_is_reported_and_left() {
     let ended = run(command.arg("restore"), "");
     assert_eq!((ended.code(), ended.stdout.as_str()), (Some(0), "nothing to restore\n"), "an empty journal");
 }
+
+#[test]
+fn a_bench_that_makes_no_sense_is_refused() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let existing = dir.path().join("existing");
+    fs::create_dir(&existing).unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "text").unwrap();
+    for (line, code) in [
+        ("--methods cpu-hog".to_owned(), 2),
+        ("--workloads cpu-lop".to_owned(), 2),
+        ("--speeds 140%".to_owned(), 2),
+        ("--speeds ␣".to_owned(), 2),
+        ("--reps 0".to_owned(), 2),
+        ("--cores 0".to_owned(), 2),
+        ("--cores 60000".to_owned(), 3),
+        ("--time 1ms --workloads cpu-loop --methods none".to_owned(), 2),
+        (format!("--quick --out {}", existing.display()), 2),
+        (format!("--quick --out {}", file.display()), 2),
+        (format!("--methods none --workloads cpu-loop --reps 2 --out {}/x", file.display()), 2),
+        ("--methods none --workloads cpu-loop --reps 2 --out /proc/x".to_owned(), 2),
+    ] {
+        let ended = run(&mut emu(words(&format!("bench {line}"))), "");
+        assert_refused(&ended, code, &line);
+    }
+    assert_eq!(fs::read_dir(&existing).unwrap().count(), 0);
+}
+
+#[test]
+fn a_record_that_cannot_be_trusted_is_refused() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let good = dir.path().join("good");
+    let mut command = emu(words("bench --methods none --workloads cpu-loop --cores 1 --reps 2 --out"));
+    let ended = run(command.arg(&good), "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let read = |name: &str| fs::read_to_string(good.join(name)).unwrap();
+    let (about, samples) = (read("record.json"), read("samples.jsonl"));
+    let first = samples.lines().next().unwrap();
+    let quantum = first.split("\"quantum_ns\":").nth(1).unwrap().split(',').next().unwrap();
+    let changed = |from: &str, to: &str| samples.replacen(from, to, 1);
+    let quantum_is =
+        |value: &str| changed(&format!("\"quantum_ns\":{quantum}"), &format!("\"quantum_ns\":{value}"));
+    let host = std::process::Command::new("hostname").output().ok();
+    let host = host.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    if let Some(host) = host.filter(|host| host.len() > 3) {
+        assert!(!about.contains(&host) && !samples.contains(&host), "the name of the host is in the record");
+    }
+    assert!(!about.contains(&*dir.path().to_string_lossy()), "a path is in the record");
+    for (number, (what, about, samples)) in [
+        ("truncated", about.clone(), samples[..samples.len() - 20].to_owned()),
+        ("truncated about", about[..about.len() / 2].to_owned(), samples.clone()),
+        ("later form", about.replace("\"schema\": 2", "\"schema\": 99"), samples.clone()),
+        ("NaN", about.clone(), quantum_is("NaN")),
+        ("negative", about.clone(), quantum_is("-1.0")),
+        ("too large", about.clone(), quantum_is("1e999")),
+        ("null", about.clone(), quantum_is("null")),
+        ("twice", about.clone(), format!("{first}\n{samples}")),
+        ("unknown cell", about.clone(), changed("\"cell\":0", "\"cell\":7")),
+        ("unknown row", about.clone(), changed("\"row\":\"pair\"", "\"row\":\"pear\"")),
+        ("foreign", "{\"name\": \"else\"}".to_owned(), samples.clone()),
+        ("noise", about.clone(), "noise\n".to_owned()),
+        ("nothing", about.clone(), String::new()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let folder = dir.path().join(number.to_string());
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("record.json"), about).unwrap();
+        fs::write(folder.join("samples.jsonl"), samples).unwrap();
+        assert_refused(&run(emu(["report"]).arg(&folder), ""), 2, what);
+    }
+    assert_refused(&run(emu(["report"]).arg(dir.path()), ""), 2, "a folder that is no record");
+    assert_refused(&run(emu(["report"]).arg(dir.path().join("missing")), ""), 2, "no folder");
+    assert_refused(&run(emu(["report"]).arg(&good).arg(&good), ""), 2, "several records without --out");
+    // Records of different machines or versions are not mixed, nor continued.
+    let other = dir.path().join("other");
+    for (what, from) in [("machine", "\"kernel\": \""), ("version", "\"version\": \"")] {
+        let _ = fs::remove_dir_all(&other);
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("record.json"), about.replacen(from, &format!("{from}9"), 1)).unwrap();
+        fs::write(other.join("samples.jsonl"), &samples).unwrap();
+        assert_refused(&run(emu(["bench", "--resume"]).arg(&other), ""), 2, what);
+        let out = dir.path().join("mixed");
+        assert_refused(&run(emu(["report"]).args([&good, &other]).arg("--out").arg(&out), ""), 2, what);
+        assert!(!out.exists());
+    }
+}
+
+#[test]
+fn a_full_disk_ends_a_bench_and_the_record_can_be_completed() {
+    let _alone = alone();
+    if !is_root() {
+        skip(
+            "a_full_disk_ends_a_bench_and_the_record_can_be_completed",
+            "it needs root for a small file system",
+        );
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let small = dir.path().display();
+    let script = format!(
+        "mount -t tmpfs -o size=16k none {small} && {{ \"$@\" --out {small}/r; code=$?; tail -c1 {small}/r/samples.jsonl | \
+         od -An -c >&2; mount -o remount,size=1m {small}; $1 bench --resume {small}/r >/dev/null || exit 99; exit $code; }}"
+    );
+    let mut command = inside(":", "sh");
+    command.args(["-c", &script, "sh", EMU]);
+    command.args(words("bench --methods none --workloads cpu-loop --cores 1 --reps 9"));
+    let ended = run(&mut command, "");
+    assert_eq!(ended.code(), Some(125), "{}", ended.stderr);
+    assert!(ended.stderr.contains("hint: "), "{}", ended.stderr);
+}

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use emu_bench::record::{Machine, Record};
+use emu_bench::record::{About, Machine, Record};
 use emu_bench::stats::Interval;
 use emu_bench::verify::{Pair, Plan};
 use emu_bench::workload::serve_if_asked;
@@ -221,8 +221,8 @@ fn run(bench: &str, measure: impl FnOnce(&mut Run) -> Result<()>) -> Result<()> 
     let host = Host::detect(&Roots::system())?;
     let command = options.command(bench);
     let machine = Machine::of(&host);
-    let record =
-        options.out.as_ref().map(|out| Record::create(out, &machine, &command, options.seed)).transpose()?;
+    let about = About::new(machine.clone(), command.as_str(), options.seed);
+    let record = options.out.as_ref().map(|out| Record::below(out, &about)).transpose()?;
     println!("{command}\n{}, {} CPUs, Linux {}\n", machine.model, machine.cpus, machine.kernel);
     let mut run = Run { host, options, record, lines: Vec::new() };
     let measured = measure(&mut run);

@@ -17,9 +17,11 @@
 //! # }
 //! ```
 
+pub mod experiment;
 pub mod kernel;
 pub mod memory;
 pub mod record;
+pub mod report;
 pub mod stats;
 pub mod verify;
 pub mod workload;

@@ -1,7 +1,7 @@
 //! The granularity spectrum: over which time an emulated CPU looks like a smoothly slower one.
 
 use emu_core::{Error, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::sample::Sample;
 
@@ -30,7 +30,7 @@ pub struct Stamp {
 }
 
 /// How the work per window spreads.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spread {
     /// Coefficient of variation; 0 is perfectly smooth.
@@ -44,7 +44,7 @@ pub enum Spread {
 }
 
 /// One line of the spectrum.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// Length in milliseconds.
     pub length_ms: u64,
@@ -58,7 +58,7 @@ pub struct Window {
 /// A slower clock is smooth at every length; an on/off method only at lengths well above its period, or at
 /// whole multiples of it. Assumes stamps by the worker itself after every small, equal quantum of work, and
 /// progress at an even rate between two stamps.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Granularity {
     /// The spectrum, shortest window first; one entry for each of [`WINDOWS_MS`].
     pub windows: Vec<Window>,

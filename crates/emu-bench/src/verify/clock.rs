@@ -4,13 +4,13 @@ use std::thread;
 use std::time::Duration;
 
 use emu_core::{CpuList, meter};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How long the meter has on each CPU: over a hundred timings, of which 20 must be undisturbed.
 const BUDGET: Duration = Duration::from_millis(1);
 
 /// The core clock around a window: the mean over its CPUs, in Hz, with nothing engaged.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CoreClock {
     /// Just before.
     pub before_hz: f64,

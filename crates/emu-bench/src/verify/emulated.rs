@@ -35,6 +35,11 @@ pub trait Emulated {
         false
     }
 
+    /// Whether it works by the core clock itself, so that a changed clock is no disturbance.
+    fn moves_clock(&self) -> bool {
+        false
+    }
+
     /// What it says of itself while engaged.
     fn status(&self) -> Option<Status> {
         None
@@ -90,6 +95,10 @@ impl Emulated for SessionEmulated {
 
     fn release(&mut self) -> Result<()> {
         self.session.take().map_or(Ok(()), |session| session.release().map(drop))
+    }
+
+    fn moves_clock(&self) -> bool {
+        matches!(self.method, MethodId::CpuFreq | MethodId::CpuGov)
     }
 
     fn status(&self) -> Option<Status> {

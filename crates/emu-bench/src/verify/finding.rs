@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::pair::{Pair, Window};
 use super::{Plan, Trial};
 use crate::stats::{self, AaTest, Bootstrap, Centre, Interval, PairedRatios, Sample, Verdict};
-use crate::workload::workload;
+use crate::workload::{Workload, workload};
 
 /// How faithful an emulation was for one job at one speed.
 #[derive(Debug, Clone, Serialize)]
@@ -89,13 +89,8 @@ fn finding(
     rate: &dyn Fn(&Window) -> f64,
 ) -> Result<Finding> {
     let workload = workload(&trial.job.workload)?;
-    // Without a single quantum, less than one was done; half of one stands for that.
-    let rate = |window: &Window| rate(window).max(workload.quantum() / 2.0 / window.done.wall_s());
-    // The ratio of the clocks of two windows; 1 where it is not known.
-    let clock = |window: &Window, other: &Window| {
-        let ratio = other.done.quantum_ns / window.done.quantum_ns;
-        if workload.follows_clock() && ratio.is_finite() && ratio > 0.0 { ratio } else { 1.0 }
-    };
+    let rate = |window: &Window| above_nothing(rate(window), workload, window);
+    let clock = |window: &Window, other: &Window| clock_ratio(workload, plan, window, other);
     let (mut measured, mut relative, mut controls, mut ideals) = (vec![], vec![], vec![], vec![]);
     let mut clocks = vec![];
     for pair in pairs.iter().filter(|pair| pair.kept) {
@@ -131,7 +126,11 @@ fn finding(
         verdict: Verdict::of(&relative, measured.len(), plan.tolerance, plan.level)?,
         ratio,
         relative,
-        clock: if workload.follows_clock() { Some(Sample::new(clocks)?.median()) } else { None },
+        clock: if workload.follows_clock() && !plan.clock_is_emulated {
+            Some(Sample::new(clocks)?.median())
+        } else {
+            None
+        },
         pairs: measured.len(),
         repeated: pairs.iter().filter(|pair| !pair.kept).count(),
         tainted: pairs.iter().filter(|pair| pair.kept && !pair.taints.is_empty()).count(),
@@ -142,6 +141,33 @@ fn finding(
         missed: deliveries().map(|delivery| delivery.missed).sum(),
         own_cpu: if own.is_empty() { None } else { Some(Sample::new(own)?.median()) },
     })
+}
+
+/// Without a single quantum, less than one was done; half of one stands for that.
+fn above_nothing(rate: f64, workload: &dyn Workload, window: &Window) -> f64 {
+    rate.max(workload.quantum() / 2.0 / window.done.wall_s())
+}
+
+/// The ratio of the core clocks of two windows; 1 where it is not known, or where the emulation is what moves it.
+fn clock_ratio(workload: &dyn Workload, plan: &Plan, window: &Window, other: &Window) -> f64 {
+    let ratio = other.done.quantum_ns / window.done.quantum_ns;
+    let is_known = workload.follows_clock() && ratio.is_finite() && ratio > 0.0;
+    if is_known && !plan.clock_is_emulated { ratio } else { 1.0 }
+}
+
+/// The rates of the pairs of a trial that count, at equal clocks as in [`Finding::relative`].
+///
+/// # Errors
+/// Usage, for an unknown workload, or a pair that cannot have been measured.
+pub fn rates(trial: &Trial, pairs: &[Pair], plan: &Plan) -> Result<Vec<stats::Pair>> {
+    let workload = workload(&trial.job.workload)?;
+    let rate = |window: &Window| above_nothing(window.done.rate(), workload, window);
+    let sides = pairs.iter().filter(|pair| pair.kept).filter_map(Pair::sides);
+    sides
+        .map(|(native, emulated)| {
+            stats::Pair::new(rate(emulated) / clock_ratio(workload, plan, emulated, native), rate(native))
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use emu_core::{CpuList, Error, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::clock;
 use super::pair::{Side, Window};
@@ -34,7 +34,7 @@ const FOREIGN_MAX: f64 = 0.03;
 const TICK: f64 = 0.01;
 
 /// What was wrong with a pair.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Taint {
     /// The hypervisor gave this share of a window to others.

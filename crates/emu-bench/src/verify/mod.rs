@@ -18,19 +18,19 @@ mod emulated;
 mod finding;
 mod gate;
 mod pair;
-mod schedule;
+pub(crate) mod schedule;
 
 pub use clock::CoreClock;
 pub use emulated::{Emulated, SessionEmulated};
-pub use finding::{Finding, findings};
+pub use finding::{Finding, findings, rates};
 pub use gate::Taint;
-pub use pair::{Delivery, Pair, Side, Window};
+pub use pair::{Delivery, Pair, Side, Window, take};
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use emu_core::{CpuId, Demand, Error, Result, Roots, Targets};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::stats::{Band, Granularity, Level, Stamp};
 use crate::workload::{Job, Setting, workload};
@@ -52,6 +52,9 @@ pub struct Plan {
     pub tolerance: Band,
     /// Confidence of intervals and verdicts.
     pub level: Level,
+    /// Whether the emulation works by the core clock itself: then a changed clock is what is to be judged, and
+    /// not a disturbance.
+    pub clock_is_emulated: bool,
     /// procfs.
     pub proc: PathBuf,
 }
@@ -67,6 +70,7 @@ impl Plan {
             seed,
             tolerance: Band::FIVE_PERCENT,
             level: Level::P95,
+            clock_is_emulated: false,
             proc: Roots::system().proc,
         }
     }
@@ -97,8 +101,14 @@ impl Plan {
 
     /// About how long a trial takes, without repeats.
     pub fn expected_time(&self, emulated: &dyn Emulated, trial: &Trial) -> Duration {
+        let (pair, control) = self.expected_times(emulated, trial);
+        pair * self.pairs as u32 + control * self.controls() as u32
+    }
+
+    /// About how long a pair takes, and a control.
+    pub fn expected_times(&self, emulated: &dyn Emulated, trial: &Trial) -> (Duration, Duration) {
         /// A process is started, the emulation engaged and released.
-        const OVERHEAD: Duration = Duration::from_millis(80);
+        const OVERHEAD: Duration = Duration::from_millis(50);
         /// Arrays are touched for the first time and given back: bytes a second.
         const PREPARED: f64 = 2.5e9;
         let job = &trial.job;
@@ -113,13 +123,12 @@ impl Plan {
             ((job.burst + job.sleep) * cycles, (stretched + job.sleep) * cycles)
         };
         let pair = native + slowed + self.lead + emulated.settle().max(self.lead) + overhead;
-        let control = (native + self.lead) * 2 + overhead;
-        pair * self.pairs as u32 + control * self.controls() as u32
+        (pair, (native + self.lead) * 2 + overhead)
     }
 }
 
 /// What is tried: a job, and what its CPUs are to deliver.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// What the worker does.
     pub job: Job,
@@ -176,6 +185,7 @@ pub fn verify(
     plan: &Plan,
     watch: &mut dyn FnMut(&Pair) -> Result<()>,
 ) -> Result<Outcome> {
+    let plan = &Plan { clock_is_emulated: emulated.moves_clock(), ..plan.clone() };
     let pairs = take_pairs(&mut [emulated], trial, plan, watch)?;
     Ok(Outcome { trial: trial.clone(), findings: findings(trial, &pairs, plan)?, pairs })
 }
@@ -191,13 +201,15 @@ pub fn compare(
     plan: &Plan,
     watch: &mut dyn FnMut(&Pair) -> Result<()>,
 ) -> Result<Vec<Outcome>> {
+    let moved: Vec<_> = rivals.iter().map(|rival| rival.moves_clock()).collect();
     let all = take_pairs(rivals, trial, plan, watch)?;
-    let outcome = |rival: usize| {
+    let outcome = |(rival, clock_is_emulated): (usize, bool)| {
+        let plan = &Plan { clock_is_emulated, ..plan.clone() };
         let pairs: Vec<_> =
             all.iter().filter(|pair| pair.rival.is_none_or(|number| number == rival)).cloned().collect();
         Ok(Outcome { trial: trial.clone(), findings: findings(trial, &pairs, plan)?, pairs })
     };
-    (0..rivals.len()).map(outcome).collect()
+    moved.into_iter().enumerate().map(outcome).collect()
 }
 
 fn take_pairs(
@@ -234,7 +246,7 @@ fn take_pairs(
 }
 
 /// How smoothly one thread progresses.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spectrum {
     /// The spectrum and the longest stall.
     #[serde(flatten)]

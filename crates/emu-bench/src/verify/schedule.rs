@@ -9,7 +9,7 @@ use super::Side::{self, Emulated, Native};
 /// The sides of each pair in turn: `pairs` of both kinds and `controls` of native windows only, shuffled.
 ///
 /// Pairs come in blocks of two with opposite orders, ABBA or BAAB by chance.
-pub(super) fn schedule(pairs: usize, controls: usize, seed: u64) -> Vec<[Side; 2]> {
+pub(crate) fn schedule(pairs: usize, controls: usize, seed: u64) -> Vec<[Side; 2]> {
     let mut rng = Pcg64::seed_from_u64(seed);
     let blocks = pairs.div_ceil(2);
     let mut is_block: Vec<bool> = (0..blocks + controls).map(|number| number < blocks).collect();

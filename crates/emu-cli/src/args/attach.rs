@@ -4,7 +4,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use emu_core::Pid;
 
-use super::{ReportArgs, ZoneArgs, values};
+use super::{TellArgs, ZoneArgs, values};
 
 /// Slow down what runs already, until Ctrl-C or its end
 #[derive(Debug, Args)]
@@ -26,5 +26,5 @@ pub(crate) struct AttachArgs {
     pub(crate) zone: ZoneArgs,
 
     #[command(flatten)]
-    pub(crate) report: ReportArgs,
+    pub(crate) report: TellArgs,
 }

@@ -1,11 +1,13 @@
 //! The command line as clap sees it. Nothing here acts.
 
 mod attach;
+mod bench;
 mod completions;
 mod info;
 mod man;
 mod methods;
 mod probe;
+mod report;
 mod restore;
 mod run;
 mod values;
@@ -14,17 +16,19 @@ mod worker;
 mod zone;
 
 pub(crate) use attach::AttachArgs;
+pub(crate) use bench::{BenchArgs, Preset};
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use info::InfoArgs;
 pub(crate) use man::ManArgs;
 pub(crate) use methods::MethodsArgs;
 pub(crate) use probe::ProbeArgs;
+pub(crate) use report::ReportArgs;
 pub(crate) use restore::RestoreArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use values::{MethodChoice, Methods};
 pub(crate) use verify::VerifyArgs;
 pub(crate) use worker::WorkerArgs;
-pub(crate) use zone::{ReportArgs, ZoneArgs};
+pub(crate) use zone::{TellArgs, ZoneArgs};
 
 use clap::{Parser, Subcommand};
 
@@ -44,6 +48,8 @@ pub(crate) enum Command {
     Methods(MethodsArgs),
     Info(InfoArgs),
     Verify(VerifyArgs),
+    Bench(BenchArgs),
+    Report(ReportArgs),
     Restore(RestoreArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -90,6 +96,14 @@ mod tests {
             "emu verify",
             "emu verify --speed 25% --speed 0=40%,1=80% --method all --cpus 0-1 --period 1ms --pairs 40",
             "emu verify --workloads cpu-loop,multithread --tolerance 2.5% --quick --seed 7 --json",
+            "emu bench",
+            "emu bench --quick",
+            "emu bench --full --preset buchert-2011 --json",
+            "emu bench --methods none,cpu-lim:published --workloads cpu-loop --speeds 40%,1.2GHz --cores 1,2 --reps 40",
+            "emu bench --time 60s --period 10ms --tolerance 2% --seed 7 --out x",
+            "emu bench --resume x --json",
+            "emu report x",
+            "emu report x y --out z --json",
             "emu restore",
             "emu completions bash",
             "emu man",
@@ -147,6 +161,28 @@ mod tests {
             "emu verify --tolerance 100%",
             "emu verify --method best",
             "emu verify true",
+            "emu bench --methods cpu-hog",
+            "emu bench --methods cpu-hogs:published",
+            "emu bench --methods ",
+            "emu bench --workloads cpu-lop",
+            "emu bench --workloads ",
+            "emu bench --speeds 140%",
+            "emu bench --speeds 0",
+            "emu bench --speeds NaN",
+            "emu bench --speeds ",
+            "emu bench --cores 0",
+            "emu bench --cores -1",
+            "emu bench --reps 0",
+            "emu bench --reps 1",
+            "emu bench --reps 1001",
+            "emu bench --time 0s",
+            "emu bench --time 10",
+            "emu bench --time 60s --reps 5",
+            "emu bench --quick --full",
+            "emu bench --resume x --quick",
+            "emu bench --preset knuth-1968",
+            "emu bench true",
+            "emu report",
             "emu restore --force",
             "emu completions tcsh",
         ] {

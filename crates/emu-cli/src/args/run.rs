@@ -2,7 +2,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{ReportArgs, ZoneArgs};
+use super::{TellArgs, ZoneArgs};
 
 /// Run a command as on a slower CPU
 ///
@@ -15,7 +15,7 @@ pub(crate) struct RunArgs {
     pub(crate) zone: ZoneArgs,
 
     #[command(flatten)]
-    pub(crate) report: ReportArgs,
+    pub(crate) report: TellArgs,
 
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use emu_bench::workload::WORKLOADS;
 use emu_core::{Error, METHODS, MethodId, Pid, Result, Round, Variant};
 use jiff::SignedDuration;
 
@@ -99,6 +100,15 @@ pub(super) fn round() -> impl TypedValueParser<Value = Round> {
         "up" => Round::Up,
         _ => Round::Nearest,
     })
+}
+
+/// Parses the name of a workload.
+pub(super) fn workloads() -> PossibleValuesParser {
+    WORKLOADS
+        .iter()
+        .map(|workload| PossibleValue::new(workload.name()).help(workload.about()))
+        .collect::<Vec<_>>()
+        .into()
 }
 
 /// Parses a positive duration with its unit: `10ms`, `500us`, `1m30s`.

@@ -1,8 +1,6 @@
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser};
-use emu_bench::workload::WORKLOADS;
 use emu_core::{CpuList, SpeedSpec, Variant};
 
 use super::values::{self, Methods};
@@ -38,7 +36,7 @@ pub(crate) struct VerifyArgs {
     pub(crate) lift_rt_limit: bool,
 
     /// Kinds of work [default: all but stream]
-    #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = workloads())]
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = values::workloads())]
     pub(crate) workloads: Vec<String>,
 
     /// Pairs of windows for each kind of work and speed [default: 15, with --quick 6]
@@ -60,12 +58,4 @@ pub(crate) struct VerifyArgs {
     /// Write JSON, with every sample
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-fn workloads() -> PossibleValuesParser {
-    WORKLOADS
-        .iter()
-        .map(|workload| PossibleValue::new(workload.name()).help(workload.about()))
-        .collect::<Vec<_>>()
-        .into()
 }

@@ -45,7 +45,7 @@ pub(crate) struct ZoneArgs {
 
 /// What to tell about it, for `run` and `attach`.
 #[derive(Debug, Args)]
-pub(crate) struct ReportArgs {
+pub(crate) struct TellArgs {
     /// Measure first that the speed is delivered; do not start when it is off by more than 5%
     #[arg(long)]
     pub(crate) verify: bool,

@@ -8,7 +8,7 @@ use emu_core::{Host, Result, Roots, Session};
 use nix::sys::signal::Signal;
 
 use super::pause;
-use super::report::{JsonFile, Report};
+use super::tell::{JsonFile, Report};
 use crate::args::AttachArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::record::Record;

@@ -1,6 +1,7 @@
 //! What the subcommands do, one file for each.
 
 mod attach;
+mod bench;
 mod completions;
 mod info;
 mod man;
@@ -10,6 +11,7 @@ pub(crate) mod probe;
 mod report;
 mod restore;
 mod run;
+mod tell;
 mod verify;
 mod worker;
 
@@ -24,6 +26,8 @@ pub(crate) fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Methods(args) => methods::methods(&args),
         Command::Info(args) => info::info(&args),
         Command::Verify(args) => verify::verify(&args),
+        Command::Bench(args) => bench::bench(&args),
+        Command::Report(args) => report::report(&args),
         Command::Restore(_) => restore::restore(),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),

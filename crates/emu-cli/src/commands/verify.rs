@@ -11,7 +11,8 @@ use nix::sys::signal::Signal;
 use crate::args::{MethodChoice, Methods, VerifyArgs};
 use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::output::verify::{Progress, Refused, Report, Section, Settings};
+use crate::output::progress::Progress;
+use crate::output::verify::{Refused, Report, Section, Settings};
 use crate::plan;
 use crate::signals::Signals;
 

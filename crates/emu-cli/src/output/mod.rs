@@ -1,10 +1,12 @@
 //! Formatting only: results become text here, and nothing is read or done.
 
+pub(crate) mod bench;
 pub(crate) mod errors;
 mod frequencies;
 pub(crate) mod info;
 pub(crate) mod methods;
 pub(crate) mod numbers;
+pub(crate) mod progress;
 pub(crate) mod record;
 pub(crate) mod restored;
 pub(crate) mod summary;

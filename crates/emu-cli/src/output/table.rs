@@ -14,37 +14,39 @@ pub(crate) enum Align {
 
 /// Rows of cells under a header; the last column is wrapped where it would pass [`WIDTH`].
 #[derive(Debug)]
-pub(crate) struct Table<const N: usize> {
-    align: [Align; N],
-    rows: Vec<[String; N]>,
+pub(crate) struct Table {
+    align: Vec<Align>,
+    rows: Vec<Vec<String>>,
 }
 
-impl<const N: usize> Table<N> {
+impl Table {
     /// A table with its header.
-    pub(crate) fn new(header: [(&str, Align); N]) -> Self {
-        Self { align: header.map(|(_, align)| align), rows: vec![header.map(|(name, _)| name.to_owned())] }
+    pub(crate) fn new<S: Into<String>>(header: impl IntoIterator<Item = (S, Align)>) -> Self {
+        let (names, align) = header.into_iter().map(|(name, align)| (name.into(), align)).unzip();
+        Self { align, rows: vec![names] }
     }
 
     /// Adds a row.
-    pub(crate) fn row(&mut self, cells: [String; N]) {
-        self.rows.push(cells);
+    pub(crate) fn row(&mut self, cells: impl Into<Vec<String>>) {
+        self.rows.push(cells.into());
     }
 
     /// The table as lines.
     pub(crate) fn render(&self) -> String {
-        let mut widths = [0; N];
+        let columns = self.align.len();
+        let mut widths = vec![0; columns];
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.chars().count());
             }
         }
-        let indent: usize = widths.iter().take(N.saturating_sub(1)).map(|width| width + 2).sum();
+        let indent: usize = widths.iter().take(columns.saturating_sub(1)).map(|width| width + 2).sum();
         let mut text = String::new();
         for row in &self.rows {
             let mut line = String::new();
-            for ((column, cell), (width, align)) in row.iter().enumerate().zip(widths.iter().zip(self.align))
+            for ((column, cell), (width, align)) in row.iter().enumerate().zip(widths.iter().zip(&self.align))
             {
-                if column + 1 == N && align == Align::Left {
+                if column + 1 == columns && *align == Align::Left {
                     line.push_str(wrap(cell, indent).trim_start());
                 } else {
                     let padding = " ".repeat(width - cell.chars().count());

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
 use emu_bench::stats::{Band, Verdict};
@@ -211,43 +210,6 @@ impl Report {
     }
 }
 
-/// One line on a terminal that tells how far a run is. It is written between samples only.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    shown: bool,
-    left: Duration,
-}
-
-impl Progress {
-    /// Progress of a run that takes about `total`; shown where stderr is a terminal.
-    pub(crate) fn new(total: Duration) -> Self {
-        Self { shown: std::io::stderr().is_terminal(), left: total }
-    }
-
-    /// Something that was expected to take `expected` has taken `taken`; what is left is expected to do alike.
-    pub(crate) fn advance(&mut self, expected: Duration, taken: Duration) {
-        let left = self.left.saturating_sub(expected);
-        // One slow sample does not make all others slow.
-        let factor = (taken.as_secs_f64() / expected.as_secs_f64().max(1e-3)).clamp(0.9, 1.1);
-        self.left = left.mul_f64(1.0 + (factor - 1.0) * 0.1);
-    }
-
-    /// Shows what is being done.
-    pub(crate) fn show(&self, what: &str) {
-        if self.shown {
-            let line = format!("{what}, {}s left in all", self.left.as_secs());
-            let _ = write!(std::io::stderr(), "\r\x1b[K{}", line.chars().take(79).collect::<String>());
-        }
-    }
-
-    /// Removes the line.
-    pub(crate) fn clear(&self) {
-        if self.shown {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,14 +304,5 @@ mod tests {
             serde_json::from_str(&crate::output::json(&report(&[Verdict::Pass])).unwrap()).unwrap();
         assert_eq!((json["schema"].as_u64(), json["seed"].as_u64()), (Some(1), Some(1)));
         assert_eq!(json["sections"][0]["outcomes"][0]["findings"][0]["ideal"].as_f64(), Some(0.6667));
-    }
-
-    #[test]
-    fn time_left_shrinks_as_expected_and_learns_slowly() {
-        let mut progress = Progress { shown: false, left: Duration::from_secs(10) };
-        progress.advance(Duration::from_secs(1), Duration::from_secs(1));
-        assert_eq!(progress.left.as_secs(), 9);
-        progress.advance(Duration::from_secs(1), Duration::from_secs(5));
-        assert!(progress.left > Duration::from_secs(8) && progress.left < Duration::from_secs(9));
     }
 }

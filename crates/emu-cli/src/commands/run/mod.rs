@@ -12,7 +12,7 @@ use std::time::Instant;
 use emu_core::{ExecError, Gated, Host, Pid, Roots, Session, Tasks};
 
 use crate::args::RunArgs;
-use crate::commands::report::{JsonFile, Report};
+use crate::commands::tell::{JsonFile, Report};
 use crate::exit::{Exit, Failure};
 use crate::output::record::Record;
 use crate::plan::Plan;

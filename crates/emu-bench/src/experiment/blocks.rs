@@ -1,0 +1,89 @@
+//! The order of samples: randomised blocks.
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64;
+
+use crate::verify::{Side, schedule::schedule};
+
+/// One pair to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Step {
+    /// The block, which is a repetition of the whole matrix.
+    pub(super) block: usize,
+    /// The cell, by its place in the experiment.
+    pub(super) cell: usize,
+    /// Which pair of the cell, from 0.
+    pub(super) repetition: usize,
+    /// Which side comes first.
+    pub(super) sides: [Side; 2],
+}
+
+/// The steps of an experiment whose cells have these numbers of repetitions.
+///
+/// Each block has one pair of every cell, in an order of its own, so that a machine that drifts favours no cell
+/// (randomised multiple interleaved trials: Abedi & Brecht, ICPE 2017). Cells with fewer repetitions than others
+/// skip blocks evenly. Over the pairs of a cell the order of sides is ABBA or BAAB.
+pub(super) fn steps(repetitions: &[usize], seed: u64) -> Vec<Step> {
+    let blocks = repetitions.iter().copied().max().unwrap_or(0);
+    let mut rng = Pcg64::seed_from_u64(seed);
+    let orders: Vec<_> = repetitions
+        .iter()
+        .enumerate()
+        // Each cell has orders of its own; which ones, the seed alone decides.
+        .map(|(cell, &count)| schedule(count, 0, seed.wrapping_add(cell as u64)))
+        .collect();
+    let mut steps = Vec::new();
+    for block in 0..blocks {
+        let mut cells: Vec<_> = (0..repetitions.len()).collect();
+        cells.shuffle(&mut rng);
+        steps.extend(cells.into_iter().filter_map(|cell| {
+            let count = *repetitions.get(cell)?;
+            let repetition = block * count / blocks;
+            let is_in = (block + 1) * count / blocks > repetition;
+            let sides = *orders.get(cell)?.get(repetition)?;
+            is_in.then_some(Step { block, cell, repetition, sides })
+        }));
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_pair_of_every_cell_is_taken_once_and_in_order(
+            repetitions in proptest::collection::vec(0usize..30, 0..8), seed: u64,
+        ) {
+            let steps = steps(&repetitions, seed);
+            for (cell, &count) in repetitions.iter().enumerate() {
+                let seen: Vec<_> = steps.iter().filter(|s| s.cell == cell).map(|s| s.repetition).collect();
+                prop_assert_eq!(seen, (0..count).collect::<Vec<_>>());
+                let first = |side| steps.iter().filter(|s| s.cell == cell && s.sides[0] == side).count();
+                prop_assert!(first(Side::Native).abs_diff(first(Side::Emulated)) <= 1);
+            }
+            prop_assert!(steps.is_sorted_by_key(|step| step.block));
+        }
+    }
+
+    #[test]
+    fn the_seed_decides_and_blocks_differ() {
+        assert_eq!(steps(&[9; 6], 1), steps(&[9; 6], 1));
+        assert_ne!(steps(&[9; 6], 1), steps(&[9; 6], 2));
+        let order = |block| {
+            let all = steps(&[9; 6], 1);
+            all.iter().filter(|step| step.block == block).map(|step| step.cell).collect::<Vec<_>>()
+        };
+        assert!((1..9).any(|block| order(block) != order(0)));
+    }
+
+    #[test]
+    fn cells_with_fewer_repetitions_are_spread_over_the_run() {
+        let blocks: Vec<_> =
+            steps(&[12, 3], 1).iter().filter(|step| step.cell == 1).map(|step| step.block).collect();
+        assert_eq!(blocks, [3, 7, 11]);
+    }
+}

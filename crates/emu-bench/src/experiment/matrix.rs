@@ -1,0 +1,345 @@
+//! From what is asked for to the cells of an experiment.
+
+use std::time::{Duration, Instant};
+
+use emu_core::{CpuList, Demand, Error, Hertz, Host, Result, Speed, Target, Targets, meter};
+
+use super::{Cell, Contender, Experiment, OwnCosts, Refusal};
+use crate::stats::Band;
+use crate::verify::{Plan, Trial};
+use crate::workload::{Job, Worker, Workload, workload};
+
+/// The fewest and the most pairs of a cell: one alone cannot be judged.
+const REPETITIONS: std::ops::RangeInclusive<usize> = 2..=1000;
+
+/// The workload whose progress is looked at closely.
+const SMOOTH: &str = "cpu-loop";
+
+/// The fewest pairs with an interval of 95 % for their median.
+const FEWEST: usize = 6;
+
+/// Share of a budget that is planned with; the rest is for pairs that are taken again.
+const PLANNED: f64 = 0.95;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Who is compared; controls are added.
+    pub contenders: Vec<Contender>,
+    /// The workloads.
+    pub workloads: Vec<String>,
+    /// The speeds.
+    pub speeds: Vec<Speed>,
+    /// On how many CPUs.
+    pub cores: Cores,
+    /// How often.
+    pub repetitions: Repetitions,
+    /// Whether work that no method is promised to get right is measured no oftener than it must be.
+    pub sparing: bool,
+    /// Length of a window, at least.
+    pub window: Duration,
+    /// Length of the window of a granularity spectrum.
+    pub spectrum: Duration,
+    /// Length of the methods' on/off cycle; `None` is each method's own.
+    pub period: Option<Duration>,
+    /// How far from the ideal still passes.
+    pub tolerance: Band,
+    /// Whose published figures it is compared with.
+    pub preset: Option<String>,
+    /// Start of the random numbers.
+    pub seed: u64,
+}
+
+/// On how many CPUs a workload runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cores {
+    /// On each of these numbers of CPUs.
+    Each(Vec<usize>),
+    /// On as many as its threads or processes can fill.
+    Filled,
+}
+
+/// How often each cell is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repetitions {
+    /// So many pairs.
+    Count(usize),
+    /// As many as this time allows.
+    Within(Duration),
+}
+
+impl Experiment {
+    /// Plans what is asked for, on the first CPUs that may be used. Starts a worker of each kind to learn how long
+    /// that takes, and measures the core clock; otherwise changes nothing.
+    ///
+    /// What one method cannot do is in [`Experiment::unavailable`].
+    ///
+    /// # Errors
+    /// Nothing at all can be measured, there are fewer CPUs than asked for, a number is out of range, or the budget
+    /// is too small.
+    pub fn plan_for(host: &Host, request: &Request) -> Result<Self> {
+        let cpus = &host.allowed;
+        let largest = largest_zone(host, request)?;
+        let own_costs = cpus.first().map(OwnCosts::measure).unwrap_or_default();
+        let mut experiment = Self {
+            seed: request.seed,
+            repetitions: 0,
+            window: request.window,
+            spectrum: request.spectrum,
+            budget: Duration::ZERO,
+            tolerance: request.tolerance.high() - 1.0,
+            reference: reference(&cpus.iter().take(largest).collect())?,
+            preset: request.preset.clone(),
+            cells: Vec::new(),
+            unavailable: Vec::new(),
+            own_costs,
+        };
+        for name in &request.workloads {
+            for zone in zones(host, name, &request.cores)? {
+                experiment.add_group(host, request, name, &zone)?;
+            }
+        }
+        experiment.refuse_once();
+        if experiment.cells.iter().all(|cell| cell.contender == Contender::None)
+            && request.contenders.iter().any(|one| *one != Contender::None)
+        {
+            let first = experiment.unavailable.first();
+            let why = first.map_or("nothing is asked for", |refusal| refusal.why.as_str());
+            return Err(Error::unavailable(format!("no method can do any of this here: {why}"))
+                .hint("`emu methods` tells for each method what is missing and how to get it"));
+        }
+        for one in request.contenders.iter().filter(|one| **one != Contender::None) {
+            let smooth = experiment
+                .cells
+                .iter_mut()
+                .filter(|cell| cell.contender == *one && cell.workload() == SMOOTH)
+                .min_by(|a, b| {
+                    (a.cores(), a.share())
+                        .partial_cmp(&(b.cores(), b.share()))
+                        .unwrap_or(std::cmp::Ordering::Equal)
+                });
+            if let Some(cell) = smooth {
+                cell.spectrum = true;
+            }
+        }
+        experiment.repeat(request)?;
+        Ok(experiment)
+    }
+
+    /// Adds every contender at every speed for a workload on some CPUs, and their controls.
+    fn add_group(&mut self, host: &Host, request: &Request, name: &str, zone: &CpuList) -> Result<()> {
+        let mut cells = Vec::new();
+        for &speed in &request.speeds {
+            for &one in request.contenders.iter().filter(|one| **one != Contender::None) {
+                let mut demand = Demand::new(targets(zone, speed, self.reference)?);
+                demand.period = request.period;
+                demand.variant = one.variant();
+                match self.cell(host, one, name, demand, None) {
+                    Ok(cell) => cells.push(cell),
+                    Err(why) => self.unavailable.push(Refusal {
+                        contender: one,
+                        wanted: format!("{speed} on {}", cpus_in_words(zone.len())),
+                        why: in_words(&why),
+                        hint: why.hint_text().map(str::to_owned),
+                    }),
+                }
+            }
+        }
+        // The controls do what the slowest of the others does, but at full speed.
+        let slowest = cells.iter().max_by_key(|cell| cell.pair_time).map(|cell| cell.trial.clone());
+        let native = Demand::new(targets(zone, Speed::share(1.0)?, self.reference)?);
+        let control = self.cell(host, Contender::None, name, native, slowest)?;
+        match start_time(&control.trial.job) {
+            Ok(start) => {
+                cells.push(control);
+                for cell in &mut cells {
+                    cell.pair_time += start;
+                }
+                self.cells.append(&mut cells);
+            }
+            Err(why) => self.unavailable.push(Refusal {
+                contender: Contender::None,
+                wanted: format!("{name} on {}", cpus_in_words(zone.len())),
+                why: in_words(&why),
+                hint: why.hint_text().map(str::to_owned),
+            }),
+        }
+        Ok(())
+    }
+
+    /// A cell; `like` is a trial of which only the shares are changed.
+    fn cell(
+        &self,
+        host: &Host,
+        contender: Contender,
+        name: &str,
+        demand: Demand,
+        like: Option<Trial>,
+    ) -> Result<Cell> {
+        let emulated = contender.emulated(host, &demand)?;
+        let plan =
+            Plan { window: self.window.max(emulated.period() * super::PERIODS), ..Plan::new(self.seed) };
+        let mut trial = Trial::of(name, &demand, &plan.setting(&*emulated, &demand.targets))?;
+        if let Some(like) = like {
+            trial.job = like.job;
+        }
+        // How long arrays take to be filled is measured.
+        let mut light = trial.clone();
+        light.job.arrays = None;
+        let (pair_time, _) = plan.expected_times(&*emulated, &light);
+        let period = emulated.period();
+        Ok(Cell { contender, demand, trial, period, repetitions: 0, spectrum: false, pair_time })
+    }
+
+    /// A method that can do nothing of what was asked for is told once.
+    fn refuse_once(&mut self) {
+        let (cells, mut told) = (&self.cells, Vec::new());
+        for refusal in &mut self.unavailable {
+            if cells.iter().all(|cell| cell.contender != refusal.contender) {
+                refusal.wanted.clear();
+            }
+        }
+        self.unavailable.retain(|refusal| {
+            let new = !told.contains(refusal);
+            told.push(refusal.clone());
+            new
+        });
+    }
+
+    /// Settles how often each cell is measured.
+    fn repeat(&mut self, request: &Request) -> Result<()> {
+        let counts = |pairs: usize| self.cells.iter().map(move |cell| count(cell, pairs, request));
+        let time = |pairs: usize| -> Duration {
+            let pairs =
+                self.cells.iter().zip(counts(pairs)).map(|(cell, count)| cell.pair_time * count as u32);
+            pairs.sum::<Duration>() + self.spectra_time()
+        };
+        self.repetitions = match request.repetitions {
+            Repetitions::Count(count) if REPETITIONS.contains(&count) => count,
+            Repetitions::Count(count) => {
+                return Err(Error::usage(format!("cannot repeat {count} times")).hint("give from 2 to 1000"));
+            }
+            Repetitions::Within(budget) => {
+                let planned = budget.mul_f64(PLANNED);
+                let fits = |count: &usize| time(*count) <= planned;
+                REPETITIONS.take_while(fits).last().ok_or_else(|| {
+                    let least = time(*REPETITIONS.start()).div_f64(PLANNED).as_secs() + 1;
+                    Error::usage(format!("cannot measure all of this within {budget:?}")).hint(format!(
+                        "give at least --time {least}s, or fewer methods, workloads, speeds or cores"
+                    ))
+                })?
+            }
+        };
+        if let Repetitions::Within(budget) = request.repetitions {
+            self.budget = budget;
+        }
+        let counts: Vec<_> = counts(self.repetitions).collect();
+        for (cell, count) in self.cells.iter_mut().zip(counts) {
+            cell.repetitions = count;
+        }
+        Ok(())
+    }
+
+    fn spectra_time(&self) -> Duration {
+        self.cells.iter().filter(|cell| cell.spectrum).map(|cell| self.spectrum + cell.pair_time).sum()
+    }
+
+    /// About how long it takes in all, without repeats.
+    pub fn expected_time(&self) -> Duration {
+        let pairs = self.cells.iter().map(|cell| cell.pair_time * cell.repetitions as u32);
+        pairs.sum::<Duration>() + self.spectra_time()
+    }
+}
+
+/// How long a worker takes to get ready. The first one may find no memory that is ready, and says little.
+fn start_time(job: &Job) -> Result<Duration> {
+    const LITTLE: Duration = Duration::from_millis(50);
+    let start = || {
+        let begin = Instant::now();
+        Worker::start(job).map(|_| begin.elapsed())
+    };
+    let first = start()?;
+    if first < LITTLE { Ok(first) } else { start() }
+}
+
+/// How often a cell is measured where the others are measured `pairs` times.
+fn count(cell: &Cell, pairs: usize, request: &Request) -> usize {
+    let is_control = cell.contender == Contender::None && !request.contenders.contains(&Contender::None);
+    let is_promised = workload(cell.workload()).is_ok_and(Workload::is_promised);
+    match (is_control, request.sparing && !is_promised) {
+        (true, true) => 0,
+        (true, false) => Plan { pairs, ..Plan::new(0) }.controls(),
+        (false, true) => pairs.min(FEWEST),
+        (false, false) => pairs,
+    }
+}
+
+/// How many CPUs the largest zone has.
+fn largest_zone(host: &Host, request: &Request) -> Result<usize> {
+    let here = host.allowed.len();
+    let Cores::Each(counts) = &request.cores else { return Ok(here) };
+    for &count in counts {
+        if count == 0 {
+            return Err(Error::usage("cannot measure on 0 CPUs").hint("give at least --cores 1"));
+        }
+        if count > here {
+            return Err(Error::unavailable(format!(
+                "cannot measure on {}: only {here} may be used here",
+                cpus_in_words(count)
+            ))
+            .hint(format!("give at most --cores {here}")));
+        }
+    }
+    counts
+        .iter()
+        .copied()
+        .max()
+        .ok_or_else(|| Error::usage("no number of CPUs is given").hint("give --cores 1"))
+}
+
+/// The zones that a workload runs in.
+fn zones(host: &Host, name: &str, cores: &Cores) -> Result<Vec<CpuList>> {
+    let first = |count: usize| host.allowed.iter().take(count).collect::<CpuList>();
+    Ok(match cores {
+        Cores::Each(counts) => counts.iter().map(|&count| first(count)).collect(),
+        Cores::Filled => {
+            let setting = crate::workload::Setting {
+                cpus: host.allowed.clone(),
+                period: Duration::ZERO,
+                share: 1.0,
+                window: Duration::from_millis(100),
+            };
+            vec![first(workload(name)?.job(&setting).active.clamp(1, host.allowed.len()))]
+        }
+    })
+}
+
+fn targets(zone: &CpuList, speed: Speed, reference: Hertz) -> Result<Targets> {
+    zone.iter().map(|cpu| Ok::<(usize, Target), Error>((cpu, speed.target(cpu, Some(reference))?))).collect()
+}
+
+/// The clock of the CPUs, which are taken to be alike: the median.
+fn reference(cpus: &CpuList) -> Result<Hertz> {
+    let readings = meter::measure_all(cpus, Duration::from_millis(20))?;
+    let mut clocks: Vec<_> = readings.iter().map(|reading| reading.clock).collect();
+    clocks.sort_unstable();
+    clocks.get(clocks.len() / 2).copied().ok_or_else(|| Error::unavailable("no CPU may be used"))
+}
+
+fn cpus_in_words(count: usize) -> String {
+    if count == 1 { "1 CPU".into() } else { format!("{count} CPUs") }
+}
+
+/// An error and its causes on one line.
+pub(super) fn in_words(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = error.source();
+    }
+    text
+}

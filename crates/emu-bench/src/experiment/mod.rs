@@ -1,0 +1,137 @@
+//! Experiments: every method on every workload at every speed, in randomised blocks of pairs.
+//!
+//! A *cell* is a method (or `none`) with a workload, a speed and a number of CPUs. A *block* takes one pair of
+//! every cell in random order; see [`verify`](crate::verify) for what a pair is. What is planned is written to the
+//! record before anything is measured, and each sample when it is taken, so that a run that was killed is
+//! continued as if nothing had happened.
+
+mod blocks;
+mod contender;
+mod matrix;
+mod own_costs;
+mod run;
+mod stored;
+
+pub use contender::Contender;
+pub use matrix::{Cores, Repetitions, Request};
+pub use own_costs::OwnCosts;
+pub use run::{Progress, Run};
+pub use stored::{End, Failure, Rows, Seen, Taken};
+
+use std::time::Duration;
+
+use emu_core::{Demand, Hertz, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::stats::{Band, Level};
+use crate::verify::{Emulated, Plan, Trial};
+use crate::workload::as_ns;
+
+/// Periods that a window has at least.
+const PERIODS: u32 = 3;
+
+/// What is measured and how, as it stands in the record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// Start of the random numbers.
+    pub seed: u64,
+    /// Pairs of each cell; controls may have fewer.
+    pub repetitions: usize,
+    /// Length of a window, at least; three periods where that is longer.
+    #[serde(rename = "window_ns", with = "as_ns")]
+    pub window: Duration,
+    /// Length of the window of a granularity spectrum.
+    #[serde(rename = "spectrum_ns", with = "as_ns")]
+    pub spectrum: Duration,
+    /// After this time nothing is repeated, and the run ends with the block under way; zero is no limit.
+    #[serde(rename = "budget_ns", with = "as_ns")]
+    pub budget: Duration,
+    /// How far from the ideal still passes, as a share.
+    pub tolerance: f64,
+    /// The core clock that 100 % stands for.
+    pub reference: Hertz,
+    /// Whose published figures it is compared with.
+    pub preset: Option<String>,
+    /// What is measured.
+    pub cells: Vec<Cell>,
+    /// What cannot be measured here, and why.
+    pub unavailable: Vec<Refusal>,
+    /// What the harness itself costs here.
+    pub own_costs: OwnCosts,
+}
+
+/// One method with one workload at one speed on a number of CPUs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The method.
+    pub contender: Contender,
+    /// What is asked of it.
+    pub demand: Demand,
+    /// What the worker does.
+    pub trial: Trial,
+    /// Length of the method's on/off cycle; zero without one.
+    #[serde(rename = "period_ns", with = "as_ns")]
+    pub period: Duration,
+    /// How many pairs are taken.
+    pub repetitions: usize,
+    /// Whether its progress is looked at closely.
+    pub spectrum: bool,
+    /// About how long a pair takes.
+    #[serde(rename = "pair_ns", with = "as_ns")]
+    pub pair_time: Duration,
+}
+
+impl Cell {
+    /// The workload.
+    pub fn workload(&self) -> &str {
+        &self.trial.job.workload
+    }
+
+    /// How many CPUs it has.
+    pub fn cores(&self) -> usize {
+        self.trial.job.cpus.len()
+    }
+
+    /// The share asked for.
+    pub fn share(&self) -> f64 {
+        self.demand.lowest_share()
+    }
+}
+
+/// Something that a method cannot do here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The method.
+    pub contender: Contender,
+    /// What was wanted of it: `50% on 2 CPUs`; empty where it can do nothing that was asked for.
+    pub wanted: String,
+    /// Why it cannot.
+    pub why: String,
+    /// What can be done about it.
+    pub hint: Option<String>,
+}
+
+impl Experiment {
+    /// How the pairs of a cell are taken.
+    ///
+    /// # Errors
+    /// Usage, for a tolerance that is none.
+    pub fn plan(&self, cell: &Cell, proc: &std::path::Path) -> Result<Plan> {
+        Ok(Plan {
+            pairs: cell.repetitions,
+            window: self.window.max(cell.period * PERIODS),
+            repeats: 0,
+            tolerance: Band::new(self.tolerance)?,
+            level: Level::P95,
+            clock_is_emulated: cell.contender.moves_clock(),
+            proc: proc.to_owned(),
+            ..Plan::new(self.seed)
+        })
+    }
+
+    /// How the progress under a cell's method is looked at.
+    fn spectrum_of(&self, emulated: &dyn Emulated) -> Duration {
+        const PERIODS: u32 = 30;
+        self.spectrum.max(emulated.period() * PERIODS)
+    }
+}

@@ -1,0 +1,331 @@
+//! Measuring, step by step, into a record.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use emu_core::{CpuList, Error, ErrorKind, Host, Result};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
+use super::blocks::{Step, steps};
+use super::matrix::in_words;
+use super::stored::{self, End, Failure, Rows, Seen, Taken};
+use super::{Cell, Experiment};
+use crate::record::{About, Machine, Record, unusable};
+use crate::verify::{self, Emulated, Pair, Plan, Side};
+
+/// How often a disturbed pair is taken again.
+const TAKEN_AGAIN: usize = 3;
+
+/// One disturbed pair for so many planned ones is taken again.
+const PAIRS_FOR_ONE_AGAIN: usize = 4;
+
+/// An experiment under way.
+#[derive(Debug)]
+pub struct Run {
+    host: Host,
+    about: About,
+    experiment: Experiment,
+    record: Record,
+    rows: Rows,
+    began: Instant,
+    /// What is still expected to take how long.
+    expected: Duration,
+    done: Duration,
+}
+
+/// How far a run is.
+#[derive(Debug)]
+pub struct Progress<'a> {
+    /// What was just measured.
+    pub cell: &'a Cell,
+    /// Pairs that are still to be taken.
+    pub pairs_left: usize,
+    /// Time that this is expected to take.
+    pub time_left: Duration,
+}
+
+impl Run {
+    /// A run that begins.
+    pub fn new(host: &Host, about: About, experiment: Experiment, record: Record) -> Self {
+        Self {
+            host: host.clone(),
+            about,
+            experiment,
+            record,
+            rows: Rows::default(),
+            began: Instant::now(),
+            expected: Duration::ZERO,
+            done: Duration::ZERO,
+        }
+    }
+
+    /// A run that was cut short.
+    ///
+    /// # Errors
+    /// Usage, when the record cannot be used or is of another machine or emu: what they measure is not mixed.
+    pub fn resume(host: &Host, folder: &Path) -> Result<Self> {
+        let (record, about, lines) = Record::resume(folder)?;
+        let (experiment, rows) = Experiment::stored(folder, &about, &lines)?;
+        let here = Machine::of(host);
+        if about.machine != here {
+            return Err(unusable(
+                folder,
+                format_args!("it is of another machine ({})", about.machine.difference(&here)),
+            )
+            .hint("records of different machines are not mixed; begin a new one"));
+        }
+        if about.version != env!("CARGO_PKG_VERSION") {
+            return Err(unusable(
+                folder,
+                format_args!("it is of emu {}, not {}", about.version, env!("CARGO_PKG_VERSION")),
+            )
+            .hint("use the emu that began it, or begin a new record"));
+        }
+        Ok(Self { rows, ..Self::new(host, about, experiment, record) })
+    }
+
+    /// What was run.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// What is planned.
+    pub fn experiment(&self) -> &Experiment {
+        &self.experiment
+    }
+
+    /// What has been measured.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// Where the record is.
+    pub fn folder(&self) -> &Path {
+        self.record.folder()
+    }
+
+    /// Measures all that has not been measured yet. `watch` is called before each step, while nothing is measured;
+    /// its error ends the run, which may be resumed.
+    ///
+    /// A cell whose emulation or work fails is noted and left out from then on.
+    ///
+    /// # Errors
+    /// The record cannot be written, something could not be undone, or `watch` wants to end.
+    pub fn go(&mut self, watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>) -> Result<()> {
+        if self.rows.end.is_some() {
+            return Ok(());
+        }
+        let harness = Harness::new(&self.host);
+        let done: BTreeSet<_> = self
+            .rows
+            .taken
+            .iter()
+            .filter(|taken| taken.pair.kept)
+            .map(|taken| (taken.cell, taken.repetition))
+            .collect();
+        let repetitions: Vec<_> = self.experiment.cells.iter().map(|cell| cell.repetitions).collect();
+        let all = steps(&repetitions, self.experiment.seed);
+        let todo: Vec<_> =
+            all.into_iter().filter(|step| !done.contains(&(step.cell, step.repetition))).collect();
+        let smooth: Vec<_> =
+            (0..self.experiment.cells.len()).filter(|&cell| self.is_to_be_seen(cell)).collect();
+        self.began = Instant::now();
+        self.expected = todo.iter().map(|step| self.pair_time(step.cell)).sum::<Duration>()
+            + smooth.iter().map(|&cell| self.pair_time(cell) + self.experiment.spectrum).sum();
+        let mut blocks = self.experiment.repetitions;
+        for (number, step) in todo.iter().enumerate() {
+            let is_new_block =
+                number == 0 || todo.get(number - 1).is_some_and(|last| last.block < step.block);
+            if is_new_block && step.block >= 2 && self.is_late() {
+                blocks = step.block;
+                break;
+            }
+            self.show(step.cell, todo.len() - number, watch)?;
+            if !self.has_failed(step.cell) {
+                harness.leave(&self.host, &step_cpus(&self.experiment, step.cell));
+                self.take(*step, watch)?;
+            }
+            self.done += self.pair_time(step.cell);
+        }
+        for cell in smooth {
+            self.show(cell, 0, watch)?;
+            harness.leave(&self.host, &step_cpus(&self.experiment, cell));
+            self.see(cell)?;
+            self.done += self.pair_time(cell) + self.experiment.spectrum;
+        }
+        let end = End { blocks };
+        self.record.sample(stored::END, &end)?;
+        self.rows.end = Some(end);
+        Ok(())
+    }
+
+    /// Takes a pair until it is undisturbed or has been taken often enough.
+    fn take(&mut self, step: Step, watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>) -> Result<()> {
+        loop {
+            let mut taken = match self.pair(step) {
+                Ok(taken) => taken,
+                Err(why) => return self.fail(step.cell, why, watch),
+            };
+            taken.pair.kept = taken.pair.taints.is_empty() || !self.may_take_again(step);
+            self.record.sample(stored::TAKEN, &taken)?;
+            let kept = taken.pair.kept;
+            self.rows.taken.push(taken);
+            if kept {
+                return Ok(());
+            }
+            self.show(step.cell, 0, watch)?;
+        }
+    }
+
+    fn pair(&self, step: Step) -> Result<Taken> {
+        let (cell, mut emulated, plan) = self.prepare(step.cell)?;
+        let begin = Instant::now();
+        let pair = verify::take(&mut *emulated, &cell.trial, &plan, step.repetition, step.sides)?;
+        let outside = begin.elapsed().saturating_sub(waited(&*emulated, &plan, &pair));
+        let outside_ns = outside.as_nanos() as u64;
+        Ok(Taken { cell: step.cell, repetition: step.repetition, outside_ns, pair })
+    }
+
+    fn see(&mut self, number: usize) -> Result<()> {
+        let seen = self.prepare(number).and_then(|(cell, mut emulated, mut plan)| {
+            plan.repeats = TAKEN_AGAIN;
+            let length = self.experiment.spectrum_of(&*emulated);
+            verify::spectrum(&mut *emulated, &cell.trial, &plan, length)
+        });
+        match seen {
+            Ok(spectrum) => {
+                let seen = Seen { cell: number, spectrum };
+                self.record.sample(stored::SEEN, &seen)?;
+                self.rows.seen.push(seen);
+                Ok(())
+            }
+            Err(why) => self.fail(number, why, &mut |_| Ok(())),
+        }
+    }
+
+    fn prepare(&self, number: usize) -> Result<(&Cell, Box<dyn Emulated>, Plan)> {
+        let cell = self
+            .experiment
+            .cells
+            .get(number)
+            .ok_or_else(|| Error::usage(format!("there is no cell {number}")))?;
+        let plan = self.experiment.plan(cell, &self.host.roots.proc)?;
+        Ok((cell, cell.contender.emulated(&self.host, &cell.demand)?, plan))
+    }
+
+    /// Notes that a cell cannot be measured, unless the machine is in disorder or the run is to end anyway: a
+    /// terminal sends its signals to the workers as well.
+    fn fail(
+        &mut self,
+        cell: usize,
+        why: Error,
+        watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>,
+    ) -> Result<()> {
+        if why.kind() == ErrorKind::RestoreIncomplete {
+            return Err(why);
+        }
+        self.show(cell, 0, watch)?;
+        let failure = Failure { cell, why: in_words(&why), hint: why.hint_text().map(str::to_owned) };
+        self.record.sample(stored::FAILURE, &failure)?;
+        self.rows.failures.push(failure);
+        Ok(())
+    }
+
+    fn show(
+        &self,
+        cell: usize,
+        pairs_left: usize,
+        watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let Some(cell) = self.experiment.cells.get(cell) else { return Ok(()) };
+        let left = self.expected.saturating_sub(self.done);
+        // Until enough is done, the plan is the better guess.
+        let pace = if self.done > Duration::from_secs(5) {
+            self.began.elapsed().as_secs_f64() / self.done.as_secs_f64()
+        } else {
+            1.0
+        };
+        watch(&Progress { cell, pairs_left, time_left: left.mul_f64(pace) })
+    }
+
+    fn may_take_again(&self, step: Step) -> bool {
+        let again = |taken: &&Taken| !taken.pair.kept;
+        let of_step = |taken: &&Taken| (taken.cell, taken.repetition) == (step.cell, step.repetition);
+        let all: usize = self.experiment.cells.iter().map(|cell| cell.repetitions).sum();
+        let budget = all.div_ceil(PAIRS_FOR_ONE_AGAIN);
+        !self.is_short_of_time()
+            && self.rows.taken.iter().filter(again).count() < budget
+            && self.rows.taken.iter().filter(again).filter(of_step).count() < TAKEN_AGAIN
+    }
+
+    /// Whether what is left to do needs all of the time that is left.
+    fn is_short_of_time(&self) -> bool {
+        let budget = self.experiment.budget;
+        !budget.is_zero() && self.began.elapsed() + self.expected.saturating_sub(self.done) > budget
+    }
+
+    fn is_late(&self) -> bool {
+        let budget = self.experiment.budget;
+        !budget.is_zero() && self.began.elapsed() > budget
+    }
+
+    fn has_failed(&self, cell: usize) -> bool {
+        self.rows.failures.iter().any(|failure| failure.cell == cell)
+    }
+
+    fn is_to_be_seen(&self, cell: usize) -> bool {
+        self.experiment.cells.get(cell).is_some_and(|cell| cell.spectrum)
+            && !self.has_failed(cell)
+            && self.rows.seen.iter().all(|seen| seen.cell != cell)
+    }
+
+    fn pair_time(&self, cell: usize) -> Duration {
+        self.experiment.cells.get(cell).map_or(Duration::ZERO, |cell| cell.pair_time)
+    }
+}
+
+fn step_cpus(experiment: &Experiment, cell: usize) -> CpuList {
+    experiment.cells.get(cell).map(|cell| cell.trial.job.cpus.clone()).unwrap_or_default()
+}
+
+/// Time that a pair takes by its plan: its windows, and the time before them in which work gets under way.
+fn waited(emulated: &dyn Emulated, plan: &Plan, pair: &Pair) -> Duration {
+    let lead = |side| match side {
+        Side::Native => plan.lead,
+        Side::Emulated => emulated.settle().max(plan.lead),
+    };
+    pair.windows.iter().map(|window| Duration::from_secs_f64(window.done.wall_s()) + lead(window.side)).sum()
+}
+
+/// Keeps this process off the measured CPUs, where there are others. Dropped, it may use all again.
+struct Harness {
+    allowed: CpuList,
+}
+
+impl Harness {
+    fn new(host: &Host) -> Self {
+        Self { allowed: host.allowed.clone() }
+    }
+
+    /// Moves to the CPUs that are not measured, if there are any.
+    fn leave(&self, host: &Host, measured: &CpuList) {
+        let spare: CpuList = host.allowed.iter().filter(|&cpu| !measured.contains(cpu)).collect();
+        bind(if spare.is_empty() { &self.allowed } else { &spare });
+    }
+}
+
+impl Drop for Harness {
+    fn drop(&mut self) {
+        bind(&self.allowed);
+    }
+}
+
+/// That it fails costs nothing but quiet: the gate sees what disturbs.
+fn bind(cpus: &CpuList) {
+    let mut set = CpuSet::new();
+    if cpus.iter().all(|cpu| set.set(cpu).is_ok()) {
+        let _ = sched_setaffinity(Pid::from_raw(0), &set);
+    }
+}

@@ -1,0 +1,184 @@
+//! What an experiment writes while it runs, and how it is read back.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use emu_core::{Error, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::Experiment;
+use crate::record::{About, Line, Lines, unusable};
+use crate::verify::{Pair, Spectrum, Window};
+
+/// Names of the rows.
+pub(super) const TAKEN: &str = "pair";
+pub(super) const SEEN: &str = "spectrum";
+pub(super) const FAILURE: &str = "failure";
+pub(super) const END: &str = "end";
+
+/// A pair that was taken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Taken {
+    /// Its cell, by place.
+    pub cell: usize,
+    /// Which pair of the cell; one that is taken again keeps it.
+    pub repetition: usize,
+    /// Time of the pair beyond its windows and the time to settle before them, in nanoseconds.
+    pub outside_ns: u64,
+    /// The windows.
+    pub pair: Pair,
+}
+
+/// How smoothly work progressed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Its cell, by place.
+    pub cell: usize,
+    /// The spectrum.
+    pub spectrum: Spectrum,
+}
+
+/// What could not be measured after all; the cell is left out from then on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Its cell, by place.
+    pub cell: usize,
+    /// What went wrong.
+    pub why: String,
+    /// What can be done about it.
+    pub hint: Option<String>,
+}
+
+/// The run has come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// The blocks that were measured; fewer than planned where the budget was used up.
+    pub blocks: usize,
+}
+
+/// All rows of an experiment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rows {
+    /// Every pair, disturbed ones included, in the order of time.
+    pub taken: Vec<Taken>,
+    /// The spectra.
+    pub seen: Vec<Seen>,
+    /// What failed.
+    pub failures: Vec<Failure>,
+    /// `None` while the run is not complete.
+    pub end: Option<End>,
+}
+
+impl Experiment {
+    /// The experiment of a record and its rows, checked.
+    ///
+    /// # Errors
+    /// Usage, when the record is of something else, or has samples that cannot have been measured: negative, of a
+    /// cell that there is not, twice the same.
+    pub fn stored(folder: &Path, about: &About, lines: &Lines) -> Result<(Self, Rows)> {
+        let experiment = about.experiment.clone().ok_or_else(|| {
+            unusable(folder, "it is not one of `emu bench`")
+                .hint("records of cargo bench have a summary.md instead")
+        })?;
+        experiment.check().map_err(|what| damaged(folder, &what))?;
+        let mut rows = Rows::default();
+        let mut kept = BTreeSet::new();
+        for (number, line) in lines.lines.iter().enumerate() {
+            rows.add(line, &experiment, &mut kept)
+                .map_err(|what| damaged(folder, &format!("sample {}: {what}", number + 1)))?;
+        }
+        Ok((experiment, rows))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let sound = self.tolerance > 0.0 && self.tolerance < 1.0 && self.reference.0 > 0;
+        if !sound || self.cells.is_empty() {
+            return Err("the experiment has no cells, no clock or no tolerance".into());
+        }
+        for (number, cell) in self.cells.iter().enumerate() {
+            let shares = cell.trial.shares.iter().map(|(_, share)| *share);
+            let targets = cell.demand.targets.values().map(|target| target.share);
+            if !shares.chain(targets).all(|share| share > 0.0 && share <= 1.0) {
+                return Err(format!("cell {number} has a speed that is not above 0 and at most 1"));
+            }
+            if cell.trial.shares.is_empty() || cell.cores() != cell.trial.shares.len() {
+                return Err(format!("cell {number} does not tell its CPUs"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Rows {
+    fn add(
+        &mut self,
+        line: &Line,
+        experiment: &Experiment,
+        kept: &mut BTreeSet<(usize, usize)>,
+    ) -> Result<(), String> {
+        let known = |cell: usize| match experiment.cells.get(cell) {
+            Some(found) => Ok(found),
+            None => Err(format!("there is no cell {cell}")),
+        };
+        match line.row.as_str() {
+            TAKEN => {
+                let taken: Taken = parse(line)?;
+                let cell = known(taken.cell)?;
+                if taken.repetition >= cell.repetitions {
+                    return Err(format!("cell {} has no repetition {}", taken.cell, taken.repetition));
+                }
+                taken.pair.windows.iter().try_for_each(check_window)?;
+                if taken.pair.sides().is_none() {
+                    return Err("a pair has one native and one emulated window".into());
+                }
+                if taken.pair.kept && !kept.insert((taken.cell, taken.repetition)) {
+                    return Err(format!(
+                        "repetition {} of cell {} is there twice",
+                        taken.repetition, taken.cell
+                    ));
+                }
+                self.taken.push(taken);
+            }
+            SEEN => {
+                let seen: Seen = parse(line)?;
+                known(seen.cell)?;
+                self.seen.push(seen);
+            }
+            FAILURE => {
+                let failure: Failure = parse(line)?;
+                known(failure.cell)?;
+                self.failures.push(failure);
+            }
+            END => self.end = Some(parse(line)?),
+            other => return Err(format!("there is no row `{other}`")),
+        }
+        Ok(())
+    }
+}
+
+fn parse<T: DeserializeOwned>(line: &Line) -> Result<T, String> {
+    T::deserialize(&line.sample).map_err(|cause| cause.to_string())
+}
+
+/// Whether a window can have been measured.
+fn check_window(window: &Window) -> Result<(), String> {
+    let done = &window.done;
+    if done.ended_ns <= done.begun_ns {
+        return Err("a window has no length".into());
+    }
+    let numbers = done.parts.iter().copied().chain([done.quantum_ns, window.steal, window.harness_cpu_s]);
+    let clocks = window.clock.iter().flat_map(|clock| [clock.before_hz, clock.after_hz]);
+    let mut numbers = numbers.chain(window.foreign).chain(clocks);
+    if let Some(bad) = numbers.find(|value| !(value.is_finite() && *value >= 0.0)) {
+        return Err(format!("{bad} cannot have been measured"));
+    }
+    if done.parts.is_empty() {
+        return Err("a window has no work".into());
+    }
+    Ok(())
+}
+
+fn damaged(folder: &Path, what: &str) -> Error {
+    unusable(folder, what).hint("it was changed or damaged; measure again")
+}

@@ -1,0 +1,148 @@
+//! Reading a record back, trusting nothing in it.
+
+use std::fs;
+use std::path::Path;
+
+use emu_core::{Error, Result};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{ABOUT, About, SAMPLES, SCHEMA};
+
+/// A line of the samples.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Line {
+    /// The name of the row it belongs to.
+    pub row: String,
+    /// The sample, in the form of that row.
+    pub sample: Value,
+}
+
+/// The samples of a record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lines {
+    /// Each line that was written to its end, in the order of time.
+    pub lines: Vec<Line>,
+    /// Whether the last line was cut short, as by a killed run.
+    pub torn: bool,
+    /// Length of the whole lines.
+    pub whole_bytes: u64,
+}
+
+/// Reads what was run and the samples.
+///
+/// # Errors
+/// Usage, when the folder is no record, is one of a later emu, or has lines that are no samples.
+pub fn read(folder: &Path) -> Result<(About, Lines)> {
+    let (about, samples) = (text(folder, ABOUT)?, text(folder, SAMPLES)?);
+    Ok((parse_about(&about, folder)?, parse_lines(&samples, folder)?))
+}
+
+/// Something about a record that cannot be used.
+pub(crate) fn unusable(folder: &Path, what: impl std::fmt::Display) -> Error {
+    Error::usage(format!("cannot use the record {}: {what}", folder.display()))
+}
+
+fn text(folder: &Path, name: &str) -> Result<String> {
+    fs::read_to_string(folder.join(name)).map_err(|cause| {
+        use std::io::ErrorKind::{InvalidData, NotADirectory, NotFound};
+        match cause.kind() {
+            NotFound | NotADirectory if !folder.exists() => unusable(folder, "it does not exist")
+                .hint("name a folder that `emu bench` has made; it prints which"),
+            NotFound | NotADirectory => unusable(folder, format_args!("it has no {name}"))
+                .hint("name the folder itself that `emu bench` has made, not one above or in it"),
+            InvalidData => unusable(folder, format_args!("{name} is not text"))
+                .hint("it was not written by emu, or is damaged"),
+            _ => Error::file("read", &folder.join(name), cause),
+        }
+    })
+}
+
+fn parse_about(text: &str, folder: &Path) -> Result<About> {
+    #[derive(Deserialize)]
+    struct Schema {
+        schema: u32,
+    }
+    let damaged = |cause: serde_json::Error| {
+        unusable(folder, format_args!("{ABOUT} cannot be understood"))
+            .caused_by(cause)
+            .hint("it was not written by emu, or is damaged")
+    };
+    let Schema { schema } = serde_json::from_str(text).map_err(damaged)?;
+    if schema != SCHEMA {
+        return Err(unusable(folder, format_args!("its form is version {schema}, this emu reads {SCHEMA}"))
+            .hint("use the emu that made it"));
+    }
+    serde_json::from_str(text).map_err(damaged)
+}
+
+fn parse_lines(text: &str, folder: &Path) -> Result<Lines> {
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    let (written, rest) = text.split_at(whole);
+    let lines = written
+        .lines()
+        .enumerate()
+        .map(|(number, line)| {
+            serde_json::from_str(line).map_err(|cause| {
+                unusable(folder, format_args!("line {} of {SAMPLES} is no sample", number + 1))
+                    .caused_by(cause)
+                    .hint("it was changed or damaged; measure again")
+            })
+        })
+        .collect::<Result<_>>()?;
+    Ok(Lines { lines, torn: !rest.is_empty(), whole_bytes: whole as u64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::testing::machine;
+
+    fn record(about: &str, samples: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(ABOUT), about).unwrap();
+        fs::write(dir.path().join(SAMPLES), samples).unwrap();
+        dir
+    }
+
+    fn about() -> String {
+        serde_json::to_string(&About::new(machine(), "emu bench", 7)).unwrap()
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused_with_a_hint() {
+        let good = about();
+        let missing = tempfile::tempdir().unwrap();
+        assert!(read(missing.path()).unwrap_err().to_string().contains("has no record.json"));
+        assert!(read(&missing.path().join("x")).unwrap_err().to_string().contains("does not exist"));
+        for (about, samples, what) in [
+            ("", "", "cannot be understood"),
+            ("{}", "", "cannot be understood"),
+            ("7", "", "cannot be understood"),
+            (&good.replace("\"schema\":2", "\"schema\":3"), "", "version 3"),
+            (&good.replace("\"seed\":7", "\"seed\":-7"), "", "cannot be understood"),
+            (&good[..good.len() / 2], "", "cannot be understood"),
+            (&good, "noise\n", "line 1"),
+            (&good, "{\"row\":\"pair\",\"sample\":NaN}\n", "line 1"),
+            (&good, "{\"row\":\"pair\",\"sample\":1}\n{}\n", "line 2"),
+            (&good, "\n", "line 1"),
+        ] {
+            let dir = record(about, samples);
+            let error = read(dir.path()).unwrap_err();
+            assert!(error.to_string().contains(what), "{error}");
+            assert!(error.hint_text().is_some(), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_last_line_without_its_end_is_told_and_left_out() {
+        let whole = "{\"row\":\"a\",\"sample\":1}\n";
+        for cut in ["{\"row\":\"a\",\"sam", "{\"row\":\"a\",\"sample\":2}"] {
+            let dir = record(&about(), &format!("{whole}{cut}"));
+            let (_, lines) = read(dir.path()).unwrap();
+            assert_eq!((lines.lines.len(), lines.torn), (1, true));
+            assert_eq!(lines.whole_bytes, whole.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The report as Markdown, to be pasted anywhere.
+
+use std::fmt::Write as _;
+
+use super::results::{Judged, Results};
+use super::style::{percent, signed, span, verdict};
+use crate::experiment::Contender;
+
+/// The summary.
+pub(super) fn summary(results: &Results) -> String {
+    let machine = &results.machine;
+    let mut text = format!(
+        "# CPU emulation on {}\n\n{}\n\n{} CPUs, Linux {}, {}, core clock {}, emu {}\n\n",
+        escape(&machine.model),
+        escape(&results.conclusion),
+        machine.cpus,
+        escape(&machine.kernel),
+        escape(machine.hypervisor.as_deref().unwrap_or("no hypervisor")),
+        results.reference,
+        escape(&results.version)
+    );
+    for run in &results.runs {
+        let _ = writeln!(text, "`{}` ({})\n", run.command.replace('`', ""), escape(&run.date));
+    }
+    text.push_str(&fidelity(results));
+    text.push_str(&published(results));
+    text.push_str(&unavailable(results));
+    text
+}
+
+fn fidelity(results: &Results) -> String {
+    let contenders: Vec<_> = results.contenders().into_iter().filter(|one| *one != Contender::None).collect();
+    let names: Vec<_> = contenders.iter().map(|one| one.as_str()).collect();
+    let mut text = format!("| work | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
+    let cell = |one: &Judged| format!("{} {}", signed(one.fidelity.bias.estimate), verdict(one.verdict));
+    for ground in &results.grounds {
+        let cells: Vec<_> = contenders
+            .iter()
+            .map(|one| results.judged(*one, ground).map_or_else(|| "–".into(), cell))
+            .collect();
+        let _ = writeln!(text, "| {} | {} |", escape(&ground.name()), cells.join(" | "));
+    }
+    let total = |one: &Contender| results.totals.iter().find(|total| total.contender == *one);
+    let row = |value: &dyn Fn(&super::Total) -> String| {
+        contenders
+            .iter()
+            .map(|one| total(one).map_or_else(|| "–".into(), value))
+            .collect::<Vec<_>>()
+            .join(" | ")
+    };
+    let _ = writeln!(text, "| score of the worst, 0–100 | {} |", row(&|total| format!("{:.0}", total.score)));
+    let _ = writeln!(text, "| longest stall | {} |", row(&|total| span(total.longest_stall_ns as f64)));
+    let _ = writeln!(
+        text,
+        "\nMean error of the perceived speed against the ideal. pass: at every speed the 95% interval lies within ±{}.\n",
+        percent(results.tolerance)
+    );
+    text
+}
+
+fn published(results: &Results) -> String {
+    if results.published.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from(
+        "| slide | work | method | published | here | reproduced |\n|---|---|---|---|---|---|\n",
+    );
+    for one in &results.published {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} |",
+            one.slide,
+            escape(&one.ground),
+            one.contender,
+            one.says.as_str(),
+            escape(&one.found),
+            one.reproduced.as_str()
+        );
+    }
+    text + "\n"
+}
+
+fn unavailable(results: &Results) -> String {
+    let mut text = String::new();
+    for refusal in &results.unavailable {
+        let wanted = if refusal.wanted.is_empty() { String::new() } else { format!(" ({})", refusal.wanted) };
+        let _ = writeln!(
+            text,
+            "- not measured: {}{}: {}",
+            refusal.contender,
+            escape(&wanted),
+            escape(&refusal.why)
+        );
+    }
+    text
+}
+
+/// Text that is no markup.
+fn escape(text: &str) -> String {
+    text.replace('\n', " ").replace('|', "\\|").replace('<', "&lt;").replace('[', "\\[")
+}

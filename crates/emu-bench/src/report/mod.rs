@@ -1,0 +1,47 @@
+//! Reports: what records show, as a page, figures and tables, from the records alone.
+//!
+//! Nothing here reads or writes anything but the records: a report is text.
+
+mod conclusion;
+mod csv;
+mod figure;
+mod html;
+mod markdown;
+mod published;
+mod results;
+mod style;
+
+pub use published::{BUCHERT_2011, Compared, Reproduced, Says};
+pub use results::{CellResult, Ground, Judged, Rate, Results, RunInfo, Smoothness, Total};
+
+use emu_core::Result;
+
+/// A file of a report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportFile {
+    /// Its name.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// Every file of a report: the page, the figures, the tables.
+///
+/// # Errors
+/// A figure cannot be drawn.
+pub fn files(results: &Results) -> Result<Vec<ReportFile>> {
+    let file = |name: &str, text: String| ReportFile { name: name.into(), text };
+    let mut files = vec![
+        file("report.html", html::page(results)?),
+        file("report.md", markdown::summary(results)),
+        file("cells.csv", csv::cells(results)),
+    ];
+    for ground in &results.grounds {
+        let name = format!("{}-{}.svg", ground.workload, ground.cores);
+        files.push(file(&name, figure::of_ground(results, ground)?));
+    }
+    if let Some(svg) = figure::of_granularity(results)? {
+        files.push(file("granularity.svg", svg));
+    }
+    Ok(files)
+}

@@ -1,0 +1,214 @@
+//! What was published, beside what is measured here.
+
+use emu_core::{MethodId, Variant};
+use serde::Serialize;
+
+use super::results::{CellResult, Results, ground_name};
+use super::style::{percent, signed};
+use crate::experiment::Contender;
+use crate::stats::{Band, Level, Verdict};
+
+/// The name of the evaluation by Buchert, Nussbaum and Gustedt.
+pub const BUCHERT_2011: &str = "buchert-2011";
+
+/// How near to proportional is as good as what can be seen in a published figure.
+const BAND: f64 = 0.10;
+
+/// What a slide says of a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Says {
+    /// The speed is as it should be: proportional to the frequency, sleeps excepted.
+    Right,
+    /// It is not.
+    Wrong,
+    /// It runs at half of the speed.
+    TwiceTooSlow,
+    /// It should not change with the frequency.
+    Flat,
+    /// Ideally it would not change with the frequency, but does.
+    Scales,
+}
+
+impl Says {
+    /// In words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Right => "as it should be",
+            Self::Wrong => "not as it should be",
+            Self::TwiceTooSlow => "twice too slow",
+            Self::Flat => "does not change with the frequency",
+            Self::Scales => "falls with the frequency, though memory does not",
+        }
+    }
+}
+
+/// Whether it is so here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reproduced {
+    /// It is.
+    Yes,
+    /// It is not.
+    No,
+    /// There is not enough data to tell.
+    NotCertain,
+    /// It could not be measured.
+    NotMeasured,
+}
+
+impl Reproduced {
+    /// In words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::NotCertain => "not certain",
+            Self::NotMeasured => "not measured",
+        }
+    }
+}
+
+/// One published statement and what was found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Compared {
+    /// The slide that says it.
+    pub slide: u8,
+    /// The method.
+    pub contender: Contender,
+    /// The workload and the number of CPUs: `multithread, 2 CPUs`.
+    pub ground: String,
+    /// What it says.
+    pub says: Says,
+    /// What was found here.
+    pub found: String,
+    /// Whether that is the same.
+    pub reproduced: Reproduced,
+}
+
+const LIM: Contender = Contender::Method(MethodId::CpuLim, Variant::Published);
+const HOGS: Contender = Contender::Method(MethodId::CpuHogs, Variant::Best);
+const FRACAS: Contender = Contender::Method(MethodId::Fracas, Variant::Shares);
+const GOV: Contender = Contender::Method(MethodId::CpuGov, Variant::Best);
+const FREQ: Contender = Contender::Method(MethodId::CpuFreq, Variant::Best);
+
+/// What is said of some methods.
+type Statement = (&'static [Contender], Says);
+
+/// Slides 13 to 20 of the talk (T. Buchert, L. Nussbaum, J. Gustedt, HPCC 2011): the workload, the number of
+/// CPUs, and what is said of whom. Slide 14 states what should be, for all methods.
+const SLIDES: &[(u8, &str, usize, &[Statement])] = &[
+    (13, "cpu-loop", 1, &[(&[LIM, HOGS, FRACAS, GOV, FREQ], Says::Right)]),
+    (14, "udp-io", 1, &[(&[LIM, HOGS, FRACAS, GOV, FREQ], Says::Flat)]),
+    (15, "stream", 1, &[(&[LIM, HOGS, FRACAS], Says::Scales)]),
+    (16, "sleep-compute", 1, &[(&[LIM], Says::Wrong), (&[HOGS, FRACAS, GOV, FREQ], Says::Right)]),
+    (17, "multiprocess", 1, &[(&[LIM], Says::Wrong), (&[HOGS, FRACAS, GOV, FREQ], Says::Right)]),
+    (18, "multithread", 1, &[(&[LIM, HOGS, FRACAS, GOV, FREQ], Says::Right)]),
+    (19, "multithread", 2, &[(&[LIM, FRACAS], Says::TwiceTooSlow), (&[HOGS, GOV, FREQ], Says::Right)]),
+    (20, "multiprocess", 2, &[(&[LIM, FRACAS], Says::Wrong), (&[HOGS, GOV, FREQ], Says::Right)]),
+];
+
+/// Every statement with what was found.
+pub(super) fn compare(results: &Results) -> Vec<Compared> {
+    let mut all = Vec::new();
+    for &(slide, workload, cores, statements) in SLIDES {
+        for &(contenders, says) in statements {
+            for &contender in contenders {
+                let cells: Vec<_> = results
+                    .cells
+                    .iter()
+                    .filter(|cell| {
+                        (cell.contender, cell.workload.as_str(), cell.cores) == (contender, workload, cores)
+                    })
+                    .collect();
+                let (found, reproduced) = if cells.is_empty() {
+                    (why_not(results, contender), Reproduced::NotMeasured)
+                } else {
+                    judge(&cells, says)
+                };
+                all.push(Compared {
+                    slide,
+                    contender,
+                    ground: ground_name(workload, cores),
+                    says,
+                    found,
+                    reproduced,
+                });
+            }
+        }
+    }
+    all
+}
+
+fn why_not(results: &Results, contender: Contender) -> String {
+    let refusal = results.unavailable.iter().find(|refusal| refusal.contender == contender);
+    refusal.map_or_else(|| "it was left out".into(), |refusal| refusal.why.clone())
+}
+
+fn judge(cells: &[&CellResult], says: Says) -> (String, Reproduced) {
+    let mut sorted = cells.to_vec();
+    sorted.sort_by(|a, b| a.share.total_cmp(&b.share));
+    match says {
+        Says::Right | Says::Wrong => (errors(&sorted), is_right(&sorted, says == Says::Right)),
+        Says::TwiceTooSlow => (errors(&sorted), is_half(&sorted)),
+        Says::Flat | Says::Scales => {
+            let elasticity = elasticity(&sorted);
+            let found = format!("{}; elasticity {elasticity:.2}", speeds(&sorted));
+            let reproduced = match (says, elasticity) {
+                (Says::Flat, e) if e < 0.25 => Reproduced::Yes,
+                (Says::Scales, e) if e > 0.5 => Reproduced::Yes,
+                (_, e) if (0.25..=0.5).contains(&e) => Reproduced::NotCertain,
+                _ => Reproduced::No,
+            };
+            (found, reproduced)
+        }
+    }
+}
+
+/// Whether every speed is within [`BAND`] of the ideal, or one is not.
+fn is_right(cells: &[&CellResult], wanted: bool) -> Reproduced {
+    let verdicts = cells.iter().filter_map(|cell| {
+        let finding = &cell.finding;
+        Verdict::of(&finding.relative, finding.pairs, Band::new(BAND).ok()?, Level::P95).ok()
+    });
+    match Verdict::of_all(verdicts) {
+        Some(Verdict::Pass) if wanted => Reproduced::Yes,
+        Some(Verdict::Fail) if !wanted => Reproduced::Yes,
+        Some(Verdict::NotEnoughData { .. }) | None => Reproduced::NotCertain,
+        Some(_) => Reproduced::No,
+    }
+}
+
+/// Whether the slowest speed, where the published difference is largest, is about half of what it should be.
+fn is_half(cells: &[&CellResult]) -> Reproduced {
+    let Some(slowest) = cells.first() else { return Reproduced::NotMeasured };
+    let relative = &slowest.finding.relative;
+    let half = 0.4..=0.67;
+    match (half.contains(&relative.low), half.contains(&relative.high)) {
+        (true, true) => Reproduced::Yes,
+        (false, false) if !half.contains(&relative.estimate) => Reproduced::No,
+        _ => Reproduced::NotCertain,
+    }
+}
+
+/// Mean of ln ratio / ln share: 1 where the speed falls as the frequency does, 0 where it stays.
+fn elasticity(cells: &[&CellResult]) -> f64 {
+    let slowed: Vec<_> = cells.iter().filter(|cell| cell.share < 1.0).collect();
+    let sum: f64 = slowed.iter().map(|cell| cell.finding.ratio.estimate.ln() / cell.share.ln()).sum();
+    sum / (slowed.len().max(1)) as f64
+}
+
+/// `−44% at 20%, −17% at 80%`: the error at each speed.
+fn errors(cells: &[&CellResult]) -> String {
+    listed(cells, |cell| signed(cell.finding.error()))
+}
+
+/// `22% at 20%, 81% at 80%`: the perceived speed at each speed.
+fn speeds(cells: &[&CellResult]) -> String {
+    listed(cells, |cell| percent(cell.finding.ratio.estimate))
+}
+
+fn listed(cells: &[&CellResult], value: impl Fn(&CellResult) -> String) -> String {
+    let all = cells.iter().map(|cell| format!("{} at {}", value(cell), percent(cell.share)));
+    all.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,583 @@
+//! From records to results: everything that any output shows, and nothing that is not in the records.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use emu_core::{Error, Hertz, Result};
+use serde::Serialize;
+
+use super::{conclusion, published};
+use crate::experiment::{Cell, Contender, Experiment, OwnCosts, Refusal, Rows, Taken};
+use crate::record::{self, About, Machine, unusable};
+use crate::stats::{
+    self, AaTest, Bootstrap, Centre, Fidelity, Interval, Level, LinearFit, PairedRatios, Sample, Verdict,
+};
+use crate::verify::{Finding, Pair, Plan, Side, Spectrum, Window, findings, rates};
+use crate::workload::{Done, Workload, as_ns, workload};
+
+/// Version of the form of results.
+const SCHEMA: u32 = 1;
+
+/// What one or several records of a machine show.
+#[derive(Debug, Clone, Serialize)]
+pub struct Results {
+    /// Version of this form.
+    pub schema: u32,
+    /// The runs, one for each record.
+    pub runs: Vec<RunInfo>,
+    /// The machine.
+    pub machine: Machine,
+    /// The emu that measured.
+    pub version: String,
+    /// The core clock that 100 % stands for.
+    pub reference: Hertz,
+    /// How far from the ideal passes, as a share.
+    pub tolerance: f64,
+    /// Length of a window, at least.
+    #[serde(rename = "window_ns", serialize_with = "as_ns::serialize")]
+    pub window: Duration,
+    /// Whose published figures it is compared with.
+    pub preset: Option<String>,
+    /// Each workload on a number of CPUs.
+    pub grounds: Vec<Ground>,
+    /// Each cell.
+    pub cells: Vec<CellResult>,
+    /// Each method on each ground, over all speeds.
+    pub fidelity: Vec<Judged>,
+    /// Each method over all.
+    pub totals: Vec<Total>,
+    /// How smoothly work progressed.
+    pub smoothness: Vec<Smoothness>,
+    /// What could not be measured here, and why.
+    pub unavailable: Vec<Refusal>,
+    /// What was published beside what was found, where a preset asks for that.
+    pub published: Vec<published::Compared>,
+    /// What to use here for what, in a sentence or two.
+    pub conclusion: String,
+}
+
+/// One run.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunInfo {
+    /// When it was begun.
+    pub date: String,
+    /// The command that takes the same measurements again.
+    pub command: String,
+    /// Start of the random numbers.
+    pub seed: u64,
+    /// Pairs planned for each cell.
+    pub repetitions: usize,
+    /// Whether it came to its end.
+    pub complete: bool,
+    /// Pairs that count.
+    pub pairs: usize,
+    /// Pairs that were disturbed and taken again.
+    pub retaken: usize,
+    /// Pairs that count although they were disturbed.
+    pub tainted: usize,
+    /// What disturbed how many pairs.
+    pub disturbances: BTreeMap<&'static str, usize>,
+    /// Time of a pair beyond its windows and the time to settle, in nanoseconds; the median.
+    pub outside_ns: Option<f64>,
+    /// What the harness itself costs.
+    pub own_costs: OwnCosts,
+}
+
+/// A workload on a number of CPUs, as it runs natively.
+#[derive(Debug, Clone, Serialize)]
+pub struct Ground {
+    /// The workload.
+    pub workload: String,
+    /// The number of CPUs.
+    pub cores: usize,
+    /// Native work per second; the median over all pairs, with its interval.
+    pub native: Interval,
+    /// The ratio of emulated and native speed that a really slower CPU would give, at shares from 5 % to 100 %.
+    pub ideal: Vec<(f64, f64)>,
+    /// Native against native; `None` for too few controls.
+    pub aa: Option<AaTest>,
+}
+
+/// A cell and what was found in it.
+#[derive(Debug, Clone, Serialize)]
+pub struct CellResult {
+    /// The method.
+    pub contender: Contender,
+    /// The workload.
+    pub workload: String,
+    /// The number of CPUs.
+    pub cores: usize,
+    /// The speed asked for, as a share.
+    pub share: f64,
+    /// The same as a clock.
+    pub emulated: Hertz,
+    /// Length of an on/off cycle, in nanoseconds.
+    #[serde(rename = "period_ns", serialize_with = "as_ns::serialize")]
+    pub period: Duration,
+    /// The judgement.
+    pub finding: Finding,
+    /// Native work per second.
+    pub native_rate: Rate,
+    /// Emulated work per second.
+    pub emulated_rate: Rate,
+}
+
+/// Work per second, in two ways.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Rate {
+    /// The mean with its 95 % t-interval, as published; `None` for a single sample.
+    pub mean: Option<Interval>,
+    /// The median with its interval.
+    pub median: Interval,
+    /// Median absolute deviation.
+    pub mad: f64,
+    /// Work per cycle of the core clock around the window; the median, `None` where that was not measured.
+    pub per_cycle: Option<f64>,
+}
+
+/// A method on a ground, over all speeds.
+#[derive(Debug, Clone, Serialize)]
+pub struct Judged {
+    /// The method.
+    pub contender: Contender,
+    /// The workload.
+    pub workload: String,
+    /// The number of CPUs.
+    pub cores: usize,
+    /// Every speed passes, one fails, or that cannot be told.
+    pub verdict: Verdict,
+    /// How far it is from the ideal.
+    pub fidelity: Fidelity,
+    /// Perceived on emulated frequency, both in GHz; `None` for a single speed.
+    pub line: Option<LinearFit>,
+}
+
+/// A method over all.
+#[derive(Debug, Clone, Serialize)]
+pub struct Total {
+    /// The method.
+    pub contender: Contender,
+    /// The score of the worst ground, 0 to 100, of those that emulation promises to get right.
+    pub score: f64,
+    /// That ground.
+    pub worst: String,
+    /// The longest time without progress in any window.
+    pub longest_stall_ns: u64,
+    /// CPU time of emu itself as a share of each emulated CPU; the largest of the cells' medians.
+    pub own_cpu: Option<f64>,
+}
+
+/// How smoothly work progresses under a method.
+#[derive(Debug, Clone, Serialize)]
+pub struct Smoothness {
+    /// The method.
+    pub contender: Contender,
+    /// The speed asked for, as a share.
+    pub share: f64,
+    /// The spectrum.
+    pub spectrum: Spectrum,
+}
+
+/// A record that was read.
+struct Stored {
+    about: About,
+    experiment: Experiment,
+    rows: Rows,
+}
+
+impl Results {
+    /// The results of some records, taken together.
+    ///
+    /// # Errors
+    /// Usage, for a record that cannot be used, that was cut short in the middle of a line, or that is of another
+    /// machine, emu or kind of measurement than the first; and where there is nothing that can be judged.
+    pub fn read(folders: &[impl AsRef<Path>]) -> Result<Self> {
+        let mut records: Vec<Stored> = Vec::new();
+        for folder in folders {
+            let folder = folder.as_ref();
+            let (about, lines) = record::read(folder)?;
+            let (experiment, rows) = Experiment::stored(folder, &about, &lines)?;
+            if lines.torn {
+                return Err(unusable(folder, "it was cut short: its last sample is not whole")
+                    .hint("complete it: emu bench --resume and the folder"));
+            }
+            if let Some(first) = records.first() {
+                first.check_mixing(&about, &experiment).map_err(|what| {
+                    unusable(folder, format_args!("together with the first one: {what}"))
+                        .hint("report records apart where they differ in that")
+                })?;
+            }
+            records.push(Stored { about, experiment, rows });
+        }
+        Self::of(&records)
+    }
+
+    /// The results of a run that has been measured by this process.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn of_run(run: &crate::experiment::Run) -> Result<Self> {
+        Self::of(&[Stored {
+            about: run.about().clone(),
+            experiment: run.experiment().clone(),
+            rows: run.rows().clone(),
+        }])
+    }
+
+    fn of(records: &[Stored]) -> Result<Self> {
+        let first =
+            records.first().ok_or_else(|| Error::usage("no record is given").hint("name a folder"))?;
+        let Experiment { reference, tolerance, window, preset, .. } = first.experiment.clone();
+        let measured = measured(records);
+        if measured.is_empty() {
+            let why = unavailable(records).into_iter().next().map(|refusal| refusal.why);
+            return Err(Error::usage("nothing was measured that could be shown")
+                .hint(why.unwrap_or_else(|| "complete the record by emu bench --resume".into())));
+        }
+        let mut grounds: Vec<Ground> = Vec::new();
+        for one in &measured {
+            let (workload, cores) = (one.cell.workload(), one.cell.cores());
+            if grounds.iter().all(|ground| (ground.workload.as_str(), ground.cores) != (workload, cores)) {
+                grounds.push(Ground::of(workload, cores, &measured, first.experiment.seed)?);
+            }
+        }
+        let cells = measured.iter().map(Measured::result).collect::<Result<Vec<_>>>()?;
+        let fidelity = judged(&measured, &cells, &grounds, reference)?;
+        let mut results = Self {
+            schema: SCHEMA,
+            runs: records.iter().map(Stored::info).collect(),
+            machine: first.about.machine.clone(),
+            version: first.about.version.clone(),
+            reference,
+            tolerance,
+            window,
+            preset,
+            totals: totals(&fidelity, &cells),
+            smoothness: smoothness(records),
+            unavailable: unavailable(records),
+            grounds,
+            cells,
+            fidelity,
+            published: Vec::new(),
+            conclusion: String::new(),
+        };
+        if results.preset.as_deref() == Some(published::BUCHERT_2011) {
+            results.published = published::compare(&results);
+        }
+        results.conclusion = conclusion::sentence(&results);
+        Ok(results)
+    }
+
+    /// The methods that were measured, in the order in which methods are listed.
+    pub fn contenders(&self) -> Vec<Contender> {
+        let is_here = |one: &Contender| self.cells.iter().any(|cell| cell.contender == *one);
+        Contender::all().into_iter().filter(is_here).collect()
+    }
+
+    /// A method on a ground.
+    pub fn judged(&self, contender: Contender, ground: &Ground) -> Option<&Judged> {
+        let is_it = |one: &&Judged| {
+            (one.contender, one.workload.as_str(), one.cores)
+                == (contender, ground.workload.as_str(), ground.cores)
+        };
+        self.fidelity.iter().find(is_it)
+    }
+
+    /// The cells of a ground, slowest speed first.
+    pub fn cells_of(&self, ground: &Ground) -> Vec<&CellResult> {
+        let mut cells: Vec<_> = self
+            .cells
+            .iter()
+            .filter(|cell| (cell.workload.as_str(), cell.cores) == (ground.workload.as_str(), ground.cores))
+            .collect();
+        cells.sort_by(|a, b| a.share.total_cmp(&b.share));
+        cells
+    }
+}
+
+impl Ground {
+    /// Its name: `multithread, 2 CPUs`.
+    pub fn name(&self) -> String {
+        ground_name(&self.workload, self.cores)
+    }
+
+    fn of(workload: &str, cores: usize, measured: &[Measured<'_>], seed: u64) -> Result<Self> {
+        let here =
+            || measured.iter().filter(|one| (one.cell.workload(), one.cell.cores()) == (workload, cores));
+        let native: Vec<f64> = here().flat_map(|one| one.rates_of(Side::Native)).collect();
+        let centre = Bootstrap::new(seed);
+        let ideal = ideal(
+            workload,
+            here().flat_map(|one| one.windows(Side::Native)).map(|(_, window)| &window.done),
+        )?;
+        let controls = here().filter(|one| one.cell.contender == Contender::None);
+        let controls = controls.map(Measured::rates).collect::<Result<Vec<_>>>()?.concat();
+        Ok(Self {
+            workload: workload.into(),
+            cores,
+            native: Interval::of_median(&Sample::new(native)?, Level::P95, &centre)?,
+            ideal,
+            aa: AaTest::of(&controls, controls.len(), Centre::Median(centre), Level::P95).ok(),
+        })
+    }
+}
+
+/// The ideal curve of a workload: over the native windows, the median at each share.
+fn ideal<'a>(name: &str, native: impl Iterator<Item = &'a Done>) -> Result<Vec<(f64, f64)>> {
+    let workload = workload(name)?;
+    let native: Vec<_> = native.collect();
+    (1..=20)
+        .map(|step| {
+            let share = f64::from(step) / 20.0;
+            let ratios: Vec<f64> = native.iter().map(|done| workload.ideal(share, done)).collect();
+            Ok((share, Sample::new(ratios)?.median()))
+        })
+        .collect()
+}
+
+/// `multithread, 2 CPUs`.
+pub(super) fn ground_name(workload: &str, cores: usize) -> String {
+    format!("{workload}, {cores} CPU{}", if cores == 1 { "" } else { "s" })
+}
+
+impl CellResult {
+    /// The perceived speed at the ground's native clock: the native one times the relative speed of the pairs.
+    pub fn perceived(&self, ground: &Ground) -> Interval {
+        let ideal = ground.native.estimate * self.finding.ideal;
+        let relative = &self.finding.relative;
+        Interval {
+            estimate: relative.estimate * ideal,
+            low: relative.low * ideal,
+            high: relative.high * ideal,
+            level: relative.level,
+        }
+    }
+}
+
+impl Stored {
+    /// Why samples of another record must not be mixed with those of this one.
+    fn check_mixing(&self, about: &About, experiment: &Experiment) -> Result<(), String> {
+        if self.about.machine != about.machine {
+            return Err(format!(
+                "it is of another machine ({})",
+                about.machine.difference(&self.about.machine)
+            ));
+        }
+        if self.about.version != about.version {
+            return Err(format!("it is of emu {}, not {}", about.version, self.about.version));
+        }
+        let of = |one: &Experiment| (one.window, one.tolerance.to_bits(), one.preset.clone());
+        if of(&self.experiment) != of(experiment) {
+            return Err("its windows, tolerance or preset differ".into());
+        }
+        Ok(())
+    }
+
+    fn info(&self) -> RunInfo {
+        let taken = &self.rows.taken;
+        let mut disturbances = BTreeMap::new();
+        for taint in taken.iter().flat_map(|taken| &taken.pair.taints) {
+            *disturbances.entry(taint.kind()).or_default() += 1;
+        }
+        let outside: Vec<f64> = taken.iter().map(|taken| taken.outside_ns as f64).collect();
+        RunInfo {
+            date: self.about.date.clone(),
+            command: self.about.command.clone(),
+            seed: self.about.seed,
+            repetitions: self.experiment.repetitions,
+            complete: self.rows.end.is_some(),
+            pairs: taken.iter().filter(|taken| taken.pair.kept).count(),
+            retaken: taken.iter().filter(|taken| !taken.pair.kept).count(),
+            tainted: taken.iter().filter(|taken| taken.pair.kept && !taken.pair.taints.is_empty()).count(),
+            disturbances,
+            outside_ns: Sample::new(outside).ok().map(|sample| sample.median()),
+            own_costs: self.experiment.own_costs,
+        }
+    }
+}
+
+/// A cell with all of its samples.
+struct Measured<'a> {
+    experiment: &'a Experiment,
+    cell: &'a Cell,
+    taken: Vec<&'a Taken>,
+}
+
+impl Measured<'_> {
+    fn pairs(&self) -> Vec<Pair> {
+        self.taken.iter().map(|taken| taken.pair.clone()).collect()
+    }
+
+    fn rates(&self) -> Result<Vec<stats::Pair>> {
+        let plan = self.experiment.plan(self.cell, Path::new(""))?;
+        rates(&self.cell.trial, &self.pairs(), &plan)
+    }
+
+    fn windows(&self, side: Side) -> impl Iterator<Item = (&Taken, &Window)> {
+        self.taken
+            .iter()
+            .filter(|taken| taken.pair.kept)
+            .flat_map(move |taken| taken.pair.windows.iter().map(move |window| (*taken, window)))
+            .filter(move |(_, window)| window.side == side)
+    }
+
+    fn rates_of(&self, side: Side) -> Vec<f64> {
+        self.windows(side).map(|(_, window)| window.done.rate()).collect()
+    }
+
+    fn rate(&self, side: Side, seed: u64) -> Result<Rate> {
+        let sample = Sample::new(self.rates_of(side))?;
+        let per_cycle: Vec<f64> =
+            self.windows(side).filter_map(|(_, window)| window.work_per_cycle()).collect();
+        Ok(Rate {
+            mean: Interval::of_mean(&sample, Level::P95).ok(),
+            median: Interval::of_median(&sample, Level::P95, &Bootstrap::new(seed))?,
+            mad: sample.mad(),
+            per_cycle: Sample::new(per_cycle).ok().map(|sample| sample.median()),
+        })
+    }
+
+    fn result(&self) -> Result<CellResult> {
+        let (experiment, cell) = (self.experiment, self.cell);
+        let plan: Plan = experiment.plan(cell, Path::new(""))?;
+        let finding = findings(&cell.trial, &self.pairs(), &plan)?.into_iter().next();
+        Ok(CellResult {
+            contender: cell.contender,
+            workload: cell.workload().into(),
+            cores: cell.cores(),
+            share: cell.share(),
+            emulated: Hertz((cell.share() * experiment.reference.as_f64()).round() as u64),
+            period: cell.period,
+            finding: finding.ok_or_else(|| Error::usage("a cell has no CPU"))?,
+            native_rate: self.rate(Side::Native, experiment.seed)?,
+            emulated_rate: self.rate(Side::Emulated, experiment.seed)?,
+        })
+    }
+}
+
+/// The cells that have at least one pair that counts; those of all records that are alike are taken together.
+fn measured(records: &[Stored]) -> Vec<Measured<'_>> {
+    let mut all: Vec<Measured<'_>> = Vec::new();
+    for record in records {
+        for (number, cell) in record.experiment.cells.iter().enumerate() {
+            let taken: Vec<_> = record.rows.taken.iter().filter(|taken| taken.cell == number).collect();
+            if taken.iter().all(|taken| !taken.pair.kept) {
+                continue;
+            }
+            let alike = |one: &&mut Measured<'_>| {
+                one.cell.contender == cell.contender
+                    && one.cell.demand == cell.demand
+                    && one.cell.trial == cell.trial
+            };
+            match all.iter_mut().find(alike) {
+                Some(one) => one.taken.extend(taken),
+                None => all.push(Measured { experiment: &record.experiment, cell, taken }),
+            }
+        }
+    }
+    all
+}
+
+fn judged(
+    measured: &[Measured<'_>],
+    cells: &[CellResult],
+    grounds: &[Ground],
+    reference: Hertz,
+) -> Result<Vec<Judged>> {
+    let mut judged = Vec::new();
+    for ground in grounds {
+        for contender in Contender::all() {
+            let of_both = || {
+                measured.iter().zip(cells).filter(|(_, cell)| {
+                    (cell.contender, cell.workload.as_str(), cell.cores)
+                        == (contender, ground.workload.as_str(), ground.cores)
+                })
+            };
+            let (mut strata, mut x, mut y) = (Vec::new(), Vec::new(), Vec::new());
+            for (one, cell) in of_both() {
+                let pairs: Vec<stats::Pair> = one.rates()?;
+                for pair in &pairs {
+                    x.push(cell.emulated.as_f64() / 1e9);
+                    y.push(pair.log_ratio().exp() * reference.as_f64() / 1e9);
+                }
+                if pairs.len() >= 2 {
+                    let ratios = PairedRatios::new(&pairs)?;
+                    strata.push(stats::Cell { target: cell.share, ideal: cell.finding.ideal, ratios });
+                }
+            }
+            let verdict = Verdict::of_all(of_both().map(|(_, cell)| cell.finding.verdict));
+            let (Some(verdict), false) = (verdict, strata.is_empty()) else { continue };
+            let floor = ground.aa.map_or(0.0, |aa| aa.floor);
+            judged.push(Judged {
+                contender,
+                workload: ground.workload.clone(),
+                cores: ground.cores,
+                verdict,
+                fidelity: Fidelity::of(&strata, floor, Level::P95)?,
+                line: if strata.len() < 2 { None } else { LinearFit::of(&x, &y, Level::P95).ok() },
+            });
+        }
+    }
+    Ok(judged)
+}
+
+fn totals(fidelity: &[Judged], cells: &[CellResult]) -> Vec<Total> {
+    let total = |contender: Contender| {
+        let worst = fidelity
+            .iter()
+            .filter(|one| one.contender == contender && is_promised(&one.workload))
+            .min_by(|a, b| a.fidelity.score.estimate.total_cmp(&b.fidelity.score.estimate))?;
+        let own = || cells.iter().filter(move |cell| cell.contender == contender);
+        Some(Total {
+            contender,
+            score: worst.fidelity.score.estimate,
+            worst: ground_name(&worst.workload, worst.cores),
+            longest_stall_ns: own().map(|cell| cell.finding.longest_stall_ns).max().unwrap_or(0),
+            own_cpu: own().filter_map(|cell| cell.finding.own_cpu).reduce(f64::max),
+        })
+    };
+    Contender::all().into_iter().filter_map(total).collect()
+}
+
+/// Whether emulation promises to get a workload right.
+pub(super) fn is_promised(name: &str) -> bool {
+    workload(name).is_ok_and(Workload::is_promised)
+}
+
+fn smoothness(records: &[Stored]) -> Vec<Smoothness> {
+    let seen = |record: &Stored| {
+        let of = |seen: &crate::experiment::Seen| {
+            let cell = record.experiment.cells.get(seen.cell)?;
+            Some(Smoothness {
+                contender: cell.contender,
+                share: cell.share(),
+                spectrum: seen.spectrum.clone(),
+            })
+        };
+        record.rows.seen.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    records.iter().flat_map(seen).collect()
+}
+
+fn unavailable(records: &[Stored]) -> Vec<Refusal> {
+    let mut all: Vec<Refusal> = Vec::new();
+    for record in records {
+        let failures = record.rows.failures.iter().filter_map(|failure| {
+            let cell = record.experiment.cells.get(failure.cell)?;
+            let speed = cell.share() * 100.0;
+            Some(Refusal {
+                contender: cell.contender,
+                wanted: format!("{} at {speed}%", ground_name(cell.workload(), cell.cores())),
+                why: failure.why.clone(),
+                hint: failure.hint.clone(),
+            })
+        });
+        for refusal in record.experiment.unavailable.iter().cloned().chain(failures) {
+            if !all.contains(&refusal) {
+                all.push(refusal);
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,247 @@
+//! `emu bench`: every method on every kind of work, into a record.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use emu_bench::experiment::{Contender, Cores, Experiment, Repetitions, Request, Run};
+use emu_bench::record::{About, Machine, Record};
+use emu_bench::report::Results;
+use emu_bench::stats::Band;
+use emu_bench::workload::WORKLOADS;
+use emu_core::{Error, ErrorKind, Host, MethodId, Result, Roots, Speed, Variant};
+use nix::sys::signal::Signal;
+
+use super::report;
+use crate::args::{BenchArgs, Preset};
+use crate::exit::{Exit, Failure};
+use crate::output::numbers::span;
+use crate::output::progress::Progress;
+use crate::reporter::Reporter;
+use crate::signals::Signals;
+
+/// Where records go unless given.
+const RECORDS: &str = "emu-results";
+
+/// Pairs unless given, and as published.
+const REPETITIONS: u16 = 15;
+const REPETITIONS_FULL: u16 = 40;
+
+/// Time of a quick run; starting and reporting take some more.
+const QUICK: Duration = Duration::from_secs(84);
+
+/// The workload that a quick run leaves out.
+const UNPACED: &str = "udp-io-unpaced";
+
+/// Windows, unless that is less than three periods of the method.
+const WINDOW: Duration = Duration::from_millis(200);
+const WINDOW_QUICK: Duration = Duration::from_millis(60);
+const WINDOW_FULL: Duration = Duration::from_millis(500);
+
+/// The granularity spectrum is taken over this time. Windows of 300 ms need three seconds.
+const SPECTRUM: Duration = Duration::from_secs(3);
+const SPECTRUM_QUICK: Duration = Duration::from_millis(500);
+
+/// Measures what the command line asks for, or what is left of it, and shows what it means.
+pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
+    let signals = Signals::block()?;
+    let host = Host::detect(&Roots::system())?;
+    let mut run = match &args.resume {
+        Some(folder) => Run::resume(&host, folder)?,
+        None => begin(&host, args)?,
+    };
+    let mut watched = Watched { signals, progress: Progress::new(Duration::ZERO), ending: None };
+    let measured = measure(&mut run, &mut watched);
+    watched.progress.clear();
+    let folder = run.folder().display().to_string();
+    if let Some(signal) = watched.ending() {
+        Reporter::new(false).say(&format!("interrupted; complete it by: emu bench --resume {folder}"));
+        return Err(Failure::interrupted(signal));
+    }
+    measured.inspect_err(|_| {
+        Reporter::new(false)
+            .say(&format!("what was measured is kept; complete it by: emu bench --resume {folder}"));
+    })?;
+    let results = Results::of_run(&run)?;
+    report::show(&results, &run.folder().join(report::FOLDER), args.json)
+}
+
+/// Plans a run and makes its record.
+fn begin(host: &Host, args: &BenchArgs) -> Result<Run> {
+    let request = request(host, args)?;
+    let mut about = About::new(Machine::of(host), command(args, request.seed), request.seed);
+    // Before the machine is measured: a folder that cannot be made is told at once.
+    if let Some(out) = &args.out {
+        Record::check(out)?;
+    }
+    let experiment = Experiment::plan_for(host, &request)?;
+    about.experiment = Some(experiment.clone());
+    let record = match &args.out {
+        Some(out) => Record::at(out, &about),
+        None => Record::below(Path::new(RECORDS), &about),
+    }?;
+    Ok(Run::new(host, about, experiment, record))
+}
+
+fn measure(run: &mut Run, watched: &mut Watched) -> Result<()> {
+    let experiment = run.experiment();
+    let words = format!(
+        "{} cells, {} pairs of samples each, about {}, into {}",
+        experiment.cells.len(),
+        experiment.repetitions,
+        span(Duration::from_secs(experiment.expected_time().as_secs() + 1)),
+        run.folder().display()
+    );
+    Reporter::new(false).say(&words);
+    run.go(&mut |progress| {
+        watched.go_on()?;
+        let cell = progress.cell;
+        watched.progress.expect(progress.time_left);
+        let percent = (cell.share() * 100.0).round();
+        watched.progress.show(&format!("{} at {percent}%, {}", cell.contender, cell.workload()));
+        Ok(())
+    })
+}
+
+/// What is asked for, with all defaults.
+fn request(host: &Host, args: &BenchArgs) -> Result<Request> {
+    let percent = |percent: &[u32]| {
+        percent.iter().map(|one| Speed::share(f64::from(*one) / 100.0)).collect::<Result<Vec<_>>>()
+    };
+    let speeds = match (args.quick, args.full, args.preset) {
+        (true, ..) => percent(&[50]),
+        (_, true, _) => percent(&[10, 20, 30, 40, 50, 60, 70, 80, 90]),
+        (.., Some(Preset::Buchert2011)) => percent(&[20, 40, 60, 80]),
+        _ => percent(&[25, 50, 75]),
+    };
+    let contenders = match args.preset {
+        Some(Preset::Buchert2011) => published(),
+        None => Contender::best(),
+    };
+    // The unpaced traffic is bound to the CPU, as the loop is, and was not published.
+    let is_usual = |name: &&str| *name != UNPACED || !(args.quick || args.preset.is_some());
+    let names = WORKLOADS.iter().map(|workload| workload.name());
+    let all_workloads = || names.filter(is_usual).map(str::to_owned).collect();
+    let clock = UNIX_EPOCH.elapsed().map_or(1, |time| time.as_secs());
+    let (window, spectrum) = match (args.quick, args.full) {
+        (true, _) => (WINDOW_QUICK, SPECTRUM_QUICK),
+        (_, true) => (WINDOW_FULL, SPECTRUM),
+        _ => (WINDOW, SPECTRUM),
+    };
+    Ok(Request {
+        contenders: given(&args.methods, || contenders),
+        workloads: given(&args.workloads, all_workloads),
+        speeds: if args.speeds.is_empty() { speeds? } else { given(&args.speeds, Vec::new) },
+        cores: cores(host, args),
+        repetitions: match (args.reps, args.time) {
+            (Some(count), _) => Repetitions::Count(count.into()),
+            (_, Some(time)) => Repetitions::Within(time),
+            _ if args.quick => Repetitions::Within(QUICK),
+            _ => Repetitions::Count(if args.full { REPETITIONS_FULL } else { REPETITIONS }.into()),
+        },
+        sparing: args.quick,
+        window,
+        spectrum,
+        period: args.period,
+        tolerance: Band::new(args.tolerance)?,
+        preset: args.preset.map(|Preset::Buchert2011| emu_bench::report::BUCHERT_2011.to_owned()),
+        seed: args.seed.unwrap_or(clock),
+    })
+}
+
+/// What is given, each value once, or else what is usual.
+fn given<T: PartialEq + Clone>(values: &[T], usual: impl FnOnce() -> Vec<T>) -> Vec<T> {
+    let mut all: Vec<T> = Vec::new();
+    for value in values {
+        if !all.contains(value) {
+            all.push(value.clone());
+        }
+    }
+    if all.is_empty() { usual() } else { all }
+}
+
+fn cores(host: &Host, args: &BenchArgs) -> Cores {
+    if !args.cores.is_empty() {
+        return Cores::Each(given(&args.cores, Vec::new).into_iter().map(usize::from).collect());
+    }
+    let here = host.allowed.len();
+    let powers = std::iter::successors(Some(1), |count| Some(count * 2)).take_while(|count| *count <= here);
+    match (args.preset, args.quick) {
+        (Some(Preset::Buchert2011), _) => Cores::Each(powers.take(2).collect()),
+        (None, true) => Cores::Filled,
+        (None, false) => Cores::Each(powers.collect()),
+    }
+}
+
+/// The methods of the published evaluation, as they were.
+fn published() -> Vec<Contender> {
+    [
+        (MethodId::CpuLim, Variant::Published),
+        (MethodId::CpuHogs, Variant::Best),
+        (MethodId::Fracas, Variant::Shares),
+        (MethodId::CpuGov, Variant::Best),
+        (MethodId::CpuFreq, Variant::Best),
+    ]
+    .map(|(id, variant)| Contender::Method(id, variant))
+    .into()
+}
+
+/// The command that takes the same measurements again; where results go is left out.
+fn command(args: &BenchArgs, seed: u64) -> String {
+    fn list<T: ToString>(name: &str, values: &[T]) -> Option<String> {
+        let values: Vec<_> = values.iter().map(T::to_string).collect();
+        (!values.is_empty()).then(|| format!(" {name} {}", values.join(",")))
+    }
+    let mut text = "emu bench".to_owned();
+    for (given, name) in [(args.quick, " --quick"), (args.full, " --full")] {
+        text.push_str(if given { name } else { "" });
+    }
+    let duration =
+        |name: &str, time: Option<Duration>| time.map(|time| format!(" {name} {}us", time.as_micros()));
+    let parts = [
+        args.preset.map(|Preset::Buchert2011| format!(" --preset {}", emu_bench::report::BUCHERT_2011)),
+        list("--methods", &args.methods),
+        list("--workloads", &args.workloads),
+        list(
+            "--speeds",
+            &args.speeds.iter().map(|speed| speed.to_string().replace(' ', "")).collect::<Vec<_>>(),
+        ),
+        list("--cores", &args.cores),
+        args.reps.map(|count| format!(" --reps {count}")),
+        duration("--time", args.time),
+        duration("--period", args.period),
+    ];
+    text.extend(parts.into_iter().flatten());
+    if (args.tolerance - 0.05).abs() > f64::EPSILON {
+        let _ = write!(text, " --tolerance {}", args.tolerance);
+    }
+    let _ = write!(text, " --seed {seed}");
+    text
+}
+
+/// The run, watched for signals.
+struct Watched {
+    signals: Signals,
+    progress: Progress,
+    ending: Option<Signal>,
+}
+
+impl Watched {
+    /// Ends the run when a signal asks for that.
+    fn go_on(&mut self) -> Result<()> {
+        match self.ending() {
+            Some(signal) => Err(Error::new(ErrorKind::Failed, format!("ended by {signal}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The signal that asks to end, if one has come.
+    fn ending(&mut self) -> Option<Signal> {
+        while let Ok(Some(received)) = self.signals.next() {
+            if received.is_ending() {
+                self.ending = Some(received.signal);
+            }
+        }
+        self.ending
+    }
+}

@@ -1,0 +1,160 @@
+//! What records of `emu bench` show, as tables.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use emu_bench::experiment::Contender;
+use emu_bench::report::{Ground, Judged, Results};
+use emu_bench::stats::Verdict;
+
+use super::numbers::{percent, span};
+use super::table::{Align, Table, WIDTH, wrap};
+
+/// The widest cell: `+2.3% unsure`.
+const CELL: usize = 12;
+
+/// The tables and the sentence.
+pub(crate) fn text(results: &Results) -> String {
+    let contenders: Vec<_> = results.contenders().into_iter().filter(|one| *one != Contender::None).collect();
+    let mut text = String::new();
+    let name_width = results.grounds.iter().map(|ground| ground.name().chars().count()).max().unwrap_or(0);
+    for some in fitting(&contenders, name_width) {
+        let header = some.iter().map(|one| (one.to_string(), Align::Left));
+        let mut table = Table::new([("WORK".to_owned(), Align::Left)].into_iter().chain(header));
+        for ground in &results.grounds {
+            let cells = some.iter().map(|one| results.judged(*one, ground).map_or_else(|| "-".into(), cell));
+            table.row([ground.name()].into_iter().chain(cells).collect::<Vec<_>>());
+        }
+        table.row(
+            ["score"]
+                .map(String::from)
+                .into_iter()
+                .chain(some.iter().map(|one| score(results, *one)))
+                .collect::<Vec<_>>(),
+        );
+        let _ = writeln!(text, "{}", table.render());
+    }
+    for note in notes(results) {
+        let _ = writeln!(text, "{}", wrap(&note, 0));
+    }
+    let _ = writeln!(text, "\n{}", wrap(&results.conclusion, 0));
+    text
+}
+
+/// Where the page is.
+pub(crate) fn page(path: &Path) -> String {
+    format!("\nReport: {}\n", path.display())
+}
+
+/// The methods in groups that fit side by side.
+fn fitting(contenders: &[Contender], name_width: usize) -> Vec<Vec<Contender>> {
+    let mut groups: Vec<Vec<Contender>> = Vec::new();
+    let mut used = WIDTH;
+    for one in contenders {
+        let width = one.to_string().len().max(CELL) + 2;
+        if used + width > WIDTH + 2 {
+            groups.push(Vec::new());
+            used = name_width + 2;
+        }
+        used += width;
+        if let Some(group) = groups.last_mut() {
+            group.push(*one);
+        }
+    }
+    groups
+}
+
+/// `+0.4% pass`: the mean error over the speeds, and the verdict.
+fn cell(judged: &Judged) -> String {
+    let verdict = match judged.verdict {
+        Verdict::Pass => "pass",
+        Verdict::Fail => "FAIL",
+        Verdict::NotEnoughData { .. } => "unsure",
+    };
+    format!("{} {verdict}", signed(judged.fidelity.bias.estimate))
+}
+
+fn signed(share: f64) -> String {
+    let value = share * 100.0;
+    if value.abs() < 9.95 { format!("{value:+.1}%") } else { format!("{value:+.0}%") }
+}
+
+fn score(results: &Results, contender: Contender) -> String {
+    let total = results.totals.iter().find(|total| total.contender == contender);
+    total.map_or_else(|| "-".into(), |total| format!("{:.0} of 100", total.score))
+}
+
+fn notes(results: &Results) -> Vec<String> {
+    let tolerance = percent(results.tolerance);
+    let speeds = speeds(results);
+    let mut notes = vec![format!(
+        "Cells: mean error of the perceived speed against the ideal at {speeds}. pass: the 95% interval lies within \
+         ±{tolerance} at every speed; FAIL: outside at one; unsure: not enough data. Score: of the worst row."
+    )];
+    notes.extend(noise(results));
+    for run in &results.runs {
+        let disturbed = run.retaken + run.tainted;
+        if disturbed > 0 {
+            let kinds: Vec<_> =
+                run.disturbances.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+            notes.push(format!(
+                "The machine was not quiet ({}): {} pairs were taken again, {} of {} count all the same.",
+                kinds.join(", "),
+                run.retaken,
+                run.tainted,
+                run.pairs
+            ));
+        }
+        if !run.complete {
+            notes.push("The record is not complete: emu bench --resume goes on.".into());
+        }
+    }
+    let stalls: Vec<_> = results
+        .totals
+        .iter()
+        .filter(|total| total.contender != Contender::None)
+        .map(|total| format!("{} {}", total.contender, span(Duration::from_nanos(total.longest_stall_ns))))
+        .collect();
+    if !stalls.is_empty() {
+        notes.push(format!("Longest stall: {}.", stalls.join(", ")));
+    }
+    for refusal in &results.unavailable {
+        let what = if refusal.wanted.is_empty() { String::new() } else { format!(" ({})", refusal.wanted) };
+        notes.push(format!("Not measured: {}{what}: {}", refusal.contender, refusal.why));
+    }
+    notes
+}
+
+/// The speeds that were measured: `25%, 50%`.
+fn speeds(results: &Results) -> String {
+    let mut shares: Vec<f64> = results
+        .cells
+        .iter()
+        .filter(|cell| cell.contender != Contender::None)
+        .map(|cell| cell.share)
+        .collect();
+    shares.sort_by(f64::total_cmp);
+    shares.dedup();
+    shares.into_iter().map(percent).collect::<Vec<_>>().join(", ")
+}
+
+/// What native samples differ by among themselves.
+fn noise(results: &Results) -> Option<String> {
+    let known: Vec<_> = results.grounds.iter().filter_map(|ground| Some((ground, ground.aa?))).collect();
+    let worst = |of: fn(&emu_bench::stats::AaTest) -> f64| {
+        known.iter().max_by(|a, b| of(&a.1).total_cmp(&of(&b.1))).map(|(ground, aa)| (*ground, of(aa)))
+    };
+    let ((noisiest, floor), (dullest, detectable)) = worst(|aa| aa.floor).zip(worst(|aa| aa.detectable))?;
+    let alarms: usize = known.iter().map(|(_, aa)| aa.excluded).sum();
+    let name = |ground: &Ground| ground.name();
+    Some(format!(
+        "Native against native: pairs differ by up to {} ({}); differences from {} ({}) are found four times in five; \
+         {alarms} of {} comparisons saw one where there is none.",
+        percent(floor),
+        name(noisiest),
+        percent(detectable),
+        name(dullest),
+        known.len()
+    ))
+}

@@ -1,0 +1,109 @@
+//! `emu bench` is killed at random moments and continued: nothing is left behind, no sample is lost or doubled.
+//!
+//! `EMU_CRASH_ROUNDS` sets how often; the seed is printed.
+
+#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use common::{alone, emu, eventually, groups_of, run, some_method, words};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const ROUNDS: u64 = 6;
+
+/// Pairs of each cell.
+const PAIRS: usize = 6;
+
+#[test]
+fn a_killed_run_is_completed_without_a_sample_lost_or_doubled() {
+    let _alone = alone();
+    let rounds = std::env::var("EMU_CRASH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| u64::from(now.subsec_nanos()));
+    println!("seed {seed}, {rounds} kills");
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("record");
+    let methods = some_method().map_or("none".to_owned(), |method| format!("{method},none"));
+    let first = format!(
+        "bench --methods {methods} --workloads cpu-loop,sleep-compute --cores 1 --speeds 50% --reps {PAIRS} --out"
+    );
+    let mut before = Vec::new();
+    for round in 0..rounds {
+        let mut command = if folder.join("samples.jsonl").exists() {
+            emu(["bench", "--resume"])
+        } else {
+            let _ = fs::remove_dir_all(&folder);
+            emu(words(&first))
+        };
+        command.arg(&folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("emu to start");
+        // The first kill comes when there is something to lose.
+        if round == 0 {
+            eventually("a sample is taken", || !lines(&folder).is_empty());
+        }
+        let moment = (seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round * 7919) >> 33) % 1_500;
+        std::thread::sleep(Duration::from_millis(moment));
+        let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
+        child.wait().expect("emu to end");
+        eventually("the guardian has undone all", || groups_of(child.id()).is_empty());
+        let now = lines(&folder);
+        assert_eq!(now[..before.len()], before[..], "round {round}: a sample is lost");
+        before = now;
+    }
+    // As if it had been killed in the middle of a write.
+    let samples = folder.join("samples.jsonl");
+    let text = fs::read_to_string(&samples).unwrap();
+    fs::write(&samples, format!("{text}{{\"row\":\"pair\",\"sam")).unwrap();
+    let ended = run(emu(["bench", "--resume"]).arg(&folder), "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let all = lines(&folder);
+    assert_eq!(all[..before.len()], before[..], "a sample is lost");
+    let about: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(folder.join("record.json")).unwrap()).unwrap();
+    let mut kept = BTreeSet::new();
+    for line in &all {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        if line["row"] == "pair" && line["sample"]["pair"]["kept"] == true {
+            let of = |name: &str| line["sample"][name].as_u64().unwrap();
+            assert!(kept.insert((of("cell"), of("repetition"))), "a sample is doubled");
+        }
+    }
+    let cells = about["experiment"]["cells"].as_array().unwrap();
+    let planned: u64 = cells.iter().map(|cell| cell["repetitions"].as_u64().unwrap()).sum();
+    assert_eq!(kept.len() as u64, planned);
+    // A complete record is not continued, only shown again.
+    let again = run(emu(["bench", "--resume"]).arg(&folder), "");
+    assert_eq!((again.code(), lines(&folder).len()), (Some(0), all.len()), "{}", again.stderr);
+    report_needs_nothing_else(&folder);
+}
+
+/// The whole lines of the samples.
+fn lines(folder: &Path) -> Vec<String> {
+    let text = fs::read_to_string(folder.join("samples.jsonl")).unwrap_or_default();
+    let whole = text.rfind('\n').map_or("", |end| text.get(..=end).unwrap_or_default());
+    whole.lines().map(str::to_owned).collect()
+}
+
+fn report_needs_nothing_else(folder: &Path) {
+    let reported = run(emu(["report"]).arg(folder), "");
+    assert_eq!(reported.code(), Some(0), "{}", reported.stderr);
+    assert!(
+        reported.stdout.lines().all(|line| line.chars().count() <= 80 || line.starts_with("Report: ")),
+        "{}",
+        reported.stdout
+    );
+    let page = fs::read_to_string(folder.join("report/report.html")).expect("the page");
+    let (svg_names, page) = ("http://www.w3.org/2000/svg", page.replace("http://www.w3.org/2000/svg", ""));
+    for outside in ["http://", "https://", "<script", "<link", "<img", "@import", "url("] {
+        assert!(!page.contains(outside), "the page needs {outside} beside {svg_names}");
+    }
+    let csv = fs::read_to_string(folder.join("report/cells.csv")).expect("the CSV");
+    let columns: BTreeSet<_> = csv.lines().map(|line| line.split(',').count()).collect();
+    assert_eq!(columns.len(), 1, "every line of the CSV has the same columns");
+}
