@@ -123,7 +123,7 @@ fn other_kernels_and_layouts_of_cgroups_give_the_share_too() {
     ];
     let reports = run_all(guests.map(|(_, guest, speeds, _)| (guest, one_of_each(speeds))));
     for ((what, _, speeds, close), report) in guests.iter().zip(&reports) {
-        for report in report {
+        if let Some(report) = report {
             judge(what, report, 5 * speeds.len(), *close);
         }
     }
