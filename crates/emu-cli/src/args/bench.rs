@@ -40,11 +40,11 @@ pub(crate) struct BenchArgs {
     pub(crate) speeds: Vec<Speed>,
 
     /// Numbers of CPUs to run on [default: 1, 2, 4 … as there are; with --quick as many as the work can fill]
-    #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::cores, allow_hyphen_values = true)]
     pub(crate) cores: Vec<u16>,
 
     /// Pairs of a native and an emulated sample for each method, work and speed [default: 15]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000))]
+    #[arg(short, long, value_name = "N", value_parser = values::repetitions, allow_hyphen_values = true)]
     pub(crate) reps: Option<u16>,
 
     /// As many pairs as this time allows

@@ -111,6 +111,21 @@ pub(super) fn workloads() -> PossibleValuesParser {
         .into()
 }
 
+/// Parses a number of CPUs.
+pub(super) fn cores(text: &str) -> Result<u16> {
+    text.trim().parse().ok().filter(|count| *count > 0).ok_or_else(|| {
+        Error::usage(format!("bad number of CPUs `{text}`")).hint("give whole numbers from 1: --cores 1,2,4")
+    })
+}
+
+/// Parses how often something is measured.
+pub(super) fn repetitions(text: &str) -> Result<u16> {
+    text.trim().parse().ok().filter(|count| (2..=1000).contains(count)).ok_or_else(|| {
+        Error::usage(format!("bad number of repetitions `{text}`"))
+            .hint("give 2 to 1000; below 6 no interval reaches 95%")
+    })
+}
+
 /// Parses a positive duration with its unit: `10ms`, `500us`, `1m30s`.
 pub(super) fn duration(text: &str) -> Result<Duration> {
     let bad = |why: &str| {
