@@ -123,6 +123,8 @@ fn other_kernels_and_layouts_of_cgroups_give_the_share_too() {
     ];
     let reports = run_all(guests.map(|(_, guest, speeds, _)| (guest, one_of_each(speeds))));
     for ((what, _, speeds, close), report) in guests.iter().zip(&reports) {
-        report.iter().for_each(|report| judge(what, report, 5 * speeds.len(), *close));
+        if let Some(report) = report {
+            judge(what, report, 5 * speeds.len(), *close);
+        }
     }
 }
