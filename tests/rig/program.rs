@@ -30,8 +30,8 @@ fn count() -> (u64, Duration) {
 
 /// Steps of work done for each second of the window, after a time to settle.
 ///
-/// The window begins right after the CPU was away, if it goes away at all: where it ends then does not depend on by how
-/// much an emulation's turns differ. The clock is looked at every few microseconds.
+/// The window begins and ends right after the CPU was away, if it goes away at all, so that it has whole turns of an
+/// emulation whatever their length. The clock is looked at every few microseconds.
 fn rate(settle: Duration, window: Duration) -> f64 {
     const LOOK_EVERY: u64 = 200;
     // Longer than an interrupt, shorter than any turn.
@@ -52,8 +52,9 @@ fn rate(settle: Duration, window: Duration) -> f64 {
     };
     let (_, settled) = work(Instant::now() + settle, Duration::MAX);
     let (_, begin) = work(settled + settle, AWAY);
-    let (steps, end) = work(begin + window, Duration::MAX);
-    steps as f64 / (end - begin).as_secs_f64()
+    let (steps, passed) = work(begin + window, Duration::MAX);
+    let (more, end) = work(passed + settle, AWAY);
+    (steps + more) as f64 / (end - begin).as_secs_f64()
 }
 
 /// One byte from an I/O port.
