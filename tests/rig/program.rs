@@ -1,6 +1,6 @@
 //! The static program that tests run in the guest.
 //!
-//! `count` writes how many units of work fit in a fixed time, five times over; `rate SETTLE_MS WINDOW_MS` how many steps
+//! `count` writes how many units of work fit in a fixed time, five times over; `rate SETTLE_MS WINDOW_MS [turns]` how many steps
 //! of work it gets done in a second; `registers` writes the P-state registers of CPUs 0 to 3, read from the hardware ports
 //! past the kernel.
 
@@ -30,9 +30,10 @@ fn count() -> (u64, Duration) {
 
 /// Steps of work done for each second of the window, after a time to settle.
 ///
-/// The window begins and ends right after the CPU was away, if it goes away at all, so that it has whole turns of an
-/// emulation whatever their length. The clock is looked at every few microseconds.
-fn rate(settle: Duration, window: Duration) -> f64 {
+/// The window begins right after the CPU was away, if it goes away at all: where it ends then does not depend on by how
+/// much an emulation's turns differ. With `turns` it ends so, too, and has whole turns whatever their length. The clock
+/// is looked at every few microseconds.
+fn rate(settle: Duration, window: Duration, turns: bool) -> f64 {
     const LOOK_EVERY: u64 = 200;
     // Longer than an interrupt, shorter than any turn.
     const AWAY: Duration = Duration::from_micros(30);
@@ -53,7 +54,7 @@ fn rate(settle: Duration, window: Duration) -> f64 {
     let (_, settled) = work(Instant::now() + settle, Duration::MAX);
     let (_, begin) = work(settled + settle, AWAY);
     let (steps, passed) = work(begin + window, Duration::MAX);
-    let (more, end) = work(passed + settle, AWAY);
+    let (more, end) = if turns { work(passed + settle, AWAY) } else { (0, passed) };
     (steps + more) as f64 / (end - begin).as_secs_f64()
 }
 
@@ -76,9 +77,10 @@ fn main() -> ExitCode {
                 sleep(Duration::from_millis(30));
             }
         }
-        ["rate", settle, window] => {
+        ["rate", settle, window, ref turns @ ..] => {
             let (Ok(settle), Ok(window)) = (settle.parse(), window.parse()) else { return ExitCode::from(2) };
-            println!("{:.1}", rate(Duration::from_millis(settle), Duration::from_millis(window)));
+            let (settle, window) = (Duration::from_millis(settle), Duration::from_millis(window));
+            println!("{:.1}", rate(settle, window, turns == ["turns"]));
         }
         ["registers"] => {
             // SAFETY: takes an integer and returns one; no memory is shared.
