@@ -284,7 +284,7 @@ fn cost(run: &mut Run, row: &'static str) -> Result<()> {
 fn wake_cost_us(run: &Run) -> Option<f64> {
     let text = std::fs::read_to_string(run.host.roots.state.join("wake-costs.json")).ok()?;
     let kept: serde_json::Value = serde_json::from_str(&text).ok()?;
-    let costs = kept.get("cpus")?.as_object()?.values();
+    let costs = kept.get("values")?.as_object()?.values();
     let visible: Vec<f64> = costs.filter_map(|cost| cost.get("visible")?.as_f64()).collect();
     (!visible.is_empty()).then(|| median(&visible) / 1000.0)
 }

@@ -30,6 +30,7 @@ mod frequency;
 mod group;
 mod host;
 mod journal;
+mod kept;
 mod method;
 mod roots;
 mod session;
@@ -40,6 +41,7 @@ mod zone;
 pub mod meter;
 
 pub use cpu_list::{CPU_ID_MAX, CpuId, CpuList};
+pub use duty::{PERIOD_MAX, PERIOD_MIN};
 pub use error::{Error, ErrorKind, Result};
 pub use host::{
     CgroupLayout, Cgroups, Clocks, Controller, Cpu, Cpufreq, FairServer, Hierarchy, Host, Policy, Privileges,

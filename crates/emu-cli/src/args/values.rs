@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use emu_bench::workload::WORKLOADS;
-use emu_core::{Error, METHODS, MethodId, Pid, Result, Round, Variant};
+use emu_core::{Error, METHODS, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, Variant};
 use jiff::SignedDuration;
 
 /// A method by name, or the best.
@@ -26,9 +26,6 @@ pub(crate) enum Methods {
     /// All that can do it.
     All,
 }
-
-/// The periods that any method accepts; each method has narrower limits of its own.
-const PERIODS: (Duration, Duration) = (Duration::from_micros(500), Duration::from_secs(1));
 
 /// Parses `auto` or the name of a method; clap suggests the nearest name for another word.
 pub(super) fn method_or_auto() -> impl TypedValueParser<Value = MethodChoice> {
@@ -140,15 +137,15 @@ pub(super) fn duration(text: &str) -> Result<Duration> {
     }
 }
 
-/// Parses the length of an on/off cycle.
+/// Parses the length of an on/off cycle; methods have narrower limits of their own.
 pub(super) fn period(text: &str) -> Result<Duration> {
-    let (lowest, highest) = PERIODS;
     let hint = "a period lies between 500us and 1s; 10ms is a good start";
     let period = duration(text).map_err(|error| error.hint(hint))?;
-    if (lowest..=highest).contains(&period) {
+    if (PERIOD_MIN..=PERIOD_MAX).contains(&period) {
         return Ok(period);
     }
-    Err(Error::usage(format!("bad period `{text}`: it is not between {lowest:?} and {highest:?}")).hint(hint))
+    Err(Error::usage(format!("bad period `{text}`: it is not between {PERIOD_MIN:?} and {PERIOD_MAX:?}"))
+        .hint(hint))
 }
 
 /// Parses a process ID.
@@ -191,8 +188,8 @@ mod tests {
             let error = period(text).expect_err(text);
             assert!(error.hint_text().is_some_and(|hint| hint.contains("500us and 1s")), "{text}");
         }
-        assert_eq!(period("500us").unwrap(), PERIODS.0);
-        assert_eq!(period("1s").unwrap(), PERIODS.1);
+        assert_eq!(period("500us").unwrap(), PERIOD_MIN);
+        assert_eq!(period("1s").unwrap(), PERIOD_MAX);
     }
 
     #[test]

@@ -6,8 +6,6 @@
 //! nothing but look at the clock, which is held and let go a few times as the zone will be: by itself, and with
 //! sleeping children.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
 
@@ -16,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::holder::{Hold, Notes, settle_controller};
 use super::own_time::OwnTime;
+use crate::kept::Kept;
 use crate::sys::fork;
 use crate::sys::time::{self, Nanos};
 use crate::zone::Pid;
@@ -51,8 +50,8 @@ impl HoldCost {
         make: impl Fn(Pid) -> Result<H>,
     ) -> Result<Self> {
         let key = format!("{way} on {cpus} of {}", host.allowed);
-        let mut kept = Kept::load(host);
-        if let Some(cost) = kept.costs.get(&key) {
+        let mut kept: Kept<String, Self> = Kept::load(host, FILE, Self::is_plausible);
+        if let Some(cost) = kept.values.get(&key) {
             return Ok(*cost);
         }
         let measure = |sleepers| {
@@ -69,44 +68,14 @@ impl HoldCost {
         };
         let sleeper = ((more - base) as f64 / SLEEPERS as f64).clamp(*SLEEPER.start(), *SLEEPER.end());
         let cost = Self { base: base as f64, sleeper };
-        kept.costs.insert(key, cost);
-        kept.save(host);
+        kept.values.insert(key, cost);
+        kept.save(host, FILE);
         Ok(cost)
     }
 
     fn is_plausible(&self) -> bool {
         let base = *PLAUSIBLE.start() as f64..=*PLAUSIBLE.end() as f64;
         base.contains(&self.base) && SLEEPER.contains(&self.sleeper)
-    }
-}
-
-/// Costs by the way of holding and the CPUs, as measured in one boot.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Kept {
-    boot_id: String,
-    costs: BTreeMap<String, HoldCost>,
-}
-
-impl Kept {
-    /// What is kept for this boot; a file that is missing or makes no sense counts as nothing kept.
-    fn load(host: &Host) -> Self {
-        fs::read_to_string(host.roots.state.join(FILE))
-            .ok()
-            .and_then(|text| serde_json::from_str::<Self>(&text).ok())
-            // A host that does not tell its boot cannot have anything kept for it.
-            .filter(|kept| !host.boot_id.is_empty() && kept.boot_id == host.boot_id)
-            .filter(|kept| kept.costs.values().all(HoldCost::is_plausible))
-            .unwrap_or_else(|| Self { boot_id: host.boot_id.clone(), costs: BTreeMap::new() })
-    }
-
-    /// Keeps the costs for the next emu. Where that fails they are measured again, which costs time only.
-    fn save(&self, host: &Host) {
-        let Ok(text) = serde_json::to_string(self) else { return };
-        let path = host.roots.state.join(FILE);
-        let new = host.roots.state.join(format!("{FILE}.{}", std::process::id()));
-        if fs::write(&new, text).and_then(|()| fs::rename(&new, path)).is_err() {
-            let _ = fs::remove_file(new);
-        }
     }
 }
 
@@ -168,11 +137,13 @@ impl Probe {
             let mut own_time = OwnTime::start();
             for _ in 0..HOLDS {
                 std::thread::sleep(time::span(FREE));
-                let asked = own_time.ask();
+                own_time.before_hold();
                 let from = hold.hold(time::now() + HOLD)?.from;
+                own_time.held(from);
                 std::thread::sleep(time::span(from + HOLD - time::now()));
+                own_time.before_let_go();
                 let free = hold.let_go()?;
-                let own = own_time.taken(asked, from, free);
+                let own = own_time.free(free);
                 holds.push(Sample { from, free, own: if is_in_the_way { own } else { 0 } });
             }
             std::thread::sleep(time::span(FREE));
@@ -262,40 +233,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::host::testing;
-
-    fn host_in(dir: &std::path::Path) -> Host {
-        let mut host = testing::host();
-        host.roots.state = dir.to_owned();
-        host
-    }
-
-    #[test]
-    fn kept_costs_come_back_in_the_same_boot_only() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut host = host_in(dir.path());
-        let kept = Kept {
-            boot_id: host.boot_id.clone(),
-            costs: [("signals on 0 of 0-1".into(), HoldCost { base: 51_000.5, sleeper: 6_100.25 })].into(),
-        };
-        kept.save(&host);
-        assert_eq!(Kept::load(&host), kept);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        host.boot_id = "another".into();
-        assert!(Kept::load(&host).costs.is_empty());
-    }
-
-    #[test]
-    fn a_senseless_file_counts_as_nothing_kept() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = host_in(dir.path());
-        let negative =
-            format!(r#"{{"boot_id":"{}","costs":{{"x":{{"base":-1,"sleeper":0}}}}}}"#, host.boot_id);
-        for text in ["", "{", "[]", &negative] {
-            fs::write(dir.path().join(FILE), text).unwrap();
-            assert!(Kept::load(&host).costs.is_empty(), "{text}");
-        }
-    }
 
     #[test]
     fn the_loss_is_what_the_gap_has_beyond_the_hold() {

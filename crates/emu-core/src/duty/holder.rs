@@ -313,7 +313,8 @@ impl<H: Hold> Cycle<H> {
     /// Holds for what is owed, and returns the index of the next period.
     fn one_period(&mut self, index: i64, wait: &Wait<f64>) -> Result<i64> {
         let period = self.grid.period();
-        let late = (self.grid.index(time::now()) - index).max(0);
+        let woken = time::now();
+        let late = (self.grid.index(woken) - index).max(0);
         let stride = self.stride();
         let length = period * stride;
         // What the tasks had while nobody held them is owed, as far as the ledger carries it.
@@ -327,7 +328,7 @@ impl<H: Hold> Cycle<H> {
             self.asleep.look(&mut self.hold);
         }
         if self.ledger.owed() >= HOLD_MIN || self.first.is_some() {
-            self.hold_once(self.grid.begin(index + late), latest, wait)?;
+            self.hold_once(woken, latest, wait)?;
         }
         let counters = &self.seen.counters;
         counters.add_elapsed(late * period + length);
@@ -342,18 +343,23 @@ impl<H: Hold> Cycle<H> {
         Ok(next)
     }
 
-    /// Holds for what is owed, but not beyond `latest`, and settles what it took.
-    fn hold_once(&mut self, begin: Nanos, latest: Nanos, wait: &Wait<f64>) -> Result<()> {
+    /// Holds for what is owed since this thread was `woken`, but not beyond `latest`, and settles what it took.
+    fn hold_once(&mut self, woken: Nanos, latest: Nanos, wait: &Wait<f64>) -> Result<()> {
         let mut loss = (self.cost.base + self.cost.sleeper * self.asleep.count()) as Nanos;
         let owed = self.ledger.owed() - loss as f64;
-        let asked = self.own_time.map(OwnTime::ask);
+        if let Some(own_time) = &mut self.own_time {
+            own_time.before_hold();
+        }
         let held = match self.first.take() {
             Some(held) => held,
             None => self.hold.hold(time::now() + (owed * CONFIRM) as Nanos)?,
         };
+        if let Some(own_time) = &mut self.own_time {
+            own_time.held(held.from);
+        }
         if let Some(cpus) = self.shared_cpus {
             // On one of the CPUs tasks have been kept waiting since this thread woke up.
-            loss += (held.from - begin).clamp(0, self.grid.period()) / cpus;
+            loss += (held.from - woken).clamp(0, self.grid.period()) / cpus;
         }
         let until = (held.from + self.ledger.owed() as Nanos - loss).min(latest);
         loop {
@@ -363,12 +369,15 @@ impl<H: Hold> Cycle<H> {
                 break;
             }
         }
+        if let Some(own_time) = &mut self.own_time {
+            own_time.before_let_go();
+        }
         let free = self.hold.let_go()?;
         if let Some(cpus) = self.shared_cpus {
             loss += (time::now() - free) / cpus;
         }
-        if let (Some(own_time), Some(asked)) = (&mut self.own_time, asked) {
-            loss += own_time.taken(asked, held.from, free);
+        if let Some(own_time) = &mut self.own_time {
+            loss += own_time.free(free);
         }
         let taken = (free - held.from - self.hold.leaked() / self.cpus).max(0);
         self.ledger.settle((taken + loss) as f64);

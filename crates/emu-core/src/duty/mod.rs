@@ -19,11 +19,10 @@ use std::time::Duration;
 
 use crate::method::{Reason, Unavailable};
 
-/// The periods that on/off methods accept: below, switching costs more than it gives; above, no program
-/// would take the result for a slow CPU.
-pub(crate) const PERIOD_MIN: Duration = Duration::from_micros(500);
-/// The longest period.
-pub(crate) const PERIOD_MAX: Duration = Duration::from_secs(1);
+/// The shortest period that on/off methods accept: below, switching costs more than it gives.
+pub const PERIOD_MIN: Duration = Duration::from_micros(500);
+/// The longest period: above, no program would take the result for a slow CPU.
+pub const PERIOD_MAX: Duration = Duration::from_secs(1);
 
 /// Checks a period against the limits of a method.
 pub(crate) fn check_period(period: Duration, lowest: Duration) -> Result<Duration, Unavailable> {

@@ -2,36 +2,64 @@
 
 use crate::sys::time::{self, Nanos};
 
-/// The account from one hold to the next. What emu does during a hold costs the tasks nothing.
+/// The account of one hold after the other, to be told of each step of a hold. What emu does while the tasks are held
+/// costs them nothing.
+///
+/// Where emu is a task among others, it may be sent off the CPU in the middle of a step, in favour of the very tasks
+/// that it lets go: no step has cost them more than the CPU time that emu had for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwnTime {
-    /// CPU time of all threads of emu when the tasks were let go, and then.
-    free: Nanos,
-}
-
-/// A moment at which the tasks are about to be held.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+    /// When the last step began, and the CPU time of all threads of emu then.
     at: Nanos,
     cpu: Nanos,
+    /// What has been taken from the tasks for this hold.
+    taken: Nanos,
 }
 
 impl OwnTime {
-    /// The tasks run from now on.
+    /// The tasks run.
     pub(super) fn start() -> Self {
-        Self { free: time::process_cpu() }
+        Self { at: time::now(), cpu: time::process_cpu(), taken: 0 }
     }
 
-    /// The tasks are held next.
-    pub(super) fn ask(self) -> Asked {
-        Asked { cpu: time::process_cpu() - self.free, at: time::now() }
+    /// The tasks have been running, and are to be held next.
+    pub(super) fn before_hold(&mut self) {
+        let before = std::mem::replace(self, Self::start());
+        self.taken = self.cpu - before.cpu;
     }
 
-    /// What was taken from the tasks since they were let go last, for a hold that was asked for then, began at
-    /// `from`, and has ended at `free`.
-    pub(super) fn taken(&mut self, asked: Asked, from: Nanos, free: Nanos) -> Nanos {
-        let after = time::now() - free;
-        *self = Self::start();
-        asked.cpu + (from - asked.at).max(0) + after
+    /// They have been held from then on.
+    pub(super) fn held(&mut self, from: Nanos) {
+        self.taken += (from - self.at).clamp(0, time::process_cpu() - self.cpu);
+    }
+
+    /// They are to be let go next.
+    pub(super) fn before_let_go(&mut self) {
+        self.cpu = time::process_cpu();
+    }
+
+    /// They have been let go then; returns what was taken from them for this hold.
+    pub(super) fn free(&mut self, free: Nanos) -> Nanos {
+        let before = std::mem::replace(self, Self::start());
+        before.taken + (self.at - free).clamp(0, self.cpu - before.cpu)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn time_without_the_cpu_is_not_taken_from_the_tasks() {
+        let mut own_time = OwnTime::start();
+        own_time.before_hold();
+        own_time.before_let_go();
+        let free = time::now();
+        // As if the tasks had sent this thread off the CPU. Other tests have CPU time of the same process meanwhile.
+        std::thread::sleep(Duration::from_millis(20));
+        let cpu = time::process_cpu() - own_time.cpu;
+        assert!(own_time.free(free) <= cpu + 1_000_000);
     }
 }

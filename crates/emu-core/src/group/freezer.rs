@@ -132,15 +132,15 @@ impl Freezer {
     }
 
     /// Lets the group run again; returns the moment in the middle of asking and being done, around which
-    /// the tasks begin to run.
+    /// the tasks begin to run. If they send this thread off its CPU, the time for which it is off is theirs.
     ///
     /// # Errors
     /// The kernel refuses. A group that has been removed has nothing left to thaw.
     pub(crate) fn thaw(&mut self) -> Result<Nanos> {
-        let before = time::now();
+        let (before, cpu) = (time::now(), time::thread_cpu());
         self.write(self.words.thaw)?;
         self.is_frozen = false;
-        Ok(before + (time::now() - before) / 2)
+        Ok(before + (time::now() - before).min(time::thread_cpu() - cpu) / 2)
     }
 
     fn write(&self, word: &str) -> Result<()> {

@@ -112,10 +112,11 @@ impl Stopper {
         let mut dead = HashSet::new();
         for member in self.members.iter_mut().rev().filter(|member| member.is_held) {
             member.is_held = false;
+            // Before, because it may send this thread off the CPU.
+            member.signalled = time::now();
             if member.signal(&self.proc, Signal::CONT) == Sent::Gone {
                 dead.insert(member.pid);
             }
-            member.signalled = time::now();
         }
         self.members.forget_dead(&dead);
     }

@@ -7,12 +7,11 @@
 mod delivered;
 mod reading;
 mod wake_cost;
-mod wake_costs;
+pub(crate) mod wake_costs;
 
 pub use delivered::{Delivered, delivered};
 pub use reading::{ClockReading, measure, measure_all};
 pub use wake_cost::WakeCost;
-pub(crate) use wake_costs::WakeCosts;
 
 use crate::sys::{chain, time};
 

@@ -8,7 +8,7 @@ use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Sta
 use crate::duty::burner::{self, Burner, Settings};
 use crate::duty::{Grid, PERIOD_MIN, check_period, detuned};
 use crate::group::TaskGroup;
-use crate::meter::WakeCosts;
+use crate::meter::wake_costs;
 use crate::sys::time;
 use crate::{CpuId, Demand, Host, Journal, Result, Targets, Zone};
 
@@ -68,24 +68,22 @@ impl Method for CpuHogs {
         if zone.demand.lift_rt_limit {
             lift_limit(host, journal)?;
         }
-        let costs = WakeCosts::of(host, &cpus)?;
+        let mut notes = Vec::new();
+        let costs = wake_costs::of(host, &cpus, &mut notes)?;
         let group = TaskGroup::create(host, zone, &[crate::Controller::Cpuset], journal)?;
         let grid = Grid::new(time::now(), time::nanos(period));
         let burners = zone
             .demand
             .targets
             .iter()
-            .map(|(&cpu, &target)| {
+            .zip(costs)
+            .map(|((&cpu, &target), cost)| {
                 let settings = Settings::new(grid, target);
-                Ok((cpu, Burner::start(cpu, settings, costs.get(cpu)?)?))
+                Ok((cpu, Burner::start(cpu, settings, cost)?))
             })
             .collect::<Result<BTreeMap<_, _>>>()?;
-        Ok(Box::new(Hogs {
-            grid,
-            targets: zone.demand.targets.clone(),
-            burners,
-            notes: group.notes().to_vec(),
-        }))
+        notes.extend_from_slice(group.notes());
+        Ok(Box::new(Hogs { grid, targets: zone.demand.targets.clone(), burners, notes }))
     }
 }
 
