@@ -74,22 +74,22 @@ fn run_all<const N: usize>(jobs: [(Guest, String); N]) -> [Option<Report>; N] {
 
 #[test]
 fn every_method_gives_the_share_asked_for() {
-    // One period of each method in one guest, the other one in another.
-    let short = [
+    // One period of each method in one guest, the other one in another, so that both take as long.
+    let one = [
         runs("cpu-hogs", &[("1ms", 200)], &SPEEDS),
-        runs("cpu-freeze", &[("20ms", 1000)], &SPEEDS),
+        runs("cpu-freeze", &[("100ms", 2000)], &SPEEDS),
         runs("fracas", &[("50ms", 2000)], &SPEEDS),
         runs("cpu-lim", &[("20ms", 1000)], &SPEEDS),
         runs("cpu-gov", &[("20ms", 1000)], &SPEEDS),
     ];
-    let long = [
+    let other = [
         runs("cpu-hogs", &[("10ms", 400)], &SPEEDS),
-        runs("cpu-freeze", &[("100ms", 2000)], &SPEEDS),
+        runs("cpu-freeze", &[("20ms", 1000)], &SPEEDS),
         runs("fracas", &[("100ms", 2000)], &SPEEDS),
-        runs("cpu-lim", &[("100ms", 2000)], &SPEEDS),
-        runs("cpu-gov", &[("100ms", 2000)], &SPEEDS),
+        runs("cpu-lim", &[("100ms", 1500)], &SPEEDS),
+        runs("cpu-gov", &[("100ms", 1500)], &SPEEDS),
     ];
-    let reports = run_all([short, long].map(|runs| (Guest::EXACT, runs.concat())));
+    let reports = run_all([one, other].map(|runs| (Guest::EXACT, runs.concat())));
     reports.iter().flatten().for_each(|report| judge("Linux 6.1, cgroup v2", report, 45, CLOSE));
 }
 

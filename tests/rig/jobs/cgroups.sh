@@ -18,8 +18,22 @@ exec emu probe </tmp/orders >/dev/null
 JOB
 mkfifo /tmp/orders
 
+# Waits until the program runs; gives up, and says what emu does, when that takes too long or emu has ended.
+await() { # NAME
+  for _ in $(seq 1000); do
+    [ ! -s /tmp/program.pid ] || return 0
+    kill -0 $emu || break
+    usleep 20000
+  done
+  echo "$1: the program does not run; the threads of emu:"
+  for task in /proc/$emu/task/*; do
+    echo "$task $(cat "$task/comm") $(cat "$task/wchan") $(tr '\n' ' ' <"$task/stack")"
+  done
+  ps
+  exit 1
+}
+
 watch() { # NAME
-  until [ -s /tmp/program.pid ]; do usleep 20000; done
   program=$(cat /tmp/program.pid)
   # Everything is spread and settled by then. Nothing else may run on these CPUs while they are watched.
   sleep 1
@@ -57,6 +71,7 @@ zone() { # NAME ARGUMENTS...
   open_orders
   emu run --quiet "$@" -- sh /tmp/program &
   emu=$!
+  await "$name"
   watch "$name"
   close_orders $emu
 }
@@ -68,8 +83,9 @@ attach() { # NAME ARGUMENTS...
   mkdir $root/theirs
   open_orders
   (sh -c 'echo $PPID >/sys/fs/cgroup/theirs/cgroup.procs'; exec sh /tmp/program) &
-  program=$!
-  until [ -s /tmp/program.pid ]; do usleep 20000; done
+  emu=$!
+  await "$name"
+  program=$emu
   emu attach --quiet --cgroup /theirs "$@" &
   emu=$!
   watch "$name"
