@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use common::{Line, Run, error, median};
-use emu_bench::verify::{Emulated, Pair, Trial, verify};
+use emu_bench::verify::{Nothing, Pair, Trial, verify};
 use emu_bench::workload::WORKLOADS;
-use emu_core::{CpuList, Demand, Pid, Result, Target};
+use emu_core::{CpuList, Demand, Result, Target};
 use serde::Serialize;
 
 /// A/A experiments with each workload.
@@ -42,31 +42,6 @@ fn main() -> ExitCode {
 type Measure = fn(&mut Run, &'static str, &'static str) -> Result<()>;
 
 const ROWS: &[(&str, Measure)] = &[("aa", aa), ("overhead", overhead)];
-
-/// Does nothing, and settles at once.
-struct Nothing;
-
-impl Emulated for Nothing {
-    fn name(&self) -> String {
-        "none".into()
-    }
-
-    fn period(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn settle(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn engage(&mut self, _worker: Pid) -> Result<()> {
-        Ok(())
-    }
-
-    fn release(&mut self) -> Result<()> {
-        Ok(())
-    }
-}
 
 /// A workload on one CPU at full speed.
 fn trial(run: &Run, workload: &str) -> Result<Trial> {

@@ -4,6 +4,7 @@
 
 mod args;
 mod commands;
+mod ending;
 mod exit;
 mod output;
 mod plan;

@@ -2,15 +2,11 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
-use emu_core::{Demand, Error, Host, METHODS, MethodId, Pid, Result, Variant};
+use emu_core::{Demand, Error, Host, METHODS, MethodId, Result, Variant};
 use serde::{Deserialize, Serialize};
 
-use crate::verify::{Emulated, SessionEmulated};
-
-/// The name of the contender that does nothing.
-const NONE: &str = "none";
+use crate::verify::{Emulated, Nothing, SessionEmulated};
 
 /// The variants that methods have beside their best.
 const VARIANTS: [(MethodId, Variant, &str); 3] = [
@@ -49,7 +45,7 @@ impl Contender {
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::None => NONE,
+            Self::None => Nothing::NAME,
             Self::Method(id, variant) => VARIANTS
                 .iter()
                 .find(|(of, its, _)| (*of, *its) == (id, variant))
@@ -122,31 +118,6 @@ impl TryFrom<String> for Contender {
 
     fn try_from(text: String) -> Result<Self> {
         text.parse()
-    }
-}
-
-/// The emulation of [`Contender::None`].
-struct Nothing;
-
-impl Emulated for Nothing {
-    fn name(&self) -> String {
-        NONE.into()
-    }
-
-    fn period(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn settle(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn engage(&mut self, _worker: Pid) -> Result<()> {
-        Ok(())
-    }
-
-    fn release(&mut self) -> Result<()> {
-        Ok(())
     }
 }
 

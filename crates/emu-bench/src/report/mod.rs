@@ -7,8 +7,10 @@ mod csv;
 mod figure;
 mod html;
 mod markdown;
+mod measured;
 mod published;
 mod results;
+mod stored;
 mod style;
 
 pub use published::{BUCHERT_2011, Compared, Reproduced, Says};

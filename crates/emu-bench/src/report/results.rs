@@ -7,13 +7,13 @@ use std::time::Duration;
 use emu_core::{Error, Hertz, Result};
 use serde::Serialize;
 
+use super::measured::{Measured, judged, measured};
+use super::stored::{Stored, smoothness, unavailable};
 use super::{conclusion, published};
-use crate::experiment::{Cell, Contender, Experiment, OwnCosts, Refusal, Rows, Taken};
-use crate::record::{self, About, Machine, unusable};
-use crate::stats::{
-    self, AaTest, Bootstrap, Centre, Fidelity, Interval, Level, LinearFit, PairedRatios, Sample, Verdict,
-};
-use crate::verify::{Finding, Pair, Plan, Side, Spectrum, Window, findings, rates};
+use crate::experiment::{Contender, Experiment, OwnCosts, Refusal};
+use crate::record::{self, Machine, unusable};
+use crate::stats::{AaTest, Bootstrap, Centre, Fidelity, Interval, Level, LinearFit, Sample, Verdict};
+use crate::verify::{Finding, Side, Spectrum};
 use crate::workload::{Done, Workload, as_ns, workload};
 
 /// Version of the form of results.
@@ -177,13 +177,6 @@ pub struct Smoothness {
     pub share: f64,
     /// The spectrum.
     pub spectrum: Spectrum,
-}
-
-/// A record that was read.
-struct Stored {
-    about: About,
-    experiment: Experiment,
-    rows: Rows,
 }
 
 impl Results {
@@ -355,173 +348,6 @@ impl CellResult {
     }
 }
 
-impl Stored {
-    /// Why samples of another record must not be mixed with those of this one.
-    fn check_mixing(&self, about: &About, experiment: &Experiment) -> Result<(), String> {
-        if self.about.machine != about.machine {
-            return Err(format!(
-                "it is of another machine ({})",
-                about.machine.difference(&self.about.machine)
-            ));
-        }
-        if self.about.version != about.version {
-            return Err(format!("it is of emu {}, not {}", about.version, self.about.version));
-        }
-        let of = |one: &Experiment| (one.window, one.tolerance.to_bits(), one.preset.clone());
-        if of(&self.experiment) != of(experiment) {
-            return Err("its windows, tolerance or preset differ".into());
-        }
-        Ok(())
-    }
-
-    fn info(&self) -> RunInfo {
-        let taken = &self.rows.taken;
-        let mut disturbances = BTreeMap::new();
-        for taint in taken.iter().flat_map(|taken| &taken.pair.taints) {
-            *disturbances.entry(taint.kind()).or_default() += 1;
-        }
-        let outside: Vec<f64> = taken.iter().map(|taken| taken.outside_ns as f64).collect();
-        RunInfo {
-            date: self.about.date.clone(),
-            command: self.about.command.clone(),
-            seed: self.about.seed,
-            repetitions: self.experiment.repetitions,
-            complete: self.rows.end.is_some(),
-            pairs: taken.iter().filter(|taken| taken.pair.kept).count(),
-            retaken: taken.iter().filter(|taken| !taken.pair.kept).count(),
-            tainted: taken.iter().filter(|taken| taken.pair.kept && !taken.pair.taints.is_empty()).count(),
-            disturbances,
-            outside_ns: Sample::new(outside).ok().map(|sample| sample.median()),
-            own_costs: self.experiment.own_costs,
-        }
-    }
-}
-
-/// A cell with all of its samples.
-struct Measured<'a> {
-    experiment: &'a Experiment,
-    cell: &'a Cell,
-    taken: Vec<&'a Taken>,
-}
-
-impl Measured<'_> {
-    fn pairs(&self) -> Vec<Pair> {
-        self.taken.iter().map(|taken| taken.pair.clone()).collect()
-    }
-
-    fn rates(&self) -> Result<Vec<stats::Pair>> {
-        let plan = self.experiment.plan(self.cell, Path::new(""))?;
-        rates(&self.cell.trial, &self.pairs(), &plan)
-    }
-
-    fn windows(&self, side: Side) -> impl Iterator<Item = (&Taken, &Window)> {
-        self.taken
-            .iter()
-            .filter(|taken| taken.pair.kept)
-            .flat_map(move |taken| taken.pair.windows.iter().map(move |window| (*taken, window)))
-            .filter(move |(_, window)| window.side == side)
-    }
-
-    fn rates_of(&self, side: Side) -> Vec<f64> {
-        self.windows(side).map(|(_, window)| window.done.rate()).collect()
-    }
-
-    fn rate(&self, side: Side, seed: u64) -> Result<Rate> {
-        let sample = Sample::new(self.rates_of(side))?;
-        let per_cycle: Vec<f64> =
-            self.windows(side).filter_map(|(_, window)| window.work_per_cycle()).collect();
-        Ok(Rate {
-            mean: Interval::of_mean(&sample, Level::P95).ok(),
-            median: Interval::of_median(&sample, Level::P95, &Bootstrap::new(seed))?,
-            mad: sample.mad(),
-            per_cycle: Sample::new(per_cycle).ok().map(|sample| sample.median()),
-        })
-    }
-
-    fn result(&self) -> Result<CellResult> {
-        let (experiment, cell) = (self.experiment, self.cell);
-        let plan: Plan = experiment.plan(cell, Path::new(""))?;
-        let finding = findings(&cell.trial, &self.pairs(), &plan)?.into_iter().next();
-        Ok(CellResult {
-            contender: cell.contender,
-            workload: cell.workload().into(),
-            cores: cell.cores(),
-            share: cell.share(),
-            emulated: Hertz((cell.share() * experiment.reference.as_f64()).round() as u64),
-            period: cell.period,
-            finding: finding.ok_or_else(|| Error::usage("a cell has no CPU"))?,
-            native_rate: self.rate(Side::Native, experiment.seed)?,
-            emulated_rate: self.rate(Side::Emulated, experiment.seed)?,
-        })
-    }
-}
-
-/// The cells that have at least one pair that counts; those of all records that are alike are taken together.
-fn measured(records: &[Stored]) -> Vec<Measured<'_>> {
-    let mut all: Vec<Measured<'_>> = Vec::new();
-    for record in records {
-        for (number, cell) in record.experiment.cells.iter().enumerate() {
-            let taken: Vec<_> = record.rows.taken.iter().filter(|taken| taken.cell == number).collect();
-            if taken.iter().all(|taken| !taken.pair.kept) {
-                continue;
-            }
-            let alike = |one: &&mut Measured<'_>| {
-                one.cell.contender == cell.contender
-                    && one.cell.demand == cell.demand
-                    && one.cell.trial == cell.trial
-            };
-            match all.iter_mut().find(alike) {
-                Some(one) => one.taken.extend(taken),
-                None => all.push(Measured { experiment: &record.experiment, cell, taken }),
-            }
-        }
-    }
-    all
-}
-
-fn judged(
-    measured: &[Measured<'_>],
-    cells: &[CellResult],
-    grounds: &[Ground],
-    reference: Hertz,
-) -> Result<Vec<Judged>> {
-    let mut judged = Vec::new();
-    for ground in grounds {
-        for contender in Contender::all() {
-            let of_both = || {
-                measured.iter().zip(cells).filter(|(_, cell)| {
-                    (cell.contender, cell.workload.as_str(), cell.cores)
-                        == (contender, ground.workload.as_str(), ground.cores)
-                })
-            };
-            let (mut strata, mut x, mut y) = (Vec::new(), Vec::new(), Vec::new());
-            for (one, cell) in of_both() {
-                let pairs: Vec<stats::Pair> = one.rates()?;
-                for pair in &pairs {
-                    x.push(cell.emulated.as_f64() / 1e9);
-                    y.push(pair.log_ratio().exp() * reference.as_f64() / 1e9);
-                }
-                if pairs.len() >= 2 {
-                    let ratios = PairedRatios::new(&pairs)?;
-                    strata.push(stats::Cell { target: cell.share, ideal: cell.finding.ideal, ratios });
-                }
-            }
-            let verdict = Verdict::of_all(of_both().map(|(_, cell)| cell.finding.verdict));
-            let (Some(verdict), false) = (verdict, strata.is_empty()) else { continue };
-            let floor = ground.aa.map_or(0.0, |aa| aa.floor);
-            judged.push(Judged {
-                contender,
-                workload: ground.workload.clone(),
-                cores: ground.cores,
-                verdict,
-                fidelity: Fidelity::of(&strata, floor, Level::P95)?,
-                line: if strata.len() < 2 { None } else { LinearFit::of(&x, &y, Level::P95).ok() },
-            });
-        }
-    }
-    Ok(judged)
-}
-
 fn totals(fidelity: &[Judged], cells: &[CellResult]) -> Vec<Total> {
     let total = |contender: Contender| {
         let worst = fidelity
@@ -543,41 +369,4 @@ fn totals(fidelity: &[Judged], cells: &[CellResult]) -> Vec<Total> {
 /// Whether emulation promises to get a workload right.
 pub(super) fn is_promised(name: &str) -> bool {
     workload(name).is_ok_and(Workload::is_promised)
-}
-
-fn smoothness(records: &[Stored]) -> Vec<Smoothness> {
-    let seen = |record: &Stored| {
-        let of = |seen: &crate::experiment::Seen| {
-            let cell = record.experiment.cells.get(seen.cell)?;
-            Some(Smoothness {
-                contender: cell.contender,
-                share: cell.share(),
-                spectrum: seen.spectrum.clone(),
-            })
-        };
-        record.rows.seen.iter().filter_map(of).collect::<Vec<_>>()
-    };
-    records.iter().flat_map(seen).collect()
-}
-
-fn unavailable(records: &[Stored]) -> Vec<Refusal> {
-    let mut all: Vec<Refusal> = Vec::new();
-    for record in records {
-        let failures = record.rows.failures.iter().filter_map(|failure| {
-            let cell = record.experiment.cells.get(failure.cell)?;
-            let speed = cell.share() * 100.0;
-            Some(Refusal {
-                contender: cell.contender,
-                wanted: format!("{} at {speed}%", ground_name(cell.workload(), cell.cores())),
-                why: failure.why.clone(),
-                hint: failure.hint.clone(),
-            })
-        });
-        for refusal in record.experiment.unavailable.iter().cloned().chain(failures) {
-            if !all.contains(&refusal) {
-                all.push(refusal);
-            }
-        }
-    }
-    all
 }

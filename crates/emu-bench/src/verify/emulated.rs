@@ -46,6 +46,37 @@ pub trait Emulated {
     }
 }
 
+/// No emulation: what it seems to change is the error of the measurement.
+#[derive(Debug, Clone, Copy)]
+pub struct Nothing;
+
+impl Nothing {
+    /// What tables and records call it.
+    pub const NAME: &str = "none";
+}
+
+impl Emulated for Nothing {
+    fn name(&self) -> String {
+        Self::NAME.into()
+    }
+
+    fn period(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn settle(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn engage(&mut self, _worker: Pid) -> Result<()> {
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// One of our methods, in a session.
 #[derive(Debug)]
 pub struct SessionEmulated {

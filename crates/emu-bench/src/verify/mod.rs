@@ -21,7 +21,7 @@ mod pair;
 pub(crate) mod schedule;
 
 pub use clock::CoreClock;
-pub use emulated::{Emulated, SessionEmulated};
+pub use emulated::{Emulated, Nothing, SessionEmulated};
 pub use finding::{Finding, findings, rates};
 pub use gate::Taint;
 pub use pair::{Delivery, Pair, Side, Window, take};

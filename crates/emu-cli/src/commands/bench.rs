@@ -9,11 +9,11 @@ use emu_bench::record::{About, Machine, Record};
 use emu_bench::report::Results;
 use emu_bench::stats::Band;
 use emu_bench::workload::WORKLOADS;
-use emu_core::{Error, ErrorKind, Host, MethodId, Result, Roots, Speed, Variant};
-use nix::sys::signal::Signal;
+use emu_core::{Host, MethodId, Result, Roots, Speed, Variant};
 
 use super::report;
 use crate::args::{BenchArgs, Preset};
+use crate::ending::Ending;
 use crate::exit::{Exit, Failure};
 use crate::output::numbers::span;
 use crate::output::progress::Progress;
@@ -50,11 +50,10 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
         Some(folder) => Run::resume(&host, folder)?,
         None => begin(&host, args)?,
     };
-    let mut watched = Watched { signals, progress: Progress::new(Duration::ZERO), ending: None };
-    let measured = measure(&mut run, &mut watched);
-    watched.progress.clear();
+    let mut ending = Ending::new(signals);
+    let measured = measure(&mut run, &mut ending);
     let folder = run.folder().display().to_string();
-    if let Some(signal) = watched.ending() {
+    if let Some(signal) = ending.signal() {
         Reporter::new(false).say(&format!("interrupted; complete it by: emu bench --resume {folder}"));
         return Err(Failure::interrupted(signal));
     }
@@ -83,7 +82,7 @@ fn begin(host: &Host, args: &BenchArgs) -> Result<Run> {
     Ok(Run::new(host, about, experiment, record))
 }
 
-fn measure(run: &mut Run, watched: &mut Watched) -> Result<()> {
+fn measure(run: &mut Run, ending: &mut Ending) -> Result<()> {
     let experiment = run.experiment();
     let words = format!(
         "{} cells, {} pairs of samples each, about {}, into {}",
@@ -93,14 +92,17 @@ fn measure(run: &mut Run, watched: &mut Watched) -> Result<()> {
         run.folder().display()
     );
     Reporter::new(false).say(&words);
-    run.go(&mut |progress| {
-        watched.go_on()?;
+    let mut shown = Progress::new(Duration::ZERO);
+    let measured = run.go(&mut |progress| {
+        ending.go_on()?;
         let cell = progress.cell;
-        watched.progress.expect(progress.time_left);
+        shown.expect(progress.time_left);
         let percent = (cell.share() * 100.0).round();
-        watched.progress.show(&format!("{} at {percent}%, {}", cell.contender, cell.workload()));
+        shown.show(&format!("{} at {percent}%, {}", cell.contender, cell.workload()));
         Ok(())
-    })
+    });
+    shown.clear();
+    measured
 }
 
 /// What is asked for, with all defaults.
@@ -217,31 +219,4 @@ fn command(args: &BenchArgs, seed: u64) -> String {
     }
     let _ = write!(text, " --seed {seed}");
     text
-}
-
-/// The run, watched for signals.
-struct Watched {
-    signals: Signals,
-    progress: Progress,
-    ending: Option<Signal>,
-}
-
-impl Watched {
-    /// Ends the run when a signal asks for that.
-    fn go_on(&mut self) -> Result<()> {
-        match self.ending() {
-            Some(signal) => Err(Error::new(ErrorKind::Failed, format!("ended by {signal}"))),
-            None => Ok(()),
-        }
-    }
-
-    /// The signal that asks to end, if one has come.
-    fn ending(&mut self) -> Option<Signal> {
-        while let Ok(Some(received)) = self.signals.next() {
-            if received.is_ending() {
-                self.ending = Some(received.signal);
-            }
-        }
-        self.ending
-    }
 }

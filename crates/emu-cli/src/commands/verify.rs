@@ -5,10 +5,10 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use emu_bench::stats::Band;
 use emu_bench::verify::{self, Emulated, Outcome, Plan, SessionEmulated, Spectrum, Trial};
 use emu_bench::workload::WORKLOADS;
-use emu_core::{Demand, Error, ErrorKind, Host, METHODS, MethodId, Result, Roots, SpeedSpec, choose};
-use nix::sys::signal::Signal;
+use emu_core::{Demand, Error, Host, METHODS, MethodId, Result, Roots, SpeedSpec, choose};
 
 use crate::args::{MethodChoice, Methods, VerifyArgs};
+use crate::ending::Ending;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::output::progress::Progress;
@@ -40,10 +40,10 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let mut report = Report::new(settings);
     let mut cases = cases(&host, args, &mut report)?;
     let total = cases.iter().map(Case::expected_time).sum();
-    let mut run = Run { signals, progress: Progress::new(total), ending: None };
+    let mut run = Run { ending: Ending::new(signals), progress: Progress::new(total) };
     for case in &mut cases {
         let section = run.section(case);
-        if let Some(signal) = run.ending() {
+        if let Some(signal) = run.ending.signal() {
             return Err(Failure::interrupted(signal));
         }
         report.sections.push(section?);
@@ -153,9 +153,8 @@ fn workloads<'a>(args: &'a VerifyArgs, demand: &Demand) -> Vec<&'a str> {
 
 /// The run under way.
 struct Run {
-    signals: Signals,
+    ending: Ending,
     progress: Progress,
-    ending: Option<Signal>,
 }
 
 impl Run {
@@ -169,7 +168,7 @@ impl Run {
             let mut begin = Instant::now();
             self.progress.show(&name);
             outcomes.push(verify::verify(&mut case.emulated, trial, &case.plan, &mut |pair| {
-                self.go_on()?;
+                self.ending.go_on()?;
                 if pair.kept {
                     left -= 1;
                     self.progress.advance(expected, begin.elapsed());
@@ -181,28 +180,9 @@ impl Run {
             if trial.job.workload == SMOOTH {
                 let length = case.spectrum();
                 spectrum = Some(verify::spectrum(&mut case.emulated, trial, &case.plan, length)?);
-                self.go_on()?;
+                self.ending.go_on()?;
             }
         }
         Ok(Section::new(case.method, &case.speed, &case.emulated, &case.plan, spectrum, outcomes))
-    }
-
-    /// Ends the run when a signal asks for that.
-    fn go_on(&mut self) -> Result<()> {
-        match self.ending() {
-            Some(signal) => Err(Error::new(ErrorKind::Failed, format!("ended by {signal}"))),
-            None => Ok(()),
-        }
-    }
-
-    /// The signal that asks to end, if one has come. A terminal sends it to the workers as well, so that one of
-    /// them may be gone before this is called.
-    fn ending(&mut self) -> Option<Signal> {
-        while let Ok(Some(received)) = self.signals.next() {
-            if received.is_ending() {
-                self.ending = Some(received.signal);
-            }
-        }
-        self.ending
     }
 }

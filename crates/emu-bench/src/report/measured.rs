@@ -1,0 +1,140 @@
+//! Cells with their samples, and what is judged from them.
+
+use std::path::Path;
+
+use emu_core::{Error, Hertz, Result};
+
+use super::results::{CellResult, Ground, Judged, Rate};
+use super::stored::Stored;
+use crate::experiment::{Cell, Contender, Experiment, Taken};
+use crate::stats::{self, Bootstrap, Fidelity, Interval, Level, LinearFit, PairedRatios, Sample, Verdict};
+use crate::verify::{Pair, Plan, Side, Window, findings, rates};
+
+/// A cell with all of its samples.
+pub(super) struct Measured<'a> {
+    experiment: &'a Experiment,
+    pub(super) cell: &'a Cell,
+    taken: Vec<&'a Taken>,
+}
+
+impl Measured<'_> {
+    fn pairs(&self) -> Vec<Pair> {
+        self.taken.iter().map(|taken| taken.pair.clone()).collect()
+    }
+
+    pub(super) fn rates(&self) -> Result<Vec<stats::Pair>> {
+        let plan = self.experiment.plan(self.cell, Path::new(""))?;
+        rates(&self.cell.trial, &self.pairs(), &plan)
+    }
+
+    pub(super) fn windows(&self, side: Side) -> impl Iterator<Item = (&Taken, &Window)> {
+        self.taken
+            .iter()
+            .filter(|taken| taken.pair.kept)
+            .flat_map(move |taken| taken.pair.windows.iter().map(move |window| (*taken, window)))
+            .filter(move |(_, window)| window.side == side)
+    }
+
+    pub(super) fn rates_of(&self, side: Side) -> Vec<f64> {
+        self.windows(side).map(|(_, window)| window.done.rate()).collect()
+    }
+
+    fn rate(&self, side: Side, seed: u64) -> Result<Rate> {
+        let sample = Sample::new(self.rates_of(side))?;
+        let per_cycle: Vec<f64> =
+            self.windows(side).filter_map(|(_, window)| window.work_per_cycle()).collect();
+        Ok(Rate {
+            mean: Interval::of_mean(&sample, Level::P95).ok(),
+            median: Interval::of_median(&sample, Level::P95, &Bootstrap::new(seed))?,
+            mad: sample.mad(),
+            per_cycle: Sample::new(per_cycle).ok().map(|sample| sample.median()),
+        })
+    }
+
+    pub(super) fn result(&self) -> Result<CellResult> {
+        let (experiment, cell) = (self.experiment, self.cell);
+        let plan: Plan = experiment.plan(cell, Path::new(""))?;
+        let finding = findings(&cell.trial, &self.pairs(), &plan)?.into_iter().next();
+        Ok(CellResult {
+            contender: cell.contender,
+            workload: cell.workload().into(),
+            cores: cell.cores(),
+            share: cell.share(),
+            emulated: Hertz((cell.share() * experiment.reference.as_f64()).round() as u64),
+            period: cell.period,
+            finding: finding.ok_or_else(|| Error::usage("a cell has no CPU"))?,
+            native_rate: self.rate(Side::Native, experiment.seed)?,
+            emulated_rate: self.rate(Side::Emulated, experiment.seed)?,
+        })
+    }
+}
+
+/// The cells that have at least one pair that counts; those of all records that are alike are taken together.
+pub(super) fn measured(records: &[Stored]) -> Vec<Measured<'_>> {
+    let mut all: Vec<Measured<'_>> = Vec::new();
+    for record in records {
+        for (number, cell) in record.experiment.cells.iter().enumerate() {
+            let taken: Vec<_> = record.rows.taken.iter().filter(|taken| taken.cell == number).collect();
+            if taken.iter().all(|taken| !taken.pair.kept) {
+                continue;
+            }
+            let alike = |one: &&mut Measured<'_>| {
+                one.cell.contender == cell.contender
+                    && one.cell.demand == cell.demand
+                    && one.cell.trial == cell.trial
+            };
+            match all.iter_mut().find(alike) {
+                Some(one) => one.taken.extend(taken),
+                None => all.push(Measured { experiment: &record.experiment, cell, taken }),
+            }
+        }
+    }
+    all
+}
+
+/// Each method on each ground, over all speeds.
+///
+/// # Errors
+/// Samples that no statistic can be made of.
+pub(super) fn judged(
+    measured: &[Measured<'_>],
+    cells: &[CellResult],
+    grounds: &[Ground],
+    reference: Hertz,
+) -> Result<Vec<Judged>> {
+    let mut judged = Vec::new();
+    for ground in grounds {
+        for contender in Contender::all() {
+            let of_both = || {
+                measured.iter().zip(cells).filter(|(_, cell)| {
+                    (cell.contender, cell.workload.as_str(), cell.cores)
+                        == (contender, ground.workload.as_str(), ground.cores)
+                })
+            };
+            let (mut strata, mut x, mut y) = (Vec::new(), Vec::new(), Vec::new());
+            for (one, cell) in of_both() {
+                let pairs: Vec<stats::Pair> = one.rates()?;
+                for pair in &pairs {
+                    x.push(cell.emulated.as_f64() / 1e9);
+                    y.push(pair.log_ratio().exp() * reference.as_f64() / 1e9);
+                }
+                if pairs.len() >= 2 {
+                    let ratios = PairedRatios::new(&pairs)?;
+                    strata.push(stats::Cell { target: cell.share, ideal: cell.finding.ideal, ratios });
+                }
+            }
+            let verdict = Verdict::of_all(of_both().map(|(_, cell)| cell.finding.verdict));
+            let (Some(verdict), false) = (verdict, strata.is_empty()) else { continue };
+            let floor = ground.aa.map_or(0.0, |aa| aa.floor);
+            judged.push(Judged {
+                contender,
+                workload: ground.workload.clone(),
+                cores: ground.cores,
+                verdict,
+                fidelity: Fidelity::of(&strata, floor, Level::P95)?,
+                line: if strata.len() < 2 { None } else { LinearFit::of(&x, &y, Level::P95).ok() },
+            });
+        }
+    }
+    Ok(judged)
+}

@@ -1,0 +1,97 @@
+//! Records as they were read.
+
+use std::collections::BTreeMap;
+
+use super::results::{RunInfo, Smoothness, ground_name};
+use crate::experiment::{Experiment, Refusal, Rows, Seen};
+use crate::record::About;
+use crate::stats::Sample;
+
+/// A record that was read.
+pub(super) struct Stored {
+    pub(super) about: About,
+    pub(super) experiment: Experiment,
+    pub(super) rows: Rows,
+}
+
+impl Stored {
+    /// Why samples of another record must not be mixed with those of this one.
+    pub(super) fn check_mixing(&self, about: &About, experiment: &Experiment) -> Result<(), String> {
+        if self.about.machine != about.machine {
+            return Err(format!(
+                "it is of another machine ({})",
+                about.machine.difference(&self.about.machine)
+            ));
+        }
+        if self.about.version != about.version {
+            return Err(format!("it is of emu {}, not {}", about.version, self.about.version));
+        }
+        let of = |one: &Experiment| (one.window, one.tolerance.to_bits(), one.preset.clone());
+        if of(&self.experiment) != of(experiment) {
+            return Err("its windows, tolerance or preset differ".into());
+        }
+        Ok(())
+    }
+
+    /// What it tells of its run.
+    pub(super) fn info(&self) -> RunInfo {
+        let taken = &self.rows.taken;
+        let mut disturbances = BTreeMap::new();
+        for taint in taken.iter().flat_map(|taken| &taken.pair.taints) {
+            *disturbances.entry(taint.kind()).or_default() += 1;
+        }
+        let outside: Vec<f64> = taken.iter().map(|taken| taken.outside_ns as f64).collect();
+        RunInfo {
+            date: self.about.date.clone(),
+            command: self.about.command.clone(),
+            seed: self.about.seed,
+            repetitions: self.experiment.repetitions,
+            complete: self.rows.end.is_some(),
+            pairs: taken.iter().filter(|taken| taken.pair.kept).count(),
+            retaken: taken.iter().filter(|taken| !taken.pair.kept).count(),
+            tainted: taken.iter().filter(|taken| taken.pair.kept && !taken.pair.taints.is_empty()).count(),
+            disturbances,
+            outside_ns: Sample::new(outside).ok().map(|sample| sample.median()),
+            own_costs: self.experiment.own_costs,
+        }
+    }
+}
+
+/// How smoothly work progressed in all of them.
+pub(super) fn smoothness(records: &[Stored]) -> Vec<Smoothness> {
+    let seen = |record: &Stored| {
+        let of = |seen: &Seen| {
+            let cell = record.experiment.cells.get(seen.cell)?;
+            Some(Smoothness {
+                contender: cell.contender,
+                share: cell.share(),
+                spectrum: seen.spectrum.clone(),
+            })
+        };
+        record.rows.seen.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    records.iter().flat_map(seen).collect()
+}
+
+/// What could not be measured in any of them, each once.
+pub(super) fn unavailable(records: &[Stored]) -> Vec<Refusal> {
+    let mut all: Vec<Refusal> = Vec::new();
+    for record in records {
+        let failures = record.rows.failures.iter().filter_map(|failure| {
+            let cell = record.experiment.cells.get(failure.cell)?;
+            let speed = cell.share() * 100.0;
+            Some(Refusal {
+                contender: cell.contender,
+                wanted: format!("{} at {speed}%", ground_name(cell.workload(), cell.cores())),
+                why: failure.why.clone(),
+                hint: failure.hint.clone(),
+            })
+        });
+        for refusal in record.experiment.unavailable.iter().cloned().chain(failures) {
+            if !all.contains(&refusal) {
+                all.push(refusal);
+            }
+        }
+    }
+    all
+}
