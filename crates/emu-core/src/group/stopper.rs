@@ -22,11 +22,15 @@ const ASK_EACH: usize = 32;
 /// With more than [`ASK_EACH`] processes, their CPU time is looked at in every so manieth hold.
 const LOOK_EVERY: u64 = 16;
 
-/// A process that still used so much CPU time after its stop signal was stopped late; less is its way into the stop.
+/// After this time a stop signal has acted, if a thread that runs was chosen to take it.
 ///
 /// `SIGSTOP` to a process with several threads acts when one of them takes it, and the kernel may choose a sleeping
-/// one, which first has to get a CPU, while the others compute on.
-const LATE_STOP: Nanos = 200_000;
+/// one, which first has to get a CPU, while the others compute on. Not looked at before: the kernel brings the CPU time
+/// of a thread that runs up to date at each tick and when it leaves the CPU.
+const IN_TIME: Nanos = 200_000;
+
+/// A process that used so much CPU time after that was stopped late.
+const LATE: Nanos = 50_000;
 
 /// The stop signals that a terminal sends, as bits of `ShdPnd`. `SIGSTOP` is not among them because one that is
 /// pending is our own.
@@ -80,13 +84,33 @@ impl Stopper {
                 Sent::Yes => {
                     member.is_held = true;
                     member.signalled = time::now();
-                    member.at_stop = if ask_each { cpu_time(member.pid) } else { None };
                 }
                 Sent::Gone => drop(dead.insert(member.pid)),
                 Sent::Refused => self.notes.add(format!(
                     "process {} may not be stopped and runs at full speed: it has changed its user, or descriptors are short",
                     member.pid
                 )),
+            }
+        }
+    }
+
+    /// Notes what those have used that may be stopped late, when the others have been stopped; unless that is too late.
+    fn look_at_threads(&mut self, deadline: Nanos) {
+        self.members.iter_mut().for_each(|member| member.at_stop = None);
+        if self.members.len() > ASK_EACH {
+            return;
+        }
+        let proc = &self.proc;
+        let threaded: Vec<_> = self
+            .members
+            .iter_mut()
+            .filter(|member| member.is_held && thread_count(proc, member.pid) > 1)
+            .collect();
+        let Some(look) = threaded.iter().map(|member| member.signalled + IN_TIME).max() else { return };
+        if look < deadline {
+            std::thread::sleep(time::span(look - time::now()));
+            for member in threaded {
+                member.at_stop = cpu_time(member.pid);
             }
         }
     }
@@ -133,8 +157,8 @@ impl Stopper {
                 member.lately = used - member.used;
                 member.used = used;
                 let since_stop = member.at_stop.map_or(0, |at_stop| used - at_stop);
-                if since_stop > LATE_STOP {
-                    self.leaked += since_stop;
+                if since_stop > LATE {
+                    self.leaked += IN_TIME + since_stop;
                 }
             }
         }
@@ -155,7 +179,7 @@ impl Stopper {
 }
 
 impl Hold for Stopper {
-    fn hold(&mut self, _deadline: Nanos) -> Result<Held> {
+    fn hold(&mut self, deadline: Nanos) -> Result<Held> {
         let begin = time::now();
         self.members.iter_mut().for_each(|member| member.is_judged = false);
         let mut groups = HashMap::new();
@@ -170,7 +194,9 @@ impl Hold for Stopper {
                 break;
             }
         }
-        Ok(Held { from: self.mean_moment(begin), is_sure })
+        let from = self.mean_moment(begin);
+        self.look_at_threads(deadline);
+        Ok(Held { from, is_sure })
     }
 
     fn let_go(&mut self) -> Result<Nanos> {
