@@ -19,20 +19,17 @@ pub(super) fn sentence(results: &Results) -> String {
     for (kind, workloads) in CLASSES {
         let Some((best, error, verdict)) = best(results, workloads) else { continue };
         let is_off = error.abs() > results.tolerance;
-        let error = format!("{kind} ({:+.1}%)", error * 100.0);
-        match verdict {
-            Verdict::Fail => bad.push(format!("{error} with {best}")),
-            Verdict::NotEnoughData { .. } if is_off => {
-                bad.push(format!("{error} with {best}, not yet certain"));
-            }
-            Verdict::Pass | Verdict::NotEnoughData { .. } => {
-                let doubt = if verdict == Verdict::Pass { "" } else { ", not yet certain" };
-                let text = error.replace(')', &format!("{doubt})"));
-                match good.iter_mut().find(|(contender, _)| *contender == best) {
-                    Some((_, kinds)) => kinds.push(text),
-                    None => good.push((best, vec![text])),
-                }
-            }
+        let error = format!("{:+.1}%", error * 100.0);
+        let is_uncertain = matches!(verdict, Verdict::NotEnoughData { .. });
+        let doubt = if is_uncertain { ", not yet certain" } else { "" };
+        if verdict == Verdict::Fail || is_uncertain && is_off {
+            bad.push(format!("{kind} ({best}, the nearest, is off by {error}{doubt})"));
+            continue;
+        }
+        let text = format!("{kind} ({error}{doubt})");
+        match good.iter_mut().find(|(contender, _)| *contender == best) {
+            Some((_, kinds)) => kinds.push(text),
+            None => good.push((best, vec![text])),
         }
     }
     let mut parts: Vec<_> =
