@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use common::{Line, Met, Run, demand, error, median};
-use emu_bench::stats::{Noise, SMOOTH_CV, Sample, Spread};
-use emu_bench::verify::{Finding, Pair, SessionEmulated, Trial, spectrum, verify};
+use emu_bench::stats::{Granularity, Noise, SMOOTH_CV, Sample, Spread};
+use emu_bench::verify::{Finding, Nothing, Pair, SessionEmulated, Trial, spectrum, verify};
 use emu_core::{Demand, MethodId, Result, meter};
 
 const MS: Duration = Duration::from_millis(1);
@@ -203,30 +203,38 @@ fn clock(run: &mut Run, row: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// Progress at a period of 1 ms is smooth in windows of 10 ms and longer.
+/// The roughest of the windows from 10 ms on, where there are some.
+fn roughest(seen: &Granularity) -> Option<f64> {
+    let spreads = seen.windows.iter().filter(|window| window.length_ms >= 10);
+    let known = spreads.filter_map(|window| if let Spread::Cv(cv) = window.spread { Some(cv) } else { None });
+    known.reduce(f64::max)
+}
+
+/// Progress at a period of 1 ms is smooth in windows of 10 ms and longer; that of native work is told beside it.
 fn grain(run: &mut Run, row: &'static str) -> Result<()> {
     for speed in ["25%", "50%", "75%"] {
         let demand = demand(speed, &run.cpus(1), MS)?;
         let mut emulated = SessionEmulated::new(&run.host, demand.clone(), MethodId::CpuHogs)?;
         let plan = run.plan(MS * 1000);
         let trial = Trial::of("cpu-loop", &demand, &plan.setting(&emulated, &demand.targets))?;
-        let mut at_ten = Vec::new();
-        let mut stalls = Vec::new();
+        let (mut native_at_ten, mut at_ten, mut stalls) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..run.options.pairs {
-            let spectrum = spectrum(&mut emulated, &trial, &plan, MS * 1000)?;
-            let seen = &spectrum.granularity;
-            // The roughest of the windows from 10 ms on.
-            let spreads = seen.windows.iter().filter(|window| window.length_ms >= 10);
-            let known =
-                spreads.filter_map(|window| if let Spread::Cv(cv) = window.spread { Some(cv) } else { None });
-            at_ten.extend(known.reduce(f64::max));
-            stalls.push(seen.longest_stall_ns as f64 / 1e6);
-            run.sample(row, &spectrum)?;
+            let native = spectrum(&mut Nothing, &trial, &plan, MS * 1000)?;
+            let seen = spectrum(&mut emulated, &trial, &plan, MS * 1000)?;
+            native_at_ten.extend(roughest(&native.granularity));
+            at_ten.extend(roughest(&seen.granularity));
+            stalls.push(seen.granularity.longest_stall_ns as f64 / 1e6);
+            run.sample(row, &(native, seen))?;
         }
         let cv = median(&at_ten);
         let line = Line {
             case: format!("1 ms at {speed}: CV from 10 ms on"),
-            measured: format!("{:.2}%, longest stall {:.2} ms", cv * 100.0, median(&stalls)),
+            measured: format!(
+                "{:.2}%, native {:.2}%; longest stall {:.2} ms",
+                cv * 100.0,
+                median(&native_at_ten) * 100.0,
+                median(&stalls)
+            ),
             must: format!("< {}%", SMOOTH_CV * 100.0),
             met: (!at_ten.is_empty() && cv < SMOOTH_CV).into(),
         };
