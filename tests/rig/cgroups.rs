@@ -2,7 +2,7 @@
 //! `emu methods` tell of such hosts.
 
 use crate::duty;
-use crate::guest::{Guest, Report};
+use crate::guest::{Guest, Report, run_at_once};
 
 /// The shares of a CPU that the two threads used.
 fn used(report: &Report, name: &str) -> [f64; 2] {
@@ -82,8 +82,10 @@ fn an_ordinary_user_needs_a_group_that_was_handed_over() {
     const RUNS: &str = "fracas:100ms:2000:20,50,80 cpu-freeze:20ms:1000:20,50,80 cpu-lim:20ms:1000:20,50,80";
     // The controller shares the only CPU as a task among others. Linux 6.12 lets it wait for a tick or two, now and then,
     // so that a window begins and ends with turns of another length.
-    for (guest, close) in [(Guest::EXACT, 0.02), (Guest::EXACT_NEW, 0.05)] {
-        let Some(report) = guest.run(&format!("delegation.sh {RUNS}")) else { return };
+    let guests = [(Guest::EXACT, 0.02), (Guest::EXACT_NEW, 0.05)];
+    let reports = run_at_once(guests.map(|(guest, _)| (guest, format!("delegation.sh {RUNS}"))));
+    for ((guest, close), report) in guests.into_iter().zip(reports) {
+        let Some(report) = report else { return };
         duty::judge(&format!("{guest:?} by a user"), &report, 9, close);
         assert_eq!(report.lines("left").count(), 0, "{}", report.text());
         assert_eq!(report.lines("controllers").next(), Some(vec![]), "{}", report.text());

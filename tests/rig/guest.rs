@@ -1,8 +1,10 @@
 //! Boots the rig with the binary under test in it, and keeps the machine from being overloaded by guests.
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::thread;
 use std::time::Instant;
 
 use crate::common::skip;
@@ -60,6 +62,14 @@ impl Guest {
         assert!(ended.status.success(), "{job} in {self:?}: {}\n{text}\n{words}", ended.status);
         Some(Report(text.into_owned()))
     }
+}
+
+/// Runs jobs in guests at once, as far as the machine bears it.
+pub(crate) fn run_at_once<const N: usize>(jobs: [(Guest, String); N]) -> [Option<Report>; N] {
+    thread::scope(|scope| {
+        jobs.map(|(guest, job)| scope.spawn(move || guest.run(&job)))
+            .map(|guest| guest.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })
 }
 
 impl Report {

@@ -1,7 +1,7 @@
 //! The static program that tests run in the guest.
 //!
-//! `count` writes how many units of work fit in a fixed time, five times over; `rate SETTLE_MS WINDOW_MS [turns]` how many steps
-//! of work it gets done in a second; `registers` writes the P-state registers of CPUs 0 to 3, read from the hardware ports
+//! `count` writes how many units of work fit in a fixed time, five times over; `rate SETTLE_MS WINDOW_MS AWAY_US [turns]` how many
+//! steps of work it gets done in a second; `registers` writes the P-state registers of CPUs 0 to 3, read from the hardware ports
 //! past the kernel.
 
 use std::arch::asm;
@@ -30,13 +30,11 @@ fn count() -> (u64, Duration) {
 
 /// Steps of work done for each second of the window, after a time to settle.
 ///
-/// The window begins right after the CPU was away, if it goes away at all: where it ends then does not depend on by how
-/// much an emulation's turns differ. With `turns` it ends so, too, and has whole turns whatever their length. The clock
+/// The window begins right after the CPU was `away` for so long, if it is at all: where it ends then does not depend on by
+/// how much an emulation's turns differ. With `turns` it ends so, too, and has whole turns whatever their length. The clock
 /// is looked at every few microseconds.
-fn rate(settle: Duration, window: Duration, turns: bool) -> f64 {
+fn rate(settle: Duration, window: Duration, away: Duration, turns: bool) -> f64 {
     const LOOK_EVERY: u64 = 200;
-    // Longer than an interrupt, shorter than any turn.
-    const AWAY: Duration = Duration::from_micros(30);
     // Works until `end`, or until it has been away; how many steps, and until when.
     let work = |end: Instant, longest: Duration| {
         let (mut steps, mut now) = (0, Instant::now());
@@ -52,9 +50,9 @@ fn rate(settle: Duration, window: Duration, turns: bool) -> f64 {
         }
     };
     let (_, settled) = work(Instant::now() + settle, Duration::MAX);
-    let (_, begin) = work(settled + settle, AWAY);
+    let (_, begin) = work(settled + settle, away);
     let (steps, passed) = work(begin + window, Duration::MAX);
-    let (more, end) = if turns { work(passed + settle, AWAY) } else { (0, passed) };
+    let (more, end) = if turns { work(passed + settle, away) } else { (0, passed) };
     (steps + more) as f64 / (end - begin).as_secs_f64()
 }
 
@@ -77,10 +75,12 @@ fn main() -> ExitCode {
                 sleep(Duration::from_millis(30));
             }
         }
-        ["rate", settle, window, ref turns @ ..] => {
-            let (Ok(settle), Ok(window)) = (settle.parse(), window.parse()) else { return ExitCode::from(2) };
+        ["rate", settle, window, away, ref turns @ ..] => {
+            let (Ok(settle), Ok(window), Ok(away)) = (settle.parse(), window.parse(), away.parse()) else {
+                return ExitCode::from(2);
+            };
             let (settle, window) = (Duration::from_millis(settle), Duration::from_millis(window));
-            println!("{:.1}", rate(settle, window, turns == ["turns"]));
+            println!("{:.1}", rate(settle, window, Duration::from_micros(away), turns == ["turns"]));
         }
         ["registers"] => {
             // SAFETY: takes an integer and returns one; no memory is shared.

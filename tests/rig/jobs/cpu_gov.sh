@@ -11,7 +11,7 @@ for policy in policy*; do
 done
 # Nothing else runs meanwhile.
 for policy in policy*; do
-  program rate 200 "$window_ms" >/tmp/rate.$policy &
+  program rate 200 "$window_ms" 300 >/tmp/rate.$policy &
 done
 wait
 for policy in policy*; do

@@ -3,11 +3,16 @@
 
 settle_ms=200
 
-echo "rate $(program rate $settle_ms 500)"
+echo "rate $(program rate $settle_ms 500 $((settle_ms * 1000)))"
 for run; do
   method=${run%%:*} run=${run#*:}
   period=${run%%:*} run=${run#*:}
   window=${run%%:*}
+  # Shorter than the shortest hold, longer than what else interrupts the loop.
+  case $period in
+    1ms) away_us=30 ;;
+    *) away_us=300 ;;
+  esac
   case $method in
     # The periods of these are not quite those asked for.
     cpu-hogs | cpu-freeze | cpu-lim) turns=turns ;;
@@ -15,6 +20,6 @@ for run; do
   esac
   for speed in $(echo "${run#*:}" | tr , ' '); do
     echo "share $method $period $speed $(emu run --quiet --method "$method" --speed "$speed%" --period "$period" -- \
-      program rate $settle_ms "$window" $turns)"
+      program rate $settle_ms "$window" $away_us $turns)"
   done
 done

@@ -28,13 +28,16 @@ pub struct WakeCost {
 }
 
 /// Period and share of the trial. The lower the share, the less does a wandering clock weigh: at 15 % a
-/// wander of 1 % is 1.5 µs of a period.
-const PERIOD: Nanos = 1_000_000;
-const BURN: Nanos = 850_000;
-/// Periods with burner, and the same time without, that make one pair.
-const PERIODS: i64 = 20;
+/// wander of 1 % is 1.6 µs of a period.
+const PERIOD: Nanos = 1_100_000;
+const BURN: Nanos = 935_000;
+/// Periods with burner that make one half of a pair. They pass evenly through the phases of a tick of 1 or 4 ms: in step
+/// with it, the probe would meet a tick in every fourth period, say, or never, which makes a microsecond.
+const PERIODS: i64 = 40;
+/// The other half, without burner: whole ticks.
+const FREE: Nanos = 20_000_000;
 /// Pairs for each kind of probe; the median over them counts.
-const PAIRS: usize = 7;
+const PAIRS: usize = 5;
 /// What a normal probe may lose beyond a real-time one, in nanoseconds; more is other tasks at work.
 const NORMAL_EXTRA: std::ops::RangeInclusive<f64> = 0.0..=5_000.0;
 /// Costs outside this range are a disturbed trial, in nanoseconds.
@@ -43,7 +46,7 @@ const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
 /// Trials are made anew while they are disturbed, so many in all.
 const TRIALS: usize = 3;
 
-/// Measures the cost on each CPU at the same time, in some 0.6 s, or twice that and more where other load disturbs it;
+/// Measures the cost on each CPU at the same time, in some 0.7 s, or twice that and more where other load disturbs it;
 /// `None` where it does so throughout.
 ///
 /// Needs real-time priority; see `sys::sched::set_fifo`.
@@ -180,7 +183,7 @@ fn sleep_until(deadline: Nanos) {
 /// Work of the probe per nanosecond while it has the CPU to itself, but for one wake-up.
 fn free_rate(work: &AtomicU64) -> f64 {
     let (begin, first) = (time::now(), work.load(Ordering::Relaxed));
-    sleep_until(begin + PERIODS * PERIOD / 2);
+    sleep_until(begin + FREE);
     (work.load(Ordering::Relaxed) - first) as f64 / (time::now() - begin) as f64
 }
 
