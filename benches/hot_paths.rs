@@ -1,6 +1,9 @@
 //! Criterion benches of code that runs often or while time is measured.
 //!
 //! `cargo bench -p emu-bench --bench hot_paths`
+//!
+//! What a turn of the grid costs is in the row `hogs-cost` of `fidelity`, what a sample costs beyond its window in
+//! `harness`: both need the real thing.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -9,7 +12,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use emu_bench::stats::{Bootstrap, Granularity, Interval, Level, Sample, Stamp};
 use emu_bench::workload::kernel::{self, QUANTUM};
 use emu_bench::workload::now_ns;
-use emu_core::{Host, Roots, SpeedSpec, meter};
+use emu_core::{CpuList, Host, Journal, Roots, SpeedSpec, Undo, meter};
 
 /// What a worker does between two looks at the clock, and the look.
 fn worker(c: &mut Criterion) {
@@ -42,5 +45,21 @@ fn startup(c: &mut Criterion) {
     c.bench_function("startup/meter for 1 ms", |b| b.iter(|| meter::measure(cpu, Duration::from_millis(1))));
 }
 
-criterion_group!(benches, worker, statistics, startup);
+/// What stands before every change of the system, and the change.
+fn journal(c: &mut Criterion) {
+    let Ok(dir) = tempfile::tempdir() else { return };
+    let roots = Roots { proc: "/proc".into(), ..Roots::below(dir.path()) };
+    let file = roots.sys.join("scaling_setspeed");
+    let made = std::fs::create_dir_all(&roots.sys).and_then(|()| std::fs::write(&file, "800000"));
+    let (Ok(()), Ok(journal)) = (made, Journal::open(&roots, &CpuList::default(), "bench", "bench")) else {
+        return;
+    };
+    let thaw = Undo::Thaw { file: file.clone(), value: "0".into() };
+    c.bench_function("journal/append", |b| b.iter(|| journal.record(black_box(&thaw))));
+    c.bench_function("journal/write a control file", |b| {
+        b.iter(|| journal.write_file(black_box(&file), "1400000"));
+    });
+}
+
+criterion_group!(benches, worker, statistics, startup, journal);
 criterion_main!(benches);
