@@ -46,7 +46,7 @@ fn however_it_ends_everything_is_as_before() {
 
 #[test]
 fn however_it_ends_everything_is_as_before_on_the_newer_kernel() {
-    check(Guest::TWO_NEW, &["ondemand"], &["release", "kill-both"]);
+    check(Guest::TWO_NEW, &["ondemand"], &["kill-both"]);
 }
 
 #[test]

@@ -18,6 +18,8 @@ const ABOUT: About = About {
     needs: "a cgroup freezer that may be written: version 2 from Linux 5.2 on, or version 1",
     limits: &[
         "one speed for all CPUs of the zone",
+        "an idle CPU that has to be woken after a long hold may take 0.1 ms longer than was measured beforehand, most of all \
+         under a hypervisor: at low speeds use a long period",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "what wakes up while frozen waits for the thaw: paced I/O and timers are late by up to (1 - speed) of a period",
         "memory bandwidth falls with the speed instead of staying as it is",
@@ -53,7 +55,7 @@ impl Method for CpuFreeze {
                 "the version 1 freezer is used: SIGKILL to a frozen task acts when it is thawed".into(),
             );
         }
-        let error = expected_error(period, share);
+        let error = holder::expected_error(period, share);
         Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes })
     }
 
@@ -66,10 +68,6 @@ impl Method for CpuFreeze {
         let holder = Holder::start("emu-freeze", host, zone, (period, share, cost), hold, Notes::default())?;
         Ok(Box::new(Frozen { holder, targets, notes }))
     }
-}
-
-fn expected_error(period: Duration, share: f64) -> f64 {
-    0.003 + 10e-6 / (period.as_secs_f64() * share)
 }
 
 /// The method at work.

@@ -62,7 +62,7 @@ impl Method for CpuLim {
         }
         match demand.variant {
             Variant::Best => {
-                let error = expected_error(period, share);
+                let error = holder::expected_error(period, share);
                 Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes })
             }
             Variant::Published => {
@@ -110,10 +110,6 @@ const PUBLISHED_NOTE: &str = "as published, each process is judged alone, by its
 
 fn asked_period(demand: &Demand) -> Duration {
     demand.period.unwrap_or(if demand.variant == Variant::Published { PUBLISHED_PERIOD } else { PERIOD })
-}
-
-fn expected_error(period: Duration, share: f64) -> f64 {
-    0.003 + 10e-6 / (period.as_secs_f64() * share)
 }
 
 /// Whether some hierarchy takes a group of ours; any will do.
