@@ -266,8 +266,10 @@ mod tests {
             (),
             || Ok(()),
             |(), wait| {
-                let (_, generation) = wait.command();
-                wait.until(time::now() + 3_600_000_000_000, generation);
+                // It may have been stopped before it gets here.
+                if let (Command::Run(()), generation) = wait.command() {
+                    wait.until(time::now() + 3_600_000_000_000, generation);
+                }
                 Ok(())
             },
         )
