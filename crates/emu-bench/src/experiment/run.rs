@@ -5,8 +5,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use emu_core::{CpuList, Error, ErrorKind, Host, Result};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 
 use super::blocks::{Step, steps};
 use super::matrix::in_words;
@@ -14,6 +12,7 @@ use super::stored::{self, End, Failure, Rows, Seen, Taken};
 use super::{Cell, Experiment};
 use crate::record::{About, Machine, Record, unusable};
 use crate::verify::{self, Emulated, Pair, Plan, Side};
+use crate::workload::confine;
 
 /// How often a disturbed pair is taken again.
 const TAKEN_AGAIN: usize = 3;
@@ -312,20 +311,13 @@ impl Harness {
     /// Moves to the CPUs that are not measured, if there are any.
     fn leave(&self, host: &Host, measured: &CpuList) {
         let spare: CpuList = host.allowed.iter().filter(|&cpu| !measured.contains(cpu)).collect();
-        bind(if spare.is_empty() { &self.allowed } else { &spare });
+        // That it fails costs nothing but quiet: the gate sees what disturbs.
+        let _ = confine(if spare.is_empty() { &self.allowed } else { &spare });
     }
 }
 
 impl Drop for Harness {
     fn drop(&mut self) {
-        bind(&self.allowed);
-    }
-}
-
-/// That it fails costs nothing but quiet: the gate sees what disturbs.
-fn bind(cpus: &CpuList) {
-    let mut set = CpuSet::new();
-    if cpus.iter().all(|cpu| set.set(cpu).is_ok()) {
-        let _ = sched_setaffinity(Pid::from_raw(0), &set);
+        let _ = confine(&self.allowed);
     }
 }

@@ -107,11 +107,7 @@ impl Record {
             fs::create_dir_all(parent).map_err(|cause| unmade(parent, cause))?;
         }
         fs::create_dir(folder).map_err(|cause| match cause.kind() {
-            std::io::ErrorKind::AlreadyExists => {
-                Error::usage(format!("cannot make the record {}: it exists", folder.display())).hint(
-                    "a record is never written over; name a new folder, or complete that one with --resume",
-                )
-            }
+            std::io::ErrorKind::AlreadyExists => exists(folder),
             _ => unmade(folder, cause),
         })?;
         Self::fill(folder.to_owned(), about)
