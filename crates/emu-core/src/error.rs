@@ -104,6 +104,20 @@ impl Error {
         self.hint.as_deref()
     }
 
+    /// The error and its causes on one line, each said once; without the hint.
+    pub fn in_words(&self) -> String {
+        let mut text = self.message.clone();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let words = error.to_string();
+            if !text.contains(&words) {
+                text = format!("{text}: {words}");
+            }
+            cause = error.source();
+        }
+        text
+    }
+
     /// The raw OS error number of the cause, if the cause was a system call.
     pub fn raw_os_error(&self) -> Option<i32> {
         self.source.as_ref()?.downcast_ref::<io::Error>()?.raw_os_error()
@@ -125,6 +139,14 @@ impl std::error::Error for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn in_words_it_says_each_cause_once() {
+        let cause = Error::unavailable("no quota").caused_by(io::Error::other("gone"));
+        assert_eq!(Error::usage("no zone").caused_by(cause).in_words(), "no zone: no quota: gone");
+        let said = Error::usage("no zone, as it is gone").caused_by(io::Error::other("gone"));
+        assert_eq!(said.in_words(), "no zone, as it is gone");
+    }
 
     #[test]
     fn kind_of_an_io_error_follows_its_cause() {

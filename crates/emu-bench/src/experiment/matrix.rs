@@ -139,7 +139,7 @@ impl Experiment {
                     Err(why) => self.unavailable.push(Refusal {
                         contender: one,
                         wanted: format!("{speed} on {}", cpus_in_words(zone.len())),
-                        why: in_words(&why),
+                        why: why.in_words(),
                         hint: why.hint_text().map(str::to_owned),
                     }),
                 }
@@ -160,7 +160,7 @@ impl Experiment {
             Err(why) => self.unavailable.push(Refusal {
                 contender: Contender::None,
                 wanted: format!("{name} on {}", cpus_in_words(zone.len())),
-                why: in_words(&why),
+                why: why.in_words(),
                 hint: why.hint_text().map(str::to_owned),
             }),
         }
@@ -328,18 +328,4 @@ fn reference(cpus: &CpuList) -> Result<Hertz> {
 
 fn cpus_in_words(count: usize) -> String {
     if count == 1 { "1 CPU".into() } else { format!("{count} CPUs") }
-}
-
-/// An error and its causes on one line.
-pub(super) fn in_words(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-        cause = error.source();
-    }
-    text
 }

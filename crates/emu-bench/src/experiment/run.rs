@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use emu_core::{CpuList, Error, ErrorKind, Host, Result};
 
 use super::blocks::{Step, steps};
-use super::matrix::in_words;
 use super::stored::{self, End, Failure, Rows, Seen, Taken};
 use super::{Cell, Experiment};
 use crate::record::{About, Machine, Record, unusable};
@@ -226,7 +225,7 @@ impl Run {
             return Err(why);
         }
         self.show(cell, 0, watch)?;
-        let failure = Failure { cell, why: in_words(&why), hint: why.hint_text().map(str::to_owned) };
+        let failure = Failure { cell, why: why.in_words(), hint: why.hint_text().map(str::to_owned) };
         self.record.sample(stored::FAILURE, &failure)?;
         self.rows.failures.push(failure);
         Ok(())

@@ -150,7 +150,7 @@ impl Keeper {
         let period_us = work.governed.first().map_or(0, |group| group.asked().1);
         let mut notes = Vec::new();
         if let Some(problem) = &work.problem {
-            notes.push(format!("the quotas could not be looked after: {}", crate::method::in_words(problem)));
+            notes.push(format!("the quotas could not be looked after: {}", problem.in_words()));
         }
         if self.thread.is_finished() {
             notes.push(

@@ -157,7 +157,7 @@ impl Emulation for SetFrequencies {
         let mut cpus = Vec::new();
         for one in &self.set {
             if let Err(error) = one.control.check(&[one.level]) {
-                notes.push(super::in_words(&error));
+                notes.push(error.in_words());
             }
             let clock = one.control.current().unwrap_or(one.level);
             for cpu in one.cpus.iter() {

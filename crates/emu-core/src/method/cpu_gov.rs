@@ -268,7 +268,7 @@ impl Emulation for Governor {
             status.missed += counters.missed.load(Ordering::Relaxed);
             status.own_cpu += time::span(counters.cpu.load(Ordering::Relaxed));
             if let Err(error) = policy.control.check(&[policy.mix.low, policy.mix.high]) {
-                status.notes.push(super::in_words(&error));
+                status.notes.push(error.in_words());
             }
             if policy.alternator.has_failed() {
                 status

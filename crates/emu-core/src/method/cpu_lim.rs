@@ -133,7 +133,7 @@ fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>)
             }
             // Signals may well be permitted where moving is not.
             Err(error) if error.kind() == ErrorKind::NotPermitted => {
-                notes.push(format!("no cgroup can be used: {}", super::in_words(&error)));
+                notes.push(format!("no cgroup can be used: {}", error.in_words()));
             }
             Err(error) => return Err(error),
         }

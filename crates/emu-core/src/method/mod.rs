@@ -265,17 +265,6 @@ fn only_best(variant: Variant) -> Result<(), Unavailable> {
     }
 }
 
-/// An error and its causes on one line, for a status note.
-pub(crate) fn in_words(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
 /// Whether new targets are for the CPUs of the old ones, as retargeting demands.
 fn same_cpus(old: &Targets, new: &Targets) -> Result<()> {
     if old.keys().eq(new.keys()) {
