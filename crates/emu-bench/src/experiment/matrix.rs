@@ -6,14 +6,11 @@ use emu_core::{CpuList, Demand, Error, Hertz, Host, Result, Speed, Target, Targe
 
 use super::{Cell, Contender, Experiment, OwnCosts, Refusal};
 use crate::stats::Band;
-use crate::verify::{Plan, Trial};
+use crate::verify::{Plan, SMOOTH, Trial, window_of_periods};
 use crate::workload::{Job, Worker, Workload, workload};
 
 /// The fewest and the most pairs of a cell: one alone cannot be judged.
 const REPETITIONS: std::ops::RangeInclusive<usize> = 2..=1000;
-
-/// The workload whose progress is looked at closely.
-const SMOOTH: &str = "cpu-loop";
 
 /// The fewest pairs with an interval of 95 % for their median.
 const FEWEST: usize = 6;
@@ -177,8 +174,8 @@ impl Experiment {
         like: Option<Trial>,
     ) -> Result<Cell> {
         let emulated = contender.emulated(host, &demand)?;
-        let plan =
-            Plan { window: self.window.max(emulated.period() * super::PERIODS), ..Plan::new(self.seed) };
+        let period = emulated.period();
+        let plan = Plan { window: window_of_periods(self.window, period), ..Plan::new(self.seed) };
         let mut trial = Trial::of(name, &demand, &plan.setting(&*emulated, &demand.targets))?;
         if let Some(like) = like {
             trial.job = like.job;
@@ -187,7 +184,6 @@ impl Experiment {
         let mut light = trial.clone();
         light.job.arrays = None;
         let (pair_time, _) = plan.expected_times(&*emulated, &light);
-        let period = emulated.period();
         Ok(Cell { contender, demand, trial, period, repetitions: 0, spectrum: false, pair_time })
     }
 

@@ -24,11 +24,8 @@ use emu_core::{Demand, Hertz, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Band, Level};
-use crate::verify::{Emulated, Plan, Trial};
+use crate::verify::{Plan, Trial, window_of_periods};
 use crate::workload::as_ns;
-
-/// Periods that a window has at least.
-const PERIODS: u32 = 3;
 
 /// What is measured and how, as it stands in the record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -119,7 +116,7 @@ impl Experiment {
     pub fn plan(&self, cell: &Cell, proc: &std::path::Path) -> Result<Plan> {
         Ok(Plan {
             pairs: cell.repetitions,
-            window: self.window.max(cell.period * PERIODS),
+            window: window_of_periods(self.window, cell.period),
             repeats: 0,
             tolerance: Band::new(self.tolerance)?,
             level: Level::P95,
@@ -127,11 +124,5 @@ impl Experiment {
             proc: proc.to_owned(),
             ..Plan::new(self.seed)
         })
-    }
-
-    /// How the progress under a cell's method is looked at.
-    fn spectrum_of(&self, emulated: &dyn Emulated) -> Duration {
-        const PERIODS: u32 = 30;
-        self.spectrum.max(emulated.period() * PERIODS)
     }
 }

@@ -10,7 +10,7 @@ use super::blocks::{Step, steps};
 use super::stored::{self, End, Failure, Rows, Seen, Taken};
 use super::{Cell, Experiment};
 use crate::record::{About, Machine, Record, unusable};
-use crate::verify::{self, Emulated, Pair, Plan, Side};
+use crate::verify::{self, Emulated, Pair, Plan, Side, spectrum_of_periods};
 use crate::workload::confine;
 
 /// How often a disturbed pair is taken again.
@@ -189,7 +189,7 @@ impl Run {
     fn see(&mut self, number: usize) -> Result<()> {
         let seen = self.prepare(number).and_then(|(cell, mut emulated, mut plan)| {
             plan.repeats = TAKEN_AGAIN;
-            let length = self.experiment.spectrum_of(&*emulated);
+            let length = spectrum_of_periods(self.experiment.spectrum, cell.period);
             verify::spectrum(&mut *emulated, &cell.trial, &plan, length)
         });
         match seen {

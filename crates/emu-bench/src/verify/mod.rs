@@ -35,6 +35,21 @@ use serde::{Deserialize, Serialize};
 use crate::stats::{Band, Granularity, Level, Stamp};
 use crate::workload::{Job, Setting, workload};
 
+/// The workload whose progress is looked at closely.
+pub const SMOOTH: &str = "cpu-loop";
+
+/// A window of at least this length that holds enough periods of an emulation for its phase not to matter.
+pub fn window_of_periods(least: Duration, period: Duration) -> Duration {
+    const PERIODS: u32 = 3;
+    least.max(period * PERIODS)
+}
+
+/// The window of a granularity spectrum: of at least this length, and enough periods to see how they differ.
+pub fn spectrum_of_periods(least: Duration, period: Duration) -> Duration {
+    const PERIODS: u32 = 30;
+    least.max(period * PERIODS)
+}
+
 /// How to measure.
 #[derive(Debug, Clone)]
 pub struct Plan {

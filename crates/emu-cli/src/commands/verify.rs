@@ -20,17 +20,12 @@ use crate::signals::Signals;
 const PAIRS: u16 = 15;
 const PAIRS_QUICK: u16 = 6;
 
-/// Windows, unless that is less than [`PERIODS`] of the method.
+/// Windows, unless that is too few periods of the method.
 const WINDOW: Duration = Duration::from_millis(200);
 const WINDOW_QUICK: Duration = Duration::from_millis(100);
-const PERIODS: u32 = 3;
 
-/// The granularity spectrum is taken over this time, unless that is less than [`SPECTRUM_PERIODS`].
+/// The granularity spectrum is taken over this time, unless that is too few periods.
 const SPECTRUM: Duration = Duration::from_secs(1);
-const SPECTRUM_PERIODS: u32 = 30;
-
-/// The workload whose progress is looked at closely.
-const SMOOTH: &str = "cpu-loop";
 
 /// Verifies what the command line asks for, and shows it.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
@@ -86,7 +81,7 @@ impl Case {
         let emulated = SessionEmulated::new(host, demand.clone(), method)?;
         let plan = Plan {
             pairs: settings.pairs,
-            window: settings.window.max(emulated.period() * PERIODS),
+            window: verify::window_of_periods(settings.window, emulated.period()),
             repeats: settings.pairs.div_ceil(5),
             tolerance: settings.tolerance,
             proc: host.roots.proc.clone(),
@@ -98,7 +93,7 @@ impl Case {
     }
 
     fn spectrum(&self) -> Duration {
-        SPECTRUM.max(self.emulated.period() * SPECTRUM_PERIODS)
+        verify::spectrum_of_periods(SPECTRUM, self.emulated.period())
     }
 
     fn expected_time(&self) -> Duration {
@@ -177,7 +172,7 @@ impl Run {
                 self.progress.show(&format!("{name}: {left} pairs left"));
                 Ok(())
             })?);
-            if trial.job.workload == SMOOTH {
+            if trial.job.workload == verify::SMOOTH {
                 let length = case.spectrum();
                 spectrum = Some(verify::spectrum(&mut case.emulated, trial, &case.plan, length)?);
                 self.ending.go_on()?;
