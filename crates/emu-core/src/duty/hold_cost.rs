@@ -83,7 +83,8 @@ impl HoldCost {
 const HOLDS: usize = 20;
 /// So many holds must be undisturbed.
 const ENOUGH: usize = 5;
-/// For how long each time: long enough for an idle CPU to go to sleep as it will between longer holds.
+/// For how long each time: long enough for an idle CPU to go to sleep, if not as deeply as in holds that go on for seconds;
+/// see `holder::expected_error`.
 const HOLD: Nanos = 3_000_000;
 /// How long it runs in between.
 const FREE: Nanos = 1_500_000;

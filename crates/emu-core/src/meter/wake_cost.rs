@@ -43,6 +43,13 @@ const NORMAL_EXTRA: std::ops::RangeInclusive<f64> = 0.0..=5_000.0;
 /// Costs outside this range are a disturbed trial, in nanoseconds.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
 
+impl WakeCost {
+    /// Whether it can be the result of an undisturbed trial.
+    pub(super) fn is_plausible(&self) -> bool {
+        PLAUSIBLE.contains(&self.visible) && PLAUSIBLE.contains(&self.hidden)
+    }
+}
+
 /// Trials are made anew while they are disturbed, so many in all.
 const TRIALS: usize = 3;
 
@@ -91,10 +98,9 @@ fn trial() -> Result<Option<WakeCost>> {
         // On a quiet CPU the hidden part can come out slightly below zero, within its error.
         WakeCost { visible, hidden: (hidden + extra).clamp(*PLAUSIBLE.start(), *PLAUSIBLE.end()) }
     };
-    let is_plausible = |cost: &WakeCost| PLAUSIBLE.contains(&cost.visible);
     Ok(match (visible, hidden, normal_hidden) {
         (Some(visible), Some(hidden), Some(normal)) => {
-            Some(cost(visible, hidden, normal)).filter(is_plausible)
+            Some(cost(visible, hidden, normal)).filter(WakeCost::is_plausible)
         }
         _ => None,
     })

@@ -10,10 +10,6 @@ const FILE: &str = "wake-costs.json";
 impl WakeCost {
     /// What is assumed where other load does not let it be measured.
     const ASSUMED: Self = Self { visible: 10_000.0, hidden: 4_000.0 };
-
-    fn is_plausible(&self) -> bool {
-        (0.0..1e6).contains(&self.visible) && (0.0..1e6).contains(&self.hidden)
-    }
 }
 
 /// The costs on each of `cpus`, in their order: from the state folder where they were measured in this boot, else measured
