@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::holder::{Hold, Notes, settle_controller};
 use super::own_time::OwnTime;
+use super::waker::{LEAD, Waker};
 use crate::kept::Kept;
 use crate::sys::fork;
 use crate::sys::time::{self, Nanos};
@@ -83,8 +84,7 @@ impl HoldCost {
 const HOLDS: usize = 20;
 /// So many holds must be undisturbed.
 const ENOUGH: usize = 5;
-/// For how long each time: long enough for an idle CPU to go to sleep, if not as deeply as in holds that go on for seconds;
-/// see `holder::expected_error`.
+/// For how long each time.
 const HOLD: Nanos = 3_000_000;
 /// How long it runs in between.
 const FREE: Nanos = 1_500_000;
@@ -134,6 +134,7 @@ impl Probe {
             // The notes are given when the emulation begins.
             let is_away = settle_controller(&host, &cpus, &Notes::default());
             let is_in_the_way = !is_away && cpus.len() == 1;
+            let waker = Waker::beside_controller(is_away, &cpus, &Notes::default())?;
             let mut holds = Vec::with_capacity(HOLDS);
             let mut own_time = OwnTime::start();
             for _ in 0..HOLDS {
@@ -141,9 +142,14 @@ impl Probe {
                 own_time.before_hold();
                 let from = hold.hold(time::now() + HOLD)?.from;
                 own_time.held(from);
+                if let Some(waker) = &waker {
+                    std::thread::sleep(time::span(from + HOLD - LEAD - time::now()));
+                    waker.wake();
+                }
                 std::thread::sleep(time::span(from + HOLD - time::now()));
                 own_time.before_let_go();
                 let free = hold.let_go()?;
+                waker.as_ref().inspect(|waker| waker.rest());
                 let own = own_time.free(free);
                 holds.push(Sample { from, free, own: if is_in_the_way { own } else { 0 } });
             }

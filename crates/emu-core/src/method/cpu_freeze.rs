@@ -18,8 +18,6 @@ const ABOUT: About = About {
     needs: "a cgroup freezer that may be written: version 2 from Linux 5.2 on, or version 1",
     limits: &[
         "one speed for all CPUs of the zone",
-        "an idle CPU that has to be woken after a long hold may take 0.1 ms longer than was measured beforehand, most of all \
-         under a hypervisor: at low speeds use a long period",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "what wakes up while frozen waits for the thaw: paced I/O and timers are late by up to (1 - speed) of a period",
         "memory bandwidth falls with the speed instead of staying as it is",

@@ -17,7 +17,22 @@ use std::io;
 /// - <https://man7.org/linux/man-pages/man2/sched_setscheduler.2.html>
 /// - Documentation/scheduler/sched-rt-group.rst
 pub(crate) fn set_fifo(priority: i32) -> io::Result<()> {
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    set(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)
+}
+
+/// `sched_setscheduler(0, SCHED_IDLE)`: runs the calling thread only where nothing else wants to; it gives way at once
+/// to any other. Every thread may do that.
+///
+/// # Errors
+/// None that is known.
+///
+/// # References
+/// - <https://man7.org/linux/man-pages/man7/sched.7.html>
+pub(crate) fn set_idle() -> io::Result<()> {
+    set(libc::SCHED_IDLE, 0)
+}
+
+fn set(policy: i32, priority: i32) -> io::Result<()> {
     let param = libc::sched_param { sched_priority: priority };
     // SAFETY: the kernel reads one `sched_param` behind the pointer, which lives until the call returns;
     // thread 0 is the calling thread.

@@ -1,0 +1,159 @@
+//! Keeps the CPUs of a zone awake while its tasks are about to be let go.
+//!
+//! A CPU that is idle most of the time for seconds sleeps ever more deeply: its caches and clocks are turned off, a
+//! hypervisor gives its core to somebody else. It then takes 0.1 ms and more to come back, now and then some
+//! milliseconds, which the tasks would lose each time they are let go. So each CPU is woken a little before, and
+//! does nothing until they are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
+
+use super::Notes;
+use crate::sys::relax::Relax;
+use crate::sys::time::{self, Nanos};
+use crate::sys::{affinity, sched};
+use crate::{CpuList, Error, Result};
+
+/// How long before the tasks are let go, in nanoseconds: longer than the deepest sleep takes to end.
+pub(crate) const LEAD: Nanos = 300_000;
+
+/// A CPU does not wait longer than that, whatever becomes of the thread that lets the tasks go.
+const LONGEST: Nanos = 3 * LEAD;
+
+/// A thread on each CPU, of the lowest priority there is (`SCHED_IDLE`): it takes nothing from tasks that run.
+#[derive(Debug)]
+pub(crate) struct Waker {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Counts up with each change of what the CPUs are to do.
+    turn: AtomicU32,
+    /// Until when they are to be awake; [`END`] ends the threads.
+    until: AtomicI64,
+    /// CPU time of all threads, in nanoseconds.
+    cpu: AtomicI64,
+}
+
+const END: Nanos = -1;
+
+impl Waker {
+    /// The threads for the CPUs of a zone; `None` where the thread that lets its tasks go has only the one CPU that they
+    /// have, and so wakes it itself.
+    ///
+    /// # Errors
+    /// A thread cannot be made.
+    pub(crate) fn beside_controller(is_away: bool, cpus: &CpuList, notes: &Notes) -> Result<Option<Self>> {
+        (is_away || cpus.len() > 1).then(|| Self::start(cpus, notes)).transpose()
+    }
+
+    /// Makes the threads. A CPU that emu may not use sleeps on, and `notes` say so.
+    ///
+    /// # Errors
+    /// A thread cannot be made.
+    fn start(cpus: &CpuList, notes: &Notes) -> Result<Self> {
+        let mut waker = Self { shared: Arc::default(), threads: Vec::new() };
+        for cpu in cpus.iter() {
+            let (shared, notes) = (Arc::clone(&waker.shared), notes.clone());
+            let thread = thread::Builder::new()
+                .name("emu-wake".into())
+                .spawn(move || shared.attend(cpu, &notes))
+                .map_err(|e| Error::io(format!("cannot start a thread to keep CPU {cpu} awake"), e))?;
+            waker.threads.push(thread);
+        }
+        Ok(waker)
+    }
+
+    /// Wakes the CPUs up, [`LEAD`] before the tasks are let go.
+    pub(crate) fn wake(&self) {
+        self.tell(time::now() + LONGEST);
+    }
+
+    /// Lets them rest, or do what the tasks want of them.
+    pub(crate) fn rest(&self) {
+        self.shared.until.store(0, Ordering::Relaxed);
+        // Nobody sleeps who would have to be told.
+        self.shared.turn.fetch_add(1, Ordering::Release);
+    }
+
+    /// CPU time of all threads so far, in nanoseconds.
+    pub(crate) fn cpu(&self) -> Nanos {
+        self.shared.cpu.load(Ordering::Relaxed)
+    }
+
+    fn tell(&self, until: Nanos) {
+        self.shared.until.store(until, Ordering::Relaxed);
+        self.shared.turn.fetch_add(1, Ordering::Release);
+        time::wake(&self.shared.turn);
+    }
+}
+
+impl Drop for Waker {
+    fn drop(&mut self) {
+        self.tell(END);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// The life of a thread.
+    fn attend(&self, cpu: usize, notes: &Notes) {
+        if affinity::set(0, &[cpu].into_iter().collect()).is_err() || sched::set_idle().is_err() {
+            notes.add(format!("CPU {cpu} cannot be kept awake: tasks may start late on it after a hold"));
+            return;
+        }
+        let relax = Relax::best();
+        let mut counted = 0;
+        loop {
+            let turn = self.turn.load(Ordering::Acquire);
+            let until = self.until.load(Ordering::Relaxed);
+            if until == END {
+                return;
+            }
+            while time::now() < until && self.turn.load(Ordering::Acquire) == turn {
+                relax.moment();
+            }
+            let cpu = time::thread_cpu();
+            self.cpu.fetch_add(cpu - counted, Ordering::Relaxed);
+            counted = cpu;
+            time::wait_until(&self.turn, turn, Nanos::MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Host, Roots};
+
+    #[test]
+    fn cpus_are_awake_for_a_while_and_rest_when_told() {
+        let cpus = Host::detect(&Roots::system()).unwrap().allowed;
+        let notes = Notes::default();
+        let waker = Waker::start(&cpus, &notes).unwrap();
+        for _ in 0..20 {
+            waker.wake();
+            thread::sleep(time::span(LEAD));
+            waker.rest();
+        }
+        let shared = Arc::clone(&waker.shared);
+        drop(waker);
+        let cpu = shared.cpu.load(Ordering::Relaxed);
+        // Twice that: whatever else runs here, a CPU is awake no longer for each time, but for its way.
+        let most = 2 * 20 * LONGEST * cpus.len() as Nanos;
+        assert!((1..most).contains(&cpu), "{cpu} of {most}");
+        assert_eq!(notes.list(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_cpu_that_may_not_be_used_is_told_of() {
+        let notes = Notes::default();
+        drop(Waker::start(&"1000".parse().unwrap(), &notes).unwrap());
+        assert!(notes.list().iter().any(|note| note.contains("CPU 1000")));
+    }
+}
