@@ -1,4 +1,4 @@
-//! Measures how faithful CPU emulation is: workloads, paired sampling, statistics, records.
+//! Measures how faithful CPU emulation is, and the machine itself: workloads, paired sampling, statistics, records.
 //!
 //! ```no_run
 //! use emu_bench::verify::{Plan, SessionEmulated, Trial, verify};
@@ -19,9 +19,11 @@
 
 pub mod experiment;
 pub mod kernel;
+pub mod measure;
 pub mod memory;
 pub mod record;
 pub mod report;
 pub mod stats;
+mod ticks;
 pub mod verify;
 pub mod workload;

@@ -6,6 +6,7 @@ mod args;
 mod commands;
 mod ending;
 mod exit;
+mod measuring;
 mod output;
 mod plan;
 mod reporter;

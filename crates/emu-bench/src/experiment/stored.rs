@@ -79,7 +79,7 @@ impl Experiment {
     pub fn stored(folder: &Path, about: &About, lines: &Lines) -> Result<(Self, Rows)> {
         let experiment = about.experiment.clone().ok_or_else(|| {
             unusable(folder, "it is not one of `emu bench`")
-                .hint("records of cargo bench have a summary.md instead")
+                .hint("records of measurements have their tables and figures with them, those of cargo bench a summary.md")
         })?;
         experiment.check().map_err(|what| damaged(folder, &what))?;
         let mut rows = Rows::default();

@@ -50,6 +50,18 @@ pub struct About {
     /// The experiment; `None` for the record of something else, such as a benchmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experiment: Option<Experiment>,
+    /// The measurement of the machine; `None` for the record of something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measurement: Option<Measurement>,
+}
+
+/// A measurement of the machine, such as `emu noise`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// The subcommand: `noise`, `measure cpu`.
+    pub name: String,
+    /// What was to be measured, in the form of that measurement.
+    pub plan: serde_json::Value,
 }
 
 impl About {
@@ -63,6 +75,7 @@ impl About {
             seed,
             machine,
             experiment: None,
+            measurement: None,
         }
     }
 
@@ -167,7 +180,27 @@ impl Record {
     /// # Errors
     /// It cannot be written, or has been already.
     pub fn summary(&self, markdown: &str) -> Result<()> {
-        write(&self.folder.join(SUMMARY), markdown)
+        self.add(SUMMARY, markdown)
+    }
+
+    /// Adds a file of that name with what the samples show.
+    ///
+    /// # Errors
+    /// It cannot be written, or is there already.
+    pub fn add(&self, name: &str, text: &str) -> Result<()> {
+        write(&self.folder.join(name), text)
+    }
+
+    /// Removes a record without samples, as nothing was measured; one with samples stays. Tells whether it stays.
+    pub fn discard_if_empty(self) -> bool {
+        if !self.samples.metadata().is_ok_and(|samples| samples.len() == 0) {
+            return true;
+        }
+        // Only the files that were made above: what somebody else put there keeps the folder.
+        for name in [ABOUT, SAMPLES] {
+            let _ = fs::remove_file(self.folder.join(name));
+        }
+        fs::remove_dir(&self.folder).is_err()
     }
 }
 
@@ -302,6 +335,31 @@ mod tests {
         record.sample("row", &2).unwrap();
         let text = fs::read_to_string(folder.join(SAMPLES)).unwrap();
         assert_eq!(text, "{\"row\":\"row\",\"sample\":1}\n{\"row\":\"row\",\"sample\":2}\n");
+    }
+
+    #[test]
+    fn a_record_without_samples_can_be_discarded() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("record");
+        assert!(!Record::at(&folder, &about()).unwrap().discard_if_empty());
+        assert!(!folder.exists());
+        let mut record = Record::at(&folder, &about()).unwrap();
+        record.sample("row", &1).unwrap();
+        record.add("noise.csv", "a\r\n").unwrap();
+        assert!(record.add("noise.csv", "b\r\n").is_err(), "a file is never written over");
+        assert!(record.discard_if_empty());
+        assert_eq!(fs::read_to_string(folder.join("noise.csv")).unwrap(), "a\r\n");
+    }
+
+    #[test]
+    fn what_was_measured_is_told_and_older_records_do_without() {
+        let mut measured = about();
+        measured.measurement =
+            Some(Measurement { name: "noise".into(), plan: serde_json::json!({"blocks": 5}) });
+        let text = serde_json::to_string(&measured).unwrap();
+        assert_eq!(serde_json::from_str::<About>(&text).unwrap(), measured);
+        let text = serde_json::to_string(&about()).unwrap();
+        assert!(!text.contains("measurement"), "{text}");
     }
 
     fn about_of(folder: &Path) -> About {

@@ -49,9 +49,9 @@ fn text(folder: &Path, name: &str) -> Result<String> {
         use std::io::ErrorKind::{InvalidData, NotADirectory, NotFound};
         match cause.kind() {
             NotFound | NotADirectory if !folder.exists() => unusable(folder, "it does not exist")
-                .hint("name a folder that `emu bench` has made; it prints which"),
+                .hint("name a folder that emu has made for a record; it prints which"),
             NotFound | NotADirectory => unusable(folder, format_args!("it has no {name}"))
-                .hint("name the folder itself that `emu bench` has made, not one above or in it"),
+                .hint("name the folder itself that emu has made, not one above or in it"),
             InvalidData => unusable(folder, format_args!("{name} is not text"))
                 .hint("it was not written by emu, or is damaged"),
             _ => Error::file("read", &folder.join(name), cause),

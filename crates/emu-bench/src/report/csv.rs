@@ -1,4 +1,4 @@
-//! The cells as comma-separated values (RFC 4180), unrounded.
+//! Comma-separated values (RFC 4180), unrounded.
 
 use super::results::{Rate, Results};
 use crate::stats::Verdict;
@@ -10,9 +10,40 @@ ratio_low,ratio_high,relative,relative_low,relative_high,verdict,pairs_needed,na
 native_mean_high,native_median,native_mad,native_per_cycle,emulated_mean,emulated_mean_low,emulated_mean_high,\
 emulated_median,emulated_mad,emulated_per_cycle,longest_stall_ns,periods,missed,own_cpu";
 
+/// Lines of fields under the names of their columns.
+///
+/// ```
+/// let mut csv = emu_bench::report::Csv::new("name,time_ns");
+/// csv.line(["a, b".to_owned(), 1.5.to_string()]);
+/// assert_eq!(csv.text(), "name,time_ns\r\n\"a, b\",1.5\r\n");
+/// ```
+#[derive(Debug, Clone)]
+pub struct Csv {
+    text: String,
+}
+
+impl Csv {
+    /// The names of the columns, as they are to be written.
+    pub fn new(columns: &str) -> Self {
+        Self { text: format!("{columns}\r\n") }
+    }
+
+    /// Adds a line; fields are quoted where they must be. What is not known is an empty field.
+    pub fn line(&mut self, fields: impl IntoIterator<Item = String>) {
+        let fields: Vec<_> = fields.into_iter().map(|text| field(&text)).collect();
+        self.text.push_str(&fields.join(","));
+        self.text.push_str("\r\n");
+    }
+
+    /// Everything.
+    pub fn text(self) -> String {
+        self.text
+    }
+}
+
 /// One line for each cell; rates are work per second in the unit of the line.
 pub(super) fn cells(results: &Results) -> String {
-    let mut text = format!("{COLUMNS}\r\n");
+    let mut csv = Csv::new(COLUMNS);
     for cell in &results.cells {
         let finding = &cell.finding;
         let unit = workload(&cell.workload).map_or("work", |workload| workload.unit());
@@ -21,9 +52,9 @@ pub(super) fn cells(results: &Results) -> String {
             Verdict::Pass | Verdict::Fail => String::new(),
         };
         let mut fields = vec![
-            field(cell.contender.as_str()),
-            field(&cell.workload),
-            field(unit),
+            cell.contender.as_str().to_owned(),
+            cell.workload.clone(),
+            unit.to_owned(),
             cell.cores.to_string(),
             cell.share.to_string(),
             cell.emulated.0.to_string(),
@@ -36,7 +67,7 @@ pub(super) fn cells(results: &Results) -> String {
         for interval in [&finding.ratio, &finding.relative] {
             fields.extend([interval.estimate, interval.low, interval.high].map(|value| value.to_string()));
         }
-        fields.extend([field(super::style::verdict(finding.verdict)), needed]);
+        fields.extend([super::style::verdict(finding.verdict).to_owned(), needed]);
         fields.extend(rate(&cell.native_rate));
         fields.extend(rate(&cell.emulated_rate));
         fields.extend([
@@ -45,10 +76,9 @@ pub(super) fn cells(results: &Results) -> String {
             finding.missed.to_string(),
             optional(finding.own_cpu),
         ]);
-        text.push_str(&fields.join(","));
-        text.push_str("\r\n");
+        csv.line(fields);
     }
-    text
+    csv.text()
 }
 
 fn rate(rate: &Rate) -> [String; 6] {

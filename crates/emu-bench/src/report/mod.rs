@@ -1,7 +1,9 @@
 //! Reports: what records show, as a page, figures and tables, from the records alone.
 //!
-//! Nothing here reads or writes anything but the records: a report is text.
+//! Nothing here reads or writes anything but the records: a report is text. [`Chart`] and [`Csv`] serve measurements of
+//! the machine as well.
 
+mod chart;
 mod conclusion;
 mod csv;
 mod figure;
@@ -13,6 +15,8 @@ mod results;
 mod stored;
 mod style;
 
+pub use chart::{Axis, Chart, Point, Series};
+pub use csv::Csv;
 pub use published::{BUCHERT_2011, Compared, Reproduced, Says};
 pub use results::{CellResult, Ground, Judged, Rate, Results, RunInfo, Smoothness, Total};
 

@@ -29,15 +29,26 @@ pub(super) enum Shape {
 
 const SHAPES: [Shape; 5] = [Shape::Disc, Shape::Square, Shape::Triangle, Shape::Diamond, Shape::Wedge];
 
-/// Colour and shape of a method: the same in every figure of every report.
-pub(super) fn of(contender: Contender) -> (RGBColor, Shape) {
+/// How a series is told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) colour: RGBColor,
+    pub(super) shape: Shape,
+}
+
+/// The look of a method: the same in every figure of every report.
+pub(super) fn of(contender: Contender) -> Look {
     if contender == Contender::None {
-        return (RGBColor(120, 120, 120), Shape::Disc);
+        return Look { colour: RGBColor(120, 120, 120), shape: Shape::Disc };
     }
-    let place = Contender::all().iter().position(|one| *one == contender).unwrap_or(0);
+    look(Contender::all().iter().position(|one| *one == contender).unwrap_or(0))
+}
+
+/// The look of a place in a list, the first being 0; 35 of them are different.
+pub(super) fn look(place: usize) -> Look {
     let pick = |count: usize| place % count;
     let colour = COLOURS.get(pick(COLOURS.len())).copied().unwrap_or(RGBColor(0, 0, 0));
-    (colour, SHAPES.get(pick(SHAPES.len())).copied().unwrap_or(Shape::Disc))
+    Look { colour, shape: SHAPES.get(pick(SHAPES.len())).copied().unwrap_or(Shape::Disc) }
 }
 
 /// A verdict in words.

@@ -6,8 +6,9 @@ use emu_core::{Error, Result, Status};
 use serde::{Deserialize, Serialize};
 
 use super::clock::{self, CoreClock};
-use super::gate::{self, Taint, Ticks};
+use super::gate::{self, Taint};
 use super::{Emulated, Plan, Trial};
+use crate::ticks::Ticks;
 use crate::workload::{Done, Order, Worker, now_ns, process_cpu_ns, thread_cpu_ns};
 
 /// With emulation or without.

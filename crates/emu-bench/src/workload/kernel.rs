@@ -14,7 +14,7 @@ const INCREMENT: u64 = 1_442_695_040_888_963_407;
 pub const QUANTUM: u64 = 20_000;
 
 /// Where every chain starts.
-pub(super) const START: u64 = 0x0123_4567_89ab_cdef;
+pub const START: u64 = 0x0123_4567_89ab_cdef;
 
 /// Takes `steps` steps from `state`.
 #[inline(never)]

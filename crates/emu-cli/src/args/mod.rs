@@ -5,7 +5,9 @@ mod bench;
 mod completions;
 mod info;
 mod man;
+mod measure;
 mod methods;
+mod noise;
 mod probe;
 mod report;
 mod restore;
@@ -20,7 +22,9 @@ pub(crate) use bench::{BenchArgs, Preset};
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use info::InfoArgs;
 pub(crate) use man::ManArgs;
+pub(crate) use measure::MeasureArgs;
 pub(crate) use methods::MethodsArgs;
+pub(crate) use noise::{NoiseArgs, NoiseRunsArgs};
 pub(crate) use probe::ProbeArgs;
 pub(crate) use report::ReportArgs;
 pub(crate) use restore::RestoreArgs;
@@ -50,9 +54,12 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     Bench(BenchArgs),
     Report(ReportArgs),
+    Noise(NoiseArgs),
     Restore(RestoreArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
+    #[command(hide = true)]
+    NoiseRuns(NoiseRunsArgs),
     #[command(hide = true)]
     Probe(ProbeArgs),
     #[command(hide = true)]
@@ -104,6 +111,8 @@ mod tests {
             "emu bench --resume x --json",
             "emu report x",
             "emu report x y --out z --json",
+            "emu noise",
+            "emu noise --quick --json --out x --seed 7 --threshold 5us",
             "emu restore",
             "emu completions bash",
             "emu man",
@@ -183,6 +192,11 @@ mod tests {
             "emu bench --preset knuth-1968",
             "emu bench true",
             "emu report",
+            "emu noise --seed x",
+            "emu noise --threshold 0s",
+            "emu noise --threshold -1us",
+            "emu noise --out",
+            "emu noise true",
             "emu restore --force",
             "emu completions tcsh",
         ] {

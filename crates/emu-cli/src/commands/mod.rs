@@ -6,6 +6,7 @@ mod completions;
 mod info;
 mod man;
 mod methods;
+mod noise;
 mod pause;
 pub(crate) mod probe;
 mod report;
@@ -28,9 +29,11 @@ pub(crate) fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Verify(args) => verify::verify(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Report(args) => report::report(&args),
+        Command::Noise(args) => noise::noise(&args),
         Command::Restore(_) => restore::restore(),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),
+        Command::NoiseRuns(args) => noise::runs(&args),
         Command::Probe(_) => probe::probe(),
         Command::Worker(args) => worker::worker(&args),
     }

@@ -5,6 +5,7 @@ pub(crate) mod errors;
 mod frequencies;
 pub(crate) mod info;
 pub(crate) mod methods;
+pub(crate) mod noise;
 pub(crate) mod numbers;
 pub(crate) mod progress;
 pub(crate) mod record;

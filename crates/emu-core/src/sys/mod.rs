@@ -8,3 +8,4 @@ pub(crate) mod sched;
 pub(crate) mod shared;
 pub(crate) mod spawn;
 pub(crate) mod time;
+pub(crate) mod tsc;

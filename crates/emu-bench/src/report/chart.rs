@@ -1,0 +1,426 @@
+//! A chart as SVG: series of points with intervals over two axes, told apart by colour and by shape.
+
+use std::ops::Range;
+
+use emu_core::{Error, ErrorKind, Result};
+use plotters::chart::ChartBuilder;
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::style::{self, Look, Shape};
+use crate::stats::Interval;
+
+const SIZE: (u32, u32) = (760, 400);
+
+/// Width of the legend, right of the plot.
+const LEGEND: u32 = 170;
+
+/// Radius of a marker, in pixels.
+const MARKER: i32 = 5;
+
+const FONT: &str = "sans-serif";
+
+/// A free end of an axis is this share of the range away from the outermost point.
+const ROOM: f64 = 0.08;
+
+/// The grey of lines that are not measured.
+const GREY: RGBColor = RGBColor(90, 90, 90);
+
+/// What a chart says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    /// What it is about.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// What was measured, in the order of the legend.
+    pub series: Vec<Series>,
+    /// A dashed line to compare with, such as the ideal, and its name.
+    pub ideal: Option<(Vec<(f64, f64)>, String)>,
+}
+
+/// An axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    name: String,
+    is_log: bool,
+    from: Option<f64>,
+    to: Option<f64>,
+    labels: Vec<String>,
+}
+
+impl Axis {
+    /// A linear axis from 0, or from below the lowest point where one is negative, to above the highest point.
+    pub fn linear(name: impl Into<String>) -> Self {
+        Self { name: name.into(), is_log: false, from: None, to: None, labels: vec![] }
+    }
+
+    /// A logarithmic axis over whole decades. What is not above 0 is not drawn.
+    pub fn log(name: impl Into<String>) -> Self {
+        Self { is_log: true, ..Self::linear(name) }
+    }
+
+    /// An axis of things instead of numbers: the first is at 1, the next at 2.
+    pub fn of_names(name: impl Into<String>, labels: Vec<String>) -> Self {
+        let to = labels.len() as f64 + 0.5;
+        Self { labels, ..Self::linear(name) }.to(to)
+    }
+
+    /// Begins here.
+    #[must_use]
+    pub fn from(self, from: f64) -> Self {
+        Self { from: Some(from), ..self }
+    }
+
+    /// Ends here.
+    #[must_use]
+    pub fn to(self, to: f64) -> Self {
+        Self { to: Some(to), ..self }
+    }
+
+    /// Whether a value has a place on it.
+    fn shows(&self, value: f64) -> bool {
+        value.is_finite() && (!self.is_log || value > 0.0)
+    }
+
+    /// The ends for these values.
+    fn range(&self, values: impl Iterator<Item = f64>) -> Range<f64> {
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for value in values.filter(|value| self.shows(*value)) {
+            (low, high) = (low.min(value), high.max(value));
+        }
+        if low > high {
+            (low, high) = if self.is_log { (1.0, 10.0) } else { (0.0, 1.0) };
+        }
+        let (free_low, free_high) = if self.is_log {
+            let (low, high) = (low.log10().floor(), high.log10().ceil());
+            (10f64.powf(low), 10f64.powf(high.max(low + 1.0)))
+        } else {
+            let reach = high.max(0.0) - low.min(0.0);
+            let reach = if reach > 0.0 { reach } else { 1.0 };
+            let room = |end: f64| if end == 0.0 { 0.0 } else { reach * ROOM };
+            (low.min(0.0) - room(low.min(0.0)), high.max(0.0) + room(high.max(0.0)))
+        };
+        let from = self.from.unwrap_or(free_low);
+        let to = self.to.unwrap_or(free_high);
+        from..if to > from { to } else { from + 1.0 }
+    }
+
+    fn label(&self, value: f64) -> String {
+        if self.labels.is_empty() {
+            return number(value);
+        }
+        let place = (value.fract().abs() < 1e-9).then_some(value as usize);
+        place.and_then(|place| self.labels.get(place.checked_sub(1)?)).cloned().unwrap_or_default()
+    }
+
+    fn label_count(&self, usual: usize) -> usize {
+        if self.labels.is_empty() { usual } else { self.labels.len() + 1 }
+    }
+}
+
+/// What belongs together in a chart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Its name in the legend.
+    pub name: String,
+    points: Vec<Point>,
+    kind: Kind,
+    look: Option<Look>,
+}
+
+/// How a series is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Markers joined by a faint line.
+    Curve,
+    /// Markers alone.
+    Points,
+    /// A line alone, for more points than markers have room.
+    Line,
+}
+
+impl Series {
+    /// Markers joined by a faint line, in the order given.
+    pub fn curve(name: impl Into<String>, points: Vec<Point>) -> Self {
+        Self { name: name.into(), points, kind: Kind::Curve, look: None }
+    }
+
+    /// Markers that nothing joins. Each is an element of the SVG: give some thousand at most.
+    pub fn points(name: impl Into<String>, points: Vec<Point>) -> Self {
+        Self { kind: Kind::Points, ..Self::curve(name, points) }
+    }
+
+    /// A line without markers.
+    pub fn line(name: impl Into<String>, points: Vec<Point>) -> Self {
+        Self { kind: Kind::Line, ..Self::curve(name, points) }
+    }
+
+    /// Looks like this, whatever its place in the chart.
+    #[must_use]
+    pub(super) fn looking(self, look: Look) -> Self {
+        Self { look: Some(look), ..self }
+    }
+}
+
+/// A point of a series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// Its place on the horizontal axis.
+    pub x: f64,
+    /// Its place on the vertical axis.
+    pub y: f64,
+    /// The lower end of a bar through it; where it is not below the upper one there is no bar.
+    pub low: f64,
+    /// The upper end of the bar.
+    pub high: f64,
+}
+
+impl Point {
+    /// A point without a bar.
+    pub fn new(x: f64, y: f64) -> Self {
+        Self { x, y, low: y, high: y }
+    }
+
+    /// An estimate with the bar of its interval.
+    pub fn of_interval(x: f64, interval: &Interval) -> Self {
+        Self { x, y: interval.estimate, low: interval.low, high: interval.high }
+    }
+}
+
+impl Chart {
+    /// A chart without an ideal.
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Self {
+        Self { title: title.into(), x, y, series, ideal: None }
+    }
+
+    /// With a dashed line to compare with.
+    #[must_use]
+    pub fn with_ideal(self, name: impl Into<String>, line: Vec<(f64, f64)>) -> Self {
+        Self { ideal: Some((line, name.into())), ..self }
+    }
+
+    /// The chart as SVG.
+    ///
+    /// # Errors
+    /// It cannot be drawn.
+    pub fn svg(&self) -> Result<String> {
+        let mut svg = String::new();
+        self.draw(&mut svg).map_err(|cause| {
+            Error::new(ErrorKind::Failed, format!("cannot draw the figure {}: {cause}", self.title))
+        })?;
+        // For readers who do not see it, and at any width.
+        let title = super::html::escape(&format!("{}: {} over {}", self.title, self.y.name, self.x.name));
+        Ok(svg.replacen("<svg ", "<svg role=\"img\" ", 1).replacen(
+            ">\n",
+            &format!(">\n<title>{title}</title>\n"),
+            1,
+        ))
+    }
+
+    fn draw(&self, svg: &mut String) -> Drawn {
+        let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (plot, legend) = root.split_horizontally(SIZE.0 - LEGEND);
+        let ideal = || self.ideal.iter().flat_map(|(line, _)| line.iter().copied());
+        let points = || self.series.iter().flat_map(|series| &series.points);
+        let x = self.x.range(points().map(|point| point.x).chain(ideal().map(|(x, _)| x)));
+        let y = self.y.range(
+            points().flat_map(|point| [point.y, point.low, point.high]).chain(ideal().map(|(_, y)| y)),
+        );
+        match (self.x.is_log, self.y.is_log) {
+            (false, false) => self.draw_plot(&plot, x, y),
+            (true, false) => self.draw_plot(&plot, x.log_scale(), y),
+            (false, true) => self.draw_plot(&plot, x, y.log_scale()),
+            (true, true) => self.draw_plot(&plot, x.log_scale(), y.log_scale()),
+        }?;
+        self.draw_legend(&legend)?;
+        root.present()?;
+        Ok(())
+    }
+
+    fn draw_plot<X, Y>(&self, area: &Area<'_>, x: X, y: Y) -> Drawn
+    where
+        X: AsRangedCoord<Value = f64>,
+        Y: AsRangedCoord<Value = f64>,
+        X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+        Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        let mut chart = ChartBuilder::on(area)
+            .caption(&self.title, (FONT, 18))
+            .margin(10)
+            .x_label_area_size(45)
+            .y_label_area_size(60)
+            .build_cartesian_2d(x, y)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(RGBColor(225, 225, 225))
+            .x_labels(self.x.label_count(8))
+            .y_labels(self.y.label_count(6))
+            .x_label_formatter(&|value| self.x.label(*value))
+            .y_label_formatter(&|value| self.y.label(*value))
+            .x_desc(&self.x.name)
+            .y_desc(&self.y.name)
+            .axis_desc_style((FONT, 14))
+            .label_style((FONT, 13))
+            .draw()?;
+        if let Some((line, _)) = &self.ideal {
+            chart.draw_series(DashedLineSeries::new(line.iter().copied(), 7, 5, GREY.stroke_width(2)))?;
+        }
+        for (series, Look { colour, shape }) in self.looks() {
+            let shown = |point: &&Point| self.x.shows(point.x) && self.y.shows(point.y);
+            let points = || series.points.iter().filter(shown);
+            if series.kind != Kind::Points {
+                let style = match series.kind {
+                    Kind::Line => colour.stroke_width(2),
+                    _ => colour.mix(0.5).stroke_width(1),
+                };
+                chart.draw_series(LineSeries::new(points().map(|point| (point.x, point.y)), style))?;
+            }
+            let bars = || points().filter(|point| point.high > point.low && self.y.shows(point.low));
+            let bar = colour.stroke_width(2);
+            chart.draw_series(
+                bars().map(|point| PathElement::new(vec![(point.x, point.low), (point.x, point.high)], bar)),
+            )?;
+            let ends = bars().flat_map(|point| [(point.x, point.low), (point.x, point.high)]);
+            chart.draw_series(
+                ends.map(|end| EmptyElement::at(end) + PathElement::new(vec![(-4, 0), (5, 0)], bar)),
+            )?;
+            if series.kind != Kind::Line {
+                chart.draw_series(points().map(|point| {
+                    EmptyElement::at((point.x, point.y)) + Polygon::new(outline(shape), colour.filled())
+                }))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn draw_legend(&self, area: &Area<'_>) -> Drawn {
+        let style = (FONT, 14).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
+        let mut y = 50;
+        if let Some((_, name)) = &self.ideal {
+            for x in [2, 14] {
+                area.draw(&PathElement::new(vec![(x, y), (x + 8, y)], GREY.stroke_width(2)))?;
+            }
+            area.draw(&Text::new(name.clone(), (32, y), style.clone()))?;
+            y += 24;
+        }
+        for (series, Look { colour, shape }) in self.looks() {
+            if series.kind == Kind::Line {
+                area.draw(&PathElement::new(vec![(2, y), (22, y)], colour.stroke_width(2)))?;
+            } else {
+                area.draw(&(EmptyElement::at((12, y)) + Polygon::new(outline(shape), colour.filled())))?;
+            }
+            area.draw(&Text::new(series.name.clone(), (32, y), style.clone()))?;
+            y += 24;
+        }
+        Ok(())
+    }
+
+    /// Each series with its look.
+    fn looks(&self) -> impl Iterator<Item = (&Series, Look)> {
+        let look = |(place, series): (usize, &Series)| series.look.unwrap_or_else(|| style::look(place));
+        self.series.iter().enumerate().map(move |numbered| (numbered.1, look(numbered)))
+    }
+}
+
+type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// The outline of a marker, in pixels around its place.
+fn outline(shape: Shape) -> Vec<(i32, i32)> {
+    let r = MARKER;
+    match shape {
+        Shape::Disc => {
+            let corner = |step: u32| {
+                let (sin, cos) = (f64::from(step) * std::f64::consts::TAU / 24.0).sin_cos();
+                ((cos * f64::from(r)).round() as i32, (sin * f64::from(r)).round() as i32)
+            };
+            (0..24).map(corner).collect()
+        }
+        Shape::Square => vec![(1 - r, 1 - r), (r - 1, 1 - r), (r - 1, r - 1), (1 - r, r - 1)],
+        Shape::Triangle => vec![(0, -r - 1), (r, r - 1), (-r, r - 1)],
+        Shape::Diamond => vec![(0, -r - 1), (r + 1, 0), (0, r + 1), (-r - 1, 0)],
+        Shape::Wedge => vec![(0, r + 1), (r, 1 - r), (-r, 1 - r)],
+    }
+}
+
+/// A number as short as it can be told from its neighbours on an axis: `0.25`, `20k`, `3µ`.
+fn number(value: f64) -> String {
+    let magnitude = value.abs();
+    let (scale, prefix) = match magnitude {
+        m if m == 0.0 || (0.01..10_000.0).contains(&m) => (1.0, ""),
+        m if m >= 1e9 => (1e9, "G"),
+        m if m >= 1e6 => (1e6, "M"),
+        m if m >= 1e4 => (1e3, "k"),
+        m if m >= 1e-3 => (1e-3, "m"),
+        m if m >= 1e-6 => (1e-6, "µ"),
+        _ => (1e-9, "n"),
+    };
+    let text = format!("{:.2}", value / scale);
+    format!("{}{prefix}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_ends_leave_room_for_every_point() {
+        let range = |axis: Axis, values: &[f64]| {
+            let range = axis.range(values.iter().copied());
+            (range.start, range.end)
+        };
+        assert_eq!(range(Axis::linear(""), &[1.0, 10.0]), (0.0, 10.8));
+        assert_eq!(range(Axis::linear(""), &[-10.0, f64::NAN]), (-10.8, 0.0));
+        assert_eq!(range(Axis::linear("").from(2.0).to(3.0), &[5.0]), (2.0, 3.0));
+        assert_eq!(range(Axis::linear(""), &[]), (0.0, 1.08));
+        assert_eq!(range(Axis::linear(""), &[0.0]), (0.0, 1.0));
+        assert_eq!(range(Axis::log(""), &[0.0, 20.0, 3000.0]), (10.0, 10_000.0));
+        assert_eq!(range(Axis::log(""), &[100.0]), (100.0, 1000.0));
+        assert_eq!(range(Axis::of_names("", vec!["a".into(), "b".into()]), &[1.0]), (0.0, 2.5));
+    }
+
+    #[test]
+    fn labels_are_short() {
+        let numbers = [0.0, 0.25, -3.0, 1000.0, 20_000.0, 1e6, 2.5e9, 0.002, -4e-6, 3e-9];
+        let labels = ["0", "0.25", "-3", "1000", "20k", "1M", "2.5G", "2m", "-4µ", "3n"];
+        assert_eq!(numbers.map(number), labels);
+        let axis = Axis::of_names("", vec!["a".into(), "b".into()]);
+        assert_eq!([0.0, 1.0, 1.5, 2.0, 3.0].map(|place| axis.label(place)), ["", "a", "", "b", ""]);
+    }
+
+    #[test]
+    fn every_kind_of_series_is_drawn_on_every_kind_of_axis() {
+        let points = vec![
+            Point::new(1.0, 2.0),
+            Point { x: 10.0, y: 20.0, low: 15.0, high: 30.0 },
+            Point::new(-1.0, 0.0),
+        ];
+        for (x, y) in [(false, false), (true, false), (false, true), (true, true)] {
+            let axis = |is_log| if is_log { Axis::log("<a> & b") } else { Axis::linear("<a> & b") };
+            let series = [
+                Series::curve("c", points.clone()),
+                Series::points("p", points.clone()),
+                Series::line("l", points.clone()),
+            ];
+            let chart = Chart::new("t", axis(x), axis(y), series.to_vec())
+                .with_ideal("i", vec![(1.0, 1.0), (10.0, 10.0)]);
+            let svg = chart.svg().unwrap();
+            assert!(svg.contains("<title>t: &lt;a&gt; &amp; b over &lt;a&gt; &amp; b</title>"), "{svg}");
+            for name in ["c", "p", "l", "i"] {
+                assert!(svg.contains(&format!(">\n{name}\n</text>")), "{name}: {svg}");
+            }
+            // Two series with markers, each once more in the legend; the point below 0 has no place on a logarithm.
+            let markers = if x || y { 2 * 2 + 2 } else { 2 * 3 + 2 };
+            assert_eq!(svg.matches("<polygon").count(), markers, "{svg}");
+        }
+    }
+}

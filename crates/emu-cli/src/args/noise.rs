@@ -1,0 +1,28 @@
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{MeasureArgs, values};
+
+/// Measure how far runs of the same work lie apart here, and what disturbs them
+///
+/// Five runs of each kind of work in each of five fresh processes, and a look at every CPU for moments at which nothing
+/// of ours ran. Nothing else should run meanwhile, unless its noise is what is asked for.
+#[derive(Debug, Args)]
+pub(crate) struct NoiseArgs {
+    #[command(flatten)]
+    pub(crate) measure: MeasureArgs,
+
+    /// What is longer is a gap [default: ten steps of the loop that looks, at least 1us]
+    #[arg(long, value_name = "DURATION", value_parser = values::duration, allow_hyphen_values = true)]
+    pub(crate) threshold: Option<Duration>,
+}
+
+/// Make runs for `emu noise`
+///
+/// Does what the order says and answers with a line of JSON.
+#[derive(Debug, Args)]
+pub(crate) struct NoiseRunsArgs {
+    /// What to run, as JSON
+    pub(crate) order: String,
+}

@@ -1,0 +1,30 @@
+//! `emu noise`: how far runs lie apart, and what disturbs them; and the hidden command by which it makes its runs.
+
+use emu_bench::measure::noise::{self, Order, Plan};
+use emu_bench::measure::{Event, answer};
+use emu_core::{Host, Result, Roots};
+
+use crate::args::{NoiseArgs, NoiseRunsArgs};
+use crate::exit::{Exit, Failure};
+use crate::measuring::{Measuring, Task};
+use crate::output;
+use crate::output::record::nanos;
+
+/// Measures, and shows what it means.
+pub(crate) fn noise(args: &NoiseArgs) -> Result<Exit, Failure> {
+    let host = Host::detect(&Roots::system())?;
+    let seed = args.measure.seed();
+    let plan = Plan { threshold_ns: args.threshold.map(nanos), ..Plan::new(&host, args.measure.quick, seed) };
+    let options = plan.threshold_ns.map_or_else(String::new, |nanos| format!(" --threshold {nanos}ns"));
+    let task = Task { name: "noise", options, seed, plan: &plan };
+    let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
+    let measured = noise::measure(&host, &plan, &mut |event: Event<'_>| measuring.watch(event));
+    measuring.finish(measured, |measured| Ok(output::noise::shown(measured)))?;
+    Ok(Exit::Success)
+}
+
+/// Makes the runs of one process.
+pub(crate) fn runs(args: &NoiseRunsArgs) -> Result<Exit, Failure> {
+    output::print(&answer(&args.order, Order::obey)?)?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,218 @@
+//! What all measurements of the machine share: signals, progress, the record, and how a result is shown.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use emu_bench::measure::Event;
+use emu_bench::record::{About, Machine, Measurement, Record};
+use emu_bench::report::Chart;
+use emu_core::{Error, ErrorKind, Host, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::args::MeasureArgs;
+use crate::ending::Ending;
+use crate::exit::Failure;
+use crate::output;
+use crate::output::progress::Progress;
+use crate::reporter::Reporter;
+use crate::signals::Signals;
+
+/// What is to be measured.
+#[derive(Debug)]
+pub(crate) struct Task<'a, P> {
+    /// The subcommand: `noise`, `measure cpu`. Files of the record are called after it.
+    pub(crate) name: &'a str,
+    /// Options of its own, as they are to be written to measure the same again: ` --threshold 5us`.
+    pub(crate) options: String,
+    /// Start of the random numbers.
+    pub(crate) seed: u64,
+    /// Everything that was decided before measuring, for the record.
+    pub(crate) plan: &'a P,
+}
+
+/// A measurement under way.
+///
+/// [`begin`](Self::begin) comes first, before any thread is made. The measurement then calls [`watch`](Self::watch)
+/// between samples, and [`finish`](Self::finish) shows the result, whatever came of it.
+pub(crate) struct Measuring {
+    name: String,
+    about: About,
+    ending: Ending,
+    progress: Progress,
+    record: Option<Record>,
+    json: bool,
+}
+
+/// A result as people and their programs want it.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// The tables and the conclusion.
+    pub(crate) text: String,
+    /// The table as comma-separated values.
+    pub(crate) csv: String,
+    /// The figures. The name of the first is usually empty: its file is called after the subcommand alone.
+    pub(crate) figures: Vec<(&'static str, Chart)>,
+}
+
+impl Measuring {
+    /// Blocks signals, and makes the record where one is wanted: a folder that cannot be made is told before anything
+    /// is measured.
+    ///
+    /// # Errors
+    /// The folder exists or cannot be made.
+    pub(crate) fn begin(host: &Host, args: &MeasureArgs, task: &Task<'_, impl Serialize>) -> Result<Self> {
+        let ending = Ending::new(Signals::block()?);
+        let Task { name, options, seed, plan } = task;
+        let quick = if args.quick { " --quick" } else { "" };
+        let command = format!("emu {name}{quick}{options} --seed {seed}");
+        let plan = serde_json::to_value(plan).map_err(|cause| {
+            Error::new(ErrorKind::Failed, "cannot write the plan as JSON").caused_by(cause)
+        })?;
+        let measurement = Some(Measurement { name: (*name).to_owned(), plan });
+        let about = About { measurement, ..About::new(Machine::of(host), command, *seed) };
+        let record = match &args.out {
+            Some(out) => {
+                let hint = "a record is never written over; name a new folder";
+                Record::check(out).map_err(|error| error.hint(hint))?;
+                Some(Record::at(out, &about)?)
+            }
+            None => None,
+        };
+        let progress = Progress::new(Duration::ZERO);
+        Ok(Self { name: (*name).to_owned(), about, ending, progress, record, json: args.json })
+    }
+
+    /// Follows a measurement that tells of itself by events: [`step`](Self::step) and [`sample`](Self::sample).
+    ///
+    /// # Errors
+    /// As theirs.
+    pub(crate) fn watch(&mut self, event: Event<'_>) -> Result<()> {
+        match event {
+            Event::Next { what, left } => self.step(what, left),
+            Event::Sample { row, sample } => self.sample(row, &sample),
+        }
+    }
+
+    /// Tells what comes next and how much time is left in all. To be called between samples only.
+    ///
+    /// # Errors
+    /// A signal asks to end.
+    pub(crate) fn step(&mut self, what: &str, left: Duration) -> Result<()> {
+        self.ending.go_on()?;
+        self.progress.expect(left);
+        self.progress.show(what);
+        Ok(())
+    }
+
+    /// Keeps a raw sample under the name of the row that it belongs to.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn sample(&mut self, row: &str, sample: &impl Serialize) -> Result<()> {
+        self.record.as_mut().map_or(Ok(()), |record| record.sample(row, sample))
+    }
+
+    /// Shows what was measured, adds it to the record, and returns it.
+    ///
+    /// # Errors
+    /// A signal or a failure ended the measurement. A file cannot be written; the result is shown all the same.
+    pub(crate) fn finish<R: Serialize>(
+        mut self,
+        measured: Result<R>,
+        show: impl FnOnce(&R) -> Result<Shown>,
+    ) -> Result<R, Failure> {
+        self.progress.clear();
+        let result = match (self.ending.signal(), measured) {
+            (None, Ok(result)) => result,
+            (Some(signal), _) => {
+                self.keep();
+                return Err(Failure::interrupted(signal));
+            }
+            (None, Err(error)) => {
+                self.keep();
+                return Err(error.into());
+            }
+        };
+        let shown = show(&result)?;
+        let document = Document { schema: output::SCHEMA, about: self.about, result };
+        let json = output::json(&document)?;
+        let write = |record| write(record, &self.name, &json, &shown);
+        let written = self.record.as_ref().map_or(Ok(()), write);
+        output::print(if self.json { &json } else { &shown.text })?;
+        written?;
+        if let Some(record) = &self.record {
+            Reporter::new(false).say(&format!("the record is in {}", record.folder().display()));
+        }
+        Ok(document.result)
+    }
+
+    /// Leaves a record of what was measured before the end, if anything was.
+    fn keep(&mut self) {
+        if let Some(record) = self.record.take() {
+            let folder = record.folder().display().to_string();
+            if record.discard_if_empty() {
+                Reporter::new(false).say(&format!("what was measured is kept in {folder}"));
+            }
+        }
+    }
+}
+
+/// Adds a result to its record: `noise.json`, `noise.csv`, `noise.svg` and further figures such as `noise-gaps.svg`.
+fn write(record: &Record, name: &str, json: &str, shown: &Shown) -> Result<()> {
+    let stem = name.replace(' ', "-");
+    record.add(&format!("{stem}.json"), json)?;
+    record.add(&format!("{stem}.csv"), &shown.csv)?;
+    for (of, chart) in &shown.figures {
+        let dash = if of.is_empty() { "" } else { "-" };
+        record.add(&format!("{stem}{dash}{of}.svg"), &chart.svg()?)?;
+    }
+    Ok(())
+}
+
+/// The JSON of a measurement: what was measured on what, and the result.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Document<R> {
+    /// Version of the form: [`output::SCHEMA`].
+    schema: u32,
+    /// What was measured, when and on what.
+    pub(crate) about: About,
+    /// What came of it, with every sample.
+    pub(crate) result: R,
+}
+
+impl<R: DeserializeOwned> Document<R> {
+    /// Reads a measurement of this name back, from a record or from the file that `--json` has written.
+    ///
+    /// # Errors
+    /// Usage, when there is none, or it is of something else or of another emu's form.
+    #[allow(dead_code, reason = "for commands that compare with an earlier measurement")]
+    pub(crate) fn read(path: &Path, name: &str) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Form {
+            schema: u32,
+            about: About,
+        }
+        let file =
+            if path.is_dir() { path.join(format!("{}.json", name.replace(' ', "-"))) } else { path.into() };
+        let hint = format!("name a record of `emu {name} --out DIR`, or a file of `emu {name} --json`");
+        let unusable = |what: String| {
+            Error::usage(format!("cannot use the measurement {}: {what}", file.display())).hint(hint.clone())
+        };
+        let text = fs::read_to_string(&file).map_err(|cause| {
+            Error::file("read", &file, cause).with_kind(ErrorKind::Usage).hint(hint.clone())
+        })?;
+        let damaged = |cause| unusable("it cannot be understood".into()).caused_by(cause);
+        let form: Form = serde_json::from_str(&text).map_err(damaged)?;
+        if form.schema != output::SCHEMA {
+            let ours = output::SCHEMA;
+            return Err(unusable(format!("its form is version {}, this emu reads {ours}", form.schema)));
+        }
+        match form.about.measurement {
+            Some(measurement) if measurement.name == name => serde_json::from_str(&text).map_err(damaged),
+            Some(other) => Err(unusable(format!("it is one of emu {}", other.name))),
+            None => Err(unusable("it is of no measurement".into())),
+        }
+    }
+}
