@@ -148,8 +148,8 @@ impl Probe {
                 }
                 std::thread::sleep(time::span(from + HOLD - time::now()));
                 own_time.before_let_go();
-                let free = hold.let_go()?;
                 waker.as_ref().inspect(|waker| waker.rest());
+                let free = hold.let_go()?;
                 let own = own_time.free(free);
                 holds.push(Sample { from, free, own: if is_in_the_way { own } else { 0 } });
             }

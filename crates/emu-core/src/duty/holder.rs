@@ -381,10 +381,10 @@ impl<H: Hold> Cycle<H> {
         if let Some(own_time) = &mut self.own_time {
             own_time.before_let_go();
         }
-        let free = self.hold.let_go()?;
         if let Some(waker) = &self.waker {
             waker.rest();
         }
+        let free = self.hold.let_go()?;
         if let Some(cpus) = self.shared_cpus {
             loss += (time::now() - free) / cpus;
         }
