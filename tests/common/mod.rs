@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -224,6 +224,42 @@ pub(crate) fn assert_refused(ended: &Ended, code: i32, what: &str) {
     assert_eq!(ended.stderr.matches("error: ").count(), 1, "{what}: {}", ended.stderr);
     assert!(ended.stderr.contains("hint: ") || ended.stderr.contains("tip: "), "{what}: {}", ended.stderr);
     assert_nothing_left(ended.pid);
+}
+
+/// A measurement ended well, its text fits a terminal, and its record is whole, with these figures beside the first;
+/// returns the JSON of the record.
+pub(crate) fn assert_measured(
+    ended: &Ended,
+    record: &Path,
+    stem: &str,
+    others: &[&str],
+) -> serde_json::Value {
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
+    let mut files: Vec<String> = fs::read_dir(record)
+        .expect("the record")
+        .map(|entry| entry.expect("a file").file_name().to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    let mut expected: Vec<String> = ["json", "csv", "svg"].map(|kind| format!("{stem}.{kind}")).into();
+    expected
+        .extend(["record.json", "samples.jsonl"].into_iter().chain(others.iter().copied()).map(String::from));
+    expected.sort();
+    assert_eq!(files, expected);
+    let text = |name: &str| fs::read_to_string(record.join(name)).expect(name);
+    let figure = format!("{stem}.svg");
+    for name in others.iter().copied().chain([figure.as_str()]) {
+        assert!(text(name).starts_with("<svg ") && text(name).contains("<title>"), "{name}");
+    }
+    let csv = text(&format!("{stem}.csv"));
+    let columns: std::collections::BTreeSet<_> = csv.lines().map(|line| line.split(',').count()).collect();
+    assert_eq!(columns.len(), 1, "every line of the CSV has the same columns: {csv}");
+    let json: serde_json::Value = serde_json::from_str(&text(&format!("{stem}.json"))).expect("JSON");
+    assert_eq!(
+        (&json["schema"], &json["about"]["measurement"]["name"]),
+        (&1.into(), &stem.replace('-', " ").into())
+    );
+    json
 }
 
 /// No cgroup of the emu is left.

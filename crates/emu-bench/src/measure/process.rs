@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_process_that_gives_no_answer_is_an_error() {
         // The test binary finds no test of that name, and says so in words.
-        let error = ask::<u32>("no-such-test", &1).unwrap_err();
+        let error = ask::<u32>("no-such-test", &"nor-this-one").unwrap_err();
         assert!(error.to_string().contains("strange answer"), "{error}");
     }
 }

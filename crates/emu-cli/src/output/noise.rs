@@ -10,7 +10,7 @@ use super::table::{Align, Table, wrap};
 use crate::measuring::Shown;
 
 /// Gaps of a CPU that are drawn: the longest.
-const DRAWN: usize = 1000;
+const DRAWN: usize = 500;
 
 /// The columns of the CSV. Times are per operation for kinds of work, of gaps for CPUs.
 const COLUMNS: &str = "what,name,runs,operations,median_ns,range,iqr,mad,preempted_count,span_ns,threshold_ns,gaps,\

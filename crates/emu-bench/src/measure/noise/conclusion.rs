@@ -38,7 +38,8 @@ pub(super) fn of(kinds: &[OfKind], cpus: &[CpuGaps], clock_range: Option<f64>, i
 fn cause(cpus: &[CpuGaps], clock_range: Option<f64>, is_virtual: bool) -> String {
     let mean =
         |share: &dyn Fn(&CpuGaps) -> f64| cpus.iter().map(share).sum::<f64>() / cpus.len().max(1) as f64;
-    let tick = cpus.iter().find_map(|cpu| cpu.period.as_ref()).map(|period| match period.tick_hz() {
+    let most = cpus.iter().max_by(|a, b| a.periodic.total_cmp(&b.periodic));
+    let tick = most.and_then(|cpu| cpu.period.as_ref()).map(|period| match period.tick_hz() {
         Some(hz) => format!("the timer tick ({hz} Hz)"),
         None => format!("something that comes {} times a second", number(period.rate_hz())),
     });
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_cause_that_takes_most_is_named() {
-        let period = Period { length_ns: 4e6, phase_ns: 0.0, covered: 1.0, power: 99.0 };
+        let period = Period { length_ns: 4e6, parts: [true; 20], covered: 1.0, power: 99.0 };
         let ticking = CpuGaps { lost: 0.01, periodic: 0.008, period: Some(period), ..cpu() };
         let stolen = CpuGaps { lost: 0.3, stolen: 0.2, preempted: 0.1, ..cpu() };
         let busy = CpuGaps { lost: 0.3, preempted: 0.3, ..cpu() };

@@ -27,23 +27,37 @@ const SAME_S: f64 = 100e-6;
 /// Frequencies looked at for each that differs from its neighbours.
 const OVERSAMPLING: f64 = 4.0;
 
-/// Frequencies whose median says what random moments would give.
-const NEIGHBOURS: usize = 1024;
+/// Frequencies whose median says what random moments would give. Few, as bursts raise the low ones only, and more than
+/// a peak is wide.
+const NEIGHBOURS: usize = 128;
 
 /// Chance of a period where there is none.
 const FALSE_ALARM: f64 = 1e-4;
 
-/// Share of a cycle, on either side of the mean phase, in which moments count as periodic.
-const WINDOW: f64 = 0.1;
+/// Parts of a cycle, to tell where in it moments come: twice, where a tick is followed by what it has woken.
+const PARTS: usize = 20;
+
+/// A part has more moments than chance gives when it has so many standard deviations more than the usual one.
+const DEVIATIONS: f64 = 4.0;
 
 /// Share of the cycles that must have such a moment: what is periodic does not come once in a while.
-const COVERED_MIN: f64 = 0.5;
+const COVERED_MIN: f64 = 0.6;
 
-/// A sub-harmonic as strong as this share of its harmonic is the true frequency.
-const FUNDAMENTAL: f64 = 0.5;
+/// A sub-harmonic as strong as this share of its harmonic is the true frequency: a tick and what follows it half a cycle
+/// later are strongest at twice the rate of the tick.
+const FUNDAMENTAL: f64 = 0.1;
 
-/// Rates of the kernel's timer tick, in Hz (`CONFIG_HZ`).
-const TICKS_HZ: [f64; 4] = [100.0, 250.0, 300.0, 1000.0];
+/// The same for the rate of a tick.
+const TICK: f64 = 0.5;
+
+/// Sub-harmonics that are looked at.
+const SUBHARMONICS: u32 = 40;
+
+/// Of moments that are closer than this share of a period one counts, so that a burst is no evidence for it.
+const BURST: f64 = 0.125;
+
+/// Rates of the kernel's timer tick, in Hz (`CONFIG_HZ`), the highest first.
+const TICKS_HZ: [f64; 4] = [1000.0, 300.0, 250.0, 100.0];
 
 /// How far a rate may be from that of a tick: clocks of different oscillators.
 const TICK_TOLERANCE: f64 = 0.005;
@@ -53,8 +67,8 @@ const TICK_TOLERANCE: f64 = 0.005;
 pub struct Period {
     /// Its length, in nanoseconds.
     pub length_ns: f64,
-    /// Where in the cycle the moments lie, in nanoseconds from a multiple of the length.
-    pub phase_ns: f64,
+    /// In which twentieths of the cycle, counted from multiples of the length, more moments come than chance gives.
+    pub parts: [bool; PARTS],
     /// Share of the cycles that have a moment there.
     pub covered: f64,
     /// The power of its frequency, in that of random moments.
@@ -64,12 +78,7 @@ pub struct Period {
 impl Period {
     /// The period of moments within a span of that many seconds; `None` where they may as well be random.
     pub fn of(times_s: &[f64], span_s: f64) -> Option<Self> {
-        let mut moments: Vec<f64> = Vec::new();
-        for &time in times_s {
-            if moments.last().is_none_or(|last| time - last >= SAME_S) {
-                moments.push(time);
-            }
-        }
+        let mut moments = thinned(times_s, SAME_S);
         let span = match moments.get(MOMENTS_MAX) {
             Some(end) => *end,
             None => span_s,
@@ -80,21 +89,50 @@ impl Period {
         }
         let spectrum = Spectrum::of(&moments, span);
         let (strongest, power) = spectrum.strongest()?;
-        let independent = span / PERIOD_MIN_S;
-        if power < (independent / FALSE_ALARM).ln() {
+        if power < least_power(1.0 / PERIOD_MIN_S, span) {
             return None;
         }
-        let frequency = fundamental(&moments, strongest, span);
-        let (_, angle) = resultant(&moments, frequency);
-        let length = 1.0 / frequency;
-        let mut period = Self {
-            length_ns: length * 1e9,
-            phase_ns: (angle / TAU).rem_euclid(1.0) * length * 1e9,
-            covered: 0.0,
-            power,
+        // Moments without jitter are as strong at each multiple of their frequency: the lowest one is meant.
+        let harmonic = refined(&moments, strongest, spectrum.step);
+        let harmonic_power = power_of(&moments, harmonic);
+        let as_strong_as = |frequency: f64, share: f64| {
+            frequency >= spectrum.lowest && power_of(&moments, frequency) >= harmonic_power * share
         };
-        let mut cycles: Vec<i64> =
-            moments.iter().filter(|at| period.has(**at)).map(|at| period.cycle(*at)).collect();
+        let at =
+            |frequency: f64, step: f64| Self::at(refined(&moments, frequency, step), &moments, span, power);
+        // Ticks come first: what else comes in a period may share a multiple with them, and be the lower one.
+        let ticks = TICKS_HZ.iter().filter_map(|tick| {
+            let divisor = (harmonic / tick).round();
+            let frequency = harmonic / divisor;
+            let is_tick = divisor >= 1.0 && (frequency / tick - 1.0).abs() <= TICK_TOLERANCE;
+            (is_tick && as_strong_as(frequency, TICK)).then(|| at(frequency, spectrum.step / divisor))?
+        });
+        let subharmonics = (1..=SUBHARMONICS).rev().map(f64::from).filter_map(|divisor| {
+            let frequency = harmonic / divisor;
+            as_strong_as(frequency, FUNDAMENTAL).then(|| at(frequency, spectrum.step / divisor))?
+        });
+        ticks.chain(subharmonics).next()
+    }
+
+    /// The period of this frequency, if the moments bear it out.
+    fn at(frequency: f64, moments: &[f64], span: f64, power: f64) -> Option<Self> {
+        if power_of(&thinned(moments, BURST / frequency), frequency) < least_power(frequency, span) {
+            return None;
+        }
+        let mut period = Self { length_ns: 1e9 / frequency, parts: [false; PARTS], covered: 0.0, power };
+        let mut counts = [0.0; PARTS];
+        for at in moments {
+            if let Some(count) = counts.get_mut(period.part(*at)) {
+                *count += 1.0;
+            }
+        }
+        let mut sorted = counts;
+        sorted.sort_by(f64::total_cmp);
+        let usual = f64::midpoint(sorted[PARTS / 2 - 1], sorted[PARTS / 2]);
+        period.parts = counts.map(|count| count > usual + DEVIATIONS * usual.sqrt().max(1.0));
+        let has_more = |at: &&f64| period.has(**at);
+        let mut cycles: Vec<u64> =
+            moments.iter().filter(has_more).map(|at| (at * frequency) as u64).collect();
         cycles.dedup();
         period.covered = (cycles.len() as f64 / (span * frequency)).min(1.0);
         (period.covered >= COVERED_MIN).then_some(period)
@@ -102,8 +140,13 @@ impl Period {
 
     /// Whether a moment, in seconds, is one of those that come in this period.
     pub fn has(&self, at_s: f64) -> bool {
-        let cycles = (at_s * 1e9 - self.phase_ns) / self.length_ns;
-        (cycles - cycles.round()).abs() <= WINDOW
+        self.parts.get(self.part(at_s)).is_some_and(|has_more| *has_more)
+    }
+
+    /// The part of its cycle that a moment is in.
+    fn part(&self, at_s: f64) -> usize {
+        let cycles = at_s * 1e9 / self.length_ns;
+        (cycles.rem_euclid(1.0) * PARTS as f64) as usize
     }
 
     /// How often it comes, in Hz.
@@ -114,10 +157,6 @@ impl Period {
     /// The rate of the kernel's timer tick that it is, in Hz.
     pub fn tick_hz(&self) -> Option<f64> {
         TICKS_HZ.into_iter().find(|tick| (self.rate_hz() / tick - 1.0).abs() <= TICK_TOLERANCE)
-    }
-
-    fn cycle(&self, at_s: f64) -> i64 {
-        ((at_s * 1e9 - self.phase_ns) / self.length_ns).round() as i64
     }
 }
 
@@ -162,25 +201,26 @@ impl Spectrum {
     }
 }
 
-/// The lowest frequency of which this one is a harmonic: moments without jitter are as strong at each multiple.
-fn fundamental(moments: &[f64], strongest: f64, span: f64) -> f64 {
-    let step = 1.0 / (OVERSAMPLING * span);
-    let harmonic = refined(moments, strongest, step);
-    let (power, _) = resultant(moments, harmonic);
-    let divisors = (harmonic * span / CYCLES_MIN) as u32;
-    for divisor in (2..=divisors).rev() {
-        let frequency = refined(moments, harmonic / f64::from(divisor), step / f64::from(divisor));
-        if resultant(moments, frequency).0 >= power * FUNDAMENTAL {
-            return frequency;
+/// The moments that are not closer to the last one kept than this, in seconds.
+fn thinned(times: &[f64], apart: f64) -> Vec<f64> {
+    let mut kept: Vec<f64> = Vec::new();
+    for &time in times {
+        if kept.last().is_none_or(|last| time - last >= apart) {
+            kept.push(time);
         }
     }
-    harmonic
+    kept
+}
+
+/// The power that the strongest of all frequencies up to this one has by chance once in [`FALSE_ALARM`] looks.
+fn least_power(frequency: f64, span: f64) -> f64 {
+    (span * frequency / FALSE_ALARM).ln()
 }
 
 /// The strongest frequency within a step of this one, by golden section.
 fn refined(moments: &[f64], frequency: f64, step: f64) -> f64 {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
-    let power = |frequency| resultant(moments, frequency).0;
+    let power = |frequency| power_of(moments, frequency);
     let (mut low, mut high) = (frequency - step, frequency + step);
     for _ in 0..12 {
         let reach = (high - low) * GOLDEN;
@@ -193,15 +233,15 @@ fn refined(moments: &[f64], frequency: f64, step: f64) -> f64 {
     f64::midpoint(low, high)
 }
 
-/// The power of a frequency, and the mean angle of the moments at it.
-fn resultant(moments: &[f64], frequency: f64) -> (f64, f64) {
+/// The power of a frequency.
+fn power_of(moments: &[f64], frequency: f64) -> f64 {
     let (mut sines, mut cosines) = (0.0, 0.0);
     for at in moments {
         let (sin, cos) = (TAU * frequency * at).sin_cos();
         sines += sin;
         cosines += cos;
     }
-    ((sines * sines + cosines * cosines) / moments.len() as f64, sines.atan2(cosines))
+    (sines * sines + cosines * cosines) / moments.len() as f64
 }
 
 #[cfg(test)]
@@ -218,7 +258,9 @@ mod tests {
         let times = (0..count).map(|cycle| (cycle as f64 + 0.3) * period);
         let mut times: Vec<f64> = times.collect();
         times.retain(|_| rng.random_bool(chance));
-        times.iter_mut().for_each(|at| *at += rng.random_range(-jitter..=jitter));
+        for at in &mut times {
+            *at += rng.random_range(-jitter..=jitter);
+        }
         times
     }
 
@@ -240,7 +282,7 @@ mod tests {
             (10e-3, 100e-6, 0.9, 300.0),
             (1e-3, 10e-6, 1.0, 800.0),
             (0.7e-3, 0.0, 1.0, 0.0),
-            (53.7e-3, 1e-3, 0.8, 20.0),
+            (53.7e-3, 1e-3, 0.9, 2.5),
             (3.3333e-3, 20e-6, 0.7, 100.0),
         ]
         .into_iter()
@@ -252,8 +294,32 @@ mod tests {
             let found = Period::of(&sorted(times), SPAN).unwrap_or_else(|| panic!("{period}"));
             assert!((found.length_ns / 1e9 / period - 1.0).abs() < 1e-3, "{period}: {found:?}");
             assert!(found.covered > chance - 0.15, "{period}: {found:?}");
-            assert!(found.has(0.3 * period) && found.has(17.3 * period) && !found.has(17.8 * period));
+            // Half a part later, as its phase lies on a border of two.
+            let has =
+                |cycles: f64| found.has((cycles + 0.01) * period) || found.has((cycles - 0.01) * period);
+            assert!(has(0.3) && has(17.3) && !has(17.8), "{period}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_tick_that_is_followed_by_another_disturbance_keeps_its_period() {
+        let mut rng = Pcg64::seed_from_u64(1);
+        let mut times = train(&mut rng, 4e-3, 50e-6, 1.0);
+        times.extend(train(&mut rng, 4e-3, 100e-6, 0.8).iter().map(|at| at + 1.5e-3));
+        times.extend(random(&mut rng, 50.0));
+        let found = Period::of(&sorted(times), SPAN).unwrap();
+        assert_eq!(found.tick_hz(), Some(250.0), "{found:?}");
+        assert!(found.has(0.32 * 4e-3) && found.has(0.67 * 4e-3) && !found.has(0.1 * 4e-3), "{found:?}");
+    }
+
+    #[test]
+    fn a_tick_is_found_beside_another_period_that_shares_its_multiples() {
+        let mut rng = Pcg64::seed_from_u64(2);
+        let mut times = train(&mut rng, 4e-3, 30e-6, 0.95);
+        times.extend(train(&mut rng, 10e-3, 30e-6, 1.0).iter().map(|at| at + 0.7e-3));
+        times.extend(random(&mut rng, 100.0));
+        let found = Period::of(&sorted(times), SPAN).unwrap();
+        assert_eq!(found.tick_hz(), Some(250.0), "{found:?}");
     }
 
     #[test]
@@ -296,8 +362,9 @@ mod tests {
 
     #[test]
     fn ticks_are_known_by_their_rate() {
-        let at =
-            |rate: f64| Period { length_ns: 1e9 / rate, phase_ns: 0.0, covered: 1.0, power: 99.0 }.tick_hz();
+        let at = |rate: f64| {
+            Period { length_ns: 1e9 / rate, parts: [true; PARTS], covered: 1.0, power: 99.0 }.tick_hz()
+        };
         assert_eq!(
             [250.1, 999.0, 100.0, 300.0].map(at),
             [Some(250.0), Some(1000.0), Some(100.0), Some(300.0)]
