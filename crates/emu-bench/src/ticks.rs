@@ -61,6 +61,11 @@ impl Ticks {
         self.stolen as f64 / self.all.max(1) as f64
     }
 
+    /// How much was stolen, in seconds.
+    pub(crate) fn stolen_s(self) -> f64 {
+        self.stolen as f64 * TICK
+    }
+
     /// Share of the time of `cpus` CPUs over `wall_s` that was neither idle nor stolen nor known to be used, at
     /// least.
     ///

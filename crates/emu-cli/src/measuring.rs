@@ -187,7 +187,6 @@ impl<R: DeserializeOwned> Document<R> {
     ///
     /// # Errors
     /// Usage, when there is none, or it is of something else or of another emu's form.
-    #[allow(dead_code, reason = "for commands that compare with an earlier measurement")]
     pub(crate) fn read(path: &Path, name: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct Form {

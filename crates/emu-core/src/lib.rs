@@ -55,5 +55,6 @@ pub use roots::Roots;
 pub use session::{Choice, Session, choose};
 pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets};
 pub use sys::spawn::{ExecError, Gated};
+pub use sys::times::{cpu_ticks, ticks_per_second};
 pub use sys::tsc::tsc;
 pub use zone::{Demand, Pid, Round, Tasks, Variant, Zone};

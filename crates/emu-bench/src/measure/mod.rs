@@ -4,6 +4,7 @@
 
 pub mod noise;
 mod process;
+pub mod timers;
 
 pub use process::answer;
 

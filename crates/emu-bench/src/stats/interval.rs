@@ -1,7 +1,7 @@
 //! Confidence intervals of a mean, a median and a share.
 
 use emu_core::{Error, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::bootstrap::Bootstrap;
 use super::distribution::{normal_quantile, t_critical};
@@ -42,7 +42,7 @@ impl Default for Level {
 }
 
 /// An estimate and the range that covers the true value with probability `level`, in the unit of the estimate.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The estimate itself.
     pub estimate: f64,

@@ -12,6 +12,7 @@ mod probe;
 mod report;
 mod restore;
 mod run;
+mod timers;
 mod values;
 mod verify;
 mod worker;
@@ -29,6 +30,7 @@ pub(crate) use probe::ProbeArgs;
 pub(crate) use report::ReportArgs;
 pub(crate) use restore::RestoreArgs;
 pub(crate) use run::RunArgs;
+pub(crate) use timers::TimersArgs;
 pub(crate) use values::{MethodChoice, Methods};
 pub(crate) use verify::VerifyArgs;
 pub(crate) use worker::WorkerArgs;
@@ -55,6 +57,7 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     Report(ReportArgs),
     Noise(NoiseArgs),
+    Timers(TimersArgs),
     Restore(RestoreArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -113,6 +116,8 @@ mod tests {
             "emu report x y --out z --json",
             "emu noise",
             "emu noise --quick --json --out x --seed 7 --threshold 5us",
+            "emu timers",
+            "emu timers --quick --json --out x --seed 7 --reference y",
             "emu restore",
             "emu completions bash",
             "emu man",
@@ -197,6 +202,8 @@ mod tests {
             "emu noise --threshold -1us",
             "emu noise --out",
             "emu noise true",
+            "emu timers --reference",
+            "emu timers true",
             "emu restore --force",
             "emu completions tcsh",
         ] {

@@ -13,6 +13,7 @@ mod report;
 mod restore;
 mod run;
 mod tell;
+mod timers;
 mod verify;
 mod worker;
 
@@ -30,6 +31,7 @@ pub(crate) fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Bench(args) => bench::bench(&args),
         Command::Report(args) => report::report(&args),
         Command::Noise(args) => noise::noise(&args),
+        Command::Timers(args) => timers::timers(&args),
         Command::Restore(_) => restore::restore(),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),

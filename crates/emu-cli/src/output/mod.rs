@@ -12,6 +12,7 @@ pub(crate) mod record;
 pub(crate) mod restored;
 pub(crate) mod summary;
 pub(crate) mod table;
+pub(crate) mod timers;
 pub(crate) mod verify;
 
 use std::io::{self, Write};

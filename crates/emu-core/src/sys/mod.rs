@@ -8,4 +8,5 @@ pub(crate) mod sched;
 pub(crate) mod shared;
 pub(crate) mod spawn;
 pub(crate) mod time;
+pub(crate) mod times;
 pub(crate) mod tsc;

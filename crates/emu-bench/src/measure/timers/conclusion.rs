@@ -1,0 +1,174 @@
+//! What the clocks of a machine mean for those who time on it.
+
+use super::{Disparity, Drift, Quality};
+
+/// CPU time and wall time agree when they are within this share.
+const AGREES: f64 = 0.01;
+
+/// A clock with a longer step counts in ticks.
+const TICK_NS: f64 = 1e6;
+
+/// The CPU clock that is compared with the wall: the finest that counts all threads.
+const FINEST: &str = "PROCESS_CPUTIME";
+
+/// A change with the order of sizes that is worth naming.
+const DRIFT: f64 = 0.05;
+
+/// Shorter computations are not looked at for drift, as caches and the clock's own step make it, in nanoseconds.
+const DRIFT_MIN_NS: f64 = 1e6;
+
+/// Sentences on whether the clocks may be trusted.
+pub(super) fn of(clocks: &[Quality], disparities: &[Disparity], drift: &[Drift]) -> String {
+    let mut sentences: Vec<String> = clocks.iter().filter_map(accusation).collect();
+    if sentences.is_empty() {
+        sentences.push("No clock ran back, on one CPU or from one to the next.".into());
+    }
+    sentences.extend(disparities.iter().filter_map(inversion));
+    sentences.extend(ticks(clocks));
+    sentences.extend(agreement(disparities));
+    sentences.extend(order(drift));
+    sentences.join(" ")
+}
+
+fn accusation(clock: &Quality) -> Option<String> {
+    let within = clock.within.iter().max_by_key(|seen| seen.worst_ns).filter(|seen| seen.count > 0);
+    let across = clock.across.as_ref().filter(|seen| seen.count > 0);
+    let (seen, place) = match (within, across) {
+        (Some(seen), _) => (seen, format!("on CPU {}", seen.cpu)),
+        (None, Some(seen)) => (seen, format!("from one CPU to the next, CPU {} being behind", seen.cpu)),
+        (None, None) => return None,
+    };
+    Some(format!(
+        "{} ran back by up to {}, {} of {} times, {place}: do not trust it.",
+        clock.clock,
+        span(seen.worst_ns as f64),
+        seen.count,
+        seen.reads
+    ))
+}
+
+fn inversion(of: &Disparity) -> Option<String> {
+    let share = &of.inverted_beyond_error;
+    (share.estimate > 0.0).then(|| {
+        format!(
+            "{} counted more CPU time than time passed in {:.1}% of the computations (95%: {:.1} to {:.1}%), by up to \
+             {}, which its step does not explain.",
+            of.clock,
+            share.estimate * 100.0,
+            share.low * 100.0,
+            share.high * 100.0,
+            span(of.worst_excess_ns as f64)
+        )
+    })
+}
+
+fn ticks(clocks: &[Quality]) -> Option<String> {
+    let ticking: Vec<_> = clocks
+        .iter()
+        .filter_map(|clock| Some((clock, clock.step_ns.filter(|step| *step >= TICK_NS)?)))
+        .map(|(clock, step)| format!("{} counts in ticks of {}", clock.clock, span(step)))
+        .collect();
+    (!ticking.is_empty()).then(|| {
+        let words = ticking.join(", ");
+        format!("{words}: use it for seconds, or not at all.")
+    })
+}
+
+fn agreement(disparities: &[Disparity]) -> Option<String> {
+    let of = disparities.iter().find(|of| of.clock == FINEST)?;
+    Some(match of.agrees_from(AGREES) {
+        Some(size) => {
+            let wall = size.times.iter().map(|times| times.wall_ns).min().unwrap_or(0);
+            let from = span(wall as f64);
+            format!("CPU time and wall time agree within 1% in computations of {from} and more.")
+        }
+        None => {
+            "CPU time and wall time do not agree within 1% even in the longest computation: others use this \
+                 machine."
+                .into()
+        }
+    })
+}
+
+fn order(drift: &[Drift]) -> Option<String> {
+    let long = drift.iter().filter(|drift| drift.steps as f64 * 1e9 / drift.best_hz.max(1.0) >= DRIFT_MIN_NS);
+    let size = |drift: &&Drift| drift.descending.certain().abs().max(drift.random.certain().abs());
+    let worst = long.max_by(|a, b| size(a).total_cmp(&size(b))).filter(|drift| size(drift) > DRIFT)?;
+    Some(format!(
+        "The order in which sizes were computed changed times by {:.0}% in every round: use random order.",
+        size(&worst) * 100.0
+    ))
+}
+
+/// A span in the unit that suits it.
+fn span(ns: f64) -> String {
+    match ns {
+        ns if ns >= 1e9 => format!("{:.1} s", ns / 1e9),
+        ns if ns >= 1e6 => format!("{:.1} ms", ns / 1e6),
+        ns if ns >= 1e3 => format!("{:.1} µs", ns / 1e3),
+        ns => format!("{ns:.0} ns"),
+    }
+    .replace(".0 ", " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clock::Counts;
+    use super::super::{Backwards, Change, OfSize, Times};
+    use super::*;
+
+    fn clock(step_ns: f64, within: u64, across: u64) -> Quality {
+        let seen = |count| Backwards { cpu: 1, reads: 1000, count, worst_ns: count as i64 * 500 };
+        Quality {
+            clock: "X".into(),
+            counts: Counts::Wall,
+            declared_ns: Some(1.0),
+            cost_ns: 20.0,
+            step_ns: Some(step_ns),
+            error_ns: step_ns,
+            within: vec![seen(0), seen(within)],
+            across: Some(seen(across)),
+        }
+    }
+
+    fn disparity(cpu_ns: i64, wall_ns: i64) -> Disparity {
+        let sizes = vec![OfSize { steps: 1, times: vec![Times { cpu_ns, wall_ns }; 20] }];
+        Disparity::new(FINEST.into(), 100.0, sizes).unwrap()
+    }
+
+    #[test]
+    fn clocks_that_are_right_are_not_accused() {
+        // Rounds that do not agree are noise.
+        let unsure = Change { median: 0.2, low: -0.1, high: 0.4 };
+        let drift = Drift { steps: 1 << 24, descending: unsure, random: unsure, best_hz: 1e9, sd_hz: 0.0 };
+        let text = of(&[clock(20.0, 0, 0)], &[disparity(2_999_000, 3_000_000)], &[drift]);
+        let expected = "No clock ran back, on one CPU or from one to the next. CPU time and wall time agree within \
+                        1% in computations of 3 ms and more.";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let sure = Change { median: 0.4, low: 0.3, high: 0.5 };
+        let steep = Drift { steps: 1 << 24, descending: sure, random: sure, best_hz: 1e9, sd_hz: 0.0 };
+        let short = Drift { steps: 256, ..steep };
+        let calm = disparity(1000, 1000);
+        for (clocks, of_cpu, drift, words) in [
+            (clock(20.0, 3, 0), &calm, short, "X ran back by up to 1.5 µs, 3 of 1000 times, on CPU 1: do"),
+            (clock(20.0, 0, 2), &calm, short, "from one CPU to the next, CPU 1 being behind"),
+            (clock(4e6, 0, 0), &calm, short, "X counts in ticks of 4 ms"),
+            (
+                clock(20.0, 0, 0),
+                &disparity(1200, 1000),
+                short,
+                "counted more CPU time than time passed in 100.0%",
+            ),
+            (clock(20.0, 0, 0), &disparity(500, 1000), short, "do not agree within 1%"),
+            (clock(20.0, 0, 0), &calm, steep, "changed times by 30% in every round"),
+        ] {
+            let text = of(&[clocks], std::slice::from_ref(of_cpu), &[drift]);
+            assert!(text.contains(words), "{text}");
+        }
+        assert!(of(&[], &[calm], &[short]).starts_with("No clock ran back"), "too short to judge");
+    }
+}

@@ -1,0 +1,30 @@
+//! `emu timers`: whether the clocks tell the truth.
+
+use emu_bench::measure::Event;
+use emu_bench::measure::timers::{self, Measured, Plan};
+use emu_core::{Host, Roots};
+
+use crate::args::TimersArgs;
+use crate::exit::{Exit, Failure};
+use crate::measuring::{Document, Measuring, Task};
+use crate::output;
+
+const NAME: &str = "timers";
+
+/// Measures, and shows what it means.
+pub(crate) fn timers(args: &TimersArgs) -> Result<Exit, Failure> {
+    // Before anything is measured: a reference that cannot be used is told at once.
+    let reference = args.reference.as_ref().map(|path| Document::<Measured>::read(path, NAME)).transpose()?;
+    let host = Host::detect(&Roots::system())?;
+    let seed = args.measure.seed();
+    let plan = Plan::new(&host, args.measure.quick, seed);
+    let task = Task { name: NAME, options: String::new(), seed, plan: &plan };
+    let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
+    let measured = timers::measure(&host, &plan, &mut |event: Event<'_>| measuring.watch(event));
+    let measured = measured.and_then(|measured| match &reference {
+        Some(reference) => measured.compared_with(&reference.result, &reference.about.machine.model),
+        None => Ok(measured),
+    });
+    measuring.finish(measured, |measured| Ok(output::timers::shown(measured)))?;
+    Ok(Exit::Success)
+}
