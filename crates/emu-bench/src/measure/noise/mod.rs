@@ -1,6 +1,6 @@
 //! How far runs of the same work lie apart on this machine, and what disturbs them.
 //!
-//! The figure is that of M. Ingo and D. Daly (`MongoDB`, *Repeatable performance tests: CPU options are best
+//! The figure is that of H. Ingo and D. Daly (`MongoDB`, *Repeatable performance tests: CPU options are best
 //! disabled*): (max − min) / median over five runs in each of five fresh processes.
 
 mod conclusion;
