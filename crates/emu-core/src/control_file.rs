@@ -41,7 +41,9 @@ pub(crate) fn probe<T: FromStr>(path: &Path) -> Option<T> {
 /// # Errors
 /// The file cannot be opened for writing, or the kernel refuses the value.
 pub(crate) fn write(path: &Path, value: &str) -> Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).open(path).map_err(|e| write_error(path, value, e))?;
+    // The kernel's own files have no length to cut; a recorded tree is made of files that do.
+    let opened = fs::OpenOptions::new().write(true).truncate(true).open(path);
+    let mut file = opened.map_err(|e| write_error(path, value, e))?;
     file.write_all(value.as_bytes()).map_err(|e| write_error(path, value, e))
 }
 

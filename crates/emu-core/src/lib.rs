@@ -38,6 +38,7 @@ mod speed;
 mod sys;
 mod zone;
 
+pub mod doctor;
 pub mod meter;
 
 pub use cpu_list::{CPU_ID_MAX, CpuId, CpuList};

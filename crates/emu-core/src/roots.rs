@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// The places emu reads and writes. No other module names `/sys`, `/proc` or `/run`.
+/// The places emu reads and writes. No other module names `/sys`, `/proc`, `/dev` or `/run`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roots {
     /// procfs, `/proc`.
     pub proc: PathBuf,
     /// sysfs, `/sys`.
     pub sys: PathBuf,
+    /// Device files, `/dev`.
+    #[serde(default = "dev")]
+    pub dev: PathBuf,
     /// Our state: journals, locks and cached measurements. `/run/emu` for root, else `$XDG_RUNTIME_DIR/emu`.
     pub state: PathBuf,
 }
@@ -30,16 +33,22 @@ impl Roots {
                 _ => PathBuf::from(format!("/tmp/emu-{uid}")),
             }
         };
-        Self { proc: "/proc".into(), sys: "/sys".into(), state }
+        Self { proc: "/proc".into(), sys: "/sys".into(), dev: dev(), state }
     }
 
-    /// A tree below one folder (`proc`, `sys`, `run/emu`), for tests on recorded trees.
+    /// A tree below one folder (`proc`, `sys`, `dev`, `run/emu`), for tests on recorded trees.
     pub fn below(root: &Path) -> Self {
-        Self { proc: root.join("proc"), sys: root.join("sys"), state: root.join("run/emu") }
+        let [proc, sys, dev, state] = ["proc", "sys", "dev", "run/emu"].map(|name| root.join(name));
+        Self { proc, sys, dev, state }
     }
 
     /// `/sys/devices/system/cpu`.
     pub fn cpus(&self) -> PathBuf {
         self.sys.join("devices/system/cpu")
     }
+}
+
+/// Of hosts that were saved without it.
+fn dev() -> PathBuf {
+    "/dev".into()
 }

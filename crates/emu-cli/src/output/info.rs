@@ -74,8 +74,8 @@ impl Info {
         }
         line("emulations", if self.emulations.is_empty() { "none" } else { "" });
         for running in &self.emulations {
-            let LiveSession { pid, name, method, cpus } = running;
-            line("", &format!("emu {pid}: {method} on CPUs {cpus} ({name})"));
+            let LiveSession { pid, name, .. } = running;
+            line("", &format!("emu {pid}: {} ({name})", running.what()));
         }
         text.push('\n');
         text.push_str(&self.cpus());

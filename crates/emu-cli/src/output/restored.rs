@@ -14,8 +14,8 @@ pub(crate) fn text(report: &RestoreReport) -> String {
         lines.push("nothing to restore\n".to_owned());
     }
     for live in &report.live {
-        let (pid, method, cpus, name) = (live.pid, &live.method, &live.cpus, &live.name);
-        lines.push(format!("left alone: emu {pid} runs ({method} on CPUs {cpus}, {name})\n"));
+        let (pid, name) = (live.pid, &live.name);
+        lines.push(format!("left alone: emu {pid} runs ({}, {name})\n", live.what()));
     }
     lines.concat()
 }

@@ -84,6 +84,19 @@ impl Control {
         Self::take_from(Arc::new(Sysfs(policy.path.clone())), policy, journal)
     }
 
+    /// Selects a governor and leaves it at that. The journal gives back the one found, with its tunables.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the kernel refuses the governor.
+    pub(crate) fn select(policy: &Policy, governor: &str, journal: &Journal) -> Result<String> {
+        let knobs = Arc::new(Sysfs(policy.path.clone()));
+        let found = [(GOVERNOR, knobs.read(GOVERNOR)?)].into();
+        let (how, journal) = (How::Setspeed, journal.clone());
+        let mut control = Self { knobs, how, journal, found, known: BTreeMap::new() };
+        control.select_governor(policy, governor)?;
+        control.knobs.read(GOVERNOR)
+    }
+
     pub(crate) fn take_from(knobs: Arc<dyn Knobs>, policy: &Policy, journal: &Journal) -> Result<Self> {
         let how = if policy.governors.iter().any(|governor| governor == USERSPACE) {
             How::Setspeed
@@ -101,26 +114,26 @@ impl Control {
             control.found.insert(file, value);
         }
         if how == How::Setspeed {
-            control.select_userspace(policy)?;
+            control.select_governor(policy, USERSPACE)?;
         }
         Ok(control)
     }
 
-    fn select_userspace(&mut self, policy: &Policy) -> Result<()> {
-        let Some(old) = self.found.get(GOVERNOR).filter(|governor| *governor != USERSPACE).cloned() else {
+    fn select_governor(&mut self, policy: &Policy, governor: &str) -> Result<()> {
+        let Some(old) = self.found.get(GOVERNOR).filter(|found| *found != governor).cloned() else {
             return Ok(());
         };
         // The speed set belongs to the governor and goes with it.
         self.found.remove(SETSPEED);
         let tunables = Tunables::of(policy, &old);
-        self.change(GOVERNOR, USERSPACE)?;
+        self.change(GOVERNOR, governor)?;
         if tunables.are_gone() {
             // With the old governor back for a moment its defaults show; the journal must undo in the order
             // governor, tunables, and so knows the governor twice.
             self.knobs.write(GOVERNOR, &old)?;
             tunables.record(&self.journal)?;
             self.known.remove(GOVERNOR);
-            self.change(GOVERNOR, USERSPACE)?;
+            self.change(GOVERNOR, governor)?;
         }
         Ok(())
     }

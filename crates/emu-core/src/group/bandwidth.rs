@@ -130,6 +130,11 @@ pub(crate) struct Throttling {
 }
 
 impl Throttling {
+    /// That of any group; `None` where it does not tell.
+    pub(crate) fn of(folder: &Folder) -> Option<Self> {
+        Self::parse(&control_file::read(&folder.path.join(STAT)).ok()?)
+    }
+
     /// Parses `cpu.stat`. The two versions count the time in different units.
     fn parse(text: &str) -> Option<Self> {
         let v1 = || field(text, "throttled_time");

@@ -25,7 +25,9 @@ mod trim;
 mod usage;
 
 pub(crate) use balancer::Balancer;
-pub(crate) use bandwidth::{Bandwidth, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, tick, tightest_above};
+pub(crate) use bandwidth::{
+    Bandwidth, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Throttling, tick, tightest_above,
+};
 pub(crate) use family::Family;
 pub(crate) use freeze_hold::FreezeHold;
 pub(crate) use freezer::Freezer;

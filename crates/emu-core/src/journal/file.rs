@@ -12,12 +12,48 @@ use super::undo::Undoer;
 /// The file of a version 2 group that lists controllers and takes `+name` and `-name`.
 const SWITCHES: &[u8] = b"cgroup.subtree_control";
 
+/// How a control file shows what is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// It reads as it was written.
+    Plain,
+    /// It reads as all choices with the one in force in brackets: `always [madvise] never`.
+    Choice,
+}
+
+impl Form {
+    /// The value in force, in the text of a file. A list of choices with none in brackets is taken whole.
+    pub(super) fn value(self, text: &[u8]) -> &[u8] {
+        let chosen = || {
+            let mut parts = text.splitn(2, |&byte| byte == b'[').skip(1);
+            parts.next()?.splitn(2, |&byte| byte == b']').next()
+        };
+        match self {
+            Self::Plain => text,
+            Self::Choice => chosen().unwrap_or(text),
+        }
+    }
+
+    /// As [`value`](Self::value), of a text.
+    pub(super) fn value_of(self, text: &str) -> &str {
+        let value = self.value(text.as_bytes());
+        // Brackets are ASCII, so what is between them is text where the whole is.
+        std::str::from_utf8(value).unwrap_or(text)
+    }
+}
+
 impl Undoer<'_, '_> {
-    pub(super) fn restore_file(&mut self, path: Field<'_>, old: Field<'_>, new: Values<'_>) -> bool {
+    pub(super) fn restore_file(
+        &mut self,
+        path: Field<'_>,
+        form: Form,
+        old: Field<'_>,
+        new: Values<'_>,
+    ) -> bool {
         let Some(file) = self.places.locate(path) else { return false };
         let mut current = [0; VALUE_MAX];
         let current = match file.read(&mut current) {
-            Ok(current) => current,
+            Ok(current) => form.value(current),
             // It went with its group or its device, and its value with it.
             Err(Errno::NOENT | Errno::NODEV) => return true,
             Err(cause) => return self.failed(format_args!("cannot read {path}: {}", Cause(cause))),
@@ -43,7 +79,7 @@ impl Undoer<'_, '_> {
         let end = Instant::now() + PATIENCE;
         loop {
             match file.read(&mut [0; VALUE_MAX]) {
-                Ok(now) if old.is(now) => return true,
+                Ok(now) if old.is(form.value(now)) => return true,
                 Ok(_) if Instant::now() < end => pause(),
                 Ok(now) => {
                     return self

@@ -16,7 +16,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open, setsid};
 
 use super::places::{Cause, Places, write_once};
 use super::record::Field;
-use super::state::StateDir;
+use super::state::{LiveSession, StateDir};
 use super::undo::{finish, undo};
 use crate::sys::fork::{Child, fork};
 
@@ -40,7 +40,7 @@ impl Guardian {
         locked: &File,
         places: &Places,
         window: &mut [u8],
-        zone: &str,
+        session: &LiveSession,
     ) -> io::Result<Self> {
         // Two signs of emu's end. The pidfd tells its death, even if a child of its has a copy of the pipe's
         // end; the pipe tells when emu turns into another program.
@@ -51,7 +51,7 @@ impl Guardian {
         let (journal, folder) = (locked.as_fd(), dir.folder());
         let keep = [closed.as_fd(), emu.as_fd(), journal, folder, proc, sys, stderr.as_fd()];
         let (closed, emu, stderr) = (closed.as_fd(), emu.as_fd(), stderr.as_fd());
-        let watch = Watch { closed, emu, journal, folder, name, places, zone, stderr };
+        let watch = Watch { closed, emu, journal, folder, name, places, session, stderr };
         let child = fork(keep, || watch.run(window))?;
         Ok(Self { child, alive })
     }
@@ -75,7 +75,7 @@ struct Watch<'a> {
     folder: BorrowedFd<'a>,
     name: &'a CStr,
     places: &'a Places,
-    zone: &'a str,
+    session: &'a LiveSession,
     stderr: BorrowedFd<'a>,
 }
 
@@ -106,11 +106,16 @@ impl Watch<'_> {
     }
 
     fn restore(&self, window: &mut [u8]) -> i32 {
-        let zone = Field::from(self.zone.as_bytes());
+        let zone = Field::from(self.session.name.as_bytes());
+        let (what, then) = if self.session.is_tuning() {
+            ("tuning for", "the machine is as before")
+        } else {
+            ("emulation of", "the program runs on at full speed")
+        };
         let outcome = undo(self.journal, self.places, window, &mut |_, message| self.say(message));
         if outcome.failed > 0 {
             self.say(format_args!(
-                "the emulation of {zone} ended because emu died; not everything could be restored: \
+                "the {what} {zone} ended because emu died; not everything could be restored: \
                  run `emu restore`"
             ));
             return 1;
@@ -119,9 +124,7 @@ impl Watch<'_> {
             self.say(format_args!("cannot remove the journal: {}", Cause(cause)));
         }
         let restored = if outcome.undone > 0 { "everything was restored, " } else { "" };
-        self.say(format_args!(
-            "the emulation of {zone} ended because emu died; {restored}the program runs on at full speed"
-        ));
+        self.say(format_args!("the {what} {zone} ended because emu died; {restored}{then}"));
         0
     }
 

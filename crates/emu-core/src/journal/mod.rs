@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use crate::zone::Pid;
 use crate::{CpuList, Error, ErrorKind, Result, Roots, control_file};
+use file::Form;
 use guardian::Guardian;
 use lines::LINE_MAX;
 use places::Places;
@@ -61,6 +62,9 @@ impl Journal {
     /// Begins a session: undoes what dead emus have left, makes sure that no other emu has one of the CPUs,
     /// and starts the guardian.
     ///
+    /// A session without CPUs is for the machine as a whole. There is one of that kind at a time; emulations may go
+    /// on beside it.
+    ///
     /// What was undone, and what of it failed, is in [`notes`](Self::notes).
     ///
     /// # Errors
@@ -72,8 +76,14 @@ impl Journal {
         let dir = StateDir::open(roots)?;
         let lock = dir.lock()?;
         let report = restore_in(&dir, &lock, &places, &boot(roots))?;
-        if let Some(other) = report.live.iter().find(|other| !other.cpus.intersection(cpus).is_empty()) {
+        if let Some(other) = report.live.iter().find(|other| other.is_in_the_way_of(cpus)) {
             let LiveSession { pid, cpus: theirs, method, name } = other;
+            if cpus.is_empty() {
+                return Err(Error::unavailable(format!(
+                    "this machine is tuned already: by emu {pid}, for {name}"
+                ))
+                .hint("end that one first; what is tuned for it is tuned for all"));
+            }
             let shared = theirs.intersection(cpus);
             return Err(Error::unavailable(format!(
                 "CPUs {shared} are emulated already: by emu {pid}, with {method} for {name} on CPUs {theirs}"
@@ -109,7 +119,16 @@ impl Journal {
     /// # Errors
     /// The file cannot be read, the kernel refuses the value, or it cannot be recorded.
     pub fn write_file(&self, path: &Path, value: &str) -> Result<String> {
-        self.session().write_file(path, value.trim())
+        self.session().write_file(path, Form::Plain, value.trim())
+    }
+
+    /// As [`write_file`](Self::write_file), for a file that reads as all its choices with the one in force in
+    /// brackets; returns the one in force.
+    ///
+    /// # Errors
+    /// As [`write_file`](Self::write_file).
+    pub fn write_choice(&self, path: &Path, value: &str) -> Result<String> {
+        self.session().write_file(path, Form::Choice, value.trim())
     }
 
     /// Ends the session: undoes every record, newest first, and removes the journal. Whoever has a clone
@@ -148,6 +167,7 @@ impl fmt::Debug for Journal {
 /// What we know of a control file that we have changed.
 #[derive(Debug, Clone)]
 struct Written {
+    form: Form,
     old: String,
     ours: Vec<String>,
 }
@@ -158,7 +178,15 @@ impl Written {
     }
 
     fn undo(&self, path: &Path) -> Undo {
-        Undo::File { path: path.into(), old: self.old.clone(), new: self.ours.clone() }
+        self.undo_with(path, self.ours.clone())
+    }
+
+    fn undo_with(&self, path: &Path, new: Vec<String>) -> Undo {
+        let (path, old) = (path.into(), self.old.clone());
+        match self.form {
+            Form::Plain => Undo::File { path, old, new },
+            Form::Choice => Undo::Choice { path, old, new },
+        }
     }
 }
 
@@ -203,12 +231,10 @@ impl Session {
             // A lock of its own, which the guardian alone has when this is closed here.
             let locked = dir.reopen(&name)?;
             lock_within(&locked, Duration::ZERO).map_err(|cause| Error::file("lock", &path, cause.into()))?;
-            Guardian::start(&dir, &name, &locked, &places, &mut window, &header.session.name).map_err(
-                |cause| {
-                    Error::io("cannot start the guardian process", cause)
-                        .hint("emu needs Linux 5.9; is the number of processes limited?")
-                },
-            )
+            Guardian::start(&dir, &name, &locked, &places, &mut window, &header.session).map_err(|cause| {
+                Error::io("cannot start the guardian process", cause)
+                    .hint("emu needs Linux 5.9; is the number of processes limited?")
+            })
         });
         match begun {
             Ok(guardian) => Ok(Self {
@@ -242,7 +268,8 @@ impl Session {
             return self.append(undo);
         }
         let known = self.written.get(path).filter(|written| written.old == old.trim()).cloned();
-        let mut written = known.unwrap_or_else(|| Written { old: old.trim().into(), ours: Vec::new() });
+        let mut written =
+            known.unwrap_or_else(|| Written { form: Form::Plain, old: old.trim().into(), ours: Vec::new() });
         for value in new.iter().map(|value| value.trim()) {
             if !written.ours.iter().any(|ours| ours == value) {
                 written.ours.push(value.into());
@@ -291,28 +318,29 @@ impl Session {
         Ok(())
     }
 
-    fn write_file(&mut self, path: &Path, value: &str) -> Result<String> {
-        let current = control_file::read(path)?;
+    fn write_file(&mut self, path: &Path, form: Form, value: &str) -> Result<String> {
+        let read = || control_file::read(path).map(|text| form.value_of(&text).to_owned());
+        let current = read()?;
         if current == value {
             return Ok(current);
         }
         let known = self.written.get(path).filter(|written| written.knows(&current)).cloned();
-        let mut written = known.unwrap_or_else(|| Written { old: current.clone(), ours: Vec::new() });
+        let mut written = known.unwrap_or_else(|| Written { form, old: current.clone(), ours: Vec::new() });
         if written.knows(value) {
             control_file::write(path, value)?;
-            let now = control_file::read(path)?;
+            let now = read()?;
             if !written.knows(&now) {
                 self.settle(path, &mut written, [value, &now])?;
             }
             return Ok(now);
         }
         // Until it is known what the kernel makes of the value, whatever the file holds is ours.
-        self.append(&Undo::File { path: path.into(), old: written.old.clone(), new: Vec::new() })?;
+        self.append(&written.undo_with(path, Vec::new()))?;
         if let Err(error) = control_file::write(path, value) {
             self.settle(path, &mut written, [value, value])?;
             return Err(error);
         }
-        match control_file::read(path) {
+        match read() {
             Ok(now) => self.settle(path, &mut written, [value, &now]).map(|()| now),
             Err(error) => {
                 control_file::write(path, &written.old)?;

@@ -34,6 +34,16 @@ pub enum Undo {
         /// What we wrote and what the kernel made of it, without surrounding white space.
         new: Vec<String>,
     },
+    /// As [`File`](Self::File), of a file that reads as all its choices with the one in force in brackets,
+    /// `always [madvise] never`, and takes one word.
+    Choice {
+        /// The control file.
+        path: PathBuf,
+        /// The choice that was in force before.
+        old: String,
+        /// Those that we made; as for a file, none while a write is under way.
+        new: Vec<String>,
+    },
     /// Moves every task out of a group that we made, and removes the group. The caller makes sure that the
     /// group did not exist before.
     Group {
@@ -95,10 +105,8 @@ impl Undo {
     pub(super) fn line(&self) -> Vec<u8> {
         let mut line = Vec::new();
         match self {
-            Self::File { path, old, new } => {
-                push_all(&mut line, [b"file", bytes(path), old.trim().as_bytes()]);
-                push_all(&mut line, new.iter().map(|value| value.trim().as_bytes()));
-            }
+            Self::File { path, old, new } => push_file(&mut line, b"file", path, old, new),
+            Self::Choice { path, old, new } => push_file(&mut line, b"choice", path, old, new),
             Self::Group { path, members, return_to } => {
                 push_all(&mut line, [b"group", bytes(path), members.as_bytes(), bytes(return_to)]);
             }
@@ -122,6 +130,11 @@ impl Undo {
 
 fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
+}
+
+fn push_file(line: &mut Vec<u8>, verb: &[u8], path: &Path, old: &str, new: &[String]) {
+    push_all(line, [verb, bytes(path), old.trim().as_bytes()]);
+    push_all(line, new.iter().map(|value| value.trim().as_bytes()));
 }
 
 fn push_task(line: &mut Vec<u8>, verb: &[u8], pid: Pid, starttime: u64) {
@@ -270,6 +283,7 @@ impl Task {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step<'a> {
     File { path: Field<'a>, old: Field<'a>, new: Values<'a> },
+    Choice { path: Field<'a>, old: Field<'a>, new: Values<'a> },
     Group { path: Field<'a>, members: Field<'a>, return_to: Field<'a> },
     Thaw { file: Field<'a>, value: Field<'a> },
     Continue(Task),
@@ -287,6 +301,10 @@ impl<'a> Step<'a> {
             b"file" => {
                 let (path, old) = (fields.next()?, fields.next()?);
                 Self::File { path, old, new: Values(fields.0.take()) }
+            }
+            b"choice" => {
+                let (path, old) = (fields.next()?, fields.next()?);
+                Self::Choice { path, old, new: Values(fields.0.take()) }
             }
             b"group" => {
                 Self::Group { path: fields.next()?, members: fields.next()?, return_to: fields.next()? }
@@ -346,6 +364,9 @@ pub(super) mod tests {
                 Self::File { path: file, old, new } => {
                     Undo::File { path: path(file), old: text(old), new: Fields(new.0).map(text).collect() }
                 }
+                Self::Choice { path: file, old, new } => {
+                    Undo::Choice { path: path(file), old: text(old), new: Fields(new.0).map(text).collect() }
+                }
                 Self::Group { path: group, members, return_to } => {
                     Undo::Group { path: path(group), members: text(members), return_to: path(return_to) }
                 }
@@ -375,6 +396,11 @@ pub(super) mod tests {
         let task = || (1..Pid::MAX, any::<u64>());
         prop_oneof![
             (any_path(), value(), vec(value(), 0..4)).prop_map(|(path, old, new)| Undo::File {
+                path,
+                old,
+                new
+            }),
+            (any_path(), value(), vec(value(), 0..4)).prop_map(|(path, old, new)| Undo::Choice {
                 path,
                 old,
                 new

@@ -92,8 +92,8 @@ impl RestoreReport {
             self.problems.push(in_full(&Error::file("remove", &dir.file(name), cause.into())));
         }
         if outcome.undone > 0 && !outcome.was_done {
-            let LiveSession { pid, cpus, method, name } = &header.session;
-            self.restored.push(format!("what emu {pid} had left of {method} for {name} on CPUs {cpus}"));
+            let LiveSession { pid, name, .. } = &header.session;
+            self.restored.push(format!("what emu {pid} had left of {} for {name}", header.session.what()));
         }
     }
 }

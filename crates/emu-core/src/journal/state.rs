@@ -39,12 +39,30 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct LiveSession {
     /// The process that holds it.
     pub pid: Pid,
-    /// The CPUs it emulates.
+    /// The CPUs it emulates; none where it holds the machine tuned.
     pub cpus: CpuList,
     /// The method's name.
     pub method: String,
     /// The zone's name.
     pub name: String,
+}
+
+impl LiveSession {
+    /// Whether a session with these CPUs, none for the machine as a whole, must not begin beside this one.
+    pub(super) fn is_in_the_way_of(&self, cpus: &CpuList) -> bool {
+        if cpus.is_empty() { self.is_tuning() } else { !self.cpus.intersection(cpus).is_empty() }
+    }
+
+    /// Whether it is no emulation but holds the machine tuned.
+    pub fn is_tuning(&self) -> bool {
+        self.cpus.is_empty()
+    }
+
+    /// Method and CPUs in words: `fracas on CPUs 0-1`.
+    pub fn what(&self) -> String {
+        let Self { method, cpus, .. } = self;
+        if self.is_tuning() { method.clone() } else { format!("{method} on CPUs {cpus}") }
+    }
 }
 
 /// The first line of a journal.

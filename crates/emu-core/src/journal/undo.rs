@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::file::Form;
 use super::group;
 use super::lines::Backwards;
 use super::places::{Cause, Places, VALUE_MAX, write_once};
@@ -121,7 +122,7 @@ pub(super) fn check(step: Step<'_>, places: &Places) -> Result<(), &'static str>
         }
     };
     match step {
-        Step::File { path, old, .. } => {
+        Step::File { path, old, .. } | Step::Choice { path, old, .. } => {
             located(path)?;
             if old.bytes().count() > VALUE_MAX { Err("its value is too long") } else { Ok(()) }
         }
@@ -169,7 +170,8 @@ impl Undoer<'_, '_> {
             return self.failed(format_args!("refused a record: {why}"));
         }
         match step {
-            Step::File { path, old, new } => self.restore_file(path, old, new),
+            Step::File { path, old, new } => self.restore_file(path, Form::Plain, old, new),
+            Step::Choice { path, old, new } => self.restore_file(path, Form::Choice, old, new),
             Step::Group { path, members, return_to } => self.dissolve(path, members, return_to),
             Step::Thaw { file, value } => self.thaw(file, value),
             Step::Continue(task) => self.signal(task, Signal::CONT, "continue"),

@@ -32,6 +32,30 @@ fn a_file_gets_its_old_value_back() {
 }
 
 #[test]
+fn of_a_file_of_choices_the_one_in_brackets_counts() {
+    let (_dir, roots) = playground();
+    let path = roots.sys.join("enabled");
+    let choice = |old: &str, new: &[&str]| Undo::Choice {
+        path: path.clone(),
+        old: old.into(),
+        new: new.iter().map(ToString::to_string).collect(),
+    };
+    for (text, left, messages) in [
+        ("always madvise [never]\n", "madvise", 0),
+        ("always [madvise] never\n", "always [madvise] never\n", 0),
+        ("[always] madvise never\n", "[always] madvise never\n", 1),
+    ] {
+        fs::write(&path, text).unwrap();
+        let (outcome, said) = run(&roots, &[choice("madvise", &["never"])]);
+        assert_eq!((outcome, said.len()), (undone(1), messages), "{text}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), left, "{text}");
+    }
+    fs::write(&path, "[always] madvise never\n").unwrap();
+    assert_eq!(run(&roots, &[choice("madvise", &[])]), (undone(1), vec![]), "a write under way");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "madvise");
+}
+
+#[test]
 fn a_value_changed_by_somebody_else_is_left_and_reported() {
     let (_dir, roots) = playground();
     let path = roots.sys.join("a");

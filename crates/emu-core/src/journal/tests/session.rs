@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::super::lines::LINE_MAX;
 use super::super::{Journal, RestoreReport, Undo, live_sessions, restore};
 use super::{control, cpus, is_root, journals, open, playground, run_lines, text};
-use crate::{ErrorKind, Roots, control_file};
+use crate::{CpuList, ErrorKind, Roots, control_file};
 
 #[test]
 fn what_was_written_is_undone_once_and_the_journal_is_gone() {
@@ -28,6 +28,33 @@ fn what_was_written_is_undone_once_and_the_journal_is_gone() {
     journal.undo_all().unwrap();
     drop(journal);
     assert_eq!(text(&path), "2");
+}
+
+#[test]
+fn a_choice_is_written_and_undone_as_a_word() {
+    let (_dir, roots) = playground();
+    let path = control(&roots, "enabled", "always [madvise] never\n");
+    let journal = open(&roots, "0").unwrap();
+    assert_eq!(journal.write_choice(&path, "madvise").unwrap(), "madvise");
+    assert_eq!(text(&path), "always [madvise] never\n", "what is in force already is not written");
+    assert_eq!(journal.write_choice(&path, "never").unwrap(), "never");
+    fs::write(&path, "always madvise [never]\n").unwrap();
+    journal.undo_all().unwrap();
+    assert_eq!(text(&path), "madvise");
+}
+
+#[test]
+fn one_session_at_a_time_is_for_no_cpu_but_the_machine() {
+    let (_dir, roots) = playground();
+    let emulation = open(&roots, "0").unwrap();
+    let tuning = |name| Journal::open(&roots, &CpuList::default(), "doctor", name);
+    let first = tuning("make").unwrap();
+    let error = tuning("other").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("is tuned already: by emu ") && error.to_string().contains("make"));
+    drop(first);
+    drop(emulation);
+    tuning("other").unwrap();
 }
 
 #[test]

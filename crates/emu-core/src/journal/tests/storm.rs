@@ -119,7 +119,7 @@ impl Drop for Scene {
 /// Whether this process is the emu of a test: then it begins and ends sessions until it is killed.
 fn work() -> Option<()> {
     let path = |name: &str| std::env::var_os(format!("EMU_TEST_{name}")).map(PathBuf::from);
-    let roots = Roots { state: path("STATE")?, sys: "/sys".into(), proc: "/proc".into() };
+    let roots = Roots { state: path("STATE")?, ..Roots::system() };
     let (file, group) = (path("FILE")?, path("GROUP")?);
     let numbers = std::env::var("EMU_TEST_NUMBERS").ok()?;
     let numbers: Vec<u64> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();

@@ -1,0 +1,33 @@
+//! Which driver sets the frequency, and in which mode.
+
+use super::super::{About, Finding, Knob, Machine, Takes};
+use super::{by_value, cpufreq};
+
+/// The frequency driver.
+pub(in crate::doctor) struct Driver;
+
+impl Knob for Driver {
+    fn about(&self) -> &'static About {
+        &About {
+            name: "driver",
+            better: "any; it decides what the governors' names mean",
+            why: "`powersave` is the lowest frequency under acpi-cpufreq and intel_cpufreq, but an adaptive \
+                  algorithm under intel_pstate and amd-pstate-epp. With `performance` the drivers differ little",
+            source: "Linux Documentation/admin-guide/pm/intel_pstate.rst, amd-pstate.rst; Manner & Wirtz, SOSE 2021",
+            takes: Takes::Reboot,
+        }
+    }
+
+    fn look(&self, machine: &Machine) -> Finding {
+        let cpufreq = match cpufreq(&machine.host) {
+            Ok(cpufreq) => cpufreq,
+            Err(unseen) => return unseen,
+        };
+        let drivers = by_value(cpufreq.policies.iter().map(|policy| (policy, policy.driver.clone())));
+        let mode = cpufreq.intel_pstate.as_deref().filter(|mode| *mode != "off");
+        Finding::fact(match mode.or(cpufreq.amd_pstate.as_deref().filter(|mode| *mode != "disable")) {
+            Some(mode) => format!("{drivers}, {mode} mode"),
+            None => drivers,
+        })
+    }
+}

@@ -1,0 +1,40 @@
+//! The energy performance preference: what the processor itself is told where it picks its frequency.
+
+use super::super::{About, Change, Finding, Knob, Machine, Takes};
+use super::{by_value, cpufreq};
+
+/// The energy performance preference.
+pub(in crate::doctor) struct Epp;
+
+impl Knob for Epp {
+    fn about(&self) -> &'static About {
+        &About {
+            name: "epp",
+            better: "performance on every policy",
+            why: "where the processor picks its frequency itself (HWP, CPPC), this hint says how eagerly it saves \
+                  energy: with any other, the clock follows the load",
+            source: "Linux Documentation/admin-guide/pm/intel_pstate.rst (Energy vs Performance Hints), amd-pstate.rst",
+            takes: Takes::Tuning,
+        }
+    }
+
+    fn look(&self, machine: &Machine) -> Finding {
+        let policies = match cpufreq(&machine.host) {
+            Ok(cpufreq) => &cpufreq.policies,
+            Err(unseen) => return unseen,
+        };
+        let hinted: Vec<_> =
+            policies.iter().filter_map(|policy| Some((policy, policy.epp.clone()?))).collect();
+        if hinted.is_empty() {
+            return Finding::unseen("this driver, or this mode of it, takes no preference");
+        }
+        // 0 is the number of `performance`.
+        let changes = hinted.iter().filter(|(_, epp)| !matches!(epp.as_str(), "performance" | "0"));
+        let changes = changes.map(|(policy, _)| Change::File {
+            path: policy.path.join("energy_performance_preference"),
+            value: "performance".into(),
+        });
+        let changes = changes.collect();
+        Finding::tune(by_value(hinted.into_iter()), changes)
+    }
+}

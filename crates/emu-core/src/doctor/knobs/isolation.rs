@@ -1,0 +1,32 @@
+//! CPUs that the scheduler leaves alone.
+
+use super::super::{About, Finding, Knob, Machine, Takes};
+use crate::CpuList;
+
+/// CPUs set apart at boot.
+pub(in crate::doctor) struct Isolation;
+
+impl Knob for Isolation {
+    fn about(&self) -> &'static About {
+        &About {
+            name: "isolcpus",
+            better: "the measured CPUs isolated, the rest of the system on others",
+            why: "the scheduler puts nothing on an isolated CPU by itself, so that runs bound to it are not disturbed \
+                  by other tasks",
+            source: "Linux Documentation/admin-guide/kernel-parameters.txt (isolcpus=)",
+            takes: Takes::Reboot,
+        }
+    }
+
+    fn look(&self, machine: &Machine) -> Finding {
+        let isolated: CpuList =
+            machine.host.cpus.iter().filter(|cpu| cpu.isolated).map(|cpu| cpu.id).collect();
+        if isolated.is_empty() {
+            return Finding::advice(
+                "no CPU is isolated",
+                "boot with isolcpus=LIST; without a reboot, bind runs to CPUs and other work to the rest",
+            );
+        }
+        Finding::ready(format!("CPUs {isolated} are isolated"))
+    }
+}

@@ -1,0 +1,59 @@
+//! The knobs, one file for each, and what several of them share. No file here imports another knob.
+
+pub(super) mod aslr;
+pub(super) mod c_states;
+pub(super) mod cgroup;
+pub(super) mod clock;
+pub(super) mod clocksource;
+pub(super) mod driver;
+pub(super) mod epp;
+pub(super) mod governor;
+pub(super) mod idle_driver;
+pub(super) mod irq_affinity;
+pub(super) mod isolation;
+pub(super) mod load;
+pub(super) mod nohz_full;
+pub(super) mod rt_limit;
+pub(super) mod smt;
+pub(super) mod swap;
+pub(super) mod thp;
+pub(super) mod throttling;
+pub(super) mod timer_slack;
+pub(super) mod turbo;
+pub(super) mod virtualisation;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::Finding;
+use crate::control_file::probe;
+use crate::{CpuList, Cpufreq, Host, Policy};
+
+/// Control of the frequency, or why there is none to be seen.
+fn cpufreq(host: &Host) -> Result<&Cpufreq, Finding> {
+    host.cpufreq.as_ref().ok_or_else(|| {
+        Finding::unseen(match &host.hypervisor {
+            Some(hypervisor) => format!("{hypervisor} shows this guest no cpufreq"),
+            None => "the kernel has no frequency driver for this processor".to_owned(),
+        })
+    })
+}
+
+/// What policies hold, each value with its CPUs where there are several: `powersave on 0-3, performance on 4-7`.
+fn by_value<'a>(values: impl Iterator<Item = (&'a Policy, String)>) -> String {
+    let mut cpus: BTreeMap<String, CpuList> = BTreeMap::new();
+    for (policy, value) in values {
+        let list = cpus.entry(value).or_default();
+        *list = list.iter().chain(policy.cpus.iter()).collect();
+    }
+    match cpus.len() {
+        1 => cpus.into_keys().collect(),
+        _ => cpus.iter().map(|(value, cpus)| format!("{value} on {cpus}")).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// The word in brackets of a file of choices: `madvise` of `always [madvise] never`.
+fn choice(path: &Path) -> Option<String> {
+    let text = probe::<String>(path)?;
+    Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
+}

@@ -1,0 +1,29 @@
+//! By how much a sleep may last longer.
+
+use super::super::{About, Change, Finding, Knob, Machine, Takes};
+use crate::control_file::probe;
+
+/// Timer slack.
+pub(in crate::doctor) struct TimerSlack;
+
+impl Knob for TimerSlack {
+    fn about(&self) -> &'static About {
+        &About {
+            name: "timer-slack",
+            better: "1 ns for programs that sleep",
+            why: "the kernel may let a sleep of a normal task last longer by its slack, to wake several at once: 50 µs \
+                  by default, which is 5 % of a millisecond. A tuning sets it for the command that it runs",
+            source: "prctl(2), PR_SET_TIMERSLACK",
+            takes: Takes::Tuning,
+        }
+    }
+
+    fn look(&self, machine: &Machine) -> Finding {
+        let Some(nanos) = probe::<u64>(&machine.host.roots.proc.join("self/timerslack_ns")) else {
+            return Finding::unseen("the kernel does not show it (Linux 4.6)");
+        };
+        let found = if nanos < 1000 { format!("{nanos} ns") } else { format!("{} µs", nanos / 1000) };
+        let change = Change::TimerSlack { value: 1 };
+        Finding::tune(found, (nanos > 1).then_some(change).into_iter().collect())
+    }
+}

@@ -1,0 +1,64 @@
+//! Frequencies above the nominal one: turbo, boost.
+
+use std::path::PathBuf;
+
+use super::super::{About, Change, Finding, Knob, Machine, Takes};
+use super::{by_value, cpufreq};
+use crate::{Cpufreq, Roots};
+
+/// Turbo.
+pub(in crate::doctor) struct Turbo;
+
+impl Knob for Turbo {
+    fn about(&self) -> &'static About {
+        &About {
+            name: "turbo",
+            better: "off",
+            why: "how far above its nominal clock a core may go depends on heat, power and what the other cores do; \
+                  a frequency that cannot be sustained is not repeatable. Runs take longer without",
+            source: "Linux Documentation/admin-guide/pm/intel_pstate.rst (Turbo P-states), cpufreq.rst (boost); \
+                     llvm.org/docs/Benchmarking",
+            takes: Takes::Tuning,
+        }
+    }
+
+    fn look(&self, machine: &Machine) -> Finding {
+        let host = &machine.host;
+        let cpufreq = match cpufreq(host) {
+            Ok(cpufreq) => cpufreq,
+            Err(unseen) => return unseen,
+        };
+        // Each driver has its own switch: intel_pstate one to forbid, the others one to allow.
+        if let Some(forbidden) = cpufreq.no_turbo {
+            return switch(!forbidden, no_turbo(&host.roots), "1");
+        }
+        if let Some(allowed) = cpufreq.boost {
+            return switch(allowed, host.roots.cpus().join("cpufreq/boost"), "0");
+        }
+        per_policy(cpufreq)
+    }
+}
+
+fn no_turbo(roots: &Roots) -> PathBuf {
+    roots.cpus().join("intel_pstate/no_turbo")
+}
+
+fn switch(allowed: bool, path: PathBuf, off: &str) -> Finding {
+    let change = Change::File { path, value: off.into() };
+    Finding::tune(word(allowed), allowed.then_some(change).into_iter().collect())
+}
+
+fn per_policy(cpufreq: &Cpufreq) -> Finding {
+    let known: Vec<_> = cpufreq.policies.iter().filter_map(|policy| Some((policy, policy.boost?))).collect();
+    if known.is_empty() {
+        return Finding::unseen("this driver has no switch for it; the firmware may have one");
+    }
+    let on = known.iter().filter(|(_, allowed)| *allowed);
+    let changes = on.map(|(policy, _)| Change::File { path: policy.path.join("boost"), value: "0".into() });
+    let changes = changes.collect();
+    Finding::tune(by_value(known.into_iter().map(|(policy, on)| (policy, word(on).to_owned()))), changes)
+}
+
+fn word(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}

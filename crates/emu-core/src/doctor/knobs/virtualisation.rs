@@ -1,0 +1,27 @@
+//! Whether the machine is a virtual one.
+
+use super::super::{About, Finding, Knob, Machine, Takes};
+
+/// Virtualisation.
+pub(in crate::doctor) struct Virtualisation;
+
+impl Knob for Virtualisation {
+    fn about(&self) -> &'static About {
+        &About {
+            name: "hypervisor",
+            better: "a bare machine, or a whole host",
+            why: "a guest sees neither frequency nor idle states nor heat of its CPUs, and shares them. Its runs can be \
+                  compared in interleaved pairs, less so over days",
+            source: "Luszczek et al., Euro-Par 2011 Workshops; MongoDB, Repeatable Performance Tests",
+            takes: Takes::Nothing,
+        }
+    }
+
+    fn look(&self, machine: &Machine) -> Finding {
+        match &machine.host.hypervisor {
+            None => Finding::ready("none shows itself"),
+            Some(name) => Finding::fact(name.clone())
+                .hint("what is n/a above is measured instead: `clock` and `steal` here, `emu noise` in full"),
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! A machine held tuned: the changes, the journal that undoes them, and what the kernel refused.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use nix::sys::prctl;
+use serde::Serialize;
+
+use super::{Change, Examined, Machine, State};
+use crate::frequency::Control;
+use crate::{CpuList, Error, ErrorKind, Journal, Result, control_file, live_sessions};
+
+/// By what name the journal knows a tuning.
+const METHOD: &str = "doctor tune";
+
+/// The emulations that set frequencies themselves.
+const SETS_FREQUENCIES: [&str; 2] = ["cpu-freq", "cpu-gov"];
+
+/// A knob that was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Tuned {
+    /// Its name.
+    pub name: &'static str,
+    /// What had been found.
+    pub found: String,
+    /// What was done.
+    pub changes: Vec<Change>,
+    /// Of changes that stand for themselves, why some were not done.
+    pub refused: Vec<String>,
+}
+
+/// A knob that could not be changed, and is as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refused {
+    /// Its name.
+    pub name: &'static str,
+    /// Why.
+    pub why: String,
+}
+
+/// What is held open and gone with it.
+#[derive(Debug, Default)]
+struct Held {
+    latency: Option<File>,
+    slack: Option<u64>,
+}
+
+/// A machine held tuned. Dropping it puts back what was found; if this process is killed its guardian does, as for an
+/// emulation. There is one at a time.
+#[must_use = "dropping a tuning ends it"]
+#[derive(Debug)]
+pub struct Tuning {
+    held: Held,
+    journal: Journal,
+    tuned: Vec<Tuned>,
+    refused: Vec<Refused>,
+}
+
+/// Makes one change; tests put a kernel that refuses in its place.
+type Apply<'a> = &'a dyn Fn(&mut Held, &Journal, &Machine, &Change) -> Result<()>;
+
+impl Tuning {
+    /// Changes those of the knobs that can be made better, in their order. `name` is for whom, for messages.
+    ///
+    /// A knob that the kernel refuses, or that this process may not change, is left as it was and
+    /// [told](Self::refused), unless `strict`.
+    ///
+    /// # Errors
+    /// Another tuning or an emulation by frequencies is at work; the journal cannot be opened; none of the knobs may
+    /// be changed, or with `strict` one cannot be. Then everything is as it was.
+    pub fn begin(machine: &Machine, knobs: &[Examined], name: &str, strict: bool) -> Result<Self> {
+        Self::begin_with(machine, knobs, name, strict, &apply)
+    }
+
+    fn begin_with(
+        machine: &Machine,
+        knobs: &[Examined],
+        name: &str,
+        strict: bool,
+        apply: Apply<'_>,
+    ) -> Result<Self> {
+        let mut wanted: Vec<&Examined> =
+            knobs.iter().filter(|knob| knob.finding.state == State::Tune).collect();
+        let mut refused = Vec::new();
+        for knob in &wanted {
+            if let Some(why) = &knob.not_permitted {
+                refused.push(Refused { name: knob.about.name, why: why.clone() });
+            }
+        }
+        if let Some(first) = refused.first().filter(|_| strict || refused.len() == wanted.len()) {
+            return Err(Error::not_permitted(format!("cannot tune {}: {}", first.name, first.why))
+                .hint("run as root, on the machine itself: containers see these files read-only"));
+        }
+        wanted.retain(|knob| knob.not_permitted.is_none());
+        check_frequencies(machine, &wanted)?;
+        loop {
+            let roots = &machine.host.roots;
+            let journal = Journal::open(roots, &CpuList::default(), METHOD, name)?;
+            let mut tuning =
+                Self { held: Held::default(), journal, tuned: Vec::new(), refused: refused.clone() };
+            let Err((name, error)) = tuning.change_all(machine, &wanted, apply) else { return Ok(tuning) };
+            // From the start without that knob: the journal undoes as a whole, tunables of governors included.
+            tuning.put_back().map_err(|left| {
+                left.with_kind(ErrorKind::RestoreIncomplete).caused_by(Error::unavailable(error.in_words()))
+            })?;
+            if strict {
+                let kind = error.kind();
+                return Err(Error::new(kind, format!("cannot tune {name}")).caused_by(error));
+            }
+            refused.push(Refused { name, why: error.in_words() });
+            wanted.retain(|knob| knob.about.name != name);
+        }
+    }
+
+    /// Changes each knob, then looks whether one has moved another.
+    fn change_all(
+        &mut self,
+        machine: &Machine,
+        knobs: &[&Examined],
+        apply: Apply<'_>,
+    ) -> Result<(), (&'static str, Error)> {
+        for knob in knobs {
+            let name = knob.about.name;
+            let tuned = self.change(machine, knob, apply).map_err(|error| (name, error))?;
+            self.tuned.push(tuned);
+        }
+        for tuned in &self.tuned {
+            tuned.changes.iter().try_for_each(is_in_force).map_err(|error| (tuned.name, error))?;
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, machine: &Machine, knob: &Examined, apply: Apply<'_>) -> Result<Tuned> {
+        let finding = &knob.finding;
+        let (mut changes, mut errors) = (Vec::new(), Vec::new());
+        for change in &finding.changes {
+            let made =
+                apply(&mut self.held, &self.journal, machine, change).and_then(|()| is_in_force(change));
+            match made {
+                Ok(()) => changes.push(change.clone()),
+                Err(error) if finding.separable => errors.push(error),
+                Err(error) => return Err(error),
+            }
+        }
+        let refused = errors.iter().map(Error::in_words).collect();
+        match errors.into_iter().next() {
+            Some(error) if changes.is_empty() => Err(error),
+            _ => Ok(Tuned { name: knob.about.name, found: finding.found.clone(), changes, refused }),
+        }
+    }
+
+    /// What was changed.
+    pub fn tuned(&self) -> &[Tuned] {
+        &self.tuned
+    }
+
+    /// What could not be changed.
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    /// What the user should know: that a dead emu's changes were undone, that somebody else has changed a value.
+    pub fn notes(&self) -> Vec<String> {
+        self.journal.notes()
+    }
+
+    /// Puts back what was found, and returns the notes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::RestoreIncomplete`] naming what could not be put back; the rest is.
+    pub fn end(mut self) -> Result<Vec<String>> {
+        self.put_back()?;
+        Ok(self.notes())
+    }
+
+    fn put_back(&mut self) -> Result<()> {
+        self.held.let_go();
+        self.journal.undo_all()
+    }
+}
+
+impl Drop for Tuning {
+    fn drop(&mut self) {
+        // What cannot be undone stays in the journal for the guardian or the next emu.
+        let _ = self.put_back();
+    }
+}
+
+impl Held {
+    fn let_go(&mut self) {
+        self.latency = None;
+        if let Some(nanos) = self.slack.take() {
+            let _ = prctl::set_timerslack(nanos);
+        }
+    }
+}
+
+/// An emulation that sets frequencies would take a change of governor for somebody else's.
+fn check_frequencies(machine: &Machine, knobs: &[&Examined]) -> Result<()> {
+    let roots = &machine.host.roots;
+    let is_frequency = |path: &Path| {
+        ["cpufreq", "intel_pstate"].iter().any(|folder| path.starts_with(roots.cpus().join(folder)))
+    };
+    let paths = knobs.iter().flat_map(|knob| &knob.finding.changes).filter_map(Change::path);
+    if !paths.into_iter().any(|path| is_frequency(&path)) {
+        return Ok(());
+    }
+    let live = live_sessions(roots)?;
+    let busy = live.iter().find(|session| SETS_FREQUENCIES.contains(&session.method.as_str()));
+    busy.map_or(Ok(()), |session| {
+        let message = format!("cannot tune the frequency: emu {} sets it ({})", session.pid, session.what());
+        Err(Error::unavailable(message).hint("end that emulation first, or name other knobs with --knobs"))
+    })
+}
+
+fn apply(held: &mut Held, journal: &Journal, machine: &Machine, change: &Change) -> Result<()> {
+    match change {
+        Change::File { path, value } => journal.write_file(path, value).map(drop),
+        Change::Choice { path, value } => journal.write_choice(path, value).map(drop),
+        Change::Governor { policy, value } => {
+            let policies = machine.host.cpufreq.iter().flat_map(|cpufreq| &cpufreq.policies);
+            let known = policies
+                .into_iter()
+                .find(|known| known.path == *policy)
+                .ok_or_else(|| Error::unavailable(format!("there is no policy {}", policy.display())))?;
+            Control::select(known, value, journal).map(drop)
+        }
+        Change::Latency { path, value } => {
+            let failed = |cause| Error::io(format!("cannot write {value} to {}", path.display()), cause);
+            let mut device = OpenOptions::new().write(true).open(path).map_err(failed)?;
+            device.write_all(&value.to_ne_bytes()).map_err(failed)?;
+            held.latency = Some(device);
+            Ok(())
+        }
+        Change::TimerSlack { value } => {
+            let failed = |cause: nix::Error| Error::io("cannot set the timer slack", cause.into());
+            let old = prctl::get_timerslack().map_err(failed)?;
+            prctl::set_timerslack(*value).map_err(failed)?;
+            held.slack = Some(old as u64);
+            Ok(())
+        }
+    }
+}
+
+/// Whether the kernel has made of it what was asked. A limit of latency holds among those of others.
+fn is_in_force(change: &Change) -> Result<()> {
+    let (path, asked) = match change {
+        Change::File { path, value } | Change::Choice { path, value } => (path.clone(), value),
+        Change::Governor { value, .. } => (change.path().unwrap_or_default(), value),
+        Change::Latency { .. } | Change::TimerSlack { .. } => return Ok(()),
+    };
+    let text = control_file::read(&path)?;
+    let is_chosen = || text.contains(&format!("[{asked}]"));
+    if text == *asked || (matches!(change, Change::Choice { .. }) && is_chosen()) {
+        return Ok(());
+    }
+    Err(Error::unavailable(format!("{} reads `{text}` after `{asked}` was written", path.display()))
+        .hint("the firmware or another setting forbids it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{acpi, machine};
+    use super::super::{KNOBS, examine};
+    use super::*;
+
+    const ASLR: &str = "proc/sys/kernel/randomize_va_space";
+
+    fn text(machine: &Machine, path: &str) -> String {
+        let root = machine.host.roots.proc.parent().unwrap();
+        std::fs::read_to_string(root.join(path)).unwrap()
+    }
+
+    const CHANGED: [(&str, &str); 7] = [
+        (ASLR, "0"),
+        ("proc/sys/vm/swappiness", "0"),
+        ("sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "performance"),
+        ("sys/devices/system/cpu/cpufreq/policy1/scaling_governor", "performance"),
+        ("sys/devices/system/cpu/cpufreq/boost", "0"),
+        ("sys/kernel/mm/transparent_hugepage/enabled", "madvise"),
+        ("sys/kernel/mm/transparent_hugepage/defrag", "madvise"),
+    ];
+
+    fn names(tuning: &Tuning) -> Vec<&str> {
+        tuning.tuned().iter().map(|tuned| tuned.name).collect()
+    }
+
+    /// What kernel files hold when each is written back as a word.
+    fn restored(before: &str) -> String {
+        let chosen = before.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+        chosen.map_or_else(|| before.trim().to_owned(), |(word, _)| word.to_owned())
+    }
+
+    #[test]
+    fn all_is_changed_in_order_and_put_back_at_the_end() {
+        let (_dir, machine) = machine(&acpi());
+        let before = CHANGED.map(|(path, _)| text(&machine, path));
+        let slack = prctl::get_timerslack().unwrap();
+        let tuning = Tuning::begin(&machine, &examine(&machine), "test", false).unwrap();
+        assert_eq!(
+            names(&tuning),
+            ["governor", "turbo", "c-states", "aslr", "swap", "thp", "thp-defrag", "timer-slack"]
+        );
+        assert!(tuning.refused().is_empty(), "{:?}", tuning.refused());
+        for (path, value) in CHANGED {
+            assert_eq!(text(&machine, path), value, "{path}");
+        }
+        assert_eq!(prctl::get_timerslack().unwrap(), 1);
+        let held = std::fs::read(machine.host.roots.dev.join("cpu_dma_latency")).unwrap();
+        assert_eq!(held.get(..4), Some(2_i32.to_ne_bytes().as_slice()), "C1 takes 2 µs to leave");
+        assert_eq!(tuning.end().unwrap(), Vec::<String>::new());
+        for ((path, _), before) in CHANGED.iter().zip(&before) {
+            assert_eq!(text(&machine, path).trim(), restored(before), "{path}");
+        }
+        assert_eq!(prctl::get_timerslack().unwrap(), slack);
+    }
+
+    #[test]
+    fn a_tuned_machine_has_nothing_left_to_tune() {
+        let (_dir, machine) = machine(&acpi());
+        let tuning = Tuning::begin(&machine, &examine(&machine), "test", false).unwrap();
+        let again = super::super::tests::look_again(&machine);
+        // A fake procfs does not know of the slack of this thread.
+        let left = examine(&again).into_iter().filter(|knob| knob.finding.state == State::Tune);
+        assert_eq!(left.map(|knob| knob.about.name).collect::<Vec<_>>(), ["timer-slack"]);
+        tuning.end().unwrap();
+    }
+
+    /// A kernel that refuses a file in its own way.
+    fn refusing<'a>(
+        refused: &'a str,
+        how: impl Fn(&Path) -> Result<()> + 'a,
+    ) -> impl Fn(&mut Held, &Journal, &Machine, &Change) -> Result<()> + 'a {
+        move |held, journal, machine, change| {
+            apply(held, journal, machine, change)?;
+            match change.path() {
+                Some(path) if path.ends_with(refused) => how(&path),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_knob_that_is_refused_is_left_as_it_was_and_the_others_are_tuned() {
+        let fails =
+            |path: &Path| Err(Error::file("write `0` to", path, std::io::Error::from_raw_os_error(22)));
+        let ignores = |path: &Path| {
+            std::fs::write(path, "1\n").unwrap();
+            Ok(())
+        };
+        for how in [&fails as &dyn Fn(&Path) -> Result<()>, &ignores] {
+            let (_dir, machine) = machine(&acpi());
+            let kernel = refusing("cpufreq/boost", how);
+            let tuning = Tuning::begin_with(&machine, &examine(&machine), "test", false, &kernel).unwrap();
+            assert_eq!(tuning.refused().iter().map(|refused| refused.name).collect::<Vec<_>>(), ["turbo"]);
+            assert!(tuning.refused()[0].why.contains("cpufreq/boost"), "{:?}", tuning.refused());
+            assert!(names(&tuning).contains(&"governor") && !names(&tuning).contains(&"turbo"));
+            assert_eq!(text(&machine, CHANGED[4].0).trim(), "1");
+            assert_eq!(text(&machine, ASLR), "0");
+            tuning.end().unwrap();
+            assert_eq!(text(&machine, ASLR), "2");
+        }
+    }
+
+    #[test]
+    fn a_knob_that_was_named_must_not_be_refused() {
+        let (_dir, machine) = machine(&acpi());
+        let before = CHANGED.map(|(path, _)| text(&machine, path));
+        let fails =
+            |path: &Path| Err(Error::file("write `0` to", path, std::io::Error::from_raw_os_error(1)));
+        let kernel = refusing("transparent_hugepage/defrag", fails);
+        let error = Tuning::begin_with(&machine, &examine(&machine), "test", true, &kernel).unwrap_err();
+        assert_eq!(error.to_string(), "cannot tune thp-defrag");
+        assert_eq!(error.kind(), ErrorKind::NotPermitted);
+        for ((path, _), before) in CHANGED.iter().zip(&before) {
+            assert_eq!(text(&machine, path).trim(), restored(before), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_later_knob_that_moves_an_earlier_one_is_noticed() {
+        let (_dir, machine) = machine(&acpi());
+        let governor = machine.host.roots.cpus().join("cpufreq/policy0/scaling_governor");
+        let kernel = refusing("cpufreq/boost", |_| {
+            std::fs::write(&governor, "ondemand\n").unwrap();
+            Ok(())
+        });
+        let tuning = Tuning::begin_with(&machine, &examine(&machine), "test", false, &kernel).unwrap();
+        assert_eq!(tuning.refused().iter().map(|refused| refused.name).collect::<Vec<_>>(), ["governor"]);
+        tuning.end().unwrap();
+        assert_eq!(std::fs::read_to_string(&governor).unwrap().trim(), "ondemand");
+    }
+
+    #[test]
+    fn of_separable_changes_those_that_work_are_made() {
+        let (_dir, mut machine) = machine(&acpi());
+        machine.cpus = "1".parse().unwrap();
+        let fails =
+            |path: &Path| Err(Error::file("write `0` to", path, std::io::Error::from_raw_os_error(5)));
+        let kernel = refusing("irq/9/smp_affinity_list", fails);
+        let tuning = Tuning::begin_with(&machine, &examine(&machine), "test", false, &kernel).unwrap();
+        let irqs = tuning.tuned().iter().find(|tuned| tuned.name == "irq-affinity").unwrap();
+        assert_eq!((irqs.changes.len(), irqs.refused.len()), (1, 1), "{irqs:?}");
+        assert_eq!(text(&machine, "proc/irq/8/smp_affinity_list"), "0");
+        tuning.end().unwrap();
+        assert_eq!(text(&machine, "proc/irq/8/smp_affinity_list"), "0-1");
+    }
+
+    #[test]
+    fn without_permission_for_any_knob_it_is_an_error() {
+        let (_dir, machine) = machine(&acpi());
+        let mut knobs = examine(&machine);
+        for knob in &mut knobs {
+            knob.not_permitted = Some("it is read-only".into());
+        }
+        let error = Tuning::begin(&machine, &knobs, "test", false).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotPermitted);
+        assert!(error.to_string().contains("it is read-only") && error.hint_text().is_some());
+        knobs.retain(|knob| !knob.finding.changes.is_empty());
+        knobs[0].not_permitted = None;
+        let tuning = Tuning::begin(&machine, &knobs, "test", false).unwrap();
+        assert_eq!((tuning.tuned().len(), tuning.refused().len()), (1, knobs.len() - 1));
+        assert!(KNOBS.iter().any(|knob| knob.about().name == tuning.tuned()[0].name));
+    }
+
+    #[test]
+    fn beside_an_emulation_that_sets_frequencies_the_governor_is_left_alone() {
+        let (_dir, machine) = machine(&acpi());
+        let emulation =
+            Journal::open(&machine.host.roots, &"0".parse().unwrap(), "cpu-freq", "make").unwrap();
+        let error = Tuning::begin(&machine, &examine(&machine), "test", false).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("cpu-freq on CPUs 0"), "{error}");
+        let others: Vec<_> = examine(&machine).into_iter().filter(|knob| knob.about.name == "aslr").collect();
+        Tuning::begin(&machine, &others, "test", false).unwrap().end().unwrap();
+        drop(emulation);
+    }
+}
