@@ -14,6 +14,7 @@ Exit codes:
     4  not permitted
     5  the speed is not delivered (--verify)
     6  something could not be restored
+    7  this machine is not tuned for repeatable runs (doctor show)
   125  emu itself failed
   126  the command cannot be executed
   127  the command does not exist
@@ -34,6 +35,8 @@ pub(crate) enum Exit {
     NotVerified,
     /// Something stays changed.
     RestoreIncomplete,
+    /// The machine disturbs runs, and could be put right.
+    NotTuned,
     /// emu itself failed.
     Failure,
     /// The command is there, but cannot be executed.
@@ -56,6 +59,7 @@ impl Exit {
             Self::NotPermitted => 4,
             Self::NotVerified => 5,
             Self::RestoreIncomplete => 6,
+            Self::NotTuned => 7,
             Self::Failure => 125,
             Self::NotExecutable => 126,
             Self::NotFound => 127,
@@ -156,6 +160,7 @@ mod tests {
             Exit::NotPermitted,
             Exit::NotVerified,
             Exit::RestoreIncomplete,
+            Exit::NotTuned,
             Exit::Failure,
             Exit::NotExecutable,
             Exit::NotFound,

@@ -2,6 +2,7 @@
 //!
 //! Each has a plan, a function that measures by it, and a result that holds every raw sample.
 
+pub mod knobs;
 pub mod noise;
 mod process;
 pub mod timers;

@@ -3,6 +3,7 @@
 mod attach;
 mod bench;
 mod completions;
+mod doctor;
 mod info;
 mod man;
 mod measure;
@@ -21,6 +22,7 @@ mod zone;
 pub(crate) use attach::AttachArgs;
 pub(crate) use bench::{BenchArgs, Preset};
 pub(crate) use completions::CompletionsArgs;
+pub(crate) use doctor::{DoctorAction, DoctorArgs, DoctorShowArgs, DoctorTuneArgs};
 pub(crate) use info::InfoArgs;
 pub(crate) use man::ManArgs;
 pub(crate) use measure::MeasureArgs;
@@ -58,6 +60,7 @@ pub(crate) enum Command {
     Report(ReportArgs),
     Noise(NoiseArgs),
     Timers(TimersArgs),
+    Doctor(DoctorArgs),
     Restore(RestoreArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -118,6 +121,13 @@ mod tests {
             "emu noise --quick --json --out x --seed 7 --threshold 5us",
             "emu timers",
             "emu timers --quick --json --out x --seed 7 --reference y",
+            "emu doctor show",
+            "emu doctor show --knobs aslr,thp --cpus 0 --json",
+            "emu doctor tune",
+            "emu doctor tune --for 10s --quiet",
+            "emu doctor tune --knobs aslr -- ls -l --json",
+            "emu doctor tune --measure --quick --json --out x --seed 7",
+            "emu doctor reset",
             "emu restore",
             "emu completions bash",
             "emu man",
@@ -204,6 +214,16 @@ mod tests {
             "emu noise true",
             "emu timers --reference",
             "emu timers true",
+            "emu doctor",
+            "emu doctor cure",
+            "emu doctor show --knobs turbot",
+            "emu doctor show --cpus 3-1",
+            "emu doctor show true",
+            "emu doctor tune --for 10s -- true",
+            "emu doctor tune --measure -- true",
+            "emu doctor tune --measure --for 1s",
+            "emu doctor tune --for 0s",
+            "emu doctor reset --force",
             "emu restore --force",
             "emu completions tcsh",
         ] {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use emu_bench::workload::WORKLOADS;
+use emu_core::doctor::KNOBS;
 use emu_core::{Error, METHODS, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, Variant};
 use jiff::SignedDuration;
 
@@ -97,6 +98,15 @@ pub(super) fn round() -> impl TypedValueParser<Value = Round> {
         "up" => Round::Up,
         _ => Round::Nearest,
     })
+}
+
+/// Parses the name of a knob.
+pub(super) fn knobs() -> PossibleValuesParser {
+    KNOBS
+        .iter()
+        .map(|knob| PossibleValue::new(knob.about().name).help(knob.about().better))
+        .collect::<Vec<_>>()
+        .into()
 }
 
 /// Parses the name of a workload.

@@ -3,6 +3,7 @@
 mod attach;
 mod bench;
 mod completions;
+mod doctor;
 mod info;
 mod man;
 mod methods;
@@ -32,6 +33,7 @@ pub(crate) fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Report(args) => report::report(&args),
         Command::Noise(args) => noise::noise(&args),
         Command::Timers(args) => timers::timers(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Restore(_) => restore::restore(),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),

@@ -1,6 +1,7 @@
 //! Formatting only: results become text here, and nothing is read or done.
 
 pub(crate) mod bench;
+pub(crate) mod doctor;
 pub(crate) mod errors;
 mod frequencies;
 pub(crate) mod info;

@@ -58,7 +58,7 @@ pub enum Change {
         value: String,
     },
     /// A limit for the time that an idle CPU may take to wake up, held as long as the device is open
-    /// (Documentation/power/pm_qos_interface.rst).
+    /// (`Documentation/power/pm_qos_interface.rst`).
     Latency {
         /// The device.
         path: PathBuf,
@@ -123,6 +123,11 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Whether a tuning has something to do, or nothing is to be done.
+    pub(super) fn is_tunable_or_ready(&self) -> bool {
+        matches!(self.state, State::Tune | State::Ready)
+    }
+
     fn new(state: State, found: impl Into<String>) -> Self {
         Self { state, found: found.into(), hint: None, changes: Vec::new(), separable: false }
     }

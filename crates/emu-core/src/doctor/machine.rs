@@ -43,15 +43,24 @@ impl Machine {
     /// # Errors
     /// There is no procfs, or one of the CPUs cannot be used.
     pub fn look(roots: &Roots, cpus: Option<&CpuList>, time: Duration) -> Result<Self> {
-        let host = Host::detect(roots)?;
-        let cpus = cpus.cloned().unwrap_or_else(|| host.allowed.clone());
-        host.check_cpus(&cpus)?;
+        let machine = Self::of_files(roots, cpus)?;
         let stat = || control_file::read(&roots.proc.join("stat")).unwrap_or_default();
         let before = stat();
         thread::sleep(time);
         let load = Load::between(&before, &stat());
-        let clocks = clocks(&cpus);
-        Ok(Self { host, cpus, load, clocks })
+        let clocks = clocks(&machine.cpus);
+        Ok(Self { load, clocks, ..machine })
+    }
+
+    /// What the files of the machine say alone, without a look at its load and its clocks.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    pub fn of_files(roots: &Roots, cpus: Option<&CpuList>) -> Result<Self> {
+        let host = Host::detect(roots)?;
+        let cpus = cpus.cloned().unwrap_or_else(|| host.allowed.clone());
+        host.check_cpus(&cpus)?;
+        Ok(Self { host, cpus, load: None, clocks: Err("it was not measured".into()) })
     }
 }
 
@@ -106,7 +115,7 @@ mod tests {
         let machine = Machine::look(&Roots::system(), None, Duration::from_millis(200)).unwrap();
         assert_eq!(machine.cpus, machine.host.allowed);
         assert!(machine.load.is_some_and(|load| (0.0..=1.0).contains(&load.busy)), "{machine:?}");
-        let none = Machine::look(&Roots::system(), Some(&"1023".parse().unwrap()), Duration::ZERO);
+        let none = Machine::of_files(&Roots::system(), Some(&"1023".parse().unwrap()));
         assert_eq!(none.unwrap_err().kind(), crate::ErrorKind::Usage);
     }
 }

@@ -353,7 +353,7 @@ fn interrupts_are_moved_off_the_quiet_cpus() {
     machine.cpus = "1".parse().unwrap();
     let finding = found(&machine, "irq-affinity");
     assert_eq!((finding.state, finding.found.as_str()), (State::Tune, "2 of 2 may come to CPUs 1"));
-    let values: Vec<_> = finding.changes.iter().map(|change| change.to_string()).collect();
+    let values: Vec<_> = finding.changes.iter().map(ToString::to_string).collect();
     assert!(values.iter().all(|text| text.starts_with("`0` to ")) && values.len() == 2, "{values:?}");
     machine.cpus = "0".parse().unwrap();
     assert_eq!(found(&machine, "irq-affinity").changes.len(), 1, "9 is on CPU 1 already");

@@ -82,6 +82,9 @@ impl Tuning {
     ) -> Result<Self> {
         let mut wanted: Vec<&Examined> =
             knobs.iter().filter(|knob| knob.finding.state == State::Tune).collect();
+        if let Some(knob) = knobs.iter().find(|knob| strict && !knob.finding.is_tunable_or_ready()) {
+            return Err(cannot(knob));
+        }
         let mut refused = Vec::new();
         for knob in &wanted {
             if let Some(why) = &knob.not_permitted {
@@ -194,6 +197,14 @@ impl Held {
             let _ = prctl::set_timerslack(nanos);
         }
     }
+}
+
+/// That a knob which was asked for is none that a tuning changes, here.
+fn cannot(knob: &Examined) -> Error {
+    let Examined { about, finding, .. } = knob;
+    let error = Error::unavailable(format!("cannot tune {}: {}", about.name, finding.found));
+    let hint = finding.hint.clone();
+    error.hint(hint.unwrap_or_else(|| "`emu doctor show` tells which knobs can be tuned here".into()))
 }
 
 /// An emulation that sets frequencies would take a change of governor for somebody else's.
@@ -370,12 +381,31 @@ mod tests {
         let fails =
             |path: &Path| Err(Error::file("write `0` to", path, std::io::Error::from_raw_os_error(1)));
         let kernel = refusing("transparent_hugepage/defrag", fails);
-        let error = Tuning::begin_with(&machine, &examine(&machine), "test", true, &kernel).unwrap_err();
+        let mut knobs = examine(&machine);
+        knobs.retain(|knob| knob.finding.state == State::Tune);
+        let error = Tuning::begin_with(&machine, &knobs, "test", true, &kernel).unwrap_err();
         assert_eq!(error.to_string(), "cannot tune thp-defrag");
         assert_eq!(error.kind(), ErrorKind::NotPermitted);
         for ((path, _), before) in CHANGED.iter().zip(&before) {
             assert_eq!(text(&machine, path).trim(), restored(before), "{path}");
         }
+    }
+
+    #[test]
+    fn a_knob_that_was_named_must_be_one_that_can_be_tuned() {
+        let (_dir, machine) = machine(&acpi());
+        let named = |name: &str| {
+            let knobs: Vec<_> =
+                examine(&machine).into_iter().filter(|knob| knob.about.name == name).collect();
+            Tuning::begin(&machine, &knobs, "test", true)
+        };
+        for name in ["epp", "isolcpus", "rt-limit"] {
+            let error = named(name).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+            assert!(error.to_string().starts_with(&format!("cannot tune {name}: ")), "{error}");
+            assert!(error.hint_text().is_some());
+        }
+        assert!(named("clocksource").unwrap().tuned().is_empty(), "it is as it should be");
     }
 
     #[test]

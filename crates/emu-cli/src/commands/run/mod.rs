@@ -1,24 +1,25 @@
 //! `emu run`: a command inside a zone, transparent to its terminal, its signals and its exit code.
 
-mod child;
-mod program;
-mod supervisor;
+pub(super) mod child;
+pub(super) mod program;
+pub(super) mod supervisor;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use emu_core::{ExecError, Gated, Host, Pid, Roots, Session, Tasks};
+use emu_core::{ExecError, Gated, Host, MethodId, Pid, Result, Roots, Session, Status, Tasks};
 
 use crate::args::RunArgs;
+use crate::commands::pause;
 use crate::commands::tell::{JsonFile, Report};
 use crate::exit::{Exit, Failure};
 use crate::output::record::Record;
 use crate::plan::Plan;
 use crate::signals::Signals;
 use child::Child;
-use supervisor::Supervisor;
+use supervisor::{Hold, Supervisor};
 
 /// Runs the command; emu ends as it does.
 pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
@@ -40,14 +41,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let session = Session::engage(&host, &zone, plan.method)?;
     report.tell(&session.notes());
     let child = Child::open(&host.roots, gated.pid())?;
-    let mut supervisor = Supervisor::new(&plan, &signals, child, session);
+    let mut supervisor = Supervisor::new(&signals, child, Emulated { plan: &plan, session });
     supervisor.pass_on_early_signals()?;
     let begun = Instant::now();
     let opening = open(gated, program.to_owned());
-    let exit = supervisor.watch(|status| report.tell_meanwhile(&status.notes))?;
+    let exit = supervisor.watch(|emulated| {
+        emulated.status().iter().for_each(|status| report.tell_meanwhile(&status.notes));
+    })?;
 
     report.was_stopped(supervisor.stopped());
-    let session = supervisor.into_session();
+    let Emulated { session, .. } = supervisor.into_hold();
     let (status, wall) = (session.status(), begun.elapsed());
     let released = session.release();
     if let Ok(Err(error)) = opening.join() {
@@ -59,13 +62,36 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
+/// The emulation that the command is in.
+#[derive(Debug)]
+struct Emulated<'a> {
+    plan: &'a Plan,
+    session: Session,
+}
+
+impl Emulated<'_> {
+    fn status(&self) -> Option<Status> {
+        self.session.status()
+    }
+}
+
+impl Hold for Emulated<'_> {
+    fn while_let_go(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        pause::while_let_go(&mut self.session, &self.plan.demand.targets, act)?
+    }
+
+    fn stops_processes(&self) -> bool {
+        self.plan.method == MethodId::CpuLim
+    }
+}
+
 /// Opens the gate on a thread of its own: a command that Ctrl-Z stops before it has begun begins only when the
 /// supervisor, which has then followed it, is continued.
-fn open(gated: Gated, program: OsString) -> JoinHandle<Result<Pid, ExecError>> {
+pub(super) fn open(gated: Gated, program: OsString) -> JoinHandle<Result<Pid, ExecError>> {
     thread::spawn(move || gated.open(&program))
 }
 
 /// What other emus and messages call the zone.
-fn name(program: &OsStr) -> String {
+pub(super) fn name(program: &OsStr) -> String {
     Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
 }

@@ -10,48 +10,57 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, MethodId, Result, Session, Status};
+use emu_core::{Error, Result};
 use nix::sys::signal::{Signal, kill};
 
 use super::child::{Child, News};
-use crate::commands::pause;
 use crate::exit::Exit;
-use crate::plan::Plan;
 use crate::signals::{self, Received, Signals};
 
-/// How often the emulation's status is looked at for news.
+/// How often what is held is looked at for news.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long a command may take to stop after a signal to stop: some put their terminal in order first.
 const STOPPING: Duration = Duration::from_millis(200);
 
-/// The command in its zone.
+/// What emu holds while the command runs: an emulation, a tuning.
+pub(in crate::commands) trait Hold {
+    /// Does `act`, by which emu may be stopped for any time, with nothing held that would need emu to go on.
+    ///
+    /// # Errors
+    /// It cannot be let go, or held again; what `act` fails with.
+    fn while_let_go(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()>;
+
+    /// Whether it stops and continues the command's processes itself.
+    fn stops_processes(&self) -> bool;
+}
+
+/// The command, and what is held for it.
 #[derive(Debug)]
-pub(super) struct Supervisor<'a> {
-    plan: &'a Plan,
+pub(in crate::commands) struct Supervisor<'a, H> {
     signals: &'a Signals,
     child: Child,
-    session: Session,
+    hold: H,
     /// Whether the command was asked to stop before it began.
     stop_first: bool,
     /// For how long emu has been stopped.
     stopped: Duration,
 }
 
-impl<'a> Supervisor<'a> {
+impl<'a, H: Hold> Supervisor<'a, H> {
     /// For a command that waits at its gate.
-    pub(super) fn new(plan: &'a Plan, signals: &'a Signals, child: Child, session: Session) -> Self {
-        Self { plan, signals, child, session, stop_first: false, stopped: Duration::ZERO }
+    pub(in crate::commands) fn new(signals: &'a Signals, child: Child, hold: H) -> Self {
+        Self { signals, child, hold, stop_first: false, stopped: Duration::ZERO }
     }
 
     /// For how long emu and the command have been stopped by job control.
-    pub(super) fn stopped(&self) -> Duration {
+    pub(in crate::commands) fn stopped(&self) -> Duration {
         self.stopped
     }
 
-    /// The session, to be released.
-    pub(super) fn into_session(self) -> Session {
-        self.session
+    /// What is held, to be released.
+    pub(in crate::commands) fn into_hold(self) -> H {
+        self.hold
     }
 
     /// Passes on what came before the command was there. It blocks all signals until it begins, so that one that it
@@ -59,7 +68,7 @@ impl<'a> Supervisor<'a> {
     ///
     /// # Errors
     /// Signals cannot be read or sent.
-    pub(super) fn pass_on_early_signals(&mut self) -> Result<()> {
+    pub(in crate::commands) fn pass_on_early_signals(&mut self) -> Result<()> {
         while let Some(received) = self.signals.next()? {
             if received.signal != Signal::SIGCHLD {
                 self.child.signal(received.signal)?;
@@ -69,11 +78,11 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Watches until the command has ended; `look` sees the status now and then.
+    /// Watches until the command has ended; `look` sees what is held now and then.
     ///
     /// # Errors
     /// Signals cannot be read or sent, or the command cannot be waited for.
-    pub(super) fn watch(&mut self, mut look: impl FnMut(&Status)) -> Result<Exit> {
+    pub(in crate::commands) fn watch(&mut self, mut look: impl FnMut(&H)) -> Result<Exit> {
         if self.stop_first {
             self.stop_with(Signal::SIGTSTP, true)?;
         }
@@ -92,7 +101,7 @@ impl<'a> Supervisor<'a> {
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                self.session.status().iter().for_each(&mut look);
+                look(&self.hold);
             }
         }
     }
@@ -115,7 +124,7 @@ impl<'a> Supervisor<'a> {
     fn is_job_control(&self, signal: Signal) -> bool {
         match signal {
             Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU => true,
-            Signal::SIGSTOP => self.plan.method != MethodId::CpuLim,
+            Signal::SIGSTOP => !self.hold.stops_processes(),
             _ => false,
         }
     }
@@ -125,12 +134,12 @@ impl<'a> Supervisor<'a> {
     ///
     /// `whole_group`: the signal went to the whole process group.
     fn stop_with(&mut self, signal: Signal, whole_group: bool) -> Result<()> {
-        let Self { plan, child, session, stopped: total, .. } = self;
+        let Self { child, hold, stopped: total, .. } = self;
         let send = |signal| if whole_group { to_group(signal) } else { child.signal(signal) };
         // A SIGCONT of the method discards a SIGTSTP that was not acted on yet, and continues a command that was
         // stopped by one (signal(7)). SIGTTIN and SIGTTOU come again by themselves.
-        let may_be_lost = plan.method == MethodId::CpuLim && signal == Signal::SIGTSTP;
-        pause::while_let_go(session, &plan.demand.targets, || {
+        let may_be_lost = hold.stops_processes() && signal == Signal::SIGTSTP;
+        hold.while_let_go(&mut || {
             let mut stopped = stops_soon(child);
             if !stopped && may_be_lost {
                 send(signal)?;
@@ -144,7 +153,7 @@ impl<'a> Supervisor<'a> {
             *total += begin.elapsed();
             // Only emu may have been continued.
             if child.is_stopped() { send(Signal::SIGCONT) } else { Ok(()) }
-        })?
+        })
     }
 }
 

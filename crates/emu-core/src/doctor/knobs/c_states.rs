@@ -18,8 +18,9 @@ impl Knob for CStates {
             name: "c-states",
             better: "only the shallowest; in a guest none",
             why: "a CPU needs up to hundreds of microseconds to wake from a deep state, so that work that waits (I/O, \
-                  sleeps, messages) varies most. In a guest each idle CPU is taken away and has to be given back. \
-                  No deeper than the first: polling all the time takes turbo and execution units from the others",
+                  sleeps, messages) varies most. In a guest each idle CPU is taken away and has to be given back; \
+                  held, it polls and looks busy to the host. On a bare machine the first state is let be, as polling \
+                  takes turbo and execution units from the others",
             source: "Linux Documentation/admin-guide/pm/cpuidle.rst, power/pm_qos_interface.rst; \
                      MongoDB, Repeatable Performance Tests",
             takes: Takes::Tuning,
@@ -42,7 +43,7 @@ impl Knob for CStates {
         let in_force = in_force(&device);
         if deepest <= limit || in_force.is_some_and(|value| value <= limit) {
             let held = in_force.filter(|_| deepest > limit);
-            let found = held.map_or(found.clone(), |value| format!("{found}, but held below {value} µs"));
+            let found = held.map_or(found.clone(), |value| format!("{found}, but held at {value} µs"));
             return Finding::ready(found);
         }
         if !device.exists() {

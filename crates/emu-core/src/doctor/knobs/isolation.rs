@@ -24,7 +24,7 @@ impl Knob for Isolation {
         if isolated.is_empty() {
             return Finding::advice(
                 "no CPU is isolated",
-                "boot with isolcpus=LIST; without a reboot, bind runs to CPUs and other work to the rest",
+                "boot with isolcpus=LIST; until then bind runs to some CPUs and other work to the rest",
             );
         }
         Finding::ready(format!("CPUs {isolated} are isolated"))

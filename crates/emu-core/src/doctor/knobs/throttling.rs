@@ -1,4 +1,4 @@
-//! How often the processor was slowed down for its heat (drivers/thermal/intel/therm_throt.c).
+//! How often the processor was slowed down for its heat (`drivers/thermal/intel/therm_throt.c`).
 
 use super::super::{About, Finding, Knob, Machine, Takes};
 use crate::control_file::probe;

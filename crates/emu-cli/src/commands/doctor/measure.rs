@@ -1,0 +1,99 @@
+//! `emu doctor tune --measure`: what each knob does to the noise here.
+
+use emu_bench::measure::Event;
+use emu_bench::measure::knobs::{self, Plan, Switch};
+use emu_core::doctor::{Examined, Machine, Refused, Tuning};
+use emu_core::{Error, Result, Roots};
+
+use super::examine;
+use crate::args::DoctorTuneArgs;
+use crate::exit::{Exit, Failure};
+use crate::measuring::{Measuring, Task};
+use crate::output;
+use crate::reporter::Reporter;
+
+/// Turns every knob that can be turned, one after another, and shows what it does.
+pub(super) fn measure(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
+    let machine = Machine::of_files(&Roots::system(), args.knobs.cpus.as_ref())?;
+    let examined = examine(&machine, &args.knobs.knobs)?;
+    let seed = args.measuring.seed();
+    let plan = Plan::new(args.measuring.quick, seed);
+    let options = options(args);
+    let task = Task { name: "doctor tune", options, seed, plan: &plan };
+    // Blocks the signals, before anything is changed.
+    let mut measuring = Measuring::begin(&machine.host, &args.measuring, &task)?;
+    let turned = turnable(&machine, &examined, !args.knobs.knobs.is_empty());
+    let measured = turned.and_then(|(mut switches, refused)| {
+        if !args.quiet {
+            refused.iter().for_each(|knob| {
+                Reporter::new(false).say(&format!("{} is left out: {}", knob.name, knob.why));
+            });
+        }
+        knobs::measure(&mut switches, &plan, &mut |event: Event<'_>| measuring.watch(event))
+    });
+    measuring.finish(measured, |measured| Ok(output::doctor::shown(measured)))?;
+    Ok(Exit::Success)
+}
+
+fn options(args: &DoctorTuneArgs) -> String {
+    let knobs = args.knobs.knobs.join(",");
+    let knobs = if knobs.is_empty() { String::new() } else { format!(" --knobs {knobs}") };
+    let cpus = args.knobs.cpus.as_ref().map_or_else(String::new, |cpus| format!(" --cpus {cpus}"));
+    format!(" --measure{knobs}{cpus}")
+}
+
+/// A knob, and the tuning while it is tuned.
+struct One<'a> {
+    machine: &'a Machine,
+    knob: &'a Examined,
+    tuning: Option<Tuning>,
+}
+
+impl Switch for One<'_> {
+    fn name(&self) -> &str {
+        self.knob.about.name
+    }
+
+    fn tune(&mut self) -> Result<()> {
+        let only = std::slice::from_ref(self.knob);
+        self.tuning = Some(Tuning::begin(self.machine, only, "a measurement", true)?);
+        Ok(())
+    }
+
+    fn put_back(&mut self) -> Result<()> {
+        self.tuning.take().map_or(Ok(()), |tuning| tuning.end().map(drop))
+    }
+}
+
+/// The knobs that can be turned here, each tried once, and those that are refused.
+///
+/// # Errors
+/// None can be turned; one cannot that was named.
+fn turnable<'a>(
+    machine: &'a Machine,
+    examined: &'a [Examined],
+    named: bool,
+) -> Result<(Vec<Box<dyn Switch + 'a>>, Vec<Refused>)> {
+    let (mut switches, mut refused): (Vec<Box<dyn Switch + 'a>>, _) = (Vec::new(), Vec::new());
+    for knob in examined {
+        if knob.finding.changes.is_empty() {
+            if named {
+                refused.push(Refused { name: knob.about.name, why: knob.finding.found.clone() });
+            }
+            continue;
+        }
+        let mut one = One { machine, knob, tuning: None };
+        match one.tune().and_then(|()| one.put_back()) {
+            Ok(()) => switches.push(Box::new(one)),
+            Err(error) if named => return Err(error),
+            Err(error) => refused.push(Refused { name: knob.about.name, why: error.in_words() }),
+        }
+    }
+    if switches.is_empty() {
+        let whys: Vec<_> = refused.iter().map(|knob| format!("{}: {}", knob.name, knob.why)).collect();
+        let whys = if whys.is_empty() { String::new() } else { format!(": {}", whys.join("; ")) };
+        return Err(Error::unavailable(format!("no knob can be changed here{whys}"))
+            .hint("`emu doctor show` tells what was found of each"));
+    }
+    Ok((switches, refused))
+}

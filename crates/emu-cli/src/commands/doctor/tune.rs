@@ -1,0 +1,130 @@
+//! `emu doctor tune`: a command on a tuned machine, or the machine held tuned for others.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use emu_core::doctor::{Machine, Tuning, throttled};
+use emu_core::{Error, Gated, Result, Roots};
+use nix::sys::signal::Signal;
+
+use super::examine;
+use crate::args::DoctorTuneArgs;
+use crate::commands::run::child::Child;
+use crate::commands::run::supervisor::{Hold, Supervisor};
+use crate::commands::run::{name, open, program};
+use crate::exit::{Exit, Failure};
+use crate::output::doctor as words;
+use crate::reporter::Reporter;
+use crate::signals::{self, Signals};
+
+/// How long is waited for a signal at a time where there is no limit.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// Tunes, waits for the command or the end, and puts back.
+pub(super) fn tune(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
+    let measuring = &args.measuring;
+    if measuring.quick || measuring.json || measuring.out.is_some() || measuring.seed.is_some() {
+        return Err(Error::usage("--quick, --json, --out and --seed belong to --measure")
+            .hint("add --measure, or leave them out")
+            .into());
+    }
+    // Before anything that makes a thread.
+    let signals = Signals::block()?;
+    let program = args.command.first().map(OsString::as_os_str);
+    if let Some(program) = program {
+        program::check(program)?;
+    }
+    let reporter = Reporter::new(args.quiet);
+    let machine = Machine::of_files(&Roots::system(), args.knobs.cpus.as_ref())?;
+    let knobs = examine(&machine, &args.knobs.knobs)?;
+    let zone = program.map_or_else(|| "this machine".to_owned(), name);
+    let events = throttled(&machine.host);
+    let tuning = Tuning::begin(&machine, &knobs, &zone, !args.knobs.knobs.is_empty())?;
+    tuning.notes().iter().for_each(|note| reporter.say(&format!("note: {note}")));
+    words::begun(&tuning).iter().for_each(|line| reporter.say(line));
+    let told = tuning.notes().len();
+
+    let (ended, exit) = if args.command.is_empty() {
+        hold(tuning, args.limit, &signals, reporter)?
+    } else {
+        run(tuning, args, &machine, &signals)?
+    };
+    for note in ended.iter().skip(told) {
+        reporter.say(&format!("note: {note}"));
+    }
+    if let (Some(before), Some(after)) = (events, throttled(&machine.host))
+        && after > before
+    {
+        let count = after - before;
+        reporter.say(&format!("note: the processor was throttled for its heat {count} times meanwhile"));
+    }
+    Ok(exit)
+}
+
+/// Runs the command; returns the notes of the tuning's end.
+fn run(
+    tuning: Tuning,
+    args: &DoctorTuneArgs,
+    machine: &Machine,
+    signals: &Signals,
+) -> Result<(Vec<String>, Exit), Failure> {
+    let program = args.command.first().cloned().unwrap_or_default();
+    let gated = Gated::spawn(&args.command, signals.original())?;
+    let child = Child::open(&machine.host.roots, gated.pid())?;
+    let mut supervisor = Supervisor::new(signals, child, Tuned(tuning));
+    supervisor.pass_on_early_signals()?;
+    let opening = open(gated, program);
+    let exit = supervisor.watch(|_| {})?;
+    let Tuned(tuning) = supervisor.into_hold();
+    let ended = tuning.end();
+    if let Ok(Err(error)) = opening.join() {
+        ended?;
+        return Err(error.into());
+    }
+    Ok((ended?, exit))
+}
+
+/// The tuning that a command runs under. It needs nobody to keep it up, so that it stays while emu is stopped.
+#[derive(Debug)]
+struct Tuned(Tuning);
+
+impl Hold for Tuned {
+    fn while_let_go(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        act()
+    }
+
+    fn stops_processes(&self) -> bool {
+        false
+    }
+}
+
+/// Holds the machine tuned until the time is over or a signal asks to end.
+fn hold(
+    tuning: Tuning,
+    limit: Option<Duration>,
+    signals: &Signals,
+    reporter: Reporter,
+) -> Result<(Vec<String>, Exit), Failure> {
+    if tuning.tuned().is_empty() {
+        return Ok((tuning.end()?, Exit::Success));
+    }
+    reporter.say(match limit {
+        Some(_) => "tuned until the time is over or Ctrl-C",
+        None => "tuned until Ctrl-C",
+    });
+    let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+    loop {
+        let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Ok((tuning.end()?, Exit::Success));
+        }
+        signals.wait(&[], left.min(LOOK))?;
+        while let Some(received) = signals.next()? {
+            match received.signal {
+                Signal::SIGTSTP => signals::stop_self(Signal::SIGTSTP),
+                _ if received.is_ending() => return Ok((tuning.end()?, Exit::Success)),
+                _ => {}
+            }
+        }
+    }
+}

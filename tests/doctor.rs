@@ -1,0 +1,259 @@
+//! `emu doctor` from end to end: what it shows, what it changes, and that all of it is put back.
+//!
+//! What is changed here for a moment is the randomisation of addresses, and what only this process's children see.
+
+#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::fs;
+use std::process::Child;
+
+use common::{
+    Ended, alone, assert_refused, child_called, emu, eventually, finish, inside, is_root, leave_out, run,
+    skip, start, words,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+const ASLR: &str = "/proc/sys/kernel/randomize_va_space";
+
+fn aslr() -> String {
+    fs::read_to_string(ASLR).expect("the kernel to have it").trim().to_owned()
+}
+
+fn doctor(line: &str) -> Ended {
+    run(&mut emu(words(&format!("doctor {line}"))), "")
+}
+
+/// Whether the tests may turn the one knob of the kernel that they turn; says why not.
+fn may_tune(test: &str) -> bool {
+    if !is_root() || aslr() == "0" {
+        skip(test, "needs root, and addresses that are random");
+        return false;
+    }
+    true
+}
+
+/// A tuning of that knob that goes on, from when it is in force.
+fn held() -> Child {
+    let child = start(&mut emu(words("doctor tune --knobs aslr")));
+    eventually("addresses are not random any more", || aslr() == "0");
+    child
+}
+
+fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).expect("the process to be there");
+}
+
+#[test]
+fn every_knob_is_shown_and_the_code_says_whether_the_machine_is_ready() {
+    let _alone = alone();
+    let ended = doctor("show --json");
+    let json: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!(json["schema"], 1);
+    let knobs = json["knobs"].as_array().expect("a list");
+    assert!(knobs.len() > 20, "{}", knobs.len());
+    let disturbing = knobs.iter().any(|knob| knob["state"] == "tune" || knob["state"] == "hand");
+    assert_eq!(json["ready"], !disturbing);
+    assert_eq!(ended.code(), Some(if disturbing { 7 } else { 0 }), "{}", ended.stderr);
+    for knob in knobs {
+        for field in ["name", "found", "better", "why", "source", "takes"] {
+            assert!(knob[field].as_str().is_some_and(|text| !text.is_empty()), "{knob}");
+        }
+    }
+    let table = doctor("show");
+    for knob in knobs {
+        let name = knob["name"].as_str().expect("a name");
+        assert!(table.stdout.lines().any(|line| line.starts_with(&format!("{name} "))), "{name}");
+    }
+    assert!(table.stdout.lines().all(|line| line.chars().count() <= 80), "{}", table.stdout);
+}
+
+#[test]
+fn named_knobs_are_shown_in_full_and_alone_decide() {
+    let ended = doctor("show --knobs virtual");
+    assert_eq!(ended.code(), Some(2));
+    assert!(ended.stderr.contains("virtual"), "{}", ended.stderr);
+    let ended = doctor("show --knobs hypervisor,rt-limit");
+    assert_eq!(ended.code(), Some(0), "facts disturb nobody: {}", ended.stdout);
+    for word in ["hypervisor\n", "rt-limit\n", "  found", "  better", "  why", "  source", "  change"] {
+        assert!(ended.stdout.contains(word), "{word} in {}", ended.stdout);
+    }
+}
+
+#[test]
+fn a_command_runs_tuned_and_all_is_put_back() {
+    if !may_tune("a_command_runs_tuned_and_all_is_put_back") {
+        return;
+    }
+    let _alone = alone();
+    let before = aslr();
+    let command =
+        format!("doctor tune --knobs aslr,timer-slack -- sh -c cat␣{ASLR}␣/proc/self/timerslack_ns;exit␣9");
+    let ended = run(&mut emu(words(&command)), "");
+    assert_eq!((ended.code(), ended.stdout.as_str()), (Some(9), "0\n1\n"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("emu: aslr: found on"), "{}", ended.stderr);
+    assert_eq!(aslr(), before);
+    let quiet = run(&mut emu(words("doctor tune --quiet --knobs aslr -- sh -c kill␣-TERM␣$$")), "");
+    assert_eq!(quiet.stderr, "");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&quiet.status), Some(15), "{quiet:?}");
+    assert_eq!(aslr(), before);
+}
+
+#[test]
+fn a_tuning_ends_by_time_and_by_signal() {
+    if !may_tune("a_tuning_ends_by_time_and_by_signal") {
+        return;
+    }
+    let _alone = alone();
+    let before = aslr();
+    let ended = doctor("tune --knobs aslr --for 100ms");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert_eq!(aslr(), before);
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let child = held();
+        send(child.id() as i32, signal);
+        let ended = finish(child);
+        assert_eq!(ended.code(), Some(0), "{signal}: {}", ended.stderr);
+        assert_eq!(aslr(), before, "{signal}");
+    }
+}
+
+#[test]
+fn a_killed_tuning_is_undone_by_its_guardian_or_by_reset() {
+    if !may_tune("a_killed_tuning_is_undone_by_its_guardian_or_by_reset") {
+        return;
+    }
+    let _alone = alone();
+    let before = aslr();
+    let child = held();
+    send(child.id() as i32, Signal::SIGKILL);
+    let ended = finish(child);
+    eventually("the guardian has put it back", || aslr() == before);
+    assert!(ended.stderr.contains("the tuning for this machine ended because emu died"), "{}", ended.stderr);
+
+    let child = held();
+    let guardian = child_called(child.id(), "emu-guardian").expect("a guardian");
+    send(guardian, Signal::SIGKILL);
+    send(child.id() as i32, Signal::SIGKILL);
+    let pid = finish(child).pid;
+    assert_eq!(aslr(), "0", "nobody is left to put it back");
+    let ended = doctor("reset");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert_eq!(ended.stdout, format!("restored: what emu {pid} had left of doctor tune for this machine\n"));
+    assert_eq!(aslr(), before);
+    assert_eq!(doctor("reset").stdout, "nothing to restore\n");
+}
+
+#[test]
+fn what_somebody_else_has_changed_meanwhile_is_left_and_told() {
+    if !may_tune("what_somebody_else_has_changed_meanwhile_is_left_and_told") {
+        return;
+    }
+    let _alone = alone();
+    let before = aslr();
+    let child = held();
+    fs::write(ASLR, "1").expect("root to write it");
+    send(child.id() as i32, Signal::SIGTERM);
+    let ended = finish(child);
+    let now = aslr();
+    fs::write(ASLR, &before).expect("root to write it");
+    assert_eq!((ended.code(), now.as_str()), (Some(0), "1"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("somebody else has changed it since"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_second_tuning_is_refused_and_an_emulation_is_not() {
+    if !may_tune("a_second_tuning_is_refused_and_an_emulation_is_not") {
+        return;
+    }
+    let _alone = alone();
+    let child = held();
+    let second = doctor("tune --knobs timer-slack -- true");
+    assert_refused(&second, 3, "a second tuning");
+    assert!(second.stderr.contains(&format!("by emu {}", child.id())), "{}", second.stderr);
+    let info = run(&mut emu(["info"]), "");
+    assert!(
+        info.stdout.contains(&format!("emu {}: doctor tune (this machine)", child.id())),
+        "{}",
+        info.stdout
+    );
+    if common::some_method().is_some() {
+        assert_eq!(run(&mut common::half("-- true"), "").code(), Some(0));
+    } else {
+        leave_out("a_second_tuning_is_refused_and_an_emulation_is_not", "no method works here");
+    }
+    send(child.id() as i32, Signal::SIGTERM);
+    assert_eq!(finish(child).code(), Some(0));
+}
+
+#[test]
+fn what_makes_no_sense_or_cannot_be_done_is_refused() {
+    let _alone = alone();
+    for (line, code) in [
+        ("tune --quick -- true", 2),
+        ("tune --json", 2),
+        ("tune --cpus 1023 -- true", 2),
+        ("show --cpus 1023", 2),
+        ("tune --knobs load -- true", 3),
+        ("tune --measure --knobs load", 3),
+        ("tune --knobs timer-slack -- /nonexistent/program", 127),
+        ("tune --knobs timer-slack -- /", 126),
+    ] {
+        assert_refused(&doctor(line), code, line);
+    }
+}
+
+#[test]
+fn a_knob_that_may_not_be_written_is_named() {
+    if !is_root() {
+        let ended = doctor("tune --knobs aslr -- true");
+        assert_refused(&ended, 4, "without root");
+        return;
+    }
+    if !may_tune("a_knob_that_may_not_be_written_is_named") {
+        return;
+    }
+    let _alone = alone();
+    // As containers have it.
+    let read_only = "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys";
+    let within = |line: &str| run(inside(read_only, common::EMU).args(words(line)), "");
+    let before = aslr();
+    let named = within("doctor tune --knobs aslr -- true");
+    assert_refused(&named, 4, "a knob that is named");
+    assert!(named.stderr.contains(ASLR), "{}", named.stderr);
+    let slack = within("doctor tune --knobs timer-slack -- true");
+    assert_eq!(slack.code(), Some(0), "{}", slack.stderr);
+    let shown = within("doctor show --knobs aslr");
+    assert_eq!(shown.code(), Some(7));
+    assert!(shown.stdout.contains("not by this user"), "{}", shown.stdout);
+    assert_eq!(aslr(), before);
+}
+
+#[test]
+fn the_effect_of_a_knob_is_measured_in_pairs() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("record");
+    let line =
+        format!("doctor tune --measure --quick --json --seed 7 --knobs timer-slack --out {}", out.display());
+    let ended = run(&mut emu(words(&line)), "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let json: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let effects = json["result"]["effects"].as_array().expect("a list");
+    assert_eq!(effects.len(), 2, "what computes, and what sleeps");
+    for effect in effects {
+        assert_eq!(effect["knob"], "timer-slack");
+        let pairs = effect["pairs"].as_array().expect("a list");
+        assert_eq!(pairs.len(), 6);
+        assert!(pairs.iter().all(|pair| pair["found_ns"].as_array().is_some_and(|runs| runs.len() == 25)));
+        assert!(effect["noise_ratio"]["low"].as_f64() <= effect["noise_ratio"]["high"].as_f64());
+    }
+    for file in ["record.json", "samples.jsonl", "doctor-tune.json", "doctor-tune.csv", "doctor-tune.svg"] {
+        assert!(out.join(file).is_file(), "{file}");
+    }
+    let again = run(&mut emu(words(&line)), "");
+    assert_refused(&again, 2, "a record that exists");
+}
