@@ -343,7 +343,7 @@ mod tests {
         assert!(shown.text.contains(row), "{}", shown.text);
         assert!(shown.text.lines().all(|line| line.chars().count() <= 80), "{}", shown.text);
         assert!(
-            shown.csv.contains("c-states,sleep-1ms,0,0.2,0.05,0.24,0.12,0.48,0.9,0.45,1.8\n"),
+            shown.csv.contains("c-states,sleep-1ms,0,0.2,0.05,0.24,0.12,0.48,0.9,0.45,1.8"),
             "{}",
             shown.csv
         );

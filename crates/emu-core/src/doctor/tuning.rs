@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::sys::prctl;
 use serde::Serialize;
 
-use super::{Change, Examined, Machine, State};
+use super::{Change, Examined, Machine, State, Takes};
 use crate::frequency::Control;
 use crate::{CpuList, Error, ErrorKind, Journal, Result, control_file, live_sessions};
 
@@ -82,7 +82,9 @@ impl Tuning {
     ) -> Result<Self> {
         let mut wanted: Vec<&Examined> =
             knobs.iter().filter(|knob| knob.finding.state == State::Tune).collect();
-        if let Some(knob) = knobs.iter().find(|knob| strict && !knob.finding.is_tunable_or_ready()) {
+        let is_none =
+            |knob: &&Examined| knob.about.takes != Takes::Tuning || !knob.finding.is_tunable_or_ready();
+        if let Some(knob) = knobs.iter().find(is_none).filter(|_| strict) {
             return Err(cannot(knob));
         }
         let mut refused = Vec::new();
@@ -202,9 +204,14 @@ impl Held {
 /// That a knob which was asked for is none that a tuning changes, here.
 fn cannot(knob: &Examined) -> Error {
     let Examined { about, finding, .. } = knob;
-    let error = Error::unavailable(format!("cannot tune {}: {}", about.name, finding.found));
+    let name = about.name;
+    if about.takes != Takes::Tuning {
+        return Error::unavailable(format!("cannot tune {name}: it is none that a tuning changes"))
+            .hint(format!("`emu doctor show --knobs {name}` tells what does"));
+    }
     let hint = finding.hint.clone();
-    error.hint(hint.unwrap_or_else(|| "`emu doctor show` tells which knobs can be tuned here".into()))
+    Error::unavailable(format!("cannot tune {name}: {}", finding.found))
+        .hint(hint.unwrap_or_else(|| "`emu doctor show` tells which knobs can be tuned here".into()))
 }
 
 /// An emulation that sets frequencies would take a change of governor for somebody else's.

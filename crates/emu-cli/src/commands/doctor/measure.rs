@@ -23,11 +23,9 @@ pub(super) fn measure(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
     // Blocks the signals, before anything is changed.
     let mut measuring = Measuring::begin(&machine.host, &args.measuring, &task)?;
     let turned = turnable(&machine, &examined, !args.knobs.knobs.is_empty());
-    let measured = turned.and_then(|(mut switches, refused)| {
-        if !args.quiet {
-            refused.iter().for_each(|knob| {
-                Reporter::new(false).say(&format!("{} is left out: {}", knob.name, knob.why));
-            });
+    let measured = turned.and_then(|Turnable { mut switches, refused }| {
+        for Refused { name, why } in refused {
+            Reporter::new(args.quiet).say(&format!("{name} is left out: {why}"));
         }
         knobs::measure(&mut switches, &plan, &mut |event: Event<'_>| measuring.watch(event))
     });
@@ -65,16 +63,19 @@ impl Switch for One<'_> {
     }
 }
 
-/// The knobs that can be turned here, each tried once, and those that are refused.
+/// The knobs that can be turned here, and those that cannot.
+struct Turnable<'a> {
+    switches: Vec<Box<dyn Switch + 'a>>,
+    refused: Vec<Refused>,
+}
+
+/// Tries each knob once.
 ///
 /// # Errors
 /// None can be turned; one cannot that was named.
-fn turnable<'a>(
-    machine: &'a Machine,
-    examined: &'a [Examined],
-    named: bool,
-) -> Result<(Vec<Box<dyn Switch + 'a>>, Vec<Refused>)> {
-    let (mut switches, mut refused): (Vec<Box<dyn Switch + 'a>>, _) = (Vec::new(), Vec::new());
+fn turnable<'a>(machine: &'a Machine, examined: &'a [Examined], named: bool) -> Result<Turnable<'a>> {
+    let mut switches: Vec<Box<dyn Switch + 'a>> = Vec::new();
+    let mut refused = Vec::new();
     for knob in examined {
         if knob.finding.changes.is_empty() {
             if named {
@@ -95,5 +96,5 @@ fn turnable<'a>(
         return Err(Error::unavailable(format!("no knob can be changed here{whys}"))
             .hint("`emu doctor show` tells what was found of each"));
     }
-    Ok((switches, refused))
+    Ok(Turnable { switches, refused })
 }

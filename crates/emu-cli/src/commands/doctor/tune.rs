@@ -36,20 +36,25 @@ pub(super) fn tune(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
     }
     let reporter = Reporter::new(args.quiet);
     let machine = Machine::of_files(&Roots::system(), args.knobs.cpus.as_ref())?;
-    let knobs = examine(&machine, &args.knobs.knobs)?;
+    let mut knobs = examine(&machine, &args.knobs.knobs)?;
+    if program.is_none() {
+        // It is inherited by commands, and nobody else.
+        knobs.retain(|knob| knob.about.name != "timer-slack");
+    }
     let zone = program.map_or_else(|| "this machine".to_owned(), name);
     let events = throttled(&machine.host);
     let tuning = Tuning::begin(&machine, &knobs, &zone, !args.knobs.knobs.is_empty())?;
-    tuning.notes().iter().for_each(|note| reporter.say(&format!("note: {note}")));
-    words::begun(&tuning).iter().for_each(|line| reporter.say(line));
-    let told = tuning.notes().len();
+    let notes = tuning.notes();
+    for line in notes.iter().map(|note| format!("note: {note}")).chain(words::begun(&tuning)) {
+        reporter.say(&line);
+    }
 
     let (ended, exit) = if args.command.is_empty() {
         hold(tuning, args.limit, &signals, reporter)?
     } else {
         run(tuning, args, &machine, &signals)?
     };
-    for note in ended.iter().skip(told) {
+    for note in ended.iter().skip(notes.len()) {
         reporter.say(&format!("note: {note}"));
     }
     if let (Some(before), Some(after)) = (events, throttled(&machine.host))
