@@ -14,6 +14,8 @@
 #[path = "rig/cgroups.rs"]
 mod cgroups;
 mod common;
+#[path = "rig/doctor.rs"]
+mod doctor;
 #[path = "rig/duty.rs"]
 mod duty;
 #[path = "rig/endings.rs"]

@@ -135,6 +135,11 @@ pub(super) fn acpi() -> Vec<(String, String)> {
     driven(ACPI)
 }
 
+/// A bare machine with `intel_pstate` in active mode.
+pub(super) fn intel_active() -> Vec<(String, String)> {
+    driven(INTEL_ACTIVE)
+}
+
 /// The machine of a table of files, idle and with a steady clock. Its procfs knows this process.
 pub(super) fn machine(files: &[(String, String)]) -> (TempDir, Machine) {
     let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();

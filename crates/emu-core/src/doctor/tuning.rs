@@ -9,10 +9,13 @@ use serde::Serialize;
 
 use super::{Change, Examined, Machine, State, Takes};
 use crate::frequency::Control;
-use crate::{CpuList, Error, ErrorKind, Journal, Result, control_file, live_sessions};
+use crate::{CpuList, Error, ErrorKind, Journal, Result, Undo, control_file, live_sessions};
 
 /// By what name the journal knows a tuning.
 const METHOD: &str = "doctor tune";
+
+/// The preference for energy that comes with the governor `performance`.
+const BEST_EPP: &str = "performance";
 
 /// The emulations that set frequencies themselves.
 const SETS_FREQUENCIES: [&str; 2] = ["cpu-freq", "cpu-gov"];
@@ -242,6 +245,11 @@ fn apply(held: &mut Held, journal: &Journal, machine: &Machine, change: &Change)
                 .into_iter()
                 .find(|known| known.path == *policy)
                 .ok_or_else(|| Error::unavailable(format!("there is no policy {}", policy.display())))?;
+            // Some drivers set the preference for energy with the governor, and do not all set it back.
+            if let Some(epp) = known.epp.as_ref().filter(|epp| *epp != BEST_EPP) {
+                let path = policy.join("energy_performance_preference");
+                journal.record(&Undo::File { path, old: epp.clone(), new: vec![BEST_EPP.into()] })?;
+            }
             Control::select(known, value, journal).map(drop)
         }
         Change::Latency { path, value } => {
@@ -279,7 +287,7 @@ fn is_in_force(change: &Change) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{acpi, machine};
+    use super::super::tests::{acpi, intel_active, machine};
     use super::super::{KNOBS, examine};
     use super::*;
 
@@ -427,6 +435,24 @@ mod tests {
         assert_eq!(tuning.refused().iter().map(|refused| refused.name).collect::<Vec<_>>(), ["governor"]);
         tuning.end().unwrap();
         assert_eq!(std::fs::read_to_string(&governor).unwrap().trim(), "ondemand");
+    }
+
+    #[test]
+    fn a_preference_that_a_driver_changes_with_the_governor_is_put_back() {
+        for only_governor in [true, false] {
+            let (_dir, machine) = machine(&intel_active());
+            let preference = machine.host.roots.cpus().join("cpufreq/policy0/energy_performance_preference");
+            let kernel = refusing("scaling_governor", |_| {
+                std::fs::write(&preference, "performance\n").unwrap();
+                Ok(())
+            });
+            let mut knobs = examine(&machine);
+            knobs.retain(|knob| !only_governor || knob.about.name == "governor");
+            let tuning = Tuning::begin_with(&machine, &knobs, "test", false, &kernel).unwrap();
+            assert!(tuning.refused().is_empty(), "{:?}", tuning.refused());
+            tuning.end().unwrap();
+            assert_eq!(std::fs::read_to_string(&preference).unwrap().trim(), "balance_performance");
+        }
     }
 
     #[test]
