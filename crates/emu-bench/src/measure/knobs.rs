@@ -29,6 +29,9 @@ const RUN: Duration = Duration::from_millis(5);
 /// Time to start and end a process, for the time left before one was seen.
 const START: Duration = Duration::from_millis(5);
 
+/// Changes of the time of an operation that matter, as a share.
+const TIME_MIN: f64 = 0.005;
+
 /// The kinds of work: what computes, and what waits, which is what idle states and timers disturb.
 pub const KINDS: [Kind; 2] = [Kind::CpuBound, Kind::Sleep1Ms];
 
@@ -238,6 +241,12 @@ impl Effect {
     pub fn is_louder(&self) -> bool {
         self.noise_ratio.low > 1.0
     }
+
+    /// By how much it changes the time of an operation, where it is shown to do so by what matters.
+    pub fn time_change(&self) -> Option<f64> {
+        let change = self.time_ratio.estimate - 1.0;
+        (!self.time_ratio.contains(1.0) && change.abs() >= TIME_MIN).then_some(change)
+    }
 }
 
 fn each(pairs: &[Windows], of: impl Fn(&Windows) -> Result<f64>) -> Result<Vec<f64>> {
@@ -267,9 +276,19 @@ fn conclusion(effects: &[Effect]) -> String {
     if sentences.is_empty() {
         sentences.push("No knob is shown to change the noise here.".to_owned());
     }
+    let times: Vec<_> = effects
+        .iter()
+        .filter_map(|effect| {
+            let percent = effect.time_change()? * 100.0;
+            Some(format!("{} ({}) by {percent:+.1}%", effect.knob, effect.kind.name()))
+        })
+        .collect();
+    if !times.is_empty() {
+        sentences.push(format!("Shown to change the time of an operation: {}.", times.join(", ")));
+    }
     let unknown = effects.iter().filter(|effect| !effect.is_calmer() && !effect.is_louder()).count();
     if unknown > 0 && unknown < effects.len() {
-        sentences.push("Of the rest this many pairs show no effect.".to_owned());
+        sentences.push("Of the rest this many pairs show no effect on the noise.".to_owned());
     }
     sentences.join(" ")
 }
@@ -367,6 +386,23 @@ mod tests {
         assert_eq!(measured.conclusion, "No knob is shown to change the noise here.");
         let json = serde_json::to_string(&measured).unwrap();
         assert_eq!(serde_json::from_str::<Measured>(&json).unwrap(), measured);
+    }
+
+    #[test]
+    fn a_change_of_the_time_is_told_where_it_matters() {
+        let windows = |tuned: f64| Windows {
+            tuned_first: false,
+            found_ns: vec![100.0, 101.0, 102.0],
+            tuned_ns: [100.0, 101.0, 102.0].map(|time| time * tuned).to_vec(),
+        };
+        let effect = |tuned: f64| {
+            let pairs = (0..6).map(|pair| windows(tuned + f64::from(pair) * 1e-4)).collect();
+            Effect::new("fake", Kind::CpuBound, pairs, 1).unwrap()
+        };
+        assert!((effect(0.95).time_change().unwrap() + 0.04975).abs() < 1e-6);
+        assert!(conclusion(&[effect(0.95)]).contains("time of an operation: fake (cpu-bound) by -5.0%."));
+        assert_eq!(effect(0.999).time_change(), None, "too small to matter");
+        assert_eq!(effect(0.9998).time_change(), None);
     }
 
     #[test]

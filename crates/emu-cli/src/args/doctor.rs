@@ -72,6 +72,10 @@ pub(crate) struct DoctorTuneArgs {
     #[arg(long, conflicts_with = "command")]
     pub(crate) measure: bool,
 
+    /// Pairs of windows of each knob [default: 12, with --quick 6]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=1000), requires = "measure")]
+    pub(crate) pairs: Option<u32>,
+
     #[command(flatten)]
     pub(crate) measuring: MeasureArgs,
 

@@ -17,7 +17,8 @@ pub(super) fn measure(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
     let machine = Machine::of_files(&Roots::system(), args.knobs.cpus.as_ref())?;
     let examined = examine(&machine, &args.knobs.knobs)?;
     let seed = args.measuring.seed();
-    let plan = Plan::new(args.measuring.quick, seed);
+    let mut plan = Plan::new(args.measuring.quick, seed);
+    plan.pairs = args.pairs.unwrap_or(plan.pairs);
     let options = options(args);
     let task = Task { name: "doctor tune", options, seed, plan: &plan };
     // Blocks the signals, before anything is changed.
@@ -37,7 +38,8 @@ fn options(args: &DoctorTuneArgs) -> String {
     let knobs = args.knobs.knobs.join(",");
     let knobs = if knobs.is_empty() { String::new() } else { format!(" --knobs {knobs}") };
     let cpus = args.knobs.cpus.as_ref().map_or_else(String::new, |cpus| format!(" --cpus {cpus}"));
-    format!(" --measure{knobs}{cpus}")
+    let pairs = args.pairs.map_or_else(String::new, |pairs| format!(" --pairs {pairs}"));
+    format!(" --measure{pairs}{knobs}{cpus}")
 }
 
 /// A knob, and the tuning while it is tuned.
