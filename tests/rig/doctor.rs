@@ -9,10 +9,10 @@ fn check(guest: Guest, states: &[&str], endings: &[&str]) {
     };
     let mut ended = 0;
     for words in report.lines("ended") {
-        let [state, ending, status, aslr, _boost, ref governors @ ..] = words[..] else {
+        let [state, ending, code, aslr, _boost, ref governors @ ..] = words[..] else {
             panic!("an ending lacks words: {words:?}");
         };
-        assert_eq!(status, if ending == "interrupt" { "0" } else { "137" }, "{words:?}\n{}", report.text());
+        assert_eq!(code, if ending == "interrupt" { "0" } else { "137" }, "{words:?}\n{}", report.text());
         assert_eq!(aslr, "0", "it was at work: {words:?}\n{}", report.text());
         // A frequency that is set by hand does not move, and is left alone.
         let wanted = if state == "userspace" { "userspace" } else { "performance" };
