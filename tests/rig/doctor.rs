@@ -1,5 +1,5 @@
 //! However a tuning of the machine ends, by itself or by signals, every file that it has changed is as it was: governors
-//! with their tunables, boost, interrupts.
+//! with their tunables, interrupts, addresses.
 
 use crate::guest::Guest;
 
@@ -9,7 +9,7 @@ fn check(guest: Guest, states: &[&str], endings: &[&str]) {
     };
     let mut ended = 0;
     for words in report.lines("ended") {
-        let [state, ending, code, aslr, _boost, ref governors @ ..] = words[..] else {
+        let [state, ending, code, aslr, ref governors @ ..] = words[..] else {
             panic!("an ending lacks words: {words:?}");
         };
         assert_eq!(code, if ending == "interrupt" { "0" } else { "137" }, "{words:?}\n{}", report.text());
