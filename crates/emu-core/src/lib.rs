@@ -3,7 +3,8 @@
 //! The words used everywhere: a *host* is this machine as found; a *speed* is what is wanted of a CPU; a
 //! *zone* is CPUs with a speed for each and the tasks meant; a *method* is one way of emulating a slower
 //! CPU; an *emulation* is a method at work on a zone, and a *session* holds it with the journal that undoes
-//! every change.
+//! every change. A *knob* is something of the machine that makes runs differ; a *tuning* ([`doctor`]) holds knobs still,
+//! with a journal too.
 //!
 //! ```no_run
 //! use emu_core::{Demand, Host, Roots, Session, SpeedSpec, Tasks, Zone, choose};
