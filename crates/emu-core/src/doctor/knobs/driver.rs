@@ -12,7 +12,7 @@ impl Knob for Driver {
             name: "driver",
             better: "any; it decides what the governors' names mean",
             why: "`powersave` is the lowest frequency under acpi-cpufreq and intel_cpufreq, but an adaptive \
-                  algorithm under intel_pstate and amd-pstate-epp. With `performance` the drivers differ little",
+                  algorithm under intel_pstate and amd-pstate-epp: a governor can only be judged by its driver",
             source: "Linux Documentation/admin-guide/pm/intel_pstate.rst, amd-pstate.rst; Manner & Wirtz, SOSE 2021",
             takes: Takes::Reboot,
         }
