@@ -24,6 +24,7 @@ pub mod memory;
 pub mod record;
 pub mod report;
 pub mod stats;
+mod throttle;
 mod ticks;
 pub mod verify;
 pub mod workload;

@@ -195,7 +195,16 @@ mod tests {
             longest_stall_s: 0.0,
             effective: vec![],
         });
-        Window { side, done, clock: None, harness_cpu_s: 0.0, steal: 0.0, foreign: None, delivery }
+        Window {
+            side,
+            done,
+            clock: None,
+            harness_cpu_s: 0.0,
+            steal: 0.0,
+            throttled: 0.0,
+            foreign: None,
+            delivery,
+        }
     }
 
     fn pair(number: usize, native: &[f64], emulated: &[f64]) -> Pair {

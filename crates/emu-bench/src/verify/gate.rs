@@ -11,6 +11,9 @@ use crate::workload::Job;
 /// Share of a window that the hypervisor may take.
 const STEAL_MAX: f64 = 0.01;
 
+/// Share of the CPUs' time for which limits of our own cgroups may keep tasks waiting.
+const THROTTLED_MAX: f64 = 0.01;
+
 /// Change of the core clock between the two windows of a pair that is let pass. It is made up for in the mean, but
 /// not in how it fell on the two halves of a duty cycle.
 const CLOCK_CHANGE_MAX: f64 = 0.06;
@@ -33,6 +36,8 @@ const FOREIGN_MAX: f64 = 0.03;
 pub enum Taint {
     /// The hypervisor gave this share of a window to others.
     Steal(f64),
+    /// A limit on the CPU time of our own cgroup, or of one above it, held tasks for this share of the CPUs' time.
+    Throttled(f64),
     /// The core clock differed by this share between the windows.
     Clock(f64),
     /// Other tasks left the native work only this share of the CPU time that it could use.
@@ -50,6 +55,7 @@ impl Taint {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Steal(_) => "steal",
+            Self::Throttled(_) => "outer throttling",
             Self::Clock(_) => "clock changes",
             Self::Contended(_) | Self::Foreign(_) => "other tasks",
             Self::Lost(_) => "lost messages",
@@ -62,6 +68,9 @@ impl fmt::Display for Taint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Steal(share) => write!(f, "{:.1}% stolen by the hypervisor", share * 100.0),
+            Self::Throttled(share) => {
+                write!(f, "our own cgroup's limit held tasks for {:.1}% of the CPUs' time", share * 100.0)
+            }
             Self::Clock(change) => write!(f, "core clock changed by {:.1}%", change * 100.0),
             Self::Contended(share) => write!(f, "other tasks left {:.1}% of the CPU", share * 100.0),
             Self::Foreign(share) => write!(f, "other tasks had {:.1}% of the CPUs", share * 100.0),
@@ -93,6 +102,9 @@ pub(super) fn taint(job: &Job, window: &Window) -> Option<Taint> {
     let done = &window.done;
     if window.steal > STEAL_MAX {
         return Some(Taint::Steal(window.steal));
+    }
+    if window.throttled > THROTTLED_MAX {
+        return Some(Taint::Throttled(window.throttled));
     }
     if let Some(share) = window.foreign.filter(|share| *share > FOREIGN_MAX) {
         return Some(Taint::Foreign(share));
@@ -133,6 +145,7 @@ mod tests {
             clock: None,
             harness_cpu_s: 0.0,
             steal: 0.0,
+            throttled: 0.0,
             foreign: Some(0.01),
             delivery: None,
         }
@@ -153,12 +166,15 @@ mod tests {
         let good = || window(Side::Emulated, 400_000_000, 20e3);
         let mut stolen = good();
         stolen.steal = 0.02;
+        let mut throttled = good();
+        throttled.throttled = 0.3;
         let mut shared = good();
         shared.foreign = Some(0.2);
         let mut late = good();
         late.done.late_ns = 5;
         for (other, taint) in [
             (stolen, Taint::Steal(0.02)),
+            (throttled, Taint::Throttled(0.3)),
             (shared, Taint::Foreign(0.2)),
             (late, Taint::Late(5)),
             (window(Side::Native, 900_000_000, 20e3), Taint::Contended(0.9)),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::clock::{self, CoreClock};
 use super::gate::{self, Taint};
 use super::{Emulated, Plan, Trial};
+use crate::throttle::Throttle;
 use crate::ticks::Ticks;
 use crate::workload::{Done, Order, Worker, now_ns, process_cpu_ns, thread_cpu_ns};
 
@@ -35,6 +36,10 @@ pub struct Window {
     pub harness_cpu_s: f64,
     /// Share of the time that the hypervisor took from the CPUs.
     pub steal: f64,
+    /// Share of the CPUs' time for which limits of our own cgroup and of those above it held tasks. Emulation holds them
+    /// in groups of its own below.
+    #[serde(default)]
+    pub throttled: f64,
     /// Share of the CPUs' time that was neither the worker's nor this process's nor idle, at least; `None` where
     /// that cannot be told.
     pub foreign: Option<f64>,
@@ -183,6 +188,7 @@ fn window(
         }
     };
     let ticks = Ticks::now(&plan.proc, &trial.job.cpus)?;
+    let held_before = Throttle::ours().all_ns();
     let (asked_ns, cpu_before, before) = (now_ns(), process_cpu_ns(), emulated.status());
     let order = Order {
         begin_ns: asked_ns + nanos(lead),
@@ -196,6 +202,8 @@ fn window(
     let wall_s = (now_ns() - asked_ns) as f64 / 1e9;
     let process_s = (process_cpu_ns() - cpu_before) as f64 / 1e9;
     let ticks = Ticks::now(&plan.proc, &trial.job.cpus)?.since(ticks);
+    let held_ns = Throttle::ours().all_ns().saturating_sub(held_before);
+    let throttled = held_ns as f64 / 1e9 / (wall_s * trial.job.cpus.len() as f64);
     let known_s = process_s + done.spent_ns as f64 / 1e9;
     let foreign = (!emulated.has_helpers()).then(|| ticks.foreign(wall_s, trial.job.cpus.len(), known_s));
     let delivery = before
@@ -204,7 +212,8 @@ fn window(
     if side == Side::Emulated {
         emulated.release()?;
     }
-    Ok(Window { side, done, clock: None, harness_cpu_s, steal: ticks.stolen_share(), foreign, delivery })
+    let steal = ticks.stolen_share();
+    Ok(Window { side, done, clock: None, harness_cpu_s, steal, throttled, foreign, delivery })
 }
 
 fn nanos(span: Duration) -> u64 {

@@ -1,14 +1,15 @@
 //! Where the wall time of a sample went: running, waiting for a CPU, throttled, stolen, asleep.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use emu_core::{Controller, CpuList, Host, Result};
+use emu_core::{CpuList, Host, Result};
 use serde::{Deserialize, Serialize};
 
 use super::problem;
+use crate::throttle::Throttle;
 use crate::ticks::Ticks;
 use crate::workload::{now_ns, thread_cpu_ns};
 
@@ -76,19 +77,11 @@ struct Accounts {
 
 impl Accounts {
     fn now(host: &Host, cpu: &CpuList) -> Result<Self> {
-        let mut groups: Vec<PathBuf> = Vec::new();
-        let mut version = 0;
-        if let Some(hierarchy) = host.cgroups.with(Controller::Cpu) {
-            groups.extend(hierarchy.lineage().map(Path::to_owned));
-            version = hierarchy.version;
-        }
-        let mut throttled = groups.iter().map(|group| throttled(group, version));
-        let own_throttled_ns = throttled.next().flatten();
-        let outer: Vec<u64> = throttled.flatten().collect();
+        let throttle = Throttle::of(host);
         Ok(Self {
             ticks: Ticks::now(&host.roots.proc, cpu)?,
-            own_throttled_ns,
-            outer_throttled_ns: (!outer.is_empty()).then(|| outer.iter().sum()),
+            own_throttled_ns: throttle.own_ns(),
+            outer_throttled_ns: throttle.outer_ns(),
             waited_ns: waited(&host.roots.proc.join("thread-self/schedstat")),
             run_ns: thread_cpu_ns(),
             wall_ns: now_ns(),
@@ -138,14 +131,6 @@ impl Accounts {
 /// (Documentation/scheduler/sched-stats.rst); `None` on a kernel without it.
 fn waited(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
-/// Time that a group was throttled; `None` where it is not told, as for the root of version 2.
-fn throttled(group: &Path, version: u8) -> Option<u64> {
-    let text = fs::read_to_string(group.join("cpu.stat")).ok()?;
-    let (name, unit_ns) = if version == 2 { ("throttled_usec", 1000) } else { ("throttled_time", 1) };
-    let line = text.lines().filter_map(|line| line.split_once(' ')).find(|(key, _)| *key == name);
-    line?.1.trim().parse::<u64>().ok()?.checked_mul(unit_ns)
 }
 
 #[cfg(test)]
@@ -212,17 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn accounts_are_read_in_the_form_of_each_version() {
+    fn waiting_is_the_second_number_of_schedstat() {
         let dir = tempfile::tempdir().unwrap();
-        let stat = |text: &str, version| {
-            fs::write(dir.path().join("cpu.stat"), text).unwrap();
-            throttled(dir.path(), version)
-        };
-        assert_eq!(stat("nr_periods 5\nnr_throttled 3\nthrottled_time 7000\n", 1), Some(7000));
-        assert_eq!(stat("usage_usec 9\nthrottled_usec 7\n", 2), Some(7000));
-        assert_eq!(stat("usage_usec 9\n", 2), None);
-        assert_eq!(stat("throttled_usec x\n", 2), None);
-        assert_eq!(throttled(&dir.path().join("no"), 2), None);
         let path = dir.path().join("schedstat");
         fs::write(&path, "123 456 7\n").unwrap();
         assert_eq!(waited(&path), Some(456));
