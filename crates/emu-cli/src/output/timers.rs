@@ -161,18 +161,18 @@ fn short(clock: &str) -> &str {
 fn ledger(ledgers: &[Ledger]) -> String {
     let all = |part: fn(&Ledger) -> Option<u64>| ledgers.iter().map(part).sum::<Option<u64>>();
     let wall = all(|ledger| Some(ledger.wall_ns)).unwrap_or(0).max(1) as f64;
-    let parts: [(&str, fn(&Ledger) -> Option<u64>); 6] = [
-        ("running", |ledger| Some(ledger.run_ns)),
-        ("waiting for a CPU", |ledger| ledger.queue_ns),
-        ("own throttling", |ledger| ledger.own_throttle_ns),
-        ("outer throttling", |ledger| ledger.outer_throttle_ns),
-        ("stolen", |ledger| Some(ledger.stolen_ns)),
-        ("asleep", |ledger| Some(ledger.sleep_ns)),
-    ];
-    let words = parts.map(|(name, part)| match all(part) {
+    let part = |name: &str, part: fn(&Ledger) -> Option<u64>| match all(part) {
         Some(time) => format!("{name} {}", percent(time as f64 / wall)),
         None => format!("{name} not reported"),
-    });
+    };
+    let words = [
+        part("running", |ledger| Some(ledger.run_ns)),
+        part("waiting for a CPU", |ledger| ledger.queue_ns),
+        part("own throttling", |ledger| ledger.own_throttle_ns),
+        part("outer throttling", |ledger| ledger.outer_throttle_ns),
+        part("stolen", |ledger| Some(ledger.stolen_ns)),
+        part("asleep", |ledger| Some(ledger.sleep_ns)),
+    ];
     let asked = all(|ledger| Some(ledger.asked_sleep_ns)).unwrap_or(0) as f64 / wall;
     let text =
         format!("Where the time of a sample went: {} ({} asked for).", words.join(", "), percent(asked));
