@@ -28,8 +28,8 @@ const THRESHOLD_STEPS: f64 = 10.0;
 /// Over this time the rate of the counter is found, in nanoseconds: two clock reads of 50 ns are 5 in a million.
 const RATE_NS: u64 = 10_000_000;
 
-/// Gaps of a CPU that are kept; when they are full, looking ends.
-const ROOM: usize = 200_000;
+/// Gaps of a CPU that are enough; then looking ends, as all of them are kept in the result.
+const ROOM: usize = 20_000;
 
 /// A moment at which the loop did not run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
