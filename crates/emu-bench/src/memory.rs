@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use emu_core::{Controller, CpuId, CpuList, Host, Roots};
+use emu_core::{Controller, CpuId, CpuList, Error, Host, Result, Roots};
 use serde::{Deserialize, Serialize};
 
 /// How many times the sum of last-level caches each array of STREAM must be at least.
@@ -40,6 +40,28 @@ impl StreamSize {
         Self { array_bytes: wanted.min(limit).max(SHORTEST), cache_bytes, available_bytes }
     }
 
+    /// Arrays of this length for these CPUs.
+    ///
+    /// # Errors
+    /// Unavailable, where three of them do not fit the memory that may be used.
+    pub fn given(host: &Host, cpus: &CpuList, array_bytes: u64) -> Result<Self> {
+        let available_bytes = available(host);
+        let limit = available_bytes.map_or(f64::INFINITY, |bytes| bytes as f64 * SHARE_MAX / 3.0);
+        if array_bytes as f64 > limit {
+            return Err(Error::unavailable(format!(
+                "three arrays of {} MiB do not fit: of {} MiB of memory that are available emu takes half",
+                array_bytes >> 20,
+                available_bytes.unwrap_or(0) >> 20
+            ))
+            .hint(format!("take at most --size {}MiB", (limit as u64) >> 20)));
+        }
+        if array_bytes < SHORTEST {
+            return Err(Error::usage(format!("arrays of {array_bytes} bytes are too short to be measured"))
+                .hint("take at least --size 1MiB"));
+        }
+        Ok(Self { array_bytes, cache_bytes: last_level_caches(&host.roots, cpus), available_bytes })
+    }
+
     /// Whether the arrays are as long as STREAM's rule demands; what is measured is memory only then.
     pub fn obeys_rule(&self) -> bool {
         self.cache_bytes.is_some_and(|caches| self.array_bytes >= caches * CACHES)
@@ -56,17 +78,39 @@ pub fn last_level_caches(roots: &Roots, cpus: &CpuList) -> Option<u64> {
 
 /// The CPUs that share the last-level cache of a CPU, and its size.
 fn last_level_cache(roots: &Roots, cpu: CpuId) -> Option<(String, u64)> {
+    caches(roots, cpu).pop().map(|cache| (cache.shared, cache.bytes))
+}
+
+/// A cache for data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// 1 is the nearest to the CPU.
+    pub level: u32,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// The CPUs that share it, as the kernel writes them.
+    pub shared: String,
+}
+
+/// The caches for data that a CPU uses, from the nearest on; none where the host does not tell.
+pub fn caches(roots: &Roots, cpu: CpuId) -> Vec<Cache> {
     let folder = roots.cpus().join(format!("cpu{cpu}/cache"));
-    let caches = fs::read_dir(folder).ok()?.flatten().filter_map(|entry| {
-        let fact = |name: &str| fs::read_to_string(entry.path().join(name)).ok();
-        if fact("type")?.trim() == "Instruction" {
-            return None;
-        }
-        let level: u32 = fact("level")?.trim().parse().ok()?;
-        let shared = fact("shared_cpu_list").unwrap_or_else(|| cpu.to_string());
-        Some((level, shared.trim().to_owned(), size(fact("size")?.trim())?))
-    });
-    caches.max_by_key(|(level, ..)| *level).map(|(_, shared, bytes)| (shared, bytes))
+    let mut caches: Vec<_> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let fact = |name: &str| fs::read_to_string(entry.path().join(name)).ok();
+            if fact("type")?.trim() == "Instruction" {
+                return None;
+            }
+            let shared = fact("shared_cpu_list").unwrap_or_else(|| cpu.to_string()).trim().to_owned();
+            let level = fact("level")?.trim().parse().ok()?;
+            Some(Cache { level, bytes: size(fact("size")?.trim())?, shared })
+        })
+        .collect();
+    caches.sort_by_key(|cache| cache.level);
+    caches
 }
 
 /// A size as sysfs writes it: `32K`, `2M`.
@@ -159,6 +203,15 @@ mod tests {
     }
 
     #[test]
+    fn caches_for_data_are_listed_from_the_nearest_on() {
+        let dir = tree();
+        let caches = caches(&Roots::below(dir.path()), 3);
+        let sizes: Vec<_> =
+            caches.iter().map(|cache| (cache.level, cache.bytes, cache.shared.as_str())).collect();
+        assert_eq!(sizes, [(1, 32 << 10, "3"), (2, MB, "3"), (3, 16 * MB, "2-3")]);
+    }
+
+    #[test]
     fn arrays_are_four_times_the_caches_or_what_memory_allows() {
         let dir = tree();
         let mut host = host(&dir);
@@ -184,6 +237,18 @@ mod tests {
 
         host.roots.sys = dir.path().join("nothing");
         assert!(!StreamSize::of(&host, &"0".parse().unwrap()).obeys_rule(), "unknown caches");
+    }
+
+    #[test]
+    fn arrays_that_do_not_fit_are_refused() {
+        let dir = tree();
+        let host = host(&dir);
+        let given = |bytes| StreamSize::given(&host, &"0".parse().unwrap(), bytes);
+        assert_eq!(given(100 * MB).unwrap().array_bytes, 100 * MB);
+        let error = given(171 * MB).unwrap_err();
+        assert_eq!(error.kind(), emu_core::ErrorKind::Unavailable);
+        assert!(error.hint_text().unwrap().contains("170MiB"), "{error:?}");
+        assert_eq!(given(1000).unwrap_err().kind(), emu_core::ErrorKind::Usage);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 mod aa;
 mod bootstrap;
+mod dips;
 mod distribution;
 mod equivalence;
 mod fidelity;
@@ -24,6 +25,7 @@ mod sample;
 
 pub use aa::AaTest;
 pub use bootstrap::Bootstrap;
+pub use dips::{Dip, Dips};
 pub use equivalence::{Band, Verdict};
 pub use fidelity::{Cell, Fidelity, total_score};
 pub use granularity::{Granularity, SMOOTH_CV, Spread, Stamp, WINDOWS_MS, Window};

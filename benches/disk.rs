@@ -1,0 +1,180 @@
+//! Our direct transfers and those of fio, side by side: the same file, one thread, one operation at a time by
+//! `pread(2)` and `pwrite(2)`, each run in a process of its own, in pairs whose order changes.
+//!
+//! A process of its own, as fio's is, has a block of its own in memory. How it is scattered over pages decides into how
+//! many pieces a large transfer falls, and so its rate; a block that is used again and again keeps its luck.
+//!
+//! `cargo bench -p emu-bench --bench disk -- [--case NAME] [--pairs 15] [--seed N] [--out benches/results]`
+//!
+//! Both write the same block again and again with another stamp at its begin. fio would by default put a stamp into
+//! every 512 bytes (`scramble_buffers`): work of the CPU between transfers, an eighth of the rate at 1 MiB.
+//!
+//! Needs `fio`, and a disk below the folder of temporary files (`TMPDIR`).
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use common::{Line, Run};
+use emu_bench::measure::disk::{Column, Named, Operation, Order, Transfer};
+use emu_bench::stats::{Bootstrap, Centre, Level, Pair, PairedRatios};
+use emu_core::{Error, ErrorKind, Result};
+use serde::Serialize;
+
+/// How far our rate may be from fio's.
+const WITHIN: f64 = 0.05;
+
+/// Bytes of the file.
+const FILE: u64 = 256 << 20;
+
+/// How long each of the two transfers, in seconds.
+const SECONDS: u64 = 1;
+
+/// The first argument by which this executable transfers itself.
+const OURS: &str = "ours";
+
+/// The same for us.
+const PHASE: Duration = Duration::from_secs(SECONDS);
+
+/// What is compared: customary for small blocks is random order, for large ones that of the file. Reads come
+/// first, as they verify what the file was made with.
+const CASES: [Case; 4] = [
+    ("random read 4 KiB", 4 << 10, Operation::Read, Order::Random),
+    ("sequential read 1 MiB", 1 << 20, Operation::Read, Order::Sequential),
+    ("random write 4 KiB", 4 << 10, Operation::Write, Order::Random),
+    ("sequential write 1 MiB", 1 << 20, Operation::Write, Order::Sequential),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, path, seed, name] = &words[..]
+        && first == OURS
+    {
+        return ours(Path::new(path), seed, name).map_or_else(
+            |error| {
+                eprintln!("{}", error.in_words());
+                ExitCode::FAILURE
+            },
+            |()| ExitCode::SUCCESS,
+        );
+    }
+    common::main("disk", |run| {
+        let folder = tempfile::tempdir().map_err(|cause| Error::io("cannot make a folder", cause))?;
+        let path = folder.path().join("file");
+        drop(Named::make(&path, FILE, PHASE, run.options.seed)?);
+        for case in &CASES {
+            if run.wants_case(case.0) {
+                side_by_side(run, &path, case)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// One of [`CASES`].
+type Case = (&'static str, u64, Operation, Order);
+
+fn transfer(&(_, block_bytes, operation, order): &Case) -> Transfer {
+    Transfer { block_bytes, operation, order, threads: 1, column: Column::Direct }
+}
+
+/// Transfers in this process, and writes the rate.
+fn ours(path: &Path, seed: &str, name: &str) -> Result<()> {
+    let seed = seed.parse().map_err(|cause| Error::usage("bad seed").caused_by(cause))?;
+    let case = CASES.iter().find(|case| case.0 == name).ok_or_else(|| Error::usage("no such case"))?;
+    let sample = Named::open(path, FILE, PHASE, seed)?.sample(&transfer(case))?;
+    println!("{}", sample.bytes_per_s);
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Taken<'a> {
+    case: &'a str,
+    ours_bytes_per_s: f64,
+    fio_bytes_per_s: f64,
+}
+
+fn side_by_side(run: &mut Run, path: &Path, case: &Case) -> Result<()> {
+    let name = case.0;
+    let this = std::env::current_exe().map_err(|cause| Error::io("cannot find this executable", cause))?;
+    let mut command = Command::new(this);
+    command.arg(OURS).arg(path).args([&run.options.seed.to_string(), name]);
+    let mut ours = || -> Result<f64> {
+        let text = output(&mut command)?;
+        text.trim().parse().map_err(|cause| Error::new(ErrorKind::Failed, "we tell no rate").caused_by(cause))
+    };
+    let theirs = || fio(path, &transfer(case));
+    let mut taken: Vec<(f64, f64)> = Vec::new();
+    // The first of a kind may find the device asleep, or its cache cold.
+    ours()?;
+    theirs()?;
+    for number in 0..run.options.pairs {
+        let (ours_bytes_per_s, fio_bytes_per_s) = if number.is_multiple_of(2) {
+            let ours = ours()?;
+            (ours, theirs()?)
+        } else {
+            let theirs = theirs()?;
+            (ours()?, theirs)
+        };
+        run.sample("disk", &Taken { case: name, ours_bytes_per_s, fio_bytes_per_s })?;
+        taken.push((ours_bytes_per_s, fio_bytes_per_s));
+    }
+    let pairs: Vec<_> = taken.iter().map(|(ours, fio)| Pair::new(*ours, *fio)).collect::<Result<_>>()?;
+    let bootstrap = Bootstrap::new(run.options.seed);
+    let ratio = PairedRatios::new(&pairs)?.ratio(Centre::Median(bootstrap), Level::P95)?;
+    let (ours, fio): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
+    let mb = |rates: Vec<f64>| common::median(&rates) / 1e6;
+    let line = Line {
+        case: name.into(),
+        measured: format!(
+            "{:.3} [{:.3}, {:.3}] ({:.1} : {:.1} MB/s)",
+            ratio.estimate,
+            ratio.low,
+            ratio.high,
+            mb(ours),
+            mb(fio)
+        ),
+        must: format!("1 ± {WITHIN}"),
+        met: ((ratio.estimate - 1.0).abs() <= WITHIN).into(),
+    };
+    run.line("disk", line);
+    Ok(())
+}
+
+/// The rate of fio, in bytes each second.
+fn fio(path: &Path, transfer: &Transfer) -> Result<f64> {
+    let (section, sequential, random) = match transfer.operation {
+        Operation::Read => ("read", "read", "randread"),
+        Operation::Write => ("write", "write", "randwrite"),
+    };
+    let pattern = if transfer.order == Order::Random { random } else { sequential };
+    let mut command = Command::new("fio");
+    command.args(["--name=peer", "--ioengine=psync", "--direct=1", "--numjobs=1", "--iodepth=1", "--thread"]);
+    command.args([
+        "--time_based",
+        "--allow_file_create=0",
+        "--fallocate=none",
+        "--scramble_buffers=0",
+        "--output-format=json",
+    ]);
+    command.arg(format!("--filename={}", path.display()));
+    command.args([format!("--size={FILE}"), format!("--bs={}", transfer.block_bytes)]);
+    command.args([format!("--rw={pattern}"), format!("--runtime={SECONDS}")]);
+    let failed = |why: &str| Error::new(ErrorKind::Failed, format!("fio {why}")).hint("install fio");
+    let json: serde_json::Value = serde_json::from_str(&output(&mut command)?)
+        .map_err(|cause| failed("has not written JSON").caused_by(cause))?;
+    let rate = json.pointer(&format!("/jobs/0/{section}/bw_bytes")).and_then(serde_json::Value::as_f64);
+    rate.filter(|rate| *rate > 0.0).ok_or_else(|| failed("tells no rate"))
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let program = command.get_program().display().to_string();
+    let output = command.output().map_err(|cause| Error::io(format!("cannot run {program}"), cause))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let why = String::from_utf8_lossy(&output.stderr);
+    Err(Error::new(ErrorKind::Failed, format!("{program} failed: {}", why.trim())))
+}

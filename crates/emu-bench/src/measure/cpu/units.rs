@@ -1,0 +1,168 @@
+//! How many vectors of doubles a CPU multiplies and adds in one cycle.
+
+use std::ops::RangeInclusive;
+
+use emu_core::Roots;
+use serde::{Deserialize, Serialize};
+
+/// The units of a CPU, and how they are known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Units {
+    /// Vectors of the instruction set used that are multiplied and added in one cycle.
+    pub count: u32,
+    /// Whether the CPU's model tells; else the count follows from what was measured, and the share of the peak says
+    /// only how near to a whole number that is.
+    pub documented: bool,
+}
+
+impl Units {
+    /// By the model, else by what was measured: vectors in one cycle.
+    pub(super) fn of(roots: &Roots, lanes: usize, measured: f64) -> Self {
+        let text = std::fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
+        match documented(&text, lanes) {
+            Some(count) => Self { count, documented: true },
+            None => Self { count: (measured.round() as u32).max(1), documented: false },
+        }
+    }
+}
+
+/// Models with the same units.
+struct Models {
+    vendor: &'static str,
+    family: u32,
+    /// Their model numbers.
+    numbers: &'static [RangeInclusive<u32>],
+    /// Vectors of 256 bits in a cycle.
+    of_256: u32,
+    /// Vectors of 512 bits in a cycle; `None` where there are none, or the model does not tell.
+    of_512: Option<u32>,
+}
+
+const INTEL: &str = "GenuineIntel";
+const AMD: &str = "AuthenticAMD";
+
+/// What is documented (Intel 64 and IA-32 Architectures Optimization Reference Manual; AMD, Software Optimization Guides
+/// of families 17h and 19h; A. Fog, *The microarchitecture of Intel, AMD and VIA CPUs*). What is not listed is not
+/// known.
+const DOCUMENTED: [Models; 8] = [
+    // Haswell, Broadwell, Skylake to Comet Lake, Alder and Raptor Lake.
+    Models {
+        vendor: INTEL,
+        family: 6,
+        numbers: &[
+            60..=61,
+            63..=63,
+            69..=71,
+            78..=79,
+            86..=86,
+            94..=94,
+            142..=142,
+            151..=151,
+            154..=154,
+            158..=158,
+            165..=166,
+            183..=183,
+            186..=186,
+            191..=191,
+        ],
+        of_256: 2,
+        of_512: None,
+    },
+    // Skylake and Cascade Lake servers: some have one unit of 512 bits, some have two.
+    Models { vendor: INTEL, family: 6, numbers: &[85..=85], of_256: 2, of_512: None },
+    // Ice Lake, Sapphire Rapids, Granite Rapids and Emerald Rapids servers.
+    Models {
+        vendor: INTEL,
+        family: 6,
+        numbers: &[106..=106, 108..=108, 143..=143, 173..=174, 207..=207],
+        of_256: 2,
+        of_512: Some(2),
+    },
+    // Ice Lake, Tiger Lake and Rocket Lake clients: both units are joined for 512 bits.
+    Models {
+        vendor: INTEL,
+        family: 6,
+        numbers: &[125..=126, 140..=141, 167..=167],
+        of_256: 2,
+        of_512: Some(1),
+    },
+    // Zen and Zen+ have units of 128 bits.
+    Models { vendor: AMD, family: 0x17, numbers: &[0x00..=0x2f], of_256: 1, of_512: None },
+    // Zen 2.
+    Models { vendor: AMD, family: 0x17, numbers: &[0x30..=0xff], of_256: 2, of_512: None },
+    // Zen 3.
+    Models { vendor: AMD, family: 0x19, numbers: &[0x00..=0x0f, 0x20..=0x5f], of_256: 2, of_512: None },
+    // Zen 4 takes two cycles for 512 bits.
+    Models {
+        vendor: AMD,
+        family: 0x19,
+        numbers: &[0x10..=0x1f, 0x60..=0x7f, 0xa0..=0xaf],
+        of_256: 2,
+        of_512: Some(1),
+    },
+];
+
+/// What is documented of the model that `/proc/cpuinfo` names, for vectors of so many doubles.
+fn documented(cpuinfo: &str, lanes: usize) -> Option<u32> {
+    let fact = |name: &str| {
+        let line =
+            cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
+        Some(line.split_once(':')?.1.trim())
+    };
+    let vendor = fact("vendor_id")?;
+    let family: u32 = fact("cpu family")?.parse().ok()?;
+    let model: u32 = fact("model")?.parse().ok()?;
+    let known = DOCUMENTED.iter().find(|known| {
+        known.vendor == vendor
+            && known.family == family
+            && known.numbers.iter().any(|range| range.contains(&model))
+    })?;
+    match lanes {
+        4 => Some(known.of_256),
+        8 => known.of_512,
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpuinfo(vendor: &str, family: u32, model: u32) -> String {
+        format!(
+            "processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\nmodel name\t: X 3\n\n"
+        )
+    }
+
+    #[test]
+    fn models_have_the_units_that_are_documented() {
+        for (vendor, family, model, lanes, units) in [
+            ("GenuineIntel", 6, 207, 8, Some(2)),
+            ("GenuineIntel", 6, 60, 4, Some(2)),
+            ("GenuineIntel", 6, 140, 8, Some(1)),
+            ("GenuineIntel", 6, 85, 8, None),
+            ("GenuineIntel", 6, 85, 4, Some(2)),
+            ("AuthenticAMD", 0x19, 0x11, 8, Some(1)),
+            ("AuthenticAMD", 0x17, 1, 4, Some(1)),
+            ("AuthenticAMD", 0x1a, 2, 8, None),
+            ("GenuineIntel", 6, 207, 1, None),
+            ("Other", 6, 207, 8, None),
+        ] {
+            assert_eq!(
+                documented(&cpuinfo(vendor, family, model), lanes),
+                units,
+                "{vendor} {family} {model}"
+            );
+        }
+        assert_eq!(documented("", 8), None);
+        assert_eq!(documented("processor : 0\nCPU part : 0xd0c\n", 2), None);
+    }
+
+    #[test]
+    fn what_is_not_documented_follows_from_what_was_measured() {
+        let nowhere = tempfile::tempdir().unwrap();
+        let units = |measured| Units::of(&Roots::below(nowhere.path()), 8, measured);
+        assert_eq!(units(1.93), Units { count: 2, documented: false });
+        assert_eq!(units(0.1).count, 1);
+    }
+}

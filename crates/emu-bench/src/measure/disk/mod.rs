@@ -1,0 +1,374 @@
+//! How fast a disk transfers blocks: by their size, order, number of threads, and by how far a transfer goes.
+//!
+//! Every transfer is made twice: at full speed, which gives its rate, and at half that rate, which gives the times of
+//! single operations. Those count from when an operation was meant to begin: what is held up by a slow one counts as
+//! slow as well, and is not left out ("coordinated omission", G. Tene 2013, *How not to measure latency*).
+
+mod content;
+mod latency;
+mod plan;
+mod scratch;
+mod worker;
+
+pub use latency::Latency;
+pub use plan::{Column, Operation, Order, Plan, Transfer};
+
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use emu_core::{Error, Host, Result};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64;
+use serde::{Deserialize, Serialize};
+
+use self::latency::Times;
+use self::scratch::{Direct, Scratch};
+use self::worker::{Job, Pace, Worker, phase};
+use super::{Event, Watch, tell};
+use crate::kernel::scatter::Scatter;
+use crate::memory;
+use crate::stats::Sample as Values;
+
+/// The rate, as a share of the full one, at which single operations are timed.
+pub const PACE: f64 = 0.5;
+
+/// Share of the available memory that both files may take in the page cache.
+const CACHE_SHARE_MAX: f64 = 0.5;
+
+/// What a disk does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Disk {
+    /// Bytes of the file that is read, and of the one that is written.
+    pub file_bytes: u64,
+    /// The smallest block of a direct transfer, in bytes; `None` where there is none.
+    pub direct_block_bytes: Option<u64>,
+    /// Every transfer, in the order of the plan.
+    pub cells: Vec<Cell>,
+}
+
+/// A transfer and what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// What was transferred, and how.
+    #[serde(flatten)]
+    pub transfer: Transfer,
+    /// What was measured, or why not.
+    pub outcome: Outcome,
+}
+
+/// What was measured, or why not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It was measured.
+    Measured(Measured),
+    /// It cannot be had here, and why.
+    NotAvailable(String),
+}
+
+/// What was measured of a transfer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Median of the samples' rates.
+    pub bytes_per_s: f64,
+    /// The same in operations.
+    pub operations_per_s: f64,
+    /// Times of operations at half that rate, from when each was meant to begin.
+    pub latency: Latency,
+    /// Times of operations at full rate, one after another.
+    pub back_to_back: Latency,
+    /// In the order they were taken.
+    pub samples: Vec<Sample>,
+}
+
+/// One sample at full rate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Operations of all threads.
+    pub operations: u64,
+    /// From the first operation to the end of the last one; with write-back to the end of the sync.
+    pub seconds: f64,
+    /// Bytes each second of all threads.
+    pub bytes_per_s: f64,
+}
+
+/// Measures a disk as planned.
+///
+/// # Errors
+/// The files cannot be made, a transfer fails or transfers something wrong, or `watch` ends it.
+pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
+    plan.check()?;
+    let mut bench = Bench::new(plan, host, watch)?;
+    let transfers = plan.transfers();
+    let refused: Vec<_> = transfers.iter().map(|transfer| bench.refusal(transfer)).collect();
+    let possible: Vec<_> =
+        refused.iter().enumerate().filter_map(|(number, why)| why.is_none().then_some(number)).collect();
+    let mut taken: Vec<Vec<Taken>> = transfers.iter().map(|_| Vec::new()).collect();
+    let mut random = Pcg64::seed_from_u64(plan.seed);
+    let mut left = plan.rounds * possible.len();
+    // Until the first sample has told better.
+    let mut each = plan.phase() * 3;
+    for _ in 0..plan.rounds {
+        let mut order = possible.clone();
+        order.shuffle(&mut random);
+        for number in order {
+            let (Some(transfer), Some(taken)) = (transfers.get(number), taken.get_mut(number)) else {
+                continue;
+            };
+            let what = transfer.name();
+            watch(Event::Next { what: &what, left: each * left as u32 })?;
+            let begin = Instant::now();
+            let one = bench.sample(transfer)?;
+            tell(watch, "disk", &Told { transfer, sample: one.sample, latency: one.paced.summary() })?;
+            taken.push(one);
+            left -= 1;
+            each = (each * 7 + begin.elapsed()) / 8;
+        }
+    }
+    let cells = transfers
+        .into_iter()
+        .zip(refused)
+        .zip(taken)
+        .map(|((transfer, refused), taken)| {
+            let outcome = match refused {
+                Some(why) => Outcome::NotAvailable(why),
+                None => Outcome::Measured(Measured::of(&transfer, &taken)?),
+            };
+            Ok(Cell { transfer, outcome })
+        })
+        .collect::<Result<_>>()?;
+    let direct_block_bytes = bench.written.direct.as_ref().ok().map(|direct| direct.alignment);
+    Ok(Disk { file_bytes: plan.file_bytes, direct_block_bytes, cells })
+}
+
+/// A sample as it is told of.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    transfer: &'a Transfer,
+    sample: Sample,
+    latency: Latency,
+}
+
+/// A sample with the times of its operations.
+#[derive(Debug)]
+struct Taken {
+    sample: Sample,
+    paced: Times,
+    back_to_back: Times,
+}
+
+impl Measured {
+    fn of(transfer: &Transfer, taken: &[Taken]) -> Result<Self> {
+        let samples: Vec<_> = taken.iter().map(|taken| taken.sample).collect();
+        let rates: Vec<_> = samples.iter().map(|sample| sample.bytes_per_s).collect();
+        let bytes_per_s = Values::new(rates)?.median();
+        let (mut latency, mut back_to_back) = (Times::new()?, Times::new()?);
+        for taken in taken {
+            latency.add(&taken.paced);
+            back_to_back.add(&taken.back_to_back);
+        }
+        Ok(Self {
+            bytes_per_s,
+            operations_per_s: bytes_per_s / transfer.block_bytes as f64,
+            latency: latency.summary(),
+            back_to_back: back_to_back.summary(),
+            samples,
+        })
+    }
+}
+
+/// The files, and what is known of them.
+#[derive(Debug)]
+struct Bench {
+    file_bytes: u64,
+    phase: Duration,
+    /// Never written after it was made.
+    read: Scratch,
+    written: Scratch,
+    /// Whether both files have room in memory.
+    fits_memory: bool,
+    /// Samples taken.
+    generation: u64,
+}
+
+impl Bench {
+    fn new(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Self> {
+        let mut watch = || watch(Event::Next { what: "making the files", left: Duration::ZERO });
+        let Plan { folder, file_bytes, seed, .. } = plan;
+        let limit = memory::available(host).map_or(f64::INFINITY, |bytes| bytes as f64 * CACHE_SHARE_MAX);
+        Ok(Self {
+            file_bytes: *file_bytes,
+            phase: plan.phase(),
+            read: Scratch::make(folder, *file_bytes, *seed, &mut watch)?,
+            written: Scratch::make(folder, *file_bytes, !seed, &mut watch)?,
+            fits_memory: 2.0 * *file_bytes as f64 <= limit,
+            generation: 0,
+        })
+    }
+
+    fn file_of(&self, transfer: &Transfer) -> &Scratch {
+        match transfer.operation {
+            Operation::Read => &self.read,
+            Operation::Write => &self.written,
+        }
+    }
+
+    /// Why a transfer cannot be had here.
+    fn refusal(&self, transfer: &Transfer) -> Option<String> {
+        let scratch = self.file_of(transfer);
+        match (transfer.column, transfer.operation) {
+            (Column::WriteBack, Operation::Read) => Some("reading writes nothing back".into()),
+            (Column::Durable, Operation::Read) => Some("reading makes nothing durable".into()),
+            (Column::WriteBack | Column::Durable, Operation::Write) => scratch.volatile.clone(),
+            (Column::Cached, _) if !self.fits_memory => Some("the files do not fit into memory".into()),
+            (Column::Cached, _) => None,
+            (Column::Direct, _) => match &scratch.direct {
+                Err(why) => Some(why.clone()),
+                Ok(Direct { alignment, .. }) if transfer.block_bytes < *alignment => {
+                    Some(format!("the smallest direct transfer is of {alignment} bytes"))
+                }
+                Ok(_) => None,
+            },
+        }
+    }
+
+    /// Makes a transfer at full rate and at half of it, and verifies what was transferred.
+    fn sample(&mut self, transfer: &Transfer) -> Result<Taken> {
+        self.prepare(transfer)?;
+        let scratch = self.file_of(transfer);
+        let mut workers = self.workers(transfer, scratch)?;
+        let (sample, back_to_back) = self.full(transfer, scratch, &mut workers)?;
+        let per_s = sample.bytes_per_s / transfer.block_bytes as f64;
+        let interval = Duration::from_secs_f64(transfer.threads as f64 / (per_s * PACE));
+        let mut paced = Times::new()?;
+        for done in phase(&mut workers, self.phase, Pace::Every(interval))? {
+            paced.add(&done.times);
+        }
+        verify(transfer, scratch, &workers)?;
+        Ok(Taken { sample, paced, back_to_back })
+    }
+
+    /// Brings the page cache into the state that a transfer is to find.
+    fn prepare(&mut self, transfer: &Transfer) -> Result<()> {
+        self.generation += 1;
+        let scratch = self.file_of(transfer);
+        scratch.sync()?;
+        if transfer.column == Column::Direct { scratch.forget() } else { scratch.read_all(self.file_bytes) }
+    }
+
+    /// Makes a transfer at full rate.
+    fn full(
+        &self,
+        transfer: &Transfer,
+        scratch: &Scratch,
+        workers: &mut [Worker<'_>],
+    ) -> Result<(Sample, Times)> {
+        let all = phase(workers, self.phase, Pace::AtOnce)?;
+        let syncing = Instant::now();
+        if transfer.column == Column::WriteBack {
+            scratch.sync()?;
+        }
+        let sync_s = syncing.elapsed().as_secs_f64();
+        let mut times = Times::new()?;
+        for done in &all {
+            times.add(&done.times);
+        }
+        let operations: u64 = all.iter().map(|done| done.operations).sum();
+        let slowest = all.iter().map(|done| done.seconds).fold(0.0, f64::max);
+        let (seconds, per_s) = if transfer.column == Column::WriteBack {
+            (slowest + sync_s, operations as f64 / (slowest + sync_s))
+        } else {
+            // Threads end when their last operation does, each at its own moment.
+            (slowest, all.iter().map(|done| done.operations as f64 / done.seconds).sum())
+        };
+        let bytes_per_s = per_s * transfer.block_bytes as f64;
+        Ok((Sample { operations, seconds, bytes_per_s }, times))
+    }
+
+    fn workers<'a>(&self, transfer: &Transfer, scratch: &'a Scratch) -> Result<Vec<Worker<'a>>> {
+        let file = match (transfer.column, &scratch.direct) {
+            (Column::Direct, Ok(direct)) => &direct.file,
+            (Column::Direct, Err(why)) => return Err(Error::unavailable(why.clone())),
+            _ => &scratch.buffered,
+        };
+        let blocks = self.file_bytes / transfer.threads as u64 / transfer.block_bytes;
+        let job = |thread: u64| Job {
+            file,
+            start: thread * blocks * transfer.block_bytes,
+            blocks,
+            length: transfer.block_bytes as usize,
+            write: transfer.operation == Operation::Write,
+            durable: transfer.column == Column::Durable,
+            once: transfer.column == Column::WriteBack,
+            order: (transfer.order == Order::Random)
+                .then(|| Scatter::new(blocks, scratch.seed ^ self.generation ^ thread << 32)),
+            seed: scratch.seed,
+            generation: self.generation,
+        };
+        Ok((0..transfer.threads as u64).map(|thread| Worker::new(job(thread))).collect())
+    }
+}
+
+/// Looks whether what was transferred is right; what was written is read back from the disk.
+fn verify(transfer: &Transfer, scratch: &Scratch, workers: &[Worker<'_>]) -> Result<()> {
+    if transfer.operation == Operation::Write {
+        scratch.sync()?;
+        scratch.forget()?;
+    }
+    workers.iter().try_for_each(|worker| worker.verify(&scratch.buffered))
+}
+
+/// A file with a name, to compare with other programs that transfer to and from it.
+#[derive(Debug)]
+pub struct Named(Bench);
+
+impl Named {
+    /// Makes the file, which must not exist. It is not removed again.
+    ///
+    /// # Errors
+    /// It cannot be made or filled.
+    pub fn make(path: &Path, file_bytes: u64, phase: Duration, seed: u64) -> Result<Self> {
+        let failed = |cause| Error::file("make", path, cause);
+        let file = File::options().read(true).write(true).create_new(true).open(path).map_err(failed)?;
+        Scratch::fill(file, file_bytes, seed, &mut || Ok(()))?;
+        Self::open(path, file_bytes, phase, seed)
+    }
+
+    /// Opens a file that was made so.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(path: &Path, file_bytes: u64, phase: Duration, seed: u64) -> Result<Self> {
+        let open = || {
+            let file = File::options().read(true).write(true).open(path);
+            file.map(|file| Scratch::of(file, seed)).map_err(|cause| Error::file("open", path, cause))
+        };
+        let (read, written) = (open()?, open()?);
+        // What an earlier process has written has other stamps.
+        let generation = u64::from(std::process::id()) << 8;
+        Ok(Self(Bench { file_bytes, phase, read, written, fits_memory: true, generation }))
+    }
+
+    /// Makes a transfer at full rate. What is read must not have been written since the file was made.
+    ///
+    /// # Errors
+    /// It cannot be had here, fails, or transfers something wrong.
+    pub fn sample(&mut self, transfer: &Transfer) -> Result<Sample> {
+        if let Some(why) = self.0.refusal(transfer) {
+            return Err(Error::unavailable(why));
+        }
+        self.0.prepare(transfer)?;
+        let bench = &self.0;
+        let scratch = bench.file_of(transfer);
+        let mut workers = bench.workers(transfer, scratch)?;
+        let (sample, _) = bench.full(transfer, scratch, &mut workers)?;
+        verify(transfer, scratch, &workers)?;
+        Ok(sample)
+    }
+}
+
+#[cfg(test)]
+mod tests;

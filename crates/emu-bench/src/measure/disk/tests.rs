@@ -1,0 +1,140 @@
+use std::fs;
+
+use emu_core::{ErrorKind, Roots};
+
+use super::*;
+
+/// A folder on a disk: where the build is, as `/tmp` may be in memory.
+fn on_disk() -> tempfile::TempDir {
+    let this = std::env::current_exe().unwrap();
+    tempfile::tempdir_in(this.parent().unwrap()).unwrap()
+}
+
+fn host() -> Host {
+    Host::detect(&Roots::system()).unwrap()
+}
+
+fn plan(folder: &Path) -> Plan {
+    let blocks = vec![1, 4096];
+    Plan {
+        folder: folder.into(),
+        file_bytes: 1 << 20,
+        blocks,
+        threads: vec![1, 2],
+        phase_ns: 2_000_000,
+        rounds: 1,
+        seed: 9,
+    }
+}
+
+fn entries(folder: &Path) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}
+
+#[test]
+fn every_transfer_is_measured_or_says_why_not() {
+    let dir = on_disk();
+    let disk = run(&plan(dir.path()), &host(), &mut |_| {
+        assert_eq!(entries(dir.path()), 0, "the files have no names");
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(disk.cells.len(), 2 * 2 * 2 * 2 * 4);
+    for Cell { transfer, outcome } in &disk.cells {
+        match outcome {
+            Outcome::Measured(measured) => {
+                assert_eq!(measured.samples.len(), 1, "{}", transfer.name());
+                assert!(measured.bytes_per_s > 0.0 && measured.latency.operations > 0, "{}", transfer.name());
+                let rate = measured.operations_per_s * transfer.block_bytes as f64;
+                assert!((rate / measured.bytes_per_s - 1.0).abs() < 1e-9);
+            }
+            Outcome::NotAvailable(why) => {
+                assert!(transfer.column != Column::Cached, "{}: {why}", transfer.name());
+                assert!(!why.is_empty());
+            }
+        }
+    }
+    let outcome = |operation, column, block_bytes| {
+        let is = |cell: &&Cell| {
+            let transfer = cell.transfer;
+            (transfer.operation, transfer.column, transfer.block_bytes) == (operation, column, block_bytes)
+        };
+        &disk.cells.iter().find(is).unwrap().outcome
+    };
+    let why = |outcome: &Outcome| match outcome {
+        Outcome::NotAvailable(why) => why.clone(),
+        Outcome::Measured(_) => panic!("{outcome:?}"),
+    };
+    assert!(why(outcome(Operation::Read, Column::Durable, 4096)).contains("durable"));
+    assert!(why(outcome(Operation::Read, Column::WriteBack, 4096)).contains("writes nothing back"));
+    let single = why(outcome(Operation::Write, Column::Direct, 1));
+    match disk.direct_block_bytes {
+        Some(least) => assert!(single.contains(&format!("of {least} bytes")), "{single}"),
+        None => assert_eq!(single, why(outcome(Operation::Write, Column::Direct, 4096))),
+    }
+    let text = serde_json::to_string(&disk).unwrap();
+    assert_eq!(serde_json::from_str::<Disk>(&text).unwrap(), disk);
+}
+
+#[test]
+fn a_file_system_in_memory_has_no_disk() {
+    let memory = Path::new("/dev/shm");
+    if !memory.is_dir() {
+        eprintln!("left out: no /dev/shm");
+        return;
+    }
+    let dir = tempfile::tempdir_in(memory).unwrap();
+    let disk = run(&plan(dir.path()), &host(), &mut |_| Ok(())).unwrap();
+    assert_eq!(disk.direct_block_bytes, None);
+    for Cell { transfer, outcome } in &disk.cells {
+        let measured = matches!(outcome, Outcome::Measured(_));
+        assert_eq!(measured, transfer.column == Column::Cached, "{}", transfer.name());
+    }
+}
+
+#[test]
+fn a_measurement_that_is_ended_leaves_nothing() {
+    let dir = on_disk();
+    let mut calls = 0;
+    let error = run(&plan(dir.path()), &host(), &mut |_| {
+        calls += 1;
+        if calls < 5 { Ok(()) } else { Err(Error::new(ErrorKind::Failed, "ended")) }
+    })
+    .unwrap_err();
+    assert_eq!((error.to_string().as_str(), entries(dir.path())), ("ended", 0));
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_an_error() {
+    let dir = on_disk();
+    let missing = run(&plan(&dir.path().join("missing")), &host(), &mut |_| Ok(())).unwrap_err();
+    assert!(missing.to_string().contains("missing") && missing.hint_text().is_some(), "{missing}");
+    let file = dir.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let error = run(&plan(&file), &host(), &mut |_| Ok(())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Usage, "{error}");
+}
+
+#[test]
+fn a_file_with_a_name_is_read_and_written_where_it_is() {
+    let dir = on_disk();
+    let path = dir.path().join("file");
+    let mut file = Named::make(&path, 1 << 20, Duration::from_millis(2), 3).unwrap();
+    let before = fs::read(&path).unwrap();
+    let transfer = |operation, block_bytes, column| Transfer {
+        block_bytes,
+        operation,
+        order: Order::Random,
+        threads: 1,
+        column,
+    };
+    assert!(file.sample(&transfer(Operation::Read, 4096, Column::Cached)).unwrap().operations > 0);
+    assert_eq!(fs::read(&path).unwrap(), before);
+    assert!(file.sample(&transfer(Operation::Write, 4096, Column::Durable)).unwrap().bytes_per_s > 0.0);
+    assert_ne!(fs::read(&path).unwrap(), before);
+    assert_eq!(
+        file.sample(&transfer(Operation::Read, 4096, Column::Durable)).unwrap_err().kind(),
+        ErrorKind::Unavailable
+    );
+    assert!(Named::make(&path, 1 << 20, Duration::from_millis(2), 3).is_err(), "it exists");
+}

@@ -1,0 +1,321 @@
+//! One thread's transfers, and the phases in which several make theirs.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use emu_core::{Error, ErrorKind, Result};
+
+use super::content::{self, Block};
+use super::latency::Times;
+use super::scratch;
+use crate::kernel::scatter::Scatter;
+
+/// Blocks that are read back after a sample, at most, and their bytes.
+const VERIFIED_MAX: u64 = 500;
+const VERIFIED_BYTES_MAX: u64 = 32 << 20;
+
+/// The last stretch before an operation is due is waited for awake: a sleep ends late.
+const AWAKE: Duration = Duration::from_micros(200);
+
+/// What is done to a part of a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Job<'a> {
+    /// The file that is transferred to or from.
+    pub(super) file: &'a File,
+    /// Where the part begins.
+    pub(super) start: u64,
+    /// Blocks in the part.
+    pub(super) blocks: u64,
+    /// Bytes of a block.
+    pub(super) length: usize,
+    /// Writes instead of reading.
+    pub(super) write: bool,
+    /// Every write is followed by `fdatasync`, as part of the operation.
+    pub(super) durable: bool,
+    /// Ends when every block has been transferred once: a page that is dirty already costs nothing.
+    pub(super) once: bool,
+    /// The order of the blocks; in that of the file without one.
+    pub(super) order: Option<Scatter>,
+    /// Start of the file's content.
+    pub(super) seed: u64,
+    /// Number of the sample, which every block written tells of.
+    pub(super) generation: u64,
+}
+
+/// A thread's work under way.
+#[derive(Debug)]
+pub(super) struct Worker<'a> {
+    job: Job<'a>,
+    block: Block,
+    /// Operations made.
+    count: u64,
+    /// Sum of the heads read.
+    sum: u64,
+}
+
+/// What a thread did in a phase.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) operations: u64,
+    pub(super) seconds: f64,
+    pub(super) times: Times,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(job: Job<'a>) -> Self {
+        let mut block = scratch::block(job.length);
+        // Other content than the file has, so that a write that did not happen is noticed.
+        block.fill(!job.seed, 0);
+        Self { job, block, count: 0, sum: 0 }
+    }
+
+    /// Where the block lies that is transferred as the operation with this number.
+    fn offset(&self, number: u64) -> u64 {
+        let step = number % self.job.blocks;
+        let place = self.job.order.map_or(step, |order| order.place(step));
+        self.job.start + place * self.job.length as u64
+    }
+
+    fn stamp(&self, number: u64) -> u64 {
+        let generation = (self.job.generation << 32) | (number / self.job.blocks);
+        content::stamp(self.job.seed, generation, self.offset(number), self.job.length)
+    }
+
+    fn transfer(&mut self) -> io::Result<()> {
+        let offset = self.offset(self.count);
+        if self.job.write {
+            self.block.set_head(self.stamp(self.count));
+            self.job.file.write_all_at(self.block.bytes(), offset)?;
+            if self.job.durable {
+                self.job.file.sync_data()?;
+            }
+        } else {
+            self.job.file.read_exact_at(self.block.bytes_mut(), offset)?;
+            self.sum = self.sum.wrapping_add(self.block.head());
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    /// One after another, as fast as it goes: each is meant to begin when the one before has ended.
+    fn at_once(&mut self, length: Duration) -> Result<Done> {
+        let mut times = Times::new()?;
+        let first = self.count;
+        let begin = Instant::now();
+        let mut before = begin;
+        loop {
+            self.transfer().map_err(|cause| self.failed(cause))?;
+            let now = Instant::now();
+            times.take(now - before);
+            before = now;
+            let through = self.job.once && self.count - first >= self.job.blocks;
+            if through || now - begin >= length {
+                break;
+            }
+        }
+        let seconds = (before - begin).as_secs_f64();
+        Ok(Done { operations: self.count - first, seconds, times })
+    }
+
+    /// At even intervals, each counted from the moment it was meant to begin, also where the one before held it up.
+    fn paced(&mut self, length: Duration, interval: Duration) -> Result<Done> {
+        let mut times = Times::new()?;
+        let first = self.count;
+        let begin = Instant::now();
+        loop {
+            let due = interval.mul_f64((self.count - first) as f64);
+            if due >= length {
+                break;
+            }
+            wait_until(begin + due);
+            self.transfer().map_err(|cause| self.failed(cause))?;
+            times.take((begin + due).elapsed());
+        }
+        Ok(Done { operations: self.count - first, seconds: begin.elapsed().as_secs_f64(), times })
+    }
+
+    fn failed(&self, cause: io::Error) -> Error {
+        let what = if self.job.write { "write" } else { "read" };
+        Error::io(
+            format!(
+                "cannot {what} {} bytes at byte {} of the file",
+                self.job.length,
+                self.offset(self.count)
+            ),
+            cause,
+        )
+    }
+
+    /// Looks whether all that was read was right, or what was written is there, through another descriptor of the file.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(super) fn verify(&self, through: &File) -> Result<()> {
+        if self.job.write { self.verify_written(through) } else { self.verify_read() }
+    }
+
+    fn verify_read(&self) -> Result<()> {
+        let Job { seed, length, start, .. } = self.job;
+        let head = |number| content::original_head(seed, self.offset(number), length);
+        // One pass read everything; whole passes repeat it.
+        let passes = self.count / self.job.blocks;
+        let sum = |numbers: std::ops::Range<u64>| numbers.map(head).fold(0, u64::wrapping_add);
+        let rest = sum(0..self.count % self.job.blocks);
+        let must =
+            if passes == 0 { rest } else { sum(0..self.job.blocks).wrapping_mul(passes).wrapping_add(rest) };
+        content::check(self.sum == must, start, "read")?;
+        match self.count.checked_sub(1) {
+            Some(last) => scratch::check_original(&self.block, seed, self.offset(last)),
+            None => Ok(()),
+        }
+    }
+
+    fn verify_written(&self, through: &File) -> Result<()> {
+        let Job { blocks, length, .. } = self.job;
+        let written = self.count.min(blocks);
+        let limit = (VERIFIED_BYTES_MAX / length as u64).clamp(1, VERIFIED_MAX);
+        let mut is = scratch::block(length);
+        let mut must = scratch::block(length);
+        must.fill(!self.job.seed, 0);
+        for number in (0..written).step_by(written.div_ceil(limit).max(1) as usize) {
+            let last = number + (self.count - 1 - number) / blocks * blocks;
+            let offset = self.offset(last);
+            through
+                .read_exact_at(is.bytes_mut(), offset)
+                .map_err(|cause| Error::io(format!("cannot read back byte {offset} of the file"), cause))?;
+            must.set_head(self.stamp(last));
+            content::check(is.bytes() == must.bytes(), offset, "written")?;
+        }
+        Ok(())
+    }
+}
+
+fn wait_until(moment: Instant) {
+    let left = moment.saturating_duration_since(Instant::now());
+    thread::sleep(left.saturating_sub(AWAKE));
+    while Instant::now() < moment {
+        std::hint::spin_loop();
+    }
+}
+
+/// How operations follow one another.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Pace {
+    /// As fast as it goes.
+    AtOnce,
+    /// Each thread makes one in this time.
+    Every(Duration),
+}
+
+/// Lets every worker transfer for this long, all at the same time.
+///
+/// # Errors
+/// A transfer fails.
+pub(super) fn phase(workers: &mut [Worker<'_>], length: Duration, pace: Pace) -> Result<Vec<Done>> {
+    let barrier = Barrier::new(workers.len());
+    let failed = || Error::new(ErrorKind::Failed, "a thread of the measurement has panicked");
+    thread::scope(|scope| {
+        let threads: Vec<_> = workers
+            .iter_mut()
+            .map(|worker| {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    barrier.wait();
+                    match pace {
+                        Pace::AtOnce => worker.at_once(length),
+                        Pace::Every(interval) => worker.paced(length, interval),
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(failed()))).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scratch::Scratch;
+    use super::*;
+
+    const BYTES: u64 = 1 << 20;
+
+    fn scratch() -> (tempfile::TempDir, Scratch) {
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = Scratch::make(dir.path(), BYTES, 5, &mut || Ok(())).unwrap();
+        (dir, scratch)
+    }
+
+    fn job(scratch: &Scratch, length: usize, write: bool, order: bool) -> Job<'_> {
+        let blocks = BYTES / 2 / length as u64;
+        let order = order.then(|| Scatter::new(blocks, 3));
+        let (start, seed) = (BYTES / 2, scratch.seed);
+        let file = &scratch.buffered;
+        Job { file, start, blocks, length, write, durable: false, once: false, order, seed, generation: 1 }
+    }
+
+    #[test]
+    fn what_is_transferred_is_verified_in_every_way() {
+        let (_dir, scratch) = scratch();
+        for (length, write, order) in [
+            (1, false, true),
+            (4096, false, false),
+            (4096, true, true),
+            (1, true, false),
+            (1 << 18, true, true),
+        ] {
+            let mut workers = [Worker::new(job(&scratch, length, write, order))];
+            let length = Duration::from_millis(2);
+            phase(&mut workers, length, Pace::AtOnce).unwrap();
+            phase(&mut workers, length, Pace::Every(Duration::from_micros(500))).unwrap();
+            workers[0].verify(&scratch.buffered).unwrap();
+            // Written again what was there before, for the reads that follow.
+            let mut watch = || Ok(());
+            let again = scratch.buffered.try_clone().unwrap();
+            Scratch::fill(again, BYTES, scratch.seed, &mut watch).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_wrong_byte_is_found() {
+        let (_dir, scratch) = scratch();
+        let long = Duration::from_secs(60);
+        let once = |write| Job { once: true, ..job(&scratch, 4096, write, !write) };
+        let mut read = [Worker::new(once(false))];
+        scratch.buffered.write_all_at(b"wrong!!!", BYTES / 2 + 7 * 4096).unwrap();
+        phase(&mut read, long, Pace::AtOnce).unwrap();
+        assert!(read[0].verify(&scratch.buffered).unwrap_err().to_string().contains("wrong content read"));
+
+        let mut write = [Worker::new(once(true))];
+        phase(&mut write, long, Pace::AtOnce).unwrap();
+        write[0].verify(&scratch.buffered).unwrap();
+        // In the middle of the first block.
+        scratch.buffered.write_all_at(b"wrong", BYTES / 2 + 100).unwrap();
+        assert!(
+            write[0].verify(&scratch.buffered).unwrap_err().to_string().contains("wrong content written")
+        );
+    }
+
+    #[test]
+    fn a_pass_that_is_to_be_made_once_is() {
+        let (_dir, scratch) = scratch();
+        let mut workers = [Worker::new(Job { once: true, ..job(&scratch, 4096, true, true) })];
+        let done = phase(&mut workers, Duration::from_secs(60), Pace::AtOnce).unwrap();
+        assert_eq!(done[0].operations, BYTES / 2 / 4096);
+    }
+
+    #[test]
+    fn an_operation_that_is_held_up_counts_from_when_it_was_due() {
+        let (_dir, scratch) = scratch();
+        let mut workers = [Worker::new(job(&scratch, 1 << 18, false, false))];
+        // Due a thousand times as fast as it can be: the last one is late by nearly the whole phase.
+        let done =
+            phase(&mut workers, Duration::from_micros(200), Pace::Every(Duration::from_nanos(500))).unwrap();
+        let (latency, seconds) = (done[0].times.summary(), done[0].seconds);
+        assert_eq!(latency.operations, 400);
+        assert!(latency.max_ns as f64 > seconds * 1e9 * 0.5, "{latency:?} in {seconds} s");
+    }
+}

@@ -1,0 +1,131 @@
+//! What is measured of the memory.
+
+use emu_core::{Error, Host, Result};
+use serde::Serialize;
+
+use crate::kernel::chase;
+use crate::measure::{check_threads, one_and_all, powers_of_two};
+use crate::memory::StreamSize;
+
+/// The smallest working set of a pointer chase.
+const CHASE_MIN: u64 = 4 << 10;
+
+/// What is measured of the memory, and for how long.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Plan {
+    /// Length of the arrays: three for STREAM, two for copies; the longest chase goes through one.
+    pub size: StreamSize,
+    /// Bytes of the blocks that are copied.
+    pub blocks: Vec<u64>,
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
+    /// Bytes that pointers are chased through.
+    pub working_sets: Vec<u64>,
+    /// How long a sample is.
+    pub sample_ns: u64,
+    /// Samples of each.
+    pub rounds: usize,
+    /// Iterations of STREAM, of which the first is not counted.
+    pub iterations: usize,
+    /// Start of the random numbers.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// Three sizes of blocks, every fourth size of working sets.
+    pub fn quick(host: &Host, size: StreamSize, seed: u64) -> Self {
+        Self {
+            size,
+            blocks: fitting(&[1, 1 << 10, 1 << 20], host, size),
+            threads: one_and_all(host),
+            working_sets: working_sets(size.array_bytes, 4),
+            sample_ns: 50_000_000,
+            rounds: 3,
+            iterations: 4,
+            seed,
+        }
+    }
+
+    /// Seven sizes of blocks, every second size of working sets, and STREAM as its rules are.
+    pub fn full(host: &Host, size: StreamSize, seed: u64) -> Self {
+        Self {
+            size,
+            blocks: fitting(&[1, 8, 64, 1 << 10, 16 << 10, 1 << 20, 16 << 20], host, size),
+            threads: powers_of_two(host),
+            working_sets: working_sets(size.array_bytes, 2),
+            sample_ns: 300_000_000,
+            rounds: 5,
+            iterations: 10,
+            seed,
+        }
+    }
+
+    /// Whether it can be carried out.
+    ///
+    /// # Errors
+    /// Usage, for sizes that make no sense.
+    pub fn check(&self) -> Result<()> {
+        check_threads(&self.threads)?;
+        if self.rounds == 0 || self.sample_ns == 0 || self.iterations < 2 {
+            return Err(Error::usage("nothing is to be measured"));
+        }
+        let part = self.size.array_bytes / self.threads.iter().max().copied().unwrap_or(1) as u64;
+        if let Some(block) = self.blocks.iter().find(|block| !(1..=part).contains(*block)) {
+            return Err(Error::usage(format!(
+                "cannot copy blocks of {block} bytes: each thread has {part} bytes"
+            ))
+            .hint("a block has 1 byte at least; --size makes the arrays longer"));
+        }
+        let limits = 2 * chase::LINE as u64..=self.size.array_bytes;
+        match self.working_sets.iter().find(|bytes| !limits.contains(*bytes)) {
+            Some(bytes) => Err(Error::usage(format!("cannot chase pointers through {bytes} bytes"))
+                .hint(format!("{} to {} bytes are possible", limits.start(), limits.end()))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The blocks that fit what each thread has when all CPUs copy.
+fn fitting(blocks: &[u64], host: &Host, size: StreamSize) -> Vec<u64> {
+    let part = size.array_bytes / host.allowed.len().max(1) as u64;
+    blocks.iter().copied().filter(|block| *block <= part).collect()
+}
+
+/// Sizes from 4 KiB on, each `factor` times the one before, and the largest, which is twice the one before at least.
+fn working_sets(largest: u64, factor: u64) -> Vec<u64> {
+    let powers = std::iter::successors(Some(CHASE_MIN), |bytes| bytes.checked_mul(factor));
+    powers.take_while(|bytes| *bytes <= largest / 2).chain([largest]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_core::{ErrorKind, Roots};
+
+    #[test]
+    fn working_sets_reach_from_the_smallest_to_the_largest() {
+        assert_eq!(working_sets(200 << 10, 4), [4 << 10, 16 << 10, 64 << 10, 200 << 10]);
+        assert_eq!(working_sets(16 << 10, 4), [4 << 10, 16 << 10]);
+        assert_eq!(working_sets(1040 << 20, 4).last_chunk(), Some(&[256 << 20, 1040 << 20]));
+    }
+
+    #[test]
+    fn sizes_that_make_no_sense_are_refused() {
+        let host = Host::detect(&Roots::system()).unwrap();
+        let size = StreamSize { array_bytes: 1 << 20, cache_bytes: None, available_bytes: None };
+        let plan = Plan::quick(&host, size, 1);
+        assert!(plan.check().is_ok(), "usual blocks that do not fit are left out");
+        let plan = Plan { threads: vec![1], ..plan };
+        for bad in [
+            Plan { blocks: vec![0], ..plan.clone() },
+            Plan { blocks: vec![2 << 20], ..plan.clone() },
+            Plan { threads: vec![], ..plan.clone() },
+            Plan { threads: vec![2], blocks: vec![1 << 20], ..plan.clone() },
+            Plan { working_sets: vec![64], ..plan.clone() },
+            Plan { working_sets: vec![2 << 20], ..plan.clone() },
+            Plan { iterations: 1, ..plan.clone() },
+        ] {
+            assert_eq!(bad.check().unwrap_err().kind(), ErrorKind::Usage, "{bad:?}");
+        }
+    }
+}
