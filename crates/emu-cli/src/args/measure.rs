@@ -1,7 +1,23 @@
+mod cpu;
+mod disk;
+mod memory;
+
+pub(crate) use cpu::{CpuArgs, Numbers};
+pub(crate) use disk::DiskArgs;
+pub(crate) use memory::MemoryArgs;
+
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 
-use clap::Args;
+use clap::{Args, Subcommand};
+
+/// Measure what this machine can do
+#[derive(Debug, Subcommand)]
+pub(crate) enum MeasureCommand {
+    Cpu(CpuArgs),
+    Memory(MemoryArgs),
+    Disk(DiskArgs),
+}
 
 /// What all measurements of the machine have in common.
 #[derive(Debug, Args)]

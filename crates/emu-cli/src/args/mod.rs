@@ -25,7 +25,7 @@ pub(crate) use completions::CompletionsArgs;
 pub(crate) use doctor::{DoctorAction, DoctorArgs, DoctorShowArgs, DoctorTuneArgs};
 pub(crate) use info::InfoArgs;
 pub(crate) use man::ManArgs;
-pub(crate) use measure::MeasureArgs;
+pub(crate) use measure::{CpuArgs, DiskArgs, MeasureArgs, MeasureCommand, MemoryArgs, Numbers};
 pub(crate) use methods::MethodsArgs;
 pub(crate) use noise::{NoiseArgs, NoiseRunsArgs};
 pub(crate) use probe::ProbeArgs;
@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     Bench(BenchArgs),
     Report(ReportArgs),
+    #[command(subcommand)]
+    Measure(MeasureCommand),
     Noise(NoiseArgs),
     Timers(TimersArgs),
     Doctor(DoctorArgs),
@@ -117,6 +119,13 @@ mod tests {
             "emu bench --resume x --json",
             "emu report x",
             "emu report x y --out z --json",
+            "emu measure cpu",
+            "emu measure cpu --quick --threads 1,2 --out x --json --seed 7",
+            "emu measure cpu --for 10m --every 1s --threads 4 --numbers integer",
+            "emu measure memory",
+            "emu measure memory --quick --size 64MiB --blocks 1,1KiB --threads 1 --json",
+            "emu measure disk",
+            "emu measure disk --quick --dir x --size 64MiB --blocks 1,4KiB,1M --threads 1,2 --out y --json",
             "emu noise",
             "emu noise --quick --json --out x --seed 7 --threshold 5us",
             "emu timers",
@@ -208,6 +217,22 @@ mod tests {
             "emu bench --preset knuth-1968",
             "emu bench true",
             "emu report",
+            "emu measure",
+            "emu measure tape",
+            "emu measure cpu --threads 0",
+            "emu measure cpu --every 1s",
+            "emu measure cpu --for 0s",
+            "emu measure cpu --for 10m --quick",
+            "emu measure cpu --for 10m --numbers roman",
+            "emu measure memory --size 0",
+            "emu measure memory --blocks -1",
+            "emu measure disk --size 0",
+            "emu measure disk --size -1",
+            "emu measure disk --size 64␣parsecs",
+            "emu measure disk --blocks ",
+            "emu measure disk --blocks x",
+            "emu measure disk --threads 0",
+            "emu measure disk x",
             "emu noise --seed x",
             "emu noise --threshold 0s",
             "emu noise --threshold -1us",

@@ -158,6 +158,33 @@ pub(super) fn period(text: &str) -> Result<Duration> {
         .hint(hint))
 }
 
+/// Parses a number of threads.
+pub(super) fn threads(text: &str) -> Result<usize> {
+    text.trim().parse().ok().filter(|count| (1..=256).contains(count)).ok_or_else(|| {
+        Error::usage(format!("bad number of threads `{text}`"))
+            .hint("give whole numbers from 1 to 256: --threads 1,2")
+    })
+}
+
+/// Parses a size above zero: `4096`, `4KiB`, `4K`, `64MiB`, `1G`. K, M and G are powers of 1024.
+pub(super) fn size(text: &str) -> Result<u64> {
+    let bad = || {
+        Error::usage(format!("bad size `{text}`"))
+            .hint("write a whole number of bytes, or with KiB, MiB or GiB: 4096, 4KiB, 64MiB")
+    };
+    let text = text.trim();
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let factor = match unit.trim() {
+        "" | "B" => 1,
+        "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1u64 << 30,
+        _ => return Err(bad()),
+    };
+    let size = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    size.filter(|size| *size > 0).ok_or_else(bad)
+}
+
 /// Parses a process ID.
 pub(super) fn pid(text: &str) -> Result<Pid> {
     text.trim().parse().ok().filter(|pid| *pid > 0).ok_or_else(|| {
@@ -209,6 +236,25 @@ mod tests {
         }
         for text in ["", "%", "0", "0%", "100%", "1", "-5%", "NaN", "inf%", "5%%", "x"] {
             assert!(share(text).unwrap_err().hint_text().is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_units_of_powers_of_two() {
+        for (text, bytes) in [("1", 1), ("512B", 512), ("4KiB", 4096), (" 64 MiB", 64 << 20), ("2G", 2 << 30)]
+        {
+            assert_eq!(size(text).unwrap(), bytes, "{text}");
+        }
+        for text in ["", "0", "0G", "-1", "1.5G", "KiB", "1KB", "1 T", "99999999999G"] {
+            assert!(size(text).unwrap_err().hint_text().is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_threads_are_counted_from_one() {
+        assert_eq!(threads(" 2").unwrap(), 2);
+        for text in ["", "0", "-1", "257", "1.5", "x"] {
+            assert!(threads(text).unwrap_err().hint_text().is_some(), "{text}");
         }
     }
 

@@ -6,6 +6,7 @@ mod completions;
 mod doctor;
 mod info;
 mod man;
+mod measure;
 mod methods;
 mod noise;
 mod pause;
@@ -31,6 +32,7 @@ pub(crate) fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Verify(args) => verify::verify(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Report(args) => report::report(&args),
+        Command::Measure(command) => measure::measure(&command),
         Command::Noise(args) => noise::noise(&args),
         Command::Timers(args) => timers::timers(&args),
         Command::Doctor(args) => doctor::doctor(&args),

@@ -5,6 +5,7 @@ pub(crate) mod doctor;
 pub(crate) mod errors;
 mod frequencies;
 pub(crate) mod info;
+pub(crate) mod measure;
 pub(crate) mod methods;
 pub(crate) mod noise;
 pub(crate) mod numbers;

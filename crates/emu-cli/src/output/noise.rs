@@ -1,11 +1,9 @@
 //! The noise of a machine as tables and figures.
 
-use std::time::Duration;
-
 use emu_bench::measure::noise::{CpuGaps, Measured, OfKind, Period};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 
-use super::numbers::{percent, span};
+use super::numbers::{nanos, percent};
 use super::table::{Align, Table, wrap};
 use crate::measuring::Shown;
 
@@ -90,11 +88,6 @@ fn periodic(cpu: &CpuGaps, period: &Period) -> String {
 
 fn count(of: &OfKind) -> usize {
     of.blocks.iter().map(Vec::len).sum()
-}
-
-/// A time in the unit that suits it; below 100 ns in tenths of a nanosecond.
-fn nanos(nanos: f64) -> String {
-    if nanos < 100.0 { format!("{nanos:.1}ns") } else { span(Duration::from_nanos(nanos.round() as u64)) }
 }
 
 fn csv(measured: &Measured) -> String {

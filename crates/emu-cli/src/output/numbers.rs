@@ -23,6 +23,34 @@ pub(crate) fn span(span: Duration) -> String {
     }
 }
 
+/// A size with the largest unit in which it is whole: `1 B`, `4 KiB`, `260 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let unit = units.into_iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
+    unit.map_or_else(|| format!("{bytes} B"), |(unit, name)| format!("{} {name}", bytes / unit))
+}
+
+/// A number of things each second with the unit that suits it, in powers of 1000: `1.37 GB/s`.
+pub(crate) fn rate(per_second: f64, unit: &str) -> String {
+    let (value, prefix) = match per_second {
+        r if r >= 0.999_5e12 => (r / 1e12, "T"),
+        r if r >= 0.999_5e9 => (r / 1e9, "G"),
+        r if r >= 0.999_5e6 => (r / 1e6, "M"),
+        r if r >= 0.999_5e3 => (r / 1e3, "k"),
+        r => (r, ""),
+    };
+    format!("{} {prefix}{unit}/s", significant(value))
+}
+
+/// A time in the unit that suits it, with tenths below 100 ns: `1.4ns`, `187ns`, `61.2µs`.
+pub(crate) fn nanos(nanos: f64) -> String {
+    match nanos {
+        ns if ns < 99.95 => format!("{ns:.1}ns"),
+        ns if ns < 999.5 => format!("{ns:.0}ns"),
+        ns => span(Duration::from_nanos(ns.round() as u64)),
+    }
+}
+
 /// Three significant digits, without trailing zeros.
 fn significant(value: f64) -> String {
     trimmed(value, if value < 9.995 { 2 } else { usize::from(value < 99.95) })
@@ -48,6 +76,42 @@ mod tests {
             (-0.034, "-3.4%"),
         ] {
             assert_eq!(percent(share), text);
+        }
+    }
+
+    #[test]
+    fn sizes_are_whole_in_their_unit() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1, "1 B"),
+            (1000, "1000 B"),
+            (4096, "4 KiB"),
+            (260 << 20, "260 MiB"),
+            (2 << 30, "2 GiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn rates_have_the_prefix_that_suits_them() {
+        for (value, text) in [
+            (0.5, "0.5 B/s"),
+            (999.9, "1 kB/s"),
+            (83.4e6, "83.4 MB/s"),
+            (1.397e9, "1.4 GB/s"),
+            (3e12, "3 TB/s"),
+        ] {
+            assert_eq!(rate(value, "B"), text);
+        }
+    }
+
+    #[test]
+    fn short_times_are_told_in_nanoseconds() {
+        for (time, text) in
+            [(1.44, "1.4ns"), (99.96, "100ns"), (187.4, "187ns"), (999.6, "1µs"), (61_234.0, "61.2µs")]
+        {
+            assert_eq!(nanos(time), text);
         }
     }
 

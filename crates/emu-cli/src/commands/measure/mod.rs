@@ -1,0 +1,26 @@
+//! `emu measure`: what this machine can do, one file for each part of it.
+
+mod cpu;
+mod disk;
+mod memory;
+
+use crate::args::MeasureCommand;
+use crate::exit::{Exit, Failure};
+
+/// Measures what the command line asks for.
+pub(crate) fn measure(command: &MeasureCommand) -> Result<Exit, Failure> {
+    match command {
+        MeasureCommand::Cpu(args) => cpu::cpu(args),
+        MeasureCommand::Memory(args) => memory::memory(args),
+        MeasureCommand::Disk(args) => disk::disk(args),
+    }
+}
+
+/// ` --threads 1,2`, as it was given; nothing where it was not.
+fn option<T: ToString>(name: &str, values: &[T]) -> String {
+    if values.is_empty() {
+        return String::new();
+    }
+    let values: Vec<_> = values.iter().map(T::to_string).collect();
+    format!(" --{name} {}", values.join(","))
+}

@@ -1,0 +1,224 @@
+//! What CPUs calculate, as tables and figures.
+
+use emu_bench::kernel::arithmetic::Work;
+use emu_bench::measure::cpu::{Cpu, Peak};
+use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+
+use crate::measuring::Shown;
+use crate::output::numbers::{nanos, percent, rate};
+use crate::output::table::{Align, Table, wrap};
+
+/// Columns of threads that fit beside the others: the fewest, and the most.
+const FEWEST_SHOWN: usize = 1;
+const MOST_SHOWN: usize = 2;
+
+/// What was measured, for people and their programs.
+pub(crate) fn shown(cpu: &Cpu) -> Shown {
+    Shown { text: text(cpu), csv: csv(cpu), figures: vec![("", chart(cpu))] }
+}
+
+fn text(cpu: &Cpu) -> String {
+    let mut threads = threads(cpu);
+    if threads.len() > FEWEST_SHOWN + MOST_SHOWN {
+        threads.drain(FEWEST_SHOWN..threads.len() - MOST_SHOWN);
+    }
+    let header = threads.iter().map(|count| match count {
+        1 => "1 THREAD".to_owned(),
+        count => format!("{count} THREADS"),
+    });
+    let header = header.map(|name| (name, Align::Right));
+    let last = ["ONE AFTER ANOTHER", "CYCLES"].map(|name| (name.to_owned(), Align::Right));
+    let mut table = Table::new([("OPERATION".to_owned(), Align::Left)].into_iter().chain(header).chain(last));
+    for wait in &cpu.waits {
+        let of = |threads: &usize| {
+            let found = cpu.rates.iter().find(|rate| rate.work == wait.work && rate.threads == *threads);
+            found.map_or_else(|| "-".into(), |is| rate(is.operations_per_s, "op"))
+        };
+        let mut cells = vec![wait.work.name()];
+        cells.extend(threads.iter().map(of));
+        cells.push(nanos(wait.wait_ns));
+        cells.push(wait.wait_cycles.map_or_else(|| "-".into(), |cycles| format!("{cycles:.1}")));
+        table.row(cells);
+    }
+    let note = format!(
+        "Many at a time: numbers of 64 bits, {} in a vector ({}). ×+ is one instruction and counts as two operations. One \
+         after another: until the next operation can begin{}.",
+        cpu.lanes,
+        cpu.instruction_set,
+        cpu.clock.map_or_else(String::new, |clock| format!(", at {clock}"))
+    );
+    let mut text = format!("{}\n{}\n", table.render(), wrap(&note, 0));
+    if !cpu.peaks.is_empty() {
+        text = format!("{text}\n{}", peaks(&cpu.peaks));
+    }
+    format!("{text}\n{}\n", wrap(&conclusion(cpu), 0))
+}
+
+/// The numbers of threads that were measured.
+fn threads(cpu: &Cpu) -> Vec<usize> {
+    let mut threads: Vec<usize> = cpu.rates.iter().map(|rate| rate.threads).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    threads
+}
+
+fn peaks(peaks: &[Peak]) -> String {
+    let mut table = Table::new([
+        ("THREADS", Align::Right),
+        ("CORES", Align::Right),
+        ("UNITS", Align::Right),
+        ("PEAK", Align::Right),
+        ("BEST", Align::Right),
+        ("SHARE", Align::Right),
+        ("UNITS ARE KNOWN FROM", Align::Left),
+    ]);
+    for peak in peaks {
+        table.row([
+            peak.threads.to_string(),
+            peak.cores.to_string(),
+            peak.units.count.to_string(),
+            rate(peak.theoretical_per_s, "op"),
+            rate(peak.best_per_s, "op"),
+            percent(peak.share),
+            if peak.units.documented { "the CPU's model" } else { "what was measured" }.to_owned(),
+        ]);
+    }
+    table.render()
+}
+
+fn conclusion(cpu: &Cpu) -> String {
+    let mut text = match cpu.peaks.iter().max_by_key(|peak| peak.threads) {
+        Some(peak) if peak.units.documented => format!(
+            "At best {} thread(s) reach {} of the peak: {} cores x clock x {} units x {} doubles x 2.",
+            peak.threads,
+            percent(peak.share),
+            peak.cores,
+            peak.units.count,
+            cpu.lanes
+        ),
+        Some(peak) => format!(
+            "{} thread(s) make {} at best; how many units this CPU has is not documented here, so that its peak is not known.",
+            peak.threads,
+            rate(peak.best_per_s, "op")
+        ),
+        None => "The core clock could not be measured, so that the peak is not known.".to_owned(),
+    };
+    let peak_at = |threads: usize| cpu.peaks.iter().find(|peak| peak.threads == threads);
+    let most = cpu.peaks.iter().map(|peak| peak.threads).max().unwrap_or(1);
+    if let (Some(one), Some(all)) = (peak_at(1), peak_at(most).filter(|_| most > 1)) {
+        let times = all.best_per_s / one.best_per_s;
+        text = format!("{text} {most} threads do {times:.2} times the work of one.");
+    }
+    if !cpu.optimised {
+        text.push_str(" This emu was built without optimisation: the figures mean little.");
+    }
+    text
+}
+
+fn csv(cpu: &Cpu) -> String {
+    let mut csv = Csv::new(
+        "what,operation,threads,operations_per_s,wait_ns,wait_cycles,theoretical_per_s,share,samples",
+    );
+    let none = String::new;
+    for rate in &cpu.rates {
+        let peak = cpu.peaks.iter().find(|peak| rate.work == Work::PEAK && peak.threads == rate.threads);
+        csv.line([
+            "rate".to_owned(),
+            rate.work.name(),
+            rate.threads.to_string(),
+            rate.operations_per_s.to_string(),
+            none(),
+            none(),
+            peak.map_or_else(none, |peak| peak.theoretical_per_s.to_string()),
+            peak.map_or_else(none, |peak| peak.share.to_string()),
+            rate.samples.len().to_string(),
+        ]);
+    }
+    for wait in &cpu.waits {
+        csv.line([
+            "wait".to_owned(),
+            wait.work.name(),
+            1.to_string(),
+            none(),
+            wait.wait_ns.to_string(),
+            wait.wait_cycles.map_or_else(none, |cycles| cycles.to_string()),
+            none(),
+            none(),
+            wait.samples.len().to_string(),
+        ]);
+    }
+    csv.text()
+}
+
+fn chart(cpu: &Cpu) -> Chart {
+    let series = threads(cpu).into_iter().map(|threads| {
+        let points = cpu.waits.iter().enumerate().filter_map(|(place, wait)| {
+            let rate = cpu.rates.iter().find(|rate| rate.work == wait.work && rate.threads == threads)?;
+            Some(Point::new((place + 1) as f64, rate.operations_per_s / 1e9))
+        });
+        Series::points(format!("{threads} thread(s)"), points.collect())
+    });
+    let names = cpu.waits.iter().map(|wait| wait.work.name()).collect();
+    let x = Axis::of_names("operation", names);
+    Chart::new("cpu: operations many at a time", x, Axis::log("10⁹ operations/s"), series.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_bench::measure::cpu::{Rate, Units, Wait};
+    use emu_core::Hertz;
+
+    fn cpu(documented: bool) -> Cpu {
+        let rate = |work, threads: usize| {
+            let operations_per_s = 123.4e9 * threads as f64;
+            Rate { work, threads, operations_per_s, samples: vec![operations_per_s; 5] }
+        };
+        let rates = Work::ALL.iter().flat_map(|&work| [1, 2, 4, 8, 16].map(|threads| rate(work, threads)));
+        let waits =
+            Work::ALL.map(|work| Wait { work, wait_ns: 1.234, wait_cycles: Some(4.0), samples: vec![1.234] });
+        let peak = |threads: usize| Peak {
+            threads,
+            cores: threads,
+            units: Units { count: 2, documented },
+            clock: Hertz(3_200_000_000),
+            theoretical_per_s: 130e9 * threads as f64,
+            best_per_s: 123.4e9 * threads as f64,
+            share: 123.4 / 130.0,
+        };
+        Cpu {
+            instruction_set: "AVX-512".into(),
+            lanes: 8,
+            optimised: true,
+            clock: Some(Hertz(3_200_000_000)),
+            rates: rates.collect(),
+            waits: waits.into(),
+            peaks: [1, 2, 4, 8, 16].map(peak).into(),
+        }
+    }
+
+    #[test]
+    fn tables_are_narrow_and_the_conclusion_names_the_share() {
+        let text = text(&cpu(true));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let text = text.replace('\n', " ");
+        assert!(text.contains("At best 16 thread(s) reach 94.9% of the peak"), "{text}");
+        assert!(text.contains("16 threads do 16.00 times the work of one"), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_documented_is_not_called_a_peak() {
+        let text = text(&Cpu { optimised: false, ..cpu(false) }).replace('\n', " ");
+        assert!(text.contains("its peak is not known") && text.contains("without optimisation"), "{text}");
+        let unknown = Cpu { clock: None, peaks: vec![], ..cpu(true) };
+        assert!(self::text(&unknown).replace('\n', " ").contains("clock could not be measured"));
+    }
+
+    #[test]
+    fn every_line_of_the_csv_has_all_columns() {
+        let csv = csv(&cpu(true));
+        assert_eq!(csv.lines().count(), 1 + 11 * 5 + 11);
+        assert!(csv.lines().all(|line| line.split(',').count() == 9), "{csv}");
+        assert!(chart(&cpu(true)).svg().unwrap().contains("double mixed"));
+    }
+}

@@ -1,0 +1,287 @@
+//! What a disk does, as tables and figures.
+
+use emu_bench::measure::disk::{
+    Cell, Column, Disk, Latency, Measured, Operation, Order, Outcome, PACE, Transfer,
+};
+use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+
+use crate::measuring::Shown;
+use crate::output::numbers::{nanos, percent, rate, size};
+use crate::output::table::{Align, Table, wrap};
+
+/// The columns of the CSV. `latency` counts from when an operation was meant to begin, at half rate; `back_to_back` at
+/// full rate.
+const COLUMNS: &str = "block_bytes,operation,order,threads,column,bytes_per_s,operations_per_s,samples,\
+latency_operations,latency_mean_ns,latency_p50_ns,latency_p90_ns,latency_p99_ns,latency_p99_9_ns,latency_max_ns,\
+back_to_back_operations,back_to_back_mean_ns,back_to_back_p50_ns,back_to_back_p90_ns,back_to_back_p99_ns,\
+back_to_back_p99_9_ns,back_to_back_max_ns,not_available";
+
+/// What was measured, for people and their programs.
+pub(crate) fn shown(disk: &Disk) -> Shown {
+    let figures = vec![("", chart(disk, Order::Random)), ("sequential", chart(disk, Order::Sequential))];
+    Shown { text: text(disk), csv: csv(disk), figures }
+}
+
+fn text(disk: &Disk) -> String {
+    let header = ["BLOCK", "WHAT", "THREADS"].map(|name| (name, Align::Left)).into_iter();
+    let names = Column::ALL.map(|column| (column.name().to_uppercase(), Align::Right));
+    let columns = || names.clone().into_iter();
+    let mut rates = Table::new(header.map(|(name, align)| (name.to_owned(), align)).chain(columns()));
+    let first = [("BLOCK".to_owned(), Align::Left), ("WHAT".to_owned(), Align::Left)];
+    let mut times = Table::new(first.into_iter().chain(columns()));
+    let fewest = disk.cells.iter().map(|cell| cell.transfer.threads).min();
+    for row in disk.cells.chunks(Column::ALL.len()) {
+        let Some(Cell { transfer, .. }) = row.first() else { continue };
+        let key = [size(transfer.block_bytes), kind(transfer)];
+        let mut cells = key.to_vec();
+        cells.push(transfer.threads.to_string());
+        cells.extend(
+            row.iter().map(|cell| of(cell).map_or_else(not_available, |is| rate(is.bytes_per_s, "B"))),
+        );
+        rates.row(cells);
+        if Some(transfer.threads) == fewest {
+            let mut cells = key.to_vec();
+            cells.extend(
+                row.iter().map(|cell| of(cell).map_or_else(not_available, |is| usual_and_slow(&is.latency))),
+            );
+            times.row(cells);
+        }
+    }
+    let threads = match fewest {
+        Some(1) | None => "one thread".to_owned(),
+        Some(count) => format!("{count} threads"),
+    };
+    let note = format!(
+        "Times of single operations of {threads} at {} of the rate above, from when each was meant to begin: the \
+         median, and what 99 in 100 do not exceed (n/a for fewer than 100).",
+        percent(PACE)
+    );
+    let mut text = format!("{}\n{}\n\n{}\n", rates.render(), wrap(&note, 0), times.render());
+    for reason in reasons(disk) {
+        text.push_str(&wrap(&reason, 0));
+        text.push('\n');
+    }
+    format!("{text}\n{}\n", wrap(&conclusion(disk), 0))
+}
+
+/// `random write`
+fn kind(transfer: &Transfer) -> String {
+    let order = if transfer.order == Order::Random { "random" } else { "seq" };
+    let operation = if transfer.operation == Operation::Write { "write" } else { "read" };
+    format!("{order} {operation}")
+}
+
+fn of(cell: &Cell) -> Option<&Measured> {
+    match &cell.outcome {
+        Outcome::Measured(measured) => Some(measured),
+        Outcome::NotAvailable(_) => None,
+    }
+}
+
+fn not_available() -> String {
+    "n/a".into()
+}
+
+/// `61.2µs 190µs`
+fn usual_and_slow(latency: &Latency) -> String {
+    let time = |ns: Option<u64>| ns.map_or_else(not_available, |ns| nanos(ns as f64));
+    format!("{} {}", time(latency.p50_ns), time(latency.p99_ns))
+}
+
+/// Why something is not available, each reason once.
+fn reasons(disk: &Disk) -> Vec<String> {
+    let mut reasons: Vec<String> = Vec::new();
+    for cell in &disk.cells {
+        if let Outcome::NotAvailable(why) = &cell.outcome {
+            let reason = format!("n/a, {}: {why}.", cell.transfer.column.name());
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
+    }
+    reasons
+}
+
+/// What the disk is good for, in a sentence or two.
+fn conclusion(disk: &Disk) -> String {
+    let find = |operation, column| {
+        let measured = disk
+            .cells
+            .iter()
+            .filter(move |cell| (cell.transfer.operation, cell.transfer.column) == (operation, column));
+        measured.filter_map(|cell| Some((cell.transfer, of(cell)?)))
+    };
+    let fastest = |operation, column| {
+        find(operation, column).max_by(|(_, a), (_, b)| a.bytes_per_s.total_cmp(&b.bytes_per_s))
+    };
+    let mut parts = Vec::new();
+    let read = fastest(Operation::Read, Column::Direct);
+    if let (Some((_, read)), Some((_, write))) = (read, fastest(Operation::Write, Column::Direct)) {
+        parts.push(format!(
+            "Past the page cache this disk reads {} and writes {} at best",
+            rate(read.bytes_per_s, "B"),
+            rate(write.bytes_per_s, "B")
+        ));
+    } else {
+        parts.push("What this disk does without the page cache cannot be told here".into());
+    }
+    let small =
+        |(transfer, _): &(Transfer, &Measured)| transfer.order == Order::Random && transfer.threads == 1;
+    // Of the size that file systems and databases write, or the nearest to it.
+    let far = |bytes: u64| (bytes as f64 / 4096.0).log2().abs();
+    let durable = find(Operation::Write, Column::Durable)
+        .filter(small)
+        .min_by(|(a, _), (b, _)| far(a.block_bytes).total_cmp(&far(b.block_bytes)));
+    if let Some((transfer, measured)) = durable {
+        parts.push(format!(
+            "one thread makes {:.0} random writes of {} durable in a second",
+            measured.operations_per_s,
+            size(transfer.block_bytes)
+        ));
+    }
+    let mut text = parts.join("; ");
+    if let (Some((_, cached)), Some((_, direct))) = (fastest(Operation::Read, Column::Cached), read) {
+        let times = cached.bytes_per_s / direct.bytes_per_s;
+        text =
+            format!("{text}. What is cached, memory does: up to {times:.1} times as fast as the disk reads");
+    }
+    text + "."
+}
+
+fn csv(disk: &Disk) -> String {
+    let mut csv = Csv::new(COLUMNS);
+    for Cell { transfer, outcome } in &disk.cells {
+        let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let mut fields = vec![
+            transfer.block_bytes.to_string(),
+            word(serde_json::json!(transfer.operation)),
+            word(serde_json::json!(transfer.order)),
+            transfer.threads.to_string(),
+            transfer.column.name().to_owned(),
+        ];
+        match outcome {
+            Outcome::Measured(measured) => {
+                fields.extend([measured.bytes_per_s.to_string(), measured.operations_per_s.to_string()]);
+                fields.push(measured.samples.len().to_string());
+                fields.extend(times(&measured.latency).into_iter().chain(times(&measured.back_to_back)));
+                fields.push(String::new());
+            }
+            Outcome::NotAvailable(why) => {
+                fields.resize(COLUMNS.split(',').count() - 1, String::new());
+                fields.push(why.clone());
+            }
+        }
+        csv.line(fields);
+    }
+    csv.text()
+}
+
+fn times(latency: &Latency) -> [String; 7] {
+    let optional = |ns: Option<u64>| ns.map_or_else(String::new, |ns| ns.to_string());
+    let Latency { operations, mean_ns, p50_ns, p90_ns, p99_ns, p99_9_ns, max_ns } = latency;
+    [
+        operations.to_string(),
+        mean_ns.to_string(),
+        optional(*p50_ns),
+        optional(*p90_ns),
+        optional(*p99_ns),
+        optional(*p99_9_ns),
+        max_ns.to_string(),
+    ]
+}
+
+/// The rates of the fewest threads by size of the block.
+fn chart(disk: &Disk, order: Order) -> Chart {
+    let fewest = disk.cells.iter().map(|cell| cell.transfer.threads).min().unwrap_or(1);
+    let mut series = Vec::new();
+    for (operation, name) in [(Operation::Read, "read"), (Operation::Write, "write")] {
+        for column in Column::ALL {
+            let of_series = disk.cells.iter().filter(|cell| {
+                let is = cell.transfer;
+                (is.operation, is.column, is.order, is.threads) == (operation, column, order, fewest)
+            });
+            let point =
+                |cell: &Cell| Some(Point::new(cell.transfer.block_bytes as f64, of(cell)?.bytes_per_s / 1e6));
+            let points: Vec<_> = of_series.filter_map(point).collect();
+            if !points.is_empty() {
+                series.push(Series::curve(format!("{name}, {}", column.name()), points));
+            }
+        }
+    }
+    let order = if order == Order::Random { "random" } else { "sequential" };
+    Chart::new(
+        format!("disk: {order} transfers, {fewest} thread(s)"),
+        Axis::log("block, bytes"),
+        Axis::log("MB/s"),
+        series,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_bench::measure::disk::Sample;
+
+    fn disk() -> Disk {
+        let latency = Latency {
+            operations: 5000,
+            mean_ns: 61e3,
+            p50_ns: Some(60_000),
+            p90_ns: Some(80_000),
+            p99_ns: Some(190_000),
+            p99_9_ns: Some(1_900_000),
+            max_ns: 12_345_678,
+        };
+        let cell = |block_bytes, operation, order, column: Column| {
+            let transfer = Transfer { block_bytes, operation, order, threads: 1, column };
+            let outcome = if column == Column::Durable && operation == Operation::Read {
+                Outcome::NotAvailable("reading makes nothing durable".into())
+            } else {
+                let bytes_per_s = 123_456_789.0 * block_bytes as f64;
+                Outcome::Measured(Measured {
+                    bytes_per_s,
+                    operations_per_s: 123_456_789.0,
+                    latency,
+                    back_to_back: latency,
+                    samples: vec![Sample { operations: 5000, seconds: 0.5, bytes_per_s }],
+                })
+            };
+            Cell { transfer, outcome }
+        };
+        let rows = [4096, 1 << 20].into_iter().flat_map(|block| {
+            [Operation::Read, Operation::Write].into_iter().flat_map(move |operation| {
+                [Order::Sequential, Order::Random].map(|order| (block, operation, order))
+            })
+        });
+        let cells = rows.flat_map(|(block, operation, order)| {
+            Column::ALL.map(|column| cell(block, operation, order, column))
+        });
+        Disk { file_bytes: 64 << 20, direct_block_bytes: Some(512), cells: cells.collect() }
+    }
+
+    #[test]
+    fn tables_are_narrow_and_tell_why_something_is_missing() {
+        let text = text(&disk());
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("n/a, durable: reading makes nothing durable."), "{text}");
+        assert!(text.contains("60µs 190µs"), "{text}");
+        let text = text.replace('\n', " ");
+        assert!(text.contains("123456789 random writes of 4 KiB durable"), "{text}");
+        assert!(text.contains("Past the page cache this disk reads 129 TB/s"), "{text}");
+    }
+
+    #[test]
+    fn every_line_of_the_csv_has_all_columns() {
+        let csv = csv(&disk());
+        let columns = COLUMNS.split(',').count();
+        assert_eq!(csv.lines().count(), 1 + 2 * 2 * 2 * 4);
+        assert!(csv.lines().all(|line| line.split(',').count() == columns), "{csv}");
+    }
+
+    #[test]
+    fn the_figures_have_a_series_for_each_column_that_was_measured() {
+        let chart = chart(&disk(), Order::Random);
+        assert_eq!(chart.series.len(), 3 + 4);
+        assert!(chart.svg().unwrap().contains("write, direct"));
+    }
+}

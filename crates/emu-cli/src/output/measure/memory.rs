@@ -1,0 +1,239 @@
+//! What memory does, as tables and figures.
+
+use emu_bench::kernel::stream::Kernel;
+use emu_bench::measure::memory::{Latency, Memory};
+use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+
+use crate::measuring::Shown;
+use crate::output::numbers::{nanos, rate, size};
+use crate::output::table::{Align, Table, wrap};
+
+/// What was measured, for people and their programs.
+pub(crate) fn shown(memory: &Memory) -> Shown {
+    let figures = vec![("", latency_chart(memory)), ("copies", copy_chart(memory))];
+    Shown { text: text(memory), csv: csv(memory), figures }
+}
+
+fn text(memory: &Memory) -> String {
+    let mut copies = Table::new([
+        ("COPY OF", Align::Left),
+        ("THREADS", Align::Right),
+        ("SEQUENTIAL", Align::Right),
+        ("A BLOCK", Align::Right),
+        ("RANDOM", Align::Right),
+        ("A BLOCK", Align::Right),
+    ]);
+    for copy in memory.copies.iter().filter(|copy| !copy.random) {
+        let random = memory.copies.iter().find(|other| {
+            other.random && (other.block_bytes, other.threads) == (copy.block_bytes, copy.threads)
+        });
+        let mut cells = vec![size(copy.block_bytes), copy.threads.to_string()];
+        for copy in [Some(copy), random] {
+            cells.push(copy.map_or_else(|| "-".into(), |copy| rate(copy.bytes_per_s, "B")));
+            cells.push(copy.map_or_else(|| "-".into(), |copy| nanos(copy.block_ns)));
+        }
+        copies.row(cells);
+    }
+    let kernels = Kernel::ALL.map(|kernel| (kernel.name().to_uppercase(), Align::Right));
+    let first = [("STREAM".to_owned(), Align::Left)];
+    let mut stream = Table::new(first.into_iter().chain(kernels));
+    for run in &memory.stream {
+        let name = if run.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", run.threads) };
+        stream.row(
+            [name].into_iter().chain(run.best_bytes_per_s.map(|best| rate(best, "B"))).collect::<Vec<_>>(),
+        );
+    }
+    let mut loads = Table::new([
+        ("LOADS FROM", Align::Right),
+        ("A LOAD", Align::Right),
+        ("CYCLES", Align::Right),
+        ("FITS", Align::Left),
+    ]);
+    for latency in &memory.latencies {
+        loads.row([
+            size(latency.working_set_bytes),
+            nanos(latency.load_ns),
+            latency.load_cycles.map_or_else(|| "-".into(), |cycles| format!("{cycles:.1}")),
+            fits(memory, latency),
+        ]);
+    }
+    let array = memory.size.array_bytes;
+    let rule = if memory.size.obeys_rule() {
+        "four times the last-level caches, as STREAM demands".to_owned()
+    } else {
+        "less than four times the last-level caches: caches help".to_owned()
+    };
+    let note = format!(
+        "Arrays of {} each, {rule}. Copies count the bytes copied, STREAM those read and written. A load waits for the \
+         one before it, and misses of the TLB count.",
+        size(array)
+    );
+    format!(
+        "{}\n{}\n{}\n{}\n\n{}\n",
+        copies.render(),
+        stream.render(),
+        loads.render(),
+        wrap(&note, 0),
+        wrap(&conclusion(memory), 0)
+    )
+}
+
+/// The nearest cache that a working set fits.
+fn fits(memory: &Memory, latency: &Latency) -> String {
+    let cache = memory.caches.iter().find(|cache| latency.working_set_bytes <= cache.bytes);
+    match cache {
+        Some(cache) => format!("L{}", cache.level),
+        None if memory.caches.is_empty() => "-".into(),
+        None => "no cache".into(),
+    }
+}
+
+fn conclusion(memory: &Memory) -> String {
+    let best = memory.stream.iter().filter_map(|run| Some((run.threads, *run.best_bytes_per_s.last()?)));
+    let best = best.max_by(|a, b| a.1.total_cmp(&b.1));
+    let stream = best.map_or_else(String::new, |(threads, triad)| {
+        let threads = if threads == 1 { "one thread".to_owned() } else { format!("{threads} threads") };
+        format!("Memory gives {threads} {} of triad. ", rate(triad, "B"))
+    });
+    let loads = match (memory.latencies.first(), memory.latencies.last()) {
+        (Some(near), Some(far)) => format!(
+            "A load takes {} from {} and {} from {}, {:.0} times as long.",
+            nanos(near.load_ns),
+            size(near.working_set_bytes),
+            nanos(far.load_ns),
+            size(far.working_set_bytes),
+            far.load_ns / near.load_ns
+        ),
+        _ => String::new(),
+    };
+    stream + &loads
+}
+
+fn csv(memory: &Memory) -> String {
+    let mut csv = Csv::new("what,name,bytes,threads,bytes_per_s,time_ns,cycles,samples");
+    let none = String::new;
+    for copy in &memory.copies {
+        csv.line([
+            "copy".to_owned(),
+            if copy.random { "random" } else { "sequential" }.to_owned(),
+            copy.block_bytes.to_string(),
+            copy.threads.to_string(),
+            copy.bytes_per_s.to_string(),
+            copy.block_ns.to_string(),
+            none(),
+            copy.samples.len().to_string(),
+        ]);
+    }
+    for run in &memory.stream {
+        for (kernel, best) in Kernel::ALL.iter().zip(run.best_bytes_per_s) {
+            csv.line([
+                "stream".to_owned(),
+                kernel.name().to_owned(),
+                memory.size.array_bytes.to_string(),
+                run.threads.to_string(),
+                best.to_string(),
+                none(),
+                none(),
+                run.passes.rates(*kernel).len().to_string(),
+            ]);
+        }
+    }
+    for latency in &memory.latencies {
+        csv.line([
+            "load".to_owned(),
+            none(),
+            latency.working_set_bytes.to_string(),
+            1.to_string(),
+            none(),
+            latency.load_ns.to_string(),
+            latency.load_cycles.map_or_else(none, |cycles| cycles.to_string()),
+            latency.samples.len().to_string(),
+        ]);
+    }
+    csv.text()
+}
+
+fn latency_chart(memory: &Memory) -> Chart {
+    let point = |latency: &Latency| Point::new(latency.working_set_bytes as f64, latency.load_ns);
+    let series = vec![Series::curve("a load", memory.latencies.iter().map(point).collect())];
+    Chart::new("memory: time of a load", Axis::log("working set, bytes"), Axis::log("ns"), series)
+}
+
+fn copy_chart(memory: &Memory) -> Chart {
+    let mut threads: Vec<usize> = memory.copies.iter().map(|copy| copy.threads).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    let series = threads.into_iter().flat_map(|threads| {
+        [(false, "sequential"), (true, "random")].map(|(random, name)| {
+            let copies = memory.copies.iter().filter(|copy| (copy.threads, copy.random) == (threads, random));
+            let point = |copy: &emu_bench::measure::memory::Copy| {
+                Point::new(copy.block_bytes as f64, copy.bytes_per_s / 1e6)
+            };
+            Series::curve(format!("{name}, {threads} thread(s)"), copies.map(point).collect())
+        })
+    });
+    let (x, y) = (Axis::log("block, bytes"), Axis::log("MB/s"));
+    Chart::new("memory: copies", x, y, series.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_bench::kernel::stream::Passes;
+    use emu_bench::measure::memory::{Copy, Stream};
+    use emu_bench::memory::{Cache, StreamSize};
+
+    fn memory() -> Memory {
+        let copy = |block_bytes, random, threads| Copy {
+            block_bytes,
+            random,
+            threads,
+            bytes_per_s: 12.34e9,
+            block_ns: 81.2,
+            samples: vec![12.34e9; 3],
+        };
+        let rows = [1, 1 << 20].into_iter().flat_map(|block| [(block, false), (block, true)]);
+        let passes = Passes { elements: 1000, seconds: [(); 4].map(|()| vec![1e-6; 4]) };
+        let latency = |working_set_bytes, load_ns: f64| Latency {
+            working_set_bytes,
+            load_ns,
+            load_cycles: Some(load_ns * 3.0),
+            samples: vec![load_ns],
+        };
+        Memory {
+            size: StreamSize { array_bytes: 64 << 20, cache_bytes: Some(16 << 20), available_bytes: None },
+            caches: vec![
+                Cache { level: 1, bytes: 32 << 10, shared: "0".into() },
+                Cache { level: 3, bytes: 16 << 20, shared: "0-1".into() },
+            ],
+            clock: None,
+            copies: rows.map(|(block, random)| copy(block, random, 2)).collect(),
+            stream: vec![Stream { threads: 2, best_bytes_per_s: [10e9, 11e9, 12e9, 13.4e9], passes }],
+            latencies: vec![latency(4096, 1.5), latency(1 << 20, 20.0), latency(64 << 20, 120.0)],
+        }
+    }
+
+    #[test]
+    fn tables_are_narrow_and_loads_know_their_cache() {
+        let text = text(&memory());
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        for words in ["L1\n", "L3\n", "no cache\n"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        let text = text.replace('\n', " ");
+        for words in ["2 threads 13.4 GB/s of triad", "80 times as long"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        let short = Memory { size: StreamSize { cache_bytes: None, ..memory().size }, ..memory() };
+        assert!(self::text(&short).replace('\n', " ").contains("caches help"));
+    }
+
+    #[test]
+    fn every_line_of_the_csv_has_all_columns() {
+        let csv = csv(&memory());
+        assert_eq!(csv.lines().count(), 1 + 4 + 4 + 3);
+        assert!(csv.lines().all(|line| line.split(',').count() == 8), "{csv}");
+        assert!(copy_chart(&memory()).svg().unwrap().contains("random, 2"));
+        assert!(latency_chart(&memory()).svg().unwrap().contains("time of a load"));
+    }
+}

@@ -1,0 +1,132 @@
+//! A long series and its dips.
+
+use std::time::Duration;
+
+use emu_bench::measure::series::Series;
+use emu_bench::report::{Axis, Chart, Csv, Point, Series as Drawn};
+
+use crate::measuring::Shown;
+use crate::output::numbers::{percent, rate, span};
+use crate::output::table::{Align, Table, wrap};
+
+/// The deepest dips that are listed.
+const LISTED: usize = 10;
+
+/// What was measured, for people and their programs.
+pub(crate) fn shown(series: &Series) -> Shown {
+    Shown { text: text(series), csv: csv(series), figures: vec![("", chart(series))] }
+}
+
+fn text(series: &Series) -> String {
+    let dips = &series.dips;
+    let mut facts = Table::new([("SERIES", Align::Left), ("", Align::Left)]);
+    let mut fact = |name: &str, value: String| facts.row([name.to_owned(), value]);
+    fact("work", series.what.clone());
+    fact("samples", format!("{}, each {}", series.rates.len(), seconds(series.every_s)));
+    fact("median", rate(dips.median, &series.unit));
+    fact("a dip is below", rate(dips.threshold, &series.unit));
+    fact("dips", dips.dips.len().to_string());
+    fact("share of the time", percent(dips.share));
+    fact("work lost in them", percent(dips.lost_share));
+    fact("period", series.period_s().map_or_else(|| "none".into(), seconds));
+    let mut text = facts.render();
+    if !dips.dips.is_empty() {
+        let mut deepest: Vec<_> = dips.dips.iter().collect();
+        deepest.sort_by(|a, b| a.lowest.total_cmp(&b.lowest));
+        let mut table =
+            Table::new([("AT", Align::Right), ("LENGTH", Align::Right), ("OF THE MEDIAN", Align::Right)]);
+        for dip in deepest.iter().take(LISTED) {
+            table.row([
+                seconds(dip.begin as f64 * series.every_s),
+                seconds(dip.values as f64 * series.every_s),
+                percent(dip.lowest),
+            ]);
+        }
+        text = format!("{text}\n{}", table.render());
+    }
+    format!("{text}\n{}\n", wrap(&conclusion(series), 0))
+}
+
+fn conclusion(series: &Series) -> String {
+    let dips = &series.dips;
+    let time = seconds(series.every_s * series.rates.len() as f64);
+    if dips.dips.is_empty() {
+        return format!("For {time} the machine gave as much as usual, without a dip.");
+    }
+    let how = match series.period_s() {
+        Some(period) => format!("every {}", seconds(period)),
+        None => "at no regular times".to_owned(),
+    };
+    format!(
+        "For {} of {time} the machine gave less than usual, {how}: {} of the work was lost in {} dips.",
+        percent(dips.share),
+        percent(dips.lost_share),
+        dips.dips.len()
+    )
+}
+
+fn seconds(seconds: f64) -> String {
+    span(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+fn csv(series: &Series) -> String {
+    let mut csv = Csv::new("at_s,rate,dipped");
+    for (number, rate) in series.rates.iter().enumerate() {
+        let dipped = *rate < series.dips.threshold;
+        csv.line([(number as f64 * series.every_s).to_string(), rate.to_string(), dipped.to_string()]);
+    }
+    csv.text()
+}
+
+fn chart(series: &Series) -> Chart {
+    let percent = |rate: f64| rate / series.dips.median * 100.0;
+    let points = series.rates.iter().enumerate();
+    let points = points.map(|(number, rate)| Point::new(number as f64 * series.every_s, percent(*rate)));
+    let all = points.collect::<Vec<_>>();
+    let end = series.rates.len() as f64 * series.every_s;
+    let threshold = percent(series.dips.threshold);
+    let y = Axis::linear("rate, % of the median");
+    let mut chart = Chart::new(&series.what, Axis::linear("time, s"), y, vec![Drawn::line("rate", all)]);
+    chart.ideal = Some((vec![(0.0, threshold), (end, threshold)], "a dip is below".into()));
+    chart
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_bench::stats::{Dips, Sample};
+
+    fn series(period: usize) -> Series {
+        let rate = |number: usize| if number % period == period - 1 { 0.6e9 } else { 1.2e9 };
+        let rates: Vec<f64> = (0..120).map(rate).collect();
+        let dips = Dips::of(&Sample::new(rates.clone()).unwrap()).unwrap();
+        Series {
+            what: "double mixed, 2 threads".into(),
+            unit: "operations".into(),
+            every_s: 1.0,
+            rates,
+            dips,
+        }
+    }
+
+    #[test]
+    fn dips_are_told_with_their_period_and_share() {
+        let text = text(&series(15));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let text = text.replace('\n', " ");
+        for words in
+            ["1.2 Goperations/s", "For 6.67% of 2m00s", "every 15s", "3.33% of the work", "in 8 dips"]
+        {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert!(chart(&series(15)).svg().unwrap().contains("a dip is below"));
+    }
+
+    #[test]
+    fn a_quiet_machine_has_none() {
+        let quiet = series(1000);
+        assert!(text(&quiet).ends_with("For 2m00s the machine gave as much as usual, without a dip.\n"));
+        assert_eq!(csv(&quiet).lines().count(), 121);
+        assert!(!csv(&quiet).contains("true") && csv(&series(15)).contains("true"));
+    }
+}

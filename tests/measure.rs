@@ -1,0 +1,202 @@
+//! `emu measure`: what it refuses, what it writes, and that it leaves no file however it ends.
+
+#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+
+use common::{EMU, alone, assert_refused, emu, eventually, finish, inside, is_root, run, start, words};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// A folder on the disk of the build: `/tmp` may be in memory.
+fn on_disk() -> tempfile::TempDir {
+    let folder = Path::new(EMU).parent().expect("a folder");
+    tempfile::tempdir_in(folder).expect("a folder on the disk")
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .expect("the folder")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Runs `emu` with these words and reads the JSON that it writes.
+fn json(line: &str) -> Value {
+    let ended = run(&mut emu(words(line)), "");
+    assert_eq!(ended.code(), Some(0), "{line}: {}", ended.stderr);
+    serde_json::from_str(&ended.stdout).expect("JSON")
+}
+
+#[test]
+fn bad_input_is_refused_with_a_hint() {
+    let _alone = alone();
+    let dir = on_disk();
+    let path = dir.path().display();
+    for (line, code) in [
+        (format!("measure disk --dir {path}/missing"), 2),
+        ("measure disk --dir /dev/null".into(), 2),
+        (format!("measure disk --dir {path} --size 1000000GiB"), 3),
+        (format!("measure disk --dir {path} --size 17179869183GiB"), 3),
+        (format!("measure disk --dir {path} --size 1KiB"), 2),
+        (format!("measure disk --dir {path} --blocks 1000"), 2),
+        (format!("measure disk --dir {path} --blocks 128MiB"), 2),
+        (format!("measure disk --dir {path} --size 1MiB --blocks 1MiB --threads 1"), 2),
+        (format!("measure disk --quick --dir {path} --out {path}"), 2),
+        ("measure memory --size 1000000GiB".into(), 3),
+        ("measure memory --size 1".into(), 2),
+        ("measure memory --size 1MiB --blocks 2MiB".into(), 2),
+        ("measure memory --size 1MiB --threads 256 --blocks 64KiB".into(), 2),
+        ("measure cpu --for 1s".into(), 2),
+        ("measure cpu --for 1s --every 1ms".into(), 2),
+        ("measure cpu --for 10s --threads 1,2".into(), 2),
+        ("measure cpu --threads 257".into(), 2),
+    ] {
+        assert_refused(&run(&mut emu(words(&line)), ""), code, &line);
+        assert_eq!(names(dir.path()), [""; 0], "{line}");
+    }
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_or_is_full_is_told_at_once() {
+    let _alone = alone();
+    let line = words("measure disk --quick --dir");
+    if is_root() {
+        for (options, code, words) in [("ro", 4, "cannot make a file"), ("size=1m", 3, "no room")] {
+            let setup = format!("mount -t tmpfs -o {options} none /mnt");
+            let ended = run(inside(&setup, EMU).args(&line).arg("/mnt"), "");
+            assert_refused(&ended, code, options);
+            assert!(ended.stderr.contains(words), "{}", ended.stderr);
+        }
+    } else {
+        let dir = on_disk();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o500)).unwrap();
+        assert_refused(&run(emu(&line).arg(dir.path()), ""), 4, "a folder without write permission");
+    }
+}
+
+#[test]
+fn a_file_system_in_memory_says_what_cannot_be_had() {
+    let _alone = alone();
+    if !is_root() {
+        common::skip("a_file_system_in_memory_says_what_cannot_be_had", "mounting needs root");
+        return;
+    }
+    let line = "measure disk --quick --size 1MiB --blocks 4KiB --threads 1 --json --dir /mnt";
+    let ended = run(inside("mount -t tmpfs -o size=16m none /mnt", EMU).args(words(line)), "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let document: Value = serde_json::from_str(&ended.stdout).unwrap();
+    for cell in document["result"]["cells"].as_array().unwrap() {
+        let available = cell["outcome"].get("measured").is_some();
+        assert_eq!(available, cell["column"] == "cached", "{cell}");
+    }
+}
+
+#[test]
+fn a_disk_is_measured_into_a_record_without_a_trace_in_its_folder() {
+    let _alone = alone();
+    let (dir, record) = (on_disk(), on_disk());
+    let out = record.path().join("record");
+    let (path, out_path) = (dir.path().display(), out.display());
+    let options = "--quick --size 4MiB --blocks 1,4KiB --threads 1 --seed 7";
+    let document = json(&format!("measure disk {options} --json --dir {path} --out {out_path}"));
+    assert_eq!(names(dir.path()), [""; 0]);
+    assert_eq!(
+        document["about"]["command"],
+        "emu measure disk --quick --size 4194304 --blocks 1,4096 --threads 1 --seed 7"
+    );
+    let cells = document["result"]["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2 * 2 * 2 * 4);
+    assert_eq!(
+        names(&out),
+        [
+            "measure-disk-sequential.svg",
+            "measure-disk.csv",
+            "measure-disk.json",
+            "measure-disk.svg",
+            "record.json",
+            "samples.jsonl"
+        ]
+    );
+    let measured = cells.iter().filter(|cell| cell["outcome"].get("measured").is_some()).count();
+    assert_eq!(fs::read_to_string(out.join("samples.jsonl")).unwrap().lines().count(), measured);
+    for name in names(&out) {
+        let text = fs::read_to_string(out.join(&name)).unwrap();
+        assert!(!text.contains(&path.to_string()), "{name} tells of a path");
+    }
+}
+
+#[test]
+fn a_measurement_that_is_ended_or_killed_leaves_no_file() {
+    let _alone = alone();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
+        let dir = on_disk();
+        let mut command = emu(words("measure disk --size 16MiB --dir"));
+        let child = start(command.arg(dir.path()));
+        // Its descriptors tell that the file is there, though the folder does not.
+        let descriptors = format!("/proc/{}/fd", child.id());
+        let inside = dir.path().to_string_lossy().into_owned();
+        eventually("the file is made", || {
+            fs::read_dir(&descriptors).is_ok_and(|all| {
+                all.flatten().any(|entry| {
+                    fs::read_link(entry.path())
+                        .is_ok_and(|target| target.to_string_lossy().starts_with(&inside))
+                })
+            })
+        });
+        assert_eq!(names(dir.path()), [""; 0], "{signal}: the file has a name");
+        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+        let ended = finish(child);
+        assert_eq!(ended.status.signal(), Some(signal as i32), "{}", ended.stderr);
+        assert_eq!(names(dir.path()), [""; 0], "{signal}");
+    }
+}
+
+#[test]
+fn memory_is_measured() {
+    let _alone = alone();
+    let document = json("measure memory --quick --size 1MiB --blocks 1,4KiB --threads 1 --json");
+    let result = &document["result"];
+    assert_eq!(result["size"]["array_bytes"], 1 << 20);
+    assert_eq!(result["copies"].as_array().unwrap().len(), 4);
+    assert_eq!(result["stream"].as_array().unwrap().len(), 1);
+    assert_eq!(result["latencies"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn cpus_are_measured_at_once_and_for_a_while() {
+    let _alone = alone();
+    let document = json("measure cpu --quick --threads 1 --json");
+    assert_eq!(document["result"]["waits"].as_array().unwrap().len(), 11);
+    let series = json("measure cpu --for 500ms --every 50ms --numbers integer --threads 1 --json");
+    assert_eq!(series["result"]["rates"].as_array().unwrap().len(), 10);
+    assert_eq!(
+        series["about"]["command"].as_str().unwrap().split(" --seed").next(),
+        Some("emu measure cpu --threads 1 --for 500000us --every 50000us --numbers integer")
+    );
+}
+
+#[test]
+fn tables_are_no_wider_than_a_terminal() {
+    let _alone = alone();
+    let dir = on_disk();
+    let path = dir.path().display();
+    for line in [
+        format!("measure disk --quick --size 4MiB --dir {path}"),
+        "measure memory --quick --size 4MiB".to_owned(),
+        "measure cpu --for 200ms --every 10ms".to_owned(),
+    ] {
+        let ended = run(&mut emu(words(&line)), "");
+        assert_eq!(ended.code(), Some(0), "{line}: {}", ended.stderr);
+        assert!(ended.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
+        assert!(ended.stdout.trim_end().ends_with('.'), "a conclusion: {}", ended.stdout);
+    }
+}
