@@ -12,7 +12,7 @@ Exit codes:
     2  the command line makes no sense
     3  not possible on this host, or with this method
     4  not permitted
-    5  the speed is not delivered (--verify)
+    5  the speed is not delivered (--verify), or a result is wrong (measure)
     6  something could not be restored
     7  this machine is not tuned for repeatable runs (doctor show)
   125  emu itself failed

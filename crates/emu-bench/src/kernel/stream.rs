@@ -7,13 +7,12 @@
 use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use emu_core::{CpuList, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::workload::confine;
+use super::on_threads;
 
 /// The factors of scale and triad, in turn by iteration.
 ///
@@ -252,8 +251,7 @@ pub fn run(elements: usize, threads: &[CpuList], iterations: usize) -> Result<Pa
     let count = threads.len();
     let barrier = Barrier::new(count);
     let part = |number: usize| elements * (number + 1) / count - elements * number / count;
-    let work = |number: usize, cpus: &CpuList| {
-        let bound = confine(cpus);
+    let all = on_threads("STREAM", threads, |number| {
         let mut arrays = Arrays::new(part(number));
         let all = 0..arrays.len();
         arrays.set(all.clone(), Values::START);
@@ -267,26 +265,9 @@ pub fn run(elements: usize, threads: &[CpuList], iterations: usize) -> Result<Pa
                 passed.push(begin.elapsed());
             }
         }
-        bound.and_then(|()| arrays.verify(all, 1, Values::after(4 * iterations as u64)).map(|()| passed))
-    };
-    let all: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = threads
-            .iter()
-            .enumerate()
-            .map(|(number, cpus)| {
-                scope.spawn({
-                    let work = &work;
-                    move || work(number, cpus)
-                })
-            })
-            .collect();
-        let failed = || Error::new(ErrorKind::Failed, "a thread of STREAM has panicked");
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(failed())))
-            .collect::<Result<_>>()
+        arrays.verify(all, 1, Values::after(4 * iterations as u64)).map(|()| passed)
     })?;
-    let first = all.into_iter().next().ok_or_else(|| Error::usage("STREAM needs a thread"))?;
+    let first = all.into_iter().next().unwrap_or_default();
     Ok(Passes { elements, seconds: first.map(|passed| passed.iter().map(Duration::as_secs_f64).collect()) })
 }
 

@@ -2,8 +2,10 @@
 //!
 //! Each has a plan, a function that measures by it, and a result that holds every raw sample.
 
+pub mod calibrate;
 pub mod cpu;
 pub mod disk;
+pub mod hpcc;
 pub mod knobs;
 pub mod memory;
 pub mod noise;

@@ -22,6 +22,7 @@ mod paired;
 mod power;
 mod regression;
 mod sample;
+mod segments;
 
 pub use aa::AaTest;
 pub use bootstrap::Bootstrap;
@@ -34,3 +35,4 @@ pub use noise::Noise;
 pub use paired::{Centre, Pair, PairedRatios};
 pub use regression::{Coefficient, FTest, LinearFit, slope_through_origin};
 pub use sample::Sample;
+pub use segments::{Segment, segments};

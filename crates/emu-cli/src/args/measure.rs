@@ -1,9 +1,11 @@
 mod cpu;
 mod disk;
+mod hpcc;
 mod memory;
 
 pub(crate) use cpu::{CpuArgs, Numbers};
 pub(crate) use disk::DiskArgs;
+pub(crate) use hpcc::HpccArgs;
 pub(crate) use memory::MemoryArgs;
 
 use std::path::PathBuf;
@@ -17,6 +19,7 @@ pub(crate) enum MeasureCommand {
     Cpu(CpuArgs),
     Memory(MemoryArgs),
     Disk(DiskArgs),
+    Hpcc(HpccArgs),
 }
 
 /// What all measurements of the machine have in common.

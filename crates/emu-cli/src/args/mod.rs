@@ -2,6 +2,7 @@
 
 mod attach;
 mod bench;
+mod calibrate;
 mod completions;
 mod doctor;
 mod info;
@@ -21,11 +22,14 @@ mod zone;
 
 pub(crate) use attach::AttachArgs;
 pub(crate) use bench::{BenchArgs, Preset};
+pub(crate) use calibrate::{
+    CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibratePreset, CalibrateSolverArgs,
+};
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use doctor::{DoctorAction, DoctorArgs, DoctorShowArgs, DoctorTuneArgs};
 pub(crate) use info::InfoArgs;
 pub(crate) use man::ManArgs;
-pub(crate) use measure::{CpuArgs, DiskArgs, MeasureArgs, MeasureCommand, MemoryArgs, Numbers};
+pub(crate) use measure::{HpccArgs, CpuArgs, DiskArgs, MeasureArgs, MeasureCommand, MemoryArgs, Numbers};
 pub(crate) use methods::MethodsArgs;
 pub(crate) use noise::{NoiseArgs, NoiseRunsArgs};
 pub(crate) use probe::ProbeArgs;
@@ -58,6 +62,7 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     Bench(BenchArgs),
     Report(ReportArgs),
+    Calibrate(CalibrateArgs),
     #[command(subcommand)]
     Measure(MeasureCommand),
     Noise(NoiseArgs),
@@ -66,6 +71,8 @@ pub(crate) enum Command {
     Restore(RestoreArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
+    #[command(hide = true)]
+    CalibrateSolver(CalibrateSolverArgs),
     #[command(hide = true)]
     NoiseRuns(NoiseRunsArgs),
     #[command(hide = true)]
@@ -117,6 +124,11 @@ mod tests {
         "emu bench --resume x --json",
         "emu report x",
         "emu report x y --out z --json",
+        "emu calibrate",
+        "emu calibrate --quick --json --out x --seed 7 --step 0.2 --preset semode-2021",
+        "emu calibrate map a b.csv --setting 1769 --json",
+        "emu measure hpcc",
+        "emu measure hpcc --quick --threads 1,2 --json --out x --seed 7",
         "emu measure cpu",
         "emu measure cpu --quick --threads 1,2 --out x --json --seed 7",
         "emu measure cpu --for 10m --every 1s --threads 4 --numbers integer",
@@ -219,6 +231,17 @@ mod tests {
         "emu report",
         "emu measure",
         "emu measure tape",
+        "emu calibrate --preset knuth-1968",
+        "emu calibrate --step x",
+        "emu calibrate x",
+        "emu calibrate map a --setting 1",
+        "emu calibrate map a b",
+        "emu calibrate map a b --setting x",
+        "emu calibrate --quick map a b --setting 1",
+        "emu measure hpcc --threads 0",
+        "emu measure hpcc --threads 129",
+        "emu measure hpcc --threads ",
+        "emu measure hpcc x",
         "emu measure cpu --threads 0",
         "emu measure cpu --every 1s",
         "emu measure cpu --for 0s",

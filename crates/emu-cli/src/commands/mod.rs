@@ -2,6 +2,7 @@
 
 mod attach;
 mod bench;
+mod calibrate;
 mod completions;
 mod doctor;
 mod info;
@@ -32,6 +33,7 @@ pub(crate) fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Verify(args) => verify::verify(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Report(args) => report::report(&args),
+        Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Measure(command) => measure::measure(&command),
         Command::Noise(args) => noise::noise(&args),
         Command::Timers(args) => timers::timers(&args),
@@ -39,6 +41,7 @@ pub(crate) fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Restore(_) => restore::restore(),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),
+        Command::CalibrateSolver(args) => calibrate::solver(&args),
         Command::NoiseRuns(args) => noise::runs(&args),
         Command::Probe(_) => probe::probe(),
         Command::Worker(args) => worker::worker(&args),

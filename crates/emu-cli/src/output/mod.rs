@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod doctor;
+pub(crate) mod calibrate;
 pub(crate) mod errors;
 mod frequencies;
 pub(crate) mod info;

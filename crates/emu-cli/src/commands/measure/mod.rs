@@ -2,6 +2,7 @@
 
 mod cpu;
 mod disk;
+mod hpcc;
 mod memory;
 
 use crate::args::MeasureCommand;
@@ -13,6 +14,7 @@ pub(crate) fn measure(command: &MeasureCommand) -> Result<Exit, Failure> {
         MeasureCommand::Cpu(args) => cpu::cpu(args),
         MeasureCommand::Memory(args) => memory::memory(args),
         MeasureCommand::Disk(args) => disk::disk(args),
+        MeasureCommand::Hpcc(args) => hpcc::hpcc(args),
     }
 }
 

@@ -2,5 +2,6 @@
 
 pub(crate) mod cpu;
 pub(crate) mod disk;
+pub(crate) mod hpcc;
 pub(crate) mod memory;
 pub(crate) mod series;

@@ -1,0 +1,365 @@
+//! What the samples of a calibration say: the published model, and what its R² hides.
+
+use emu_core::{Error, Host, Result};
+use serde::{Deserialize, Serialize};
+
+use super::{Order, Sample, Threads};
+use crate::stats::{self, Level, LinearFit, Segment};
+
+/// The paper calls 0.9999 ideal and 0.9995 near ideal; below this a line is no model.
+pub(super) const R_SQUARED_MIN: f64 = 0.99;
+
+/// The largest residual that passes, as a share of the largest rate.
+const RESIDUAL_MAX: f64 = 0.05;
+
+/// Deviations up to this share are no finding: of quotas from being proportional, of orders from each other.
+const NOTABLE: f64 = 0.05;
+
+/// Change of the rate per CPU second, from low quotas to high ones, that points to the clock.
+const CLOCK_NOTABLE: f64 = 0.08;
+
+/// CPU time delivered, relative to the quota, below which something else limits.
+const DELIVERED_MIN: f64 = 0.95;
+
+/// How far points are from the line.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Residuals {
+    /// The largest, as a share of the largest rate.
+    pub largest_share: f64,
+    /// The quota where that is.
+    pub at_quota: f64,
+    /// Whether it is at most 5 %.
+    pass: bool,
+}
+
+impl Residuals {
+    /// Whether no point is far from the line.
+    pub fn pass(&self) -> bool {
+        self.pass
+    }
+}
+
+/// How samples of one order differ from those of the random order, or of the first, at the same quotas.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct OrderEffect {
+    /// The order.
+    pub order: Order,
+    /// The order that it is compared with.
+    pub against: Order,
+    /// Median of the ratio of rates, less 1.
+    pub median: f64,
+    /// The largest deviation of a ratio from 1.
+    pub worst: f64,
+    /// The quota where that is.
+    pub at_quota: f64,
+}
+
+/// The samples of one number of threads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Analysis {
+    /// How many threads solved.
+    pub threads: Threads,
+    /// The published model: GFLOPS = intercept + slope · quota.
+    pub fit: LinearFit,
+    /// The largest rate, in GFLOPS.
+    pub max_gflops: f64,
+    /// Quota at which the line is 0: CPUs that are paid for nothing; negative where low quotas get more than their
+    /// share.
+    pub dead_quota: f64,
+    /// Mean deviation from what the median rate at the largest quota makes of a quota in proportion, as a share.
+    pub proportional_mean: f64,
+    /// The largest such deviation, with its sign.
+    pub proportional_worst: f64,
+    /// The quota where that is.
+    pub worst_quota: f64,
+    /// How far points are from the line.
+    pub residuals: Residuals,
+    /// Stretches of different behaviour, as many as the points justify.
+    pub bands: Vec<Segment>,
+    /// How orders differ; empty with one of them.
+    pub orders: Vec<OrderEffect>,
+    /// CPU time that was delivered relative to the quota; the median.
+    pub delivered: f64,
+    /// Rate per CPU second at the lowest third of quotas relative to the highest third.
+    pub clock_ratio: f64,
+}
+
+impl Analysis {
+    /// What the samples of this number of threads say.
+    ///
+    /// # Errors
+    /// Usage, for fewer than three quotas.
+    pub(super) fn of(samples: &[Sample], threads: Threads, cpus: usize) -> Result<Self> {
+        let own: Vec<_> = samples
+            .iter()
+            .filter(|sample| sample.threads == threads.count(sample.quota, cpus))
+            .copied()
+            .collect();
+        let (x, y): (Vec<f64>, Vec<f64>) = own.iter().map(|sample| (sample.quota, sample.gflops)).unzip();
+        let fit = LinearFit::of(&x, &y, Level::P95)?;
+        let (intercept, slope) = (fit.intercept.interval.estimate, fit.slope.interval.estimate);
+        let max_gflops = stats::Sample::new(y.as_slice())?.max();
+        let top = x.iter().copied().fold(0.0, f64::max);
+        let per_cpu = median_of(own.iter().filter(|one| one.quota >= top).map(|one| one.gflops))? / top;
+        let off = |sample: &Sample| sample.gflops / (per_cpu * sample.quota) - 1.0;
+        let worst = largest(own.iter().map(|sample| (off(sample), sample.quota)))?;
+        let residual = |sample: &Sample| (sample.gflops - intercept - slope * sample.quota) / max_gflops;
+        let (largest_residual, at_quota) =
+            largest(own.iter().map(|sample| (residual(sample), sample.quota)))?;
+        let per_cpu_second = |low: bool| {
+            let third = |sample: &&Sample| {
+                if low { sample.quota <= top / 3.0 + 1e-9 } else { sample.quota >= top * 2.0 / 3.0 - 1e-9 }
+            };
+            median_of(own.iter().filter(third).map(|sample| sample.gflops / sample.cpus_used))
+        };
+        Ok(Self {
+            threads,
+            fit,
+            max_gflops,
+            dead_quota: -intercept / slope,
+            proportional_mean: own.iter().map(|sample| off(sample).abs()).sum::<f64>() / own.len() as f64,
+            proportional_worst: worst.0,
+            worst_quota: worst.1,
+            residuals: Residuals {
+                largest_share: largest_residual.abs(),
+                at_quota,
+                pass: largest_residual.abs() <= RESIDUAL_MAX,
+            },
+            bands: stats::segments(&x, &y)?,
+            orders: order_effects(&own)?,
+            delivered: median_of(own.iter().map(|sample| sample.cpus_used / sample.quota))?,
+            clock_ratio: per_cpu_second(true)? / per_cpu_second(false)?,
+        })
+    }
+
+    /// The quota's rate on the line, in GFLOPS.
+    pub fn predicted(&self, quota: f64) -> f64 {
+        self.fit.intercept.interval.estimate + self.fit.slope.interval.estimate * quota
+    }
+
+    /// Whether the line is a model: R² of 0.99 at least, and no point far away from it.
+    pub fn is_linear(&self) -> bool {
+        self.fit.r_squared.is_some_and(|r_squared| r_squared >= R_SQUARED_MIN) && self.residuals.pass
+    }
+}
+
+fn median_of(values: impl Iterator<Item = f64>) -> Result<f64> {
+    Ok(stats::Sample::new(values.collect::<Vec<_>>())?.median())
+}
+
+/// The value of the largest magnitude, with its place.
+fn largest(values: impl Iterator<Item = (f64, f64)>) -> Result<(f64, f64)> {
+    values
+        .max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))
+        .ok_or_else(|| Error::usage("cannot analyse a calibration without samples"))
+}
+
+fn order_effects(samples: &[Sample]) -> Result<Vec<OrderEffect>> {
+    let mut orders: Vec<Order> = samples.iter().map(|sample| sample.order).collect();
+    orders.sort_by_key(|order| std::cmp::Reverse(*order as u8));
+    orders.dedup();
+    let Some((&against, others)) = orders.split_first() else { return Ok(Vec::new()) };
+    let of = |order: Order| samples.iter().filter(move |sample| sample.order == order);
+    others
+        .iter()
+        .map(|&order| {
+            let ratios: Vec<_> = of(order)
+                .filter_map(|sample| {
+                    let same = |other: &&Sample| other.quota.to_bits() == sample.quota.to_bits();
+                    Some((sample.gflops / of(against).find(same)?.gflops - 1.0, sample.quota))
+                })
+                .collect();
+            let (worst, at_quota) = largest(ratios.iter().copied())?;
+            let median = median_of(ratios.iter().map(|ratio| ratio.0))?;
+            Ok(OrderEffect { order, against, median, worst, at_quota })
+        })
+        .collect()
+}
+
+/// What the analyses mean, and which knob is likely to be responsible for what is not as it should be.
+pub(super) fn verdict(analyses: &[Analysis], samples: &[Sample], host: &Host) -> String {
+    let mut text = String::new();
+    let mut say = |words: String| {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(&words);
+    };
+    let wrong = samples.iter().filter(|sample| !sample.passed).count();
+    if wrong > 0 {
+        say(format!(
+            "{wrong} SOLUTIONS ARE WRONG: memory, CPU or clock speed of this machine cannot be trusted."
+        ));
+    }
+    let Some(best) = analyses.first() else { return text };
+    let percent = |share: f64| format!("{:+.1}%", share * 100.0);
+    if best.is_linear() && best.proportional_worst.abs() <= NOTABLE {
+        say("The rate is proportional to the quota: this machine can be calibrated by one number.".into());
+    } else if best.is_linear() {
+        say(format!(
+            "The rate follows a line, but is not proportional to the quota: {} at {:.1} CPUs.",
+            percent(best.proportional_worst),
+            best.worst_quota
+        ));
+    } else {
+        say("The rate does not follow a line: results at different quotas cannot be compared here.".into());
+    }
+    if best.delivered < DELIVERED_MIN {
+        say(format!(
+            "Only {:.1}% of the quotas' CPU time was delivered: look for a limit of a group above, other load, or steal.",
+            best.delivered * 100.0
+        ));
+    }
+    let governors = governors(host);
+    if best.clock_ratio < 1.0 - CLOCK_NOTABLE {
+        say(format!(
+            "A CPU second is worth {} at low quotas: the clock rises with load ({governors}); the governor `performance` \
+             is the knob.",
+            percent(best.clock_ratio - 1.0)
+        ));
+    } else if best.clock_ratio > 1.0 + CLOCK_NOTABLE {
+        say(format!(
+            "A CPU second is worth {} at low quotas: many busy CPUs are slower ({governors}); turbo, heat, shared \
+             caches or a second thread of the same core are the knobs.",
+            percent(best.clock_ratio - 1.0)
+        ));
+    } else if best.bands.len() > 1 {
+        say(format!(
+            "There are {} bands although a CPU second is worth the same at low and high quotas: look for other load, or \
+             for the period of the quota.",
+            best.bands.len()
+        ));
+    }
+    let all = analyses.iter().find(|one| one.threads == Threads::All && one.threads != best.threads);
+    if let Some(all) = all.filter(|all| (all.dead_quota - best.dead_quota).abs() > NOTABLE) {
+        say(format!(
+            "With threads on all CPUs {:.2} CPUs are lost instead of {:.2}: threads that wait for each other while they \
+             are throttled; start as many as the quota fills.",
+            all.dead_quota, best.dead_quota
+        ));
+    }
+    if let Some(effect) = best.orders.iter().find(|effect| effect.median.abs() > NOTABLE) {
+        say(format!(
+            "The order matters: {} it is {} against {}; let the machine warm up or cool down between samples.",
+            effect.order.name(),
+            percent(effect.median),
+            effect.against.name()
+        ));
+    }
+    text
+}
+
+/// The governors of the host's clocks, or that none can be seen.
+fn governors(host: &Host) -> String {
+    let mut names: Vec<_> = host
+        .cpufreq
+        .iter()
+        .flat_map(|cpufreq| &cpufreq.policies)
+        .map(|policy| policy.governor.clone())
+        .collect();
+    names.sort();
+    names.dedup();
+    if names.is_empty() {
+        "no governor can be seen from here".into()
+    } else {
+        format!("governor {}", names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_core::Roots;
+
+    fn sample(order: Order, quota: f64, threads: usize, gflops: f64, cpus_used: f64) -> Sample {
+        Sample {
+            order,
+            quota,
+            threads,
+            solutions: 3,
+            seconds: 2.0,
+            gflops,
+            cpus_used,
+            residual: Some(0.01),
+            passed: true,
+        }
+    }
+
+    /// Samples of one order and thread from a rate for each quota.
+    fn sweep(order: Order, rate: impl Fn(f64) -> f64) -> Vec<Sample> {
+        let quotas = (1..=20).map(|tenth| f64::from(tenth) / 10.0);
+        quotas.map(|quota| sample(order, quota, 2, rate(quota), quota)).collect()
+    }
+
+    fn host() -> Host {
+        Host::detect(&Roots::system()).unwrap()
+    }
+
+    #[test]
+    fn a_proportional_machine_is_called_so() {
+        let samples = sweep(Order::Random, |quota| 60.0 * quota);
+        let one = Analysis::of(&samples, Threads::All, 2).unwrap();
+        assert!(one.dead_quota.abs() < 1e-9 && one.proportional_worst.abs() < 1e-9 && one.is_linear());
+        assert!((one.max_gflops - 120.0).abs() < 1e-9 && one.bands.len() == 1 && one.orders.is_empty());
+        assert!(verdict(&[one], &samples, &host()).starts_with("The rate is proportional"));
+    }
+
+    #[test]
+    fn a_constant_loss_is_seen_though_r_squared_is_1() {
+        let samples = sweep(Order::Random, |quota| 60.0 * (quota - 0.08));
+        let one = Analysis::of(&samples, Threads::All, 2).unwrap();
+        assert!(one.fit.r_squared.unwrap() > 0.999_999 && (one.dead_quota - 0.08).abs() < 1e-9);
+        assert!((one.worst_quota - 0.1).abs() < 1e-9 && one.proportional_worst < -0.7);
+        assert!(verdict(&[one], &samples, &host()).contains("not proportional to the quota: -79.2% at 0.1"));
+    }
+
+    #[test]
+    fn a_clock_that_rises_with_load_is_named() {
+        let samples = sweep(Order::Random, |quota| if quota < 1.25 { 20.0 * quota } else { 60.0 * quota });
+        let one = Analysis::of(&samples, Threads::All, 2).unwrap();
+        assert!(!one.is_linear() && one.bands.len() == 2 && !one.residuals.pass());
+        let words = verdict(&[one], &samples, &host());
+        assert!(
+            words.contains("does not follow a line") && words.contains("the clock rises with load"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn a_quota_that_is_not_delivered_is_no_matter_of_the_clock() {
+        let samples: Vec<_> = sweep(Order::Random, |quota| 60.0 * quota.min(1.0))
+            .into_iter()
+            .map(|one| Sample { cpus_used: one.quota.min(0.9), ..one })
+            .collect();
+        let one = Analysis::of(&samples, Threads::All, 2).unwrap();
+        assert!(verdict(&[one], &samples, &host()).contains("CPU time was delivered"));
+    }
+
+    #[test]
+    fn orders_are_compared_with_the_random_one() {
+        let mut samples = sweep(Order::Ascending, |quota| 66.0 * quota);
+        samples.extend(sweep(Order::Random, |quota| 60.0 * quota));
+        let one = Analysis::of(&samples, Threads::All, 2).unwrap();
+        let [effect] = one.orders[..] else { panic!("{:?}", one.orders) };
+        assert_eq!((effect.order, effect.against), (Order::Ascending, Order::Random));
+        assert!((effect.median - 0.1).abs() < 1e-9);
+        assert!(verdict(&[one], &samples, &host()).contains("The order matters: ascending it is +10.0%"));
+    }
+
+    #[test]
+    fn threads_that_wait_for_each_other_are_named() {
+        let mut samples = sweep(Order::Random, |quota| 60.0 * (quota - 0.1));
+        let alone = (1..=10).map(|tenth| f64::from(tenth) / 10.0);
+        samples.extend(alone.map(|quota| sample(Order::Random, quota, 1, 60.0 * quota, quota)));
+        let analyses = Threads::EVERY.map(|threads| Analysis::of(&samples, threads, 2).unwrap());
+        assert!(verdict(&analyses, &samples, &host()).contains("threads that wait for each other"));
+    }
+
+    #[test]
+    fn wrong_solutions_come_first() {
+        let mut samples = sweep(Order::Random, |quota| 60.0 * quota);
+        samples[3].passed = false;
+        let one = Analysis::of(&samples, Threads::All, 2).unwrap();
+        assert!(verdict(&[one], &samples, &host()).starts_with("1 SOLUTIONS ARE WRONG"));
+    }
+}

@@ -1,0 +1,247 @@
+//! LINPACK in a process of its own, which can be held at a quota while it solves and not while it gets ready.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use emu_core::{CpuList, Error, ErrorKind, Pid, Result};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::linpack::System;
+use crate::workload::process_cpu_ns;
+
+/// The first argument by which an executable is asked to be a solver.
+pub const SOLVER: &str = "calibrate-solver";
+
+/// Equations of the solution before those that count. It ends anywhere in a period of the quota, and so do the
+/// others: a run that began with a fresh quota would seem up to a period shorter than it is.
+const WARM_UP: usize = 400;
+
+/// What a solver is asked for, a line of JSON each.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Request {
+    /// To make a system ready.
+    Prepare { order: usize, seed: u64, cpus: CpuList, threads: usize },
+    /// To solve it so many times.
+    Solve { times: usize },
+    /// To check the last solution.
+    Check,
+}
+
+/// What it answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Answer {
+    Ready,
+    Solved(Solved),
+    Checked { error: Option<f64>, passed: bool },
+    Failed(String),
+}
+
+/// Solutions in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Solved {
+    /// Wall time of all of them.
+    pub(super) seconds: f64,
+    /// CPU time from the first to the last, with what lies between them.
+    pub(super) cpu_seconds: f64,
+    /// Wall time of the same.
+    pub(super) all_seconds: f64,
+}
+
+/// A solver, as the measurement holds it. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Solver {
+    child: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Solver {
+    /// Starts a fresh process of this executable.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start() -> Result<Self> {
+        let failed = |cause| Error::io("cannot start a process to solve in", cause);
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut child = Command::new(program)
+            .args([SOLVER, &std::process::id().to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let missing = || failed(std::io::ErrorKind::BrokenPipe.into());
+        let requests = child.stdin.take().ok_or_else(missing)?;
+        let answers = BufReader::new(child.stdout.take().ok_or_else(missing)?);
+        Ok(Self { child, requests, answers })
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        self.child.id() as Pid
+    }
+
+    /// Makes a system ready.
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub(super) fn prepare(&mut self, order: usize, seed: u64, cpus: &CpuList, threads: usize) -> Result<()> {
+        match self.ask(&Request::Prepare { order, seed, cpus: cpus.clone(), threads })? {
+            Answer::Ready => Ok(()),
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// Solves it so many times.
+    ///
+    /// # Errors
+    /// The process has ended, or a thread could not be made.
+    pub(super) fn solve(&mut self, times: usize) -> Result<Solved> {
+        match self.ask(&Request::Solve { times })? {
+            Answer::Solved(solved) => Ok(solved),
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// The scaled residual of the last solution and whether it is small enough.
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub(super) fn check(&mut self) -> Result<(Option<f64>, bool)> {
+        match self.ask(&Request::Check)? {
+            Answer::Checked { error, passed } => Ok((error, passed)),
+            other => Err(strange(&other)),
+        }
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Answer> {
+        let failed = |cause: std::io::Error| Error::io("the solving process has ended", cause);
+        let line = serde_json::to_string(request).map_err(|cause| failed(cause.into()))?;
+        writeln!(self.requests, "{line}").map_err(failed)?;
+        let mut line = String::new();
+        self.answers.read_line(&mut line).map_err(failed)?;
+        serde_json::from_str(&line).map_err(|cause| failed(cause.into()))
+    }
+}
+
+impl Drop for Solver {
+    fn drop(&mut self) {
+        // It may hang at a quota; nothing of it is wanted any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn strange(answer: &Answer) -> Error {
+    let what = match answer {
+        Answer::Failed(why) => why.clone(),
+        other => format!("unexpected {other:?}"),
+    };
+    Error::new(ErrorKind::Failed, format!("the solving process has failed: {what}"))
+}
+
+/// The other side: does what standard input asks for until it closes, and ends with the process `parent`.
+///
+/// # Errors
+/// Usage, for a request that cannot be understood or a parent that has ended; an answer cannot be written.
+pub fn serve(parent: Pid) -> Result<()> {
+    prctl::set_pdeathsig(Signal::SIGKILL)
+        .map_err(|cause| Error::io("cannot bind the process to its parent", cause.into()))?;
+    if nix::unistd::getppid().as_raw() != parent {
+        return Err(
+            Error::usage("the parent of the solver has ended").hint("solvers are started by emu calibrate")
+        );
+    }
+    converse(std::io::stdin().lock(), std::io::stdout().lock())
+}
+
+/// What is kept from one request to the next.
+struct Prepared {
+    system: System,
+    threads: Vec<CpuList>,
+    solution: Option<crate::kernel::linpack::Solution>,
+}
+
+fn converse(requests: impl BufRead, mut answers: impl Write) -> Result<()> {
+    let mut prepared = None;
+    for line in requests.lines() {
+        let line = line.map_err(|cause| Error::io("cannot read a request", cause))?;
+        let request = serde_json::from_str(&line)
+            .map_err(|cause| Error::usage(format!("bad request `{line}`")).caused_by(cause))?;
+        let answer = obey(request, &mut prepared).unwrap_or_else(|error| Answer::Failed(error.in_words()));
+        let text = serde_json::to_string(&answer)
+            .map_err(|cause| Error::new(ErrorKind::Failed, "cannot write an answer").caused_by(cause))?;
+        writeln!(answers, "{text}")
+            .and_then(|()| answers.flush())
+            .map_err(|cause| Error::io("cannot answer", cause))?;
+    }
+    Ok(())
+}
+
+fn obey(request: Request, prepared: &mut Option<Prepared>) -> Result<Answer> {
+    let unprepared = || Error::usage("there is no system yet");
+    match request {
+        Request::Prepare { order, seed, cpus, threads } => {
+            // The old one first, so that there is memory for one.
+            *prepared = None;
+            let system = System::new(order, seed);
+            *prepared = Some(Prepared { system, threads: vec![cpus; threads], solution: None });
+            Ok(Answer::Ready)
+        }
+        Request::Solve { times } => {
+            let prepared = prepared.as_mut().ok_or_else(unprepared)?;
+            System::new(WARM_UP, 0).solve(&prepared.threads)?;
+            let (begin, cpu_begin) = (std::time::Instant::now(), process_cpu_ns());
+            let mut seconds = 0.0;
+            for _ in 0..times {
+                let solution = prepared.system.clone().solve(&prepared.threads)?;
+                seconds += solution.seconds;
+                prepared.solution = Some(solution);
+            }
+            let cpu_seconds = (process_cpu_ns() - cpu_begin) as f64 / 1e9;
+            Ok(Answer::Solved(Solved { seconds, cpu_seconds, all_seconds: begin.elapsed().as_secs_f64() }))
+        }
+        Request::Check => {
+            let prepared = prepared.as_ref().ok_or_else(unprepared)?;
+            let outcome = prepared.solution.as_ref().ok_or_else(unprepared)?.check();
+            let error = Some(outcome.error).filter(|error| error.is_finite());
+            Ok(Answer::Checked { error, passed: outcome.passes() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_solver_prepares_solves_and_checks() {
+        let requests = r#"{"prepare":{"order":200,"seed":3,"cpus":"0","threads":2}}
+{"solve":{"times":2}}
+"check"
+"#;
+        let mut answers = Vec::new();
+        converse(requests.as_bytes(), &mut answers).unwrap();
+        let answers: Vec<Answer> = String::from_utf8(answers)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let [Answer::Ready, Answer::Solved(solved), Answer::Checked { passed: true, error: Some(error) }] =
+            answers[..]
+        else {
+            panic!("{answers:?}");
+        };
+        assert!(solved.seconds > 0.0 && solved.seconds <= solved.all_seconds && error < 16.0);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        assert!(converse(&b"what\n"[..], &mut Vec::new()).is_err());
+        let mut answers = Vec::new();
+        converse(&b"\"check\"\n"[..], &mut answers).unwrap();
+        assert!(String::from_utf8(answers).unwrap().contains("no system yet"));
+    }
+}

@@ -1,0 +1,378 @@
+//! The kernels of the HPC Challenge on this machine, each verified by its rule: LINPACK, DGEMM, STREAM, RandomAccess,
+//! FFT and PTRANS.
+
+use std::time::{Duration, Instant};
+
+use emu_core::{CpuList, Error, Host, Result};
+use serde::{Deserialize, Serialize};
+
+use super::{Event, Watch, tell};
+use crate::kernel::{Outcome, dgemm, fft, linpack, ptrans, random_access, stream};
+use crate::memory::{StreamSize, available};
+use crate::stats::Sample;
+
+/// Share of the available memory that a kernel may take.
+const SHARE_MAX: f64 = 0.5;
+
+/// Runs of each kernel, of which the best counts, as of STREAM.
+const REPEATS: usize = 5;
+const REPEATS_QUICK: usize = 3;
+
+/// The most equations, rows or numbers, where memory allows them: for a run of some seconds at most.
+const LARGEST: Sizes = Sizes { linpack: 6000, dgemm: 3000, words: 1 << 27, fft: 1 << 24, ptrans: 6000 };
+const LARGEST_QUICK: Sizes = Sizes { linpack: 2000, dgemm: 1000, words: 1 << 23, fft: 1 << 20, ptrans: 2000 };
+
+/// How large the problems are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sizes {
+    /// Equations of LINPACK.
+    pub linpack: usize,
+    /// Rows of DGEMM's matrices.
+    pub dgemm: usize,
+    /// Words of the table of RandomAccess.
+    pub words: usize,
+    /// Numbers that each thread transforms.
+    pub fft: usize,
+    /// Rows of the matrix of PTRANS.
+    pub ptrans: usize,
+}
+
+/// What will be run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Start of the random numbers.
+    pub seed: u64,
+    /// The CPUs that threads may run on.
+    pub cpus: CpuList,
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
+    /// Runs of each kernel and number of threads.
+    pub repeats: usize,
+    /// How large the problems are.
+    pub sizes: Sizes,
+    /// How long the arrays of STREAM are, and why.
+    pub stream: StreamSize,
+}
+
+impl Plan {
+    /// All kernels with these numbers of threads, else with one thread and one for each CPU that may be used.
+    ///
+    /// # Errors
+    /// Unavailable, where memory does not suffice for the smallest problems.
+    pub fn new(host: &Host, quick: bool, seed: u64, threads: &[usize]) -> Result<Self> {
+        let cpus = host.allowed.clone();
+        let mut threads = if threads.is_empty() { vec![1, cpus.len()] } else { threads.to_vec() };
+        threads.sort_unstable();
+        threads.dedup();
+        let most = threads.last().copied().unwrap_or(1);
+        let limit = available(host).map_or(u64::MAX, |bytes| (bytes as f64 * SHARE_MAX) as u64);
+        let sizes = if quick { LARGEST_QUICK } else { LARGEST }.within(limit, most).ok_or_else(|| {
+            Error::unavailable(format!("the kernels do not fit {} MiB of memory", limit >> 20))
+                .hint("free memory, or raise the limit of this cgroup")
+        })?;
+        let repeats = if quick { REPEATS_QUICK } else { REPEATS };
+        let mut stream = StreamSize::of(host, &cpus);
+        if quick {
+            stream.array_bytes = stream.array_bytes.min(STREAM_QUICK);
+        }
+        Ok(Self { seed, cpus, threads, repeats, sizes, stream })
+    }
+}
+
+/// Each array of STREAM for a first look, whatever the caches.
+const STREAM_QUICK: u64 = 128 << 20;
+
+impl Sizes {
+    /// The smallest that make sense.
+    const LEAST: Self = Self { linpack: 100, dgemm: 100, words: 1 << 10, fft: 1 << 10, ptrans: 100 };
+
+    /// As large as these, or as fits so many bytes with so many threads; `None` where even the smallest do not.
+    fn within(self, limit: u64, threads: usize) -> Option<Self> {
+        let shrink = |largest: usize, least: usize, bytes: &dyn Fn(usize) -> u64| {
+            std::iter::successors(Some(largest), |size| Some(size / 2))
+                .take_while(|size| *size >= least)
+                .find(|size| bytes(*size) <= limit)
+        };
+        let least = Self::LEAST;
+        Some(Self {
+            linpack: shrink(self.linpack, least.linpack, &linpack::bytes)?,
+            dgemm: shrink(self.dgemm, least.dgemm, &dgemm::bytes)?,
+            words: shrink(self.words, least.words, &random_access::bytes)?,
+            fft: shrink(self.fft, least.fft, &|size| fft::bytes(size) * threads as u64)?,
+            ptrans: shrink(self.ptrans, least.ptrans, &ptrans::bytes)?,
+        })
+    }
+}
+
+/// A kernel, as it is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kernel {
+    /// LU factorisation and solution.
+    Linpack,
+    /// Product of matrices.
+    Dgemm,
+    /// Bandwidth of memory.
+    Stream(stream::Kernel),
+    /// Updates of a table.
+    RandomAccess,
+    /// Complex transforms, one for each thread.
+    Fft,
+    /// Transposition of a matrix.
+    Ptrans,
+}
+
+impl Kernel {
+    /// Those that are run one by one; the kernels of STREAM are run together.
+    const SINGLE: [Self; 5] = [Self::Linpack, Self::Dgemm, Self::RandomAccess, Self::Fft, Self::Ptrans];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Linpack => "linpack",
+            Self::Dgemm => "dgemm",
+            Self::Stream(stream::Kernel::Copy) => "stream copy",
+            Self::Stream(stream::Kernel::Scale) => "stream scale",
+            Self::Stream(stream::Kernel::Add) => "stream add",
+            Self::Stream(stream::Kernel::Triad) => "stream triad",
+            Self::RandomAccess => "random-access",
+            Self::Fft => "fft",
+            Self::Ptrans => "ptrans",
+        }
+    }
+
+    /// The unit of billions of its work per second.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Linpack | Self::Dgemm | Self::Fft => "GFLOPS",
+            Self::Stream(_) | Self::Ptrans => "GB/s",
+            Self::RandomAccess => "GUPS",
+        }
+    }
+
+    fn size(self, plan: &Plan) -> usize {
+        match self {
+            Self::Linpack => plan.sizes.linpack,
+            Self::Dgemm => plan.sizes.dgemm,
+            Self::Stream(_) => plan.stream.array_bytes as usize / size_of::<f64>(),
+            Self::RandomAccess => plan.sizes.words,
+            Self::Fft => plan.sizes.fft,
+            Self::Ptrans => plan.sizes.ptrans,
+        }
+    }
+
+    fn run(self, plan: &Plan, threads: &[CpuList]) -> Result<Outcome> {
+        let size = self.size(plan);
+        match self {
+            Self::Linpack => linpack::run(size, plan.seed, threads),
+            Self::Dgemm => dgemm::run(size, plan.seed, threads),
+            Self::RandomAccess => random_access::run(size, threads),
+            Self::Fft => fft::run(size, plan.seed, threads),
+            Self::Ptrans => ptrans::run(size, plan.seed, threads),
+            Self::Stream(_) => Err(Error::usage("the kernels of STREAM are run together")),
+        }
+    }
+}
+
+/// One run of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Wall time of the computation.
+    pub seconds: f64,
+    /// Floating-point operations, updates or bytes per second.
+    pub rate: f64,
+    /// How wrong the result is, in the unit of the kernel's rule; `None` where it is not a number, or where the rule
+    /// is for each element and all of them have passed.
+    pub error: Option<f64>,
+    /// Whether the result is right by the kernel's rule.
+    pub passed: bool,
+}
+
+impl From<Outcome> for Run {
+    fn from(outcome: Outcome) -> Self {
+        let error = Some(outcome.error).filter(|error| error.is_finite());
+        Self { seconds: outcome.seconds, rate: outcome.rate(), error, passed: outcome.passes() }
+    }
+}
+
+/// A kernel with a number of threads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Which.
+    pub kernel: Kernel,
+    /// Threads at once.
+    pub threads: usize,
+    /// Equations, rows, words, or numbers of each thread or array.
+    pub size: usize,
+    /// Every run that counts.
+    pub runs: Vec<Run>,
+    /// The best rate, which is what HPCC reports, in work per second.
+    pub best: f64,
+    /// The median rate.
+    pub median: f64,
+    /// Whether all results are right.
+    pub passed: bool,
+}
+
+impl Row {
+    fn new(kernel: Kernel, threads: usize, size: usize, runs: Vec<Run>) -> Result<Self> {
+        let rates = Sample::new(runs.iter().map(|run| run.rate).collect::<Vec<_>>())?;
+        let passed = runs.iter().all(|run| run.passed);
+        Ok(Self { kernel, threads, size, best: rates.max(), median: rates.median(), passed, runs })
+    }
+
+    /// The largest error; `None` where the rule is for each element, or a result is not a number.
+    pub fn worst(&self) -> Option<f64> {
+        self.runs.iter().map(|run| run.error).try_fold(0.0, |worst, error| Some(f64::max(worst, error?)))
+    }
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Each kernel with each number of threads.
+    pub rows: Vec<Row>,
+    /// Whether STREAM's arrays are four times the last-level caches, as its rule demands.
+    pub stream_obeys_rule: bool,
+    /// What it means, in words.
+    pub conclusion: String,
+}
+
+impl Measured {
+    /// Whether every result is right.
+    pub fn passed(&self) -> bool {
+        self.rows.iter().all(|row| row.passed)
+    }
+}
+
+/// Runs every kernel of the plan.
+///
+/// # Errors
+/// A thread cannot be made or bound, an element of STREAM is wrong, or `watch` ends it.
+pub fn measure(plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
+    let (begin, mut done) = (Instant::now(), 0);
+    let steps = plan.threads.len() * (Kernel::SINGLE.len() * plan.repeats + 1);
+    let mut next = |watch: Watch<'_>, what: &str| {
+        let passed = begin.elapsed().div_f64(f64::from(done.max(1)));
+        let left = passed * (steps as u32).saturating_sub(done);
+        done += 1;
+        watch(Event::Next { what, left: if done > 1 { left } else { Duration::ZERO } })
+    };
+    let mut rows = Vec::new();
+    for &count in &plan.threads {
+        let threads = vec![plan.cpus.clone(); count];
+        for kernel in Kernel::SINGLE {
+            let mut runs = Vec::new();
+            for _ in 0..plan.repeats {
+                next(watch, &format!("{}, threads {count}", kernel.name()))?;
+                let run = Run::from(kernel.run(plan, &threads)?);
+                tell(watch, &format!("{} {count}", kernel.name()), &run)?;
+                runs.push(run);
+            }
+            rows.push(Row::new(kernel, count, kernel.size(plan), runs)?);
+        }
+        next(watch, &format!("stream, threads {count}"))?;
+        let elements = plan.stream.array_bytes as usize / size_of::<f64>();
+        // The first iteration does not count.
+        let passes = stream::run(elements, &threads, plan.repeats + 1)?;
+        tell(watch, &format!("stream {count}"), &passes)?;
+        for kernel in stream::Kernel::ALL {
+            let run = |rate: f64| Run {
+                seconds: kernel.bytes(elements) as f64 / rate,
+                rate,
+                error: None,
+                passed: true,
+            };
+            let runs = passes.rates(kernel).into_iter().map(run).collect();
+            rows.push(Row::new(Kernel::Stream(kernel), count, elements, runs)?);
+        }
+    }
+    let stream_obeys_rule = plan.stream.obeys_rule();
+    let conclusion = conclusion(&rows, stream_obeys_rule);
+    Ok(Measured { rows, stream_obeys_rule, conclusion })
+}
+
+fn conclusion(rows: &[Row], stream_obeys_rule: bool) -> String {
+    let wrong: Vec<_> = rows
+        .iter()
+        .filter(|row| !row.passed)
+        .map(|row| format!("{} ({} threads)", row.kernel.name(), row.threads))
+        .collect();
+    let mut text = if wrong.is_empty() {
+        "Every result is right.".to_owned()
+    } else {
+        format!(
+            "WRONG RESULTS: {}. Memory, CPU or clock speed of this machine cannot be trusted.",
+            wrong.join(", ")
+        )
+    };
+    let of = |kernel: Kernel| {
+        let mut rows = rows.iter().filter(move |row| row.kernel == kernel);
+        Some((rows.next()?, rows.last()?))
+    };
+    let scale =
+        |kernel: Kernel| of(kernel).map(|(few, many)| (few.threads, many.threads, many.best / few.best));
+    if let (Some((few, many, linpack)), Some((.., triad))) =
+        (scale(Kernel::Linpack), scale(Kernel::Stream(stream::Kernel::Triad)))
+    {
+        text += &format!(
+            " From {few} to {many} threads LINPACK gets {linpack:.2} times as fast, STREAM's triad {triad:.2} times."
+        );
+    }
+    if !stream_obeys_rule {
+        text +=
+            " STREAM's arrays are shorter than four times the caches: its rates are partly those of a cache.";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_core::Roots;
+
+    #[test]
+    fn sizes_shrink_until_they_fit() {
+        let sizes = LARGEST.within(u64::MAX, 2).unwrap();
+        assert_eq!(sizes, LARGEST);
+        let sizes = LARGEST.within(64 << 20, 2).unwrap();
+        assert_eq!((sizes.linpack, sizes.dgemm, sizes.words, sizes.fft), (1500, 1500, 1 << 23, 1 << 19));
+        assert_eq!(LARGEST.within(1000, 1), None);
+    }
+
+    #[test]
+    fn every_kernel_is_run_and_verified_with_every_number_of_threads() {
+        let host = Host::detect(&Roots::system()).unwrap();
+        let mut plan = Plan::new(&host, true, 7, &[2, 1, 2]).unwrap();
+        assert_eq!(plan.threads, [1, 2]);
+        plan.sizes = Sizes::LEAST;
+        plan.stream.array_bytes = 1 << 20;
+        plan.repeats = 2;
+        let mut samples = 0;
+        let mut watch = |event: Event<'_>| {
+            samples += usize::from(matches!(event, Event::Sample { .. }));
+            Ok(())
+        };
+        let measured = measure(&plan, &mut watch).unwrap();
+        assert_eq!((measured.rows.len(), samples), (18, 22));
+        assert!(
+            measured.passed()
+                && measured.rows.iter().all(|row| row.best >= row.median && row.runs.len() == 2)
+        );
+        let text = serde_json::to_string(&measured).unwrap();
+        assert_eq!(serde_json::from_str::<Measured>(&text).unwrap(), measured);
+        let end = |_: Event<'_>| Err(Error::unavailable("enough"));
+        assert!(measure(&plan, &mut { end }).is_err());
+    }
+
+    #[test]
+    fn a_wrong_result_is_named() {
+        let run = |error| Run::from(Outcome { seconds: 1.0, work: 2.0, error, error_max: 16.0 });
+        let row = Row::new(Kernel::Fft, 2, 8, vec![run(1.0), run(f64::NAN)]).unwrap();
+        assert_eq!((row.passed, row.worst()), (false, None));
+        assert!(conclusion(&[row], true).starts_with("WRONG RESULTS: fft (2 threads)."));
+        let row = Row::new(Kernel::Fft, 2, 8, vec![run(1.0), run(3.0)]).unwrap();
+        assert_eq!(row.worst(), Some(3.0));
+        assert!(conclusion(&[row], false).starts_with("Every result is right. STREAM's arrays are shorter"));
+    }
+}

@@ -1,0 +1,70 @@
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::MeasureArgs;
+
+/// Measure how the speed of this machine follows the CPU quota
+///
+/// LINPACK at quotas from 0.1 CPUs to all of them; the published linear model, and what its R² hides. emu ends with code
+/// 5 when a solution is wrong.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct CalibrateArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<CalibrateCommand>,
+
+    #[command(flatten)]
+    pub(crate) measure: MeasureArgs,
+
+    /// Step from one quota to the next, in CPUs
+    #[arg(long, value_name = "CPUS", default_value_t = emu_bench::measure::calibrate::STEP, allow_hyphen_values = true)]
+    pub(crate) step: f64,
+
+    /// Measure as a published study did, and show its tables beside
+    #[arg(long, value_name = "STUDY")]
+    pub(crate) preset: Option<CalibratePreset>,
+}
+
+/// A published study.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CalibratePreset {
+    /// Manner & Wirtz 2021: 10000 equations, ascending, threads on all CPUs (with --quick only its tables)
+    #[value(name = "semode-2021")]
+    Semode2021,
+}
+
+/// What to do with calibrations that were taken.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CalibrateCommand {
+    Map(CalibrateMapArgs),
+}
+
+/// Find the local quota that equals a setting of another machine
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateMapArgs {
+    /// The calibration of this machine: a record, or a file of --json
+    #[arg(value_name = "LOCAL")]
+    pub(crate) local: PathBuf,
+
+    /// That of the other one; or a CSV file with lines of a setting and its GFLOPS
+    #[arg(value_name = "OTHER")]
+    pub(crate) other: PathBuf,
+
+    /// The setting of the other machine: CPUs, or what the CSV has
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    pub(crate) setting: f64,
+
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Solve systems for `emu calibrate`
+///
+/// Does what standard input asks for, a line of JSON each.
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateSolverArgs {
+    /// The process that it must not outlive
+    pub(crate) parent: i32,
+}

@@ -1,0 +1,17 @@
+use clap::Args;
+
+use super::MeasureArgs;
+
+/// Measure this machine by the kernels of the HPC Challenge
+///
+/// LINPACK, DGEMM, STREAM, RandomAccess, FFT and PTRANS, with HPCC's counts of work; every result is verified by its
+/// rule. emu ends with code 5 when a result is wrong.
+#[derive(Debug, Args)]
+pub(crate) struct HpccArgs {
+    #[command(flatten)]
+    pub(crate) measure: MeasureArgs,
+
+    /// Numbers of threads [default: 1, and as many as there are CPUs]
+    #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=128))]
+    pub(crate) threads: Vec<u8>,
+}

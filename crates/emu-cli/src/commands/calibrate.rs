@@ -1,0 +1,61 @@
+//! `emu calibrate`: how speed follows the quota; what two calibrations make of each other; and the hidden command that
+//! solves.
+
+use std::ffi::OsStr;
+use std::fs;
+
+use emu_bench::measure::calibrate::{self, Measured, Other, Plan, STEP};
+use emu_core::{Error, ErrorKind, Host, Result, Roots};
+
+use crate::args::{CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibrateSolverArgs};
+use crate::exit::{Exit, Failure};
+use crate::measuring::{Document, Measuring, Task};
+use crate::output;
+
+const NAME: &str = "calibrate";
+
+/// Measures, and shows what it means; or composes two calibrations.
+pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<Exit, Failure> {
+    if let Some(CalibrateCommand::Map(args)) = &args.command {
+        return map(args);
+    }
+    let host = Host::detect(&Roots::system())?;
+    let (quick, seed, preset) = (args.measure.quick, args.measure.seed(), args.preset);
+    let mut plan = Plan::new(&host, quick, seed, args.step)?;
+    if preset.is_some() && !quick {
+        plan = plan.as_published(&host)?;
+    }
+    let mut options = preset.map_or_else(String::new, |_| " --preset semode-2021".into());
+    if args.step.to_bits() != STEP.to_bits() {
+        options += &format!(" --step {}", args.step);
+    }
+    let mut measuring =
+        Measuring::begin(&host, &args.measure, &Task { name: NAME, options, seed, plan: &plan })?;
+    let measured = calibrate::measure(&host, &plan, &mut |event| measuring.watch(event));
+    let show = |measured: &Measured| Ok(output::calibrate::shown(measured, preset.is_some()));
+    let measured = measuring.finish(measured, show)?;
+    Ok(if measured.passed() { Exit::Success } else { Exit::NotVerified })
+}
+
+fn map(args: &CalibrateMapArgs) -> Result<Exit, Failure> {
+    let here = Document::<Measured>::read(&args.local, NAME)?.result;
+    let other = if args.other.extension() == Some(OsStr::new("csv")) {
+        let unreadable = |cause| Error::file("read", &args.other, cause).with_kind(ErrorKind::Usage);
+        Other::of_csv(&fs::read_to_string(&args.other).map_err(unreadable)?)?
+    } else {
+        Other::of(&Document::<Measured>::read(&args.other, NAME)?.result)?
+    };
+    let found = calibrate::equivalent(&here, &other, args.setting)?;
+    output::print(&if args.json {
+        output::calibrate::json(found)?
+    } else {
+        output::calibrate::text_of_map(&found)
+    })?;
+    Ok(Exit::Success)
+}
+
+/// Solves what standard input asks for.
+pub(crate) fn solver(args: &CalibrateSolverArgs) -> Result<Exit, Failure> {
+    calibrate::serve(args.parent)?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,358 @@
+//! A calibration as tables and figures, and what two of them make of each other.
+
+use std::fmt::Write as _;
+
+use emu_bench::measure::calibrate::published::PUBLISHED;
+use emu_bench::measure::calibrate::{Analysis, Equivalent, Measured, Sample};
+use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+use emu_core::Result;
+use serde::Serialize;
+
+use super::SCHEMA;
+use super::numbers::percent;
+use super::table::{Align, Table, wrap};
+use crate::measuring::Shown;
+
+const COLUMNS: &str = "order,quota,threads,solutions,seconds,gflops,cpus_used,residual,passed";
+
+/// What was measured, for people and their programs; with the published tables where they are asked for.
+pub(crate) fn shown(measured: &Measured, with_published: bool) -> Shown {
+    Shown {
+        text: text(measured, with_published),
+        csv: csv(measured),
+        figures: vec![("", chart(measured)), ("residuals", residuals_chart(measured))],
+    }
+}
+
+fn text(measured: &Measured, with_published: bool) -> String {
+    let mut text = model(measured).render() + "\n" + &hidden(measured).render() + "\n";
+    for one in &measured.analyses {
+        let bands: Vec<_> = one
+            .bands
+            .iter()
+            .map(|band| format!("{:.1} to {:.1} CPUs ({:.1} GFLOPS per CPU)", band.from, band.to, band.slope))
+            .collect();
+        let count = if bands.len() == 1 { "one band".to_owned() } else { format!("{} bands", bands.len()) };
+        let line = format!("Threads {}: {count}: {}.", one.threads.name(), bands.join(", "));
+        let _ = writeln!(text, "{}", wrap(&line, 0));
+        for effect in &one.orders {
+            let line = format!(
+                "Threads {}: {} against {}: {:+.1}% in the median, {:+.1}% at {:.1} CPUs.",
+                one.threads.name(),
+                effect.order.name(),
+                effect.against.name(),
+                effect.median * 100.0,
+                effect.worst * 100.0,
+                effect.at_quota
+            );
+            let _ = writeln!(text, "{}", wrap(&line, 0));
+        }
+    }
+    if with_published {
+        let _ = write!(text, "\n{}", published(measured));
+    }
+    let _ = writeln!(text, "\n{}", wrap(&measured.verdict, 0));
+    text
+}
+
+/// The published model.
+fn model(measured: &Measured) -> Table {
+    let mut table = Table::new([
+        ("THREADS", Align::Left),
+        ("POINTS", Align::Right),
+        ("R²", Align::Right),
+        ("P-VALUE", Align::Right),
+        ("INTERCEPT", Align::Right),
+        ("SLOPE", Align::Right),
+        ("MAX GFLOPS", Align::Right),
+    ]);
+    for one in &measured.analyses {
+        let fit = &one.fit;
+        table.row([
+            one.threads.name().to_owned(),
+            fit.points.to_string(),
+            r_squared(one),
+            fit.slope.p.map_or_else(|| "-".into(), p_value),
+            format!("{:.3}", fit.intercept.interval.estimate),
+            format!("{:.3}", fit.slope.interval.estimate),
+            format!("{:.3}", one.max_gflops),
+        ]);
+    }
+    table
+}
+
+/// What R² hides.
+fn hidden(measured: &Measured) -> Table {
+    let mut table = Table::new([
+        ("THREADS", Align::Left),
+        ("DEAD", Align::Right),
+        ("OFF, MEAN", Align::Right),
+        ("OFF, WORST", Align::Right),
+        ("RESIDUAL", Align::Right),
+        ("DELIVERED", Align::Right),
+        ("CPU SECOND", Align::Right),
+        ("LINE", Align::Left),
+    ]);
+    for one in &measured.analyses {
+        table.row([
+            one.threads.name().to_owned(),
+            format!("{:.3} CPU", one.dead_quota),
+            percent(one.proportional_mean),
+            format!("{:+.1}% at {:.1}", one.proportional_worst * 100.0, one.worst_quota),
+            percent(one.residuals.largest_share),
+            percent(one.delivered),
+            percent(one.clock_ratio),
+            if one.is_linear() { "passes" } else { "FAILS" }.to_owned(),
+        ]);
+    }
+    table
+}
+
+fn r_squared(one: &Analysis) -> String {
+    one.fit.r_squared.map_or_else(|| "-".into(), |r_squared| format!("{r_squared:.4}"))
+}
+
+/// As R prints it, which cannot tell smaller ones from 0.
+fn p_value(p: f64) -> String {
+    if p < 2.2e-16 { "<2.2e-16".into() } else { format!("{p:.1e}") }
+}
+
+/// The paper's tables beside ours.
+fn published(measured: &Measured) -> String {
+    let mut table = Table::new([
+        ("MACHINE", Align::Left),
+        ("R²", Align::Right),
+        ("INTERCEPT", Align::Right),
+        ("SLOPE", Align::Right),
+        ("MAX GFLOPS", Align::Right),
+        ("DEAD", Align::Right),
+    ]);
+    for one in &measured.analyses {
+        table.row([
+            format!("here, {}", one.threads.name()),
+            r_squared(one),
+            format!("{:.3}", one.fit.intercept.interval.estimate),
+            format!("{:.3}", one.fit.slope.interval.estimate),
+            format!("{:.3}", one.max_gflops),
+            format!("{:.3}", one.dead_quota),
+        ]);
+    }
+    for row in PUBLISHED {
+        table.row([
+            row.setting.to_owned(),
+            format!("{:.4}", row.r_squared),
+            format!("{:.3}", row.intercept),
+            // Lambda's has a unit of its own, and four digits.
+            if row.slope < 1.0 { format!("{:.4}", row.slope) } else { format!("{:.3}", row.slope) },
+            format!("{:.3}", row.max_gflops),
+            format!("{:.3}", row.dead()),
+        ]);
+    }
+    let source = format!(
+        "Published: Manner & Wirtz, SOSE 2021, tables II to IV, {} equations; here {}.",
+        emu_bench::measure::calibrate::published::EQUATIONS,
+        measured.equations
+    );
+    format!("{}{}\n", table.render(), wrap(&source, 0))
+}
+
+fn csv(measured: &Measured) -> String {
+    let mut csv = Csv::new(COLUMNS);
+    for sample in &measured.samples {
+        csv.line([
+            sample.order.name().to_owned(),
+            sample.quota.to_string(),
+            sample.threads.to_string(),
+            sample.solutions.to_string(),
+            sample.seconds.to_string(),
+            sample.gflops.to_string(),
+            sample.cpus_used.to_string(),
+            sample.residual.map_or_else(String::new, |residual| residual.to_string()),
+            sample.passed.to_string(),
+        ]);
+    }
+    csv.text()
+}
+
+/// The points of an analysis, by a value for each sample.
+fn points(measured: &Measured, one: &Analysis, value: impl Fn(&Sample) -> f64) -> Vec<Point> {
+    let own = measured
+        .samples
+        .iter()
+        .filter(|sample| sample.threads == one.threads.count(sample.quota, measured.cpus));
+    own.map(|sample| Point::new(sample.quota, value(sample))).collect()
+}
+
+/// As in the paper: rates over quotas, with the line.
+fn chart(measured: &Measured) -> Chart {
+    let series = measured.analyses.iter().map(|one| {
+        Series::points(
+            format!("threads: {}", one.threads.name()),
+            points(measured, one, |sample| sample.gflops),
+        )
+    });
+    let chart = Chart::new(
+        "Calibration: LINPACK at CPU quotas",
+        Axis::linear("CPU quota"),
+        Axis::linear("GFLOPS"),
+        series.collect(),
+    );
+    match measured.analyses.first() {
+        Some(one) => {
+            let most = measured.cpus as f64;
+            let begin = one.dead_quota.clamp(0.0, most);
+            chart.with_ideal("linear model", vec![(begin, one.predicted(begin)), (most, one.predicted(most))])
+        }
+        None => chart,
+    }
+}
+
+/// What the line leaves over.
+fn residuals_chart(measured: &Measured) -> Chart {
+    let series = measured.analyses.iter().map(|one| {
+        let residual = |sample: &Sample| sample.gflops - one.predicted(sample.quota);
+        Series::points(format!("threads: {}", one.threads.name()), points(measured, one, residual))
+    });
+    let chart = Chart::new(
+        "Calibration: residuals of the linear model",
+        Axis::linear("CPU quota"),
+        Axis::linear("measured − model, GFLOPS"),
+        series.collect(),
+    );
+    chart.with_ideal("no residual", vec![(0.0, 0.0), (measured.cpus as f64, 0.0)])
+}
+
+/// The equivalent of a setting as JSON.
+///
+/// # Errors
+/// It has no JSON form, which is a defect of emu.
+pub(crate) fn json(found: Equivalent) -> Result<String> {
+    #[derive(Serialize)]
+    struct Document {
+        schema: u32,
+        #[serde(flatten)]
+        found: Equivalent,
+    }
+    super::json(&Document { schema: SCHEMA, found })
+}
+
+/// The equivalent of a setting, in words.
+pub(crate) fn text_of_map(found: &Equivalent) -> String {
+    let doubt = if found.both_linear {
+        ""
+    } else {
+        " One of the machines does not follow a line (R² below 0.99): the equivalent holds for none of its bands."
+    };
+    let words = format!(
+        "Setting {} of the other machine is {:.2} GFLOPS; here that is a quota of {:.3} ± {:.3} CPUs (one standard \
+         deviation), or a speed of {} on all CPUs.{doubt}",
+        found.setting,
+        found.gflops,
+        found.quota,
+        found.quota_sd,
+        percent(found.speed)
+    );
+    wrap(&words, 0) + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::table::WIDTH;
+
+    /// A calibration as JSON has it, of two CPUs with a constant loss.
+    fn measured() -> Measured {
+        let coefficient = |estimate: f64| {
+            serde_json::json!({
+                "interval": {"estimate": estimate, "low": estimate - 1.0, "high": estimate + 1.0, "level": 0.95},
+                "standard_error": 0.5, "t": 100.0, "p": 1e-30,
+            })
+        };
+        let analysis = |threads: &str| {
+            serde_json::json!({
+                "threads": threads,
+                "fit": {
+                    "intercept": coefficient(-1.82), "slope": coefficient(54.118), "r_squared": 0.9999,
+                    "residual_sd": 0.3, "f_test": null, "points": 60,
+                },
+                "max_gflops": 106.4, "dead_quota": 0.034, "proportional_mean": 0.05, "proportional_worst": -0.31,
+                "worst_quota": 0.1, "residuals": {"largest_share": 0.011, "at_quota": 0.5, "pass": true},
+                "bands": [{"from": 0.1, "to": 0.9, "intercept": 0.0, "slope": 50.0},
+                          {"from": 1.0, "to": 2.0, "intercept": 0.0, "slope": 55.0}],
+                "orders": [{"order": "ascending", "against": "random", "median": 0.01, "worst": -0.05, "at_quota": 0.1}],
+                "delivered": 0.998, "clock_ratio": 0.97,
+            })
+        };
+        let sample = serde_json::json!({
+            "order": "random", "quota": 0.1, "threads": 2, "solutions": 3, "seconds": 2.5, "gflops": 3.25,
+            "cpus_used": 0.1, "residual": 0.01, "passed": true,
+        });
+        serde_json::from_value(serde_json::json!({
+            "samples": [sample], "cpus": 2, "equations": 2000,
+            "analyses": [analysis("ceiling"), analysis("all")], "verdict": "The rate follows a line.",
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_tables_keep_to_their_width_and_tell_all() {
+        let text = text(&measured(), true);
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        for part in [
+            "<2.2e-16",
+            "-1.820",
+            "54.118",
+            "106.400",
+            "0.034 CPU",
+            "-31.0% at 0.1",
+            "1.1%",
+            "passes",
+            "2 bands",
+            "ascending against random",
+            "H60",
+            "0.7349",
+            "0.0197",
+            "here, ceil(quota)",
+            "The rate follows a line.",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        assert!(!super::text(&measured(), false).contains("H60"));
+    }
+
+    #[test]
+    fn the_csv_has_every_sample_unrounded() {
+        assert_eq!(csv(&measured()).lines().nth(1), Some("random,0.1,2,3,2.5,3.25,0.1,0.01,true"));
+    }
+
+    #[test]
+    fn the_figure_has_the_points_and_the_line_of_the_paper() {
+        let chart = chart(&measured());
+        let (line, name) = chart.ideal.clone().unwrap();
+        assert_eq!(name, "linear model");
+        assert!((line[1].1 - (54.118 * 2.0 - 1.82)).abs() < 1e-9);
+        assert!(chart.svg().unwrap().contains("CPU quota"));
+        let residuals = residuals_chart(&measured());
+        assert!((residuals.series.len(), residuals.svg().is_ok()) == (2, true));
+    }
+
+    #[test]
+    fn an_equivalent_says_when_it_is_in_doubt() {
+        let found = Equivalent {
+            setting: 1769.0,
+            gflops: 32.85,
+            quota: 0.64,
+            quota_sd: 0.01,
+            speed: 0.32,
+            both_linear: true,
+        };
+        let text = text_of_map(&found);
+        assert!(
+            text.contains("a quota of 0.640 ± 0.010 CPUs")
+                && text.contains("32%")
+                && !text.contains("does not")
+        );
+        assert!(text_of_map(&Equivalent { both_linear: false, ..found }).contains("does not follow a line"));
+        assert!(json(found).unwrap().contains("\"schema\""));
+    }
+}

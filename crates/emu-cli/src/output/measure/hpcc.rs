@@ -1,0 +1,155 @@
+//! The kernels of the HPC Challenge as a table and a figure.
+
+use emu_bench::measure::hpcc::{Measured, Row};
+use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+
+use crate::measuring::Shown;
+use crate::output::table::{Align, Table, wrap};
+
+const COLUMNS: &str = "kernel,threads,size,unit,best,median,runs,worst_error,passed";
+
+/// What was measured, for people and their programs.
+pub(crate) fn shown(measured: &Measured) -> Shown {
+    Shown { text: text(measured), csv: csv(measured), figures: vec![("", chart(measured))] }
+}
+
+fn text(measured: &Measured) -> String {
+    let mut table = Table::new([
+        ("KERNEL", Align::Left),
+        ("THREADS", Align::Right),
+        ("SIZE", Align::Right),
+        ("BEST", Align::Right),
+        ("MEDIAN", Align::Right),
+        ("UNIT", Align::Left),
+        ("ERROR", Align::Right),
+        ("RESULT", Align::Left),
+    ]);
+    for row in &measured.rows {
+        table.row([
+            row.kernel.name().to_owned(),
+            row.threads.to_string(),
+            size(row.size),
+            billions(row.best),
+            billions(row.median),
+            row.kernel.unit().to_owned(),
+            row.worst().map_or_else(|| "-".into(), |error| format!("{error:.3}")),
+            if row.passed { "passed" } else { "WRONG" }.to_owned(),
+        ]);
+    }
+    let note = "ERROR: scaled residual, to be below 16; of random-access words that are wrong, of which 1% may be; \
+                STREAM has a rule for every element. FFT: one transform for each thread.";
+    format!("{}\n{}\n\n{}\n", table.render(), wrap(note, 0), wrap(&measured.conclusion, 0))
+}
+
+/// `6000`, `2^24`.
+fn size(size: usize) -> String {
+    if size.is_power_of_two() { format!("2^{}", size.ilog2()) } else { size.to_string() }
+}
+
+/// Billions with as many digits as matter.
+fn billions(rate: f64) -> String {
+    let value = rate / 1e9;
+    let decimals = match value {
+        value if value >= 100.0 => 0,
+        value if value >= 10.0 => 1,
+        value if value >= 1.0 => 2,
+        _ => 4,
+    };
+    format!("{value:.decimals$}")
+}
+
+fn csv(measured: &Measured) -> String {
+    let mut csv = Csv::new(COLUMNS);
+    for row in &measured.rows {
+        csv.line([
+            row.kernel.name().to_owned(),
+            row.threads.to_string(),
+            row.size.to_string(),
+            row.kernel.unit().to_owned(),
+            (row.best / 1e9).to_string(),
+            (row.median / 1e9).to_string(),
+            row.runs.len().to_string(),
+            row.worst().map_or_else(String::new, |error| error.to_string()),
+            row.passed.to_string(),
+        ]);
+    }
+    csv.text()
+}
+
+/// Rates of every kernel, with one series for each number of threads.
+fn chart(measured: &Measured) -> Chart {
+    let mut names: Vec<String> = Vec::new();
+    let mut series: Vec<(usize, Vec<Point>)> = Vec::new();
+    for row in &measured.rows {
+        let name = format!("{}, {}", row.kernel.name(), row.kernel.unit());
+        let place = names.iter().position(|one| *one == name).unwrap_or_else(|| {
+            names.push(name);
+            names.len() - 1
+        });
+        let point = point(place, row);
+        match series.iter_mut().find(|(threads, _)| *threads == row.threads) {
+            Some((_, points)) => points.push(point),
+            None => series.push((row.threads, vec![point])),
+        }
+    }
+    let series =
+        series.into_iter().map(|(threads, points)| Series::points(format!("threads: {threads}"), points));
+    let y = Axis::log("best of the runs, and all of them");
+    Chart::new("Kernels of the HPC Challenge", Axis::of_names("", names), y, series.collect())
+}
+
+fn point(place: usize, row: &Row) -> Point {
+    let rates = row.runs.iter().map(|run| run.rate / 1e9);
+    let low = rates.fold(f64::INFINITY, f64::min);
+    Point { low, high: row.best / 1e9, ..Point::new(place as f64 + 1.0, row.best / 1e9) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::table::WIDTH;
+    use emu_bench::kernel::stream;
+    use emu_bench::measure::hpcc::{Kernel, Run};
+
+    fn measured() -> Measured {
+        let row = |kernel, threads, error, passed| Row {
+            kernel,
+            threads,
+            size: 1 << 27,
+            runs: vec![Run { seconds: 1.0, rate: 1.234e10, error, passed }],
+            best: 1.234e10,
+            median: 1.2e10,
+            passed,
+        };
+        let rows = vec![
+            row(Kernel::RandomAccess, 128, Some(1_000_000.0), false),
+            row(Kernel::Linpack, 1, Some(0.002_34), true),
+            row(Kernel::Linpack, 128, Some(0.002_34), true),
+            row(Kernel::Stream(stream::Kernel::Triad), 128, None, true),
+        ];
+        Measured { rows, stream_obeys_rule: true, conclusion: "Every result is right.".into() }
+    }
+
+    #[test]
+    fn the_table_keeps_to_its_width_and_names_what_is_wrong() {
+        let text = text(&measured());
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        for part in ["linpack", "2^27", "12.3", "GUPS", "WRONG", "passed", "0.002", "Every result"] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_csv_has_a_line_for_each_row_and_is_not_rounded() {
+        let csv = csv(&measured());
+        assert_eq!(csv.lines().next(), Some(COLUMNS));
+        assert_eq!(csv.lines().nth(2), Some("linpack,1,134217728,GFLOPS,12.34,12,1,0.00234,true"));
+    }
+
+    #[test]
+    fn the_figure_has_a_series_for_each_number_of_threads() {
+        let chart = chart(&measured());
+        assert_eq!(chart.series.len(), 2);
+        assert!(chart.svg().unwrap().contains("threads: 128"));
+    }
+}

@@ -1,0 +1,120 @@
+//! `emu calibrate` and `emu calibrate map`, from the command line to the record.
+
+#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::fs;
+use std::thread::available_parallelism;
+
+use common::{alone, emu, eventually, groups_of, methods, run, skip, start, words};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// A step that makes four quotas, whatever the host.
+fn step() -> f64 {
+    available_parallelism().map_or(1.0, |count| count.get() as f64) / 4.0
+}
+
+fn needs_quotas(test: &str) -> bool {
+    let has = methods().iter().any(|method| method == "fracas");
+    if !has {
+        skip(test, "there are no CPU quotas here");
+    }
+    has
+}
+
+#[test]
+fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
+    if !needs_quotas("a_calibration_is_measured_recorded_and_mapped_onto_itself") {
+        return;
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let record = dir.path().join("record");
+    let line = format!("calibrate --quick --seed 3 --preset semode-2021 --step {} --out", step());
+    let ended = run(emu(words(&line)).arg(&record), "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    for part in ["INTERCEPT", "ceil(quota)", "all CPUs", "DELIVERED", "H90 1.c", "54.118"] {
+        assert!(ended.stdout.contains(part), "{part}\n{}", ended.stdout);
+    }
+    assert!(ended.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
+    let json: Value =
+        serde_json::from_str(&fs::read_to_string(record.join("calibrate.json")).unwrap()).unwrap();
+    let samples = json["result"]["samples"].as_array().unwrap();
+    assert!(samples.len() >= 4 && samples.iter().all(|sample| sample["passed"] == true), "{json}");
+    let of_quota = |quota: f64| {
+        let mut own =
+            samples.iter().filter(|sample| (sample["quota"].as_f64().unwrap() - quota).abs() < 1e-9);
+        own.next().and_then(|sample| sample["cpus_used"].as_f64()).unwrap()
+    };
+    // The quota limits: wherever the machine's time goes, nobody gets more than it.
+    assert!(of_quota(step()) < step() * 1.3, "{samples:?}");
+    let csv = fs::read_to_string(record.join("calibrate.csv")).unwrap();
+    assert_eq!(csv.lines().count(), samples.len() + 1);
+    let figure = fs::read_to_string(record.join("calibrate.svg")).unwrap();
+    assert!(figure.contains("CPU quota") && record.join("calibrate-residuals.svg").exists());
+
+    let map = |other: &str, setting: &str| {
+        let words =
+            ["map", &record.to_string_lossy(), other, "--setting", setting, "--json"].map(str::to_owned);
+        run(&mut emu(["calibrate".to_owned()].into_iter().chain(words)), "")
+    };
+    let quota = (step() * 2.0).to_string();
+    let same = map(&record.to_string_lossy(), &quota);
+    assert_eq!(same.code(), Some(0), "{}", same.stderr);
+    let found: Value = serde_json::from_str(&same.stdout).unwrap();
+    assert!((found["quota"].as_f64().unwrap() - step() * 2.0).abs() < 1e-6, "{found}");
+    let beyond = map(&record.to_string_lossy(), "100000");
+    assert_eq!(beyond.code(), Some(2), "{}", beyond.stderr);
+    assert!(beyond.stderr.contains("outside of"), "{}", beyond.stderr);
+    let fast = dir.path().join("fast.csv");
+    fs::write(&fast, "memory,gflops\n128,1e6\n1024,8e6\n1769,14e6\n").unwrap();
+    let fast = map(&fast.to_string_lossy(), "1769");
+    assert_eq!(fast.code(), Some(3), "{}", fast.stderr);
+    assert!(fast.stderr.contains("were measured here"), "{}", fast.stderr);
+}
+
+#[test]
+fn a_calibration_that_is_interrupted_leaves_nothing_behind() {
+    if !needs_quotas("a_calibration_that_is_interrupted_leaves_nothing_behind") {
+        return;
+    }
+    let _alone = alone();
+    let child = start(&mut emu(["calibrate", "--quick"]));
+    let id = child.id();
+    eventually("a quota is set", || !groups_of(id).is_empty());
+    kill(Pid::from_raw(id as i32), Signal::SIGTERM).expect("emu to be there");
+    let ended = common::finish(child);
+    assert_eq!(ended.code(), None, "{}", ended.stderr);
+    assert!(groups_of(id).is_empty());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_hint() {
+    for (line, code, part) in [
+        ("calibrate --step 0", 2, "in steps of 0"),
+        ("calibrate --step -1", 2, "in steps of -1"),
+        ("calibrate --step NaN", 2, "in steps of NaN"),
+        ("calibrate --step 10000", 2, "at least three quotas"),
+        ("calibrate map /nowhere /nowhere --setting 1", 2, "hint:"),
+        ("calibrate map Cargo.toml Cargo.toml --setting 1", 2, "hint:"),
+    ] {
+        let ended = run(&mut emu(words(line)), "");
+        assert_eq!(ended.code(), Some(code), "{line}: {}", ended.stderr);
+        assert!(ended.stderr.contains(part), "{line}: {}", ended.stderr);
+        assert!(ended.stdout.is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn a_quota_below_the_kernels_floor_is_refused() {
+    if !needs_quotas("a_quota_below_the_kernels_floor_is_refused") {
+        return;
+    }
+    // 0.4 ms of a period of 100 ms.
+    let ended = run(&mut emu(words("calibrate --quick --step 0.004")), "");
+    assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1ms"), "{}", ended.stderr);
+}
