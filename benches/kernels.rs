@@ -188,9 +188,9 @@ impl Blas {
         let words = [name.to_owned(), order.to_string(), REPEATS.to_string()];
         let mut command = on(cpus, &self.program, words.map(Into::into));
         command.env("OPENBLAS_NUM_THREADS", threads.to_string());
-        self.core.iter().for_each(|core| {
+        if let Some(core) = self.core {
             command.env("OPENBLAS_CORETYPE", core);
-        });
+        }
         command
     }
 }

@@ -1,4 +1,4 @@
-//! DGEMM: the product of two dense matrices, C ← αAB + βC, with HPCC's count of work and its check.
+//! DGEMM: the product of two dense matrices, `C ← αAB + βC`, with HPCC's count of work and its check.
 
 use std::sync::Barrier;
 use std::time::Instant;
@@ -57,7 +57,9 @@ pub fn run(order: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
         let mut c = before.clone();
         barrier.wait();
         let begin = Instant::now();
-        c.iter_mut().for_each(|number| *number *= BETA);
+        for number in &mut c {
+            *number *= BETA;
+        }
         matmul(
             MatMut::from_column_major_slice_mut(&mut c, order, width),
             Accum::Add,

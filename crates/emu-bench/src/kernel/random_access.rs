@@ -1,4 +1,4 @@
-//! RandomAccess: updates of a large table at random places, by HPCC's rules: four updates for each word, 128
+//! `RandomAccess`: updates of a large table at random places, by HPCC's rules: four updates for each word, 128
 //! independent streams of its generator, no more than 1 % of the words wrong.
 
 use std::hint::black_box;

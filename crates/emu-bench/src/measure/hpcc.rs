@@ -1,6 +1,7 @@
-//! The kernels of the HPC Challenge on this machine, each verified by its rule: LINPACK, DGEMM, STREAM, RandomAccess,
+//! The kernels of the HPC Challenge on this machine, each verified by its rule: LINPACK, DGEMM, STREAM, `RandomAccess`,
 //! FFT and PTRANS.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use emu_core::{CpuList, Error, Host, Result};
@@ -29,7 +30,7 @@ pub struct Sizes {
     pub linpack: usize,
     /// Rows of DGEMM's matrices.
     pub dgemm: usize,
-    /// Words of the table of RandomAccess.
+    /// Words of the table of `RandomAccess`.
     pub words: usize,
     /// Numbers that each thread transforms.
     pub fft: usize,
@@ -308,14 +309,15 @@ fn conclusion(rows: &[Row], stream_obeys_rule: bool) -> String {
     };
     let of = |kernel: Kernel| {
         let mut rows = rows.iter().filter(move |row| row.kernel == kernel);
-        Some((rows.next()?, rows.last()?))
+        Some((rows.next()?, rows.next_back()?))
     };
     let scale =
         |kernel: Kernel| of(kernel).map(|(few, many)| (few.threads, many.threads, many.best / few.best));
     if let (Some((few, many, linpack)), Some((.., triad))) =
         (scale(Kernel::Linpack), scale(Kernel::Stream(stream::Kernel::Triad)))
     {
-        text += &format!(
+        let _ = write!(
+            text,
             " From {few} to {many} threads LINPACK gets {linpack:.2} times as fast, STREAM's triad {triad:.2} times."
         );
     }

@@ -22,9 +22,7 @@ mod zone;
 
 pub(crate) use attach::AttachArgs;
 pub(crate) use bench::{BenchArgs, Preset};
-pub(crate) use calibrate::{
-    CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibratePreset, CalibrateSolverArgs,
-};
+pub(crate) use calibrate::{CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibrateSolverArgs};
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use doctor::{DoctorAction, DoctorArgs, DoctorShowArgs, DoctorTuneArgs};
 pub(crate) use info::InfoArgs;

@@ -88,7 +88,9 @@ impl Solution {
         for (number, x) in self.x.iter().enumerate() {
             fill(self.seed, number, &mut column);
             add_multiple(&mut product, *x, &column);
-            column.iter_mut().for_each(|number| *number = number.abs());
+            for number in &mut column {
+                *number = number.abs();
+            }
             add_multiple(&mut sums, 1.0, &column);
         }
         fill(self.seed, self.order, &mut column);

@@ -341,18 +341,18 @@ fn sample(host: &Host, plan: &Plan, solver: &mut Solver, cell: &Cell, alone: f64
     };
     let solutions = plan.times(cell.quota, alone);
     let session = Session::engage(host, &zone, MethodId::Fracas)?;
-    let solved = solver.solve(solutions);
+    let done = solver.solve(solutions);
     session.release()?;
-    let solved = solved?;
+    let done = done?;
     let (residual, passed) = solver.check()?;
     Ok(Sample {
         order: cell.order,
         quota: cell.quota,
         threads: cell.threads,
         solutions,
-        seconds: solved.seconds,
-        gflops: linpack::operations(plan.equations) * solutions as f64 / solved.seconds / 1e9,
-        cpus_used: solved.cpu_seconds / solved.all_seconds,
+        seconds: done.seconds,
+        gflops: linpack::operations(plan.equations) * solutions as f64 / done.seconds / 1e9,
+        cpus_used: done.cpu_seconds / done.all_seconds,
         residual,
         passed,
     })
