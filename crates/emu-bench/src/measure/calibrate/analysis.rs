@@ -231,7 +231,7 @@ pub(super) fn verdict(analyses: &[Analysis], samples: &[Sample], host: &Host) ->
         ));
     }
     let all = analyses.iter().find(|one| one.threads == Threads::All && one.threads != best.threads);
-    if let Some(all) = all.filter(|all| (all.dead_quota - best.dead_quota).abs() > NOTABLE) {
+    if let Some(all) = all.filter(|all| all.dead_quota - best.dead_quota > NOTABLE) {
         say(format!(
             "With threads on all CPUs {:.2} CPUs are lost instead of {:.2}: threads that wait for each other while they \
              are throttled; start as many as the quota fills.",

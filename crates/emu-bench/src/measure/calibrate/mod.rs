@@ -13,7 +13,7 @@ pub use solver::{SOLVER, serve};
 use std::time::Duration;
 
 use emu_core::{
-    CpuList, Demand, Error, Host, MethodId, Result, Session, Target, Tasks, Variant, Zone, method,
+    CpuList, Demand, Error, Host, MethodId, Reason, Result, Session, Target, Tasks, Variant, Zone, method,
 };
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -39,7 +39,7 @@ const SAMPLE_QUICK: Duration = Duration::from_secs(2);
 const ORDER: usize = 4000;
 const ORDER_QUICK: usize = 2000;
 
-/// Share of the available memory that the system and its copy may take.
+/// Share of the available memory that systems may take.
 const SHARE_MAX: f64 = 0.5;
 
 /// What a sample costs besides: the system, its check, and engaging the quota.
@@ -115,6 +115,8 @@ pub struct Plan {
     pub threads: Vec<Threads>,
     /// Equations of LINPACK.
     pub equations: usize,
+    /// The most solutions of a sample: each has a system of its own, and memory is limited.
+    pub solutions_max: usize,
     /// About how long a sample takes, in seconds.
     pub sample_seconds: f64,
     /// Period of the quota, in seconds.
@@ -150,6 +152,7 @@ impl Plan {
             orders,
             threads: Threads::EVERY.to_vec(),
             equations,
+            solutions_max: solutions_max(host, equations),
             sample_seconds: sample.as_secs_f64(),
             period_seconds: PERIOD.as_secs_f64(),
         };
@@ -164,6 +167,7 @@ impl Plan {
     pub fn as_published(self, host: &Host) -> Result<Self> {
         let plan = Self {
             equations: published::EQUATIONS,
+            solutions_max: solutions_max(host, published::EQUATIONS),
             orders: vec![Order::Ascending],
             threads: vec![Threads::All],
             ..self
@@ -173,7 +177,7 @@ impl Plan {
     }
 
     fn check(&self, host: &Host) -> Result<()> {
-        let needed = 2 * linpack::bytes(self.equations);
+        let needed = linpack::bytes(self.equations);
         if let Some(bytes) = available(host)
             && needed as f64 > bytes as f64 * SHARE_MAX
         {
@@ -186,7 +190,15 @@ impl Plan {
         }
         let fracas = fracas()?;
         for &quota in &self.quotas {
-            fracas.check(host, &self.demand(quota)).map_err(|why| why.into_error(MethodId::Fracas))?;
+            fracas.check(host, &self.demand(quota)).map_err(|why| {
+                let is_floor = why.reason == Reason::PeriodOutOfReach;
+                let error = why.into_error(MethodId::Fracas);
+                if is_floor {
+                    error.hint("take larger steps with --step: the period is Docker's, 100 ms")
+                } else {
+                    error
+                }
+            })?;
         }
         Ok(())
     }
@@ -282,6 +294,12 @@ impl Measured {
     }
 }
 
+/// How many systems fit the memory.
+fn solutions_max(host: &Host, equations: usize) -> usize {
+    let bytes = available(host).map_or(u64::MAX, |bytes| (bytes as f64 * SHARE_MAX) as u64);
+    (bytes / linpack::bytes(equations).max(1)).max(1) as usize
+}
+
 fn fracas() -> Result<&'static dyn emu_core::Method> {
     method(MethodId::Fracas).ok_or_else(|| Error::unavailable("the method fracas is not built in"))
 }
@@ -295,8 +313,8 @@ pub fn measure(host: &Host, plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
     let cells = plan.cells();
     watch(Event::Next { what: "without a quota", left: plan.expected_time(&cells, None) })?;
     // How often a system is solved at a quota follows from the rate of one CPU.
-    solver.prepare(plan.equations, plan.seed, &plan.cpus, 1)?;
-    let alone = solver.solve(1)?.seconds;
+    solver.prepare(plan.equations, plan.seed, &plan.cpus, 1, 1)?;
+    let alone = solver.solve()?.seconds;
     let mut samples = Vec::new();
     for (number, cell) in cells.iter().enumerate() {
         let what = format!("quota {:.2}, threads {}, {}", cell.quota, cell.threads, cell.order.name());
@@ -318,7 +336,7 @@ pub fn measure(host: &Host, plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
 impl Plan {
     /// How often a system that takes a CPU `alone` seconds is solved at a quota.
     fn times(&self, quota: f64, alone: f64) -> usize {
-        (self.sample_seconds * quota / alone).ceil().max(1.0) as usize
+        ((self.sample_seconds * quota / alone).ceil() as usize).clamp(1, self.solutions_max)
     }
 
     fn expected_time(&self, cells: &[Cell], alone: Option<f64>) -> Duration {
@@ -333,15 +351,15 @@ impl Plan {
 }
 
 fn sample(host: &Host, plan: &Plan, solver: &mut Solver, cell: &Cell, alone: f64) -> Result<Sample> {
-    solver.prepare(plan.equations, plan.seed, &plan.cpus, cell.threads)?;
+    let solutions = plan.times(cell.quota, alone);
+    solver.prepare(plan.equations, plan.seed, &plan.cpus, cell.threads, solutions)?;
     let zone = Zone {
         name: "calibrate".into(),
         demand: plan.demand(cell.quota),
         tasks: Tasks::Processes(vec![solver.pid()]),
     };
-    let solutions = plan.times(cell.quota, alone);
     let session = Session::engage(host, &zone, MethodId::Fracas)?;
-    let done = solver.solve(solutions);
+    let done = solver.solve();
     session.release()?;
     let done = done?;
     let (residual, passed) = solver.check()?;
@@ -352,7 +370,7 @@ fn sample(host: &Host, plan: &Plan, solver: &mut Solver, cell: &Cell, alone: f64
         solutions,
         seconds: done.seconds,
         gflops: linpack::operations(plan.equations) * solutions as f64 / done.seconds / 1e9,
-        cpus_used: done.cpu_seconds / done.all_seconds,
+        cpus_used: done.cpu_seconds / done.seconds,
         residual,
         passed,
     })
@@ -371,6 +389,7 @@ mod tests {
             orders: orders.to_vec(),
             threads: Threads::EVERY.to_vec(),
             equations: 100,
+            solutions_max: 20,
             sample_seconds: 2.0,
             period_seconds: 0.1,
         }
@@ -411,6 +430,7 @@ mod tests {
     fn samples_are_long_enough_at_every_quota() {
         let plan = plan("0-1", &[]);
         assert_eq!((plan.times(0.1, 0.5), plan.times(2.0, 0.5), plan.times(0.1, 9.0)), (1, 8, 1));
+        assert_eq!(plan.times(2.0, 1e-3), 20, "memory limits");
     }
 
     #[test]
