@@ -25,10 +25,9 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<Exit, Failure> {
     if preset.is_some() && !quick {
         plan = plan.as_published(&host)?;
     }
-    let mut options = preset.map_or_else(String::new, |_| " --preset semode-2021".into());
-    if args.step.to_bits() != STEP.to_bits() {
-        options += &format!(" --step {}", args.step);
-    }
+    let step =
+        if args.step.to_bits() == STEP.to_bits() { String::new() } else { format!(" --step {}", args.step) };
+    let options = format!("{}{step}", preset.map_or("", |_| " --preset semode-2021"));
     let mut measuring =
         Measuring::begin(&host, &args.measure, &Task { name: NAME, options, seed, plan: &plan })?;
     let measured = calibrate::measure(&host, &plan, &mut |event| measuring.watch(event));

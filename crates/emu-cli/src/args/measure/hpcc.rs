@@ -4,7 +4,7 @@ use super::MeasureArgs;
 
 /// Measure this machine by the kernels of the HPC Challenge
 ///
-/// LINPACK, DGEMM, STREAM, RandomAccess, FFT and PTRANS, with HPCC's counts of work; every result is verified by its
+/// LINPACK, DGEMM, STREAM, random access, FFT and PTRANS, with HPCC's counts of work; every result is verified by its
 /// rule. emu ends with code 5 when a result is wrong.
 #[derive(Debug, Args)]
 pub(crate) struct HpccArgs {
