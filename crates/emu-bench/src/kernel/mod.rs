@@ -6,12 +6,12 @@
 pub mod arithmetic;
 pub mod blocks;
 pub mod chase;
-pub mod scatter;
 pub mod dgemm;
 pub mod fft;
 pub mod linpack;
 pub mod ptrans;
 pub mod random_access;
+pub mod scatter;
 pub mod stream;
 
 mod columns;

@@ -27,7 +27,7 @@ pub(crate) use completions::CompletionsArgs;
 pub(crate) use doctor::{DoctorAction, DoctorArgs, DoctorShowArgs, DoctorTuneArgs};
 pub(crate) use info::InfoArgs;
 pub(crate) use man::ManArgs;
-pub(crate) use measure::{HpccArgs, CpuArgs, DiskArgs, MeasureArgs, MeasureCommand, MemoryArgs, Numbers};
+pub(crate) use measure::{CpuArgs, DiskArgs, HpccArgs, MeasureArgs, MeasureCommand, MemoryArgs, Numbers};
 pub(crate) use methods::MethodsArgs;
 pub(crate) use noise::{NoiseArgs, NoiseRunsArgs};
 pub(crate) use probe::ProbeArgs;

@@ -1,8 +1,8 @@
 //! Formatting only: results become text here, and nothing is read or done.
 
 pub(crate) mod bench;
-pub(crate) mod doctor;
 pub(crate) mod calibrate;
+pub(crate) mod doctor;
 pub(crate) mod errors;
 mod frequencies;
 pub(crate) mod info;
