@@ -1,4 +1,4 @@
-//! Our DGEMM, LINPACK, FFT, RandomAccess and PTRANS beside OpenBLAS, FFTW and hpcc: same sizes, same threads, each run
+//! Our DGEMM, LINPACK, FFT, `RandomAccess` and PTRANS beside `OpenBLAS`, FFTW and hpcc: same sizes, same threads, each run
 //! in a process of its own, in pairs whose order changes.
 //!
 //! `cargo bench -p emu-bench --bench kernels -- [--row dgemm] [--pairs 7] [--seed N] [--out benches/results]`
@@ -156,7 +156,7 @@ fn on(cpus: &CpuList, program: &Path, words: impl IntoIterator<Item = std::ffi::
     command
 }
 
-/// The driver of OpenBLAS.
+/// The driver of `OpenBLAS`.
 struct Blas {
     program: PathBuf,
     /// The processor that it is told to be on; `None` leaves it to find out.
@@ -274,7 +274,7 @@ fn judge(
     Ok(())
 }
 
-/// RandomAccess and PTRANS beside a whole run of hpcc, which has no other.
+/// `RandomAccess` and PTRANS beside a whole run of hpcc, which has no other.
 fn hpcc(run: &mut Run, folder: &Path) -> Result<()> {
     let cpus = run.cpus(1);
     let rows = [("random-access", HPCC_WORDS), ("ptrans", HPCC_TRANSPOSED)];
