@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use emu_bench::record::{About, Machine, Record};
+use emu_bench::record::{About, Machine, Record, seed_from_clock};
 use emu_bench::stats::Interval;
 use emu_bench::verify::{Pair, Plan};
 use emu_bench::workload::serve_if_asked;
@@ -35,8 +35,8 @@ pub(crate) struct Options {
 impl Options {
     /// Reads the command line, and `--bench`, which cargo adds.
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
-        let seed = std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_secs());
-        let mut options = Self { rows: Vec::new(), cases: Vec::new(), pairs: PAIRS, out: None, seed };
+        let mut options =
+            Self { rows: Vec::new(), cases: Vec::new(), pairs: PAIRS, out: None, seed: seed_from_clock() };
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| Error::usage(format!("{word} needs a value")));
             match word.as_str() {

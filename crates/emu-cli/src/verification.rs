@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::commands::probe::{self, Seen};
 use crate::exit::{Exit, Failure};
+use crate::output::nanos;
 use crate::output::numbers::percent;
-use crate::output::record::nanos;
 use crate::plan::{METER_BUDGET, Plan};
 use crate::signals::Signals;
 

@@ -12,6 +12,7 @@ pub use read::{Line, Lines, read};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use emu_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,11 @@ const SLUG_MAX: usize = 40;
 
 /// Records of one day and machine that can be told apart.
 const SAME_DAY_MAX: u32 = 1000;
+
+/// A start for random numbers that differs from run to run: the time in seconds.
+pub fn seed_from_clock() -> u64 {
+    UNIX_EPOCH.elapsed().map_or(1, |time| time.as_secs())
+}
 
 /// What was run, when and on what.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

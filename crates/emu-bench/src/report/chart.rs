@@ -9,6 +9,7 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::markup::escape;
 use super::style::{self, Look, Shape};
 use crate::stats::Interval;
 
@@ -214,7 +215,7 @@ impl Chart {
             Error::new(ErrorKind::Failed, format!("cannot draw the figure {}: {cause}", self.title))
         })?;
         // For readers who do not see it, and at any width.
-        let title = super::html::escape(&format!("{}: {} over {}", self.title, self.y.name, self.x.name));
+        let title = escape(&format!("{}: {} over {}", self.title, self.y.name, self.x.name));
         Ok(svg.replacen("<svg ", "<svg role=\"img\" ", 1).replacen(
             ">\n",
             &format!(">\n<title>{title}</title>\n"),

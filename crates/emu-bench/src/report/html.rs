@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::markup::escape;
 use super::results::{Ground, Judged, Results, RunInfo};
 use super::style::{percent, signed, span, verdict};
 use super::{figure, published::Compared};
@@ -55,22 +56,6 @@ pub(super) fn page(results: &Results) -> Result<String> {
          content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n\
          <body>\n{body}</body>\n</html>\n"
     ))
-}
-
-/// Text that may stand in HTML and SVG, whatever a record says.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 fn section(body: &mut String, heading: &str, content: &str) {
@@ -399,14 +384,4 @@ fn reproduce(results: &Results) -> String {
         text + if run.complete { ".</p>\n" } else { ". <b>The run is not complete.</b></p>\n" }
     };
     results.runs.iter().map(run).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_record_says_cannot_become_markup() {
-        assert_eq!(escape("<b a=\"x\" c='y'>&"), "&lt;b a=&quot;x&quot; c=&#39;y&#39;&gt;&amp;");
-    }
 }

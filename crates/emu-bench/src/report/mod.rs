@@ -9,6 +9,7 @@ mod csv;
 mod figure;
 mod html;
 mod markdown;
+mod markup;
 mod measured;
 mod published;
 mod results;

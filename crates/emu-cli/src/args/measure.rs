@@ -9,9 +9,9 @@ pub(crate) use hpcc::HpccArgs;
 pub(crate) use memory::MemoryArgs;
 
 use std::path::PathBuf;
-use std::time::UNIX_EPOCH;
 
 use clap::{Args, Subcommand};
+use emu_bench::record::seed_from_clock;
 
 /// Measure what this machine can do
 #[derive(Debug, Subcommand)]
@@ -45,6 +45,6 @@ pub(crate) struct MeasureArgs {
 impl MeasureArgs {
     /// The start of the random numbers that is given, else from the clock: to be asked for once.
     pub(crate) fn seed(&self) -> u64 {
-        self.seed.unwrap_or_else(|| UNIX_EPOCH.elapsed().map_or(1, |time| time.as_secs()))
+        self.seed.unwrap_or_else(seed_from_clock)
     }
 }

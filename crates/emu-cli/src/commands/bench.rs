@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use emu_bench::experiment::{Contender, Cores, Experiment, Repetitions, Request, Run};
-use emu_bench::record::{About, Machine, Record};
+use emu_bench::record::{About, Machine, Record, seed_from_clock};
 use emu_bench::report::Results;
 use emu_bench::stats::Band;
 use emu_bench::workload::WORKLOADS;
@@ -124,7 +124,6 @@ fn request(host: &Host, args: &BenchArgs) -> Result<Request> {
     let is_usual = |name: &&str| *name != UNPACED || !(args.quick || args.preset.is_some());
     let names = WORKLOADS.iter().map(|workload| workload.name());
     let all_workloads = || names.filter(is_usual).map(str::to_owned).collect();
-    let clock = UNIX_EPOCH.elapsed().map_or(1, |time| time.as_secs());
     let (window, spectrum) = match (args.quick, args.full) {
         (true, _) => (WINDOW_QUICK, SPECTRUM_QUICK),
         (_, true) => (WINDOW_FULL, SPECTRUM),
@@ -147,7 +146,7 @@ fn request(host: &Host, args: &BenchArgs) -> Result<Request> {
         period: args.period,
         tolerance: Band::new(args.tolerance)?,
         preset: args.preset.map(|Preset::Buchert2011| emu_bench::report::BUCHERT_2011.to_owned()),
-        seed: args.seed.unwrap_or(clock),
+        seed: args.seed.unwrap_or_else(seed_from_clock),
     })
 }
 

@@ -8,7 +8,7 @@ use crate::args::{NoiseArgs, NoiseRunsArgs};
 use crate::exit::{Exit, Failure};
 use crate::measuring::{Measuring, Task};
 use crate::output;
-use crate::output::record::nanos;
+use crate::output::nanos;
 
 /// Measures, and shows what it means.
 pub(crate) fn noise(args: &NoiseArgs) -> Result<Exit, Failure> {

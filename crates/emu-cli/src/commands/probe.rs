@@ -17,7 +17,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
 
 use crate::exit::{Exit, Failure};
-use crate::output::record::nanos;
+use crate::output::nanos;
 
 /// What one thread was given, and on which CPU it was at the end.
 pub(crate) type Seen = (CpuId, Delivered);

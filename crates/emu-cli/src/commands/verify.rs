@@ -1,7 +1,8 @@
 //! `emu verify`: how faithful methods are on this host, measured.
 
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use emu_bench::record::seed_from_clock;
 use emu_bench::stats::Band;
 use emu_bench::verify::{self, Emulated, Outcome, Plan, SessionEmulated, Spectrum, Trial};
 use emu_bench::workload::WORKLOADS;
@@ -50,9 +51,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
 }
 
 fn settings(args: &VerifyArgs) -> Result<Settings> {
-    let clock = UNIX_EPOCH.elapsed().map_or(1, |time| time.as_secs());
     Ok(Settings {
-        seed: args.seed.unwrap_or(clock),
+        seed: args.seed.unwrap_or_else(seed_from_clock),
         pairs: args.pairs.unwrap_or(if args.quick { PAIRS_QUICK } else { PAIRS }).into(),
         tolerance: Band::new(args.tolerance)?,
         window: if args.quick { WINDOW_QUICK } else { WINDOW },

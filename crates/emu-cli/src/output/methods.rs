@@ -6,8 +6,9 @@ use emu_core::{About, CpuList, Demand, Expected, MethodId, SpeedSpec, Unavailabl
 use serde::Serialize;
 
 use super::SCHEMA;
+use super::nanos;
 use super::numbers::{percent, span};
-use super::record::{ExpectedRecord, nanos};
+use super::record::ExpectedRecord;
 use super::summary::cpus;
 use super::table::{Align, Table, wrap};
 

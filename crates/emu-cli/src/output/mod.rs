@@ -19,6 +19,7 @@ pub(crate) mod timers;
 pub(crate) mod verify;
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use emu_core::{Error, Result};
 use serde::Serialize;
@@ -46,4 +47,9 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string_pretty(value)
         .map(|text| text + "\n")
         .map_err(|e| Error::io("cannot write JSON", e.into()))
+}
+
+/// A span as every JSON has it: whole nanoseconds; 584 years fit.
+pub(crate) fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use emu_core::{CpuId, Expected, MethodId, Status, Tasks};
 use serde::Serialize;
 
-use super::SCHEMA;
+use super::{SCHEMA, nanos};
 use crate::exit::Exit;
 use crate::plan::Plan;
 use crate::verification::Verification;
@@ -191,11 +191,6 @@ impl ExpectedRecord {
             longest_stall_ns: nanos(expected.longest_stall),
         }
     }
-}
-
-/// Whole nanoseconds; 584 years fit.
-pub(crate) fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

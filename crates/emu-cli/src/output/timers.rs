@@ -1,14 +1,12 @@
 //! The clocks of a machine as tables and figures.
 
-use std::time::Duration;
-
 use emu_bench::measure::timers::clock::Counts;
 use emu_bench::measure::timers::{
     Backwards, Change, Disparity, Drift, Ledger, Measured, OfSize, Quality, Relative,
 };
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 
-use super::numbers::{percent, span};
+use super::numbers::{nanos, percent};
 use super::table::{Align, Table, wrap};
 use crate::measuring::Shown;
 
@@ -177,11 +175,6 @@ fn ledger(ledgers: &[Ledger]) -> String {
     let text =
         format!("Where the time of a sample went: {} ({} asked for).", words.join(", "), percent(asked));
     wrap(&text, 0) + "\n"
-}
-
-/// A time in the unit that suits it; below 100 ns in tenths of a nanosecond.
-fn nanos(nanos: f64) -> String {
-    if nanos < 100.0 { format!("{nanos:.1}ns") } else { span(Duration::from_nanos(nanos.round() as u64)) }
 }
 
 fn signed(share: f64) -> String {

@@ -10,8 +10,8 @@ use emu_core::{MethodId, SpeedSpec, Unavailable};
 use serde::Serialize;
 
 use super::SCHEMA;
+use super::nanos;
 use super::numbers::{percent, span};
-use super::record::nanos;
 use super::table::{Align, Table, wrap};
 
 /// What holds for a whole run.
