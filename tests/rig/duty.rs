@@ -112,8 +112,8 @@ fn every_run_gives_the_same() {
 fn other_kernels_and_layouts_of_cgroups_give_the_share_too() {
     let some = [10.0, 50.0, 90.0];
     let guests = [
-        // There fracas was up to 1.6 % too slow at 10 %, by the phases of its turns and the tick.
-        ("Linux 6.12, cgroup v2", Guest::EXACT_NEW, &some[..], 0.025),
+        // There cpu-hogs and fracas were 0.5 and 1 % too slow at 10 %.
+        ("Linux 6.12, cgroup v2", Guest::EXACT_NEW, &some[..], 0.015),
         ("Linux 6.1, cgroup v1", Guest::EXACT_V1, &some[1..2], CLOSE),
         ("Linux 6.1, cgroup v1 and v2", Guest::EXACT_HYBRID, &some[1..2], CLOSE),
     ];
