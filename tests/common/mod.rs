@@ -49,6 +49,9 @@ pub(crate) fn skip(test: &str, why: &str) {
     eprintln!("skipped {test}: {why}");
 }
 
+/// A shell has its background jobs ignore the keyboard's signals, and so would what the tests start from such a job.
+const INTERRUPTIBLE: &str = "--default-signal=INT,QUIT";
+
 /// A program in a mount namespace with the tests' state folder, after `setup` (shell) has prepared it; as an
 /// ordinary user just the program with that state folder.
 ///
@@ -59,14 +62,14 @@ pub(crate) fn inside<S: AsRef<OsStr>>(setup: &str, program: S) -> Command {
     fs::create_dir_all(&state).expect("a folder for the state");
     fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).expect("the folder to be ours");
     if !is_root() {
-        let mut command = Command::new(program);
-        command.env("XDG_RUNTIME_DIR", state);
+        let mut command = Command::new("env");
+        command.arg(INTERRUPTIBLE).arg(program).env("XDG_RUNTIME_DIR", state);
         return command;
     }
     let mut command = Command::new("unshare");
     let script = format!(
         "mount -t tmpfs -o mode=755 none /run && mkdir -m 700 /run/emu && mount --bind {} /run/emu && \
-         {{ {setup}\n}} && exec \"$@\"",
+         {{ {setup}\n}} && exec env {INTERRUPTIBLE} \"$@\"",
         state.display()
     );
     command.args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh"]).arg(program);

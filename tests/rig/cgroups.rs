@@ -79,9 +79,9 @@ fn two_cpus_with_cgroup_v1() {
 
 #[test]
 fn an_ordinary_user_needs_a_group_that_was_handed_over() {
-    const RUNS: &str = "fracas:100ms:2000:20,50,80 cpu-freeze:20ms:1000:20,50,80 cpu-lim:20ms:1000:20,50,80";
+    const RUNS: &str = "fracas:100ms:2000:20,50,80 cpu-freeze:20ms:4000:20,50,80 cpu-lim:20ms:1000:20,50,80";
     // The controller shares the only CPU as a task among others. Linux 6.12 lets it wait for a tick or two, now and then,
-    // so that a window begins and ends with turns of another length.
+    // so that a window begins and ends with turns of another length: cpu-freeze needs a window of many turns.
     let guests = [(Guest::EXACT, 0.02), (Guest::EXACT_NEW, 0.05)];
     let reports = run_at_once(guests.map(|(guest, _)| (guest, format!("delegation.sh {RUNS}"))));
     for ((guest, close), report) in guests.into_iter().zip(reports) {

@@ -1,26 +1,22 @@
 //! How long a limit on the CPU time of our own cgroup, or of one above it, has kept its tasks waiting.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use emu_core::{Controller, Host, Roots};
+use emu_core::{Controller, Host, Roots, throttled_time};
 
 /// The accounts of the groups that this process is in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Throttle {
     /// Our own group and those above it, innermost first.
     groups: Vec<PathBuf>,
-    version: u8,
 }
 
 impl Throttle {
     /// The groups of the hierarchy that has the `cpu` controller; none where nothing has it.
     pub(crate) fn of(host: &Host) -> Self {
-        let of_hierarchy = |hierarchy: &emu_core::Hierarchy| Self {
-            groups: hierarchy.lineage().map(Path::to_owned).collect(),
-            version: hierarchy.version,
-        };
+        let of_hierarchy =
+            |hierarchy: &emu_core::Hierarchy| Self { groups: hierarchy.lineage().map(Path::to_owned).collect() };
         host.cgroups.with(Controller::Cpu).map(of_hierarchy).unwrap_or_default()
     }
 
@@ -33,12 +29,12 @@ impl Throttle {
     /// For how long our own group has been throttled by its own limit so far, in nanoseconds, summed over its CPUs; `None`
     /// where it is not told, as for the root of version 2.
     pub(crate) fn own_ns(&self) -> Option<u64> {
-        throttled(self.groups.first()?, self.version)
+        throttled_ns(self.groups.first()?)
     }
 
     /// The same for all groups above it together.
     pub(crate) fn outer_ns(&self) -> Option<u64> {
-        self.groups.iter().skip(1).filter_map(|group| throttled(group, self.version)).reduce(|a, b| a + b)
+        self.groups.iter().skip(1).filter_map(|group| throttled_ns(group)).reduce(|a, b| a + b)
     }
 
     /// For how long any of these groups has been throttled so far, in nanoseconds, summed over their CPUs.
@@ -47,16 +43,14 @@ impl Throttle {
     }
 }
 
-/// A group's time in `cpu.stat` (Documentation/admin-guide/cgroup-v2.rst; Documentation/scheduler/sched-bwc.rst).
-fn throttled(group: &Path, version: u8) -> Option<u64> {
-    let text = fs::read_to_string(group.join("cpu.stat")).ok()?;
-    let (name, unit_ns) = if version == 2 { ("throttled_usec", 1000) } else { ("throttled_time", 1) };
-    let line = text.lines().filter_map(|line| line.split_once(' ')).find(|(key, _)| *key == name);
-    line?.1.trim().parse::<u64>().ok()?.checked_mul(unit_ns)
+fn throttled_ns(group: &Path) -> Option<u64> {
+    throttled_time(group).map(|time| time.as_nanos() as u64)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -70,10 +64,10 @@ mod tests {
         write("a", "nr_periods 5\nnr_throttled 3\nthrottled_time 20\n");
         write("a/b", "nr_periods 5\nnr_throttled 3\nthrottled_time 300\n");
         let groups = ["a/b", "a", ""].map(|group| dir.path().join(group)).to_vec();
-        let throttle = Throttle { groups, version: 1 };
+        let throttle = Throttle { groups };
         assert_eq!((throttle.own_ns(), throttle.outer_ns(), throttle.all_ns()), (Some(300), Some(21), 321));
-        write("a/b", "usage_usec 7\nthrottled_usec 4\n");
-        let alone = Throttle { groups: vec![dir.path().join("a/b")], version: 2 };
+        write("a/b", "usage_usec 7\nnr_periods 5\nnr_throttled 3\nthrottled_usec 4\n");
+        let alone = Throttle { groups: vec![dir.path().join("a/b")] };
         assert_eq!((alone.own_ns(), alone.outer_ns(), alone.all_ns()), (Some(4000), None, 4000));
         write("a/b", "usage_usec 7\n");
         assert_eq!((alone.own_ns(), alone.all_ns()), (None, 0), "no limits in this group");

@@ -4,9 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use emu_core::{CpuList, Error, Result};
+use rustix::param::clock_ticks_per_second;
 
-/// A tick of `/proc/stat`, in seconds: `USER_HZ`, 100 on every architecture of interest.
-const TICK: f64 = 0.01;
+/// A tick of `/proc/stat`, in seconds.
+fn tick() -> f64 {
+    1.0 / clock_ticks_per_second() as f64
+}
 
 /// CPU time of some CPUs by the kernel's account, from `/proc/stat` (`proc_stat(5)`), in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +66,7 @@ impl Ticks {
 
     /// How much was stolen, in seconds.
     pub(crate) fn stolen_s(self) -> f64 {
-        self.stolen as f64 * TICK
+        self.stolen as f64 * tick()
     }
 
     /// Share of the time of `cpus` CPUs over `wall_s` that was neither idle nor stolen nor known to be used, at
@@ -73,7 +76,7 @@ impl Ticks {
     /// which says little about work on a grid. So busy is what was not idle, less a tick for rounding.
     pub(crate) fn foreign(self, wall_s: f64, cpus: usize, known_s: f64) -> f64 {
         let capacity = wall_s * cpus as f64;
-        let unused = (self.idle + self.stolen) as f64 * TICK + cpus as f64 * TICK;
+        let unused = (self.idle + self.stolen + cpus as u64) as f64 * tick();
         ((capacity - unused - known_s) / capacity).max(0.0)
     }
 }

@@ -45,6 +45,7 @@ pub mod meter;
 pub use cpu_list::{CPU_ID_MAX, CpuId, CpuList};
 pub use duty::{PERIOD_MAX, PERIOD_MIN};
 pub use error::{Error, ErrorKind, Result};
+pub use group::throttled_time;
 pub use host::{
     CgroupLayout, Cgroups, Clocks, Controller, Cpu, Cpufreq, FairServer, Hierarchy, Host, Policy, Privileges,
     RealTime,
@@ -57,6 +58,6 @@ pub use roots::Roots;
 pub use session::{Choice, Session, choose};
 pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets};
 pub use sys::spawn::{ExecError, Gated};
-pub use sys::times::{cpu_ticks, ticks_per_second};
+pub use sys::times::cpu_ticks;
 pub use sys::tsc::tsc;
 pub use zone::{Demand, Pid, Round, Tasks, Variant, Zone};

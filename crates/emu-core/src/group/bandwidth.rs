@@ -131,8 +131,8 @@ pub(crate) struct Throttling {
 
 impl Throttling {
     /// That of any group; `None` where it does not tell.
-    pub(crate) fn of(folder: &Folder) -> Option<Self> {
-        Self::parse(&control_file::read(&folder.path.join(STAT)).ok()?)
+    pub(crate) fn of(group: &Path) -> Option<Self> {
+        Self::parse(&control_file::read(&group.join(STAT)).ok()?)
     }
 
     /// Parses `cpu.stat`. The two versions count the time in different units.
@@ -142,6 +142,15 @@ impl Throttling {
         let stalled = v1().or_else(v2)?.try_into().ok()?;
         Some(Self { periods: field(text, "nr_periods")?, throttled: field(text, "nr_throttled")?, stalled })
     }
+}
+
+/// For how long a limit on the CPU time of the cgroup in the folder `group` has kept its tasks waiting since it was made,
+/// summed over CPUs; `None` where it is not told, as by the root of version 2 and by groups without the `cpu` controller.
+///
+/// # References
+/// - Documentation/scheduler/sched-bwc.rst and Documentation/admin-guide/cgroup-v2.rst, "cpu.stat".
+pub fn throttled_time(group: &Path) -> Option<Duration> {
+    Throttling::of(group).map(|of| time::span(of.stalled))
 }
 
 fn field(text: &str, name: &str) -> Option<u64> {

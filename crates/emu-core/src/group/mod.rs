@@ -25,6 +25,7 @@ mod trim;
 mod usage;
 
 pub(crate) use balancer::Balancer;
+pub use bandwidth::throttled_time;
 pub(crate) use bandwidth::{
     Bandwidth, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Throttling, tick, tightest_above,
 };

@@ -1,8 +1,8 @@
 //! CPU time in ticks.
 
-#![expect(unsafe_code, reason = "no crate of ours wraps times(2) and sysconf(3)")]
+#![expect(unsafe_code, reason = "no crate of ours wraps times(2)")]
 
-/// `times()`: CPU time of this process and its threads, in ticks of which `sysconf(_SC_CLK_TCK)` are a second.
+/// `times()`: CPU time of this process and its threads, in ticks (`sysconf(_SC_CLK_TCK)` to the second).
 ///
 /// It is the oldest of the CPU clocks, and the coarsest: what `time(1)` of some shells and `clock()` of old programs
 /// show.
@@ -17,13 +17,6 @@ pub fn cpu_ticks() -> i64 {
     times.tms_utime + times.tms_stime
 }
 
-/// `sysconf(_SC_CLK_TCK)`: ticks of [`cpu_ticks`] in a second; 100 on Linux, unless the C library says otherwise.
-pub fn ticks_per_second() -> i64 {
-    // SAFETY: `sysconf` takes no pointer.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    if ticks > 0 { ticks } else { 100 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,6 +28,6 @@ mod tests {
         while cpu_ticks() == begin {
             assert!(started.elapsed() < std::time::Duration::from_secs(30));
         }
-        assert!(cpu_ticks() > begin && ticks_per_second() > 0);
+        assert!(cpu_ticks() > begin);
     }
 }

@@ -1,9 +1,10 @@
 //! The clocks of this machine, and what any clock must answer to be judged.
 
-use emu_core::{CpuId, cpu_ticks, ticks_per_second, tsc};
+use emu_core::{CpuId, cpu_ticks, tsc};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_getres, clock_gettime};
+use rustix::param::clock_ticks_per_second;
 use serde::{Deserialize, Serialize};
 
 use crate::workload::now_ns;
@@ -99,7 +100,7 @@ impl SystemClock {
             Self {
                 name: "times",
                 counts: Counts::Process,
-                source: Source::Times(1_000_000_000 / ticks_per_second()),
+                source: Source::Times(1_000_000_000 / clock_ticks_per_second() as i64),
             },
         ]);
         all

@@ -31,7 +31,7 @@ impl Knob for Cgroup {
         match tightest_above(&inside, &hierarchy.mount) {
             None => Finding::ready(format!("no quota{confined}")),
             Some((cpus, group)) => {
-                let throttled = Throttling::of(&Folder { path: group.clone(), ..own })
+                let throttled = Throttling::of(&group)
                     .map_or(String::new(), |stat| format!(", used up {} times", stat.throttled));
                 let hint = format!("{} holds it: raise it there, or start runs elsewhere", group.display());
                 Finding::hand(format!("{cpus} CPUs{throttled}{confined}"), hint)
