@@ -15,8 +15,9 @@ pub(crate) struct Throttle {
 impl Throttle {
     /// The groups of the hierarchy that has the `cpu` controller; none where nothing has it.
     pub(crate) fn of(host: &Host) -> Self {
-        let of_hierarchy =
-            |hierarchy: &emu_core::Hierarchy| Self { groups: hierarchy.lineage().map(Path::to_owned).collect() };
+        let of_hierarchy = |hierarchy: &emu_core::Hierarchy| Self {
+            groups: hierarchy.lineage().map(Path::to_owned).collect(),
+        };
         host.cgroups.with(Controller::Cpu).map(of_hierarchy).unwrap_or_default()
     }
 
