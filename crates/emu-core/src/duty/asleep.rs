@@ -45,7 +45,12 @@ impl Asleep {
         *mean += (asleep - *mean) * WEIGHT;
     }
 
-    /// How many.
+    /// How many tasks the zone had when they were last counted.
+    pub(crate) fn tasks(&self) -> usize {
+        self.tasks
+    }
+
+    /// How many of them sleep.
     pub(crate) fn count(&self) -> f64 {
         self.mean.unwrap_or(0.0)
     }

@@ -274,8 +274,8 @@ const LATE_MAX: i64 = 3;
 /// The largest part of one CPU that the controller takes for itself when there are many tasks: it makes fewer and
 /// longer holds then.
 const OWN_CPU_MAX: f64 = 0.02;
-/// A hold that takes the controller longer than this, in nanoseconds of CPU time, is one of many tasks.
-const MANY_TASKS: Nanos = 500_000;
+/// With fewer tasks than that a hold takes the controller long only when something else has disturbed it.
+const MANY_TASKS: usize = 50;
 /// Holds of which the median cost is taken.
 const COSTS: usize = 5;
 
@@ -334,12 +334,13 @@ impl<H: Hold> Cycle<H> {
         }
         self.ledger.charge(length as f64, self.share);
         let next = index + late + stride;
-        let latest = self.grid.begin(next) - (self.share * RUN_MIN * length as f64) as Nanos;
+        let run = self.share * length as f64;
+        let latest = self.grid.begin(next) - (run * RUN_MIN) as Nanos;
         if self.first.is_none() {
             self.asleep.look(&mut self.hold);
         }
         if self.ledger.owed() >= HOLD_MIN || self.first.is_some() {
-            self.hold_once(woken, latest, wait)?;
+            self.hold_once(woken, latest, run, wait)?;
         }
         let counters = &self.seen.counters;
         counters.add_elapsed(late * period + length);
@@ -354,9 +355,10 @@ impl<H: Hold> Cycle<H> {
         Ok(next)
     }
 
-    /// Holds for what is owed since this thread was `woken`, but not beyond `latest`, and settles what it took.
-    fn hold_once(&mut self, woken: Nanos, latest: Nanos, wait: &Wait<f64>) -> Result<()> {
-        let mut loss = (self.cost.base + self.cost.sleeper * self.asleep.count()) as Nanos;
+    /// Holds for what is owed since this thread was `woken`, but not beyond `latest`, and settles what it took. The tasks
+    /// are to run for about `run` nanoseconds then.
+    fn hold_once(&mut self, woken: Nanos, latest: Nanos, run: f64, wait: &Wait<f64>) -> Result<()> {
+        let mut loss = self.cost.of_hold(run, self.asleep.count());
         let owed = self.ledger.owed() - loss as f64;
         if let Some(own_time) = &mut self.own_time {
             own_time.before_hold();
@@ -401,12 +403,12 @@ impl<H: Hold> Cycle<H> {
 
     /// How many periods to take for one.
     fn stride(&self) -> i64 {
+        if self.asleep.tasks() < MANY_TASKS {
+            return 1;
+        }
         let mut costs = self.costs;
         costs.sort_unstable();
         let cost = costs.get(COSTS / 2).copied().unwrap_or(0);
-        if cost < MANY_TASKS {
-            return 1;
-        }
         let period = self.grid.period() as f64;
         let longest = (time::nanos(PERIOD_MAX) as f64 / period).max(1.0);
         let stride = (cost as f64 / (OWN_CPU_MAX * period)).ceil().clamp(1.0, longest);

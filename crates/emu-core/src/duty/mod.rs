@@ -9,6 +9,7 @@ pub(crate) mod hold_cost;
 pub(crate) mod holder;
 mod ledger;
 mod own_time;
+mod probe;
 mod waker;
 
 pub(crate) use controller::{Command, Controller, Counters, Wait};

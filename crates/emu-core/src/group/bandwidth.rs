@@ -299,13 +299,6 @@ fn unexpected(text: &str, path: &Path) -> Error {
     Error::new(ErrorKind::Failed, format!("unexpected `{}` in {}", text.trim(), path.display()))
 }
 
-/// The kernel's tick, at which it notices that a quota is used up: the resolution of the coarse clock.
-pub(crate) fn tick() -> Duration {
-    let coarse = nix::time::clock_getres(nix::time::ClockId::CLOCK_MONOTONIC_COARSE);
-    coarse
-        .map_or(Duration::from_millis(10), |step| time::span(step.tv_sec() * 1_000_000_000 + step.tv_nsec()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

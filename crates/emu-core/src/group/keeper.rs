@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::balancer::Balancer;
-use super::bandwidth;
 use super::per_cpu::count_real_time;
 use super::quota::{Governed, at_period_start};
 use crate::duty::{Command, Controller, Wait};
@@ -146,7 +145,7 @@ impl Keeper {
     /// How it goes.
     pub(crate) fn report(&self) -> Report {
         let work = lock(&self.work);
-        let tick = bandwidth::tick();
+        let tick = time::tick();
         let period_us = work.governed.first().map_or(0, |group| group.asked().1);
         let mut notes = Vec::new();
         if let Some(problem) = &work.problem {

@@ -27,7 +27,7 @@ mod usage;
 pub(crate) use balancer::Balancer;
 pub use bandwidth::throttled_time;
 pub(crate) use bandwidth::{
-    Bandwidth, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Throttling, tick, tightest_above,
+    Bandwidth, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Throttling, tightest_above,
 };
 pub(crate) use family::Family;
 pub(crate) use freeze_hold::FreezeHold;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bandwidth::{Bandwidth, Limit, Quota, Throttling, tick};
+use super::bandwidth::{Bandwidth, Limit, Quota, Throttling};
 use super::trim::{Due, Trim, Window};
 use crate::Result;
 use crate::sys::time::{self, Nanos};
@@ -121,7 +121,7 @@ impl Governed {
     }
 
     fn due(&self) -> Due {
-        Due { cpus: self.asked, period: self.period_us as Nanos * 1_000, tick: time::nanos(tick()) }
+        Due { cpus: self.asked, period: self.period_us as Nanos * 1_000, tick: time::nanos(time::tick()) }
     }
 
     /// Writes the quota as corrected.

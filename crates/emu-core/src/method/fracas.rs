@@ -11,8 +11,9 @@ use crate::duty::check_period;
 use crate::duty::holder::notes_on;
 use crate::group::{
     Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, Weights, hierarchy_for, longest_stall,
-    tick, tightest_above,
+    tightest_above,
 };
+use crate::sys::time;
 use crate::{
     Controller, CpuList, Demand, Error, Host, Journal, Result, Targets, Tasks, Variant, Zone, control_file,
 };
@@ -105,7 +106,7 @@ fn check_quota(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
         notes.push(format!(
             "less than half a scheduler tick ({:?}) is left out of a period: kernels such as Linux 6.1 begin up to 4% \
              too slow, which is corrected within half a minute; a longer period avoids it",
-            tick()
+            time::tick()
         ));
         error += 0.03;
     }
@@ -116,7 +117,7 @@ fn check_quota(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
     Ok(Expected {
         error,
         period: Duration::from_micros(period_us),
-        longest_stall: longest_stall(lowest, period_us, tick()),
+        longest_stall: longest_stall(lowest, period_us, time::tick()),
         notes,
     })
 }
@@ -128,7 +129,7 @@ fn expected_error(period_us: u64, share: f64) -> f64 {
 
 /// Whether so little of a period is left out that the kernel does not manage it in most of them.
 fn is_below_tick(period_us: u64, targets: &Targets) -> bool {
-    let half_a_tick = tick().as_micros() as f64 / 2.0;
+    let half_a_tick = time::tick().as_micros() as f64 / 2.0;
     let mut left_out = targets.values().map(|target| (1.0 - target.share) * period_us as f64);
     left_out.any(|left_out| left_out > 0.0 && left_out < half_a_tick)
 }
@@ -165,7 +166,7 @@ fn check_shares(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
         notes.push(shares_note(count, lowest));
         error = 1.0 - Weights::share_when_busy(lowest, count) / lowest;
     }
-    Ok(Expected { error, period: Duration::ZERO, longest_stall: tick() * STALL_TICKS, notes })
+    Ok(Expected { error, period: Duration::ZERO, longest_stall: time::tick() * STALL_TICKS, notes })
 }
 
 fn check_weights(targets: &Targets, version: u8) -> Result<(), Unavailable> {
@@ -225,7 +226,7 @@ fn period_for(asked: Option<Duration>, targets: &Targets, groups: usize) -> Resu
     let Some(period) = asked else {
         let highest =
             targets.values().map(|target| target.share).filter(|share| *share < 1.0).fold(0.0, f64::max);
-        let for_tick_us = TICKS_LEFT_OUT * tick().as_micros() as f64 / (1.0 - highest);
+        let for_tick_us = TICKS_LEFT_OUT * time::tick().as_micros() as f64 / (1.0 - highest);
         let needed_us = (shortest_us * TRIM_ROOM).max(for_tick_us.min(PERIOD_LATE.as_micros() as f64));
         // In whole milliseconds, for people.
         let rounded_us = (needed_us / 1_000.0).ceil() * 1_000.0;

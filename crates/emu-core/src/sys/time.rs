@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_getres, clock_gettime};
 use rustix::thread::futex;
 
 /// A moment of `CLOCK_MONOTONIC`, in nanoseconds.
@@ -38,6 +38,12 @@ pub(crate) fn nanos(span: Duration) -> Nanos {
 /// Nanoseconds as a span; negative is zero.
 pub(crate) fn span(nanos: Nanos) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+}
+
+/// The kernel's tick, at which it looks at the time of what runs: the resolution of the coarse clock.
+pub(crate) fn tick() -> Duration {
+    let coarse = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE);
+    coarse.map_or(Duration::from_millis(10), |step| span(step.tv_sec() * 1_000_000_000 + step.tv_nsec()))
 }
 
 /// Sleeps until `deadline`, or until `word` no longer holds `expected` and somebody calls [`wake`].

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::duty::holder::notes_on;
 use crate::duty::{Command, Controller as Thread};
-use crate::group::{Bandwidth, Rival, TaskGroup, Weights, tick};
+use crate::group::{Bandwidth, Rival, TaskGroup, Weights};
 use crate::method::{CpuStatus, MethodId};
-use crate::sys::time::Nanos;
+use crate::sys::time::{self, Nanos};
 use crate::{Controller, CpuId, Emulation, Host, Journal, Result, Status, Target, Targets, Zone};
 
 /// A group that competes with busy processes.
@@ -109,7 +109,7 @@ impl Emulation for Shares {
             period: Duration::ZERO,
             periods: 0,
             missed: 0,
-            longest_stall: tick() * STALL_TICKS,
+            longest_stall: time::tick() * STALL_TICKS,
             own_cpu: Duration::ZERO,
             burned: rivals.iter().filter_map(Rival::burned).sum(),
             cpus: self.targets.iter().map(status).collect(),

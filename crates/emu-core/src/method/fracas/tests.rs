@@ -53,7 +53,7 @@ fn the_default_period_grows_where_the_speed_is_low() {
 #[test]
 fn the_default_period_grows_where_the_speed_is_high() {
     let period = |share| period_for(None, &targets(&[share]), 1).unwrap();
-    let tick_us = tick().as_micros() as f64;
+    let tick_us = time::tick().as_micros() as f64;
     for share in [0.9, 0.95, 0.99] {
         let left_out = (1.0 - share) * period(share) as f64;
         assert!(left_out >= 0.75 * tick_us - 1.0 || period(share) == 100_000, "{share}");

@@ -1,0 +1,192 @@
+//! A process that does nothing but look at the clock, so that it sees when it is held and what else it loses.
+
+use std::io::{PipeReader, PipeWriter, Read};
+use std::os::fd::AsFd;
+
+use rustix::process::{Signal, nice, set_parent_process_death_signal};
+
+use crate::sys::fork;
+use crate::sys::time::{self, Nanos};
+use crate::zone::Pid;
+use crate::{Error, Result};
+
+/// For how long it is to be held each time. A CPU that was idle for some milliseconds takes longer to get going than
+/// one that was so for a moment.
+pub(super) const HOLD: Nanos = 16_000_000;
+
+/// A stretch without the CPU that may have been a hold.
+const GAP: Nanos = HOLD / 2;
+
+/// What an interrupt takes, in nanoseconds; less may be a look at a slow clock, more is another task's doing.
+const INTERRUPT: std::ops::RangeInclusive<Nanos> = 1_000..=200_000;
+
+/// It ends by itself after this time, whatever becomes of its parent.
+const LIFETIME: Nanos = 5_000_000_000;
+
+/// Instead of a time that is not known.
+const UNKNOWN: Nanos = Nanos::MIN;
+
+/// A stretch without the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Gap {
+    /// When the process last had the CPU.
+    pub(super) before: Nanos,
+    /// When it had it again.
+    pub(super) after: Nanos,
+    /// What interrupts took from it in the first tick after the gap before this one, beyond what they took in the second
+    /// tick; `None` where it did not run for as long.
+    pub(super) more: Option<Nanos>,
+}
+
+/// How long the process has to run between two gaps to tell [`Gap::more`].
+pub(super) fn two_ticks() -> Nanos {
+    2 * time::nanos(time::tick())
+}
+
+/// The process.
+pub(super) struct Probe {
+    child: fork::Child,
+    gaps: PipeReader,
+}
+
+impl Probe {
+    /// Starts one and waits until it has so many sleeping children.
+    pub(super) fn start(sleepers: usize) -> Result<Self> {
+        let (mut gaps, tell) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", e))?;
+        let child = fork::fork([tell.as_fd()], || live(&tell, sleepers))
+            .map_err(|e| Error::io("cannot start a process to measure holds with", e))?;
+        drop(tell);
+        let probe = Self { child, gaps: gaps.try_clone().map_err(|e| Error::io("cannot copy a pipe", e))? };
+        gaps.read_exact(&mut [0; BYTES]).map_err(|e| Error::io("cannot read from the probe", e))?;
+        Ok(probe)
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        self.child.pid()
+    }
+
+    /// Ends it; returns the gaps that it has seen.
+    pub(super) fn end(mut self) -> Result<Vec<Gap>> {
+        self.child.end();
+        let mut told = Vec::new();
+        self.gaps.read_to_end(&mut told).map_err(|e| Error::io("cannot read from the probe", e))?;
+        Ok(told.chunks_exact(BYTES).filter_map(Gap::parse).collect())
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.child.end();
+    }
+}
+
+/// A gap in the pipe: three numbers.
+const BYTES: usize = 24;
+
+impl Gap {
+    fn tell(self, to: &PipeWriter) {
+        let mut bytes = [0; BYTES];
+        let numbers = [self.before, self.after, self.more.unwrap_or(UNKNOWN)];
+        for (place, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_ne_bytes());
+        }
+        let _ = rustix::io::write(to, &bytes);
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut numbers = bytes.chunks_exact(8).map(|bytes| bytes.try_into().map(Nanos::from_ne_bytes));
+        let mut next = || numbers.next()?.ok();
+        let (before, after, more) = (next()?, next()?, next()?);
+        Some(Self { before, after, more: Some(more).filter(|&more| more != UNKNOWN) })
+    }
+}
+
+/// The probe's life: makes its children, says so, and looks at the clock. Makes system calls only.
+fn live(tell: &PipeWriter, sleepers: usize) -> i32 {
+    // Ahead of other tasks where that is allowed, so that what is measured is the hold and not their load; but not in
+    // real time, because the zone's tasks share their CPUs with those that they wake up beside.
+    let _ = nice(-20);
+    for _ in 0..sleepers {
+        // A child that cannot be made is missing from a load that is a guess anyway.
+        let _ = fork::fork([], sleep);
+    }
+    Gap { before: 0, after: 0, more: None }.tell(tell);
+    let end = time::now() + LIFETIME;
+    let two_ticks = two_ticks();
+    // When the last gap ended, and what interrupts took in each of the two ticks after it.
+    let mut stretch: Option<(Nanos, [Nanos; 2])> = None;
+    let mut last = time::now();
+    while last < end {
+        let mut now = time::now();
+        let gone = now - last;
+        if gone >= GAP {
+            let full = stretch.filter(|(since, _)| last - since >= two_ticks);
+            let more = full.map(|(_, [first, second])| first - second);
+            Gap { before: last, after: now, more }.tell(tell);
+            stretch = Some((now, [0; 2]));
+            now = time::now();
+        } else if INTERRUPT.contains(&gone)
+            && let Some((since, ticks)) = &mut stretch
+            && let Some(tick) = ticks.get_mut((2 * (last - *since) / two_ticks) as usize)
+        {
+            *tick += gone;
+        }
+        last = now;
+    }
+    0
+}
+
+/// The life of a sleeping child, which ends with its parent.
+fn sleep() -> i32 {
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    std::thread::sleep(time::span(LIFETIME));
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::process::{Pid as ProcessId, kill_process};
+
+    use super::*;
+
+    #[test]
+    fn a_probe_tells_when_it_was_stopped() {
+        let probe = Probe::start(0).unwrap();
+        let pid = ProcessId::from_raw(probe.pid()).unwrap();
+        let mut stops = Vec::new();
+        for _ in 0..2 {
+            std::thread::sleep(time::span(5 * two_ticks()));
+            kill_process(pid, Signal::STOP).unwrap();
+            let stopped = time::now();
+            std::thread::sleep(Duration::from_millis(50));
+            stops.push(stopped + (time::now() - stopped) / 2);
+            kill_process(pid, Signal::CONT).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let gaps = probe.end().unwrap();
+        let seen: Vec<_> = stops
+            .iter()
+            .map(|&middle| gaps.iter().find(|gap| (gap.before..gap.after).contains(&middle)))
+            .collect();
+        let [Some(_), Some(second)] = seen[..] else { panic!("{stops:?} in {gaps:?}") };
+        // Other tasks may have kept it waiting in between.
+        assert!(second.more.is_some() || gaps.len() > 2, "{gaps:?}");
+    }
+
+    #[test]
+    fn a_gap_is_told_as_it_is() {
+        let (mut told, tell) = std::io::pipe().unwrap();
+        let gaps = [Some(-7), None].map(|more| Gap { before: 5, after: 9, more });
+        for gap in gaps {
+            gap.tell(&tell);
+        }
+        for gap in gaps {
+            let mut bytes = [0; BYTES];
+            told.read_exact(&mut bytes).unwrap();
+            assert_eq!(Gap::parse(&bytes), Some(gap));
+        }
+        assert_eq!(Gap::parse(&[0; 23]), None);
+    }
+}
