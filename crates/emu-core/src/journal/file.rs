@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
+use super::field::{Field, Values};
 use super::group::{PATIENCE, pause};
 use super::places::{Cause, FixedText, Located, VALUE_MAX};
-use super::record::{Field, Values};
 use super::undo::Undoer;
 
 /// The file of a version 2 group that lists controllers and takes `+name` and `-name`.

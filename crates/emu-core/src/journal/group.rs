@@ -12,8 +12,9 @@ use rustix::process::{Signal, pidfd_send_signal};
 use rustix::thread::nanosleep;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use super::field::Field;
 use super::places::{Cause, Located, open_below, write_once};
-use super::record::{Field, Task};
+use super::record::Task;
 use super::task;
 use super::undo::Undoer;
 use crate::zone::Pid;

@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{PidfdFlags, getpid, pidfd_open, setsid};
 
+use super::field::Field;
 use super::places::{Cause, Places, write_once};
-use super::record::Field;
 use super::state::{LiveSession, StateDir};
 use super::undo::{finish, undo};
 use crate::sys::fork::{Child, fork};

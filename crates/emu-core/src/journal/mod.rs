@@ -4,6 +4,7 @@
 //! record first, when the session ends; when emu is killed, by its guardian, a small process made for that;
 //! when that is killed too, by the next emu or [`restore`]. All of them run the same code.
 
+mod field;
 mod file;
 mod group;
 mod guardian;
@@ -33,11 +34,12 @@ use std::time::Duration;
 
 use crate::zone::Pid;
 use crate::{CpuList, Error, ErrorKind, Result, Roots, control_file};
+use field::Field;
 use file::Form;
 use guardian::Guardian;
 use lines::LINE_MAX;
 use places::Places;
-use record::{Field, Step};
+use record::Step;
 use restore::restore_in;
 use state::{Header, StateDir, boot, lock_within};
 use undo::{Gravity, check, finish, undo};

@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, open, openat2, unlinkat};
 use rustix::io::Errno;
 
-use super::record::Field;
+use super::field::Field;
 use crate::{Error, Result, Roots};
 
 /// Linux's `PATH_MAX`, the closing NUL included.
@@ -274,7 +274,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::record::push_all;
+    use super::super::field::push_all;
     use super::*;
 
     fn roots() -> (tempfile::TempDir, Roots) {

@@ -1,13 +1,11 @@
-//! The records of the journal and their text: one line each, fields separated by tabs.
-//!
-//! A tab, newline or backslash inside a field is written as `\t`, `\n` or `\\`. [`Undo`] is what the rest of
+//! The records of the journal and their text, one line each. [`Undo`] is what the rest of
 //! the crate makes; [`Step`] is the same as found in the file, without a copy, for the executor that must not
 //! allocate.
 
-use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::field::{Field, Fields, Values, push, push_all};
 use crate::CpuList;
 use crate::zone::Pid;
 
@@ -141,129 +139,6 @@ fn push_task(line: &mut Vec<u8>, verb: &[u8], pid: Pid, starttime: u64) {
     push_all(line, [verb, pid.to_string().as_bytes(), starttime.to_string().as_bytes()]);
 }
 
-/// Appends fields, each with a tab before it but the line's first.
-pub(super) fn push_all<'a>(line: &mut Vec<u8>, fields: impl IntoIterator<Item = &'a [u8]>) {
-    for field in fields {
-        push(line, field);
-    }
-}
-
-fn push(line: &mut Vec<u8>, field: &[u8]) {
-    if !line.is_empty() {
-        line.push(b'\t');
-    }
-    for &byte in field {
-        match byte {
-            b'\\' => line.extend(b"\\\\"),
-            b'\t' => line.extend(b"\\t"),
-            b'\n' => line.extend(b"\\n"),
-            _ => line.push(byte),
-        }
-    }
-}
-
-/// A field as it stands in the file, escaped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Field<'a>(&'a [u8]);
-
-impl<'a> Field<'a> {
-    /// The bytes meant.
-    pub(super) fn bytes(self) -> impl Iterator<Item = u8> + 'a {
-        let mut escaped = self.0.iter();
-        std::iter::from_fn(move || match *escaped.next()? {
-            b'\\' => match *escaped.next()? {
-                b't' => Some(b'\t'),
-                b'n' => Some(b'\n'),
-                other => Some(other),
-            },
-            byte => Some(byte),
-        })
-    }
-
-    /// Whether it means exactly `value`.
-    pub(super) fn is(self, value: &[u8]) -> bool {
-        self.bytes().eq(value.iter().copied())
-    }
-
-    /// Whether the words it consists of include `word`.
-    pub(super) fn has_word(self, word: &[u8]) -> bool {
-        let (mut rest, mut same) = (word.iter(), true);
-        for byte in self.bytes().chain([b' ']) {
-            if !byte.is_ascii_whitespace() {
-                same &= rest.next() == Some(&byte);
-            } else if same && rest.len() == 0 {
-                return true;
-            } else {
-                (rest, same) = (word.iter(), true);
-            }
-        }
-        false
-    }
-
-    /// A decimal number without a sign.
-    pub(super) fn number<T: std::str::FromStr>(self) -> Option<T> {
-        let digits =
-            std::str::from_utf8(self.0).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
-        digits.parse().ok()
-    }
-
-    fn is_well_escaped(self) -> bool {
-        let mut escaped = self.0.iter();
-        while let Some(byte) = escaped.next() {
-            if *byte == b'\\' && !matches!(escaped.next(), Some(b'\\' | b't' | b'n')) {
-                return false;
-            }
-        }
-        true
-    }
-}
-
-/// For messages: control characters and bytes that are no text are shown as `?`.
-impl fmt::Display for Field<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use fmt::Write;
-        for chunk in self.0.utf8_chunks() {
-            for c in chunk.valid().chars() {
-                f.write_char(if c.is_control() { '?' } else { c })?;
-            }
-            if !chunk.invalid().is_empty() {
-                f.write_char('?')?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<'a> From<&'a [u8]> for Field<'a> {
-    fn from(text: &'a [u8]) -> Self {
-        Self(text)
-    }
-}
-
-/// The fields of a line that are still to be read.
-#[derive(Debug, Clone)]
-pub(super) struct Fields<'a>(Option<&'a [u8]>);
-
-impl<'a> Fields<'a> {
-    /// The fields of a line without its newline; `None` when one of them is not escaped as it should be.
-    pub(super) fn of(line: &'a [u8]) -> Option<Self> {
-        let fields = Self(Some(line));
-        fields.clone().all(Field::is_well_escaped).then_some(fields)
-    }
-}
-
-impl<'a> Iterator for Fields<'a> {
-    type Item = Field<'a>;
-
-    fn next(&mut self) -> Option<Field<'a>> {
-        let rest = self.0?;
-        let mut parts = rest.splitn(2, |&byte| byte == b'\t');
-        let field = parts.next()?;
-        self.0 = parts.next();
-        Some(Field(field))
-    }
-}
-
 /// A process or thread, told from later ones with the same number by its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Task {
@@ -297,14 +172,14 @@ impl<'a> Step<'a> {
     /// Reads a line without its newline; `None` when it is no record.
     pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
         let mut fields = Fields::of(line)?;
-        let step = match fields.next()?.0 {
+        let step = match fields.next()?.escaped() {
             b"file" => {
                 let (path, old) = (fields.next()?, fields.next()?);
-                Self::File { path, old, new: Values(fields.0.take()) }
+                Self::File { path, old, new: fields.rest() }
             }
             b"choice" => {
                 let (path, old) = (fields.next()?, fields.next()?);
-                Self::Choice { path, old, new: Values(fields.0.take()) }
+                Self::Choice { path, old, new: fields.rest() }
             }
             b"group" => {
                 Self::Group { path: fields.next()?, members: fields.next()?, return_to: fields.next()? }
@@ -317,26 +192,7 @@ impl<'a> Step<'a> {
             b"kill" => Self::Kill(Task::parse(&mut fields)?),
             _ => return None,
         };
-        fields.0.is_none().then_some(step)
-    }
-}
-
-/// The values of a file that are ours.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Values<'a>(Option<&'a [u8]>);
-
-impl Values<'_> {
-    pub(super) fn is_empty(self) -> bool {
-        self.0.is_none()
-    }
-
-    pub(super) fn contains(self, value: &[u8]) -> bool {
-        Fields(self.0).any(|field| field.is(value))
-    }
-
-    /// Whether the words of any of them include `word`.
-    pub(super) fn has_word(self, word: &[u8]) -> bool {
-        Fields(self.0).any(|field| field.has_word(word))
+        fields.is_empty().then_some(step)
     }
 }
 
@@ -362,10 +218,10 @@ pub(super) mod tests {
         fn to_undo(self) -> Undo {
             match self {
                 Self::File { path: file, old, new } => {
-                    Undo::File { path: path(file), old: text(old), new: Fields(new.0).map(text).collect() }
+                    Undo::File { path: path(file), old: text(old), new: new.fields().map(text).collect() }
                 }
                 Self::Choice { path: file, old, new } => {
-                    Undo::Choice { path: path(file), old: text(old), new: Fields(new.0).map(text).collect() }
+                    Undo::Choice { path: path(file), old: text(old), new: new.fields().map(text).collect() }
                 }
                 Self::Group { path: group, members, return_to } => {
                     Undo::Group { path: path(group), members: text(members), return_to: path(return_to) }
@@ -474,21 +330,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn words_are_found_whole() {
-        for (text, word, found) in [
-            ("cpu io", "cpu", true),
-            ("cpu io", "io", true),
-            (" cpu\\n\\tio ", "io", true),
-            ("cpuset io", "cpu", false),
-            ("cpu io", "cpuset", false),
-            ("xcpu", "cpu", false),
-            ("", "cpu", false),
-        ] {
-            assert_eq!(Field(text.as_bytes()).has_word(word.as_bytes()), found, "{text} {word}");
-        }
-    }
-
-    #[test]
     fn no_new_value_differs_from_an_empty_new_value() {
         let none = Undo::File { path: "/sys/a".into(), old: "1".into(), new: vec![] };
         let empty = Undo::File { path: "/sys/a".into(), old: "1".into(), new: vec![String::new()] };
@@ -498,10 +339,5 @@ pub(super) mod tests {
             let line = undo.line();
             assert_eq!(Step::parse(&line[..line.len() - 1]).unwrap().to_undo(), undo);
         }
-    }
-
-    #[test]
-    fn messages_show_no_control_characters() {
-        assert_eq!(Field(b"a\x1b[2Jb\xff\\t").to_string(), "a?[2Jb?\\t");
     }
 }

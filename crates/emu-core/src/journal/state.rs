@@ -18,9 +18,10 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use super::WINDOW;
+use super::field::{Field, Fields, push_all};
 use super::lines::{Backwards, LINE_MAX};
 use super::places::Places;
-use super::record::{Field, Fields, Task, push_all};
+use super::record::Task;
 use super::task;
 use super::undo::LEFT;
 use crate::zone::Pid;

@@ -14,11 +14,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::field::Field;
 use super::file::Form;
 use super::group;
 use super::lines::Backwards;
 use super::places::{Cause, Places, VALUE_MAX, write_once};
-use super::record::{Field, Step, Task};
+use super::record::{Step, Task};
 use super::task;
 
 /// The line that ends a journal of which nothing is left to undo.

@@ -10,10 +10,11 @@ use proptest::prelude::*;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use super::super::field::push_all;
 use super::super::lines::LINE_MAX;
 use super::super::places::{Places, VALUE_MAX};
+use super::super::record::Task;
 use super::super::record::tests::{any_path, any_undo};
-use super::super::record::{Task, push_all};
 use super::super::undo::undo;
 use super::super::{Undo, WINDOW};
 use super::{Outcome, Sleeper, playground, run, run_lines, undone};

@@ -1,0 +1,150 @@
+//! Stopping and continuing the processes of a program, in a group and without one.
+
+use super::*;
+
+/// A stopper of a program that is in a group, and one of a program that is not.
+fn for_each_source(test: impl Fn(&Program, &mut Stopper), script: &str) {
+    for_each_version(Controller::Cpuacct, |host| {
+        let program = Program::shell(script);
+        let journal = journal(host);
+        let zone = zone(&host.online(), processes(&[program.pid()]));
+        let group = TaskGroup::create(host, &zone, &[Controller::Cpuacct], &journal).unwrap();
+        let members = Members::of_group(Path::new(PROC), group, &journal).unwrap();
+        test(&program, &mut Stopper::new(Path::new(PROC), members, Notes::default()));
+        drop(program);
+        journal.undo_all().unwrap();
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::detect(&Roots { state: dir.path().join("state"), ..Roots::system() }).unwrap();
+    let program = Program::shell(script);
+    let journal = journal(&host);
+    let members = Members::of_family(Path::new(PROC), program.family(), &journal).unwrap();
+    test(&program, &mut Stopper::new(Path::new(PROC), members, Notes::default()));
+    drop(program);
+    journal.undo_all().unwrap();
+}
+
+#[test]
+fn all_processes_are_stopped_and_continued() {
+    for_each_source(
+        |program, stopper| {
+            let pids = program.wait_for(4);
+            for _ in 0..3 {
+                assert!(stopper.hold(0).unwrap().is_sure);
+                wait_until(|| pids.iter().all(|&pid| state(pid) == Some(b'T')));
+                stopper.let_go().unwrap();
+                wait_until(|| pids.iter().all(|&pid| state(pid) != Some(b'T')));
+            }
+        },
+        "sleep 30 & sh -c 'sleep 30 & wait' & wait",
+    );
+}
+
+#[test]
+fn a_fork_storm_is_stopped_whole() {
+    for_each_source(
+        |program, stopper| {
+            for _ in 0..5 {
+                std::thread::sleep(Duration::from_millis(20));
+                assert!(stopper.hold(0).unwrap().is_sure);
+                let mut family = program.family();
+                // `D`: a parent that waits for the child it has made by vfork, which is stopped.
+                let is_held = |stat: &Stat| matches!(stat.state, b'T' | b'Z' | b'X' | b'D');
+                wait_until(|| {
+                    family.look().unwrap();
+                    family
+                        .members()
+                        .keys()
+                        .all(|&pid| Stat::read(Path::new(PROC), pid).is_none_or(|s| is_held(&s)))
+                });
+                stopper.let_go().unwrap();
+            }
+        },
+        "while :; do (sleep 0.05 & sleep 0.02) & sleep 0.005; done",
+    );
+}
+
+#[test]
+fn what_others_have_stopped_is_not_continued() {
+    for_each_source(
+        |program, stopper| {
+            let pids = program.wait_for(2);
+            let child = *pids.iter().find(|&&pid| pid != program.pid()).unwrap();
+            signal(child, libc::SIGSTOP);
+            wait_until(|| state(child) == Some(b'T'));
+            stopper.hold(0).unwrap();
+            wait_until(|| state(program.pid()) == Some(b'T'));
+            stopper.let_go().unwrap();
+            wait_until(|| state(program.pid()) != Some(b'T'));
+            assert_eq!(state(child), Some(b'T'));
+            signal(child, libc::SIGCONT);
+            wait_until(|| state(child) != Some(b'T'));
+        },
+        "sleep 30 & wait",
+    );
+}
+
+#[test]
+fn a_stop_from_the_terminal_that_comes_during_a_hold_lasts() {
+    for_each_source(
+        |program, stopper| {
+            let pids = program.wait_for(2);
+            let child = *pids.iter().find(|&&pid| pid != program.pid()).unwrap();
+            stopper.hold(0).unwrap();
+            wait_until(|| pids.iter().all(|&pid| state(pid) == Some(b'T')));
+            signal(child, libc::SIGTSTP);
+            stopper.let_go().unwrap();
+            wait_until(|| state(program.pid()) != Some(b'T'));
+            std::thread::sleep(Duration::from_millis(10));
+            assert_eq!(state(child), Some(b'T'));
+            // And in the next round, too.
+            stopper.hold(0).unwrap();
+            stopper.let_go().unwrap();
+            assert_eq!(state(child), Some(b'T'));
+            signal(child, libc::SIGCONT);
+            wait_until(|| state(child) != Some(b'T'));
+        },
+        "sleep 30 & wait",
+    );
+}
+
+#[test]
+fn a_process_that_ends_while_held_or_free_is_forgotten() {
+    for_each_source(
+        |program, stopper| {
+            let pids = program.wait_for(3);
+            let children: Vec<_> = pids.into_iter().filter(|&pid| pid != program.pid()).collect();
+            stopper.hold(0).unwrap();
+            signal(children[0], libc::SIGKILL);
+            stopper.let_go().unwrap();
+            signal(children[1], libc::SIGKILL);
+            wait_until(|| program.family().members().values().filter(|stat| !stat.has_ended()).count() == 1);
+            assert!(stopper.hold(0).unwrap().is_sure);
+            wait_until(|| state(program.pid()) == Some(b'T'));
+            stopper.let_go().unwrap();
+        },
+        "sleep 30 & sleep 30 & wait; exec sleep 30",
+    );
+}
+
+#[test]
+fn a_stopper_that_ends_leaves_nothing_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::detect(&Roots { state: dir.path().join("state"), ..Roots::system() }).unwrap();
+    let program = Program::shell("sleep 30 & wait");
+    let pids = program.wait_for(2);
+    let journal = journal(&host);
+    let stopper = || {
+        let members = Members::of_family(Path::new(PROC), program.family(), &journal).unwrap();
+        let mut stopper = Stopper::new(Path::new(PROC), members, Notes::default());
+        stopper.hold(0).unwrap();
+        wait_until(|| pids.iter().all(|&pid| state(pid) == Some(b'T')));
+        stopper
+    };
+    drop(stopper());
+    wait_until(|| pids.iter().all(|&pid| state(pid) != Some(b'T')));
+    // As if the process had been killed: the journal does it.
+    std::mem::forget(stopper());
+    journal.undo_all().unwrap();
+    wait_until(|| pids.iter().all(|&pid| state(pid) != Some(b'T')));
+}
