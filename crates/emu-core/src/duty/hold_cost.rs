@@ -2,16 +2,15 @@
 //!
 //! A task that is let go has to be woken, on a CPU that may have to be woken itself, and to find its way out of
 //! the kernel: some 10 µs, under a hypervisor 50 µs. The CPU then catches up on what it has left undone while it was
-//! idle: its interrupts take longer for some milliseconds. Tasks that were asleep are woken, too, and take the CPU
-//! from those that work until they sleep again: some µs each. All this is measured by a probe, which is held and let
-//! go a few times as the zone will be: by itself, and with sleeping children.
+//! idle: its interrupts take longer for some milliseconds. Both are measured by a probe, which is held and let go a few
+//! times as the zone will be.
 
 use serde::{Deserialize, Serialize};
 
 use super::holder::{Hold, Notes, settle_controller};
 use super::own_time::OwnTime;
 use super::probe::{Gap, HOLD, Probe, two_ticks};
-use super::waker::{LEAD, Waker};
+use super::waker::Waker;
 use crate::kept::Kept;
 use crate::sys::time::{self, Nanos};
 use crate::zone::Pid;
@@ -27,16 +26,14 @@ pub(crate) struct HoldCost {
     base: f64,
     /// What it loses more, by interrupts, in the first tick that it runs for.
     tick: f64,
-    /// What those that work lose more for each task that sleeps.
-    sleeper: f64,
 }
 
 impl HoldCost {
     /// What is assumed where other load does not let it be measured.
-    const ASSUMED: Self = Self { base: 30_000.0, tick: 15_000.0, sleeper: 3_000.0 };
+    const ASSUMED: Self = Self { base: 30_000.0, tick: 15_000.0 };
 
     /// The cost of holding by `way` on `cpus`: from the state folder where it was measured in this boot, else
-    /// measured now, by the holds that `make` returns for the probes. That takes a second. Where other load does
+    /// measured now, by the hold that `make` returns for the probe. That takes half a second. Where other load does
     /// not let it be measured, something is assumed, and `notes` say so.
     ///
     /// # Errors
@@ -53,26 +50,18 @@ impl HoldCost {
         if let Some(cost) = kept.values.get(&key) {
             return Ok(*cost);
         }
-        let measure = |sleepers| {
-            let probe = Probe::start(sleepers)?;
-            let hold = make(probe.pid())?;
-            let holds = hold_again_and_again(host, cpus, hold)?;
-            let gaps = probe.end()?;
-            Ok((median_loss(&holds, &gaps), mean_more(&gaps)))
-        };
-        let ((Some(base), Some(tick)), (Some(more), _)) = (measure(0)?, measure(SLEEPERS)?) else {
+        let probe = Probe::start(cpus)?;
+        let hold = make(probe.pid())?;
+        let holds = hold_again_and_again(host, cpus, hold)?;
+        let gaps = probe.end()?;
+        let Some((base, tick)) = median_loss(&holds, &gaps).zip(mean_more(&gaps)) else {
             notes.push(format!(
                 "what a hold costs the tasks could not be measured on these busy CPUs; {:.0} µs are assumed",
                 Self::ASSUMED.base / 1e3
             ));
             return Ok(Self::ASSUMED);
         };
-        let sleeper = (more - base) as f64 / SLEEPERS as f64;
-        let cost = Self {
-            base: base as f64,
-            tick: tick.clamp(*TICK.start(), *TICK.end()),
-            sleeper: sleeper.clamp(*SLEEPER.start(), *SLEEPER.end()),
-        };
+        let cost = Self { base: base as f64, tick: tick.clamp(*TICK.start(), *TICK.end()) };
         kept.values.insert(key, cost);
         kept.save(host, FILE);
         Ok(cost)
@@ -80,13 +69,13 @@ impl HoldCost {
 
     fn is_plausible(&self) -> bool {
         let base = *PLAUSIBLE.start() as f64..=*PLAUSIBLE.end() as f64;
-        base.contains(&self.base) && TICK.contains(&self.tick) && SLEEPER.contains(&self.sleeper)
+        base.contains(&self.base) && TICK.contains(&self.tick)
     }
 
-    /// That of a hold after which the tasks run for `run` nanoseconds, where so many others are `asleep`.
-    pub(crate) fn of_hold(&self, run: f64, asleep: f64) -> Nanos {
+    /// That of a hold after which the tasks run for `run` nanoseconds.
+    pub(crate) fn of_hold(&self, run: f64) -> Nanos {
         let ticks = 2.0 * run / two_ticks() as f64;
-        (self.base + self.tick * ticks.clamp(0.0, 1.0) + self.sleeper * asleep) as Nanos
+        (self.base + self.tick * ticks.clamp(0.0, 1.0)) as Nanos
     }
 }
 
@@ -100,11 +89,6 @@ const FREE: Nanos = 500_000;
 const PLAUSIBLE: std::ops::RangeInclusive<Nanos> = 0..=500_000;
 /// What interrupts can take more in a tick.
 const TICK: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
-/// Sleeping children of the second probe.
-const SLEEPERS: usize = 16;
-/// What one of them can cost.
-const SLEEPER: std::ops::RangeInclusive<f64> = 0.0..=30_000.0;
-
 /// One hold of a probe.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
@@ -131,11 +115,9 @@ fn hold_again_and_again<H: Hold>(host: &Host, cpus: &CpuList, mut hold: H) -> Re
             own_time.before_hold();
             let from = hold.hold(time::now() + HOLD)?.from;
             own_time.held(from);
-            if let Some(waker) = &waker {
-                std::thread::sleep(time::span(from + HOLD - LEAD - time::now()));
-                waker.wake();
-            }
-            std::thread::sleep(time::span(from + HOLD - time::now()));
+            Waker::sleep_until(waker.as_ref(), from + HOLD, |moment| {
+                std::thread::sleep(time::span(moment - time::now()));
+            });
             own_time.before_let_go();
             waker.as_ref().inspect(|waker| waker.rest());
             let free = hold.let_go()?;
@@ -200,12 +182,10 @@ mod tests {
         let Some(tick) = mean_more(&gaps) else { panic!() };
         assert!((tick - 4_000.0).abs() < 1e-9);
         assert_eq!(mean_more(&gaps[..5]), None, "too few");
-        let cost = HoldCost { base: 30_000.0, tick, sleeper: 1_000.0 };
+        let cost = HoldCost { base: 30_000.0, tick };
         let one_tick = two_ticks() as f64 / 2.0;
-        for (run, asleep, loss) in
-            [(0.0, 0.0, 30_000), (one_tick / 4.0, 0.0, 31_000), (3.0 * one_tick, 2.0, 36_000)]
-        {
-            assert_eq!(cost.of_hold(run, asleep), loss);
+        for (run, loss) in [(0.0, 30_000), (one_tick / 4.0, 31_000), (3.0 * one_tick, 34_000)] {
+            assert_eq!(cost.of_hold(run), loss);
         }
     }
 }

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::asleep::Asleep;
 use super::hold_cost::HoldCost;
 use super::own_time::OwnTime;
-use super::waker::{LEAD, Waker};
+use super::sleepers::{Census, Sleepers};
+use super::waker::Waker;
 use super::{Command, Controller, Counters, Grid, Ledger, PERIOD_MAX, Wait};
 use crate::method::{CpuStatus, MethodId, Reason, Status, Unavailable};
 use crate::sys::time::{self, Nanos};
@@ -41,8 +41,8 @@ pub(crate) trait Hold: Send + 'static {
         0
     }
 
-    /// How many tasks, that is threads, there are.
-    fn tasks(&mut self) -> usize;
+    /// How many tasks, that is threads, there are, and which are some of them.
+    fn census(&mut self) -> Census;
 }
 
 /// A hold that has begun.
@@ -72,7 +72,7 @@ pub(crate) fn uniform_share(targets: &Targets) -> Result<f64, Unavailable> {
 }
 
 /// The error to expect of CPU-bound work that is held in each period: what was seen on a virtual machine with noisy
-/// neighbours. Its first timer tick after each hold took twice as long as others, which no trial of a hold shows.
+/// neighbours, where a trial of holds tells the cost of the next ones to some 15 µs.
 pub(crate) fn expected_error(period: Duration, share: f64) -> f64 {
     0.008 + 15e-6 / (period.as_secs_f64() * share)
 }
@@ -181,7 +181,7 @@ impl Holder {
                     share,
                     ledger,
                     cost,
-                    asleep: Asleep::new(&host.roots.proc),
+                    sleepers: Sleepers::new(&host.roots.proc),
                     shared_cpus,
                     own_time,
                     waker,
@@ -287,7 +287,7 @@ struct Cycle<H> {
     ledger: Ledger,
     /// What a hold costs the tasks on top.
     cost: HoldCost,
-    asleep: Asleep,
+    sleepers: Sleepers,
     /// What this thread's own work costs them is divided by so many CPUs; `None` where it runs on others, or where
     /// there is one only.
     shared_cpus: Option<i64>,
@@ -337,7 +337,7 @@ impl<H: Hold> Cycle<H> {
         let run = self.share * length as f64;
         let latest = self.grid.begin(next) - (run * RUN_MIN) as Nanos;
         if self.first.is_none() {
-            self.asleep.look(&mut self.hold);
+            self.sleepers.before_hold(&mut self.hold, run);
         }
         if self.ledger.owed() >= HOLD_MIN || self.first.is_some() {
             self.hold_once(woken, latest, run, wait)?;
@@ -358,7 +358,7 @@ impl<H: Hold> Cycle<H> {
     /// Holds for what is owed since this thread was `woken`, but not beyond `latest`, and settles what it took. The tasks
     /// are to run for about `run` nanoseconds then.
     fn hold_once(&mut self, woken: Nanos, latest: Nanos, run: f64, wait: &Wait<f64>) -> Result<()> {
-        let mut loss = self.cost.of_hold(run, self.asleep.count());
+        let mut loss = self.cost.of_hold(run) + (self.sleepers.cost() / self.cpus as f64) as Nanos;
         let owed = self.ledger.owed() - loss as f64;
         if let Some(own_time) = &mut self.own_time {
             own_time.before_hold();
@@ -375,11 +375,8 @@ impl<H: Hold> Cycle<H> {
             loss += (held.from - woken).clamp(0, self.grid.period()) / cpus;
         }
         let until = (held.from + self.ledger.owed() as Nanos - loss).min(latest);
-        if let Some(waker) = &self.waker {
-            sleep_until(until - LEAD, wait);
-            waker.wake();
-        }
-        sleep_until(until, wait);
+        Waker::sleep_until(self.waker.as_ref(), until, |moment| sleep_until(moment, wait));
+        self.sleepers.before_let_go();
         if let Some(own_time) = &mut self.own_time {
             own_time.before_let_go();
         }
@@ -403,7 +400,7 @@ impl<H: Hold> Cycle<H> {
 
     /// How many periods to take for one.
     fn stride(&self) -> i64 {
-        if self.asleep.tasks() < MANY_TASKS {
+        if self.sleepers.tasks() < MANY_TASKS {
             return 1;
         }
         let mut costs = self.costs;

@@ -1,7 +1,6 @@
 //! The machinery that all on/off methods share: an absolute grid, the account of held time, a controller
 //! thread.
 
-mod asleep;
 pub(crate) mod burner;
 mod controller;
 mod grid;
@@ -10,6 +9,7 @@ pub(crate) mod holder;
 mod ledger;
 mod own_time;
 mod probe;
+pub(crate) mod sleepers;
 mod waker;
 
 pub(crate) use controller::{Command, Controller, Counters, Wait};

@@ -3,12 +3,12 @@
 use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
 
-use rustix::process::{Signal, nice, set_parent_process_death_signal};
+use rustix::process::nice;
 
-use crate::sys::fork;
 use crate::sys::time::{self, Nanos};
+use crate::sys::{affinity, fork};
 use crate::zone::Pid;
-use crate::{Error, Result};
+use crate::{CpuList, Error, Result};
 
 /// For how long it is to be held each time. A CPU that was idle for some milliseconds takes longer to get going than
 /// one that was so for a moment.
@@ -50,10 +50,12 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Starts one and waits until it has so many sleeping children.
-    pub(super) fn start(sleepers: usize) -> Result<Self> {
+    /// Starts one on the first of the CPUs, and waits until it runs.
+    pub(super) fn start(cpus: &CpuList) -> Result<Self> {
         let (mut gaps, tell) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", e))?;
-        let child = fork::fork([tell.as_fd()], || live(&tell, sleepers))
+        // Made here: after the fork there are no allocations.
+        let first: CpuList = cpus.first().into_iter().collect();
+        let child = fork::fork([tell.as_fd()], || live(&tell, &first))
             .map_err(|e| Error::io("cannot start a process to measure holds with", e))?;
         drop(tell);
         let probe = Self { child, gaps: gaps.try_clone().map_err(|e| Error::io("cannot copy a pipe", e))? };
@@ -101,15 +103,13 @@ impl Gap {
     }
 }
 
-/// The probe's life: makes its children, says so, and looks at the clock. Makes system calls only.
-fn live(tell: &PipeWriter, sleepers: usize) -> i32 {
+/// The probe's life: says that it runs, and looks at the clock. Makes system calls only.
+fn live(tell: &PipeWriter, cpu: &CpuList) -> i32 {
     // Ahead of other tasks where that is allowed, so that what is measured is the hold and not their load; but not in
     // real time, because the zone's tasks share their CPUs with those that they wake up beside.
     let _ = nice(-20);
-    for _ in 0..sleepers {
-        // A child that cannot be made is missing from a load that is a guess anyway.
-        let _ = fork::fork([], sleep);
-    }
+    // A CPU of its own: a move to another one would look like a loss.
+    let _ = affinity::set(0, cpu);
     Gap { before: 0, after: 0, more: None }.tell(tell);
     let end = time::now() + LIFETIME;
     let two_ticks = two_ticks();
@@ -136,24 +136,17 @@ fn live(tell: &PipeWriter, sleepers: usize) -> i32 {
     0
 }
 
-/// The life of a sleeping child, which ends with its parent.
-fn sleep() -> i32 {
-    let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    std::thread::sleep(time::span(LIFETIME));
-    0
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use rustix::process::{Pid as ProcessId, kill_process};
+    use rustix::process::{Pid as ProcessId, Signal, kill_process};
 
     use super::*;
 
     #[test]
     fn a_probe_tells_when_it_was_stopped() {
-        let probe = Probe::start(0).unwrap();
+        let probe = Probe::start(&affinity::get(0).unwrap()).unwrap();
         let pid = ProcessId::from_raw(probe.pid()).unwrap();
         let mut stops = Vec::new();
         for _ in 0..2 {

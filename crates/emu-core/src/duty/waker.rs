@@ -16,7 +16,7 @@ use crate::sys::{affinity, sched};
 use crate::{CpuList, Error, Result};
 
 /// How long before the tasks are let go, in nanoseconds: longer than the deepest sleep takes to end.
-pub(crate) const LEAD: Nanos = 300_000;
+const LEAD: Nanos = 300_000;
 
 /// A CPU does not wait longer than that, whatever becomes of the thread that lets the tasks go.
 const LONGEST: Nanos = 3 * LEAD;
@@ -67,8 +67,16 @@ impl Waker {
         Ok(waker)
     }
 
-    /// Wakes the CPUs up, [`LEAD`] before the tasks are let go.
-    pub(crate) fn wake(&self) {
+    /// Sleeps by `sleep_until` until the tasks are to be let go, and wakes the CPUs up on the way where that is to be done.
+    pub(crate) fn sleep_until(waker: Option<&Self>, moment: Nanos, sleep_until: impl Fn(Nanos)) {
+        if let Some(waker) = waker {
+            sleep_until(moment - LEAD);
+            waker.wake();
+        }
+        sleep_until(moment);
+    }
+
+    fn wake(&self) {
         self.tell(time::now() + LONGEST);
     }
 

@@ -3,6 +3,7 @@
 use super::{Folder, Freezer, TaskGroup};
 use crate::duty::hold_cost::HoldCost;
 use crate::duty::holder::{Held, Hold};
+use crate::duty::sleepers::Census;
 use crate::sys::time::{self, Nanos};
 use crate::{Controller, Error, Host, Journal, Result, Tasks, Zone};
 
@@ -63,7 +64,8 @@ impl Hold for FreezeHold {
         self.freezer.thaw()
     }
 
-    fn tasks(&mut self) -> usize {
-        self.group.tasks().unwrap_or(0)
+    fn census(&mut self) -> Census {
+        let threads = self.group.threads().unwrap_or_default();
+        Census::of(threads.len(), &threads)
     }
 }

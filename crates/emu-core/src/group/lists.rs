@@ -8,14 +8,6 @@ use super::PROCS;
 use crate::zone::Pid;
 use crate::{Error, Result};
 
-/// How many entries a list has.
-///
-/// # Errors
-/// As [`read`].
-pub(super) fn lines(list: &Path) -> Result<usize> {
-    text(list).map(|text| text.lines().count())
-}
-
 /// A list as text. A group that has been removed lists nobody, and neither does one whose list cannot be read
 /// because it is threaded: the group above it lists its processes.
 fn text(list: &Path) -> Result<String> {
@@ -27,7 +19,7 @@ fn text(list: &Path) -> Result<String> {
     }
 }
 
-/// Appends the processes that a group's file lists.
+/// Appends the processes, or threads, that a group's file lists.
 ///
 /// # Errors
 /// It cannot be read. A group that has been removed lists nobody.

@@ -171,17 +171,18 @@ impl TaskGroup {
         Ok(pids)
     }
 
-    /// How many tasks, that is threads, are in it, nested groups included.
+    /// The tasks, that is threads, in it, nested groups included.
     ///
     /// # Errors
     /// As [`pids`](Self::pids).
-    pub(crate) fn tasks(&self) -> Result<usize> {
-        let threads = |list: PathBuf| {
-            let version = self.parts.first().map_or(2, |part| part.folder.version);
-            let list = list.with_file_name(if version == 2 { "cgroup.threads" } else { "tasks" });
-            lists::lines(&list)
-        };
-        self.lists()?.into_iter().map(threads).sum()
+    pub(crate) fn threads(&self) -> Result<Vec<Pid>> {
+        let version = self.parts.first().map_or(2, |part| part.folder.version);
+        let name = if version == 2 { "cgroup.threads" } else { "tasks" };
+        let mut threads = Vec::new();
+        for list in self.lists()? {
+            lists::read(&list.with_file_name(name), &mut threads)?;
+        }
+        Ok(threads)
     }
 
     /// The `cgroup.procs` of it and of each group nested in it.

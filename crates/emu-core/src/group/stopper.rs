@@ -12,6 +12,7 @@ use super::members::{Members, Sent};
 use super::{PASSES, Stat};
 use crate::Result;
 use crate::duty::holder::{Held, Hold, Notes};
+use crate::duty::sleepers::Census;
 use crate::sys::time::{self, Nanos};
 use crate::zone::Pid;
 
@@ -211,8 +212,9 @@ impl Hold for Stopper {
         self.leaked
     }
 
-    fn tasks(&mut self) -> usize {
-        self.members.iter().map(|member| thread_count(&self.proc, member.pid)).sum()
+    fn census(&mut self) -> Census {
+        let pids: Vec<_> = self.members.iter().map(|member| member.pid).collect();
+        Census::of(pids.iter().map(|&pid| thread_count(&self.proc, pid)).sum(), &pids)
     }
 }
 

@@ -181,7 +181,8 @@ fn freezing_stops_a_busy_program_and_thawing_lets_it_go() {
         assert!(frozen.asked <= frozen.told && frozen.seen.is_some_and(|seen| frozen.told <= seen));
         let before = used();
         std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(used(), before);
+        // It counts as frozen when it is about to leave its CPU.
+        assert!(used() - before < 5_000_000, "{} ns used while frozen", used() - before);
         freezer.thaw().unwrap();
         wait_until(|| used() > before + 1_000_000);
         // Left frozen by a controller that ends in any way.
