@@ -6,8 +6,9 @@
 //!
 //! `cargo bench -p emu-bench --bench disk -- [--case NAME] [--pairs 15] [--seed N] [--out benches/results]`
 //!
-//! Both write the same block again and again with another stamp at its begin. fio would by default put a stamp into
-//! every 512 bytes (`scramble_buffers`): work of the CPU between transfers, an eighth of the rate at 1 MiB.
+//! emu writes ever other parts of a random memory, with a stamp in each page; fio the same block again and again, as its own
+//! way of changing it, a stamp in every 512 bytes (`scramble_buffers`), is work of the CPU between transfers: an eighth of
+//! the rate at 1 MiB.
 //!
 //! Needs `fio`, and a disk below the folder of temporary files (`TMPDIR`).
 

@@ -31,7 +31,7 @@ pub(crate) enum Exit {
     Unavailable,
     /// A privilege is missing.
     NotPermitted,
-    /// The speed is not delivered.
+    /// The speed is not delivered, or a result is wrong.
     NotVerified,
     /// Something stays changed.
     RestoreIncomplete,
@@ -102,6 +102,7 @@ impl From<ErrorKind> for Exit {
             ErrorKind::Unavailable => Self::Unavailable,
             ErrorKind::NotPermitted => Self::NotPermitted,
             ErrorKind::RestoreIncomplete => Self::RestoreIncomplete,
+            ErrorKind::WrongResult => Self::NotVerified,
             // The kinds of later versions are failures until they have a code.
             ErrorKind::Failed | _ => Self::Failure,
         }
@@ -174,6 +175,12 @@ mod tests {
         assert_eq!(Exit::Command(7).code(), 7);
         assert_eq!(Exit::Signal(9).code(), 137);
         assert_eq!(Exit::Signal(64).code(), 192);
+    }
+
+    #[test]
+    fn a_wrong_result_is_told_apart_from_a_failure_of_emu() {
+        assert_eq!(Failure::from(Error::new(ErrorKind::WrongResult, "wrong copy")).exit.code(), 5);
+        assert_eq!(Failure::from(Error::new(ErrorKind::Failed, "no histogram")).exit.code(), 125);
     }
 
     #[test]

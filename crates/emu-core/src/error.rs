@@ -16,6 +16,8 @@ pub enum ErrorKind {
     NotPermitted,
     /// Something was left changed on the machine because undoing it failed.
     RestoreIncomplete,
+    /// What was computed, copied or stored is not what it must be: the CPU, the memory or the disk has erred.
+    WrongResult,
     /// The kernel or the system failed in an unexpected way.
     Failed,
 }

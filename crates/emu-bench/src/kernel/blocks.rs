@@ -10,6 +10,13 @@ use super::scatter::{Scatter, mix};
 const VERIFIED_MAX: u64 = 500;
 const VERIFIED_BYTES_MAX: u64 = 32 << 20;
 
+/// Which of `count` blocks are verified after a run, by their numbers from 0: evenly spread, 500 of them and 32 MiB at
+/// most, but one at least where there are any.
+pub(crate) fn spot_checks(count: u64, block_bytes: u64) -> impl Iterator<Item = u64> {
+    let most = (VERIFIED_BYTES_MAX / block_bytes.max(1)).clamp(1, VERIFIED_MAX);
+    (0..count).step_by(count.div_ceil(most).max(1) as usize)
+}
+
 /// Two arrays, and how one is copied to the other.
 #[derive(Debug)]
 pub struct Blocks {
@@ -84,7 +91,7 @@ impl Blocks {
     /// Whether what was spoiled has been copied.
     ///
     /// # Errors
-    /// It has not.
+    /// [`ErrorKind::WrongResult`]: it has not.
     pub fn verify(&self, spoiled: Spoiled) -> Result<()> {
         let wrong = self.begins(spoiled).into_iter().find(|begin| {
             let block = *begin..begin + self.block;
@@ -93,7 +100,7 @@ impl Blocks {
         match wrong {
             None => Ok(()),
             Some(begin) => Err(Error::new(
-                ErrorKind::Failed,
+                ErrorKind::WrongResult,
                 format!("wrong copy of the block at byte {begin}; the sample is void"),
             )),
         }
@@ -101,10 +108,7 @@ impl Blocks {
 
     /// Where the blocks begin that are looked at.
     fn begins(&self, spoiled: Spoiled) -> Vec<usize> {
-        let limit = (VERIFIED_BYTES_MAX / self.block as u64).clamp(1, VERIFIED_MAX);
-        let every = spoiled.count.div_ceil(limit).max(1);
-        (0..spoiled.count)
-            .step_by(every as usize)
+        spot_checks(spoiled.count, self.block as u64)
             .map(|number| {
                 let step = (spoiled.first + number) % self.order.count();
                 (if self.random { self.order.place(step) } else { step }) as usize * self.block
@@ -147,9 +151,21 @@ mod tests {
         let mut blocks = Blocks::new(4096, 64, true, 1);
         let spoiled = blocks.spoil(10);
         blocks.copy(9);
-        assert!(blocks.verify(spoiled).unwrap_err().to_string().contains("wrong copy"));
+        let error = blocks.verify(spoiled).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WrongResult);
+        assert!(error.to_string().contains("wrong copy"), "{error}");
         blocks.copy(1);
         assert!(blocks.verify(spoiled).is_ok());
+    }
+
+    #[test]
+    fn spot_checks_are_spread_and_limited() {
+        let checks = |count, bytes| spot_checks(count, bytes).collect::<Vec<_>>();
+        assert_eq!(checks(3, 1), [0, 1, 2]);
+        assert!(checks(0, 4096).is_empty());
+        assert_eq!(checks(1000, 1).len(), 500);
+        assert_eq!(checks(64, 1 << 20).len(), 32);
+        assert_eq!(checks(2, 64 << 20), [0]);
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Chase {
     /// Whether the way has been followed.
     ///
     /// # Errors
-    /// It has not.
+    /// [`ErrorKind::WrongResult`]: it has not.
     pub fn verify(&self) -> Result<()> {
         let step = (self.steps % self.lines()) as usize;
         let must = self.way.get(step).map(|line| u64::from(*line) * WORDS as u64);
@@ -86,7 +86,7 @@ impl Chase {
             return Ok(());
         }
         Err(Error::new(
-            ErrorKind::Failed,
+            ErrorKind::WrongResult,
             format!(
                 "wrong place after {} steps: word {} instead of {must:?}; the sample is void",
                 self.steps, self.place
@@ -122,7 +122,7 @@ mod tests {
         let mut chase = Chase::new(4096, 1).unwrap();
         chase.walk(10);
         chase.steps += 1;
-        assert!(chase.verify().is_err());
+        assert_eq!(chase.verify().unwrap_err().kind(), ErrorKind::WrongResult);
     }
 
     #[test]

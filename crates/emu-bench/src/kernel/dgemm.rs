@@ -1,14 +1,13 @@
 //! DGEMM: the product of two dense matrices, `C ← αAB + βC`, with HPCC's count of work and its check.
 
 use std::sync::Barrier;
-use std::time::Instant;
 
 use emu_core::{CpuList, Error, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 
 use super::columns::{add_multiple, fill, largest, matrix, times};
-use super::{Outcome, RESIDUAL_MAX, ROUNDING, on_threads};
+use super::{Outcome, RESIDUAL_MAX, ROUNDING, Span, on_threads};
 
 const ALPHA: f64 = 0.734_375;
 const BETA: f64 = -0.390_625;
@@ -43,7 +42,7 @@ pub fn run(order: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
     }
     let count = threads.len();
     let (barrier, a) = (Barrier::new(count), matrix(seed, order, order));
-    let parts = on_threads("DGEMM", threads, |number| {
+    let done = on_threads("DGEMM", threads, |number| {
         let columns = order * number / count..order * (number + 1) / count;
         let width = columns.len();
         let fresh = |matrix: usize| {
@@ -55,26 +54,24 @@ pub fn run(order: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
         };
         let (b, before) = (fresh(1), fresh(2));
         let mut c = before.clone();
-        barrier.wait();
-        let begin = Instant::now();
-        for number in &mut c {
-            *number *= BETA;
-        }
-        matmul(
-            MatMut::from_column_major_slice_mut(&mut c, order, width),
-            Accum::Add,
-            MatRef::from_column_major_slice(&a, order, order),
-            MatRef::from_column_major_slice(&b, order, width),
-            ALPHA,
-            Par::Seq,
-        );
-        barrier.wait();
-        Ok((begin.elapsed().as_secs_f64(), Part { b, before, c }))
+        let (span, ()) = Span::of(&barrier, || {
+            for number in &mut c {
+                *number *= BETA;
+            }
+            matmul(
+                MatMut::from_column_major_slice_mut(&mut c, order, width),
+                Accum::Add,
+                MatRef::from_column_major_slice(&a, order, order),
+                MatRef::from_column_major_slice(&b, order, width),
+                ALPHA,
+                Par::Seq,
+            );
+        });
+        Ok((span, Part { b, before, c }))
     })?;
-    let seconds = parts.first().map_or(f64::NAN, |(seconds, _)| *seconds);
-    let parts: Vec<_> = parts.into_iter().map(|(_, part)| part).collect();
+    let (spans, parts): (Vec<_>, Vec<_>) = done.into_iter().unzip();
     Ok(Outcome {
-        seconds,
+        seconds: Span::seconds(spans),
         work: operations(order),
         error: residual(order, seed, &a, &parts),
         error_max: RESIDUAL_MAX,

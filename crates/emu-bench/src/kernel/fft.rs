@@ -3,7 +3,6 @@
 //! Each thread transforms numbers of its own, as in HPCC's "star" runs, so that the rate of several is their sum.
 
 use std::sync::Barrier;
-use std::time::Instant;
 
 use emu_core::{CpuList, Error, Result};
 use rand::RngExt;
@@ -11,7 +10,7 @@ use rand_pcg::Pcg64;
 use rustfft::num_complex::Complex;
 use rustfft::{FftDirection, FftPlanner};
 
-use super::{Outcome, RESIDUAL_MAX, larger, on_threads};
+use super::{Outcome, RESIDUAL_MAX, Span, larger, on_threads};
 
 /// Floating-point operations of a transform of so many numbers: 5 n log₂ n.
 pub fn operations(length: usize) -> f64 {
@@ -44,18 +43,18 @@ pub fn run(length: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
         let mut scratch = vec![Complex::default(); forward.get_outofplace_scratch_len()];
         // So that no page is first touched in the timed span.
         spectrum.iter_mut().chain(&mut scratch).for_each(|number| *number = Complex::new(1.0, 0.0));
+        let (span, ()) = Span::of(&barrier, || {
+            forward.process_outofplace_with_scratch(&mut numbers, &mut spectrum, &mut scratch);
+        });
+        // What follows would disturb those who still transform.
         barrier.wait();
-        let begin = Instant::now();
-        forward.process_outofplace_with_scratch(&mut numbers, &mut spectrum, &mut scratch);
-        barrier.wait();
-        let seconds = begin.elapsed().as_secs_f64();
         planner.plan_fft(length, FftDirection::Inverse).process(&mut spectrum);
-        Ok((seconds, error(&before, &spectrum)))
+        Ok((span, error(&before, &spectrum)))
     })?;
-    let seconds = done.first().map_or(f64::NAN, |(seconds, _)| *seconds);
-    let worst = done.iter().map(|(_, error)| *error).reduce(larger);
+    let (spans, errors): (Vec<_>, Vec<_>) = done.into_iter().unzip();
+    let worst = errors.into_iter().reduce(larger);
     Ok(Outcome {
-        seconds,
+        seconds: Span::seconds(spans),
         work: operations(length) * threads.len() as f64,
         error: worst.unwrap_or(f64::NAN),
         error_max: RESIDUAL_MAX,

@@ -19,7 +19,8 @@ mod threads;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use threads::on_threads;
+use threads::Span;
+pub(crate) use threads::{all_at_once, on_threads};
 
 /// Half the distance from 1 to the next number: the ε of HPL's checks (`HPL_dlamch(HPL_MACH_EPS)`).
 const ROUNDING: f64 = f64::EPSILON / 2.0;

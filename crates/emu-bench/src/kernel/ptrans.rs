@@ -1,12 +1,11 @@
 //! PTRANS: a matrix is transposed and added to another, C ← Aᵀ + C, with HPCC's count of bytes and its check.
 
 use std::sync::Barrier;
-use std::time::Instant;
 
 use emu_core::{CpuList, Error, Result};
 
 use super::columns::{fill, matrix};
-use super::{Outcome, RESIDUAL_MAX, larger, on_threads};
+use super::{Outcome, RESIDUAL_MAX, Span, larger, on_threads};
 
 /// Rows and columns of a tile: both matrices' tiles fit a first-level cache.
 const TILE: usize = 16;
@@ -41,16 +40,14 @@ pub fn run(order: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
         for (column, to) in c.chunks_exact_mut(order).enumerate() {
             fill(seed, order + first + column, to);
         }
+        let (span, ()) = Span::of(&barrier, || add_transposed(&a, &mut c, first, order));
+        // What follows would disturb those who still transpose.
         barrier.wait();
-        let begin = Instant::now();
-        add_transposed(&a, &mut c, first, order);
-        barrier.wait();
-        Ok((begin.elapsed().as_secs_f64(), worst(&a, &c, first, order, seed)))
+        Ok((span, worst(&a, &c, first, order, seed)))
     })?;
-    let seconds = done.first().map_or(f64::NAN, |(seconds, _)| *seconds);
-    let error = done.iter().fold(0.0, |most, (_, error)| larger(most, *error));
-    let error = error / (f64::EPSILON * order as f64);
-    Ok(Outcome { seconds, work: moved(order), error, error_max: RESIDUAL_MAX })
+    let (spans, errors): (Vec<_>, Vec<_>) = done.into_iter().unzip();
+    let error = errors.into_iter().fold(0.0, larger) / (f64::EPSILON * order as f64);
+    Ok(Outcome { seconds: Span::seconds(spans), work: moved(order), error, error_max: RESIDUAL_MAX })
 }
 
 /// Adds to the columns from `first` on, of which `c` has some, the rows of `a` of these numbers.

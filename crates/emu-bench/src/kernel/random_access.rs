@@ -4,11 +4,10 @@
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use emu_core::{CpuList, Error, Result};
 
-use super::{Outcome, on_threads};
+use super::{Outcome, Span, on_threads};
 
 /// The generator's polynomial: the next number is the last one times x, modulo x⁶³ + x² + x + 1.
 const POLYNOMIAL: u64 = 7;
@@ -21,6 +20,9 @@ const UPDATES: u64 = 4;
 
 /// Updates that are looked ahead: independent streams of all threads together.
 const STREAMS: usize = 128;
+
+/// The most threads: each has a stream of its own at least.
+pub const THREADS_MAX: usize = STREAMS;
 
 /// Share of the words that may be wrong: threads may lose each other's updates.
 const WRONG_MAX: f64 = 0.01;
@@ -73,7 +75,7 @@ fn number_after(steps: u64) -> u64 {
 /// # Errors
 /// Usage, for a size that is no power of two from 128 on or more than 128 threads; a thread cannot be made or bound.
 pub fn run(words: usize, threads: &[CpuList]) -> Result<Outcome> {
-    if !words.is_power_of_two() || words < STREAMS || threads.len() > STREAMS {
+    if !words.is_power_of_two() || words < STREAMS || threads.len() > THREADS_MAX {
         return Err(Error::usage(format!(
             "cannot update a table of {words} words by {} threads",
             threads.len()
@@ -85,20 +87,17 @@ pub fn run(words: usize, threads: &[CpuList]) -> Result<Outcome> {
     let mine = |number: usize| STREAMS * number / threads.len()..STREAMS * (number + 1) / threads.len();
     let each = updates(words) / STREAMS as u64;
     let start = |stream: usize| number_after(each * stream as u64);
-    let seconds = on_threads("RandomAccess", threads, |number| {
+    let spans = on_threads("RandomAccess", threads, |number| {
         let mut streams: Vec<_> = mine(number).map(start).collect();
-        barrier.wait();
-        let begin = Instant::now();
-        update(&table, &mut streams, each);
-        barrier.wait();
-        Ok(begin.elapsed().as_secs_f64())
+        let (span, ()) = Span::of(&barrier, || update(&table, &mut streams, each));
+        Ok(span)
     })?;
     // The same updates again, by one thread, undo the first ones.
     let mut streams: Vec<_> = (0..STREAMS).map(start).collect();
     update(&table, &mut streams, each);
     let wrong = (0..).zip(&table).filter(|(place, word)| word.load(Ordering::Relaxed) != *place).count();
     Ok(Outcome {
-        seconds: seconds.into_iter().next().unwrap_or(f64::NAN),
+        seconds: Span::seconds(spans),
         work: updates(words) as f64,
         error: wrong as f64,
         error_max: WRONG_MAX * words as f64,

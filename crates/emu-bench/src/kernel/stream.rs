@@ -7,12 +7,11 @@
 use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Barrier;
-use std::time::{Duration, Instant};
 
 use emu_core::{CpuList, Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-use super::on_threads;
+use super::{Span, on_threads};
 
 /// The factors of scale and triad, in turn by iteration.
 ///
@@ -193,7 +192,7 @@ impl Arrays {
     /// Whether the elements of a range, every `every`-th from its begin, hold what they must.
     ///
     /// # Errors
-    /// One does not: the memory or the CPU has erred, or a pass has been left out.
+    /// [`ErrorKind::WrongResult`]: one does not. The memory or the CPU has erred, or a pass has been left out.
     pub fn verify(&self, range: Range<usize>, every: usize, expected: Values) -> Result<()> {
         for (name, array, must) in
             [("a", &self.a, expected.a), ("b", &self.b, expected.b), ("c", &self.c, expected.c)]
@@ -204,7 +203,7 @@ impl Arrays {
             let wrong = part.iter().enumerate().step_by(every.max(1)).find(|(_, is)| !is_right(is));
             if let Some((place, is)) = wrong {
                 return Err(Error::new(
-                    ErrorKind::Failed,
+                    ErrorKind::WrongResult,
                     format!(
                         "wrong result in element {} of array {name}: {is:e} instead of {must:e}; \
                          the sample is void",
@@ -255,20 +254,22 @@ pub fn run(elements: usize, threads: &[CpuList], iterations: usize) -> Result<Pa
         let mut arrays = Arrays::new(part(number));
         let all = 0..arrays.len();
         arrays.set(all.clone(), Values::START);
-        let mut passed: [Vec<Duration>; 4] = Default::default();
+        let mut spans: [Vec<Span>; 4] = Default::default();
         for iteration in 0..iterations as u64 {
-            for (number, passed) in (0..).zip(&mut passed) {
-                barrier.wait();
-                let begin = Instant::now();
-                arrays.pass(4 * iteration + number, all.clone());
-                barrier.wait();
-                passed.push(begin.elapsed());
+            for (number, spans) in (0..).zip(&mut spans) {
+                let (span, ()) = Span::of(&barrier, || arrays.pass(4 * iteration + number, all.clone()));
+                spans.push(span);
             }
         }
-        arrays.verify(all, 1, Values::after(4 * iterations as u64)).map(|()| passed)
+        // What follows would disturb those who still make the last pass.
+        barrier.wait();
+        arrays.verify(all, 1, Values::after(4 * iterations as u64)).map(|()| spans)
     })?;
-    let first = all.into_iter().next().unwrap_or_default();
-    Ok(Passes { elements, seconds: first.map(|passed| passed.iter().map(Duration::as_secs_f64).collect()) })
+    let pass = |kernel: usize, iteration: usize| {
+        Span::seconds(all.iter().filter_map(|spans| spans.get(kernel)?.get(iteration).copied()))
+    };
+    let seconds = std::array::from_fn(|kernel| (0..iterations).map(|number| pass(kernel, number)).collect());
+    Ok(Passes { elements, seconds })
 }
 
 #[cfg(test)]
@@ -314,6 +315,7 @@ mod tests {
             let array = match which { 0 => &mut arrays.a, 1 => &mut arrays.b, _ => &mut arrays.c };
             array[place] *= 1.0 + 1e-12;
             let error = arrays.verify(0..50, 1, Values::after(2)).unwrap_err();
+            prop_assert_eq!(error.kind(), ErrorKind::WrongResult);
             let named = error.to_string().contains(&["element ", &place.to_string(), " "].concat());
             prop_assert!(named);
         }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use emu_core::{CpuList, Error, Host, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Watch, tell};
+use super::{Event, Watch, check_threads, one_and_all, places, tell};
+use crate::kernel::random_access::THREADS_MAX;
 use crate::kernel::{Outcome, dgemm, fft, linpack, ptrans, random_access, stream};
 use crate::memory::{StreamSize, available};
 use crate::stats::Sample;
@@ -43,8 +44,6 @@ pub struct Sizes {
 pub struct Plan {
     /// Start of the random numbers.
     pub seed: u64,
-    /// The CPUs that threads may run on.
-    pub cpus: CpuList,
     /// Numbers of threads.
     pub threads: Vec<usize>,
     /// Runs of each kernel and number of threads.
@@ -56,13 +55,16 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// All kernels with these numbers of threads, else with one thread and one for each CPU that may be used.
+    /// All kernels with these numbers of threads, else with one thread and one for each CPU that may be used, as far
+    /// as `RandomAccess` takes so many.
     ///
     /// # Errors
-    /// Unavailable, where memory does not suffice for the smallest problems.
+    /// Usage, for numbers of threads that no kernel takes; unavailable, where memory does not suffice for the smallest
+    /// problems.
     pub fn new(host: &Host, quick: bool, seed: u64, threads: &[usize]) -> Result<Self> {
-        let cpus = host.allowed.clone();
-        let mut threads = if threads.is_empty() { vec![1, cpus.len()] } else { threads.to_vec() };
+        let usual = || one_and_all(host).into_iter().map(|count| count.min(THREADS_MAX)).collect::<Vec<_>>();
+        let mut threads = if threads.is_empty() { usual() } else { threads.to_vec() };
+        check_threads(&threads, THREADS_MAX)?;
         threads.sort_unstable();
         threads.dedup();
         let most = threads.last().copied().unwrap_or(1);
@@ -72,11 +74,23 @@ impl Plan {
                 .hint("free memory, or raise the limit of this cgroup")
         })?;
         let repeats = if quick { REPEATS_QUICK } else { REPEATS };
-        let mut stream = StreamSize::of(host, &cpus);
+        let mut stream = StreamSize::of(host, &host.allowed);
         if quick {
             stream.array_bytes = stream.array_bytes.min(STREAM_QUICK);
         }
-        Ok(Self { seed, cpus, threads, repeats, sizes, stream })
+        Ok(Self { seed, threads, repeats, sizes, stream })
+    }
+
+    /// Whether it can be carried out.
+    ///
+    /// # Errors
+    /// Usage, for numbers that make no sense.
+    pub fn check(&self) -> Result<()> {
+        check_threads(&self.threads, THREADS_MAX)?;
+        if self.repeats == 0 {
+            return Err(Error::usage("nothing is to be measured"));
+        }
+        Ok(())
     }
 }
 
@@ -207,7 +221,8 @@ pub struct Row {
     pub size: usize,
     /// Every run that counts.
     pub runs: Vec<Run>,
-    /// The best rate, which is what HPCC reports, in work per second.
+    /// The best rate, in work per second: what HPCC reports of STREAM. Of PTRANS it reports the [`least`](Self::least)
+    /// of five runs.
     pub best: f64,
     /// The median rate.
     pub median: f64,
@@ -220,6 +235,11 @@ impl Row {
         let rates = Sample::new(runs.iter().map(|run| run.rate).collect::<Vec<_>>())?;
         let passed = runs.iter().all(|run| run.passed);
         Ok(Self { kernel, threads, size, best: rates.max(), median: rates.median(), passed, runs })
+    }
+
+    /// The least rate, in work per second.
+    pub fn least(&self) -> f64 {
+        self.runs.iter().map(|run| run.rate).fold(f64::INFINITY, f64::min)
     }
 
     /// The largest error; `None` where the rule is for each element, or a result is not a number.
@@ -246,11 +266,13 @@ impl Measured {
     }
 }
 
-/// Runs every kernel of the plan.
+/// Runs every kernel of the plan, each thread on a CPU of its own where there are enough.
 ///
 /// # Errors
-/// A thread cannot be made or bound, an element of STREAM is wrong, or `watch` ends it.
-pub fn measure(plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
+/// A thread cannot be made or bound, `watch` ends it, or an element of STREAM is wrong
+/// ([`ErrorKind::WrongResult`](emu_core::ErrorKind)).
+pub fn measure(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Measured> {
+    plan.check()?;
     let (begin, mut done) = (Instant::now(), 0);
     let steps = plan.threads.len() * (Kernel::SINGLE.len() * plan.repeats + 1);
     let mut next = |watch: Watch<'_>, what: &str| {
@@ -261,7 +283,7 @@ pub fn measure(plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
     };
     let mut rows = Vec::new();
     for &count in &plan.threads {
-        let threads = vec![plan.cpus.clone(); count];
+        let threads = places(host, count);
         for kernel in Kernel::SINGLE {
             let mut runs = Vec::new();
             for _ in 0..plan.repeats {
@@ -331,7 +353,8 @@ fn conclusion(rows: &[Row], stream_obeys_rule: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emu_core::Roots;
+    use crate::measure::testing::host_of;
+    use emu_core::{ErrorKind, Roots};
 
     #[test]
     fn sizes_shrink_until_they_fit() {
@@ -355,16 +378,35 @@ mod tests {
             samples += usize::from(matches!(event, Event::Sample { .. }));
             Ok(())
         };
-        let measured = measure(&plan, &mut watch).unwrap();
+        let measured = measure(&plan, &host, &mut watch).unwrap();
         assert_eq!((measured.rows.len(), samples), (18, 22));
         assert!(
             measured.passed()
-                && measured.rows.iter().all(|row| row.best >= row.median && row.runs.len() == 2)
+                && measured.rows.iter().all(|row| {
+                    row.best >= row.median && row.median >= row.least() && row.runs.len() == 2
+                })
         );
         let text = serde_json::to_string(&measured).unwrap();
         assert_eq!(serde_json::from_str::<Measured>(&text).unwrap(), measured);
         let end = |_: Event<'_>| Err(Error::unavailable("enough"));
-        assert!(measure(&plan, &mut { end }).is_err());
+        assert!(measure(&plan, &host, &mut { end }).is_err());
+        plan.threads.push(THREADS_MAX + 1);
+        let mut begun = false;
+        let error = measure(&plan, &host, &mut |_| {
+            begun = true;
+            Ok(())
+        });
+        assert_eq!((error.unwrap_err().kind(), begun), (ErrorKind::Usage, false));
+    }
+
+    #[test]
+    fn no_more_threads_are_planned_than_every_kernel_takes() {
+        let host = host_of(&[], "0-199");
+        assert_eq!(Plan::new(&host, true, 7, &[]).unwrap().threads, [1, THREADS_MAX]);
+        assert_eq!(Plan::new(&host_of(&[], "0"), true, 7, &[]).unwrap().threads, [1]);
+        for bad in [0, THREADS_MAX + 1] {
+            assert_eq!(Plan::new(&host, true, 7, &[1, bad]).unwrap_err().kind(), ErrorKind::Usage, "{bad}");
+        }
     }
 
     #[test]

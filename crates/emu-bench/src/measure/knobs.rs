@@ -3,9 +3,13 @@
 //! A window has the runs of `emu noise`, five in each of five fresh processes, of work that computes and of work that
 //! sleeps. Fresh processes, as some knobs act on a program when it starts.
 
+mod effect;
+
+pub use effect::{Effect, Windows};
+
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Result};
+use emu_core::{CpuList, Result};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -13,7 +17,6 @@ use serde::{Deserialize, Serialize};
 
 use super::noise::{Kind, Order, RUNS, Runs};
 use super::{Event, Watch, process, tell};
-use crate::stats::{Bootstrap, Centre, Interval, Level, Noise, Pair, PairedRatios, Sample};
 
 /// Pairs of windows of each knob, and for a first look the fewest that give an interval of 95 %.
 const PAIRS: u32 = 12;
@@ -28,9 +31,6 @@ const RUN: Duration = Duration::from_millis(5);
 
 /// Time to start and end a process, for the time left before one was seen.
 const START: Duration = Duration::from_millis(5);
-
-/// Changes of the time of an operation that matter, as a share.
-const TIME_MIN: f64 = 0.005;
 
 /// The kinds of work: what computes, and what waits, which is what idle states and timers disturb.
 pub const KINDS: [Kind; 2] = [Kind::CpuBound, Kind::Sleep1Ms];
@@ -62,6 +62,9 @@ pub struct Plan {
     pub runs: u32,
     /// How long each run is to take.
     pub run_ns: u64,
+    /// The CPUs that runs are bound to; none where they are free to move.
+    #[serde(default)]
+    pub cpus: CpuList,
     /// Start of the random numbers by which windows are ordered.
     pub seed: u64,
 }
@@ -74,12 +77,17 @@ impl Plan {
             processes: PROCESSES,
             runs: RUNS_IN_PROCESS,
             run_ns: RUN.as_nanos() as u64,
+            cpus: CpuList::default(),
             seed,
         }
     }
 
     fn window_time(&self) -> Duration {
         (START + Duration::from_nanos(self.run_ns) * (self.runs + 1)) * self.processes * KINDS.len() as u32
+    }
+
+    fn order(&self, kind: Kind, runs: u32, operations: Option<u64>) -> Order {
+        Order { kind, runs, operations, length_ns: self.run_ns, cpus: self.cpus.clone() }
     }
 }
 
@@ -90,36 +98,6 @@ pub struct Measured {
     pub effects: Vec<Effect>,
     /// Which knobs make runs calmer here.
     pub conclusion: String,
-}
-
-/// What one knob does to one kind of work.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Effect {
-    /// The knob.
-    pub knob: String,
-    /// The kind of work.
-    pub kind: Kind,
-    /// Median over the windows of (max − min) / median, with the knob as found.
-    pub found_range: f64,
-    /// The same with the knob tuned.
-    pub tuned_range: f64,
-    /// Noise tuned / noise found, over the pairs: below 1 is calmer.
-    pub noise_ratio: Interval,
-    /// Time of an operation tuned / found: below 1 is faster.
-    pub time_ratio: Interval,
-    /// Every pair of windows, in the order of time.
-    pub pairs: Vec<Windows>,
-}
-
-/// A window with the knob as found and one with it tuned, next to each other.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Windows {
-    /// Whether the tuned one came first.
-    pub tuned_first: bool,
-    /// Nanoseconds of an operation in each run, as found.
-    pub found_ns: Vec<f64>,
-    /// The same, tuned.
-    pub tuned_ns: Vec<f64>,
 }
 
 /// Measures each knob, one after another. Every knob is as found when this returns, whatever it returns.
@@ -140,6 +118,7 @@ fn measure_with(
 ) -> Result<Measured> {
     let operations = KINDS.iter().map(|kind| operations(*kind, plan, ask)).collect::<Result<Vec<_>>>()?;
     let mut rng = Pcg64::seed_from_u64(plan.seed);
+    let comparisons = switches.len() * KINDS.len();
     let mut left = switches.len() as u32 * plan.pairs;
     let mut pair_time = plan.window_time() * 2;
     let mut effects = Vec::new();
@@ -175,17 +154,16 @@ fn measure_with(
             }
         }
         for (pairs, kind) in pairs.into_iter().zip(KINDS) {
-            effects.push(Effect::new(&name, kind, pairs, plan.seed)?);
+            effects.push(Effect::new(&name, kind, pairs, plan.seed, comparisons)?);
         }
     }
-    let conclusion = conclusion(&effects);
+    let conclusion = effect::conclusion(&effects);
     Ok(Measured { effects, conclusion })
 }
 
 /// As many operations as fill a run.
 fn operations(kind: Kind, plan: &Plan, ask: Ask<'_>) -> Result<(Kind, u64)> {
-    let order = Order { kind, runs: 1, operations: None, length_ns: plan.run_ns };
-    Ok((kind, ask(&order)?.operations))
+    Ok((kind, ask(&plan.order(kind, 1, None))?.operations))
 }
 
 /// Whether the tuned window comes first: in each two pairs once, ABBA or BAAB by chance.
@@ -205,97 +183,18 @@ fn window(operations: &[(Kind, u64)], plan: &Plan, ask: Ask<'_>) -> Result<Vec<V
     let mut times = vec![Vec::new(); operations.len()];
     for _ in 0..plan.processes {
         for (times, &(kind, operations)) in times.iter_mut().zip(operations) {
-            let order = Order { kind, runs: plan.runs, operations: Some(operations), length_ns: plan.run_ns };
-            let runs = ask(&order)?.runs;
+            let runs = ask(&plan.order(kind, plan.runs, Some(operations)))?.runs;
             times.extend(runs.iter().map(|run| run.wall_ns as f64 / operations as f64));
         }
     }
     Ok(times)
 }
 
-impl Effect {
-    fn new(knob: &str, kind: Kind, pairs: Vec<Windows>, seed: u64) -> Result<Self> {
-        let noise = |times: &[f64]| Ok::<_, Error>(Noise::of(&Sample::new(times)?)?.range);
-        let median = |times: &[f64]| Ok::<_, Error>(Sample::new(times)?.median());
-        let found = each(&pairs, |pair| noise(&pair.found_ns))?;
-        let tuned = each(&pairs, |pair| noise(&pair.tuned_ns))?;
-        let found_times = each(&pairs, |pair| median(&pair.found_ns))?;
-        let tuned_times = each(&pairs, |pair| median(&pair.tuned_ns))?;
-        Ok(Self {
-            knob: knob.to_owned(),
-            kind,
-            found_range: median(&found)?,
-            tuned_range: median(&tuned)?,
-            noise_ratio: ratio(&tuned, &found, seed)?,
-            time_ratio: ratio(&tuned_times, &found_times, seed)?,
-            pairs,
-        })
-    }
-
-    /// Whether it is shown to make this work calmer.
-    pub fn is_calmer(&self) -> bool {
-        self.noise_ratio.high < 1.0
-    }
-
-    /// Whether it is shown to make it louder.
-    pub fn is_louder(&self) -> bool {
-        self.noise_ratio.low > 1.0
-    }
-
-    /// By how much it changes the time of an operation, where it is shown to do so by what matters.
-    pub fn time_change(&self) -> Option<f64> {
-        let change = self.time_ratio.estimate - 1.0;
-        (!self.time_ratio.contains(1.0) && change.abs() >= TIME_MIN).then_some(change)
-    }
-}
-
-fn each(pairs: &[Windows], of: impl Fn(&Windows) -> Result<f64>) -> Result<Vec<f64>> {
-    pairs.iter().map(of).collect()
-}
-
-/// The middle of the ratios of pairs.
-fn ratio(tuned: &[f64], found: &[f64], seed: u64) -> Result<Interval> {
-    let pairs = tuned.iter().zip(found).map(|(tuned, found)| Pair::new(*tuned, *found));
-    let pairs = pairs.collect::<Result<Vec<_>>>()?;
-    PairedRatios::new(&pairs)?.ratio(Centre::Median(Bootstrap::new(seed)), Level::P95)
-}
-
-fn conclusion(effects: &[Effect]) -> String {
-    let named = |which: &dyn Fn(&Effect) -> bool| {
-        let names = effects.iter().filter(|effect| which(effect));
-        names.map(|effect| format!("{} ({})", effect.knob, effect.kind.name())).collect::<Vec<_>>().join(", ")
-    };
-    let (calmer, louder) = (named(&Effect::is_calmer), named(&Effect::is_louder));
-    let mut sentences = Vec::new();
-    if !calmer.is_empty() {
-        sentences.push(format!("Shown to make runs calmer here: {calmer}."));
-    }
-    if !louder.is_empty() {
-        sentences.push(format!("Shown to make them louder: {louder}."));
-    }
-    if sentences.is_empty() {
-        sentences.push("No knob is shown to change the noise here.".to_owned());
-    }
-    let times: Vec<_> = effects
-        .iter()
-        .filter_map(|effect| {
-            let percent = effect.time_change()? * 100.0;
-            Some(format!("{} ({}) by {percent:+.1}%", effect.knob, effect.kind.name()))
-        })
-        .collect();
-    if !times.is_empty() {
-        sentences.push(format!("Shown to change the time of an operation: {}.", times.join(", ")));
-    }
-    let unknown = effects.iter().filter(|effect| !effect.is_calmer() && !effect.is_louder()).count();
-    if unknown > 0 && unknown < effects.len() {
-        sentences.push("Of the rest this many pairs show no effect on the noise.".to_owned());
-    }
-    sentences.join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::{Cell, RefCell};
+
+    use emu_core::Error;
 
     use super::super::noise::Run;
     use super::*;
@@ -387,20 +286,20 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_time_is_told_where_it_matters() {
-        let windows = |tuned: f64| Windows {
-            tuned_first: false,
-            found_ns: vec![100.0, 101.0, 102.0],
-            tuned_ns: [100.0, 101.0, 102.0].map(|time| time * tuned).to_vec(),
+    fn every_run_is_ordered_on_the_cpus_of_the_plan() {
+        let (spread, log) = (Cell::new(0.4), RefCell::default());
+        let mut switches: Vec<Box<dyn Switch + '_>> =
+            vec![Box::new(Fake { spread: &spread, factor: 2.0, log: &log })];
+        let plan = Plan { cpus: "1,3".parse().unwrap(), ..plan() };
+        let mut asked = 0;
+        let mut ask = |order: &Order| {
+            asked += 1;
+            assert_eq!(order.cpus, plan.cpus);
+            Ok(runs(order, 0.4, 1))
         };
-        let effect = |tuned: f64| {
-            let pairs = (0..6).map(|pair| windows(tuned + f64::from(pair) * 1e-4)).collect();
-            Effect::new("fake", Kind::CpuBound, pairs, 1).unwrap()
-        };
-        assert!((effect(0.95).time_change().unwrap() + 0.04975).abs() < 1e-6);
-        assert!(conclusion(&[effect(0.95)]).contains("time of an operation: fake (cpu-bound) by -5.0%."));
-        assert_eq!(effect(0.999).time_change(), None, "too small to matter");
-        assert_eq!(effect(0.9998).time_change(), None);
+        measure_with(&mut switches, &plan, &mut |_| Ok(()), &mut ask).unwrap();
+        // Two kinds: once to find the length of a run, then in both windows of six pairs.
+        assert_eq!(asked, 2 * (1 + 12));
     }
 
     #[test]

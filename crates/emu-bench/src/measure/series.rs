@@ -26,7 +26,6 @@ impl Plan {
     /// # Errors
     /// Usage, for fewer than ten samples, or samples that are shorter than 10 ms.
     pub fn new(length: Duration, every: Duration) -> Result<Self> {
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let (length_ns, every_ns) = (nanos(length), nanos(every));
         if every < Duration::from_millis(10) {
             return Err(
@@ -50,6 +49,15 @@ impl Plan {
     fn time(self, samples: u64) -> Duration {
         Duration::from_nanos(self.every_ns.saturating_mul(samples))
     }
+
+    /// Which sample is due at this time, from 0.
+    fn begun(self, time: Duration) -> u64 {
+        nanos(time) / self.every_ns
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A long series and its dips.
@@ -61,7 +69,7 @@ pub struct Series {
     pub unit: String,
     /// From the begin of one sample to that of the next, in seconds.
     pub every_s: f64,
-    /// The rate of every sample, each second.
+    /// The rate of every step, each second. A sample that was held up for several steps is the rate of each of them.
     pub rates: Vec<f64>,
     /// Where the rate was far lower than usual.
     pub dips: Dips,
@@ -80,6 +88,18 @@ impl Series {
 /// A sample fails, or `watch` ends the series.
 pub fn run(
     plan: Plan,
+    names: (&str, &str),
+    sample: impl FnMut(Duration) -> Result<f64>,
+    watch: Watch<'_>,
+) -> Result<Series> {
+    let begin = Instant::now();
+    run_by(|| begin.elapsed(), plan, names, sample, watch)
+}
+
+/// As [`run`], by a clock that tells the time since the begin.
+fn run_by(
+    clock: impl Fn() -> Duration,
+    plan: Plan,
     (what, unit): (&str, &str),
     mut sample: impl FnMut(Duration) -> Result<f64>,
     watch: Watch<'_>,
@@ -90,16 +110,19 @@ pub fn run(
         rate: f64,
     }
     let mut rates = Vec::new();
-    let begin = Instant::now();
-    for number in 0..plan.samples() {
+    let mut number = 0;
+    while number < plan.samples() {
         watch(Event::Next { what, left: plan.time(plan.samples() - number) })?;
-        let at = begin.elapsed();
-        // A sample that was held up makes the next one shorter, so that the series keeps its step.
+        let at = clock();
+        // A sample that ended late makes the next one shorter, so that the series keeps its step.
         let due = plan.time(number + 1);
         let left = due.saturating_sub(at).max(plan.time(1) / 10);
         let rate = sample(left)?;
+        let next = plan.begun(clock()).clamp(number + 1, plan.samples());
         tell(watch, "series", &Told { at_s: at.as_secs_f64(), rate })?;
-        rates.push(rate);
+        // One that was held up for several steps is a dip of as many.
+        rates.extend((number..next).map(|_| rate));
+        number = next;
     }
     let dips = Dips::of(&Sample::new(rates.clone())?)?;
     Ok(Series { what: what.into(), unit: unit.into(), every_s: plan.time(1).as_secs_f64(), rates, dips })
@@ -107,7 +130,11 @@ pub fn run(
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    const STEP: Duration = Duration::from_secs(1);
 
     #[test]
     fn too_few_or_too_short_samples_are_refused() {
@@ -120,22 +147,51 @@ mod tests {
 
     #[test]
     fn a_machine_that_dips_every_eighth_sample_is_found_out() {
-        let plan = Plan { length_ns: 64_000, every_ns: 1000 };
-        let mut number = 0;
-        let sample = |_| {
+        let plan = Plan::new(64 * STEP, STEP).unwrap();
+        let (time, mut number) = (Cell::new(Duration::ZERO), 0);
+        let sample = |left: Duration| {
+            time.set(time.get() + left);
             number += 1;
             Ok(if number % 8 == 0 { 50.0 } else { 100.0 + f64::from(number % 3) })
         };
         let mut told = 0;
-        let series = run(plan, ("test", "operations"), sample, &mut |event| {
+        let series = run_by(|| time.get(), plan, ("test", "operations"), sample, &mut |event| {
             told += usize::from(matches!(event, Event::Sample { .. }));
             Ok(())
         })
         .unwrap();
         assert_eq!((series.rates.len(), told), (64, 64));
         assert_eq!(series.dips.dips.len(), 8);
-        assert!((series.period_s().unwrap() - 8e-6).abs() < 1e-12);
+        assert!((series.period_s().unwrap() - 8.0).abs() < 1e-12);
         assert!((series.dips.share - 0.125).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_sample_that_is_held_up_is_a_dip_as_long_as_it_was() {
+        let plan = Plan::new(100 * STEP, STEP).unwrap();
+        let time = Cell::new(Duration::ZERO);
+        let sample = |left: Duration| {
+            // The machine stands still once, for 20 s.
+            let held = time.get() == 30 * STEP;
+            time.set(time.get() + if held { 20 * STEP } else { left });
+            Ok(if held { 5.0 } else { 100.0 })
+        };
+        let series = run_by(|| time.get(), plan, ("test", "operations"), sample, &mut |_| Ok(())).unwrap();
+        assert_eq!((series.rates.len(), series.dips.dips.len()), (100, 1));
+        assert_eq!((series.dips.dips[0].begin, series.dips.dips[0].values), (30, 20));
+        assert!((series.dips.share - 0.2).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_series_that_is_held_up_to_its_end_is_no_longer_than_planned() {
+        let plan = Plan::new(10 * STEP, STEP).unwrap();
+        let time = Cell::new(Duration::ZERO);
+        let sample = |left: Duration| {
+            time.set(time.get() + if time.get() == 9 * STEP { 50 * STEP } else { left });
+            Ok(1.0)
+        };
+        let series = run_by(|| time.get(), plan, ("test", "operations"), sample, &mut |_| Ok(())).unwrap();
+        assert_eq!(series.rates.len(), 10);
     }
 
     #[test]

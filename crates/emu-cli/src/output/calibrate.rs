@@ -13,6 +13,9 @@ use super::numbers::percent;
 use super::table::{Align, Table, wrap};
 use crate::measuring::Shown;
 
+/// Notes that are shown; one that tells of a quota may come for each of them.
+const NOTES: usize = 3;
+
 const COLUMNS: &str = "order,quota,threads,solutions,seconds,gflops,cpus_used,residual,passed";
 
 /// What was measured, for people and their programs; with the published tables where they are asked for.
@@ -26,8 +29,8 @@ pub(crate) fn shown(measured: &Measured, with_published: bool) -> Shown {
 
 fn text(measured: &Measured, with_published: bool) -> String {
     let note = "DEAD: CPUs at which the line is 0. OFF, WORST: mean and largest deviation from being proportional. RESIDUAL: \
-                the largest, of the largest rate. GIVEN: CPU time of the quota that was delivered. CPU-S: what a CPU second \
-                is worth at low quotas relative to high ones.";
+                the largest, of the largest rate. GIVEN: the least share of a quota's CPU time that was delivered. CPU-S: \
+                what a CPU second is worth at low quotas relative to high ones.";
     let mut text =
         format!("{}\n{}\n{}\n\n", model(measured).render(), hidden(measured).render(), wrap(note, 0));
     for one in &measured.analyses {
@@ -56,6 +59,12 @@ fn text(measured: &Measured, with_published: bool) -> String {
         let _ = write!(text, "\n{}", published(measured));
     }
     let _ = writeln!(text, "\n{}", wrap(&measured.verdict, 0));
+    for note in measured.notes.iter().take(NOTES) {
+        let _ = writeln!(text, "{}", wrap(&format!("Note: {note}."), 0));
+    }
+    if let Some(more @ 1..) = measured.notes.len().checked_sub(NOTES) {
+        let _ = writeln!(text, "Further notes in the JSON: {more}.");
+    }
     text
 }
 
@@ -322,6 +331,18 @@ mod tests {
             assert!(text.contains(part), "{part}\n{text}");
         }
         assert!(!super::text(&measured(), false).contains("H60"));
+    }
+
+    #[test]
+    fn some_of_many_notes_are_shown_and_the_others_counted() {
+        let mut measured = measured();
+        assert!(!text(&measured, false).contains("Note"));
+        measured.notes = (1..=3).map(|number| format!("/a limits it to {number}")).collect();
+        let three = text(&measured, false);
+        assert!(three.contains("Note: /a limits it to 3.") && !three.contains("Further"), "{three}");
+        measured.notes.push("/b limits it".into());
+        let four = text(&measured, false);
+        assert!(four.contains("Further notes in the JSON: 1.") && !four.contains("/b"), "{four}");
     }
 
     #[test]

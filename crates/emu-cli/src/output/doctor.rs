@@ -141,7 +141,7 @@ fn change(knob: &Examined) -> String {
     let Finding { state, hint, changes, .. } = &knob.finding;
     let hint = hint.as_deref().unwrap_or_default();
     match (state, knob.about.takes) {
-        (State::Tune, _) => {
+        (State::Tune | State::Advice, _) if !changes.is_empty() => {
             let spelled = spelled(changes);
             match &knob.not_permitted {
                 Some(why) => format!("without a reboot, but not by this user: {why}; run as root"),
@@ -151,7 +151,7 @@ fn change(knob: &Examined) -> String {
         (State::Advice, Takes::Reboot) => format!("needs a reboot: {hint}"),
         (State::Hand | State::Advice, Takes::Nothing) => hint.to_owned(),
         (State::Hand | State::Advice, _) => format!("by hand, without a reboot: {hint}"),
-        (State::Ready, _) => "nothing to change".to_owned(),
+        (State::Tune | State::Ready, _) => "nothing to change".to_owned(),
         (State::Fact | State::Unseen, Takes::Reboot) => "only by a reboot, and not needed".to_owned(),
         (State::Fact | State::Unseen, _) if hint.is_empty() => "not from here".to_owned(),
         (State::Fact | State::Unseen, _) => hint.to_owned(),
@@ -209,10 +209,12 @@ fn effects(measured: &Measured) -> String {
             interval(&effect.time_ratio),
         ]);
     }
-    let pairs = measured.effects.first().map_or(0, |effect| effect.pairs.len());
+    let first = measured.effects.first();
+    let (pairs, level) = first.map_or((0, 0.0), |effect| (effect.pairs.len(), effect.noise_ratio.level));
     let note = format!(
         "FOUND, TUNED: (max-min)/median of 25 runs, the middle of {pairs} windows. Ratios: tuned / found, the middle of \
-         the pairs with its 95% interval; below 1 is calmer, or faster."
+         the pairs with its {} interval; below 1 is calmer, or faster.",
+        percent(level)
     );
     format!("{}\n{}\n\n{}\n", table.render(), wrap(&note, 0), wrap(&measured.conclusion, 0))
 }
@@ -293,6 +295,16 @@ mod tests {
     }
 
     #[test]
+    fn what_a_tuning_gives_to_its_command_alone_leaves_the_machine_ready() {
+        let mut report = report(&[State::Advice]);
+        report.knobs[0].finding.changes = vec![Change::TimerSlack { value: 1 }];
+        assert!(report.is_ready());
+        let text = report.table().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("without a reboot: timer slack of the command 1 ns"), "{text}");
+        assert!(text.contains("Ready for repeatable runs"), "{text}");
+    }
+
+    #[test]
     fn the_conclusion_names_what_to_do() {
         let text = report(&[State::Tune, State::Hand, State::Unseen]).conclusion();
         let [first, second] = [0, 1].map(|place| KNOBS[place].about().name);
@@ -341,6 +353,7 @@ mod tests {
         let shown = shown(&measured);
         let row = "c-states  sleep-1ms    20%     5%  0.24 (0.12 to 0.48)  0.90 (0.45 to 1.80)\n";
         assert!(shown.text.contains(row), "{}", shown.text);
+        assert!(shown.text.contains("95% interval"), "{}", shown.text);
         assert!(shown.text.lines().all(|line| line.chars().count() <= 80), "{}", shown.text);
         assert!(
             shown.csv.contains("c-states,sleep-1ms,0,0.2,0.05,0.24,0.12,0.48,0.9,0.45,1.8"),

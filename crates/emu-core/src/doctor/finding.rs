@@ -17,7 +17,8 @@ pub enum State {
     Tune,
     /// It disturbs, and can be put right by hand only.
     Hand,
-    /// It could be better at a price: a reboot, or half of the CPUs. Runs can be repeatable without.
+    /// It could be better at a price: a reboot, or half of the CPUs; or for a command alone that a tuning starts. Runs
+    /// can be repeatable without.
     Advice,
     /// Good to know; neither good nor bad.
     Fact,
@@ -125,7 +126,7 @@ pub struct Finding {
 impl Finding {
     /// Whether a tuning has something to do, or nothing is to be done.
     pub(super) fn is_tunable_or_ready(&self) -> bool {
-        matches!(self.state, State::Tune | State::Ready)
+        self.state == State::Ready || !self.changes.is_empty()
     }
 
     fn new(state: State, found: impl Into<String>) -> Self {
@@ -151,6 +152,11 @@ impl Finding {
     pub(super) fn tune(found: impl Into<String>, changes: Vec<Change>) -> Self {
         let state = if changes.is_empty() { State::Ready } else { State::Tune };
         Self { changes, ..Self::new(state, found) }
+    }
+
+    /// These changes would make it better for a command that a tuning starts, and for nothing else.
+    pub(super) fn for_command(found: impl Into<String>, changes: Vec<Change>) -> Self {
+        Self { changes, ..Self::new(State::Advice, found) }
     }
 
     /// It disturbs, and this can be done by hand.

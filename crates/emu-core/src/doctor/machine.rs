@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuList, Host, Result, Roots, control_file, meter};
+use crate::{CpuId, CpuList, Host, Result, Roots, control_file, meter};
 
 /// Readings of each CPU's clock, and the time for each. A change of the clock shows between them.
 const READINGS: usize = 5;
@@ -27,7 +27,8 @@ pub struct Machine {
     pub clocks: Result<Vec<f64>, String>,
 }
 
-/// Shares of the CPU time of all CPUs, from 0 to 1.
+/// Shares of a CPU's time, from 0 to 1, each of that one of the quiet CPUs where it is the largest: a run on a busy CPU
+/// is disturbed however idle the others are.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Time in tasks and interrupts.
@@ -47,7 +48,7 @@ impl Machine {
         let stat = || control_file::read(&roots.proc.join("stat")).unwrap_or_default();
         let before = stat();
         thread::sleep(time);
-        let load = Load::between(&before, &stat());
+        let load = Load::between(&before, &stat(), &machine.cpus);
         let clocks = clocks(&machine.cpus);
         Ok(Self { load, clocks, ..machine })
     }
@@ -72,12 +73,15 @@ fn clocks(cpus: &CpuList) -> Result<Vec<f64>, String> {
 }
 
 impl Load {
-    /// From two texts of `/proc/stat`: the line `cpu`, whose first eight fields are user, nice, system, idle, iowait,
-    /// irq, softirq and steal (`proc_stat(5)`). `None` when they have no such line or no time has passed.
-    pub(super) fn between(before: &str, after: &str) -> Option<Self> {
-        let [before, after] = [before, after].map(ticks);
+    /// From two texts of `/proc/stat`. `None` when they have a line for none of the CPUs, or no time has passed.
+    pub(super) fn between(before: &str, after: &str, cpus: &CpuList) -> Option<Self> {
+        let loads = cpus.iter().filter_map(|cpu| Self::of_cpu(&ticks(before, cpu)?, &ticks(after, cpu)?));
+        loads.reduce(|a, b| Self { busy: a.busy.max(b.busy), stolen: a.stolen.max(b.stolen) })
+    }
+
+    fn of_cpu(before: &[u64], after: &[u64]) -> Option<Self> {
         let spent: Vec<u64> =
-            after?.iter().zip(before?).map(|(after, before)| after.saturating_sub(before)).collect();
+            after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect();
         let field = |index: usize| spent.get(index).copied().unwrap_or(0) as f64;
         let all = spent.iter().sum::<u64>() as f64;
         let (idle, stolen) = (field(3) + field(4), field(7));
@@ -85,8 +89,11 @@ impl Load {
     }
 }
 
-fn ticks(stat: &str) -> Option<Vec<u64>> {
-    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+/// The line of a CPU, whose first eight fields are user, nice, system, idle, iowait, irq, softirq and steal
+/// (`proc_stat(5)`).
+fn ticks(stat: &str, cpu: CpuId) -> Option<Vec<u64>> {
+    let name = format!("cpu{cpu} ");
+    let line = stat.lines().find_map(|line| line.strip_prefix(name.as_str()))?;
     line.split_whitespace().take(8).map(|field| field.parse().ok()).collect()
 }
 
@@ -94,19 +101,41 @@ fn ticks(stat: &str) -> Option<Vec<u64>> {
 mod tests {
     use super::*;
 
+    fn cpus(list: &str) -> CpuList {
+        list.parse().unwrap()
+    }
+
     #[test]
     fn shares_are_of_the_time_between_two_looks() {
-        let before = "cpu  100 10 50 1000 40 5 5 20 3 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
-        let after = "cpu  110 12 55 1060 50 6 7 30 9 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
-        let load = Load::between(before, after).unwrap();
+        let before = "cpu  1 1 1 1 1 1 1 1 0 0\ncpu0 100 10 50 1000 40 5 5 20 3 0\n";
+        let after = "cpu  1 1 1 1 1 1 1 1 0 0\ncpu0 110 12 55 1060 50 6 7 30 9 0\n";
+        let load = Load::between(before, after, &cpus("0")).unwrap();
         assert!((load.busy - 0.20).abs() < 1e-12 && (load.stolen - 0.10).abs() < 1e-12, "{load:?}");
     }
 
     #[test]
+    fn one_busy_cpu_is_not_hidden_by_idle_ones_nor_told_where_it_is_not_measured() {
+        let line = |cpu: u32, busy: u32, idle: u32, stolen: u32| {
+            format!("cpu{cpu} {busy} 0 0 {idle} 0 0 0 {stolen} 0 0\n")
+        };
+        let before: String = (0..=10).map(|cpu| line(cpu, 7, 7, 7)).collect();
+        let after = |cpu| match cpu {
+            1 => line(1, 107, 7, 7),
+            10 => line(10, 7, 87, 27),
+            idle => line(idle, 7, 107, 7),
+        };
+        let after: String = (0..=10).map(after).collect();
+        let load = |list| Load::between(&before, &after, &cpus(list)).unwrap();
+        assert_eq!(load("0-10"), Load { busy: 1.0, stolen: 0.2 });
+        assert_eq!(load("0,2-9"), Load { busy: 0.0, stolen: 0.0 });
+        assert_eq!(load("10-12"), Load { busy: 0.0, stolen: 0.2 }, "some have no line");
+    }
+
+    #[test]
     fn without_time_or_account_there_is_no_load() {
-        let stat = "cpu  100 10 50 1000 40 5 5 20 3 0\n";
-        for (before, after) in [(stat, stat), ("", stat), (stat, ""), ("cpu  x\n", stat)] {
-            assert_eq!(Load::between(before, after), None, "{before} {after}");
+        let stat = "cpu0 100 10 50 1000 40 5 5 20 3 0\n";
+        for (before, after) in [(stat, stat), ("", stat), (stat, ""), ("cpu0 x\n", stat)] {
+            assert_eq!(Load::between(before, after, &cpus("0")), None, "{before} {after}");
         }
     }
 

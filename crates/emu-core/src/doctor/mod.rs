@@ -121,7 +121,7 @@ impl Examined {
 
     /// Whether a [`Tuning`] by this process would change it.
     pub fn is_tunable(&self) -> bool {
-        self.finding.state == State::Tune && self.not_permitted.is_none()
+        !self.finding.changes.is_empty() && self.not_permitted.is_none()
     }
 }
 

@@ -10,9 +10,10 @@ use std::path::Path;
 use nix::sys::prctl;
 use serde::Serialize;
 
-use super::{Change, Examined, Machine, State, Takes};
+use super::knobs::turbo;
+use super::{Change, Examined, Machine, Takes};
 use crate::frequency::Control;
-use crate::{CpuList, Error, ErrorKind, Journal, Result, Undo, control_file, live_sessions};
+use crate::{CpuList, Error, ErrorKind, Hertz, Journal, Result, Undo, control_file, live_sessions};
 
 /// By what name the journal knows a tuning.
 const METHOD: &str = "doctor tune";
@@ -89,7 +90,7 @@ impl Tuning {
         apply: Apply<'_>,
     ) -> Result<Self> {
         let mut wanted: Vec<&Examined> =
-            knobs.iter().filter(|knob| knob.finding.state == State::Tune).collect();
+            knobs.iter().filter(|knob| !knob.finding.changes.is_empty()).collect();
         let is_none =
             |knob: &&Examined| knob.about.takes != Takes::Tuning || !knob.finding.is_tunable_or_ready();
         if let Some(knob) = knobs.iter().find(is_none).filter(|_| strict) {
@@ -244,7 +245,12 @@ fn check_frequencies(machine: &Machine, knobs: &[&Examined]) -> Result<()> {
 
 fn apply(held: &mut Held, journal: &Journal, machine: &Machine, change: &Change) -> Result<()> {
     match change {
-        Change::File { path, value } => journal.write_file(path, value).map(drop),
+        Change::File { path, value } => {
+            if *path == turbo::boost(&machine.host.roots) {
+                record_boost(machine, journal)?;
+            }
+            journal.write_file(path, value).map(drop)
+        }
         Change::Choice { path, value } => journal.write_choice(path, value).map(drop),
         Change::Governor { policy, value } => {
             let policies = machine.host.cpufreq.iter().flat_map(|cpufreq| &cpufreq.policies);
@@ -274,6 +280,28 @@ fn apply(held: &mut Held, journal: &Journal, machine: &Machine, change: &Change)
             Ok(())
         }
     }
+}
+
+/// Records what the common switch of turbo sets in each policy: the policy's own switch, and its upper limit. The kernel
+/// sets both again when the common one is put back, so that these come before it in the journal, to be undone after it.
+fn record_boost(machine: &Machine, journal: &Journal) -> Result<()> {
+    let khz = |level: &Hertz| (level.0 / 1000).to_string();
+    for policy in machine.host.cpufreq.iter().flat_map(|cpufreq| &cpufreq.policies) {
+        if let Some(allowed) = policy.boost {
+            let (path, old) = (policy.path.join("boost"), u8::from(allowed).to_string());
+            journal.record(&Undo::File { path, old, new: vec!["0".into(), "1".into()] })?;
+        }
+        // A limit that is the hardware's own comes back by itself.
+        if let (Some(limit), Some(highest)) = (policy.max, policy.hardware_max)
+            && limit != highest
+        {
+            // What the kernel may make of it: the highest frequency, with turbo or without.
+            let new = [highest].iter().chain(&policy.base).chain(&policy.frequencies).map(khz).collect();
+            let path = policy.path.join("scaling_max_freq");
+            journal.record(&Undo::File { path, old: khz(&limit), new })?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether the kernel has made of it what was asked. A limit of latency holds among those of others.

@@ -6,7 +6,6 @@ mod block;
 mod elimination;
 
 use std::sync::Barrier;
-use std::time::Instant;
 
 use emu_core::{CpuList, Error, Result};
 
@@ -14,7 +13,7 @@ use block::Block;
 use elimination::Elimination;
 
 use super::columns::{add_multiple, fill, largest};
-use super::{Outcome, RESIDUAL_MAX, ROUNDING, on_threads};
+use super::{Outcome, RESIDUAL_MAX, ROUNDING, Span, on_threads};
 
 /// Floating-point operations of one solution, as HPL counts them: 2/3 n³ + 3/2 n².
 pub fn operations(order: usize) -> f64 {
@@ -70,14 +69,15 @@ impl System {
         let Self { order, seed, blocks } = self;
         let (barrier, elimination) = (Barrier::new(threads.len()), Elimination::new(blocks));
         let solved = on_threads("LINPACK", threads, |number| {
-            barrier.wait();
-            let begin = Instant::now();
-            elimination.work();
-            let x = if number == 0 { elimination.substitute() } else { Vec::new() };
-            Ok((begin.elapsed().as_secs_f64(), x))
+            Ok(Span::of(&barrier, || {
+                elimination.work();
+                if number == 0 { elimination.substitute() } else { Vec::new() }
+            }))
         })?;
-        let (seconds, x) = solved.into_iter().next().unwrap_or_default();
-        Ok(Solution { order, seed, seconds, x, _factors: elimination })
+        let (spans, solutions): (Vec<_>, Vec<_>) = solved.into_iter().unzip();
+        // The first thread's, the others have none.
+        let x = solutions.concat();
+        Ok(Solution { order, seed, seconds: Span::seconds(spans), x, _factors: elimination })
     }
 }
 

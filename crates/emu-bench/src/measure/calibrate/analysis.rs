@@ -1,5 +1,7 @@
 //! What the samples of a calibration say: the published model, and what its R² hides.
 
+use std::collections::BTreeMap;
+
 use emu_core::{Error, Host, Result};
 use serde::{Deserialize, Serialize};
 
@@ -78,8 +80,12 @@ pub struct Analysis {
     pub bands: Vec<Segment>,
     /// How orders differ; empty with one of them.
     pub orders: Vec<OrderEffect>,
-    /// CPU time that was delivered relative to the quota; the median.
+    /// The least share of a quota's CPU time that was delivered, of those quotas that are less than their threads can
+    /// use; of several samples of a quota the median.
     pub delivered: f64,
+    /// The quota of which that was.
+    #[serde(default)]
+    pub delivered_at: f64,
     /// Rate per CPU second at the lowest third of quotas relative to the highest third.
     pub clock_ratio: f64,
 }
@@ -106,6 +112,7 @@ impl Analysis {
         let residual = |sample: &Sample| (sample.gflops - intercept - slope * sample.quota) / max_gflops;
         let (largest_residual, at_quota) =
             largest(own.iter().map(|sample| (residual(sample), sample.quota)))?;
+        let (delivered, delivered_at) = delivered(&own)?;
         let per_cpu_second = |low: bool| {
             let third = |sample: &&Sample| {
                 if low { sample.quota <= top / 3.0 + 1e-9 } else { sample.quota >= top * 2.0 / 3.0 - 1e-9 }
@@ -127,7 +134,8 @@ impl Analysis {
             },
             bands: stats::segments(&x, &y)?,
             orders: order_effects(&own)?,
-            delivered: median_of(own.iter().map(|sample| sample.cpus_used / sample.quota))?,
+            delivered,
+            delivered_at,
             clock_ratio: per_cpu_second(true)? / per_cpu_second(false)?,
         })
     }
@@ -145,6 +153,28 @@ impl Analysis {
 
 fn median_of(values: impl Iterator<Item = f64>) -> Result<f64> {
     Ok(stats::Sample::new(values.collect::<Vec<_>>())?.median())
+}
+
+/// The least share of a quota that was delivered, with the quota.
+///
+/// A limit from outside holds back the large quotas alone, which a middle over all of them would hide. Where a quota
+/// has a CPU for each thread they may leave some of it, as they wait for each other: such quotas count where there are
+/// no others.
+fn delivered(samples: &[Sample]) -> Result<(f64, f64)> {
+    let is_used_up = |sample: &&Sample| sample.quota < sample.threads as f64 - 1e-9;
+    let has_some = samples.iter().any(|sample| is_used_up(&sample));
+    let mut shares: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for sample in samples.iter().filter(|sample| !has_some || is_used_up(sample)) {
+        shares.entry(sample.quota.to_bits()).or_default().push(sample.cpus_used / sample.quota);
+    }
+    let mut least: Option<(f64, f64)> = None;
+    for (quota, shares) in shares {
+        let share = median_of(shares.into_iter())?;
+        if least.is_none_or(|(least, _)| share < least) {
+            least = Some((share, f64::from_bits(quota)));
+        }
+    }
+    least.ok_or_else(|| Error::usage("cannot analyse a calibration without samples"))
 }
 
 /// The value of the largest magnitude, with its place.
@@ -188,7 +218,7 @@ pub(super) fn verdict(analyses: &[Analysis], samples: &[Sample], host: &Host) ->
     let wrong = samples.iter().filter(|sample| !sample.passed).count();
     if wrong > 0 {
         say(format!(
-            "{wrong} SOLUTIONS ARE WRONG: memory, CPU or clock speed of this machine cannot be trusted."
+            "SAMPLES WITH A WRONG SOLUTION: {wrong}. Memory, CPU or clock speed of this machine cannot be trusted."
         ));
     }
     let Some(best) = analyses.first() else { return text };
@@ -206,7 +236,9 @@ pub(super) fn verdict(analyses: &[Analysis], samples: &[Sample], host: &Host) ->
     }
     if best.delivered < DELIVERED_MIN {
         say(format!(
-            "Only {:.1}% of the quotas' CPU time was delivered: look for a limit of a group above, other load, or steal.",
+            "Of the quota of {:.2} CPUs only {:.1}% was delivered: look for a limit of a group above, other load, \
+             steal, or threads that wait for each other.",
+            best.delivered_at,
             best.delivered * 100.0
         ));
     }
@@ -332,7 +364,39 @@ mod tests {
             .map(|one| Sample { cpus_used: one.quota.min(0.9), ..one })
             .collect();
         let one = Analysis::of(&samples, Threads::All, 2).unwrap();
-        assert!(verdict(&[one], &samples, &host()).contains("CPU time was delivered"));
+        let words = verdict(&[one], &samples, &host());
+        assert!(words.contains("Of the quota of 1.90 CPUs only 47.4% was delivered"), "{words}");
+    }
+
+    #[test]
+    fn a_limit_from_outside_shows_though_most_quotas_are_below_it() {
+        let samples: Vec<_> = sweep(Order::Random, |quota| 60.0 * quota.min(1.5))
+            .into_iter()
+            .map(|one| Sample { cpus_used: one.quota.min(1.5), ..one })
+            .collect();
+        let one = Analysis::of(&samples, Threads::All, 2).unwrap();
+        assert!((one.delivered - 1.5 / 1.9).abs() < 1e-9 && (one.delivered_at - 1.9).abs() < 1e-9);
+        assert!(verdict(&[one], &samples, &host()).contains("a limit of a group above"));
+    }
+
+    #[test]
+    fn threads_that_leave_a_part_of_all_cpus_are_no_limit() {
+        let mut samples = sweep(Order::Random, |quota| 60.0 * quota);
+        samples.last_mut().unwrap().cpus_used = 1.8;
+        let one = Analysis::of(&samples, Threads::All, 2).unwrap();
+        assert!((one.delivered - 1.0).abs() < 1e-9, "{}", one.delivered);
+        let whole: Vec<_> = samples.into_iter().map(|one| Sample { threads: 1, ..one }).collect();
+        assert!(delivered(&whole[9..]).unwrap().0 < 0.91, "there are no others");
+        assert!(delivered(&[]).is_err());
+    }
+
+    #[test]
+    fn one_disturbed_sample_of_several_is_no_limit() {
+        let mut samples = sweep(Order::Ascending, |quota| 60.0 * quota);
+        samples[3].cpus_used = 0.1;
+        samples.extend(sweep(Order::Descending, |quota| 60.0 * quota));
+        samples.extend(sweep(Order::Random, |quota| 60.0 * quota));
+        assert!((Analysis::of(&samples, Threads::All, 2).unwrap().delivered - 1.0).abs() < 1e-9);
     }
 
     #[test]
@@ -360,6 +424,6 @@ mod tests {
         let mut samples = sweep(Order::Random, |quota| 60.0 * quota);
         samples[3].passed = false;
         let one = Analysis::of(&samples, Threads::All, 2).unwrap();
-        assert!(verdict(&[one], &samples, &host()).starts_with("1 SOLUTIONS ARE WRONG"));
+        assert!(verdict(&[one], &samples, &host()).starts_with("SAMPLES WITH A WRONG SOLUTION: 1."));
     }
 }

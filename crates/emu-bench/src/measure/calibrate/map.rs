@@ -1,9 +1,11 @@
 //! Composing two calibrations: the local quota that equals a setting of another machine.
 
+use std::fmt;
+
 use emu_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Analysis, Measured};
+use super::{Analysis, Measured, Sample, Threads};
 use crate::stats::{Level, LinearFit};
 
 /// The other machine: rates at its settings, which are CPUs or anything else, such as megabytes of a cloud function.
@@ -11,6 +13,28 @@ use crate::stats::{Level, LinearFit};
 pub struct Other {
     settings: Vec<f64>,
     gflops: Vec<f64>,
+    /// How LINPACK was run, where that is known.
+    linpack: Option<Linpack>,
+}
+
+/// On what a rate of LINPACK depends besides the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Linpack {
+    equations: usize,
+    threads: Threads,
+}
+
+impl Linpack {
+    fn of(measured: &Measured) -> Result<Self> {
+        Ok(Self { equations: measured.equations, threads: main(measured)?.threads })
+    }
+}
+
+/// In words: with what it was run.
+impl fmt::Display for Linpack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} equations and threads {}", self.equations, self.threads.name())
+    }
 }
 
 /// What equals a setting of the other machine here.
@@ -31,37 +55,41 @@ pub struct Equivalent {
 }
 
 impl Other {
-    /// Another machine's calibration, with threads as many as each quota fills.
+    /// Another machine's calibration, with the threads that stand for it.
     ///
     /// # Errors
     /// It has no samples.
     pub fn of(measured: &Measured) -> Result<Self> {
-        let threads = main(measured)?.threads;
-        let own =
-            measured.samples.iter().filter(|one| one.threads == threads.count(one.quota, measured.cpus));
+        let linpack = Linpack::of(measured)?;
+        let is_own = |one: &&Sample| one.threads == linpack.threads.count(one.quota, measured.cpus);
+        let own = measured.samples.iter().filter(is_own);
         let (settings, gflops) = own.map(|sample| (sample.quota, sample.gflops)).unzip();
-        Ok(Self { settings, gflops })
+        Ok(Self { settings, gflops, linpack: Some(linpack) })
     }
 
-    /// Lines of `setting,gflops` under a line of names.
+    /// Lines of `setting,gflops`, of which the first may have their names instead.
     ///
     /// # Errors
     /// Usage, naming the line that is something else.
     pub fn of_csv(text: &str) -> Result<Self> {
-        let lines = text.lines().enumerate().skip(1).filter(|(_, line)| !line.trim().is_empty());
-        let points = lines.map(|(number, line)| {
-            let point = line.split_once(',').and_then(|(setting, gflops)| {
-                let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
-                Some((number(setting)?, number(gflops)?))
-            });
-            point.ok_or_else(|| {
+        let has_names = text.lines().next().is_some_and(|first| point(first).is_none());
+        let lines = text.lines().enumerate().skip(usize::from(has_names));
+        let points = lines.filter(|(_, line)| !line.trim().is_empty()).map(|(number, line)| {
+            point(line).ok_or_else(|| {
                 Error::usage(format!("line {} is not `setting,gflops`: `{line}`", number + 1))
-                    .hint("a line of names first, then two numbers a line")
+                    .hint("two numbers a line; the first line may have names")
             })
         });
         let (settings, gflops) = points.collect::<Result<Vec<_>>>()?.into_iter().unzip();
-        Ok(Self { settings, gflops })
+        Ok(Self { settings, gflops, linpack: None })
     }
+}
+
+/// A setting and its rate.
+fn point(line: &str) -> Option<(f64, f64)> {
+    let (setting, gflops) = line.split_once(',')?;
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    Some((number(setting)?, number(gflops)?))
 }
 
 /// The analysis that stands for a calibration: the first.
@@ -72,9 +100,17 @@ fn main(measured: &Measured) -> Result<&Analysis> {
 /// The local quota that has the same rate as a setting of another machine.
 ///
 /// # Errors
-/// Usage, for a setting outside of those that were measured there, or a rate outside of those that were measured here:
-/// lines end where their points do. A machine whose rate does not rise with the setting has no equivalent.
+/// Usage, for calibrations by different systems or threads, whose rates say nothing of each other, and for a setting
+/// outside of those that were measured there, or a rate outside of those that were measured here: lines end where their
+/// points do. A machine whose rate does not rise with the setting, or that has none there, has no equivalent.
 pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equivalent> {
+    let ours = Linpack::of(here)?;
+    if let Some(theirs) = there.linpack.filter(|theirs| *theirs != ours) {
+        return Err(Error::usage(format!(
+            "cannot compare a calibration of {theirs} with this one of {ours}: LINPACK's rate depends on both"
+        ))
+        .hint("calibrate both machines in the same way: with --quick or without, with the same --preset"));
+    }
     let fit = LinearFit::of(&there.settings, &there.gflops, Level::P95)?;
     let range = |values: &mut dyn Iterator<Item = f64>| {
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), one| (low.min(one), high.max(one)))
@@ -91,6 +127,12 @@ pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equiva
     let slope = own.fit.slope.interval.estimate;
     if !(slope > 0.0 && fit.slope.interval.estimate > 0.0) {
         return Err(Error::unavailable("the rate of one machine does not rise with its setting"));
+    }
+    if gflops <= 0.0 {
+        return Err(Error::unavailable(format!(
+            "the line of the other machine has no rate at the setting {setting}: {gflops:.2} GFLOPS"
+        ))
+        .hint("it begins at a larger setting; choose one"));
     }
     let quota = (gflops - own.fit.intercept.interval.estimate) / slope;
     let (least, most) = range(&mut here.samples.iter().map(|sample| sample.quota));
@@ -114,7 +156,7 @@ pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equiva
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Order, Sample, Threads};
+    use super::super::Order;
     use super::*;
     use emu_core::ErrorKind;
 
@@ -138,7 +180,7 @@ mod tests {
             })
             .collect();
         let analyses = vec![Analysis::of(&samples, Threads::All, 4).unwrap()];
-        Measured { samples, cpus: 4, equations: 1000, analyses, verdict: String::new() }
+        Measured { samples, cpus: 4, equations: 1000, analyses, notes: vec![], verdict: String::new() }
     }
 
     /// The paper's Lambda line, as points.
@@ -172,6 +214,37 @@ mod tests {
         let slow = equivalent(&machine(-1.0, 5.0), &lambda(), 10_000.0).unwrap_err();
         assert_eq!(slow.kind(), ErrorKind::Unavailable);
         assert!(equivalent(&machine(9.0, -1.0), &lambda(), 1000.0).is_err());
+    }
+
+    #[test]
+    fn calibrations_by_other_systems_or_threads_are_not_compared() {
+        let one = machine(-3.0, 23.4);
+        let larger = Measured { equations: 4000, ..one.clone() };
+        let fewer = Analysis { threads: Threads::Ceiling, ..one.analyses[0].clone() };
+        let fewer = Measured { analyses: vec![fewer], ..one.clone() };
+        for (there, words) in [(larger, "4000 equations"), (fewer, "threads ceil(quota)")] {
+            let refused = equivalent(&one, &Other::of(&there).unwrap(), 1.7).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Usage);
+            assert!(refused.to_string().contains(words), "{refused}");
+        }
+        assert!(equivalent(&one, &lambda(), 1769.0).is_ok(), "of a CSV nothing of it is known");
+    }
+
+    #[test]
+    fn a_setting_without_a_rate_has_no_equivalent() {
+        let dead = Other::of_csv("1,-1\n2,9\n3,19\n").unwrap();
+        // The line here has such a rate at 0.7 CPUs.
+        let refused = equivalent(&machine(-8.0, 10.0), &dead, 1.0).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        assert!(refused.to_string().contains("no rate at the setting 1"), "{refused}");
+    }
+
+    #[test]
+    fn a_csv_without_names_keeps_its_first_point() {
+        let (with, without) = ("a,b\n1,2\n3,4\n", "1,2\n3,4\n");
+        assert_eq!(Other::of_csv(with).unwrap(), Other::of_csv(without).unwrap());
+        assert_eq!(Other::of_csv(without).unwrap().settings.len(), 2);
+        assert!(Other::of_csv("").unwrap().settings.is_empty());
     }
 
     #[test]

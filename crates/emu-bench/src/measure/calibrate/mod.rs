@@ -10,10 +10,11 @@ pub use analysis::{Analysis, OrderEffect, Residuals};
 pub use map::{Equivalent, Other, equivalent};
 pub use solver::{SOLVER, serve};
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use emu_core::{
-    CpuList, Demand, Error, Host, MethodId, Reason, Result, Session, Target, Tasks, Variant, Zone, method,
+    CpuList, Demand, Error, ErrorKind, Host, MethodId, Reason, Result, Session, Target, Tasks, Variant, Zone,
+    method,
 };
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::{Event, Watch, tell};
 use crate::kernel::linpack;
 use crate::memory::available;
-use solver::Solver;
+use solver::{GoOn, Solver};
 
 /// The period of Docker's quotas, in nanoseconds, as in the paper.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -42,7 +43,7 @@ const ORDER_QUICK: usize = 2000;
 /// Share of the available memory that systems may take.
 const SHARE_MAX: f64 = 0.5;
 
-/// What a sample costs besides: the system, its check, and engaging the quota.
+/// What a sample costs besides: the systems, their checks, and engaging the quota.
 const OVERHEAD: Duration = Duration::from_millis(400);
 
 /// In which order quotas are gone through.
@@ -135,20 +136,15 @@ impl Plan {
             return Err(Error::usage(format!("cannot go to {most} CPUs in steps of {step}"))
                 .hint("a line needs at least three quotas"));
         }
-        let count = (most / step + 1e-9).floor() as u32;
-        let mut quotas: Vec<_> = (1..=count).map(|number| f64::from(number) * step).collect();
-        if quotas.last().is_some_and(|last| most - last > 1e-9) {
-            quotas.push(most);
-        }
         let (orders, equations, sample) = if quick {
             (vec![Order::Random], ORDER_QUICK, SAMPLE_QUICK)
         } else {
             (vec![Order::Ascending, Order::Descending, Order::Random], ORDER, SAMPLE)
         };
-        let plan = Self {
+        let mut plan = Self {
             seed,
             cpus,
-            quotas,
+            quotas: Vec::new(),
             orders,
             threads: Threads::EVERY.to_vec(),
             equations,
@@ -156,6 +152,13 @@ impl Plan {
             sample_seconds: sample.as_secs_f64(),
             period_seconds: PERIOD.as_secs_f64(),
         };
+        // Before all are listed: steps below the kernel's least quota can be as many as fill the memory.
+        plan.check_quota(host, step)?;
+        let count = (most / step + 1e-9).floor() as u32;
+        plan.quotas.extend((1..=count).map(|number| f64::from(number) * step));
+        if plan.quotas.last().is_some_and(|last| most - last > 1e-9) {
+            plan.quotas.push(most);
+        }
         plan.check(host)?;
         Ok(plan)
     }
@@ -188,19 +191,23 @@ impl Plan {
             ))
             .hint("free memory, or use --quick"));
         }
-        let fracas = fracas()?;
-        for &quota in &self.quotas {
-            fracas.check(host, &self.demand(quota)).map_err(|why| {
-                let is_floor = why.reason == Reason::PeriodOutOfReach;
-                let error = why.into_error(MethodId::Fracas);
-                if is_floor {
-                    error.hint("take larger steps with --step: the period is Docker's, 100 ms")
-                } else {
-                    error
-                }
-            })?;
-        }
-        Ok(())
+        self.quotas.iter().try_for_each(|quota| self.check_quota(host, *quota).map(drop))
+    }
+
+    /// Whether a quota can be set; returns what is to be known of it beforehand.
+    fn check_quota(&self, host: &Host, quota: f64) -> Result<Vec<String>> {
+        let expected = fracas()?.check(host, &self.demand(quota)).map_err(|why| {
+            let is_floor = matches!(why.reason, Reason::PeriodOutOfReach | Reason::SpeedOutOfReach);
+            let error = why.into_error(MethodId::Fracas);
+            if is_floor {
+                error
+                    .with_kind(ErrorKind::Usage)
+                    .hint("take larger steps with --step: the period is Docker's, 100 ms")
+            } else {
+                error
+            }
+        })?;
+        Ok(expected.notes)
     }
 
     /// One quota for the sum of all CPUs, as Docker's `--cpus` has it.
@@ -266,9 +273,9 @@ pub struct Sample {
     pub gflops: f64,
     /// CPUs that the process had on average.
     pub cpus_used: f64,
-    /// HPL's scaled residual of the last solution; `None` where it is not a number.
+    /// HPL's scaled residual, the largest of all solutions; `None` where one is not a number.
     pub residual: Option<f64>,
-    /// Whether that is below 16.
+    /// Whether that is at most 16: every solution is right.
     pub passed: bool,
 }
 
@@ -283,6 +290,9 @@ pub struct Measured {
     pub equations: usize,
     /// What the samples say, for each number of threads.
     pub analyses: Vec<Analysis>,
+    /// What went otherwise than asked while the quotas were in force, such as a limit of a group above; each once.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// What it means, in words.
     pub verdict: String,
 }
@@ -311,18 +321,27 @@ fn fracas() -> Result<&'static dyn emu_core::Method> {
 pub fn measure(host: &Host, plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
     let mut solver = Solver::start()?;
     let cells = plan.cells();
-    watch(Event::Next { what: "without a quota", left: plan.expected_time(&cells, None) })?;
+    let left = plan.expected_time(&cells, None);
+    let mut go_on = || watch(Event::Next { what: "without a quota", left });
+    go_on()?;
     // How often a system is solved at a quota follows from the rate of one CPU.
-    solver.prepare(plan.equations, plan.seed, &plan.cpus, 1, 1)?;
-    let alone = solver.solve()?.seconds;
-    let mut samples = Vec::new();
+    solver.prepare(plan.equations, plan.seed, &plan.cpus, 1, 1, &mut go_on)?;
+    let alone = solver.solve(&mut go_on)?.seconds;
+    let (mut samples, mut notes) = (Vec::new(), Vec::new());
     for (number, cell) in cells.iter().enumerate() {
         let what = format!("quota {:.2}, threads {}, {}", cell.quota, cell.threads, cell.order.name());
         let left = plan.expected_time(cells.get(number..).unwrap_or_default(), Some(alone));
-        watch(Event::Next { what: &what, left })?;
-        let sample = sample(host, plan, &mut solver, cell, alone)?;
-        tell(watch, "sample", &sample)?;
-        samples.push(sample);
+        let begin = Instant::now();
+        let mut go_on = || watch(Event::Next { what: &what, left: left.saturating_sub(begin.elapsed()) });
+        go_on()?;
+        let (one, remarks) = sample(host, plan, &mut solver, cell, alone, &mut go_on)?;
+        tell(watch, "sample", &one)?;
+        samples.push(one);
+        for note in remarks {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
     }
     let analyses = plan
         .threads
@@ -330,7 +349,7 @@ pub fn measure(host: &Host, plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
         .map(|&threads| Analysis::of(&samples, threads, plan.cpus.len()))
         .collect::<Result<Vec<_>>>()?;
     let verdict = analysis::verdict(&analyses, &samples, host);
-    Ok(Measured { samples, cpus: plan.cpus.len(), equations: plan.equations, analyses, verdict })
+    Ok(Measured { samples, cpus: plan.cpus.len(), equations: plan.equations, analyses, notes, verdict })
 }
 
 impl Plan {
@@ -350,20 +369,34 @@ impl Plan {
     }
 }
 
-fn sample(host: &Host, plan: &Plan, solver: &mut Solver, cell: &Cell, alone: f64) -> Result<Sample> {
+/// A sample, and what went otherwise than asked.
+fn sample(
+    host: &Host,
+    plan: &Plan,
+    solver: &mut Solver,
+    cell: &Cell,
+    alone: f64,
+    go_on: GoOn<'_>,
+) -> Result<(Sample, Vec<String>)> {
     let solutions = plan.times(cell.quota, alone);
-    solver.prepare(plan.equations, plan.seed, &plan.cpus, cell.threads, solutions)?;
+    let known = plan.check_quota(host, cell.quota)?;
+    solver.prepare(plan.equations, plan.seed, &plan.cpus, cell.threads, solutions, go_on)?;
     let zone = Zone {
         name: "calibrate".into(),
         demand: plan.demand(cell.quota),
         tasks: Tasks::Processes(vec![solver.pid()]),
     };
     let session = Session::engage(host, &zone, MethodId::Fracas)?;
-    let done = solver.solve();
-    session.release()?;
+    let done = solver.solve(go_on);
+    if done.is_err() {
+        // Nothing of it is wanted any more, least of all at full speed.
+        solver.end();
+    }
+    let mut notes = session.release()?.map(|status| status.notes).unwrap_or_default();
+    notes.retain(|note| !known.contains(note));
     let done = done?;
-    let (residual, passed) = solver.check()?;
-    Ok(Sample {
+    let (residual, passed) = solver.check(go_on)?;
+    let sample = Sample {
         order: cell.order,
         quota: cell.quota,
         threads: cell.threads,
@@ -373,7 +406,8 @@ fn sample(host: &Host, plan: &Plan, solver: &mut Solver, cell: &Cell, alone: f64
         cpus_used: done.cpu_seconds / done.seconds,
         residual,
         passed,
-    })
+    };
+    Ok((sample, notes))
 }
 
 #[cfg(test)]
@@ -437,11 +471,15 @@ mod tests {
     fn steps_that_make_no_line_are_refused() {
         let host = Host::detect(&Roots::system()).unwrap();
         for step in [0.0, -0.1, f64::NAN, f64::INFINITY, 1e6] {
-            assert_eq!(
-                Plan::new(&host, true, 1, step).unwrap_err().kind(),
-                emu_core::ErrorKind::Usage,
-                "{step}"
-            );
+            assert_eq!(Plan::new(&host, true, 1, step).unwrap_err().kind(), ErrorKind::Usage, "{step}");
+        }
+    }
+
+    #[test]
+    fn steps_below_the_kernels_least_quota_are_refused_before_they_are_listed() {
+        let host = Host::detect(&Roots::system()).unwrap();
+        for step in [1e-3, 1e-9, 1e-300] {
+            assert!(Plan::new(&host, true, 1, step).is_err(), "{step}");
         }
     }
 }

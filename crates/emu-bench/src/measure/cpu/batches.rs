@@ -1,24 +1,26 @@
 //! Batches of operations by several threads, for a while.
 
+use std::slice;
 use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use emu_core::{CpuList, Error, ErrorKind, Result};
 
 use crate::kernel::arithmetic::Work;
-use crate::workload::confine;
+use crate::kernel::on_threads;
+
+/// What threads are named by in errors.
+const WHAT: &str = "the calculation";
 
 /// Operations each second of all threads: every thread makes batches on a place of its own for `length`.
 ///
 /// `one` is what a chain of the work comes to; every batch must agree with it.
 ///
 /// # Errors
-/// A thread cannot be made or bound, or a batch came to something else.
+/// A thread cannot be made or bound. [`ErrorKind::WrongResult`]: a batch came to something else.
 pub(super) fn rate(work: Work, one: u64, places: &[CpuList], length: Duration) -> Result<f64> {
     let barrier = Barrier::new(places.len());
-    let of_thread = |cpus: &CpuList| {
-        let bound = confine(cpus);
+    let rates: Vec<f64> = on_threads(WHAT, places, |_| {
         // The first one wakes the vector units.
         let mut batch = work.many();
         let (mut operations, mut right) = (0, batch.digest == batch.must(one));
@@ -33,17 +35,7 @@ pub(super) fn rate(work: Work, one: u64, places: &[CpuList], length: Duration) -
                 break passed.as_secs_f64();
             }
         };
-        bound?;
         if right { Ok(operations as f64 / seconds) } else { Err(wrong(work)) }
-    };
-    let failed = || Error::new(ErrorKind::Failed, "a calculating thread has panicked");
-    let rates: Vec<f64> = thread::scope(|scope| {
-        let of_thread = &of_thread;
-        let threads: Vec<_> = places.iter().map(|cpus| scope.spawn(move || of_thread(cpus))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(failed())))
-            .collect::<Result<_>>()
     })?;
     Ok(rates.into_iter().sum())
 }
@@ -53,8 +45,7 @@ pub(super) fn rate(work: Work, one: u64, places: &[CpuList], length: Duration) -
 /// # Errors
 /// As [`rate`].
 pub(super) fn wait_ns(work: Work, one: u64, place: &CpuList, length: Duration) -> Result<f64> {
-    let chain = || {
-        confine(place)?;
+    let of_one: Vec<f64> = on_threads(WHAT, slice::from_ref(place), |_| {
         let (mut batches, mut right) = (0, true);
         let begin = Instant::now();
         loop {
@@ -66,13 +57,12 @@ pub(super) fn wait_ns(work: Work, one: u64, place: &CpuList, length: Duration) -
                 return if right { Ok(passed.as_secs_f64() * 1e9 / steps as f64) } else { Err(wrong(work)) };
             }
         }
-    };
-    let failed = || Error::new(ErrorKind::Failed, "a calculating thread has panicked");
-    thread::scope(|scope| scope.spawn(chain).join().unwrap_or_else(|_| Err(failed())))
+    })?;
+    Ok(of_one.into_iter().sum())
 }
 
 fn wrong(work: Work) -> Error {
-    Error::new(ErrorKind::Failed, format!("wrong result of {}; the sample is void", work.name()))
+    Error::new(ErrorKind::WrongResult, format!("wrong result of {}; the sample is void", work.name()))
         .hint("the CPU has erred, or something changes its registers: try another CPU")
 }
 
@@ -89,9 +79,11 @@ mod tests {
             let one = work.one();
             assert!(rate(work, one, &[cpus.clone(), cpus.clone()], length).unwrap() > 0.0);
             assert!(wait_ns(work, one, &cpus, length).unwrap() > 0.0);
-            let error = rate(work, one ^ 1, std::slice::from_ref(&cpus), length).unwrap_err();
+            let error = rate(work, one ^ 1, slice::from_ref(&cpus), length).unwrap_err();
             assert!(error.to_string().contains("wrong result"), "{error}");
-            assert!(wait_ns(work, one ^ 1, &cpus, length).is_err());
+            assert_eq!(error.kind(), ErrorKind::WrongResult);
+            let error = wait_ns(work, one ^ 1, &cpus, length).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::WrongResult);
         }
         assert!(rate(Work::PEAK, Work::PEAK.one(), &["1000".parse().unwrap()], length).is_err());
     }

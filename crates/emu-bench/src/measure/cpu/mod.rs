@@ -6,16 +6,17 @@ mod units;
 
 pub use units::Units;
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use emu_core::{CpuList, Error, ErrorKind, Hertz, Host, Result, meter};
+use emu_core::{CpuId, CpuList, Error, ErrorKind, Hertz, Host, Result, meter};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Watch, check_threads, in_order, one_and_all, places, powers_of_two, tell};
+use super::{
+    Event, Left, THREADS_MAX, Watch, check_threads, in_order, one_and_all, places, powers_of_two, tell,
+};
 use crate::kernel::arithmetic::{Number, Operation, Work, instruction_set, is_fused};
 use crate::stats::Sample;
 
@@ -58,7 +59,7 @@ impl Plan {
     /// # Errors
     /// Usage, for numbers that make no sense.
     pub fn check(&self) -> Result<()> {
-        check_threads(&self.threads)?;
+        check_threads(&self.threads, THREADS_MAX)?;
         if self.rounds == 0 || self.sample_ns == 0 {
             return Err(Error::usage("nothing is to be measured"));
         }
@@ -120,9 +121,11 @@ pub struct Peak {
     pub threads: usize,
     /// Cores that they run on: threads that share a core share its units.
     pub cores: usize,
-    /// Vectors multiplied and added in one cycle.
+    /// Whether all these CPUs are of the kind that the model names, as far as the host tells.
+    pub alike: bool,
+    /// Vectors multiplied and added in one cycle; never documented for CPUs that are not alike.
     pub units: Units,
-    /// The highest reading of the core clock.
+    /// The highest reading of the core clock of the first CPU; of CPUs that are not alike, the mean of the cores'.
     pub clock: Hertz,
     /// Cores × clock × units × lanes × 2.
     pub theoretical_per_s: f64,
@@ -154,11 +157,10 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
     let one: Vec<_> = Work::ALL.iter().map(|work| (*work, work.one())).collect();
     let one_of = |work: Work| one.iter().find(|(of, _)| *of == work).map_or(0, |(_, one)| *one);
     let (mut rates, mut waits, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
-    let mut left = parts.len() as u32;
-    let mut each = plan.sample() * plan.rounds as u32 + CLOCK;
+    let mut left = Left::new(parts.len(), plan.sample() * plan.rounds as u32 + CLOCK);
     for (number, part) in parts {
         let (Part::Rate { work, .. } | Part::Wait { work }) = part;
-        watch(Event::Next { what: &work.name(), left: each * left })?;
+        watch(Event::Next { what: &work.name(), left: left.time() })?;
         let begin = Instant::now();
         // A guest may be refused a good reading for a while; operations are timed all the same.
         clocks.extend(meter::measure(first, CLOCK).ok().map(|reading| reading.clock.as_f64()));
@@ -180,8 +182,7 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
                 waits.push((number, wait));
             }
         }
-        left -= 1;
-        each = (each * 7 + begin.elapsed()) / 8;
+        left.through(begin.elapsed());
     }
     let clocks = Sample::new(clocks).ok();
     let clock = clocks.as_ref().map(Sample::median);
@@ -226,40 +227,51 @@ fn check_bound(rate: &Rate, clock: f64, lanes: usize) -> Result<()> {
     ))
 }
 
-/// What could be reached, for each number of threads.
-fn peaks(host: &Host, rates: &[Rate], clock: f64, lanes: usize) -> Vec<Peak> {
+/// What could be reached, for each number of threads, where `first` is the clock of the first CPU; nothing where one
+/// of several clocks cannot be measured.
+fn peaks(host: &Host, rates: &[Rate], first: f64, lanes: usize) -> Vec<Peak> {
     let of_peak = rates.iter().filter(|rate| rate.work == Work::PEAK);
     of_peak
-        .map(|rate| {
+        .filter_map(|rate| {
             let cpus: CpuList = places(host, rate.threads).iter().flat_map(CpuList::iter).collect();
-            let cores = cores(host, &cpus).min(rate.threads);
-            let of_unit = cores as f64 * clock * lanes as f64 * 2.0;
+            let cores = cores(host, &cpus);
+            let alike = units::are_alike(host, &cpus);
+            let read = |cpu| Some(meter::measure(cpu, CLOCK).ok()?.clock.as_f64());
+            let clock = if alike { first } else { mean(&cores, read)? };
+            let of_unit = cores.len() as f64 * clock * lanes as f64 * 2.0;
             let best_per_s = rate.samples.iter().copied().fold(0.0, f64::max);
             let per_cycle = best_per_s / of_unit;
-            let units = if is_fused() {
+            let units = if is_fused() && alike {
                 Units::of(&host.roots, lanes, per_cycle)
             } else {
-                Units { count: (per_cycle.round() as u32).max(1), documented: false }
+                Units::measured(per_cycle)
             };
             let theoretical_per_s = of_unit * f64::from(units.count);
-            Peak {
+            Some(Peak {
                 threads: rate.threads,
-                cores,
+                cores: cores.len(),
+                alike,
                 units,
                 clock: Hertz(clock as u64),
                 theoretical_per_s,
                 best_per_s,
                 share: best_per_s / theoretical_per_s,
-            }
+            })
         })
         .collect()
 }
 
-/// How many cores these CPUs are of.
-fn cores(host: &Host, cpus: &CpuList) -> usize {
-    let known = host.cpus.iter().filter(|cpu| cpus.contains(cpu.id));
-    let cores: BTreeSet<_> = known.map(|cpu| cpu.siblings.first().unwrap_or(cpu.id)).collect();
-    cores.len().max(1)
+/// Of each core that these CPUs are of, one of them.
+fn cores(host: &Host, cpus: &CpuList) -> CpuList {
+    let first =
+        |id: CpuId| host.cpu(id).and_then(|cpu| cpu.siblings.intersection(cpus).first()).unwrap_or(id);
+    cpus.iter().map(first).collect()
+}
+
+/// The mean of what `read` tells of these CPUs; `None` where it does not tell of one.
+fn mean(cpus: &CpuList, read: impl Fn(CpuId) -> Option<f64>) -> Option<f64> {
+    let all = cpus.iter().map(read).collect::<Option<Vec<f64>>>()?;
+    Some(Sample::new(all).ok()?.mean())
 }
 
 /// What a long series makes: mixed operations, always the same.
@@ -289,6 +301,7 @@ impl Steady {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::testing::host_of;
     use emu_core::Roots;
 
     fn host() -> Host {
@@ -316,6 +329,7 @@ mod tests {
             assert!(rate.operations_per_s > 0.0 && rate.samples.len() == 3, "{rate:?}");
         }
         for peak in &cpu.peaks {
+            assert!(peak.alike || !peak.units.documented, "{peak:?}");
             assert!((peak.share * peak.theoretical_per_s / peak.best_per_s - 1.0).abs() < 1e-9);
         }
         let text = serde_json::to_string(&cpu).unwrap();
@@ -339,16 +353,19 @@ mod tests {
 
     #[test]
     fn threads_that_share_a_core_share_its_units() {
-        let mut host = host();
-        let all: CpuList = host.cpus.iter().map(|cpu| cpu.id).collect();
-        for cpu in &mut host.cpus {
-            cpu.siblings = all.clone();
-        }
-        assert_eq!(cores(&host, &all), 1);
-        for cpu in &mut host.cpus {
-            cpu.siblings = [cpu.id].into_iter().collect();
-        }
-        assert_eq!(cores(&host, &all), all.len());
+        let host = host_of(&["0-1", "2-3"], "0-3");
+        let chosen = |cpus: &str| cores(&host, &cpus.parse().unwrap()).to_string();
+        assert_eq!(chosen("0-3"), "0,2");
+        assert_eq!(chosen("1,3"), "1,3", "only CPUs that are used");
+        assert_eq!(chosen("0-1"), "0");
+    }
+
+    #[test]
+    fn the_clock_of_several_kinds_of_cpus_is_that_of_all_of_them() {
+        let cpus: CpuList = "0-3".parse().unwrap();
+        let clock = |cpu: CpuId| if cpu < 2 { 5e9 } else { 3e9 };
+        assert!((mean(&cpus, |cpu| Some(clock(cpu))).unwrap() / 4e9 - 1.0).abs() < 1e-12);
+        assert_eq!(mean(&cpus, |cpu| (cpu != 2).then(|| clock(cpu))), None);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! How many vectors of doubles a CPU multiplies and adds in one cycle.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::ops::RangeInclusive;
 
-use emu_core::Roots;
+use emu_core::{CpuId, CpuList, Host, Roots};
 use serde::{Deserialize, Serialize};
 
 /// The units of a CPU, and how they are known.
@@ -18,12 +20,31 @@ pub struct Units {
 impl Units {
     /// By the model, else by what was measured: vectors in one cycle.
     pub(super) fn of(roots: &Roots, lanes: usize, measured: f64) -> Self {
-        let text = std::fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
+        let text = fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
         match documented(&text, lanes) {
             Some(count) => Self { count, documented: true },
-            None => Self { count: (measured.round() as u32).max(1), documented: false },
+            None => Self::measured(measured),
         }
     }
+
+    /// By what was measured: vectors in one cycle.
+    pub(super) fn measured(vectors: f64) -> Self {
+        Self { count: (vectors.round() as u32).max(1), documented: false }
+    }
+}
+
+/// Whether these CPUs are all of the kind that the model names, as far as the host tells.
+///
+/// The small cores of a hybrid have the model number of the large ones, but units of their own. They show as a device
+/// `cpu_atom`, which lists them (tools/perf/Documentation/intel-hybrid.txt), or by their highest clock
+/// (`cpuinfo_max_freq`).
+pub(super) fn are_alike(host: &Host, cpus: &CpuList) -> bool {
+    let highest = |cpu: CpuId| host.cpufreq.as_ref()?.policy_of(cpu)?.hardware_max;
+    let clocks: BTreeSet<_> = cpus.iter().filter_map(highest).collect();
+    let device = host.roots.sys.join("devices/cpu_atom");
+    let listed = || fs::read_to_string(device.join("cpus")).ok()?.parse::<CpuList>().ok();
+    let has_small = device.exists() && listed().is_none_or(|small| !small.intersection(cpus).is_empty());
+    clocks.len() <= 1 && !has_small
 }
 
 /// Models with the same units.
@@ -156,6 +177,55 @@ mod tests {
         }
         assert_eq!(documented("", 8), None);
         assert_eq!(documented("processor : 0\nCPU part : 0xd0c\n", 2), None);
+    }
+
+    /// A host of four CPUs with these files besides, in a folder that is to be kept.
+    fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
+        let dir = tempfile::tempdir().unwrap();
+        let cpus = [
+            ("proc/self/status", ""),
+            ("sys/devices/system/cpu/present", "0-3"),
+            ("sys/devices/system/cpu/online", "0-3"),
+        ];
+        for (path, text) in cpus.iter().chain(files) {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let host = Host::detect(&Roots::below(dir.path())).unwrap();
+        (dir, host)
+    }
+
+    fn alike(host: &Host, cpus: &str) -> bool {
+        are_alike(host, &cpus.parse().unwrap())
+    }
+
+    #[test]
+    fn cpus_of_which_nothing_is_told_are_alike() {
+        assert!(alike(&host(&[]).1, "0-3"));
+    }
+
+    #[test]
+    fn cpus_with_other_highest_clocks_are_not_alike() {
+        let (_dir, host) = host(&[
+            ("sys/devices/system/cpu/cpufreq/policy0/related_cpus", "0 1"),
+            ("sys/devices/system/cpu/cpufreq/policy0/scaling_driver", "intel_pstate"),
+            ("sys/devices/system/cpu/cpufreq/policy0/cpuinfo_max_freq", "5100000"),
+            ("sys/devices/system/cpu/cpufreq/policy2/related_cpus", "2 3"),
+            ("sys/devices/system/cpu/cpufreq/policy2/scaling_driver", "intel_pstate"),
+            ("sys/devices/system/cpu/cpufreq/policy2/cpuinfo_max_freq", "3900000"),
+        ]);
+        assert!(alike(&host, "0-1") && alike(&host, "2,3"));
+        assert!(!alike(&host, "0-3") && !alike(&host, "1-2"));
+    }
+
+    #[test]
+    fn small_cores_are_not_what_the_model_names() {
+        let (_dir, large_and_small) = host(&[("sys/devices/cpu_atom/cpus", "2-3\n")]);
+        assert!(alike(&large_and_small, "0-1"));
+        assert!(!alike(&large_and_small, "0-3") && !alike(&large_and_small, "2-3"));
+        let (_dir, untold) = host(&[("sys/devices/cpu_atom/type", "10\n")]);
+        assert!(!alike(&untold, "0-1"), "nobody tells which they are");
     }
 
     #[test]

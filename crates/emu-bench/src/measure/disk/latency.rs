@@ -39,12 +39,13 @@ impl Times {
         let _ = self.0.add(&other.0);
     }
 
-    pub(super) fn summary(&self) -> Latency {
+    /// What they come to; `None` where there are none.
+    pub(super) fn summary(&self) -> Option<Latency> {
         let times = &self.0;
         // Of fewer operations the slowest alone would make the figure.
         let percentile =
             |share: f64, least: u64| (times.len() >= least).then(|| times.value_at_quantile(share));
-        Latency {
+        (!times.is_empty()).then(|| Latency {
             operations: times.len(),
             mean_ns: times.mean(),
             p50_ns: percentile(0.5, 2),
@@ -52,7 +53,7 @@ impl Times {
             p99_ns: percentile(0.99, 100),
             p99_9_ns: percentile(0.999, 1000),
             max_ns: times.max(),
-        }
+        })
     }
 }
 
@@ -82,17 +83,19 @@ mod tests {
     #[test]
     fn percentiles_are_right_to_one_percent_and_need_enough_operations() {
         let mut times = Times::new().unwrap();
+        assert_eq!(times.summary(), None);
         (1..=1000).for_each(|us| times.take(Duration::from_micros(us)));
-        let latency = times.summary();
+        let latency = times.summary().unwrap();
         let near = |is: Option<u64>, must: f64| (is.unwrap() as f64 / must - 1.0).abs() < 0.01;
         assert!(near(latency.p50_ns, 500e3) && near(latency.p99_9_ns, 999e3), "{latency:?}");
         assert!((latency.mean_ns / 500.5e3 - 1.0).abs() < 0.01);
 
         let mut few = Times::new().unwrap();
         (0..50).for_each(|_| few.take(Duration::from_micros(7)));
-        assert_eq!((few.summary().p99_ns, few.summary().p90_ns.is_some()), (None, true));
+        let of_few = few.summary().unwrap();
+        assert_eq!((of_few.p99_ns, of_few.p90_ns.is_some()), (None, true));
         times.add(&few);
-        assert_eq!(times.summary().operations, 1050);
+        assert_eq!(times.summary().unwrap().operations, 1050);
     }
 
     #[test]
@@ -100,6 +103,6 @@ mod tests {
         let mut times = Times::new().unwrap();
         times.take(Duration::ZERO);
         times.take(Duration::from_secs(100_000));
-        assert_eq!(times.summary().operations, 2);
+        assert_eq!(times.summary().unwrap().operations, 2);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Every transfer is made twice: at full speed, which gives its rate, and at half that rate, which gives the times of
 //! single operations. Those count from when an operation was meant to begin: what is held up by a slow one counts as
-//! slow as well, and is not left out ("coordinated omission", G. Tene 2013, *How not to measure latency*).
+//! slow as well, and is not left out ("coordinated omission", G. Tene 2013, *How not to measure latency*). What is
+//! written back has no such times, as no operation tells when it is on the disk.
 
 mod content;
 mod latency;
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use self::latency::Times;
 use self::scratch::{Direct, Scratch};
 use self::worker::{Job, Pace, Worker, phase};
-use super::{Event, Watch, tell};
+use super::{Event, Left, Watch, tell};
 use crate::kernel::scatter::Scatter;
 use crate::memory;
 use crate::stats::Sample as Values;
@@ -75,10 +76,13 @@ pub struct Measured {
     pub bytes_per_s: f64,
     /// The same in operations.
     pub operations_per_s: f64,
-    /// Times of operations at half that rate, from when each was meant to begin.
-    pub latency: Latency,
-    /// Times of operations at full rate, one after another.
-    pub back_to_back: Latency,
+    /// Times of operations at half that rate, from when each was meant to begin; `None` for what is written back.
+    pub latency: Option<Latency>,
+    /// Operations at half that rate that were not made, as the disk had fallen too far behind: their times would have
+    /// been longer than those that count.
+    pub not_made: u64,
+    /// Times of operations at full rate, one after another; `None` for what is written back.
+    pub back_to_back: Option<Latency>,
     /// In the order they were taken.
     pub samples: Vec<Sample>,
 }
@@ -107,9 +111,7 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
         refused.iter().enumerate().filter_map(|(number, why)| why.is_none().then_some(number)).collect();
     let mut taken: Vec<Vec<Taken>> = transfers.iter().map(|_| Vec::new()).collect();
     let mut random = Pcg64::seed_from_u64(plan.seed);
-    let mut left = plan.rounds * possible.len();
-    // Until the first sample has told better.
-    let mut each = plan.phase() * 3;
+    let mut left = Left::new(plan.rounds * possible.len(), plan.phase() * 3);
     for _ in 0..plan.rounds {
         let mut order = possible.clone();
         order.shuffle(&mut random);
@@ -118,13 +120,13 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
                 continue;
             };
             let what = transfer.name();
-            watch(Event::Next { what: &what, left: each * left as u32 })?;
+            watch(Event::Next { what: &what, left: left.time() })?;
             let begin = Instant::now();
             let one = bench.sample(transfer)?;
-            tell(watch, "disk", &Told { transfer, sample: one.sample, latency: one.paced.summary() })?;
+            let Taken { sample, not_made, .. } = one;
+            tell(watch, "disk", &Told { transfer, sample, latency: one.paced.summary(), not_made })?;
             taken.push(one);
-            left -= 1;
-            each = (each * 7 + begin.elapsed()) / 8;
+            left.through(begin.elapsed());
         }
     }
     let cells = transfers
@@ -149,7 +151,8 @@ struct Told<'a> {
     #[serde(flatten)]
     transfer: &'a Transfer,
     sample: Sample,
-    latency: Latency,
+    latency: Option<Latency>,
+    not_made: u64,
 }
 
 /// A sample with the times of its operations.
@@ -157,6 +160,7 @@ struct Told<'a> {
 struct Taken {
     sample: Sample,
     paced: Times,
+    not_made: u64,
     back_to_back: Times,
 }
 
@@ -174,6 +178,7 @@ impl Measured {
             bytes_per_s,
             operations_per_s: bytes_per_s / transfer.block_bytes as f64,
             latency: latency.summary(),
+            not_made: taken.iter().map(|taken| taken.not_made).sum(),
             back_to_back: back_to_back.summary(),
             samples,
         })
@@ -241,14 +246,17 @@ impl Bench {
         let scratch = self.file_of(transfer);
         let mut workers = self.workers(transfer, scratch)?;
         let (sample, back_to_back) = self.full(transfer, scratch, &mut workers)?;
-        let per_s = sample.bytes_per_s / transfer.block_bytes as f64;
-        let interval = Duration::from_secs_f64(transfer.threads as f64 / (per_s * PACE));
-        let mut paced = Times::new()?;
-        for done in phase(&mut workers, self.phase, Pace::Every(interval))? {
-            paced.add(&done.times);
+        let (mut paced, mut not_made) = (Times::new()?, 0);
+        if transfer.column.ends_operations() {
+            let per_s = sample.bytes_per_s / transfer.block_bytes as f64;
+            let interval = Duration::from_secs_f64(transfer.threads as f64 / (per_s * PACE));
+            for done in phase(&mut workers, self.phase, Pace::Every(interval))? {
+                paced.add(&done.times);
+                not_made += done.not_made;
+            }
         }
         verify(transfer, scratch, &workers)?;
-        Ok(Taken { sample, paced, back_to_back })
+        Ok(Taken { sample, paced, not_made, back_to_back })
     }
 
     /// Brings the page cache into the state that a transfer is to find.
@@ -273,8 +281,10 @@ impl Bench {
         }
         let sync_s = syncing.elapsed().as_secs_f64();
         let mut times = Times::new()?;
-        for done in &all {
-            times.add(&done.times);
+        if transfer.column.ends_operations() {
+            for done in &all {
+                times.add(&done.times);
+            }
         }
         let operations: u64 = all.iter().map(|done| done.operations).sum();
         let slowest = all.iter().map(|done| done.seconds).fold(0.0, f64::max);

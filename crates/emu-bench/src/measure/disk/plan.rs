@@ -7,7 +7,7 @@ use emu_core::{Error, Host, Result};
 use serde::{Deserialize, Serialize};
 
 use super::scratch;
-use crate::measure::{check_threads, one_and_all, powers_of_two};
+use crate::measure::{THREADS_MAX, check_threads, one_and_all, powers_of_two};
 
 /// The largest block.
 const BLOCK_MAX: u64 = 64 << 20;
@@ -58,6 +58,12 @@ impl Column {
             Self::Durable => "durable",
             Self::Direct => "direct",
         }
+    }
+
+    /// Whether a single operation is done when it ends. What is written back is not: the disk has it only at the end of
+    /// all.
+    pub fn ends_operations(self) -> bool {
+        self != Self::WriteBack
     }
 }
 
@@ -142,7 +148,7 @@ impl Plan {
             return Err(Error::usage(format!("cannot transfer blocks of {block} bytes"))
                 .hint("a block is a power of two, 1 byte to 64 MiB: --blocks 1,4KiB,1MiB"));
         }
-        check_threads(&self.threads)?;
+        check_threads(&self.threads, THREADS_MAX)?;
         let most = self.threads.iter().max().copied().unwrap_or(1);
         let largest = self.blocks.iter().max().copied().unwrap_or(1);
         let least = largest.saturating_mul(most as u64).saturating_mul(2);

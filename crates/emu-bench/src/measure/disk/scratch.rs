@@ -1,7 +1,7 @@
 //! A file to measure with, which nobody else sees and which is gone however emu ends.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -10,18 +10,16 @@ use emu_core::{Error, ErrorKind, Result};
 use nix::sys::statfs::{FsType, TMPFS_MAGIC, fstatfs};
 use nix::sys::statvfs::statvfs;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, OFlags, StatxFlags, fadvise, fallocate, statx};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::process::{Resource, getrlimit};
 
-use super::content::{self, Block};
+use super::content::{self, Block, PAGE};
 
 /// Bytes filled by one write.
 const CHUNK: usize = 1 << 20;
 
 /// Share of the free space that may be taken: the rest is for others, and for what the file system adds.
 const SHARE_MAX: f64 = 0.95;
-
-/// Alignment of memory that suits every device.
-const PAGE: usize = 4096;
 
 /// The magic number of ramfs (linux/magic.h).
 const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
@@ -79,7 +77,7 @@ impl Scratch {
         let failed = |cause: io::Error| Error::io(format!("cannot fill a file of {bytes} bytes"), cause);
         match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
             // It is filled all the same; room may run out on the way.
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
             Err(cause) => return Err(failed(cause.into())),
         }
         let mut block = Block::new(CHUNK, PAGE);
@@ -140,9 +138,13 @@ impl Scratch {
     /// # Errors
     /// The kernel refuses.
     pub(super) fn forget(&self) -> Result<()> {
-        fadvise(&self.buffered, 0, None, Advice::DontNeed)
+        forget(&self.buffered)
             .map_err(|cause| Error::io("cannot drop the file from the page cache", cause.into()))
     }
+}
+
+fn forget(file: &File) -> rustix::io::Result<()> {
+    fadvise(file, 0, None, Advice::DontNeed)
 }
 
 /// Whether `bytes` can be written in a folder.
@@ -211,12 +213,36 @@ fn direct(file: &File) -> std::result::Result<Direct, String> {
         Some(facts) => u64::from(facts.stx_dio_offset_align),
         None => [512, 1024, 2048, 4096].into_iter().find(works).ok_or("no direct transfer works")?,
     };
-    Ok(Direct { file: opened, alignment })
+    let direct = Direct { file: opened, alignment };
+    if stays_cached(file, &direct) {
+        return Err("the file system takes direct transfers by way of the page cache all the same".into());
+    }
+    Ok(direct)
 }
 
-/// Memory for blocks of this length that all transfers accept.
-pub(super) fn block(length: usize) -> Block {
-    Block::new(length, PAGE)
+/// Whether what is read directly is in the page cache afterwards, as far as can be told.
+fn stays_cached(file: &File, direct: &Direct) -> bool {
+    let mut block = Block::new(direct.alignment as usize, PAGE);
+    let has_read = forget(file).is_ok() && direct.file.read_exact_at(block.bytes_mut(), 0).is_ok();
+    if !has_read || is_cached(file, 0) != Some(true) {
+        return false;
+    }
+    // Where a disk answers at once, as one in memory does, the question alone brings a page into the cache: what nobody
+    // has read is asked for as well, and must not be there.
+    let middle = file.metadata().map_or(0, |facts| facts.len() / 2);
+    forget(file).is_ok() && is_cached(file, middle) == Some(false)
+}
+
+/// Whether a byte of a file is in the page cache; `None` where the kernel does not tell.
+///
+/// `RWF_NOWAIT` (`preadv2(2)`, Linux 4.14) does not wait for what is not there, but lets the kernel begin to read it.
+fn is_cached(file: &File, offset: u64) -> Option<bool> {
+    let mut byte = [0_u8];
+    match preadv2(file, &mut [IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT) {
+        Ok(read) => Some(read > 0),
+        Err(Errno::AGAIN) => Some(false),
+        Err(_) => None,
+    }
 }
 
 /// Whether a whole block is as the file was made with.
@@ -232,4 +258,27 @@ pub(super) fn check_original(block: &Block, seed: u64, offset: u64) -> Result<()
     let mut must = Block::new(length, 1);
     must.fill(seed, offset);
     content::check(block.bytes() == must.bytes(), offset, "read")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_direct_read_that_goes_by_the_page_cache_is_found_out() {
+        // Where the build is, as `/tmp` may be in memory.
+        let this = std::env::current_exe().unwrap();
+        let file = tempfile::tempfile_in(this.parent().unwrap()).unwrap();
+        file.write_all_at(Block::new(8 << 20, PAGE).bytes(), 0).unwrap();
+        assert_ne!(is_cached(&file, 0), Some(false), "it has just been written");
+        file.sync_all().unwrap();
+        forget(&file).unwrap();
+        if is_cached(&file, 0) != Some(false) {
+            eprintln!("left out: nobody can tell what is in the page cache here");
+            return;
+        }
+        // As a file system that takes `O_DIRECT` and does as it always does.
+        let disguised = Direct { file: file.try_clone().unwrap(), alignment: PAGE as u64 };
+        assert!(stays_cached(&file, &disguised));
+    }
 }

@@ -7,16 +7,18 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, ErrorKind, Result};
+use emu_core::{Error, Result};
 
-use super::content::{self, Block};
+use super::content::{self, Block, PAGE};
 use super::latency::Times;
 use super::scratch;
+use crate::kernel::all_at_once;
+use crate::kernel::blocks::spot_checks;
 use crate::kernel::scatter::Scatter;
 
-/// Blocks that are read back after a sample, at most, and their bytes.
-const VERIFIED_MAX: u64 = 500;
-const VERIFIED_BYTES_MAX: u64 = 32 << 20;
+/// A paced phase ends after this many times its length, however many operations are still to be made: storage that has
+/// fallen so far behind would take any time.
+const LATE_MAX: u32 = 10;
 
 /// The last stretch before an operation is due is waited for awake: a sleep ends late.
 const AWAKE: Duration = Duration::from_micros(200);
@@ -61,15 +63,15 @@ pub(super) struct Worker<'a> {
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) operations: u64,
+    /// Operations that were due in a paced phase and have not been made.
+    pub(super) not_made: u64,
     pub(super) seconds: f64,
     pub(super) times: Times,
 }
 
 impl<'a> Worker<'a> {
     pub(super) fn new(job: Job<'a>) -> Self {
-        let mut block = scratch::block(job.length);
-        // Other content than the file has, so that a write that did not happen is noticed.
-        block.fill(!job.seed, 0);
+        let block = if job.write { writable(&job) } else { Block::new(job.length, PAGE) };
         Self { job, block, count: 0, sum: 0 }
     }
 
@@ -82,13 +84,13 @@ impl<'a> Worker<'a> {
 
     fn stamp(&self, number: u64) -> u64 {
         let generation = (self.job.generation << 32) | (number / self.job.blocks);
-        content::stamp(self.job.seed, generation, self.offset(number), self.job.length)
+        content::stamp(self.job.seed, generation, self.offset(number))
     }
 
     fn transfer(&mut self) -> io::Result<()> {
         let offset = self.offset(self.count);
         if self.job.write {
-            self.block.set_head(self.stamp(self.count));
+            self.block.renew(self.stamp(self.count));
             self.job.file.write_all_at(self.block.bytes(), offset)?;
             if self.job.durable {
                 self.job.file.sync_data()?;
@@ -118,24 +120,27 @@ impl<'a> Worker<'a> {
             }
         }
         let seconds = (before - begin).as_secs_f64();
-        Ok(Done { operations: self.count - first, seconds, times })
+        Ok(Done { operations: self.count - first, not_made: 0, seconds, times })
     }
 
     /// At even intervals, each counted from the moment it was meant to begin, also where the one before held it up.
     fn paced(&mut self, length: Duration, interval: Duration) -> Result<Done> {
         let mut times = Times::new()?;
-        let first = self.count;
+        // As nanoseconds in 64 bits for 584 years.
+        let interval_ns = (interval.as_nanos() as u64).max(1);
+        let planned = (length.as_nanos() as u64).div_ceil(interval_ns);
+        let mut made = 0;
         let begin = Instant::now();
-        loop {
-            let due = interval.mul_f64((self.count - first) as f64);
-            if due >= length {
-                break;
-            }
-            wait_until(begin + due);
+        let mut now = begin;
+        while made < planned && now - begin < length * LATE_MAX {
+            let due = begin + Duration::from_nanos(made * interval_ns);
+            wait_until(due);
             self.transfer().map_err(|cause| self.failed(cause))?;
-            times.take((begin + due).elapsed());
+            now = Instant::now();
+            times.take(now - due);
+            made += 1;
         }
-        Ok(Done { operations: self.count - first, seconds: begin.elapsed().as_secs_f64(), times })
+        Ok(Done { operations: made, not_made: planned - made, seconds: (now - begin).as_secs_f64(), times })
     }
 
     fn failed(&self, cause: io::Error) -> Error {
@@ -176,22 +181,27 @@ impl<'a> Worker<'a> {
 
     fn verify_written(&self, through: &File) -> Result<()> {
         let Job { blocks, length, .. } = self.job;
-        let written = self.count.min(blocks);
-        let limit = (VERIFIED_BYTES_MAX / length as u64).clamp(1, VERIFIED_MAX);
-        let mut is = scratch::block(length);
-        let mut must = scratch::block(length);
-        must.fill(!self.job.seed, 0);
-        for number in (0..written).step_by(written.div_ceil(limit).max(1) as usize) {
+        let mut is = Block::new(length, PAGE);
+        let mut must = writable(&self.job);
+        for number in spot_checks(self.count.min(blocks), length as u64) {
             let last = number + (self.count - 1 - number) / blocks * blocks;
             let offset = self.offset(last);
             through
                 .read_exact_at(is.bytes_mut(), offset)
                 .map_err(|cause| Error::io(format!("cannot read back byte {offset} of the file"), cause))?;
-            must.set_head(self.stamp(last));
+            must.renew(self.stamp(last));
             content::check(is.bytes() == must.bytes(), offset, "written")?;
         }
         Ok(())
     }
+}
+
+/// Memory for the blocks that a job writes: of other content than the file has, so that a write that did not happen is
+/// noticed.
+fn writable(job: &Job<'_>) -> Block {
+    let mut block = Block::renewable(job.length);
+    block.fill(!job.seed, 0);
+    block
 }
 
 fn wait_until(moment: Instant) {
@@ -214,30 +224,22 @@ pub(super) enum Pace {
 /// Lets every worker transfer for this long, all at the same time.
 ///
 /// # Errors
-/// A transfer fails.
+/// A thread cannot be made, or a transfer fails.
 pub(super) fn phase(workers: &mut [Worker<'_>], length: Duration, pace: Pace) -> Result<Vec<Done>> {
     let barrier = Barrier::new(workers.len());
-    let failed = || Error::new(ErrorKind::Failed, "a thread of the measurement has panicked");
-    thread::scope(|scope| {
-        let threads: Vec<_> = workers
-            .iter_mut()
-            .map(|worker| {
-                let barrier = &barrier;
-                scope.spawn(move || {
-                    barrier.wait();
-                    match pace {
-                        Pace::AtOnce => worker.at_once(length),
-                        Pace::Every(interval) => worker.paced(length, interval),
-                    }
-                })
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(failed()))).collect()
+    all_at_once("the transfer", workers, |worker| {
+        barrier.wait();
+        match pace {
+            Pace::AtOnce => worker.at_once(length),
+            Pace::Every(interval) => worker.paced(length, interval),
+        }
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::super::scratch::Scratch;
     use super::*;
 
@@ -294,9 +296,21 @@ mod tests {
         write[0].verify(&scratch.buffered).unwrap();
         // In the middle of the first block.
         scratch.buffered.write_all_at(b"wrong", BYTES / 2 + 100).unwrap();
-        assert!(
-            write[0].verify(&scratch.buffered).unwrap_err().to_string().contains("wrong content written")
-        );
+        let error = write[0].verify(&scratch.buffered).unwrap_err();
+        assert!(error.to_string().contains("wrong content written"), "{error}");
+    }
+
+    #[test]
+    fn blocks_that_are_written_are_not_all_the_same() {
+        let (_dir, scratch) = scratch();
+        let mut workers = [Worker::new(Job { once: true, ..job(&scratch, 8192, true, false) })];
+        phase(&mut workers, Duration::from_secs(60), Pace::AtOnce).unwrap();
+        let mut written = vec![0; BYTES as usize / 2];
+        scratch.buffered.read_exact_at(&mut written, BYTES / 2).unwrap();
+        let insides: BTreeSet<_> = written.chunks(8192).map(|block| &block[8..4096]).collect();
+        assert!(insides.len() > 32, "{} of 64", insides.len());
+        let pages: BTreeSet<_> = written.chunks(PAGE).collect();
+        assert_eq!(pages.len(), 128);
     }
 
     #[test]
@@ -311,11 +325,25 @@ mod tests {
     fn an_operation_that_is_held_up_counts_from_when_it_was_due() {
         let (_dir, scratch) = scratch();
         let mut workers = [Worker::new(job(&scratch, 1 << 18, false, false))];
-        // Due a thousand times as fast as it can be: the last one is late by nearly the whole phase.
+        // Due ten times as fast as it can be at least: the last one is late by nearly the whole phase.
         let done =
-            phase(&mut workers, Duration::from_micros(200), Pace::Every(Duration::from_nanos(500))).unwrap();
-        let (latency, seconds) = (done[0].times.summary(), done[0].seconds);
-        assert_eq!(latency.operations, 400);
+            phase(&mut workers, Duration::from_micros(20), Pace::Every(Duration::from_micros(2))).unwrap();
+        let (latency, seconds) = (done[0].times.summary().unwrap(), done[0].seconds);
+        assert_eq!(latency.operations + done[0].not_made, 10);
         assert!(latency.max_ns as f64 > seconds * 1e9 * 0.5, "{latency:?} in {seconds} s");
+    }
+
+    #[test]
+    fn a_phase_that_falls_far_behind_ends_and_tells_what_was_not_made() {
+        let (_dir, scratch) = scratch();
+        let mut workers = [Worker::new(job(&scratch, 1 << 18, false, false))];
+        // No machine reads 256 KiB in a nanosecond.
+        let (length, interval) = (Duration::from_micros(100), Duration::from_nanos(1));
+        let done = phase(&mut workers, length, Pace::Every(interval)).unwrap();
+        let Done { operations, not_made, seconds, .. } = done[0];
+        assert_eq!((operations + not_made, workers[0].count), (100_000, operations));
+        assert!(operations > 0 && not_made > 0, "{operations} made");
+        assert!(seconds >= length.as_secs_f64() * f64::from(LATE_MAX), "{seconds} s");
+        workers[0].verify(&scratch.buffered).unwrap();
     }
 }

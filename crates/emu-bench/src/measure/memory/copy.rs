@@ -1,15 +1,14 @@
 //! Copies of blocks by several threads.
 
 use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_core::{CpuList, Error, ErrorKind, Result};
+use emu_core::{CpuList, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::blocks::Blocks;
+use crate::kernel::on_threads;
 use crate::stats::Sample;
-use crate::workload::confine;
 
 /// Between two looks at the clock.
 const BATCH: Duration = Duration::from_micros(100);
@@ -36,7 +35,7 @@ pub struct Copy {
 /// Copies blocks of `bytes` in all, by a thread on each of these places, and verifies the copies.
 ///
 /// # Errors
-/// A thread cannot be made or bound, or a copy is wrong.
+/// A thread cannot be made or bound, or a copy is wrong ([`ErrorKind::WrongResult`](emu_core::ErrorKind)).
 pub(super) fn measure(
     bytes: u64,
     block_bytes: u64,
@@ -47,13 +46,12 @@ pub(super) fn measure(
 ) -> Result<Copy> {
     let threads = places.len();
     let barrier = Barrier::new(threads);
-    let work = |number: usize, cpus: &CpuList| {
-        let bound = confine(cpus);
+    let rates = on_threads("the copy", places, |number| {
         let part = (bytes / threads as u64) as usize;
         let mut blocks = Blocks::new(part, block_bytes as usize, random, seed ^ number as u64);
         let batch = batch(&mut blocks);
         let mut rates = Vec::with_capacity(rounds);
-        let mut verified = bound;
+        let mut verified = Ok(());
         for _ in 0..rounds {
             let spoiled = blocks.spoil(batch);
             barrier.wait();
@@ -71,16 +69,6 @@ pub(super) fn measure(
             verified = verified.and_then(|()| blocks.verify(spoiled));
         }
         verified.map(|()| rates)
-    };
-    let failed = || Error::new(ErrorKind::Failed, "a copying thread has panicked");
-    let rates: Vec<Vec<f64>> = thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> =
-            places.iter().enumerate().map(|(number, cpus)| scope.spawn(move || work(number, cpus))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(failed())))
-            .collect::<Result<_>>()
     })?;
     let sum_of = |round: usize| rates.iter().filter_map(|rates| rates.get(round)).sum::<f64>();
     let samples: Vec<f64> = (0..rounds).map(sum_of).collect();

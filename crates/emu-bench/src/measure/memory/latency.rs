@@ -1,14 +1,14 @@
 //! How long a load takes, by the memory that loads are spread over.
 
-use std::thread;
+use std::slice;
 use std::time::{Duration, Instant};
 
-use emu_core::{CpuId, CpuList, Error, ErrorKind, Hertz, Result};
+use emu_core::{CpuId, CpuList, Hertz, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::chase::Chase;
+use crate::kernel::on_threads;
 use crate::stats::Sample;
-use crate::workload::confine;
 
 /// Steps of the way that are gone before it is timed, at most: once around, unless that takes too long.
 const WARM_MAX: u64 = 1 << 20;
@@ -32,7 +32,8 @@ pub struct Latency {
 /// Chases pointers through so many bytes on a CPU, and verifies the way.
 ///
 /// # Errors
-/// The CPU cannot be used, or a load has returned something else than was stored.
+/// The CPU cannot be used, or a load has returned something else than was stored
+/// ([`ErrorKind::WrongResult`](emu_core::ErrorKind)).
 pub(super) fn measure(
     bytes: u64,
     (cpu, clock): (CpuId, Option<Hertz>),
@@ -40,8 +41,7 @@ pub(super) fn measure(
     seed: u64,
 ) -> Result<Latency> {
     let only: CpuList = [cpu].into_iter().collect();
-    let work = || {
-        confine(&only)?;
+    let of_one: Vec<Vec<f64>> = on_threads("the pointer chase", slice::from_ref(&only), |_| {
         let mut chase = Chase::new(bytes, seed)?;
         chase.walk(chase.lines().min(WARM_MAX));
         let begin = Instant::now();
@@ -56,9 +56,8 @@ pub(super) fn measure(
             chase.verify()?;
         }
         Ok(samples)
-    };
-    let failed = || Error::new(ErrorKind::Failed, "the chasing thread has panicked");
-    let samples = thread::scope(|scope| scope.spawn(work).join().unwrap_or_else(|_| Err(failed())))?;
+    })?;
+    let samples = of_one.concat();
     let load_ns = Sample::new(samples.clone())?.median();
     let load_cycles = clock.map(|clock| load_ns * clock.as_f64() / 1e9);
     Ok(Latency { working_set_bytes: bytes, load_ns, load_cycles, samples })

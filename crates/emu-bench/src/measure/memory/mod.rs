@@ -16,7 +16,7 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Watch, in_order, places, tell};
+use super::{Event, Left, Watch, in_order, places, tell};
 use crate::kernel::stream::{self, Kernel, Passes};
 use crate::memory::{Cache, StreamSize, caches};
 
@@ -85,12 +85,11 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
     let (mut copies, mut stream, mut latencies) = (Vec::new(), Vec::new(), Vec::new());
     let mut parts: Vec<_> = parts(plan).into_iter().enumerate().collect();
     parts.shuffle(&mut Pcg64::seed_from_u64(plan.seed));
-    let mut left = parts.len() as u32;
     let samples = (Duration::from_nanos(plan.sample_ns), plan.rounds);
-    let mut each = samples.0 * plan.rounds as u32;
+    let mut left = Left::new(parts.len(), samples.0 * plan.rounds as u32);
     for (number, part) in parts {
         let what = part.name();
-        watch(Event::Next { what: &what, left: each * left })?;
+        watch(Event::Next { what: &what, left: left.time() })?;
         let begin = Instant::now();
         match part {
             Part::Copy { block, random, threads } => {
@@ -111,8 +110,7 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
                 latencies.push((number, latency));
             }
         }
-        left -= 1;
-        each = (each * 7 + begin.elapsed()) / 8;
+        left.through(begin.elapsed());
     }
     let (copies, stream, latencies) = (in_order(copies), in_order(stream), in_order(latencies));
     Ok(Memory { size: plan.size, caches, clock, copies, stream, latencies })

@@ -4,7 +4,7 @@ use emu_core::{Error, Host, Result};
 use serde::Serialize;
 
 use crate::kernel::chase;
-use crate::measure::{check_threads, one_and_all, powers_of_two};
+use crate::measure::{THREADS_MAX, check_threads, one_and_all, powers_of_two};
 use crate::memory::StreamSize;
 
 /// The smallest working set of a pointer chase.
@@ -65,7 +65,7 @@ impl Plan {
     /// # Errors
     /// Usage, for sizes that make no sense.
     pub fn check(&self) -> Result<()> {
-        check_threads(&self.threads)?;
+        check_threads(&self.threads, THREADS_MAX)?;
         if self.rounds == 0 || self.sample_ns == 0 || self.iterations < 2 {
             return Err(Error::usage("nothing is to be measured"));
         }

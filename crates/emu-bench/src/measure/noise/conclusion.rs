@@ -1,5 +1,7 @@
 //! What the noise of a machine means for those who measure on it.
 
+use emu_core::CpuList;
+
 use super::{CpuGaps, OfKind};
 
 /// Runs within this range may be compared one by one. The published work reached about 5 % with all that it tuned.
@@ -14,7 +16,8 @@ const LITTLE: f64 = 0.0005;
 /// A clock that moves by more is a cause of noise itself.
 const CLOCK: f64 = 0.02;
 
-/// One sentence on what the machine may be trusted for, and one on what disturbs it.
+/// One sentence on what the machine may be trusted for, and one on what disturbs it; another where that was looked for
+/// in a part of the time only.
 pub(super) fn of(kinds: &[OfKind], cpus: &[CpuGaps], clock_range: Option<f64>, is_virtual: bool) -> String {
     let names = |is_meant: &dyn Fn(&OfKind) -> bool| {
         let names: Vec<_> = kinds.iter().filter(|of| is_meant(of)).map(|of| of.kind.name()).collect();
@@ -31,7 +34,22 @@ pub(super) fn of(kinds: &[OfKind], cpus: &[CpuGaps], clock_range: Option<f64>, i
         .iter()
         .filter_map(|(names, how)| names.as_ref().map(|names| format!("{names} {how}")))
         .collect();
-    format!("On this machine {}. {}", trusted.join(", "), cause(cpus, clock_range, is_virtual))
+    let mut sentences =
+        vec![format!("On this machine {}.", trusted.join(", ")), cause(cpus, clock_range, is_virtual)];
+    sentences.extend(cut_short(cpus));
+    sentences.join(" ")
+}
+
+/// That some CPUs were not looked at for the whole time.
+fn cut_short(cpus: &[CpuGaps]) -> Option<String> {
+    let cut = || cpus.iter().filter(|cpu| cpu.is_cut_short());
+    let shortest_ns = cut().map(|cpu| cpu.span_ns).min()?;
+    let names: CpuList = cut().map(|cpu| cpu.cpu).collect();
+    Some(format!(
+        "Looking for gaps ended early on CPUs {names}, after {} s at the earliest, as no more of them are kept: a \
+         longer --threshold leaves short ones out.",
+        number(shortest_ns as f64 / 1e9)
+    ))
 }
 
 /// What takes most of the CPUs' time, or what else may be the cause.
@@ -94,7 +112,7 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::noise::{Kind, Period};
+    use crate::measure::noise::{Gap, Kind, Period, gap};
     use crate::stats::Noise;
 
     fn kind(kind: Kind, range: f64, iqr: f64) -> OfKind {
@@ -134,10 +152,20 @@ mod tests {
     }
 
     #[test]
+    fn a_look_that_ended_early_is_told() {
+        let gaps = vec![Gap { at_ns: 0, length_ns: 1, preempted: false }; gap::ROOM];
+        let cut = CpuGaps { cpu: 2, span_ns: 420_000_000, gaps, ..cpu() };
+        let text = of(&[kind(Kind::NoOp, 0.1, 0.1)], &[cpu(), cut], None, false);
+        assert!(text.contains("ended early on CPUs 2, after 0.42 s"), "{text}");
+        assert!(!of(&[kind(Kind::NoOp, 0.1, 0.1)], &[cpu()], None, false).contains("early"));
+    }
+
+    #[test]
     fn the_cause_that_takes_most_is_named() {
         let period = Period { length_ns: 4e6, parts: [true; 20], covered: 1.0, power: 99.0 };
         let ticking = CpuGaps { lost: 0.01, periodic: 0.008, period: Some(period), ..cpu() };
-        let stolen = CpuGaps { lost: 0.3, stolen: 0.2, preempted: 0.1, ..cpu() };
+        // What was stolen is lost as well, and must not count as unexplained again.
+        let stolen = CpuGaps { lost: 0.3, stolen: 0.2, preempted: 0.05, ..cpu() };
         let busy = CpuGaps { lost: 0.3, preempted: 0.3, ..cpu() };
         let interrupted = CpuGaps { lost: 0.02, ..cpu() };
         let other = CpuGaps { period: Some(Period { length_ns: 1e8, ..period }), ..ticking.clone() };

@@ -10,6 +10,7 @@ use std::time::Duration;
 use emu_core::{Clocks, CpuId, CpuList, Error, Result, tsc};
 use serde::{Deserialize, Serialize};
 
+use super::super::timers::clock::tsc_unit_ns;
 use super::kind::preemptions;
 use super::period::Period;
 use crate::stats::Sample;
@@ -25,11 +26,8 @@ const THRESHOLD_MIN_NS: f64 = 1000.0;
 /// A gap is at least so many times the usual step of the loop, so that a slow clock is not taken for noise.
 const THRESHOLD_STEPS: f64 = 10.0;
 
-/// Over this time the rate of the counter is found, in nanoseconds: two clock reads of 50 ns are 5 in a million.
-const RATE_NS: u64 = 10_000_000;
-
 /// Gaps of a CPU that are enough; then looking ends, as all of them are kept in the result.
-const ROOM: usize = 20_000;
+pub(super) const ROOM: usize = 20_000;
 
 /// A moment at which the loop did not run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -83,9 +81,15 @@ impl CpuGaps {
         Sample::new(lengths).ok().map(|sample| sample.median())
     }
 
-    /// Share of the time that was lost neither to other tasks nor to anything in a period.
+    /// Share of the time that was lost neither to other tasks nor to the hypervisor, as far as it says so, nor to
+    /// anything in a period.
     pub fn unexplained(&self) -> f64 {
-        (self.lost - self.preempted - self.periodic).max(0.0)
+        (self.lost - self.preempted - self.stolen - self.periodic).max(0.0)
+    }
+
+    /// Whether looking ended before its time, at as many gaps as are kept.
+    pub fn is_cut_short(&self) -> bool {
+        self.gaps.len() >= ROOM
     }
 
     fn new(cpu: CpuId, counter: &Counter, seen: Seen, stolen: f64) -> Self {
@@ -136,15 +140,11 @@ struct Counter {
 impl Counter {
     /// The time-stamp counter where the kernel trusts it, as it is read in the fewest cycles; else the clock.
     fn new(clocks: &Clocks) -> Self {
-        if clocks.source.as_deref() != Some("tsc") || tsc().is_none() {
-            return Self { name: "CLOCK_MONOTONIC", read: now_ns, unit_ns: 1.0 };
+        let is_trusted = clocks.source.as_deref() == Some("tsc");
+        match is_trusted.then(tsc_unit_ns).flatten() {
+            Some(unit_ns) => Self { name: "tsc", read: || tsc().unwrap_or(0), unit_ns },
+            None => Self { name: "CLOCK_MONOTONIC", read: now_ns, unit_ns: 1.0 },
         }
-        let read = || tsc().unwrap_or(0);
-        let (begin_ns, begin) = (now_ns(), read());
-        while now_ns() < begin_ns + RATE_NS {}
-        let (end_ns, end) = (now_ns(), read());
-        let unit_ns = (end_ns - begin_ns) as f64 / end.saturating_sub(begin).max(1) as f64;
-        Self { name: "tsc", read, unit_ns }
     }
 }
 
@@ -274,6 +274,16 @@ mod tests {
         assert!(seen(1000, 5020, 1.0, Some(10_000.0)).gaps.is_empty());
         // A clock that takes 1 µs to read is slow, not noisy.
         assert!((seen(1_000_000, 20, 50.0, None).threshold_ns - 10_000.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_look_with_more_gaps_than_are_kept_ends_early_and_says_so() {
+        let counter = || Counter { name: "tsc", read: || 0, unit_ns: 1.0 };
+        let calm = CpuGaps::new(0, &counter(), seen(1000, 5020, 1.0, None), 0.0);
+        // A jump at every fourth read: five milliseconds would have 50 000.
+        let busy = CpuGaps::new(0, &counter(), seen(4, 60, 1.0, Some(10.0)), 0.0);
+        assert!(!calm.is_cut_short() && busy.is_cut_short());
+        assert!(busy.span_ns < 5_000_000, "{}", busy.span_ns);
     }
 
     #[test]

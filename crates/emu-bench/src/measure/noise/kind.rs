@@ -5,10 +5,11 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, ErrorKind, Result};
+use emu_core::{CpuList, Error, ErrorKind, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
+use crate::workload::confine;
 use crate::workload::kernel::{START, advance, expected};
 
 /// How long the other side of a ping-pong is waited for.
@@ -72,6 +73,9 @@ pub struct Order {
     pub operations: Option<u64>,
     /// How long a run is to take, where the operations are not given.
     pub length_ns: u64,
+    /// The CPUs that the process is bound to; none where it is free to move.
+    #[serde(default)]
+    pub cpus: CpuList,
 }
 
 /// What a process has done.
@@ -93,11 +97,15 @@ pub struct Run {
 }
 
 impl Order {
-    /// Does what it says, on the calling thread.
+    /// Does what it says, on the calling thread, which stays bound to the CPUs.
     ///
     /// # Errors
-    /// A result was wrong, or a datagram did not come back.
+    /// The CPUs cannot be used, a result was wrong, or a datagram did not come back.
     pub fn obey(&self) -> Result<Runs> {
+        if !self.cpus.is_empty() {
+            // Before there is another thread, which inherits it.
+            confine(&self.cpus)?;
+        }
         let work = Work::new(self.kind)?;
         let operations = match self.operations {
             Some(operations) => operations.max(1),
@@ -229,11 +237,14 @@ impl Drop for Partner {
 mod tests {
     use super::*;
 
+    fn order(kind: Kind, runs: u32, operations: Option<u64>, length_ns: u64) -> Order {
+        Order { kind, runs, operations, length_ns, cpus: CpuList::default() }
+    }
+
     #[test]
     fn every_kind_does_its_verified_operations_in_every_run() {
         for kind in Kind::ALL {
-            let order = Order { kind, runs: 2, operations: Some(2), length_ns: 0 };
-            let done = order.obey().unwrap();
+            let done = order(kind, 2, Some(2), 0).obey().unwrap();
             assert_eq!((done.operations, done.runs.len()), (2, 2), "{kind:?}");
             let slept = kind.sleep().as_nanos() as u64 * 2;
             assert!(done.runs.iter().all(|run| run.wall_ns >= slept), "{done:?}");
@@ -242,10 +253,26 @@ mod tests {
 
     #[test]
     fn as_many_operations_are_found_as_fill_a_run() {
-        let order = |length_ns| Order { kind: Kind::Sleep1Ms, runs: 1, operations: None, length_ns };
+        let operations = |length_ns| order(Kind::Sleep1Ms, 1, None, length_ns).obey().unwrap().operations;
         // A sleep takes longer than asked for, never shorter.
-        assert!((1..=8).contains(&order(8_000_000).obey().unwrap().operations));
-        assert_eq!(order(1).obey().unwrap().operations, 1);
+        assert!((1..=8).contains(&operations(8_000_000)));
+        assert_eq!(operations(1), 1);
+    }
+
+    #[test]
+    fn runs_keep_to_the_cpus_of_their_order() {
+        let allowed = emu_core::Host::detect(&emu_core::Roots::system()).unwrap().allowed;
+        for cpu in allowed.iter() {
+            let order = Order { cpus: [cpu].into_iter().collect(), ..order(Kind::NoOp, 1, Some(1), 0) };
+            // On a thread of its own, whose affinity may be changed.
+            let ran_on = thread::spawn(move || {
+                order.obey().unwrap();
+                nix::sched::sched_getcpu().unwrap()
+            });
+            assert_eq!(ran_on.join().unwrap(), cpu);
+        }
+        let none = Order { cpus: "1023".parse().unwrap(), ..order(Kind::NoOp, 1, Some(1), 0) };
+        assert!(allowed.contains(1023) || none.obey().is_err());
     }
 
     #[test]

@@ -165,7 +165,10 @@ fn measure_with(
 ) -> Result<Measured> {
     host.check_cpus(&plan.cpus)?;
     let mut left = plan.look_time() + plan.block_time() * plan.blocks * Kind::ALL.len() as u32;
-    let order = |kind, runs, operations| Order { kind, runs, operations, length_ns: plan.run_ns };
+    // Free to move, as programs are.
+    let cpus = CpuList::default();
+    let order =
+        |kind, runs, operations| Order { kind, runs, operations, length_ns: plan.run_ns, cpus: cpus.clone() };
     let mut work = Vec::new();
     for kind in Kind::ALL {
         watch(Event::Next { what: &format!("{}: finding the length of a run", kind.name()), left })?;

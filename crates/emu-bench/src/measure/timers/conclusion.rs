@@ -1,6 +1,6 @@
 //! What the clocks of a machine mean for those who time on it.
 
-use super::{Disparity, Drift, Quality};
+use super::{Disparity, Drift, Ledger, Quality};
 
 /// CPU time and wall time agree when they are within this share.
 const AGREES: f64 = 0.01;
@@ -18,14 +18,19 @@ const DRIFT: f64 = 0.05;
 const DRIFT_MIN_NS: f64 = 1e6;
 
 /// Sentences on whether the clocks may be trusted.
-pub(super) fn of(clocks: &[Quality], disparities: &[Disparity], drift: &[Drift]) -> String {
+pub(super) fn of(
+    clocks: &[Quality],
+    disparities: &[Disparity],
+    drift: &[Drift],
+    ledgers: &[Ledger],
+) -> String {
     let mut sentences: Vec<String> = clocks.iter().filter_map(accusation).collect();
     if sentences.is_empty() {
         sentences.push("No clock ran back, on one CPU or from one to the next.".into());
     }
     sentences.extend(disparities.iter().filter_map(inversion));
     sentences.extend(ticks(clocks));
-    sentences.extend(agreement(disparities));
+    sentences.extend(agreement(disparities, ledgers));
     sentences.extend(order(drift));
     sentences.join(" ")
 }
@@ -74,20 +79,30 @@ fn ticks(clocks: &[Quality]) -> Option<String> {
     })
 }
 
-fn agreement(disparities: &[Disparity]) -> Option<String> {
+fn agreement(disparities: &[Disparity], ledgers: &[Ledger]) -> Option<String> {
     let of = disparities.iter().find(|of| of.clock == FINEST)?;
-    Some(match of.agrees_from(AGREES) {
-        Some(size) => {
-            let wall = size.times.iter().map(|times| times.wall_ns).min().unwrap_or(0);
-            let from = span(wall as f64);
-            format!("CPU time and wall time agree within 1% in computations of {from} and more.")
-        }
-        None => {
-            "CPU time and wall time do not agree within 1% even in the longest computation: others use this \
-                 machine."
-                .into()
-        }
+    Some(if let Some(size) = of.agrees_from(AGREES) {
+        let wall = size.times.iter().map(|times| times.wall_ns).min().unwrap_or(0);
+        let from = span(wall as f64);
+        format!("CPU time and wall time agree within 1% in computations of {from} and more.")
+    } else {
+        let why = hindrance(ledgers).unwrap_or("nothing that the kernel accounts for explains it");
+        format!("CPU time and wall time do not agree within 1% even in the longest computation: {why}.")
     })
+}
+
+/// What kept samples from running for longest, where that is enough to explain the disagreement.
+fn hindrance(ledgers: &[Ledger]) -> Option<&'static str> {
+    let sum = |part: fn(&Ledger) -> Option<u64>| ledgers.iter().filter_map(part).sum::<u64>();
+    let causes = [
+        (sum(|ledger| ledger.queue_ns), "other tasks use the CPUs"),
+        (sum(|ledger| ledger.own_throttle_ns), "a quota of the group that emu is in throttles it"),
+        (sum(|ledger| ledger.outer_throttle_ns), "a quota of a group above that of emu throttles it"),
+        (sum(|ledger| Some(ledger.stolen_ns)), "the hypervisor gives the CPUs to others"),
+    ];
+    let run_ns = sum(|ledger| Some(ledger.run_ns)) as f64;
+    let (time_ns, cause) = causes.into_iter().max_by_key(|(time_ns, _)| *time_ns)?;
+    (time_ns as f64 > run_ns * AGREES).then_some(cause)
 }
 
 fn order(drift: &[Drift]) -> Option<String> {
@@ -141,7 +156,7 @@ mod tests {
         // Rounds that do not agree are noise.
         let unsure = Change { median: 0.2, low: -0.1, high: 0.4 };
         let drift = Drift { steps: 1 << 24, descending: unsure, random: unsure, best_hz: 1e9, sd_hz: 0.0 };
-        let text = of(&[clock(20.0, 0, 0)], &[disparity(2_999_000, 3_000_000)], &[drift]);
+        let text = of(&[clock(20.0, 0, 0)], &[disparity(2_999_000, 3_000_000)], &[drift], &[]);
         let expected = "No clock ran back, on one CPU or from one to the next. CPU time and wall time agree within \
                         1% in computations of 3 ms and more.";
         assert_eq!(text, expected);
@@ -166,9 +181,34 @@ mod tests {
             (clock(20.0, 0, 0), &disparity(500, 1000), short, "do not agree within 1%"),
             (clock(20.0, 0, 0), &calm, steep, "changed times by 30% in every round"),
         ] {
-            let text = of(&[clocks], std::slice::from_ref(of_cpu), &[drift]);
+            let text = of(&[clocks], std::slice::from_ref(of_cpu), &[drift], &[]);
             assert!(text.contains(words), "{text}");
         }
-        assert!(of(&[], &[calm], &[short]).starts_with("No clock ran back"), "too short to judge");
+        assert!(of(&[], &[calm], &[short], &[]).starts_with("No clock ran back"), "too short to judge");
+    }
+
+    #[test]
+    fn what_keeps_from_running_is_named_by_the_accounts_and_not_without_them() {
+        let calm = Ledger {
+            wall_ns: 150,
+            run_ns: 100,
+            queue_ns: Some(0),
+            own_throttle_ns: None,
+            outer_throttle_ns: Some(0),
+            stolen_ns: 0,
+            sleep_ns: 50,
+            asked_sleep_ns: 50,
+        };
+        for (ledger, words) in [
+            (Ledger { queue_ns: Some(20), stolen_ns: 10, ..calm }, "computation: other tasks use"),
+            (Ledger { own_throttle_ns: Some(20), queue_ns: None, ..calm }, "group that emu is in"),
+            (Ledger { outer_throttle_ns: Some(20), ..calm }, "group above that of emu"),
+            (Ledger { stolen_ns: 20, queue_ns: Some(10), ..calm }, "hypervisor gives"),
+            (Ledger { queue_ns: Some(1), ..calm }, "nothing that the kernel accounts for"),
+            (calm, "nothing that the kernel accounts for"),
+        ] {
+            let text = of(&[], &[disparity(500, 1000)], &[], &[calm, ledger]);
+            assert!(text.contains(words), "{text}");
+        }
     }
 }

@@ -138,19 +138,17 @@ mod tests {
     use super::super::clock::{Counts, SystemClock};
     use super::*;
 
-    /// A CPU clock with this gain against a wall that is right.
-    fn against_wall(cpu: &dyn Clock, error_ns: f64) -> Disparity {
-        let size = |steps| OfSize {
-            steps,
-            times: (0..10).map(|_| Times::of(cpu, &RIGHT, steps).unwrap()).collect(),
-        };
+    /// A CPU clock against a wall clock.
+    fn against(wall: &dyn Clock, cpu: &dyn Clock, error_ns: f64) -> Disparity {
+        let size =
+            |steps| OfSize { steps, times: (0..10).map(|_| Times::of(cpu, wall, steps).unwrap()).collect() };
         Disparity::new(cpu.name().into(), error_ns, vec![size(50_000), size(500_000)]).unwrap()
     }
 
     #[test]
     fn a_cpu_clock_that_gains_is_found_by_its_inversions_and_their_size() {
         let fast = Synthetic { counts: Counts::Process, gain: 0.5, ..RIGHT };
-        let found = against_wall(&fast, 100.0);
+        let found = against(&RIGHT, &fast, 100.0);
         assert!((found.inverted.estimate - 1.0).abs() < 1e-9 && found.inverted.low > 0.8, "{found:?}");
         assert!((found.inverted_beyond_error.estimate - 1.0).abs() < 1e-9);
         for size in &found.sizes {
@@ -162,7 +160,7 @@ mod tests {
     #[test]
     fn a_cpu_clock_that_is_right_has_no_inversion() {
         let right = Synthetic { counts: Counts::Process, ..RIGHT };
-        let found = against_wall(&right, 0.0);
+        let found = against(&RIGHT, &right, 0.0);
         assert!(found.inverted.estimate.abs() < 1e-12 && found.inverted.high < 0.3, "{found:?}");
         assert_eq!(found.worst_excess_ns, 0);
     }
@@ -172,7 +170,7 @@ mod tests {
         for clock in [SystemClock::PROCESS, SystemClock::THREAD] {
             // The test has other threads, whose CPU time counts for the process.
             if clock.counts() == Counts::Thread {
-                let found = against_wall(&clock, 100.0);
+                let found = against(&SystemClock::RAW, &clock, 100.0);
                 assert!(found.inverted_beyond_error.estimate < 0.2, "{found:?}");
             }
         }

@@ -113,7 +113,10 @@ impl Accounts {
         let own_throttle_ns = throttled(since(self.own_throttled_ns, before.own_throttled_ns));
         let outer_throttle_ns = throttled(since(self.outer_throttled_ns, before.outer_throttled_ns));
         let queue_ns = waited.map(|_| take(waiting));
-        let stolen_ns = take((self.ticks.since(before.ticks).stolen_s() * 1e9) as u64);
+        let asked_sleep_ns = asked_sleep.as_nanos() as u64;
+        // While it slept nothing was stolen from it, whatever was from the CPU.
+        let stolen_ns = ((self.ticks.since(before.ticks).stolen_s() * 1e9) as u64)
+            .min(left.saturating_sub(asked_sleep_ns));
         Ledger {
             wall_ns,
             run_ns,
@@ -121,8 +124,8 @@ impl Accounts {
             own_throttle_ns,
             outer_throttle_ns,
             stolen_ns,
-            sleep_ns: left,
-            asked_sleep_ns: asked_sleep.as_nanos() as u64,
+            sleep_ns: left - stolen_ns,
+            asked_sleep_ns,
         }
     }
 }
@@ -185,6 +188,16 @@ mod tests {
         ] {
             assert_eq!(split(before, after), parts.map(Some));
         }
+    }
+
+    #[test]
+    fn what_is_stolen_from_a_cpu_does_not_shorten_the_sleep_that_was_asked_for() {
+        let before = accounts(0, 0, Some(0), None, None, 0);
+        let after = accounts(100, 60, Some(0), None, None, 5);
+        let ledger = after.since(&before, Duration::from_millis(30));
+        assert_eq!((ledger.stolen_ns / MS, ledger.sleep_ns / MS), (10, 30), "of 50 ms of steal");
+        let awake = after.since(&before, Duration::from_millis(70));
+        assert_eq!((awake.stolen_ns, awake.sleep_ns / MS), (0, 40));
     }
 
     #[test]

@@ -39,6 +39,9 @@ const ROUNDS_QUICK: u32 = 3;
 const LEDGERS: u32 = 5;
 const LEDGERS_QUICK: u32 = 2;
 
+/// The clock by which computations are timed, and which CPU time is compared with.
+const WALL: SystemClock = SystemClock::RAW;
+
 /// Questions that each clock is asked, for the time that it takes: step counts twice.
 const QUESTIONS: u32 = 4;
 
@@ -144,7 +147,6 @@ fn measure_with(host: &Host, plan: &Plan, clocks: &[&dyn Clock], watch: Watch<'_
         tell(&mut *run.watch, "clock", &quality)?;
         qualities.push(quality);
     }
-    let wall = SystemClock::MONOTONIC;
     let step = |name: &str| {
         qualities.iter().find(|quality| quality.clock == name).map_or(0.0, |quality| quality.error_ns)
     };
@@ -155,12 +157,12 @@ fn measure_with(host: &Host, plan: &Plan, clocks: &[&dyn Clock], watch: Watch<'_
         for &steps in &plan.sizes {
             run.go_on(clock.name())?;
             let count = disparity::repetitions(problem::expected_time(steps), plan.quick);
-            let times = (0..count).map(|_| Times::of(*clock, &wall, steps)).collect::<Result<_>>()?;
+            let times = (0..count).map(|_| Times::of(*clock, &WALL, steps)).collect::<Result<_>>()?;
             let size = OfSize { steps, times };
             tell(&mut *run.watch, clock.name(), &size)?;
             sizes.push(size);
         }
-        let error_ns = step(clock.name()) + step(wall.name());
+        let error_ns = step(clock.name()) + step(WALL.name());
         disparities.push(Disparity::new(clock.name().into(), error_ns, sizes)?);
     }
     let mut rng = Pcg64::seed_from_u64(plan.seed);
@@ -168,7 +170,7 @@ fn measure_with(host: &Host, plan: &Plan, clocks: &[&dyn Clock], watch: Watch<'_
     for round in 1..=plan.rounds {
         for direction in Direction::ALL {
             run.next(&format!("order of sizes, round {round} of {}", plan.rounds), plan.pass_time())?;
-            let pass = Pass::of(direction, &plan.sizes, &wall, &mut rng)?;
+            let pass = Pass::of(direction, &plan.sizes, &WALL, &mut rng)?;
             tell(&mut *run.watch, "pass", &pass)?;
             passes.push(pass);
         }
@@ -181,7 +183,7 @@ fn measure_with(host: &Host, plan: &Plan, clocks: &[&dyn Clock], watch: Watch<'_
         ledgers.push(ledger);
     }
     let drift = drift::of(&passes, &plan.sizes)?;
-    let conclusion = conclusion::of(&qualities, &disparities, &drift);
+    let conclusion = conclusion::of(&qualities, &disparities, &drift, &ledgers);
     Ok(Measured { clocks: qualities, disparities, drift, passes, ledgers, relative: None, conclusion })
 }
 
@@ -281,6 +283,12 @@ mod tests {
         );
         let right = conclusion(&[&SystemClock::MONOTONIC, &RIGHT]);
         assert!(!right.contains("ran back by") && !right.contains("counted more"), "{right}");
+    }
+
+    #[test]
+    fn cpu_time_is_compared_with_a_clock_that_nobody_slews_and_whose_step_is_known() {
+        assert_eq!(WALL.name(), "MONOTONIC_RAW");
+        assert!(SystemClock::all().iter().any(|clock| clock.name() == WALL.name()));
     }
 
     #[test]

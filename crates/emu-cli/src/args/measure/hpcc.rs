@@ -1,4 +1,5 @@
 use clap::Args;
+use emu_bench::kernel::random_access::THREADS_MAX;
 
 use super::MeasureArgs;
 
@@ -11,7 +12,7 @@ pub(crate) struct HpccArgs {
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,
 
-    /// Numbers of threads [default: 1, and as many as there are CPUs]
-    #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=128))]
+    /// Numbers of threads [default: 1, and as many as there are CPUs, up to 128]
+    #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=THREADS_MAX as i64))]
     pub(crate) threads: Vec<u8>,
 }

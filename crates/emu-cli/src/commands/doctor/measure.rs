@@ -3,7 +3,7 @@
 use emu_bench::measure::Event;
 use emu_bench::measure::knobs::{self, Plan, Switch};
 use emu_core::doctor::{Examined, Machine, Refused, Tuning};
-use emu_core::{Error, Result, Roots};
+use emu_core::{Error, ErrorKind, Result, Roots};
 
 use super::examine;
 use crate::args::DoctorTuneArgs;
@@ -19,6 +19,7 @@ pub(super) fn measure(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
     let seed = args.measuring.seed();
     let mut plan = Plan::new(args.measuring.quick, seed);
     plan.pairs = args.pairs.unwrap_or(plan.pairs);
+    plan.cpus = args.knobs.cpus.clone().unwrap_or_default();
     let options = options(args);
     let task = Task { name: "doctor tune", options, seed, plan: &plan };
     // Blocks the signals, before anything is changed.
@@ -65,6 +66,12 @@ impl Switch for One<'_> {
     }
 }
 
+/// Whether the failure of a knob is no reason to leave it out but to end: a machine on which something stays changed is
+/// not the one that was to be measured, and its owner must be told.
+fn ends_all(error: &Error) -> bool {
+    error.kind() == ErrorKind::RestoreIncomplete
+}
+
 /// The knobs that can be turned here, and those that cannot.
 struct Turnable<'a> {
     switches: Vec<Box<dyn Switch + 'a>>,
@@ -74,7 +81,7 @@ struct Turnable<'a> {
 /// Tries each knob once.
 ///
 /// # Errors
-/// None can be turned; one cannot that was named.
+/// None can be turned; one cannot that was named, or not be put back.
 fn turnable<'a>(machine: &'a Machine, examined: &'a [Examined], named: bool) -> Result<Turnable<'a>> {
     let mut switches: Vec<Box<dyn Switch + 'a>> = Vec::new();
     let mut refused = Vec::new();
@@ -88,7 +95,7 @@ fn turnable<'a>(machine: &'a Machine, examined: &'a [Examined], named: bool) -> 
         let mut one = One { machine, knob, tuning: None };
         match one.tune().and_then(|()| one.put_back()) {
             Ok(()) => switches.push(Box::new(one)),
-            Err(error) if named => return Err(error),
+            Err(error) if named || ends_all(&error) => return Err(error),
             Err(error) => refused.push(Refused { name: knob.about.name, why: error.in_words() }),
         }
     }
@@ -99,4 +106,15 @@ fn turnable<'a>(machine: &'a Machine, examined: &'a [Examined], named: bool) -> 
             .hint("`emu doctor show` tells what was found of each"));
     }
     Ok(Turnable { switches, refused })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_knob_that_was_not_put_back_ends_all_and_one_that_is_refused_is_left_out() {
+        assert!(ends_all(&Error::new(ErrorKind::RestoreIncomplete, "cannot write `1`")));
+        assert!(!ends_all(&Error::not_permitted("cannot tune aslr")));
+    }
 }

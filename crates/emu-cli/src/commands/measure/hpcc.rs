@@ -19,7 +19,7 @@ pub(crate) fn hpcc(args: &HpccArgs) -> Result<Exit, Failure> {
         if numbers.is_empty() { String::new() } else { format!(" --threads {}", numbers.join(",")) };
     let task = Task { name: "measure hpcc", options, seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
-    let measured = hpcc::measure(&plan, &mut |event| measuring.watch(event));
+    let measured = hpcc::measure(&plan, &host, &mut |event| measuring.watch(event));
     let measured = measuring.finish(measured, |measured| Ok(output::measure::hpcc::shown(measured)))?;
     Ok(if measured.passed() { Exit::Success } else { Exit::NotVerified })
 }

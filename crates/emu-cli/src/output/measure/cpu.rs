@@ -96,6 +96,11 @@ fn conclusion(cpu: &Cpu) -> String {
             peak.units.count,
             cpu.lanes
         ),
+        Some(peak) if !peak.alike => format!(
+            "{} thread(s) make {} at best; they run on CPUs of different kinds, so that their peak is not known.",
+            peak.threads,
+            rate(peak.best_per_s, "op")
+        ),
         Some(peak) => format!(
             "{} thread(s) make {} at best; how many units this CPU has is not documented here, so that its peak is not known.",
             peak.threads,
@@ -182,6 +187,7 @@ mod tests {
         let peak = |threads: usize| Peak {
             threads,
             cores: threads,
+            alike: true,
             units: Units { count: 2, documented },
             clock: Hertz(3_200_000_000),
             theoretical_per_s: 130e9 * threads as f64,
@@ -212,6 +218,9 @@ mod tests {
     fn what_is_not_documented_is_not_called_a_peak() {
         let text = text(&Cpu { optimised: false, ..cpu(false) }).replace('\n', " ");
         assert!(text.contains("its peak is not known") && text.contains("without optimisation"), "{text}");
+        let mut mixed = cpu(false);
+        mixed.peaks.iter_mut().for_each(|peak| peak.alike = peak.threads == 1);
+        assert!(self::text(&mixed).replace('\n', " ").contains("CPUs of different kinds"));
         let unknown = Cpu { clock: None, peaks: vec![], ..cpu(true) };
         assert!(self::text(&unknown).replace('\n', " ").contains("clock could not be measured"));
     }

@@ -10,11 +10,11 @@ use crate::output::numbers::{nanos, percent, rate, size};
 use crate::output::table::{Align, Table, wrap};
 
 /// The columns of the CSV. `latency` counts from when an operation was meant to begin, at half rate; `back_to_back` at
-/// full rate.
+/// full rate. What is written back has neither.
 const COLUMNS: &str = "block_bytes,operation,order,threads,column,bytes_per_s,operations_per_s,samples,\
 latency_operations,latency_mean_ns,latency_p50_ns,latency_p90_ns,latency_p99_ns,latency_p99_9_ns,latency_max_ns,\
-back_to_back_operations,back_to_back_mean_ns,back_to_back_p50_ns,back_to_back_p90_ns,back_to_back_p99_ns,\
-back_to_back_p99_9_ns,back_to_back_max_ns,not_available";
+latency_not_made,back_to_back_operations,back_to_back_mean_ns,back_to_back_p50_ns,back_to_back_p90_ns,\
+back_to_back_p99_ns,back_to_back_p99_9_ns,back_to_back_max_ns,not_available";
 
 /// What was measured, for people and their programs.
 pub(crate) fn shown(disk: &Disk) -> Shown {
@@ -41,8 +41,9 @@ fn text(disk: &Disk) -> String {
         rates.row(cells);
         if Some(transfer.threads) == fewest {
             let mut cells = key.to_vec();
+            let latency = |cell: &Cell| of(cell)?.latency;
             cells.extend(
-                row.iter().map(|cell| of(cell).map_or_else(not_available, |is| usual_and_slow(&is.latency))),
+                row.iter().map(|cell| latency(cell).map_or_else(not_available, |is| usual_and_slow(&is))),
             );
             times.row(cells);
         }
@@ -57,7 +58,7 @@ fn text(disk: &Disk) -> String {
         percent(PACE)
     );
     let mut text = format!("{}\n{}\n\n{}\n", rates.render(), wrap(&note, 0), times.render());
-    for reason in reasons(disk) {
+    for reason in reasons(disk).into_iter().chain(left_out(disk)) {
         text.push_str(&wrap(&reason, 0));
         text.push('\n');
     }
@@ -91,15 +92,35 @@ fn usual_and_slow(latency: &Latency) -> String {
 /// Why something is not available, each reason once.
 fn reasons(disk: &Disk) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
-    for cell in &disk.cells {
-        if let Outcome::NotAvailable(why) = &cell.outcome {
-            let reason = format!("n/a, {}: {why}.", cell.transfer.column.name());
-            if !reasons.contains(&reason) {
-                reasons.push(reason);
+    for Cell { transfer, outcome } in &disk.cells {
+        let name = transfer.column.name();
+        let reason = match outcome {
+            Outcome::NotAvailable(why) => format!("n/a, {name}: {why}."),
+            Outcome::Measured(measured) if measured.latency.is_none() => {
+                format!("n/a, times of {name}: operations end in the page cache, before the sync.")
             }
+            Outcome::Measured(_) => continue,
+        };
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
         }
     }
     reasons
+}
+
+/// Where times are too short because operations that would have been slower were not made.
+fn left_out(disk: &Disk) -> Vec<String> {
+    let of_cell = |cell: &Cell| {
+        let not_made = of(cell)?.not_made;
+        (not_made > 0).then(|| {
+            format!(
+                "{}: {not_made} operations were not made, as the disk had fallen too far behind; its times are \
+                 too short.",
+                cell.transfer.name()
+            )
+        })
+    };
+    disk.cells.iter().filter_map(of_cell).collect()
 }
 
 /// What the disk is good for, in a sentence or two.
@@ -163,7 +184,9 @@ fn csv(disk: &Disk) -> String {
             Outcome::Measured(measured) => {
                 fields.extend([measured.bytes_per_s.to_string(), measured.operations_per_s.to_string()]);
                 fields.push(measured.samples.len().to_string());
-                fields.extend(times(&measured.latency).into_iter().chain(times(&measured.back_to_back)));
+                fields.extend(times(measured.latency.as_ref()));
+                fields.push(measured.not_made.to_string());
+                fields.extend(times(measured.back_to_back.as_ref()));
                 fields.push(String::new());
             }
             Outcome::NotAvailable(why) => {
@@ -176,7 +199,8 @@ fn csv(disk: &Disk) -> String {
     csv.text()
 }
 
-fn times(latency: &Latency) -> [String; 7] {
+fn times(latency: Option<&Latency>) -> [String; 7] {
+    let Some(latency) = latency else { return Default::default() };
     let optional = |ns: Option<u64>| ns.map_or_else(String::new, |ns| ns.to_string());
     let Latency { operations, mean_ns, p50_ns, p90_ns, p99_ns, p99_9_ns, max_ns } = latency;
     [
@@ -238,10 +262,12 @@ mod tests {
                 Outcome::NotAvailable("reading makes nothing durable".into())
             } else {
                 let bytes_per_s = 123_456_789.0 * block_bytes as f64;
+                let latency = (column != Column::WriteBack).then_some(latency);
                 Outcome::Measured(Measured {
                     bytes_per_s,
                     operations_per_s: 123_456_789.0,
                     latency,
+                    not_made: if column == Column::Durable && order == Order::Random { 5 } else { 0 },
                     back_to_back: latency,
                     samples: vec![Sample { operations: 5000, seconds: 0.5, bytes_per_s }],
                 })
@@ -266,6 +292,11 @@ mod tests {
         assert!(text.contains("n/a, durable: reading makes nothing durable."), "{text}");
         assert!(text.contains("60µs 190µs"), "{text}");
         let text = text.replace('\n', " ");
+        assert!(text.contains("n/a, times of write-back: operations end in the page cache"), "{text}");
+        assert!(
+            text.contains("4096 B random write, 1 threads, durable: 5 operations were not made"),
+            "{text}"
+        );
         assert!(text.contains("123456789 random writes of 4 KiB durable"), "{text}");
         assert!(text.contains("Past the page cache this disk reads 129 TB/s"), "{text}");
     }
@@ -276,6 +307,11 @@ mod tests {
         let columns = COLUMNS.split(',').count();
         assert_eq!(csv.lines().count(), 1 + 2 * 2 * 2 * 4);
         assert!(csv.lines().all(|line| line.split(',').count() == columns), "{csv}");
+        let place = COLUMNS.split(',').position(|name| name == "latency_not_made").unwrap();
+        let durable = csv.lines().find(|line| line.contains("write,random,1,durable")).unwrap();
+        assert_eq!(durable.split(',').nth(place), Some("5"));
+        let written_back = csv.lines().find(|line| line.contains("write,random,1,write-back")).unwrap();
+        assert!(written_back.split(',').skip(8).all(|field| matches!(field, "" | "0")), "{written_back}");
     }
 
     #[test]

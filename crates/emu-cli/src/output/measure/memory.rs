@@ -64,8 +64,9 @@ fn text(memory: &Memory) -> String {
         "less than four times the last-level caches: caches help".to_owned()
     };
     let note = format!(
-        "Arrays of {} each, {rule}. Copies count the bytes copied, STREAM those read and written. A load waits for the \
-         one before it, and misses of the TLB count.",
+        "Arrays of {} each, {rule}. Copies count the bytes copied, STREAM those read and written; copies of a few bytes \
+         are mostly the time to work out where the next block lies. A load waits for the one before it, and misses of \
+         the TLB count.",
         size(array)
     );
     format!(
@@ -221,7 +222,7 @@ mod tests {
             assert!(text.contains(words), "{words}: {text}");
         }
         let text = text.replace('\n', " ");
-        for words in ["2 threads 13.4 GB/s of triad", "80 times as long"] {
+        for words in ["2 threads 13.4 GB/s of triad", "80 times as long", "where the next block lies"] {
             assert!(text.contains(words), "{words}: {text}");
         }
         let short = Memory { size: StreamSize { cache_bytes: None, ..memory().size }, ..memory() };

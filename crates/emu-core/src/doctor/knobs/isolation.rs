@@ -27,6 +27,13 @@ impl Knob for Isolation {
                 "boot with isolcpus=LIST; until then bind runs to some CPUs and other work to the rest",
             );
         }
+        let others = machine.cpus.difference(&isolated);
+        if !others.is_empty() {
+            return Finding::advice(
+                format!("CPUs {isolated} are isolated, {others} are not"),
+                "boot with isolcpus=LIST; until then name with --cpus those that are, and bind runs to them",
+            );
+        }
         Finding::ready(format!("CPUs {isolated} are isolated"))
     }
 }

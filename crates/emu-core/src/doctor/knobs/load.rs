@@ -2,7 +2,7 @@
 
 use super::super::{About, Finding, Knob, Load, Machine, Takes};
 
-/// Share of the CPUs' time that other tasks may have, as for the pairs of `emu verify`.
+/// Share of a CPU's time that other tasks may have, as for the pairs of `emu verify`.
 const BUSY_MAX: f64 = 0.03;
 
 /// Share that the hypervisor may take.
@@ -65,5 +65,5 @@ fn share(machine: &Machine, of: impl Fn(&Load) -> f64) -> Result<f64, Finding> {
 }
 
 fn found(share: f64) -> String {
-    format!("{:.1}% of the CPUs' time", share * 100.0)
+    format!("up to {:.1}% of a CPU's time", share * 100.0)
 }

@@ -1,7 +1,7 @@
 //! CPUs without a periodic tick.
 
 use super::super::{About, Finding, Knob, Machine, Takes};
-use crate::control_file;
+use crate::{CpuList, control_file};
 
 /// CPUs without a tick while one task runs.
 pub(in crate::doctor) struct NohzFull;
@@ -19,14 +19,25 @@ impl Knob for NohzFull {
 
     fn look(&self, machine: &Machine) -> Finding {
         let path = machine.host.roots.cpus().join("nohz_full");
-        match control_file::read_if_present(&path) {
-            Ok(None) => Finding::unseen("the kernel was built without CONFIG_NO_HZ_FULL"),
-            Err(error) => Finding::unseen(error.in_words()),
-            // Some kernels print an empty list like this.
-            Ok(Some(cpus)) if matches!(cpus.as_str(), "" | "(null)") => {
-                Finding::advice("every CPU has its tick", "boot with nohz_full=LIST")
-            }
-            Ok(Some(cpus)) => Finding::ready(format!("CPUs {cpus} stop their tick")),
+        let text = match control_file::read_if_present(&path) {
+            Ok(None) => return Finding::unseen("the kernel was built without CONFIG_NO_HZ_FULL"),
+            Err(error) => return Finding::unseen(error.in_words()),
+            Ok(Some(text)) => text,
+        };
+        // Some kernels print an empty list as `(null)`.
+        let Some(tickless) = CpuList::from_kernel(text.trim_start_matches("(null)")) else {
+            return Finding::unseen(format!("{} holds `{text}`", path.display()));
+        };
+        if tickless.is_empty() {
+            return Finding::advice("every CPU has its tick", "boot with nohz_full=LIST");
         }
+        let others = machine.cpus.difference(&tickless);
+        if !others.is_empty() {
+            return Finding::advice(
+                format!("CPUs {tickless} stop their tick, {others} do not"),
+                "boot with nohz_full=LIST; until then name with --cpus those that do, and bind runs to them",
+            );
+        }
+        Finding::ready(format!("CPUs {tickless} stop their tick"))
     }
 }

@@ -1,8 +1,10 @@
 //! How often the processor was slowed down for its heat (`drivers/thermal/intel/therm_throt.c`).
 
+use std::collections::BTreeMap;
+
 use super::super::{About, Finding, Knob, Machine, Takes};
 use crate::control_file::probe;
-use crate::{CpuList, Host};
+use crate::{CpuId, Host};
 
 /// Thermal throttling.
 pub(in crate::doctor) struct Throttling;
@@ -32,17 +34,19 @@ impl Knob for Throttling {
 
 /// Thermal events of all cores and packages since the boot; `None` where the kernel does not count them.
 pub fn throttled(host: &Host) -> Option<u64> {
-    let online: CpuList = host.online();
-    let count = |name: &str| {
-        let file = |cpu| host.roots.cpus().join(format!("cpu{cpu}/thermal_throttle/{name}"));
-        let counts: Vec<u64> = online.iter().filter_map(|cpu| probe(&file(cpu))).collect();
-        (!counts.is_empty()).then_some(counts)
+    let count = |cpu: CpuId, name: &str| {
+        probe::<u64>(&host.roots.cpus().join(format!("cpu{cpu}/thermal_throttle/{name}")))
     };
-    let cores = count("core_throttle_count");
+    let mut cores = Vec::new();
     // Each CPU of a package shows the package's counter.
-    let packages = count("package_throttle_count").map(|counts| counts.into_iter().max().unwrap_or(0));
-    if cores.is_none() && packages.is_none() {
-        return None;
+    let mut packages: BTreeMap<Option<u32>, u64> = BTreeMap::new();
+    for cpu in host.cpus.iter().filter(|cpu| cpu.online) {
+        cores.extend(count(cpu.id, "core_throttle_count"));
+        if let Some(events) = count(cpu.id, "package_throttle_count") {
+            let most = packages.entry(cpu.package).or_default();
+            *most = events.max(*most);
+        }
     }
-    Some(cores.into_iter().flatten().sum::<u64>() + packages.unwrap_or(0))
+    let is_counted = !(cores.is_empty() && packages.is_empty());
+    is_counted.then(|| cores.into_iter().chain(packages.into_values()).sum())
 }

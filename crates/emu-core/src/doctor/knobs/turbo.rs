@@ -33,7 +33,7 @@ impl Knob for Turbo {
             return switch(!forbidden, no_turbo(&host.roots), "1");
         }
         if let Some(allowed) = cpufreq.boost {
-            return switch(allowed, host.roots.cpus().join("cpufreq/boost"), "0");
+            return switch(allowed, boost(&host.roots), "0");
         }
         per_policy(cpufreq)
     }
@@ -41,6 +41,11 @@ impl Knob for Turbo {
 
 fn no_turbo(roots: &Roots) -> PathBuf {
     roots.cpus().join("intel_pstate/no_turbo")
+}
+
+/// The switch of all policies together.
+pub(in crate::doctor) fn boost(roots: &Roots) -> PathBuf {
+    roots.cpus().join("cpufreq/boost")
 }
 
 fn switch(allowed: bool, path: PathBuf, off: &str) -> Finding {
