@@ -3,6 +3,7 @@
 use emu_core::{Error, ErrorKind, Result};
 use nix::sys::signal::Signal;
 
+use crate::exit::Failure;
 use crate::signals::Signals;
 
 /// Whether a signal has asked to end.
@@ -26,6 +27,18 @@ impl Ending {
             }
         }
         self.signal
+    }
+
+    /// Ends emu by the signal that has come, if one has, after something has ended well or `failed`.
+    ///
+    /// # Errors
+    /// One has come, and nothing was left changed: that would matter more.
+    pub(crate) fn by_signal(&mut self, failed: Option<&Error>) -> Result<(), Failure> {
+        let is_left = failed.is_some_and(|why| why.kind() == ErrorKind::RestoreIncomplete);
+        match self.signal() {
+            Some(signal) if !is_left => Err(Failure::interrupted(signal)),
+            _ => Ok(()),
+        }
     }
 
     /// Ends what is under way when a signal asks for that.

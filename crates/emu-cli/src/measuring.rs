@@ -124,15 +124,12 @@ impl Measuring {
         show: impl FnOnce(&R) -> Result<Shown>,
     ) -> Result<R, Failure> {
         self.progress.clear();
-        let result = match (self.ending.signal(), measured) {
-            (None, Ok(result)) => result,
-            (Some(signal), _) => {
+        let ended = self.ending.by_signal(measured.as_ref().err());
+        let result = match ended.and_then(|()| measured.map_err(Failure::from)) {
+            Ok(result) => result,
+            Err(failure) => {
                 self.keep();
-                return Err(Failure::interrupted(signal));
-            }
-            (None, Err(error)) => {
-                self.keep();
-                return Err(error.into());
+                return Err(failure);
             }
         };
         let shown = show(&result)?;

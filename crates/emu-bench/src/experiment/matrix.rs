@@ -10,7 +10,8 @@ use crate::verify::{Plan, SMOOTH, Trial, window_of_periods};
 use crate::workload::{Job, Worker, Workload, workload};
 
 /// The fewest and the most pairs of a cell: one alone cannot be judged.
-const REPETITIONS: std::ops::RangeInclusive<usize> = 2..=1000;
+const REPETITIONS: std::ops::RangeInclusive<usize> = 2..=REPETITIONS_MAX;
+pub(super) const REPETITIONS_MAX: usize = 1000;
 
 /// The fewest pairs with an interval of 95 % for their median.
 const FEWEST: usize = 6;
@@ -97,8 +98,9 @@ impl Experiment {
             }
         }
         experiment.refuse_once();
+        let is_nothing = experiment.cells.is_empty();
         if experiment.cells.iter().all(|cell| cell.contender == Contender::None)
-            && request.contenders.iter().any(|one| *one != Contender::None)
+            && (is_nothing || request.contenders.iter().any(|one| *one != Contender::None))
         {
             let first = experiment.unavailable.first();
             let why = first.map_or("nothing is asked for", |refusal| refusal.why.as_str());
@@ -143,9 +145,14 @@ impl Experiment {
             }
         }
         // The controls do what the slowest of the others does, but at full speed.
-        let slowest = cells.iter().max_by_key(|cell| cell.pair_time).map(|cell| cell.trial.clone());
+        let slowest = cells.iter().max_by_key(|cell| cell.pair_time).cloned();
         let native = Demand::new(targets(zone, Speed::share(1.0)?, self.reference)?);
-        let control = self.cell(host, Contender::None, name, native, slowest)?;
+        let mut control = self.cell(host, Contender::None, name, native, slowest.as_ref())?;
+        // How much memory is free moves while this is planned; all are to have arrays of the same length.
+        let arrays = cells.first().map_or(control.trial.job.arrays, |first| first.trial.job.arrays);
+        for cell in cells.iter_mut().chain([&mut control]) {
+            cell.trial.job.arrays = arrays;
+        }
         match start_time(&control.trial.job) {
             Ok(start) => {
                 cells.push(control);
@@ -154,31 +161,33 @@ impl Experiment {
                 }
                 self.cells.append(&mut cells);
             }
-            Err(why) => self.unavailable.push(Refusal {
-                contender: Contender::None,
+            // Nobody can be measured where the work itself cannot be done.
+            Err(why) => self.unavailable.extend(request.contenders.iter().map(|&contender| Refusal {
+                contender,
                 wanted: format!("{name} on {}", cpus_in_words(zone.len())),
                 why: why.in_words(),
                 hint: why.hint_text().map(str::to_owned),
-            }),
+            })),
         }
         Ok(())
     }
 
-    /// A cell; `like` is a trial of which only the shares are changed.
+    /// A cell; one that is `like` another does the same for as long, at other shares.
     fn cell(
         &self,
         host: &Host,
         contender: Contender,
         name: &str,
         demand: Demand,
-        like: Option<Trial>,
+        like: Option<&Cell>,
     ) -> Result<Cell> {
         let emulated = contender.emulated(host, &demand)?;
         let period = emulated.period();
-        let plan = Plan { window: window_of_periods(self.window, period), ..Plan::new(self.seed) };
+        let longest = like.map_or(period, |like| like.period);
+        let plan = Plan { window: window_of_periods(self.window, longest), ..Plan::new(self.seed) };
         let mut trial = Trial::of(name, &demand, &plan.setting(&*emulated, &demand.targets))?;
         if let Some(like) = like {
-            trial.job = like.job;
+            trial.job = like.trial.job.clone();
         }
         // How long arrays take to be filled is measured.
         let mut light = trial.clone();

@@ -109,6 +109,16 @@ pub struct Refusal {
 }
 
 impl Experiment {
+    /// The period that sets the length of a cell's windows: its own, or for controls, which have none, the longest of
+    /// those that do the same work.
+    fn longest_period(&self, cell: &Cell) -> Duration {
+        let does_the_same = |other: &&Cell| {
+            cell.contender == Contender::None
+                && (other.workload(), &other.trial.job.cpus) == (cell.workload(), &cell.trial.job.cpus)
+        };
+        self.cells.iter().filter(does_the_same).map(|other| other.period).fold(cell.period, Duration::max)
+    }
+
     /// How the pairs of a cell are taken.
     ///
     /// # Errors
@@ -116,7 +126,7 @@ impl Experiment {
     pub fn plan(&self, cell: &Cell, proc: &std::path::Path) -> Result<Plan> {
         Ok(Plan {
             pairs: cell.repetitions,
-            window: window_of_periods(self.window, cell.period),
+            window: window_of_periods(self.window, self.longest_period(cell)),
             repeats: 0,
             tolerance: Band::new(self.tolerance)?,
             level: Level::P95,

@@ -129,14 +129,17 @@ impl Run {
             all.into_iter().filter(|step| !done.contains(&(step.cell, step.repetition))).collect();
         let smooth: Vec<_> =
             (0..self.experiment.cells.len()).filter(|&cell| self.is_to_be_seen(cell)).collect();
+        let seeing: Duration =
+            smooth.iter().map(|&cell| self.pair_time(cell) + self.experiment.spectrum).sum();
         self.began = Instant::now();
-        self.expected = todo.iter().map(|step| self.pair_time(step.cell)).sum::<Duration>()
-            + smooth.iter().map(|&cell| self.pair_time(cell) + self.experiment.spectrum).sum();
+        self.expected = todo.iter().map(|step| self.pair_time(step.cell)).sum::<Duration>() + seeing;
         let mut blocks = self.experiment.repetitions;
         for (number, step) in todo.iter().enumerate() {
             let is_new_block =
                 number == 0 || todo.get(number - 1).is_some_and(|last| last.block < step.block);
-            if is_new_block && step.block >= 2 && self.is_late() {
+            let of_block = todo.iter().skip(number).take_while(|next| next.block == step.block);
+            let block: Duration = of_block.map(|next| self.pair_time(next.cell)).sum();
+            if is_new_block && step.block >= 2 && self.is_late(block + seeing) {
                 blocks = step.block;
                 break;
             }
@@ -264,9 +267,10 @@ impl Run {
         !budget.is_zero() && self.began.elapsed() + self.expected.saturating_sub(self.done) > budget
     }
 
-    fn is_late(&self) -> bool {
+    /// Whether something that takes this long does not fit into the time that is left.
+    fn is_late(&self, more: Duration) -> bool {
         let budget = self.experiment.budget;
-        !budget.is_zero() && self.began.elapsed() > budget
+        !budget.is_zero() && self.began.elapsed() + more > budget
     }
 
     fn has_failed(&self, cell: usize) -> bool {

@@ -2,20 +2,26 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use emu_core::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::Experiment;
+use super::matrix::REPETITIONS_MAX;
 use crate::record::{About, Line, Lines, unusable};
-use crate::verify::{Pair, Spectrum, Window};
+use crate::verify::{Delivery, Pair, Spectrum, Window};
+use crate::workload::workload;
 
 /// Names of the rows.
 pub(super) const TAKEN: &str = "pair";
 pub(super) const SEEN: &str = "spectrum";
 pub(super) const FAILURE: &str = "failure";
 pub(super) const END: &str = "end";
+
+/// No pair is planned to take longer.
+const PAIR_TIME_MAX: Duration = Duration::from_secs(86_400);
 
 /// A pair that was taken.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,14 +99,20 @@ impl Experiment {
 
     fn check(&self) -> Result<(), String> {
         let sound = self.tolerance > 0.0 && self.tolerance < 1.0 && self.reference.0 > 0;
-        if !sound || self.cells.is_empty() {
-            return Err("the experiment has no cells, no clock or no tolerance".into());
+        if !sound || self.cells.is_empty() || self.repetitions > REPETITIONS_MAX {
+            return Err("the experiment has no cells, no clock, no tolerance or too many repetitions".into());
         }
         for (number, cell) in self.cells.iter().enumerate() {
             let shares = cell.trial.shares.iter().map(|(_, share)| *share);
             let targets = cell.demand.targets.values().map(|target| target.share);
             if !shares.chain(targets).all(|share| share > 0.0 && share <= 1.0) {
                 return Err(format!("cell {number} has a speed that is not above 0 and at most 1"));
+            }
+            if workload(cell.workload()).is_err() {
+                return Err(format!("cell {number} is of a workload that there is not: {}", cell.workload()));
+            }
+            if cell.repetitions > REPETITIONS_MAX || cell.pair_time > PAIR_TIME_MAX {
+                return Err(format!("cell {number} takes too long to have been planned"));
             }
             if cell.trial.shares.is_empty() || cell.cores() != cell.trial.shares.len() {
                 return Err(format!("cell {number} does not tell its CPUs"));
@@ -121,6 +133,9 @@ impl Rows {
             Some(found) => Ok(found),
             None => Err(format!("there is no cell {cell}")),
         };
+        if self.end.is_some() {
+            return Err("it comes after the end".into());
+        }
         match line.row.as_str() {
             TAKEN => {
                 let taken: Taken = parse(line)?;
@@ -142,12 +157,17 @@ impl Rows {
             }
             SEEN => {
                 let seen: Seen = parse(line)?;
-                known(seen.cell)?;
+                if !known(seen.cell)?.spectrum || self.seen.iter().any(|other| other.cell == seen.cell) {
+                    return Err(format!("cell {} has no spectrum, or one already", seen.cell));
+                }
                 self.seen.push(seen);
             }
             FAILURE => {
                 let failure: Failure = parse(line)?;
                 known(failure.cell)?;
+                if self.failures.iter().any(|other| other.cell == failure.cell) {
+                    return Err(format!("cell {} has failed already", failure.cell));
+                }
                 self.failures.push(failure);
             }
             END => self.end = Some(parse(line)?),
@@ -169,9 +189,19 @@ fn check_window(window: &Window) -> Result<(), String> {
     }
     let numbers = done.parts.iter().copied().chain([done.quantum_ns, window.steal, window.harness_cpu_s]);
     let clocks = window.clock.iter().flat_map(|clock| [clock.before_hz, clock.after_hz]);
-    let mut numbers = numbers.chain(window.foreign).chain(clocks);
+    let of_delivery = |delivery: &Delivery| {
+        [delivery.wall_s, delivery.own_cpu_s, delivery.process_cpu_s, delivery.longest_stall_s]
+    };
+    let delivered = window.delivery.iter().flat_map(of_delivery);
+    let mut numbers = numbers.chain([window.throttled]).chain(window.foreign).chain(clocks).chain(delivered);
     if let Some(bad) = numbers.find(|value| !(value.is_finite() && *value >= 0.0)) {
         return Err(format!("{bad} cannot have been measured"));
+    }
+    if window.delivery.as_ref().is_some_and(|delivery| delivery.wall_s <= 0.0) {
+        return Err("an emulation has no length".into());
+    }
+    if done.slept_ns > done.ended_ns - done.begun_ns {
+        return Err("a window slept longer than it lasted".into());
     }
     if done.parts.is_empty() {
         return Err("a window has no work".into());

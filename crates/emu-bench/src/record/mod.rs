@@ -1,6 +1,7 @@
 //! Records: a dated folder with what was run, on what, every raw sample, and the summary.
 //!
-//! A record tells nothing of whose machine it is: no host name, no user, no path.
+//! A record does not tell whose machine it is: it has no host name, no user's name and no path of a command. What could
+//! not be measured is told in the words of the error, which may name a file of the kernel or a cgroup.
 
 mod machine;
 mod read;
@@ -11,10 +12,13 @@ pub use read::{Line, Lines, read};
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use emu_core::{Error, ErrorKind, Result};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::Experiment;
@@ -105,8 +109,17 @@ impl Record {
     /// # Errors
     /// A folder or file cannot be made.
     pub fn below(below: &Path, about: &About) -> Result<Self> {
-        fs::create_dir_all(below).map_err(|cause| unmade(below, cause))?;
-        Self::fill(new_folder(below, &about.folder_name())?, about)
+        let name = about.folder_name();
+        Self::fill(below, about, &|made| {
+            for number in 1..=SAME_DAY_MAX {
+                let folder = below.join(if number == 1 { name.clone() } else { format!("{name}-{number}") });
+                if appear(made, &folder)? {
+                    return Ok(folder);
+                }
+            }
+            let error = Error::usage(format!("there are {SAME_DAY_MAX} records {name} already"));
+            Err(error.hint("give another --out"))
+        })
     }
 
     /// Whether a folder can be made a record, as far as can be told without making it.
@@ -122,22 +135,31 @@ impl Record {
     /// # Errors
     /// Usage, where it exists; a folder or file cannot be made.
     pub fn at(folder: &Path, about: &About) -> Result<Self> {
-        if let Some(parent) = folder.parent() {
-            fs::create_dir_all(parent).map_err(|cause| unmade(parent, cause))?;
-        }
-        fs::create_dir(folder).map_err(|cause| match cause.kind() {
-            std::io::ErrorKind::AlreadyExists => exists(folder),
-            _ => unmade(folder, cause),
-        })?;
-        Self::fill(folder.to_owned(), about)
+        Self::check(folder)?;
+        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+        Self::fill(parent.unwrap_or(Path::new(".")), about, &|made| {
+            if appear(made, folder)? { Ok(folder.to_owned()) } else { Err(exists(folder)) }
+        })
     }
 
-    fn fill(folder: PathBuf, about: &About) -> Result<Self> {
+    /// Makes a folder with its files beside where it is to be, and has it `named` when it is whole: a run that is killed
+    /// before leaves no record that cannot be continued.
+    fn fill(beside: &Path, about: &About, named: &dyn Fn(&Path) -> Result<PathBuf>) -> Result<Self> {
+        fs::create_dir_all(beside).map_err(|cause| unmade(beside, cause))?;
+        let made = tempfile::Builder::new()
+            .prefix(".emu-record-")
+            .tempdir_in(beside)
+            .map_err(|cause| unmade(beside, cause))?;
+        let everybody = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(made.path(), everybody).map_err(|cause| unmade(made.path(), cause))?;
         let text = serde_json::to_string_pretty(about).map_err(unwritable)?;
-        write(&folder.join(ABOUT), &format!("{text}\n"))?;
-        let path = folder.join(SAMPLES);
+        write(&made.path().join(ABOUT), &format!("{text}\n"))?;
+        let path = made.path().join(SAMPLES);
         let samples = File::create_new(&path).map_err(|cause| Error::file("make", &path, cause))?;
-        lock(&samples, &folder)?;
+        lock(&samples, made.path())?;
+        let folder = named(made.path())?;
+        // It has another name now.
+        let _ = made.keep();
         Ok(Self { folder, samples })
     }
 
@@ -244,16 +266,18 @@ fn write(path: &Path, text: &str) -> Result<()> {
         .map_err(|cause| Error::file("write", path, cause))
 }
 
-fn new_folder(below: &Path, name: &str) -> Result<PathBuf> {
-    for number in 1..=SAME_DAY_MAX {
-        let folder = below.join(if number == 1 { name.into() } else { format!("{name}-{number}") });
-        match fs::create_dir(&folder) {
-            Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(cause) => return Err(unmade(&folder, cause)),
-            Ok(()) => return Ok(folder),
+/// Gives a folder that is whole its name; tells whether that was free.
+fn appear(made: &Path, folder: &Path) -> Result<bool> {
+    match renameat_with(CWD, made, CWD, folder, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        // Some network file systems cannot promise that.
+        Err(Errno::INVAL | Errno::NOSYS) if folder.symlink_metadata().is_ok() => Ok(false),
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            fs::rename(made, folder).map(|()| true).map_err(|cause| unmade(folder, cause))
         }
+        Err(cause) => Err(unmade(folder, cause.into())),
     }
-    Err(Error::usage(format!("there are {SAME_DAY_MAX} records {name} already")).hint("give another --out"))
 }
 
 /// The processor's name as a part of a file name: letters, digits and single dashes.

@@ -17,8 +17,7 @@ pub(super) fn sentence(results: &Results) -> String {
     let mut good: Vec<(Contender, Vec<String>)> = Vec::new();
     let mut bad = Vec::new();
     for (kind, workloads) in CLASSES {
-        let Some((best, error, verdict)) = best(results, workloads) else { continue };
-        let is_off = error.abs() > results.tolerance;
+        let Some((best, error, is_off, verdict)) = best(results, workloads) else { continue };
         let error = format!("{:+.1}%", error * 100.0);
         let is_uncertain = matches!(verdict, Verdict::NotEnoughData { .. });
         let doubt = if is_uncertain { ", not yet certain" } else { "" };
@@ -43,9 +42,10 @@ pub(super) fn sentence(results: &Results) -> String {
     format!("On this host {}.", parts.join("; "))
 }
 
-/// The method whose worst ground of a kind is best, with its error there and the verdict over all of them. A
-/// method that was not measured on one of them is not considered.
-fn best(results: &Results, workloads: &[&str]) -> Option<(Contender, f64, Verdict)> {
+/// The method whose worst ground of a kind is best, with its mean error there, whether it is off by more than the
+/// tolerance at any speed, and the verdict over all of them. A method that was not measured on one of them is not
+/// considered.
+fn best(results: &Results, workloads: &[&str]) -> Option<(Contender, f64, bool, Verdict)> {
     let of_kind = |one: &&Judged| workloads.contains(&one.workload.as_str());
     let grounds =
         results.grounds.iter().filter(|ground| workloads.contains(&ground.workload.as_str())).count();
@@ -62,9 +62,9 @@ fn best(results: &Results, workloads: &[&str]) -> Option<(Contender, f64, Verdic
         Verdict::NotEnoughData { .. } => 1,
         Verdict::Fail => 2,
     };
-    candidates
-        .min_by(|a, b| rank(&a.2).cmp(&rank(&b.2)).then(a.3.total_cmp(&b.3)))
-        .map(|(contender, error, verdict, _)| (contender, error, verdict))
+    candidates.min_by(|a, b| rank(&a.2).cmp(&rank(&b.2)).then(a.3.total_cmp(&b.3))).map(
+        |(contender, error, verdict, worst)| (contender, error, worst > results.tolerance.ln_1p(), verdict),
+    )
 }
 
 /// How far the worst speed is from the ideal, on the logarithmic scale.

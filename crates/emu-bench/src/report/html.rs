@@ -7,7 +7,7 @@ use super::results::{Ground, Judged, Results, RunInfo};
 use super::style::{percent, signed, span, verdict};
 use super::{figure, published::Compared};
 use crate::experiment::Contender;
-use crate::stats::{Spread, Verdict};
+use crate::stats::{Fidelity, Spread, Verdict};
 use emu_core::Result;
 
 const STYLE: &str = include_str!("page.css");
@@ -131,24 +131,28 @@ fn fidelity(results: &Results) -> String {
     let _ = writeln!(
         text,
         "<p class=\"note\">Mean error of the perceived speed against the ideal over all speeds, with its 95% interval; \
-         +5% is too fast. <b>pass</b>: at every speed the interval lies within ±{0}. <b>fail</b>: at one speed it lies \
+         +5% is too fast. <b>worst</b>: the error at the worst speed, either way. <b>pass</b>: at every speed the interval lies within ±{0}. <b>fail</b>: at one speed it lies \
          outside. <b>not enough data</b>: neither can be said.</p>",
         percent(results.tolerance)
     );
+    for doubt in results.grounds.iter().filter_map(Ground::doubt) {
+        let _ = writeln!(text, "<p class=\"note\">{}</p>", escape(&doubt));
+    }
     let mut section_text = String::new();
     section(&mut section_text, "Fidelity", &text);
     section_text
 }
 
 fn judged(one: &Judged) -> String {
-    let bias = &one.fidelity.bias;
+    let Fidelity { bias, worst, .. } = &one.fidelity;
     format!(
-        "<td class=\"{}\"><b>{}</b> {}<br><small>{} … {}</small></td>",
+        "<td class=\"{}\"><b>{}</b> {}<br><small>{} … {}; worst {}</small></td>",
         class(one.verdict),
         signed(bias.estimate),
         verdict(one.verdict),
         signed(bias.low),
-        signed(bias.high)
+        signed(bias.high),
+        percent(worst.estimate)
     )
 }
 
@@ -343,8 +347,11 @@ fn unavailable(results: &Results) -> String {
         ]
     };
     let rows: Vec<_> = results.unavailable.iter().map(row).collect();
-    if rows.is_empty() {
+    if rows.is_empty() && results.runs.iter().all(|run| run.complete && run.short_cells == 0) {
         return "<p>Everything that was asked for was measured.</p>\n".into();
+    }
+    if rows.is_empty() {
+        return "<p>Nothing that was asked for is impossible here, but not all of it has been measured.</p>\n".into();
     }
     table(&["method", "asked for", "why not", "what helps"], &rows)
 }
@@ -381,7 +388,11 @@ fn reproduce(results: &Results) -> String {
                 span(outside)
             );
         }
-        text + if run.complete { ".</p>\n" } else { ". <b>The run is not complete.</b></p>\n" }
+        text.push('.');
+        if let Some(missing) = run.missing() {
+            let _ = write!(text, " <b>{missing}</b>");
+        }
+        text + "</p>\n"
     };
     results.runs.iter().map(run).collect()
 }

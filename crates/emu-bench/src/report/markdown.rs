@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::results::{Judged, Results};
 use super::style::{percent, signed, span, verdict};
 use crate::experiment::Contender;
+use crate::stats::Fidelity;
 
 /// The summary.
 pub(super) fn summary(results: &Results) -> String {
@@ -21,6 +22,9 @@ pub(super) fn summary(results: &Results) -> String {
     );
     for run in &results.runs {
         let _ = writeln!(text, "`{}` ({})\n", run.command.replace('`', ""), escape(&run.date));
+        if let Some(missing) = run.missing() {
+            let _ = writeln!(text, "{missing}\n");
+        }
     }
     text.push_str(&fidelity(results));
     text.push_str(&published(results));
@@ -32,7 +36,10 @@ fn fidelity(results: &Results) -> String {
     let contenders: Vec<_> = results.contenders().into_iter().filter(|one| *one != Contender::None).collect();
     let names: Vec<_> = contenders.iter().map(|one| one.as_str()).collect();
     let mut text = format!("| work | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
-    let cell = |one: &Judged| format!("{} {}", signed(one.fidelity.bias.estimate), verdict(one.verdict));
+    let cell = |one: &Judged| {
+        let Fidelity { bias, worst, .. } = &one.fidelity;
+        format!("{} (worst {}) {}", signed(bias.estimate), percent(worst.estimate), verdict(one.verdict))
+    };
     for ground in &results.grounds {
         let cells: Vec<_> = contenders
             .iter()
@@ -52,9 +59,12 @@ fn fidelity(results: &Results) -> String {
     let _ = writeln!(text, "| longest stall | {} |", row(&|total| span(total.longest_stall_ns as f64)));
     let _ = writeln!(
         text,
-        "\nMean error of the perceived speed against the ideal. pass: at every speed the 95% interval lies within ±{}.\n",
+        "\nMean error of the perceived speed against the ideal, and the error at the worst speed. pass: at every speed the 95% interval lies within ±{}.\n",
         percent(results.tolerance)
     );
+    for doubt in results.grounds.iter().filter_map(super::Ground::doubt) {
+        let _ = writeln!(text, "{}\n", escape(&doubt));
+    }
     text
 }
 

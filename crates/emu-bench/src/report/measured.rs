@@ -8,7 +8,7 @@ use super::results::{CellResult, Ground, Judged, Rate};
 use super::stored::Stored;
 use crate::experiment::{Cell, Contender, Experiment, Taken};
 use crate::stats::{self, Bootstrap, Fidelity, Interval, Level, LinearFit, PairedRatios, Sample, Verdict};
-use crate::verify::{Pair, Plan, Side, Window, findings, rates};
+use crate::verify::{Pair, Plan, Side, Trial, Window, findings, rates};
 
 /// A cell with all of its samples.
 pub(super) struct Measured<'a> {
@@ -81,7 +81,7 @@ pub(super) fn measured(records: &[Stored]) -> Vec<Measured<'_>> {
             let alike = |one: &&mut Measured<'_>| {
                 one.cell.contender == cell.contender
                     && one.cell.demand == cell.demand
-                    && one.cell.trial == cell.trial
+                    && what_was_done(one.cell) == what_was_done(cell)
             };
             match all.iter_mut().find(alike) {
                 Some(one) => one.taken.extend(taken),
@@ -90,6 +90,15 @@ pub(super) fn measured(records: &[Stored]) -> Vec<Measured<'_>> {
         }
     }
     all
+}
+
+/// The trial of a cell, without the memory that was free when it was planned.
+fn what_was_done(cell: &Cell) -> Trial {
+    let mut trial = cell.trial.clone();
+    if let Some(arrays) = &mut trial.job.arrays {
+        arrays.available_bytes = None;
+    }
+    trial
 }
 
 /// Each method on each ground, over all speeds.

@@ -148,6 +148,11 @@ fn why_not(results: &Results, contender: Contender) -> String {
 fn judge(cells: &[&CellResult], says: Says) -> (String, Reproduced) {
     let mut sorted = cells.to_vec();
     sorted.sort_by(|a, b| a.share.total_cmp(&b.share));
+    // Two or three pairs have no interval of that level.
+    if !sorted.iter().all(|cell| cell.finding.relative.reaches(Level::P95)) {
+        let found = if matches!(says, Says::Flat | Says::Scales) { speeds(&sorted) } else { errors(&sorted) };
+        return (found, Reproduced::NotCertain);
+    }
     match says {
         Says::Right | Says::Wrong => (errors(&sorted), is_right(&sorted, says == Says::Right)),
         Says::TwiceTooSlow => (errors(&sorted), is_half(&sorted)),

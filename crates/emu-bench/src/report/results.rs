@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use emu_core::{Error, Hertz, Result};
+use emu_core::{Error, ErrorKind, Hertz, Result};
 use serde::Serialize;
 
 use super::measured::{Measured, judged, measured};
 use super::stored::{Stored, smoothness, unavailable};
 use super::{conclusion, published};
 use crate::experiment::{Contender, Experiment, OwnCosts, Refusal};
+use crate::memory::StreamSize;
 use crate::record::{self, Machine, unusable};
 use crate::stats::{AaTest, Bootstrap, Centre, Fidelity, Interval, Level, LinearFit, Sample, Verdict};
 use crate::verify::{Finding, Side, Spectrum};
@@ -70,6 +71,8 @@ pub struct RunInfo {
     pub repetitions: usize,
     /// Whether it came to its end.
     pub complete: bool,
+    /// Cells with fewer pairs than planned: the time was up, the run was cut short, or they failed.
+    pub short_cells: usize,
     /// Pairs that count.
     pub pairs: usize,
     /// Pairs that were disturbed and taken again.
@@ -97,6 +100,8 @@ pub struct Ground {
     pub ideal: Vec<(f64, f64)>,
     /// Native against native; `None` for too few controls.
     pub aa: Option<AaTest>,
+    /// How long the arrays were, where it works on such.
+    pub arrays: Option<StreamSize>,
 }
 
 /// A cell and what was found in it.
@@ -179,6 +184,21 @@ pub struct Smoothness {
     pub spectrum: Spectrum,
 }
 
+impl RunInfo {
+    /// What of the plan was not measured, in a sentence; `None` where all of it was.
+    pub fn missing(&self) -> Option<String> {
+        if !self.complete {
+            return Some("The record is not complete: emu bench --resume goes on.".into());
+        }
+        (self.short_cells > 0).then(|| {
+            format!(
+                "{} cells have fewer pairs than planned: the time was up, or they failed.",
+                self.short_cells
+            )
+        })
+    }
+}
+
 impl Results {
     /// The results of some records, taken together.
     ///
@@ -194,6 +214,9 @@ impl Results {
             if lines.torn {
                 return Err(unusable(folder, "it was cut short: its last sample is not whole")
                     .hint("complete it: emu bench --resume and the folder"));
+            }
+            if records.iter().any(|one| one.about == about) {
+                return Err(unusable(folder, "it is there twice").hint("name each record once"));
             }
             if let Some(first) = records.first() {
                 first.check_mixing(&about, &experiment).map_err(|what| {
@@ -225,8 +248,14 @@ impl Results {
         let measured = measured(records);
         if measured.is_empty() {
             let why = unavailable(records).into_iter().next().map(|refusal| refusal.why);
-            return Err(Error::usage("nothing was measured that could be shown")
-                .hint(why.unwrap_or_else(|| "complete the record by emu bench --resume".into())));
+            let failed = |why| Error::new(ErrorKind::Failed, format!("nothing could be measured: {why}"));
+            return Err(why.map_or_else(
+                || {
+                    Error::usage("nothing has been measured yet that could be shown")
+                        .hint("complete the record by emu bench --resume")
+                },
+                failed,
+            ));
         }
         let mut grounds: Vec<Ground> = Vec::new();
         for one in &measured {
@@ -295,6 +324,16 @@ impl Ground {
         ground_name(&self.workload, self.cores)
     }
 
+    /// Why its figures are not what their name says, in a sentence; `None` where they are.
+    pub fn doubt(&self) -> Option<String> {
+        let arrays = self.arrays.filter(|arrays| !arrays.obeys_rule())?;
+        Some(format!(
+            "{}: the arrays of {} MiB are not four times the caches, as STREAM's rule has it: caches may have been measured.",
+            self.name(),
+            arrays.array_bytes >> 20
+        ))
+    }
+
     fn of(workload: &str, cores: usize, measured: &[Measured<'_>], seed: u64) -> Result<Self> {
         let here =
             || measured.iter().filter(|one| (one.cell.workload(), one.cell.cores()) == (workload, cores));
@@ -312,6 +351,7 @@ impl Ground {
             native: Interval::of_median(&Sample::new(native)?, Level::P95, &centre)?,
             ideal,
             aa: AaTest::of(&controls, controls.len(), Centre::Median(centre), Level::P95).ok(),
+            arrays: here().find_map(|one| one.cell.trial.job.arrays),
         })
     }
 }

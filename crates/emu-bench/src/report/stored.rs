@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::results::{RunInfo, Smoothness, ground_name};
+use super::style::percent;
 use crate::experiment::{Experiment, Refusal, Rows, Seen};
 use crate::record::About;
 use crate::stats::Sample;
@@ -40,6 +41,10 @@ impl Stored {
         for taint in taken.iter().flat_map(|taken| &taken.pair.taints) {
             *disturbances.entry(taint.kind()).or_default() += 1;
         }
+        let pairs_of =
+            |number: usize| taken.iter().filter(|taken| taken.cell == number && taken.pair.kept).count();
+        let cells = self.experiment.cells.iter().enumerate();
+        let short_cells = cells.filter(|(number, cell)| pairs_of(*number) < cell.repetitions).count();
         let outside: Vec<f64> = taken.iter().map(|taken| taken.outside_ns as f64).collect();
         RunInfo {
             date: self.about.date.clone(),
@@ -47,6 +52,7 @@ impl Stored {
             seed: self.about.seed,
             repetitions: self.experiment.repetitions,
             complete: self.rows.end.is_some(),
+            short_cells,
             pairs: taken.iter().filter(|taken| taken.pair.kept).count(),
             retaken: taken.iter().filter(|taken| !taken.pair.kept).count(),
             tainted: taken.iter().filter(|taken| taken.pair.kept && !taken.pair.taints.is_empty()).count(),
@@ -79,10 +85,13 @@ pub(super) fn unavailable(records: &[Stored]) -> Vec<Refusal> {
     for record in records {
         let failures = record.rows.failures.iter().filter_map(|failure| {
             let cell = record.experiment.cells.get(failure.cell)?;
-            let speed = cell.share() * 100.0;
             Some(Refusal {
                 contender: cell.contender,
-                wanted: format!("{} at {speed}%", ground_name(cell.workload(), cell.cores())),
+                wanted: format!(
+                    "{} at {}",
+                    ground_name(cell.workload(), cell.cores()),
+                    percent(cell.share())
+                ),
                 why: failure.why.clone(),
                 hint: failure.hint.clone(),
             })

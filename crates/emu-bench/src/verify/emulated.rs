@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use emu_core::{Demand, Error, Host, MethodId, Pid, Result, Session, Status, Tasks, Zone};
+use emu_core::{Demand, Error, Host, MethodId, Pid, Result, Session, Status, Tasks, Variant, Zone};
 
 /// Something that makes a process run slower for a time: an emulation, another tool, or a test's double.
 pub trait Emulated {
@@ -126,6 +126,11 @@ impl Emulated for SessionEmulated {
 
     fn release(&mut self) -> Result<()> {
         self.session.take().map_or(Ok(()), |session| session.release().map(drop))
+    }
+
+    /// The tasks of a group with a share compete with processes that burn.
+    fn has_helpers(&self) -> bool {
+        self.method == MethodId::Fracas && self.demand.variant == Variant::Shares
     }
 
     fn moves_clock(&self) -> bool {

@@ -114,7 +114,8 @@ fn finding(
     // Too few controls say nothing about what can be detected.
     let detectable =
         AaTest::of(&controls, controls.len(), centre, plan.level).ok().map(|test| test.detectable);
-    let windows = || pairs.iter().filter_map(Pair::sides).map(|(_, emulated)| emulated);
+    let windows =
+        || pairs.iter().filter(|pair| pair.kept).filter_map(Pair::sides).map(|(_, emulated)| emulated);
     let deliveries = || windows().filter_map(|window| window.delivery.as_ref());
     let cpus = trial.shares.len().max(1) as f64;
     let own: Vec<f64> = deliveries().map(|delivery| delivery.own_cpu_s / delivery.wall_s / cpus).collect();
@@ -155,17 +156,25 @@ fn clock_ratio(workload: &dyn Workload, plan: &Plan, window: &Window, other: &Wi
     if is_known && !plan.clock_is_emulated { ratio } else { 1.0 }
 }
 
-/// The rates of the pairs of a trial that count, at equal clocks as in [`Finding::relative`].
+/// The rates of the pairs of a trial that count, at equal clocks as in [`Finding::relative`], and as if each had the
+/// ideal of [`Finding::ideal`]: the ideal of work that sleeps moves from pair to pair with what it sleeps.
 ///
 /// # Errors
 /// Usage, for an unknown workload, or a pair that cannot have been measured.
 pub fn rates(trial: &Trial, pairs: &[Pair], plan: &Plan) -> Result<Vec<stats::Pair>> {
     let workload = workload(&trial.job.workload)?;
     let rate = |window: &Window| above_nothing(window.done.rate(), workload, window);
-    let sides = pairs.iter().filter(|pair| pair.kept).filter_map(Pair::sides);
+    let sides: Vec<_> = pairs.iter().filter(|pair| pair.kept).filter_map(Pair::sides).collect();
+    let ideal = |native: &Window| workload.ideal(trial.lowest_share(), &native.done);
+    if sides.is_empty() {
+        return Ok(Vec::new());
+    }
+    let middle = Sample::new(sides.iter().map(|(native, _)| ideal(native)).collect::<Vec<_>>())?.median();
     sides
+        .into_iter()
         .map(|(native, emulated)| {
-            stats::Pair::new(rate(emulated) / clock_ratio(workload, plan, emulated, native), rate(native))
+            let clock = clock_ratio(workload, plan, emulated, native);
+            stats::Pair::new(rate(emulated) / clock, rate(native) * ideal(native) / middle)
         })
         .collect()
 }
@@ -262,6 +271,23 @@ mod tests {
     }
 
     #[test]
+    fn what_sleeps_differently_from_pair_to_pair_is_no_error() {
+        let perfect = |slept_ns: u64| {
+            let native = window(Side::Native, &[1e9], slept_ns);
+            let mut emulated = window(Side::Emulated, &[1e9], slept_ns);
+            emulated.done.ended_ns += 1_000_000_000 - slept_ns;
+            Pair { number: 0, rival: None, windows: [native, emulated], taints: vec![], kept: true }
+        };
+        let pairs: Vec<_> = (1..=9).map(|tenth| perfect(tenth * 100_000_000)).collect();
+        let plan = Plan::new(1);
+        let found = findings(&trial(&[0.5], false), &pairs, &plan).unwrap().remove(0);
+        assert!((found.ideal - 1.0 / 1.5).abs() < 1e-9);
+        for pair in rates(&trial(&[0.5], false), &pairs, &plan).unwrap() {
+            assert!((pair.log_ratio().exp() - found.ideal).abs() < 1e-9, "{pair:?}");
+        }
+    }
+
+    #[test]
     fn each_cpu_is_judged_by_its_own_speed() {
         let pairs: Vec<_> = (0..15).map(|i| pair(i, &[1e9, 1e9], &[0.4e9, 0.6e9])).collect();
         let found = findings(&trial(&[0.4, 0.8], true), &pairs, &Plan::new(1)).unwrap();
@@ -287,7 +313,7 @@ mod tests {
         let found = findings(&trial(&[0.4], false), &pairs, &Plan::new(1)).unwrap().remove(0);
         assert!((found.floor.unwrap() - 0.01).abs() < 1e-3 && found.detectable.unwrap() > 0.0);
         assert_eq!((found.pairs, found.repeated, found.tainted), (15, 1, 1));
-        assert_eq!((found.missed, found.periods), (16, 3200));
+        assert_eq!((found.missed, found.periods), (15, 3000));
         assert!((found.own_cpu.unwrap() - 0.01).abs() < 1e-9);
         assert_eq!(found.longest_stall_ns, 7);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use emu_core::{Error, Result, Status};
+use emu_core::{Error, ErrorKind, Result, Status};
 use serde::{Deserialize, Serialize};
 
 use super::clock::{self, CoreClock};
@@ -168,7 +168,11 @@ fn with_worker<T>(
     let taken = body(emulated, &mut worker);
     // Before the worker is ended: a frozen one could not end.
     let released = emulated.release();
-    taken.and_then(|taken| released.map(|()| taken))
+    match (taken, released) {
+        // What is left changed matters more than why nothing was measured.
+        (Err(_), Err(left)) if left.kind() == ErrorKind::RestoreIncomplete => Err(left),
+        (taken, released) => taken.and_then(|taken| released.map(|()| taken)),
+    }
 }
 
 fn window(
@@ -205,7 +209,8 @@ fn window(
     let held_ns = Throttle::ours().all_ns().saturating_sub(held_before);
     let throttled = held_ns as f64 / 1e9 / (wall_s * trial.job.cpus.len() as f64);
     let known_s = process_s + done.spent_ns as f64 / 1e9;
-    let foreign = (!emulated.has_helpers()).then(|| ticks.foreign(wall_s, trial.job.cpus.len(), known_s));
+    let is_told = side == Side::Native || !emulated.has_helpers();
+    let foreign = is_told.then(|| ticks.foreign(wall_s, trial.job.cpus.len(), known_s));
     let delivery = before
         .zip(emulated.status())
         .map(|(before, after)| Delivery::between(&before, &after, wall_s, process_s));

@@ -321,8 +321,12 @@ impl Done {
 
     /// Adds the part of another thread or process that worked through the same window.
     fn join(mut self, other: Self) -> Self {
-        let parts = (self.parts.len() + other.parts.len()).max(1) as f64;
-        self.quantum_ns += (other.quantum_ns - self.quantum_ns) * other.parts.len() as f64 / parts;
+        // A part that had no CPU to speak of does not tell.
+        let weight = |done: &Self| if done.quantum_ns > 0.0 { done.work() } else { 0.0 };
+        let (own, others) = (weight(&self), weight(&other));
+        if own + others > 0.0 {
+            self.quantum_ns = (self.quantum_ns * own + other.quantum_ns * others) / (own + others);
+        }
         self.parts.extend(other.parts);
         self.cpu_ns += other.cpu_ns;
         self.spent_ns += other.spent_ns;
@@ -399,9 +403,16 @@ mod tests {
             longest_stall_ns,
             ..Done::default()
         };
-        let all = part(10.0, 1.0, 7).join(part(20.0, 4.0, 9)).join(part(30.0, 7.0, 8));
-        assert_eq!(all.parts, [10.0, 20.0, 30.0]);
-        assert!((all.rate() - 60.0).abs() < 1e-9 && (all.quantum_ns - 4.0).abs() < 1e-9);
-        assert_eq!((all.cpu_ns, all.longest_stall_ns), (15, 9));
+        let idle = part(0.0, 0.0, 0);
+        let all = idle
+            .clone()
+            .join(part(10.0, 1.0, 7))
+            .join(part(20.0, 4.0, 9))
+            .join(idle)
+            .join(part(30.0, 7.0, 8));
+        assert_eq!(all.parts, [0.0, 10.0, 20.0, 0.0, 30.0]);
+        assert!((all.rate() - 60.0).abs() < 1e-9);
+        assert!((all.quantum_ns - 5.0).abs() < 1e-9, "by work; what had no CPU does not tell");
+        assert_eq!((all.cpu_ns, all.longest_stall_ns), (25, 9));
     }
 }

@@ -76,11 +76,15 @@ impl Stamps {
     }
 
     /// How long an undisturbed step takes, in the mean. Of computing steps it follows the core clock, whatever
-    /// keeps the thread from its CPU in between.
+    /// keeps the thread from its CPU in between. Zero where there are too few to tell.
     pub(super) fn step_ns(&self) -> f64 {
+        const ENOUGH: usize = 16;
         /// A step that takes so much longer than the quarter of the fastest was interrupted: by a tick at least.
         const UNDISTURBED: f64 = 1.15;
         let mut spans: Vec<u64> = self.spans().collect();
+        if spans.len() < ENOUGH {
+            return 0.0;
+        }
         spans.sort_unstable();
         let limit = spans.get(spans.len() / 4).map_or(0.0, |span| *span as f64 * UNDISTURBED);
         let undisturbed = || spans.iter().map(|span| *span as f64).take_while(|span| *span <= limit);
@@ -150,11 +154,13 @@ mod tests {
 
     #[test]
     fn a_stall_is_the_longest_span_with_work_and_a_step_the_usual_one() {
-        let stamps = stamps(&[(0, 0), (10, 1), (20, 2), (30, 3), (530, 3), (590, 4), (600, 5)]);
-        assert_eq!(stamps.longest_stall_ns(), 60, "the sleep from 30 to 530 is none");
-        assert!((stamps.step_ns() - 10.0).abs() < 1e-9);
-        assert!(Stamps::default().step_ns().abs() < 1e-9);
-        assert_eq!(stamps.work(), 5);
+        let some = [(0, 0), (10, 1), (20, 2), (30, 3), (530, 3), (590, 4), (600, 5)];
+        let few = stamps(&some);
+        assert_eq!(few.longest_stall_ns(), 60, "the sleep from 30 to 530 is none");
+        assert_eq!(few.work(), 5);
+        assert!(few.step_ns().abs() < 1e-9, "five steps do not tell");
+        let many: Vec<_> = some.into_iter().chain((6..30).map(|k| (550 + 10 * k, k))).collect();
+        assert!((stamps(&many).step_ns() - 10.0).abs() < 1e-9);
     }
 
     #[test]

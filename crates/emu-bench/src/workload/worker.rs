@@ -12,7 +12,7 @@ use std::time::Duration;
 use emu_core::{Error, ErrorKind, Pid, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{alarm, getppid};
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,10 @@ pub fn serve(spec: &str) -> Result<()> {
     if getppid().as_raw() != parent {
         return Err(Error::usage("the parent of the worker has ended").hint("workers are started by emu"));
     }
+    // The harness may have blocked it, and children inherit that.
+    SigSet::from(Signal::SIGALRM)
+        .thread_unblock()
+        .map_err(|cause| Error::io("cannot let the worker be ended by its alarm", cause.into()))?;
     alarm::set(LIFETIME.as_secs() as u32);
     // Sleeps are to end when they should; the default lets them last 50 µs longer.
     let _ = prctl::set_timerslack(1);

@@ -27,23 +27,23 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_enum, value_name = "NAME")]
     pub(crate) preset: Option<Preset>,
 
-    /// Methods to compare; `none` is native against native [default: all at their best]
+    /// Methods to compare; `none` is native against native [default: all at their best; with --preset the published ones]
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = contenders())]
     pub(crate) methods: Vec<Contender>,
 
-    /// Kinds of work [default: all]
+    /// Kinds of work [default: all; with --quick or --preset all but udp-io-unpaced]
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = values::workloads())]
     pub(crate) workloads: Vec<String>,
 
-    /// Speeds: 40%, 0.4, 1.2GHz [default: 25%,50%,75%; with --quick 50%]
+    /// Speeds: 40%, 0.4, 1.2GHz [default: 25%,50%,75%; with --quick 50%, --full 10% to 90%, --preset 20% to 80%]
     #[arg(short, long, value_name = "SPEED", value_delimiter = ',', allow_hyphen_values = true)]
     pub(crate) speeds: Vec<Speed>,
 
-    /// Numbers of CPUs to run on [default: 1, 2, 4 … as there are; with --quick as many as the work can fill]
+    /// Numbers of CPUs to run on [default: 1, 2, 4 … as there are; with --quick as many as the work can fill; with --preset 1,2]
     #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::cores, allow_hyphen_values = true)]
     pub(crate) cores: Vec<u16>,
 
-    /// Pairs of a native and an emulated sample for each method, work and speed [default: 15]
+    /// Pairs of a native and an emulated sample for each method, work and speed [default: 15; with --quick what the time allows, with --full 40]
     #[arg(short, long, value_name = "N", value_parser = values::repetitions, allow_hyphen_values = true)]
     pub(crate) reps: Option<u16>,
 

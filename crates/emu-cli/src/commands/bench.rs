@@ -53,10 +53,9 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let mut ending = Ending::new(signals);
     let measured = measure(&mut run, &mut ending);
     let folder = run.folder().display().to_string();
-    if let Some(signal) = ending.signal() {
+    ending.by_signal(measured.as_ref().err()).inspect_err(|_| {
         Reporter::new(false).say(&format!("interrupted; complete it by: emu bench --resume {folder}"));
-        return Err(Failure::interrupted(signal));
-    }
+    })?;
     measured.inspect_err(|_| {
         Reporter::new(false)
             .say(&format!("what was measured is kept; complete it by: emu bench --resume {folder}"));
@@ -140,7 +139,7 @@ fn request(host: &Host, args: &BenchArgs) -> Result<Request> {
             _ if args.quick => Repetitions::Within(QUICK),
             _ => Repetitions::Count(if args.full { REPETITIONS_FULL } else { REPETITIONS }.into()),
         },
-        sparing: args.quick,
+        sparing: args.quick && args.reps.is_none(),
         window,
         spectrum,
         period: args.period,

@@ -39,9 +39,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let mut run = Run { ending: Ending::new(signals), progress: Progress::new(total) };
     for case in &mut cases {
         let section = run.section(case);
-        if let Some(signal) = run.ending.signal() {
-            return Err(Failure::interrupted(signal));
-        }
+        run.ending.by_signal(section.as_ref().err())?;
         report.sections.push(section?);
     }
     run.progress.clear();

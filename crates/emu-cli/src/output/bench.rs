@@ -35,11 +35,31 @@ pub(crate) fn text(results: &Results) -> String {
         );
         let _ = writeln!(text, "{}", table.render());
     }
+    if let Some(table) = published(results) {
+        let _ = writeln!(text, "{table}");
+    }
     for note in notes(results) {
         let _ = writeln!(text, "{}", wrap(&note, 0));
     }
     let _ = writeln!(text, "\n{}", wrap(&results.conclusion, 0));
     text
+}
+
+/// What was published beside what was found here, where a preset asks for that.
+fn published(results: &Results) -> Option<String> {
+    let header = ["SLIDE", "WORK", "METHOD", "PUBLISHED", "REPRODUCED: HERE"];
+    let mut table = Table::new(header.map(|name| (name, Align::Left)));
+    for one in &results.published {
+        let here = format!("{}: {}", one.reproduced.as_str(), one.found);
+        table.row([
+            one.slide.to_string(),
+            one.ground.clone(),
+            one.contender.to_string(),
+            one.says.as_str().to_owned(),
+            here,
+        ]);
+    }
+    (!results.published.is_empty()).then(|| table.render())
 }
 
 /// Where the page is.
@@ -106,9 +126,7 @@ fn notes(results: &Results) -> Vec<String> {
                 run.pairs
             ));
         }
-        if !run.complete {
-            notes.push("The record is not complete: emu bench --resume goes on.".into());
-        }
+        notes.extend(run.missing());
     }
     let stalls: Vec<_> = results
         .totals
@@ -119,6 +137,16 @@ fn notes(results: &Results) -> Vec<String> {
     if !stalls.is_empty() {
         notes.push(format!("Longest stall: {}.", stalls.join(", ")));
     }
+    let smooth = results.smoothness.iter().map(|one| {
+        let from = one.spectrum.granularity.smooth_from_ms;
+        let from = from.map_or_else(|| "in no window looked at".into(), |ms| format!("from {ms} ms"));
+        format!("{} at {} {from}", one.contender, percent(one.share))
+    });
+    let smooth: Vec<_> = smooth.collect();
+    if !smooth.is_empty() {
+        notes.push(format!("Progress is smooth in windows: {}.", smooth.join(", ")));
+    }
+    notes.extend(results.grounds.iter().filter_map(Ground::doubt));
     for refusal in &results.unavailable {
         let what = if refusal.wanted.is_empty() { String::new() } else { format!(" ({})", refusal.wanted) };
         notes.push(format!("Not measured: {}{what}: {}", refusal.contender, refusal.why));
