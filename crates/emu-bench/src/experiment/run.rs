@@ -16,6 +16,9 @@ use crate::workload::confine;
 /// How often a disturbed pair is taken again.
 const TAKEN_AGAIN: usize = 3;
 
+/// How much longer than its budget a run may take: the last block is often what an interval needs.
+const OVERRUN: f64 = 1.05;
+
 /// One disturbed pair for so many planned ones is taken again.
 const PAIRS_FOR_ONE_AGAIN: usize = 4;
 
@@ -267,10 +270,10 @@ impl Run {
         !budget.is_zero() && self.began.elapsed() + self.expected.saturating_sub(self.done) > budget
     }
 
-    /// Whether something that takes this long does not fit into the time that is left.
+    /// Whether something that is planned to take this long does not fit into the time that is left, about.
     fn is_late(&self, more: Duration) -> bool {
         let budget = self.experiment.budget;
-        !budget.is_zero() && self.began.elapsed() + more > budget
+        !budget.is_zero() && self.began.elapsed() + more > budget.mul_f64(OVERRUN)
     }
 
     fn has_failed(&self, cell: usize) -> bool {
