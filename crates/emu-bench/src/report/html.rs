@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::markup::escape;
 use super::results::{Ground, Judged, Results, RunInfo};
-use super::style::{percent, signed, span, verdict};
+use super::style::{off, percent, signed, span, verdict};
 use super::{figure, published::Compared};
 use crate::experiment::Contender;
 use crate::stats::{Fidelity, Spread, Verdict};
@@ -131,7 +131,7 @@ fn fidelity(results: &Results) -> String {
     let _ = writeln!(
         text,
         "<p class=\"note\">Mean error of the perceived speed against the ideal over all speeds, with its 95% interval; \
-         +5% is too fast. <b>worst</b>: the error at the worst speed, either way. <b>pass</b>: at every speed the interval lies within ±{0}. <b>fail</b>: at one speed it lies \
+         +5% is too fast. <b>worst</b>: how far it is off at the worst speed, either way. <b>pass</b>: at every speed the interval lies within ±{0}. <b>fail</b>: at one speed it lies \
          outside. <b>not enough data</b>: neither can be said.</p>",
         percent(results.tolerance)
     );
@@ -146,13 +146,13 @@ fn fidelity(results: &Results) -> String {
 fn judged(one: &Judged) -> String {
     let Fidelity { bias, worst, .. } = &one.fidelity;
     format!(
-        "<td class=\"{}\"><b>{}</b> {}<br><small>{} … {}; worst {}</small></td>",
+        "<td class=\"{}\"><b>{}</b> {}<br><small>{} … {}<br>worst {}</small></td>",
         class(one.verdict),
         signed(bias.estimate),
         verdict(one.verdict),
         signed(bias.low),
         signed(bias.high),
-        percent(worst.estimate)
+        off(worst.estimate)
     )
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::results::{Judged, Results};
-use super::style::{percent, signed, span, verdict};
+use super::style::{off, percent, signed, span, verdict};
 use crate::experiment::Contender;
 use crate::stats::Fidelity;
 
@@ -38,7 +38,7 @@ fn fidelity(results: &Results) -> String {
     let mut text = format!("| work | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
     let cell = |one: &Judged| {
         let Fidelity { bias, worst, .. } = &one.fidelity;
-        format!("{} (worst {}) {}", signed(bias.estimate), percent(worst.estimate), verdict(one.verdict))
+        format!("{} (worst {}) {}", signed(bias.estimate), off(worst.estimate), verdict(one.verdict))
     };
     for ground in &results.grounds {
         let cells: Vec<_> = contenders

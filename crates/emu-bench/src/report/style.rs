@@ -74,6 +74,11 @@ pub(super) fn percent(share: f64) -> String {
     format!("{}%", text.strip_suffix(".0").unwrap_or(&text))
 }
 
+/// How far the worst speed is off, either way: `3.5%`, and beyond a half a factor, `2.0-fold`.
+pub(super) fn off(worst: f64) -> String {
+    if worst <= 0.5 { percent(worst) } else { format!("{:.1}-fold", 1.0 + worst) }
+}
+
 /// A number per second with its prefix: `3.1 G`.
 pub(super) fn prefix(largest: f64) -> (f64, &'static str) {
     [(1e9, "G"), (1e6, "M"), (1e3, "k")].into_iter().find(|(scale, _)| largest >= *scale).unwrap_or((1.0, ""))

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use emu_bench::experiment::Contender;
-use emu_bench::report::{Ground, Judged, Results};
+use emu_bench::report::{Ground, Judged, Reproduced, Results};
 use emu_bench::stats::Verdict;
 
 use super::numbers::{percent, span};
@@ -35,8 +35,8 @@ pub(crate) fn text(results: &Results) -> String {
         );
         let _ = writeln!(text, "{}", table.render());
     }
-    if let Some(table) = published(results) {
-        let _ = writeln!(text, "{table}");
+    if let Some(comparison) = published(results) {
+        let _ = writeln!(text, "{comparison}");
     }
     for note in notes(results) {
         let _ = writeln!(text, "{}", wrap(&note, 0));
@@ -47,19 +47,23 @@ pub(crate) fn text(results: &Results) -> String {
 
 /// What was published beside what was found here, where a preset asks for that.
 fn published(results: &Results) -> Option<String> {
-    let header = ["SLIDE", "WORK", "METHOD", "PUBLISHED", "REPRODUCED: HERE"];
-    let mut table = Table::new(header.map(|name| (name, Align::Left)));
+    let mut text = String::from("Published, and here:\n");
+    let mut slide = 0;
     for one in &results.published {
-        let here = format!("{}: {}", one.reproduced.as_str(), one.found);
-        table.row([
-            one.slide.to_string(),
-            one.ground.clone(),
-            one.contender.to_string(),
-            one.says.as_str().to_owned(),
-            here,
-        ]);
+        if one.slide != slide {
+            let _ = writeln!(text, "  slide {}, {}", one.slide, one.ground);
+            slide = one.slide;
+        }
+        let found = match one.reproduced {
+            // Why is told below.
+            Reproduced::NotMeasured => String::new(),
+            _ => format!(" ({})", one.found),
+        };
+        let says = one.says.as_str();
+        let line = format!("{}: {says}. Reproduced: {}{found}", one.contender, one.reproduced.as_str());
+        let _ = writeln!(text, "{}", wrap(&line, 4));
     }
-    (!results.published.is_empty()).then(|| table.render())
+    (slide > 0).then_some(text)
 }
 
 /// Where the page is.
@@ -139,12 +143,12 @@ fn notes(results: &Results) -> Vec<String> {
     }
     let smooth = results.smoothness.iter().map(|one| {
         let from = one.spectrum.granularity.smooth_from_ms;
-        let from = from.map_or_else(|| "in no window looked at".into(), |ms| format!("from {ms} ms"));
-        format!("{} at {} {from}", one.contender, percent(one.share))
+        let from = from.map_or_else(|| "none looked at".into(), |ms| format!("{ms} ms and longer"));
+        format!("{} at {}: {from}", one.contender, percent(one.share))
     });
     let smooth: Vec<_> = smooth.collect();
     if !smooth.is_empty() {
-        notes.push(format!("Progress is smooth in windows: {}.", smooth.join(", ")));
+        notes.push(format!("Windows in which progress is smooth: {}.", smooth.join("; ")));
     }
     notes.extend(results.grounds.iter().filter_map(Ground::doubt));
     for refusal in &results.unavailable {
