@@ -204,6 +204,9 @@ fn a_record_that_cannot_be_trusted_is_refused() {
     let (about, samples) = (read("record.json"), read("samples.jsonl"));
     let first = samples.lines().next().unwrap();
     let quantum = first.split("\"quantum_ns\":").nth(1).unwrap().split(',').next().unwrap();
+    let refusal = r#""unavailable": [{"contender": "cpu-freq", "wanted": "", "why": "no cpufreq", "hint": null}]"#;
+    let without_a_method = about.replace("\"unavailable\": []", refusal);
+    assert_ne!(without_a_method, about);
     let changed = |from: &str, to: &str| samples.replacen(from, to, 1);
     let quantum_is =
         |value: &str| changed(&format!("\"quantum_ns\":{quantum}"), &format!("\"quantum_ns\":{value}"));
@@ -227,6 +230,7 @@ fn a_record_that_cannot_be_trusted_is_refused() {
         ("foreign", "{\"name\": \"else\"}".to_owned(), samples.clone()),
         ("noise", about.clone(), "noise\n".to_owned()),
         ("nothing", about.clone(), String::new()),
+        ("nothing, and a method is not available", without_a_method, String::new()),
     ]
     .into_iter()
     .enumerate()

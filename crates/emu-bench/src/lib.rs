@@ -28,3 +28,8 @@ mod throttle;
 mod ticks;
 pub mod verify;
 pub mod workload;
+
+/// A time in whole nanoseconds, as records have it.
+pub(crate) fn nanos(span: std::time::Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -47,8 +47,8 @@ pub use duty::{PERIOD_MAX, PERIOD_MIN};
 pub use error::{Error, ErrorKind, Result};
 pub use group::throttled_time;
 pub use host::{
-    CgroupLayout, Cgroups, Clocks, Controller, Cpu, Cpufreq, FairServer, Hierarchy, Host, Policy, Privileges,
-    RealTime,
+    CgroupLayout, Cgroups, Clocks, Controller, Cpu, CpuTimes, Cpufreq, FairServer, Hierarchy, Host, Policy,
+    Privileges, RealTime,
 };
 pub use journal::{Journal, LiveSession, RestoreReport, Undo, live_sessions, restore};
 pub use method::{

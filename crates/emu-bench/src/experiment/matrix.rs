@@ -135,12 +135,10 @@ impl Experiment {
                 demand.variant = one.variant();
                 match self.cell(host, one, name, demand, None) {
                     Ok(cell) => cells.push(cell),
-                    Err(why) => self.unavailable.push(Refusal {
-                        contender: one,
-                        wanted: format!("{speed} on {}", cpus_in_words(zone.len())),
-                        why: why.in_words(),
-                        hint: why.hint_text().map(str::to_owned),
-                    }),
+                    Err(why) => {
+                        let wanted = format!("{speed} on {}", cpus_in_words(zone.len()));
+                        self.unavailable.push(Refusal::of(one, wanted, &why));
+                    }
                 }
             }
         }
@@ -162,12 +160,11 @@ impl Experiment {
                 self.cells.append(&mut cells);
             }
             // Nobody can be measured where the work itself cannot be done.
-            Err(why) => self.unavailable.extend(request.contenders.iter().map(|&contender| Refusal {
-                contender,
-                wanted: format!("{name} on {}", cpus_in_words(zone.len())),
-                why: why.in_words(),
-                hint: why.hint_text().map(str::to_owned),
-            })),
+            Err(why) => {
+                let wanted = format!("{name} on {}", cpus_in_words(zone.len()));
+                let refuse = |&one: &Contender| Refusal::of(one, wanted.clone(), &why);
+                self.unavailable.extend(request.contenders.iter().map(refuse));
+            }
         }
         Ok(())
     }

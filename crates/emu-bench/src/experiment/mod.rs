@@ -20,7 +20,7 @@ pub use stored::{End, Failure, Rows, Seen, Taken};
 
 use std::time::Duration;
 
-use emu_core::{Demand, Hertz, Result};
+use emu_core::{Demand, Error, Hertz, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Band, Level};
@@ -106,6 +106,12 @@ pub struct Refusal {
     pub why: String,
     /// What can be done about it.
     pub hint: Option<String>,
+}
+
+impl Refusal {
+    fn of(contender: Contender, wanted: String, why: &Error) -> Self {
+        Self { contender, wanted, why: why.in_words(), hint: why.hint_text().map(str::to_owned) }
+    }
 }
 
 impl Experiment {

@@ -132,17 +132,18 @@ impl Run {
             all.into_iter().filter(|step| !done.contains(&(step.cell, step.repetition))).collect();
         let smooth: Vec<_> =
             (0..self.experiment.cells.len()).filter(|&cell| self.is_to_be_seen(cell)).collect();
-        let seeing: Duration =
-            smooth.iter().map(|&cell| self.pair_time(cell) + self.experiment.spectrum).sum();
+        let seeing: Duration = smooth.iter().map(|&cell| self.seeing_time(cell)).sum();
         self.began = Instant::now();
         self.expected = todo.iter().map(|step| self.pair_time(step.cell)).sum::<Duration>() + seeing;
         let mut blocks = self.experiment.repetitions;
         for (number, step) in todo.iter().enumerate() {
             let is_new_block =
                 number == 0 || todo.get(number - 1).is_some_and(|last| last.block < step.block);
-            let of_block = todo.iter().skip(number).take_while(|next| next.block == step.block);
-            let block: Duration = of_block.map(|next| self.pair_time(next.cell)).sum();
-            if is_new_block && step.block >= 2 && self.is_late(block + seeing) {
+            let block_time = || {
+                let of_block = todo.iter().skip(number).take_while(|next| next.block == step.block);
+                of_block.map(|next| self.pair_time(next.cell)).sum::<Duration>()
+            };
+            if is_new_block && step.block >= 2 && self.is_late(block_time() + seeing) {
                 blocks = step.block;
                 break;
             }
@@ -157,7 +158,7 @@ impl Run {
             self.show(cell, 0, watch)?;
             harness.leave(&self.host, &step_cpus(&self.experiment, cell));
             self.see(cell)?;
-            self.done += self.pair_time(cell) + self.experiment.spectrum;
+            self.done += self.seeing_time(cell);
         }
         let end = End { blocks };
         self.record.sample(stored::END, &end)?;
@@ -288,6 +289,11 @@ impl Run {
 
     fn pair_time(&self, cell: usize) -> Duration {
         self.experiment.cells.get(cell).map_or(Duration::ZERO, |cell| cell.pair_time)
+    }
+
+    /// How long the granularity spectrum of a cell takes.
+    fn seeing_time(&self, cell: usize) -> Duration {
+        self.pair_time(cell) + self.experiment.spectrum
     }
 }
 

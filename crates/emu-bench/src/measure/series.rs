@@ -6,6 +6,7 @@ use emu_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
+use crate::nanos;
 use crate::stats::{Dips, Sample};
 
 /// Samples that a median needs to mean something.
@@ -54,10 +55,6 @@ impl Plan {
     fn begun(self, time: Duration) -> u64 {
         nanos(time) / self.every_ns
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A long series and its dips.

@@ -135,7 +135,6 @@ impl Record {
     /// # Errors
     /// Usage, where it exists; a folder or file cannot be made.
     pub fn at(folder: &Path, about: &About) -> Result<Self> {
-        Self::check(folder)?;
         let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
         Self::fill(parent.unwrap_or(Path::new(".")), about, &|made| {
             if appear(made, folder)? { Ok(folder.to_owned()) } else { Err(exists(folder)) }
@@ -146,12 +145,13 @@ impl Record {
     /// before leaves no record that cannot be continued.
     fn fill(beside: &Path, about: &About, named: &dyn Fn(&Path) -> Result<PathBuf>) -> Result<Self> {
         fs::create_dir_all(beside).map_err(|cause| unmade(beside, cause))?;
+        // As any new folder: the umask decides who may read it.
+        let everybody = fs::Permissions::from_mode(0o777);
         let made = tempfile::Builder::new()
             .prefix(".emu-record-")
+            .permissions(everybody)
             .tempdir_in(beside)
             .map_err(|cause| unmade(beside, cause))?;
-        let everybody = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(made.path(), everybody).map_err(|cause| unmade(made.path(), cause))?;
         let text = serde_json::to_string_pretty(about).map_err(unwritable)?;
         write(&made.path().join(ABOUT), &format!("{text}\n"))?;
         let path = made.path().join(SAMPLES);

@@ -17,8 +17,10 @@ pub(super) fn sentence(results: &Results) -> String {
     let mut good: Vec<(Contender, Vec<String>)> = Vec::new();
     let mut bad = Vec::new();
     for (kind, workloads) in CLASSES {
-        let Some((best, error, is_off, verdict)) = best(results, workloads) else { continue };
-        let error = format!("{:+.1}%", error * 100.0);
+        let Some((worst, verdict)) = best(results, workloads) else { continue };
+        let best = worst.contender;
+        let error = format!("{:+.1}%", worst.fidelity.bias.estimate * 100.0);
+        let is_off = magnitude(worst) > results.tolerance.ln_1p();
         let is_uncertain = matches!(verdict, Verdict::NotEnoughData { .. });
         let doubt = if is_uncertain { ", not yet certain" } else { "" };
         if verdict == Verdict::Fail || is_uncertain && is_off {
@@ -42,10 +44,9 @@ pub(super) fn sentence(results: &Results) -> String {
     format!("On this host {}.", parts.join("; "))
 }
 
-/// The method whose worst ground of a kind is best, with its mean error there, whether it is off by more than the
-/// tolerance at any speed, and the verdict over all of them. A method that was not measured on one of them is not
-/// considered.
-fn best(results: &Results, workloads: &[&str]) -> Option<(Contender, f64, bool, Verdict)> {
+/// The worst ground of a kind, of the method that has the best one, and the verdict over all of its grounds. A method that
+/// was not measured on one of them is not considered.
+fn best<'a>(results: &'a Results, workloads: &[&str]) -> Option<(&'a Judged, Verdict)> {
     let of_kind = |one: &&Judged| workloads.contains(&one.workload.as_str());
     let grounds =
         results.grounds.iter().filter(|ground| workloads.contains(&ground.workload.as_str())).count();
@@ -53,18 +54,18 @@ fn best(results: &Results, workloads: &[&str]) -> Option<(Contender, f64, bool, 
         results.contenders().into_iter().filter(|one| *one != Contender::None).filter_map(|one| {
             let of_one: Vec<_> =
                 results.fidelity.iter().filter(of_kind).filter(|j| j.contender == one).collect();
-            let worst = of_one.iter().max_by(|a, b| magnitude(a).total_cmp(&magnitude(b)))?;
+            let worst = *of_one.iter().max_by(|a, b| magnitude(a).total_cmp(&magnitude(b)))?;
             let verdict = Verdict::of_all(of_one.iter().map(|judged| judged.verdict))?;
-            (of_one.len() == grounds).then(|| (one, worst.fidelity.bias.estimate, verdict, magnitude(worst)))
+            (of_one.len() == grounds).then_some((worst, verdict))
         });
     let rank = |verdict: &Verdict| match verdict {
         Verdict::Pass => 0,
         Verdict::NotEnoughData { .. } => 1,
         Verdict::Fail => 2,
     };
-    candidates.min_by(|a, b| rank(&a.2).cmp(&rank(&b.2)).then(a.3.total_cmp(&b.3))).map(
-        |(contender, error, verdict, worst)| (contender, error, worst > results.tolerance.ln_1p(), verdict),
-    )
+    candidates.min_by(|(a, of_a), (b, of_b)| {
+        rank(of_a).cmp(&rank(of_b)).then(magnitude(a).total_cmp(&magnitude(b)))
+    })
 }
 
 /// How far the worst speed is from the ideal, on the logarithmic scale.

@@ -131,8 +131,9 @@ fn fidelity(results: &Results) -> String {
     let _ = writeln!(
         text,
         "<p class=\"note\">Mean error of the perceived speed against the ideal over all speeds, with its 95% interval; \
-         +5% is too fast. <b>worst</b>: how far it is off at the worst speed, either way. <b>pass</b>: at every speed the interval lies within ±{0}. <b>fail</b>: at one speed it lies \
-         outside. <b>not enough data</b>: neither can be said.</p>",
+         +5% is too fast. <b>worst</b>: how far it is off at the worst speed, either way. <b>pass</b>: at every \
+         speed the interval lies within ±{0}. <b>fail</b>: at one speed it lies outside. <b>not enough data</b>: \
+         neither can be said.</p>",
         percent(results.tolerance)
     );
     for doubt in results.grounds.iter().filter_map(Ground::doubt) {
@@ -347,11 +348,14 @@ fn unavailable(results: &Results) -> String {
         ]
     };
     let rows: Vec<_> = results.unavailable.iter().map(row).collect();
-    if rows.is_empty() && results.runs.iter().all(|run| run.complete && run.short_cells == 0) {
-        return "<p>Everything that was asked for was measured.</p>\n".into();
-    }
     if rows.is_empty() {
-        return "<p>Nothing that was asked for is impossible here, but not all of it has been measured.</p>\n".into();
+        let is_whole = results.runs.iter().all(|run| run.missing().is_none());
+        let told = if is_whole {
+            "Everything that was asked for was measured."
+        } else {
+            "Nothing that was asked for is impossible here, but not all of it has been measured."
+        };
+        return format!("<p>{told}</p>\n");
     }
     table(&["method", "asked for", "why not", "what helps"], &rows)
 }

@@ -148,26 +148,24 @@ fn why_not(results: &Results, contender: Contender) -> String {
 fn judge(cells: &[&CellResult], says: Says) -> (String, Reproduced) {
     let mut sorted = cells.to_vec();
     sorted.sort_by(|a, b| a.share.total_cmp(&b.share));
+    let elasticity = elasticity(&sorted);
+    let found = match says {
+        Says::Flat | Says::Scales => format!("{}; elasticity {elasticity:.2}", speeds(&sorted)),
+        Says::Right | Says::Wrong | Says::TwiceTooSlow => errors(&sorted),
+    };
     // Two or three pairs have no interval of that level.
     if !sorted.iter().all(|cell| cell.finding.relative.reaches(Level::P95)) {
-        let found = if matches!(says, Says::Flat | Says::Scales) { speeds(&sorted) } else { errors(&sorted) };
         return (found, Reproduced::NotCertain);
     }
-    match says {
-        Says::Right | Says::Wrong => (errors(&sorted), is_right(&sorted, says == Says::Right)),
-        Says::TwiceTooSlow => (errors(&sorted), is_half(&sorted)),
-        Says::Flat | Says::Scales => {
-            let elasticity = elasticity(&sorted);
-            let found = format!("{}; elasticity {elasticity:.2}", speeds(&sorted));
-            let reproduced = match (says, elasticity) {
-                (Says::Flat, e) if e < 0.25 => Reproduced::Yes,
-                (Says::Scales, e) if e > 0.5 => Reproduced::Yes,
-                (_, e) if (0.25..=0.5).contains(&e) => Reproduced::NotCertain,
-                _ => Reproduced::No,
-            };
-            (found, reproduced)
-        }
-    }
+    let reproduced = match says {
+        Says::Right | Says::Wrong => is_right(&sorted, says == Says::Right),
+        Says::TwiceTooSlow => is_half(&sorted),
+        Says::Flat | Says::Scales if (0.25..=0.5).contains(&elasticity) => Reproduced::NotCertain,
+        Says::Flat if elasticity < 0.25 => Reproduced::Yes,
+        Says::Scales if elasticity > 0.5 => Reproduced::Yes,
+        Says::Flat | Says::Scales => Reproduced::No,
+    };
+    (found, reproduced)
 }
 
 /// Whether every speed is within [`BAND`] of the ideal, or one is not.

@@ -247,15 +247,14 @@ impl Results {
         let Experiment { reference, tolerance, window, preset, .. } = first.experiment.clone();
         let measured = measured(records);
         if measured.is_empty() {
-            let why = unavailable(records).into_iter().next().map(|refusal| refusal.why);
-            let failed = |why| Error::new(ErrorKind::Failed, format!("nothing could be measured: {why}"));
-            return Err(why.map_or_else(
-                || {
-                    Error::usage("nothing has been measured yet that could be shown")
-                        .hint("complete the record by emu bench --resume")
-                },
-                failed,
-            ));
+            let failure = records.iter().find_map(|one| one.rows.failures.first());
+            return Err(match failure {
+                Some(failure) => {
+                    Error::new(ErrorKind::Failed, format!("nothing could be measured: {}", failure.why))
+                }
+                None => Error::usage("nothing has been measured yet that could be shown")
+                    .hint("complete the record by emu bench --resume"),
+            });
         }
         let mut grounds: Vec<Ground> = Vec::new();
         for one in &measured {

@@ -1,13 +1,12 @@
 //! Taking a pair: one fresh worker, two windows.
 
-use std::time::Duration;
-
 use emu_core::{Error, ErrorKind, Result, Status};
 use serde::{Deserialize, Serialize};
 
 use super::clock::{self, CoreClock};
 use super::gate::{self, Taint};
 use super::{Emulated, Plan, Trial};
+use crate::nanos;
 use crate::throttle::Throttle;
 use crate::ticks::Ticks;
 use crate::workload::{Done, Order, Worker, now_ns, process_cpu_ns, thread_cpu_ns};
@@ -219,8 +218,4 @@ fn window(
     }
     let steal = ticks.stolen_share();
     Ok(Window { side, done, clock: None, harness_cpu_s, steal, throttled, foreign, delivery })
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

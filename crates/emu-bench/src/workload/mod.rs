@@ -179,7 +179,7 @@ pub(crate) mod as_ns {
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+        serializer.serialize_u64(crate::nanos(*span))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {

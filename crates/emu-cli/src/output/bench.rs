@@ -48,22 +48,22 @@ pub(crate) fn text(results: &Results) -> String {
 /// What was published beside what was found here, where a preset asks for that.
 fn published(results: &Results) -> Option<String> {
     let mut text = String::from("Published, and here:\n");
-    let mut slide = 0;
-    for one in &results.published {
-        if one.slide != slide {
-            let _ = writeln!(text, "  slide {}, {}", one.slide, one.ground);
-            slide = one.slide;
+    for slide in results.published.chunk_by(|a, b| a.slide == b.slide) {
+        if let Some(first) = slide.first() {
+            let _ = writeln!(text, "  slide {}, {}", first.slide, first.ground);
         }
-        let found = match one.reproduced {
-            // Why is told below.
-            Reproduced::NotMeasured => String::new(),
-            _ => format!(" ({})", one.found),
-        };
-        let says = one.says.as_str();
-        let line = format!("{}: {says}. Reproduced: {}{found}", one.contender, one.reproduced.as_str());
-        let _ = writeln!(text, "{}", wrap(&line, 4));
+        for one in slide {
+            let found = match one.reproduced {
+                // Why is told below.
+                Reproduced::NotMeasured => String::new(),
+                _ => format!(" ({})", one.found),
+            };
+            let says = one.says.as_str();
+            let line = format!("{}: {says}. Reproduced: {}{found}", one.contender, one.reproduced.as_str());
+            let _ = writeln!(text, "{}", wrap(&line, 4));
+        }
     }
-    (slide > 0).then_some(text)
+    (!results.published.is_empty()).then_some(text)
 }
 
 /// Where the page is.

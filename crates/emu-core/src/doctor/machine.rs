@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuId, CpuList, Host, Result, Roots, control_file, meter};
+use crate::{CpuList, CpuTimes, Host, Result, Roots, control_file, meter};
 
 /// Readings of each CPU's clock, and the time for each. A change of the clock shows between them.
 const READINGS: usize = 5;
@@ -75,26 +75,17 @@ fn clocks(cpus: &CpuList) -> Result<Vec<f64>, String> {
 impl Load {
     /// From two texts of `/proc/stat`. `None` when they have a line for none of the CPUs, or no time has passed.
     pub(super) fn between(before: &str, after: &str, cpus: &CpuList) -> Option<Self> {
-        let loads = cpus.iter().filter_map(|cpu| Self::of_cpu(&ticks(before, cpu)?, &ticks(after, cpu)?));
+        let spent = |cpu| Some(CpuTimes::of(after, cpu)?.since(CpuTimes::of(before, cpu)?));
+        let loads = cpus.iter().filter_map(spent).filter_map(Self::of_cpu);
         loads.reduce(|a, b| Self { busy: a.busy.max(b.busy), stolen: a.stolen.max(b.stolen) })
     }
 
-    fn of_cpu(before: &[u64], after: &[u64]) -> Option<Self> {
-        let spent: Vec<u64> =
-            after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect();
-        let field = |index: usize| spent.get(index).copied().unwrap_or(0) as f64;
-        let all = spent.iter().sum::<u64>() as f64;
-        let (idle, stolen) = (field(3) + field(4), field(7));
-        (all > 0.0).then(|| Self { busy: (all - idle - stolen) / all, stolen: stolen / all })
+    fn of_cpu(spent: CpuTimes) -> Option<Self> {
+        let CpuTimes { all, idle, stolen } = spent;
+        let share = |ticks: u64| ticks as f64 / all as f64;
+        let busy = all.saturating_sub(idle + stolen);
+        (all > 0).then(|| Self { busy: share(busy), stolen: share(stolen) })
     }
-}
-
-/// The line of a CPU, whose first eight fields are user, nice, system, idle, iowait, irq, softirq and steal
-/// (`proc_stat(5)`).
-fn ticks(stat: &str, cpu: CpuId) -> Option<Vec<u64>> {
-    let name = format!("cpu{cpu} ");
-    let line = stat.lines().find_map(|line| line.strip_prefix(name.as_str()))?;
-    line.split_whitespace().take(8).map(|field| field.parse().ok()).collect()
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ impl HoldCost {
 
     /// That of a hold after which the tasks run for `run` nanoseconds.
     pub(crate) fn of_hold(&self, run: f64) -> Nanos {
-        let ticks = 2.0 * run / two_ticks() as f64;
+        let ticks = run / time::nanos(time::tick()) as f64;
         (self.base + self.tick * ticks.clamp(0.0, 1.0)) as Nanos
     }
 }
@@ -89,6 +89,7 @@ const FREE: Nanos = 500_000;
 const PLAUSIBLE: std::ops::RangeInclusive<Nanos> = 0..=500_000;
 /// What interrupts can take more in a tick.
 const TICK: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
+
 /// One hold of a probe.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
@@ -183,7 +184,7 @@ mod tests {
         assert!((tick - 4_000.0).abs() < 1e-9);
         assert_eq!(mean_more(&gaps[..5]), None, "too few");
         let cost = HoldCost { base: 30_000.0, tick };
-        let one_tick = two_ticks() as f64 / 2.0;
+        let one_tick = time::nanos(time::tick()) as f64;
         for (run, loss) in [(0.0, 30_000), (one_tick / 4.0, 31_000), (3.0 * one_tick, 34_000)] {
             assert_eq!(cost.of_hold(run), loss);
         }

@@ -375,8 +375,9 @@ impl<H: Hold> Cycle<H> {
             loss += (held.from - woken).clamp(0, self.grid.period()) / cpus;
         }
         let until = (held.from + self.ledger.owed() as Nanos - loss).min(latest);
+        // While they are held anyway: to read it after the sleep would make the hold longer.
+        self.sleepers.while_held();
         Waker::sleep_until(self.waker.as_ref(), until, |moment| sleep_until(moment, wait));
-        self.sleepers.before_let_go();
         if let Some(own_time) = &mut self.own_time {
             own_time.before_let_go();
         }

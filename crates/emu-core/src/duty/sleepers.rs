@@ -1,7 +1,7 @@
 //! What tasks that sleep take from the others of their zone when they are let go.
 //!
-//! They are woken, find their way out of the kernel, and go on sleeping: 5 to 40 µs each, by what they sleep in and by how
-//! many of them want the kernel's locks at once. Their CPU time from one hold to the next is just that.
+//! They are woken, find their way out of the kernel, and go on sleeping: some microseconds each, by what they sleep in and
+//! by how many of them want the kernel's locks at once. Their CPU time from one hold to the next is just that.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -88,8 +88,8 @@ impl Sleepers {
         }
     }
 
-    /// To be called before the tasks are let go.
-    pub(crate) fn before_let_go(&mut self) {
+    /// To be called while the tasks are held.
+    pub(crate) fn while_held(&mut self) {
         for one in &mut self.some {
             one.before = cpu_time(&one.schedstat);
         }
@@ -148,7 +148,7 @@ mod tests {
         let mut sleepers = Sleepers::new(dir.path());
         sleepers.before_hold(&mut Tasks(count), run);
         assert_eq!((sleepers.tasks(), sleepers.cost().to_bits()), (count, 0), "nothing is known yet");
-        sleepers.before_let_go();
+        sleepers.while_held();
         pids.for_each(|pid| write(pid, 1_000 + used(pid)));
         sleepers.before_hold(&mut Tasks(count), run);
         sleepers.cost()
@@ -183,7 +183,7 @@ mod tests {
         let mut sleepers = Sleepers::new(dir.path());
         for _ in 0..3 {
             sleepers.before_hold(&mut Tasks(5), 1e6);
-            sleepers.before_let_go();
+            sleepers.while_held();
         }
         assert_eq!((sleepers.tasks(), sleepers.cost().to_bits()), (5, 0));
     }

@@ -5,6 +5,7 @@
 
 mod cgroups;
 mod clocks;
+mod cpu_times;
 mod cpufreq;
 mod cpus;
 mod hypervisor;
@@ -15,6 +16,7 @@ pub(crate) mod testing;
 
 pub use cgroups::{CgroupLayout, Cgroups, Controller, Hierarchy};
 pub use clocks::Clocks;
+pub use cpu_times::CpuTimes;
 pub use cpufreq::{Cpufreq, Policy};
 pub use cpus::Cpu;
 pub use limits::{FairServer, RealTime};

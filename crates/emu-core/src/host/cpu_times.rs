@@ -1,0 +1,83 @@
+//! How a CPU's time was spent, by the kernel's account.
+
+use std::ops::Add;
+
+use crate::CpuId;
+
+/// Time of a CPU, or of several, from `/proc/stat` (`proc_stat(5)`), in ticks of `sysconf(_SC_CLK_TCK)`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// All of it.
+    pub all: u64,
+    /// While nothing was to be run, or all that was waited for a disk.
+    pub idle: u64,
+    /// What the hypervisor gave to others; zero on kernels that do not tell.
+    pub stolen: u64,
+}
+
+impl CpuTimes {
+    /// That of `cpu`, from the text of `/proc/stat`; `None` where it has no line or a strange one.
+    pub fn of(stat: &str, cpu: CpuId) -> Option<Self> {
+        let name = format!("cpu{cpu} ");
+        let line = stat.lines().find_map(|line| line.strip_prefix(name.as_str()))?;
+        // user nice system idle iowait irq softirq steal; guest times are part of user and nice.
+        let fields = line.split_ascii_whitespace().take(8).map(|field| field.parse().ok());
+        let ticks: Vec<u64> = fields.collect::<Option<_>>()?;
+        let tick = |field: usize| ticks.get(field).copied().unwrap_or(0);
+        Some(Self { all: ticks.iter().sum(), idle: tick(3) + tick(4), stolen: tick(7) })
+    }
+
+    /// What has been added since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            all: self.all.saturating_sub(earlier.all),
+            idle: self.idle.saturating_sub(earlier.idle),
+            stolen: self.stolen.saturating_sub(earlier.stolen),
+        }
+    }
+}
+
+impl Add for CpuTimes {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { all: self.all + other.all, idle: self.idle + other.idle, stolen: self.stolen + other.stolen }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "cpu  30 0 30 300 0 0 0 9 0 0\n\
+                        cpu0 10 0 10 100 6 0 0 4 2 0\n\
+                        cpu10 20 0 20 200 0 0 0 5 0 0\n\
+                        intr 1\n";
+
+    #[test]
+    fn the_line_of_a_cpu_is_summed_without_guests() {
+        assert_eq!(CpuTimes::of(STAT, 0), Some(CpuTimes { all: 130, idle: 106, stolen: 4 }));
+        assert_eq!(CpuTimes::of(STAT, 10), Some(CpuTimes { all: 245, idle: 200, stolen: 5 }));
+        assert_eq!(CpuTimes::of(STAT, 1), None);
+    }
+
+    #[test]
+    fn an_old_kernel_without_steal_has_none() {
+        assert_eq!(CpuTimes::of("cpu0 1 2 3 4\n", 0), Some(CpuTimes { all: 10, idle: 4, stolen: 0 }));
+    }
+
+    #[test]
+    fn strange_text_is_no_account() {
+        for text in ["", "cpu0", "cpu0 1 x 3", "cpu0 -1 2 3 4"] {
+            assert_eq!(CpuTimes::of(text, 0), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn times_that_run_backwards_add_nothing() {
+        let (before, after) =
+            (CpuTimes { all: 9, idle: 5, stolen: 1 }, CpuTimes { all: 12, idle: 4, stolen: 1 });
+        assert_eq!(after.since(before), CpuTimes { all: 3, idle: 0, stolen: 0 });
+    }
+}
