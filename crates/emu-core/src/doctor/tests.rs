@@ -115,11 +115,12 @@ const AMD: &[(&str, &str)] = &[
 ];
 
 /// The files of [`BARE`] with others over them.
-fn bare(changes: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(super) fn bare(changes: &[(&str, &str)]) -> Vec<(String, String)> {
     owned(&with(BARE, changes))
 }
 
-fn owned(files: &[(&str, &str)]) -> Vec<(String, String)> {
+/// A table of files that owns its texts.
+pub(super) fn owned(files: &[(&str, &str)]) -> Vec<(String, String)> {
     files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
 }
 
@@ -158,11 +159,12 @@ pub(super) fn look_again(machine: &Machine) -> Machine {
 }
 
 /// What is found of one knob.
-fn found(machine: &Machine, name: &str) -> Finding {
+pub(super) fn found(machine: &Machine, name: &str) -> Finding {
     knob(name).unwrap().look(machine)
 }
 
-fn seen(files: &[(String, String)], name: &str) -> (State, String) {
+/// The state of one knob, and what is found of it.
+pub(super) fn seen(files: &[(String, String)], name: &str) -> (State, String) {
     let (_dir, machine) = machine(files);
     let finding = found(&machine, name);
     (finding.state, finding.found)

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::text;
 use crate::{Roots, control_file};
 
-/// The controllers that emulation can use, and the one that limits what measurements may allocate.
+/// The controllers that emulation can use, and those that limit what runs may have besides CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Controller {
@@ -25,10 +25,12 @@ pub enum Controller {
     Freezer,
     /// How much memory may be used.
     Memory,
+    /// How many tasks there may be.
+    Pids,
 }
 
 impl Controller {
-    const ALL: [Self; 5] = [Self::Cpu, Self::Cpuacct, Self::Cpuset, Self::Freezer, Self::Memory];
+    const ALL: [Self; 6] = [Self::Cpu, Self::Cpuacct, Self::Cpuset, Self::Freezer, Self::Memory, Self::Pids];
 
     /// The kernel's name of it.
     pub fn as_str(self) -> &'static str {
@@ -38,6 +40,7 @@ impl Controller {
             Self::Cpuset => "cpuset",
             Self::Freezer => "freezer",
             Self::Memory => "memory",
+            Self::Pids => "pids",
         }
     }
 }
@@ -84,6 +87,13 @@ impl Hierarchy {
     /// with that controller can be made.
     pub fn lineage(&self) -> impl Iterator<Item = &Path> {
         lineage(&self.own, &self.mount)
+    }
+
+    /// The least number in the files `name` of our own group and those above it, and whose file that is: the limit that
+    /// holds. `None` where no file has a number; `max` is none.
+    pub fn least(&self, name: &str) -> Option<(u64, &Path)> {
+        let number = |group: &Path| control_file::probe::<u64>(&group.join(name));
+        self.lineage().filter_map(|group| Some((number(group)?, group))).min_by_key(|(number, _)| *number)
     }
 }
 
@@ -167,7 +177,7 @@ fn in_reach(own: &Path, mount: &Path, kernel: Option<(u32, u32)>) -> Vec<Control
         .filter(|controller| match controller {
             Controller::Cpuacct => true,
             Controller::Freezer => freezes,
-            Controller::Cpu | Controller::Cpuset | Controller::Memory => {
+            Controller::Cpu | Controller::Cpuset | Controller::Memory | Controller::Pids => {
                 offered.split_whitespace().any(|name| name == controller.as_str())
             }
         })

@@ -57,3 +57,8 @@ fn choice(path: &Path) -> Option<String> {
     let text = probe::<String>(path)?;
     Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
 }
+
+/// A size of so many KiB, for people.
+fn kib(kib: u64) -> String {
+    if kib < 10_240 { format!("{kib} KiB") } else { format!("{} MiB", kib / 1024) }
+}

@@ -1,6 +1,7 @@
 //! Memory that may go to disk.
 
 use super::super::{About, Change, Finding, Knob, Machine, Takes};
+use super::kib;
 use crate::control_file::{self, probe};
 
 /// Swap.
@@ -48,8 +49,4 @@ impl Knob for Swap {
 fn areas(text: &str) -> Vec<u64> {
     let used = |line: &str| line.split_whitespace().rev().nth(1)?.parse().ok();
     text.lines().skip(1).filter_map(used).collect()
-}
-
-fn kib(kib: u64) -> String {
-    if kib < 10_240 { format!("{kib} KiB") } else { format!("{} MiB", kib / 1024) }
 }
