@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use emu_bench::measure::calibrate::published::PUBLISHED;
-use emu_bench::measure::calibrate::{Analysis, Equivalent, Measured, Sample};
+use emu_bench::measure::calibrate::{Analysis, Equivalent, Measured, OrderEffect, Sample};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+use emu_bench::stats::Interval;
 use emu_core::Result;
 use serde::Serialize;
 
@@ -16,7 +17,8 @@ use crate::measuring::Shown;
 /// Notes that are shown; one that tells of a quota may come for each of them.
 const NOTES: usize = 3;
 
-const COLUMNS: &str = "order,quota,threads,solutions,seconds,gflops,cpus_used,residual,passed";
+const COLUMNS: &str =
+    "order,quota,threads,solutions,seconds,gflops,cpus_used,residual,passed,pass,begin_seconds";
 
 /// What was measured, for people and their programs; with the published tables where they are asked for.
 pub(crate) fn shown(measured: &Measured, with_published: bool) -> Shown {
@@ -43,15 +45,7 @@ fn text(measured: &Measured, with_published: bool) -> String {
         let line = format!("Threads {}: {count}: {}.", one.threads.name(), bands.join(", "));
         let _ = writeln!(text, "{}", wrap(&line, 0));
         for effect in &one.orders {
-            let line = format!(
-                "Threads {}: {} against {}: {:+.1}% in the median, {:+.1}% at {:.1} CPUs.",
-                one.threads.name(),
-                effect.order.name(),
-                effect.against.name(),
-                effect.median * 100.0,
-                effect.worst * 100.0,
-                effect.at_quota
-            );
+            let line = format!("Threads {}: {}", one.threads.name(), order_effect(effect));
             let _ = writeln!(text, "{}", wrap(&line, 0));
         }
     }
@@ -66,6 +60,28 @@ fn text(measured: &Measured, with_published: bool) -> String {
         let _ = writeln!(text, "Further notes in the JSON: {more}.");
     }
     text
+}
+
+/// How an order differs from another, and what of that is a drift.
+fn order_effect(effect: &OrderEffect) -> String {
+    let percent = |share: f64| format!("{:+.1}%", share * 100.0);
+    let interval = |share: &Interval| {
+        format!("{} ({} to {})", percent(share.estimate), percent(share.low), percent(share.high))
+    };
+    let apart = match (&effect.at_once, &effect.drift) {
+        (Some(at_once), Some(drift)) => {
+            format!("{} on average, without a drift of {}", interval(at_once), interval(drift))
+        }
+        _ => "not to be told from a drift".to_owned(),
+    };
+    format!(
+        "{} against {}: {apart}; {} in the median, {} at {:.1} CPUs.",
+        effect.order.name(),
+        effect.against.name(),
+        percent(effect.median),
+        percent(effect.worst),
+        effect.at_quota
+    )
 }
 
 /// The published model.
@@ -182,6 +198,8 @@ fn csv(measured: &Measured) -> String {
             sample.cpus_used.to_string(),
             sample.residual.map_or_else(String::new, |residual| residual.to_string()),
             sample.passed.to_string(),
+            sample.pass.to_string(),
+            sample.begin_seconds.to_string(),
         ]);
     }
     csv.text()
@@ -292,13 +310,18 @@ mod tests {
                 "worst_quota": 0.1, "residuals": {"largest_share": 0.011, "at_quota": 0.5, "pass": true},
                 "bands": [{"from": 0.1, "to": 0.9, "intercept": 0.0, "slope": 50.0},
                           {"from": 1.0, "to": 2.0, "intercept": 0.0, "slope": 55.0}],
-                "orders": [{"order": "ascending", "against": "random", "median": 0.01, "worst": -0.05, "at_quota": 0.1}],
+                "orders": [
+                    {"order": "ascending", "against": "random", "median": 0.01, "worst": -0.05, "at_quota": 0.1,
+                     "at_once": {"estimate": 0.012, "low": -0.004, "high": 0.028, "level": 0.95},
+                     "drift": {"estimate": -0.11, "low": -0.13, "high": -0.09, "level": 0.95}},
+                    {"order": "descending", "against": "random", "median": 0.0, "worst": 0.02, "at_quota": 0.3},
+                ],
                 "delivered": 0.998, "clock_ratio": 0.97,
             })
         };
         let sample = serde_json::json!({
-            "order": "random", "quota": 0.1, "threads": 2, "solutions": 3, "seconds": 2.5, "gflops": 3.25,
-            "cpus_used": 0.1, "residual": 0.01, "passed": true,
+            "order": "random", "pass": 4, "quota": 0.1, "threads": 2, "solutions": 3, "begin_seconds": 12.5,
+            "seconds": 2.5, "gflops": 3.25, "cpus_used": 0.1, "residual": 0.01, "passed": true,
         });
         serde_json::from_value(serde_json::json!({
             "samples": [sample], "cpus": 2, "equations": 2000,
@@ -334,6 +357,18 @@ mod tests {
     }
 
     #[test]
+    fn an_order_is_told_apart_from_a_drift_where_that_can_be() {
+        let text = text(&measured(), false).split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in [
+            "ascending against random: +1.2% (-0.4% to +2.8%) on average, without a drift of -11.0% (-13.0% to -9.0%); \
+             +1.0% in the median, -5.0% at 0.1 CPUs.",
+            "descending against random: not to be told from a drift; +0.0% in the median, +2.0% at 0.3 CPUs.",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+
+    #[test]
     fn some_of_many_notes_are_shown_and_the_others_counted() {
         let mut measured = measured();
         assert!(!text(&measured, false).contains("Note"));
@@ -347,7 +382,7 @@ mod tests {
 
     #[test]
     fn the_csv_has_every_sample_unrounded() {
-        assert_eq!(csv(&measured()).lines().nth(1), Some("random,0.1,2,3,2.5,3.25,0.1,0.01,true"));
+        assert_eq!(csv(&measured()).lines().nth(1), Some("random,0.1,2,3,2.5,3.25,0.1,0.01,true,4,12.5"));
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use emu_core::{Error, Host, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Order, Sample, Threads};
+use super::orders::{self, OrderEffect};
+use super::{Sample, Threads};
 use crate::stats::{self, Level, LinearFit, Segment};
 
 /// The paper calls 0.9999 ideal and 0.9995 near ideal; below this a line is no model.
@@ -14,8 +15,9 @@ pub(super) const R_SQUARED_MIN: f64 = 0.99;
 /// The largest residual that passes, as a share of the largest rate.
 const RESIDUAL_MAX: f64 = 0.05;
 
-/// Deviations up to this share are no finding: of quotas from being proportional, of orders from each other.
-const NOTABLE: f64 = 0.05;
+/// Deviations up to this share are no finding: of quotas from being proportional, of orders from each other, of the
+/// end from the begin.
+pub(super) const NOTABLE: f64 = 0.05;
 
 /// Change of the rate per CPU second, from low quotas to high ones, that points to the clock.
 const CLOCK_NOTABLE: f64 = 0.08;
@@ -39,21 +41,6 @@ impl Residuals {
     pub fn pass(&self) -> bool {
         self.pass
     }
-}
-
-/// How samples of one order differ from those of the random order, or of the first, at the same quotas.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct OrderEffect {
-    /// The order.
-    pub order: Order,
-    /// The order that it is compared with.
-    pub against: Order,
-    /// Median of the ratio of rates, less 1.
-    pub median: f64,
-    /// The largest deviation of a ratio from 1.
-    pub worst: f64,
-    /// The quota where that is.
-    pub at_quota: f64,
 }
 
 /// The samples of one number of threads.
@@ -133,7 +120,7 @@ impl Analysis {
                 pass: largest_residual.abs() <= RESIDUAL_MAX,
             },
             bands: stats::segments(&x, &y)?,
-            orders: order_effects(&own)?,
+            orders: orders::effects(&own)?,
             delivered,
             delivered_at,
             clock_ratio: per_cpu_second(true)? / per_cpu_second(false)?,
@@ -151,7 +138,7 @@ impl Analysis {
     }
 }
 
-fn median_of(values: impl Iterator<Item = f64>) -> Result<f64> {
+pub(super) fn median_of(values: impl Iterator<Item = f64>) -> Result<f64> {
     Ok(stats::Sample::new(values.collect::<Vec<_>>())?.median())
 }
 
@@ -178,32 +165,10 @@ fn delivered(samples: &[Sample]) -> Result<(f64, f64)> {
 }
 
 /// The value of the largest magnitude, with its place.
-fn largest(values: impl Iterator<Item = (f64, f64)>) -> Result<(f64, f64)> {
+pub(super) fn largest(values: impl Iterator<Item = (f64, f64)>) -> Result<(f64, f64)> {
     values
         .max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))
         .ok_or_else(|| Error::usage("cannot analyse a calibration without samples"))
-}
-
-fn order_effects(samples: &[Sample]) -> Result<Vec<OrderEffect>> {
-    let mut orders: Vec<Order> = samples.iter().map(|sample| sample.order).collect();
-    orders.sort_by_key(|order| std::cmp::Reverse(*order as u8));
-    orders.dedup();
-    let Some((&against, others)) = orders.split_first() else { return Ok(Vec::new()) };
-    let of = |order: Order| samples.iter().filter(move |sample| sample.order == order);
-    others
-        .iter()
-        .map(|&order| {
-            let ratios: Vec<_> = of(order)
-                .filter_map(|sample| {
-                    let same = |other: &&Sample| other.quota.to_bits() == sample.quota.to_bits();
-                    Some((sample.gflops / of(against).find(same)?.gflops - 1.0, sample.quota))
-                })
-                .collect();
-            let (worst, at_quota) = largest(ratios.iter().copied())?;
-            let median = median_of(ratios.iter().map(|ratio| ratio.0))?;
-            Ok(OrderEffect { order, against, median, worst, at_quota })
-        })
-        .collect()
 }
 
 /// What the analyses mean, and which knob is likely to be responsible for what is not as it should be.
@@ -270,12 +235,22 @@ pub(super) fn verdict(analyses: &[Analysis], samples: &[Sample], host: &Host) ->
             all.dead_quota, best.dead_quota
         ));
     }
-    if let Some(effect) = best.orders.iter().find(|effect| effect.median.abs() > NOTABLE) {
+    for effect in &best.orders {
+        if let Some(share) = effect.notable() {
+            say(format!(
+                "The order matters: {} it is {} against {}, without what the machine drifts; let it warm up or cool down \
+                 between samples.",
+                effect.order.name(),
+                percent(share),
+                effect.against.name()
+            ));
+        }
+    }
+    if let Some(drift) = best.orders.iter().find_map(OrderEffect::notable_drift) {
         say(format!(
-            "The order matters: {} it is {} against {}; let the machine warm up or cool down between samples.",
-            effect.order.name(),
-            percent(effect.median),
-            effect.against.name()
+            "The machine drifts: at the same quota its rate changed by {} from the first sample to the last, whatever \
+             the order; let it warm up before, and see that nothing else runs.",
+            percent(drift)
         ));
     }
     text
@@ -300,15 +275,18 @@ fn governors(host: &Host) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Order;
     use super::*;
     use emu_core::Roots;
 
     fn sample(order: Order, quota: f64, threads: usize, gflops: f64, cpus_used: f64) -> Sample {
         Sample {
             order,
+            pass: 0,
             quota,
             threads,
             solutions: 3,
+            begin_seconds: 0.0,
             seconds: 2.0,
             gflops,
             cpus_used,
@@ -399,15 +377,32 @@ mod tests {
         assert!((Analysis::of(&samples, Threads::All, 2).unwrap().delivered - 1.0).abs() < 1e-9);
     }
 
-    #[test]
-    fn orders_are_compared_with_the_random_one() {
+    /// Two orders of which one is 10 % faster, and a machine that changes by so much over the measurement. Half of the
+    /// quotas come in the one order first.
+    fn ordered(drift: f64) -> Vec<Sample> {
         let mut samples = sweep(Order::Ascending, |quota| 66.0 * quota);
         samples.extend(sweep(Order::Random, |quota| 60.0 * quota));
+        for (number, sample) in samples.iter_mut().enumerate() {
+            let is_first = number % 2 == usize::from(sample.order == Order::Ascending);
+            sample.pass = usize::from(sample.order == Order::Ascending) + if is_first { 0 } else { 2 };
+            sample.begin_seconds = number as f64 + if is_first { 0.0 } else { 400.0 };
+            sample.gflops *= 1.0 + drift * sample.begin_seconds / 439.0;
+        }
+        samples
+    }
+
+    #[test]
+    fn an_order_that_matters_is_named_and_so_is_a_machine_that_drifts() {
+        let samples = ordered(0.0);
         let one = Analysis::of(&samples, Threads::All, 2).unwrap();
-        let [effect] = one.orders[..] else { panic!("{:?}", one.orders) };
-        assert_eq!((effect.order, effect.against), (Order::Ascending, Order::Random));
-        assert!((effect.median - 0.1).abs() < 1e-9);
-        assert!(verdict(&[one], &samples, &host()).contains("The order matters: ascending it is +10.0%"));
+        let words = verdict(&[one], &samples, &host());
+        assert!(words.contains("The order matters: ascending it is +10.0% against random"), "{words}");
+        assert!(!words.contains("The machine drifts"), "{words}");
+        let samples = ordered(-0.2);
+        let one = Analysis::of(&samples, Threads::All, 2).unwrap();
+        let words = verdict(&[one], &samples, &host());
+        assert!(words.contains("The order matters: ascending it is +"), "{words}");
+        assert!(words.contains("its rate changed by -"), "{words}");
     }
 
     #[test]

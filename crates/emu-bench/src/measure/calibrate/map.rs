@@ -168,9 +168,11 @@ mod tests {
                 let gflops = intercept + slope * quota;
                 Sample {
                     order: Order::Ascending,
+                    pass: 0,
                     quota,
                     threads: 4,
                     solutions: 1,
+                    begin_seconds: 0.0,
                     seconds: 1.0,
                     gflops,
                     cpus_used: quota,
