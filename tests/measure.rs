@@ -55,6 +55,18 @@ fn bad_input_is_refused_with_a_hint() {
         ("measure memory --size 1".into(), 2),
         ("measure memory --size 1MiB --blocks 2MiB".into(), 2),
         ("measure memory --size 1MiB --threads 256 --blocks 64KiB".into(), 2),
+        (format!("measure disk --dir {path} --for 1s"), 2),
+        (format!("measure disk --dir {path} --for 10s --threads 1,2"), 2),
+        (format!("measure disk --dir {path} --for 10s --blocks 4KiB,1MiB"), 2),
+        (format!("measure disk --dir {path} --for 10s --size 1MiB"), 2),
+        (format!("measure disk --dir {path} --for 10s --column durable"), 2),
+        (format!("measure disk --dir {path}/missing --for 10s"), 2),
+        (format!("measure disk --dir {path} --for 10s --size 1000000GiB"), 3),
+        ("measure memory --for 1s".into(), 2),
+        ("measure memory --for 1s --every 1ms".into(), 2),
+        ("measure memory --for 10s --threads 1,2".into(), 2),
+        ("measure memory --for 10s --blocks 1,4KiB".into(), 2),
+        ("measure memory --for 10s --size 1MiB --blocks 2MiB".into(), 2),
         ("measure cpu --for 1s".into(), 2),
         ("measure cpu --for 1s --every 1ms".into(), 2),
         ("measure cpu --for 10s --threads 1,2".into(), 2),
@@ -98,6 +110,16 @@ fn a_file_system_in_memory_says_what_cannot_be_had() {
         let available = cell["outcome"].get("measured").is_some();
         assert_eq!(available, cell["column"] == "cached", "{cell}");
     }
+    let series = "measure disk --for 200ms --every 20ms --size 1MiB --blocks 4KiB --dir /mnt";
+    for (options, code) in [("", 3), ("--operation write --column durable", 3), ("--column cached", 0)] {
+        let line = format!("{series} {options}");
+        let ended = run(inside("mount -t tmpfs -o size=16m none /mnt", EMU).args(words(&line)), "");
+        if code == 0 {
+            assert_eq!(ended.code(), Some(0), "{line}: {}", ended.stderr);
+        } else {
+            assert_refused(&ended, code, &line);
+        }
+    }
 }
 
 #[test]
@@ -137,9 +159,16 @@ fn a_disk_is_measured_into_a_record_without_a_trace_in_its_folder() {
 #[test]
 fn a_measurement_that_is_ended_or_killed_leaves_no_file() {
     let _alone = alone();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
+    let series = "measure disk --for 1m --every 20ms --column cached --size 16MiB --dir";
+    for (signal, line) in [
+        (Signal::SIGINT, "measure disk --size 16MiB --dir"),
+        (Signal::SIGTERM, "measure disk --size 16MiB --dir"),
+        (Signal::SIGKILL, "measure disk --size 16MiB --dir"),
+        (Signal::SIGINT, series),
+        (Signal::SIGKILL, series),
+    ] {
         let dir = on_disk();
-        let mut command = emu(words("measure disk --size 16MiB --dir"));
+        let mut command = emu(words(line));
         let child = start(command.arg(dir.path()));
         // Its descriptors tell that the file is there, though the folder does not.
         let descriptors = format!("/proc/{}/fd", child.id());
@@ -160,8 +189,40 @@ fn a_measurement_that_is_ended_or_killed_leaves_no_file() {
     }
 }
 
+/// The command that a measurement tells of, without the start of the random numbers.
+fn command(document: &Value) -> Option<&str> {
+    document.pointer("/about/command")?.as_str()?.split(" --seed").next()
+}
+
 #[test]
-fn memory_is_measured() {
+fn a_disk_is_measured_for_a_while_without_a_trace_in_its_folder() {
+    let _alone = alone();
+    let dir = on_disk();
+    let path = dir.path().display();
+    let line = format!("measure disk --for 200ms --every 20ms --size 4MiB --blocks 4KiB --dir {path}");
+    let series = json(&format!("{line} --column cached --threads 2 --json"));
+    assert_eq!(names(dir.path()), [""; 0]);
+    assert_eq!(series["result"]["rates"].as_array().unwrap().len(), 10);
+    assert_eq!(series["result"]["unit"], "B");
+    let work = "--size 4194304 --blocks 4096 --threads 2 --operation read --column cached";
+    let must = format!("emu measure disk {work} --for 200000us --every 20000us");
+    assert_eq!(command(&series), Some(must.as_str()));
+    // Past the page cache, or not at all.
+    for operation in ["read", "write"] {
+        let line = format!("{line} --operation {operation}");
+        let ended = run(&mut emu(words(&line)), "");
+        if ended.code() == Some(0) {
+            let what = format!("4096 B random {operation}, 1 threads, direct");
+            assert!(ended.stdout.contains(&what), "{}", ended.stdout);
+        } else {
+            assert_refused(&ended, 3, &line);
+        }
+        assert_eq!(names(dir.path()), [""; 0], "{line}");
+    }
+}
+
+#[test]
+fn memory_is_measured_at_once_and_for_a_while() {
     let _alone = alone();
     let document = json("measure memory --quick --size 1MiB --blocks 1,4KiB --threads 1 --json");
     let result = &document["result"];
@@ -169,6 +230,12 @@ fn memory_is_measured() {
     assert_eq!(result["copies"].as_array().unwrap().len(), 4);
     assert_eq!(result["stream"].as_array().unwrap().len(), 1);
     assert_eq!(result["latencies"].as_array().unwrap().len(), 5);
+    let series = json("measure memory --for 200ms --every 20ms --size 1MiB --threads 2 --json");
+    assert_eq!(series["result"]["rates"].as_array().unwrap().len(), 10);
+    assert_eq!(series["result"]["what"], "copy of 512 KiB blocks, arrays of 1 MiB, 2 threads");
+    let work = "--size 1048576 --blocks 524288 --threads 2";
+    let must = format!("emu measure memory {work} --for 200000us --every 20000us");
+    assert_eq!(command(&series), Some(must.as_str()));
 }
 
 #[test]
@@ -179,8 +246,8 @@ fn cpus_are_measured_at_once_and_for_a_while() {
     let series = json("measure cpu --for 500ms --every 50ms --numbers integer --threads 1 --json");
     assert_eq!(series["result"]["rates"].as_array().unwrap().len(), 10);
     assert_eq!(
-        series["about"]["command"].as_str().unwrap().split(" --seed").next(),
-        Some("emu measure cpu --threads 1 --for 500000us --every 50000us --numbers integer")
+        command(&series),
+        Some("emu measure cpu --threads 1 --numbers integer --for 500000us --every 50000us")
     );
 }
 
@@ -193,6 +260,8 @@ fn tables_are_no_wider_than_a_terminal() {
         format!("measure disk --quick --size 4MiB --dir {path}"),
         "measure memory --quick --size 4MiB".to_owned(),
         "measure cpu --for 200ms --every 10ms".to_owned(),
+        "measure memory --for 200ms --every 10ms --size 4MiB".to_owned(),
+        format!("measure disk --for 200ms --every 10ms --size 4MiB --column cached --dir {path}"),
     ] {
         let ended = run(&mut emu(words(&line)), "");
         assert_eq!(ended.code(), Some(0), "{line}: {}", ended.stderr);

@@ -24,9 +24,22 @@ pub(crate) fn on_threads<T: Send>(
     if threads.is_empty() {
         return Err(Error::usage(format!("{what} needs a thread")));
     }
-    all_at_once(what, threads.iter().enumerate(), |(number, cpus)| {
+    each_on(what, threads.iter().enumerate(), work)
+}
+
+/// Runs `work` for each worker on a thread bound to the CPUs beside it, and returns what each has made of it, in their
+/// order.
+///
+/// # Errors
+/// As [`on_threads`]; nothing is done without a worker.
+pub(crate) fn each_on<'a, W: Send, T: Send>(
+    what: &str,
+    workers: impl IntoIterator<Item = (W, &'a CpuList)>,
+    work: impl Fn(W) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    all_at_once(what, workers, |(worker, cpus)| {
         let bound = confine(cpus);
-        let done = work(number);
+        let done = work(worker);
         bound.and(done)
     })
 }
@@ -124,6 +137,18 @@ mod tests {
         assert!(on_threads("a test", &["1000".parse().unwrap()], Ok).is_err());
         let one = |number| if number == 1 { Err(Error::usage("no")) } else { Ok(()) };
         assert!(on_threads("a test", &threads(2), one).is_err());
+    }
+
+    #[test]
+    fn workers_that_are_there_already_are_bound_as_well() {
+        let (mut counts, places) = ([1, 2], threads(2));
+        let done = each_on("a test", counts.iter_mut().zip(&places), |count| {
+            *count += 1;
+            Ok(*count)
+        });
+        assert_eq!((done.unwrap(), counts), (vec![2, 3], [2, 3]));
+        let nowhere: CpuList = "1000".parse().unwrap();
+        assert!(each_on("a test", [((), &nowhere)], Ok).is_err());
     }
 
     #[test]

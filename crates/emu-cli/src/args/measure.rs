@@ -9,9 +9,14 @@ pub(crate) use hpcc::HpccArgs;
 pub(crate) use memory::MemoryArgs;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use emu_bench::measure::series::Plan;
 use emu_bench::record::seed_from_clock;
+use emu_core::Result;
+
+use crate::args::values;
 
 /// Measure what this machine can do
 #[derive(Debug, Subcommand)]
@@ -46,5 +51,27 @@ impl MeasureArgs {
     /// The start of the random numbers that is given, else from the clock: to be asked for once.
     pub(crate) fn seed(&self) -> u64 {
         self.seed.unwrap_or_else(seed_from_clock)
+    }
+}
+
+/// A long series of one kind of work, instead of all of them.
+#[derive(Debug, Args)]
+pub(crate) struct SeriesArgs {
+    /// Do one kind of work for this time instead, and find the moments at which less is done
+    #[arg(long = "for", value_name = "DURATION", value_parser = values::duration, conflicts_with = "quick", allow_hyphen_values = true)]
+    pub(crate) length: Option<Duration>,
+
+    /// How long a sample is, with --for
+    #[arg(long, value_name = "DURATION", value_parser = values::duration, default_value = "1s", requires = "length", allow_hyphen_values = true)]
+    pub(crate) every: Duration,
+}
+
+impl SeriesArgs {
+    /// The plan of the series; `None` where none is asked for.
+    ///
+    /// # Errors
+    /// Usage, for times that make no sense.
+    pub(crate) fn plan(&self) -> Result<Option<Plan>> {
+        self.length.map(|length| Plan::new(length, self.every)).transpose()
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use emu_bench::measure::disk::{Column, Operation};
 use emu_bench::workload::WORKLOADS;
 use emu_core::doctor::KNOBS;
 use emu_core::{Error, METHODS, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, Variant};
@@ -185,6 +186,32 @@ pub(super) fn size(text: &str) -> Result<u64> {
     size.filter(|size| *size > 0).ok_or_else(bad)
 }
 
+/// Parses what is done to a file.
+pub(super) fn operation() -> impl TypedValueParser<Value = Operation> {
+    PossibleValuesParser::new([
+        PossibleValue::new(Operation::Read.name()).help("blocks are read"),
+        PossibleValue::new(Operation::Write.name()).help("blocks are written"),
+    ])
+    .map(|name| match name.as_str() {
+        "write" => Operation::Write,
+        _ => Operation::Read,
+    })
+}
+
+/// Parses how far a transfer goes. Not write-back, which is done at the end of all only: what goes on has none.
+pub(super) fn column() -> impl TypedValueParser<Value = Column> {
+    PossibleValuesParser::new([
+        PossibleValue::new(Column::Direct.name()).help("past the page cache"),
+        PossibleValue::new(Column::Durable.name()).help("each write to the disk, by fdatasync"),
+        PossibleValue::new(Column::Cached.name()).help("to and from the page cache"),
+    ])
+    .map(|name| match name.as_str() {
+        "durable" => Column::Durable,
+        "cached" => Column::Cached,
+        _ => Column::Direct,
+    })
+}
+
 /// Parses a process ID.
 pub(super) fn pid(text: &str) -> Result<Pid> {
     text.trim().parse().ok().filter(|pid| *pid > 0).ok_or_else(|| {
@@ -255,6 +282,19 @@ mod tests {
         assert_eq!(threads(" 2").unwrap(), 2);
         for text in ["", "0", "-1", "257", "1.5", "x"] {
             assert!(threads(text).unwrap_err().hint_text().is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn columns_and_operations_have_the_names_by_which_they_are_shown() {
+        let command = clap::Command::new("emu");
+        let column = |name: &str| column().parse_ref(&command, None, name.as_ref());
+        for kind in Column::ALL {
+            let parsed = column(kind.name()).ok();
+            assert_eq!(parsed, kind.ends_operations().then_some(kind), "{}", kind.name());
+        }
+        for kind in [Operation::Read, Operation::Write] {
+            assert_eq!(operation().parse_ref(&command, None, kind.name().as_ref()).unwrap(), kind);
         }
     }
 

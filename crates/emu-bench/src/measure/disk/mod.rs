@@ -9,10 +9,13 @@ mod content;
 mod latency;
 mod plan;
 mod scratch;
+mod steady;
+mod target;
 mod worker;
 
 pub use latency::Latency;
 pub use plan::{Column, Operation, Order, Plan, Transfer};
+pub use steady::Steady;
 
 use std::fs::File;
 use std::path::Path;
@@ -25,18 +28,14 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use self::latency::Times;
-use self::scratch::{Direct, Scratch};
-use self::worker::{Job, Pace, Worker, phase};
+use self::scratch::Scratch;
+use self::target::{Target, fits_memory};
+use self::worker::{Pace, phase};
 use super::{Event, Left, Watch, tell};
-use crate::kernel::scatter::Scatter;
-use crate::memory;
 use crate::stats::Sample as Values;
 
 /// The rate, as a share of the full one, at which single operations are timed.
 pub const PACE: f64 = 0.5;
-
-/// Share of the available memory that both files may take in the page cache.
-const CACHE_SHARE_MAX: f64 = 0.5;
 
 /// What a disk does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -106,7 +105,7 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
     plan.check()?;
     let mut bench = Bench::new(plan, host, watch)?;
     let transfers = plan.transfers();
-    let refused: Vec<_> = transfers.iter().map(|transfer| bench.refusal(transfer)).collect();
+    let refused: Vec<_> = transfers.iter().map(|transfer| bench.target(transfer).refusal(transfer)).collect();
     let possible: Vec<_> =
         refused.iter().enumerate().filter_map(|(number, why)| why.is_none().then_some(number)).collect();
     let mut taken: Vec<Vec<Taken>> = transfers.iter().map(|_| Vec::new()).collect();
@@ -141,7 +140,7 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
             Ok(Cell { transfer, outcome })
         })
         .collect::<Result<_>>()?;
-    let direct_block_bytes = bench.written.direct.as_ref().ok().map(|direct| direct.alignment);
+    let direct_block_bytes = bench.written.direct_block_bytes();
     Ok(Disk { file_bytes: plan.file_bytes, direct_block_bytes, cells })
 }
 
@@ -185,155 +184,62 @@ impl Measured {
     }
 }
 
-/// The files, and what is known of them.
+/// Both files.
 #[derive(Debug)]
 struct Bench {
-    file_bytes: u64,
     phase: Duration,
     /// Never written after it was made.
-    read: Scratch,
-    written: Scratch,
-    /// Whether both files have room in memory.
-    fits_memory: bool,
-    /// Samples taken.
-    generation: u64,
+    read: Target,
+    written: Target,
 }
 
 impl Bench {
     fn new(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Self> {
         let mut watch = || watch(Event::Next { what: "making the files", left: Duration::ZERO });
         let Plan { folder, file_bytes, seed, .. } = plan;
-        let limit = memory::available(host).map_or(f64::INFINITY, |bytes| bytes as f64 * CACHE_SHARE_MAX);
-        Ok(Self {
-            file_bytes: *file_bytes,
-            phase: plan.phase(),
-            read: Scratch::make(folder, *file_bytes, *seed, &mut watch)?,
-            written: Scratch::make(folder, *file_bytes, !seed, &mut watch)?,
-            fits_memory: 2.0 * *file_bytes as f64 <= limit,
-            generation: 0,
-        })
+        let fits_memory = fits_memory(host, file_bytes.saturating_mul(2));
+        let mut make = |seed| {
+            let scratch = Scratch::make(folder, *file_bytes, seed, &mut watch);
+            scratch.map(|scratch| Target::new(scratch, *file_bytes, fits_memory))
+        };
+        Ok(Self { phase: plan.phase(), read: make(*seed)?, written: make(!seed)? })
     }
 
-    fn file_of(&self, transfer: &Transfer) -> &Scratch {
+    /// The file of a transfer.
+    fn target(&mut self, transfer: &Transfer) -> &mut Target {
         match transfer.operation {
-            Operation::Read => &self.read,
-            Operation::Write => &self.written,
-        }
-    }
-
-    /// Why a transfer cannot be had here.
-    fn refusal(&self, transfer: &Transfer) -> Option<String> {
-        let scratch = self.file_of(transfer);
-        match (transfer.column, transfer.operation) {
-            (Column::WriteBack, Operation::Read) => Some("reading writes nothing back".into()),
-            (Column::Durable, Operation::Read) => Some("reading makes nothing durable".into()),
-            (Column::WriteBack | Column::Durable, Operation::Write) => scratch.volatile.clone(),
-            (Column::Cached, _) if !self.fits_memory => Some("the files do not fit into memory".into()),
-            (Column::Cached, _) => None,
-            (Column::Direct, _) => match &scratch.direct {
-                Err(why) => Some(why.clone()),
-                Ok(Direct { alignment, .. }) if transfer.block_bytes < *alignment => {
-                    Some(format!("the smallest direct transfer is of {alignment} bytes"))
-                }
-                Ok(_) => None,
-            },
+            Operation::Read => &mut self.read,
+            Operation::Write => &mut self.written,
         }
     }
 
     /// Makes a transfer at full rate and at half of it, and verifies what was transferred.
     fn sample(&mut self, transfer: &Transfer) -> Result<Taken> {
-        self.prepare(transfer)?;
-        let scratch = self.file_of(transfer);
-        let mut workers = self.workers(transfer, scratch)?;
-        let (sample, back_to_back) = self.full(transfer, scratch, &mut workers)?;
+        let length = self.phase;
+        let target = self.target(transfer);
+        target.prepare(transfer)?;
+        let mut workers = target.workers(transfer)?;
+        let (sample, back_to_back) = target.full(transfer, &mut workers, length)?;
         let (mut paced, mut not_made) = (Times::new()?, 0);
         if transfer.column.ends_operations() {
             let per_s = sample.bytes_per_s / transfer.block_bytes as f64;
             let interval = Duration::from_secs_f64(transfer.threads as f64 / (per_s * PACE));
-            for done in phase(&mut workers, self.phase, Pace::Every(interval))? {
+            for done in phase(&mut workers, length, Pace::Every(interval))? {
                 paced.add(&done.times);
                 not_made += done.not_made;
             }
         }
-        verify(transfer, scratch, &workers)?;
+        target.verify(transfer, &workers)?;
         Ok(Taken { sample, paced, not_made, back_to_back })
     }
-
-    /// Brings the page cache into the state that a transfer is to find.
-    fn prepare(&mut self, transfer: &Transfer) -> Result<()> {
-        self.generation += 1;
-        let scratch = self.file_of(transfer);
-        scratch.sync()?;
-        if transfer.column == Column::Direct { scratch.forget() } else { scratch.read_all(self.file_bytes) }
-    }
-
-    /// Makes a transfer at full rate.
-    fn full(
-        &self,
-        transfer: &Transfer,
-        scratch: &Scratch,
-        workers: &mut [Worker<'_>],
-    ) -> Result<(Sample, Times)> {
-        let all = phase(workers, self.phase, Pace::AtOnce)?;
-        let syncing = Instant::now();
-        if transfer.column == Column::WriteBack {
-            scratch.sync()?;
-        }
-        let sync_s = syncing.elapsed().as_secs_f64();
-        let mut times = Times::new()?;
-        if transfer.column.ends_operations() {
-            for done in &all {
-                times.add(&done.times);
-            }
-        }
-        let operations: u64 = all.iter().map(|done| done.operations).sum();
-        let slowest = all.iter().map(|done| done.seconds).fold(0.0, f64::max);
-        let (seconds, per_s) = if transfer.column == Column::WriteBack {
-            (slowest + sync_s, operations as f64 / (slowest + sync_s))
-        } else {
-            // Threads end when their last operation does, each at its own moment.
-            (slowest, all.iter().map(|done| done.operations as f64 / done.seconds).sum())
-        };
-        let bytes_per_s = per_s * transfer.block_bytes as f64;
-        Ok((Sample { operations, seconds, bytes_per_s }, times))
-    }
-
-    fn workers<'a>(&self, transfer: &Transfer, scratch: &'a Scratch) -> Result<Vec<Worker<'a>>> {
-        let file = match (transfer.column, &scratch.direct) {
-            (Column::Direct, Ok(direct)) => &direct.file,
-            (Column::Direct, Err(why)) => return Err(Error::unavailable(why.clone())),
-            _ => &scratch.buffered,
-        };
-        let blocks = self.file_bytes / transfer.threads as u64 / transfer.block_bytes;
-        let job = |thread: u64| Job {
-            file,
-            start: thread * blocks * transfer.block_bytes,
-            blocks,
-            length: transfer.block_bytes as usize,
-            write: transfer.operation == Operation::Write,
-            durable: transfer.column == Column::Durable,
-            once: transfer.column == Column::WriteBack,
-            order: (transfer.order == Order::Random)
-                .then(|| Scatter::new(blocks, scratch.seed ^ self.generation ^ thread << 32)),
-            seed: scratch.seed,
-            generation: self.generation,
-        };
-        Ok((0..transfer.threads as u64).map(|thread| Worker::new(job(thread))).collect())
-    }
-}
-
-/// Looks whether what was transferred is right; what was written is read back from the disk.
-fn verify(transfer: &Transfer, scratch: &Scratch, workers: &[Worker<'_>]) -> Result<()> {
-    if transfer.operation == Operation::Write {
-        scratch.sync()?;
-        scratch.forget()?;
-    }
-    workers.iter().try_for_each(|worker| worker.verify(&scratch.buffered))
 }
 
 /// A file with a name, to compare with other programs that transfer to and from it.
 #[derive(Debug)]
-pub struct Named(Bench);
+pub struct Named {
+    target: Target,
+    phase: Duration,
+}
 
 impl Named {
     /// Makes the file, which must not exist. It is not removed again.
@@ -352,14 +258,12 @@ impl Named {
     /// # Errors
     /// It cannot be opened.
     pub fn open(path: &Path, file_bytes: u64, phase: Duration, seed: u64) -> Result<Self> {
-        let open = || {
-            let file = File::options().read(true).write(true).open(path);
-            file.map(|file| Scratch::of(file, seed)).map_err(|cause| Error::file("open", path, cause))
-        };
-        let (read, written) = (open()?, open()?);
+        let file = File::options().read(true).write(true).open(path);
+        let scratch = Scratch::of(file.map_err(|cause| Error::file("open", path, cause))?, seed);
+        let mut target = Target::new(scratch, file_bytes, true);
         // What an earlier process has written has other stamps.
-        let generation = u64::from(std::process::id()) << 8;
-        Ok(Self(Bench { file_bytes, phase, read, written, fits_memory: true, generation }))
+        target.generation = u64::from(std::process::id()) << 8;
+        Ok(Self { target, phase })
     }
 
     /// Makes a transfer at full rate. What is read must not have been written since the file was made.
@@ -367,15 +271,14 @@ impl Named {
     /// # Errors
     /// It cannot be had here, fails, or transfers something wrong.
     pub fn sample(&mut self, transfer: &Transfer) -> Result<Sample> {
-        if let Some(why) = self.0.refusal(transfer) {
+        let Self { target, phase } = self;
+        if let Some(why) = target.refusal(transfer) {
             return Err(Error::unavailable(why));
         }
-        self.0.prepare(transfer)?;
-        let bench = &self.0;
-        let scratch = bench.file_of(transfer);
-        let mut workers = bench.workers(transfer, scratch)?;
-        let (sample, _) = bench.full(transfer, scratch, &mut workers)?;
-        verify(transfer, scratch, &workers)?;
+        target.prepare(transfer)?;
+        let mut workers = target.workers(transfer)?;
+        let (sample, _) = target.full(transfer, &mut workers, *phase)?;
+        target.verify(transfer, &workers)?;
         Ok(sample)
     }
 }

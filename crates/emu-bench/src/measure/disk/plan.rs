@@ -22,6 +22,16 @@ pub enum Operation {
     Write,
 }
 
+impl Operation {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
 /// Which block comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -85,16 +95,21 @@ pub struct Transfer {
 impl Transfer {
     /// `4096 B random write, 2 threads, direct`
     pub fn name(&self) -> String {
-        let operation = match self.operation {
-            Operation::Read => "read",
-            Operation::Write => "write",
-        };
         let order = match self.order {
             Order::Sequential => "sequential",
             Order::Random => "random",
         };
-        let Self { block_bytes, threads, column, .. } = self;
-        format!("{block_bytes} B {order} {operation}, {threads} threads, {}", column.name())
+        let Self { block_bytes, operation, threads, column, .. } = self;
+        format!("{block_bytes} B {order} {}, {threads} threads, {}", operation.name(), column.name())
+    }
+
+    /// Why it makes no sense anywhere; `None` where it does.
+    pub(super) fn senseless(&self) -> Option<&'static str> {
+        match (self.column, self.operation) {
+            (Column::WriteBack, Operation::Read) => Some("reading writes nothing back"),
+            (Column::Durable, Operation::Read) => Some("reading makes nothing durable"),
+            _ => None,
+        }
     }
 }
 
@@ -143,22 +158,7 @@ impl Plan {
         if self.blocks.is_empty() || self.rounds == 0 || self.phase_ns == 0 {
             return Err(Error::usage("nothing is to be measured"));
         }
-        if let Some(block) = self.blocks.iter().find(|block| !block.is_power_of_two() || **block > BLOCK_MAX)
-        {
-            return Err(Error::usage(format!("cannot transfer blocks of {block} bytes"))
-                .hint("a block is a power of two, 1 byte to 64 MiB: --blocks 1,4KiB,1MiB"));
-        }
-        check_threads(&self.threads, THREADS_MAX)?;
-        let most = self.threads.iter().max().copied().unwrap_or(1);
-        let largest = self.blocks.iter().max().copied().unwrap_or(1);
-        let least = largest.saturating_mul(most as u64).saturating_mul(2);
-        if self.file_bytes < least {
-            return Err(Error::usage(format!(
-                "a file of {} bytes is too small for {most} threads with blocks of {largest} bytes",
-                self.file_bytes
-            ))
-            .hint(format!("each thread needs two blocks at least: --size {least}")));
-        }
+        check_sizes(&self.blocks, &self.threads, self.file_bytes)?;
         scratch::check_room(&self.folder, self.file_bytes.saturating_mul(2))
     }
 
@@ -187,6 +187,28 @@ impl Plan {
         }
         all
     }
+}
+
+/// Whether so many threads can transfer blocks of these sizes to and from a file of so many bytes.
+///
+/// # Errors
+/// Usage, where a number makes no sense.
+pub(super) fn check_sizes(blocks: &[u64], threads: &[usize], file_bytes: u64) -> Result<()> {
+    if let Some(block) = blocks.iter().find(|block| !block.is_power_of_two() || **block > BLOCK_MAX) {
+        return Err(Error::usage(format!("cannot transfer blocks of {block} bytes"))
+            .hint("a block is a power of two, 1 byte to 64 MiB, such as --blocks 4KiB"));
+    }
+    check_threads(threads, THREADS_MAX)?;
+    let most = threads.iter().max().copied().unwrap_or(1);
+    let largest = blocks.iter().max().copied().unwrap_or(1);
+    let least = largest.saturating_mul(most as u64).saturating_mul(2);
+    if file_bytes < least {
+        return Err(Error::usage(format!(
+            "a file of {file_bytes} bytes is too small for {most} threads with blocks of {largest} bytes"
+        ))
+        .hint(format!("each thread needs two blocks at least: --size {least}")));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@ use std::fs;
 use emu_core::{ErrorKind, Roots};
 
 use super::*;
+use crate::measure::series;
 
 /// A folder on a disk: where the build is, as `/tmp` may be in memory.
 fn on_disk() -> tempfile::TempDir {
@@ -117,6 +118,83 @@ fn a_folder_that_cannot_be_used_is_an_error() {
     fs::write(&file, "x").unwrap();
     let error = run(&plan(&file), &host(), &mut |_| Ok(())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Usage, "{error}");
+}
+
+/// A series of ten short samples of one kind of transfer.
+fn series_of(steady: &Steady) -> Result<series::Series> {
+    let plan = series::Plan { length_ns: 20_000_000, every_ns: 2_000_000 };
+    steady.run(&host(), plan, &mut |_| Ok(()))
+}
+
+fn steady(folder: &Path, operation: Operation, column: Column) -> Steady {
+    let usual = Steady::usual(folder.into(), 9);
+    let transfer = Transfer { block_bytes: 4096, operation, column, ..usual.transfer };
+    Steady { file_bytes: 1 << 20, transfer, ..usual }
+}
+
+#[test]
+fn a_long_series_is_verified_or_says_why_not() {
+    let dir = on_disk();
+    for (operation, column) in [
+        (Operation::Read, Column::Cached),
+        (Operation::Write, Column::Cached),
+        (Operation::Write, Column::Durable),
+        (Operation::Read, Column::Direct),
+        (Operation::Write, Column::Direct),
+    ] {
+        match series_of(&steady(dir.path(), operation, column)) {
+            Ok(series) => {
+                assert_eq!((series.rates.len(), series.unit.as_str()), (10, "B"), "{}", series.what);
+                assert!(series.rates.iter().all(|rate| *rate > 0.0), "{series:?}");
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                assert!(column != Column::Cached && error.hint_text().is_some(), "{error}");
+            }
+        }
+        assert_eq!(entries(dir.path()), 0);
+    }
+}
+
+#[test]
+fn a_long_series_is_never_of_something_else_than_was_asked_for() {
+    let dir = on_disk();
+    for (operation, column) in [
+        (Operation::Read, Column::Durable),
+        (Operation::Read, Column::WriteBack),
+        (Operation::Write, Column::WriteBack),
+    ] {
+        let error = series_of(&steady(dir.path(), operation, column)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Usage, "{error}");
+    }
+    let usual = Steady { file_bytes: 1 << 20, ..Steady::usual(dir.path().into(), 9) };
+    assert_eq!(usual.check().unwrap_err().kind(), ErrorKind::Usage, "two blocks do not fit");
+    let memory = Path::new("/dev/shm");
+    if !memory.is_dir() {
+        eprintln!("left out: no /dev/shm");
+        return;
+    }
+    let dir = tempfile::tempdir_in(memory).unwrap();
+    assert!(series_of(&steady(dir.path(), Operation::Read, Column::Cached)).is_ok());
+    for (operation, column) in [(Operation::Read, Column::Direct), (Operation::Write, Column::Durable)] {
+        let error = series_of(&steady(dir.path(), operation, column)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.to_string().contains("in memory") && error.hint_text().is_some(), "{error}");
+    }
+}
+
+#[test]
+fn a_long_series_that_is_ended_leaves_nothing() {
+    let dir = on_disk();
+    let plan = series::Plan { length_ns: 20_000_000, every_ns: 2_000_000 };
+    let mut calls = 0;
+    let error = steady(dir.path(), Operation::Write, Column::Cached)
+        .run(&host(), plan, &mut |_| {
+            calls += 1;
+            if calls < 5 { Ok(()) } else { Err(Error::new(ErrorKind::Failed, "ended")) }
+        })
+        .unwrap_err();
+    assert_eq!((error.to_string().as_str(), entries(dir.path())), ("ended", 0));
 }
 
 #[test]

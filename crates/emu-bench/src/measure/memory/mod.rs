@@ -4,7 +4,7 @@ mod copy;
 mod latency;
 mod plan;
 
-pub use copy::Copy;
+pub use copy::{Copy, Steady};
 pub use latency::Latency;
 pub use plan::Plan;
 

@@ -69,19 +69,28 @@ impl Plan {
         if self.rounds == 0 || self.sample_ns == 0 || self.iterations < 2 {
             return Err(Error::usage("nothing is to be measured"));
         }
-        let part = self.size.array_bytes / self.threads.iter().max().copied().unwrap_or(1) as u64;
-        if let Some(block) = self.blocks.iter().find(|block| !(1..=part).contains(*block)) {
-            return Err(Error::usage(format!(
-                "cannot copy blocks of {block} bytes: each thread has {part} bytes"
-            ))
-            .hint("a block has 1 byte at least; --size makes the arrays longer"));
-        }
+        check_blocks(self.size, &self.blocks, self.threads.iter().max().copied().unwrap_or(1))?;
         let limits = 2 * chase::LINE as u64..=self.size.array_bytes;
         match self.working_sets.iter().find(|bytes| !limits.contains(*bytes)) {
             Some(bytes) => Err(Error::usage(format!("cannot chase pointers through {bytes} bytes"))
                 .hint(format!("{} to {} bytes are possible", limits.start(), limits.end()))),
             None => Ok(()),
         }
+    }
+}
+
+/// Whether blocks of these sizes fit what each of so many threads has of the arrays.
+///
+/// # Errors
+/// Usage, where one does not.
+pub(super) fn check_blocks(size: StreamSize, blocks: &[u64], threads: usize) -> Result<()> {
+    let part = size.array_bytes / threads.max(1) as u64;
+    match blocks.iter().find(|block| !(1..=part).contains(*block)) {
+        Some(block) => {
+            Err(Error::usage(format!("cannot copy blocks of {block} bytes: each thread has {part} bytes"))
+                .hint("a block has 1 byte at least; --size makes the arrays longer"))
+        }
+        None => Ok(()),
     }
 }
 

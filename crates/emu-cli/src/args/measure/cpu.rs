@@ -1,8 +1,6 @@
-use std::time::Duration;
-
 use clap::{Args, ValueEnum};
 
-use super::MeasureArgs;
+use super::{MeasureArgs, SeriesArgs};
 use crate::args::values;
 
 /// Measure how fast CPUs calculate, and what share of their peak they reach
@@ -18,15 +16,10 @@ pub(crate) struct CpuArgs {
     #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::threads, allow_hyphen_values = true)]
     pub(crate) threads: Vec<usize>,
 
-    /// Make mixed operations for this time instead, and find the moments at which fewer are made
-    #[arg(long = "for", value_name = "DURATION", value_parser = values::duration, conflicts_with = "quick", allow_hyphen_values = true)]
-    pub(crate) length: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) series: SeriesArgs,
 
-    /// How long a sample is, with --for
-    #[arg(long, value_name = "DURATION", value_parser = values::duration, default_value = "1s", requires = "length", allow_hyphen_values = true)]
-    pub(crate) every: Duration,
-
-    /// What operations are made on, with --for
+    /// What mixed operations are made on, with --for
     #[arg(long, value_enum, value_name = "KIND", default_value = "double", requires = "length")]
     pub(crate) numbers: Numbers,
 }

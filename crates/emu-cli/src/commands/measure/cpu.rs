@@ -1,14 +1,12 @@
 //! `emu measure cpu`: how fast CPUs calculate, at once or for a long time.
 
-use std::time::Duration;
-
 use emu_bench::kernel::arithmetic::Number;
 use emu_bench::measure::Event;
 use emu_bench::measure::cpu::{self, Plan, Steady};
 use emu_bench::measure::series;
-use emu_core::{Error, Host, Roots};
+use emu_core::{Host, Roots};
 
-use super::option;
+use super::{long, option};
 use crate::args::{CpuArgs, Numbers};
 use crate::exit::{Exit, Failure};
 use crate::measuring::{Measuring, Task};
@@ -20,8 +18,8 @@ const NAME: &str = "measure cpu";
 /// Measures, and shows what it means.
 pub(crate) fn cpu(args: &CpuArgs) -> Result<Exit, Failure> {
     let host = Host::detect(&Roots::system())?;
-    if let Some(length) = args.length {
-        return for_long(args, &host, length);
+    if let Some(plan) = args.series.plan()? {
+        return for_long(args, &host, plan);
     }
     let seed = args.measure.seed();
     let usual = if args.measure.quick { Plan::quick } else { Plan::full };
@@ -38,35 +36,18 @@ pub(crate) fn cpu(args: &CpuArgs) -> Result<Exit, Failure> {
 }
 
 /// Takes a long series.
-fn for_long(args: &CpuArgs, host: &Host, length: Duration) -> Result<Exit, Failure> {
-    let threads = match args.threads.as_slice() {
-        // A dip may come to one CPU alone.
-        [] => host.allowed.len(),
-        [threads] => *threads,
-        _ => {
-            return Err(Error::usage("a long series has one number of threads")
-                .hint("give --threads one number")
-                .into());
-        }
-    };
+fn for_long(args: &CpuArgs, host: &Host, plan: series::Plan) -> Result<Exit, Failure> {
+    // A dip may come to one CPU alone.
+    let threads = long::only("threads", &args.threads, host.allowed.len())?;
     let (number, name) = match args.numbers {
         Numbers::Integer => (Number::Integer, "integer"),
         Numbers::Double => (Number::Double, "double"),
     };
-    let plan = series::Plan::new(length, args.every)?;
-    let options = format!(
-        " --threads {threads} --for {}us --every {}us --numbers {name}",
-        length.as_micros(),
-        args.every.as_micros()
-    );
+    let options = format!(" --threads {threads} --numbers {name}");
     let task = Task { name: NAME, options, seed: args.measure.seed(), plan: &plan };
-    let mut measuring = Measuring::begin(host, &args.measure, &task)?;
-    let work = Steady::new(host, number, threads);
     let what = format!("{name} mixed, {threads} threads");
-    let measured =
-        series::run(plan, (&what, "operations"), |length| work.rate(length), &mut |event: Event<'_>| {
-            measuring.watch(event)
-        });
-    measuring.finish(measured, |series| Ok(output::measure::series::shown(series)))?;
-    Ok(Exit::Success)
+    long::take(host, &args.measure, task, |plan, watch| {
+        let work = Steady::new(host, number, threads);
+        series::run(plan, (&what, "operations"), |length| work.rate(length), watch)
+    })
 }

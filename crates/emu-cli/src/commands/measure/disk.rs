@@ -1,18 +1,25 @@
-//! `emu measure disk`: how fast a disk transfers blocks.
+//! `emu measure disk`: how fast a disk transfers blocks, at once or for a long time.
 
 use emu_bench::measure::Event;
-use emu_bench::measure::disk::{self, Plan};
+use emu_bench::measure::disk::{self, Plan, Steady, Transfer};
+use emu_bench::measure::series;
 use emu_core::{Host, Roots};
 
-use super::option;
+use super::{long, option};
 use crate::args::DiskArgs;
 use crate::exit::{Exit, Failure};
 use crate::measuring::{Measuring, Task};
 use crate::output;
 
+/// The subcommand.
+const NAME: &str = "measure disk";
+
 /// Measures, and shows what it means.
 pub(crate) fn disk(args: &DiskArgs) -> Result<Exit, Failure> {
     let host = Host::detect(&Roots::system())?;
+    if let Some(plan) = args.series.plan()? {
+        return for_long(args, &host, plan);
+    }
     let seed = args.measure.seed();
     let usual = if args.measure.quick { Plan::quick } else { Plan::full };
     let mut plan = usual(args.dir.clone(), &host, seed);
@@ -28,9 +35,35 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<Exit, Failure> {
     let options = option("size", args.size.as_slice())
         + &option("blocks", &args.blocks)
         + &option("threads", &args.threads);
-    let task = Task { name: "measure disk", options, seed, plan: &plan };
+    let task = Task { name: NAME, options, seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
     let measured = disk::run(&plan, &host, &mut |event: Event<'_>| measuring.watch(event));
     measuring.finish(measured, |measured| Ok(output::measure::disk::shown(measured)))?;
     Ok(Exit::Success)
+}
+
+/// Takes a long series.
+fn for_long(args: &DiskArgs, host: &Host, plan: series::Plan) -> Result<Exit, Failure> {
+    let seed = args.measure.seed();
+    let usual = Steady::usual(args.dir.clone(), seed);
+    let transfer = Transfer {
+        block_bytes: long::only("blocks", &args.blocks, usual.transfer.block_bytes)?,
+        operation: args.operation,
+        threads: long::only("threads", &args.threads, usual.transfer.threads)?,
+        column: args.column,
+        ..usual.transfer
+    };
+    let work = Steady { file_bytes: args.size.unwrap_or(usual.file_bytes), transfer, ..usual };
+    work.check()?;
+    // The folder is left out: a record tells no path.
+    let options = format!(
+        " --size {} --blocks {} --threads {} --operation {} --column {}",
+        work.file_bytes,
+        transfer.block_bytes,
+        transfer.threads,
+        transfer.operation.name(),
+        transfer.column.name()
+    );
+    let task = Task { name: NAME, options, seed, plan: &plan };
+    long::take(host, &args.measure, task, |plan, watch| work.run(host, plan, watch))
 }

@@ -1,15 +1,19 @@
-//! `emu measure memory`: how fast memory is.
+//! `emu measure memory`: how fast memory is, at once or for a long time.
 
 use emu_bench::measure::Event;
-use emu_bench::measure::memory::{self, Plan};
+use emu_bench::measure::memory::{self, Plan, Steady};
+use emu_bench::measure::series;
 use emu_bench::memory::StreamSize;
 use emu_core::{Host, Roots};
 
-use super::option;
+use super::{long, option};
 use crate::args::MemoryArgs;
 use crate::exit::{Exit, Failure};
 use crate::measuring::{Measuring, Task};
 use crate::output;
+
+/// The subcommand.
+const NAME: &str = "measure memory";
 
 /// Measures, and shows what it means.
 pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
@@ -18,6 +22,9 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
         Some(bytes) => StreamSize::given(&host, &host.allowed, bytes)?,
         None => StreamSize::of(&host, &host.allowed),
     };
+    if let Some(plan) = args.series.plan()? {
+        return for_long(args, &host, size, plan);
+    }
     let options = option("size", args.size.as_slice())
         + &option("blocks", &args.blocks)
         + &option("threads", &args.threads);
@@ -31,9 +38,24 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
         plan.threads.clone_from(&args.threads);
     }
     plan.check()?;
-    let task = Task { name: "measure memory", options, seed, plan: &plan };
+    let task = Task { name: NAME, options, seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
     let measured = memory::run(&plan, &host, &mut |event: Event<'_>| measuring.watch(event));
     measuring.finish(measured, |measured| Ok(output::measure::memory::shown(measured)))?;
     Ok(Exit::Success)
+}
+
+/// Takes a long series.
+fn for_long(args: &MemoryArgs, host: &Host, size: StreamSize, plan: series::Plan) -> Result<Exit, Failure> {
+    let threads = long::only("threads", &args.threads, host.allowed.len())?;
+    let block = long::only("blocks", &args.blocks, Steady::usual_block(size, threads))?;
+    let seed = args.measure.seed();
+    let options = format!(" --size {} --blocks {block} --threads {threads}", size.array_bytes);
+    let task = Task { name: NAME, options, seed, plan: &plan };
+    let [blocks, arrays] = [block, size.array_bytes].map(output::numbers::size);
+    let what = format!("copy of {blocks} blocks, arrays of {arrays}, {threads} threads");
+    long::take(host, &args.measure, task, |plan, watch| {
+        let mut work = Steady::new(host, size, block, threads, seed)?;
+        series::run(plan, (&what, "B"), |length| work.rate(length), watch)
+    })
 }

@@ -3,6 +3,7 @@
 mod cpu;
 mod disk;
 mod hpcc;
+mod long;
 mod memory;
 
 use crate::args::MeasureCommand;
