@@ -204,7 +204,8 @@ fn a_record_that_cannot_be_trusted_is_refused() {
     let (about, samples) = (read("record.json"), read("samples.jsonl"));
     let first = samples.lines().next().unwrap();
     let quantum = first.split("\"quantum_ns\":").nth(1).unwrap().split(',').next().unwrap();
-    let refusal = r#""unavailable": [{"contender": "cpu-freq", "wanted": "", "why": "no cpufreq", "hint": null}]"#;
+    let refusal =
+        r#""unavailable": [{"contender": "cpu-freq", "wanted": "", "why": "no cpufreq", "hint": null}]"#;
     let without_a_method = about.replace("\"unavailable\": []", refusal);
     assert_ne!(without_a_method, about);
     let changed = |from: &str, to: &str| samples.replacen(from, to, 1);

@@ -8,11 +8,12 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::{alone, emu, eventually, groups_of, run, some_method, words};
+use common::{alone, comm, emu, eventually, finish, groups_of, run, some_method, start, words};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -81,6 +82,25 @@ fn a_killed_run_is_completed_without_a_sample_lost_or_doubled() {
     let again = run(emu(["bench", "--resume"]).arg(&folder), "");
     assert_eq!((again.code(), lines(&folder).len()), (Some(0), all.len()), "{}", again.stderr);
     report_needs_nothing_else(&folder);
+}
+
+#[test]
+fn a_signal_ends_planning_and_leaves_no_record() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("record");
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let child = start(emu(words("bench --out")).arg(&folder));
+        let pid = child.id() as i32;
+        eventually("emu runs", || comm(pid).as_deref() == Some("emu"));
+        // Planning warms a CPU up for as long at least, and takes seconds in all.
+        std::thread::sleep(Duration::from_millis(80));
+        kill(Pid::from_raw(pid), signal).unwrap();
+        let ended = finish(child);
+        assert_eq!(ended.status.signal(), Some(signal as i32), "{}", ended.stderr);
+        assert!(ended.stderr.contains("interrupted before anything was measured"), "{}", ended.stderr);
+        assert!(!folder.exists() && groups_of(ended.pid).is_empty());
+    }
 }
 
 /// The whole lines of the samples.

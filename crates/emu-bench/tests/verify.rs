@@ -16,10 +16,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use emu_bench::stats::{Interval, Verdict};
-use emu_bench::verify::{Emulated, Finding, Outcome, Plan, Trial, compare, spectrum, verify};
+use emu_bench::verify::{
+    Emulated, Finding, LifetimeRule, Outcome, Pair, Plan, Trial, compare, spectrum, verify,
+};
 use emu_bench::workload::serve_if_asked;
 use emu_core::{Demand, Error, Host, Pid, Result, Roots, Target};
 use nix::sys::signal::{Signal, kill};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 
 fn main() -> ExitCode {
     if let Some(code) = serve_if_asked() {
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         ("a_known_bias_is_found_in_every_workload", a_known_bias_is_found_in_every_workload),
         ("a_known_slowdown_is_right_for_work_that_sleeps", a_known_slowdown_is_right_for_work_that_sleeps),
         ("a_known_stall_is_found_in_every_workload", a_known_stall_is_found_in_every_workload),
+        ("a_rule_for_a_whole_life_settles_first", a_rule_for_a_whole_life_settles_first),
         ("the_clock_is_metered_around_windows", the_clock_is_metered_around_windows),
         ("rivals_are_told_apart_and_share_their_controls", rivals_are_told_apart_and_share_their_controls),
         ("the_period_shows_in_the_granularity", the_period_shows_in_the_granularity),
@@ -166,6 +170,68 @@ impl Emulated for Stall {
             Ok(())
         })
     }
+}
+
+/// CPU-Lim as published: stops each process while its CPU time is at least a share of its lifetime.
+struct Lim {
+    share: f64,
+    at_work: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+}
+
+impl Emulated for Lim {
+    fn name(&self) -> String {
+        "lim".into()
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_millis(10)
+    }
+
+    fn lifetime_rule(&self) -> Option<LifetimeRule> {
+        Some(LifetimeRule { share: self.share, period: self.period(), cpus: 1 })
+    }
+
+    fn engage(&mut self, worker: Pid) -> Result<()> {
+        let ending = Arc::new(AtomicBool::new(false));
+        let (share, period, theirs) = (self.share, self.period(), Arc::clone(&ending));
+        let born = born(worker);
+        let thread = thread::spawn(move || {
+            while !theirs.load(Ordering::SeqCst) {
+                let lived = since_boot().saturating_sub(born);
+                let is_reached = used(worker) >= lived.mul_f64(share);
+                signal(&[worker], if is_reached { Signal::SIGSTOP } else { Signal::SIGCONT });
+                thread::sleep(period);
+            }
+            signal(&[worker], Signal::SIGCONT);
+        });
+        self.at_work = Some((ending, thread));
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        if let Some((ending, thread)) = self.at_work.take() {
+            ending.store(true, Ordering::SeqCst);
+            thread.join().unwrap();
+        }
+        Ok(())
+    }
+}
+
+/// CPU time of a process.
+fn used(pid: Pid) -> Duration {
+    let clock = clock_getcpuclockid(nix::unistd::Pid::from_raw(pid)).unwrap();
+    clock_gettime(clock).unwrap().into()
+}
+
+/// When a process was started, after boot; in `/proc` in hundredths of a second.
+fn born(pid: Pid) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let ticks = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(19).unwrap();
+    Duration::from_millis(10 * ticks.parse::<u64>().unwrap())
+}
+
+fn since_boot() -> Duration {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap().into()
 }
 
 /// Promises much and does nothing, or fails.
@@ -306,6 +372,25 @@ fn a_known_stall_is_found_in_every_workload() {
         // Paced work is late from the next moment on at which it is due.
         assert!(longest + trial.job.interval >= STALL.mul_f64(0.9), "{:?}: {found:?}", trial.job.interval);
         assert!(longest < STALL * 2 || is_disturbed(&found), "{found:?}");
+    }
+}
+
+fn a_rule_for_a_whole_life_settles_first() {
+    const SHARE: f64 = 0.2;
+    let mut lim = Lim { share: SHARE, at_work: None };
+    let plan = Plan { pairs: 4, window: Duration::from_millis(200), ..plan() };
+    for (workload, ideal) in [("cpu-loop", SHARE), ("sleep-compute", SHARE * 1.5)] {
+        let trial = trial(workload, SHARE, &lim);
+        let mut outcome = verify(&mut lim, &trial, &plan, &mut |_| Ok(())).unwrap();
+        let found = outcome.findings.remove(0);
+        // A worker that was held through a window would make a ratio of nearly nothing. What sleeps a third of its time
+        // has that as credit.
+        let error = found.ratio.estimate / ideal - 1.0;
+        assert!(error.abs() < 0.3 || is_disturbed(&found), "{workload}: {found:?}");
+        let emulated = outcome.pairs.iter().filter_map(Pair::sides).map(|(_, emulated)| emulated);
+        for window in emulated {
+            assert!(window.done.work() > 0.0 && window.settled_s > 0.05, "{workload}: {window:?}");
+        }
     }
 }
 

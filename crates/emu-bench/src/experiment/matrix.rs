@@ -68,17 +68,24 @@ pub enum Repetitions {
 
 impl Experiment {
     /// Plans what is asked for, on the first CPUs that may be used. Starts a worker of each kind to learn how long
-    /// that takes, and measures the core clock; otherwise changes nothing.
+    /// that takes, and measures the core clock; otherwise changes nothing. This takes some seconds: `watch` is called
+    /// before each step, with what comes, while nothing is measured and no worker is there; its error ends the planning.
     ///
     /// What one method cannot do is in [`Experiment::unavailable`].
     ///
     /// # Errors
-    /// Nothing at all can be measured, there are fewer CPUs than asked for, a number is out of range, or the budget
-    /// is too small.
-    pub fn plan_for(host: &Host, request: &Request) -> Result<Self> {
+    /// Nothing at all can be measured, there are fewer CPUs than asked for, a number is out of range, the budget is too
+    /// small, or `watch` wants to end.
+    pub fn plan_for(
+        host: &Host,
+        request: &Request,
+        watch: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<Self> {
         let cpus = &host.allowed;
         let largest = largest_zone(host, request)?;
+        watch("what measuring costs")?;
         let own_costs = cpus.first().map(OwnCosts::measure).unwrap_or_default();
+        watch("the core clock")?;
         let mut experiment = Self {
             seed: request.seed,
             repetitions: 0,
@@ -94,6 +101,7 @@ impl Experiment {
         };
         for name in &request.workloads {
             for zone in zones(host, name, &request.cores)? {
+                watch(&format!("{name} on {}", cpus_in_words(zone.len())))?;
                 experiment.add_group(host, request, name, &zone)?;
             }
         }
@@ -155,7 +163,8 @@ impl Experiment {
             Ok(start) => {
                 cells.push(control);
                 for cell in &mut cells {
-                    cell.pair_time += start;
+                    let held = held_for_start(host, cell, start);
+                    cell.pair_time += start + held;
                 }
                 self.cells.append(&mut cells);
             }
@@ -179,7 +188,7 @@ impl Experiment {
         like: Option<&Cell>,
     ) -> Result<Cell> {
         let emulated = contender.emulated(host, &demand)?;
-        let period = emulated.period();
+        let period = emulated.cycle();
         let longest = like.map_or(period, |like| like.period);
         let plan = Plan { window: window_of_periods(self.window, longest), ..Plan::new(self.seed) };
         let mut trial = Trial::of(name, &demand, &plan.setting(&*emulated, &demand.targets))?;
@@ -264,6 +273,13 @@ fn start_time(job: &Job) -> Result<Duration> {
     if first < LITTLE { Ok(first) } else { start() }
 }
 
+/// How long a worker is held for what its start took of its CPUs, by an emulation that judges its whole life.
+fn held_for_start(host: &Host, cell: &Cell, start: Duration) -> Duration {
+    let rule = cell.contender.emulated(host, &cell.demand).ok().and_then(|emulated| emulated.lifetime_rule());
+    let used = start * cell.trial.job.active.min(cell.cores()) as u32;
+    rule.map_or(Duration::ZERO, |rule| rule.held_for(used, start))
+}
+
 /// How often a cell is measured where the others are measured `pairs` times.
 fn count(cell: &Cell, pairs: usize, request: &Request) -> usize {
     let is_control = cell.contender == Contender::None && !request.contenders.contains(&Contender::None);
@@ -330,4 +346,86 @@ fn reference(cpus: &CpuList) -> Result<Hertz> {
 
 fn cpus_in_words(count: usize) -> String {
     if count == 1 { "1 CPU".into() } else { format!("{count} CPUs") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_core::{ErrorKind, MethodId, Roots, Variant};
+
+    const WINDOW: Duration = Duration::from_millis(200);
+
+    fn request() -> Request {
+        Request {
+            contenders: vec![Contender::None],
+            workloads: vec!["cpu-loop".into()],
+            speeds: vec![Speed::share(0.5).unwrap()],
+            cores: Cores::Each(vec![1]),
+            repetitions: Repetitions::Count(2),
+            sparing: false,
+            window: WINDOW,
+            spectrum: Duration::from_secs(1),
+            period: None,
+            tolerance: Band::FIVE_PERCENT,
+            preset: None,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn its_watcher_ends_planning_before_anything_is_measured() {
+        let host = Host::detect(&Roots::system()).unwrap();
+        let mut steps = Vec::new();
+        let planned = Experiment::plan_for(&host, &request(), &mut |what| {
+            steps.push(what.to_owned());
+            Err(Error::new(ErrorKind::Failed, "ended"))
+        });
+        assert_eq!(planned.unwrap_err().to_string(), "ended");
+        assert_eq!(steps, ["what measuring costs"]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_before_anything_is_measured() {
+        let host = Host::detect(&Roots::system()).unwrap();
+        let none = Request { cores: Cores::Each(vec![0]), ..request() };
+        let planned = Experiment::plan_for(&host, &none, &mut |what| panic!("{what}"));
+        assert_eq!(planned.unwrap_err().kind(), ErrorKind::Usage);
+    }
+
+    #[test]
+    fn windows_and_times_of_cpu_lim_as_published_are_those_of_its_real_cycles() {
+        let host = Host::detect(&Roots::system()).unwrap();
+        let zone: CpuList = host.allowed.iter().take(1).collect();
+        let experiment = Experiment {
+            seed: 1,
+            repetitions: 0,
+            window: WINDOW,
+            spectrum: Duration::ZERO,
+            budget: Duration::ZERO,
+            tolerance: 0.05,
+            reference: Hertz(1_000_000_000),
+            preset: None,
+            cells: Vec::new(),
+            unavailable: Vec::new(),
+            own_costs: OwnCosts::default(),
+        };
+        let cell = |variant| {
+            let speed = Speed::share(0.1).unwrap();
+            let targets = targets(&zone, speed, experiment.reference).unwrap();
+            let demand = Demand { variant, ..Demand::new(targets) };
+            let contender = Contender::Method(MethodId::CpuLim, variant);
+            experiment.cell(&host, contender, "cpu-loop", demand, None).unwrap()
+        };
+        let window = |cell: &Cell| experiment.plan(cell, &host.roots.proc).unwrap().window;
+        let (best, published) = (cell(Variant::Best), cell(Variant::Published));
+        assert_eq!(window(&best), WINDOW);
+        // A look of 10 ms, a tenth of the time: 100 ms.
+        assert!(published.period > Duration::from_millis(99), "{:?}", published.period);
+        assert_eq!(window(&published), published.period * 3);
+        let second = Duration::from_secs(1);
+        assert_eq!(held_for_start(&host, &best, second), Duration::ZERO);
+        assert!(held_for_start(&host, &published, second) >= second * 8);
+        // A native window of 300 ms is worked off by ten times that, in every other pair.
+        assert!(published.pair_time > best.pair_time + second);
+    }
 }

@@ -34,7 +34,7 @@ pub struct Experiment {
     pub seed: u64,
     /// Pairs of each cell; controls may have fewer.
     pub repetitions: usize,
-    /// Length of a window, at least; three periods where that is longer.
+    /// Length of a window, at least; three cycles where that is longer.
     #[serde(rename = "window_ns", with = "as_ns")]
     pub window: Duration,
     /// Length of the window of a granularity spectrum.
@@ -66,7 +66,7 @@ pub struct Cell {
     pub demand: Demand,
     /// What the worker does.
     pub trial: Trial,
-    /// Length of the method's on/off cycle; zero without one.
+    /// Length of the method's on/off cycle, the longest where it varies; zero without one.
     #[serde(rename = "period_ns", with = "as_ns")]
     pub period: Duration,
     /// How many pairs are taken.

@@ -10,8 +10,8 @@ use super::blocks::{Step, steps};
 use super::stored::{self, End, Failure, Rows, Seen, Taken};
 use super::{Cell, Experiment};
 use crate::record::{About, Machine, Record, unusable};
-use crate::verify::{self, Emulated, Pair, Plan, Side, spectrum_of_periods};
-use crate::workload::confine;
+use crate::verify::{self, Emulated, Pair, Plan, Window, spectrum_of_periods};
+use crate::workload::{Job, confine};
 
 /// How often a disturbed pair is taken again.
 const TAKEN_AGAIN: usize = 3;
@@ -188,7 +188,7 @@ impl Run {
         let (cell, mut emulated, plan) = self.prepare(step.cell)?;
         let begin = Instant::now();
         let pair = verify::take(&mut *emulated, &cell.trial, &plan, step.repetition, step.sides)?;
-        let outside = begin.elapsed().saturating_sub(waited(&*emulated, &plan, &pair));
+        let outside = begin.elapsed().saturating_sub(waited(&*emulated, &cell.trial.job, &plan, &pair));
         let outside_ns = outside.as_nanos() as u64;
         Ok(Taken { cell: step.cell, repetition: step.repetition, outside_ns, pair })
     }
@@ -301,13 +301,13 @@ fn step_cpus(experiment: &Experiment, cell: usize) -> CpuList {
     experiment.cells.get(cell).map(|cell| cell.trial.job.cpus.clone()).unwrap_or_default()
 }
 
-/// Time that a pair takes by its plan: its windows, and the time before them in which work gets under way.
-fn waited(emulated: &dyn Emulated, plan: &Plan, pair: &Pair) -> Duration {
-    let lead = |side| match side {
-        Side::Native => plan.lead,
-        Side::Emulated => emulated.settle().max(plan.lead),
+/// Time that a pair takes by its plan: its windows, and the time before them in which work gets under way and settles.
+fn waited(emulated: &dyn Emulated, job: &Job, plan: &Plan, pair: &Pair) -> Duration {
+    let of_window = |window: &Window| {
+        let measured = Duration::from_secs_f64(window.done.wall_s() + window.settled_s);
+        measured + plan.lead_of(window.side, emulated, job)
     };
-    pair.windows.iter().map(|window| Duration::from_secs_f64(window.done.wall_s()) + lead(window.side)).sum()
+    pair.windows.iter().map(of_window).sum()
 }
 
 /// Keeps this process off the measured CPUs, where there are others. Dropped, it may use all again.

@@ -193,7 +193,8 @@ fn check_window(window: &Window) -> Result<(), String> {
         [delivery.wall_s, delivery.own_cpu_s, delivery.process_cpu_s, delivery.longest_stall_s]
     };
     let delivered = window.delivery.iter().flat_map(of_delivery);
-    let mut numbers = numbers.chain([window.throttled]).chain(window.foreign).chain(clocks).chain(delivered);
+    let numbers = numbers.chain([window.settled_s, window.throttled]).chain(window.foreign);
+    let mut numbers = numbers.chain(clocks).chain(delivered);
     if let Some(bad) = numbers.find(|value| !(value.is_finite() && *value >= 0.0)) {
         return Err(format!("{bad} cannot have been measured"));
     }

@@ -4,17 +4,32 @@ use std::time::Duration;
 
 use emu_core::{Demand, Error, Host, MethodId, Pid, Result, Session, Status, Tasks, Variant, Zone};
 
+use super::LifetimeRule;
+
 /// Something that makes a process run slower for a time: an emulation, another tool, or a test's double.
 pub trait Emulated {
     /// What tables and records call it.
     fn name(&self) -> String;
 
-    /// Length of one on/off cycle; zero without one.
+    /// Length of one on/off cycle, as the emulation plans it; zero without one.
     fn period(&self) -> Duration;
 
-    /// How long after [`engage`](Self::engage) the speed is steady.
+    /// Length of the longest round of running and being held, of which a window must have several: the period, unless
+    /// there is a [rule](Self::lifetime_rule) that may hold the worker for longer.
+    fn cycle(&self) -> Duration {
+        self.lifetime_rule().map_or_else(|| self.period(), |rule| rule.cycle())
+    }
+
+    /// How long after [`engage`](Self::engage) the speed is steady; with a [rule](Self::lifetime_rule), once the
+    /// worker's past no longer matters.
     fn settle(&self) -> Duration {
-        (self.period() * 3).max(Duration::from_millis(100))
+        (self.cycle() * 3).max(Duration::from_millis(100))
+    }
+
+    /// The rule by which it judges each process by its whole life, if it does. Such an emulation may hold the worker at
+    /// any moment, for long: a late begin of an emulated window is its own effect.
+    fn lifetime_rule(&self) -> Option<LifetimeRule> {
+        None
     }
 
     /// Slows the worker and all of its threads and children, present and future.
@@ -137,7 +152,47 @@ impl Emulated for SessionEmulated {
         matches!(self.method, MethodId::CpuFreq | MethodId::CpuGov)
     }
 
+    fn lifetime_rule(&self) -> Option<LifetimeRule> {
+        let judges_lives = self.method == MethodId::CpuLim && self.demand.variant == Variant::Published;
+        judges_lives.then(|| LifetimeRule {
+            share: self.demand.lowest_share(),
+            period: self.period,
+            cpus: self.demand.targets.len(),
+        })
+    }
+
     fn status(&self) -> Option<Status> {
         self.session.as_ref().and_then(Session::status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_core::{Roots, Target};
+
+    fn cpu_lim(variant: Variant, share: f64) -> SessionEmulated {
+        let host = Host::detect(&Roots::system()).unwrap();
+        let cpu = host.allowed.first().unwrap();
+        let demand = Demand { variant, ..Demand::new([(cpu, Target { share, clock: None })].into()) };
+        SessionEmulated::new(&host, demand, MethodId::CpuLim).unwrap()
+    }
+
+    #[test]
+    fn cpu_lim_as_published_has_cycles_longer_than_its_period() {
+        for share in [0.1, 0.2, 0.5] {
+            let published = cpu_lim(Variant::Published, share);
+            let cycle = published.period().as_secs_f64() / share;
+            assert!((published.cycle().as_secs_f64() - cycle).abs() < 1e-6, "{share}");
+            assert!(published.settle() >= published.cycle() * 3);
+        }
+    }
+
+    #[test]
+    fn methods_that_hold_in_each_period_have_no_rule() {
+        let best = cpu_lim(Variant::Best, 0.2);
+        assert_eq!((best.lifetime_rule(), best.cycle()), (None, best.period()));
+        assert_eq!(best.settle(), Duration::from_millis(100));
+        assert_eq!((Nothing.lifetime_rule(), Nothing.cycle()), (None, Duration::ZERO));
     }
 }

@@ -208,6 +208,7 @@ mod tests {
             side,
             done,
             clock: None,
+            settled_s: 0.0,
             harness_cpu_s: 0.0,
             steal: 0.0,
             throttled: 0.0,

@@ -46,7 +46,7 @@ pub enum Taint {
     Foreign(f64),
     /// This share of messages did not arrive.
     Lost(f64),
-    /// The work began this many nanoseconds after its window.
+    /// The work began this many nanoseconds after its window, for longer than the emulation may have held it.
     Late(u64),
 }
 
@@ -80,9 +80,9 @@ impl fmt::Display for Taint {
     }
 }
 
-/// What disturbed the windows of a pair; nothing for a good one.
-pub(super) fn taints(job: &Job, windows: &[Window; 2]) -> Vec<Taint> {
-    let mut taints: Vec<_> = windows.iter().filter_map(|window| taint(job, window)).collect();
+/// What disturbed the windows of a pair; nothing for a good one. `holds_long` as in [`taint`].
+pub(super) fn taints(job: &Job, windows: &[Window; 2], holds_long: bool) -> Vec<Taint> {
+    let mut taints: Vec<_> = windows.iter().filter_map(|window| taint(job, window, holds_long)).collect();
     taints.extend(clock_change(windows).filter(|change| *change > CLOCK_CHANGE_MAX).map(Taint::Clock));
     taints
 }
@@ -97,8 +97,9 @@ fn clock_change([a, b]: &[Window; 2]) -> Option<f64> {
     Some(clock::change(a.clock?.mean_hz(), b.clock?.mean_hz()))
 }
 
-/// What disturbed a single window.
-pub(super) fn taint(job: &Job, window: &Window) -> Option<Taint> {
+/// What disturbed a single window. An emulation that `holds_long` may hold the worker at any moment, for longer than
+/// it has to get under way.
+pub(super) fn taint(job: &Job, window: &Window, holds_long: bool) -> Option<Taint> {
     let done = &window.done;
     if window.steal > STEAL_MAX {
         return Some(Taint::Steal(window.steal));
@@ -113,8 +114,11 @@ pub(super) fn taint(job: &Job, window: &Window) -> Option<Taint> {
         return Some(Taint::Lost(lost));
     }
     let crowded = job.active > job.cpus.len();
+    // Work has several periods of a grid to get under way, and each lets it run: what is late was kept by others. An
+    // emulation that stops a process for as long as it sees fit is what is to be measured.
+    let is_own_hold = holds_long && window.side == Side::Emulated;
     // In a crowd some part is always waiting for its turn; the CPUs are full all the same.
-    if done.late_ns > 0 && !crowded {
+    if done.late_ns > 0 && !crowded && !is_own_hold {
         return Some(Taint::Late(done.late_ns));
     }
     if window.side == Side::Native {
@@ -143,6 +147,7 @@ mod tests {
             side,
             done,
             clock: None,
+            settled_s: 0.0,
             harness_cpu_s: 0.0,
             steal: 0.0,
             throttled: 0.0,
@@ -158,7 +163,7 @@ mod tests {
     #[test]
     fn a_good_pair_has_no_taint() {
         let windows = [window(Side::Native, 995_000_000, 20e3), window(Side::Emulated, 400_000_000, 20.2e3)];
-        assert!(taints(&job(), &windows).is_empty());
+        assert!(taints(&job(), &windows, false).is_empty());
     }
 
     #[test]
@@ -179,12 +184,34 @@ mod tests {
             (late, Taint::Late(5)),
             (window(Side::Native, 900_000_000, 20e3), Taint::Contended(0.9)),
         ] {
-            assert_eq!(taints(&job(), &[good(), other]), [taint]);
+            assert_eq!(taints(&job(), &[good(), other], false), [taint]);
         }
         let slower = window(Side::Native, 1_000_000_000, 22e3);
         assert!(
-            matches!(taints(&job(), &[good(), slower])[..], [Taint::Clock(change)] if (change - 0.1).abs() < 1e-9)
+            matches!(taints(&job(), &[good(), slower], false)[..], [Taint::Clock(change)] if (change - 0.1).abs() < 1e-9)
         );
+    }
+
+    #[test]
+    fn only_an_emulation_that_holds_long_makes_its_own_window_late() {
+        let late = |side| {
+            let mut late = window(side, 995_000_000, 20e3);
+            late.done.late_ns = 700_000_000;
+            late
+        };
+        for (side, holds_long, is_taint) in [
+            (Side::Emulated, true, false),
+            (Side::Emulated, false, true),
+            (Side::Native, true, true),
+            (Side::Native, false, true),
+        ] {
+            let taint = taint(&job(), &late(side), holds_long);
+            assert_eq!(taint, is_taint.then_some(Taint::Late(700_000_000)), "{side:?} {holds_long}");
+        }
+        let mut stolen = late(Side::Emulated);
+        stolen.steal = 0.02;
+        let taint = taint(&job(), &stolen, true);
+        assert_eq!(taint, Some(Taint::Steal(0.02)), "what others take is a disturbance all the same");
     }
 
     #[test]
@@ -193,23 +220,23 @@ mod tests {
             clock: Some(CoreClock { before_hz: hz * 0.99, after_hz: hz * 1.01 }),
             ..window(Side::Native, 1_000_000_000, quantum_ns)
         };
-        assert!(taints(&job(), &[at(3e9, 0.0), at(3.05e9, 0.0)]).is_empty());
+        assert!(taints(&job(), &[at(3e9, 0.0), at(3.05e9, 0.0)], false).is_empty());
         assert!(matches!(
-            taints(&job(), &[at(3e9, 0.0), at(3.3e9, 0.0)])[..],
+            taints(&job(), &[at(3e9, 0.0), at(3.3e9, 0.0)], false)[..],
             [Taint::Clock(change)] if (change - 0.1).abs() < 1e-9
         ));
-        assert!(taints(&job(), &[at(3e9, 20e3), at(3.3e9, 20e3)]).is_empty(), "quanta know better");
+        assert!(taints(&job(), &[at(3e9, 20e3), at(3.3e9, 20e3)], false).is_empty(), "quanta know better");
         let unknown = Window { clock: None, ..at(3e9, 0.0) };
-        assert!(taints(&job(), &[at(3e9, 0.0), unknown]).is_empty());
+        assert!(taints(&job(), &[at(3e9, 0.0), unknown], false).is_empty());
     }
 
     #[test]
     fn lost_messages_are_a_taint() {
         let mut lossy = window(Side::Emulated, 0, 0.0);
         lossy.done.messages = Some(Messages { first: 100, end: 1100, lost: 9 });
-        assert_eq!(taint(&job(), &lossy), None);
+        assert_eq!(taint(&job(), &lossy, false), None);
         lossy.done.messages = Some(Messages { first: 100, end: 1100, lost: 50 });
-        assert_eq!(taint(&job(), &lossy), Some(Taint::Lost(0.05)));
+        assert_eq!(taint(&job(), &lossy, false), Some(Taint::Lost(0.05)));
     }
 
     #[test]
@@ -217,7 +244,7 @@ mod tests {
         let paced = |waited_ns: u64| {
             let mut window = window(Side::Native, 15_000_000, 0.0);
             window.done.slept_ns = 1_000_000_000 - 15_000_000 - waited_ns;
-            taint(&job(), &window)
+            taint(&job(), &window, false)
         };
         assert_eq!(paced(9_000_000), None);
         assert!(matches!(paced(20_000_000), Some(Taint::Contended(_))));

@@ -12,11 +12,15 @@
 //!
 //! Between the pairs lie *controls*, with two native windows: what they differ by is the floor below which
 //! nothing can be told on this machine in this run.
+//!
+//! An emulation that judges a process by its whole life ([`LifetimeRule`]) is measured as a program sees it that has run
+//! for long: the worker works under it, uncounted, until what it did before no longer matters.
 
 mod clock;
 mod emulated;
 mod finding;
 mod gate;
+mod lifetime;
 mod pair;
 pub(crate) mod schedule;
 
@@ -24,6 +28,7 @@ pub use clock::CoreClock;
 pub use emulated::{Emulated, Nothing, SessionEmulated};
 pub use finding::{Finding, findings, rates};
 pub use gate::Taint;
+pub use lifetime::LifetimeRule;
 pub use pair::{Delivery, Pair, Side, Window, take};
 
 use std::path::PathBuf;
@@ -38,7 +43,8 @@ use crate::workload::{Job, Setting, workload};
 /// The workload whose progress is looked at closely.
 pub const SMOOTH: &str = "cpu-loop";
 
-/// A window of at least this length that holds enough periods of an emulation for its phase not to matter.
+/// A window of at least this length that holds enough periods of an emulation, or [cycles](Emulated::cycle) where these
+/// are longer, for its phase not to matter.
 pub fn window_of_periods(least: Duration, period: Duration) -> Duration {
     const PERIODS: u32 = 3;
     least.max(period * PERIODS)
@@ -55,7 +61,7 @@ pub fn spectrum_of_periods(least: Duration, period: Duration) -> Duration {
 pub struct Plan {
     /// Pairs of a native and an emulated window.
     pub pairs: usize,
-    /// Length of a window; rounded up to whole periods of the emulation, so that its phase does not matter.
+    /// Length of a window; rounded up to whole cycles of the emulation, so that its phase does not matter.
     pub window: Duration,
     /// How long work is under way before its window opens, at least.
     pub lead: Duration,
@@ -95,20 +101,30 @@ impl Plan {
         (self.pairs / 3).max(6).min(self.pairs)
     }
 
-    /// The window in whole periods of an emulation.
+    /// The window in whole cycles of an emulation.
     pub fn window_of(&self, emulated: &dyn Emulated) -> Duration {
-        let period = emulated.period();
-        if period.is_zero() {
+        let cycle = emulated.cycle();
+        if cycle.is_zero() {
             return self.window;
         }
-        period.saturating_mul(self.window.div_duration_f64(period).ceil().max(1.0) as u32)
+        cycle.saturating_mul(self.window.div_duration_f64(cycle).ceil().max(1.0) as u32)
+    }
+
+    /// How long before a window its order is given, so that work is under way and the speed steady when it opens.
+    pub(crate) fn lead_of(&self, side: Side, emulated: &dyn Emulated, job: &Job) -> Duration {
+        match side {
+            Side::Native => self.lead,
+            // What sleeps until its window opens would have that as credit.
+            Side::Emulated if emulated.lifetime_rule().is_some() && !job.sleep.is_zero() => Duration::ZERO,
+            Side::Emulated => emulated.settle().max(self.lead),
+        }
     }
 
     /// What jobs are made for.
     pub fn setting(&self, emulated: &dyn Emulated, targets: &Targets) -> Setting {
         Setting {
             cpus: targets.keys().copied().collect(),
-            period: emulated.period(),
+            period: emulated.cycle(),
             share: targets.values().map(|target| target.share).fold(1.0, f64::min),
             window: self.window_of(emulated),
         }
@@ -137,8 +153,25 @@ impl Plan {
             let stretched = job.burst.div_f64(trial.lowest_share());
             ((job.burst + job.sleep) * cycles, (stretched + job.sleep) * cycles)
         };
-        let pair = native + slowed + self.lead + emulated.settle().max(self.lead) + overhead;
+        let lead = self.lead + self.lead_of(Side::Emulated, emulated, job);
+        let pair = native + slowed + lead + self.settling(emulated, job, native) + overhead;
         (pair, (native + self.lead) * 2 + overhead)
+    }
+
+    /// About how long a worker must work, beside its lead, until its past no longer matters to an emulation; the mean of
+    /// pairs with a native window of this length in that past and pairs without. What several processes use is taken
+    /// for the use of one.
+    fn settling(&self, emulated: &dyn Emulated, job: &Job, native: Duration) -> Duration {
+        let Some(rule) = emulated.lifetime_rule() else { return Duration::ZERO };
+        let lived = native + self.lead;
+        let used = if !job.interval.is_zero() {
+            Duration::ZERO
+        } else if job.sleep.is_zero() {
+            lived * job.active.min(job.cpus.len()) as u32
+        } else {
+            job.burst * job.cycles as u32
+        };
+        emulated.settle() + rule.held_for(used, lived) / 2
     }
 }
 
@@ -315,6 +348,33 @@ mod tests {
         }
     }
 
+    /// Judges a process by its whole life, every 10 ms.
+    struct Judge(LifetimeRule);
+
+    impl Judge {
+        fn new(share: f64, cpus: usize) -> Self {
+            Self(LifetimeRule { share, period: Duration::from_millis(10), cpus })
+        }
+    }
+
+    impl Emulated for Judge {
+        fn name(&self) -> String {
+            "judge".into()
+        }
+        fn period(&self) -> Duration {
+            self.0.period
+        }
+        fn lifetime_rule(&self) -> Option<LifetimeRule> {
+            Some(self.0)
+        }
+        fn engage(&mut self, _worker: Pid) -> Result<()> {
+            Ok(())
+        }
+        fn release(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
     fn demand(shares: &[f64]) -> Demand {
         Demand::new(
             shares.iter().enumerate().map(|(cpu, &share)| (cpu, Target { share, clock: None })).collect(),
@@ -328,6 +388,41 @@ mod tests {
             let window = plan.window_of(&Still(Duration::from_millis(period_ms)));
             assert_eq!(window, Duration::from_millis(window_ms));
         }
+    }
+
+    #[test]
+    fn windows_hold_several_real_cycles_where_a_whole_life_is_judged() {
+        for (share, cpus, window_ms) in [(0.4, 1, 200), (0.2, 1, 200), (0.2, 2, 300), (0.1, 2, 600)] {
+            let judge = Judge::new(share, cpus);
+            let window = window_of_periods(Plan::new(1).window, judge.cycle());
+            let window = Plan { window, ..Plan::new(1) }.window_of(&judge);
+            assert_eq!(window, Duration::from_millis(window_ms), "{share} on {cpus}");
+        }
+    }
+
+    #[test]
+    fn work_has_some_cycles_to_get_under_way_and_a_judged_sleeper_begins_at_once() {
+        let plan = Plan::new(1);
+        let busy = crate::workload::testing::job("cpu-loop", &"0".parse().unwrap());
+        let sleeper = Job { sleep: Duration::from_millis(50), ..busy.clone() };
+        let (still, judge) = (Still(Duration::from_millis(50)), Judge::new(0.2, 2));
+        let lead = |emulated: &dyn Emulated, job| plan.lead_of(Side::Emulated, emulated, job).as_millis();
+        assert_eq!((lead(&still, &busy), lead(&still, &sleeper)), (150, 150));
+        assert_eq!((lead(&judge, &busy), lead(&judge, &sleeper)), (300, 0));
+        assert_eq!(plan.lead_of(Side::Native, &judge, &busy), plan.lead);
+    }
+
+    #[test]
+    fn what_is_worked_off_before_a_window_is_planned_for() {
+        let plan = Plan::new(1);
+        let job = crate::workload::testing::job("cpu-loop", &"0".parse().unwrap());
+        let settling = |emulated: &dyn Emulated, job: &Job| plan.settling(emulated, job, plan.window);
+        let judge = Judge::new(0.2, 1);
+        // Five times 220 ms, less the 220 ms themselves, in every other pair; and three cycles.
+        assert_eq!(settling(&judge, &job).as_millis(), 440 + 150);
+        let paced = Job { interval: Duration::from_millis(1), ..job.clone() };
+        assert_eq!(settling(&judge, &paced).as_millis(), 150);
+        assert_eq!(settling(&Still(Duration::from_millis(10)), &job), Duration::ZERO);
     }
 
     #[test]

@@ -1,15 +1,22 @@
 //! Taking a pair: one fresh worker, two windows.
 
+use std::time::{Duration, Instant};
+
 use emu_core::{Error, ErrorKind, Result, Status};
 use serde::{Deserialize, Serialize};
 
 use super::clock::{self, CoreClock};
 use super::gate::{self, Taint};
+use super::lifetime::Standing;
 use super::{Emulated, Plan, Trial};
 use crate::nanos;
 use crate::throttle::Throttle;
 use crate::ticks::Ticks;
 use crate::workload::{Done, Order, Worker, now_ns, process_cpu_ns, thread_cpu_ns};
+
+/// A worker's past under a rule that judges its whole life is not worked off for longer than this. Nothing else is
+/// looked at meanwhile, a signal to emu neither.
+const SETTLE_MAX: Duration = Duration::from_secs(120);
 
 /// With emulation or without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +37,10 @@ pub struct Window {
     pub done: Done,
     /// The core clock around it; `None` where that could not be measured.
     pub clock: Option<CoreClock>,
+    /// For how long the worker had to work under the emulation, before the order of this window, until its past no longer
+    /// mattered, in seconds; 0 where the emulation does not judge by that.
+    #[serde(default)]
+    pub settled_s: f64,
     /// CPU time of the thread that waits for the worker, from the order to the report, in seconds: all that the
     /// harness does meanwhile on CPUs that are measured.
     pub harness_cpu_s: f64,
@@ -137,7 +148,7 @@ pub fn take(
             Ok::<_, Error>(window)
         };
         let windows = [take(first)?, take(second)?];
-        let mut taints = gate::taints(&trial.job, &windows);
+        let mut taints = gate::taints(&trial.job, &windows, holds_long(emulated));
         if emulated.moves_clock() {
             taints.retain(|taint| !matches!(taint, Taint::Clock(_)));
         }
@@ -153,9 +164,14 @@ pub(super) fn take_stamped(
 ) -> Result<(Done, Option<Taint>)> {
     with_worker(emulated, trial, |emulated, worker| {
         let window = window(emulated, trial, plan, worker, Side::Emulated, 0, true)?;
-        let taint = gate::taint(&trial.job, &window);
+        let taint = gate::taint(&trial.job, &window, holds_long(emulated));
         Ok((window.done, taint))
     })
+}
+
+/// Whether an emulation may hold a worker at any moment, for longer than the time that its work has to get under way.
+fn holds_long(emulated: &dyn Emulated) -> bool {
+    emulated.lifetime_rule().is_some()
 }
 
 fn with_worker<T>(
@@ -183,13 +199,12 @@ fn window(
     cycle: u64,
     stamps: bool,
 ) -> Result<Window> {
-    let lead = match side {
-        Side::Native => plan.lead,
-        Side::Emulated => {
-            emulated.engage(worker.pid())?;
-            emulated.settle().max(plan.lead)
-        }
-    };
+    let mut settled_s = 0.0;
+    if side == Side::Emulated {
+        emulated.engage(worker.pid())?;
+        settled_s = settle(emulated, plan, worker, cycle)?.as_secs_f64();
+    }
+    let lead = plan.lead_of(side, emulated, &trial.job);
     let ticks = Ticks::now(&plan.proc, &trial.job.cpus)?;
     let held_before = Throttle::ours().all_ns();
     let (asked_ns, cpu_before, before) = (now_ns(), process_cpu_ns(), emulated.status());
@@ -217,5 +232,33 @@ fn window(
         emulated.release()?;
     }
     let steal = ticks.stolen_share();
-    Ok(Window { side, done, clock: None, harness_cpu_s, steal, throttled, foreign, delivery })
+    Ok(Window { side, done, clock: None, settled_s, harness_cpu_s, steal, throttled, foreign, delivery })
+}
+
+/// Has a worker do its work under an emulation that judges its whole life, without counting it, until its past no longer
+/// matters: as for a program that has run for long. Returns how long that took; no time under other emulations.
+///
+/// # Errors
+/// The worker fails, its processes cannot be listed, or it would take too long.
+fn settle(emulated: &dyn Emulated, plan: &Plan, worker: &mut Worker, cycle: u64) -> Result<Duration> {
+    let Some(rule) = emulated.lifetime_rule() else { return Ok(Duration::ZERO) };
+    let begin = Instant::now();
+    let mut standing = Standing::of(rule, &plan.proc, worker.pid())?;
+    // How credit is used up is seen only when the worker works.
+    let least = emulated.settle();
+    let mut left = standing.left().max(least);
+    if left > SETTLE_MAX {
+        let (name, percent, wait) = (emulated.name(), rule.share * 100.0, left.as_secs());
+        return Err(Error::unavailable(format!(
+            "cannot measure {name} at {percent:.1}%: it would take {wait} s until what its worker did before \
+             no longer matters"
+        ))
+        .hint("measure on fewer CPUs, at a higher speed, or with the method at its best"));
+    }
+    while !left.is_zero() && begin.elapsed() < SETTLE_MAX {
+        let length_ns = nanos(left.max(least));
+        worker.through(&Order { begin_ns: now_ns(), length_ns, first: cycle, stamps: false })?;
+        left = standing.left();
+    }
+    Ok(begin.elapsed())
 }

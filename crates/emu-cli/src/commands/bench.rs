@@ -44,13 +44,21 @@ const SPECTRUM_QUICK: Duration = Duration::from_millis(500);
 
 /// Measures what the command line asks for, or what is left of it, and shows what it means.
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
-    let signals = Signals::block()?;
+    let mut ending = Ending::new(Signals::block()?);
     let host = Host::detect(&Roots::system())?;
-    let mut run = match &args.resume {
-        Some(folder) => Run::resume(&host, folder)?,
-        None => begin(&host, args)?,
+    let begun = match &args.resume {
+        Some(folder) => Run::resume(&host, folder),
+        None => begin(&host, args, &mut ending),
     };
-    let mut ending = Ending::new(signals);
+    let mut run = match begun {
+        Ok(run) => run,
+        Err(why) => {
+            ending
+                .by_signal(Some(&why))
+                .inspect_err(|_| Reporter::new(false).say("interrupted before anything was measured"))?;
+            return Err(why.into());
+        }
+    };
     let measured = measure(&mut run, &mut ending);
     let folder = run.folder().display().to_string();
     ending.by_signal(measured.as_ref().err()).inspect_err(|_| {
@@ -65,20 +73,34 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
 }
 
 /// Plans a run and makes its record.
-fn begin(host: &Host, args: &BenchArgs) -> Result<Run> {
+fn begin(host: &Host, args: &BenchArgs, ending: &mut Ending) -> Result<Run> {
     let request = request(host, args)?;
     let mut about = About::new(Machine::of(host), command(args, request.seed), request.seed);
     // Before the machine is measured: a folder that cannot be made is told at once.
     if let Some(out) = &args.out {
         Record::check(out)?;
     }
-    let experiment = Experiment::plan_for(host, &request)?;
+    let experiment = plan(host, &request, ending)?;
     about.experiment = Some(experiment.clone());
     let record = match &args.out {
         Some(out) => Record::at(out, &about),
         None => Record::below(Path::new(RECORDS), &about),
     }?;
     Ok(Run::new(host, about, experiment, record))
+}
+
+/// Plans what is asked for, unless a signal comes.
+fn plan(host: &Host, request: &Request, ending: &mut Ending) -> Result<Experiment> {
+    let shown = Progress::new(Duration::ZERO);
+    let planned = Experiment::plan_for(host, request, &mut |what| {
+        ending.go_on()?;
+        shown.show_alone(&format!("planning: {what}"));
+        Ok(())
+    });
+    shown.clear();
+    // Before there is a record that would be left behind.
+    ending.go_on()?;
+    planned
 }
 
 fn measure(run: &mut Run, ending: &mut Ending) -> Result<()> {

@@ -79,7 +79,7 @@ impl Case {
         let emulated = SessionEmulated::new(host, demand.clone(), method)?;
         let plan = Plan {
             pairs: settings.pairs,
-            window: verify::window_of_periods(settings.window, emulated.period()),
+            window: verify::window_of_periods(settings.window, emulated.cycle()),
             repeats: settings.pairs.div_ceil(5),
             tolerance: settings.tolerance,
             proc: host.roots.proc.clone(),
@@ -91,7 +91,7 @@ impl Case {
     }
 
     fn spectrum(&self) -> Duration {
-        verify::spectrum_of_periods(SPECTRUM, self.emulated.period())
+        verify::spectrum_of_periods(SPECTRUM, self.emulated.cycle())
     }
 
     fn expected_time(&self) -> Duration {

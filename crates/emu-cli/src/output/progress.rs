@@ -33,9 +33,13 @@ impl Progress {
 
     /// Shows what is being done.
     pub(crate) fn show(&self, what: &str) {
+        self.show_alone(&format!("{what}, {} left in all", whole_seconds(self.left)));
+    }
+
+    /// Shows what is being done before it is known how long all will take.
+    pub(crate) fn show_alone(&self, what: &str) {
         if self.shown {
-            let line = format!("{what}, {} left in all", whole_seconds(self.left));
-            let _ = write!(std::io::stderr(), "\r\x1b[K{}", line.chars().take(79).collect::<String>());
+            let _ = write!(std::io::stderr(), "\r\x1b[K{}", what.chars().take(79).collect::<String>());
         }
     }
 
