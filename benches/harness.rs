@@ -23,6 +23,9 @@ const WINDOW: Duration = Duration::from_millis(200);
 /// What a sample may take beyond its window and the time before it, in milliseconds.
 const OVERHEAD_MS: f64 = 5.0;
 
+/// Bytes of an array where it is about the harness: to fill long ones is the work's own start.
+const ARRAY: u64 = 16 << 20;
+
 /// Share of the window for which the harness may use a CPU meanwhile.
 const HARNESS_CPU: f64 = 0.001;
 
@@ -85,7 +88,10 @@ struct Spent {
 
 /// What a pair takes beyond its two windows, halved; and what the harness computes during one.
 fn overhead(run: &mut Run, row: &'static str, workload: &'static str) -> Result<()> {
-    let (trial, plan) = (trial(run, workload)?, run.plan(WINDOW));
+    let (mut trial, plan) = (trial(run, workload)?, run.plan(WINDOW));
+    if let Some(arrays) = &mut trial.job.arrays {
+        arrays.array_bytes = ARRAY;
+    }
     let mut spent = Vec::new();
     let mut begin = Instant::now();
     let outcome = verify(&mut Nothing, &trial, &plan, &mut |pair| {

@@ -123,7 +123,9 @@ fn report_needs_nothing_else(folder: &Path) {
     for outside in ["http://", "https://", "<script", "<link", "<img", "@import", "url("] {
         assert!(!page.contains(outside), "the page needs {outside} beside {svg_names}");
     }
-    let csv = fs::read_to_string(folder.join("report/cells.csv")).expect("the CSV");
-    let columns: BTreeSet<_> = csv.lines().map(|line| line.split(',').count()).collect();
-    assert_eq!(columns.len(), 1, "every line of the CSV has the same columns");
+    for name in ["report/cells.csv", "report/lines.csv"] {
+        let csv = fs::read_to_string(folder.join(name)).expect("the CSV");
+        let columns: BTreeSet<_> = csv.lines().map(|line| line.split(',').count()).collect();
+        assert_eq!(columns.len(), 1, "every line of {name} has the same columns");
+    }
 }

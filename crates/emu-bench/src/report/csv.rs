@@ -1,7 +1,7 @@
 //! Comma-separated values (RFC 4180), unrounded.
 
 use super::results::{Rate, Results};
-use crate::stats::Verdict;
+use crate::stats::{Coefficient, FTest, Verdict};
 use crate::workload::workload;
 
 /// The columns.
@@ -9,6 +9,10 @@ const COLUMNS: &str = "method,workload,unit,cpus,asked_share,emulated_hz,period_
 ratio_low,ratio_high,relative,relative_low,relative_high,verdict,pairs_needed,native_mean,native_mean_low,\
 native_mean_high,native_median,native_mad,native_per_cycle,emulated_mean,emulated_mean_low,emulated_mean_high,\
 emulated_median,emulated_mad,emulated_per_cycle,longest_stall_ns,periods,missed,own_cpu";
+
+/// The columns of the lines; both axes are in GHz.
+const LINE_COLUMNS: &str = "method,workload,cpus,points,slope,slope_low,slope_high,slope_se,slope_t,slope_p,intercept,\
+intercept_low,intercept_high,intercept_se,intercept_t,intercept_p,r_squared,residual_sd,f,f_p";
 
 /// Lines of fields under the names of their columns.
 ///
@@ -79,6 +83,42 @@ pub(super) fn cells(results: &Results) -> String {
         csv.line(fields);
     }
     csv.text()
+}
+
+/// One line for each regression of perceived on emulated frequency.
+pub(super) fn lines(results: &Results) -> String {
+    let mut csv = Csv::new(LINE_COLUMNS);
+    for one in &results.fidelity {
+        let Some(line) = one.line else { continue };
+        let mut fields = vec![
+            one.contender.as_str().to_owned(),
+            one.workload.clone(),
+            one.cores.to_string(),
+            line.points.to_string(),
+        ];
+        fields.extend([line.slope, line.intercept].iter().flat_map(coefficient));
+        let of_test = |value: fn(FTest) -> f64| optional(line.f_test.map(value));
+        fields.extend([
+            optional(line.r_squared),
+            line.residual_sd.to_string(),
+            of_test(|test| test.value),
+            of_test(|test| test.p),
+        ]);
+        csv.line(fields);
+    }
+    csv.text()
+}
+
+fn coefficient(of: &Coefficient) -> [String; 6] {
+    let Coefficient { interval, standard_error, t, p } = of;
+    [
+        interval.estimate.to_string(),
+        interval.low.to_string(),
+        interval.high.to_string(),
+        standard_error.to_string(),
+        optional(*t),
+        optional(*p),
+    ]
 }
 
 fn rate(rate: &Rate) -> [String; 6] {

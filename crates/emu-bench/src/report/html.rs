@@ -163,7 +163,7 @@ fn totals(results: &Results) -> String {
             total.contender.to_string(),
             format!("{:.0}", total.score),
             escape(&total.worst),
-            span(total.longest_stall_ns as f64),
+            total.longest_stall_ns.map_or_else(|| "–".into(), |ns| span(ns as f64)),
             total.own_cpu.map_or_else(|| "–".into(), percent),
         ]
     };
@@ -172,7 +172,7 @@ fn totals(results: &Results) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    table(&["method", "score, 0–100", "of its worst work", "longest stall", "own CPU"], &rows)
+    table(&["method", "score, 0–100", "of its worst work", "longest stall of cpu-loop", "own CPU"], &rows)
         + "<p class=\"note\">The score is that of the worst work: a method that breaks one kind of work cannot average \
            it away. 100 is no error beyond the noise, 50 an error of 5%.</p>\n"
 }
@@ -311,14 +311,15 @@ fn cells(results: &Results) -> String {
 fn lines(results: &Results) -> String {
     let row = |one: &Judged| {
         let line = one.line?;
-        let number = |interval: &crate::stats::Interval| {
-            format!("{:.3} <small>({:.3} … {:.3})</small>", interval.estimate, interval.low, interval.high)
+        let number = |of: &crate::stats::Coefficient| {
+            let crate::stats::Interval { estimate, low, high, .. } = of.interval;
+            format!("{estimate:.3} <small>({low:.3} … {high:.3}), SE {:.3}</small>", of.standard_error)
         };
         Some(vec![
             escape(&super::results::ground_name(&one.workload, one.cores)),
             one.contender.to_string(),
-            number(&line.slope.interval),
-            number(&line.intercept.interval),
+            number(&line.slope),
+            number(&line.intercept),
             line.r_squared.map_or_else(|| "–".into(), |r| format!("{r:.4}")),
             line.slope.p.map_or_else(|| "–".into(), |p| format!("{p:.1e}")),
             one.fidelity.elasticity.map_or_else(|| "–".into(), |e| format!("{:.2}", e.estimate)),
@@ -331,7 +332,7 @@ fn lines(results: &Results) -> String {
     let header = ["work", "method", "slope", "intercept, GHz", "R²", "p of the slope", "elasticity"];
     format!(
         "<details><summary>{} lines</summary>\n{}<p class=\"note\">Perceived over emulated frequency, both in GHz, by \
-         ordinary least squares over all pairs. Slope 1 and intercept 0 are proportional; a high R² alone says nothing of \
+         ordinary least squares over all pairs, with 95% intervals and standard errors. Slope 1 and intercept 0 are proportional; a high R² alone says nothing of \
          that. Elasticity: 1 where the speed follows the frequency, 0 where it ignores it.</p></details>\n",
         rows.len(),
         table(&header, &rows)

@@ -56,7 +56,9 @@ fn fidelity(results: &Results) -> String {
             .join(" | ")
     };
     let _ = writeln!(text, "| score of the worst, 0–100 | {} |", row(&|total| format!("{:.0}", total.score)));
-    let _ = writeln!(text, "| longest stall | {} |", row(&|total| span(total.longest_stall_ns as f64)));
+    let stall =
+        |total: &super::Total| total.longest_stall_ns.map_or_else(|| "–".into(), |ns| span(ns as f64));
+    let _ = writeln!(text, "| longest stall of cpu-loop | {} |", row(&stall));
     let _ = writeln!(
         text,
         "\nMean error of the perceived speed against the ideal, and the error at the worst speed. pass: at every speed the 95% interval lies within ±{}.\n",

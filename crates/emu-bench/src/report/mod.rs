@@ -42,6 +42,7 @@ pub fn files(results: &Results) -> Result<Vec<ReportFile>> {
         file("report.html", html::page(results)?),
         file("report.md", markdown::summary(results)),
         file("cells.csv", csv::cells(results)),
+        file("lines.csv", csv::lines(results)),
     ];
     for ground in &results.grounds {
         let name = format!("{}-{}.svg", ground.workload, ground.cores);

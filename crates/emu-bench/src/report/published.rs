@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::results::{CellResult, Results, ground_name};
 use super::style::{percent, signed};
 use crate::experiment::Contender;
-use crate::stats::{Band, Level, Verdict};
+use crate::stats::{Band, Interval, Level, Verdict};
 
 /// The name of the evaluation by Buchert, Nussbaum and Gustedt.
 pub const BUCHERT_2011: &str = "buchert-2011";
@@ -114,17 +114,20 @@ pub(super) fn compare(results: &Results) -> Vec<Compared> {
     for &(slide, workload, cores, statements) in SLIDES {
         for &(contenders, says) in statements {
             for &contender in contenders {
+                let is_it =
+                    |one: Contender, name: &str, on: usize| (one, name, on) == (contender, workload, cores);
                 let cells: Vec<_> = results
                     .cells
                     .iter()
-                    .filter(|cell| {
-                        (cell.contender, cell.workload.as_str(), cell.cores) == (contender, workload, cores)
-                    })
+                    .filter(|cell| is_it(cell.contender, &cell.workload, cell.cores))
                     .collect();
-                let (found, reproduced) = if cells.is_empty() {
-                    (why_not(results, contender), Reproduced::NotMeasured)
-                } else {
-                    judge(&cells, says)
+                let (found, reproduced) = match results
+                    .fidelity
+                    .iter()
+                    .find(|one| is_it(one.contender, &one.workload, one.cores))
+                {
+                    Some(judged) => judge(&cells, says, judged.fidelity.elasticity),
+                    None => (why_not(results, contender), Reproduced::NotMeasured),
                 };
                 all.push(Compared {
                     slide,
@@ -145,13 +148,15 @@ fn why_not(results: &Results, contender: Contender) -> String {
     refusal.map_or_else(|| "it was left out".into(), |refusal| refusal.why.clone())
 }
 
-fn judge(cells: &[&CellResult], says: Says) -> (String, Reproduced) {
+fn judge(cells: &[&CellResult], says: Says, elasticity: Option<Interval>) -> (String, Reproduced) {
     let mut sorted = cells.to_vec();
     sorted.sort_by(|a, b| a.share.total_cmp(&b.share));
-    let elasticity = elasticity(&sorted);
-    let found = match says {
-        Says::Flat | Says::Scales => format!("{}; elasticity {elasticity:.2}", speeds(&sorted)),
-        Says::Right | Says::Wrong | Says::TwiceTooSlow => errors(&sorted),
+    let found = match (says, elasticity) {
+        (Says::Flat | Says::Scales, Some(Interval { estimate, .. })) => {
+            format!("{}; elasticity {estimate:.2}", speeds(&sorted))
+        }
+        (Says::Flat | Says::Scales, None) => speeds(&sorted),
+        (Says::Right | Says::Wrong | Says::TwiceTooSlow, _) => errors(&sorted),
     };
     // Two or three pairs have no interval of that level.
     if !sorted.iter().all(|cell| cell.finding.relative.reaches(Level::P95)) {
@@ -160,12 +165,30 @@ fn judge(cells: &[&CellResult], says: Says) -> (String, Reproduced) {
     let reproduced = match says {
         Says::Right | Says::Wrong => is_right(&sorted, says == Says::Right),
         Says::TwiceTooSlow => is_half(&sorted),
-        Says::Flat | Says::Scales if (0.25..=0.5).contains(&elasticity) => Reproduced::NotCertain,
-        Says::Flat if elasticity < 0.25 => Reproduced::Yes,
-        Says::Scales if elasticity > 0.5 => Reproduced::Yes,
-        Says::Flat | Says::Scales => Reproduced::No,
+        Says::Flat => elasticity.map_or(Reproduced::NotCertain, is_flat),
+        Says::Scales => elasticity.map_or(Reproduced::NotCertain, scales),
     };
     (found, reproduced)
+}
+
+/// Whether the speed stays as the frequency falls: the elasticity, 1 where it falls alike, is small.
+fn is_flat(elasticity: Interval) -> Reproduced {
+    const FLAT: f64 = 0.25;
+    match elasticity {
+        Interval { high, .. } if high < FLAT => Reproduced::Yes,
+        Interval { low, .. } if low > FLAT => Reproduced::No,
+        _ => Reproduced::NotCertain,
+    }
+}
+
+/// Whether the speed falls with the frequency, at least half as fast.
+fn scales(elasticity: Interval) -> Reproduced {
+    const SCALES: f64 = 0.5;
+    match elasticity {
+        Interval { low, .. } if low > SCALES => Reproduced::Yes,
+        Interval { high, .. } if high < SCALES => Reproduced::No,
+        _ => Reproduced::NotCertain,
+    }
 }
 
 /// Whether every speed is within [`BAND`] of the ideal, or one is not.
@@ -194,13 +217,6 @@ fn is_half(cells: &[&CellResult]) -> Reproduced {
     }
 }
 
-/// Mean of ln ratio / ln share: 1 where the speed falls as the frequency does, 0 where it stays.
-fn elasticity(cells: &[&CellResult]) -> f64 {
-    let slowed: Vec<_> = cells.iter().filter(|cell| cell.share < 1.0).collect();
-    let sum: f64 = slowed.iter().map(|cell| cell.finding.ratio.estimate.ln() / cell.share.ln()).sum();
-    sum / (slowed.len().max(1)) as f64
-}
-
 /// `−44% at 20%, −17% at 80%`: the error at each speed.
 fn errors(cells: &[&CellResult]) -> String {
     listed(cells, |cell| signed(cell.finding.error()))
@@ -214,4 +230,19 @@ fn speeds(cells: &[&CellResult]) -> String {
 fn listed(cells: &[&CellResult], value: impl Fn(&CellResult) -> String) -> String {
     let all = cells.iter().map(|cell| format!("{} at {}", value(cell), percent(cell.share)));
     all.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_interval_does_not_settle_is_not_certain() {
+        let of = |low, high| Interval { estimate: f64::midpoint(low, high), low, high, level: 0.95 };
+        let both = |low, high| (is_flat(of(low, high)), scales(of(low, high)));
+        assert_eq!(both(-0.05, 0.1), (Reproduced::Yes, Reproduced::No));
+        assert_eq!(both(0.9, 1.05), (Reproduced::No, Reproduced::Yes));
+        assert_eq!(both(0.3, 0.4), (Reproduced::No, Reproduced::No));
+        assert_eq!(both(0.2, 0.6), (Reproduced::NotCertain, Reproduced::NotCertain));
+    }
 }

@@ -14,7 +14,7 @@ use crate::experiment::{Contender, Experiment, OwnCosts, Refusal};
 use crate::memory::StreamSize;
 use crate::record::{self, Machine, unusable};
 use crate::stats::{AaTest, Bootstrap, Centre, Fidelity, Interval, Level, LinearFit, Sample, Verdict};
-use crate::verify::{Finding, Side, Spectrum};
+use crate::verify::{Finding, SMOOTH, Side, Spectrum};
 use crate::workload::{Done, Workload, as_ns, workload};
 
 /// Version of the form of results.
@@ -167,8 +167,9 @@ pub struct Total {
     pub score: f64,
     /// That ground.
     pub worst: String,
-    /// The longest time without progress in any window.
-    pub longest_stall_ns: u64,
+    /// The longest time without progress in any window of one thread that computes: more of them than CPUs stall each
+    /// other. `None` where that was not measured.
+    pub longest_stall_ns: Option<u64>,
     /// CPU time of emu itself as a share of each emulated CPU; the largest of the cells' medians.
     pub own_cpu: Option<f64>,
 }
@@ -398,7 +399,10 @@ fn totals(fidelity: &[Judged], cells: &[CellResult]) -> Vec<Total> {
             contender,
             score: worst.fidelity.score.estimate,
             worst: ground_name(&worst.workload, worst.cores),
-            longest_stall_ns: own().map(|cell| cell.finding.longest_stall_ns).max().unwrap_or(0),
+            longest_stall_ns: own()
+                .filter(|cell| cell.workload == SMOOTH)
+                .map(|cell| cell.finding.longest_stall_ns)
+                .max(),
             own_cpu: own().filter_map(|cell| cell.finding.own_cpu).reduce(f64::max),
         })
     };

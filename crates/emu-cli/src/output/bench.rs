@@ -136,10 +136,11 @@ fn notes(results: &Results) -> Vec<String> {
         .totals
         .iter()
         .filter(|total| total.contender != Contender::None)
-        .map(|total| format!("{} {}", total.contender, span(Duration::from_nanos(total.longest_stall_ns))))
+        .filter_map(|total| Some((total.contender, total.longest_stall_ns?)))
+        .map(|(contender, stall_ns)| format!("{contender} {}", span(Duration::from_nanos(stall_ns))))
         .collect();
     if !stalls.is_empty() {
-        notes.push(format!("Longest stall: {}.", stalls.join(", ")));
+        notes.push(format!("Longest stall of cpu-loop: {}.", stalls.join(", ")));
     }
     let smooth = results.smoothness.iter().map(|one| {
         let from = one.spectrum.granularity.smooth_from_ms;
