@@ -24,7 +24,7 @@ const WINDOW: Duration = Duration::from_millis(200);
 const OVERHEAD_MS: f64 = 5.0;
 
 /// Bytes of an array where it is about the harness: to fill long ones is the work's own start.
-const ARRAY: u64 = 16 << 20;
+const ARRAY: u64 = 1 << 20;
 
 /// Share of the window for which the harness may use a CPU meanwhile.
 const HARNESS_CPU: f64 = 0.001;

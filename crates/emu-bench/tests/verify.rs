@@ -378,7 +378,7 @@ fn a_known_stall_is_found_in_every_workload() {
 fn a_rule_for_a_whole_life_settles_first() {
     const SHARE: f64 = 0.2;
     let mut lim = Lim { share: SHARE, at_work: None };
-    let plan = Plan { pairs: 4, window: Duration::from_millis(200), ..plan() };
+    let plan = Plan { pairs: 8, window: Duration::from_millis(200), ..plan() };
     for (workload, ideal) in [("cpu-loop", SHARE), ("sleep-compute", SHARE * 1.5)] {
         let trial = trial(workload, SHARE, &lim);
         let mut outcome = verify(&mut lim, &trial, &plan, &mut |_| Ok(())).unwrap();
@@ -388,9 +388,13 @@ fn a_rule_for_a_whole_life_settles_first() {
         let error = found.ratio.estimate / ideal - 1.0;
         assert!(error.abs() < 0.3 || is_disturbed(&found), "{workload}: {found:?}");
         let emulated = outcome.pairs.iter().filter_map(Pair::sides).map(|(_, emulated)| emulated);
+        let mut empty = 0;
         for window in emulated {
-            assert!(window.done.work() > 0.0 && window.settled_s > 0.05, "{workload}: {window:?}");
+            assert!(window.settled_s > 0.05, "{workload}: {window:?}");
+            empty += usize::from(window.done.work() <= 0.0);
         }
+        // Without settling, half of them are. A late look at the worker can make one.
+        assert!(empty <= 1, "{workload}: {empty} of 8 windows are empty");
     }
 }
 

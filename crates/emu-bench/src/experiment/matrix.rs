@@ -6,7 +6,7 @@ use emu_core::{CpuList, Demand, Error, Hertz, Host, Result, Speed, Target, Targe
 
 use super::{Cell, Contender, Experiment, OwnCosts, Refusal};
 use crate::stats::Band;
-use crate::verify::{Plan, SMOOTH, Trial, window_of_periods};
+use crate::verify::{Plan, SMOOTH, Trial, spectrum_of_periods, window_of_periods};
 use crate::workload::{Job, Worker, Workload, workload};
 
 /// The fewest and the most pairs of a cell: one alone cannot be judged.
@@ -252,7 +252,12 @@ impl Experiment {
     }
 
     fn spectra_time(&self) -> Duration {
-        self.cells.iter().filter(|cell| cell.spectrum).map(|cell| self.spectrum + cell.pair_time).sum()
+        self.cells.iter().filter(|cell| cell.spectrum).map(|cell| self.seeing_time(cell)).sum()
+    }
+
+    /// How long the granularity spectrum of a cell takes.
+    pub(super) fn seeing_time(&self, cell: &Cell) -> Duration {
+        spectrum_of_periods(self.spectrum, cell.period) + cell.pair_time
     }
 
     /// About how long it takes in all, without repeats.

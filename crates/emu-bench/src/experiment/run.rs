@@ -293,7 +293,7 @@ impl Run {
 
     /// How long the granularity spectrum of a cell takes.
     fn seeing_time(&self, cell: usize) -> Duration {
-        self.pair_time(cell) + self.experiment.spectrum
+        self.experiment.cells.get(cell).map_or(Duration::ZERO, |cell| self.experiment.seeing_time(cell))
     }
 }
 

@@ -12,6 +12,9 @@ use crate::stats::{Dips, Sample};
 /// Samples that a median needs to mean something.
 const SAMPLES_MIN: u64 = 10;
 
+/// The longest sample: nothing else is looked at meanwhile, a signal to emu neither.
+const EVERY_MAX: Duration = Duration::from_secs(10);
+
 /// How long and how closely is looked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Plan {
@@ -25,13 +28,17 @@ impl Plan {
     /// A plan for these times.
     ///
     /// # Errors
-    /// Usage, for fewer than ten samples, or samples that are shorter than 10 ms.
+    /// Usage, for fewer than ten samples, or samples that are shorter than 10 ms or longer than 10 s.
     pub fn new(length: Duration, every: Duration) -> Result<Self> {
         let (length_ns, every_ns) = (nanos(length), nanos(every));
         if every < Duration::from_millis(10) {
             return Err(
                 Error::usage(format!("samples of {every:?} are too short")).hint("--every 10ms is the least")
             );
+        }
+        if every > EVERY_MAX {
+            return Err(Error::usage(format!("samples of {every:?} are too long"))
+                .hint(format!("--every {EVERY_MAX:?} is the most: a series ends between samples only")));
         }
         if length_ns / every_ns < SAMPLES_MIN {
             return Err(Error::usage(format!("{length:?} is too short for samples of {every:?}")).hint(
@@ -137,7 +144,7 @@ mod tests {
     fn too_few_or_too_short_samples_are_refused() {
         let plan = |length, every| Plan::new(Duration::from_millis(length), Duration::from_millis(every));
         assert_eq!(plan(1000, 100).unwrap().samples(), 10);
-        for (length, every) in [(999, 100), (1000, 9), (0, 10), (1, 1000)] {
+        for (length, every) in [(999, 100), (1000, 9), (0, 10), (1, 1000), (1_000_000, 10_001)] {
             assert!(plan(length, every).unwrap_err().hint_text().is_some(), "{length} {every}");
         }
     }

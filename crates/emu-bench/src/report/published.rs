@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::results::{CellResult, Results, ground_name};
 use super::style::{percent, signed};
 use crate::experiment::Contender;
-use crate::stats::{Band, Interval, Level, Verdict};
+use crate::stats::{Band, Interval, Level, Verdict, slope_through_origin};
 
 /// The name of the evaluation by Buchert, Nussbaum and Gustedt.
 pub const BUCHERT_2011: &str = "buchert-2011";
@@ -114,20 +114,17 @@ pub(super) fn compare(results: &Results) -> Vec<Compared> {
     for &(slide, workload, cores, statements) in SLIDES {
         for &(contenders, says) in statements {
             for &contender in contenders {
-                let is_it =
-                    |one: Contender, name: &str, on: usize| (one, name, on) == (contender, workload, cores);
                 let cells: Vec<_> = results
                     .cells
                     .iter()
-                    .filter(|cell| is_it(cell.contender, &cell.workload, cell.cores))
+                    .filter(|cell| {
+                        (cell.contender, cell.workload.as_str(), cell.cores) == (contender, workload, cores)
+                    })
                     .collect();
-                let (found, reproduced) = match results
-                    .fidelity
-                    .iter()
-                    .find(|one| is_it(one.contender, &one.workload, one.cores))
-                {
-                    Some(judged) => judge(&cells, says, judged.fidelity.elasticity),
-                    None => (why_not(results, contender), Reproduced::NotMeasured),
+                let (found, reproduced) = if cells.is_empty() {
+                    (why_not(results, contender), Reproduced::NotMeasured)
+                } else {
+                    judge(&cells, says)
                 };
                 all.push(Compared {
                     slide,
@@ -148,9 +145,10 @@ fn why_not(results: &Results, contender: Contender) -> String {
     refusal.map_or_else(|| "it was left out".into(), |refusal| refusal.why.clone())
 }
 
-fn judge(cells: &[&CellResult], says: Says, elasticity: Option<Interval>) -> (String, Reproduced) {
+fn judge(cells: &[&CellResult], says: Says) -> (String, Reproduced) {
     let mut sorted = cells.to_vec();
     sorted.sort_by(|a, b| a.share.total_cmp(&b.share));
+    let elasticity = elasticity(&sorted);
     let found = match (says, elasticity) {
         (Says::Flat | Says::Scales, Some(Interval { estimate, .. })) => {
             format!("{}; elasticity {estimate:.2}", speeds(&sorted))
@@ -169,6 +167,15 @@ fn judge(cells: &[&CellResult], says: Says, elasticity: Option<Interval>) -> (St
         Says::Scales => elasticity.map_or(Reproduced::NotCertain, scales),
     };
     (found, reproduced)
+}
+
+/// The slope of the logarithm of the speed over that of the frequency, through full speed at full frequency; `None` where
+/// nothing was slowed, or at one speed only.
+fn elasticity(cells: &[&CellResult]) -> Option<Interval> {
+    let logs =
+        |value: fn(&CellResult) -> f64| -> Vec<f64> { cells.iter().map(|cell| value(cell).ln()).collect() };
+    let (shares, ratios) = (logs(|cell| cell.share), logs(|cell| cell.finding.ratio.estimate));
+    slope_through_origin(&shares, &ratios, Level::P95).ok().map(|slope| slope.interval)
 }
 
 /// Whether the speed stays as the frequency falls: the elasticity, 1 where it falls alike, is small.
@@ -209,11 +216,13 @@ fn is_right(cells: &[&CellResult], wanted: bool) -> Reproduced {
 fn is_half(cells: &[&CellResult]) -> Reproduced {
     let Some(slowest) = cells.first() else { return Reproduced::NotMeasured };
     let relative = &slowest.finding.relative;
-    let half = 0.4..=0.67;
-    match (half.contains(&relative.low), half.contains(&relative.high)) {
-        (true, true) => Reproduced::Yes,
-        (false, false) if !half.contains(&relative.estimate) => Reproduced::No,
-        _ => Reproduced::NotCertain,
+    let (low, high) = (0.4, 0.67);
+    if relative.low >= low && relative.high <= high {
+        Reproduced::Yes
+    } else if relative.high < low || relative.low > high {
+        Reproduced::No
+    } else {
+        Reproduced::NotCertain
     }
 }
 

@@ -33,10 +33,14 @@ pub struct LifetimeRule {
 }
 
 impl LifetimeRule {
-    /// Length of a round of running and being stopped of a process that computes on all of its CPUs, at most a day: it
-    /// runs from one look to the next, and is stopped until its lifetime makes up for that.
+    /// Length of a round of running and being stopped of a process that computes on all of its CPUs, at most a day. It is
+    /// stopped for some looks after it ran for one, or on one CPU, for shares above a half, runs for some after it was
+    /// stopped for one.
     pub fn cycle(&self) -> Duration {
-        span(self.burst_s() / self.share)
+        let period = self.period.as_secs_f64();
+        let stopped_for_one =
+            if self.cpus <= 1 && self.share < 1.0 { period / (1.0 - self.share) } else { 0.0 };
+        span(stopped_for_one.max(self.burst_s() / self.share))
     }
 
     /// How long a process is stopped at once that has used so much CPU time in a life of that length, at most a day.
@@ -172,7 +176,8 @@ mod tests {
 
     #[test]
     fn a_cycle_makes_up_for_what_all_cpus_use_from_one_look_to_the_next() {
-        for (share, cpus, ms) in [(1.0, 1, 10.0), (0.4, 1, 25.0), (0.2, 1, 50.0), (0.2, 2, 100.0)] {
+        let on_one = [(1.0, 1, 10.0), (0.4, 1, 25.0), (0.2, 1, 50.0), (0.8, 1, 50.0), (0.95, 1, 200.0)];
+        for (share, cpus, ms) in on_one.into_iter().chain([(0.2, 2, 100.0), (0.8, 2, 25.0)]) {
             assert_ms(rule(share, cpus).cycle(), ms);
         }
         assert_eq!(rule(f64::MIN_POSITIVE, 1).cycle(), Duration::from_secs(86_400));

@@ -247,15 +247,16 @@ fn settle(emulated: &dyn Emulated, plan: &Plan, worker: &mut Worker, cycle: u64)
     // How credit is used up is seen only when the worker works.
     let least = emulated.settle();
     let mut left = standing.left().max(least);
-    if left > SETTLE_MAX {
-        let (name, percent, wait) = (emulated.name(), rule.share * 100.0, left.as_secs());
-        return Err(Error::unavailable(format!(
-            "cannot measure {name} at {percent:.1}%: it would take {wait} s until what its worker did before \
-             no longer matters"
-        ))
-        .hint("measure on fewer CPUs, at a higher speed, or with the method at its best"));
-    }
-    while !left.is_zero() && begin.elapsed() < SETTLE_MAX {
+    while !left.is_zero() {
+        let wait = begin.elapsed().saturating_add(left);
+        if wait > SETTLE_MAX {
+            let (name, percent, wait) = (emulated.name(), rule.share * 100.0, wait.as_secs());
+            return Err(Error::unavailable(format!(
+                "cannot measure {name} at {percent:.1}%: it would take {wait} s until what its worker did before \
+                 no longer matters"
+            ))
+            .hint("measure on fewer CPUs, at a higher speed, or with the method at its best"));
+        }
         let length_ns = nanos(left.max(least));
         worker.through(&Order { begin_ns: now_ns(), length_ns, first: cycle, stamps: false })?;
         left = standing.left();

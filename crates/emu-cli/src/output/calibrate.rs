@@ -68,9 +68,9 @@ fn order_effect(effect: &OrderEffect) -> String {
     let interval = |share: &Interval| {
         format!("{} ({} to {})", percent(share.estimate), percent(share.low), percent(share.high))
     };
-    let apart = match (&effect.at_once, &effect.drift) {
-        (Some(at_once), Some(drift)) => {
-            format!("{} on average, without a drift of {}", interval(at_once), interval(drift))
+    let apart = match (&effect.adjusted, &effect.drift) {
+        (Some(adjusted), Some(drift)) => {
+            format!("{} on average, without a drift of {}", interval(adjusted), interval(drift))
         }
         _ => "not to be told from a drift".to_owned(),
     };
@@ -312,7 +312,7 @@ mod tests {
                           {"from": 1.0, "to": 2.0, "intercept": 0.0, "slope": 55.0}],
                 "orders": [
                     {"order": "ascending", "against": "random", "median": 0.01, "worst": -0.05, "at_quota": 0.1,
-                     "at_once": {"estimate": 0.012, "low": -0.004, "high": 0.028, "level": 0.95},
+                     "adjusted": {"estimate": 0.012, "low": -0.004, "high": 0.028, "level": 0.95},
                      "drift": {"estimate": -0.11, "low": -0.13, "high": -0.09, "level": 0.95}},
                     {"order": "descending", "against": "random", "median": 0.0, "worst": 0.02, "at_quota": 0.3},
                 ],

@@ -145,16 +145,17 @@ fn change(knob: &Examined) -> String {
             let spelled = spelled(changes);
             match &knob.not_permitted {
                 Some(why) => format!("without a reboot, but not by this user: {why}; run as root"),
-                None => format!("`emu doctor tune` does it without a reboot: {spelled}"),
+                None if hint.is_empty() => format!("`emu doctor tune` does it without a reboot: {spelled}"),
+                None => format!("`emu doctor tune` does it without a reboot: {spelled}; {hint}"),
             }
         }
         (State::Advice, Takes::Reboot) => format!("needs a reboot: {hint}"),
         (State::Hand | State::Advice, Takes::Nothing) => hint.to_owned(),
         (State::Hand | State::Advice, _) => format!("by hand, without a reboot: {hint}"),
-        (State::Tune | State::Ready, _) => "nothing to change".to_owned(),
+        (State::Tune | State::Ready, _) if hint.is_empty() => "nothing to change".to_owned(),
         (State::Fact | State::Unseen, Takes::Reboot) => "only by a reboot, and not needed".to_owned(),
         (State::Fact | State::Unseen, _) if hint.is_empty() => "not from here".to_owned(),
-        (State::Fact | State::Unseen, _) => hint.to_owned(),
+        (State::Tune | State::Ready | State::Fact | State::Unseen, _) => hint.to_owned(),
     }
 }
 

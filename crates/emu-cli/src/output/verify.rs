@@ -67,7 +67,7 @@ impl Section {
         Self {
             method,
             speed: speed.to_string(),
-            period_ns: nanos(emulated.period()),
+            period_ns: nanos(emulated.cycle()),
             window_ns: nanos(plan.window_of(emulated)),
             spectrum,
             outcomes,

@@ -238,7 +238,8 @@ pub(super) fn verdict(analyses: &[Analysis], samples: &[Sample], host: &Host) ->
     for effect in &best.orders {
         if let Some(share) = effect.notable() {
             say(format!(
-                "The order matters: {} it is {} against {}, without what the machine drifts; let it warm up or cool down \
+                "The order matters, or the machine was not the same in each pass: {} it is {} against {}, without a \
+                 steady drift. Measure again with another --seed; if it stays, let the machine warm up or cool down \
                  between samples.",
                 effect.order.name(),
                 percent(share),
@@ -248,7 +249,7 @@ pub(super) fn verdict(analyses: &[Analysis], samples: &[Sample], host: &Host) ->
     }
     if let Some(drift) = best.orders.iter().find_map(OrderEffect::notable_drift) {
         say(format!(
-            "The machine drifts: at the same quota its rate changed by {} from the first sample to the last, whatever \
+            "The machine drifts, or was not the same in each pass: at the same quota its rate changed by {} from the first sample to the last, whatever \
              the order; let it warm up before, and see that nothing else runs.",
             percent(drift)
         ));
@@ -396,12 +397,12 @@ mod tests {
         let samples = ordered(0.0);
         let one = Analysis::of(&samples, Threads::All, 2).unwrap();
         let words = verdict(&[one], &samples, &host());
-        assert!(words.contains("The order matters: ascending it is +10.0% against random"), "{words}");
+        assert!(words.contains("in each pass: ascending it is +10.0% against random"), "{words}");
         assert!(!words.contains("The machine drifts"), "{words}");
         let samples = ordered(-0.2);
         let one = Analysis::of(&samples, Threads::All, 2).unwrap();
         let words = verdict(&[one], &samples, &host());
-        assert!(words.contains("The order matters: ascending it is +"), "{words}");
+        assert!(words.contains("in each pass: ascending it is +"), "{words}");
         assert!(words.contains("its rate changed by -"), "{words}");
     }
 

@@ -7,6 +7,10 @@
 //! time between passes and not between samples, as within a pass quota and time go together: what depends on the quota
 //! would seem a drift.
 //!
+//! The intervals are of the scatter within passes. An order has two of these: by which the machine differs from one pass to
+//! the next for another reason is not in them, and can look like an effect of the order or a drift. Another run with
+//! another seed tells.
+//!
 //! What drifts otherwise than along a line is not taken out in full: a machine that is faster in the first minutes alone
 //! favours the order of the first pass by half of that. Another seed puts another order there.
 
@@ -34,8 +38,8 @@ pub struct OrderEffect {
     /// The mean ratio of rates at the same moment, less 1; `None` where it cannot be told from a drift: for fewer than
     /// three quotas, and where all passes of the one order are as far from those of the other.
     #[serde(default)]
-    pub at_once: Option<Interval>,
-    /// By what share of the rate the machine drifts from the first sample to the last; `None` as for `at_once`.
+    pub adjusted: Option<Interval>,
+    /// By what share of the rate the machine drifts from the first sample to the last; `None` as for `adjusted`.
     #[serde(default)]
     pub drift: Option<Interval>,
 }
@@ -43,7 +47,7 @@ pub struct OrderEffect {
 impl OrderEffect {
     /// The mean ratio of rates, less 1, where the order matters: by more than 5 %, and more than drift and chance explain.
     pub fn notable(&self) -> Option<f64> {
-        notable(self.at_once)
+        notable(self.adjusted)
     }
 
     /// By what share the machine drifts, where that is more than 5 % and more than chance explains.
@@ -98,7 +102,7 @@ fn effect(samples: &[Sample], order: Order, against: Order) -> Result<OrderEffec
         median: median_of(ratios.iter().map(|ratio| ratio.0))?,
         worst,
         at_quota,
-        at_once: fit.and_then(|fit| share(&fit.intercept.interval, 1.0)),
+        adjusted: fit.and_then(|fit| share(&fit.intercept.interval, 1.0)),
         drift: fit.and_then(|fit| share(&fit.slope.interval, span(samples))),
     })
 }
@@ -214,7 +218,7 @@ mod tests {
                 let samples = measured(balanced(seed), seed, 0.01, |_, time| 1.0 + drift * time);
                 for effect in both(&samples) {
                     assert_eq!(effect.notable(), None, "{drift}, {seed}: {effect:?}");
-                    assert!(effect.at_once.unwrap().estimate.abs() < 0.03, "{drift}, {seed}: {effect:?}");
+                    assert!(effect.adjusted.unwrap().estimate.abs() < 0.03, "{drift}, {seed}: {effect:?}");
                     assert!(effect.median.abs() < 0.04, "{drift}, {seed}: {effect:?}");
                     let found = effect.drift.unwrap().estimate;
                     assert!((found - drift).abs() < 0.12, "{drift}, {seed}: {effect:?}");
@@ -277,7 +281,7 @@ mod tests {
         let effects = effects(&measured(passes, 3, 0.0, factor)).unwrap();
         let [effect] = effects[..] else { panic!("{effects:?}") };
         assert!((effect.median - 0.1).abs() < 1e-9 && (effect.worst - 0.1).abs() < 1e-9, "{effect:?}");
-        assert_eq!((effect.at_once, effect.drift), (None, None));
+        assert_eq!((effect.adjusted, effect.drift), (None, None));
         assert_eq!((effect.notable(), effect.notable_drift()), (None, None));
     }
 

@@ -24,7 +24,7 @@ use super::published;
 use crate::kernel::linpack;
 use crate::memory::available;
 
-/// The period of Docker's quotas, in nanoseconds, as in the paper.
+/// The period of Docker's quotas, as in the paper.
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// The paper's step of quotas, in CPUs.

@@ -53,15 +53,16 @@ fn conclusion(series: &Series) -> String {
     if dips.dips.is_empty() {
         return format!("For {time} the machine gave as much as usual, without a dip.");
     }
+    let count = dips.dips.len();
     let how = match series.period_s() {
         Some(period) => format!("every {}", seconds(period)),
         None => "at no regular times".to_owned(),
     };
     format!(
-        "For {} of {time} the machine gave less than usual, {how}: {} of the work was lost in {} dips.",
+        "For {} of {time} the machine gave less than usual, {how}: {} of the work was lost in {count} dip{}.",
         percent(dips.share),
         percent(dips.lost_share),
-        dips.dips.len()
+        if count == 1 { "" } else { "s" }
     )
 }
 
