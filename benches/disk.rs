@@ -6,9 +6,9 @@
 //!
 //! `cargo bench -p emu-bench --bench disk -- [--case NAME] [--pairs 15] [--seed N] [--out benches/results]`
 //!
-//! emu writes ever other parts of a random memory, with a stamp in each page; fio the same block again and again, as its own
-//! way of changing it, a stamp in every 512 bytes (`scramble_buffers`), is work of the CPU between transfers: an eighth of
-//! the rate at 1 MiB.
+//! emu writes ever other parts of a random memory, with a stamp in each page. fio fills small blocks anew for each write, which
+//! at 4 KiB is little beside the transfer, and writes the same large block again and again: to change that, be it by a stamp
+//! in every 512 bytes (`scramble_buffers`), is work of the CPU between transfers, an eighth of the rate at 1 MiB.
 //!
 //! Needs `fio`, and a disk below the folder of temporary files (`TMPDIR`).
 
@@ -38,6 +38,9 @@ const OURS: &str = "ours";
 
 /// The same for us.
 const PHASE: Duration = Duration::from_secs(SECONDS);
+
+/// Bytes of the largest block that fio fills anew for each write.
+const SMALL: u64 = 4 << 10;
 
 /// What is compared: customary for small blocks is random order, for large ones that of the file. Reads come
 /// first, as they verify what the file was made with.
@@ -161,6 +164,9 @@ fn fio(path: &Path, transfer: &Transfer) -> Result<f64> {
         "--scramble_buffers=0",
         "--output-format=json",
     ]);
+    if transfer.block_bytes <= SMALL {
+        command.arg("--refill_buffers=1");
+    }
     command.arg(format!("--filename={}", path.display()));
     command.args([format!("--size={FILE}"), format!("--bs={}", transfer.block_bytes)]);
     command.args([format!("--rw={pattern}"), format!("--runtime={SECONDS}")]);
