@@ -54,6 +54,19 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// A thread that holds a process and lets it go until it is to end.
+struct AtWork {
+    ending: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl AtWork {
+    fn end(self) {
+        self.ending.store(true, Ordering::SeqCst);
+        self.thread.join().unwrap();
+    }
+}
+
 /// Stops and continues a process, and keeps account of how long it really ran.
 struct Stopper {
     /// For how long of each period the process is stopped.
@@ -61,7 +74,7 @@ struct Stopper {
     period: Duration,
     /// Whether children are stopped, too.
     is_thorough: bool,
-    at_work: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+    at_work: Option<AtWork>,
     /// Nanoseconds stopped and nanoseconds in all.
     account: Arc<[AtomicU64; 2]>,
 }
@@ -111,14 +124,13 @@ impl Emulated for Stopper {
                 }
             }
         });
-        self.at_work = Some((ending, thread));
+        self.at_work = Some(AtWork { ending, thread });
         Ok(())
     }
 
     fn release(&mut self) -> Result<()> {
-        if let Some((ending, thread)) = self.at_work.take() {
-            ending.store(true, Ordering::SeqCst);
-            thread.join().unwrap();
+        if let Some(at_work) = self.at_work.take() {
+            at_work.end();
         }
         Ok(())
     }
@@ -175,7 +187,7 @@ impl Emulated for Stall {
 /// CPU-Lim as published: stops each process while its CPU time is at least a share of its lifetime.
 struct Lim {
     share: f64,
-    at_work: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+    at_work: Option<AtWork>,
 }
 
 impl Emulated for Lim {
@@ -204,14 +216,13 @@ impl Emulated for Lim {
             }
             signal(&[worker], Signal::SIGCONT);
         });
-        self.at_work = Some((ending, thread));
+        self.at_work = Some(AtWork { ending, thread });
         Ok(())
     }
 
     fn release(&mut self) -> Result<()> {
-        if let Some((ending, thread)) = self.at_work.take() {
-            ending.store(true, Ordering::SeqCst);
-            thread.join().unwrap();
+        if let Some(at_work) = self.at_work.take() {
+            at_work.end();
         }
         Ok(())
     }

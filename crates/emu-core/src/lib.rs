@@ -58,6 +58,6 @@ pub use roots::Roots;
 pub use session::{Choice, Session, choose};
 pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets};
 pub use sys::spawn::{ExecError, Gated};
-pub use sys::times::cpu_ticks;
+pub use sys::times::{cpu_ticks, process_cpu_time};
 pub use sys::tsc::tsc;
 pub use zone::{Demand, Pid, Round, Tasks, Variant, Zone};

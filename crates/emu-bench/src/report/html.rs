@@ -7,7 +7,7 @@ use super::results::{Ground, Judged, Results, RunInfo};
 use super::style::{off, percent, signed, span, verdict};
 use super::{figure, published::Compared};
 use crate::experiment::Contender;
-use crate::stats::{Fidelity, Spread, Verdict};
+use crate::stats::{Coefficient, Fidelity, Interval, Spread, Verdict};
 use emu_core::Result;
 
 const STYLE: &str = include_str!("page.css");
@@ -311,8 +311,8 @@ fn cells(results: &Results) -> String {
 fn lines(results: &Results) -> String {
     let row = |one: &Judged| {
         let line = one.line?;
-        let number = |of: &crate::stats::Coefficient| {
-            let crate::stats::Interval { estimate, low, high, .. } = of.interval;
+        let number = |of: &Coefficient| {
+            let Interval { estimate, low, high, .. } = of.interval;
             format!("{estimate:.3} <small>({low:.3} … {high:.3}), SE {:.3}</small>", of.standard_error)
         };
         Some(vec![
@@ -332,8 +332,8 @@ fn lines(results: &Results) -> String {
     let header = ["work", "method", "slope", "intercept, GHz", "R²", "p of the slope", "elasticity"];
     format!(
         "<details><summary>{} lines</summary>\n{}<p class=\"note\">Perceived over emulated frequency, both in GHz, by \
-         ordinary least squares over all pairs, with 95% intervals and standard errors. Slope 1 and intercept 0 are proportional; a high R² alone says nothing of \
-         that. Elasticity: 1 where the speed follows the frequency, 0 where it ignores it.</p></details>\n",
+         ordinary least squares over all pairs, with 95% intervals and standard errors. Slope 1 and intercept 0 \
+         are proportional; a high R² alone says nothing of that. Elasticity: 1 where the speed follows the frequency, 0 where it ignores it.</p></details>\n",
         rows.len(),
         table(&header, &rows)
     )

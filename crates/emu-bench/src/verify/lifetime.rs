@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use emu_core::{Error, ErrorKind, Pid, Result};
-use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use emu_core::{Error, ErrorKind, Pid, Result, process_cpu_time};
+use nix::time::{ClockId, clock_gettime};
 use procfs::process::{Stat, all_processes_with_root};
 use rustix::param::clock_ticks_per_second;
 
@@ -133,18 +133,12 @@ impl Standing {
     pub(super) fn left(&mut self) -> Duration {
         let (rule, since_boot) = (self.rule, since_boot());
         let of_process = |process: &mut Process| {
-            let used = cpu_time(process.pid)?;
+            let used = process_cpu_time(process.pid)?;
             let now = Account { used, lived: since_boot.saturating_sub(process.born) };
             Some(rule.left(process.account.replace(now), now))
         };
         self.processes.iter_mut().filter_map(of_process).max().unwrap_or_default()
     }
-}
-
-/// CPU time of a process, its ended threads included; `None` when it has ended.
-fn cpu_time(pid: Pid) -> Option<Duration> {
-    let clock = clock_getcpuclockid(nix::unistd::Pid::from_raw(pid)).ok()?;
-    clock_gettime(clock).ok().map(Duration::from)
 }
 
 /// Now, on the clock of process start times.

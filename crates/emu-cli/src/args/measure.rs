@@ -61,7 +61,7 @@ pub(crate) struct SeriesArgs {
     #[arg(long = "for", value_name = "DURATION", value_parser = values::duration, conflicts_with = "quick", allow_hyphen_values = true)]
     pub(crate) length: Option<Duration>,
 
-    /// How long a sample is, with --for
+    /// How long a sample is, from 10ms to 10s, with --for
     #[arg(long, value_name = "DURATION", value_parser = values::duration, default_value = "1s", requires = "length", allow_hyphen_values = true)]
     pub(crate) every: Duration,
 }

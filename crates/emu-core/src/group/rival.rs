@@ -13,6 +13,7 @@ use super::bandwidth::{Bandwidth, Owner};
 use super::family::Stat;
 use crate::sys::affinity;
 use crate::sys::fork::{self, Child};
+use crate::sys::times::process_cpu_time;
 use crate::{CpuId, CpuList, Error, ErrorKind, Journal, Result, Targets, Undo, control_file};
 
 /// The sum of both weights on the CPU with the lowest speed: the largest weight of v2, and the same multiple of
@@ -133,8 +134,7 @@ impl Rival {
 
     /// CPU time that it has burned; `None` when it has died and is gone.
     pub(crate) fn burned(&self) -> Option<Duration> {
-        let clock = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(self.child.pid())).ok()?;
-        Some(nix::time::clock_gettime(clock).ok()?.into())
+        process_cpu_time(self.child.pid())
     }
 }
 

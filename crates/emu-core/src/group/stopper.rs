@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use rustix::process::Signal;
 
 use super::members::{Members, Sent};
@@ -14,6 +13,7 @@ use crate::Result;
 use crate::duty::holder::{Held, Hold, Notes};
 use crate::duty::sleepers::Census;
 use crate::sys::time::{self, Nanos};
+use crate::sys::times::process_cpu_time;
 use crate::zone::Pid;
 
 /// Up to so many processes, each is asked whether somebody else has stopped it before we do. With more, one of each
@@ -226,9 +226,7 @@ impl Drop for Stopper {
 
 /// The CPU time of a process, its ended threads included.
 pub(crate) fn cpu_time(pid: Pid) -> Option<Nanos> {
-    let clock: ClockId = clock_getcpuclockid(nix::unistd::Pid::from_raw(pid)).ok()?;
-    let time = clock_gettime(clock).ok()?;
-    Some(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+    process_cpu_time(pid).map(time::nanos)
 }
 
 fn is_stopped(proc: &Path, pid: Pid) -> bool {

@@ -1,6 +1,12 @@
-//! CPU time in ticks.
+//! CPU time of processes.
 
 #![expect(unsafe_code, reason = "no crate of ours wraps times(2)")]
+
+use std::time::Duration;
+
+use nix::time::{clock_getcpuclockid, clock_gettime};
+
+use crate::Pid;
 
 /// `times()`: CPU time of this process and its threads, in ticks (`sysconf(_SC_CLK_TCK)` to the second).
 ///
@@ -17,9 +23,25 @@ pub fn cpu_ticks() -> i64 {
     times.tms_utime + times.tms_stime
 }
 
+/// CPU time of a process, its ended threads included (`clock_getcpuclockid(3)`); `None` when there is none (any more).
+pub fn process_cpu_time(pid: Pid) -> Option<Duration> {
+    let clock = clock_getcpuclockid(nix::unistd::Pid::from_raw(pid)).ok()?;
+    clock_gettime(clock).ok().map(Duration::from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_has_cpu_time_while_it_lives() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id() as Pid;
+        assert!(process_cpu_time(pid).is_some());
+        child.wait().unwrap();
+        assert_eq!(process_cpu_time(pid), None);
+        assert!(process_cpu_time(std::process::id() as Pid).unwrap() > Duration::ZERO);
+    }
 
     #[test]
     fn ticks_pass_while_this_process_computes() {
