@@ -303,19 +303,14 @@ fn an_emulation_is_measured_as_what_it_is() {
     let mut stopper = Stopper::new(0.5);
     let found = judge(&mut stopper, "cpu-loop", 0.5);
     let error = found.ratio.estimate / stopper.delivered() - 1.0;
-    assert!(error.abs() < 0.1 || is_disturbed(&found), "delivered {}, {found:?}", stopper.delivered());
+    assert!(error.abs() < 0.1 || found.is_disturbed(), "delivered {}, {found:?}", stopper.delivered());
     assert!(found.longest_stall_ns > 5_000_000, "{found:?}");
-}
-
-/// Whether the run itself says that other work disturbed most of it.
-fn is_disturbed(found: &Finding) -> bool {
-    found.tainted * 2 > found.pairs
 }
 
 /// A false emulation fails; on a machine too busy to tell, it at least does not pass.
 fn assert_caught(found: &Finding) {
     let unsure = matches!(found.verdict, Verdict::NotEnoughData { .. });
-    assert!(found.verdict == Verdict::Fail || unsure && is_disturbed(found), "{found:?}");
+    assert!(found.verdict == Verdict::Fail || unsure && found.is_disturbed(), "{found:?}");
 }
 
 fn an_emulation_that_is_too_fast_is_caught() {
@@ -352,7 +347,7 @@ const COMPUTING: [&str; 4] = ["cpu-loop", "multithread", "multiprocess", "udp-io
 /// Whether an interval holds what is true, to a tenth: a stopped process stops when it is next scheduled.
 fn assert_holds(found: &Finding, interval: &Interval, truth: f64) {
     let holds = interval.low <= truth * 1.1 && truth * 0.9 <= interval.high;
-    assert!(holds || is_disturbed(found), "{truth}: {found:?}");
+    assert!(holds || found.is_disturbed(), "{truth}: {found:?}");
 }
 
 fn a_known_bias_is_found_in_every_workload() {
@@ -382,7 +377,7 @@ fn a_known_stall_is_found_in_every_workload() {
         let longest = Duration::from_nanos(found.longest_stall_ns);
         // Paced work is late from the next moment on at which it is due.
         assert!(longest + trial.job.interval >= STALL.mul_f64(0.9), "{:?}: {found:?}", trial.job.interval);
-        assert!(longest < STALL * 2 || is_disturbed(&found), "{found:?}");
+        assert!(longest < STALL * 2 || found.is_disturbed(), "{found:?}");
     }
 }
 
@@ -397,7 +392,7 @@ fn a_rule_for_a_whole_life_settles_first() {
         // A worker that was held through a window would make a ratio of nearly nothing. What sleeps a third of its time
         // has that as credit.
         let error = found.ratio.estimate / ideal - 1.0;
-        assert!(error.abs() < 0.3 || is_disturbed(&found), "{workload}: {found:?}");
+        assert!(error.abs() < 0.3 || found.is_disturbed(), "{workload}: {found:?}");
         let emulated = outcome.pairs.iter().filter_map(Pair::sides).map(|(_, emulated)| emulated);
         let mut empty = 0;
         for window in emulated {

@@ -200,10 +200,8 @@ fn scales(elasticity: Interval) -> Reproduced {
 
 /// Whether every speed is within [`BAND`] of the ideal, or one is not.
 fn is_right(cells: &[&CellResult], wanted: bool) -> Reproduced {
-    let verdicts = cells.iter().filter_map(|cell| {
-        let finding = &cell.finding;
-        Verdict::of(&finding.relative, finding.pairs, Band::new(BAND).ok()?, Level::P95).ok()
-    });
+    let verdicts =
+        cells.iter().filter_map(|cell| cell.finding.within(Band::new(BAND).ok()?, Level::P95).ok());
     match Verdict::of_all(verdicts) {
         Some(Verdict::Pass) if wanted => Reproduced::Yes,
         Some(Verdict::Fail) if !wanted => Reproduced::Yes,

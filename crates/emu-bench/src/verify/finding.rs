@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::pair::{Pair, Window};
 use super::{Plan, Trial};
-use crate::stats::{self, AaTest, Bootstrap, Centre, Interval, PairedRatios, Sample, Verdict};
+use crate::stats::{self, AaTest, Band, Bootstrap, Centre, Interval, Level, PairedRatios, Sample, Verdict};
 use crate::workload::{Workload, workload};
 
 /// How faithful an emulation was for one job at one speed.
@@ -28,7 +28,7 @@ pub struct Finding {
     pub relative: Interval,
     /// Median of the core clock under emulation / native, where steps follow it.
     pub clock: Option<f64>,
-    /// Whether that is within the tolerance.
+    /// Whether that is within the tolerance; see [`within`](Self::within).
     pub verdict: Verdict,
     /// Pairs that count.
     pub pairs: usize,
@@ -55,6 +55,31 @@ impl Finding {
     pub fn error(&self) -> f64 {
         self.relative.estimate - 1.0
     }
+
+    /// Whether most of the pairs that count were disturbed.
+    pub fn is_disturbed(&self) -> bool {
+        most(self.tainted, self.pairs)
+    }
+
+    /// Whether the error is within `band`. Pairs of which most were disturbed decide nothing, however much they agree:
+    /// what disturbs windows with and without emulation unequally is taken for an error of it, or makes up for one.
+    ///
+    /// # Errors
+    /// Usage, when the interval was made for a lower level.
+    pub fn within(&self, band: Band, level: Level) -> Result<Verdict> {
+        verdict(&self.relative, self.pairs, self.tainted, band, level)
+    }
+}
+
+fn most(tainted: usize, pairs: usize) -> bool {
+    tainted * 2 > pairs
+}
+
+fn verdict(relative: &Interval, pairs: usize, tainted: usize, band: Band, level: Level) -> Result<Verdict> {
+    if most(tainted, pairs) {
+        return Ok(Verdict::NotEnoughData { pairs_needed: None });
+    }
+    Verdict::of(relative, pairs, band, level)
 }
 
 /// Judges the pairs of a trial: once, or for each CPU where parts are bound to CPUs of different speeds.
@@ -114,17 +139,18 @@ fn finding(
     // Too few controls say nothing about what can be detected.
     let detectable =
         AaTest::of(&controls, controls.len(), centre, plan.level).ok().map(|test| test.detectable);
-    let windows =
-        || pairs.iter().filter(|pair| pair.kept).filter_map(Pair::sides).map(|(_, emulated)| emulated);
+    let kept = || pairs.iter().filter(|pair| pair.kept);
+    let windows = || kept().filter_map(Pair::sides).map(|(_, emulated)| emulated);
     let deliveries = || windows().filter_map(|window| window.delivery.as_ref());
     let cpus = trial.shares.len().max(1) as f64;
+    let tainted = kept().filter(|pair| pair.sides().is_some() && !pair.taints.is_empty()).count();
     let own: Vec<f64> = deliveries().map(|delivery| delivery.own_cpu_s / delivery.wall_s / cpus).collect();
     Ok(Finding {
         workload: trial.job.workload.clone(),
         cpu,
         asked,
         ideal: Sample::new(ideals)?.median(),
-        verdict: Verdict::of(&relative, measured.len(), plan.tolerance, plan.level)?,
+        verdict: verdict(&relative, measured.len(), tainted, plan.tolerance, plan.level)?,
         ratio,
         relative,
         clock: if workload.follows_clock() && !plan.clock_is_emulated {
@@ -134,7 +160,7 @@ fn finding(
         },
         pairs: measured.len(),
         repeated: pairs.iter().filter(|pair| !pair.kept).count(),
-        tainted: pairs.iter().filter(|pair| pair.kept && !pair.taints.is_empty()).count(),
+        tainted,
         floor,
         detectable,
         longest_stall_ns: windows().map(|window| window.done.longest_stall_ns).max().unwrap_or(0),
@@ -317,6 +343,23 @@ mod tests {
         assert_eq!((found.missed, found.periods), (15, 3000));
         assert!((found.own_cpu.unwrap() - 0.01).abs() < 1e-9);
         assert_eq!(found.longest_stall_ns, 7);
+    }
+
+    #[test]
+    fn mostly_disturbed_pairs_decide_nothing() {
+        for share in [0.4, 0.5] {
+            for (disturbed, decides) in [(7, true), (8, false)] {
+                let mut pairs = pairs(share, 15);
+                pairs.iter_mut().take(disturbed).for_each(|pair| pair.taints.push(Taint::Throttled(0.4)));
+                // Controls tell of the noise, not of the speed.
+                pairs.extend((0..6).map(|i| Pair { taints: vec![Taint::Steal(0.5)], ..control(i, 1e9) }));
+                let found = findings(&trial(&[0.4], false), &pairs, &Plan::new(1)).unwrap().remove(0);
+                assert_eq!((found.tainted, found.is_disturbed()), (disturbed, !decides));
+                let undecided = matches!(found.verdict, Verdict::NotEnoughData { pairs_needed: None });
+                assert_eq!(undecided, !decides, "{share}: {found:?}");
+                assert_eq!(found.within(Band::FIVE_PERCENT, Level::P95).unwrap(), found.verdict);
+            }
+        }
     }
 
     /// A run on a machine that drifts by a third and whose windows scatter by 1 %, of an emulation whose true
