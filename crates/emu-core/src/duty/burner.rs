@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::{Command, Controller, Counters, Grid, Ledger, Wait};
 use crate::meter::{self, WakeCost};
+use crate::sys::announcer::Announcer;
 use crate::sys::relax::Relax;
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, sched};
@@ -35,6 +36,8 @@ const GAP: Nanos = 50_000;
 /// The clock is measured in burns at least this long, and this often.
 const CLOCK_BURN: Nanos = 60_000;
 const CLOCK_EVERY: Nanos = 5_000_000;
+/// So long after that, a target in hertz has it measured whatever is to be burned: at nearly full speed that is little.
+const CLOCK_LATE: Nanos = 1_000_000_000;
 /// Readings over which the clock's median is taken.
 const CLOCK_READINGS: usize = 9;
 
@@ -93,10 +96,10 @@ impl Burner {
             settings,
             move || {
                 take_cpu(cpu)?;
-                Ok(())
+                Announcer::new()
             },
-            move |(), wait| {
-                Loop::new(cpu, cost, &theirs).run(wait);
+            move |announcer, wait| {
+                Loop::new(cpu, cost, &theirs, announcer).run(wait);
                 Ok(())
             },
         )?;
@@ -159,6 +162,7 @@ struct Loop<'a> {
     cpu: CpuId,
     seen: &'a Seen,
     relax: Relax,
+    announcer: Announcer,
     ledger: Ledger,
     /// The cost as measured on the quiet CPU, to scale the hidden part.
     reference: WakeCost,
@@ -173,11 +177,12 @@ struct Loop<'a> {
 }
 
 impl<'a> Loop<'a> {
-    fn new(cpu: CpuId, cost: WakeCost, seen: &'a Seen) -> Self {
+    fn new(cpu: CpuId, cost: WakeCost, seen: &'a Seen, announcer: Announcer) -> Self {
         Self {
             cpu,
             seen,
             relax: Relax::best(),
+            announcer,
             ledger: Ledger::new(),
             reference: cost,
             visible: cost.visible,
@@ -215,7 +220,7 @@ impl<'a> Loop<'a> {
         let due = (1.0 - share) * grid.period() as f64;
         // The very first burn begins at once: a program must not have a full-speed period to start with.
         let first = planned.unwrap_or_else(|| grid.index(time::now()));
-        let skipped = self.periods_to_skip(due);
+        let skipped = self.periods_to_skip(settings, due);
         let index = first.saturating_add(skipped);
         if !wait.until(grid.begin(index), generation) {
             // New settings: the periods slept through so far are charged as they were.
@@ -237,10 +242,19 @@ impl<'a> Loop<'a> {
             return index + 1;
         }
         let cost = self.cost();
+        if due >= cost + MIN_BURN as f64 {
+            // No period is going to be slept through.
+            self.announcer.tell(grid.begin(index + 2));
+        }
         let burn = self.ledger.owed() - cost;
         // At the end of the period the next burn begins; the tasks' part must lie before it.
         let latest = grid.begin(index + 1) - MIN_RUN;
         let until = (woken + burn.max(0.0) as Nanos).min(latest.max(woken));
+        let clock_is_late = settings.target.clock.is_some() && woken >= self.next_clock + CLOCK_LATE;
+        if clock_is_late || until - woken > CLOCK_BURN && woken >= self.next_clock {
+            self.read_clock();
+            self.next_clock = time::now() + CLOCK_EVERY;
+        }
         let burned = self.burn(woken, until, wait, generation);
         self.ledger.settle(burned as f64 + cost);
         self.last_burned = burned;
@@ -254,13 +268,19 @@ impl<'a> Loop<'a> {
     }
 
     /// Whole periods to sleep through until a burn is worth its wake-up.
-    fn periods_to_skip(&self, due: f64) -> i64 {
-        let worth = self.cost() + MIN_BURN as f64;
+    fn periods_to_skip(&self, settings: Settings, due: f64) -> i64 {
+        // The clock that a target in hertz goes by is measured in burns.
+        let (most, least) = match settings.target.clock {
+            Some(_) if time::now() >= self.next_clock => (periods_of_clock(settings.grid), CLOCK_BURN),
+            Some(_) => (periods_of_clock(settings.grid), MIN_BURN),
+            None => (1 << 20, MIN_BURN),
+        };
         if due <= 0.0 {
-            // Full speed: nothing to do until new settings come.
-            return 1 << 20;
+            // Full speed: nothing to do until new settings come, or another clock.
+            return most;
         }
-        (((worth - self.ledger.owed()) / due).ceil() - 1.0).clamp(0.0, f64::from(1 << 20)) as i64
+        let worth = self.cost() + least as f64;
+        (((worth - self.ledger.owed()) / due).ceil() - 1.0).clamp(0.0, most as f64) as i64
     }
 
     fn charge(&mut self, grid: Grid, periods: i64, share: f64) -> Nanos {
@@ -315,12 +335,7 @@ impl<'a> Loop<'a> {
     /// Keeps the CPU from `woken` until `until`, and returns for how long tasks were really kept from it.
     fn burn(&mut self, woken: Nanos, until: Nanos, wait: &Wait<Settings>, generation: u32) -> Nanos {
         let mut lost = 0;
-        let mut now = woken;
-        if until - woken > CLOCK_BURN && now >= self.next_clock {
-            self.read_clock();
-            now = time::now();
-            self.next_clock = now + CLOCK_EVERY;
-        }
+        let mut now = time::now();
         let mut switches = None;
         while now < until && wait.generation() == generation {
             self.relax.moment();
@@ -352,8 +367,54 @@ impl<'a> Loop<'a> {
     }
 }
 
+/// Periods after which the clock is measured even so.
+fn periods_of_clock(grid: Grid) -> i64 {
+    ((CLOCK_EVERY + CLOCK_LATE) / grid.period()).max(1)
+}
+
 /// How often this thread was made to give way, from `getrusage(RUSAGE_THREAD)`.
 fn involuntary_switches() -> i64 {
     nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD)
         .map_or(0, |usage| usage.involuntary_context_switches())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    fn settings(share: f64, clock: Option<u64>) -> Settings {
+        Settings::new(Grid::new(0, MS), Target { share, clock: clock.map(Hertz) })
+    }
+
+    /// Periods that a burner sleeps through which owes nothing yet, in a period of 1 ms.
+    fn skipped(share: f64, clock: Option<u64>, next_clock: Nanos) -> i64 {
+        let seen = Seen {
+            counters: Counters::default(),
+            clock: AtomicU64::new(0),
+            on_its_cpu: AtomicBool::new(true),
+            dropped: AtomicU64::new(0),
+        };
+        let cost = WakeCost { visible: 8_000.0, hidden: 2_000.0 };
+        let mut this = Loop::new(0, cost, &seen, Announcer::new().unwrap());
+        this.next_clock = next_clock;
+        this.periods_to_skip(settings(share, clock), (1.0 - share) * MS as f64)
+    }
+
+    #[test]
+    fn a_burn_is_worth_its_wake_up() {
+        let never = time::now() + 3_600_000 * MS;
+        // 30 µs are worth one: 20 µs and what it costs.
+        assert_eq!([0.5, 0.97, 0.99, 1.0].map(|share| skipped(share, None, never)), [0, 0, 2, 1 << 20]);
+    }
+
+    #[test]
+    fn a_target_in_hertz_has_the_clock_measured_at_any_speed() {
+        let later = time::now() + 3_600_000 * MS;
+        assert_eq!(skipped(0.95, Some(1), later), 0);
+        // 70 µs are worth one in which the clock is measured.
+        assert_eq!([0.5, 0.95].map(|share| skipped(share, Some(1), 0)), [0, 1]);
+        assert_eq!([0.999_999, 1.0].map(|share| skipped(share, Some(1), 0)), [1005, 1005]);
+    }
 }

@@ -24,6 +24,10 @@ impl Ledger {
 
     /// Adds what is due for the next `period` nanoseconds at `share`, and returns what is owed in all.
     pub(crate) fn charge(&mut self, period: f64, share: f64) -> f64 {
+        // No time has passed: nothing is due, and nothing is given up.
+        if period <= 0.0 {
+            return self.owed;
+        }
         self.owed += (1.0 - share) * period;
         let limit = CARRY_PERIODS * period;
         if self.owed > limit {
@@ -64,6 +68,17 @@ mod tests {
         }
         assert!((ledger.owed() - 200.0).abs() < 1e-9);
         assert!((ledger.dropped() - 300.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn debt_and_credit_stay_where_no_time_passes() {
+        for held in [30.0, 70.0] {
+            let mut ledger = Ledger::new();
+            ledger.charge(100.0, 0.5);
+            ledger.settle(held);
+            assert!((ledger.charge(0.0, 0.5) - (50.0 - held)).abs() < 1e-9);
+            assert!(ledger.dropped() == 0.0);
+        }
     }
 
     proptest! {

@@ -11,6 +11,7 @@ use std::thread;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
+use crate::sys::announcer::Announcer;
 use crate::sys::fork::{Child, fork};
 use crate::sys::relax::Relax;
 use crate::sys::shared::SharedCounter;
@@ -121,7 +122,7 @@ fn trial_with(priority: Option<i32>) -> Result<Vec<WakeCost>> {
             .hint("something else of real-time priority runs there; stop it or choose another CPU"));
     }
     for _ in 0..PAIRS {
-        let burnt = burn(&work, relax);
+        let burnt = burn(&work, relax)?;
         let after = free_rate(&work);
         // The clock wanders: the free rate is taken on both sides of the burning.
         costs.push(cost_of(&burnt, f64::midpoint(before, after)));
@@ -142,12 +143,11 @@ impl Probe {
             if bound.is_err() || rustix::process::getppid() != Some(parent) {
                 return 1;
             }
-            let ready = match priority {
-                Some(priority) => sched::set_fifo(priority),
-                None => rustix::process::nice(-20).map(drop).map_err(Into::into),
-            };
-            if ready.is_err() {
-                return 1;
+            match priority {
+                Some(priority) if sched::set_fifo(priority).is_err() => return 1,
+                Some(_) => {}
+                // Who may not have that competes as it is: what other tasks then take is no cost of a wake-up.
+                None => drop(rustix::process::nice(-20)),
             }
             loop {
                 chain::long(1);
@@ -202,11 +202,14 @@ struct Burnt {
     periods: f64,
 }
 
-fn burn(work: &AtomicU64, relax: Relax) -> Burnt {
+fn burn(work: &AtomicU64, relax: Relax) -> Result<Burnt> {
+    let mut announcer = Announcer::new()?;
     let (begin, cpu, first) = (time::now(), time::thread_cpu(), work.load(Ordering::Relaxed));
     let mut burned = 0;
     for number in 1..=PERIODS {
         let woken = time::now();
+        // As burners do.
+        announcer.tell(begin + (number + 1) * PERIOD);
         let mut now = woken;
         while now < woken + BURN {
             relax.moment();
@@ -215,13 +218,13 @@ fn burn(work: &AtomicU64, relax: Relax) -> Burnt {
         burned += now - woken;
         sleep_until(begin + number * PERIOD);
     }
-    Burnt {
+    Ok(Burnt {
         wall: (time::now() - begin) as f64,
         cpu: (time::thread_cpu() - cpu) as f64,
         burned: burned as f64,
         work: (work.load(Ordering::Relaxed) - first) as f64,
         periods: PERIODS as f64,
-    }
+    })
 }
 
 fn cost_of(burnt: &Burnt, free_rate: f64) -> WakeCost {

@@ -1,6 +1,7 @@
 //! Everything `unsafe`: one safe wrapper for each system call or instruction that no crate wraps safely.
 
 pub(crate) mod affinity;
+pub(crate) mod announcer;
 pub(crate) mod chain;
 pub(crate) mod fork;
 pub(crate) mod relax;
