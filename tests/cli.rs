@@ -41,6 +41,36 @@ fn the_exit_code_of_the_command_is_passed_on() {
 }
 
 #[test]
+fn the_exit_code_is_passed_on_where_the_ends_of_children_are_ignored() {
+    let _alone = alone();
+    let Some(method) = some_method() else {
+        skip(
+            "the_exit_code_is_passed_on_where_the_ends_of_children_are_ignored",
+            "no method works here for this user",
+        );
+        return;
+    };
+    // As some daemons start their children; dash would reset the action.
+    let ignoring = |command: &str| {
+        let line = format!("run -q --speed 50% --method {method} -- {command}");
+        let ended = run(inside(":", "env").args(["--ignore-signal=CHLD", EMU]).args(words(&line)), "");
+        assert_nothing_left(ended.pid);
+        ended
+    };
+    for (script, code) in [("exit␣0", 0), ("exit␣7", 7)] {
+        let ended = ignoring(&format!("sh -c {script}"));
+        assert_eq!(ended.code(), Some(code), "{}", ended.stderr);
+    }
+    let ended = ignoring("sh -c kill␣-TERM␣$$");
+    assert_eq!(ended.status.signal(), Some(Signal::SIGTERM as i32), "{}", ended.stderr);
+    // The command begins with what emu was given.
+    let ended = ignoring("grep SigIgn /proc/self/status");
+    let ignored = ended.stdout.split_whitespace().last().map(|mask| u64::from_str_radix(mask, 16).unwrap());
+    let sigchld = 1u64 << (Signal::SIGCHLD as i32 - 1);
+    assert_eq!(ignored.map(|mask| mask & sigchld), Some(sigchld), "{ended:?}");
+}
+
+#[test]
 fn death_by_signal_is_passed_on_as_death_by_the_same_signal() {
     let _alone = alone();
     if !can_emulate("death_by_signal_is_passed_on_as_death_by_the_same_signal") {

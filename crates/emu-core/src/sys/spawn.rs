@@ -46,7 +46,8 @@ impl Gated {
     /// and the open files of this process, once the gate opens.
     ///
     /// The child starts with an empty signal mask, `mask` excepted, and with the default action for
-    /// `SIGPIPE`, which Rust programs ignore.
+    /// `SIGPIPE`, which Rust programs ignore. Where this process ignores `SIGCHLD`, the child goes on to, and this process
+    /// no longer does: the kernel reaps the children of one that ignores it, and how they ended is lost.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`](crate::ErrorKind) for an empty command or a NUL byte in it; the pipe or the fork fails.
@@ -73,7 +74,11 @@ impl Gated {
                 drop(outcome_read);
                 child(&pointers, &gate_read, &outcome_write, mask)
             }
-            pid => Ok(Self { pid, gate: Some(gate_write.into()), outcome: Some(outcome_read.into()) }),
+            pid => {
+                // After the fork, so that the child keeps what was there.
+                heed_children();
+                Ok(Self { pid, gate: Some(gate_write.into()), outcome: Some(outcome_read.into()) })
+            }
         }
     }
 
@@ -121,6 +126,22 @@ fn pipe() -> Result<(OwnedFd, OwnedFd)> {
         .map_err(|e| Error::io("cannot make a pipe", e.into()))
 }
 
+/// Takes the default action for `SIGCHLD` where it is ignored. A handler is left: it is the embedding program's.
+fn heed_children() {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: no new action is given, and there is room for the present one.
+    let told = unsafe { libc::sigaction(libc::SIGCHLD, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: the kernel has filled it when it returns 0.
+    if told == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN {
+        default_action(Signal::SIGCHLD);
+    }
+}
+
+fn default_action(signal: Signal) {
+    // SAFETY: setting the default action installs no handler.
+    let _ = unsafe { nix::sys::signal::signal(signal, nix::sys::signal::SigHandler::SigDfl) };
+}
+
 /// The child's side; never returns.
 fn child(arguments: &[*const libc::c_char], gate: &OwnedFd, outcome: &OwnedFd, mask: &SigSet) -> ! {
     let mut go = [0u8];
@@ -134,8 +155,7 @@ fn child(arguments: &[*const libc::c_char], gate: &OwnedFd, outcome: &OwnedFd, m
         }
     }
     let _ = nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(mask), None);
-    // SAFETY: setting the default action installs no handler.
-    let _ = unsafe { nix::sys::signal::signal(Signal::SIGPIPE, nix::sys::signal::SigHandler::SigDfl) };
+    default_action(Signal::SIGPIPE);
     if let Some(program) = arguments.first() {
         // SAFETY: `arguments` is a null-terminated array of C strings that live in this process's memory.
         unsafe { libc::execvp(*program, arguments.as_ptr()) };
