@@ -16,7 +16,7 @@ pub(crate) fn while_let_go<T>(
 ) -> Result<T> {
     let free = targets.keys().map(|&cpu| (cpu, Target { share: 1.0, clock: None })).collect();
     session.retarget(&free)?;
-    // New targets are in force after two periods.
+    // New targets are in force after two periods, as long as these are now.
     thread::sleep(session.status().map_or(Duration::ZERO, |status| status.period * 2));
     let done = act();
     session.retarget(targets)?;

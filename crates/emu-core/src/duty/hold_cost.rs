@@ -30,7 +30,7 @@ pub(crate) struct HoldCost {
 
 impl HoldCost {
     /// What is assumed where other load does not let it be measured.
-    const ASSUMED: Self = Self { base: 30_000.0, tick: 15_000.0 };
+    pub(super) const ASSUMED: Self = Self { base: 30_000.0, tick: 15_000.0 };
 
     /// The cost of holding by `way` on `cpus`: from the state folder where it was measured in this boot, else
     /// measured now, by the hold that `make` returns for the probe. That takes half a second. Where other load does

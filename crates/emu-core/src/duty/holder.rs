@@ -36,6 +36,14 @@ pub(crate) trait Hold: Send + 'static {
     /// Some may still be held.
     fn let_go(&mut self) -> Result<Nanos>;
 
+    /// Lets every task go for good; a way of holding that the journal knows of has it know that, too.
+    ///
+    /// # Errors
+    /// It cannot be recorded.
+    fn release(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// CPU time that tasks had in the last hold because they came to be held late.
     fn leaked(&self) -> Nanos {
         0
@@ -129,7 +137,6 @@ pub(crate) fn settle_controller(host: &Host, cpus: &CpuList, notes: &Notes) -> b
 pub(crate) struct Holder {
     controller: Controller<f64>,
     seen: Arc<Seen>,
-    period: Nanos,
     cpus_folder: PathBuf,
     notes: Notes,
 }
@@ -138,6 +145,8 @@ pub(crate) struct Holder {
 #[derive(Debug, Default)]
 struct Seen {
     counters: Counters,
+    /// Length of the present cycle, in nanoseconds: a period, or some of them with many tasks.
+    cycle: AtomicI64,
     /// Holds that were made, and those of them that the kernel did not confirm in time.
     holds: AtomicI64,
     unsure: AtomicI64,
@@ -162,7 +171,8 @@ impl Holder {
         mut hold: impl Hold,
         notes: Notes,
     ) -> Result<Self> {
-        let (seen, period) = (Arc::new(Seen::default()), time::nanos(period));
+        let period = time::nanos(period);
+        let seen = Arc::new(Seen { cycle: AtomicI64::new(period), ..Seen::default() });
         let begin = {
             let (seen, notes, host, cpus) =
                 (Arc::clone(&seen), notes.clone(), host.clone(), zone.demand.cpus());
@@ -195,7 +205,7 @@ impl Holder {
             }
         };
         let controller = Controller::spawn(name, share, begin, |mut cycle, wait| cycle.run(wait))?;
-        Ok(Self { controller, seen, period, cpus_folder: host.roots.cpus(), notes })
+        Ok(Self { controller, seen, cpus_folder: host.roots.cpus(), notes })
     }
 
     /// Gives the zone another share.
@@ -205,7 +215,7 @@ impl Holder {
 
     /// What is delivered.
     pub(crate) fn status(&self, method: MethodId, targets: &Targets, more_notes: &[String]) -> Status {
-        let Seen { counters, holds, unsure } = &*self.seen;
+        let Seen { counters, cycle, holds, unsure } = &*self.seen;
         let mut notes = [more_notes, &self.notes.list()].concat();
         let unsure = unsure.load(Ordering::Relaxed);
         if unsure > 0 {
@@ -217,7 +227,8 @@ impl Holder {
         if self.controller.is_finished() {
             notes.push("the controller has ended: the tasks run at full speed".into());
         }
-        status(method, time::span(self.period), counters, targets, &self.cpus_folder, notes)
+        let cycle = time::span(cycle.load(Ordering::Relaxed));
+        status(method, cycle, counters, targets, &self.cpus_folder, notes)
     }
 
     /// Lets the tasks go for good.
@@ -310,7 +321,7 @@ impl<H: Hold> Cycle<H> {
     fn run(&mut self, wait: &Wait<f64>) -> Result<()> {
         let mut index = 0;
         loop {
-            let (Command::Run(share), generation) = wait.command() else { return Ok(()) };
+            let (Command::Run(share), generation) = wait.command() else { return self.hold.release() };
             if share.to_bits() != self.share.to_bits() {
                 self.share = share;
                 self.seen.counters.restart();
@@ -328,6 +339,7 @@ impl<H: Hold> Cycle<H> {
         let late = (self.grid.index(woken) - index).max(0);
         let stride = self.stride();
         let length = period * stride;
+        self.seen.cycle.store(length, Ordering::Relaxed);
         // What the tasks had while nobody held them is owed, as far as the ledger carries it.
         for _ in 0..late.min(LATE_MAX) {
             self.ledger.charge(period as f64, self.share);
@@ -339,7 +351,8 @@ impl<H: Hold> Cycle<H> {
         if self.first.is_none() {
             self.sleepers.before_hold(&mut self.hold, run);
         }
-        if self.ledger.owed() >= HOLD_MIN || self.first.is_some() {
+        // Nobody is held at full speed, whatever is still owed: emu may be about to be stopped.
+        if (self.share < 1.0 && self.ledger.owed() >= HOLD_MIN) || self.first.is_some() {
             self.hold_once(woken, latest, run, wait)?;
         }
         let counters = &self.seen.counters;
@@ -428,5 +441,82 @@ fn sleep_until(moment: Nanos, wait: &Wait<f64>) {
         if command == Command::Stop || wait.until(moment, generation) {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Nanos = 100_000_000;
+
+    /// Many tasks that must not be held.
+    struct Many;
+
+    impl Hold for Many {
+        fn hold(&mut self, _: Nanos) -> Result<Held> {
+            unreachable!()
+        }
+
+        fn let_go(&mut self) -> Result<Nanos> {
+            unreachable!()
+        }
+
+        fn census(&mut self) -> Census {
+            Census::of(MANY_TASKS, &[])
+        }
+    }
+
+    /// A thread that does `body` with a cycle of many tasks at full speed.
+    fn holder(
+        body: impl FnOnce(&mut Cycle<Many>, &Wait<f64>) -> Result<()> + Send + 'static,
+    ) -> Result<Holder> {
+        let seen = Arc::new(Seen::default());
+        let theirs = Arc::clone(&seen);
+        let begin = move || {
+            Ok(Cycle {
+                hold: Many,
+                grid: Grid::new(time::now(), PERIOD),
+                share: 1.0,
+                ledger: Ledger::new(),
+                cost: HoldCost::ASSUMED,
+                sleepers: Sleepers::new(Path::new("/proc")),
+                shared_cpus: None,
+                own_time: None,
+                waker: None,
+                cpus: 1,
+                costs: [0; COSTS],
+                last_cpu: 0,
+                first: None,
+                seen: theirs,
+                notes: Notes::default(),
+            })
+        };
+        let controller = Controller::spawn("test", 1.0, begin, |mut cycle, wait| body(&mut cycle, wait))?;
+        Ok(Holder { controller, seen, cpus_folder: PathBuf::new(), notes: Notes::default() })
+    }
+
+    #[test]
+    fn nobody_is_held_at_full_speed_whatever_is_owed() {
+        let holder = holder(|cycle, wait| {
+            cycle.ledger.charge(PERIOD as f64, 0.5);
+            assert!(cycle.ledger.owed() >= HOLD_MIN);
+            cycle.one_period(0, wait).map(drop)
+        });
+        holder.unwrap().stop().unwrap();
+    }
+
+    #[test]
+    fn the_status_tells_the_cycle_that_there_is_with_many_tasks() {
+        let mut holder = holder(|cycle, wait| {
+            // The tasks are counted.
+            cycle.one_period(0, wait)?;
+            cycle.costs = [(2.5 * OWN_CPU_MAX * PERIOD as f64) as Nanos; COSTS];
+            cycle.one_period(1, wait).map(drop)
+        })
+        .unwrap();
+        holder.controller.stop().unwrap();
+        let status = holder.status(MethodId::CpuFreeze, &Targets::new(), &[]);
+        assert_eq!(status.period, time::span(3 * PERIOD));
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
 
-use rustix::process::nice;
+use rustix::process::{Pid as ProcessId, Signal, getpid, getppid, nice, set_parent_process_death_signal};
 
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, fork};
@@ -43,7 +43,7 @@ pub(super) fn two_ticks() -> Nanos {
     2 * time::nanos(time::tick())
 }
 
-/// The process.
+/// The process; it ends with the thread that has started it.
 pub(super) struct Probe {
     child: fork::Child,
     gaps: PipeReader,
@@ -55,7 +55,8 @@ impl Probe {
         let (mut gaps, tell) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", e))?;
         // Made here: after the fork there are no allocations.
         let first: CpuList = cpus.first().into_iter().collect();
-        let child = fork::fork([tell.as_fd()], || live(&tell, &first))
+        let parent = getpid();
+        let child = fork::fork([tell.as_fd()], || live(parent, &tell, &first))
             .map_err(|e| Error::io("cannot start a process to measure holds with", e))?;
         drop(tell);
         let probe = Self { child, gaps: gaps.try_clone().map_err(|e| Error::io("cannot copy a pipe", e))? };
@@ -104,7 +105,12 @@ impl Gap {
 }
 
 /// The probe's life: says that it runs, and looks at the clock. Makes system calls only.
-fn live(tell: &PipeWriter, cpu: &CpuList) -> i32 {
+fn live(parent: ProcessId, tell: &PipeWriter, cpu: &CpuList) -> i32 {
+    // It must not outlive this program, which may be killed at any time.
+    let bound = set_parent_process_death_signal(Some(Signal::KILL));
+    if bound.is_err() || getppid() != Some(parent) {
+        return 1;
+    }
     // Ahead of other tasks where that is allowed, so that what is measured is the hold and not their load; but not in
     // real time, because the zone's tasks share their CPUs with those that they wake up beside.
     let _ = nice(-20);
@@ -140,9 +146,21 @@ fn live(tell: &PipeWriter, cpu: &CpuList) -> i32 {
 mod tests {
     use std::time::Duration;
 
-    use rustix::process::{Pid as ProcessId, Signal, kill_process};
+    use nix::sys::signal::Signal::SIGKILL;
+    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+    use rustix::process::kill_process;
 
     use super::*;
+
+    #[test]
+    fn a_probe_is_killed_with_its_parent() {
+        // For a parent is the thread that has forked.
+        let start = || Probe::start(&affinity::get(0).unwrap()).unwrap();
+        let probe = std::thread::spawn(start).join().unwrap();
+        let pid = nix::unistd::Pid::from_raw(probe.pid());
+        // It would exit by itself after a while.
+        assert_eq!(waitpid(pid, Some(WaitPidFlag::__WALL)), Ok(WaitStatus::Signaled(pid, SIGKILL, false)));
+    }
 
     #[test]
     fn a_probe_tells_when_it_was_stopped() {

@@ -101,7 +101,10 @@ impl Rule {
     fn run(&mut self, wait: &Wait<f64>) -> Result<()> {
         let mut index = 1;
         loop {
-            let (Command::Run(share), generation) = wait.command() else { return Ok(()) };
+            let (Command::Run(share), generation) = wait.command() else {
+                self.continue_held();
+                return self.members.release();
+            };
             if !wait.until(self.grid.begin(index), generation) {
                 continue;
             }
@@ -122,7 +125,8 @@ impl Rule {
         for member in self.members.iter_mut().filter(|member| member.is_proven()) {
             let lifetime = since_boot - (member.starttime() as Nanos).saturating_mul(TICK);
             let Some(used) = cpu_time(member.pid) else { continue };
-            let reached = is_reached(used, lifetime, share);
+            // Nobody is held at full speed, however many CPUs it uses: emu may be about to be stopped.
+            let reached = share < 1.0 && is_reached(used, lifetime, share);
             all += 1;
             held += i64::from(reached);
             if reached == member.is_held {
@@ -149,14 +153,19 @@ impl Rule {
         self.counters.held.fetch_add(period * held / all.max(1), Ordering::Relaxed);
         Ok(())
     }
+
+    /// Continues what we have stopped.
+    fn continue_held(&mut self) {
+        for member in self.members.iter_mut().filter(|member| member.is_held) {
+            // Who has ended needs nothing; what fails is in the journal.
+            member.is_held = member.signal(&self.proc, Signal::CONT) == Sent::Refused;
+        }
+    }
 }
 
 impl Drop for Rule {
     fn drop(&mut self) {
-        for member in self.members.iter_mut().filter(|member| member.is_held) {
-            // Who has ended needs nothing; what fails is in the journal.
-            let _ = member.signal(&self.proc, Signal::CONT);
-        }
+        self.continue_held();
     }
 }
 

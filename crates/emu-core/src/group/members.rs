@@ -145,13 +145,17 @@ impl Members {
         }
         let listed = self.list()?;
         let mut current: HashSet<Pid> = listed.iter().copied().collect();
-        let numbers = &mut self.numbers;
+        let (numbers, proc) = (&mut self.numbers, &self.proc);
         self.known.retain_mut(|member| {
             let stays = current.contains(&member.pid);
             if stays {
                 // It was in the list after its pidfd was opened: whatever the pidfd is of is in it, or dead.
                 member.is_unproven = false;
             } else {
+                // It has ended, or has been moved out, where nobody would continue it.
+                if member.is_held {
+                    let _ = member.signal(proc, Signal::CONT);
+                }
                 numbers.remove(&member.pid);
             }
             stays
@@ -172,6 +176,18 @@ impl Members {
         self.last_pid = last_pid.filter(|_| complete);
         self.next_list = now + LIST_ANYWAY;
         Ok(complete)
+    }
+
+    /// To be called when all that we have stopped have been continued for good: has the journal leave those alone that
+    /// are stopped all the same. Where one could not be continued, the journal is to do it, for all that are stopped.
+    ///
+    /// # Errors
+    /// It cannot be recorded: the journal continues all that are stopped.
+    pub(crate) fn release(&self) -> Result<()> {
+        if self.known.iter().any(|member| member.is_held) {
+            return Ok(());
+        }
+        self.journal.record(&Undo::Continued)
     }
 
     /// Forgets a process of which a signal has shown that it has ended; its number may be another's by now.

@@ -132,14 +132,15 @@ impl Stopper {
         }
     }
 
-    /// Continues what we have stopped.
+    /// Continues what we have stopped. One that may not be signalled is tried again the next time.
     fn continue_held(&mut self) {
         let mut dead = HashSet::new();
         for member in self.members.iter_mut().rev().filter(|member| member.is_held) {
-            member.is_held = false;
             // Before, because it may send this thread off the CPU.
             member.signalled = time::now();
-            if member.signal(&self.proc, Signal::CONT) == Sent::Gone {
+            let sent = member.signal(&self.proc, Signal::CONT);
+            member.is_held = sent == Sent::Refused;
+            if sent == Sent::Gone {
                 dead.insert(member.pid);
             }
         }
@@ -206,6 +207,12 @@ impl Hold for Stopper {
         let begin = time::now();
         self.continue_held();
         Ok(self.mean_moment(begin))
+    }
+
+    fn release(&mut self) -> Result<()> {
+        self.leave_put_aside();
+        self.continue_held();
+        self.members.release()
     }
 
     fn leaked(&self) -> Nanos {

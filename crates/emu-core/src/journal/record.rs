@@ -71,6 +71,10 @@ pub enum Undo {
         /// The group's file that lists them.
         members: PathBuf,
     },
+    /// Nothing is left to continue: all that the session had stopped have been continued, and whoever is stopped all the
+    /// same has been so by others. Every [`Continue`](Self::Continue) and [`ContinueAll`](Self::ContinueAll) recorded
+    /// before is void.
+    Continued,
     /// Moves a process back to the group it came from, if that is still there.
     Return {
         /// The process.
@@ -111,6 +115,7 @@ impl Undo {
             Self::Thaw { file, value } => push_all(&mut line, [b"thaw", bytes(file), value.as_bytes()]),
             Self::Continue { pid, starttime } => push_task(&mut line, b"continue", *pid, *starttime),
             Self::ContinueAll { members } => push_all(&mut line, [b"continue-all", bytes(members)]),
+            Self::Continued => push(&mut line, b"continued"),
             Self::Return { pid, starttime, members } => {
                 push_task(&mut line, b"return", *pid, *starttime);
                 push(&mut line, bytes(members));
@@ -163,6 +168,7 @@ pub(super) enum Step<'a> {
     Thaw { file: Field<'a>, value: Field<'a> },
     Continue(Task),
     ContinueAll { members: Field<'a> },
+    Continued,
     Return { task: Task, members: Field<'a> },
     Affinity { task: Task, cpus: Field<'a> },
     Kill(Task),
@@ -187,6 +193,7 @@ impl<'a> Step<'a> {
             b"thaw" => Self::Thaw { file: fields.next()?, value: fields.next()? },
             b"continue" => Self::Continue(Task::parse(&mut fields)?),
             b"continue-all" => Self::ContinueAll { members: fields.next()? },
+            b"continued" => Self::Continued,
             b"return" => Self::Return { task: Task::parse(&mut fields)?, members: fields.next()? },
             b"affinity" => Self::Affinity { task: Task::parse(&mut fields)?, cpus: fields.next()? },
             b"kill" => Self::Kill(Task::parse(&mut fields)?),
@@ -229,6 +236,7 @@ pub(super) mod tests {
                 Self::Thaw { file, value } => Undo::Thaw { file: path(file), value: text(value) },
                 Self::Continue(Task { pid, starttime }) => Undo::Continue { pid, starttime },
                 Self::ContinueAll { members } => Undo::ContinueAll { members: path(members) },
+                Self::Continued => Undo::Continued,
                 Self::Return { task: Task { pid, starttime }, members } => {
                     Undo::Return { pid, starttime, members: path(members) }
                 }
@@ -269,6 +277,7 @@ pub(super) mod tests {
             (any_path(), value()).prop_map(|(file, value)| Undo::Thaw { file, value }),
             task().prop_map(|(pid, starttime)| Undo::Continue { pid, starttime }),
             any_path().prop_map(|members| Undo::ContinueAll { members }),
+            Just(Undo::Continued),
             (task(), any_path()).prop_map(|((pid, starttime), members)| Undo::Return {
                 pid,
                 starttime,
@@ -324,6 +333,7 @@ pub(super) mod tests {
             "done",
             "\t",
             "continue\t1\t1 ",
+            "continued\t1",
         ] {
             assert!(Step::parse(line.as_bytes()).is_none(), "{line:?}");
         }

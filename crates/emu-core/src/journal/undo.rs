@@ -79,6 +79,8 @@ fn undo_lines(
 ) -> rustix::io::Result<()> {
     let mut lines = Backwards::new(journal, window)?;
     let mut newest = true;
+    // Whether the records still to be read are from before all that were stopped had been continued.
+    let mut all_continued = false;
     while let Some(line) = lines.next()? {
         if line == DONE {
             outcome.was_done = true;
@@ -87,11 +89,17 @@ fn undo_lines(
         if line == LEFT {
             continue;
         }
-        let undone = if let Some(step) = Step::parse(line) {
-            Undoer { places, newest, report: &mut *report }.carry_out(step)
-        } else {
-            report(Gravity::Failure, format_args!("refused `{}`: it is no record", Field::from(line)));
-            false
+        let undone = match Step::parse(line) {
+            // Whoever is stopped now has been stopped by others.
+            Some(Step::Continue(_) | Step::ContinueAll { .. }) if all_continued => true,
+            Some(step) => {
+                all_continued |= matches!(step, Step::Continued);
+                Undoer { places, newest, report: &mut *report }.carry_out(step)
+            }
+            None => {
+                report(Gravity::Failure, format_args!("refused `{}`: it is no record", Field::from(line)));
+                false
+            }
         };
         *(if undone { &mut outcome.undone } else { &mut outcome.failed }) += 1;
         newest = false;
@@ -152,7 +160,7 @@ pub(super) fn check(step: Step<'_>, places: &Places) -> Result<(), &'static str>
                 Err("it is no list of CPUs below 1024")
             }
         }
-        Step::Continue(_) | Step::Kill(_) => Ok(()),
+        Step::Continue(_) | Step::Continued | Step::Kill(_) => Ok(()),
     }
 }
 
@@ -177,6 +185,8 @@ impl Undoer<'_, '_> {
             Step::Thaw { file, value } => self.thaw(file, value),
             Step::Continue(task) => self.signal(task, Signal::CONT, "continue"),
             Step::ContinueAll { members } => self.continue_all(members),
+            // It says something of other records only.
+            Step::Continued => true,
             Step::Return { task, members } => self.return_task(task, members),
             Step::Affinity { task, cpus } => self.restore_affinity(task, cpus),
             Step::Kill(task) => self.signal(task, Signal::KILL, "kill"),
@@ -260,7 +270,41 @@ fn parse_cpus(text: Field<'_>) -> Option<CpuSet> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+
+    use super::super::WINDOW;
+    use super::super::tests::{Sleeper, playground};
     use super::*;
+
+    #[test]
+    fn what_others_have_stopped_is_left_once_all_have_been_continued() {
+        let (_dir, roots) = playground();
+        let places = Places::open(&roots).unwrap();
+        let run = |records: &str| {
+            let mut journal = tempfile::tempfile().unwrap();
+            journal.write_all(format!("header\n{records}").as_bytes()).unwrap();
+            undo(journal.as_fd(), &places, &mut vec![0; WINDOW], &mut |_, message| panic!("{message}"))
+        };
+        let sleeper = Sleeper::start();
+        let Task { pid, starttime } = sleeper.task();
+        sleeper.stop();
+        sleeper.reaches('T');
+        let members = roots.sys.join("cgroup.procs");
+        fs::write(&members, pid.to_string()).unwrap();
+        let all = Outcome { undone: 3, ..Outcome::default() };
+        let records = format!("continue\t{pid}\t{starttime}\ncontinue-all\t{}\n", members.display());
+        assert_eq!(run(&format!("{records}continued\n")), all);
+        assert_eq!(sleeper.state(), 'T');
+        for record in records.lines() {
+            // Recorded afterwards: stopped by us again.
+            sleeper.stop();
+            sleeper.reaches('T');
+            assert_eq!(run(&format!("continued\n{record}\n")), Outcome { undone: 2, ..all });
+            sleeper.reaches('S');
+        }
+    }
 
     #[test]
     fn cpu_lists_are_read_as_the_kernel_writes_them() {

@@ -23,7 +23,10 @@ const ABOUT: About = About {
         "memory bandwidth falls with the speed instead of staying as it is",
         "version 1: a signal to a frozen task, SIGKILL too, acts when it is thawed, and a debugger's wait may be cut short",
         "tasks in an uninterruptible wait, such as for a disk or NFS, freeze when it ends",
-        "with hundreds of tasks, their own way into and out of the freezer takes CPU time that the kernel counts as theirs",
+        "attaching stops the program for half a second while the cost of a hold is measured, unless that was done in \
+         this boot; the longest stall leaves it out",
+        "with hundreds of sleeping tasks, others that are not bound to CPUs may be 2 to 3 % too slow: after a hold the \
+         kernel wakes them on the same CPU now and then",
     ],
     source: "Documentation/admin-guide/cgroup-v2.rst, \"cgroup.freeze\"; the idea for low speeds: CPU-Gov in Distem",
 };

@@ -2,26 +2,35 @@
 
 use super::*;
 
-/// A stopper of a program that is in a group, and one of a program that is not.
+/// A stopper of a program that is in a group, and one of a program that is not. The program ends before the session.
 fn for_each_source(test: impl Fn(&Program, &mut Stopper), script: &str) {
+    for_each_session(
+        |program, mut stopper, journal| {
+            test(&program, &mut stopper);
+            drop(stopper);
+            drop(program);
+            journal.undo_all().unwrap();
+        },
+        script,
+    );
+}
+
+/// As [`for_each_source`], with the session for the test to end.
+fn for_each_session(test: impl Fn(Program, Stopper, &Journal), script: &str) {
     for_each_version(Controller::Cpuacct, |host| {
         let program = Program::shell(script);
         let journal = journal(host);
         let zone = zone(&host.online(), processes(&[program.pid()]));
         let group = TaskGroup::create(host, &zone, &[Controller::Cpuacct], &journal).unwrap();
         let members = Members::of_group(Path::new(PROC), group, &journal).unwrap();
-        test(&program, &mut Stopper::new(Path::new(PROC), members, Notes::default()));
-        drop(program);
-        journal.undo_all().unwrap();
+        test(program, Stopper::new(Path::new(PROC), members, Notes::default()), &journal);
     });
     let dir = tempfile::tempdir().unwrap();
     let host = Host::detect(&Roots { state: dir.path().join("state"), ..Roots::system() }).unwrap();
     let program = Program::shell(script);
     let journal = journal(&host);
     let members = Members::of_family(Path::new(PROC), program.family(), &journal).unwrap();
-    test(&program, &mut Stopper::new(Path::new(PROC), members, Notes::default()));
-    drop(program);
-    journal.undo_all().unwrap();
+    test(program, Stopper::new(Path::new(PROC), members, Notes::default()), &journal);
 }
 
 #[test]
@@ -66,8 +75,8 @@ fn a_fork_storm_is_stopped_whole() {
 
 #[test]
 fn what_others_have_stopped_is_not_continued() {
-    for_each_source(
-        |program, stopper| {
+    for_each_session(
+        |program, mut stopper, journal| {
             let pids = program.wait_for(2);
             let child = *pids.iter().find(|&&pid| pid != program.pid()).unwrap();
             signal(child, libc::SIGSTOP);
@@ -75,6 +84,14 @@ fn what_others_have_stopped_is_not_continued() {
             stopper.hold(0).unwrap();
             wait_until(|| state(program.pid()) == Some(b'T'));
             stopper.let_go().unwrap();
+            wait_until(|| state(program.pid()) != Some(b'T'));
+            assert_eq!(state(child), Some(b'T'));
+            // Nor at the end, be it in the middle of a hold.
+            stopper.hold(0).unwrap();
+            wait_until(|| state(program.pid()) == Some(b'T'));
+            stopper.release().unwrap();
+            drop(stopper);
+            journal.undo_all().unwrap();
             wait_until(|| state(program.pid()) != Some(b'T'));
             assert_eq!(state(child), Some(b'T'));
             signal(child, libc::SIGCONT);
