@@ -68,7 +68,13 @@ impl Info {
         line("cgroups", layout(host.cgroups.layout));
         for hierarchy in &host.cgroups.hierarchies {
             let controllers: Vec<_> = hierarchy.controllers.iter().copied().map(Controller::as_str).collect();
-            let usable = if hierarchy.writable { "can be used" } else { "cannot be written" };
+            let kept = hierarchy.controllers.iter().filter(|one| !hierarchy.granted.contains(one));
+            let kept: Vec<_> = kept.copied().map(Controller::as_str).collect();
+            let usable = match (hierarchy.writable, &kept[..]) {
+                (false, _) => "cannot be written".to_owned(),
+                (true, []) => "can be used".to_owned(),
+                (true, kept) => format!("can be used, but for {}", kept.join(" ")),
+            };
             let controllers = if controllers.is_empty() { "-".to_owned() } else { controllers.join(" ") };
             line("", &format!("v{} {controllers}: {} {usable}", hierarchy.version, hierarchy.own.display()));
         }
@@ -129,7 +135,7 @@ fn time(host: &Host) -> String {
 fn real_time(limits: &RealTime) -> String {
     let mut text = match (limits.runtime, limits.period) {
         (Some(runtime), Some(period)) => format!(
-            "tasks may use {} of each CPU ({} of {})",
+            "tasks may use {} of each CPU (limit {} of {})",
             percent(limits.largest_share()),
             span(runtime),
             span(period)
@@ -138,6 +144,9 @@ fn real_time(limits: &RealTime) -> String {
     };
     if let Some(budget) = limits.group_runtime {
         let _ = write!(text, "; budget of our cgroup {}", span(budget));
+        if let Some(period) = limits.group_period {
+            let _ = write!(text, " of {}", span(period));
+        }
     }
     if let Some(server) = &limits.fair_server {
         let _ = write!(text, "; normal tasks keep {} of {}", span(server.runtime), span(server.period));

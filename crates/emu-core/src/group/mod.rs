@@ -134,14 +134,24 @@ impl TaskGroup {
         for &controller in controllers.iter().filter(|controller| is_vital(**controller)) {
             let name = controller.as_str();
             match hierarchy_for(host, controller) {
-                Some(hierarchy) if hierarchy.writable => {}
-                Some(hierarchy) => {
+                Some(hierarchy) if !hierarchy.writable => {
                     return Err(Unavailable::new(
                         Reason::NoPrivilege,
                         format!("no cgroup can be made in {} for `{name}`", hierarchy.own.display()),
                         place::HINT,
                     ));
                 }
+                Some(hierarchy) if !hierarchy.granted.contains(&controller) => {
+                    return Err(Unavailable::new(
+                        Reason::NoController,
+                        format!(
+                            "no cgroup with `{name}` can be made at or above {}: it is not delegated",
+                            hierarchy.own.display()
+                        ),
+                        place::DELEGATION_HINT,
+                    ));
+                }
+                Some(_) => {}
                 None => {
                     return Err(Unavailable::new(
                         Reason::NoController,
@@ -368,6 +378,12 @@ fn is_vital(controller: Controller) -> bool {
 pub(crate) fn hierarchy_for(host: &Host, controller: Controller) -> Option<&Hierarchy> {
     let having = host.cgroups.hierarchies.iter().filter(|h| h.controllers.contains(&controller));
     having.max_by_key(|hierarchy| (hierarchy.writable, hierarchy.version))
+}
+
+/// Whether a group of ours can have a controller, as far as `host` tells.
+pub(crate) fn can_have(host: &Host, controller: Controller) -> bool {
+    hierarchy_for(host, controller)
+        .is_some_and(|hierarchy| hierarchy.writable && hierarchy.granted.contains(&controller))
 }
 
 /// The hierarchies to use, each with what is wanted of it. What is not vital and cannot be had is left out.

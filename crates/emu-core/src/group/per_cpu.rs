@@ -297,8 +297,8 @@ pub(crate) fn count_real_time(threads: &Threads) -> Result<usize> {
 pub(crate) struct Bindings(BTreeMap<Pid, CpuList>);
 
 impl Bindings {
-    /// The runnable threads among `lists`, and how many real-time ones there are. Of a place in `closed`, all
-    /// threads count as runnable, as all have to leave.
+    /// The runnable threads among `lists`, those that are in the group of a CPU that they may not use, and how many
+    /// real-time ones there are. Of a place in `closed`, all threads count as runnable, as all have to leave.
     pub(crate) fn census(
         &mut self,
         groups: &CpuGroups,
@@ -306,21 +306,25 @@ impl Bindings {
         closed: impl Fn(usize) -> bool,
     ) -> (Vec<Runnable>, usize) {
         let (mut runnable, mut real_time) = (Vec::new(), 0);
-        for (place, tids) in lists.iter().enumerate() {
+        for ((place, tids), group) in lists.iter().enumerate().zip(groups.groups()) {
             for &tid in tids {
                 let Some(stat) = Stat::read(&groups.procfs, tid) else { continue };
                 real_time += usize::from(is_real_time(&stat));
-                // A thread whose group is throttled is still `R`.
-                if stat.state != b'R' && !closed(place) {
-                    continue;
-                }
+                // Of sleeping threads as well: once groups are bound it can no longer be seen.
                 if !groups.is_pinned() {
                     match groups.binding(tid) {
                         Some(cpus) => self.0.insert(tid, cpus),
                         None => self.0.remove(&tid),
                     };
                 }
-                runnable.push(Runnable { tid, place, bound: self.0.get(&tid).cloned() });
+                let bound = self.0.get(&tid);
+                // It has to leave before its group is bound to a CPU that it may not use.
+                let is_astray = bound.is_some_and(|cpus| !cpus.contains(group.cpu));
+                // A thread whose group is throttled is still `R`.
+                if stat.state != b'R' && !closed(place) && !is_astray {
+                    continue;
+                }
+                runnable.push(Runnable { tid, place, bound: bound.cloned() });
             }
         }
         let alive: BTreeSet<_> = lists.iter().flatten().collect();

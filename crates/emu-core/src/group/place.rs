@@ -5,15 +5,17 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::PROCS;
+use crate::host::cgroups::{CONTROLLERS, SUBTREE_CONTROL, can_enable, is_open};
 use crate::zone::Pid;
 use crate::{Controller, Error, ErrorKind, Hierarchy, Journal, Result, Undo, control_file};
-
-const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
-const CONTROLLERS: &str = "cgroup.controllers";
 
 /// What to do when a group cannot be made or joined.
 pub(super) const HINT: &str =
     "run as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes emu …";
+
+/// What to do when no group can have a controller.
+pub(super) const DELEGATION_HINT: &str = "run as root, or in a group of your own: systemd-run --user --scope \
+     -p Delegate=yes emu …; where that has it neither, root can delegate it: Delegate=yes in `systemctl edit user@.service`";
 
 /// A group below which ours can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,8 +67,8 @@ pub(super) fn is_group(folder: &Path) -> bool {
 ///
 /// Without such controllers that is `home` itself: so tasks keep the limits they have. With them it is the
 /// nearest group above that enables them already, else the nearest that can. A group that holds processes
-/// cannot (cgroup-v2.rst, "No Internal Process Constraint"; the root can); where nothing else is
-/// left and `may_empty`, the processes of `home` go into a group of their own below it first.
+/// cannot; where nothing else is left and `may_empty`, the processes of `home` go into a group of their own below it
+/// first. [`Hierarchy::granted`] tells beforehand what will be found.
 ///
 /// # Errors
 /// No group will do, or the kernel refuses a step.
@@ -86,16 +88,11 @@ pub(super) fn find(
     if let Some(parent) = above().find(|group| is_open(group, 2) && has(group, SUBTREE_CONTROL, needed)) {
         return Ok(Site { parent: parent.to_owned(), return_to });
     }
-    let can_enable = |group: &Path| {
-        is_open(group, 2)
-            && control_file::is_writable(&group.join(SUBTREE_CONTROL))
-            && has(group, CONTROLLERS, needed)
-    };
-    if let Some(parent) = above().find(|group| can_enable(group) && (is_root(group) || is_empty(group))) {
+    if let Some(parent) = above().find(|group| can_enable(group, false) && has(group, CONTROLLERS, needed)) {
         enable(parent, needed, journal)?;
         return Ok(Site { parent: parent.to_owned(), return_to });
     }
-    if may_empty && can_enable(home) {
+    if may_empty && can_enable(home, true) && has(home, CONTROLLERS, needed) {
         let leaf = empty(home, journal)?;
         enable(home, needed, journal)?;
         return Ok(Site { parent: home.to_owned(), return_to: leaf.join(PROCS) });
@@ -105,7 +102,7 @@ pub(super) fn find(
         ErrorKind::NotPermitted,
         format!("cannot make a cgroup with `{}` at or above {}", names.join(" "), home.display()),
     )
-    .hint(HINT))
+    .hint(DELEGATION_HINT))
 }
 
 /// Makes a group of ours; it is in the journal before.
@@ -131,24 +128,10 @@ pub(super) fn make(site: &Site, journal: &Journal) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether groups can be made in it, and on version 2 tasks moved out of it into them.
-fn is_open(group: &Path, version: u8) -> bool {
-    control_file::is_writable(group) && (version == 1 || control_file::is_writable(&group.join(PROCS)))
-}
-
 /// Whether a list of controllers names all of these.
 fn has(group: &Path, list: &str, needed: &[Controller]) -> bool {
     let text = fs::read_to_string(group.join(list)).unwrap_or_default();
     needed.iter().all(|controller| text.split_whitespace().any(|name| name == controller.as_str()))
-}
-
-/// The root of the whole hierarchy, and not just of a namespace, has no type.
-fn is_root(group: &Path) -> bool {
-    !group.join("cgroup.type").exists()
-}
-
-fn is_empty(group: &Path) -> bool {
-    fs::read(group.join(PROCS)).is_ok_and(|text| text.is_empty())
 }
 
 /// Moves the processes of a group into one of their own below it.

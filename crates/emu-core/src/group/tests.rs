@@ -366,6 +366,7 @@ fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Hierarchy, Journal) {
         own: mount.join("user/shell"),
         shown: "/".into(),
         controllers: vec![Controller::Cpu, Controller::Cpuacct, Controller::Freezer],
+        granted: vec![Controller::Cpu, Controller::Cpuacct, Controller::Freezer],
         writable: true,
         mount,
     };

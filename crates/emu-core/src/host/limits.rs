@@ -31,6 +31,8 @@ pub struct RealTime {
     /// (`CONFIG_RT_GROUP_SCHED` on cgroup v1): zero means that no thread in it can be real-time. `None` where
     /// it does not, and when the group is unlimited (-1).
     pub group_runtime: Option<Duration>,
+    /// `cpu.rt_period_us` beside it. The budget is one for each CPU.
+    pub group_period: Option<Duration>,
     /// `/sys/kernel/debug/sched/fair_server/cpuN` of the first online CPU, where it can be read.
     pub fair_server: Option<FairServer>,
     /// `RLIMIT_RTPRIO`: the highest real-time priority without `CAP_SYS_NICE`; 0 is none.
@@ -38,16 +40,33 @@ pub struct RealTime {
 }
 
 impl RealTime {
-    /// The largest share of a CPU that real-time tasks may take, 1 when nothing limits them: the smaller of what
-    /// throttling allows and what the fair server, where it can be seen, does not keep for normal tasks.
+    /// The largest share of a CPU that real-time tasks of our cgroup may take, 1 when nothing limits them: the smaller
+    /// of what throttling allows and what the fair server, where it can be seen, does not keep for normal tasks.
     pub fn largest_share(&self) -> f64 {
-        let throttled = match (self.runtime, self.period) {
-            (Some(runtime), Some(period)) => share(runtime, period),
-            _ => None,
-        };
         let kept = self.fair_server.as_ref().and_then(|server| share(server.runtime, server.period));
-        throttled.unwrap_or(1.0).min(1.0 - kept.unwrap_or(0.0))
+        self.throttled_share().min(1.0 - kept.unwrap_or(0.0))
     }
+
+    /// What throttling allows: the smaller of the limit for all and the budget of our cgroup.
+    pub(crate) fn throttled_share(&self) -> f64 {
+        self.system_share().min(self.group_share())
+    }
+
+    /// What the limit for all real-time tasks of a CPU allows, 1 without one.
+    pub(crate) fn system_share(&self) -> f64 {
+        allowed(self.runtime, self.period)
+    }
+
+    /// What the budget of our cgroup allows, 1 without one. Where there is no limit for all, the kernel does not
+    /// look at budgets either (`update_curr_rt`, kernel/sched/rt.c).
+    pub(crate) fn group_share(&self) -> f64 {
+        self.runtime.map_or(1.0, |_| allowed(self.group_runtime, self.group_period))
+    }
+}
+
+/// The share that a limit allows; 1 where there is none, or a part of it is not known.
+fn allowed(runtime: Option<Duration>, period: Option<Duration>) -> f64 {
+    runtime.zip(period).and_then(|(runtime, period)| share(runtime, period)).unwrap_or(1.0)
 }
 
 /// `runtime` as a share of `period`, at most 1.
@@ -64,6 +83,7 @@ pub(super) fn read(roots: &Roots, cgroups: &Cgroups, first: Option<CpuId>) -> Re
         runtime: micros(&runtime_file),
         period: micros(&kernel.join("sched_rt_period_us")),
         group_runtime: own_group.and_then(|group| micros(&group.own.join("cpu.rt_runtime_us"))),
+        group_period: own_group.and_then(|group| micros(&group.own.join("cpu.rt_period_us"))),
         fair_server: first.and_then(|cpu| fair_server(roots, cpu)),
         rtprio_limit: rtprio_limit(&text(&roots.proc.join("self/limits"))),
         runtime_file: runtime_file.exists().then_some(runtime_file),
@@ -126,6 +146,19 @@ mod tests {
         let budget = "sys/fs/cgroup/cpu/cpu.rt_runtime_us";
         assert_eq!(real_time(&[(budget, "0\n")]).group_runtime, Some(Duration::ZERO));
         assert_eq!(real_time(&[(budget, "-1\n")]).group_runtime, None);
+    }
+
+    #[test]
+    fn a_budget_of_our_group_counts_where_it_is_less_than_the_limit_for_all() {
+        let period = ("sys/fs/cgroup/cpu/cpu.rt_period_us", "1000000\n");
+        for (runtime, expected) in [("100000\n", 0.1), ("0\n", 0.0), ("960000\n", 0.95), ("-1\n", 0.95)] {
+            let limits = real_time(&[("sys/fs/cgroup/cpu/cpu.rt_runtime_us", runtime), period]);
+            assert_eq!(limits.group_period, Some(Duration::from_secs(1)));
+            assert!((limits.largest_share() - expected).abs() < 1e-9, "{runtime}");
+        }
+        let unlimited = ("proc/sys/kernel/sched_rt_runtime_us", "-1\n");
+        let limits = real_time(&[("sys/fs/cgroup/cpu/cpu.rt_runtime_us", "100000\n"), period, unlimited]);
+        assert!((limits.largest_share() - 1.0).abs() < 1e-9, "the kernel does not look at budgets then");
     }
 
     #[test]

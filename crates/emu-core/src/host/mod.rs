@@ -3,7 +3,7 @@
 //! Nothing here changes anything. A file that is missing or strange is left out of the picture; only what
 //! makes emulation impossible (no `/proc`, no CPU) is an error.
 
-mod cgroups;
+pub(crate) mod cgroups;
 mod clocks;
 mod cpu_times;
 mod cpufreq;
@@ -389,7 +389,10 @@ mod tests {
         "sys/devices/system/cpu/cpufreq/policy0/scaling_min_freq",
         "sys/devices/system/cpu/intel_pstate/no_turbo",
         "sys/devices/system/cpu/intel_pstate/status",
+        "sys/fs/cgroup/cpu/cpu.rt_period_us",
         "sys/fs/cgroup/unified/cgroup.freeze",
+        "sys/fs/cgroup/unified/cgroup.subtree_control",
+        "sys/fs/cgroup/unified/cgroup.type",
         "sys/hypervisor/type",
         "sys/kernel/debug/sched/fair_server/cpu0/period",
         "sys/kernel/debug/sched/fair_server/cpu0/runtime",

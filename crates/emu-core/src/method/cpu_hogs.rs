@@ -10,7 +10,7 @@ use crate::duty::{Grid, PERIOD_MIN, check_period, detuned};
 use crate::group::TaskGroup;
 use crate::meter::wake_costs;
 use crate::sys::time;
-use crate::{CpuId, Demand, Host, Journal, Result, Targets, Zone};
+use crate::{CpuId, Demand, Host, Journal, RealTime, Result, Targets, Zone};
 
 /// The method.
 pub(super) struct CpuHogs;
@@ -22,10 +22,11 @@ const ABOUT: About = About {
     needs: "CAP_SYS_NICE or RLIMIT_RTPRIO, and a real-time budget for our cgroup",
     limits: &[
         "everything else on the zone's CPUs is slowed too",
+        "real-time tasks of priority 10 and above, and deadline tasks, are not slowed",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "memory bandwidth and paced I/O fall with the speed instead of staying as they are",
         "burns power; SMT siblings outside the zone share their core with a burner",
-        "speeds below what the kernel's real-time limit leaves (5 % as shipped) need --lift-rt-limit",
+        "speeds below what the kernel's real-time limits leave (5 % as shipped; more with a small budget of our cgroup) need --lift-rt-limit",
     ],
     source: "Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011",
 };
@@ -65,8 +66,10 @@ impl Method for CpuHogs {
     fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
         let period = detuned(zone.demand.period.unwrap_or(PERIOD));
         let cpus = zone.demand.cpus();
-        if zone.demand.lift_rt_limit {
-            lift_limit(host, journal)?;
+        let lift = || Lift { limits: host.real_time.clone(), journal: journal.clone() };
+        let lift = zone.demand.lift_rt_limit.then(lift);
+        if let Some(lift) = &lift {
+            lift.for_targets(&zone.demand.targets)?;
         }
         let mut notes = Vec::new();
         let costs = wake_costs::of(host, &cpus, &mut notes)?;
@@ -83,7 +86,7 @@ impl Method for CpuHogs {
             })
             .collect::<Result<BTreeMap<_, _>>>()?;
         notes.extend_from_slice(group.notes());
-        Ok(Box::new(Hogs { grid, targets: zone.demand.targets.clone(), burners, notes }))
+        Ok(Box::new(Hogs { grid, targets: zone.demand.targets.clone(), lift, burners, notes }))
     }
 }
 
@@ -107,27 +110,59 @@ fn check_real_time(host: &Host, demand: &Demand) -> Result<(), Unavailable> {
             "write a budget to cpu.rt_runtime_us of the group and its parents, or run emu in the root group",
         ));
     }
-    let lowest = 1.0 - limits.largest_share() + LIMIT_MARGIN;
-    // A speed exactly at the limit is within reach: the burner's own overhead is part of its burn.
-    if demand.lowest_share() + 2.0 * LIMIT_MARGIN < lowest && !demand.lift_rt_limit {
-        return Err(Unavailable::new(
+    let most = limits.largest_share();
+    if demand.lift_rt_limit || !is_in_the_way(most, demand.lowest_share()) {
+        return Ok(());
+    }
+    let asked = format!("{:.2}% is below {:.2}%", demand.lowest_share() * 100.0, (1.0 - most) * 100.0);
+    let is_budget = limits.group_share() <= most && limits.group_share() < limits.system_share();
+    Err(match (limits.group_runtime, limits.group_period) {
+        (Some(runtime), Some(period)) if is_budget => Unavailable::new(
             Reason::RealTimeLimit,
             format!(
-                "{:.2}% is below {:.2}%, which the kernel's real-time limit keeps for other tasks",
-                demand.lowest_share() * 100.0,
-                (1.0 - limits.largest_share()) * 100.0
+                "{asked}, which the real-time budget of our cgroup leaves other tasks (cpu.rt_runtime_us is {} of a \
+                 cpu.rt_period_us of {})",
+                runtime.as_micros(),
+                period.as_micros()
             ),
+            "ask for more, write a larger budget to cpu.rt_runtime_us of the group and its parents, use another \
+             method, or pass --lift-rt-limit (undone at the end)",
+        ),
+        _ => Unavailable::new(
+            Reason::RealTimeLimit,
+            format!("{asked}, which the kernel's real-time limit keeps for other tasks"),
             "ask for more, use another method, or pass --lift-rt-limit (undone at the end)",
-        ));
-    }
-    Ok(())
+        ),
+    })
 }
 
-/// Lifts the limit for the time of the zone.
-fn lift_limit(host: &Host, journal: &Journal) -> Result<()> {
-    match &host.real_time.runtime_file {
-        Some(file) if host.real_time.runtime.is_some() => journal.write_file(file, "-1").map(drop),
-        _ => Ok(()),
+/// Whether a limit of real-time tasks to the share `most` of a CPU keeps burners from leaving no more than `share`.
+///
+/// A speed exactly at the limit is within reach: the burner's own overhead is part of its burn.
+fn is_in_the_way(most: f64, share: f64) -> bool {
+    share + LIMIT_MARGIN < 1.0 - most
+}
+
+/// Lifts the kernel's limit for all real-time tasks for the time of the zone. While it is lifted, budgets of groups do
+/// not count either.
+struct Lift {
+    limits: RealTime,
+    journal: Journal,
+}
+
+impl Lift {
+    /// Lifts the limit where it is in the way.
+    ///
+    /// # Errors
+    /// It cannot be recorded or written.
+    fn for_targets(&self, targets: &Targets) -> Result<()> {
+        let lowest = targets.values().map(|target| target.share).fold(1.0, f64::min);
+        match &self.limits.runtime_file {
+            Some(file) if is_in_the_way(self.limits.throttled_share(), lowest) => {
+                self.journal.write_file(file, "-1").map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -135,6 +170,8 @@ fn lift_limit(host: &Host, journal: &Journal) -> Result<()> {
 struct Hogs {
     grid: Grid,
     targets: Targets,
+    /// Where it was allowed.
+    lift: Option<Lift>,
     burners: BTreeMap<CpuId, Burner>,
     notes: Vec<String>,
 }
@@ -142,6 +179,9 @@ struct Hogs {
 impl Emulation for Hogs {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         super::same_cpus(&self.targets, targets)?;
+        if let Some(lift) = &self.lift {
+            lift.for_targets(targets)?;
+        }
         for (cpu, burner) in &self.burners {
             if let Some(&target) = targets.get(cpu) {
                 burner.set(Settings::new(self.grid, target));
@@ -216,6 +256,7 @@ impl Emulation for Hogs {
 mod tests {
     use super::*;
     use crate::Target;
+    use crate::frequency::simulated;
     use crate::host::testing;
 
     fn demand(share: f64) -> Demand {
@@ -253,6 +294,51 @@ mod tests {
         host.privileges.sys_nice = true;
         host.real_time.group_runtime = Some(Duration::ZERO);
         assert_eq!(CpuHogs.check(&host, &demand(0.4)).unwrap_err().reason, Reason::RealTimeLimit);
+    }
+
+    #[test]
+    fn a_small_budget_of_the_group_bounds_the_speed_and_is_named() {
+        let mut host = testing::host();
+        host.real_time.group_runtime = Some(Duration::from_millis(100));
+        host.real_time.group_period = Some(Duration::from_secs(1));
+        assert!(CpuHogs.check(&host, &demand(0.9)).is_ok());
+        let refused = CpuHogs.check(&host, &demand(0.8)).unwrap_err();
+        assert_eq!(refused.reason, Reason::RealTimeLimit);
+        for part in ["80.00%", "90.00%", "cpu.rt_runtime_us is 100000", "cpu.rt_period_us of 1000000"] {
+            assert!(refused.detail.contains(part), "{part} in {}", refused.detail);
+        }
+        let lifted = Demand { lift_rt_limit: true, ..demand(0.8) };
+        assert!(CpuHogs.check(&host, &lifted).is_ok());
+        host.real_time.group_runtime = Some(Duration::from_millis(950));
+        let refused = CpuHogs.check(&host, &demand(0.03)).unwrap_err();
+        assert!(!refused.detail.contains("budget"), "{}", refused.detail);
+    }
+
+    #[test]
+    fn the_limit_is_lifted_where_it_is_in_the_way_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let (roots, journal) = simulated::journal(dir.path());
+        testing::write(&roots.sys, "sched_rt_runtime_us", b"950000\n");
+        let file = roots.sys.join("sched_rt_runtime_us");
+        let held = || std::fs::read_to_string(&file).unwrap().trim().to_owned();
+        let host = testing::host();
+        let limits = RealTime { runtime_file: Some(file.clone()), ..host.real_time };
+        let lift = Lift { limits, journal: journal.clone() };
+        lift.for_targets(&demand(0.4).targets).unwrap();
+        assert_eq!(held(), "950000");
+        lift.for_targets(&demand(0.03).targets).unwrap();
+        assert_eq!(held(), "-1");
+        // Speeds that need it may come again.
+        lift.for_targets(&demand(0.4).targets).unwrap();
+        assert_eq!(held(), "-1");
+        journal.undo_all().unwrap();
+        assert_eq!(held(), "950000");
+    }
+
+    #[test]
+    fn tasks_that_burners_cannot_slow_are_told_with_the_burners_priority() {
+        let priority = format!("priority {}", burner::PRIORITY);
+        assert!(ABOUT.limits.iter().any(|limit| limit.contains(&priority) && limit.contains("deadline")));
     }
 
     #[test]

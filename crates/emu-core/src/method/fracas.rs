@@ -10,8 +10,8 @@ use super::{About, Emulation, Expected, Method, MethodId, Reason, Unavailable, s
 use crate::duty::check_period;
 use crate::duty::holder::notes_on;
 use crate::group::{
-    Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, Weights, hierarchy_for, longest_stall,
-    tightest_above,
+    Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, Weights, can_have, hierarchy_for,
+    longest_stall, tightest_above,
 };
 use crate::sys::time;
 use crate::{
@@ -30,9 +30,10 @@ const ABOUT: About = About {
         "at 1 ms at least in each period: a low speed needs a long period (5 % at least 20 ms)",
         "a turn ends at the scheduler's tick (1 to 10 ms), so that turns and stalls are longer than asked, by that much",
         "bursts shorter than a period see full speed or none",
+        "a program that sleeps gains part of a period at each wake-up, and up to a scheduler slice of CPU time on each CPU (sched_cfs_bandwidth_slice_us, 5 ms): +2.5 % for bursts of 10 periods of 20 ms",
         "real-time and deadline tasks are not limited",
         "on several CPUs a thread is spread to a free one within about two periods: programs that live shorter share one CPU",
-        "while threads share a CPU's group they are bound to that CPU: they see one CPU, and cannot choose another one of the zone",
+        "while threads share a CPU's group, and with unequal speeds always, threads are bound to their group's CPU: they see one CPU, and the kernel does not let them bind themselves to another (EINVAL); bind them before, or use cpu-hogs",
         "a frequency asked for is turned into a share at the start and does not follow the real clock",
         "`--variant published` (one quota for all): one thread on n CPUs runs up to n times as fast as asked",
         "`--variant shares` (weights, as published): with k of n CPUs busy the speed is r/(r+k(1-r)) instead of r; burns power",
@@ -96,10 +97,9 @@ fn shares_of(targets: &Targets, groups: usize) -> Vec<f64> {
 fn check_quota(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
     let (count, lowest) = (demand.targets.len(), demand.lowest_share());
     let groups = group_count(demand);
-    let can_bind = groups > 1 && hierarchy_for(host, Controller::Cpuset).is_some();
-    check_equal(&demand.targets, can_bind)?;
-    let period_us = period_for(demand.period, &demand.targets, groups)?;
     TaskGroup::check(host, &[Controller::Cpu, Controller::Cpuset, Controller::Cpuacct])?;
+    check_equal(&demand.targets, groups > 1 && can_have(host, Controller::Cpuset))?;
+    let period_us = period_for(demand.period, &demand.targets, groups)?;
     let mut notes = notes_on(&demand.targets);
     let mut error = expected_error(period_us, lowest);
     if is_below_tick(period_us, &demand.targets) {
@@ -144,7 +144,8 @@ fn check_equal(targets: &Targets, can_bind: bool) -> Result<(), Unavailable> {
     Err(Unavailable::new(
         Reason::UnequalSpeeds,
         "different speeds need a group for each CPU, bound to it by the cgroup cpuset controller",
-        "ask for the same speed on all CPUs; or mount or enable cpuset, and leave out --variant",
+        "ask for the same speed on all CPUs; or leave out --variant, and run as root where cpuset is mounted, or in a \
+         group that has it: systemd-run --user --scope -p Delegate=yes emu …, with Delegate=yes for user@.service, too",
     ))
 }
 
@@ -177,7 +178,7 @@ fn check_weights(targets: &Targets, version: u8) -> Result<(), Unavailable> {
     }
     Err(Unavailable::new(
         Reason::SpeedOutOfReach,
-        format!("{}% is below the {}% that cgroup weights can give", lowest * 100.0, least * 100.0),
+        format!("{:.4}% is below the {:.4}% that cgroup weights can give", lowest * 100.0, least * 100.0),
         "ask for more, or leave out --variant",
     ))
 }
@@ -239,7 +240,10 @@ fn period_for(asked: Option<Duration>, targets: &Targets, groups: usize) -> Resu
     }
     Err(Unavailable::new(
         Reason::PeriodOutOfReach,
-        format!("{}% of a period of {period:?} is less than 1ms, the kernel's least quota", lowest * 100.0),
+        format!(
+            "{:.2}% of a period of {period:?} is less than 1ms, the kernel's least quota",
+            lowest * 100.0
+        ),
         format!(
             "pass --period with at least {:.0}ms, or ask for at least {:.2}%",
             (shortest_us / 1_000.0).ceil(),

@@ -203,7 +203,7 @@ pub trait Emulation: Send {
 pub struct Status {
     /// The method at work.
     pub method: MethodId,
-    /// Length of one on/off cycle; zero for methods without one.
+    /// Length of one on/off cycle, with many tasks of the present one; zero for methods without one.
     pub period: Duration,
     /// Cycles since the start.
     pub periods: u64,

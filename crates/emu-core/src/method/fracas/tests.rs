@@ -91,6 +91,46 @@ fn a_host_without_the_cpu_controller_is_refused() {
     }
 }
 
+/// An ordinary user's scope on cgroup v2 that has these controllers; the groups above are root's.
+fn host_in_scope(controllers: &str) -> Host {
+    let changes = [
+        ("proc/self/cgroup", "0::/scope\n"),
+        ("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+        ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory\n"),
+        ("sys/fs/cgroup/scope/cgroup.controllers", controllers),
+        ("sys/fs/cgroup/scope/cgroup.procs", "77\n"),
+        ("sys/fs/cgroup/scope/cgroup.subtree_control", ""),
+        ("sys/fs/cgroup/scope/cgroup.type", "domain\n"),
+    ];
+    testing::host_of(&testing::with(testing::VM_V1, &changes))
+}
+
+#[test]
+fn controllers_that_were_not_delegated_are_refused_with_the_way_out() {
+    let (equal, unequal) = ([0.4, 0.4], [0.4, 0.8]);
+    let refused = |controllers, shares: &[f64], variant| {
+        let why = Fracas.check(&host_in_scope(controllers), &demand(shares, None, variant)).unwrap_err();
+        assert!(why.hint.contains("systemd-run --user --scope -p Delegate=yes"), "{}", why.hint);
+        why.reason
+    };
+    for variant in [Variant::Best, Variant::Published, Variant::Shares] {
+        assert_eq!(refused("memory\n", &equal, variant), Reason::NoController);
+        assert!(Fracas.check(&host_in_scope("cpu memory\n"), &demand(&equal, None, variant)).is_ok());
+    }
+    assert_eq!(refused("memory\n", &unequal, Variant::Best), Reason::NoController);
+    assert_eq!(refused("cpu memory\n", &unequal, Variant::Best), Reason::UnequalSpeeds);
+    let delegated = host_in_scope("cpuset cpu memory\n");
+    assert!(Fracas.check(&delegated, &demand(&unequal, None, Variant::Best)).is_ok());
+}
+
+#[test]
+fn speeds_are_rounded_in_refusals() {
+    let why = refused(&demand(&[0.946_560_000_260_493_4], Some(1), Variant::Best));
+    assert!(why.detail.starts_with("94.66% of a period of 1ms"), "{}", why.detail);
+    let why = check_weights(&targets(&[0.000_012_345_67]), 2).unwrap_err();
+    assert_eq!(why.detail, "0.0012% is below the 0.0100% that cgroup weights can give");
+}
+
 #[test]
 fn weights_have_no_period_and_a_lowest_speed() {
     assert_eq!(refused(&demand(&[0.4], Some(20), Variant::Shares)).reason, Reason::PeriodOutOfReach);
@@ -107,7 +147,7 @@ fn known_errors_are_told_beforehand() {
     let shares = expected(&demand(&[0.5, 0.5], None, Variant::Shares));
     assert!((shares.error - 1.0 / 3.0).abs() < 1e-9 && shares.notes[0].contains("33.3%"));
     assert!(expected(&demand(&[0.5, 0.5], None, Variant::Best)).error < 0.02);
-    for word in ["published", "shares", "real-time"] {
+    for word in ["published", "shares", "real-time", "sched_cfs_bandwidth_slice_us", "EINVAL"] {
         assert!(ABOUT.limits.iter().any(|limit| limit.contains(word)), "{word}");
     }
 }
