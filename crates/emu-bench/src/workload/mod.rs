@@ -4,6 +4,7 @@
 //! through the window that each of them names, and reports what was [`Done`]. The harness stays outside of the
 //! zone; the worker is what the zone is for. See [`Worker`].
 
+mod bound;
 mod cpu_loop;
 pub mod kernel;
 mod multiprocess;
@@ -151,7 +152,7 @@ pub struct Job {
     pub active: usize,
     /// Processes that only wait.
     pub idle: usize,
-    /// Whether each thread or process is bound to a CPU of its own, in turn.
+    /// Whether each thread or process is bound to a CPU of its own, in turn: from the start on.
     pub pinned: bool,
     /// CPU time of a burst between two sleeps, un-emulated.
     #[serde(rename = "burst_ns", with = "as_ns")]

@@ -4,6 +4,7 @@ use std::thread;
 
 use emu_core::{Error, ErrorKind, Result};
 
+use super::bound::Bound;
 use super::part::{self, Chain};
 use super::{Done, Job, Order, Running, Setting, Workload};
 
@@ -24,6 +25,13 @@ impl Workload for Multithread {
     }
 
     fn start(&self, job: &Job) -> Result<Box<dyn Running>> {
+        if job.pinned {
+            let bound = Bound::start(job, || {
+                let mut chain = Chain::new();
+                move |order: &Order| chain.through(order)
+            })?;
+            return Ok(Box::new(bound));
+        }
         Ok(Box::new(Threads { job: job.clone(), chains: (0..job.active).map(|_| Chain::new()).collect() }))
     }
 }
@@ -67,12 +75,15 @@ mod tests {
 
     #[test]
     fn every_thread_reports_its_own_work() {
-        let job = Job { active: 3, ..Job::new("multithread", &cpus_of_this_thread()) };
-        let order =
-            Order { begin_ns: part::now_ns() + 20_000_000, length_ns: 20_000_000, first: 0, stamps: false };
-        let done = Multithread.start(&job).unwrap().through(&order).unwrap();
-        assert_eq!(done.parts.len(), 3);
-        assert!(done.work() > 0.0);
+        for pinned in [false, true] {
+            let job = Job { active: 3, pinned, ..Job::new("multithread", &cpus_of_this_thread()) };
+            let mut running = Multithread.start(&job).unwrap();
+            let begin_ns = part::now_ns() + 20_000_000;
+            let order = Order { begin_ns, length_ns: 20_000_000, first: 0, stamps: false };
+            let done = running.through(&order).unwrap();
+            assert_eq!(done.parts.len(), 3);
+            assert!(done.work() > 0.0);
+        }
     }
 
     fn cpus_of_this_thread() -> emu_core::CpuList {

@@ -13,6 +13,7 @@ use std::thread;
 
 use emu_core::{Error, ErrorKind, Host, Result, Roots};
 
+use super::bound::Bound;
 use super::part::{self, now_ns};
 use super::stamps::{Stamps, fill};
 use super::{Done, Job, Moved, Order, Running, Setting, Workload};
@@ -68,6 +69,13 @@ impl Workload for Stream {
         let size = job.arrays.ok_or_else(|| Error::usage("the job does not say how long arrays are"))?;
         let elements = size.array_bytes as usize / size_of::<f64>() / job.active.max(1);
         // Memory lies where it is first touched: each thread fills its own.
+        if job.pinned {
+            let bound = Bound::start(job, move || {
+                let mut part = Part::new(elements);
+                move |order: &Order| part.through(order)
+            })?;
+            return Ok(Box::new(bound));
+        }
         let parts = each_on_its_thread(job, vec![(); job.active].iter_mut(), |()| Ok(Part::new(elements)))?;
         Ok(Box::new(Parts { job: job.clone(), parts }))
     }
@@ -259,8 +267,11 @@ mod tests {
         let cpus = Host::detect(&Roots::system()).unwrap().allowed;
         let arrays = StreamSize { array_bytes: 4 << 20, cache_bytes: None, available_bytes: None };
         let job = Job { active: 2, arrays: Some(arrays), ..Job::new("stream", &cpus) };
-        let done = Stream.start(&job).unwrap().through(&order(10)).unwrap();
-        assert_eq!((done.parts.len(), done.moved.len()), (2, 4));
+        for pinned in [false, true] {
+            let job = Job { pinned, ..job.clone() };
+            let done = Stream.start(&job).unwrap().through(&order(10)).unwrap();
+            assert_eq!((done.parts.len(), done.moved.len()), (2, 4));
+        }
         assert!(Stream.start(&Job { arrays: None, ..job }).is_err());
     }
 }
