@@ -87,6 +87,20 @@ const INTEL_ACTIVE: &[(&str, &str)] = &[
     ("cpufreq/policy1/energy_performance_preference", "performance\n"),
 ];
 
+/// The same without HWP (`intel_pstate=active,no_hwp`): its own two algorithms, and no preference to be told.
+const INTEL_ACTIVE_NO_HWP: &[(&str, &str)] = &[
+    ("intel_pstate/status", "active\n"),
+    ("intel_pstate/no_turbo", "0\n"),
+    ("cpufreq/policy0/related_cpus", "0\n"),
+    ("cpufreq/policy0/scaling_driver", "intel_pstate\n"),
+    ("cpufreq/policy0/scaling_governor", "powersave\n"),
+    ("cpufreq/policy0/scaling_available_governors", "performance powersave\n"),
+    ("cpufreq/policy1/related_cpus", "1\n"),
+    ("cpufreq/policy1/scaling_driver", "intel_pstate\n"),
+    ("cpufreq/policy1/scaling_governor", "powersave\n"),
+    ("cpufreq/policy1/scaling_available_governors", "performance powersave\n"),
+];
+
 /// The same in passive mode, where the driver goes by another name and takes the common governors.
 const INTEL_PASSIVE: &[(&str, &str)] = &[
     ("intel_pstate/status", "passive\n"),
@@ -112,6 +126,42 @@ const AMD: &[(&str, &str)] = &[
     ("cpufreq/policy1/scaling_available_governors", "performance powersave\n"),
     ("cpufreq/policy1/energy_performance_preference", "performance\n"),
     ("cpufreq/policy1/boost", "0\n"),
+];
+
+/// `amd-pstate` in passive mode, which takes the common governors and no preference; its list is that of the cpupower
+/// example in amd-pstate.rst. One boost for all, as in cpufreq.rst.
+const AMD_PASSIVE: &[(&str, &str)] = &[
+    ("amd_pstate/status", "passive\n"),
+    ("cpufreq/boost", "1\n"),
+    ("cpufreq/policy0/related_cpus", "0\n"),
+    ("cpufreq/policy0/scaling_driver", "amd-pstate\n"),
+    ("cpufreq/policy0/scaling_governor", "schedutil\n"),
+    (
+        "cpufreq/policy0/scaling_available_governors",
+        "ondemand conservative powersave userspace performance schedutil \n",
+    ),
+    ("cpufreq/policy1/related_cpus", "1\n"),
+    ("cpufreq/policy1/scaling_driver", "amd-pstate\n"),
+    ("cpufreq/policy1/scaling_governor", "powersave\n"),
+    (
+        "cpufreq/policy1/scaling_available_governors",
+        "ondemand conservative powersave userspace performance schedutil \n",
+    ),
+];
+
+/// Arm: cpufreq-dt with one policy for a cluster of two CPUs, and no boost, which takes `turbo-mode` in the table of
+/// the device tree (Documentation/devicetree/bindings/opp/opp-v2-base.yaml). The frequencies are examples.
+const ARM: &[(&str, &str)] = &[
+    ("cpufreq/policy0/related_cpus", "0 1\n"),
+    ("cpufreq/policy0/scaling_driver", "cpufreq-dt\n"),
+    ("cpufreq/policy0/scaling_governor", "schedutil\n"),
+    (
+        "cpufreq/policy0/scaling_available_governors",
+        "conservative ondemand userspace powersave performance schedutil \n",
+    ),
+    ("cpufreq/policy0/scaling_available_frequencies", "450000 800000 1100000 \n"),
+    ("cpufreq/policy0/scaling_min_freq", "450000\n"),
+    ("cpufreq/policy0/scaling_max_freq", "1100000\n"),
 ];
 
 /// The files of [`BARE`] with others over them.
@@ -170,6 +220,13 @@ pub(super) fn seen(files: &[(String, String)], name: &str) -> (State, String) {
     (finding.state, finding.found)
 }
 
+/// What is found of one knob where these CPUs are to be quiet.
+fn quiet(files: &[(String, String)], cpus: &str, name: &str) -> Finding {
+    let (_dir, mut machine) = machine(files);
+    machine.cpus = cpus.parse().unwrap();
+    found(&machine, name)
+}
+
 /// What a tuning would write, by file below the tree.
 fn writes(files: &[(String, String)], name: &str) -> Vec<String> {
     let (dir, machine) = machine(files);
@@ -196,7 +253,8 @@ fn every_knob_says_what_is_better_and_why() {
 
 #[test]
 fn only_what_a_tuning_can_change_has_changes() {
-    for files in [acpi(), driven(INTEL_ACTIVE), driven(INTEL_PASSIVE), driven(AMD), bare(&[]), owned(VM_V1)] {
+    let drivers = [ACPI, INTEL_ACTIVE, INTEL_ACTIVE_NO_HWP, INTEL_PASSIVE, AMD, AMD_PASSIVE, ARM].map(driven);
+    for files in drivers.into_iter().chain([bare(&[]), owned(VM_V1)]) {
         let (_dir, machine) = machine(&files);
         for knob in examine(&machine) {
             // What a started command alone is given says nothing of the machine.
@@ -235,6 +293,19 @@ fn intel_pstate_active_is_judged_by_governor_and_preference() {
 }
 
 #[test]
+fn intel_pstate_active_without_hwp_is_judged_by_governor_alone() {
+    let files = driven(INTEL_ACTIVE_NO_HWP);
+    assert_eq!(seen(&files, "driver"), (State::Fact, "intel_pstate, active mode".into()));
+    assert_eq!(seen(&files, "governor"), (State::Tune, "powersave".into()), "which follows the load");
+    let paths = [0, 1].map(|cpu| format!("sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_governor"));
+    assert_eq!(writes(&files, "governor"), paths.map(|path| format!("`performance` to {path}")));
+    let why = "this driver, or this mode of it, takes no preference";
+    assert_eq!(seen(&files, "epp"), (State::Unseen, why.into()));
+    assert_eq!(seen(&files, "turbo"), (State::Tune, "on".into()));
+    assert_eq!(writes(&files, "turbo"), ["`1` to sys/devices/system/cpu/intel_pstate/no_turbo"]);
+}
+
+#[test]
 fn intel_pstate_passive_takes_the_common_governors() {
     let files = driven(INTEL_PASSIVE);
     assert_eq!(seen(&files, "driver"), (State::Fact, "intel_cpufreq, passive mode".into()));
@@ -250,6 +321,65 @@ fn amd_pstate_has_a_boost_for_each_policy() {
     assert_eq!(seen(&files, "turbo"), (State::Tune, "off on 1, on on 0".into()));
     assert_eq!(writes(&files, "turbo"), ["`0` to sys/devices/system/cpu/cpufreq/policy0/boost"]);
     assert_eq!(writes(&files, "epp").len(), 1);
+}
+
+#[test]
+fn amd_pstate_passive_takes_the_common_governors() {
+    let files = driven(AMD_PASSIVE);
+    assert_eq!(seen(&files, "driver"), (State::Fact, "amd-pstate, passive mode".into()));
+    assert_eq!(seen(&files, "governor"), (State::Tune, "powersave on 1, schedutil on 0".into()));
+    assert_eq!(writes(&files, "governor").len(), 2);
+    assert_eq!(seen(&files, "epp").0, State::Unseen);
+    assert_eq!(seen(&files, "turbo"), (State::Tune, "on".into()));
+    assert_eq!(writes(&files, "turbo"), ["`0` to sys/devices/system/cpu/cpufreq/boost"]);
+}
+
+#[test]
+fn a_driver_of_arm_has_a_governor_and_no_turbo() {
+    let files = driven(ARM);
+    assert_eq!(seen(&files, "driver"), (State::Fact, "cpufreq-dt".into()));
+    assert_eq!(seen(&files, "governor"), (State::Tune, "schedutil".into()));
+    assert_eq!(
+        writes(&files, "governor"),
+        ["`performance` to sys/devices/system/cpu/cpufreq/policy0/scaling_governor"]
+    );
+    assert_eq!(seen(&files, "epp").0, State::Unseen);
+    let why = "this driver has no switch for it; the firmware may have one";
+    assert_eq!(seen(&files, "turbo"), (State::Unseen, why.into()));
+}
+
+#[test]
+fn policies_of_other_cpus_do_not_count() {
+    let other = driven(&[ACPI, &[("cpufreq/policy1/scaling_governor", "performance\n")]].concat());
+    assert_eq!(quiet(&other, "0", "governor").found, "ondemand");
+    assert_eq!(quiet(&other, "0-1", "governor").changes.len(), 1);
+    let at_0 = [("governor", &other), ("epp", &intel_active()), ("turbo", &driven(AMD))];
+    for (name, files) in at_0 {
+        let finding = quiet(files, "0", name);
+        assert_eq!((finding.state, finding.changes.len(), finding.hint), (State::Tune, 1, None), "{name}");
+        let finding = quiet(files, "1", name);
+        assert_eq!((finding.state, finding.changes.len()), (State::Ready, 0), "{name}");
+    }
+    assert_eq!(quiet(&acpi(), "1", "turbo").changes.len(), 1, "its switch is one for all");
+    let none = driven(&[("cpufreq/policy0/related_cpus", "0\n"), ("cpufreq/policy0/scaling_driver", "x\n")]);
+    assert_eq!(quiet(&none, "1", "governor").state, State::Unseen);
+}
+
+#[test]
+fn a_change_that_reaches_other_cpus_says_so() {
+    let preference = ("cpufreq/policy0/energy_performance_preference", "balance_power\n");
+    let boost = ("cpufreq/policy0/boost", "1\n");
+    let shared = driven(&[ARM, &[preference, boost]].concat());
+    for name in ["governor", "epp", "turbo"] {
+        let finding = quiet(&shared, "1", name);
+        assert_eq!((finding.state, finding.changes.len()), (State::Tune, 1), "{name}");
+        let hint = "CPUs 0 share a policy with CPUs 1, and change as well";
+        assert_eq!(finding.hint.as_deref(), Some(hint), "{name}");
+        assert_eq!(quiet(&shared, "0-1", name).hint, None, "{name}");
+    }
+    let idle = bare(&[]);
+    assert_eq!(quiet(&idle, "0", "c-states").hint.as_deref(), Some("the limit holds for CPUs 1 as well"));
+    assert_eq!(quiet(&idle, "0-1", "c-states").hint, None);
 }
 
 #[test]
@@ -326,6 +456,44 @@ fn idle_states_are_limited_to_the_first_that_is_not_polling() {
     assert_eq!(seen(&disabled, "c-states"), (State::Ready, "POLL, C1, C6; up to 2 µs to wake up".into()));
     let held = bare(&[("dev/cpu_dma_latency", "\u{1}\0\0\0")]);
     assert_eq!(seen(&held, "c-states").0, State::Ready);
+}
+
+#[test]
+fn idle_states_of_other_cpus_do_not_count() {
+    let shallow = bare(&[
+        ("sys/devices/system/cpu/cpu1/cpuidle/state0/name", "C1\n"),
+        ("sys/devices/system/cpu/cpu1/cpuidle/state0/latency", "2\n"),
+        ("sys/devices/system/cpu/cpu1/cpuidle/state0/disable", "0\n"),
+    ]);
+    let finding = quiet(&shallow, "1", "c-states");
+    assert_eq!((finding.state, finding.found.as_str()), (State::Ready, "C1; up to 2 µs to wake up"));
+    for cpus in ["0", "0-1"] {
+        assert_eq!(quiet(&shallow, cpus, "c-states").state, State::Tune, "{cpus}");
+    }
+}
+
+#[test]
+fn cores_of_other_cpus_may_have_several_threads() {
+    let topology = |cpu: u32, core: u32, siblings: &str| {
+        let path = |file: &str| format!("sys/devices/system/cpu/cpu{cpu}/topology/{file}");
+        [(path("core_id"), format!("{core}\n")), (path("core_cpus_list"), format!("{siblings}\n"))]
+    };
+    // CPUs 0 and 2 share a core, which the kernel tells as long as both are online.
+    let hybrid = |online: &str, siblings: &str, active: &str| {
+        let cpus = [
+            ("sys/devices/system/cpu/online", online),
+            ("sys/devices/system/cpu/present", "0-2\n"),
+            ("sys/devices/system/cpu/smt/active", active),
+        ];
+        let cores = [topology(0, 0, siblings), topology(1, 1, "1"), topology(2, 0, siblings)];
+        [bare(&cpus), cores.concat()].concat()
+    };
+    let both = hybrid("0-2\n", "0,2", "1\n");
+    for cpus in ["0", "0,2", "0-1"] {
+        assert_eq!(quiet(&both, cpus, "smt").state, State::Advice, "{cpus}");
+    }
+    assert_eq!(quiet(&both, "1", "smt").state, State::Ready);
+    assert_eq!(quiet(&hybrid("0-1\n", "0", "0\n"), "0", "smt").state, State::Ready, "its sibling is offline");
 }
 
 #[test]

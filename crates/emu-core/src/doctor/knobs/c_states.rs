@@ -29,7 +29,7 @@ impl Knob for CStates {
 
     fn look(&self, machine: &Machine) -> Finding {
         let host = &machine.host;
-        let states = states(&host.roots, &host.online());
+        let states = states(&host.roots, &machine.cpus);
         if states.is_empty() {
             let who = if host.hypervisor.is_some() { "the hypervisor's" } else { "the firmware's" };
             return Finding::unseen(format!("the kernel picks no idle states here; how CPUs idle is {who}"));
@@ -50,7 +50,9 @@ impl Knob for CStates {
             let hint = format!("there is no {}: boot with processor.max_cstate=1", device.display());
             return Finding::advice(found, hint);
         }
-        Finding::tune(found, vec![Change::Latency { path: device, value: limit }])
+        let others = host.online().difference(&machine.cpus);
+        let hint = (!others.is_empty()).then(|| format!("the limit holds for CPUs {others} as well"));
+        Finding { hint, ..Finding::tune(found, vec![Change::Latency { path: device, value: limit }]) }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The energy performance preference: what the processor itself is told where it picks its frequency.
 
 use super::super::{About, Change, Finding, Knob, Machine, Takes};
-use super::{by_value, cpufreq};
+use super::{beyond, by_value, policies};
+use crate::Policy;
 
 /// The energy performance preference.
 pub(in crate::doctor) struct Epp;
@@ -19,22 +20,23 @@ impl Knob for Epp {
     }
 
     fn look(&self, machine: &Machine) -> Finding {
-        let policies = match cpufreq(&machine.host) {
-            Ok(cpufreq) => &cpufreq.policies,
+        let policies = match policies(machine) {
+            Ok(policies) => policies,
             Err(unseen) => return unseen,
         };
         let hinted: Vec<_> =
-            policies.iter().filter_map(|policy| Some((policy, policy.epp.clone()?))).collect();
+            policies.into_iter().filter_map(|policy| Some((policy, policy.epp.clone()?))).collect();
         if hinted.is_empty() {
             return Finding::unseen("this driver, or this mode of it, takes no preference");
         }
         // 0 is the number of `performance`.
-        let changes = hinted.iter().filter(|(_, epp)| !matches!(epp.as_str(), "performance" | "0"));
-        let changes = changes.map(|(policy, _)| Change::File {
+        let saving = hinted.iter().filter(|(_, epp)| !matches!(epp.as_str(), "performance" | "0"));
+        let saving: Vec<&Policy> = saving.map(|(policy, _)| *policy).collect();
+        let changes = saving.iter().map(|policy| Change::File {
             path: policy.path.join("energy_performance_preference"),
             value: "performance".into(),
         });
         let changes = changes.collect();
-        Finding::tune(by_value(hinted.into_iter()), changes)
+        Finding { hint: beyond(machine, &saving), ..Finding::tune(by_value(hinted.into_iter()), changes) }
     }
 }

@@ -1,7 +1,7 @@
 //! The governor of each cpufreq policy.
 
 use super::super::{About, Change, Finding, Knob, Machine, Takes};
-use super::{by_value, cpufreq};
+use super::{beyond, by_value, policies};
 use crate::Policy;
 
 /// What holds the highest frequency, under every driver.
@@ -23,12 +23,12 @@ impl Knob for Governor {
     }
 
     fn look(&self, machine: &Machine) -> Finding {
-        let policies = match cpufreq(&machine.host) {
-            Ok(cpufreq) => &cpufreq.policies,
+        let policies = match policies(machine) {
+            Ok(policies) => policies,
             Err(unseen) => return unseen,
         };
-        let found = by_value(policies.iter().map(|policy| (policy, name(policy))));
-        let moving: Vec<&Policy> = policies.iter().filter(|policy| !is_fixed(policy)).collect();
+        let found = by_value(policies.iter().map(|policy| (*policy, name(policy))));
+        let moving: Vec<&Policy> = policies.into_iter().filter(|policy| !is_fixed(policy)).collect();
         if let Some(without) = moving.iter().find(|policy| !policy.governors.iter().any(|name| name == BEST))
         {
             let hint = format!(
@@ -38,7 +38,8 @@ impl Knob for Governor {
             return Finding::hand(found, hint);
         }
         let change = |policy: &&Policy| Change::Governor { policy: policy.path.clone(), value: BEST.into() };
-        Finding::tune(found, moving.iter().map(change).collect())
+        let changes = moving.iter().map(change).collect();
+        Finding { hint: beyond(machine, &moving), ..Finding::tune(found, changes) }
     }
 }
 

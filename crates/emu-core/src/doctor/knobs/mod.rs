@@ -25,7 +25,7 @@ pub(super) mod virtualisation;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::Finding;
+use super::{Finding, Machine};
 use crate::control_file::probe;
 use crate::{CpuList, Cpufreq, Host, Policy};
 
@@ -37,6 +37,26 @@ fn cpufreq(host: &Host) -> Result<&Cpufreq, Finding> {
             None => "the kernel has no frequency driver for this processor".to_owned(),
         })
     })
+}
+
+/// The policies that have one of the quiet CPUs, or why there are none to be seen.
+fn policies(machine: &Machine) -> Result<Vec<&Policy>, Finding> {
+    let all = &cpufreq(&machine.host)?.policies;
+    let is_quiet = |policy: &&Policy| !policy.cpus.intersection(&machine.cpus).is_empty();
+    let policies: Vec<_> = all.iter().filter(is_quiet).collect();
+    if policies.is_empty() {
+        return Err(Finding::unseen(format!("the frequency driver has no policy for CPUs {}", machine.cpus)));
+    }
+    Ok(policies)
+}
+
+/// What to know of changes to these policies: that they reach beyond the quiet CPUs, where they do. The CPUs of a policy
+/// are set together.
+fn beyond(machine: &Machine, changed: &[&Policy]) -> Option<String> {
+    let all: CpuList = changed.iter().flat_map(|policy| policy.cpus.iter()).collect();
+    let others = all.intersection(&machine.host.online()).difference(&machine.cpus);
+    (!others.is_empty())
+        .then(|| format!("CPUs {others} share a policy with CPUs {}, and change as well", machine.cpus))
 }
 
 /// What policies hold, each value with its CPUs where there are several: `powersave on 0-3, performance on 4-7`.

@@ -23,10 +23,11 @@ impl Knob for Smt {
         let control = host.roots.cpus().join("smt/control");
         let active = probe::<u8>(&host.roots.cpus().join("smt/active")) == Some(1);
         let mut seen = machine.cpus.iter().filter_map(|id| host.cpu(id));
-        if active || seen.any(|cpu| cpu.siblings.len() > 1) {
+        // Where the kernel does not tell which core a CPU belongs to, any may be shared.
+        if seen.any(|cpu| cpu.siblings.len() > 1 || active && cpu.core.is_none()) {
             let hint = format!(
-                "run on one CPU of each core (see `emu info`), or echo off > {}. A tuning leaves it alone: programs \
-                 bound to a CPU that goes offline lose that binding for good",
+                "run on one CPU of each core (see `emu info`) and leave the others of it idle, or echo off > {}. A \
+                 tuning leaves it alone: programs bound to a CPU that goes offline lose that binding for good",
                 control.display()
             );
             return Finding::advice("on: cores have several threads", hint);

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::super::{About, Change, Finding, Knob, Machine, Takes};
-use super::{by_value, cpufreq};
-use crate::{Cpufreq, Roots};
+use super::{beyond, by_value, cpufreq, policies};
+use crate::{Policy, Roots};
 
 /// Turbo.
 pub(in crate::doctor) struct Turbo;
@@ -35,7 +35,7 @@ impl Knob for Turbo {
         if let Some(allowed) = cpufreq.boost {
             return switch(allowed, boost(&host.roots), "0");
         }
-        per_policy(cpufreq)
+        per_policy(machine)
     }
 }
 
@@ -53,15 +53,20 @@ fn switch(allowed: bool, path: PathBuf, off: &str) -> Finding {
     Finding::tune(word(allowed), allowed.then_some(change).into_iter().collect())
 }
 
-fn per_policy(cpufreq: &Cpufreq) -> Finding {
-    let known: Vec<_> = cpufreq.policies.iter().filter_map(|policy| Some((policy, policy.boost?))).collect();
+fn per_policy(machine: &Machine) -> Finding {
+    let policies = match policies(machine) {
+        Ok(policies) => policies,
+        Err(unseen) => return unseen,
+    };
+    let known: Vec<_> = policies.into_iter().filter_map(|policy| Some((policy, policy.boost?))).collect();
     if known.is_empty() {
         return Finding::unseen("this driver has no switch for it; the firmware may have one");
     }
-    let on = known.iter().filter(|(_, allowed)| *allowed);
-    let changes = on.map(|(policy, _)| Change::File { path: policy.path.join("boost"), value: "0".into() });
+    let on: Vec<&Policy> = known.iter().filter(|(_, allowed)| *allowed).map(|(policy, _)| *policy).collect();
+    let changes = on.iter().map(|policy| Change::File { path: policy.path.join("boost"), value: "0".into() });
     let changes = changes.collect();
-    Finding::tune(by_value(known.into_iter().map(|(policy, on)| (policy, word(on).to_owned()))), changes)
+    let found = by_value(known.into_iter().map(|(policy, on)| (policy, word(on).to_owned())));
+    Finding { hint: beyond(machine, &on), ..Finding::tune(found, changes) }
 }
 
 fn word(on: bool) -> &'static str {
