@@ -44,6 +44,8 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
         serde_json::from_str(&fs::read_to_string(record.join("calibrate.json")).unwrap()).unwrap();
     let samples = json["result"]["samples"].as_array().unwrap();
     assert!(samples.len() >= 4 && samples.iter().all(|sample| sample["passed"] == true), "{json}");
+    let is_share = |value: &Value| value.as_f64().is_some_and(|share| (0.0..=1.0).contains(&share));
+    assert!(samples.iter().all(|one| is_share(&one["stolen"]) && is_share(&one["foreign"])), "{json}");
     let of_quota = |quota: f64| {
         let mut own =
             samples.iter().filter(|sample| (sample["quota"].as_f64().unwrap() - quota).abs() < 1e-9);
@@ -74,6 +76,13 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
     let fast = map(&fast.to_string_lossy(), "1769");
     assert_eq!(fast.code(), Some(3), "{}", fast.stderr);
     assert!(fast.stderr.contains("were measured here"), "{}", fast.stderr);
+    let mut wrong = json.clone();
+    wrong["result"]["samples"][0]["passed"] = Value::Bool(false);
+    let file = dir.path().join("wrong.json");
+    fs::write(&file, wrong.to_string()).unwrap();
+    let wrong = map(&file.to_string_lossy(), &quota);
+    assert_eq!(wrong.code(), Some(2), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("wrong.json: 1 of its"), "{}", wrong.stderr);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use super::MeasureArgs;
 
 /// Measure how the speed of this machine follows the CPU quota
 ///
-/// LINPACK at quotas from 0.1 CPUs to all of them; the published linear model, and what its R² hides. emu ends with code
-/// 5 when a solution is wrong.
+/// LINPACK at quotas from 0.1 CPUs to all of them, with --quick in larger steps on more than two; the published linear
+/// model, and what its R² hides. emu ends with code 5 when a solution is wrong.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct CalibrateArgs {
@@ -17,9 +17,9 @@ pub(crate) struct CalibrateArgs {
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,
 
-    /// Step from one quota to the next, in CPUs
-    #[arg(long, value_name = "CPUS", default_value_t = emu_bench::measure::calibrate::STEP, allow_hyphen_values = true)]
-    pub(crate) step: f64,
+    /// Step from one quota to the next, in CPUs [default: 0.1; with --quick one that makes 20 quotas at most]
+    #[arg(long, value_name = "CPUS", allow_hyphen_values = true)]
+    pub(crate) step: Option<f64>,
 
     /// Measure as a published study did, and show its tables beside
     #[arg(long, value_name = "STUDY")]

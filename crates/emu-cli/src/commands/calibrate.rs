@@ -3,8 +3,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::path::Path;
 
-use emu_bench::measure::calibrate::{self, Measured, Other, Plan, STEP};
+use emu_bench::measure::calibrate::{self, Measured, Other, Plan};
 use emu_core::{Error, ErrorKind, Host, Result, Roots};
 
 use crate::args::{CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibrateSolverArgs};
@@ -25,8 +26,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<Exit, Failure> {
     if preset.is_some() && !quick {
         plan = plan.as_published(&host)?;
     }
-    let step =
-        if args.step.to_bits() == STEP.to_bits() { String::new() } else { format!(" --step {}", args.step) };
+    let step = args.step.map_or_else(String::new, |step| format!(" --step {step}"));
     let options = format!("{}{step}", preset.map_or("", |_| " --preset semode-2021"));
     let mut measuring =
         Measuring::begin(&host, &args.measure, &Task { name: NAME, options, seed, plan: &plan })?;
@@ -37,12 +37,12 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<Exit, Failure> {
 }
 
 fn map(args: &CalibrateMapArgs) -> Result<Exit, Failure> {
-    let here = Document::<Measured>::read(&args.local, NAME)?.result;
+    let here = read(&args.local)?;
     let other = if args.other.extension() == Some(OsStr::new("csv")) {
         let unreadable = |cause| Error::file("read", &args.other, cause).with_kind(ErrorKind::Usage);
         Other::of_csv(&fs::read_to_string(&args.other).map_err(unreadable)?)?
     } else {
-        Other::of(&Document::<Measured>::read(&args.other, NAME)?.result)?
+        Other::of(&read(&args.other)?)?
     };
     let found = calibrate::equivalent(&here, &other, args.setting)?;
     output::print(&if args.json {
@@ -51,6 +51,13 @@ fn map(args: &CalibrateMapArgs) -> Result<Exit, Failure> {
         output::calibrate::text_of_map(&found)
     })?;
     Ok(Exit::Success)
+}
+
+/// A calibration from its record, of which every solution is right.
+fn read(record: &Path) -> Result<Measured> {
+    let measured = Document::<Measured>::read(record, NAME)?.result;
+    measured.check_solutions(record)?;
+    Ok(measured)
 }
 
 /// Solves what standard input asks for.

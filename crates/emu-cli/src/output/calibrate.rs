@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use emu_bench::measure::calibrate::published::PUBLISHED;
-use emu_bench::measure::calibrate::{Analysis, Equivalent, Measured, OrderEffect, Sample};
+use emu_bench::measure::calibrate::{Analysis, Equivalent, Measured, Model, OrderEffect, Sample};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 use emu_bench::stats::Interval;
 use emu_core::Result;
@@ -17,8 +17,8 @@ use crate::measuring::Shown;
 /// Notes that are shown; one that tells of a quota may come for each of them.
 const NOTES: usize = 3;
 
-const COLUMNS: &str =
-    "order,quota,threads,solutions,seconds,gflops,cpus_used,residual,passed,pass,begin_seconds";
+const COLUMNS: &str = "order,quota,threads,solutions,seconds,gflops,cpus_used,residual,passed,pass,begin_seconds,\
+clock_hz,stolen,foreign";
 
 /// What was measured, for people and their programs; with the published tables where they are asked for.
 pub(crate) fn shown(measured: &Measured, with_published: bool) -> Shown {
@@ -32,17 +32,23 @@ pub(crate) fn shown(measured: &Measured, with_published: bool) -> Shown {
 fn text(measured: &Measured, with_published: bool) -> String {
     let note = "DEAD: CPUs at which the line is 0. OFF, WORST: mean and largest deviation from being proportional. RESIDUAL: \
                 the largest, of the largest rate. GIVEN: the least share of a quota's CPU time that was delivered. CPU-S: \
-                what a CPU second is worth at low quotas relative to high ones.";
+                what a CPU second is worth at low quotas relative to high ones. equal clock: each rate times the median core \
+                clock by its own.";
     let mut text =
         format!("{}\n{}\n{}\n\n", model(measured).render(), hidden(measured).render(), wrap(note, 0));
+    if let Some(around) = around(measured) {
+        let _ = writeln!(text, "{}", wrap(&around, 0));
+    }
     for one in &measured.analyses {
         let bands: Vec<_> = one
+            .model()
             .bands
             .iter()
             .map(|band| format!("{:.1} to {:.1} CPUs ({:.1} GFLOPS per CPU)", band.from, band.to, band.slope))
             .collect();
         let count = if bands.len() == 1 { "one band".to_owned() } else { format!("{} bands", bands.len()) };
-        let line = format!("Threads {}: {count}: {}.", one.threads.name(), bands.join(", "));
+        let at = if one.equal_clock.is_some() { " at equal clock" } else { "" };
+        let line = format!("Threads {}: {count}{at}: {}.", one.threads.name(), bands.join(", "));
         let _ = writeln!(text, "{}", wrap(&line, 0));
         for effect in &one.orders {
             let line = format!("Threads {}: {}", one.threads.name(), order_effect(effect));
@@ -60,6 +66,21 @@ fn text(measured: &Measured, with_published: bool) -> String {
         let _ = writeln!(text, "Further notes in the JSON: {more}.");
     }
     text
+}
+
+/// What was around the samples; `None` where none of it is known.
+fn around(measured: &Measured) -> Option<String> {
+    let most = |share: fn(&Sample) -> Option<f64>| {
+        measured.samples.iter().filter_map(share).reduce(f64::max).map(percent)
+    };
+    let clock = measured.clock_range().map(|(low, high)| {
+        let [low, high] = [low, high].map(|hz| hz / 1e9);
+        format!("core clock {low:.2} to {high:.2} GHz")
+    });
+    let stolen = most(|sample| sample.stolen).map(|share| format!("stolen up to {share}"));
+    let foreign = most(|sample| sample.foreign).map(|share| format!("other tasks up to {share}"));
+    let parts: Vec<_> = [clock, stolen, foreign].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("During the samples: {}.", parts.join(", ")))
 }
 
 /// How an order differs from another, and what of that is a drift.
@@ -95,19 +116,27 @@ fn model(measured: &Measured) -> Table {
         ("SLOPE", Align::Right),
         ("MAX GFLOPS", Align::Right),
     ]);
-    for one in &measured.analyses {
-        let fit = &one.fit;
+    for (name, _, model) in models(measured) {
+        let fit = &model.fit;
         table.row([
-            one.threads.name().to_owned(),
+            name.to_owned(),
             fit.points.to_string(),
-            r_squared(one),
+            r_squared(model),
             fit.slope.p.map_or_else(|| "-".into(), p_value),
             format!("{:.3}", fit.intercept.interval.estimate),
             format!("{:.3}", fit.slope.interval.estimate),
-            format!("{:.3}", one.max_gflops),
+            format!("{:.3}", model.max_gflops),
         ]);
     }
     table
+}
+
+/// Every model by its name, with the analysis that it is of.
+fn models(measured: &Measured) -> impl Iterator<Item = (&'static str, &Analysis, &Model)> {
+    measured.analyses.iter().flat_map(|one| {
+        let equal = one.equal_clock.as_ref().map(|model| ("equal clock", one, model));
+        [(one.threads.name(), one, &one.measured)].into_iter().chain(equal)
+    })
 }
 
 /// What R² hides.
@@ -122,23 +151,23 @@ fn hidden(measured: &Measured) -> Table {
         ("CPU-S", Align::Right),
         ("LINE", Align::Left),
     ]);
-    for one in &measured.analyses {
+    for (name, one, model) in models(measured) {
         table.row([
-            one.threads.name().to_owned(),
-            format!("{:.3}", one.dead_quota),
-            percent(one.proportional_mean),
-            format!("{:+.1}% at {:.1}", one.proportional_worst * 100.0, one.worst_quota),
-            percent(one.residuals.largest_share),
+            name.to_owned(),
+            format!("{:.3}", model.dead_quota),
+            percent(model.proportional_mean),
+            format!("{:+.1}% at {:.1}", model.proportional_worst * 100.0, model.worst_quota),
+            percent(model.residuals.largest_share),
             percent(one.delivered),
-            percent(one.clock_ratio),
-            if one.is_linear() { "passes" } else { "FAILS" }.to_owned(),
+            percent(model.clock_ratio),
+            if model.is_linear() { "passes" } else { "FAILS" }.to_owned(),
         ]);
     }
     table
 }
 
-fn r_squared(one: &Analysis) -> String {
-    one.fit.r_squared.map_or_else(|| "-".into(), |r_squared| format!("{r_squared:.4}"))
+fn r_squared(model: &Model) -> String {
+    model.fit.r_squared.map_or_else(|| "-".into(), |r_squared| format!("{r_squared:.4}"))
 }
 
 /// As R prints it, which cannot tell smaller ones from 0.
@@ -146,30 +175,34 @@ fn p_value(p: f64) -> String {
     if p < 2.2e-16 { "<2.2e-16".into() } else { format!("{p:.1e}") }
 }
 
-/// The paper's tables beside ours.
+/// The paper's tables beside ours, which are of the rates as they are, too.
 fn published(measured: &Measured) -> String {
     let mut table = Table::new([
         ("MACHINE", Align::Left),
         ("R²", Align::Right),
+        ("P-VALUE", Align::Right),
         ("INTERCEPT", Align::Right),
         ("SLOPE", Align::Right),
         ("MAX GFLOPS", Align::Right),
         ("DEAD", Align::Right),
     ]);
     for one in &measured.analyses {
+        let (model, fit) = (&one.measured, &one.measured.fit);
         table.row([
             format!("here, {}", one.threads.name()),
-            r_squared(one),
-            format!("{:.3}", one.fit.intercept.interval.estimate),
-            format!("{:.3}", one.fit.slope.interval.estimate),
-            format!("{:.3}", one.max_gflops),
-            format!("{:.3}", one.dead_quota),
+            r_squared(model),
+            fit.slope.p.map_or_else(|| "-".into(), p_value),
+            format!("{:.3}", fit.intercept.interval.estimate),
+            format!("{:.3}", fit.slope.interval.estimate),
+            format!("{:.3}", model.max_gflops),
+            format!("{:.3}", model.dead_quota),
         ]);
     }
     for row in PUBLISHED {
         table.row([
-            row.setting.to_owned(),
+            row.name.to_owned(),
             format!("{:.4}", row.r_squared),
+            row.p.unwrap_or("-").to_owned(),
             format!("{:.3}", row.intercept),
             // Lambda's has a unit of its own, and four digits.
             if row.slope < 1.0 { format!("{:.4}", row.slope) } else { format!("{:.3}", row.slope) },
@@ -177,15 +210,18 @@ fn published(measured: &Measured) -> String {
             format!("{:.3}", row.dead()),
         ]);
     }
+    let settings: Vec<_> = PUBLISHED.iter().map(|row| format!("{}: {}", row.name, row.setting)).collect();
     let source = format!(
-        "Published: Manner & Wirtz, SOSE 2021, tables II to IV, {} equations; here {}.",
+        "Published: Manner & Wirtz, SOSE 2021, tables II to IV, {} equations; here {}. {}.",
         emu_bench::measure::calibrate::published::EQUATIONS,
-        measured.equations
+        measured.equations,
+        settings.join("; ")
     );
     format!("{}{}\n", table.render(), wrap(&source, 0))
 }
 
 fn csv(measured: &Measured) -> String {
+    let optional = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     let mut csv = Csv::new(COLUMNS);
     for sample in &measured.samples {
         csv.line([
@@ -196,10 +232,13 @@ fn csv(measured: &Measured) -> String {
             sample.seconds.to_string(),
             sample.gflops.to_string(),
             sample.cpus_used.to_string(),
-            sample.residual.map_or_else(String::new, |residual| residual.to_string()),
+            optional(sample.residual),
             sample.passed.to_string(),
             sample.pass.to_string(),
             sample.begin_seconds.to_string(),
+            optional(sample.clock_hz),
+            optional(sample.stolen),
+            optional(sample.foreign),
         ]);
     }
     csv.text()
@@ -214,34 +253,39 @@ fn points(measured: &Measured, one: &Analysis, value: impl Fn(&Sample) -> f64) -
     own.map(|sample| Point::new(sample.quota, value(sample))).collect()
 }
 
-/// As in the paper: rates over quotas, with the line.
+/// As in the paper: rates over quotas, with the line of each number of threads, and its bands where there are several.
 fn chart(measured: &Measured) -> Chart {
-    let series = measured.analyses.iter().map(|one| {
+    let rates = measured.analyses.iter().map(|one| {
         Series::points(
             format!("threads: {}", one.threads.name()),
             points(measured, one, |sample| sample.gflops),
         )
     });
-    let chart = Chart::new(
+    let most = measured.cpus as f64;
+    let lines = measured.analyses.iter().map(|one| {
+        let begin = one.measured.dead_quota.clamp(0.0, most);
+        let ends = [begin, most].map(|quota| Point::new(quota, one.measured.predicted(quota)));
+        Series::line(format!("line: {}", one.threads.name()), ends.to_vec())
+    });
+    let several = measured.analyses.iter().filter(|one| one.measured.bands.len() > 1);
+    let bands = several.map(|one| {
+        let ends = one.measured.bands.iter().flat_map(|band| {
+            [band.from, band.to].map(|quota| Point::new(quota, band.intercept + band.slope * quota))
+        });
+        Series::line(format!("bands: {}", one.threads.name()), ends.collect())
+    });
+    Chart::new(
         "Calibration: LINPACK at CPU quotas",
         Axis::linear("CPU quota"),
         Axis::linear("GFLOPS"),
-        series.collect(),
-    );
-    match measured.analyses.first() {
-        Some(one) => {
-            let most = measured.cpus as f64;
-            let begin = one.dead_quota.clamp(0.0, most);
-            chart.with_ideal("linear model", vec![(begin, one.predicted(begin)), (most, one.predicted(most))])
-        }
-        None => chart,
-    }
+        rates.chain(lines).chain(bands).collect(),
+    )
 }
 
 /// What the line leaves over.
 fn residuals_chart(measured: &Measured) -> Chart {
     let series = measured.analyses.iter().map(|one| {
-        let residual = |sample: &Sample| sample.gflops - one.predicted(sample.quota);
+        let residual = |sample: &Sample| sample.gflops - one.measured.predicted(sample.quota);
         Series::points(format!("threads: {}", one.threads.name()), points(measured, one, residual))
     });
     let chart = Chart::new(
@@ -272,7 +316,8 @@ pub(crate) fn text_of_map(found: &Equivalent) -> String {
     let doubt = if found.both_linear {
         ""
     } else {
-        " One of the machines does not follow a line (R² below 0.99): the equivalent holds for none of its bands."
+        " One of the machines does not follow a line (R² below 0.99, or a rate off the line by more than 5% of the largest): \
+         the equivalent holds for none of its bands."
     };
     let words = format!(
         "Setting {} of the other machine is {:.2} GFLOPS; here that is a quota of {:.3} ± {:.3} CPUs (one standard \
@@ -299,33 +344,46 @@ mod tests {
                 "standard_error": 0.5, "t": 100.0, "p": 1e-30,
             })
         };
-        let analysis = |threads: &str| {
+        let model = |r_squared: f64, residual: f64| {
             serde_json::json!({
-                "threads": threads,
                 "fit": {
-                    "intercept": coefficient(-1.82), "slope": coefficient(54.118), "r_squared": 0.9999,
+                    "intercept": coefficient(-1.82), "slope": coefficient(54.118), "r_squared": r_squared,
                     "residual_sd": 0.3, "f_test": null, "points": 60,
                 },
                 "max_gflops": 106.4, "dead_quota": 0.034, "proportional_mean": 0.05, "proportional_worst": -0.31,
-                "worst_quota": 0.1, "residuals": {"largest_share": 0.011, "at_quota": 0.5, "pass": true},
+                "worst_quota": 0.1,
+                "residuals": {"largest_share": residual, "at_quota": 0.5, "pass": residual < 0.05},
                 "bands": [{"from": 0.1, "to": 0.9, "intercept": 0.0, "slope": 50.0},
                           {"from": 1.0, "to": 2.0, "intercept": 0.0, "slope": 55.0}],
+                "clock_ratio": 0.97,
+            })
+        };
+        let analysis = |threads: &str| {
+            let mut analysis = model(0.9999, 0.011);
+            let rest = serde_json::json!({
+                "threads": threads,
                 "orders": [
                     {"order": "ascending", "against": "random", "median": 0.01, "worst": -0.05, "at_quota": 0.1,
                      "adjusted": {"estimate": 0.012, "low": -0.004, "high": 0.028, "level": 0.95},
                      "drift": {"estimate": -0.11, "low": -0.13, "high": -0.09, "level": 0.95}},
                     {"order": "descending", "against": "random", "median": 0.0, "worst": 0.02, "at_quota": 0.3},
                 ],
-                "delivered": 0.998, "clock_ratio": 0.97,
-            })
+                "delivered": 0.998,
+            });
+            analysis.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+            analysis
         };
+        let mut moved = analysis("ceiling");
+        moved["equal_clock"] = model(0.9987, 0.023);
+        moved["residuals"] = serde_json::json!({"largest_share": 0.063, "at_quota": 1.8, "pass": false});
         let sample = serde_json::json!({
             "order": "random", "pass": 4, "quota": 0.1, "threads": 2, "solutions": 3, "begin_seconds": 12.5,
-            "seconds": 2.5, "gflops": 3.25, "cpus_used": 0.1, "residual": 0.01, "passed": true,
+            "seconds": 2.5, "gflops": 3.25, "cpus_used": 0.1, "residual": 0.01, "passed": true, "clock_hz": 2.75e9,
+            "stolen": 0.25,
         });
         serde_json::from_value(serde_json::json!({
             "samples": [sample], "cpus": 2, "equations": 2000,
-            "analyses": [analysis("ceiling"), analysis("all")], "verdict": "The rate follows a line.",
+            "analyses": [moved, analysis("all")], "verdict": "The rate follows a line.",
         }))
         .unwrap()
     }
@@ -343,10 +401,13 @@ mod tests {
             "-31.0% at 0.1",
             "1.1%",
             "passes",
-            "2 bands",
+            "2 bands at equal clock",
+            "During the samples: core clock 2.75 to 2.75 GHz, stolen up to 25%.",
             "ascending against random",
             "H60",
             "0.7349",
+            "6.6e-16",
+            "intel_cpufreq,",
             "0.0197",
             "here, ceil(quota)",
             "The rate follows a line.",
@@ -354,6 +415,24 @@ mod tests {
             assert!(text.contains(part), "{part}\n{text}");
         }
         assert!(!super::text(&measured(), false).contains("H60"));
+    }
+
+    #[test]
+    fn the_rates_at_equal_clock_have_rows_of_their_own_where_the_clock_is_known() {
+        let text = text(&measured(), false);
+        let rows = |name: &str| -> Vec<String> {
+            let own = text.lines().filter(|line| line.starts_with(name));
+            own.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+        };
+        for (name, r_squared, residual, line) in [
+            ("ceil(quota) ", " 0.9999 ", " 6.3% ", "FAILS"),
+            ("equal clock ", " 0.9987 ", " 2.3% ", "passes"),
+        ] {
+            let rows = rows(name);
+            assert_eq!(rows.len(), 2, "{text}");
+            assert!(rows[0].contains(r_squared), "{text}");
+            assert!(rows[1].contains(residual) && rows[1].ends_with(line), "{text}");
+        }
     }
 
     #[test]
@@ -382,17 +461,25 @@ mod tests {
 
     #[test]
     fn the_csv_has_every_sample_unrounded() {
-        assert_eq!(csv(&measured()).lines().nth(1), Some("random,0.1,2,3,2.5,3.25,0.1,0.01,true,4,12.5"));
+        let line = "random,0.1,2,3,2.5,3.25,0.1,0.01,true,4,12.5,2750000000,0.25,";
+        assert_eq!(csv(&measured()).lines().nth(1), Some(line));
+        assert_eq!(COLUMNS.split(',').count(), line.split(',').count());
     }
 
     #[test]
-    fn the_figure_has_the_points_and_the_line_of_the_paper() {
-        let chart = chart(&measured());
-        let (line, name) = chart.ideal.clone().unwrap();
-        assert_eq!(name, "linear model");
-        assert!((line[1].1 - (54.118 * 2.0 - 1.82)).abs() < 1e-9);
+    fn the_figure_has_the_points_lines_and_bands_of_every_number_of_threads() {
+        let mut measured = measured();
+        measured.analyses[1].measured.bands.truncate(1);
+        let chart = chart(&measured);
+        let names: Vec<_> = chart.series.iter().map(|series| series.name.as_str()).collect();
+        let both = ["threads: ceil(quota)", "threads: all CPUs", "line: ceil(quota)", "line: all CPUs"];
+        assert_eq!(names, [&both[..], &["bands: ceil(quota)"]].concat());
+        let [begin, end] = [0.034, 2.0].map(|quota| Point::new(quota, 54.118 * quota - 1.82));
+        assert_eq!(chart.series[3], Series::line("line: all CPUs", vec![begin, end]));
+        let bands = [(0.1, 5.0), (0.9, 45.0), (1.0, 55.0), (2.0, 110.0)].map(|(x, y)| Point::new(x, y));
+        assert_eq!(chart.series[4], Series::line("bands: ceil(quota)", bands.to_vec()));
         assert!(chart.svg().unwrap().contains("CPU quota"));
-        let residuals = residuals_chart(&measured());
+        let residuals = residuals_chart(&measured);
         assert!((residuals.series.len(), residuals.svg().is_ok()) == (2, true));
     }
 

@@ -5,7 +5,8 @@ use std::fmt;
 use emu_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Analysis, Measured, Sample, Threads};
+use super::analysis::{at_equal_clock, is_linear, own};
+use super::{Analysis, Measured, Residuals, Threads};
 use crate::stats::{Level, LinearFit};
 
 /// The other machine: rates at its settings, which are CPUs or anything else, such as megabytes of a cloud function.
@@ -50,20 +51,20 @@ pub struct Equivalent {
     pub quota_sd: f64,
     /// The same as a speed of all CPUs.
     pub speed: f64,
-    /// Whether both lines are models (R² of 0.99 at least).
+    /// Whether both lines are models: R² of 0.99 at least, and no rate off the line by more than 5 % of the largest.
     pub both_linear: bool,
 }
 
 impl Other {
-    /// Another machine's calibration, with the threads that stand for it.
+    /// Another machine's calibration, with the threads that stand for it, at equal core clock where that is known.
     ///
     /// # Errors
     /// It has no samples.
     pub fn of(measured: &Measured) -> Result<Self> {
         let linpack = Linpack::of(measured)?;
-        let is_own = |one: &&Sample| one.threads == linpack.threads.count(one.quota, measured.cpus);
-        let own = measured.samples.iter().filter(is_own);
-        let (settings, gflops) = own.map(|sample| (sample.quota, sample.gflops)).unzip();
+        let own = own(&measured.samples, linpack.threads, measured.cpus);
+        let own = at_equal_clock(&own).unwrap_or(own);
+        let (settings, gflops) = own.iter().map(|sample| (sample.quota, sample.gflops)).unzip();
         Ok(Self { settings, gflops, linpack: Some(linpack) })
     }
 
@@ -97,7 +98,8 @@ fn main(measured: &Measured) -> Result<&Analysis> {
     measured.analyses.first().ok_or_else(|| Error::usage("the calibration has no analysis"))
 }
 
-/// The local quota that has the same rate as a setting of another machine.
+/// The local quota that has the same rate as a setting of another machine; of each calibration the line that counts is
+/// taken, which is that at equal core clock where that is known.
 ///
 /// # Errors
 /// Usage, for calibrations by different systems or threads, whose rates say nothing of each other, and for a setting
@@ -123,7 +125,7 @@ pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equiva
         .hint("a line is no model of what was not measured; calibrate the other machine at that setting"));
     }
     let gflops = fit.intercept.interval.estimate + fit.slope.interval.estimate * setting;
-    let own = main(here)?;
+    let own = main(here)?.model();
     let slope = own.fit.slope.interval.estimate;
     if !(slope > 0.0 && fit.slope.interval.estimate > 0.0) {
         return Err(Error::unavailable("the rate of one machine does not rise with its setting"));
@@ -142,45 +144,36 @@ pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equiva
         ))
         .hint("this machine has no measured setting that is as fast; choose another setting"));
     }
-    let is_model =
-        |fit: &LinearFit| fit.r_squared.is_some_and(|r_squared| r_squared >= super::analysis::R_SQUARED_MIN);
+    let residuals = Residuals::of(&fit, &there.settings, &there.gflops)?;
     Ok(Equivalent {
         setting,
         gflops,
         quota,
         quota_sd: fit.residual_sd.hypot(own.fit.residual_sd) / slope,
         speed: quota / here.cpus as f64,
-        both_linear: is_model(&fit) && is_model(&own.fit),
+        both_linear: is_linear(&fit, &residuals) && own.is_linear(),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Order;
+    use super::super::testing::sample;
+    use super::super::{Order, Sample};
     use super::*;
     use emu_core::ErrorKind;
 
     /// A machine of four CPUs with this line.
     fn machine(intercept: f64, slope: f64) -> Measured {
-        let samples: Vec<_> = (1..=40)
-            .map(|tenth| {
-                let quota = f64::from(tenth) / 10.0;
-                let gflops = intercept + slope * quota;
-                Sample {
-                    order: Order::Ascending,
-                    pass: 0,
-                    quota,
-                    threads: 4,
-                    solutions: 1,
-                    begin_seconds: 0.0,
-                    seconds: 1.0,
-                    gflops,
-                    cpus_used: quota,
-                    residual: Some(0.01),
-                    passed: true,
-                }
-            })
-            .collect();
+        of(|quota| intercept + slope * quota)
+    }
+
+    /// A machine of four CPUs with this rate at a quota.
+    fn of(rate: impl Fn(f64) -> f64) -> Measured {
+        let quotas = (1..=40).map(|tenth| f64::from(tenth) / 10.0);
+        measured(quotas.map(|quota| sample(Order::Ascending, quota, 4, rate(quota))).collect())
+    }
+
+    fn measured(samples: Vec<Sample>) -> Measured {
         let analyses = vec![Analysis::of(&samples, Threads::All, 4).unwrap()];
         Measured { samples, cpus: 4, equations: 1000, analyses, notes: vec![], verdict: String::new() }
     }
@@ -206,6 +199,34 @@ mod tests {
         let one = machine(-3.0, 23.4);
         let found = equivalent(&one, &Other::of(&one).unwrap(), 1.7).unwrap();
         assert!((found.quota - 1.7).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_calibration_that_calibrate_calls_no_line_is_in_doubt_on_either_side() {
+        let good = machine(0.0, 10.0);
+        let bad = of(|quota| if quota > 3.95 { 9.0 * quota } else { 10.0 * quota });
+        let model = bad.analyses[0].model();
+        assert!(model.fit.r_squared.unwrap() > 0.99 && !model.is_linear(), "R² alone would pass");
+        let linear = |here: &Measured, there: &Measured| {
+            equivalent(here, &Other::of(there).unwrap(), 1.7).unwrap().both_linear
+        };
+        assert_eq!((linear(&good, &good), linear(&good, &bad), linear(&bad, &good)), (true, false, false));
+    }
+
+    #[test]
+    fn a_clock_that_moved_is_made_up_for_on_both_sides() {
+        let mut samples = machine(0.0, 10.0).samples;
+        for (number, sample) in samples.iter_mut().enumerate() {
+            let factor = if number % 2 == 0 { 1.0 } else { 1.2 };
+            (sample.gflops, sample.clock_hz) = (sample.gflops * factor, Some(3e9 * factor));
+        }
+        let moved = measured(samples);
+        // The median clock lies between both.
+        let steady = machine(0.0, 11.0);
+        for (here, there) in [(&moved, &steady), (&steady, &moved), (&moved, &moved)] {
+            let found = equivalent(here, &Other::of(there).unwrap(), 1.7).unwrap();
+            assert!((found.quota - 1.7).abs() < 1e-9 && found.both_linear, "{found:?}");
+        }
     }
 
     #[test]

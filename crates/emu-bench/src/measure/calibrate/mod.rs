@@ -12,22 +12,30 @@ mod orders;
 mod plan;
 pub mod published;
 mod solver;
+mod verdict;
 
-pub use analysis::{Analysis, Residuals};
+pub use analysis::{Analysis, Model, Residuals};
 pub use map::{Equivalent, Other, equivalent};
 pub use orders::OrderEffect;
-pub use plan::{Order, Plan, STEP, Threads};
+pub use plan::{Order, Plan, Threads};
 pub use solver::{SOLVER, serve};
 
-use std::time::Instant;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use emu_core::{Host, MethodId, Result, Session, Tasks, Zone};
+use emu_core::{CpuList, Error, Host, MethodId, Result, Session, Tasks, Zone, meter};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
 use crate::kernel::linpack;
+use crate::ticks::Ticks;
 use plan::Cell;
 use solver::{GoOn, Solver};
+
+/// How long the meter has before a sample and after it, on all CPUs at once: long enough for a governor to see that they are
+/// busy.
+const CLOCK: Duration = Duration::from_millis(20);
 
 /// LINPACK at one quota.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -56,6 +64,16 @@ pub struct Sample {
     pub residual: Option<f64>,
     /// Whether that is at most 16: every solution is right.
     pub passed: bool,
+    /// The core clock in Hz, over all CPUs of the quota: the mean of just before the quota was set and just after it was
+    /// taken back. `None` where a CPU was too busy to tell.
+    #[serde(default)]
+    pub clock_hz: Option<f64>,
+    /// Share of these CPUs' time that the hypervisor gave to others meanwhile; `None` where that is not known.
+    #[serde(default)]
+    pub stolen: Option<f64>,
+    /// Share of it that other tasks had at least; `None` where that is not known.
+    #[serde(default)]
+    pub foreign: Option<f64>,
 }
 
 /// What was found.
@@ -81,6 +99,37 @@ impl Measured {
     pub fn passed(&self) -> bool {
         self.samples.iter().all(|sample| sample.passed)
     }
+
+    /// Refuses a calibration with wrong solutions, whose rates say nothing; `record` is where it is from.
+    ///
+    /// # Errors
+    /// Usage, where a solution is wrong.
+    pub fn check_solutions(&self, record: &Path) -> Result<()> {
+        let wrong = self.samples.iter().filter(|sample| !sample.passed).count();
+        if wrong == 0 {
+            return Ok(());
+        }
+        Err(Error::usage(format!(
+            "cannot use the calibration {}: {wrong} of its {} samples have a wrong solution",
+            record.display(),
+            self.samples.len()
+        ))
+        .hint(
+            "memory, CPU or clock speed of that machine cannot be trusted; mend that, and calibrate it again",
+        ))
+    }
+
+    /// The lowest and the highest core clock of the samples, in Hz; `None` where none is known.
+    pub fn clock_range(&self) -> Option<(f64, f64)> {
+        clock_range(&self.samples)
+    }
+}
+
+fn clock_range(samples: &[Sample]) -> Option<(f64, f64)> {
+    samples.iter().filter_map(|sample| sample.clock_hz).fold(None, |range, clock| {
+        let (low, high) = range.unwrap_or((clock, clock));
+        Some((clock.min(low), clock.max(high)))
+    })
 }
 
 /// Measures by the plan.
@@ -118,7 +167,7 @@ pub fn measure(host: &Host, plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
         .iter()
         .map(|&threads| Analysis::of(&samples, threads, plan.cpus.len()))
         .collect::<Result<Vec<_>>>()?;
-    let verdict = analysis::verdict(&analyses, &samples, host);
+    let verdict = verdict::verdict(&analyses, &samples, host);
     Ok(Measured { samples, cpus: plan.cpus.len(), equations: plan.equations, analyses, notes, verdict })
 }
 
@@ -140,16 +189,20 @@ fn sample(
         demand: plan.demand(cell.quota),
         tasks: Tasks::Processes(vec![solver.pid()]),
     };
+    let clock_before = clock(&plan.cpus);
+    let (ticks, begin) = (Ticks::now(&host.roots.proc, &plan.cpus)?, Instant::now());
     let session = Session::engage(host, &zone, MethodId::Fracas)?;
     let begin_seconds = start.elapsed().as_secs_f64();
     let done = solver.solve(go_on);
+    let (after, wall_s) = (Ticks::now(&host.roots.proc, &plan.cpus), begin.elapsed().as_secs_f64());
     if done.is_err() {
         // Nothing of it is wanted any more, least of all at full speed.
         solver.end();
     }
     let mut notes = session.release()?.map(|status| status.notes).unwrap_or_default();
     notes.retain(|note| !known.contains(note));
-    let done = done?;
+    let (done, ticks) = (done?, after?.since(ticks));
+    let clock_after = clock(&plan.cpus);
     let (residual, passed) = solver.check(go_on)?;
     let sample = Sample {
         order: cell.order,
@@ -163,6 +216,89 @@ fn sample(
         cpus_used: done.cpu_seconds / done.seconds,
         residual,
         passed,
+        clock_hz: clock_before.zip(clock_after).map(|(before, after)| f64::midpoint(before, after)),
+        stolen: Some(ticks.stolen_share()),
+        // The small solution before those that count takes about a millisecond, which is less than a tick.
+        foreign: Some(ticks.foreign(wall_s, plan.cpus.len(), done.cpu_seconds)),
     };
     Ok((sample, notes))
+}
+
+/// The mean core clock of the CPUs now, all measured at once, as solving keeps all of them busy; `None` where one is too
+/// busy to tell.
+fn clock(cpus: &CpuList) -> Option<f64> {
+    let clocks: Vec<f64> = thread::scope(|scope| {
+        let meters: Vec<_> = cpus.iter().map(|cpu| scope.spawn(move || meter::measure(cpu, CLOCK))).collect();
+        meters.into_iter().map(|meter| Some(meter.join().ok()?.ok()?.clock.as_f64())).collect::<Option<_>>()
+    })?;
+    (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
+}
+
+#[cfg(test)]
+mod testing {
+    use super::{Order, Sample};
+
+    /// A sample of a machine of which nothing else is known.
+    pub(super) fn sample(order: Order, quota: f64, threads: usize, gflops: f64) -> Sample {
+        Sample {
+            order,
+            pass: 0,
+            quota,
+            threads,
+            solutions: 3,
+            begin_seconds: 0.0,
+            seconds: 2.0,
+            gflops,
+            cpus_used: quota,
+            residual: Some(0.01),
+            passed: true,
+            clock_hz: None,
+            stolen: None,
+            foreign: None,
+        }
+    }
+
+    /// Samples of one order with two threads, at quotas up to two CPUs, from a rate for each.
+    pub(super) fn sweep(order: Order, rate: impl Fn(f64) -> f64) -> Vec<Sample> {
+        let quotas = (1..=20).map(|tenth| f64::from(tenth) / 10.0);
+        quotas.map(|quota| sample(order, quota, 2, rate(quota))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::sweep;
+    use super::*;
+
+    #[test]
+    fn wrong_solutions_are_refused_by_the_name_of_their_record() {
+        let samples = sweep(Order::Random, |quota| 60.0 * quota);
+        let mut measured = Measured {
+            samples,
+            cpus: 2,
+            equations: 2000,
+            analyses: vec![],
+            notes: vec![],
+            verdict: String::new(),
+        };
+        let record = Path::new("/a/record");
+        measured.check_solutions(record).unwrap();
+        measured.samples[3].passed = false;
+        let refused = measured.check_solutions(record).unwrap_err().to_string();
+        assert!(refused.contains("/a/record: 1 of its 20 samples"), "{refused}");
+    }
+
+    #[test]
+    fn the_range_of_the_clock_is_of_those_that_are_known() {
+        let mut samples = sweep(Order::Random, |quota| 60.0 * quota);
+        assert_eq!(clock_range(&samples), None);
+        (samples[2].clock_hz, samples[9].clock_hz) = (Some(3.2e9), Some(2.8e9));
+        assert_eq!(clock_range(&samples), Some((2.8e9, 3.2e9)));
+    }
+
+    #[test]
+    fn a_clock_that_cannot_be_measured_is_not_known() {
+        assert_eq!(clock(&CpuList::default()), None);
+        assert_eq!(clock(&"8000".parse().unwrap()), None);
+    }
 }

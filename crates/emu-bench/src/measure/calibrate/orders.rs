@@ -158,6 +158,7 @@ fn share(log: &Interval, factor: f64) -> Option<Interval> {
 #[cfg(test)]
 mod tests {
     use super::super::plan::{Cell, balanced};
+    use super::super::testing::sample;
     use super::super::{Plan, Threads};
     use super::*;
     use crate::stats::oracles::Normals;
@@ -187,20 +188,17 @@ mod tests {
         let cells = plan.cells();
         let last = (cells.len() - 1) as f64;
         let mut normals = Normals::new(seed);
-        let sample = |(number, cell): (usize, &Cell)| Sample {
-            order: cell.order,
-            pass: cell.pass,
-            quota: cell.quota,
-            threads: cell.threads,
-            solutions: 3,
-            begin_seconds: number as f64 * EVERY,
-            seconds: 6.0,
-            gflops: 60.0 * cell.quota * factor(cell, number as f64 / last) * (1.0 + noise * normals.draw()),
-            cpus_used: cell.quota,
-            residual: Some(0.01),
-            passed: true,
+        let one = |(number, cell): (usize, &Cell)| {
+            let noise = 1.0 + noise * normals.draw();
+            let rate = 60.0 * cell.quota * factor(cell, number as f64 / last) * noise;
+            Sample {
+                pass: cell.pass,
+                begin_seconds: number as f64 * EVERY,
+                seconds: 6.0,
+                ..sample(cell.order, cell.quota, cell.threads, rate)
+            }
         };
-        cells.iter().enumerate().map(sample).collect()
+        cells.iter().enumerate().map(one).collect()
     }
 
     /// What ascending and descending order do against the random one.

@@ -28,7 +28,7 @@ use crate::memory::available;
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// The paper's step of quotas, in CPUs.
-pub const STEP: f64 = 0.1;
+const STEP: f64 = 0.1;
 
 /// How long a sample is to take: many periods, so that it does not matter within which one it ends.
 const SAMPLE: Duration = Duration::from_secs(6);
@@ -41,7 +41,7 @@ const ORDER_QUICK: usize = 2000;
 /// Share of the available memory that systems may take.
 const SHARE_MAX: f64 = 0.5;
 
-/// What a sample costs besides: the systems, their checks, and engaging the quota.
+/// What a sample costs besides: the systems, their checks, the core clock, and engaging the quota.
 const OVERHEAD: Duration = Duration::from_millis(400);
 
 /// In which order quotas are gone through.
@@ -123,13 +123,15 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Quotas from `step` to all CPUs that may be used, in steps of it.
+    /// Quotas from `step` to all CPUs that may be used, in steps of it; without one in the paper's, or, when it is to be
+    /// quick, in such as make about 20 quotas.
     ///
     /// # Errors
     /// Usage, for a step that is no part of the CPUs. What memory or the kernel's least quota does not allow.
-    pub fn new(host: &Host, quick: bool, seed: u64, step: f64) -> Result<Self> {
+    pub fn new(host: &Host, quick: bool, seed: u64, step: Option<f64>) -> Result<Self> {
         let cpus = host.allowed.clone();
         let most = cpus.len() as f64;
+        let step = step.unwrap_or_else(|| if quick { quick_step(cpus.len()) } else { STEP });
         if !(step > 0.0 && step * 3.0 <= most * (1.0 + 1e-9)) {
             return Err(Error::usage(format!("cannot go to {most} CPUs in steps of {step}"))
                 .hint("a line needs at least three quotas"));
@@ -271,6 +273,12 @@ pub(super) fn balanced(seed: u64) -> Vec<Order> {
     first.iter().chain(first.iter().rev()).copied().collect()
 }
 
+/// The least multiple of the paper's step that makes 20 quotas at most.
+fn quick_step(cpus: usize) -> f64 {
+    // A twentieth of the CPUs, in tenths of one.
+    STEP * cpus.div_ceil(2) as f64
+}
+
 /// How many systems fit the memory.
 fn solutions_max(host: &Host, equations: usize) -> usize {
     let bytes = available(host).map_or(u64::MAX, |bytes| (bytes as f64 * SHARE_MAX) as u64);
@@ -390,10 +398,21 @@ mod tests {
     }
 
     #[test]
+    fn a_quick_calibration_has_about_20_quotas_however_many_cpus_there_are() {
+        for (cpus, step) in [(1, 0.1), (2, 0.1), (3, 0.2), (4, 0.2), (16, 0.8), (256, 12.8)] {
+            assert!((quick_step(cpus) - step).abs() < 1e-9, "{cpus}");
+        }
+        for cpus in 1..=512 {
+            let count = cpus as f64 / quick_step(cpus);
+            assert!((10.0 - 1e-9..=20.0 + 1e-9).contains(&count), "{cpus}: {count}");
+        }
+    }
+
+    #[test]
     fn steps_that_make_no_line_are_refused() {
         let host = Host::detect(&Roots::system()).unwrap();
         for step in [0.0, -0.1, f64::NAN, f64::INFINITY, 1e6] {
-            assert_eq!(Plan::new(&host, true, 1, step).unwrap_err().kind(), ErrorKind::Usage, "{step}");
+            assert_eq!(Plan::new(&host, true, 1, Some(step)).unwrap_err().kind(), ErrorKind::Usage, "{step}");
         }
     }
 
@@ -401,7 +420,7 @@ mod tests {
     fn steps_below_the_kernels_least_quota_are_refused_before_they_are_listed() {
         let host = Host::detect(&Roots::system()).unwrap();
         for step in [1e-3, 1e-9, 1e-300] {
-            assert!(Plan::new(&host, true, 1, step).is_err(), "{step}");
+            assert!(Plan::new(&host, true, 1, Some(step)).is_err(), "{step}");
         }
     }
 }
