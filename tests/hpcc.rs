@@ -17,6 +17,8 @@ fn every_kernel_is_measured_verified_and_recorded() {
     let json: Value = serde_json::from_str(&ended.stdout).unwrap();
     let rows = json["result"]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 9);
+    // Three rounds of five kernels and STREAM.
+    assert_eq!(fs::read_to_string(record.join("samples.jsonl")).unwrap().lines().count(), 3 * 6);
     for row in rows {
         assert_eq!((row["passed"].as_bool(), row["threads"].as_u64()), (Some(true), Some(2)), "{row}");
         assert!(row["best"].as_f64().unwrap() >= row["median"].as_f64().unwrap(), "{row}");

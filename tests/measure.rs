@@ -102,13 +102,27 @@ fn a_file_system_in_memory_says_what_cannot_be_had() {
         common::skip("a_file_system_in_memory_says_what_cannot_be_had", "mounting needs root");
         return;
     }
-    let line = "measure disk --quick --size 1MiB --blocks 4KiB --threads 1 --json --dir /mnt";
-    let ended = run(inside("mount -t tmpfs -o size=16m none /mnt", EMU).args(words(line)), "");
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
-    let document: Value = serde_json::from_str(&ended.stdout).unwrap();
-    for cell in document["result"]["cells"].as_array().unwrap() {
-        let available = cell["outcome"].get("measured").is_some();
-        assert_eq!(available, cell["column"] == "cached", "{cell}");
+    let memory = "mount -t tmpfs -o size=16m none /mnt";
+    let overlay = format!(
+        "{memory} && mkdir /mnt/lower /mnt/upper /mnt/work /mnt/all && \
+         mount -t overlay -o lowerdir=/mnt/lower,upperdir=/mnt/upper,workdir=/mnt/work none /mnt/all"
+    );
+    let mut setups = vec![(memory, "/mnt")];
+    if fs::read_to_string("/proc/filesystems").is_ok_and(|text| text.contains("\toverlay\n")) {
+        setups.push((overlay.as_str(), "/mnt/all"));
+    } else {
+        common::leave_out("a_file_system_in_memory_says_what_cannot_be_had", "there are no overlays here");
+    }
+    for (setup, folder) in setups {
+        let line =
+            format!("measure disk --quick --size 1MiB --blocks 4KiB --threads 1 --json --dir {folder}");
+        let ended = run(inside(setup, EMU).args(words(&line)), "");
+        assert_eq!(ended.code(), Some(0), "{folder}: {}", ended.stderr);
+        let document: Value = serde_json::from_str(&ended.stdout).unwrap();
+        for cell in document["result"]["cells"].as_array().unwrap() {
+            let available = cell["outcome"].get("measured").is_some();
+            assert_eq!(available, cell["column"] == "cached", "{folder}: {cell}");
+        }
     }
     let series = "measure disk --for 200ms --every 20ms --size 1MiB --blocks 4KiB --dir /mnt";
     for (options, code) in [("", 3), ("--operation write --column durable", 3), ("--column cached", 0)] {

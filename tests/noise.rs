@@ -22,6 +22,7 @@ fn a_quick_look_makes_tables_a_conclusion_and_a_record_that_is_never_written_ove
     assert!(ended.stdout.contains("On this machine "), "{}", ended.stdout);
     let json = assert_measured(&ended, &folder, "noise", &["noise-gaps.svg"]);
     assert_eq!(json["about"]["command"], "emu noise --quick --seed 7");
+    assert_eq!(json["result"]["not_available"], serde_json::json!([]));
     for kind in json["result"]["kinds"].as_array().unwrap() {
         let blocks = kind["blocks"].as_array().unwrap();
         assert_eq!(blocks.len(), 5);

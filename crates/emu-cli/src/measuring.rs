@@ -95,14 +95,18 @@ impl Measuring {
         }
     }
 
-    /// Tells what comes next and how much time is left in all. To be called between samples only.
+    /// Tells what comes next and how much time is left in all, where that is known. To be called between samples only.
     ///
     /// # Errors
     /// A signal asks to end.
     pub(crate) fn step(&mut self, what: &str, left: Duration) -> Result<()> {
         self.ending.go_on()?;
-        self.progress.expect(left);
-        self.progress.show(what);
+        if left.is_zero() {
+            self.progress.show_alone(what);
+        } else {
+            self.progress.expect(left);
+            self.progress.show(what);
+        }
         Ok(())
     }
 
@@ -117,19 +121,20 @@ impl Measuring {
     /// Shows what was measured, adds it to the record, and returns it.
     ///
     /// # Errors
-    /// A signal or a failure ended the measurement. A file cannot be written; the result is shown all the same.
+    /// A signal or a failure ended the measurement. A file cannot be written; the result is shown all the same. A signal
+    /// came when all was measured: the result is shown and added first.
     pub(crate) fn finish<R: Serialize>(
         mut self,
         measured: Result<R>,
         show: impl FnOnce(&R) -> Result<Shown>,
     ) -> Result<R, Failure> {
         self.progress.clear();
-        let ended = self.ending.by_signal(measured.as_ref().err());
-        let result = match ended.and_then(|()| measured.map_err(Failure::from)) {
+        let result = match measured {
             Ok(result) => result,
-            Err(failure) => {
+            Err(error) => {
+                let ended = self.ending.by_signal(Some(&error));
                 self.keep();
-                return Err(failure);
+                return Err(ended.err().unwrap_or_else(|| error.into()));
             }
         };
         let shown = show(&result)?;
@@ -142,6 +147,7 @@ impl Measuring {
         if let Some(record) = &self.record {
             Reporter::new(false).say(&format!("the record is in {}", record.folder().display()));
         }
+        self.ending.by_signal(None)?;
         Ok(document.result)
     }
 
@@ -210,5 +216,49 @@ impl<R: DeserializeOwned> Document<R> {
             Some(other) => Err(unusable(format!("it is one of emu {}", other.name))),
             None => Err(unusable("it is of no measurement".into())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use emu_core::Roots;
+    use nix::sys::signal::{Signal, raise};
+
+    use super::*;
+    use crate::exit::Exit;
+
+    /// A measurement that came to `measured` when its thread got a signal.
+    fn ended(measured: Result<u32>, folder: &Path) -> Result<u32, Failure> {
+        let args = MeasureArgs { quick: true, json: true, out: Some(folder.into()), seed: Some(1) };
+        let measure = move || {
+            let task = Task { name: "test", options: String::new(), seed: 1, plan: &() };
+            let host = Host::detect(&Roots::system()).unwrap();
+            let mut measuring = Measuring::begin(&host, &args, &task).unwrap();
+            measuring.sample("row", &7).unwrap();
+            raise(Signal::SIGTERM).unwrap();
+            let text = String::new;
+            measuring.finish(measured, |_| Ok(Shown { text: text(), csv: text(), figures: vec![] }))
+        };
+        // On a thread of its own, whose signals may be blocked.
+        thread::spawn(measure).join().unwrap()
+    }
+
+    #[test]
+    fn a_signal_that_comes_at_the_end_leaves_the_result() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = dir.path().join("whole");
+        assert_eq!(ended(Ok(5), &whole).unwrap_err().exit, Exit::Signal(Signal::SIGTERM as i32));
+        assert_eq!(Document::<u32>::read(&whole, "test").unwrap().result, 5);
+    }
+
+    #[test]
+    fn a_signal_that_ends_a_measurement_leaves_its_samples() {
+        let dir = tempfile::tempdir().unwrap();
+        let part = dir.path().join("part");
+        let failure = ended(Err(Error::new(ErrorKind::Failed, "ended")), &part).unwrap_err();
+        assert_eq!(failure.exit, Exit::Signal(Signal::SIGTERM as i32));
+        assert!(part.join("samples.jsonl").exists() && !part.join("test.json").exists());
     }
 }

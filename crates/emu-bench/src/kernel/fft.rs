@@ -22,6 +22,11 @@ pub fn bytes(length: usize) -> u64 {
     4 * 16 * length as u64
 }
 
+/// Bytes that one thread goes over while it is timed, at least: numbers and result.
+pub(crate) fn timed_bytes(length: usize) -> u64 {
+    2 * 16 * length as u64
+}
+
 /// Transforms random numbers once on as many threads as there are lists of CPUs, each bound to its own, and
 /// checks each transform by its inverse.
 ///

@@ -20,6 +20,11 @@ pub fn bytes(order: usize) -> u64 {
     24 * (order as u64).saturating_mul(order as u64)
 }
 
+/// Bytes that all threads go over while they are timed: both matrices.
+pub(crate) fn timed_bytes(order: usize) -> u64 {
+    16 * (order as u64).saturating_mul(order as u64)
+}
+
 /// Transposes a random matrix once by as many threads as there are lists of CPUs, each bound to its own, and
 /// checks every element of the sum.
 ///

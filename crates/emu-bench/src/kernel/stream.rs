@@ -245,8 +245,21 @@ impl Passes {
 /// as there are lists of CPUs, each bound to its own. Every element is verified afterwards.
 ///
 /// # Errors
-/// A thread cannot be made or bound, or a result is wrong.
+/// A thread cannot be made or bound, or a result is wrong ([`ErrorKind::WrongResult`]).
 pub fn run(elements: usize, threads: &[CpuList], iterations: usize) -> Result<Passes> {
+    let (passes, right) = run_and_verify(elements, threads, iterations)?;
+    right.map(|()| passes)
+}
+
+/// As [`run`], and beside the passes what their verification has found: they are told also where a result is wrong.
+///
+/// # Errors
+/// A thread cannot be made or bound.
+pub(crate) fn run_and_verify(
+    elements: usize,
+    threads: &[CpuList],
+    iterations: usize,
+) -> Result<(Passes, Result<()>)> {
     let count = threads.len();
     let barrier = Barrier::new(count);
     let part = |number: usize| elements * (number + 1) / count - elements * number / count;
@@ -263,13 +276,14 @@ pub fn run(elements: usize, threads: &[CpuList], iterations: usize) -> Result<Pa
         }
         // What follows would disturb those who still make the last pass.
         barrier.wait();
-        arrays.verify(all, 1, Values::after(4 * iterations as u64)).map(|()| spans)
+        Ok((spans, arrays.verify(all, 1, Values::after(4 * iterations as u64))))
     })?;
+    let (all, verified): (Vec<_>, Vec<_>) = all.into_iter().unzip();
     let pass = |kernel: usize, iteration: usize| {
         Span::seconds(all.iter().filter_map(|spans| spans.get(kernel)?.get(iteration).copied()))
     };
     let seconds = std::array::from_fn(|kernel| (0..iterations).map(|number| pass(kernel, number)).collect());
-    Ok(Passes { elements, seconds })
+    Ok((Passes { elements, seconds }, verified.into_iter().collect()))
 }
 
 #[cfg(test)]

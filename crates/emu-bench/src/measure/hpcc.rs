@@ -1,16 +1,23 @@
 //! The kernels of the HPC Challenge on this machine, each verified by its rule: LINPACK, DGEMM, STREAM, `RandomAccess`,
 //! FFT and PTRANS.
+//!
+//! Every round runs each of them once with every number of threads, in random order: what is compared is never far
+//! apart in time.
 
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use emu_core::{CpuList, Error, Host, Result};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Watch, check_threads, one_and_all, places, tell};
+use super::{Event, Watch, check_threads, notes_of_build, one_and_all, places, tell};
 use crate::kernel::random_access::THREADS_MAX;
+use crate::kernel::stream::Passes;
 use crate::kernel::{Outcome, dgemm, fft, linpack, ptrans, random_access, stream};
-use crate::memory::{StreamSize, available};
+use crate::memory::{StreamSize, available, last_level_caches};
 use crate::stats::Sample;
 
 /// Share of the available memory that a kernel may take.
@@ -19,6 +26,9 @@ const SHARE_MAX: f64 = 0.5;
 /// Runs of each kernel, of which the best counts, as of STREAM.
 const REPEATS: usize = 5;
 const REPEATS_QUICK: usize = 3;
+
+/// Iterations of STREAM in a round, of which the first does not count.
+const ITERATIONS: usize = 2;
 
 /// The most equations, rows or numbers, where memory allows them: for a run of some seconds at most.
 const LARGEST: Sizes = Sizes { linpack: 6000, dgemm: 3000, words: 1 << 27, fft: 1 << 24, ptrans: 6000 };
@@ -42,14 +52,16 @@ pub struct Sizes {
 /// What will be run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Start of the random numbers.
+    /// Start of the random numbers, also of those by which the rounds are ordered.
     pub seed: u64,
     /// Numbers of threads.
     pub threads: Vec<usize>,
-    /// Runs of each kernel and number of threads.
+    /// Rounds: runs of each kernel and number of threads.
     pub repeats: usize,
     /// How large the problems are.
     pub sizes: Sizes,
+    /// How large they are where memory suffices.
+    pub usual: Sizes,
     /// How long the arrays of STREAM are, and why.
     pub stream: StreamSize,
 }
@@ -62,14 +74,15 @@ impl Plan {
     /// Usage, for numbers of threads that no kernel takes; unavailable, where memory does not suffice for the smallest
     /// problems.
     pub fn new(host: &Host, quick: bool, seed: u64, threads: &[usize]) -> Result<Self> {
-        let usual = || one_and_all(host).into_iter().map(|count| count.min(THREADS_MAX)).collect::<Vec<_>>();
-        let mut threads = if threads.is_empty() { usual() } else { threads.to_vec() };
+        let all = || one_and_all(host).into_iter().map(|count| count.min(THREADS_MAX)).collect::<Vec<_>>();
+        let mut threads = if threads.is_empty() { all() } else { threads.to_vec() };
         check_threads(&threads, THREADS_MAX)?;
         threads.sort_unstable();
         threads.dedup();
         let most = threads.last().copied().unwrap_or(1);
         let limit = available(host).map_or(u64::MAX, |bytes| (bytes as f64 * SHARE_MAX) as u64);
-        let sizes = if quick { LARGEST_QUICK } else { LARGEST }.within(limit, most).ok_or_else(|| {
+        let usual = if quick { LARGEST_QUICK } else { LARGEST };
+        let sizes = usual.within(limit, most).ok_or_else(|| {
             Error::unavailable(format!("the kernels do not fit {} MiB of memory", limit >> 20))
                 .hint("free memory, or raise the limit of this cgroup")
         })?;
@@ -78,7 +91,7 @@ impl Plan {
         if quick {
             stream.array_bytes = stream.array_bytes.min(STREAM_QUICK);
         }
-        Ok(Self { seed, threads, repeats, sizes, stream })
+        Ok(Self { seed, threads, repeats, sizes, usual, stream })
     }
 
     /// Whether it can be carried out.
@@ -116,6 +129,18 @@ impl Sizes {
             fft: shrink(self.fft, least.fft, &|size| fft::bytes(size) * threads as u64)?,
             ptrans: shrink(self.ptrans, least.ptrans, &ptrans::bytes)?,
         })
+    }
+
+    /// That of a kernel; `None` for STREAM, whose arrays follow from the caches.
+    fn of(self, kernel: Kernel) -> Option<usize> {
+        match kernel {
+            Kernel::Linpack => Some(self.linpack),
+            Kernel::Dgemm => Some(self.dgemm),
+            Kernel::Stream(_) => None,
+            Kernel::RandomAccess => Some(self.words),
+            Kernel::Fft => Some(self.fft),
+            Kernel::Ptrans => Some(self.ptrans),
+        }
     }
 }
 
@@ -166,13 +191,18 @@ impl Kernel {
     }
 
     fn size(self, plan: &Plan) -> usize {
+        plan.sizes.of(self).unwrap_or(plan.stream.array_bytes as usize / size_of::<f64>())
+    }
+
+    /// Bytes that so many threads go over while they are timed, where a cache that holds them makes the rate; `None`
+    /// for kernels that work by blocks, and for STREAM, which has a rule of its own.
+    fn spread_bytes(self, plan: &Plan, threads: usize) -> Option<u64> {
+        let size = self.size(plan);
         match self {
-            Self::Linpack => plan.sizes.linpack,
-            Self::Dgemm => plan.sizes.dgemm,
-            Self::Stream(_) => plan.stream.array_bytes as usize / size_of::<f64>(),
-            Self::RandomAccess => plan.sizes.words,
-            Self::Fft => plan.sizes.fft,
-            Self::Ptrans => plan.sizes.ptrans,
+            Self::RandomAccess => Some(random_access::bytes(size)),
+            Self::Fft => Some(fft::timed_bytes(size) * threads as u64),
+            Self::Ptrans => Some(ptrans::timed_bytes(size)),
+            Self::Linpack | Self::Dgemm | Self::Stream(_) => None,
         }
     }
 
@@ -189,6 +219,35 @@ impl Kernel {
     }
 }
 
+/// What is run at once.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    /// A kernel by itself.
+    Single(Kernel),
+    /// All kernels of STREAM.
+    Stream,
+}
+
+impl Part {
+    fn all() -> impl Iterator<Item = Self> {
+        Kernel::SINGLE.into_iter().map(Self::Single).chain([Self::Stream])
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Single(kernel) => kernel.name(),
+            Self::Stream => "stream",
+        }
+    }
+
+    fn kernels(self) -> Vec<Kernel> {
+        match self {
+            Self::Single(kernel) => vec![kernel],
+            Self::Stream => stream::Kernel::ALL.map(Kernel::Stream).into(),
+        }
+    }
+}
+
 /// One run of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -197,7 +256,7 @@ pub struct Run {
     /// Floating-point operations, updates or bytes per second.
     pub rate: f64,
     /// How wrong the result is, in the unit of the kernel's rule; `None` where it is not a number, or where the rule
-    /// is for each element and all of them have passed.
+    /// is for each element.
     pub error: Option<f64>,
     /// Whether the result is right by the kernel's rule.
     pub passed: bool,
@@ -208,6 +267,26 @@ impl From<Outcome> for Run {
         let error = Some(outcome.error).filter(|error| error.is_finite());
         Self { seconds: outcome.seconds, rate: outcome.rate(), error, passed: outcome.passes() }
     }
+}
+
+impl Run {
+    /// Those of each kernel in a run of STREAM, whose verification tells of all of them.
+    fn of_stream(stream: &Passes, passed: bool) -> Vec<(Kernel, Self)> {
+        let runs_of = |kernel: stream::Kernel| {
+            let bytes = kernel.bytes(stream.elements) as f64;
+            let run = move |rate: f64| Self { seconds: bytes / rate, rate, error: None, passed };
+            stream.rates(kernel).into_iter().map(move |rate| (Kernel::Stream(kernel), run(rate)))
+        };
+        stream::Kernel::ALL.into_iter().flat_map(runs_of).collect()
+    }
+}
+
+/// A run of STREAM as it is told.
+#[derive(Debug, Serialize)]
+struct ToldOfStream<'a> {
+    #[serde(flatten)]
+    passes: &'a Passes,
+    passed: bool,
 }
 
 /// A kernel with a number of threads.
@@ -255,6 +334,9 @@ pub struct Measured {
     pub rows: Vec<Row>,
     /// Whether STREAM's arrays are four times the last-level caches, as its rule demands.
     pub stream_obeys_rule: bool,
+    /// What is to be known of the figures, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// What it means, in words.
     pub conclusion: String,
 }
@@ -266,53 +348,94 @@ impl Measured {
     }
 }
 
-/// Runs every kernel of the plan, each thread on a CPU of its own where there are enough.
+/// Runs every kernel of the plan, each thread on a CPU of its own where there are enough. Each run makes its data anew.
 ///
 /// # Errors
-/// A thread cannot be made or bound, `watch` ends it, or an element of STREAM is wrong
-/// ([`ErrorKind::WrongResult`](emu_core::ErrorKind)).
+/// A thread cannot be made or bound, or `watch` ends it.
 pub fn measure(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Measured> {
     plan.check()?;
+    let mut parts: Vec<_> = plan
+        .threads
+        .iter()
+        .flat_map(|&threads| Part::all().map(move |part| (part, threads, Vec::new())))
+        .collect();
+    let steps = (parts.len() * plan.repeats) as u32;
+    let mut random = Pcg64::seed_from_u64(plan.seed);
+    let mut notes = notes(plan, host);
     let (begin, mut done) = (Instant::now(), 0);
-    let steps = plan.threads.len() * (Kernel::SINGLE.len() * plan.repeats + 1);
-    let mut next = |watch: Watch<'_>, what: &str| {
-        let passed = begin.elapsed().div_f64(f64::from(done.max(1)));
-        let left = passed * (steps as u32).saturating_sub(done);
-        done += 1;
-        watch(Event::Next { what, left: if done > 1 { left } else { Duration::ZERO } })
-    };
-    let mut rows = Vec::new();
-    for &count in &plan.threads {
-        let threads = places(host, count);
-        for kernel in Kernel::SINGLE {
-            let mut runs = Vec::new();
-            for _ in 0..plan.repeats {
-                next(watch, &format!("{}, threads {count}", kernel.name()))?;
-                let run = Run::from(kernel.run(plan, &threads)?);
-                tell(watch, &format!("{} {count}", kernel.name()), &run)?;
-                runs.push(run);
+    for _ in 0..plan.repeats {
+        let mut round: Vec<_> = parts.iter_mut().collect();
+        round.shuffle(&mut random);
+        for (part, threads, runs) in round {
+            let what = format!("{}, threads {threads}", part.name());
+            // Not known before the first one is through.
+            let each = begin.elapsed().checked_div(done).unwrap_or_default();
+            watch(Event::Next { what: &what, left: each * (steps - done) })?;
+            let (row, places) = (format!("{} {threads}", part.name()), places(host, *threads));
+            match *part {
+                Part::Single(kernel) => {
+                    let run = Run::from(kernel.run(plan, &places)?);
+                    tell(watch, &row, &run)?;
+                    runs.push((kernel, run));
+                }
+                Part::Stream => {
+                    let elements = plan.stream.array_bytes as usize / size_of::<f64>();
+                    let (rates, verified) = stream::run_and_verify(elements, &places, ITERATIONS)?;
+                    let passed = verified.is_ok();
+                    tell(watch, &row, &ToldOfStream { passes: &rates, passed })?;
+                    runs.extend(Run::of_stream(&rates, passed));
+                    let wrong = |error: Error| format!("STREAM ({threads} threads): {}.", error.in_words());
+                    notes.extend(verified.err().map(wrong));
+                }
             }
-            rows.push(Row::new(kernel, count, kernel.size(plan), runs)?);
+            done += 1;
         }
-        next(watch, &format!("stream, threads {count}"))?;
-        let elements = plan.stream.array_bytes as usize / size_of::<f64>();
-        // The first iteration does not count.
-        let passes = stream::run(elements, &threads, plan.repeats + 1)?;
-        tell(watch, &format!("stream {count}"), &passes)?;
-        for kernel in stream::Kernel::ALL {
-            let run = |rate: f64| Run {
-                seconds: kernel.bytes(elements) as f64 / rate,
-                rate,
-                error: None,
-                passed: true,
-            };
-            let runs = passes.rates(kernel).into_iter().map(run).collect();
-            rows.push(Row::new(Kernel::Stream(kernel), count, elements, runs)?);
+    }
+    let mut rows = Vec::new();
+    for (part, threads, runs) in parts {
+        for kernel in part.kernels() {
+            let of_kernel = runs.iter().filter(|(of, _)| *of == kernel).map(|(_, run)| *run);
+            rows.push(Row::new(kernel, threads, kernel.size(plan), of_kernel.collect())?);
         }
     }
     let stream_obeys_rule = plan.stream.obeys_rule();
     let conclusion = conclusion(&rows, stream_obeys_rule);
-    Ok(Measured { rows, stream_obeys_rule, conclusion })
+    notes.extend(notes_of_build());
+    Ok(Measured { rows, stream_obeys_rule, notes, conclusion })
+}
+
+/// What is to be known of the figures by the sizes alone: which are smaller than usual, and which fit a cache.
+fn notes(plan: &Plan, host: &Host) -> Vec<String> {
+    let mut notes = Vec::new();
+    let smaller = Kernel::SINGLE.into_iter().filter_map(|kernel| {
+        let (is, usual) = (plan.sizes.of(kernel)?, plan.usual.of(kernel)?);
+        (is < usual).then(|| format!("{} {is} instead of {usual}", kernel.name()))
+    });
+    let smaller: Vec<_> = smaller.collect();
+    if !smaller.is_empty() {
+        notes.push(format!("Memory does not suffice for the usual sizes: {}.", smaller.join(", ")));
+    }
+    let mut cached = Vec::new();
+    for &threads in &plan.threads {
+        let cpus: CpuList = places(host, threads).iter().flat_map(CpuList::iter).collect();
+        let Some(most) = last_level_caches(&host.roots, &cpus) else { continue };
+        let fits = |kernel: &Kernel| kernel.spread_bytes(plan, threads).is_some_and(|bytes| bytes <= most);
+        let names = Kernel::SINGLE.into_iter().filter(fits).map(Kernel::name);
+        cached.extend(names.map(|name| format!("{name} ({threads} threads)")));
+    }
+    if !cached.is_empty() {
+        let cached = cached.join(", ");
+        notes.push(format!(
+            "These fit the last-level caches, so that their rates are those of a cache: {cached}."
+        ));
+    }
+    if plan.stream.cache_bytes.is_none() {
+        notes.push(
+            "This host does not tell of its caches: rates of random-access, fft and ptrans may be those of one."
+                .into(),
+        );
+    }
+    notes
 }
 
 fn conclusion(rows: &[Row], stream_obeys_rule: bool) -> String {
@@ -352,6 +475,9 @@ fn conclusion(rows: &[Row], stream_obeys_rule: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
     use super::*;
     use crate::measure::testing::host_of;
     use emu_core::{ErrorKind, Roots};
@@ -373,13 +499,20 @@ mod tests {
         plan.sizes = Sizes::LEAST;
         plan.stream.array_bytes = 1 << 20;
         plan.repeats = 2;
-        let mut samples = 0;
+        let (mut samples, mut parts) = (0, Vec::new());
         let mut watch = |event: Event<'_>| {
-            samples += usize::from(matches!(event, Event::Sample { .. }));
+            match event {
+                Event::Next { what, .. } => parts.push(what.to_owned()),
+                Event::Sample { .. } => samples += 1,
+            }
             Ok(())
         };
         let measured = measure(&plan, &host, &mut watch).unwrap();
-        assert_eq!((measured.rows.len(), samples), (18, 22));
+        assert_eq!((measured.rows.len(), samples, parts.len()), (18, 24, 24));
+        let rounds: Vec<BTreeSet<_>> = parts.chunks(12).map(|round| round.iter().collect()).collect();
+        assert_eq!((rounds[0].len(), &rounds[0]), (12, &rounds[1]), "each comes once in every round");
+        let row = |at: usize| (measured.rows[at].kernel.name(), measured.rows[at].threads);
+        assert_eq!((row(0), row(8), row(9)), (("linpack", 1), ("stream triad", 1), ("linpack", 2)));
         assert!(
             measured.passed()
                 && measured.rows.iter().all(|row| {
@@ -407,6 +540,42 @@ mod tests {
         for bad in [0, THREADS_MAX + 1] {
             assert_eq!(Plan::new(&host, true, 7, &[1, bad]).unwrap_err().kind(), ErrorKind::Usage, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_size_that_is_smaller_than_usual_or_fits_a_cache_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("sys/devices/system/cpu/cpu0/cache/index3");
+        fs::create_dir_all(&cache).unwrap();
+        for (name, text) in [("type", "Unified"), ("level", "3"), ("size", "32M"), ("shared_cpu_list", "0")] {
+            fs::write(cache.join(name), text).unwrap();
+        }
+        let mut host = host_of(&["0"], "0");
+        host.roots = Roots::below(dir.path());
+        let plan = Plan::new(&host, true, 7, &[1, 2]).unwrap();
+        let mut plan = Plan { sizes: LARGEST_QUICK, usual: LARGEST_QUICK, ..plan };
+        let fits = "These fit the last-level caches, so that their rates are those of a cache: \
+                    fft (1 threads).";
+        assert_eq!(notes(&plan, &host), [fits]);
+        plan.sizes.linpack /= 2;
+        let smaller = "Memory does not suffice for the usual sizes: linpack 1000 instead of 2000.";
+        assert_eq!(notes(&plan, &host), [smaller, fits]);
+        host.roots.sys = dir.path().join("nothing");
+        let unknown = Plan::new(&host, true, 7, &[1]).unwrap();
+        assert!(notes(&unknown, &host).concat().contains("does not tell of its caches"));
+    }
+
+    #[test]
+    fn a_wrong_result_of_stream_is_one_of_all_its_kernels() {
+        let passes = Passes { elements: 1000, seconds: [(); 4].map(|()| vec![9.0, 1e-6]) };
+        let runs = Run::of_stream(&passes, false);
+        let kernels: Vec<_> = runs.iter().map(|(kernel, _)| *kernel).collect();
+        assert_eq!(kernels, Part::Stream.kernels());
+        let (kernel, run) = runs[3];
+        assert!((run.rate / 24e9 - 1.0).abs() < 1e-12 && (run.seconds / 1e-6 - 1.0).abs() < 1e-12);
+        let row = Row::new(kernel, 2, 1000, vec![run]).unwrap();
+        assert!(!row.passed && conclusion(&[row], true).contains("WRONG RESULTS: stream triad (2 threads)."));
+        assert!(Run::of_stream(&passes, true).iter().all(|(_, run)| run.passed));
     }
 
     #[test]

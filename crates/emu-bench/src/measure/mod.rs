@@ -27,7 +27,7 @@ pub enum Event<'a> {
     Next {
         /// What is measured.
         what: &'a str,
-        /// About how long the rest of the measurement takes.
+        /// About how long the rest of the measurement takes; zero while that is not known.
         left: Duration,
     },
     /// A raw sample was taken.
@@ -47,6 +47,17 @@ fn tell(watch: Watch<'_>, row: &str, sample: &impl Serialize) -> Result<()> {
     let sample = serde_json::to_value(sample)
         .map_err(|cause| Error::new(ErrorKind::Failed, "cannot write a sample as JSON").caused_by(cause))?;
     watch(Event::Sample { row, sample })
+}
+
+/// Whether emu was built with optimisation.
+const OPTIMISED: bool = !cfg!(debug_assertions);
+
+/// What is said of the figures of a build without optimisation.
+pub const UNOPTIMISED: &str = "This emu was built without optimisation: the figures mean little.";
+
+/// What is to be known of all figures of this build, in sentences.
+fn notes_of_build() -> Vec<String> {
+    if OPTIMISED { Vec::new() } else { vec![UNOPTIMISED.to_owned()] }
 }
 
 /// Where so many threads run: each on a CPU of its own, or on any where they are more than CPUs.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use emu_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Watch, tell};
+use super::{Event, Watch, notes_of_build, tell};
 use crate::nanos;
 use crate::stats::{Dips, Sample};
 
@@ -77,6 +77,9 @@ pub struct Series {
     pub rates: Vec<f64>,
     /// Where the rate was far lower than usual.
     pub dips: Dips,
+    /// What is to be known of the figures, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 impl Series {
@@ -129,7 +132,14 @@ fn run_by(
         number = next;
     }
     let dips = Dips::of(&Sample::new(rates.clone())?)?;
-    Ok(Series { what: what.into(), unit: unit.into(), every_s: plan.time(1).as_secs_f64(), rates, dips })
+    Ok(Series {
+        what: what.into(),
+        unit: unit.into(),
+        every_s: plan.time(1).as_secs_f64(),
+        rates,
+        dips,
+        notes: notes_of_build(),
+    })
 }
 
 #[cfg(test)]

@@ -25,6 +25,6 @@ pub(crate) fn noise(args: &NoiseArgs) -> Result<Exit, Failure> {
 
 /// Makes the runs of one process.
 pub(crate) fn runs(args: &NoiseRunsArgs) -> Result<Exit, Failure> {
-    output::print(&answer(&args.order, Order::obey)?)?;
+    output::print(&answer(&args.order, Order::answer)?)?;
     Ok(Exit::Success)
 }

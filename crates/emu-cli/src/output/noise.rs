@@ -1,8 +1,9 @@
 //! The noise of a machine as tables and figures.
 
-use emu_bench::measure::noise::{CpuGaps, Measured, OfKind, Period};
+use emu_bench::measure::noise::{CpuGaps, Measured, NotAvailable, OfKind, Period};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 
+use super::measure::notes;
 use super::numbers::{nanos, percent};
 use super::table::{Align, Table, wrap};
 use crate::measuring::Shown;
@@ -12,7 +13,7 @@ const DRAWN: usize = 500;
 
 /// The columns of the CSV. Times are per operation for kinds of work, of gaps for CPUs.
 const COLUMNS: &str = "what,name,runs,operations,median_ns,range,iqr,mad,preempted_count,span_ns,threshold_ns,gaps,\
-lost_share,preempted_share,periodic_share,stolen_share,longest_ns,period_ns,period_covered";
+lost_share,preempted_share,periodic_share,stolen_share,longest_ns,period_ns,period_covered,not_available";
 
 /// What was measured, for people and their programs.
 pub(crate) fn shown(measured: &Measured) -> Shown {
@@ -41,6 +42,11 @@ fn text(measured: &Measured) -> String {
             percent(of.noise.iqr),
             percent(of.noise.mad),
         ]);
+    }
+    for NotAvailable { kind, .. } in &measured.not_available {
+        let mut cells = vec![kind.name().to_owned()];
+        cells.resize_with(6, || "n/a".into());
+        kinds.row(cells);
     }
     let mut cpus = Table::new([
         ("CPU", Align::Right),
@@ -71,11 +77,15 @@ fn text(measured: &Measured) -> String {
         nanos(thresholds),
         percent(measured.stolen)
     );
+    let reason = |NotAvailable { kind, why }: &NotAvailable| format!("n/a, {}: {why}.", kind.name());
+    let reasons: Vec<_> = measured.not_available.iter().map(reason).collect();
     format!(
-        "{}\n{}\n{}\n\n{}\n",
+        "{}\n{}\n{}\n{}{}\n{}\n",
         kinds.render(),
         cpus.render(),
         wrap(&note, 0),
+        notes(&reasons),
+        notes(&measured.notes),
         wrap(&measured.conclusion, 0)
     )
 }
@@ -102,6 +112,12 @@ fn csv(measured: &Measured) -> String {
         fields.resize_with(COLUMNS.split(',').count(), none);
         csv.line(fields);
     }
+    for NotAvailable { kind, why } in &measured.not_available {
+        let mut fields = vec!["work".to_owned(), kind.name().to_owned()];
+        fields.resize_with(COLUMNS.split(',').count() - 1, none);
+        fields.push(why.clone());
+        csv.line(fields);
+    }
     for cpu in &measured.cpus {
         let optional = |value: Option<f64>| value.map_or_else(none, |value| value.to_string());
         csv.line([
@@ -124,6 +140,7 @@ fn csv(measured: &Measured) -> String {
             cpu.longest_ns.to_string(),
             optional(cpu.period.map(|period| period.length_ns)),
             optional(cpu.period.map(|period| period.covered)),
+            none(),
         ]);
     }
     csv.text()
@@ -157,4 +174,46 @@ fn gaps_chart(measured: &Measured) -> Chart {
     let x = Axis::linear("time, s");
     let y = Axis::log("length of a gap, µs");
     Chart::new(format!("gaps: the {DRAWN} longest of each CPU"), x, y, series.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::table::WIDTH;
+    use emu_bench::measure::noise::{Kind, Run};
+    use emu_bench::stats::Noise;
+
+    #[test]
+    fn what_cannot_be_had_is_a_row_with_its_reason() {
+        let of = OfKind {
+            kind: Kind::NoOp,
+            operations: 10,
+            median_ns: 100.0,
+            noise: Noise { range: 0.1, iqr: 0.05, mad: 0.02 },
+            preempted: 0,
+            blocks: vec![vec![Run { wall_ns: 1000, preempted: 0 }; 5]; 5],
+        };
+        let why = "no loopback, as it seems".to_owned();
+        let measured = Measured {
+            kinds: vec![of],
+            not_available: vec![NotAvailable { kind: Kind::UdpPingPong, why }],
+            cpus: vec![],
+            clocks_hz: vec![],
+            stolen: 0.0,
+            notes: vec!["The figures mean little.".into()],
+            conclusion: "On this machine no-op not at all.".into(),
+        };
+        let text = text(&measured);
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        let row = text.lines().find(|line| line.starts_with("udp-ping-pong")).unwrap();
+        assert_eq!(row.matches("n/a").count(), 5, "{text}");
+        let words =
+            "\nn/a, udp-ping-pong: no loopback, as it seems.\nThe figures mean little.\n\nOn this machine";
+        assert!(text.contains(words), "{text}");
+        let csv = csv(&measured);
+        assert!(csv.ends_with(",\"no loopback, as it seems\"\r\n"), "{csv}");
+        let columns = |line: &str| line.split(',').count();
+        assert_eq!(csv.lines().map(columns).collect::<Vec<_>>(), [20, 20, 21], "one comma is in the reason");
+        assert!(runs_chart(&measured).svg().unwrap().contains("no-op"));
+    }
 }

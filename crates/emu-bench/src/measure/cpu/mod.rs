@@ -15,7 +15,8 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Event, Left, THREADS_MAX, Watch, check_threads, in_order, one_and_all, places, powers_of_two, tell,
+    Event, Left, OPTIMISED, THREADS_MAX, Watch, check_threads, in_order, one_and_all, places, powers_of_two,
+    tell,
 };
 use crate::kernel::arithmetic::{Number, Operation, Work, instruction_set, is_fused};
 use crate::stats::Sample;
@@ -198,7 +199,7 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
     Ok(Cpu {
         instruction_set: instruction_set.into(),
         lanes,
-        optimised: !cfg!(debug_assertions),
+        optimised: OPTIMISED,
         clock: clock.map(|clock| Hertz(clock as u64)),
         rates,
         waits,

@@ -21,7 +21,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Host, Result};
+use emu_core::{Error, ErrorKind, Host, Result};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -31,7 +31,7 @@ use self::latency::Times;
 use self::scratch::Scratch;
 use self::target::{Target, fits_memory};
 use self::worker::{Pace, phase};
-use super::{Event, Left, Watch, tell};
+use super::{Event, Left, Watch, notes_of_build, tell};
 use crate::stats::Sample as Values;
 
 /// The rate, as a share of the full one, at which single operations are timed.
@@ -46,6 +46,9 @@ pub struct Disk {
     pub direct_block_bytes: Option<u64>,
     /// Every transfer, in the order of the plan.
     pub cells: Vec<Cell>,
+    /// What is to be known of the figures, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// A transfer and what became of it.
@@ -99,32 +102,39 @@ pub struct Sample {
 
 /// Measures a disk as planned.
 ///
+/// A transfer that the kernel refuses, at any time, is not available; the others go on.
+///
 /// # Errors
 /// The files cannot be made, a transfer fails or transfers something wrong, or `watch` ends it.
 pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
     plan.check()?;
     let mut bench = Bench::new(plan, host, watch)?;
     let transfers = plan.transfers();
-    let refused: Vec<_> = transfers.iter().map(|transfer| bench.target(transfer).refusal(transfer)).collect();
-    let possible: Vec<_> =
-        refused.iter().enumerate().filter_map(|(number, why)| why.is_none().then_some(number)).collect();
+    let mut refused: Vec<_> =
+        transfers.iter().map(|transfer| bench.target(transfer).refusal(transfer)).collect();
     let mut taken: Vec<Vec<Taken>> = transfers.iter().map(|_| Vec::new()).collect();
     let mut random = Pcg64::seed_from_u64(plan.seed);
-    let mut left = Left::new(plan.rounds * possible.len(), plan.phase() * 3);
+    let mut left = Left::new(plan.rounds * possible(&refused).len(), plan.phase() * 3);
     for _ in 0..plan.rounds {
-        let mut order = possible.clone();
+        let mut order = possible(&refused);
         order.shuffle(&mut random);
         for number in order {
-            let (Some(transfer), Some(taken)) = (transfers.get(number), taken.get_mut(number)) else {
+            let (Some(transfer), Some(refused), Some(taken)) =
+                (transfers.get(number), refused.get_mut(number), taken.get_mut(number))
+            else {
                 continue;
             };
             let what = transfer.name();
             watch(Event::Next { what: &what, left: left.time() })?;
             let begin = Instant::now();
-            let one = bench.sample(transfer)?;
-            let Taken { sample, not_made, .. } = one;
-            tell(watch, "disk", &Told { transfer, sample, latency: one.paced.summary(), not_made })?;
-            taken.push(one);
+            match tried(transfer, bench.sample(transfer))? {
+                Ok(one) => {
+                    let Taken { sample, not_made, .. } = one;
+                    tell(watch, "disk", &Told { transfer, sample, latency: one.paced.summary(), not_made })?;
+                    taken.push(one);
+                }
+                Err(why) => *refused = Some(why),
+            }
             left.through(begin.elapsed());
         }
     }
@@ -141,7 +151,31 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
         })
         .collect::<Result<_>>()?;
     let direct_block_bytes = bench.written.direct_block_bytes();
-    Ok(Disk { file_bytes: plan.file_bytes, direct_block_bytes, cells })
+    // Both files lie in the same folder.
+    let notes = bench.written.doubts().iter().cloned().chain(notes_of_build()).collect();
+    Ok(Disk { file_bytes: plan.file_bytes, direct_block_bytes, cells, notes })
+}
+
+/// The numbers of what nothing speaks against.
+fn possible(refused: &[Option<String>]) -> Vec<usize> {
+    refused.iter().enumerate().filter_map(|(number, why)| why.is_none().then_some(number)).collect()
+}
+
+/// A sample, or why the kernel refuses such transfers.
+///
+/// # Errors
+/// The transfer has failed in another way.
+fn tried<T>(transfer: &Transfer, sample: Result<T>) -> Result<std::result::Result<T, String>> {
+    match sample {
+        Ok(sample) => Ok(Ok(sample)),
+        Err(error) if error.kind() == ErrorKind::Unavailable => {
+            let cause = std::error::Error::source(&error);
+            let cause = cause.map_or_else(|| error.to_string(), ToString::to_string);
+            let (what, bytes) = (transfer.operation.name(), transfer.block_bytes);
+            Ok(Err(format!("the kernel refuses to {what} blocks of {bytes} bytes: {cause}")))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// A sample as it is told of.

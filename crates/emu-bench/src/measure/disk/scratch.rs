@@ -4,10 +4,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use emu_core::{Error, ErrorKind, Result};
-use nix::sys::statfs::{FsType, TMPFS_MAGIC, fstatfs};
+use nix::sys::statfs::{FsType, OVERLAYFS_SUPER_MAGIC, TMPFS_MAGIC, fstatfs, statfs};
 use nix::sys::statvfs::statvfs;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, OFlags, StatxFlags, fadvise, fallocate, statx};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -24,6 +24,11 @@ const SHARE_MAX: f64 = 0.95;
 /// The magic number of ramfs (linux/magic.h).
 const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
 
+/// What is said where a file system hides what it lies on, and where it hides its pages.
+const UNKNOWN_STORAGE: &str = "Cannot tell what the files lie on, disk or memory: it cannot be seen here.";
+const UNKNOWN_WAY: &str =
+    "Cannot tell whether direct transfers go past the page cache: what is in it cannot be seen here.";
+
 /// How a file is transferred to and from directly.
 #[derive(Debug)]
 pub(super) struct Direct {
@@ -31,6 +36,8 @@ pub(super) struct Direct {
     pub(super) file: File,
     /// Offsets and lengths must be multiples of this many bytes.
     pub(super) alignment: u64,
+    /// Why nothing can be written so, where that is known.
+    pub(super) read_only: Option<String>,
 }
 
 /// A file without a name.
@@ -42,6 +49,8 @@ pub(super) struct Scratch {
     pub(super) direct: std::result::Result<Direct, String>,
     /// Why nothing can be written back or made durable, where that is so.
     pub(super) volatile: Option<String>,
+    /// What cannot be told of it, in sentences.
+    pub(super) doubts: Vec<String>,
     /// Start of its content.
     pub(super) seed: u64,
 }
@@ -99,13 +108,28 @@ impl Scratch {
 
     /// Looks at what can be done with a file whose content begins with `seed`.
     pub(super) fn of(file: File, seed: u64) -> Self {
-        let volatile = is_in_memory(&file)
+        let storage = Storage::of(&file);
+        let volatile = (storage == Storage::Memory)
             .then(|| "the file system is in memory: there is no disk to write to".to_owned());
+        let mut doubts = Vec::new();
+        if storage == Storage::Unknown {
+            doubts.push(UNKNOWN_STORAGE.to_owned());
+        }
         let direct = match &volatile {
             Some(_) => Err("the file system is in memory: all transfers are copies".to_owned()),
-            None => direct(&file),
+            None => direct(&file).and_then(|direct| {
+                let why = "the file system takes direct transfers by way of the page cache all the same";
+                match stays_cached(&file, &direct) {
+                    Some(true) => return Err(why.to_owned()),
+                    Some(false) => {}
+                    None => doubts.push(UNKNOWN_WAY.to_owned()),
+                }
+                // Last, as what is written may be in the page cache where what is read is not.
+                let read_only = refuses_writes(&direct.file, direct.alignment);
+                Ok(Direct { read_only, ..direct })
+            }),
         };
-        Self { buffered: file, direct, volatile, seed }
+        Self { buffered: file, direct, volatile, doubts, seed }
     }
 
     /// Writes everything back that has not been.
@@ -185,11 +209,58 @@ fn hint_of_folder(folder: &Path) -> String {
     format!("name a folder that you may write to with --dir; {} is not one", folder.display())
 }
 
-fn is_in_memory(file: &File) -> bool {
-    fstatfs(file).is_ok_and(|facts| matches!(facts.filesystem_type(), TMPFS_MAGIC | RAMFS_MAGIC))
+/// What a file lies on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Storage {
+    Disk,
+    Memory,
+    Unknown,
 }
 
-/// Opens a file once more for direct transfers, or says why not.
+impl Storage {
+    /// By the file system; of an overlay by the one that it writes to (Documentation/filesystems/overlayfs.rst).
+    fn of(file: &File) -> Self {
+        match fstatfs(file).map(|facts| Self::of_type(facts.filesystem_type())) {
+            Ok(Self::Unknown) => upper_folder(file)
+                .and_then(|folder| statfs(&folder).ok())
+                .map_or(Self::Unknown, |facts| Self::of_type(facts.filesystem_type())),
+            Ok(known) => known,
+            Err(_) => Self::Unknown,
+        }
+    }
+
+    fn of_type(file_system: FsType) -> Self {
+        match file_system {
+            TMPFS_MAGIC | RAMFS_MAGIC => Self::Memory,
+            OVERLAYFS_SUPER_MAGIC => Self::Unknown,
+            _ => Self::Disk,
+        }
+    }
+}
+
+/// The folder that the overlay of a file writes to; `None` where there is none that can be named.
+fn upper_folder(file: &File) -> Option<PathBuf> {
+    let facts = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
+    let mount = facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
+    upper_of(&fs::read_to_string("/proc/self/mountinfo").ok()?, mount)
+}
+
+/// The same by the ID of the mount, of the lines of `proc_pid_mountinfo(5)`.
+fn upper_of(mounts: &str, id: &str) -> Option<PathBuf> {
+    let line = mounts.lines().find(|line| line.split(' ').next() == Some(id))?;
+    let (_, of_file_system) = line.split_once(" - ")?;
+    let options = of_file_system.split(' ').nth(2)?;
+    let folder = options.split(',').find_map(|option| option.strip_prefix("upperdir="))?;
+    // A name that was escaped, or begins in the folder of whoever has mounted, would be another one here.
+    (folder.starts_with('/') && !folder.contains('\\')).then(|| folder.into())
+}
+
+/// Whether the kernel refuses a transfer of this kind, other than that it fails.
+pub(super) fn is_refusal(cause: &io::Error) -> bool {
+    matches!(Errno::from_io_error(cause), Some(Errno::INVAL | Errno::OPNOTSUPP))
+}
+
+/// Opens a file once more for direct transfers, or says why not. Whether it can be written so is not looked at yet.
 fn direct(file: &File) -> std::result::Result<Direct, String> {
     let told = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
     let told =
@@ -213,24 +284,33 @@ fn direct(file: &File) -> std::result::Result<Direct, String> {
         Some(facts) => u64::from(facts.stx_dio_offset_align),
         None => [512, 1024, 2048, 4096].into_iter().find(works).ok_or("no direct transfer works")?,
     };
-    let direct = Direct { file: opened, alignment };
-    if stays_cached(file, &direct) {
-        return Err("the file system takes direct transfers by way of the page cache all the same".into());
-    }
-    Ok(direct)
+    Ok(Direct { file: opened, alignment, read_only: None })
 }
 
-/// Whether what is read directly is in the page cache afterwards, as far as can be told.
-fn stays_cached(file: &File, direct: &Direct) -> bool {
+/// Why nothing can be written to a file that was opened for direct transfers; `None` also where that cannot be told.
+///
+/// What was read is written again: the content stays as it is.
+fn refuses_writes(file: &File, alignment: u64) -> Option<String> {
+    // As long as every device takes, which may want more for writes than for reads.
+    let mut block = Block::new(alignment.max(PAGE as u64) as usize, PAGE);
+    file.read_exact_at(block.bytes_mut(), 0).ok()?;
+    let cause = file.write_all_at(block.bytes(), 0).err().filter(is_refusal)?;
+    Some(format!("the file system refuses direct writes: {cause}"))
+}
+
+/// Whether what is read directly is in the page cache afterwards; `None` where that cannot be told.
+fn stays_cached(file: &File, direct: &Direct) -> Option<bool> {
     let mut block = Block::new(direct.alignment as usize, PAGE);
-    let has_read = forget(file).is_ok() && direct.file.read_exact_at(block.bytes_mut(), 0).is_ok();
-    if !has_read || is_cached(file, 0) != Some(true) {
-        return false;
+    forget(file).ok()?;
+    direct.file.read_exact_at(block.bytes_mut(), 0).ok()?;
+    if !is_cached(file, 0)? {
+        return Some(false);
     }
-    // Where a disk answers at once, as one in memory does, the question alone brings a page into the cache: what nobody
-    // has read is asked for as well, and must not be there.
-    let middle = file.metadata().map_or(0, |facts| facts.len() / 2);
-    forget(file).is_ok() && is_cached(file, middle) == Some(false)
+    // Some pages cannot be dropped, and where a disk answers at once, as one in memory does, the question alone brings
+    // a page into the cache: what nobody has read is asked for as well, and tells only where it is not there.
+    let middle = file.metadata().ok()?.len() / 2;
+    forget(file).ok()?;
+    (!is_cached(file, middle)?).then_some(true)
 }
 
 /// Whether a byte of a file is in the page cache; `None` where the kernel does not tell.
@@ -278,7 +358,51 @@ mod tests {
             return;
         }
         // As a file system that takes `O_DIRECT` and does as it always does.
-        let disguised = Direct { file: file.try_clone().unwrap(), alignment: PAGE as u64 };
-        assert!(stays_cached(&file, &disguised));
+        let disguised = Direct { file: file.try_clone().unwrap(), alignment: PAGE as u64, read_only: None };
+        assert_eq!(stays_cached(&file, &disguised), Some(true));
+    }
+
+    #[test]
+    fn where_pages_cannot_be_dropped_nobody_can_tell_whether_they_are_used() {
+        // Pages of a file in memory are the file.
+        let Ok(file) = tempfile::tempfile_in("/dev/shm") else {
+            assert!(std::env::var_os("EMU_NO_SKIP").is_none(), "no /dev/shm");
+            eprintln!("left out: no /dev/shm");
+            return;
+        };
+        file.write_all_at(Block::new(1 << 20, PAGE).bytes(), 0).unwrap();
+        let same = Direct { file: file.try_clone().unwrap(), alignment: PAGE as u64, read_only: None };
+        assert_eq!(stays_cached(&file, &same), None);
+    }
+
+    #[test]
+    fn an_overlay_lies_on_what_it_writes_to() {
+        let mounts = "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n\
+                      31 22 0:40 / /o rw - overlay overlay rw,lowerdir=/l:/m,upperdir=/u,workdir=/w\n\
+                      32 22 0:41 / /p rw shared:7 - overlay none rw,lowerdir=/l,upperdir=u,workdir=w\n\
+                      33 22 0:42 / /q rw - overlay none rw,lowerdir=/l,upperdir=/a\\040b,workdir=/w\n\
+                      34 22 0:43 / /r ro - overlay none ro,lowerdir=/l:/m\n";
+        assert_eq!(upper_of(mounts, "31"), Some("/u".into()));
+        for id in ["22", "32", "33", "34", "35", "3", ""] {
+            assert_eq!(upper_of(mounts, id), None, "{id}");
+        }
+        assert_eq!(Storage::of_type(OVERLAYFS_SUPER_MAGIC), Storage::Unknown);
+        assert_eq!(Storage::of_type(RAMFS_MAGIC), Storage::Memory);
+    }
+
+    #[test]
+    fn the_probe_of_writes_keeps_the_content_and_takes_no_failure_for_a_refusal() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut watch = || Ok(());
+        let file = Scratch::make(dir.path(), 1 << 20, 5, &mut watch).unwrap().buffered;
+        assert_eq!(refuses_writes(&file, 512), None);
+        let mut block = Block::new(PAGE, PAGE);
+        file.read_exact_at(block.bytes_mut(), 0).unwrap();
+        check_original(&block, 5, 0).unwrap();
+        // A descriptor that may not be written by is no refusal of such writes.
+        let again = format!("/proc/self/fd/{}", file.as_raw_fd());
+        assert_eq!(refuses_writes(&File::open(again).unwrap(), 512), None);
+        assert!(is_refusal(&io::Error::from(Errno::INVAL)) && is_refusal(&io::Error::from(Errno::OPNOTSUPP)));
+        assert!(!is_refusal(&io::Error::from(Errno::IO)) && !is_refusal(&io::Error::other("short")));
     }
 }

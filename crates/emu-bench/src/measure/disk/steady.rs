@@ -57,7 +57,7 @@ impl Steady {
     /// back then, too: between samples that would be work of the disk that no sample counts.
     ///
     /// # Errors
-    /// As [`check`](Self::check). Unavailable, where such transfers cannot be had. The file cannot be made, a transfer
+    /// As [`check`](Self::check). Unavailable, where such transfers cannot be had or the kernel refuses one. The file cannot be made, a transfer
     /// fails or transfers something wrong, or `watch` ends it.
     pub fn run(&self, host: &Host, plan: series::Plan, watch: Watch<'_>) -> Result<Series> {
         self.check()?;
@@ -78,8 +78,9 @@ impl Steady {
             let sample = target.full(transfer, &mut workers, length);
             sample.map(|(sample, _)| sample.bytes_per_s)
         };
-        let series = series::run(plan, (&transfer.name(), "B"), rate, watch)?;
+        let mut series = series::run(plan, (&transfer.name(), "B"), rate, watch)?;
         target.verify(transfer, &workers)?;
+        series.notes.extend_from_slice(target.doubts());
         Ok(series)
     }
 }

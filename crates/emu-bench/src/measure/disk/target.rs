@@ -41,6 +41,11 @@ impl Target {
         self.scratch.direct.as_ref().ok().map(|direct| direct.alignment)
     }
 
+    /// What cannot be told of the file, in sentences.
+    pub(super) fn doubts(&self) -> &[String] {
+        &self.scratch.doubts
+    }
+
     /// Why a transfer cannot be had here.
     pub(super) fn refusal(&self, transfer: &Transfer) -> Option<String> {
         if let Some(why) = transfer.senseless() {
@@ -55,6 +60,7 @@ impl Target {
                 Ok(Direct { alignment, .. }) if transfer.block_bytes < *alignment => {
                     Some(format!("the smallest direct transfer is of {alignment} bytes"))
                 }
+                Ok(Direct { read_only, .. }) if transfer.operation == Operation::Write => read_only.clone(),
                 Ok(_) => None,
             },
         }

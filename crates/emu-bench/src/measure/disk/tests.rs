@@ -81,6 +81,18 @@ fn every_transfer_is_measured_or_says_why_not() {
     assert_eq!(serde_json::from_str::<Disk>(&text).unwrap(), disk);
 }
 
+#[test]
+fn a_transfer_that_the_kernel_refuses_is_not_available_and_one_that_fails_ends_all() {
+    let transfer = plan(Path::new("/")).transfers().pop().unwrap();
+    let refused = std::io::Error::from_raw_os_error(nix::libc::EINVAL);
+    let refused = Error::io("cannot write", refused).with_kind(ErrorKind::Unavailable);
+    let why = tried::<()>(&transfer, Err(refused)).unwrap().unwrap_err();
+    assert!(why.starts_with("the kernel refuses to write blocks of 4096 bytes: Invalid argument"), "{why}");
+    let failed = Error::io("cannot write", std::io::Error::from_raw_os_error(nix::libc::EIO));
+    assert!(tried::<()>(&transfer, Err(failed)).is_err());
+    assert_eq!(tried(&transfer, Ok(7)).unwrap(), Ok(7));
+}
+
 /// A folder of a file system in memory, where there is one; CI has one.
 fn in_memory() -> Option<tempfile::TempDir> {
     let memory = Path::new("/dev/shm");

@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Result};
+use emu_core::{Error, ErrorKind, Result};
 
 use super::content::{self, Block, PAGE};
 use super::latency::Times;
@@ -143,16 +143,24 @@ impl<'a> Worker<'a> {
         Ok(Done { operations: made, not_made: planned - made, seconds: (now - begin).as_secs_f64(), times })
     }
 
+    /// The error of a transfer: unavailable, where the kernel refuses transfers of its kind.
     fn failed(&self, cause: io::Error) -> Error {
         let what = if self.job.write { "write" } else { "read" };
-        Error::io(
+        let refused = scratch::is_refusal(&cause);
+        let error = Error::io(
             format!(
                 "cannot {what} {} bytes at byte {} of the file",
                 self.job.length,
                 self.offset(self.count)
             ),
             cause,
-        )
+        );
+        if !refused {
+            return error;
+        }
+        error
+            .with_kind(ErrorKind::Unavailable)
+            .hint("take other --blocks or another --column, or another disk with --dir")
     }
 
     /// Looks whether all that was read was right, or what was written is there, through another descriptor of the file.
@@ -224,7 +232,7 @@ pub(super) enum Pace {
 /// Lets every worker transfer for this long, all at the same time.
 ///
 /// # Errors
-/// A thread cannot be made, or a transfer fails.
+/// A thread cannot be made, or a transfer fails; unavailable, where the kernel refuses it.
 pub(super) fn phase(workers: &mut [Worker<'_>], length: Duration, pace: Pace) -> Result<Vec<Done>> {
     let barrier = Barrier::new(workers.len());
     all_at_once("the transfer", workers, |worker| {
@@ -298,6 +306,19 @@ mod tests {
         scratch.buffered.write_all_at(b"wrong", BYTES / 2 + 100).unwrap();
         let error = write[0].verify(&scratch.buffered).unwrap_err();
         assert!(error.to_string().contains("wrong content written"), "{error}");
+    }
+
+    #[test]
+    fn a_transfer_that_the_kernel_refuses_is_told_apart_from_one_that_fails() {
+        let (_dir, scratch) = scratch();
+        let kind = |start, write| {
+            let mut worker = [Worker::new(Job { start, ..job(&scratch, 4096, write, false) })];
+            phase(&mut worker, Duration::from_millis(1), Pace::AtOnce).unwrap_err().kind()
+        };
+        // No offset may be negative, as this one is for the kernel.
+        assert_eq!(kind(1 << 63, true), ErrorKind::Unavailable);
+        assert_eq!(kind(1 << 63, false), ErrorKind::Unavailable);
+        assert_eq!(kind(BYTES, false), ErrorKind::Failed, "the end of the file");
     }
 
     #[test]

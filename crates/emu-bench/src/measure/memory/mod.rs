@@ -16,7 +16,7 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Left, Watch, in_order, places, tell};
+use super::{Event, Left, Watch, in_order, notes_of_build, places, tell};
 use crate::kernel::stream::{self, Kernel, Passes};
 use crate::memory::{Cache, StreamSize, caches};
 
@@ -38,6 +38,9 @@ pub struct Memory {
     pub stream: Vec<Stream>,
     /// Times of loads, by working set.
     pub latencies: Vec<Latency>,
+    /// What is to be known of the figures, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// A run of STREAM.
@@ -113,7 +116,7 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
         left.through(begin.elapsed());
     }
     let (copies, stream, latencies) = (in_order(copies), in_order(stream), in_order(latencies));
-    Ok(Memory { size: plan.size, caches, clock, copies, stream, latencies })
+    Ok(Memory { size: plan.size, caches, clock, copies, stream, latencies, notes: notes_of_build() })
 }
 
 fn parts(plan: &Plan) -> Vec<Part> {
@@ -143,7 +146,7 @@ mod tests {
 
     fn plan(host: &Host) -> Plan {
         let size = StreamSize { array_bytes: 1 << 20, cache_bytes: None, available_bytes: None };
-        Plan { threads: vec![1, 2], sample_ns: 300_000, rounds: 2, ..Plan::quick(host, size, 3) }
+        Plan { sample_ns: 300_000, rounds: 2, ..Plan::quick(host, size, &[1, 2], 3) }
     }
 
     #[test]

@@ -32,12 +32,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Three sizes of blocks, every fourth size of working sets.
-    pub fn quick(host: &Host, size: StreamSize, seed: u64) -> Self {
+    /// Three sizes of blocks, as far as they fit, and every fourth size of working sets; with these numbers of threads,
+    /// else with one and all.
+    pub fn quick(host: &Host, size: StreamSize, threads: &[usize], seed: u64) -> Self {
+        let threads = if threads.is_empty() { one_and_all(host) } else { threads.to_vec() };
         Self {
             size,
-            blocks: fitting(&[1, 1 << 10, 1 << 20], host, size),
-            threads: one_and_all(host),
+            blocks: fitting(&[1, 1 << 10, 1 << 20], &threads, size),
+            threads,
             working_sets: working_sets(size.array_bytes, 4),
             sample_ns: 50_000_000,
             rounds: 3,
@@ -46,12 +48,14 @@ impl Plan {
         }
     }
 
-    /// Seven sizes of blocks, every second size of working sets, and STREAM as its rules are.
-    pub fn full(host: &Host, size: StreamSize, seed: u64) -> Self {
+    /// Seven sizes of blocks, as far as they fit, every second size of working sets, and STREAM as its rules are; with
+    /// these numbers of threads, else with 1, 2, 4 … and all.
+    pub fn full(host: &Host, size: StreamSize, threads: &[usize], seed: u64) -> Self {
+        let threads = if threads.is_empty() { powers_of_two(host) } else { threads.to_vec() };
         Self {
             size,
-            blocks: fitting(&[1, 8, 64, 1 << 10, 16 << 10, 1 << 20, 16 << 20], host, size),
-            threads: powers_of_two(host),
+            blocks: fitting(&[1, 8, 64, 1 << 10, 16 << 10, 1 << 20, 16 << 20], &threads, size),
+            threads,
             working_sets: working_sets(size.array_bytes, 2),
             sample_ns: 300_000_000,
             rounds: 5,
@@ -69,7 +73,7 @@ impl Plan {
         if self.rounds == 0 || self.sample_ns == 0 || self.iterations < 2 {
             return Err(Error::usage("nothing is to be measured"));
         }
-        check_blocks(self.size, &self.blocks, self.threads.iter().max().copied().unwrap_or(1))?;
+        check_blocks(self.size, &self.blocks, most(&self.threads))?;
         let limits = 2 * chase::LINE as u64..=self.size.array_bytes;
         match self.working_sets.iter().find(|bytes| !limits.contains(*bytes)) {
             Some(bytes) => Err(Error::usage(format!("cannot chase pointers through {bytes} bytes"))
@@ -94,9 +98,14 @@ pub(super) fn check_blocks(size: StreamSize, blocks: &[u64], threads: usize) -> 
     }
 }
 
-/// The blocks that fit what each thread has when all CPUs copy.
-fn fitting(blocks: &[u64], host: &Host, size: StreamSize) -> Vec<u64> {
-    let part = size.array_bytes / host.allowed.len().max(1) as u64;
+/// The largest of these numbers of threads.
+fn most(threads: &[usize]) -> usize {
+    threads.iter().max().copied().unwrap_or(1)
+}
+
+/// The blocks that fit what each thread has when the most of them copy.
+fn fitting(blocks: &[u64], threads: &[usize], size: StreamSize) -> Vec<u64> {
+    let part = size.array_bytes / most(threads).max(1) as u64;
     blocks.iter().copied().filter(|block| *block <= part).collect()
 }
 
@@ -119,12 +128,25 @@ mod tests {
     }
 
     #[test]
+    fn usual_blocks_fit_the_threads_that_are_asked_for() {
+        let host = Host::detect(&Roots::system()).unwrap();
+        let size = StreamSize { array_bytes: 1 << 20, cache_bytes: None, available_bytes: None };
+        let blocks = |threads: &[usize]| {
+            let plan = Plan::full(&host, size, threads, 1);
+            plan.check().unwrap();
+            plan.blocks
+        };
+        assert_eq!(blocks(&[1]), [1, 8, 64, 1 << 10, 16 << 10, 1 << 20]);
+        assert_eq!(blocks(&[THREADS_MAX, 1]), [1, 8, 64, 1 << 10]);
+        assert!(Plan::full(&host, size, &[0], 1).check().is_err());
+    }
+
+    #[test]
     fn sizes_that_make_no_sense_are_refused() {
         let host = Host::detect(&Roots::system()).unwrap();
         let size = StreamSize { array_bytes: 1 << 20, cache_bytes: None, available_bytes: None };
-        let plan = Plan::quick(&host, size, 1);
+        let plan = Plan::quick(&host, size, &[1], 1);
         assert!(plan.check().is_ok(), "usual blocks that do not fit are left out");
-        let plan = Plan { threads: vec![1], ..plan };
         for bad in [
             Plan { blocks: vec![0], ..plan.clone() },
             Plan { blocks: vec![2 << 20], ..plan.clone() },

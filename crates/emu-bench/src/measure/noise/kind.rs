@@ -87,6 +87,32 @@ pub struct Runs {
     pub runs: Vec<Run>,
 }
 
+/// What a process answers to an order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Answer {
+    /// What it has done.
+    Done(Runs),
+    /// This machine does not have what such work needs.
+    NotAvailable {
+        /// Why.
+        not_available: String,
+    },
+}
+
+impl Answer {
+    fn of(kind: Kind, done: Result<Runs>) -> Result<Self> {
+        match done {
+            Ok(runs) => Ok(Self::Done(runs)),
+            // Every machine has what the other kinds need.
+            Err(error) if kind == Kind::UdpPingPong && error.kind() == ErrorKind::Unavailable => {
+                Ok(Self::NotAvailable { not_available: error.in_words() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
 /// One run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -100,7 +126,8 @@ impl Order {
     /// Does what it says, on the calling thread, which stays bound to the CPUs.
     ///
     /// # Errors
-    /// The CPUs cannot be used, a result was wrong, or a datagram did not come back.
+    /// The CPUs cannot be used, or a result was wrong. Unavailable, where loopback cannot be used or a datagram did not
+    /// come back in time.
     pub fn obey(&self) -> Result<Runs> {
         if !self.cpus.is_empty() {
             // Before there is another thread, which inherits it.
@@ -114,6 +141,15 @@ impl Order {
         work.run(operations)?;
         let runs = (0..self.runs).map(|_| work.run(operations)).collect::<Result<_>>()?;
         Ok(Runs { operations, runs })
+    }
+
+    /// As [`obey`](Self::obey), where a network that cannot be used is an answer as well: the other kinds of work can be
+    /// measured without it.
+    ///
+    /// # Errors
+    /// Anything else has failed.
+    pub fn answer(&self) -> Result<Answer> {
+        Answer::of(self.kind, self.obey())
     }
 }
 
@@ -198,7 +234,8 @@ struct Partner {
 
 impl Partner {
     fn start() -> Result<Self> {
-        let failed = |cause| Error::io("cannot play ping-pong over loopback", cause);
+        let failed =
+            |cause| Error::io("cannot play ping-pong over loopback", cause).with_kind(ErrorKind::Unavailable);
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         socket.connect(other.local_addr().map_err(failed)?).map_err(failed)?;
@@ -209,13 +246,22 @@ impl Partner {
             // An empty datagram or an error, as when this side is gone, is the end.
             while other.recv(&mut buffer).is_ok_and(|length| length == 8 && other.send(&buffer).is_ok()) {}
         };
-        thread::Builder::new().name("emu-pong".into()).spawn(echo).map_err(failed)?;
+        thread::Builder::new()
+            .name("emu-pong".into())
+            .spawn(echo)
+            .map_err(|cause| Error::io("cannot make the other side of a ping-pong", cause))?;
         Ok(Self { socket })
     }
 
     /// Sends a number, waits until it is back, and counts it.
+    ///
+    /// # Errors
+    /// Unavailable, where it does not come back in time. Failed, where it comes back changed.
     fn round_trip(&self, number: u64) -> Result<u64> {
-        let failed = |cause| Error::io(format!("datagram {number} of a ping-pong has not come back"), cause);
+        let failed = |cause| {
+            let what = format!("datagram {number} of a ping-pong has not come back within {PATIENCE:?}");
+            Error::io(what, cause).with_kind(ErrorKind::Unavailable)
+        };
         self.socket.send(&number.to_ne_bytes()).map_err(failed)?;
         let mut buffer = [0; 8];
         let length = self.socket.recv(&mut buffer).map_err(failed)?;
@@ -273,6 +319,34 @@ mod tests {
         }
         let none = Order { cpus: "1023".parse().unwrap(), ..order(Kind::NoOp, 1, Some(1), 0) };
         assert!(allowed.contains(1023) || none.obey().is_err());
+    }
+
+    #[test]
+    fn a_ping_pong_that_nobody_answers_cannot_be_had_here() {
+        let bound = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (socket, silent) = (bound(), bound());
+        socket.connect(silent.local_addr().unwrap()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let late = || Partner { socket: socket.try_clone().unwrap() }.round_trip(7).map(|_| unreachable!());
+        let answer = Answer::of(Kind::UdpPingPong, late()).unwrap();
+        let why = match &answer {
+            Answer::NotAvailable { not_available } => not_available,
+            Answer::Done(runs) => panic!("{runs:?}"),
+        };
+        assert!(why.contains("datagram 7 of a ping-pong has not come back"), "{why}");
+        let json = serde_json::to_string(&answer).unwrap();
+        assert_eq!(serde_json::from_str::<Answer>(&json).unwrap(), answer);
+        assert!(Answer::of(Kind::NoOp, late()).is_err(), "that of another kind is a failure");
+        let wrong = Err(Error::new(ErrorKind::Failed, "came back changed"));
+        assert!(Answer::of(Kind::UdpPingPong, wrong).is_err());
+    }
+
+    #[test]
+    fn an_answer_is_the_runs_themselves() {
+        let answer = order(Kind::NoOp, 1, Some(1), 0).answer().unwrap();
+        let json = serde_json::to_string(&answer).unwrap();
+        let runs: Runs = serde_json::from_str(&json).unwrap();
+        assert_eq!(serde_json::from_str::<Answer>(&json).unwrap(), Answer::Done(runs));
     }
 
     #[test]

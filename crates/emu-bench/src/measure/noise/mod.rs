@@ -9,7 +9,7 @@ mod kind;
 mod period;
 
 pub use gap::{CpuGaps, Gap};
-pub use kind::{Kind, Order, Run, Runs};
+pub use kind::{Answer, Kind, Order, Run, Runs};
 pub use period::Period;
 
 use std::thread;
@@ -21,11 +21,12 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Watch, process, tell};
+use super::{Event, Watch, notes_of_build, process, tell};
 use crate::stats::{Noise, Sample};
 use crate::ticks::Ticks;
 
-/// The hidden subcommand by which a fresh process is asked for runs; its argument is an [`Order`] as JSON.
+/// The hidden subcommand by which a fresh process is asked for runs; its argument is an [`Order`] as JSON, and it prints
+/// an [`Answer`].
 pub const RUNS: &str = "noise-runs";
 
 /// Fresh processes of each kind, and runs in each: as published, as the figure grows with their number.
@@ -93,8 +94,11 @@ impl Plan {
 /// What was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Each kind of work.
+    /// Each kind of work that can be measured here.
     pub kinds: Vec<OfKind>,
+    /// The others.
+    #[serde(default)]
+    pub not_available: Vec<NotAvailable>,
     /// The gaps of each CPU.
     pub cpus: Vec<CpuGaps>,
     /// The core clock of the first CPU before each block and after the last one, in Hz; without those at which it was
@@ -102,6 +106,9 @@ pub struct Measured {
     pub clocks_hz: Vec<f64>,
     /// Share of the CPUs' time that the hypervisor gave to others during the runs, by the kernel's account.
     pub stolen: f64,
+    /// What is to be known of the figures, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// Whether the machine may be trusted, and for what.
     pub conclusion: String,
 }
@@ -111,6 +118,15 @@ impl Measured {
     pub fn clock_range(&self) -> Option<f64> {
         clock_range(&self.clocks_hz)
     }
+}
+
+/// A kind of work that cannot be measured here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotAvailable {
+    /// The kind.
+    pub kind: Kind,
+    /// Why.
+    pub why: String,
 }
 
 /// A kind of work, and how far its runs lie apart.
@@ -148,7 +164,7 @@ impl OfKind {
 
 /// Measures by a plan.
 ///
-/// Runs are made in fresh processes of this executable, which must call [`Order::obey`] when its first argument is
+/// Runs are made in fresh processes of this executable, which must call [`Order::answer`] when its first argument is
 /// [`RUNS`].
 ///
 /// # Errors
@@ -160,7 +176,7 @@ pub fn measure(host: &Host, plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
 fn measure_with(
     host: &Host,
     plan: &Plan,
-    ask: &dyn Fn(&Order) -> Result<Runs>,
+    ask: &dyn Fn(&Order) -> Result<Answer>,
     watch: Watch<'_>,
 ) -> Result<Measured> {
     host.check_cpus(&plan.cpus)?;
@@ -169,10 +185,16 @@ fn measure_with(
     let cpus = CpuList::default();
     let order =
         |kind, runs, operations| Order { kind, runs, operations, length_ns: plan.run_ns, cpus: cpus.clone() };
-    let mut work = Vec::new();
+    let (mut work, mut not_available) = (Vec::new(), Vec::<NotAvailable>::new());
     for kind in Kind::ALL {
         watch(Event::Next { what: &format!("{}: finding the length of a run", kind.name()), left })?;
-        work.push((kind, ask(&order(kind, 0, None))?.operations, Vec::new()));
+        match ask(&order(kind, 0, None))? {
+            Answer::Done(done) => work.push((kind, done.operations, Vec::new())),
+            Answer::NotAvailable { not_available: why } => {
+                not_available.push(NotAvailable { kind, why });
+                left = left.saturating_sub(plan.block_time() * plan.blocks);
+            }
+        }
     }
     let mut rng = Pcg64::seed_from_u64(plan.seed);
     let mut clocks_hz = Vec::new();
@@ -183,11 +205,19 @@ fn measure_with(
         turns.shuffle(&mut rng);
         for (kind, operations, blocks) in turns {
             watch(Event::Next { what: &format!("{}, block {block} of {}", kind.name(), plan.blocks), left })?;
-            let done = ask(&order(*kind, plan.runs, Some(*operations)))?;
-            tell(&mut *watch, kind.name(), &done.runs)?;
-            blocks.push(done.runs);
             left = left.saturating_sub(plan.block_time());
+            match ask(&order(*kind, plan.runs, Some(*operations)))? {
+                Answer::Done(done) => {
+                    tell(&mut *watch, kind.name(), &done.runs)?;
+                    blocks.push(done.runs);
+                }
+                Answer::NotAvailable { not_available: why } => {
+                    not_available.push(NotAvailable { kind: *kind, why });
+                    left = left.saturating_sub(plan.block_time() * (plan.blocks - block));
+                }
+            }
         }
+        work.retain(|(kind, ..)| not_available.iter().all(|other| other.kind != *kind));
     }
     clocks_hz.extend(clock(&plan.cpus));
     let stolen = Ticks::now(&host.roots.proc, &plan.cpus)?.since(before).stolen_share();
@@ -201,7 +231,7 @@ fn measure_with(
         .map(|(kind, operations, blocks)| OfKind::new(kind, operations, blocks))
         .collect::<Result<Vec<_>>>()?;
     let conclusion = conclusion::of(&kinds, &cpus, clock_range(&clocks_hz), host.hypervisor.is_some());
-    Ok(Measured { kinds, cpus, clocks_hz, stolen, conclusion })
+    Ok(Measured { kinds, not_available, cpus, clocks_hz, stolen, notes: notes_of_build(), conclusion })
 }
 
 /// Looks at all CPUs at the same time.
@@ -234,6 +264,8 @@ fn clock_range(clocks_hz: &[f64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use emu_core::Roots;
 
@@ -255,7 +287,7 @@ mod tests {
             Ok(())
         };
         // In this process: the test binary is no emu.
-        let measured = measure_with(&host, &plan, &Order::obey, &mut watch).unwrap();
+        let measured = measure_with(&host, &plan, &Order::answer, &mut watch).unwrap();
         assert_eq!(measured.kinds.iter().map(|of| of.kind).collect::<Vec<_>>(), Kind::ALL);
         for of in &measured.kinds {
             assert_eq!(of.blocks.iter().map(Vec::len).collect::<Vec<_>>(), [5; 5], "{:?}", of.kind);
@@ -277,8 +309,30 @@ mod tests {
             events += 1;
             if events > 7 { Err(Error::new(ErrorKind::Failed, "enough")) } else { Ok(()) }
         };
-        let ended = measure_with(&host, &plan(&host), &Order::obey, &mut watch).unwrap_err();
+        let ended = measure_with(&host, &plan(&host), &Order::answer, &mut watch).unwrap_err();
         assert_eq!((ended.to_string().as_str(), events), ("enough", 8));
+    }
+
+    #[test]
+    fn a_kind_that_cannot_be_had_leaves_the_others_and_the_gaps() {
+        let host = Host::detect(&Roots::system()).unwrap();
+        // At once, and when some runs have been made.
+        for answered in [0, 2] {
+            let asked = Cell::new(0);
+            let ask = |order: &Order| {
+                asked.set(asked.get() + u32::from(order.kind == Kind::UdpPingPong));
+                if order.kind == Kind::UdpPingPong && asked.get() > answered {
+                    return Ok(Answer::NotAvailable { not_available: "no loopback".into() });
+                }
+                order.answer()
+            };
+            let measured = measure_with(&host, &plan(&host), &ask, &mut |_| Ok(())).unwrap();
+            let kinds: Vec<_> = measured.kinds.iter().map(|of| of.kind).collect();
+            assert_eq!(kinds, [Kind::CpuBound, Kind::Sleep1Ms, Kind::Sleep10Ms, Kind::NoOp]);
+            let missing = NotAvailable { kind: Kind::UdpPingPong, why: "no loopback".into() };
+            assert_eq!((measured.not_available, asked.get()), (vec![missing], answered + 1));
+            assert_eq!(measured.cpus.len(), host.allowed.len());
+        }
     }
 
     #[test]

@@ -30,12 +30,9 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
         + &option("threads", &args.threads);
     let seed = args.measure.seed();
     let usual = if args.measure.quick { Plan::quick } else { Plan::full };
-    let mut plan = usual(&host, size, seed);
+    let mut plan = usual(&host, size, &args.threads, seed);
     if !args.blocks.is_empty() {
         plan.blocks.clone_from(&args.blocks);
-    }
-    if !args.threads.is_empty() {
-        plan.threads.clone_from(&args.threads);
     }
     plan.check()?;
     let task = Task { name: NAME, options, seed, plan: &plan };

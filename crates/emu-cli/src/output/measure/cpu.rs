@@ -1,6 +1,7 @@
 //! What CPUs calculate, as tables and figures.
 
 use emu_bench::kernel::arithmetic::Work;
+use emu_bench::measure::UNOPTIMISED;
 use emu_bench::measure::cpu::{Cpu, Peak};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 
@@ -70,7 +71,7 @@ fn peaks(peaks: &[Peak]) -> String {
         ("PEAK", Align::Right),
         ("BEST", Align::Right),
         ("SHARE", Align::Right),
-        ("UNITS ARE KNOWN FROM", Align::Left),
+        ("UNITS AND PEAK FROM", Align::Left),
     ]);
     for peak in peaks {
         table.row([
@@ -79,11 +80,16 @@ fn peaks(peaks: &[Peak]) -> String {
             peak.units.count.to_string(),
             rate(peak.theoretical_per_s, "op"),
             rate(peak.best_per_s, "op"),
-            percent(peak.share),
+            share(peak).map_or_else(|| "-".into(), percent),
             if peak.units.documented { "the CPU's model" } else { "what was measured" }.to_owned(),
         ]);
     }
     table.render()
+}
+
+/// Best / peak. A peak that itself follows from the best has no share to tell.
+fn share(peak: &Peak) -> Option<f64> {
+    peak.units.documented.then_some(peak.share)
 }
 
 fn conclusion(cpu: &Cpu) -> String {
@@ -115,14 +121,15 @@ fn conclusion(cpu: &Cpu) -> String {
         text = format!("{text} {most} threads do {times:.2} times the work of one.");
     }
     if !cpu.optimised {
-        text.push_str(" This emu was built without optimisation: the figures mean little.");
+        text = format!("{text} {UNOPTIMISED}");
     }
     text
 }
 
 fn csv(cpu: &Cpu) -> String {
     let mut csv = Csv::new(
-        "what,operation,threads,operations_per_s,wait_ns,wait_cycles,theoretical_per_s,share,samples",
+        "what,operation,threads,operations_per_s,wait_ns,wait_cycles,theoretical_per_s,share,samples,\
+         theoretical_from",
     );
     let none = String::new;
     for rate in &cpu.rates {
@@ -135,8 +142,9 @@ fn csv(cpu: &Cpu) -> String {
             none(),
             none(),
             peak.map_or_else(none, |peak| peak.theoretical_per_s.to_string()),
-            peak.map_or_else(none, |peak| peak.share.to_string()),
+            peak.and_then(share).map_or_else(none, |share| share.to_string()),
             rate.samples.len().to_string(),
+            peak.map_or_else(none, |peak| if peak.units.documented { "model" } else { "measured" }.into()),
         ]);
     }
     for wait in &cpu.waits {
@@ -150,6 +158,7 @@ fn csv(cpu: &Cpu) -> String {
             none(),
             none(),
             wait.samples.len().to_string(),
+            none(),
         ]);
     }
     csv.text()
@@ -216,8 +225,13 @@ mod tests {
 
     #[test]
     fn what_is_not_documented_is_not_called_a_peak() {
-        let text = text(&Cpu { optimised: false, ..cpu(false) }).replace('\n', " ");
+        let text = text(&Cpu { optimised: false, ..cpu(false) });
+        let row = text.lines().find(|line| line.ends_with("what was measured")).unwrap();
+        assert!(row.split_whitespace().any(|cell| cell == "-") && !text.contains("94.9%"), "{text}");
+        let text = text.replace('\n', " ");
         assert!(text.contains("its peak is not known") && text.contains("without optimisation"), "{text}");
+        assert!(csv(&cpu(false)).contains(",130000000000,,5,measured\r\n"), "{}", csv(&cpu(false)));
+        assert!(csv(&cpu(true)).contains(",5,model\r\n"));
         let mut mixed = cpu(false);
         mixed.peaks.iter_mut().for_each(|peak| peak.alike = peak.threads == 1);
         assert!(self::text(&mixed).replace('\n', " ").contains("CPUs of different kinds"));
@@ -229,7 +243,7 @@ mod tests {
     fn every_line_of_the_csv_has_all_columns() {
         let csv = csv(&cpu(true));
         assert_eq!(csv.lines().count(), 1 + 11 * 5 + 11);
-        assert!(csv.lines().all(|line| line.split(',').count() == 9), "{csv}");
+        assert!(csv.lines().all(|line| line.split(',').count() == 10), "{csv}");
         assert!(chart(&cpu(true)).svg().unwrap().contains("d mixed"));
     }
 }

@@ -58,7 +58,7 @@ fn text(disk: &Disk) -> String {
         percent(PACE)
     );
     let mut text = format!("{}\n{}\n\n{}\n", rates.render(), wrap(&note, 0), times.render());
-    for reason in reasons(disk).into_iter().chain(left_out(disk)) {
+    for reason in reasons(disk).into_iter().chain(left_out(disk)).chain(disk.notes.iter().cloned()) {
         text.push_str(&wrap(&reason, 0));
         text.push('\n');
     }
@@ -282,7 +282,8 @@ mod tests {
         let cells = rows.flat_map(|(block, operation, order)| {
             Column::ALL.map(|column| cell(block, operation, order, column))
         });
-        Disk { file_bytes: 64 << 20, direct_block_bytes: Some(512), cells: cells.collect() }
+        let notes = vec!["Cannot tell what the files lie on.".into()];
+        Disk { file_bytes: 64 << 20, direct_block_bytes: Some(512), cells: cells.collect(), notes }
     }
 
     #[test]
@@ -291,6 +292,7 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("n/a, durable: reading makes nothing durable."), "{text}");
         assert!(text.contains("60µs 190µs"), "{text}");
+        assert!(text.contains("\nCannot tell what the files lie on.\n"), "{text}");
         let text = text.replace('\n', " ");
         assert!(text.contains("n/a, times of write-back: operations end in the page cache"), "{text}");
         assert!(

@@ -3,6 +3,7 @@
 use emu_bench::measure::hpcc::{Measured, Row};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 
+use super::notes;
 use crate::measuring::Shown;
 use crate::output::table::{Align, Table, wrap};
 
@@ -39,7 +40,13 @@ fn text(measured: &Measured) -> String {
     let note = "ERROR: scaled residual, to be below 16; of random-access words that are wrong, of which 1% may be; \
                 STREAM has a rule for every element. FFT: one transform for each thread. PTRANS: HPCC itself reports \
                 the least of its runs, which is in the CSV.";
-    format!("{}\n{}\n\n{}\n", table.render(), wrap(note, 0), wrap(&measured.conclusion, 0))
+    format!(
+        "{}\n{}\n{}\n{}\n",
+        table.render(),
+        wrap(note, 0),
+        notes(&measured.notes),
+        wrap(&measured.conclusion, 0)
+    )
 }
 
 /// `6000`, `2^24`.
@@ -128,14 +135,17 @@ mod tests {
             row(Kernel::Linpack, 128, Some(0.002_34), true),
             row(Kernel::Stream(stream::Kernel::Triad), 128, None, true),
         ];
-        Measured { rows, stream_obeys_rule: true, conclusion: "Every result is right.".into() }
+        let (notes, conclusion) = (vec!["These fit a cache: fft.".into()], "Every result is right.".into());
+        Measured { rows, stream_obeys_rule: true, notes, conclusion }
     }
 
     #[test]
     fn the_table_keeps_to_its_width_and_names_what_is_wrong() {
         let text = text(&measured());
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
-        for part in ["linpack", "2^27", "12.3", "GUPS", "WRONG", "passed", "0.002", "Every result"] {
+        for part in
+            ["linpack", "2^27", "12.3", "GUPS", "WRONG", "passed", "0.002", "\nThese fit", "\n\nEvery"]
+        {
             assert!(text.contains(part), "{part}\n{text}");
         }
         assert!(text.replace('\n', " ").contains("HPCC itself reports the least of its runs"), "{text}");

@@ -4,6 +4,7 @@ use emu_bench::kernel::stream::Kernel;
 use emu_bench::measure::memory::{Latency, Memory};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 
+use super::notes;
 use crate::measuring::Shown;
 use crate::output::numbers::{nanos, rate, size};
 use crate::output::table::{Align, Table, wrap};
@@ -70,11 +71,12 @@ fn text(memory: &Memory) -> String {
         size(array)
     );
     format!(
-        "{}\n{}\n{}\n{}\n\n{}\n",
+        "{}\n{}\n{}\n{}\n{}\n{}\n",
         copies.render(),
         stream.render(),
         loads.render(),
         wrap(&note, 0),
+        notes(&memory.notes),
         wrap(&conclusion(memory), 0)
     )
 }
@@ -211,6 +213,7 @@ mod tests {
             copies: rows.map(|(block, random)| copy(block, random, 2)).collect(),
             stream: vec![Stream { threads: 2, best_bytes_per_s: [10e9, 11e9, 12e9, 13.4e9], passes }],
             latencies: vec![latency(4096, 1.5), latency(1 << 20, 20.0), latency(64 << 20, 120.0)],
+            notes: vec!["The figures mean little.".into()],
         }
     }
 
@@ -222,7 +225,9 @@ mod tests {
             assert!(text.contains(words), "{words}: {text}");
         }
         let text = text.replace('\n', " ");
-        for words in ["2 threads 13.4 GB/s of triad", "80 times as long", "where the next block lies"] {
+        for words in
+            ["2 threads 13.4 GB/s of triad", "80 times as long", "where the next block lies", "mean little."]
+        {
             assert!(text.contains(words), "{words}: {text}");
         }
         let short = Memory { size: StreamSize { cache_bytes: None, ..memory().size }, ..memory() };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use emu_bench::measure::series::Series;
 use emu_bench::report::{Axis, Chart, Csv, Point, Series as Drawn};
 
+use super::notes;
 use crate::measuring::Shown;
 use crate::output::numbers::{percent, rate, span};
 use crate::output::table::{Align, Table, wrap};
@@ -43,6 +44,9 @@ fn text(series: &Series) -> String {
             ]);
         }
         text = format!("{text}\n{}", table.render());
+    }
+    if !series.notes.is_empty() {
+        text = format!("{text}\n{}", notes(&series.notes));
     }
     format!("{text}\n{}\n", wrap(&conclusion(series), 0))
 }
@@ -107,6 +111,7 @@ mod tests {
             every_s: 1.0,
             rates,
             dips,
+            notes: vec![],
         }
     }
 
@@ -121,6 +126,8 @@ mod tests {
             assert!(text.contains(words), "{words}: {text}");
         }
         assert!(chart(&series(15)).svg().unwrap().contains("a dip is below"));
+        let noted = Series { notes: vec!["Cannot tell.".into()], ..series(15) };
+        assert!(self::text(&noted).contains("\n\nCannot tell.\n\nFor 6.67%"));
     }
 
     #[test]
