@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use emu_core::{
-    CpuList, Demand, Expected, Hertz, Host, MethodId, Result, Speed, SpeedSpec, Tasks, Variant, Zone, choose,
-    meter, method,
+    Demand, Expected, Hertz, Host, MethodId, Result, Speed, SpeedSpec, Tasks, Variant, Zone, choose, meter,
+    method,
 };
 
-use crate::args::{MethodChoice, ZoneArgs};
+use crate::args::{DemandArgs, MethodChoice, ZoneArgs};
 
 /// Time in which the clock of a CPU is measured, where an absolute speed needs it.
 pub(crate) const METER_BUDGET: Duration = Duration::from_millis(20);
@@ -33,12 +33,7 @@ impl Plan {
     /// # Errors
     /// A CPU cannot be used, a speed is out of reach, or the method (with `auto`: no method) can do it.
     pub(crate) fn new(host: &Host, args: &ZoneArgs) -> Result<Self> {
-        let mut demand = demand(host, &args.speed, args.cpus.as_ref())?;
-        demand.period = args.period;
-        demand.variant = args.variant;
-        demand.lift_rt_limit = args.lift_rt_limit;
-        demand.round = args.round;
-        demand.widen_policies = args.widen;
+        let demand = demand(host, &args.speed, &args.demand)?;
         let (method, expected) = match args.method {
             MethodChoice::Auto => {
                 let choice = choose(host, &demand)?;
@@ -56,12 +51,12 @@ impl Plan {
     }
 }
 
-/// What is wanted of each CPU: of `cpus`, else of those that the speed names, else of all that are allowed.
+/// What is wanted of each CPU: of those given, else of those that the speed names, else of all that are allowed.
 ///
 /// # Errors
 /// A CPU cannot be used, or an absolute speed is above the CPU's own clock, or that cannot be measured.
-pub(crate) fn demand(host: &Host, speed: &SpeedSpec, cpus: Option<&CpuList>) -> Result<Demand> {
-    let cpus = cpus.cloned().or_else(|| speed.cpus()).unwrap_or_else(|| host.allowed.clone());
+pub(crate) fn demand(host: &Host, speed: &SpeedSpec, args: &DemandArgs) -> Result<Demand> {
+    let cpus = args.cpus.clone().or_else(|| speed.cpus()).unwrap_or_else(|| host.allowed.clone());
     host.check_cpus(&cpus)?;
     let targets = speed.for_cpus(&cpus)?.into_iter().map(|(cpu, speed)| {
         let reference = match speed {
@@ -70,7 +65,14 @@ pub(crate) fn demand(host: &Host, speed: &SpeedSpec, cpus: Option<&CpuList>) -> 
         };
         Ok((cpu, speed.target(cpu, reference)?))
     });
-    Ok(Demand::new(targets.collect::<Result<_>>()?))
+    Ok(Demand {
+        targets: targets.collect::<Result<_>>()?,
+        period: args.period,
+        variant: args.variant,
+        lift_rt_limit: args.lift_rt_limit,
+        round: args.round,
+        widen_policies: args.widen,
+    })
 }
 
 fn reference(cpu: usize) -> Result<Hertz> {
@@ -88,5 +90,29 @@ pub(crate) fn variant_name(variant: Variant) -> Option<&'static str> {
         Variant::Best => None,
         Variant::Published => Some("published"),
         Variant::Shares => Some("shares"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_core::{Roots, Round};
+
+    #[test]
+    fn every_option_reaches_the_demand() {
+        let host = Host::detect(&Roots::system()).unwrap();
+        let first = host.allowed.iter().take(1).collect();
+        let args = DemandArgs {
+            variant: Variant::Published,
+            cpus: Some(first),
+            period: Some(Duration::from_millis(10)),
+            lift_rt_limit: true,
+            round: Round::Up,
+            widen: true,
+        };
+        let demand = demand(&host, &"40%".parse().unwrap(), &args).unwrap();
+        assert_eq!((Some(demand.cpus()), demand.uniform_share()), (args.cpus, Some(0.4)));
+        assert_eq!((demand.variant, demand.period), (args.variant, args.period));
+        assert_eq!((demand.lift_rt_limit, demand.round, demand.widen_policies), (true, Round::Up, true));
     }
 }

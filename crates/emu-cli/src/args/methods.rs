@@ -1,11 +1,11 @@
-use std::time::Duration;
-
 use clap::Args;
-use emu_core::{CpuList, MethodId, SpeedSpec, Variant};
+use emu_core::{MethodId, SpeedSpec};
 
-use super::values;
+use super::{DemandArgs, values};
 
 /// Tell which methods work here, how well, and why others do not
+///
+/// Each is judged as if it were asked for by `emu run` with the same options. Nothing is changed.
 #[derive(Debug, Args)]
 pub(crate) struct MethodsArgs {
     /// The speed to judge by
@@ -16,21 +16,8 @@ pub(crate) struct MethodsArgs {
     #[arg(short, long, value_parser = values::method())]
     pub(crate) method: Option<MethodId>,
 
-    /// Which form of the methods
-    #[arg(long, default_value = "best", value_parser = values::variant())]
-    pub(crate) variant: Variant,
-
-    /// The CPUs to judge by [default: those that --speed names, else all allowed]
-    #[arg(short, long, value_name = "LIST", allow_hyphen_values = true)]
-    pub(crate) cpus: Option<CpuList>,
-
-    /// Length of one on/off cycle, 500us to 1s [default: each method's own]
-    #[arg(short, long, value_name = "DURATION", value_parser = values::period, allow_hyphen_values = true)]
-    pub(crate) period: Option<Duration>,
-
-    /// Judge as if --lift-rt-limit were passed to `emu run`
-    #[arg(long)]
-    pub(crate) lift_rt_limit: bool,
+    #[command(flatten)]
+    pub(crate) demand: DemandArgs,
 
     /// Write JSON
     #[arg(long)]

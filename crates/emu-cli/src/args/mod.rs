@@ -38,7 +38,7 @@ pub(crate) use timers::TimersArgs;
 pub(crate) use values::{MethodChoice, Methods};
 pub(crate) use verify::VerifyArgs;
 pub(crate) use worker::WorkerArgs;
-pub(crate) use zone::{TellArgs, ZoneArgs};
+pub(crate) use zone::{DemandArgs, TellArgs, ZoneArgs};
 
 use clap::{Parser, Subcommand};
 
@@ -108,11 +108,13 @@ mod tests {
         "emu attach --cgroup /x.slice --speed 40% --for 1m30s",
         "emu methods",
         "emu methods --method cpu-lim --speed 0=40% --cpus 0 --period 100ms",
+        "emu methods --speed 1.2GHz --method cpu-freq --cpus 0 --round down --widen",
         "emu methods --json",
         "emu info",
         "emu info --json",
         "emu verify",
         "emu verify --speed 25% --speed 0=40%,1=80% --method all --cpus 0-1 --period 1ms --pairs 40",
+        "emu verify --speed 1.2GHz --method cpu-freq --cpus 0 --round up --widen",
         "emu verify --workloads cpu-loop,multithread --tolerance 2.5% --quick --seed 7 --json",
         "emu bench",
         "emu bench --quick",
@@ -189,6 +191,7 @@ mod tests {
         "emu run --speed 40% --variant worst -- true",
         "emu run --speed 40% --method cpu-freq --round off -- true",
         "emu run --speed 40% --json - -- true",
+        "emu methods --round off",
         "emu attach --speed 40%",
         "emu attach --pid 1 --cgroup /x --speed 40%",
         "emu attach --pid 0 --speed 40%",
@@ -199,6 +202,7 @@ mod tests {
         "emu attach --pid 1 --speed 40% --for -1s",
         "emu attach --pid 1 --speed 40% true",
         "emu verify --speed 0",
+        "emu verify --round off",
         "emu verify --workloads cpu-lop",
         "emu verify --pairs 1",
         "emu verify --pairs 1001",

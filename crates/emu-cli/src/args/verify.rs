@@ -1,14 +1,14 @@
-use std::time::Duration;
-
 use clap::Args;
-use emu_core::{CpuList, SpeedSpec, Variant};
+use emu_core::SpeedSpec;
 
-use super::values::{self, Methods};
+use super::{DemandArgs, Methods, values};
 
 /// Measure how faithfully programs run as on a slower CPU
 ///
 /// Pairs of windows with and without emulation are compared with the ideal, for each kind of work. emu ends with
 /// code 5 when a speed is shown not to be delivered.
+///
+/// Where neither --cpus nor --speed names CPUs, cpu-loop is measured on the first CPU alone as well.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
     /// Speed to verify, as for `emu run`; may be given more than once
@@ -19,21 +19,8 @@ pub(crate) struct VerifyArgs {
     #[arg(short, long, default_value = "auto", value_parser = values::methods())]
     pub(crate) method: Methods,
 
-    /// Which form of the method
-    #[arg(long, default_value = "best", value_parser = values::variant())]
-    pub(crate) variant: Variant,
-
-    /// CPUs to verify [default: those that --speed names, else all allowed]
-    #[arg(short, long, value_name = "LIST", allow_hyphen_values = true)]
-    pub(crate) cpus: Option<CpuList>,
-
-    /// Length of one on/off cycle, 500us to 1s [default: the method's own]
-    #[arg(short, long, value_name = "DURATION", value_parser = values::period, allow_hyphen_values = true)]
-    pub(crate) period: Option<Duration>,
-
-    /// Lift the kernel's limit for real-time tasks while it is in the way of the speed
-    #[arg(long)]
-    pub(crate) lift_rt_limit: bool,
+    #[command(flatten)]
+    pub(crate) demand: DemandArgs,
 
     /// Kinds of work [default: all but stream]
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = values::workloads())]

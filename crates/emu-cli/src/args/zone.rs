@@ -18,6 +18,13 @@ pub(crate) struct ZoneArgs {
     #[arg(short, long, default_value = "auto", value_parser = values::method_or_auto())]
     pub(crate) method: MethodChoice,
 
+    #[command(flatten)]
+    pub(crate) demand: DemandArgs,
+}
+
+/// What is asked of a method beside the speed, for `run`, `attach`, `methods` and `verify`.
+#[derive(Debug, Args)]
+pub(crate) struct DemandArgs {
     /// Which form of the method
     #[arg(long, default_value = "best", value_parser = values::variant())]
     pub(crate) variant: Variant,
@@ -54,7 +61,7 @@ pub(crate) struct TellArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
-    /// Write what was asked and what was delivered to a file at the end
+    /// Write what was asked and what was delivered, which is null without --verify, to a file at the end
     #[arg(long, value_name = "FILE", value_parser = values::output_file)]
     pub(crate) json: Option<PathBuf>,
 }

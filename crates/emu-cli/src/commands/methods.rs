@@ -11,10 +11,7 @@ use crate::plan;
 /// Judges every method by the demand, and shows it.
 pub(crate) fn methods(args: &MethodsArgs) -> Result<Exit, Failure> {
     let host = Host::detect(&Roots::system())?;
-    let mut demand = plan::demand(&host, &args.speed, args.cpus.as_ref())?;
-    demand.period = args.period;
-    demand.variant = args.variant;
-    demand.lift_rt_limit = args.lift_rt_limit;
+    let demand = plan::demand(&host, &args.speed, &args.demand)?;
     let verdicts = METHODS
         .iter()
         .filter(|method| args.method.is_none_or(|wanted| wanted == method.id()))

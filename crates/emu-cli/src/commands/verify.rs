@@ -13,7 +13,7 @@ use crate::ending::Ending;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::output::progress::Progress;
-use crate::output::verify::{Refused, Report, Section, Settings};
+use crate::output::verify::{Refused, Report, Section, Settings, title};
 use crate::plan;
 use crate::signals::Signals;
 
@@ -105,25 +105,24 @@ impl Case {
 fn cases(host: &Host, args: &VerifyArgs, report: &mut Report) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for speed in &args.speed {
-        let mut demand = plan::demand(host, speed, args.cpus.as_ref())?;
-        demand.period = args.period;
-        demand.variant = args.variant;
-        demand.lift_rt_limit = args.lift_rt_limit;
+        let demand = plan::demand(host, speed, &args.demand)?;
         let names = workloads(args, &demand);
-        let case = |method| Case::new(host, speed, &demand, method, &report.settings, &names);
-        match args.method {
-            Methods::One(MethodChoice::Auto) => cases.push(case(choose(host, &demand)?.method)?),
-            Methods::One(MethodChoice::Named(method)) => cases.push(case(method)?),
-            Methods::All => {
-                for method in METHODS {
-                    match method.check(host, &demand) {
-                        Ok(_) => cases.push(case(method.id())?),
-                        Err(unavailable) => {
-                            let speed = speed.to_string();
-                            report.refused.push(Refused { method: method.id(), speed, unavailable });
-                        }
-                    }
-                }
+        let methods = match args.method {
+            Methods::One(MethodChoice::Auto) => vec![choose(host, &demand)?.method],
+            Methods::One(MethodChoice::Named(method)) => vec![method],
+            Methods::All => METHODS
+                .iter()
+                .map(|method| method.id())
+                .filter(|method| can_do(host, *method, speed, &demand, report))
+                .collect(),
+        };
+        let alone = on_one_cpu(args, speed, &demand);
+        for method in methods {
+            cases.push(Case::new(host, speed, &demand, method, &report.settings, &names)?);
+            if let Some(alone) = &alone
+                && can_do(host, method, speed, alone, report)
+            {
+                cases.push(Case::new(host, speed, alone, method, &report.settings, &[verify::SMOOTH])?);
             }
         }
     }
@@ -132,6 +131,28 @@ fn cases(host: &Host, args: &VerifyArgs, report: &mut Report) -> Result<Vec<Case
             .hint("`emu methods` tells for each method what is missing and how to get it"));
     }
     Ok(cases)
+}
+
+/// Whether a method can meet a demand; why it cannot goes to the report.
+fn can_do(host: &Host, method: MethodId, speed: &SpeedSpec, demand: &Demand, report: &mut Report) -> bool {
+    // One that is not built in is an error of its case.
+    let Some(Err(unavailable)) = emu_core::method(method).map(|method| method.check(host, demand)) else {
+        return true;
+    };
+    report.refused.push(Refused { method, speed: speed.to_string(), cpus: demand.cpus(), unavailable });
+    false
+}
+
+/// The same of the first CPU alone, for [`SMOOTH`](verify::SMOOTH), whose one thread can move on several; `None` where
+/// CPUs or other work were named.
+fn on_one_cpu(args: &VerifyArgs, speed: &SpeedSpec, demand: &Demand) -> Option<Demand> {
+    let are_named = args.demand.cpus.is_some() || speed.cpus().is_some();
+    let is_wanted = args.workloads.is_empty() || args.workloads.iter().any(|name| name == verify::SMOOTH);
+    if are_named || !is_wanted || demand.targets.len() < 2 {
+        return None;
+    }
+    let targets = demand.targets.iter().take(1).map(|(&cpu, &target)| (cpu, target)).collect();
+    Some(Demand { targets, ..demand.clone() })
 }
 
 /// What is asked for, else all that emulation promises; where CPUs have different speeds, by default what can be told apart by CPU.
@@ -154,8 +175,9 @@ impl Run {
     fn section(&mut self, case: &mut Case) -> Result<Section> {
         let mut outcomes: Vec<Outcome> = Vec::new();
         let mut spectrum: Option<Spectrum> = None;
+        let title = title(case.method, &case.speed.to_string(), &case.emulated.demand().cpus());
         for trial in &case.trials {
-            let name = format!("{} at {}, {}", case.method, case.speed, trial.job.workload);
+            let name = format!("{title}, {}", trial.job.workload);
             let mut left = case.plan.pairs + case.plan.controls();
             let expected = case.plan.expected_time(&case.emulated, trial) / left.max(1) as u32;
             let mut begin = Instant::now();
@@ -177,5 +199,33 @@ impl Run {
             }
         }
         Ok(Section::new(case.method, &case.speed, &case.emulated, &case.plan, spectrum, outcomes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+    use emu_core::Target;
+
+    #[test]
+    fn the_cpu_loop_is_measured_on_one_cpu_too_unless_cpus_or_other_work_are_named() {
+        let alone = |line: &str, cpus: usize| {
+            let line = format!("emu verify {line}");
+            let Command::Verify(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {
+                panic!("{line}")
+            };
+            let target = Target { share: 0.5, clock: None };
+            let demand = Demand::new((0..cpus).map(|cpu| (cpu, target)).collect());
+            on_one_cpu(&args, &args.speed[0], &demand).map(|alone| alone.cpus().to_string())
+        };
+        for line in ["", "--speed 1GHz", "--workloads multithread,cpu-loop"] {
+            assert_eq!(alone(line, 2).as_deref(), Some("0"), "{line}");
+            assert_eq!(alone(line, 1), None, "{line}");
+        }
+        for line in ["--cpus 0-1", "--speed 0-1=50%", "--workloads multithread"] {
+            assert_eq!(alone(line, 2), None, "{line}");
+        }
     }
 }

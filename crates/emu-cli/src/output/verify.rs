@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use emu_bench::stats::{Band, Verdict};
 use emu_bench::verify::{Emulated, Finding, Outcome, Plan, SessionEmulated, Spectrum};
-use emu_core::{MethodId, SpeedSpec, Unavailable};
+use emu_core::{CpuList, MethodId, SpeedSpec, Unavailable};
 use serde::Serialize;
 
 use super::SCHEMA;
 use super::nanos;
 use super::numbers::{percent, span};
+use super::summary::cpus;
 use super::table::{Align, Table, wrap};
 
 /// What holds for a whole run.
@@ -40,14 +41,16 @@ pub(crate) struct Report {
 pub(crate) struct Refused {
     pub(crate) method: MethodId,
     pub(crate) speed: String,
+    pub(crate) cpus: CpuList,
     pub(crate) unavailable: Unavailable,
 }
 
-/// One method at one speed.
+/// One method at one speed, on the CPUs of one zone.
 #[derive(Debug, Serialize)]
 pub(crate) struct Section {
     method: MethodId,
     speed: String,
+    cpus: CpuList,
     period_ns: u64,
     window_ns: u64,
     spectrum: Option<Spectrum>,
@@ -67,6 +70,7 @@ impl Section {
         Self {
             method,
             speed: speed.to_string(),
+            cpus: emulated.demand().cpus(),
             period_ns: nanos(emulated.cycle()),
             window_ns: nanos(plan.window_of(emulated)),
             spectrum,
@@ -79,7 +83,7 @@ impl Section {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{} at {}", self.method, self.speed);
+        let mut text = title(self.method, &self.speed, &self.cpus);
         if self.period_ns > 0 {
             let _ = write!(text, ", period {}", span(Duration::from_nanos(self.period_ns)));
         }
@@ -123,7 +127,13 @@ impl Section {
             notes.push(format!("{} of {} periods were missed.", missed.0, missed.1));
         }
         for finding in self.findings() {
-            if let Verdict::NotEnoughData { pairs_needed } = finding.verdict {
+            if finding.is_disturbed() {
+                let (tainted, pairs) = (finding.tainted, finding.pairs);
+                notes.push(format!(
+                    "{}: {tainted} of {pairs} pairs were disturbed, too many for a verdict.",
+                    name(finding)
+                ));
+            } else if let Verdict::NotEnoughData { pairs_needed } = finding.verdict {
                 let enough =
                     pairs_needed.map_or("more than a million".to_owned(), |pairs| format!("{pairs}"));
                 notes.push(format!("{}: {enough} pairs would decide (--pairs).", name(finding)));
@@ -155,6 +165,11 @@ impl Section {
             )
         })
     }
+}
+
+/// `cpu-lim at 50% on CPU 0`.
+pub(crate) fn title(method: MethodId, speed: &str, cpus: &CpuList) -> String {
+    format!("{method} at {speed} on {}", self::cpus(cpus))
 }
 
 fn name(finding: &Finding) -> String {
@@ -195,8 +210,9 @@ impl Report {
     /// A table for each method and speed.
     pub(crate) fn text(&self) -> String {
         let mut text: String = self.sections.iter().map(|section| section.text() + "\n").collect();
-        for Refused { method, speed, unavailable } in &self.refused {
-            let _ = writeln!(text, "{}", wrap(&format!("{method} cannot do {speed} here: {unavailable}"), 0));
+        for Refused { method, speed, cpus, unavailable } in &self.refused {
+            let refusal = format!("{method} cannot do {speed} on {} here: {unavailable}", self::cpus(cpus));
+            let _ = writeln!(text, "{}", wrap(&refusal, 0));
             let _ = writeln!(text, "{}\n", wrap(&format!("hint: {}", unavailable.hint), 2));
         }
         let tolerance = percent(self.settings.tolerance.high() - 1.0);
@@ -255,6 +271,7 @@ mod tests {
         report.sections.push(Section {
             method: MethodId::CpuFreeze,
             speed: "50%".into(),
+            cpus: "0".parse().unwrap(),
             period_ns: 20_000_000,
             window_ns: 200_000_000,
             spectrum: None,
@@ -279,7 +296,7 @@ mod tests {
         let text = report(&[Verdict::Pass, Verdict::Fail, unsure]).text();
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         for part in [
-            "cpu-freeze at 50%, period 20ms",
+            "cpu-freeze at 50% on CPU 0, period 20ms",
             "66.7%",
             "-1.9%",
             "pass",
@@ -289,6 +306,14 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
+    }
+
+    #[test]
+    fn where_most_pairs_were_disturbed_more_of_them_are_not_asked_for() {
+        let mut report = report(&[Verdict::NotEnoughData { pairs_needed: None }]);
+        report.sections[0].outcomes[0].findings[0].tainted = 8;
+        let text = report.text();
+        assert!(text.contains("8 of 15 pairs were disturbed") && !text.contains("would decide"), "{text}");
     }
 
     #[test]
@@ -303,6 +328,7 @@ mod tests {
         let json: serde_json::Value =
             serde_json::from_str(&crate::output::json(&report(&[Verdict::Pass])).unwrap()).unwrap();
         assert_eq!((json["schema"].as_u64(), json["seed"].as_u64()), (Some(1), Some(1)));
+        assert_eq!(json["sections"][0]["cpus"], "0");
         assert_eq!(json["sections"][0]["outcomes"][0]["findings"][0]["ideal"].as_f64(), Some(0.6667));
     }
 }
