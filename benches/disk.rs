@@ -117,16 +117,23 @@ fn side_by_side(run: &mut Run, path: &Path, case: &Case) -> Result<()> {
     ours()?;
     theirs()?;
     for number in 0..run.options.pairs {
-        let (ours, fio, again) = if number.is_multiple_of(2) {
-            (ours()?, theirs()?, theirs()?)
-        } else {
-            let (again, fio) = (theirs()?, theirs()?);
-            (ours()?, fio, again)
-        };
+        // All orders in turn: what was transferred just before decides how much of its burst a disk has left.
+        let (mut own, mut rates) = (0.0, Vec::new());
+        for turn in 0..3 {
+            if turn == number % 3 {
+                own = ours()?;
+            } else {
+                rates.push(theirs()?);
+            }
+        }
+        if number % 6 >= 3 {
+            rates.reverse();
+        }
+        let [fio, again] = rates[..] else { continue };
         let taken =
-            Taken { case: name, ours_bytes_per_s: ours, fio_bytes_per_s: fio, again_bytes_per_s: again };
+            Taken { case: name, ours_bytes_per_s: own, fio_bytes_per_s: fio, again_bytes_per_s: again };
         run.sample("disk", &taken)?;
-        pairs.push(Pair::new(ours, fio)?);
+        pairs.push(Pair::new(own, fio)?);
         floor.push(Pair::new(again, fio)?);
     }
     let ratio_of = |pairs: &[Pair]| {
