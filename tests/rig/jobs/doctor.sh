@@ -1,6 +1,7 @@
 # doctor.sh STATE,... ENDING,...: however a tuning ends, the machine is as it was. For each state in which the cpufreq
-# policies may be found and each way of ending, "ended STATE ENDING STATUS ASLR GOVERNORS": the exit status, and what was
-# seen while it was at work; "left ..." for everything that is not as it was; "words ..." of emu.
+# policies may be found and each way of ending, "ended STATE ENDING STATUS ASLR GOVERNOR…": the exit status, and what was
+# seen while it was at work on CPU 1, the governors of all policies among it; "left ..." for everything that is not as it
+# was; "words ..." of emu.
 . /jobs/common.sh
 
 # What a tuning may change beside cpufreq.
@@ -23,7 +24,7 @@ one() { # STATE ENDING
   # The last knob is tuned a little later.
   usleep 300000
   emu=$(cat /tmp/emu.pid)
-  seen="$(cat /proc/sys/kernel/randomize_va_space) $(cat $cpufreq/policy*/scaling_governor | sort -u | tr '\n' ' ')"
+  seen="$(cat /proc/sys/kernel/randomize_va_space) $(cat $cpufreq/policy*/scaling_governor | tr '\n' ' ')"
   guardian=$(grep -l '^emu-guardian$' $(printf '/proc/%s/comm ' $(cat "/proc/$emu/task/$emu/children")) | cut -d/ -f3)
   case $ending in
     interrupt) kill -INT "$emu" ;;
