@@ -29,6 +29,8 @@ enum Source {
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) pid: Pid,
+    /// Its parent when it was met.
+    pub(crate) parent: Pid,
     /// In clock ticks since boot: tells the process from a later one.
     starttime: u64,
     /// `None` where there are more processes than descriptors: one is opened for each signal then.
@@ -249,6 +251,7 @@ impl Members {
         };
         Ok(Some(Member {
             pid,
+            parent: stat.parent,
             starttime: stat.starttime,
             pidfd,
             is_unproven,

@@ -33,6 +33,9 @@ const IN_TIME: Nanos = 200_000;
 /// A process that used so much CPU time after that was stopped late.
 const LATE: Nanos = 50_000;
 
+/// A process that used so much CPU time from one look to the next is at work.
+const WORK: Nanos = 1_000_000;
+
 /// The stop signals that a terminal sends, as bits of `ShdPnd`. `SIGSTOP` is not among them because one that is
 /// pending is our own.
 const TERMINAL_STOPS: u64 = bit(Signal::TSTP) | bit(Signal::TTIN) | bit(Signal::TTOU);
@@ -45,7 +48,9 @@ const fn bit(signal: Signal) -> u64 {
 /// has stopped.
 ///
 /// Parents are stopped before their children and continued after them, so that no process of the zone sees
-/// another one stopped: a shell would take it for a job to be put aside.
+/// another one stopped: a shell would take it for a job to be put aside. But for that, those at work are continued first,
+/// while the CPUs are idle: beside hundreds that only go on sleeping, the kernel would wake two of them on the same CPU and
+/// leave another one idle for some ms.
 #[derive(Debug)]
 pub(crate) struct Stopper {
     proc: PathBuf,
@@ -135,13 +140,17 @@ impl Stopper {
     /// Continues what we have stopped. One that may not be signalled is tried again the next time.
     fn continue_held(&mut self) {
         let mut dead = HashSet::new();
-        for member in self.members.iter_mut().rev().filter(|member| member.is_held) {
-            // Before, because it may send this thread off the CPU.
-            member.signalled = time::now();
-            let sent = member.signal(&self.proc, Signal::CONT);
-            member.is_held = sent == Sent::Refused;
-            if sent == Sent::Gone {
-                dead.insert(member.pid);
+        let first = at_work(self.members.iter().map(|member| (member.pid, member.parent, member.lately)));
+        for is_turn in [true, false] {
+            let held = self.members.iter_mut().rev().filter(|member| member.is_held);
+            for member in held.filter(|member| first.contains(&member.pid) == is_turn) {
+                // Before, because it may send this thread off the CPU.
+                member.signalled = time::now();
+                let sent = member.signal(&self.proc, Signal::CONT);
+                member.is_held = sent == Sent::Refused;
+                if sent == Sent::Gone {
+                    dead.insert(member.pid);
+                }
             }
         }
         self.members.forget_dead(&dead);
@@ -231,6 +240,19 @@ impl Drop for Stopper {
     }
 }
 
+/// Of processes with their parents and the CPU time that they used lately, those at work that have no children here.
+fn at_work(members: impl Iterator<Item = (Pid, Pid, Nanos)>) -> HashSet<Pid> {
+    let (mut workers, mut parents) = (HashSet::new(), HashSet::new());
+    for (pid, parent, lately) in members {
+        parents.insert(parent);
+        if lately > WORK {
+            workers.insert(pid);
+        }
+    }
+    workers.retain(|pid| !parents.contains(pid));
+    workers
+}
+
 /// The CPU time of a process, its ended threads included.
 pub(crate) fn cpu_time(pid: Pid) -> Option<Nanos> {
     process_cpu_time(pid).map(time::nanos)
@@ -260,4 +282,16 @@ fn group_of(pid: Pid) -> Option<Pid> {
 fn pending(status: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_at_work_without_children_are_continued_first() {
+        let members = [(10, 1, 2 * WORK), (11, 10, 2 * WORK), (12, 10, WORK), (13, 12, 3 * WORK)];
+        assert_eq!(at_work(members.into_iter()), [11, 13].into());
+        assert!(at_work([].into_iter()).is_empty());
+    }
 }
