@@ -6,9 +6,10 @@
 //!
 //! `cargo bench -p emu-bench --bench disk -- [--case NAME] [--pairs 15] [--seed N] [--out benches/results]`
 //!
-//! emu writes ever other parts of a random memory, with a stamp in each page. fio fills small blocks anew for each write, which
-//! at 4 KiB is little beside the transfer, and writes the same large block again and again: to change that, be it by a stamp
-//! in every 512 bytes (`scramble_buffers`), is work of the CPU between transfers, an eighth of the rate at 1 MiB.
+//! emu writes ever other parts of a random memory, with a stamp in each page, and counts the time of transfers alone. fio
+//! fills small blocks anew for each write, which at 4 KiB is little beside the transfer, and writes the same large block again
+//! and again: to change that, be it by a stamp in every 512 bytes (`scramble_buffers`), is work of the CPU between transfers
+//! that it counts, an eighth of the rate at 1 MiB.
 //!
 //! Needs `fio`, and a disk below the folder of temporary files (`TMPDIR`).
 

@@ -65,6 +65,7 @@ pub(super) struct Done {
     pub(super) operations: u64,
     /// Operations that were due in a paced phase and have not been made.
     pub(super) not_made: u64,
+    /// The time of the transfers; of a paced phase, its length.
     pub(super) seconds: f64,
     pub(super) times: Times,
 }
@@ -87,10 +88,16 @@ impl<'a> Worker<'a> {
         content::stamp(self.job.seed, generation, self.offset(number))
     }
 
+    /// Makes the block that is transferred next. That is work of the CPU, and none of its time is the transfer's.
+    fn prepare(&mut self) {
+        if self.job.write {
+            self.block.renew(self.stamp(self.count));
+        }
+    }
+
     fn transfer(&mut self) -> io::Result<()> {
         let offset = self.offset(self.count);
         if self.job.write {
-            self.block.renew(self.stamp(self.count));
             self.job.file.write_all_at(self.block.bytes(), offset)?;
             if self.job.durable {
                 self.job.file.sync_data()?;
@@ -103,24 +110,25 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// One after another, as fast as it goes: each is meant to begin when the one before has ended.
+    /// One after another, as fast as it goes: each is meant to begin when the one before has ended and its block is made.
     fn at_once(&mut self, length: Duration) -> Result<Done> {
         let mut times = Times::new()?;
         let first = self.count;
         let begin = Instant::now();
-        let mut before = begin;
+        let mut spent = Duration::ZERO;
         loop {
+            self.prepare();
+            let before = Instant::now();
             self.transfer().map_err(|cause| self.failed(cause))?;
             let now = Instant::now();
             times.take(now - before);
-            before = now;
+            spent += now - before;
             let through = self.job.once && self.count - first >= self.job.blocks;
             if through || now - begin >= length {
                 break;
             }
         }
-        let seconds = (before - begin).as_secs_f64();
-        Ok(Done { operations: self.count - first, not_made: 0, seconds, times })
+        Ok(Done { operations: self.count - first, not_made: 0, seconds: spent.as_secs_f64(), times })
     }
 
     /// At even intervals, each counted from the moment it was meant to begin, also where the one before held it up.
@@ -134,6 +142,7 @@ impl<'a> Worker<'a> {
         let mut now = begin;
         while made < planned && now - begin < length * LATE_MAX {
             let due = begin + Duration::from_nanos(made * interval_ns);
+            self.prepare();
             wait_until(due);
             self.transfer().map_err(|cause| self.failed(cause))?;
             now = Instant::now();
