@@ -3,7 +3,7 @@
 use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
 
-use rustix::process::{Pid as ProcessId, Signal, getpid, getppid, nice, set_parent_process_death_signal};
+use rustix::process::nice;
 
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, fork};
@@ -55,8 +55,7 @@ impl Probe {
         let (mut gaps, tell) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", e))?;
         // Made here: after the fork there are no allocations.
         let first: CpuList = cpus.first().into_iter().collect();
-        let parent = getpid();
-        let child = fork::fork([tell.as_fd()], || live(parent, &tell, &first))
+        let child = fork::fork_bound([tell.as_fd()], || live(&tell, &first))
             .map_err(|e| Error::io("cannot start a process to measure holds with", e))?;
         drop(tell);
         let probe = Self { child, gaps: gaps.try_clone().map_err(|e| Error::io("cannot copy a pipe", e))? };
@@ -105,12 +104,7 @@ impl Gap {
 }
 
 /// The probe's life: says that it runs, and looks at the clock. Makes system calls only.
-fn live(parent: ProcessId, tell: &PipeWriter, cpu: &CpuList) -> i32 {
-    // It must not outlive this program, which may be killed at any time.
-    let bound = set_parent_process_death_signal(Some(Signal::KILL));
-    if bound.is_err() || getppid() != Some(parent) {
-        return 1;
-    }
+fn live(tell: &PipeWriter, cpu: &CpuList) -> i32 {
     // Ahead of other tasks where that is allowed, so that what is measured is the hold and not their load; but not in
     // real time, because the zone's tasks share their CPUs with those that they wake up beside.
     let _ = nice(-20);
@@ -148,7 +142,7 @@ mod tests {
 
     use nix::sys::signal::Signal::SIGKILL;
     use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-    use rustix::process::kill_process;
+    use rustix::process::{Pid as ProcessId, Signal, kill_process};
 
     use super::*;
 

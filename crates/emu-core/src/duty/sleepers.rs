@@ -117,24 +117,7 @@ fn cpu_time(schedstat: &File) -> Option<Nanos> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Result;
-    use crate::duty::holder::Held;
-
-    struct Tasks(usize);
-
-    impl Hold for Tasks {
-        fn hold(&mut self, _: Nanos) -> Result<Held> {
-            unreachable!()
-        }
-
-        fn let_go(&mut self) -> Result<Nanos> {
-            unreachable!()
-        }
-
-        fn census(&mut self) -> Census {
-            Census::of(self.0, &(0..self.0 as Pid).collect::<Vec<_>>())
-        }
-    }
+    use crate::duty::holder::tests::Tasks;
 
     /// The cost for this many tasks, each of which has used so much since it was let go.
     fn cost(count: usize, run: f64, used: impl Fn(Pid) -> Nanos) -> f64 {

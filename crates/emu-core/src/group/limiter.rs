@@ -158,7 +158,7 @@ impl Rule {
     fn continue_held(&mut self) {
         for member in self.members.iter_mut().filter(|member| member.is_held) {
             // Who has ended needs nothing; what fails is in the journal.
-            member.is_held = member.signal(&self.proc, Signal::CONT) == Sent::Refused;
+            let _ = member.let_go(&self.proc);
         }
     }
 }

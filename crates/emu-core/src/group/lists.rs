@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::PROCS;
+use crate::host::delegation::PROCS;
 use crate::zone::Pid;
 use crate::{Error, Result};
 

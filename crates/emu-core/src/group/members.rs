@@ -276,6 +276,13 @@ impl Member {
         !self.is_unproven
     }
 
+    /// Continues it, unless it may not be signalled: then it is still held.
+    pub(crate) fn let_go(&mut self, proc: &Path) -> Sent {
+        let sent = self.signal(proc, Signal::CONT);
+        self.is_held = sent == Sent::Refused;
+        sent
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, proc: &Path, signal: Signal) -> Sent {
         let sent = match &self.pidfd {

@@ -36,6 +36,7 @@ pub(crate) use keeper::{Keeper, Threads};
 pub(crate) use limiter::Limiter;
 pub(crate) use members::Members;
 pub(crate) use per_cpu::{CpuGroups, threads_file};
+pub(crate) use place::DELEGATION_HINT;
 pub(crate) use quota::{Governed, longest_stall};
 pub(crate) use rival::{Rival, Weights};
 pub(crate) use stopper::Stopper;
@@ -46,12 +47,10 @@ use gather::{Move, gather};
 
 use std::path::{Path, PathBuf};
 
+use crate::host::delegation::PROCS;
 use crate::method::{Reason, Unavailable};
 use crate::zone::Pid;
 use crate::{Controller, CpuList, Error, Hierarchy, Host, Journal, Result, Tasks, Zone};
-
-/// The file that lists a group's processes, and takes new ones.
-const PROCS: &str = "cgroup.procs";
 
 /// How often a list is gone through until nothing new is in it. A fork storm is caught within a few passes, as
 /// whatever has been caught has its children in the group.

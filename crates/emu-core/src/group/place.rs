@@ -4,8 +4,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::PROCS;
-use crate::host::cgroups::{CONTROLLERS, SUBTREE_CONTROL, can_enable, is_open};
+use crate::host::delegation::{CONTROLLERS, PROCS, SUBTREE_CONTROL, can_enable, is_open};
 use crate::zone::Pid;
 use crate::{Controller, Error, ErrorKind, Hierarchy, Journal, Result, Undo, control_file};
 
@@ -14,7 +13,7 @@ pub(super) const HINT: &str =
     "run as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes emu …";
 
 /// What to do when no group can have a controller.
-pub(super) const DELEGATION_HINT: &str = "run as root, or in a group of your own: systemd-run --user --scope \
+pub(crate) const DELEGATION_HINT: &str = "run as root, or in a group of your own: systemd-run --user --scope \
      -p Delegate=yes emu …; where that has it neither, root can delegate it: Delegate=yes in `systemctl edit user@.service`";
 
 /// A group below which ours can be made.

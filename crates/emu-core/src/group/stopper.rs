@@ -146,9 +146,7 @@ impl Stopper {
             for member in held.filter(|member| first.contains(&member.pid) == is_turn) {
                 // Before, because it may send this thread off the CPU.
                 member.signalled = time::now();
-                let sent = member.signal(&self.proc, Signal::CONT);
-                member.is_held = sent == Sent::Refused;
-                if sent == Sent::Gone {
+                if member.let_go(&self.proc) == Sent::Gone {
                     dead.insert(member.pid);
                 }
             }

@@ -2,22 +2,15 @@
 //! (`cgroups(7)`, `cgroup_namespaces(7)`, `proc_pid_mountinfo(5)`, Documentation/admin-guide/cgroup-v2.rst).
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use procfs::process::MountInfo;
 use procfs::{FromBufRead, ProcessCGroups};
 use serde::{Deserialize, Serialize};
 
+use super::delegation::{CONTROLLERS, PROCS, granted, is_open};
 use super::text;
 use crate::{Roots, control_file};
-
-/// The file that lists a group's processes, and takes new ones.
-const PROCS: &str = "cgroup.procs";
-/// The controllers that a version 2 group has.
-pub(crate) const CONTROLLERS: &str = "cgroup.controllers";
-/// Those of them that groups below it have.
-pub(crate) const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
 
 /// The controllers that emulation can use, and those that limit what runs may have besides CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -53,7 +46,7 @@ impl Controller {
     }
 
     /// Whether a kernel's list of controllers has it.
-    fn is_in(self, names: &str) -> bool {
+    pub(super) fn is_in(self, names: &str) -> bool {
         names.split_whitespace().any(|name| name == self.as_str())
     }
 }
@@ -183,28 +176,6 @@ fn hierarchy(roots: &Roots, mount: Mount, own: &OwnPaths, kernel: Option<(u32, u
     Some(Hierarchy { version, mount, shown, controllers, granted, own, writable })
 }
 
-/// Whether groups can be made in it, and on version 2 tasks moved out of it into them.
-pub(crate) fn is_open(group: &Path, version: u8) -> bool {
-    control_file::is_writable(group) && (version == 1 || control_file::is_writable(&group.join(PROCS)))
-}
-
-/// Whether a version 2 group can enable controllers that it has for the groups below it. One that holds processes
-/// cannot (cgroup-v2.rst, "No Internal Process Constraint"; the root can), unless it `may_empty` itself first.
-pub(crate) fn can_enable(group: &Path, may_empty: bool) -> bool {
-    is_open(group, 2)
-        && control_file::is_writable(&group.join(SUBTREE_CONTROL))
-        && (may_empty || is_root(group) || is_empty(group))
-}
-
-/// The root of the whole hierarchy, and not just of a namespace, has no type.
-fn is_root(group: &Path) -> bool {
-    !group.join("cgroup.type").exists()
-}
-
-fn is_empty(group: &Path) -> bool {
-    fs::read(group.join(PROCS)).is_ok_and(|text| text.is_empty())
-}
-
 /// The controllers that can be had at `own` on v2.
 fn in_reach(own: &Path, mount: &Path, kernel: Option<(u32, u32)>) -> Vec<Controller> {
     let offered: String = lineage(own, mount).map(|group| text(&group.join(CONTROLLERS)) + " ").collect();
@@ -222,34 +193,7 @@ fn in_reach(own: &Path, mount: &Path, kernel: Option<(u32, u32)>) -> Vec<Control
         .collect()
 }
 
-/// Those of `controllers` that groups of ours on v2 can have at once: what the group hands on below which they are
-/// made. Of several such groups one that hands on `Cpu` comes first, and of these one that hands on `Cpuset`, too.
-fn granted(own: &Path, mount: &Path, controllers: &[Controller]) -> Vec<Controller> {
-    let handed_on = |group: &Path| -> Vec<Controller> {
-        // Only for `Cpu` are the processes of our own group moved into one below it.
-        let may_empty = group == own && controllers.contains(&Controller::Cpu);
-        let names = if can_enable(group, may_empty) {
-            text(&group.join(CONTROLLERS))
-        } else if is_open(group, 2) {
-            text(&group.join(SUBTREE_CONTROL))
-        } else {
-            String::new()
-        };
-        let has = |controller: &Controller| match controller {
-            Controller::Cpuacct | Controller::Freezer => true,
-            Controller::Cpu | Controller::Cpuset | Controller::Memory | Controller::Pids => {
-                controller.is_in(&names)
-            }
-        };
-        controllers.iter().copied().filter(has).collect()
-    };
-    lineage(own, mount)
-        .map(handed_on)
-        .max_by_key(|granted| [Controller::Cpu, Controller::Cpuset].map(|wanted| granted.contains(&wanted)))
-        .unwrap_or_default()
-}
-
-fn lineage<'a>(own: &'a Path, mount: &'a Path) -> impl Iterator<Item = &'a Path> {
+pub(super) fn lineage<'a>(own: &'a Path, mount: &'a Path) -> impl Iterator<Item = &'a Path> {
     own.ancestors().take_while(move |group| group.starts_with(mount))
 }
 
@@ -355,7 +299,7 @@ impl OwnPaths {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{tree, with, write};
+    use super::super::testing::{tree, write};
     use super::*;
 
     /// Reads a tree of the given `/proc/self/cgroup`, mountinfo and other files, as a kernel 6.1.
@@ -422,48 +366,6 @@ mod tests {
         assert_eq!(unified.own, dir.path().join(own));
         assert_eq!(unified.lineage().count(), 4, "the session, two slices and the root");
         assert_eq!(unified.lineage().last(), Some(unified.mount.as_path()));
-    }
-
-    #[test]
-    fn a_v2_controller_is_granted_where_a_group_that_we_may_use_hands_it_on() {
-        // We are in /user/scope, with other processes. The root and /user are not ours: we cannot write to their
-        // cgroup.procs, which stands here for that by being absent.
-        const FILES: &[(&str, &str)] = &[
-            ("proc/self/cgroup", "0::/user/scope\n"),
-            ("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"),
-            ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory\n"),
-            ("sys/fs/cgroup/cgroup.subtree_control", "cpu memory\n"),
-            ("sys/fs/cgroup/user/cgroup.type", "domain\n"),
-            ("sys/fs/cgroup/user/cgroup.controllers", "cpu memory\n"),
-            ("sys/fs/cgroup/user/cgroup.subtree_control", "memory\n"),
-            ("sys/fs/cgroup/user/scope/cgroup.type", "domain\n"),
-            ("sys/fs/cgroup/user/scope/cgroup.procs", "77\n"),
-            ("sys/fs/cgroup/user/scope/cgroup.controllers", "memory\n"),
-            ("sys/fs/cgroup/user/scope/cgroup.subtree_control", ""),
-        ];
-        let granted = |changes: &[(&str, &str)]| {
-            let dir = tree(&with(FILES, changes));
-            let cgroups = read(&Roots::below(dir.path()), Some((6, 1)));
-            let unified = cgroups.unified().unwrap();
-            assert!(unified.writable);
-            assert!(unified.controllers.contains(&Controller::Cpu), "it is in reach in any case");
-            [Controller::Cpu, Controller::Cpuset].map(|controller| unified.granted.contains(&controller))
-        };
-        let own = "sys/fs/cgroup/user/scope/cgroup.controllers";
-        assert_eq!(granted(&[]), [false, false], "not delegated");
-        assert_eq!(granted(&[(own, "cpu memory\n")]), [true, false]);
-        assert_eq!(granted(&[(own, "cpuset cpu memory\n")]), [true, true]);
-        let ours = ("sys/fs/cgroup/user/cgroup.procs", "");
-        assert_eq!(granted(&[ours]), [true, false], "the group above is free to enable it");
-        let busy = ("sys/fs/cgroup/user/cgroup.procs", "1\n");
-        assert_eq!(granted(&[busy]), [false, false], "it has processes");
-        let enabled = ("sys/fs/cgroup/user/cgroup.subtree_control", "cpu memory\n");
-        assert_eq!(granted(&[busy, enabled]), [true, false], "it has enabled it already");
-        let root = ("sys/fs/cgroup/cgroup.procs", "1\n");
-        assert_eq!(granted(&[root]), [true, true], "the root may have processes");
-        // Groups of ours are made below one group: what no group has together cannot be had together.
-        let apart = [(own, "cpuset memory\n"), busy, enabled];
-        assert_eq!(granted(&apart), [true, false]);
     }
 
     #[test]

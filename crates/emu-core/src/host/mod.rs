@@ -3,11 +3,12 @@
 //! Nothing here changes anything. A file that is missing or strange is left out of the picture; only what
 //! makes emulation impossible (no `/proc`, no CPU) is an error.
 
-pub(crate) mod cgroups;
+mod cgroups;
 mod clocks;
 mod cpu_times;
 mod cpufreq;
 mod cpus;
+pub(crate) mod delegation;
 mod hypervisor;
 mod limits;
 mod privileges;

@@ -10,7 +10,7 @@ mod wake_cost;
 pub(crate) mod wake_costs;
 
 pub use delivered::{Delivered, delivered};
-pub use reading::{ClockReading, measure, measure_all};
+pub use reading::{BUDGET, ClockReading, measure, measure_all};
 pub use wake_cost::WakeCost;
 
 use crate::sys::{chain, time};

@@ -12,6 +12,9 @@ use crate::{CpuId, CpuList, Error, Hertz, Result};
 /// Pairs that a reading needs at least; fewer say that the CPU was not ours.
 const KEPT_MIN: usize = 20;
 
+/// Time that is enough for a reading.
+pub const BUDGET: Duration = Duration::from_millis(20);
+
 /// A pair counts as undisturbed when neither chain took longer than this factor of what the quicker tenth
 /// of its kind took. An interrupt or a preemption costs a microsecond or more, over 10 % of a long chain;
 /// steps of the clock itself are smaller.
@@ -34,7 +37,7 @@ pub struct ClockReading {
     pub kept: usize,
 }
 
-/// Measures the core clock of `cpu` for `budget` (20 ms are enough), on a thread of its own.
+/// Measures the core clock of `cpu` for `budget` ([`BUDGET`] is enough), on a thread of its own.
 ///
 /// Where the caller may, the thread runs at the lowest real-time priority, so that other tasks of the CPU do
 /// not disturb it; it always leaves the CPU after `budget`.

@@ -8,11 +8,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use crate::sys::announcer::Announcer;
-use crate::sys::fork::{Child, fork};
+use crate::sys::fork::{Child, fork_bound};
 use crate::sys::relax::Relax;
 use crate::sys::shared::SharedCounter;
 use crate::sys::time::{self, Nanos};
@@ -136,13 +135,7 @@ struct Probe(Child);
 
 impl Probe {
     fn start(priority: Option<i32>, work: &SharedCounter) -> Result<Self> {
-        let parent = rustix::process::getpid();
-        fork([], || {
-            // It must not outlive this program, which may be killed at any time.
-            let bound = set_parent_process_death_signal(Some(Signal::KILL));
-            if bound.is_err() || rustix::process::getppid() != Some(parent) {
-                return 1;
-            }
+        fork_bound([], || {
             match priority {
                 Some(priority) if sched::set_fifo(priority).is_err() => return 1,
                 Some(_) => {}
@@ -203,6 +196,7 @@ struct Burnt {
 }
 
 fn burn(work: &AtomicU64, relax: Relax) -> Result<Burnt> {
+    // Ends with this: no wake-up that was told is left to strike the free probe.
     let mut announcer = Announcer::new()?;
     let (begin, cpu, first) = (time::now(), time::thread_cpu(), work.load(Ordering::Relaxed));
     let mut burned = 0;

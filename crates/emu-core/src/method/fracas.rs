@@ -10,8 +10,8 @@ use super::{About, Emulation, Expected, Method, MethodId, Reason, Unavailable, s
 use crate::duty::check_period;
 use crate::duty::holder::notes_on;
 use crate::group::{
-    Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, Weights, can_have, hierarchy_for,
-    longest_stall, tightest_above,
+    DELEGATION_HINT, Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, Weights, can_have,
+    hierarchy_for, longest_stall, tightest_above,
 };
 use crate::sys::time;
 use crate::{
@@ -144,8 +144,9 @@ fn check_equal(targets: &Targets, can_bind: bool) -> Result<(), Unavailable> {
     Err(Unavailable::new(
         Reason::UnequalSpeeds,
         "different speeds need a group for each CPU, bound to it by the cgroup cpuset controller",
-        "ask for the same speed on all CPUs; or leave out --variant, and run as root where cpuset is mounted, or in a \
-         group that has it: systemd-run --user --scope -p Delegate=yes emu …, with Delegate=yes for user@.service, too",
+        format!(
+            "ask for the same speed on all CPUs; or leave out --variant, and, where cpuset is mounted, {DELEGATION_HINT}"
+        ),
     ))
 }
 

@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use rustix::process::{Resource, Signal, getrlimit, pidfd_send_signal};
+use rustix::process::{
+    Resource, Signal, getpid, getppid, getrlimit, pidfd_send_signal, set_parent_process_death_signal,
+};
 
 use crate::zone::Pid;
 
@@ -87,6 +89,26 @@ pub(crate) fn fork<const N: usize>(
     // SAFETY: the call succeeded in the parent, so `pidfd` is a new descriptor that nothing else owns.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Child { pid: pid as Pid, pidfd })
+}
+
+/// As [`fork`], for a child that must not outlive the thread that calls, however that ends: the kernel kills it then
+/// (`PR_SET_PDEATHSIG`).
+///
+/// # Errors
+/// As [`fork`].
+pub(crate) fn fork_bound<const N: usize>(
+    keep: [BorrowedFd<'_>; N],
+    child: impl FnOnce() -> i32,
+) -> io::Result<Child> {
+    let parent = getpid();
+    fork(keep, || {
+        let bound = set_parent_process_death_signal(Some(Signal::KILL));
+        // It may have ended before the kernel was asked.
+        if bound.is_err() || getppid() != Some(parent) {
+            return 1;
+        }
+        child()
+    })
 }
 
 /// `_exit(code)`: ends the process without running anything of the program's.

@@ -1,0 +1,74 @@
+//! The cycle with tasks that are counted only.
+
+use super::*;
+use crate::Pid;
+
+const PERIOD: Nanos = 100_000_000;
+
+/// So many tasks that must not be held.
+pub(in crate::duty) struct Tasks(pub(in crate::duty) usize);
+
+impl Hold for Tasks {
+    fn hold(&mut self, _: Nanos) -> Result<Held> {
+        unreachable!()
+    }
+
+    fn let_go(&mut self) -> Result<Nanos> {
+        unreachable!()
+    }
+
+    fn census(&mut self) -> Census {
+        Census::of(self.0, &(0..self.0 as Pid).collect::<Vec<_>>())
+    }
+}
+
+/// A thread that does `body` with a cycle of many tasks at full speed.
+fn holder(body: impl FnOnce(&mut Cycle<Tasks>, &Wait<f64>) -> Result<()> + Send + 'static) -> Result<Holder> {
+    let seen = Arc::new(Seen::default());
+    let theirs = Arc::clone(&seen);
+    let begin = move || {
+        Ok(Cycle {
+            hold: Tasks(MANY_TASKS),
+            grid: Grid::new(time::now(), PERIOD),
+            share: 1.0,
+            ledger: Ledger::new(),
+            cost: HoldCost::ASSUMED,
+            sleepers: Sleepers::new(Path::new("/nowhere")),
+            shared_cpus: None,
+            own_time: None,
+            waker: None,
+            cpus: 1,
+            costs: [0; COSTS],
+            last_cpu: 0,
+            first: None,
+            seen: theirs,
+            notes: Notes::default(),
+        })
+    };
+    let controller = Controller::spawn("test", 1.0, begin, |mut cycle, wait| body(&mut cycle, wait))?;
+    Ok(Holder { controller, seen, cpus_folder: PathBuf::new(), notes: Notes::default() })
+}
+
+#[test]
+fn nobody_is_held_at_full_speed_whatever_is_owed() {
+    let holder = holder(|cycle, wait| {
+        cycle.ledger.charge(PERIOD as f64, 0.5);
+        assert!(cycle.ledger.owed() >= HOLD_MIN);
+        cycle.one_period(0, wait).map(drop)
+    });
+    holder.unwrap().stop().unwrap();
+}
+
+#[test]
+fn the_status_tells_the_cycle_that_there_is_with_many_tasks() {
+    let mut holder = holder(|cycle, wait| {
+        // The tasks are counted.
+        cycle.one_period(0, wait)?;
+        cycle.costs = [(2.5 * OWN_CPU_MAX * PERIOD as f64) as Nanos; COSTS];
+        cycle.one_period(1, wait).map(drop)
+    })
+    .unwrap();
+    holder.controller.stop().unwrap();
+    let status = holder.status(MethodId::CpuFreeze, &Targets::new(), &[]);
+    assert_eq!(status.period, time::span(3 * PERIOD));
+}
