@@ -17,6 +17,7 @@
 //! # }
 //! ```
 
+mod clock;
 pub mod experiment;
 pub mod kernel;
 pub mod measure;

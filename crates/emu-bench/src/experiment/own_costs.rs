@@ -51,7 +51,6 @@ fn wake_up_ns() -> f64 {
 
 /// Keeps the CPU busy until its clock no longer changes.
 fn warm_up(cpu: CpuId) -> (u64, bool) {
-    const READING: Duration = Duration::from_millis(20);
     const LONGEST: Duration = Duration::from_secs(2);
     const ALIKE: usize = 5;
     const SPREAD: f64 = 0.01;
@@ -60,7 +59,7 @@ fn warm_up(cpu: CpuId) -> (u64, bool) {
     let mut steady = false;
     while !steady && begin.elapsed() < LONGEST {
         // A reading that was disturbed says nothing; the next one may.
-        clocks.extend(meter::measure(cpu, READING).ok().map(|reading| reading.clock.as_f64()));
+        clocks.extend(meter::measure(cpu, meter::BUDGET).ok().map(|reading| reading.clock.as_f64()));
         steady = clocks.last_chunk::<ALIKE>().is_some_and(|last| {
             let (low, high) = last.iter().fold((f64::MAX, 0.0_f64), |(l, h), c| (l.min(*c), h.max(*c)));
             high < low * (1.0 + SPREAD)

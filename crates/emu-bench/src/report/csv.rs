@@ -52,7 +52,7 @@ pub(super) fn cells(results: &Results) -> String {
         let finding = &cell.finding;
         let unit = workload(&cell.workload).map_or("work", |workload| workload.unit());
         let needed = match finding.verdict {
-            Verdict::NotEnoughData { pairs_needed } => optional(pairs_needed.map(|pairs| pairs as f64)),
+            Verdict::NotEnoughData { pairs_needed } => optional(pairs_needed),
             Verdict::Pass | Verdict::Fail => String::new(),
         };
         let mut fields = vec![
@@ -132,7 +132,8 @@ fn rate(rate: &Rate) -> [String; 6] {
     ]
 }
 
-fn optional(value: Option<f64>) -> String {
+/// A field of what may not be known: empty then.
+pub fn optional(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 

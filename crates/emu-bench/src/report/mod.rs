@@ -17,7 +17,7 @@ mod stored;
 mod style;
 
 pub use chart::{Axis, Chart, Point, Series};
-pub use csv::Csv;
+pub use csv::{Csv, optional};
 pub use published::{BUCHERT_2011, Compared, Reproduced, Says};
 pub use results::{CellResult, Ground, Judged, Rate, Results, RunInfo, Smoothness, Total};
 

@@ -1,10 +1,11 @@
 //! The core clock before and after a window, by which rates can be told per cycle and a change is seen.
 
-use std::thread;
 use std::time::Duration;
 
-use emu_core::{CpuList, meter};
+use emu_core::CpuList;
 use serde::{Deserialize, Serialize};
+
+use crate::clock;
 
 /// How long the meter has on each CPU: over a hundred timings, of which 20 must be undisturbed.
 const BUDGET: Duration = Duration::from_millis(1);
@@ -35,14 +36,9 @@ pub(super) fn change(a: f64, b: f64) -> f64 {
     (a / b).ln().abs().exp_m1()
 }
 
-/// The mean core clock of the CPUs now, all measured at once; `None` where one is too busy to tell.
+/// The clock of the CPUs now, as [`CoreClock`] has it; `None` where one is too busy to tell.
 pub(super) fn measure(cpus: &CpuList) -> Option<f64> {
-    let clocks: Vec<f64> = thread::scope(|scope| {
-        let meters: Vec<_> =
-            cpus.iter().map(|cpu| scope.spawn(move || meter::measure(cpu, BUDGET))).collect();
-        meters.into_iter().map(|meter| Some(meter.join().ok()?.ok()?.clock.as_f64())).collect::<Option<_>>()
-    })?;
-    (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
+    clock::mean(cpus, BUDGET)
 }
 
 #[cfg(test)]
@@ -55,11 +51,5 @@ mod tests {
         let falling = CoreClock { before_hz: 2.2e9, after_hz: 2e9 };
         assert!((rising.change() - 0.1).abs() < 1e-12 && (falling.change() - 0.1).abs() < 1e-12);
         assert!((rising.mean_hz() - 2.1e9).abs() < 1.0);
-    }
-
-    #[test]
-    fn a_clock_that_cannot_be_measured_is_not_known() {
-        assert_eq!(measure(&CpuList::default()), None);
-        assert_eq!(measure(&"8000".parse().unwrap()), None);
     }
 }

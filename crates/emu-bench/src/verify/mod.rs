@@ -28,6 +28,7 @@ pub use clock::CoreClock;
 pub use emulated::{Emulated, Nothing, SessionEmulated};
 pub use finding::{Finding, findings, rates};
 pub use gate::Taint;
+pub(crate) use gate::{FOREIGN_MAX, STEAL_MAX};
 pub use lifetime::LifetimeRule;
 pub use pair::{Delivery, Pair, Side, Window, take};
 

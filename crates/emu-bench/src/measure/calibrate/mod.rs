@@ -21,21 +21,17 @@ pub use plan::{Order, Plan, Threads};
 pub use solver::{SOLVER, serve};
 
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use emu_core::{CpuList, Error, Host, MethodId, Result, Session, Tasks, Zone, meter};
+use emu_core::{Error, Host, MethodId, Result, Session, Tasks, Zone, meter};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
+use crate::clock;
 use crate::kernel::linpack;
 use crate::ticks::Ticks;
 use plan::Cell;
 use solver::{GoOn, Solver};
-
-/// How long the meter has before a sample and after it, on all CPUs at once: long enough for a governor to see that they are
-/// busy.
-const CLOCK: Duration = Duration::from_millis(20);
 
 /// LINPACK at one quota.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -189,7 +185,8 @@ fn sample(
         demand: plan.demand(cell.quota),
         tasks: Tasks::Processes(vec![solver.pid()]),
     };
-    let clock_before = clock(&plan.cpus);
+    // Long enough for a governor to see that the CPUs are busy.
+    let clock_before = clock::mean(&plan.cpus, meter::BUDGET);
     let (ticks, begin) = (Ticks::now(&host.roots.proc, &plan.cpus)?, Instant::now());
     let session = Session::engage(host, &zone, MethodId::Fracas)?;
     let begin_seconds = start.elapsed().as_secs_f64();
@@ -202,7 +199,7 @@ fn sample(
     let mut notes = session.release()?.map(|status| status.notes).unwrap_or_default();
     notes.retain(|note| !known.contains(note));
     let (done, ticks) = (done?, after?.since(ticks));
-    let clock_after = clock(&plan.cpus);
+    let clock_after = clock::mean(&plan.cpus, meter::BUDGET);
     let (residual, passed) = solver.check(go_on)?;
     let sample = Sample {
         order: cell.order,
@@ -222,16 +219,6 @@ fn sample(
         foreign: Some(ticks.foreign(wall_s, plan.cpus.len(), done.cpu_seconds)),
     };
     Ok((sample, notes))
-}
-
-/// The mean core clock of the CPUs now, all measured at once, as solving keeps all of them busy; `None` where one is too
-/// busy to tell.
-fn clock(cpus: &CpuList) -> Option<f64> {
-    let clocks: Vec<f64> = thread::scope(|scope| {
-        let meters: Vec<_> = cpus.iter().map(|cpu| scope.spawn(move || meter::measure(cpu, CLOCK))).collect();
-        meters.into_iter().map(|meter| Some(meter.join().ok()?.ok()?.clock.as_f64())).collect::<Option<_>>()
-    })?;
-    (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
 }
 
 #[cfg(test)]
@@ -294,11 +281,5 @@ mod tests {
         assert_eq!(clock_range(&samples), None);
         (samples[2].clock_hz, samples[9].clock_hz) = (Some(3.2e9), Some(2.8e9));
         assert_eq!(clock_range(&samples), Some((2.8e9, 3.2e9)));
-    }
-
-    #[test]
-    fn a_clock_that_cannot_be_measured_is_not_known() {
-        assert_eq!(clock(&CpuList::default()), None);
-        assert_eq!(clock(&"8000".parse().unwrap()), None);
     }
 }

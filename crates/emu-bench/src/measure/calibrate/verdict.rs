@@ -4,17 +4,13 @@ use emu_core::Host;
 
 use super::analysis::{Analysis, Model, NOTABLE};
 use super::{OrderEffect, Sample, Threads, clock_range};
+use crate::verify::{FOREIGN_MAX, STEAL_MAX};
 
 /// Change of the rate per CPU second, from low quotas to high ones, that points to the clock.
 const CLOCK_NOTABLE: f64 = 0.08;
 
 /// CPU time delivered, relative to the quota, below which something else limits.
 const DELIVERED_MIN: f64 = 0.95;
-
-/// Share of the CPUs' time that the hypervisor may take during a sample, and that other tasks may have: as in the windows
-/// of `emu verify`.
-const STOLEN_NOTABLE: f64 = 0.01;
-const FOREIGN_NOTABLE: f64 = 0.03;
 
 /// What the analyses mean, and which knob is likely to be responsible for what is not as it should be.
 pub(super) fn verdict(analyses: &[Analysis], samples: &[Sample], host: &Host) -> String {
@@ -97,7 +93,7 @@ fn is_missed(analyses: &[Analysis]) -> bool {
     !analyses.iter().all(is_good)
 }
 
-/// What others had of the CPUs during samples, where that is notable.
+/// What others had of the CPUs during samples, where that is more than a window of `emu verify` may lose to them.
 fn others(samples: &[Sample]) -> Vec<String> {
     let notable = |limit: f64, share: fn(&Sample) -> Option<f64>| {
         let shares: Vec<f64> = samples.iter().filter_map(share).filter(|share| *share > limit).collect();
@@ -110,9 +106,9 @@ fn others(samples: &[Sample]) -> Vec<String> {
             most * 100.0
         ))
     };
-    let stolen = notable(STOLEN_NOTABLE, |sample| sample.stolen)
+    let stolen = notable(STEAL_MAX, |sample| sample.stolen)
         .map(|what| format!("The hypervisor took {what}: calibrate while its other guests are calm."));
-    let foreign = notable(FOREIGN_NOTABLE, |sample| sample.foreign)
+    let foreign = notable(FOREIGN_MAX, |sample| sample.foreign)
         .map(|what| format!("Other tasks had {what}: see that nothing else runs."));
     stolen.into_iter().chain(foreign).collect()
 }

@@ -20,9 +20,6 @@ use super::{Event, Left, Watch, in_order, notes_of_build, places, tell};
 use crate::kernel::stream::{self, Kernel, Passes};
 use crate::memory::{Cache, StreamSize, caches};
 
-/// Time in which the core clock is measured.
-const CLOCK: Duration = Duration::from_millis(20);
-
 /// What memory does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
@@ -83,7 +80,7 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
     plan.check()?;
     let cpu = host.allowed.first().ok_or_else(|| Error::unavailable("no CPU may be used"))?;
     // A guest may be refused a good reading for a while; loads are timed all the same.
-    let clock = meter::measure(cpu, CLOCK).ok().map(|reading| reading.clock);
+    let clock = meter::measure(cpu, meter::BUDGET).ok().map(|reading| reading.clock);
     let caches = caches(&host.roots, cpu);
     let (mut copies, mut stream, mut latencies) = (Vec::new(), Vec::new(), Vec::new());
     let mut parts: Vec<_> = parts(plan).into_iter().enumerate().collect();

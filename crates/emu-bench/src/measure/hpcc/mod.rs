@@ -4,7 +4,11 @@
 //! Every round runs each of them once with every number of threads, in random order: what is compared is never far
 //! apart in time.
 
-use std::fmt::Write as _;
+mod plan;
+mod words;
+
+pub use plan::{Plan, Sizes};
+
 use std::time::Instant;
 
 use emu_core::{CpuList, Error, Host, Result};
@@ -13,136 +17,13 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Watch, check_threads, notes_of_build, one_and_all, places, tell};
-use crate::kernel::random_access::THREADS_MAX;
+use super::{Event, Watch, notes_of_build, places, tell};
 use crate::kernel::stream::Passes;
 use crate::kernel::{Outcome, dgemm, fft, linpack, ptrans, random_access, stream};
-use crate::memory::{StreamSize, available, last_level_caches};
 use crate::stats::Sample;
-
-/// Share of the available memory that a kernel may take.
-const SHARE_MAX: f64 = 0.5;
-
-/// Runs of each kernel, of which the best counts, as of STREAM.
-const REPEATS: usize = 5;
-const REPEATS_QUICK: usize = 3;
 
 /// Iterations of STREAM in a round, of which the first does not count.
 const ITERATIONS: usize = 2;
-
-/// The most equations, rows or numbers, where memory allows them: for a run of some seconds at most.
-const LARGEST: Sizes = Sizes { linpack: 6000, dgemm: 3000, words: 1 << 27, fft: 1 << 24, ptrans: 6000 };
-const LARGEST_QUICK: Sizes = Sizes { linpack: 2000, dgemm: 1000, words: 1 << 23, fft: 1 << 20, ptrans: 2000 };
-
-/// How large the problems are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sizes {
-    /// Equations of LINPACK.
-    pub linpack: usize,
-    /// Rows of DGEMM's matrices.
-    pub dgemm: usize,
-    /// Words of the table of `RandomAccess`.
-    pub words: usize,
-    /// Numbers that each thread transforms.
-    pub fft: usize,
-    /// Rows of the matrix of PTRANS.
-    pub ptrans: usize,
-}
-
-/// What will be run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
-    /// Start of the random numbers, also of those by which the rounds are ordered.
-    pub seed: u64,
-    /// Numbers of threads.
-    pub threads: Vec<usize>,
-    /// Rounds: runs of each kernel and number of threads.
-    pub repeats: usize,
-    /// How large the problems are.
-    pub sizes: Sizes,
-    /// How large they are where memory suffices.
-    pub usual: Sizes,
-    /// How long the arrays of STREAM are, and why.
-    pub stream: StreamSize,
-}
-
-impl Plan {
-    /// All kernels with these numbers of threads, else with one thread and one for each CPU that may be used, as far
-    /// as `RandomAccess` takes so many.
-    ///
-    /// # Errors
-    /// Usage, for numbers of threads that no kernel takes; unavailable, where memory does not suffice for the smallest
-    /// problems.
-    pub fn new(host: &Host, quick: bool, seed: u64, threads: &[usize]) -> Result<Self> {
-        let all = || one_and_all(host).into_iter().map(|count| count.min(THREADS_MAX)).collect::<Vec<_>>();
-        let mut threads = if threads.is_empty() { all() } else { threads.to_vec() };
-        check_threads(&threads, THREADS_MAX)?;
-        threads.sort_unstable();
-        threads.dedup();
-        let most = threads.last().copied().unwrap_or(1);
-        let limit = available(host).map_or(u64::MAX, |bytes| (bytes as f64 * SHARE_MAX) as u64);
-        let usual = if quick { LARGEST_QUICK } else { LARGEST };
-        let sizes = usual.within(limit, most).ok_or_else(|| {
-            Error::unavailable(format!("the kernels do not fit {} MiB of memory", limit >> 20))
-                .hint("free memory, or raise the limit of this cgroup")
-        })?;
-        let repeats = if quick { REPEATS_QUICK } else { REPEATS };
-        let mut stream = StreamSize::of(host, &host.allowed);
-        if quick {
-            stream.array_bytes = stream.array_bytes.min(STREAM_QUICK);
-        }
-        Ok(Self { seed, threads, repeats, sizes, usual, stream })
-    }
-
-    /// Whether it can be carried out.
-    ///
-    /// # Errors
-    /// Usage, for numbers that make no sense.
-    pub fn check(&self) -> Result<()> {
-        check_threads(&self.threads, THREADS_MAX)?;
-        if self.repeats == 0 {
-            return Err(Error::usage("nothing is to be measured"));
-        }
-        Ok(())
-    }
-}
-
-/// Each array of STREAM for a first look, whatever the caches.
-const STREAM_QUICK: u64 = 128 << 20;
-
-impl Sizes {
-    /// The smallest that make sense.
-    const LEAST: Self = Self { linpack: 100, dgemm: 100, words: 1 << 10, fft: 1 << 10, ptrans: 100 };
-
-    /// As large as these, or as fits so many bytes with so many threads; `None` where even the smallest do not.
-    fn within(self, limit: u64, threads: usize) -> Option<Self> {
-        let shrink = |largest: usize, least: usize, bytes: &dyn Fn(usize) -> u64| {
-            std::iter::successors(Some(largest), |size| Some(size / 2))
-                .take_while(|size| *size >= least)
-                .find(|size| bytes(*size) <= limit)
-        };
-        let least = Self::LEAST;
-        Some(Self {
-            linpack: shrink(self.linpack, least.linpack, &linpack::bytes)?,
-            dgemm: shrink(self.dgemm, least.dgemm, &dgemm::bytes)?,
-            words: shrink(self.words, least.words, &random_access::bytes)?,
-            fft: shrink(self.fft, least.fft, &|size| fft::bytes(size) * threads as u64)?,
-            ptrans: shrink(self.ptrans, least.ptrans, &ptrans::bytes)?,
-        })
-    }
-
-    /// That of a kernel; `None` for STREAM, whose arrays follow from the caches.
-    fn of(self, kernel: Kernel) -> Option<usize> {
-        match kernel {
-            Kernel::Linpack => Some(self.linpack),
-            Kernel::Dgemm => Some(self.dgemm),
-            Kernel::Stream(_) => None,
-            Kernel::RandomAccess => Some(self.words),
-            Kernel::Fft => Some(self.fft),
-            Kernel::Ptrans => Some(self.ptrans),
-        }
-    }
-}
 
 /// A kernel, as it is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -361,7 +242,7 @@ pub fn measure(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Measured> {
         .collect();
     let steps = (parts.len() * plan.repeats) as u32;
     let mut random = Pcg64::seed_from_u64(plan.seed);
-    let mut notes = notes(plan, host);
+    let mut notes = words::notes(plan, host);
     let (begin, mut done) = (Instant::now(), 0);
     for _ in 0..plan.repeats {
         let mut round: Vec<_> = parts.iter_mut().collect();
@@ -399,97 +280,19 @@ pub fn measure(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Measured> {
         }
     }
     let stream_obeys_rule = plan.stream.obeys_rule();
-    let conclusion = conclusion(&rows, stream_obeys_rule);
+    let conclusion = words::conclusion(&rows, stream_obeys_rule);
     notes.extend(notes_of_build());
     Ok(Measured { rows, stream_obeys_rule, notes, conclusion })
-}
-
-/// What is to be known of the figures by the sizes alone: which are smaller than usual, and which fit a cache.
-fn notes(plan: &Plan, host: &Host) -> Vec<String> {
-    let mut notes = Vec::new();
-    let smaller = Kernel::SINGLE.into_iter().filter_map(|kernel| {
-        let (is, usual) = (plan.sizes.of(kernel)?, plan.usual.of(kernel)?);
-        (is < usual).then(|| format!("{} {is} instead of {usual}", kernel.name()))
-    });
-    let smaller: Vec<_> = smaller.collect();
-    if !smaller.is_empty() {
-        notes.push(format!("Memory does not suffice for the usual sizes: {}.", smaller.join(", ")));
-    }
-    let mut cached = Vec::new();
-    for &threads in &plan.threads {
-        let cpus: CpuList = places(host, threads).iter().flat_map(CpuList::iter).collect();
-        let Some(most) = last_level_caches(&host.roots, &cpus) else { continue };
-        let fits = |kernel: &Kernel| kernel.spread_bytes(plan, threads).is_some_and(|bytes| bytes <= most);
-        let names = Kernel::SINGLE.into_iter().filter(fits).map(Kernel::name);
-        cached.extend(names.map(|name| format!("{name} ({threads} threads)")));
-    }
-    if !cached.is_empty() {
-        let cached = cached.join(", ");
-        notes.push(format!(
-            "These fit the last-level caches, so that their rates are those of a cache: {cached}."
-        ));
-    }
-    if plan.stream.cache_bytes.is_none() {
-        notes.push(
-            "This host does not tell of its caches: rates of random-access, fft and ptrans may be those of one."
-                .into(),
-        );
-    }
-    notes
-}
-
-fn conclusion(rows: &[Row], stream_obeys_rule: bool) -> String {
-    let wrong: Vec<_> = rows
-        .iter()
-        .filter(|row| !row.passed)
-        .map(|row| format!("{} ({} threads)", row.kernel.name(), row.threads))
-        .collect();
-    let mut text = if wrong.is_empty() {
-        "Every result is right.".to_owned()
-    } else {
-        format!(
-            "WRONG RESULTS: {}. Memory, CPU or clock speed of this machine cannot be trusted.",
-            wrong.join(", ")
-        )
-    };
-    let of = |kernel: Kernel| {
-        let mut rows = rows.iter().filter(move |row| row.kernel == kernel);
-        Some((rows.next()?, rows.next_back()?))
-    };
-    let scale =
-        |kernel: Kernel| of(kernel).map(|(few, many)| (few.threads, many.threads, many.best / few.best));
-    if let (Some((few, many, linpack)), Some((.., triad))) =
-        (scale(Kernel::Linpack), scale(Kernel::Stream(stream::Kernel::Triad)))
-    {
-        let _ = write!(
-            text,
-            " From {few} to {many} threads LINPACK gets {linpack:.2} times as fast, STREAM's triad {triad:.2} times."
-        );
-    }
-    if !stream_obeys_rule {
-        text +=
-            " STREAM's arrays are shorter than four times the caches: its rates are partly those of a cache.";
-    }
-    text
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::fs;
 
+    use super::words::conclusion;
     use super::*;
-    use crate::measure::testing::host_of;
+    use crate::kernel::random_access::THREADS_MAX;
     use emu_core::{ErrorKind, Roots};
-
-    #[test]
-    fn sizes_shrink_until_they_fit() {
-        let sizes = LARGEST.within(u64::MAX, 2).unwrap();
-        assert_eq!(sizes, LARGEST);
-        let sizes = LARGEST.within(64 << 20, 2).unwrap();
-        assert_eq!((sizes.linpack, sizes.dgemm, sizes.words, sizes.fft), (1500, 1500, 1 << 23, 1 << 19));
-        assert_eq!(LARGEST.within(1000, 1), None);
-    }
 
     #[test]
     fn every_kernel_is_run_and_verified_with_every_number_of_threads() {
@@ -533,39 +336,6 @@ mod tests {
     }
 
     #[test]
-    fn no_more_threads_are_planned_than_every_kernel_takes() {
-        let host = host_of(&[], "0-199");
-        assert_eq!(Plan::new(&host, true, 7, &[]).unwrap().threads, [1, THREADS_MAX]);
-        assert_eq!(Plan::new(&host_of(&[], "0"), true, 7, &[]).unwrap().threads, [1]);
-        for bad in [0, THREADS_MAX + 1] {
-            assert_eq!(Plan::new(&host, true, 7, &[1, bad]).unwrap_err().kind(), ErrorKind::Usage, "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_size_that_is_smaller_than_usual_or_fits_a_cache_is_told() {
-        let dir = tempfile::tempdir().unwrap();
-        let cache = dir.path().join("sys/devices/system/cpu/cpu0/cache/index3");
-        fs::create_dir_all(&cache).unwrap();
-        for (name, text) in [("type", "Unified"), ("level", "3"), ("size", "32M"), ("shared_cpu_list", "0")] {
-            fs::write(cache.join(name), text).unwrap();
-        }
-        let mut host = host_of(&["0"], "0");
-        host.roots = Roots::below(dir.path());
-        let plan = Plan::new(&host, true, 7, &[1, 2]).unwrap();
-        let mut plan = Plan { sizes: LARGEST_QUICK, usual: LARGEST_QUICK, ..plan };
-        let fits = "These fit the last-level caches, so that their rates are those of a cache: \
-                    fft (1 threads).";
-        assert_eq!(notes(&plan, &host), [fits]);
-        plan.sizes.linpack /= 2;
-        let smaller = "Memory does not suffice for the usual sizes: linpack 1000 instead of 2000.";
-        assert_eq!(notes(&plan, &host), [smaller, fits]);
-        host.roots.sys = dir.path().join("nothing");
-        let unknown = Plan::new(&host, true, 7, &[1]).unwrap();
-        assert!(notes(&unknown, &host).concat().contains("does not tell of its caches"));
-    }
-
-    #[test]
     fn a_wrong_result_of_stream_is_one_of_all_its_kernels() {
         let passes = Passes { elements: 1000, seconds: [(); 4].map(|()| vec![9.0, 1e-6]) };
         let runs = Run::of_stream(&passes, false);
@@ -576,16 +346,5 @@ mod tests {
         let row = Row::new(kernel, 2, 1000, vec![run]).unwrap();
         assert!(!row.passed && conclusion(&[row], true).contains("WRONG RESULTS: stream triad (2 threads)."));
         assert!(Run::of_stream(&passes, true).iter().all(|(_, run)| run.passed));
-    }
-
-    #[test]
-    fn a_wrong_result_is_named() {
-        let run = |error| Run::from(Outcome { seconds: 1.0, work: 2.0, error, error_max: 16.0 });
-        let row = Row::new(Kernel::Fft, 2, 8, vec![run(1.0), run(f64::NAN)]).unwrap();
-        assert_eq!((row.passed, row.worst()), (false, None));
-        assert!(conclusion(&[row], true).starts_with("WRONG RESULTS: fft (2 threads)."));
-        let row = Row::new(Kernel::Fft, 2, 8, vec![run(1.0), run(3.0)]).unwrap();
-        assert_eq!(row.worst(), Some(3.0));
-        assert!(conclusion(&[row], false).starts_with("Every result is right. STREAM's arrays are shorter"));
     }
 }
