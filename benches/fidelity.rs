@@ -166,16 +166,16 @@ fn whole_table(run: &mut Run, row: &'static str, method: MethodId, period: u32) 
 
 /// An absolute clock is held while the native one wanders.
 fn clock(run: &mut Run, row: &'static str) -> Result<()> {
-    const SPEED: &str = "1.2GHz";
-    const ASKED: f64 = 1.2;
+    const GHZ: f64 = 1.2;
     const WITHIN: f64 = 0.02;
-    let demand = demand(SPEED, &run.cpus(1), MS * 10)?;
+    let speed = format!("{GHZ}GHz");
+    let demand = demand(&speed, &run.cpus(1), MS * 10)?;
     let mut emulated = SessionEmulated::new(&run.host, demand.clone(), MethodId::CpuHogs)?;
     let mut plan = run.plan(window(&demand));
     // A clock that has changed is what this is about.
     plan.repeats = 0;
     let trial = Trial::of("cpu-loop", &demand, &plan.setting(&emulated, &demand.targets))?;
-    let outcome = verify(&mut emulated, &trial, &plan, &mut |pair| run.pair(row, SPEED, pair))?;
+    let outcome = verify(&mut emulated, &trial, &plan, &mut |pair| run.pair(row, &speed, pair))?;
     let sides: Vec<_> = outcome.pairs.iter().filter_map(Pair::sides).collect();
     let native: Vec<f64> = sides.iter().map(|(native, _)| native.done.rate()).collect();
     let emulated: Vec<f64> = sides.iter().map(|(_, emulated)| emulated.done.rate()).collect();
@@ -186,7 +186,7 @@ fn clock(run: &mut Run, row: &'static str) -> Result<()> {
     let (wander, held) = (spread(&native)?, spread(&emulated)?);
     let ghz = |rates: &[f64]| median(rates) * cycles / 1e9;
     let line = Line {
-        case: format!("{SPEED}: spread, IQR / median"),
+        case: format!("{speed}: spread, IQR / median"),
         measured: format!(
             "{:.2}% at {:.3} GHz; native {:.2}% at {:.3}",
             held * 100.0,
@@ -198,9 +198,9 @@ fn clock(run: &mut Run, row: &'static str) -> Result<()> {
         met: (held <= wander).into(),
     };
     run.line(row, line);
-    let off = ghz(&emulated) / ASKED - 1.0;
+    let off = ghz(&emulated) / GHZ - 1.0;
     let line = Line {
-        case: format!("{SPEED}: median"),
+        case: format!("{speed}: median"),
         measured: format!("{:+.2}%", off * 100.0),
         must: format!("≤ {}%", WITHIN * 100.0),
         met: (off.abs() <= WITHIN).into(),

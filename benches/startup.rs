@@ -6,7 +6,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::{Line, Run, median};
 use emu_core::{Error, ErrorKind, Hertz, Result, Speed, meter};
@@ -14,9 +14,6 @@ use serde::Serialize;
 
 /// What `emu run -- true` may take beyond `true` and beyond metering, in milliseconds.
 const MUST_MS: f64 = 30.0;
-
-/// Time in which emu measures the clock of a CPU where a frequency is asked for, as in `plan.rs` of emu-cli.
-const METER_BUDGET: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {
     common::main("startup", measure)
@@ -34,7 +31,7 @@ struct Taken {
 fn measure(run: &mut Run) -> Result<()> {
     let emu = emu()?;
     startup(run, &emu, Speed::Share(0.5), "emu run -- true, beyond true")?;
-    let clocks = meter::measure_all(&run.host.allowed, METER_BUDGET)?;
+    let clocks = meter::measure_all(&run.host.allowed, meter::BUDGET)?;
     let slowest = clocks.iter().map(|reading| reading.clock.0).min().unwrap_or_default();
     startup(run, &emu, Speed::Clock(Hertz(slowest / 2)), "half the clock in GHz, beyond metering too")
 }
@@ -78,7 +75,7 @@ fn startup(run: &mut Run, emu: &Path, speed: Speed, case: &str) -> Result<()> {
 /// Wall time of measuring the clocks of all CPUs in milliseconds.
 fn metering(run: &Run) -> Result<f64> {
     let begin = Instant::now();
-    meter::measure_all(&run.host.allowed, METER_BUDGET)?;
+    meter::measure_all(&run.host.allowed, meter::BUDGET)?;
     Ok(begin.elapsed().as_secs_f64() * 1e3)
 }
 

@@ -1,16 +1,11 @@
 //! From what was asked for to a demand, and the method that meets it.
 
-use std::time::Duration;
-
 use emu_core::{
     Demand, Expected, Hertz, Host, MethodId, Result, Speed, SpeedSpec, Tasks, Variant, Zone, choose, meter,
     method,
 };
 
 use crate::args::{DemandArgs, MethodChoice, ZoneArgs};
-
-/// Time in which the clock of a CPU is measured, where an absolute speed needs it.
-pub(crate) const METER_BUDGET: Duration = Duration::from_millis(20);
 
 /// What will be emulated, and how.
 #[derive(Debug)]
@@ -76,7 +71,7 @@ pub(crate) fn demand(host: &Host, speed: &SpeedSpec, args: &DemandArgs) -> Resul
 }
 
 fn reference(cpu: usize) -> Result<Hertz> {
-    meter::measure(cpu, METER_BUDGET).map(|reading| reading.clock)
+    meter::measure(cpu, meter::BUDGET).map(|reading| reading.clock)
 }
 
 fn check(host: &Host, demand: &Demand, id: MethodId) -> Result<Expected> {
@@ -97,6 +92,7 @@ pub(crate) fn variant_name(variant: Variant) -> Option<&'static str> {
 mod tests {
     use super::*;
     use emu_core::{Roots, Round};
+    use std::time::Duration;
 
     #[test]
     fn every_option_reaches_the_demand() {

@@ -12,7 +12,7 @@ use crate::commands::probe::{self, Seen};
 use crate::exit::{Exit, Failure};
 use crate::output::nanos;
 use crate::output::numbers::percent;
-use crate::plan::{METER_BUDGET, Plan};
+use crate::plan::Plan;
 use crate::signals::Signals;
 
 /// The largest relative error that counts as delivered.
@@ -112,7 +112,7 @@ pub(crate) fn verify(host: &Host, plan: &Plan, signals: &Signals) -> Result<Veri
     session.release()?;
     let after = probe.measure(&cpus, Duration::ZERO, SHORTEST, signals)?;
     drop(probe);
-    let clocks = meter::measure_all(&cpus, METER_BUDGET)?;
+    let clocks = meter::measure_all(&cpus, meter::BUDGET)?;
     let seen = plan.demand.targets.iter().zip(&clocks).map(|((&cpu, target), core)| {
         let native = f64::midpoint(clock_of(cpu, &before), clock_of(cpu, &after));
         let asked = target.clock.map_or(target.share, |clock| clock.as_f64() / native);

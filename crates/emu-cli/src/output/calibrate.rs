@@ -1,10 +1,12 @@
 //! A calibration as tables and figures, and what two of them make of each other.
 
+mod figures;
+
 use std::fmt::Write as _;
 
 use emu_bench::measure::calibrate::published::PUBLISHED;
 use emu_bench::measure::calibrate::{Analysis, Equivalent, Measured, Model, OrderEffect, Sample};
-use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+use emu_bench::report::{Csv, optional};
 use emu_bench::stats::Interval;
 use emu_core::Result;
 use serde::Serialize;
@@ -25,7 +27,7 @@ pub(crate) fn shown(measured: &Measured, with_published: bool) -> Shown {
     Shown {
         text: text(measured, with_published),
         csv: csv(measured),
-        figures: vec![("", chart(measured)), ("residuals", residuals_chart(measured))],
+        figures: vec![("", figures::chart(measured)), ("residuals", figures::residuals_chart(measured))],
     }
 }
 
@@ -221,7 +223,6 @@ fn published(measured: &Measured) -> String {
 }
 
 fn csv(measured: &Measured) -> String {
-    let optional = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     let mut csv = Csv::new(COLUMNS);
     for sample in &measured.samples {
         csv.line([
@@ -242,59 +243,6 @@ fn csv(measured: &Measured) -> String {
         ]);
     }
     csv.text()
-}
-
-/// The points of an analysis, by a value for each sample.
-fn points(measured: &Measured, one: &Analysis, value: impl Fn(&Sample) -> f64) -> Vec<Point> {
-    let own = measured
-        .samples
-        .iter()
-        .filter(|sample| sample.threads == one.threads.count(sample.quota, measured.cpus));
-    own.map(|sample| Point::new(sample.quota, value(sample))).collect()
-}
-
-/// As in the paper: rates over quotas, with the line of each number of threads, and its bands where there are several.
-fn chart(measured: &Measured) -> Chart {
-    let rates = measured.analyses.iter().map(|one| {
-        Series::points(
-            format!("threads: {}", one.threads.name()),
-            points(measured, one, |sample| sample.gflops),
-        )
-    });
-    let most = measured.cpus as f64;
-    let lines = measured.analyses.iter().map(|one| {
-        let begin = one.measured.dead_quota.clamp(0.0, most);
-        let ends = [begin, most].map(|quota| Point::new(quota, one.measured.predicted(quota)));
-        Series::line(format!("line: {}", one.threads.name()), ends.to_vec())
-    });
-    let several = measured.analyses.iter().filter(|one| one.measured.bands.len() > 1);
-    let bands = several.map(|one| {
-        let ends = one.measured.bands.iter().flat_map(|band| {
-            [band.from, band.to].map(|quota| Point::new(quota, band.intercept + band.slope * quota))
-        });
-        Series::line(format!("bands: {}", one.threads.name()), ends.collect())
-    });
-    Chart::new(
-        "Calibration: LINPACK at CPU quotas",
-        Axis::linear("CPU quota"),
-        Axis::linear("GFLOPS"),
-        rates.chain(lines).chain(bands).collect(),
-    )
-}
-
-/// What the line leaves over.
-fn residuals_chart(measured: &Measured) -> Chart {
-    let series = measured.analyses.iter().map(|one| {
-        let residual = |sample: &Sample| sample.gflops - one.measured.predicted(sample.quota);
-        Series::points(format!("threads: {}", one.threads.name()), points(measured, one, residual))
-    });
-    let chart = Chart::new(
-        "Calibration: residuals of the linear model",
-        Axis::linear("CPU quota"),
-        Axis::linear("measured − model, GFLOPS"),
-        series.collect(),
-    );
-    chart.with_ideal("no residual", vec![(0.0, 0.0), (measured.cpus as f64, 0.0)])
 }
 
 /// The equivalent of a setting as JSON.
@@ -333,6 +281,8 @@ pub(crate) fn text_of_map(found: &Equivalent) -> String {
 
 #[cfg(test)]
 mod tests {
+    use emu_bench::report::{Point, Series};
+
     use super::*;
     use crate::output::table::WIDTH;
 
@@ -470,7 +420,7 @@ mod tests {
     fn the_figure_has_the_points_lines_and_bands_of_every_number_of_threads() {
         let mut measured = measured();
         measured.analyses[1].measured.bands.truncate(1);
-        let chart = chart(&measured);
+        let chart = figures::chart(&measured);
         let names: Vec<_> = chart.series.iter().map(|series| series.name.as_str()).collect();
         let both = ["threads: ceil(quota)", "threads: all CPUs", "line: ceil(quota)", "line: all CPUs"];
         assert_eq!(names, [&both[..], &["bands: ceil(quota)"]].concat());
@@ -479,7 +429,7 @@ mod tests {
         let bands = [(0.1, 5.0), (0.9, 45.0), (1.0, 55.0), (2.0, 110.0)].map(|(x, y)| Point::new(x, y));
         assert_eq!(chart.series[4], Series::line("bands: ceil(quota)", bands.to_vec()));
         assert!(chart.svg().unwrap().contains("CPU quota"));
-        let residuals = residuals_chart(&measured);
+        let residuals = figures::residuals_chart(&measured);
         assert!((residuals.series.len(), residuals.svg().is_ok()) == (2, true));
     }
 

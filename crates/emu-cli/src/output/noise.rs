@@ -1,11 +1,10 @@
 //! The noise of a machine as tables and figures.
 
 use emu_bench::measure::noise::{CpuGaps, Measured, NotAvailable, OfKind, Period};
-use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 
-use super::measure::notes;
 use super::numbers::{nanos, percent};
-use super::table::{Align, Table, wrap};
+use super::table::{Align, Table, notes, wrap};
 use crate::measuring::Shown;
 
 /// Gaps of a CPU that are drawn: the longest.
@@ -119,7 +118,6 @@ fn csv(measured: &Measured) -> String {
         csv.line(fields);
     }
     for cpu in &measured.cpus {
-        let optional = |value: Option<f64>| value.map_or_else(none, |value| value.to_string());
         csv.line([
             "cpu".to_owned(),
             cpu.cpu.to_string(),

@@ -86,9 +86,22 @@ pub(crate) fn wrap(paragraph: &str, indent: usize) -> String {
     text
 }
 
+/// What is to be known of figures, each note on lines of its own; nothing without any.
+pub(crate) fn notes(notes: &[String]) -> String {
+    notes.iter().map(|note| wrap(note, 0) + "\n").collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn notes_are_paragraphs() {
+        assert_eq!(notes(&[]), "");
+        let both = notes(&["word ".repeat(20), "Another.".to_owned()]);
+        assert!(both.ends_with("\nAnother.\n") && both.lines().count() == 3, "{both}");
+        assert!(both.lines().all(|line| line.chars().count() <= WIDTH), "{both}");
+    }
 
     #[test]
     fn columns_are_aligned_and_the_last_one_is_wrapped() {

@@ -4,7 +4,7 @@ use emu_bench::measure::timers::clock::Counts;
 use emu_bench::measure::timers::{
     Backwards, Change, Disparity, Drift, Ledger, Measured, OfSize, Quality, Relative,
 };
-use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 
 use super::numbers::{nanos, percent};
 use super::table::{Align, Table, wrap};
@@ -191,7 +191,6 @@ fn csv(measured: &Measured) -> String {
                 .map_or_else(String::new, |(_, value)| value.clone())
         }));
     };
-    let optional = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     for clock in &measured.clocks {
         let mut fields = vec![
             ("what", "clock".to_owned()),
@@ -261,14 +260,13 @@ fn csv(measured: &Measured) -> String {
         ]);
     }
     for ledger in &measured.ledgers {
-        let number = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
         line(&[
             ("what", "sample".to_owned()),
             ("wall_ns", ledger.wall_ns.to_string()),
             ("run_ns", ledger.run_ns.to_string()),
-            ("queue_ns", number(ledger.queue_ns)),
-            ("own_throttle_ns", number(ledger.own_throttle_ns)),
-            ("outer_throttle_ns", number(ledger.outer_throttle_ns)),
+            ("queue_ns", optional(ledger.queue_ns)),
+            ("own_throttle_ns", optional(ledger.own_throttle_ns)),
+            ("outer_throttle_ns", optional(ledger.outer_throttle_ns)),
             ("stolen_ns", ledger.stolen_ns.to_string()),
             ("sleep_ns", ledger.sleep_ns.to_string()),
         ]);

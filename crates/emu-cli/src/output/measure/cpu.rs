@@ -3,7 +3,7 @@
 use emu_bench::kernel::arithmetic::Work;
 use emu_bench::measure::UNOPTIMISED;
 use emu_bench::measure::cpu::{Cpu, Peak};
-use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 
 use crate::measuring::Shown;
 use crate::output::numbers::{nanos, percent, rate};
@@ -141,10 +141,10 @@ fn csv(cpu: &Cpu) -> String {
             rate.operations_per_s.to_string(),
             none(),
             none(),
-            peak.map_or_else(none, |peak| peak.theoretical_per_s.to_string()),
-            peak.and_then(share).map_or_else(none, |share| share.to_string()),
+            optional(peak.map(|peak| peak.theoretical_per_s)),
+            optional(peak.and_then(share)),
             rate.samples.len().to_string(),
-            peak.map_or_else(none, |peak| if peak.units.documented { "model" } else { "measured" }.into()),
+            optional(peak.map(|peak| if peak.units.documented { "model" } else { "measured" })),
         ]);
     }
     for wait in &cpu.waits {
@@ -154,7 +154,7 @@ fn csv(cpu: &Cpu) -> String {
             1.to_string(),
             none(),
             wait.wait_ns.to_string(),
-            wait.wait_cycles.map_or_else(none, |cycles| cycles.to_string()),
+            optional(wait.wait_cycles),
             none(),
             none(),
             wait.samples.len().to_string(),

@@ -3,7 +3,7 @@
 use emu_bench::measure::disk::{
     Cell, Column, Disk, Latency, Measured, Operation, Order, Outcome, PACE, Transfer,
 };
-use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 
 use crate::measuring::Shown;
 use crate::output::numbers::{nanos, percent, rate, size};
@@ -201,7 +201,6 @@ fn csv(disk: &Disk) -> String {
 
 fn times(latency: Option<&Latency>) -> [String; 7] {
     let Some(latency) = latency else { return Default::default() };
-    let optional = |ns: Option<u64>| ns.map_or_else(String::new, |ns| ns.to_string());
     let Latency { operations, mean_ns, p50_ns, p90_ns, p99_ns, p99_9_ns, max_ns } = latency;
     [
         operations.to_string(),

@@ -1,11 +1,10 @@
 //! The kernels of the HPC Challenge as a table and a figure.
 
 use emu_bench::measure::hpcc::{Measured, Row};
-use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 
-use super::notes;
 use crate::measuring::Shown;
-use crate::output::table::{Align, Table, wrap};
+use crate::output::table::{Align, Table, notes, wrap};
 
 const COLUMNS: &str = "kernel,threads,size,unit,best,median,least,runs,worst_error,passed";
 
@@ -78,7 +77,7 @@ fn csv(measured: &Measured) -> String {
             (row.median / 1e9).to_string(),
             (row.least() / 1e9).to_string(),
             row.runs.len().to_string(),
-            row.worst().map_or_else(String::new, |error| error.to_string()),
+            optional(row.worst()),
             row.passed.to_string(),
         ]);
     }

@@ -4,10 +4,9 @@ use emu_bench::kernel::stream::Kernel;
 use emu_bench::measure::memory::{Latency, Memory};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 
-use super::notes;
 use crate::measuring::Shown;
 use crate::output::numbers::{nanos, rate, size};
-use crate::output::table::{Align, Table, wrap};
+use crate::output::table::{Align, Table, notes, wrap};
 
 /// What was measured, for people and their programs.
 pub(crate) fn shown(memory: &Memory) -> Shown {

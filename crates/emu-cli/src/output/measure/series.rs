@@ -5,10 +5,9 @@ use std::time::Duration;
 use emu_bench::measure::series::Series;
 use emu_bench::report::{Axis, Chart, Csv, Point, Series as Drawn};
 
-use super::notes;
 use crate::measuring::Shown;
 use crate::output::numbers::{percent, rate, span};
-use crate::output::table::{Align, Table, wrap};
+use crate::output::table::{Align, Table, notes, wrap};
 
 /// The deepest dips that are listed.
 const LISTED: usize = 10;
