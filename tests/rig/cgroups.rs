@@ -30,12 +30,23 @@ fn wanted(name: &str) -> [f64; 2] {
     }
 }
 
+/// How far from it they may be, as a share of it.
+fn closeness(name: &str) -> f64 {
+    match name {
+        // The guest's CPUs take turns of up to some milliseconds, by which one that stops the other's tasks is late or
+        // early: up to 14 % off was seen, the same on every run of a binary.
+        "cpu-freeze" | "attach-cpu-freeze" | "cpu-lim" => 0.25,
+        // At most 1.8 % was seen.
+        _ => 0.05,
+    }
+}
+
 fn check_methods(guest: Guest, names: &[&str]) -> Option<Report> {
     let report = guest.run(&format!("cgroups.sh {}", names.join(" ")))?;
     for &name in names {
         let (wanted, got) = (wanted(name), used(&report, name));
-        // The time of these guests is the host's, and their two CPUs have to share its: 10 % off was seen.
-        let is_close = |wanted: f64, got: f64| (got / wanted - 1.0).abs() < 0.25;
+        let close = closeness(name);
+        let is_close = |wanted: f64, got: f64| (got / wanted - 1.0).abs() < close;
         let is_right = if name == "fracas-published" {
             // One quota for the sum.
             is_close(wanted.iter().sum(), got.iter().sum())
@@ -56,7 +67,7 @@ fn check_methods(guest: Guest, names: &[&str]) -> Option<Report> {
 
 #[test]
 fn two_cpus_with_cgroup_v2() {
-    // Not the shares of fracas: tasks got 25 % instead of 40 % by them in this guest, and why is not known.
+    // Not the shares of fracas: the job has so little weight beside the burners that it takes minutes.
     let names = ["cpu-hogs-unequal", "fracas-published", "attach-cpu-freeze", "attach-fracas"];
     check_methods(Guest::TWO, &names);
 }
@@ -82,7 +93,7 @@ fn an_ordinary_user_needs_a_group_that_was_handed_over() {
     const RUNS: &str = "fracas:100ms:2000:20,50,80 cpu-freeze:20ms:4000:20,50,80 cpu-lim:20ms:1000:20,50,80";
     // The controller shares the only CPU as a task among others. Linux 6.12 lets it wait for a tick or two, now and then,
     // so that a window begins and ends with turns of another length: cpu-freeze needs a window of many turns.
-    let guests = [(Guest::EXACT, 0.02), (Guest::EXACT_NEW, 0.05)];
+    let guests = [(Guest::ONE, 0.02), (Guest::ONE_NEW, 0.05)];
     let reports = run_at_once(guests.map(|(guest, _)| (guest, format!("delegation.sh {RUNS}"))));
     for ((guest, close), report) in guests.into_iter().zip(reports) {
         let Some(report) = report else { return };

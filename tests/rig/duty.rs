@@ -85,7 +85,7 @@ fn every_method_gives_the_share_asked_for() {
         runs("cpu-lim", &[("100ms", 1500)], &SPEEDS),
         runs("cpu-gov", &[("100ms", 1000)], &SPEEDS),
     ];
-    let reports = run_all([one, other].map(|runs| (Guest::EXACT, runs.concat())));
+    let reports = run_all([one, other].map(|runs| (Guest::ONE, runs.concat())));
     reports.iter().flatten().for_each(|report| judge("Linux 6.1, cgroup v2", report, 45, CLOSE));
 }
 
@@ -104,7 +104,7 @@ fn one_of_each(speeds: &[f64]) -> String {
 
 #[test]
 fn every_run_gives_the_same() {
-    let job = || (Guest::EXACT, one_of_each(&[30.0]));
+    let job = || (Guest::ONE, one_of_each(&[30.0]));
     let [first, second] = run_all([job(), job()]);
     assert_eq!(first, second);
 }
@@ -114,9 +114,9 @@ fn other_kernels_and_layouts_of_cgroups_give_the_share_too() {
     let some = [10.0, 50.0, 90.0];
     let guests = [
         // There cpu-hogs and fracas were 0.5 and 1 % too slow at 10 %.
-        ("Linux 6.12, cgroup v2", Guest::EXACT_NEW, &some[..], 0.015),
-        ("Linux 6.1, cgroup v1", Guest::EXACT_V1, &some[1..2], CLOSE),
-        ("Linux 6.1, cgroup v1 and v2", Guest::EXACT_HYBRID, &some[1..2], CLOSE),
+        ("Linux 6.12, cgroup v2", Guest::ONE_NEW, &some[..], 0.015),
+        ("Linux 6.1, cgroup v1", Guest::ONE_V1, &some[1..2], CLOSE),
+        ("Linux 6.1, cgroup v1 and v2", Guest::ONE_HYBRID, &some[1..2], CLOSE),
     ];
     let reports = run_all(guests.map(|(_, guest, speeds, _)| (guest, one_of_each(speeds))));
     for ((what, _, speeds, close), report) in guests.iter().zip(&reports) {

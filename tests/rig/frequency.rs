@@ -80,7 +80,7 @@ fn close(what: &str, asked: f64, got: f64) {
 fn cpu_gov_has_the_mean_asked_for_across_the_range_and_below_it() {
     const MHZ: [u32; 12] = [2600, 2500, 2250, 1900, 1800, 1500, 1300, 1100, 850, 600, 400, 100];
     let settings: Vec<_> = MHZ.iter().map(|mhz| percents(&[*mhz])).collect();
-    for guest in [Guest::EXACT, Guest::EXACT_NEW] {
+    for guest in [Guest::ONE, Guest::ONE_NEW] {
         let Some(report) = guest.run(&format!("cpu_gov.sh 1500 {}", settings.join(" "))) else { return };
         let rate = |setting: &str| {
             let rate = report.lines("rate").find(|words| words[0] == setting);
