@@ -21,7 +21,7 @@ const ABOUT: About = About {
     continuous: true,
     needs: "CAP_SYS_NICE or RLIMIT_RTPRIO, and a real-time budget for our cgroup",
     limits: &[
-        "everything else on the zone's CPUs is slowed too",
+        "everything else on the zone's CPUs is slowed too; what it uses comes out of what is left, as on a slower CPU",
         "real-time tasks of priority 10 and above, and deadline tasks, are not slowed",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "memory bandwidth and paced I/O fall with the speed instead of staying as they are",
