@@ -316,8 +316,8 @@ fn crowd(run: &mut Run, row: &'static str, method: MethodId) -> Result<()> {
     };
     for (name, active) in [("sleeping", cpus.len()), ("busy", CROWD)] {
         let mut plan = run.plan(MS * 4000);
-        // Every process must have had its turn before the window opens.
-        plan.lead = MS * 2000;
+        // Every process must have had its turn before the window opens, and the method some holds to see who sleeps.
+        plan.lead = MS * 10_000;
         let mut trial = Trial::of("multiprocess", &demand, &plan.setting(&emulated, &demand.targets))?;
         (trial.job.active, trial.job.idle) = (active, CROWD - active);
         let outcome = verify(&mut emulated, &trial, &plan, &mut |pair| run.pair(row, name, pair))?;

@@ -30,6 +30,12 @@ pub(crate) trait Hold: Send + 'static {
     /// The tasks cannot be held (any more).
     fn hold(&mut self, deadline: Nanos) -> Result<Held>;
 
+    /// Lets those tasks go that only go on sleeping, where that is possible: their way out of the hold is at nobody's
+    /// cost while the others are held still. Returns which part of all tasks that were.
+    fn let_sleepers_go(&mut self) -> f64 {
+        0.0
+    }
+
     /// Lets every task go; returns from when on they ran.
     ///
     /// # Errors
@@ -192,6 +198,7 @@ impl Holder {
                     ledger,
                     cost,
                     sleepers: Sleepers::new(&host.roots.proc),
+                    early: Early::default(),
                     shared_cpus,
                     own_time,
                     waker,
@@ -289,6 +296,17 @@ const OWN_CPU_MAX: f64 = 0.02;
 const MANY_TASKS: usize = 50;
 /// Holds of which the median cost is taken.
 const COSTS: usize = 5;
+/// Those that sleep are given so many times the CPU time that their way out of a hold took lately.
+const WAY_OUT: f64 = 1.5;
+
+/// Those that sleep, as they were let go before the end of the last hold.
+#[derive(Debug, Clone, Copy, Default)]
+struct Early {
+    /// Which part of all tasks they were.
+    part: f64,
+    /// How long this thread took.
+    took: Nanos,
+}
 
 /// The state of the thread.
 struct Cycle<H> {
@@ -299,6 +317,7 @@ struct Cycle<H> {
     /// What a hold costs the tasks on top.
     cost: HoldCost,
     sleepers: Sleepers,
+    early: Early,
     /// What this thread's own work costs them is divided by so many CPUs; `None` where it runs on others, or where
     /// there is one only.
     shared_cpus: Option<i64>,
@@ -371,7 +390,8 @@ impl<H: Hold> Cycle<H> {
     /// Holds for what is owed since this thread was `woken`, but not beyond `latest`, and settles what it took. The tasks
     /// are to run for about `run` nanoseconds then.
     fn hold_once(&mut self, woken: Nanos, latest: Nanos, run: f64, wait: &Wait<f64>) -> Result<()> {
-        let mut loss = self.cost.of_hold(run) + (self.sleepers.cost() / self.cpus as f64) as Nanos;
+        let way_out = self.sleepers.cost() / self.cpus as f64;
+        let mut loss = self.cost.of_hold(run) + (way_out * (1.0 - self.early.part)) as Nanos;
         let owed = self.ledger.owed() - loss as f64;
         if let Some(own_time) = &mut self.own_time {
             own_time.before_hold();
@@ -390,6 +410,9 @@ impl<H: Hold> Cycle<H> {
         let until = (held.from + self.ledger.owed() as Nanos - loss).min(latest);
         // While they are held anyway: to read it after the sleep would make the hold longer.
         self.sleepers.while_held();
+        let expected = self.early.part;
+        self.let_sleepers_go(until, way_out, wait);
+        loss += (way_out * (expected - self.early.part)) as Nanos;
         Waker::sleep_until(self.waker.as_ref(), until, |moment| sleep_until(moment, wait));
         if let Some(own_time) = &mut self.own_time {
             own_time.before_let_go();
@@ -410,6 +433,21 @@ impl<H: Hold> Cycle<H> {
         self.seen.holds.fetch_add(1, Ordering::Relaxed);
         self.seen.unsure.fetch_add(i64::from(!held.is_sure), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Lets those that sleep go so long before `until` that they sleep again by then; their way out takes `way_out`
+    /// nanoseconds.
+    fn let_sleepers_go(&mut self, until: Nanos, way_out: f64, wait: &Wait<f64>) {
+        self.early.part = 0.0;
+        let lead = self.early.took + (WAY_OUT * way_out) as Nanos;
+        // A short hold would be over before them.
+        if self.sleepers.tasks() < MANY_TASKS || until - time::now() < 2 * lead {
+            return;
+        }
+        sleep_until(until - lead, wait);
+        let begin = time::now();
+        self.early.part = self.hold.let_sleepers_go();
+        self.early.took = time::now() - begin;
     }
 
     /// How many periods to take for one.

@@ -44,9 +44,9 @@ pub(crate) struct Member {
     pub(crate) is_judged: bool,
     /// When it was signalled last.
     pub(crate) signalled: Nanos,
-    /// Its CPU time at the last look, and how much of it was new then.
-    pub(crate) used: Nanos,
-    pub(crate) lately: Nanos,
+    /// Its CPU time at the last look, and how much of it was new then; nothing is known before the second one.
+    pub(crate) used: Option<Nanos>,
+    pub(crate) lately: Option<Nanos>,
     /// Its CPU time when it was stopped, where that was looked at.
     pub(crate) at_stop: Option<Nanos>,
 }
@@ -128,7 +128,7 @@ impl Members {
     }
 
     /// All that are known, parents before their children.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Member> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Member> {
         self.known.iter()
     }
 
@@ -258,8 +258,8 @@ impl Members {
             is_held: false,
             is_judged: false,
             signalled: 0,
-            used: 0,
-            lately: 0,
+            used: None,
+            lately: None,
             at_stop: None,
         }))
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
-use super::members::{Members, Sent};
+use super::members::{Member, Members, Sent};
 use super::{PASSES, Stat};
 use crate::Result;
 use crate::duty::holder::{Held, Hold, Notes};
@@ -20,7 +20,8 @@ use crate::zone::Pid;
 /// process group is, as job control stops whole groups: a look at a process costs as much as stopping it.
 const ASK_EACH: usize = 32;
 
-/// With more than [`ASK_EACH`] processes, their CPU time is looked at in every so manieth hold.
+/// With more than [`ASK_EACH`] processes, their CPU time is looked at in every so manieth hold. Over fewer it could not be
+/// told who sleeps and who waits for a turn.
 const LOOK_EVERY: u64 = 16;
 
 /// After this time a stop signal has acted, if a thread that runs was chosen to take it.
@@ -50,7 +51,7 @@ const fn bit(signal: Signal) -> u64 {
 /// Parents are stopped before their children and continued after them, so that no process of the zone sees
 /// another one stopped: a shell would take it for a job to be put aside. But for that, those at work are continued first,
 /// while the CPUs are idle: beside hundreds that only go on sleeping, the kernel would wake two of them on the same CPU and
-/// leave another one idle for some ms.
+/// leave another one idle for some ms. Where there are many, most of the sleeping ones have been continued before.
 #[derive(Debug)]
 pub(crate) struct Stopper {
     proc: PathBuf,
@@ -59,13 +60,15 @@ pub(crate) struct Stopper {
     holds: u64,
     /// CPU time used in the last hold by those that were stopped late.
     leaked: Nanos,
+    /// Whether CPU times have been looked at in this hold, or were not due.
+    is_looked_at: bool,
     notes: Notes,
 }
 
 impl Stopper {
     /// Nothing is stopped yet.
     pub(crate) fn new(proc: &Path, members: Members, notes: Notes) -> Self {
-        Self { proc: proc.to_owned(), members, holds: 0, leaked: 0, notes }
+        Self { proc: proc.to_owned(), members, holds: 0, leaked: 0, is_looked_at: false, notes }
     }
 
     /// Stops all that may be stopped and are known; notes those that have ended.
@@ -137,18 +140,22 @@ impl Stopper {
         }
     }
 
-    /// Continues what we have stopped. One that may not be signalled is tried again the next time.
+    /// Continues what we have stopped.
     fn continue_held(&mut self) {
+        let first = at_work(self.members.iter().map(Usage::of));
+        self.continue_some(|pid| first.contains(&pid));
+        self.continue_some(|_| true);
+    }
+
+    /// Continues those that we have stopped and that are meant. One that may not be signalled is tried again the next
+    /// time.
+    fn continue_some(&mut self, is_meant: impl Fn(Pid) -> bool) {
         let mut dead = HashSet::new();
-        let first = at_work(self.members.iter().map(|member| (member.pid, member.parent, member.lately)));
-        for is_turn in [true, false] {
-            let held = self.members.iter_mut().rev().filter(|member| member.is_held);
-            for member in held.filter(|member| first.contains(&member.pid) == is_turn) {
-                // Before, because it may send this thread off the CPU.
-                member.signalled = time::now();
-                if member.let_go(&self.proc) == Sent::Gone {
-                    dead.insert(member.pid);
-                }
+        for member in self.members.iter_mut().rev().filter(|member| member.is_held && is_meant(member.pid)) {
+            // Before, because it may send this thread off the CPU.
+            member.signalled = time::now();
+            if member.let_go(&self.proc) == Sent::Gone {
+                dead.insert(member.pid);
             }
         }
         self.members.forget_dead(&dead);
@@ -163,8 +170,8 @@ impl Stopper {
         }
         for member in self.members.iter_mut().filter(|member| member.is_held) {
             if let Some(used) = cpu_time(member.pid) {
-                member.lately = used - member.used;
-                member.used = used;
+                member.lately = member.used.map(|before| used - before);
+                member.used = Some(used);
                 let since_stop = member.at_stop.map_or(0, |at_stop| used - at_stop);
                 if since_stop > LATE {
                     self.leaked += IN_TIME + since_stop;
@@ -179,7 +186,7 @@ impl Stopper {
         let (mut sum, mut weights) = (0.0, 0.0);
         for member in self.members.iter().filter(|member| member.signalled >= begin) {
             // All alike as long as nothing is known.
-            let weight = member.lately.max(0) as f64 + 1.0;
+            let weight = member.lately.unwrap_or(0).max(0) as f64 + 1.0;
             sum += weight * (member.signalled - begin) as f64;
             weights += weight;
         }
@@ -208,9 +215,23 @@ impl Hold for Stopper {
         Ok(Held { from, is_sure })
     }
 
-    fn let_go(&mut self) -> Result<Nanos> {
+    fn let_sleepers_go(&mut self) -> f64 {
+        if self.members.len() <= ASK_EACH {
+            return 0.0;
+        }
         self.leave_put_aside();
         self.look_at_usage();
+        self.is_looked_at = true;
+        let asleep = asleep(self.members.iter().map(Usage::of));
+        self.continue_some(|pid| asleep.contains(&pid));
+        asleep.len() as f64 / self.members.len().max(1) as f64
+    }
+
+    fn let_go(&mut self) -> Result<Nanos> {
+        self.leave_put_aside();
+        if !std::mem::take(&mut self.is_looked_at) {
+            self.look_at_usage();
+        }
         let begin = time::now();
         self.continue_held();
         Ok(self.mean_moment(begin))
@@ -238,17 +259,46 @@ impl Drop for Stopper {
     }
 }
 
-/// Of processes with their parents and the CPU time that they used lately, those at work that have no children here.
-fn at_work(members: impl Iterator<Item = (Pid, Pid, Nanos)>) -> HashSet<Pid> {
+/// A process, its parent, and whether it has used so much CPU time lately that it is at work, as all are of which
+/// nothing is known.
+#[derive(Debug, Clone, Copy)]
+struct Usage {
+    pid: Pid,
+    parent: Pid,
+    is_at_work: bool,
+}
+
+impl Usage {
+    fn of(member: &Member) -> Self {
+        let is_at_work = member.lately.is_none_or(|lately| lately > WORK);
+        Self { pid: member.pid, parent: member.parent, is_at_work }
+    }
+}
+
+/// Those at work that have no children here.
+fn at_work(members: impl Iterator<Item = Usage>) -> HashSet<Pid> {
     let (mut workers, mut parents) = (HashSet::new(), HashSet::new());
-    for (pid, parent, lately) in members {
-        parents.insert(parent);
-        if lately > WORK {
-            workers.insert(pid);
+    for one in members {
+        parents.insert(one.parent);
+        if one.is_at_work {
+            workers.insert(one.pid);
         }
     }
     workers.retain(|pid| !parents.contains(pid));
     workers
+}
+
+/// Those that are not at work, nor are any of their descendants here. Parents come before their children.
+fn asleep(members: impl DoubleEndedIterator<Item = Usage>) -> HashSet<Pid> {
+    let (mut asleep, mut waiting) = (HashSet::new(), HashSet::new());
+    for one in members.rev() {
+        if one.is_at_work || waiting.contains(&one.pid) {
+            waiting.insert(one.parent);
+        } else {
+            asleep.insert(one.pid);
+        }
+    }
+    asleep
 }
 
 /// The CPU time of a process, its ended threads included.
@@ -286,10 +336,23 @@ fn pending(status: &str) -> u64 {
 mod tests {
     use super::*;
 
+    /// Processes with their parents, and whether they are at work.
+    fn family<const N: usize>(all: [(Pid, Pid, bool); N]) -> impl DoubleEndedIterator<Item = Usage> {
+        all.into_iter().map(|(pid, parent, is_at_work)| Usage { pid, parent, is_at_work })
+    }
+
     #[test]
     fn those_at_work_without_children_are_continued_first() {
-        let members = [(10, 1, 2 * WORK), (11, 10, 2 * WORK), (12, 10, WORK), (13, 12, 3 * WORK)];
-        assert_eq!(at_work(members.into_iter()), [11, 13].into());
-        assert!(at_work([].into_iter()).is_empty());
+        let members = [(10, 1, true), (11, 10, true), (12, 10, false), (13, 12, true)];
+        assert_eq!(at_work(family(members)), [11, 13].into());
+        assert!(at_work(family([])).is_empty());
+    }
+
+    #[test]
+    fn those_asleep_are_continued_early_unless_a_descendant_is_at_work() {
+        let members = [(10, 1, false), (11, 10, false), (12, 10, false), (13, 12, true), (14, 12, false)];
+        assert_eq!(asleep(family(members)), [11, 14].into());
+        assert_eq!(asleep(family([(10, 1, false), (11, 10, false)])), [10, 11].into());
+        assert!(asleep(family([])).is_empty());
     }
 }

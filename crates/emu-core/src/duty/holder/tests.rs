@@ -34,6 +34,7 @@ fn holder(body: impl FnOnce(&mut Cycle<Tasks>, &Wait<f64>) -> Result<()> + Send 
             ledger: Ledger::new(),
             cost: HoldCost::ASSUMED,
             sleepers: Sleepers::new(Path::new("/nowhere")),
+            early: Early::default(),
             shared_cpus: None,
             own_time: None,
             waker: None,
