@@ -69,11 +69,14 @@ impl Running for Cycles {
         thread::sleep(Duration::from_nanos(order.begin_ns.saturating_sub(part::now_ns())));
         let begun_ns = self.chain.stamp();
         let cpu_ns = part::thread_cpu_ns();
-        let (mut slept_ns, mut now) = (0, begun_ns);
+        let (mut slept_ns, mut overslept_ns, mut now) = (0, 0, begun_ns);
         for cycle in order.first..order.first.saturating_add(self.in_window) {
-            thread::sleep(varied(self.sleep, cycle));
+            let sleep = varied(self.sleep, cycle);
+            thread::sleep(sleep);
             let woken = self.chain.stamp();
             slept_ns += woken - now;
+            // A stall in a sleep shows only at the end of it, when work is due.
+            overslept_ns = (woken - now).saturating_sub(sleep.as_nanos() as u64).max(overslept_ns);
             for _ in 0..self.quanta {
                 now = self.chain.quantum();
             }
@@ -87,7 +90,7 @@ impl Running for Cycles {
             cpu_ns,
             slept_ns,
             quantum_ns: self.chain.stamps.step_ns(),
-            longest_stall_ns: self.chain.stamps.longest_stall_ns(),
+            longest_stall_ns: self.chain.stamps.longest_stall_ns().max(overslept_ns),
             ..Done::default()
         })
     }
