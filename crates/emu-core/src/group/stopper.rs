@@ -219,10 +219,13 @@ impl Hold for Stopper {
         if self.members.len() <= ASK_EACH {
             return 0.0;
         }
-        self.leave_put_aside();
         self.look_at_usage();
         self.is_looked_at = true;
         let asleep = asleep(self.members.iter().map(Usage::of));
+        if asleep.is_empty() {
+            return 0.0;
+        }
+        self.leave_put_aside();
         self.continue_some(|pid| asleep.contains(&pid));
         asleep.len() as f64 / self.members.len().max(1) as f64
     }
