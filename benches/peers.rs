@@ -44,6 +44,8 @@ fn side_by_side(run: &mut Run, workload: &'static str, cpus: usize, speed: &str)
     let cpus = run.cpus(cpus);
     let mut demand = demand(speed, &cpus, MS * 10)?;
     demand.period = None;
+    // As the others do, which limit the tasks alone.
+    demand.spare_others = true;
     let share = demand.lowest_share();
     let best = choose(&run.host, &demand)?.method;
     let mut emu = SessionEmulated::new(&run.host, demand.clone(), best)?;

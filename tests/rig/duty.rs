@@ -125,3 +125,21 @@ fn other_kernels_and_layouts_of_cgroups_give_the_share_too() {
         }
     }
 }
+
+#[test]
+fn the_share_is_of_what_others_leave_where_they_are_spared() {
+    // The priority, the steps of work and the milliseconds between two works of a task outside the zone.
+    let jobs = [(Guest::ONE, "20:2000000:40"), (Guest::ONE, "0:2000000:0"), (Guest::ONE_V1, "0:2000000:40")];
+    let reports = run_at_once(jobs.map(|(guest, load)| (guest, format!("others.sh {load}"))));
+    for ((_, load), report) in jobs.iter().zip(&reports) {
+        let Some(report) = report else { continue };
+        let words = report.lines("used").next().unwrap_or_else(|| panic!("nothing: {}", report.text()));
+        let numbers: Vec<f64> = words[1..].iter().map(|word| word.parse().expect("a number")).collect();
+        let [seconds, other, zone] = numbers[..] else { panic!("not two tasks: {words:?}") };
+        let [other, zone] = [other, zone].map(|nanos| nanos / 1e9 / seconds * 100.0);
+        let got = zone / (100.0 - other);
+        println!("{load}: {other:.2} % by others, {zone:.2} % by the zone: {:.2} % of the rest", got * 100.0);
+        assert!(other > 10.0, "{}", report.text());
+        assert!((got / 0.5 - 1.0).abs() < 0.02, "{}", report.text());
+    }
+}

@@ -1,7 +1,8 @@
 //! The static program that tests run in the guest.
 //!
 //! `count` writes how many units of work fit in a fixed time, five times over; `rate SETTLE_MS WINDOW_MS AWAY_US [turns]` how many
-//! steps of work it gets done in a second; `registers` writes the P-state registers of CPUs 0 to 3, read from the hardware ports
+//! steps of work it gets done in a second; `load PRIORITY STEPS IDLE_MS` works and sleeps in turns, with a priority above 0 as a
+//! real-time task; `registers` writes the P-state registers of CPUs 0 to 3, read from the hardware ports
 //! past the kernel.
 
 use std::arch::asm;
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 unsafe extern "C" {
     /// `iopl(2)`: with level 3, lets this process use I/O ports. Needs `CAP_SYS_RAWIO`.
     fn iopl(level: i32) -> i32;
+
+    /// `sched_setscheduler(2)`. Needs `CAP_SYS_NICE` for real-time policies.
+    fn sched_setscheduler(pid: i32, policy: i32, priority: *const i32) -> i32;
 }
 
 /// Units of 1000 additions done in 200 ms, and the time they took.
@@ -56,6 +60,22 @@ fn rate(settle: Duration, window: Duration, away: Duration, turns: bool) -> f64 
     (steps + more) as f64 / (end - begin).as_secs_f64()
 }
 
+/// Works so many steps, sleeps, and so on until it is killed.
+fn load(priority: i32, steps: u64, idle: Duration) -> ExitCode {
+    const SCHED_FIFO: i32 = 1;
+    // SAFETY: `sched_param` is one integer, which outlives the call.
+    if priority > 0 && unsafe { sched_setscheduler(0, SCHED_FIFO, &raw const priority) } != 0 {
+        eprintln!("sched_setscheduler: {}", std::io::Error::last_os_error());
+        return ExitCode::FAILURE;
+    }
+    loop {
+        (0..steps).for_each(|i| {
+            black_box(i);
+        });
+        sleep(idle);
+    }
+}
+
 /// One byte from an I/O port.
 fn read_port(port: u16) -> u8 {
     let value: u8;
@@ -81,6 +101,12 @@ fn main() -> ExitCode {
             };
             let (settle, window) = (Duration::from_millis(settle), Duration::from_millis(window));
             println!("{:.1}", rate(settle, window, Duration::from_micros(away), turns == ["turns"]));
+        }
+        ["load", priority, steps, idle] => {
+            let (Ok(priority), Ok(steps), Ok(idle)) = (priority.parse(), steps.parse(), idle.parse()) else {
+                return ExitCode::from(2);
+            };
+            return load(priority, steps, Duration::from_millis(idle));
         }
         ["registers"] => {
             // SAFETY: takes an integer and returns one; no memory is shared.

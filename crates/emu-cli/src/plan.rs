@@ -65,6 +65,7 @@ pub(crate) fn demand(host: &Host, speed: &SpeedSpec, args: &DemandArgs) -> Resul
         period: args.period,
         variant: args.variant,
         lift_rt_limit: args.lift_rt_limit,
+        spare_others: args.spare_others,
         round: args.round,
         widen_policies: args.widen,
     })
@@ -103,12 +104,14 @@ mod tests {
             cpus: Some(first),
             period: Some(Duration::from_millis(10)),
             lift_rt_limit: true,
+            spare_others: true,
             round: Round::Up,
             widen: true,
         };
         let demand = demand(&host, &"40%".parse().unwrap(), &args).unwrap();
         assert_eq!((Some(demand.cpus()), demand.uniform_share()), (args.cpus, Some(0.4)));
         assert_eq!((demand.variant, demand.period), (args.variant, args.period));
+        assert!(demand.spare_others);
         assert_eq!((demand.lift_rt_limit, demand.round, demand.widen_policies), (true, Round::Up, true));
     }
 }

@@ -68,6 +68,11 @@ pub struct Demand {
     pub variant: Variant,
     /// Whether a real-time throttling limit that is in the way may be lifted while the zone exists.
     pub lift_rt_limit: bool,
+    /// Whether tasks outside the zone keep the time that they use of its CPUs, and the zone gets its share of the rest.
+    /// Without it `cpu-hogs` slows them too, and what they use comes out of what is left; `cpu-freq` and `cpu-gov`
+    /// cannot do it, all other methods never do anything else.
+    #[serde(default)]
+    pub spare_others: bool,
     /// Which hardware frequency `cpu-freq` takes for one that the hardware does not have.
     pub round: Round,
     /// Whether CPUs outside the zone that share a clock with it may be slowed too.
@@ -82,6 +87,7 @@ impl Demand {
             period: None,
             variant: Variant::Best,
             lift_rt_limit: false,
+            spare_others: false,
             round: Round::Nearest,
             widen_policies: false,
         }

@@ -98,7 +98,7 @@ mod tests {
         "emu run --speed 40% true",
         "emu run -s 0.4 ls -l --speed 3",
         "emu run --speed 1.2GHz --method cpu-hogs --cpus 0-1,3 --period 1ms -- true",
-        "emu run --speed 0-1=1.2GHz,2=40% --lift-rt-limit --verify --quiet --json out.json -- sh -c true",
+        "emu run --speed 0-1=1.2GHz,2=40% --lift-rt-limit --spare-others --verify --quiet --json out.json -- sh -c true",
         "emu run --speed 1.2GHz --method cpu-freq --round up --widen -- true",
         "emu run --speed 800␣MHz --variant published --method cpu-lim -- true",
         "emu run --speed 40% --period 1␣s -- true",

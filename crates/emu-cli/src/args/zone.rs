@@ -41,6 +41,10 @@ pub(crate) struct DemandArgs {
     #[arg(long)]
     pub(crate) lift_rt_limit: bool,
 
+    /// Leave tasks outside the zone the time that they use of its CPUs: the zone gets its share of the rest
+    #[arg(long)]
+    pub(crate) spare_others: bool,
+
     /// cpu-freq: which of the hardware's frequencies to take for one that it does not have
     #[arg(long, default_value = "nearest", value_parser = values::round())]
     pub(crate) round: Round,

@@ -43,6 +43,7 @@ struct Asked {
     variant: emu_core::Variant,
     period_ns: Option<u64>,
     lift_rt_limit: bool,
+    spare_others: bool,
     cpus: Vec<AskedCpu>,
 }
 
@@ -178,6 +179,7 @@ impl Asked {
             variant: demand.variant,
             period_ns: demand.period.map(nanos),
             lift_rt_limit: demand.lift_rt_limit,
+            spare_others: demand.spare_others,
             cpus: cpus.collect(),
         }
     }
@@ -250,6 +252,7 @@ mod tests {
                 "command": ["true"],
                 "asked": {
                     "speed": "33.3333%", "variant": "published", "period_ns": null, "lift_rt_limit": false,
+                    "spare_others": false,
                     "cpus": [{"cpu": 0, "share": 1.0 / 3.0, "clock_hz": null}],
                 },
                 "method": "cpu-lim",

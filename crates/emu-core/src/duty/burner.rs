@@ -1,9 +1,10 @@
 //! A real-time thread that burns a CPU for part of each period, in a closed loop on what it really took.
 //!
-//! Three things are corrected while it runs:
+//! Four things are corrected while it runs:
 //! - its own occupancy: wake-ups that come late, burns that end late or are taken from it (the [`Ledger`]);
 //! - what each wake-up costs the tasks: the part that the burner sees in its own CPU time is tracked, the part
 //!   that it cannot see was measured ([`WakeCost`]) and is scaled with the visible one;
+//! - what tasks outside the zone have of the CPU ([`Others`]): it burns of what they leave;
 //! - the core clock, for targets in hertz: part of the burn is spent on a chain of known length, so that the
 //!   burner is a frequency meter, and the share follows the clock.
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::others::Others;
 use super::{Command, Controller, Counters, Grid, Ledger, Wait};
 use crate::meter::{self, WakeCost};
 use crate::sys::announcer::Announcer;
@@ -79,11 +81,16 @@ pub(crate) struct Burner {
 }
 
 impl Burner {
-    /// Starts a burner on `cpu`.
+    /// Starts a burner on `cpu`, which has a place among those that keep up what others have, where that can be told.
     ///
     /// # Errors
     /// The CPU cannot be used, or real-time priority is not to be had.
-    pub(crate) fn start(cpu: CpuId, settings: Settings, cost: WakeCost) -> Result<Self> {
+    pub(crate) fn start(
+        cpu: CpuId,
+        settings: Settings,
+        cost: WakeCost,
+        others: Option<(Arc<Others>, usize)>,
+    ) -> Result<Self> {
         let seen = Arc::new(Seen {
             counters: Counters::default(),
             clock: AtomicU64::new(0),
@@ -99,7 +106,7 @@ impl Burner {
                 Announcer::new()
             },
             move |announcer, wait| {
-                Loop::new(cpu, cost, &theirs, announcer).run(wait);
+                Loop::new(cpu, cost, &theirs, announcer, others).run(wait);
                 Ok(())
             },
         )?;
@@ -163,6 +170,8 @@ struct Loop<'a> {
     seen: &'a Seen,
     relax: Relax,
     announcer: Announcer,
+    /// Where it can be told, and the place of this burner there.
+    others: Option<(Arc<Others>, usize)>,
     ledger: Ledger,
     /// The cost as measured on the quiet CPU, to scale the hidden part.
     reference: WakeCost,
@@ -177,12 +186,19 @@ struct Loop<'a> {
 }
 
 impl<'a> Loop<'a> {
-    fn new(cpu: CpuId, cost: WakeCost, seen: &'a Seen, announcer: Announcer) -> Self {
+    fn new(
+        cpu: CpuId,
+        cost: WakeCost,
+        seen: &'a Seen,
+        announcer: Announcer,
+        others: Option<(Arc<Others>, usize)>,
+    ) -> Self {
         Self {
             cpu,
             seen,
             relax: Relax::best(),
             announcer,
+            others,
             ledger: Ledger::new(),
             reference: cost,
             visible: cost.visible,
@@ -216,7 +232,9 @@ impl<'a> Loop<'a> {
         generation: u32,
     ) -> i64 {
         let grid = settings.grid;
-        let share = self.share(settings.target);
+        let others = self.others.as_ref().map_or(0.0, |(others, _)| others.share());
+        // What others have is theirs; of the rest, tasks are to have their share.
+        let share = 1.0 - (1.0 - self.share(settings.target)) * (1.0 - others);
         let due = (1.0 - share) * grid.period() as f64;
         // The very first burn begins at once: a program must not have a full-speed period to start with.
         let first = planned.unwrap_or_else(|| grid.index(time::now()));
@@ -235,6 +253,7 @@ impl<'a> Loop<'a> {
         self.seen.counters.missed.fetch_add(late as u64, Ordering::Relaxed);
         let index = index + late;
         let elapsed = self.charge(grid, index + 1 - first, share);
+        let left = elapsed - (elapsed as f64 * others) as Nanos;
         self.last_burned = 0;
         if self.is_displaced() {
             // Burning elsewhere would slow a CPU that is not ours.
@@ -255,13 +274,20 @@ impl<'a> Loop<'a> {
             self.read_clock();
             self.next_clock = time::now() + CLOCK_EVERY;
         }
+        if let Some((others, place)) = &self.others {
+            others.woken(*place, woken, cpu);
+        }
         let burned = self.burn(woken, until, wait, generation);
+        if let Some((others, place)) = &self.others {
+            others.burned(*place, burned, time::thread_cpu() - cpu);
+        }
         self.ledger.settle(burned as f64 + cost);
         self.last_burned = burned;
         let counters = &self.seen.counters;
         counters.periods.fetch_add(1 + skipped as u64, Ordering::Relaxed);
         counters.add_hold(burned, cost as Nanos);
-        counters.add_elapsed(elapsed);
+        // Of the time that others left, so that shares are of it too.
+        counters.add_elapsed(left);
         counters.burned.fetch_add(burned, Ordering::Relaxed);
         counters.cpu.store(cpu + burned, Ordering::Relaxed);
         index + 1
@@ -397,7 +423,7 @@ mod tests {
             dropped: AtomicU64::new(0),
         };
         let cost = WakeCost { visible: 8_000.0, hidden: 2_000.0 };
-        let mut this = Loop::new(0, cost, &seen, Announcer::new().unwrap());
+        let mut this = Loop::new(0, cost, &seen, Announcer::new().unwrap(), None);
         this.next_clock = next_clock;
         this.periods_to_skip(settings(share, clock), (1.0 - share) * MS as f64)
     }

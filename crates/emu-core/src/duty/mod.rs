@@ -7,6 +7,7 @@ mod grid;
 pub(crate) mod hold_cost;
 pub(crate) mod holder;
 mod ledger;
+pub(crate) mod others;
 mod own_time;
 mod probe;
 pub(crate) mod sleepers;

@@ -29,7 +29,7 @@ pub(crate) struct Wish {
 /// (`cpuinfo_max_freq`); a clock is taken as it is.
 ///
 /// # Errors
-/// No cpufreq, a CPU without policy, no privilege, a zone that holds part of a policy without
+/// No cpufreq, others to be spared, a CPU without policy, no privilege, a zone that holds part of a policy without
 /// `widen_policies`, or CPUs of one policy with different targets.
 pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavailable> {
     let Some(cpufreq) = &host.cpufreq else {
@@ -41,6 +41,13 @@ pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavaila
         };
         return Err(Unavailable::new(Reason::NoCpufreq, why, "use cpu-hogs, cpu-freeze, fracas or cpu-lim"));
     };
+    if demand.spare_others {
+        return Err(Unavailable::new(
+            Reason::SlowsOthers,
+            "a frequency is that of all tasks on a CPU: tasks outside the zone cannot be spared",
+            "leave out --spare-others, or use another method",
+        ));
+    }
     let cpus = demand.cpus();
     let mut wishes: Vec<Wish> = Vec::new();
     for (&cpu, target) in &demand.targets {

@@ -40,11 +40,12 @@ pub(crate) use place::DELEGATION_HINT;
 pub(crate) use quota::{Governed, longest_stall};
 pub(crate) use rival::{Rival, Weights};
 pub(crate) use stopper::Stopper;
-use usage::Usage;
+pub(crate) use usage::Usage;
 
 use family::{Stat, check_targets};
 use gather::{Move, gather};
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::host::delegation::PROCS;
@@ -55,6 +56,9 @@ use crate::{Controller, CpuList, Error, Hierarchy, Host, Journal, Result, Tasks,
 /// How often a list is gone through until nothing new is in it. A fork storm is caught within a few passes, as
 /// whatever has been caught has its children in the group.
 const PASSES: u32 = 1_000;
+
+/// How often two lists of processes are compared until they are taken for different.
+const LOOKS: u32 = 20;
 
 /// A group's folder in one hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,6 +170,28 @@ impl TaskGroup {
     /// The folder that has a controller.
     pub(crate) fn folder(&self, controller: Controller) -> Option<&Folder> {
         self.parts.iter().find(|part| part.controllers.contains(&controller)).map(|part| &part.folder)
+    }
+
+    /// Whether it has the same processes in each hierarchy: an existing group need not.
+    ///
+    /// # Errors
+    /// As [`pids`](Self::pids).
+    pub(crate) fn is_one(&self) -> Result<bool> {
+        let in_part = |part: &Part| -> Result<BTreeSet<Pid>> {
+            let (mut lists, mut pids) = (Vec::new(), Vec::new());
+            lists::collect(&part.folder.path, &mut lists)?;
+            lists.iter().try_for_each(|list| lists::read(list, &mut pids))?;
+            Ok(pids.into_iter().collect())
+        };
+        // Processes are born and end between two looks.
+        for _ in 0..LOOKS {
+            let parts = self.parts.iter().map(in_part).collect::<Result<Vec<_>>>()?;
+            if parts.iter().zip(parts.iter().skip(1)).all(|(one, next)| one == next) {
+                return Ok(true);
+            }
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+        Ok(false)
     }
 
     /// The processes in it, nested groups included.

@@ -49,8 +49,8 @@ const fn bit(signal: Signal) -> u64 {
 /// has stopped.
 ///
 /// Parents are stopped before their children and continued after them, so that no process of the zone sees
-/// another one stopped: a shell would take it for a job to be put aside. But for that, those at work are continued first,
-/// while the CPUs are idle: beside hundreds that only go on sleeping, the kernel would wake two of them on the same CPU and
+/// another one stopped: a shell would take it for a job to be put aside. But for that, those at work are stopped first, as
+/// it takes the CPU time of those that only sleep to stop them. They are also continued first, while the CPUs are idle: beside hundreds that only go on sleeping, the kernel would wake two of them on the same CPU and
 /// leave another one idle for some ms. Where there are many, most of the sleeping ones have been continued before.
 #[derive(Debug)]
 pub(crate) struct Stopper {
@@ -60,6 +60,8 @@ pub(crate) struct Stopper {
     holds: u64,
     /// CPU time used in the last hold by those that were stopped late.
     leaked: Nanos,
+    /// Those that only sleep, as known at the beginning of this hold; nobody where there are few.
+    asleep: HashSet<Pid>,
     /// Whether CPU times have been looked at in this hold, or were not due.
     is_looked_at: bool,
     notes: Notes,
@@ -68,17 +70,43 @@ pub(crate) struct Stopper {
 impl Stopper {
     /// Nothing is stopped yet.
     pub(crate) fn new(proc: &Path, members: Members, notes: Notes) -> Self {
-        Self { proc: proc.to_owned(), members, holds: 0, leaked: 0, is_looked_at: false, notes }
+        Self {
+            proc: proc.to_owned(),
+            members,
+            holds: 0,
+            leaked: 0,
+            asleep: HashSet::new(),
+            is_looked_at: false,
+            notes,
+        }
     }
 
     /// Stops all that may be stopped and are known; notes those that have ended.
     fn stop_known(&mut self, dead: &mut HashSet<Pid>, groups: &mut HashMap<Pid, bool>) {
+        self.stop_some(false, dead, groups);
+        // When nobody is left from whom to take the time that it takes them to stop.
+        self.stop_some(true, dead, groups);
+    }
+
+    /// Finds those that only sleep, where there are many.
+    fn find_sleepers(&mut self) {
+        self.asleep.clear();
+        if self.members.len() > ASK_EACH {
+            self.asleep = asleep(self.members.iter().map(Usage::of));
+        }
+    }
+
+    /// Stops those that only sleep, or the others.
+    fn stop_some(&mut self, sleeps: bool, dead: &mut HashSet<Pid>, groups: &mut HashMap<Pid, bool>) {
         let ask_each = self.members.len() <= ASK_EACH;
-        for member in self
-            .members
-            .iter_mut()
-            .filter(|member| member.is_proven() && !member.is_judged && !member.is_held)
-        {
+        let asleep = &self.asleep;
+        let is_meant = |member: &Member| {
+            member.is_proven()
+                && !member.is_judged
+                && !member.is_held
+                && asleep.contains(&member.pid) == sleeps
+        };
+        for member in self.members.iter_mut().filter(|member| is_meant(member)) {
             member.is_judged = true;
             let is_stopped = || is_stopped(&self.proc, member.pid);
             let is_put_aside = if ask_each {
@@ -200,8 +228,11 @@ impl Hold for Stopper {
         self.members.iter_mut().for_each(|member| member.is_judged = false);
         let mut groups = HashMap::new();
         let mut is_sure = false;
-        for _ in 0..PASSES {
+        for pass in 0..PASSES {
             let complete = self.members.refresh()?;
+            if pass == 0 {
+                self.find_sleepers();
+            }
             let mut dead = HashSet::new();
             self.stop_known(&mut dead, &mut groups);
             self.members.forget_dead(&dead);
@@ -221,7 +252,7 @@ impl Hold for Stopper {
         }
         self.look_at_usage();
         self.is_looked_at = true;
-        let asleep = asleep(self.members.iter().map(Usage::of));
+        let asleep = std::mem::take(&mut self.asleep);
         if asleep.is_empty() {
             return 0.0;
         }

@@ -12,6 +12,7 @@ pub(crate) mod delegation;
 mod hypervisor;
 mod limits;
 mod privileges;
+mod task_time;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -22,6 +23,7 @@ pub use cpufreq::{Cpufreq, Policy};
 pub use cpus::Cpu;
 pub use limits::{FairServer, RealTime};
 pub use privileges::Privileges;
+pub(crate) use task_time::TaskTime;
 
 use std::fs;
 use std::path::Path;

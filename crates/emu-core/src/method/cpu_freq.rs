@@ -246,6 +246,14 @@ mod tests {
     }
 
     #[test]
+    fn others_on_the_cpu_cannot_be_spared() {
+        let target = Target { share: 0.5, clock: None };
+        let sparing = Demand { spare_others: true, ..demand(&[0, 1], target) };
+        assert_eq!(CpuFreq.check(&host(), &sparing).unwrap_err().reason, Reason::SlowsOthers);
+        assert!(CpuFreq.check(&host(), &demand(&[0, 1], target)).is_ok());
+    }
+
+    #[test]
     fn a_host_without_cpufreq_is_refused_with_the_reason() {
         let mut host = host();
         host.cpufreq = None;

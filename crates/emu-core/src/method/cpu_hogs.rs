@@ -1,16 +1,19 @@
 //! CPU-Hogs: one real-time burner for each CPU takes away what a slower CPU would not have.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
 use crate::duty::burner::{self, Burner, Settings};
+use crate::duty::others::{Others, Used};
 use crate::duty::{Grid, PERIOD_MIN, check_period, detuned};
-use crate::group::TaskGroup;
+use crate::group::{TaskGroup, Usage, can_have};
+use crate::host::TaskTime;
 use crate::meter::wake_costs;
 use crate::sys::time;
-use crate::{CpuId, Demand, Host, Journal, RealTime, Result, Targets, Zone};
+use crate::{Controller, CpuId, CpuList, Demand, Error, Host, Journal, RealTime, Result, Targets, Zone};
 
 /// The method.
 pub(super) struct CpuHogs;
@@ -21,7 +24,8 @@ const ABOUT: About = About {
     continuous: true,
     needs: "CAP_SYS_NICE or RLIMIT_RTPRIO, and a real-time budget for our cgroup",
     limits: &[
-        "everything else on the zone's CPUs is slowed too; what it uses comes out of what is left, as on a slower CPU",
+        "everything else on the zone's CPUs is slowed too; what it uses comes out of what is left, as on a slower CPU, or with \
+         --spare-others is left to it, and the zone gets its share of the rest",
         "real-time tasks of priority 10 and above, and deadline tasks, are not slowed",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "memory bandwidth and paced I/O fall with the speed instead of staying as they are",
@@ -50,6 +54,9 @@ impl Method for CpuHogs {
         let period = detuned(check_period(demand.period.unwrap_or(PERIOD), PERIOD_MIN)?);
         super::only_best(demand.variant)?;
         check_real_time(host, demand)?;
+        if demand.spare_others {
+            check_account(host, &demand.cpus())?;
+        }
         let burn = period.mul_f64(1.0 - demand.lowest_share());
         let mut notes = vec![];
         let outside = host.siblings_outside(&demand.cpus());
@@ -73,21 +80,68 @@ impl Method for CpuHogs {
         }
         let mut notes = Vec::new();
         let costs = wake_costs::of(host, &cpus, &mut notes)?;
-        let group = TaskGroup::create(host, zone, &[crate::Controller::Cpuset], journal)?;
+        let (group, others) = if zone.demand.spare_others {
+            let group = TaskGroup::create(host, zone, &[Controller::Cpuset, Controller::Cpuacct], journal)?;
+            let others = others(host, &group, &cpus)?;
+            (group, Some(Arc::new(others)))
+        } else {
+            (TaskGroup::create(host, zone, &[Controller::Cpuset], journal)?, None)
+        };
+        notes.extend_from_slice(group.notes());
         let grid = Grid::new(time::now(), time::nanos(period));
         let burners = zone
             .demand
             .targets
             .iter()
             .zip(costs)
-            .map(|((&cpu, &target), cost)| {
+            .enumerate()
+            .map(|(place, ((&cpu, &target), cost))| {
                 let settings = Settings::new(grid, target);
-                Ok((cpu, Burner::start(cpu, settings, cost)?))
+                let others = others.clone().map(|others| (others, place));
+                Ok((cpu, Burner::start(cpu, settings, cost, others)?))
             })
             .collect::<Result<BTreeMap<_, _>>>()?;
-        notes.extend_from_slice(group.notes());
         Ok(Box::new(Hogs { grid, targets: zone.demand.targets.clone(), lift, burners, notes }))
     }
+}
+
+/// Whether it can be told what tasks outside the zone have of its CPUs.
+fn check_account(host: &Host, cpus: &CpuList) -> Result<(), Unavailable> {
+    if TaskTime::of(host, cpus).is_none() {
+        return Err(Unavailable::new(
+            Reason::NoController,
+            "the kernel does not tell what others have of a CPU: it has neither cpuacct nor /proc/schedstat",
+            "leave out --spare-others, or use a method that slows nobody else, as cpu-freeze",
+        ));
+    }
+    if !can_have(host, Controller::Cpuacct) {
+        return Err(Unavailable::new(
+            Reason::NoPrivilege,
+            "no cgroup can be made that tells the zone's CPU time",
+            "run as root, or leave out --spare-others",
+        ));
+    }
+    Ok(())
+}
+
+/// What tells how much tasks outside the group have of the zone's CPUs.
+fn others(host: &Host, group: &TaskGroup, cpus: &CpuList) -> Result<Others> {
+    let untold = || {
+        Error::unavailable("cannot spare other tasks: the zone's group does not tell its CPU time")
+            .hint("leave out --spare-others")
+    };
+    // Tasks that are accounted elsewhere would pass for others, and not be slowed at all.
+    if !group.is_one()? {
+        return Err(Error::unavailable(
+            "cannot spare other tasks: the group has other tasks in another hierarchy of cgroups",
+        )
+        .hint("leave out --spare-others, or attach to the processes"));
+    }
+    let zone = group.folder(Controller::Cpuacct).and_then(Usage::open).ok_or_else(untold)?;
+    let all = TaskTime::of(host, cpus).ok_or_else(untold)?;
+    let has_interrupts = all.has_interrupts();
+    let read = move || Some(Used { all: all.read()?, zone: zone.read()? });
+    Others::new(cpus.len(), has_interrupts, Box::new(read)).ok_or_else(untold)
 }
 
 /// Whether burners may be real-time here, and for long enough.
@@ -271,6 +325,22 @@ mod tests {
         let refused = CpuHogs.check(&host, &demand(0.4)).unwrap_err();
         assert_eq!(refused.reason, Reason::NoPrivilege);
         assert!(refused.hint.contains("setcap"));
+    }
+
+    #[test]
+    fn others_are_spared_only_where_the_kernel_tells_what_they_have() {
+        let sparing = Demand { spare_others: true, ..demand(0.4) };
+        let check = |files: &[(&str, &str)]| {
+            let dir = testing::tree(&testing::with(testing::VM_V1, files));
+            let mut host = Host::detect(&crate::Roots::below(dir.path())).unwrap();
+            assert!(CpuHogs.check(&host, &demand(0.4)).is_ok());
+            let told = CpuHogs.check(&host, &sparing).map_err(|why| why.reason);
+            host.cgroups.hierarchies.iter_mut().for_each(|hierarchy| hierarchy.writable = false);
+            (told.map(drop), CpuHogs.check(&host, &sparing).map(drop).map_err(|why| why.reason))
+        };
+        let percpu = [("sys/fs/cgroup/cpuacct/cpuacct.usage_percpu", "10 20\n")];
+        assert_eq!(check(&percpu), (Ok(()), Err(Reason::NoPrivilege)));
+        assert_eq!(check(&[]).0, Err(Reason::NoController));
     }
 
     #[test]

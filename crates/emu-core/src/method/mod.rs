@@ -116,6 +116,8 @@ pub enum Reason {
     UnequalSpeeds,
     /// It has no such variant.
     NoVariant,
+    /// It slows all tasks of a CPU, and was to spare those outside the zone.
+    SlowsOthers,
     /// A kernel interface is missing, or too old.
     KernelTooOld,
 }

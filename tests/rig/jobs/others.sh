@@ -1,0 +1,26 @@
+# others.sh LOAD...: what a busy program at 50 % of what others leave uses beside a task outside its zone, by the kernel's own account. LOAD is
+# PRIORITY:STEPS:IDLE_MS; writes "used LOAD SECONDS NANOSECONDS_OF_THE_LOAD NANOSECONDS_OF_THE_PROGRAM".
+. /jobs/common.sh
+
+used() {
+  cut -d' ' -f1 /proc/uptime
+  cut -d' ' -f1 /proc/$load/schedstat /proc/"$(cat /tmp/program.pid)"/schedstat
+}
+
+for run; do
+  program load $(echo "$run" | tr : ' ') &
+  load=$!
+  rm -f /tmp/program.pid
+  emu run --quiet --method cpu-hogs --spare-others --speed 50% -- sh -c 'echo $$ >/tmp/program.pid; exec program rate 200 60000 300' >/dev/null &
+  emu=$!
+  wait_for [ -s /tmp/program.pid ]
+  # What others use is known after a second or two.
+  usleep 2500000
+  used >/tmp/first
+  usleep 2500000
+  used >/tmp/second
+  echo "used $run $(paste /tmp/first /tmp/second | awk '{ printf "%s ", $2 - $1 }')"
+  kill -KILL "$(cat /tmp/program.pid)" $load
+  wait $emu
+done
+exit 0 # and not the last program's, which was killed
