@@ -71,14 +71,14 @@ mod tests {
         const STAT: &str = "cpu0 10 0 10 100 0 0 0 4 0 0\n\
                             cpu1 20 0 20 200 0 0 0 5 0 0\n";
         let ticks = |list: &str| Ticks::parse(STAT, &list.parse().unwrap());
-        assert_eq!(ticks("0-1").unwrap(), Ticks(CpuTimes { all: 369, idle: 300, stolen: 9 }));
+        assert_eq!(ticks("0-1").unwrap(), Ticks(CpuTimes { all: 369, idle: 300, interrupts: 0, stolen: 9 }));
         assert_eq!(ticks("1").unwrap().0.stolen, 5);
         assert!(ticks("0-2").is_err());
     }
 
     #[test]
     fn the_stolen_share_is_of_all_time() {
-        let ticks = Ticks(CpuTimes { all: 100, idle: 0, stolen: 2 });
+        let ticks = Ticks(CpuTimes { all: 100, idle: 0, interrupts: 0, stolen: 2 });
         assert!((ticks.stolen_share() - 0.02).abs() < 1e-9);
         assert!(Ticks(CpuTimes::default()).stolen_share().abs() < 1e-9);
     }
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn time_that_nobody_accounts_for_is_foreign() {
         // Two CPUs for 1 s: 0.5 s idle, 0.1 s stolen, 0.9 s known; 0.02 s may be rounding.
-        let ticks = Ticks(CpuTimes { all: 200, idle: 50, stolen: 10 });
+        let ticks = Ticks(CpuTimes { all: 200, idle: 50, interrupts: 0, stolen: 10 });
         assert!((ticks.foreign(1.0, 2, 0.9) - 0.24).abs() < 1e-9);
         assert!(ticks.foreign(1.0, 2, 1.4).abs() < 1e-9);
     }

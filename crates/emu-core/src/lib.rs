@@ -48,7 +48,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use group::throttled_time;
 pub use host::{
     CgroupLayout, Cgroups, Clocks, Controller, Cpu, CpuTimes, Cpufreq, FairServer, Hierarchy, Host, Policy,
-    Privileges, RealTime,
+    Privileges, RealTime, TaskTime,
 };
 pub use journal::{Journal, LiveSession, RestoreReport, Undo, live_sessions, restore};
 pub use method::{

@@ -69,8 +69,8 @@ pub struct Demand {
     /// Whether a real-time throttling limit that is in the way may be lifted while the zone exists.
     pub lift_rt_limit: bool,
     /// Whether tasks outside the zone keep the time that they use of its CPUs, and the zone gets its share of the rest.
-    /// Without it `cpu-hogs` slows them too, and what they use comes out of what is left; `cpu-freq` and `cpu-gov`
-    /// cannot do it, all other methods never do anything else.
+    /// Without it `cpu-hogs` slows them too, and what they use comes out of what is left. `cpu-freq`, `cpu-gov` and the
+    /// shares of `fracas` cannot do it; all else limits the zone's tasks alone.
     #[serde(default)]
     pub spare_others: bool,
     /// Which hardware frequency `cpu-freq` takes for one that the hardware does not have.

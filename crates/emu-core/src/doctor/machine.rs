@@ -81,7 +81,7 @@ impl Load {
     }
 
     fn of_cpu(spent: CpuTimes) -> Option<Self> {
-        let CpuTimes { all, idle, stolen } = spent;
+        let CpuTimes { all, idle, stolen, .. } = spent;
         let share = |ticks: u64| ticks as f64 / all as f64;
         let busy = all.saturating_sub(idle + stolen);
         (all > 0).then(|| Self { busy: share(busy), stolen: share(stolen) })

@@ -233,8 +233,7 @@ impl<'a> Loop<'a> {
     ) -> i64 {
         let grid = settings.grid;
         let others = self.others.as_ref().map_or(0.0, |(others, _)| others.share());
-        // What others have is theirs; of the rest, tasks are to have their share.
-        let share = 1.0 - (1.0 - self.share(settings.target)) * (1.0 - others);
+        let share = beside(self.share(settings.target), others);
         let due = (1.0 - share) * grid.period() as f64;
         // The very first burn begins at once: a program must not have a full-speed period to start with.
         let first = planned.unwrap_or_else(|| grid.index(time::now()));
@@ -300,6 +299,11 @@ impl<'a> Loop<'a> {
             Some(_) if time::now() >= self.next_clock => (periods_of_clock(settings.grid), CLOCK_BURN),
             Some(_) => (periods_of_clock(settings.grid), MIN_BURN),
             None => (1 << 20, MIN_BURN),
+        };
+        let looks = |others: &Others| (others.every() / settings.grid.period()).max(1);
+        let most = match &self.others {
+            Some((others, _)) if settings.target.share < 1.0 => most.min(looks(others)),
+            _ => most,
         };
         if due <= 0.0 {
             // Full speed: nothing to do until new settings come, or another clock.
@@ -393,6 +397,11 @@ impl<'a> Loop<'a> {
     }
 }
 
+/// What all tasks are to have so that those of the zone have `share` of what others leave, who have theirs.
+fn beside(share: f64, others: f64) -> f64 {
+    1.0 - (1.0 - share) * (1.0 - others)
+}
+
 /// Periods after which the clock is measured even so.
 fn periods_of_clock(grid: Grid) -> i64 {
     ((CLOCK_EVERY + CLOCK_LATE) / grid.period()).max(1)
@@ -416,6 +425,17 @@ mod tests {
 
     /// Periods that a burner sleeps through which owes nothing yet, in a period of 1 ms.
     fn skipped(share: f64, clock: Option<u64>, next_clock: Nanos) -> i64 {
+        skipped_beside(share, clock, next_clock, None)
+    }
+
+    /// The same where others have nearly all time.
+    fn skipped_beside(
+        share: f64,
+        clock: Option<u64>,
+        next_clock: Nanos,
+        others: Option<(Arc<Others>, usize)>,
+    ) -> i64 {
+        let had = if others.is_some() { 0.999_999 } else { 0.0 };
         let seen = Seen {
             counters: Counters::default(),
             clock: AtomicU64::new(0),
@@ -423,9 +443,9 @@ mod tests {
             dropped: AtomicU64::new(0),
         };
         let cost = WakeCost { visible: 8_000.0, hidden: 2_000.0 };
-        let mut this = Loop::new(0, cost, &seen, Announcer::new().unwrap(), None);
+        let mut this = Loop::new(0, cost, &seen, Announcer::new().unwrap(), others);
         this.next_clock = next_clock;
-        this.periods_to_skip(settings(share, clock), (1.0 - share) * MS as f64)
+        this.periods_to_skip(settings(share, clock), (1.0 - beside(share, had)) * MS as f64)
     }
 
     #[test]
@@ -433,6 +453,25 @@ mod tests {
         let never = time::now() + 3_600_000 * MS;
         // 30 µs are worth one: 20 µs and what it costs.
         assert_eq!([0.5, 0.97, 0.99, 1.0].map(|share| skipped(share, None, never)), [0, 0, 2, 1 << 20]);
+    }
+
+    #[test]
+    fn the_share_is_of_what_others_leave() {
+        assert!((beside(0.4, 0.0) - 0.4).abs() < 1e-12 && (beside(1.0, 0.3) - 1.0).abs() < 1e-12);
+        // Of the half that others leave, 40 % are 20 % of all.
+        assert!((beside(0.4, 0.5) - (0.5 + 0.2)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_burner_looks_again_however_much_others_have() {
+        let never = time::now() + 3_600_000 * MS;
+        let read = || Some(crate::duty::others::Used::default());
+        let others = Arc::new(Others::new(1, MS, Box::new(read)).unwrap());
+        let most = others.every() / MS;
+        for share in [0.4, 0.999_999] {
+            assert_eq!(skipped_beside(share, None, never, Some((Arc::clone(&others), 0))), most);
+        }
+        assert_eq!(skipped_beside(1.0, None, never, Some((others, 0))), 1 << 20);
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Counters {
 
     fn share_left(&self, taken: Nanos) -> f64 {
         let elapsed = self.elapsed.load(Ordering::Relaxed);
-        if elapsed <= 0 { 1.0 } else { 1.0 - taken as f64 / elapsed as f64 }
+        if elapsed <= 0 { 1.0 } else { (1.0 - taken as f64 / elapsed as f64).max(0.0) }
     }
 
     /// Notes a hold and what it cost on top.

@@ -172,28 +172,6 @@ impl TaskGroup {
         self.parts.iter().find(|part| part.controllers.contains(&controller)).map(|part| &part.folder)
     }
 
-    /// Whether it has the same processes in each hierarchy: an existing group need not.
-    ///
-    /// # Errors
-    /// As [`pids`](Self::pids).
-    pub(crate) fn is_one(&self) -> Result<bool> {
-        let in_part = |part: &Part| -> Result<BTreeSet<Pid>> {
-            let (mut lists, mut pids) = (Vec::new(), Vec::new());
-            lists::collect(&part.folder.path, &mut lists)?;
-            lists.iter().try_for_each(|list| lists::read(list, &mut pids))?;
-            Ok(pids.into_iter().collect())
-        };
-        // Processes are born and end between two looks.
-        for _ in 0..LOOKS {
-            let parts = self.parts.iter().map(in_part).collect::<Result<Vec<_>>>()?;
-            if parts.iter().zip(parts.iter().skip(1)).all(|(one, next)| one == next) {
-                return Ok(true);
-            }
-            std::thread::sleep(std::time::Duration::from_micros(100));
-        }
-        Ok(false)
-    }
-
     /// The processes in it, nested groups included.
     ///
     /// # Errors
@@ -432,6 +410,28 @@ fn existing(hierarchy: &Hierarchy, path: &Path) -> Option<Folder> {
     let inside = path.strip_prefix(&hierarchy.shown).unwrap_or(path);
     let folder = place::below(&hierarchy.mount, inside).filter(|folder| place::is_group(folder))?;
     Some(Folder { version: hierarchy.version, path: folder })
+}
+
+/// Whether the existing group `path` has the same processes in every hierarchy that has it: it need not.
+///
+/// # Errors
+/// A list cannot be read.
+pub(crate) fn is_same_everywhere(host: &Host, path: &Path) -> Result<bool> {
+    let folders: Vec<_> = host.cgroups.hierarchies.iter().filter_map(|h| existing(h, path)).collect();
+    let members = |folder: &Folder| -> Result<BTreeSet<Pid>> {
+        let (mut lists, mut pids) = (Vec::new(), Vec::new());
+        lists::collect(&folder.path, &mut lists)?;
+        lists.iter().try_for_each(|list| lists::read(list, &mut pids))?;
+        Ok(pids.into_iter().collect())
+    };
+    // Processes are born and end between two looks.
+    for _ in 0..LOOKS {
+        let members = folders.iter().map(members).collect::<Result<Vec<_>>>()?;
+        if members.iter().zip(members.iter().skip(1)).all(|(one, next)| one == next) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn no_such_group(host: &Host, path: &Path, controller: Option<Controller>) -> Error {

@@ -175,26 +175,29 @@ impl Stopper {
         self.continue_some(|_| true);
     }
 
-    /// Continues those that we have stopped and that are meant. One that may not be signalled is tried again the next
-    /// time.
-    fn continue_some(&mut self, is_meant: impl Fn(Pid) -> bool) {
+    /// Continues those that we have stopped and that are meant, and returns how many these are. One that may not be
+    /// signalled is tried again the next time.
+    fn continue_some(&mut self, is_meant: impl Fn(Pid) -> bool) -> usize {
         let mut dead = HashSet::new();
+        let mut count = 0;
         for member in self.members.iter_mut().rev().filter(|member| member.is_held && is_meant(member.pid)) {
             // Before, because it may send this thread off the CPU.
             member.signalled = time::now();
             if member.let_go(&self.proc) == Sent::Gone {
                 dead.insert(member.pid);
             }
+            count += 1;
         }
         self.members.forget_dead(&dead);
+        count
     }
 
-    /// Notes who has used how much CPU time since the last look; now and then, if there are many.
-    fn look_at_usage(&mut self) {
+    /// Notes who has used how much CPU time since the last look, and returns true; now and then only, if there are many.
+    fn look_at_usage(&mut self) -> bool {
         self.holds += 1;
         self.leaked = 0;
         if self.members.len() > ASK_EACH && self.holds % LOOK_EVERY != 1 {
-            return;
+            return false;
         }
         for member in self.members.iter_mut().filter(|member| member.is_held) {
             if let Some(used) = cpu_time(member.pid) {
@@ -206,6 +209,7 @@ impl Stopper {
                 }
             }
         }
+        true
     }
 
     /// The moment at which the processes have been signalled since `begin`, in the mean over their CPU time:
@@ -250,15 +254,17 @@ impl Hold for Stopper {
         if self.members.len() <= ASK_EACH {
             return 0.0;
         }
-        self.look_at_usage();
+        if self.look_at_usage() {
+            self.find_sleepers();
+        }
         self.is_looked_at = true;
         let asleep = std::mem::take(&mut self.asleep);
         if asleep.is_empty() {
             return 0.0;
         }
         self.leave_put_aside();
-        self.continue_some(|pid| asleep.contains(&pid));
-        asleep.len() as f64 / self.members.len().max(1) as f64
+        let all = self.members.len().max(1);
+        self.continue_some(|pid| asleep.contains(&pid)) as f64 / all as f64
     }
 
     fn let_go(&mut self) -> Result<Nanos> {

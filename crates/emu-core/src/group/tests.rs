@@ -423,3 +423,30 @@ fn controllers_are_enabled_at_the_nearest_group_that_can() {
     assert_eq!(error.kind(), ErrorKind::NotPermitted);
     assert!(error.hint_text().unwrap().contains("Delegate=yes"));
 }
+
+#[test]
+fn a_group_that_has_other_tasks_in_another_hierarchy_is_seen() {
+    let group = |one: &str, other: &str| {
+        let dir = testing::tree(&[
+            ("v1/x/cgroup.procs", one),
+            ("v2/x/y/cgroup.procs", other),
+            ("v2/x/cgroup.procs", ""),
+        ]);
+        let mut host = testing::host();
+        host.cgroups.hierarchies = ["v1", "v2"]
+            .map(|name| Hierarchy {
+                version: 2,
+                mount: dir.path().join(name),
+                own: dir.path().join(name),
+                shown: "/".into(),
+                controllers: Vec::new(),
+                granted: Vec::new(),
+                writable: true,
+            })
+            .into();
+        super::is_same_everywhere(&host, Path::new("/x")).unwrap()
+    };
+    assert!(group("7\n9\n", "9\n7\n"));
+    assert!(!group("7\n9\n", "9\n"));
+    assert!(!group("7\n", ""));
+}

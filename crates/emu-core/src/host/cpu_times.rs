@@ -11,6 +11,8 @@ pub struct CpuTimes {
     pub all: u64,
     /// While nothing was to be run, or all that was waited for a disk.
     pub idle: u64,
+    /// In interrupts, by a kernel that accounts for them, else at those ticks that fell into one.
+    pub interrupts: u64,
     /// What the hypervisor gave to others; zero on kernels that do not tell.
     pub stolen: u64,
 }
@@ -24,7 +26,12 @@ impl CpuTimes {
         let fields = line.split_ascii_whitespace().take(8).map(|field| field.parse().ok());
         let ticks: Vec<u64> = fields.collect::<Option<_>>()?;
         let tick = |field: usize| ticks.get(field).copied().unwrap_or(0);
-        Some(Self { all: ticks.iter().sum(), idle: tick(3) + tick(4), stolen: tick(7) })
+        Some(Self {
+            all: ticks.iter().sum(),
+            idle: tick(3) + tick(4),
+            interrupts: tick(5) + tick(6),
+            stolen: tick(7),
+        })
     }
 
     /// What has been added since `earlier`.
@@ -33,6 +40,7 @@ impl CpuTimes {
         Self {
             all: self.all.saturating_sub(earlier.all),
             idle: self.idle.saturating_sub(earlier.idle),
+            interrupts: self.interrupts.saturating_sub(earlier.interrupts),
             stolen: self.stolen.saturating_sub(earlier.stolen),
         }
     }
@@ -42,7 +50,12 @@ impl Add for CpuTimes {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { all: self.all + other.all, idle: self.idle + other.idle, stolen: self.stolen + other.stolen }
+        Self {
+            all: self.all + other.all,
+            idle: self.idle + other.idle,
+            interrupts: self.interrupts + other.interrupts,
+            stolen: self.stolen + other.stolen,
+        }
     }
 }
 
@@ -51,20 +64,23 @@ mod tests {
     use super::*;
 
     const STAT: &str = "cpu  30 0 30 300 0 0 0 9 0 0\n\
-                        cpu0 10 0 10 100 6 0 0 4 2 0\n\
+                        cpu0 10 0 10 100 6 2 3 4 2 0\n\
                         cpu10 20 0 20 200 0 0 0 5 0 0\n\
                         intr 1\n";
 
     #[test]
     fn the_line_of_a_cpu_is_summed_without_guests() {
-        assert_eq!(CpuTimes::of(STAT, 0), Some(CpuTimes { all: 130, idle: 106, stolen: 4 }));
-        assert_eq!(CpuTimes::of(STAT, 10), Some(CpuTimes { all: 245, idle: 200, stolen: 5 }));
+        assert_eq!(CpuTimes::of(STAT, 0), Some(CpuTimes { all: 135, idle: 106, interrupts: 5, stolen: 4 }));
+        assert_eq!(CpuTimes::of(STAT, 10), Some(CpuTimes { all: 245, idle: 200, interrupts: 0, stolen: 5 }));
         assert_eq!(CpuTimes::of(STAT, 1), None);
     }
 
     #[test]
     fn an_old_kernel_without_steal_has_none() {
-        assert_eq!(CpuTimes::of("cpu0 1 2 3 4\n", 0), Some(CpuTimes { all: 10, idle: 4, stolen: 0 }));
+        assert_eq!(
+            CpuTimes::of("cpu0 1 2 3 4\n", 0),
+            Some(CpuTimes { all: 10, idle: 4, interrupts: 0, stolen: 0 })
+        );
     }
 
     #[test]
@@ -76,8 +92,10 @@ mod tests {
 
     #[test]
     fn times_that_run_backwards_add_nothing() {
-        let (before, after) =
-            (CpuTimes { all: 9, idle: 5, stolen: 1 }, CpuTimes { all: 12, idle: 4, stolen: 1 });
-        assert_eq!(after.since(before), CpuTimes { all: 3, idle: 0, stolen: 0 });
+        let (before, after) = (
+            CpuTimes { all: 9, idle: 5, interrupts: 0, stolen: 1 },
+            CpuTimes { all: 12, idle: 4, interrupts: 0, stolen: 1 },
+        );
+        assert_eq!(after.since(before), CpuTimes { all: 3, idle: 0, interrupts: 0, stolen: 0 });
     }
 }

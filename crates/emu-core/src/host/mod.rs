@@ -23,7 +23,8 @@ pub use cpufreq::{Cpufreq, Policy};
 pub use cpus::Cpu;
 pub use limits::{FairServer, RealTime};
 pub use privileges::Privileges;
-pub(crate) use task_time::TaskTime;
+pub(crate) use task_time::AllTasks;
+pub use task_time::TaskTime;
 
 use std::fs;
 use std::path::Path;
@@ -58,6 +59,9 @@ pub struct Host {
     pub privileges: Privileges,
     /// The kernel's time base.
     pub clocks: Clocks,
+    /// Where the kernel tells the CPU time of all tasks on a CPU, if it does.
+    #[serde(default)]
+    pub task_time: Option<TaskTime>,
     /// The hypervisor this runs under, if one shows itself: its name for people, `unknown` if it has none.
     pub hypervisor: Option<String>,
 }
@@ -94,6 +98,7 @@ impl Host {
             real_time: limits::read(roots, &cgroups, online.first()),
             privileges: privileges::read(roots, &status),
             hypervisor: hypervisor::read(roots, &cpuinfo, &clocks),
+            task_time: TaskTime::find(roots, &cgroups),
             kernel,
             cpus,
             cpufreq,

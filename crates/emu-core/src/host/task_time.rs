@@ -1,63 +1,84 @@
 //! How much CPU time tasks have had on some CPUs, whoever's they are.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::{Controller, Host};
+use serde::{Deserialize, Serialize};
+
+use super::{Cgroups, Controller, CpuTimes};
 use crate::sys::time::Nanos;
-use crate::{CpuId, CpuList};
+use crate::{CpuId, CpuList, Roots};
 
-/// Reads the CPU time of all tasks on some CPUs, to the nanosecond: `/proc/stat` counts ticks.
+/// The kernel's account of the CPU time of all tasks on each CPU, to the nanosecond: `/proc/stat` counts ticks.
 ///
-/// The kernel brings it up to date when a task leaves its CPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TaskTime {
-    source: Source,
-    cpus: CpuList,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Source {
-    /// `cpuacct.usage_percpu` of the topmost group that is shown (`Documentation/admin-guide/cgroup-v1/cpuacct.rst`).
+/// It is brought up to date when a task leaves its CPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskTime {
+    /// `cpuacct.usage_percpu` of the root group (`Documentation/admin-guide/cgroup-v1/cpuacct.rst`).
     Cpuacct(PathBuf),
-    /// `/proc/schedstat` (`Documentation/scheduler/sched-stats.rst`), on kernels with `CONFIG_SCHEDSTATS`.
+    /// `schedstat` in this procfs (`Documentation/scheduler/sched-stats.rst`), of kernels with `CONFIG_SCHEDSTATS`.
     Schedstat(PathBuf),
 }
 
+/// CPU time since some moment of this boot, in nanoseconds; sums wrap around.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct AllTasks {
+    pub(crate) time: Nanos,
+    /// What of it may have been of interrupts and of the hypervisor, which struck a task. Kernels that account for them
+    /// leave them out of the CPU time of tasks and groups. `None` where they are left out here, too.
+    pub(crate) interrupts: Option<Nanos>,
+}
+
 impl TaskTime {
-    /// Of `cpus`; `None` where the kernel tells it nowhere.
-    pub(crate) fn of(host: &Host, cpus: &CpuList) -> Option<Self> {
-        let cpuacct = host
-            .cgroups
+    /// Where this host tells it; of a container's own cgroup mount only the tasks of the container could be told.
+    pub(super) fn find(roots: &Roots, cgroups: &Cgroups) -> Option<Self> {
+        let is_root = |mount: &Path| mount.join("release_agent").exists();
+        let cpuacct = cgroups
             .hierarchies
             .iter()
             .filter(|hierarchy| {
                 hierarchy.version == 1 && hierarchy.controllers.contains(&Controller::Cpuacct)
             })
-            .map(|hierarchy| Source::Cpuacct(hierarchy.mount.join("cpuacct.usage_percpu")));
-        let schedstat = Source::Schedstat(host.roots.proc.join("schedstat"));
-        cpuacct
-            .chain([schedstat])
-            .map(|source| Self { source, cpus: cpus.clone() })
-            .find(|time| time.read().is_some())
+            .filter(|hierarchy| is_root(&hierarchy.mount))
+            .map(|hierarchy| Self::Cpuacct(hierarchy.mount.join("cpuacct.usage_percpu")));
+        cpuacct.chain([Self::Schedstat(roots.proc.clone())]).find(|time| fs::metadata(time.file()).is_ok())
     }
 
-    /// Nanoseconds on all of them since some moment of this boot; `None` where a CPU has no account.
-    pub(crate) fn read(&self) -> Option<Nanos> {
-        let (Source::Cpuacct(file) | Source::Schedstat(file)) = &self.source;
-        let text = fs::read_to_string(file).ok()?;
-        let of_cpu = |cpu| match self.source {
-            Source::Cpuacct(_) => text.split_ascii_whitespace().nth(cpu)?.parse().ok(),
-            Source::Schedstat(_) => in_schedstat(&text, cpu),
+    fn file(&self) -> PathBuf {
+        match self {
+            Self::Cpuacct(file) => file.clone(),
+            Self::Schedstat(proc) => proc.join("schedstat"),
+        }
+    }
+
+    /// The sum over these CPUs; `None` where one has no account, as `/proc/schedstat` has none of a CPU that is offline.
+    pub(crate) fn read(&self, cpus: &CpuList) -> Option<AllTasks> {
+        let text = fs::read_to_string(self.file()).ok()?;
+        let sum = |of_cpu: &dyn Fn(CpuId) -> Option<Nanos>| {
+            cpus.iter().try_fold(0, |sum: Nanos, cpu| Some(sum.wrapping_add(of_cpu(cpu)?)))
         };
-        self.cpus.iter().map(of_cpu).sum()
+        match self {
+            Self::Cpuacct(_) => {
+                let of_cpu = |cpu| text.split_ascii_whitespace().nth(cpu)?.parse().ok();
+                Some(AllTasks { time: sum(&of_cpu)?, interrupts: None })
+            }
+            Self::Schedstat(proc) => {
+                let ticks = fs::read_to_string(proc.join("stat")).ok()?;
+                let interrupts = |cpu| {
+                    let times = CpuTimes::of(&ticks, cpu)?;
+                    Nanos::try_from(times.interrupts + times.stolen).ok()
+                };
+                let interrupts = sum(&interrupts)?.wrapping_mul(tick());
+                Some(AllTasks { time: sum(&|cpu| in_schedstat(&text, cpu))?, interrupts: Some(interrupts) })
+            }
+        }
     }
+}
 
-    /// Whether interrupts, and what a hypervisor took, are counted as time of the task that they struck, also by a
-    /// kernel that leaves them out of its other accounts.
-    pub(crate) fn has_interrupts(&self) -> bool {
-        matches!(self.source, Source::Schedstat(_))
-    }
+/// A tick of `/proc/stat`.
+fn tick() -> Nanos {
+    1_000_000_000 / (rustix::param::clock_ticks_per_second().max(1) as Nanos)
 }
 
 /// The seventh number of a CPU's line: time spent running by tasks.
@@ -70,38 +91,49 @@ fn in_schedstat(text: &str, cpu: CpuId) -> Option<Nanos> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Roots;
+    use crate::Host;
     use crate::host::testing;
 
     const CPUACCT: &str = "sys/fs/cgroup/cpuacct/cpuacct.usage_percpu";
+    const ROOT: (&str, &str) = ("sys/fs/cgroup/cpuacct/release_agent", "\n");
     const SCHEDSTAT: &str = "proc/schedstat";
     const CPUS: &str = "version 15\n\
-                             timestamp 4294892911\n\
-                             cpu0 0 0 0 0 0 0 7000000001 2 3\n\
-                             domain0 3 1 2 3 4 5 6 7 8 9\n\
-                             cpu1 0 0 0 0 0 0 500 2 3\n\
-                             cpu10 0 0 0 0 0 0 60 2 3\n";
+                        timestamp 4294892911\n\
+                        cpu0 0 0 0 0 0 0 7000000001 2 3\n\
+                        domain0 3 1 2 3 4 5 6 7 8 9\n\
+                        cpu1 0 0 0 0 0 0 500 2 3\n\
+                        cpu10 0 0 0 0 0 0 60 2 3\n";
+    const STAT: (&str, &str) = ("proc/stat", "cpu0 1 0 1 9 0 2 3 4\ncpu1 1 0 1 9 0 0 0 1\ncpu10 1 0 1 9\n");
 
-    fn time_of(file: &str, text: &str, cpus: &str) -> Option<Nanos> {
-        let dir = testing::tree(&testing::with(testing::VM_V1, &[(file, text)]));
+    fn read(files: &[(&str, &str)], cpus: &str) -> Option<(Nanos, Option<Nanos>)> {
+        let dir = testing::tree(&testing::with(testing::VM_V1, files));
         let host = Host::detect(&Roots::below(dir.path())).unwrap();
-        TaskTime::of(&host, &cpus.parse().unwrap())?.read()
+        host.task_time?.read(&cpus.parse().unwrap()).map(|all| (all.time, all.interrupts))
     }
 
     #[test]
     fn both_accounts_are_read_for_the_cpus_asked_for() {
-        assert_eq!(time_of(CPUACCT, "10 200 3000 \n", "0,2"), Some(3010));
-        assert_eq!(time_of(SCHEDSTAT, CPUS, "1,10"), Some(560));
-        assert_eq!(time_of(SCHEDSTAT, CPUS, "0"), Some(7_000_000_001));
+        assert_eq!(read(&[(CPUACCT, "10 200 3000 \n"), ROOT], "0,2"), Some((3010, None)));
+        for (cpus, time, ticks) in [("1,10", 560, 1), ("0", 7_000_000_001, 9)] {
+            assert_eq!(read(&[(SCHEDSTAT, CPUS), STAT], cpus), Some((time, Some(ticks * tick()))));
+        }
+    }
+
+    #[test]
+    fn the_account_of_a_container_is_not_that_of_all_tasks() {
+        assert_eq!(read(&[(CPUACCT, "10 20\n")], "0"), None);
+        let both = [(CPUACCT, "10 20\n"), (SCHEDSTAT, CPUS), STAT];
+        assert_eq!(read(&both, "1").map(|(time, _)| time), Some(500));
     }
 
     #[test]
     fn a_cpu_without_an_account_or_a_strange_file_is_none() {
-        assert_eq!(time_of(CPUACCT, "10 200\n", "0,2"), None);
-        assert_eq!(time_of(SCHEDSTAT, CPUS, "2"), None);
+        assert_eq!(read(&[(CPUACCT, "10 200\n"), ROOT], "0,2"), None);
+        assert_eq!(read(&[(SCHEDSTAT, CPUS), STAT], "2"), None);
+        assert_eq!(read(&[(SCHEDSTAT, CPUS)], "0"), None);
         for text in ["", "x", "cpu0 1 2 3", "cpu0 0 0 0 0 0 0 x 2 3"] {
-            assert_eq!(time_of(SCHEDSTAT, text, "0"), None, "{text}");
-            assert_eq!(time_of(CPUACCT, text, "0"), None, "{text}");
+            assert_eq!(read(&[(SCHEDSTAT, text), STAT], "0"), None, "{text}");
+            assert_eq!(read(&[(CPUACCT, text), ROOT], "0"), None, "{text}");
         }
     }
 }

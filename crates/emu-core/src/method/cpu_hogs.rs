@@ -9,11 +9,10 @@ use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Sta
 use crate::duty::burner::{self, Burner, Settings};
 use crate::duty::others::{Others, Used};
 use crate::duty::{Grid, PERIOD_MIN, check_period, detuned};
-use crate::group::{TaskGroup, Usage, can_have};
-use crate::host::TaskTime;
+use crate::group::{TaskGroup, Usage, can_have, is_same_everywhere};
 use crate::meter::wake_costs;
-use crate::sys::time;
-use crate::{Controller, CpuId, CpuList, Demand, Error, Host, Journal, RealTime, Result, Targets, Zone};
+use crate::sys::time::{self, Nanos};
+use crate::{Controller, CpuId, Demand, Error, Host, Journal, RealTime, Result, Targets, Tasks, Zone};
 
 /// The method.
 pub(super) struct CpuHogs;
@@ -55,7 +54,7 @@ impl Method for CpuHogs {
         super::only_best(demand.variant)?;
         check_real_time(host, demand)?;
         if demand.spare_others {
-            check_account(host, &demand.cpus())?;
+            check_account(host)?;
         }
         let burn = period.mul_f64(1.0 - demand.lowest_share());
         let mut notes = vec![];
@@ -82,7 +81,7 @@ impl Method for CpuHogs {
         let costs = wake_costs::of(host, &cpus, &mut notes)?;
         let (group, others) = if zone.demand.spare_others {
             let group = TaskGroup::create(host, zone, &[Controller::Cpuset, Controller::Cpuacct], journal)?;
-            let others = others(host, &group, &cpus)?;
+            let others = others(host, &group, zone, time::nanos(period))?;
             (group, Some(Arc::new(others)))
         } else {
             (TaskGroup::create(host, zone, &[Controller::Cpuset], journal)?, None)
@@ -101,13 +100,13 @@ impl Method for CpuHogs {
                 Ok((cpu, Burner::start(cpu, settings, cost, others)?))
             })
             .collect::<Result<BTreeMap<_, _>>>()?;
-        Ok(Box::new(Hogs { grid, targets: zone.demand.targets.clone(), lift, burners, notes }))
+        Ok(Box::new(Hogs { grid, targets: zone.demand.targets.clone(), lift, burners, others, notes }))
     }
 }
 
 /// Whether it can be told what tasks outside the zone have of its CPUs.
-fn check_account(host: &Host, cpus: &CpuList) -> Result<(), Unavailable> {
-    if TaskTime::of(host, cpus).is_none() {
+fn check_account(host: &Host) -> Result<(), Unavailable> {
+    if host.task_time.is_none() {
         return Err(Unavailable::new(
             Reason::NoController,
             "the kernel does not tell what others have of a CPU: it has neither cpuacct nor /proc/schedstat",
@@ -125,23 +124,29 @@ fn check_account(host: &Host, cpus: &CpuList) -> Result<(), Unavailable> {
 }
 
 /// What tells how much tasks outside the group have of the zone's CPUs.
-fn others(host: &Host, group: &TaskGroup, cpus: &CpuList) -> Result<Others> {
+fn others(host: &Host, group: &TaskGroup, zone: &Zone, period: Nanos) -> Result<Others> {
     let untold = || {
-        Error::unavailable("cannot spare other tasks: the zone's group does not tell its CPU time")
-            .hint("leave out --spare-others")
+        Error::unavailable(
+            "cannot spare other tasks: the CPU time of the zone's group or of its CPUs is not told",
+        )
+        .hint("leave out --spare-others")
     };
     // Tasks that are accounted elsewhere would pass for others, and not be slowed at all.
-    if !group.is_one()? {
-        return Err(Error::unavailable(
-            "cannot spare other tasks: the group has other tasks in another hierarchy of cgroups",
-        )
+    if let Tasks::Cgroup(path) = &zone.tasks
+        && !is_same_everywhere(host, path)?
+    {
+        return Err(Error::unavailable(format!(
+            "cannot spare other tasks: the cgroup {} has other tasks in one hierarchy than in another",
+            path.display()
+        ))
         .hint("leave out --spare-others, or attach to the processes"));
     }
-    let zone = group.folder(Controller::Cpuacct).and_then(Usage::open).ok_or_else(untold)?;
-    let all = TaskTime::of(host, cpus).ok_or_else(untold)?;
-    let has_interrupts = all.has_interrupts();
-    let read = move || Some(Used { all: all.read()?, zone: zone.read()? });
-    Others::new(cpus.len(), has_interrupts, Box::new(read)).ok_or_else(untold)
+    let cpus = zone.demand.cpus();
+    let tasks = group.folder(Controller::Cpuacct).and_then(Usage::open).ok_or_else(untold)?;
+    let all = host.task_time.clone().ok_or_else(untold)?;
+    let burners = cpus.len();
+    let read = move || Some(Used { all: all.read(&cpus)?, zone: tasks.read()? });
+    Others::new(burners, period, Box::new(read)).ok_or_else(untold)
 }
 
 /// Whether burners may be real-time here, and for long enough.
@@ -227,6 +232,8 @@ struct Hogs {
     /// Where it was allowed.
     lift: Option<Lift>,
     burners: BTreeMap<CpuId, Burner>,
+    /// Where others are spared.
+    others: Option<Arc<Others>>,
     notes: Vec<String>,
 }
 
@@ -257,6 +264,7 @@ impl Emulation for Hogs {
             cpus: Vec::with_capacity(self.burners.len()),
             notes: self.notes.clone(),
         };
+        status.notes.extend(self.others.as_deref().map(spared_note));
         for (&cpu, burner) in &self.burners {
             let counters = burner.counters();
             let read = |counter: &std::sync::atomic::AtomicI64| time::span(counter.load(Ordering::Relaxed));
@@ -306,6 +314,20 @@ impl Emulation for Hogs {
     }
 }
 
+/// What others had.
+fn spared_note(others: &Others) -> String {
+    if others.is_told() {
+        format!(
+            "tasks outside the zone had {:.1} % of its CPUs; speeds are of the rest",
+            others.mean_share() * 100.0
+        )
+    } else {
+        "what tasks outside the zone have cannot be told now, as with a CPU offline or without the zone's cgroup: they are \
+         slowed too"
+            .to_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,7 +360,10 @@ mod tests {
             host.cgroups.hierarchies.iter_mut().for_each(|hierarchy| hierarchy.writable = false);
             (told.map(drop), CpuHogs.check(&host, &sparing).map(drop).map_err(|why| why.reason))
         };
-        let percpu = [("sys/fs/cgroup/cpuacct/cpuacct.usage_percpu", "10 20\n")];
+        let percpu = [
+            ("sys/fs/cgroup/cpuacct/cpuacct.usage_percpu", "10 20\n"),
+            ("sys/fs/cgroup/cpuacct/release_agent", "\n"),
+        ];
         assert_eq!(check(&percpu), (Ok(()), Err(Reason::NoPrivilege)));
         assert_eq!(check(&[]).0, Err(Reason::NoController));
     }

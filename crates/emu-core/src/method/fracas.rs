@@ -158,6 +158,13 @@ fn check_shares(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
             "leave out --period with `--variant shares`",
         ));
     }
+    if demand.spare_others {
+        return Err(Unavailable::new(
+            Reason::SlowsOthers,
+            "tasks outside the zone compete with the burners as those in it do: they cannot be spared",
+            "leave out --spare-others, or leave out `--variant shares`",
+        ));
+    }
     let version = hierarchy_for(host, Controller::Cpu).map_or(2, |hierarchy| hierarchy.version);
     check_weights(&demand.targets, version)?;
     TaskGroup::check(host, &[Controller::Cpu, Controller::Cpuset])?;
