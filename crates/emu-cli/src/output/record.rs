@@ -70,6 +70,7 @@ struct StatusRecord {
     longest_stall_ns: u64,
     own_cpu_ns: u64,
     burned_ns: u64,
+    others_share: Option<f64>,
     cpus: Vec<CpuRecord>,
 }
 
@@ -141,6 +142,7 @@ impl Record {
             longest_stall_ns: nanos(status.longest_stall),
             own_cpu_ns: nanos(status.own_cpu),
             burned_ns: nanos(status.burned),
+            others_share: status.others,
             cpus: status
                 .cpus
                 .iter()
@@ -230,6 +232,7 @@ mod tests {
                 longest_stall: Duration::from_nanos(66_700_001),
                 own_cpu: Duration::from_nanos(123_457),
                 burned: Duration::ZERO,
+                others: None,
                 cpus: vec![CpuStatus {
                     cpu: 0,
                     asked: target,
@@ -262,6 +265,7 @@ mod tests {
                 "status": {
                     "wall_ns": 1_200_000_001, "period_ns": 100_000_000, "periods": 12, "missed": 1,
                     "longest_stall_ns": 66_700_001, "own_cpu_ns": 123_457, "burned_ns": 0,
+                    "others_share": null,
                     "cpus": [{
                         "cpu": 0, "asked_share": 1.0 / 3.0, "effective": 0.333_21, "duty": 0.333_21,
                         "clock_hz": null, "online": true,

@@ -50,6 +50,9 @@ pub(crate) fn closing(status: &Status, wall: Duration) -> Vec<String> {
     };
     let share = status.own_cpu.as_secs_f64() / wall.as_secs_f64().max(1e-9);
     lines.push(format!("{cycle}, own CPU {} ({})", span(status.own_cpu), percent(share)));
+    lines.extend(status.others.map(|share| {
+        format!("tasks outside the zone were left the {} of its CPUs that they used", percent(share))
+    }));
     lines
 }
 
@@ -122,6 +125,7 @@ mod tests {
             longest_stall: Duration::from_micros(6130),
             own_cpu: Duration::from_micros(24_700),
             burned: Duration::from_secs(7),
+            others: None,
             cpus: cpus
                 .iter()
                 .map(|&(cpu, asked, effective)| CpuStatus {
@@ -170,6 +174,17 @@ mod tests {
         assert_eq!(
             closing(&status, Duration::from_micros(691)),
             ["ended after 691µs, before a period of 10ms"]
+        );
+    }
+
+    #[test]
+    fn what_others_were_left_is_told_where_they_are_spared() {
+        let mut status = status(&[(0, HALF, 0.5)]);
+        status.others = Some(0.0321);
+        let lines = closing(&status, Duration::from_secs(1));
+        assert_eq!(
+            lines.last().unwrap(),
+            "tasks outside the zone were left the 3.21% of its CPUs that they used"
         );
     }
 

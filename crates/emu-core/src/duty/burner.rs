@@ -278,7 +278,8 @@ impl<'a> Loop<'a> {
         }
         let burned = self.burn(woken, until, wait, generation);
         if let Some((others, place)) = &self.others {
-            others.burned(*place, burned, time::thread_cpu() - cpu);
+            let now = time::thread_cpu();
+            others.burned(*place, now, (burned, now - cpu));
         }
         self.ledger.settle(burned as f64 + cost);
         self.last_burned = burned;

@@ -276,6 +276,7 @@ pub(crate) fn status(
         longest_stall: span(&counters.longest_hold),
         own_cpu: span(&counters.cpu),
         burned: Duration::ZERO,
+        others: None,
         cpus,
         notes,
     }

@@ -132,9 +132,12 @@ impl Others {
         self.mean.store(account.mean().to_bits(), Ordering::Relaxed);
     }
 
-    /// The burner in this `place` has burned for so long by the clock and by its CPU time.
-    pub(crate) fn burned(&self, place: usize, by_clock: Nanos, by_cpu: Nanos) {
+    /// The burner in this `place`, which has now had so much CPU time, has burned for so long by the clock and by its CPU
+    /// time.
+    pub(crate) fn burned(&self, place: usize, cpu: Nanos, (by_clock, by_cpu): (Nanos, Nanos)) {
         if let Some(burner) = self.burners.get(place) {
+            // It may be the other burners' turn to look before this one wakes again.
+            burner.cpu.store(cpu, Ordering::Relaxed);
             burner.by_clock.fetch_add(by_clock, Ordering::Relaxed);
             burner.by_cpu.fetch_add(by_cpu, Ordering::Relaxed);
         }

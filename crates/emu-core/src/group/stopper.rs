@@ -50,8 +50,9 @@ const fn bit(signal: Signal) -> u64 {
 ///
 /// Parents are stopped before their children and continued after them, so that no process of the zone sees
 /// another one stopped: a shell would take it for a job to be put aside. But for that, those at work are stopped first, as
-/// it takes the CPU time of those that only sleep to stop them. They are also continued first, while the CPUs are idle: beside hundreds that only go on sleeping, the kernel would wake two of them on the same CPU and
-/// leave another one idle for some ms. Where there are many, most of the sleeping ones have been continued before.
+/// it takes CPU time to stop those that only sleep. They are also continued first, while the CPUs are idle: beside hundreds
+/// that only go on sleeping, the kernel would wake two of them on the same CPU and leave another one idle for some ms.
+/// Where there are many, most of the sleeping ones have been continued before.
 #[derive(Debug)]
 pub(crate) struct Stopper {
     proc: PathBuf,

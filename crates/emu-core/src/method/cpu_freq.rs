@@ -175,6 +175,7 @@ impl Emulation for SetFrequencies {
             longest_stall: Duration::ZERO,
             own_cpu: Duration::ZERO,
             burned: Duration::ZERO,
+            others: None,
             cpus,
             notes,
         }

@@ -258,6 +258,7 @@ impl Emulation for Governor {
             longest_stall: held.as_ref().map_or(Duration::ZERO, |status| status.longest_stall),
             own_cpu: held.as_ref().map_or(Duration::ZERO, |status| status.own_cpu),
             burned: Duration::ZERO,
+            others: None,
             cpus: Vec::new(),
             notes: [self.notes.clone(), self.more_notes.list()].concat(),
         };

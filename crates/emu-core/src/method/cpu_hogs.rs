@@ -37,6 +37,9 @@ const ABOUT: About = About {
 /// A wake-up was seen to cost some 25 µs on a guest whose timers are slow: a quarter of a percent of this.
 const PERIOD: Duration = Duration::from_millis(10);
 
+const UNTOLD: &str = "what tasks outside the zone have cannot be told now, as with a CPU offline or without the zone's \
+                      cgroup: they are slowed too";
+
 /// What the kernel's real-time limit must leave beyond the burn, so that a burner is never throttled.
 const LIMIT_MARGIN: f64 = 0.0005;
 
@@ -261,10 +264,13 @@ impl Emulation for Hogs {
             longest_stall: Duration::ZERO,
             own_cpu: Duration::ZERO,
             burned: Duration::ZERO,
+            others: self.others.as_ref().map(|others| others.mean_share()),
             cpus: Vec::with_capacity(self.burners.len()),
             notes: self.notes.clone(),
         };
-        status.notes.extend(self.others.as_deref().map(spared_note));
+        if self.others.as_ref().is_some_and(|others| !others.is_told()) {
+            status.notes.push(UNTOLD.to_owned());
+        }
         for (&cpu, burner) in &self.burners {
             let counters = burner.counters();
             let read = |counter: &std::sync::atomic::AtomicI64| time::span(counter.load(Ordering::Relaxed));
@@ -311,20 +317,6 @@ impl Emulation for Hogs {
             first_error = first_error.and(burner.stop());
         }
         first_error
-    }
-}
-
-/// What others had.
-fn spared_note(others: &Others) -> String {
-    if others.is_told() {
-        format!(
-            "tasks outside the zone had {:.1} % of its CPUs; speeds are of the rest",
-            others.mean_share() * 100.0
-        )
-    } else {
-        "what tasks outside the zone have cannot be told now, as with a CPU offline or without the zone's cgroup: they are \
-         slowed too"
-            .to_owned()
     }
 }
 

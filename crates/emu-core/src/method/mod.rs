@@ -217,6 +217,9 @@ pub struct Status {
     pub own_cpu: Duration,
     /// CPU time burned on purpose, summed over CPUs.
     pub burned: Duration,
+    /// Share of the zone's CPUs that tasks outside it had, where they are spared: other shares are of the rest.
+    #[serde(default)]
+    pub others: Option<f64>,
     /// Each CPU of the zone.
     pub cpus: Vec<CpuStatus>,
     /// What went otherwise than asked, in words; empty when all is well.

@@ -115,6 +115,7 @@ impl Emulation for Quotas {
             longest_stall: report.longest_stall,
             own_cpu: report.own_cpu,
             burned: Duration::ZERO,
+            others: None,
             cpus: cpus.collect(),
             notes,
         }

@@ -112,6 +112,7 @@ impl Emulation for Shares {
             longest_stall: time::tick() * STALL_TICKS,
             own_cpu: Duration::ZERO,
             burned: rivals.iter().filter_map(Rival::burned).sum(),
+            others: None,
             cpus: self.targets.iter().map(status).collect(),
             notes,
         }
