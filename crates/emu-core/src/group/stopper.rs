@@ -49,10 +49,9 @@ const fn bit(signal: Signal) -> u64 {
 /// has stopped.
 ///
 /// Parents are stopped before their children and continued after them, so that no process of the zone sees
-/// another one stopped: a shell would take it for a job to be put aside. But for that, those at work are stopped first, as
-/// it takes CPU time to stop those that only sleep. They are also continued first, while the CPUs are idle: beside hundreds
-/// that only go on sleeping, the kernel would wake two of them on the same CPU and leave another one idle for some ms.
-/// Where there are many, most of the sleeping ones have been continued before.
+/// another one stopped: a shell would take it for a job to be put aside. But for that, those at work are continued first,
+/// while the CPUs are idle: beside hundreds that only go on sleeping, the kernel would wake two of them on the same CPU and
+/// leave another one idle for some ms. Where there are many, most of the sleeping ones have been continued before.
 #[derive(Debug)]
 pub(crate) struct Stopper {
     proc: PathBuf,
@@ -61,8 +60,6 @@ pub(crate) struct Stopper {
     holds: u64,
     /// CPU time used in the last hold by those that were stopped late.
     leaked: Nanos,
-    /// Those that only sleep, as known at the beginning of this hold; nobody where there are few.
-    asleep: HashSet<Pid>,
     /// Whether CPU times have been looked at in this hold, or were not due.
     is_looked_at: bool,
     notes: Notes,
@@ -71,43 +68,17 @@ pub(crate) struct Stopper {
 impl Stopper {
     /// Nothing is stopped yet.
     pub(crate) fn new(proc: &Path, members: Members, notes: Notes) -> Self {
-        Self {
-            proc: proc.to_owned(),
-            members,
-            holds: 0,
-            leaked: 0,
-            asleep: HashSet::new(),
-            is_looked_at: false,
-            notes,
-        }
+        Self { proc: proc.to_owned(), members, holds: 0, leaked: 0, is_looked_at: false, notes }
     }
 
     /// Stops all that may be stopped and are known; notes those that have ended.
     fn stop_known(&mut self, dead: &mut HashSet<Pid>, groups: &mut HashMap<Pid, bool>) {
-        self.stop_some(false, dead, groups);
-        // When nobody is left from whom to take the time that it takes them to stop.
-        self.stop_some(true, dead, groups);
-    }
-
-    /// Finds those that only sleep, where there are many.
-    fn find_sleepers(&mut self) {
-        self.asleep.clear();
-        if self.members.len() > ASK_EACH {
-            self.asleep = asleep(self.members.iter().map(Usage::of));
-        }
-    }
-
-    /// Stops those that only sleep, or the others.
-    fn stop_some(&mut self, sleeps: bool, dead: &mut HashSet<Pid>, groups: &mut HashMap<Pid, bool>) {
         let ask_each = self.members.len() <= ASK_EACH;
-        let asleep = &self.asleep;
-        let is_meant = |member: &Member| {
-            member.is_proven()
-                && !member.is_judged
-                && !member.is_held
-                && asleep.contains(&member.pid) == sleeps
-        };
-        for member in self.members.iter_mut().filter(|member| is_meant(member)) {
+        for member in self
+            .members
+            .iter_mut()
+            .filter(|member| member.is_proven() && !member.is_judged && !member.is_held)
+        {
             member.is_judged = true;
             let is_stopped = || is_stopped(&self.proc, member.pid);
             let is_put_aside = if ask_each {
@@ -193,12 +164,12 @@ impl Stopper {
         count
     }
 
-    /// Notes who has used how much CPU time since the last look, and returns true; now and then only, if there are many.
-    fn look_at_usage(&mut self) -> bool {
+    /// Notes who has used how much CPU time since the last look; now and then, if there are many.
+    fn look_at_usage(&mut self) {
         self.holds += 1;
         self.leaked = 0;
         if self.members.len() > ASK_EACH && self.holds % LOOK_EVERY != 1 {
-            return false;
+            return;
         }
         for member in self.members.iter_mut().filter(|member| member.is_held) {
             if let Some(used) = cpu_time(member.pid) {
@@ -210,7 +181,6 @@ impl Stopper {
                 }
             }
         }
-        true
     }
 
     /// The moment at which the processes have been signalled since `begin`, in the mean over their CPU time:
@@ -233,11 +203,8 @@ impl Hold for Stopper {
         self.members.iter_mut().for_each(|member| member.is_judged = false);
         let mut groups = HashMap::new();
         let mut is_sure = false;
-        for pass in 0..PASSES {
+        for _ in 0..PASSES {
             let complete = self.members.refresh()?;
-            if pass == 0 {
-                self.find_sleepers();
-            }
             let mut dead = HashSet::new();
             self.stop_known(&mut dead, &mut groups);
             self.members.forget_dead(&dead);
@@ -255,11 +222,9 @@ impl Hold for Stopper {
         if self.members.len() <= ASK_EACH {
             return 0.0;
         }
-        if self.look_at_usage() {
-            self.find_sleepers();
-        }
+        self.look_at_usage();
         self.is_looked_at = true;
-        let asleep = std::mem::take(&mut self.asleep);
+        let asleep = asleep(self.members.iter().map(Usage::of));
         if asleep.is_empty() {
             return 0.0;
         }
