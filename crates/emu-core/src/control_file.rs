@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::{Error, Result};
+use crate::{CpuList, Error, Result};
 
 /// The contents without surrounding white space.
 ///
@@ -34,6 +34,11 @@ pub(crate) fn read_if_present(path: &Path) -> Result<Option<String>> {
 /// For facts that only describe the host, where a strange file must not stop anybody.
 pub(crate) fn probe<T: FromStr>(path: &Path) -> Option<T> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// As [`probe`], for a file in the kernel's list format, in which an empty line means no CPU.
+pub(crate) fn probe_cpus(path: &Path) -> Option<CpuList> {
+    CpuList::from_kernel(&probe::<String>(path)?)
 }
 
 /// Writes a value with a single `write(2)`, as kernel files expect.
@@ -82,6 +87,11 @@ mod tests {
         fs::write(&path, "<unsupported>\n").unwrap();
         assert_eq!(read(&path).unwrap(), "<unsupported>");
         assert_eq!(probe::<u64>(&path), None);
+        assert_eq!(probe_cpus(&path), None);
+        for (text, cpus) in [("0-2,5\n", &[0, 1, 2, 5][..]), ("\n", &[])] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(probe_cpus(&path), Some(cpus.iter().copied().collect()));
+        }
         fs::write(&path, "12\n").unwrap();
         assert_eq!(probe::<u64>(&path), Some(12));
         assert_eq!(read(&dir.path().join("none")).unwrap_err().kind(), crate::ErrorKind::Failed);

@@ -60,6 +60,12 @@ impl CpuList {
         Self(self.0.intersection(&other.0).copied().collect())
     }
 
+    /// The CPUs that are in one of them or in both.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        Self(self.0.union(&other.0).copied().collect())
+    }
+
     /// The CPUs that are in `self` but not in `other`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {

@@ -17,11 +17,16 @@ pub struct CpuTimes {
     pub stolen: u64,
 }
 
+/// What follows the name of `cpu` in the text of `/proc/stat` or `/proc/schedstat`; `None` where it has no line.
+pub(super) fn line_of(text: &str, cpu: CpuId) -> Option<&str> {
+    let name = format!("cpu{cpu} ");
+    text.lines().find_map(|line| line.strip_prefix(name.as_str()))
+}
+
 impl CpuTimes {
     /// That of `cpu`, from the text of `/proc/stat`; `None` where it has no line or a strange one.
     pub fn of(stat: &str, cpu: CpuId) -> Option<Self> {
-        let name = format!("cpu{cpu} ");
-        let line = stat.lines().find_map(|line| line.strip_prefix(name.as_str()))?;
+        let line = line_of(stat, cpu)?;
         // user nice system idle iowait irq softirq steal; guest times are part of user and nice.
         let fields = line.split_ascii_whitespace().take(8).map(|field| field.parse().ok());
         let ticks: Vec<u64> = fields.collect::<Option<_>>()?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{Cpufreq, field};
-use crate::control_file::probe;
+use crate::control_file::{probe, probe_cpus};
 use crate::{CpuId, CpuList, Hertz, Roots};
 
 /// A logical CPU.
@@ -37,9 +37,9 @@ pub struct Cpu {
 /// Without sysfs, the CPUs of `/proc/cpuinfo` are taken, which lists those that are online.
 pub(super) fn read(roots: &Roots, cpuinfo: &str, cpufreq: Option<&Cpufreq>) -> Vec<Cpu> {
     let dir = roots.cpus();
-    let online = list(&dir.join("online"));
-    let isolated = list(&dir.join("isolated")).unwrap_or_default();
-    let present = list(&dir.join("present"))
+    let online = probe_cpus(&dir.join("online"));
+    let isolated = probe_cpus(&dir.join("isolated")).unwrap_or_default();
+    let present = probe_cpus(&dir.join("present"))
         .filter(|cpus| !cpus.is_empty())
         .or_else(|| online.clone().filter(|cpus| !cpus.is_empty()))
         .unwrap_or_else(|| processors(cpuinfo));
@@ -70,8 +70,8 @@ pub(super) fn read(roots: &Roots, cpuinfo: &str, cpufreq: Option<&Cpufreq>) -> V
 
 /// `core_cpus_list`, or its name before Linux 5.3, without what is offline and with the CPU itself.
 fn siblings(id: CpuId, topology: &Path, online: &CpuList) -> CpuList {
-    let named =
-        list(&topology.join("core_cpus_list")).or_else(|| list(&topology.join("thread_siblings_list")));
+    let named = probe_cpus(&topology.join("core_cpus_list"))
+        .or_else(|| probe_cpus(&topology.join("thread_siblings_list")));
     let named = named.filter(|_| online.contains(id)).unwrap_or_default();
     named.intersection(online).iter().chain([id]).collect()
 }
@@ -112,11 +112,6 @@ fn processors(cpuinfo: &str) -> CpuList {
         .filter_map(|(_, number)| number.trim().parse().ok())
         .filter(|&id: &CpuId| id <= crate::CPU_ID_MAX)
         .collect()
-}
-
-/// A file in the kernel's list format.
-fn list(path: &Path) -> Option<CpuList> {
-    CpuList::from_kernel(&probe::<String>(path)?)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::cpu_times::line_of;
 use super::{Cgroups, Controller, CpuTimes};
 use crate::sys::time::Nanos;
 use crate::{CpuId, CpuList, Roots};
@@ -83,9 +84,7 @@ fn tick() -> Nanos {
 
 /// The seventh number of a CPU's line: time spent running by tasks.
 fn in_schedstat(text: &str, cpu: CpuId) -> Option<Nanos> {
-    let name = format!("cpu{cpu} ");
-    let line = text.lines().find_map(|line| line.strip_prefix(name.as_str()))?;
-    line.split_ascii_whitespace().nth(6)?.parse().ok()
+    line_of(text, cpu)?.split_ascii_whitespace().nth(6)?.parse().ok()
 }
 
 #[cfg(test)]

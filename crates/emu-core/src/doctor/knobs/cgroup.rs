@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::super::{About, Finding, Knob, Machine, Takes};
 use super::kib;
-use crate::control_file::probe;
+use crate::control_file::{probe, probe_cpus};
 use crate::group::{Folder, Throttling, tightest_above};
 use crate::{Controller, CpuList, Hierarchy, Host};
 
@@ -122,8 +122,7 @@ fn cpuset(host: &Host) -> Option<String> {
 /// The CPUs that the cpuset of our group leaves, or that of the nearest above it that has one.
 fn cpus(hierarchy: &Hierarchy) -> Option<CpuList> {
     let name = if hierarchy.version == 2 { "cpuset.cpus.effective" } else { "cpuset.effective_cpus" };
-    let text = hierarchy.lineage().find_map(|group| probe::<String>(&group.join(name)))?;
-    CpuList::from_kernel(&text)
+    hierarchy.lineage().find_map(|group| probe_cpus(&group.join(name)))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::super::{About, Change, Finding, Knob, Machine, Takes};
-use crate::control_file::probe;
+use crate::control_file::{probe, probe_cpus};
 use crate::{CpuList, Roots};
 
 /// The daemon that moves interrupts, by the name of its process.
@@ -73,7 +73,7 @@ fn interrupts(roots: &Roots) -> Vec<(PathBuf, CpuList)> {
     let lists = numbers(&folder).into_iter().map(|number| folder.join(format!("{number}/smp_affinity_list")));
     lists
         .filter_map(|path| {
-            let cpus = CpuList::from_kernel(&probe::<String>(&path)?)?;
+            let cpus = probe_cpus(&path)?;
             Some((path, cpus))
         })
         .collect()
