@@ -2,8 +2,8 @@
 //!
 //! Four things are corrected while it runs:
 //! - its own occupancy: wake-ups that come late, burns that end late or are taken from it (the [`Ledger`]);
-//! - what each wake-up costs the tasks: the part that the burner sees in its own CPU time is tracked, the part
-//!   that it cannot see was measured ([`WakeCost`]) and is scaled with the visible one;
+//! - what each wake-up costs the tasks: the part that the burner sees in its own CPU time is booked like a burn, the
+//!   part that it cannot see was measured ([`WakeCost`]) and is scaled with what is usual of the visible one;
 //! - what tasks outside the zone have of the CPU ([`Others`]): it burns of what they leave;
 //! - the core clock, for targets in hertz: part of the burn is spent on a chain of known length, so that the
 //!   burner is a frequency meter, and the share follows the clock.
@@ -133,7 +133,7 @@ impl Burner {
         self.seen.on_its_cpu.load(Ordering::Relaxed)
     }
 
-    /// Time that tasks had beyond their share because the burner was kept from running for long.
+    /// Time that it was to burn and has given up, as it was kept from running for long.
     pub(crate) fn dropped(&self) -> Duration {
         Duration::from_nanos(self.seen.dropped.load(Ordering::Relaxed))
     }
@@ -177,9 +177,8 @@ struct Loop<'a> {
     reference: WakeCost,
     /// The visible cost now, smoothed.
     visible: f64,
-    /// Thread CPU time at the last wake-up, and what was burned since.
-    last_cpu: Nanos,
-    last_burned: Nanos,
+    /// Thread CPU time at the end of the last burn.
+    rested: Nanos,
     clocks: [f64; CLOCK_READINGS],
     clocks_taken: usize,
     next_clock: Nanos,
@@ -202,8 +201,7 @@ impl<'a> Loop<'a> {
             ledger: Ledger::new(),
             reference: cost,
             visible: cost.visible,
-            last_cpu: time::thread_cpu(),
-            last_burned: 0,
+            rested: time::thread_cpu(),
             clocks: [0.0; CLOCK_READINGS],
             clocks_taken: 0,
             next_clock: 0,
@@ -247,24 +245,25 @@ impl<'a> Loop<'a> {
         }
         let woken = time::now();
         let cpu = time::thread_cpu();
-        self.observe_cost(cpu);
+        let seen = cpu - self.rested;
         let late = (grid.index(woken) - index).max(0);
         self.seen.counters.missed.fetch_add(late as u64, Ordering::Relaxed);
         let index = index + late;
         let elapsed = self.charge(grid, index + 1 - first, share);
         let left = elapsed - (elapsed as f64 * others) as Nanos;
-        self.last_burned = 0;
         if self.is_displaced() {
             // Burning elsewhere would slow a CPU that is not ours.
-            self.ledger = Ledger::new();
+            self.ledger.clear();
+            self.rested = time::thread_cpu();
             return index + 1;
         }
+        let hidden = self.settle_wake_up(seen as f64);
         let cost = self.cost();
         if due >= cost + MIN_BURN as f64 {
             // No period is going to be slept through.
             self.announcer.tell(grid.begin(index + 2));
         }
-        let burn = self.ledger.owed() - cost;
+        let burn = self.ledger.owed() - hidden;
         // At the end of the period the next burn begins; the tasks' part must lie before it.
         let latest = grid.begin(index + 1) - MIN_RUN;
         let until = (woken + burn.max(0.0) as Nanos).min(latest.max(woken));
@@ -277,19 +276,18 @@ impl<'a> Loop<'a> {
             others.woken(*place, woken, cpu);
         }
         let burned = self.burn(woken, until, wait, generation);
+        self.rested = time::thread_cpu();
         if let Some((others, place)) = &self.others {
-            let now = time::thread_cpu();
-            others.burned(*place, now, (burned, now - cpu));
+            others.burned(*place, self.rested, (burned, self.rested - cpu));
         }
-        self.ledger.settle(burned as f64 + cost);
-        self.last_burned = burned;
+        self.ledger.settle(burned as f64 + hidden);
         let counters = &self.seen.counters;
         counters.periods.fetch_add(1 + skipped as u64, Ordering::Relaxed);
-        counters.add_hold(burned, cost as Nanos);
+        counters.add_hold(burned, seen + hidden as Nanos);
         // Of the time that others left, so that shares are of it too.
         counters.add_elapsed(left);
         counters.burned.fetch_add(burned, Ordering::Relaxed);
-        counters.cpu.store(cpu + burned, Ordering::Relaxed);
+        counters.cpu.store(self.rested, Ordering::Relaxed);
         index + 1
     }
 
@@ -311,12 +309,13 @@ impl<'a> Loop<'a> {
             return most;
         }
         let worth = self.cost() + least as f64;
-        (((worth - self.ledger.owed()) / due).ceil() - 1.0).clamp(0.0, most as f64) as i64
+        let owed = self.ledger.carried(settings.grid.period() as f64);
+        (((worth - owed) / due).ceil() - 1.0).clamp(0.0, most as f64) as i64
     }
 
     fn charge(&mut self, grid: Grid, periods: i64, share: f64) -> Nanos {
         let elapsed = grid.period().saturating_mul(periods.max(0));
-        self.ledger.charge(elapsed as f64, share);
+        self.ledger.charge(elapsed as f64, grid.period() as f64, share);
         self.seen.dropped.store(self.ledger.dropped() as u64, Ordering::Relaxed);
         elapsed
     }
@@ -336,20 +335,25 @@ impl<'a> Loop<'a> {
         taken.get(taken.len() / 2).copied()
     }
 
-    /// What a wake-up costs the tasks now, in nanoseconds.
+    /// What a wake-up usually costs the tasks now, in nanoseconds.
     fn cost(&self) -> f64 {
-        self.visible + self.reference.hidden * self.visible / self.reference.visible.max(1.0)
+        self.visible + self.hidden()
     }
 
-    /// CPU time since the last wake-up that was not burned: the way to sleep and the way back.
-    fn observe_cost(&mut self, cpu: Nanos) {
-        let overhead = (cpu - self.last_cpu - self.last_burned) as f64;
-        self.last_cpu = cpu;
-        // Steal during the burn makes CPU time lag behind; such observations, and interrupts that struck
-        // just then, are not the cost of a wake-up.
-        if (0.2..5.0).contains(&(overhead / self.reference.visible.max(1.0))) {
-            self.visible += COST_WEIGHT * (overhead - self.visible);
+    /// The part of it that the burner cannot see.
+    fn hidden(&self) -> f64 {
+        self.reference.hidden * self.visible / self.reference.visible.max(1.0)
+    }
+
+    /// Books `seen`, the CPU time since the last burn: the way to sleep and the way back, which tasks did not have.
+    /// Returns what they lost unseen.
+    fn settle_wake_up(&mut self, seen: f64) -> f64 {
+        self.ledger.settle(seen);
+        // An interrupt that struck just then, or a turn of another guest, says nothing of what cannot be seen.
+        if (0.2..5.0).contains(&(seen / self.reference.visible.max(1.0))) {
+            self.visible += COST_WEIGHT * (seen - self.visible);
         }
+        self.hidden()
     }
 
     /// Whether the kernel has moved this thread because its CPU went offline.
@@ -373,13 +377,14 @@ impl<'a> Loop<'a> {
             let before = now;
             now = time::now();
             if now - before > GAP {
-                // Only a switch to another task gives time away; steal and interrupts take it from all alike.
-                let seen = involuntary_switches();
+                // Only a switch to another task gives time away, as where emu is stopped; steal and interrupts take it
+                // from all alike.
+                let seen = switches_away();
                 if switches.replace(seen).is_some_and(|known| known < seen) {
                     lost += now - before;
                 }
             } else if switches.is_none() {
-                switches = Some(involuntary_switches());
+                switches = Some(switches_away());
             }
         }
         now - woken - lost
@@ -408,79 +413,11 @@ fn periods_of_clock(grid: Grid) -> i64 {
     ((CLOCK_EVERY + CLOCK_LATE) / grid.period()).max(1)
 }
 
-/// How often this thread was made to give way, from `getrusage(RUSAGE_THREAD)`.
-fn involuntary_switches() -> i64 {
+/// How often another task has had the CPU of this thread, from `getrusage(RUSAGE_THREAD)`.
+fn switches_away() -> i64 {
     nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD)
-        .map_or(0, |usage| usage.involuntary_context_switches())
+        .map_or(0, |usage| usage.involuntary_context_switches() + usage.voluntary_context_switches())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: Nanos = 1_000_000;
-
-    fn settings(share: f64, clock: Option<u64>) -> Settings {
-        Settings::new(Grid::new(0, MS), Target { share, clock: clock.map(Hertz) })
-    }
-
-    /// Periods that a burner sleeps through which owes nothing yet, in a period of 1 ms.
-    fn skipped(share: f64, clock: Option<u64>, next_clock: Nanos) -> i64 {
-        skipped_beside(share, clock, next_clock, None)
-    }
-
-    /// The same where others have nearly all time.
-    fn skipped_beside(
-        share: f64,
-        clock: Option<u64>,
-        next_clock: Nanos,
-        others: Option<(Arc<Others>, usize)>,
-    ) -> i64 {
-        let had = if others.is_some() { 0.999_999 } else { 0.0 };
-        let seen = Seen {
-            counters: Counters::default(),
-            clock: AtomicU64::new(0),
-            on_its_cpu: AtomicBool::new(true),
-            dropped: AtomicU64::new(0),
-        };
-        let cost = WakeCost { visible: 8_000.0, hidden: 2_000.0 };
-        let mut this = Loop::new(0, cost, &seen, Announcer::new().unwrap(), others);
-        this.next_clock = next_clock;
-        this.periods_to_skip(settings(share, clock), (1.0 - beside(share, had)) * MS as f64)
-    }
-
-    #[test]
-    fn a_burn_is_worth_its_wake_up() {
-        let never = time::now() + 3_600_000 * MS;
-        // 30 µs are worth one: 20 µs and what it costs.
-        assert_eq!([0.5, 0.97, 0.99, 1.0].map(|share| skipped(share, None, never)), [0, 0, 2, 1 << 20]);
-    }
-
-    #[test]
-    fn the_share_is_of_what_others_leave() {
-        assert!((beside(0.4, 0.0) - 0.4).abs() < 1e-12 && (beside(1.0, 0.3) - 1.0).abs() < 1e-12);
-        // Of the half that others leave, 40 % are 20 % of all.
-        assert!((beside(0.4, 0.5) - (0.5 + 0.2)).abs() < 1e-12);
-    }
-
-    #[test]
-    fn a_burner_looks_again_however_much_others_have() {
-        let never = time::now() + 3_600_000 * MS;
-        let read = || Some(crate::duty::others::Used::default());
-        let others = Arc::new(Others::new(1, MS, Box::new(read)).unwrap());
-        let most = others.every() / MS;
-        for share in [0.4, 0.999_999] {
-            assert_eq!(skipped_beside(share, None, never, Some((Arc::clone(&others), 0))), most);
-        }
-        assert_eq!(skipped_beside(1.0, None, never, Some((others, 0))), 1 << 20);
-    }
-
-    #[test]
-    fn a_target_in_hertz_has_the_clock_measured_at_any_speed() {
-        let later = time::now() + 3_600_000 * MS;
-        assert_eq!(skipped(0.95, Some(1), later), 0);
-        // 70 µs are worth one in which the clock is measured.
-        assert_eq!([0.5, 0.95].map(|share| skipped(share, Some(1), 0)), [0, 1]);
-        assert_eq!([0.999_999, 1.0].map(|share| skipped(share, Some(1), 0)), [1005, 1005]);
-    }
-}
+mod tests;

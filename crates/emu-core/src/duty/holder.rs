@@ -288,8 +288,6 @@ const HOLD_MIN: f64 = 200_000.0;
 const RUN_MIN: f64 = 0.5;
 /// How long a hold may wait to be confirmed, as a part of what is owed.
 const CONFIRM: f64 = 0.5;
-/// Periods that are charged when the controller comes later than that: the ledger carries no more.
-const LATE_MAX: i64 = 3;
 /// The largest part of one CPU that the controller takes for itself when there are many tasks: it makes fewer and
 /// longer holds then.
 const OWN_CPU_MAX: f64 = 0.02;
@@ -361,10 +359,7 @@ impl<H: Hold> Cycle<H> {
         let length = period * stride;
         self.seen.cycle.store(length, Ordering::Relaxed);
         // What the tasks had while nobody held them is owed, as far as the ledger carries it.
-        for _ in 0..late.min(LATE_MAX) {
-            self.ledger.charge(period as f64, self.share);
-        }
-        self.ledger.charge(length as f64, self.share);
+        self.ledger.charge((late * period + length) as f64, length as f64, self.share);
         let next = index + late + stride;
         let run = self.share * length as f64;
         let latest = self.grid.begin(next) - (run * RUN_MIN) as Nanos;

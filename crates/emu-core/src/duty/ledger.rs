@@ -22,21 +22,30 @@ impl Ledger {
         Self { owed: 0.0, dropped: 0.0 }
     }
 
-    /// Adds what is due for the next `period` nanoseconds at `share`, and returns what is owed in all.
-    pub(crate) fn charge(&mut self, period: f64, share: f64) -> f64 {
+    /// Adds what is due for the next `elapsed` nanoseconds at `share`, and returns what is owed in all: of two periods of
+    /// `period` nanoseconds at most.
+    pub(crate) fn charge(&mut self, elapsed: f64, period: f64, share: f64) -> f64 {
         // No time has passed: nothing is due, and nothing is given up.
-        if period <= 0.0 {
+        if elapsed <= 0.0 {
             return self.owed;
         }
-        self.owed += (1.0 - share) * period;
+        self.owed += (1.0 - share) * elapsed;
+        let carried = self.carried(period);
+        self.dropped += (self.owed - carried).max(0.0);
+        self.owed = carried;
+        carried
+    }
+
+    /// What of it is going to be carried on with this period. Credit arises where a hold took far longer than planned;
+    /// tasks get it back, but not for ever.
+    pub(crate) fn carried(&self, period: f64) -> f64 {
         let limit = CARRY_PERIODS * period;
-        if self.owed > limit {
-            self.dropped += self.owed - limit;
-            self.owed = limit;
-        }
-        // Credit arises where a hold took far longer than planned; tasks get it back, but not for ever.
-        self.owed = self.owed.max(-limit);
-        self.owed
+        self.owed.clamp(-limit, limit)
+    }
+
+    /// Owes nothing from now on.
+    pub(crate) fn clear(&mut self) {
+        self.owed = 0.0;
     }
 
     /// Takes off what has been held.
@@ -64,19 +73,28 @@ mod tests {
     fn debt_beyond_two_periods_is_dropped_and_counted() {
         let mut ledger = Ledger::new();
         for _ in 0..5 {
-            ledger.charge(100.0, 0.0);
+            ledger.charge(100.0, 100.0, 0.0);
         }
         assert!((ledger.owed() - 200.0).abs() < 1e-9);
         assert!((ledger.dropped() - 300.0).abs() < 1e-9);
     }
 
     #[test]
+    fn however_long_nobody_was_held_two_periods_are_carried() {
+        let mut ledger = Ledger::new();
+        assert!((ledger.charge(100_000.0, 100.0, 0.5) - 200.0).abs() < 1e-9);
+        assert!((ledger.dropped() - 49_800.0).abs() < 1e-9);
+        ledger.settle(100_000.0);
+        assert!((ledger.charge(100.0, 100.0, 0.5) + 200.0).abs() < 1e-9);
+    }
+
+    #[test]
     fn debt_and_credit_stay_where_no_time_passes() {
         for held in [30.0, 70.0] {
             let mut ledger = Ledger::new();
-            ledger.charge(100.0, 0.5);
+            ledger.charge(100.0, 100.0, 0.5);
             ledger.settle(held);
-            assert!((ledger.charge(0.0, 0.5) - (50.0 - held)).abs() < 1e-9);
+            assert!((ledger.charge(0.0, 100.0, 0.5) - (50.0 - held)).abs() < 1e-9);
             assert!(ledger.dropped() == 0.0);
         }
     }
@@ -89,7 +107,7 @@ mod tests {
             let mut ledger = Ledger::new();
             let mut held = 0.0;
             for error in &errors {
-                let hold = (ledger.charge(1000.0, share) + error).max(0.0);
+                let hold = (ledger.charge(1000.0, 1000.0, share) + error).max(0.0);
                 ledger.settle(hold);
                 held += hold;
             }

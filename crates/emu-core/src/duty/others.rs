@@ -176,14 +176,13 @@ impl Account {
     /// Takes in what has been used since the last look, which is made `every` so often; returns the share to tell until the
     /// next one.
     fn look(&mut self, every: Nanos, now: Option<Sums>) -> f64 {
-        let span = |last: &Sums| now.map(|now| (now, now.now - last.now));
-        let looks = self.last.as_ref().and_then(span);
-        let Some((now, span)) = looks.filter(|(_, span)| (1..=TOO_LONG * every).contains(span)) else {
+        let last = std::mem::replace(&mut self.last, now);
+        let looks = last.zip(now).map(|(last, now)| (last, now, now.now - last.now));
+        let Some((last, now, span)) = looks.filter(|(.., span)| (1..=TOO_LONG * every).contains(span)) else {
             // Of a time without looks it is not known when they had what.
-            (self.last, self.untold, self.share) = (now, 0.0, 0.0);
+            (self.untold, self.share) = (0.0, 0.0);
             return 0.0;
         };
-        let Some(last) = self.last.replace(now) else { return 0.0 };
         let time = span as f64 * self.cpus as f64;
         let others = others(&last, &now);
         self.had += others;

@@ -126,8 +126,9 @@ impl Loop<'_> {
         let next = index + 1 + i64::from(is_short);
         let end = grid.begin(next);
         // The account is over the time that really passed, from one change to the low level to the next.
-        let low = self.ledger.charge((end - begun) as f64, settings.mix.high_share);
-        wait.until(begun + low.clamp(0.0, (end - begun) as f64) as Nanos, generation);
+        let length = (end - begun) as f64;
+        let low = self.ledger.charge(length, length, settings.mix.high_share);
+        wait.until(begun + low.clamp(0.0, length) as Nanos, generation);
         let raised = self.change(settings.mix.high)?;
         wait.until(end, generation);
         let lowered = self.change(settings.mix.low)?;

@@ -53,7 +53,7 @@ fn holder(body: impl FnOnce(&mut Cycle<Tasks>, &Wait<f64>) -> Result<()> + Send 
 #[test]
 fn nobody_is_held_at_full_speed_whatever_is_owed() {
     let holder = holder(|cycle, wait| {
-        cycle.ledger.charge(PERIOD as f64, 0.5);
+        cycle.ledger.charge(PERIOD as f64, PERIOD as f64, 0.5);
         assert!(cycle.ledger.owed() >= HOLD_MIN);
         cycle.one_period(0, wait).map(drop)
     });

@@ -1,0 +1,103 @@
+//! When a burner burns, and of what.
+
+use super::*;
+
+const MS: Nanos = 1_000_000;
+
+fn settings(share: f64, clock: Option<u64>) -> Settings {
+    Settings::new(Grid::new(0, MS), Target { share, clock: clock.map(Hertz) })
+}
+
+fn seen() -> Seen {
+    Seen {
+        counters: Counters::default(),
+        clock: AtomicU64::new(0),
+        on_its_cpu: AtomicBool::new(true),
+        dropped: AtomicU64::new(0),
+    }
+}
+
+/// A burner whose wake-ups usually cost 8 µs that it sees and 2 µs that it does not.
+fn burning(seen: &Seen, others: Option<(Arc<Others>, usize)>) -> Loop<'_> {
+    let cost = WakeCost { visible: 8_000.0, hidden: 2_000.0 };
+    Loop::new(0, cost, seen, Announcer::new().unwrap(), others)
+}
+
+/// Periods that a burner sleeps through which owes nothing yet, in a period of 1 ms.
+fn skipped(share: f64, clock: Option<u64>, next_clock: Nanos) -> i64 {
+    skipped_beside(share, clock, next_clock, None)
+}
+
+/// The same where others have nearly all time.
+fn skipped_beside(
+    share: f64,
+    clock: Option<u64>,
+    next_clock: Nanos,
+    others: Option<(Arc<Others>, usize)>,
+) -> i64 {
+    let had = if others.is_some() { 0.999_999 } else { 0.0 };
+    let seen = seen();
+    let mut this = burning(&seen, others);
+    this.next_clock = next_clock;
+    this.periods_to_skip(settings(share, clock), (1.0 - beside(share, had)) * MS as f64)
+}
+
+#[test]
+fn a_burn_is_worth_its_wake_up() {
+    let never = time::now() + 3_600_000 * MS;
+    // 30 µs are worth one: 20 µs and what it costs.
+    assert_eq!([0.5, 0.97, 0.99, 1.0].map(|share| skipped(share, None, never)), [0, 0, 2, 1 << 20]);
+}
+
+#[test]
+fn an_overlong_burn_is_not_made_up_for_without_end() {
+    let seen = seen();
+    let mut this = burning(&seen, None);
+    this.next_clock = Nanos::MAX;
+    this.ledger.settle(60e9);
+    // Two periods, and the one that would be burned in anyway.
+    assert_eq!(this.periods_to_skip(settings(0.5, None), 0.5 * MS as f64), 4);
+}
+
+#[test]
+fn all_cpu_time_between_burns_is_booked_and_what_is_usual_is_learned() {
+    let seen = seen();
+    let mut this = burning(&seen, None);
+    this.ledger.charge(1e6, 1e6, 0.5);
+    // Far from usual, and yet taken from the tasks.
+    assert!((this.settle_wake_up(100_000.0) - 2_000.0).abs() < 1e-9);
+    assert!((this.ledger.owed() - 400_000.0).abs() < 1e-6);
+    for _ in 0..500 {
+        this.settle_wake_up(12_000.0);
+    }
+    assert!((this.ledger.owed() + 5_600_000.0).abs() < 1e-3);
+    assert!((this.cost() - 15_000.0).abs() < 1.0, "{}", this.cost());
+}
+
+#[test]
+fn the_share_is_of_what_others_leave() {
+    assert!((beside(0.4, 0.0) - 0.4).abs() < 1e-12 && (beside(1.0, 0.3) - 1.0).abs() < 1e-12);
+    // Of the half that others leave, 40 % are 20 % of all.
+    assert!((beside(0.4, 0.5) - (0.5 + 0.2)).abs() < 1e-12);
+}
+
+#[test]
+fn a_burner_looks_again_however_much_others_have() {
+    let never = time::now() + 3_600_000 * MS;
+    let read = || Some(crate::duty::others::Used::default());
+    let others = Arc::new(Others::new(1, MS, Box::new(read)).unwrap());
+    let most = others.every() / MS;
+    for share in [0.4, 0.999_999] {
+        assert_eq!(skipped_beside(share, None, never, Some((Arc::clone(&others), 0))), most);
+    }
+    assert_eq!(skipped_beside(1.0, None, never, Some((others, 0))), 1 << 20);
+}
+
+#[test]
+fn a_target_in_hertz_has_the_clock_measured_at_any_speed() {
+    let later = time::now() + 3_600_000 * MS;
+    assert_eq!(skipped(0.95, Some(1), later), 0);
+    // 70 µs are worth one in which the clock is measured.
+    assert_eq!([0.5, 0.95].map(|share| skipped(share, Some(1), 0)), [0, 1]);
+    assert_eq!([0.999_999, 1.0].map(|share| skipped(share, Some(1), 0)), [1005, 1005]);
+}
