@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::balance::{self, Place};
-use super::per_cpu::{Bindings, CpuGroups};
+use super::bindings::Bindings;
+use super::per_cpu::CpuGroups;
 use super::quota::{Governed, Mark};
 use crate::sys::time::{self, Nanos};
 use crate::zone::Pid;
@@ -22,6 +23,13 @@ const PAUSE: Nanos = 100;
 /// How long no group has been crowded before groups are let loose on all CPUs again.
 const CALM: Nanos = 1_000_000_000;
 
+/// How long after a CPU of the zone has come back it cannot be told yet which threads the program has bound: the kernel
+/// gives them the CPU back after a while. Nor how long before its loss was noticed.
+const UNSURE: Nanos = 1_000_000_000;
+
+/// The longest time for which it is trusted that threads are bound, where that leaves a CPU idle.
+const TRUST: Nanos = 60_000_000_000;
+
 /// A group that used this part of its quota has its demand full, whether its throttling showed or not: with a
 /// quota close to the period, the next period can begin before the tick shows that the quota is used up.
 const BUSY: f64 = 0.9;
@@ -32,8 +40,20 @@ pub(crate) struct Balancer {
     groups: CpuGroups,
     /// `/sys/devices/system/cpu/online`.
     online_file: PathBuf,
-    online: CpuList,
+    /// The CPUs of the zone that tasks can use.
+    usable: CpuList,
+    /// Those that are online, and yet cannot be used.
+    missing: CpuList,
+    /// When that was looked at last.
+    looked: Nanos,
     bindings: Bindings,
+    /// From when on bindings can be seen as they are: never, while a CPU of the zone is offline.
+    sure_from: Nanos,
+    /// When it is looked again what threads are bound to that share a CPU's group beside an idle one for that reason: what is
+    /// known may be from a moment when the kernel had not given them all CPUs back, or out of date.
+    doubt: Option<Nanos>,
+    /// How long it is trusted until the look after that.
+    trust: Nanos,
     /// What the last look saw.
     before: Vec<Mark>,
     busy: Vec<bool>,
@@ -56,12 +76,18 @@ pub(crate) struct Balancer {
 
 impl Balancer {
     /// A balancer that has not looked yet.
-    pub(crate) fn new(groups: CpuGroups, online_file: PathBuf, online: CpuList) -> Self {
+    pub(crate) fn new(mut groups: CpuGroups, online_file: PathBuf, online: &CpuList) -> Self {
+        let usable = groups.usable(online);
         Self {
+            sure_from: if groups.is_whole(&usable) { 0 } else { Nanos::MAX },
             groups,
             online_file,
-            online,
+            usable,
+            missing: CpuList::default(),
+            looked: 0,
             bindings: Bindings::default(),
+            doubt: None,
+            trust: CENSUS_EVERY,
             before: Vec::new(),
             busy: Vec::new(),
             lists: Vec::new(),
@@ -98,6 +124,11 @@ impl Balancer {
         self.real_time
     }
 
+    /// The CPUs of the zone that are online and that the group above does not have.
+    pub(crate) fn missing(&self) -> &CpuList {
+        &self.missing
+    }
+
     /// How many threads the kernel would not move in the last census.
     pub(crate) fn stuck(&self) -> usize {
         self.stuck
@@ -119,9 +150,9 @@ impl Balancer {
     fn look_now(&mut self, governed: &[Governed]) -> Result<()> {
         let now = time::now();
         let busy = self.busy(governed)?;
-        let online_changed = self.read_online()?;
+        let (cpus_changed, renewed) = self.look_at_cpus(now);
         let any_busy = busy.contains(&true);
-        let mut changed = busy != self.busy || online_changed;
+        let mut changed = busy != self.busy || cpus_changed;
         self.busy = busy;
         if any_busy {
             let known = std::mem::take(&mut self.lists);
@@ -135,10 +166,12 @@ impl Balancer {
             self.pause = (self.pause * 2).clamp(soon, LATE.max(soon));
         }
         let spare = self.busy.contains(&false);
-        let reason = online_changed
+        let reason = cpus_changed
             || any_busy && (changed || spare && now >= self.retry)
             || (any_busy || self.groups.is_pinned()) && now >= self.routine;
-        if reason && now >= self.earliest { self.census(governed, now) } else { Ok(()) }
+        let looked = if reason && now >= self.earliest { self.census(governed, now) } else { Ok(()) };
+        // Threads are spread all the same, over the CPUs that there are.
+        renewed.and(looked)
     }
 
     /// Which groups have used up their quota since the last look.
@@ -158,18 +191,20 @@ impl Balancer {
             .collect())
     }
 
-    fn read_online(&mut self) -> Result<bool> {
-        let online = control_file::read_if_present(&self.online_file)?;
-        let Some(online) = online.and_then(|text| CpuList::from_kernel(&text)) else { return Ok(false) };
-        if online == self.online {
-            return Ok(false);
+    /// Looks which CPUs can be used; returns whether that has changed, and whether the groups could take them up.
+    fn look_at_cpus(&mut self, now: Nanos) -> (bool, Result<()>) {
+        let before = std::mem::replace(&mut self.looked, now);
+        let Some(online) = control_file::probe_cpus(&self.online_file) else { return (false, Ok(())) };
+        let usable = self.groups.usable(&online);
+        let back = !usable.difference(&self.usable).is_empty();
+        let changed = usable != self.usable;
+        self.missing = self.groups.cpus().intersection(&online).difference(&usable);
+        self.usable = usable;
+        if changed {
+            self.bindings.forget_since(before - UNSURE);
+            self.sure_from = if self.groups.is_whole(&self.usable) { now + UNSURE } else { Nanos::MAX };
         }
-        let back = !online.difference(&self.online).is_empty();
-        self.online = online;
-        if back {
-            self.groups.renew(&self.online)?;
-        }
-        Ok(true)
+        (changed, self.groups.renew(back, &self.usable))
     }
 
     /// Looks at every thread, and moves those that would be faster in another group.
@@ -186,11 +221,17 @@ impl Balancer {
             .zip(governed)
             .map(|(group, governed)| Place {
                 cpu: group.cpu,
-                share: if self.online.contains(group.cpu) { governed.asked().0 } else { 0.0 },
+                share: if self.usable.contains(group.cpu) { governed.asked().0 } else { 0.0 },
             })
             .collect();
         let closed = |place: usize| places.get(place).is_some_and(|place: &Place| place.share <= 0.0);
-        let (mut runnable, real_time) = self.bindings.census(&self.groups, &self.lists, closed);
+        if now >= self.sure_from {
+            if self.doubt.is_some_and(|doubt| now >= doubt) {
+                self.groups.unpin_for_a_look(&self.usable)?;
+            }
+            self.bindings.learn(&self.groups, &self.lists, now);
+        }
+        let (mut runnable, real_time) = self.bindings.census(&self.groups, &self.lists, &self.usable, closed);
         self.real_time = real_time;
         let mut moved = 0;
         for thread in balance::plan(&places, &mut runnable) {
@@ -199,7 +240,15 @@ impl Balancer {
                 Err(_) => self.stuck += 1,
             }
         }
-        let crowded = balance::counts(&places, &runnable).iter().any(|&count| count > 1);
+        let counts = balance::counts(&places, &runnable);
+        let crowded = counts.iter().any(|&count| count > 1);
+        let idle = places.iter().zip(&counts).any(|(place, &count)| place.share > 0.0 && count == 0);
+        let is_in_doubt = crowded && idle && runnable.iter().any(|thread| thread.bound.is_some());
+        if !is_in_doubt {
+            (self.doubt, self.trust) = (None, CENSUS_EVERY);
+        } else if self.doubt.is_none_or(|doubt| now >= doubt) {
+            (self.doubt, self.trust) = (Some(now + self.trust), (2 * self.trust).min(TRUST));
+        }
         let shares = || governed.iter().map(|group| group.asked().0);
         let unequal = shares().fold(0.0, f64::max) - shares().fold(f64::INFINITY, f64::min) > 1e-9;
         self.bind(crowded, unequal, now)?;
@@ -218,10 +267,10 @@ impl Balancer {
     fn bind(&mut self, crowded: bool, unequal: bool, now: Nanos) -> Result<()> {
         if crowded || unequal {
             self.calm_since = None;
-            return self.groups.pin(true, &self.online);
+            return self.groups.pin(true, &self.usable);
         }
         let calm = now - *self.calm_since.get_or_insert(now);
-        if calm >= CALM { self.groups.pin(false, &self.online) } else { Ok(()) }
+        if calm >= CALM { self.groups.pin(false, &self.usable) } else { Ok(()) }
     }
 }
 

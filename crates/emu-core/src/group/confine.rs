@@ -8,13 +8,18 @@ use crate::sys::affinity;
 use crate::zone::Pid;
 use crate::{Controller, CpuList, Error, Host, Journal, Result, Undo, Zone, control_file};
 
-const CPUS: &str = "cpuset.cpus";
+pub(super) const CPUS: &str = "cpuset.cpus";
 const CPUS_EFFECTIVE: &str = "cpuset.cpus.effective";
 const MEMS: &str = "cpuset.mems";
 
 /// The first Linux that gives a task its own affinity back when it leaves a cpuset ("sched: Always
 /// preserve the user requested cpumask").
 const KEEPS_AFFINITY: (u32, u32) = (6, 2);
+
+/// Whether a task gets the CPUs back that it is bound to when its cpuset gets them.
+pub(super) fn keeps_affinity(host: &Host) -> bool {
+    host.kernel_version() >= Some(KEEPS_AFFINITY)
+}
 
 /// Whether tasks could run on CPUs outside the zone.
 pub(super) fn is_needed(host: &Host, zone: &Zone) -> bool {
@@ -47,9 +52,14 @@ fn not_all(error: Error) -> Error {
     error.hint("the cgroup above has to have all CPUs of the zone; choose others with --cpus")
 }
 
+/// The file that tells which CPUs a group's tasks can use.
+pub(super) fn in_force(version: u8) -> &'static str {
+    if version == 2 { CPUS_EFFECTIVE } else { CPUS }
+}
+
 /// Version 2 takes CPUs that the group above does not have, and does without them.
 fn check(folder: &Path, version: u8, cpus: &CpuList) -> Result<()> {
-    let file = folder.join(if version == 2 { CPUS_EFFECTIVE } else { CPUS });
+    let file = folder.join(in_force(version));
     let got = control_file::read(&file)?;
     if CpuList::from_kernel(&got).as_ref() == Some(cpus) {
         return Ok(());
@@ -62,7 +72,7 @@ fn check(folder: &Path, version: u8, cpus: &CpuList) -> Result<()> {
 /// # Errors
 /// It cannot be recorded.
 pub(super) fn remember(host: &Host, pid: Pid, journal: &Journal) -> Result<()> {
-    if host.kernel_version() >= Some(KEEPS_AFFINITY) {
+    if keeps_affinity(host) {
         return Ok(());
     }
     let online = host.online();

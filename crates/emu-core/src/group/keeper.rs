@@ -157,6 +157,12 @@ impl Keeper {
                     .into(),
             );
         }
+        let missing = work.balancer.as_ref().map(Balancer::missing).filter(|missing| !missing.is_empty());
+        notes.extend(missing.map(|missing| {
+            format!(
+                "CPUs {missing} are online, but the cgroup above does not have them: tasks share the others"
+            )
+        }));
         let stuck = work.balancer.as_ref().map_or(0, Balancer::stuck);
         if stuck > 0 {
             notes.push(format!("{stuck} threads could not be moved to the group of a CPU"));

@@ -29,6 +29,17 @@ pub(super) fn read(list: &Path, pids: &mut Vec<Pid>) -> Result<()> {
     Ok(())
 }
 
+/// What the files of this name list, in a group and in all groups nested in it.
+///
+/// # Errors
+/// As [`collect`] and [`read`].
+pub(super) fn read_all(folder: &Path, name: &str) -> Result<Vec<Pid>> {
+    let (mut lists, mut pids) = (Vec::new(), Vec::new());
+    collect(folder, &mut lists)?;
+    lists.iter().try_for_each(|list| read(&list.with_file_name(name), &mut pids))?;
+    Ok(pids)
+}
+
 /// Appends the list of a group and those of all groups nested in it.
 ///
 /// # Errors

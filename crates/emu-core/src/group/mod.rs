@@ -7,6 +7,7 @@
 mod balance;
 mod balancer;
 mod bandwidth;
+mod bindings;
 mod confine;
 mod family;
 mod freeze_hold;
@@ -19,6 +20,7 @@ mod members;
 mod per_cpu;
 mod place;
 mod quota;
+mod returning;
 mod rival;
 mod stopper;
 mod trim;
@@ -44,6 +46,7 @@ pub(crate) use usage::Usage;
 
 use family::{Stat, check_targets};
 use gather::{Move, gather};
+use returning::Returning;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -105,11 +108,16 @@ impl TaskGroup {
         let confined = controllers.contains(&confine::CONTROLLER) && confine::is_needed(host, zone);
         let wanted: Vec<_> =
             controllers.iter().copied().filter(|c| *c != confine::CONTROLLER || confined).collect();
-        Self::with(host, zone, &wanted, journal)
+        let group = Self::with(host, zone, &wanted, journal)?;
+        if let Some(returning) = group.returning(zone) {
+            journal.keep(returning.start(host.roots.cpus().join("online"))?);
+        }
+        Ok(group)
     }
 
     /// As [`create`](Self::create), for groups that are to be divided among the CPUs of the zone: with
-    /// [`Controller::Cpuset`] they get a cpuset, where one can be had, even if the zone has all CPUs.
+    /// [`Controller::Cpuset`] they get a cpuset, where one can be had, even if the zone has all CPUs. Whoever divides them
+    /// looks after [`returning`](Self::returning) CPUs.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -172,16 +180,25 @@ impl TaskGroup {
         self.parts.iter().find(|part| part.controllers.contains(&controller)).map(|part| &part.folder)
     }
 
+    /// What gives its cpuset the CPUs back that come back online, where the kernel does not.
+    fn returning(&self, zone: &Zone) -> Option<Returning> {
+        let folder = self.folder(confine::CONTROLLER)?;
+        if folder.version != 1 || !confine::is_cpuset(&folder.path) {
+            return None;
+        }
+        let new = match &zone.tasks {
+            Tasks::Processes(_) => Returning::ours,
+            Tasks::Cgroup(_) => Returning::theirs,
+        };
+        Some(new(&folder.path, zone.demand.cpus()))
+    }
+
     /// The processes in it, nested groups included.
     ///
     /// # Errors
     /// A list cannot be read. A group that has been removed is empty.
     pub(crate) fn pids(&self) -> Result<Vec<Pid>> {
-        let mut pids = Vec::new();
-        for list in self.lists()? {
-            lists::read(&list, &mut pids)?;
-        }
-        Ok(pids)
+        self.parts.first().map_or(Ok(Vec::new()), |part| lists::read_all(&part.folder.path, PROCS))
     }
 
     /// The tasks, that is threads, in it, nested groups included.
@@ -189,13 +206,9 @@ impl TaskGroup {
     /// # Errors
     /// As [`pids`](Self::pids).
     pub(crate) fn threads(&self) -> Result<Vec<Pid>> {
-        let version = self.parts.first().map_or(2, |part| part.folder.version);
-        let name = if version == 2 { "cgroup.threads" } else { "tasks" };
-        let mut threads = Vec::new();
-        for list in self.lists()? {
-            lists::read(&list.with_file_name(name), &mut threads)?;
-        }
-        Ok(threads)
+        self.parts.first().map_or(Ok(Vec::new()), |part| {
+            lists::read_all(&part.folder.path, per_cpu::threads_name(part.folder.version))
+        })
     }
 
     /// The `cgroup.procs` of it and of each group nested in it.
@@ -248,10 +261,7 @@ impl TaskGroup {
         gather(proc, &mut family, &moves, journal)?;
         let unconfined = group.folder(confine::CONTROLLER).is_none();
         if wanted.contains(&confine::CONTROLLER) && unconfined && confine::is_needed(host, zone) {
-            group.bind(proc, &zone.demand.cpus(), journal, || {
-                family.look()?;
-                Ok(family.members().keys().copied().collect())
-            })?;
+            group.notes.push(bind_family(proc, zone, &mut family, journal)?);
         }
         Ok(group)
     }
@@ -314,12 +324,8 @@ impl TaskGroup {
                 }
                 _ if !confine::is_needed(host, zone) => {}
                 _ => {
-                    let lists = group.lists()?;
-                    group.bind(&host.roots.proc, &cpus, journal, || {
-                        let mut pids = Vec::new();
-                        lists.iter().try_for_each(|list| lists::read(list, &mut pids))?;
-                        Ok(pids)
-                    })?;
+                    confine::bind(&host.roots.proc, &cpus, journal, || group.pids())?;
+                    group.notes.push(bound_note(&cpus));
                 }
             }
         }
@@ -331,18 +337,6 @@ impl TaskGroup {
             Some(part) => part.controllers.push(controller),
             None => self.parts.push(Part { controllers: vec![controller], folder }),
         }
-    }
-
-    fn bind(
-        &mut self,
-        proc: &Path,
-        cpus: &CpuList,
-        journal: &Journal,
-        list: impl FnMut() -> Result<Vec<Pid>>,
-    ) -> Result<()> {
-        confine::bind(proc, cpus, journal, list)?;
-        self.notes.push(bound_note(cpus));
-        Ok(())
     }
 }
 
@@ -359,12 +353,17 @@ pub(crate) fn confine_without_group(
     if !confine::is_needed(host, zone) {
         return Ok(None);
     }
+    bind_family(&host.roots.proc, zone, family, journal).map(Some)
+}
+
+/// Binds processes and their descendants to the zone's CPUs; returns what the user should know.
+fn bind_family(proc: &Path, zone: &Zone, family: &mut Family, journal: &Journal) -> Result<String> {
     let cpus = zone.demand.cpus();
-    confine::bind(&host.roots.proc, &cpus, journal, || {
+    confine::bind(proc, &cpus, journal, || {
         family.look()?;
         Ok(family.members().keys().copied().collect())
     })?;
-    Ok(Some(bound_note(&cpus)))
+    Ok(bound_note(&cpus))
 }
 
 fn bound_note(cpus: &CpuList) -> String {
@@ -419,10 +418,7 @@ fn existing(hierarchy: &Hierarchy, path: &Path) -> Option<Folder> {
 pub(crate) fn is_same_everywhere(host: &Host, path: &Path) -> Result<bool> {
     let folders: Vec<_> = host.cgroups.hierarchies.iter().filter_map(|h| existing(h, path)).collect();
     let members = |folder: &Folder| -> Result<BTreeSet<Pid>> {
-        let (mut lists, mut pids) = (Vec::new(), Vec::new());
-        lists::collect(&folder.path, &mut lists)?;
-        lists.iter().try_for_each(|list| lists::read(list, &mut pids))?;
-        Ok(pids.into_iter().collect())
+        Ok(lists::read_all(&folder.path, PROCS)?.into_iter().collect())
     };
     // Processes are born and end between two looks.
     for _ in 0..LOOKS {

@@ -15,14 +15,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::balance::Runnable;
 use super::bandwidth::{Bandwidth, Owner};
+use super::confine;
 use super::family::Stat;
 use super::keeper::Threads;
+use super::returning::Returning;
 use super::{Folder, TaskGroup};
 use crate::sys::affinity;
 use crate::zone::Pid;
-use crate::{Controller, CpuId, CpuList, Error, ErrorKind, Journal, Result, Undo, control_file};
+use crate::{Controller, CpuId, CpuList, Error, ErrorKind, Host, Journal, Result, Undo, Zone, control_file};
 
 const CONTROLLERS: [Controller; 3] = [Controller::Cpu, Controller::Cpuset, Controller::Cpuacct];
 
@@ -48,7 +49,8 @@ pub(crate) fn threads_file(folder: &Folder) -> PathBuf {
     folder.path.join(threads_name(folder.version))
 }
 
-fn threads_name(version: u8) -> &'static str {
+/// The name of that file.
+pub(super) fn threads_name(version: u8) -> &'static str {
     if version == 2 { "cgroup.threads" } else { "tasks" }
 }
 
@@ -75,6 +77,12 @@ pub(crate) struct CpuGroups {
     accounting: Option<usize>,
     /// Whether each group is bound to its CPU.
     pinned: bool,
+    /// Where the kernel does not put CPUs back into the zone's own cpuset.
+    returning: Option<Returning>,
+    /// Whether the cpusets of the CPUs' groups must be written again.
+    is_short: bool,
+    /// Whether threads keep what they are bound to while their group is.
+    keeps_affinity: bool,
     procfs: PathBuf,
 }
 
@@ -83,12 +91,7 @@ impl CpuGroups {
     ///
     /// # Errors
     /// A group cannot be made or recorded; the zone's group has groups below it already.
-    pub(crate) fn create(
-        group: &TaskGroup,
-        cpus: &CpuList,
-        procfs: &Path,
-        journal: &Journal,
-    ) -> Result<Self> {
+    pub(crate) fn create(host: &Host, zone: &Zone, group: &TaskGroup, journal: &Journal) -> Result<Self> {
         let mut homes: Vec<Part> = Vec::new();
         let (mut cpuset, mut accounting) = (None, None);
         for controller in CONTROLLERS {
@@ -110,8 +113,18 @@ impl CpuGroups {
             let needed = [Controller::Cpu, Controller::Cpuset].into_iter().filter(here);
             enable_threaded(&home.folder.path, needed)?;
         }
-        let (cpus, procfs) = (cpus.clone(), procfs.to_owned());
-        let mut this = Self { homes, groups: vec![], cpus, cpuset, accounting, pinned: false, procfs };
+        let mut this = Self {
+            homes,
+            groups: Vec::new(),
+            cpus: zone.demand.cpus(),
+            cpuset,
+            accounting,
+            pinned: false,
+            returning: group.returning(zone),
+            is_short: false,
+            keeps_affinity: confine::keeps_affinity(host),
+            procfs: host.roots.proc.clone(),
+        };
         for cpu in this.cpus.iter() {
             let parts = this.homes.iter().map(|home| make(home, cpu, journal)).collect::<Result<_>>()?;
             this.groups.push(CpuGroup { cpu, parts });
@@ -133,6 +146,11 @@ impl CpuGroups {
         self.groups.iter().map(open).collect()
     }
 
+    /// What the kernel tells of a thread; `None` when it has ended.
+    pub(super) fn stat(&self, tid: Pid) -> Option<Stat> {
+        Stat::read(&self.procfs, tid)
+    }
+
     /// The groups, in the order of the CPUs.
     pub(crate) fn groups(&self) -> &[CpuGroup] {
         &self.groups
@@ -148,39 +166,78 @@ impl CpuGroups {
         self.cpuset.is_some()
     }
 
-    /// Binds each group to its CPU, or lets all of them use the zone's CPUs. Groups of CPUs that are not online
+    /// Binds each group to its CPU, or lets all of them use the zone's CPUs. Groups of CPUs that are not usable
     /// are left as they are.
     ///
     /// # Errors
-    /// The kernel refuses.
-    pub(crate) fn pin(&mut self, pinned: bool, online: &CpuList) -> Result<()> {
-        if self.pinned != pinned && self.can_pin() {
-            self.write_cpusets(pinned, online)?;
-        }
-        Ok(())
+    /// The kernel refuses; then [`renew`](Self::renew) tries again.
+    pub(crate) fn pin(&mut self, pinned: bool, usable: &CpuList) -> Result<()> {
+        if self.pinned != pinned && self.can_pin() { self.write_cpusets(pinned, usable) } else { Ok(()) }
     }
 
-    /// Writes every cpuset again: a CPU that comes back online is not put back by v1's kernel.
+    /// The CPUs of the zone that tasks can use now. Those that have come back online are put back before, into the
+    /// zone's own cpuset; [`renew`](Self::renew) is to follow.
+    pub(crate) fn usable(&mut self, online: &CpuList) -> CpuList {
+        let online = self.cpus.intersection(online);
+        match &mut self.returning {
+            None => online,
+            Some(returning) => {
+                // The groups below have lost what this one had lost.
+                self.is_short |= returning.renew(&online) == Some(true);
+                online.intersection(returning.has())
+            }
+        }
+    }
+
+    /// The CPUs of the zone.
+    pub(crate) fn cpus(&self) -> &CpuList {
+        &self.cpus
+    }
+
+    /// Whether these are all CPUs of the zone.
+    pub(crate) fn is_whole(&self, cpus: &CpuList) -> bool {
+        self.cpus.difference(cpus).is_empty()
+    }
+
+    /// Whether what threads are bound to can be seen: while a cpuset lacks a CPU, or is bound to one, no thread can use
+    /// all.
+    pub(super) fn shows_bindings(&self) -> bool {
+        let Some(index) = self.cpuset else { return true };
+        let home = self.homes.get(index);
+        let parts = self.groups.iter().filter_map(|group| group.parts.get(index));
+        home.into_iter().chain(parts).all(|part| {
+            let file = part.folder.path.join(confine::in_force(part.folder.version));
+            control_file::probe_cpus(&file).is_some_and(|has| self.is_whole(&has))
+        })
+    }
+
+    /// Lets groups loose for once that are bound, where that shows what their threads are bound to.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(crate) fn renew(&mut self, online: &CpuList) -> Result<()> {
-        if let Some(home) = self.cpuset.and_then(|index| self.homes.get(index)) {
-            let cpus = self.cpus.intersection(online);
-            control_file::write(&home.folder.path.join("cpuset.cpus"), &cpus.to_string())?;
-        }
-        self.write_cpusets(self.pinned, online)
+    pub(crate) fn unpin_for_a_look(&mut self, usable: &CpuList) -> Result<()> {
+        // Kernels that do not keep a thread's own affinity would give all of them all CPUs.
+        if self.keeps_affinity { self.pin(false, usable) } else { Ok(()) }
     }
 
-    fn write_cpusets(&mut self, pinned: bool, online: &CpuList) -> Result<()> {
+    /// Writes the cpusets of the CPUs' groups again, where CPUs are `back` or these groups had lost some.
+    ///
+    /// # Errors
+    /// The kernel refuses; then it is tried again the next time.
+    pub(crate) fn renew(&mut self, back: bool, usable: &CpuList) -> Result<()> {
+        if back || self.is_short { self.write_cpusets(self.pinned, usable) } else { Ok(()) }
+    }
+
+    fn write_cpusets(&mut self, pinned: bool, usable: &CpuList) -> Result<()> {
         let Some(index) = self.cpuset else { return Ok(()) };
-        let all = self.cpus.intersection(online);
-        for group in self.groups.iter().filter(|group| online.contains(group.cpu)) {
+        (self.pinned, self.is_short) = (pinned, true);
+        let all = self.cpus.intersection(usable);
+        for group in self.groups.iter().filter(|group| usable.contains(group.cpu)) {
             let Some(part) = group.parts.get(index) else { continue };
             let cpus = if pinned { group.cpu.to_string() } else { all.to_string() };
-            control_file::write(&part.folder.path.join("cpuset.cpus"), &cpus)?;
+            control_file::write(&part.folder.path.join(confine::CPUS), &cpus)?;
         }
-        self.pinned = pinned;
+        self.is_short = false;
         Ok(())
     }
 
@@ -278,7 +335,7 @@ impl CpuGroups {
 }
 
 /// Whether a thread is real-time or deadline scheduled, which no quota limits.
-fn is_real_time(stat: &Stat) -> bool {
+pub(super) fn is_real_time(stat: &Stat) -> bool {
     const DEADLINE: i32 = 6;
     matches!(stat.policy, Some(libc::SCHED_FIFO | libc::SCHED_RR | DEADLINE))
 }
@@ -290,47 +347,6 @@ fn is_real_time(stat: &Stat) -> bool {
 pub(crate) fn count_real_time(threads: &Threads) -> Result<usize> {
     let looks = threads_of(&threads.file)?.into_iter().filter_map(|tid| Stat::read(&threads.procfs, tid));
     Ok(looks.filter(is_real_time).count())
-}
-
-/// Remembers, while it can be seen, which threads the program has bound to CPUs.
-#[derive(Debug, Default)]
-pub(crate) struct Bindings(BTreeMap<Pid, CpuList>);
-
-impl Bindings {
-    /// The runnable threads among `lists`, those that are in the group of a CPU that they may not use, and how many
-    /// real-time ones there are. Of a place in `closed`, all threads count as runnable, as all have to leave.
-    pub(crate) fn census(
-        &mut self,
-        groups: &CpuGroups,
-        lists: &[Vec<Pid>],
-        closed: impl Fn(usize) -> bool,
-    ) -> (Vec<Runnable>, usize) {
-        let (mut runnable, mut real_time) = (Vec::new(), 0);
-        for ((place, tids), group) in lists.iter().enumerate().zip(groups.groups()) {
-            for &tid in tids {
-                let Some(stat) = Stat::read(&groups.procfs, tid) else { continue };
-                real_time += usize::from(is_real_time(&stat));
-                // Of sleeping threads as well: once groups are bound it can no longer be seen.
-                if !groups.is_pinned() {
-                    match groups.binding(tid) {
-                        Some(cpus) => self.0.insert(tid, cpus),
-                        None => self.0.remove(&tid),
-                    };
-                }
-                let bound = self.0.get(&tid);
-                // It has to leave before its group is bound to a CPU that it may not use.
-                let is_astray = bound.is_some_and(|cpus| !cpus.contains(group.cpu));
-                // A thread whose group is throttled is still `R`.
-                if stat.state != b'R' && !closed(place) && !is_astray {
-                    continue;
-                }
-                runnable.push(Runnable { tid, place, bound: bound.cloned() });
-            }
-        }
-        let alive: BTreeSet<_> = lists.iter().flatten().collect();
-        self.0.retain(|tid, _| alive.contains(tid));
-        (runnable, real_time)
-    }
 }
 
 /// Makes one CPU's part of a group below the zone's.

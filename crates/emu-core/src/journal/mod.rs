@@ -22,6 +22,7 @@ pub use record::Undo;
 pub use restore::{RestoreReport, live_sessions, restore};
 pub use state::LiveSession;
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fmt;
@@ -133,6 +134,15 @@ impl Journal {
         self.session().write_file(path, Form::Choice, value.trim())
     }
 
+    /// Keeps a helper of the session, such as a thread, until it ends: it is dropped before anything is undone, and
+    /// at once where the session has ended. It must not have a clone of the journal.
+    pub(crate) fn keep(&self, helper: impl Any + Send) {
+        let mut session = self.session();
+        if matches!(session.phase, Phase::Open) {
+            session.kept.push(Box::new(helper));
+        }
+    }
+
     /// Ends the session: undoes every record, newest first, and removes the journal. Whoever has a clone
     /// can record nothing more. A second call does nothing and returns the same.
     ///
@@ -212,6 +222,7 @@ struct Session {
     places: Places,
     window: Vec<u8>,
     guardian: Guardian,
+    kept: Vec<Box<dyn Any + Send>>,
     written: HashMap<PathBuf, Written>,
     notes: Vec<String>,
     phase: Phase,
@@ -248,6 +259,7 @@ impl Session {
                 places,
                 window,
                 guardian,
+                kept: Vec::new(),
                 written: HashMap::new(),
                 notes,
                 phase: Phase::Open,
@@ -262,6 +274,11 @@ impl Session {
 
     fn path(&self) -> PathBuf {
         self.dir.file(&self.name)
+    }
+
+    /// Whether this process began it, and is not a fork of the one that did.
+    fn is_ours(&self) -> bool {
+        self.owner == std::process::id() as Pid
     }
 
     fn record(&mut self, undo: &Undo) -> Result<()> {
@@ -283,7 +300,7 @@ impl Session {
     }
 
     fn append(&mut self, undo: &Undo) -> Result<()> {
-        if self.owner != std::process::id() as Pid || !matches!(self.phase, Phase::Open) {
+        if !self.is_ours() || !matches!(self.phase, Phase::Open) {
             return Err(Error::new(
                 ErrorKind::Failed,
                 "the emulation has ended: nothing more may be changed",
@@ -367,7 +384,7 @@ impl Session {
     }
 
     fn undo(&mut self) -> Result<()> {
-        if self.owner != std::process::id() as Pid {
+        if !self.is_ours() {
             return Ok(());
         }
         match &self.phase {
@@ -375,6 +392,7 @@ impl Session {
             Phase::Ended => return Ok(()),
             Phase::Left(problems) => return Err(incomplete(problems)),
         }
+        self.kept.clear();
         let (mut notes, mut problems) = (Vec::new(), Vec::new());
         let outcome =
             undo(self.file.as_fd(), &self.places, &mut self.window, &mut |gravity, message| match gravity {
@@ -402,6 +420,10 @@ impl Drop for Session {
     fn drop(&mut self) {
         // What cannot be undone stays in the file.
         let _ = self.undo();
+        if !self.is_ours() {
+            // The threads of helpers are not in this process, and could be waited for without end.
+            std::mem::forget(std::mem::take(&mut self.kept));
+        }
     }
 }
 

@@ -82,13 +82,12 @@ impl Method for CpuHogs {
         }
         let mut notes = Vec::new();
         let costs = wake_costs::of(host, &cpus, &mut notes)?;
-        let (group, others) = if zone.demand.spare_others {
-            let group = TaskGroup::create(host, zone, &[Controller::Cpuset, Controller::Cpuacct], journal)?;
-            let others = others(host, &group, zone, time::nanos(period))?;
-            (group, Some(Arc::new(others)))
-        } else {
-            (TaskGroup::create(host, zone, &[Controller::Cpuset], journal)?, None)
-        };
+        let spares = zone.demand.spare_others;
+        let mut controllers = vec![Controller::Cpuset];
+        controllers.extend(spares.then_some(Controller::Cpuacct));
+        let group = TaskGroup::create(host, zone, &controllers, journal)?;
+        let others =
+            spares.then(|| others(host, &group, zone, time::nanos(period))).transpose()?.map(Arc::new);
         notes.extend_from_slice(group.notes());
         let grid = Grid::new(time::now(), time::nanos(period));
         let burners = zone
@@ -289,7 +288,7 @@ impl Emulation for Hogs {
             if burner.dropped() > Duration::from_millis(1) {
                 let dropped = burner.dropped();
                 status.notes.push(format!(
-                    "CPU {cpu}: tasks had {dropped:.1?} beyond their share, as the burner could not run"
+                    "CPU {cpu}: the burner was kept from running, and {dropped:.1?} of what it owed was given up"
                 ));
             }
             if burner.has_failed() {

@@ -285,7 +285,7 @@ fn outer_limit(host: &Host, folder: &Folder, targets: &Targets) -> Option<(f64, 
 
 /// Which CPUs are online; `None` where it cannot be read.
 fn online(host_cpus: &Path) -> Option<CpuList> {
-    CpuList::from_kernel(&control_file::read_if_present(&host_cpus.join("online")).ok()??)
+    control_file::probe_cpus(&host_cpus.join("online"))
 }
 
 /// A note on the CPUs that are not.

@@ -58,7 +58,7 @@ impl Quotas {
         let mut can_bind = false;
         let shares = shares_of(targets, groups);
         let keeper = if groups > 1 {
-            let parts = CpuGroups::create(&group, &demand.cpus(), &host.roots.proc, journal)?;
+            let parts = CpuGroups::create(host, zone, &group, journal)?;
             can_bind = parts.can_pin();
             check_equal(targets, can_bind).map_err(refused)?;
             if !can_bind {
@@ -69,7 +69,7 @@ impl Quotas {
             }
             let govern = |bandwidth| Governed::new(bandwidth, 1, ceiling, true);
             let governed = parts.bandwidths()?.into_iter().map(govern).collect();
-            let balancer = Balancer::new(parts, host_cpus.join("online"), host.online());
+            let balancer = Balancer::new(parts, host_cpus.join("online"), &host.online());
             Keeper::start(governed, Some(balancer), None, &shares, period_us)?
         } else {
             if targets.len() > 1 {
