@@ -111,14 +111,19 @@ impl Session {
         self.emulation.as_ref().map(|emulation| emulation.status())
     }
 
-    /// Lets the tasks run freely, undoes every change, and returns the last status.
+    /// Lets the tasks run freely, undoes every change, and returns the last status. Its notes name what was left because
+    /// somebody else has changed it.
     ///
     /// # Errors
     /// [`ErrorKind::RestoreIncomplete`] when something could not be undone; the rest is.
     pub fn release(mut self) -> Result<Option<Status>> {
-        let status = self.status();
+        let mut status = self.status();
         let released = self.emulation.take().map_or(Ok(()), Emulation::release);
+        let known = self.journal.notes().len();
         self.journal.undo_all()?;
+        if let Some(status) = &mut status {
+            status.notes.extend(self.journal.notes().into_iter().skip(known));
+        }
         released.map(|()| status)
     }
 }
@@ -159,4 +164,56 @@ fn check_tasks(tasks: &Tasks) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CpuList, Roots};
+    use std::fs;
+    use std::time::Duration;
+
+    struct Idle;
+
+    impl Emulation for Idle {
+        fn retarget(&mut self, _: &Targets) -> Result<()> {
+            Ok(())
+        }
+
+        fn status(&self) -> Status {
+            Status {
+                method: MethodId::CpuHogs,
+                period: Duration::ZERO,
+                periods: 0,
+                missed: 0,
+                longest_stall: Duration::ZERO,
+                own_cpu: Duration::ZERO,
+                burned: Duration::ZERO,
+                others: None,
+                cpus: Vec::new(),
+                notes: vec!["its own".into()],
+            }
+        }
+
+        fn release(self: Box<Self>) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_somebody_else_has_changed_is_named_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots { proc: "/proc".into(), ..Roots::below(dir.path()) };
+        let file = roots.sys.join("a");
+        fs::create_dir_all(&roots.sys).unwrap();
+        fs::write(&file, "1").unwrap();
+        let cpus: CpuList = [0].into_iter().collect();
+        let journal = Journal::open(&roots, &cpus, "cpu-hogs", "test").unwrap();
+        journal.write_file(&file, "2").unwrap();
+        fs::write(&file, "9").unwrap();
+        let session = Session { method: MethodId::CpuHogs, emulation: Some(Box::new(Idle)), journal };
+        let notes = session.release().unwrap().unwrap().notes;
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(notes[1].contains("left") && notes[1].contains("`9`"), "{notes:?}");
+    }
 }

@@ -40,6 +40,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
 
     let (status, wall) = (session.status(), begun.elapsed());
     let released = session.release();
+    let status = released.as_ref().ok().cloned().flatten().or(status);
     report.end(status.as_ref(), wall, Exit::Success);
     released?;
     Ok(Exit::Success)

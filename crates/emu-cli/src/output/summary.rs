@@ -27,8 +27,11 @@ pub(crate) fn opening(plan: &Plan) -> String {
 
 /// What was asked and delivered, and at what cost.
 pub(crate) fn closing(status: &Status, wall: Duration) -> Vec<String> {
-    if status.periods == 0 && !status.period.is_zero() {
-        return vec![format!("ended after {}, before a period of {}", span(wall), span(status.period))];
+    // At full speed there is nothing to do in a period, and none is counted.
+    let is_slowed = status.cpus.iter().any(|cpu| cpu.asked.share < 1.0);
+    if status.periods == 0 && !status.period.is_zero() && is_slowed {
+        let (wall, period) = (span(wall), span(status.period));
+        return vec![format!("ended after {wall}, before a period of {period} was counted")];
     }
     let mut lines: Vec<String> = by_result(&status.cpus)
         .into_iter()
@@ -173,8 +176,16 @@ mod tests {
         status.periods = 0;
         assert_eq!(
             closing(&status, Duration::from_micros(691)),
-            ["ended after 691µs, before a period of 10ms"]
+            ["ended after 691µs, before a period of 10ms was counted"]
         );
+    }
+
+    #[test]
+    fn full_speed_is_delivered_without_a_period() {
+        let mut status = status(&[(0, Target { share: 1.0, clock: None }, 1.0)]);
+        status.periods = 0;
+        let lines = closing(&status, Duration::from_millis(12_340));
+        assert_eq!(lines[0], "CPU 0: asked 100%, effective 100% over 12.3s");
     }
 
     #[test]

@@ -57,6 +57,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         released?;
         return Err(error.into());
     }
+    let status = released.as_ref().ok().cloned().flatten().or(status);
     report.end(status.as_ref(), wall, exit);
     released?;
     Ok(exit)
