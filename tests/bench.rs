@@ -20,7 +20,7 @@ use nix::unistd::Pid;
 const ROUNDS: u64 = 6;
 
 /// Pairs of each cell.
-const PAIRS: usize = 6;
+const PAIRS: usize = 4;
 
 #[test]
 fn a_killed_run_is_completed_without_a_sample_lost_or_doubled() {

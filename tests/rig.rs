@@ -24,3 +24,5 @@ mod endings;
 mod frequency;
 #[path = "rig/guest.rs"]
 mod guest;
+#[path = "rig/hotplug.rs"]
+mod hotplug;

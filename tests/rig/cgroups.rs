@@ -36,8 +36,6 @@ fn closeness(name: &str) -> f64 {
         // The guest's CPUs take turns of up to some milliseconds, by which one that stops the other's tasks is late or
         // early: up to 14 % off was seen, the same on every run of a binary.
         "cpu-freeze" | "attach-cpu-freeze" | "cpu-lim" => 0.25,
-        // Of a burner that waits for its CPU's turn, up to 6.6 %.
-        "cpu-hogs" | "cpu-hogs-unequal" => 0.1,
         // At most 1.8 % was seen.
         _ => 0.05,
     }

@@ -143,3 +143,17 @@ fn the_share_is_of_what_others_leave_where_they_are_spared() {
         assert!((got / 0.5 - 1.0).abs() < 0.02, "{}", report.text());
     }
 }
+
+#[test]
+fn what_tasks_had_while_emu_was_stopped_is_not_made_up_for() {
+    let Some(report) = Guest::TWO.run("stopped.sh") else { return };
+    let used: Vec<_> = report.lines("used").collect();
+    assert_eq!(used.len(), 3, "{}", report.text());
+    for words in used {
+        let numbers: Vec<f64> = words.iter().map(|word| word.parse().expect("a number")).collect();
+        let [seconds, nanos] = numbers[..] else { panic!("not one program: {words:?}") };
+        let got = nanos / 1e9 / seconds;
+        println!("{:.1} % after a stop", got * 100.0);
+        assert!((got / 0.4 - 1.0).abs() < 0.05, "{}", report.text());
+    }
+}

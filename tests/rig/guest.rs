@@ -37,6 +37,7 @@ impl Guest {
     pub(crate) const TWO_NEW: Self = Self { options: "--cpus 2 --kernel new" };
     pub(crate) const TWO_V1: Self = Self { options: "--cpus 2 --cgroup v1" };
     pub(crate) const FOUR: Self = Self { options: "--cpus 4" };
+    pub(crate) const FOUR_V1: Self = Self { options: "--cpus 4 --cgroup v1" };
     pub(crate) const FOUR_NEW: Self = Self { options: "--cpus 4 --kernel new" };
     /// CPUs 0 and 1 share a clock, and CPUs 2 and 3 another one.
     pub(crate) const PAIRS: Self = Self { options: "--cpus 4 --domains pairs" };

@@ -5,12 +5,6 @@
 root=/sys/fs/cgroup
 [ -e $root/cgroup.controllers ] && is_v2=1
 
-# used PID: the CPU time of each of its threads, and the uptime before.
-used() {
-  cut -d' ' -f1 /proc/uptime
-  cut -d' ' -f1 /proc/"$1"/task/*/schedstat
-}
-
 # The program: two threads that compute for as long as it takes. Its input stays open, or it would end.
 cat >/tmp/program <<'JOB'
 echo $$ >/tmp/program.pid
@@ -18,29 +12,14 @@ exec emu probe </tmp/orders >/dev/null
 JOB
 mkfifo /tmp/orders
 
-# Waits until the program runs; gives up, and says what emu does, when that takes too long or emu has ended.
-await() { # NAME
-  for _ in $(seq 1000); do
-    [ ! -s /tmp/program.pid ] || return 0
-    kill -0 $emu || break
-    usleep 20000
-  done
-  echo "$1: the program does not run; the threads of emu:"
-  for task in /proc/$emu/task/*; do
-    echo "$task $(cat "$task/comm") $(cat "$task/wchan") $(tr '\n' ' ' <"$task/stack")"
-  done
-  ps
-  exit 1
-}
-
 watch() { # NAME
   program=$(cat /tmp/program.pid)
   # Everything is spread and settled by then. Nothing else may run on these CPUs while they are watched.
   sleep 1
-  used "$program" >/tmp/first
+  used /proc/"$program"/task/* >/tmp/first
   usleep 1700000
-  used "$program" >/tmp/second
-  echo "used $1 $(paste /tmp/first /tmp/second | awk '{ printf "%s ", $2 - $1 }')"
+  used /proc/"$program"/task/* >/tmp/second
+  echo "used $1 $(grown /tmp/first /tmp/second)"
   if [ -n "$is_v2" ]; then
     for moment in $(seq 20); do
       cat $root/*/cgroup.freeze

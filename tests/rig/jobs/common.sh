@@ -64,6 +64,35 @@ wait_for() { # COMMAND...: at most for some seconds
   echo "left waiting in vain for: $*"
 }
 
+# Waits until the job's program has written its process ID; gives up, and says what emu does, when that takes too long or
+# emu has ended.
+await() { # NAME
+  for _ in $(seq 1000); do
+    [ ! -s /tmp/program.pid ] || return 0
+    kill -0 $emu || break
+    usleep 20000
+  done
+  echo "$1: the program does not run; the threads of emu:"
+  for task in /proc/$emu/task/*; do
+    echo "$task $(cat "$task/comm") $(cat "$task/wchan") $(tr '\n' ' ' <"$task/stack")"
+  done
+  ps
+  exit 1
+}
+
+# The uptime in seconds, and by the kernel's own account the CPU time in nanoseconds of each of these tasks.
+used() { # FOLDER_IN_PROC...
+  cut -d' ' -f1 /proc/uptime
+  for task; do
+    cut -d' ' -f1 "$task/schedstat"
+  done
+}
+
+# By how much each line has grown from one file to another.
+grown() { # FILE FILE
+  paste "$1" "$2" | awk '{ printf "%s ", $2 - $1 }'
+}
+
 is_gone() {
   [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"
 }

@@ -2,11 +2,6 @@
 # PRIORITY:STEPS:IDLE_MS; writes "used LOAD SECONDS NANOSECONDS_OF_THE_LOAD NANOSECONDS_OF_THE_PROGRAM".
 . /jobs/common.sh
 
-used() {
-  cut -d' ' -f1 /proc/uptime
-  cut -d' ' -f1 /proc/$load/schedstat /proc/"$(cat /tmp/program.pid)"/schedstat
-}
-
 for run; do
   program load $(echo "$run" | tr : ' ') &
   load=$!
@@ -14,12 +9,13 @@ for run; do
   emu run --quiet --method cpu-hogs --spare-others --speed 50% -- sh -c 'echo $$ >/tmp/program.pid; exec program rate 200 60000 300' >/dev/null &
   emu=$!
   wait_for [ -s /tmp/program.pid ]
+  both="/proc/$load /proc/$(cat /tmp/program.pid)"
   # What others use is known after a second or two.
   usleep 2500000
-  used >/tmp/first
+  used $both >/tmp/first
   usleep 2500000
-  used >/tmp/second
-  echo "used $run $(paste /tmp/first /tmp/second | awk '{ printf "%s ", $2 - $1 }')"
+  used $both >/tmp/second
+  echo "used $run $(grown /tmp/first /tmp/second)"
   kill -KILL "$(cat /tmp/program.pid)" $load
   wait $emu
 done
