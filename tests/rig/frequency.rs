@@ -1,18 +1,10 @@
 //! cpu-freq and cpu-gov by the kernel's own account.
 
-use crate::guest::{Guest, Report};
+use crate::guest::{Guest, Report, number, numbers};
 
 /// The frequencies of the rig's CPUs, in kHz.
 const HIGHEST: f64 = 2_600_000.0;
 const LOWEST: f64 = 800_000.0;
-
-fn number(word: &str) -> f64 {
-    word.parse().unwrap_or_else(|_| panic!("not a number: {word}"))
-}
-
-fn numbers(words: &[&str]) -> Vec<f64> {
-    words.iter().map(|word| number(word)).collect()
-}
 
 fn percents(megahertz: &[u32]) -> String {
     let percents: Vec<_> =

@@ -11,7 +11,8 @@ use crate::common::skip;
 
 /// Where the repository is.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent);
+    folder.expect("the crate is two folders down").to_path_buf()
 }
 
 /// A guest to be booted. Its time is the count of its instructions: a busy host makes it slower and changes nothing else.
@@ -86,6 +87,15 @@ impl Report {
     }
 }
 
+/// A word of a report as a number.
+pub(crate) fn number(word: &str) -> f64 {
+    word.parse().unwrap_or_else(|_| panic!("not a number: {word}"))
+}
+
+pub(crate) fn numbers(words: &[&str]) -> Vec<f64> {
+    words.iter().map(|word| number(word)).collect()
+}
+
 /// The files of the host that guests get.
 struct Rig {
     emu: PathBuf,
@@ -107,12 +117,16 @@ fn rig() -> Option<&'static Rig> {
         let release = build.join(format!("{TARGET}/release"));
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--release", "--locked", "--package", "emu-cli", "--target", TARGET]);
-        cargo.current_dir(root()).env("CARGO_TARGET_DIR", &build).env("RUSTFLAGS", STATIC);
+        let flags = flags();
+        cargo
+            .current_dir(root())
+            .env("CARGO_TARGET_DIR", &build)
+            .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         // Every megabyte has to be unpacked in each boot.
         built(cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols"));
         let program = release.join("program");
         let mut rustc = Command::new("rustc");
-        rustc.args(["--edition", "2024", "-O", "--target", TARGET]).args(STATIC.split_whitespace());
+        rustc.args(["--edition", "2024", "-O", "--target", TARGET]).args(flags);
         built(rustc.arg("-o").arg(&program).arg(rig.join("program.rs")));
         Some(Rig { emu: release.join("emu"), program, jobs: rig.join("jobs") })
     })
@@ -120,7 +134,18 @@ fn rig() -> Option<&'static Rig> {
 }
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-const STATIC: &str = "-C target-feature=+crt-static";
+
+/// The flags of the compiler: for static programs, which are the same wherever they are built. A string that is longer by the
+/// name of a folder would move all that follows in a guest that counts instructions.
+fn flags() -> [String; 3] {
+    let home = std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| home + "/.cargo"));
+    let home = home.unwrap_or_else(|error| panic!("the folder of cargo: {error}"));
+    [
+        "-Ctarget-feature=+crt-static".into(),
+        format!("--remap-path-prefix={}=emu", root().display()),
+        format!("--remap-path-prefix={home}=cargo"),
+    ]
+}
 
 fn built(command: &mut Command) {
     let ended = output(command);

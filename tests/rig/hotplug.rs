@@ -1,6 +1,6 @@
 //! CPUs of a zone that go offline and come back.
 
-use crate::guest::{Guest, Report, run_at_once};
+use crate::guest::{Guest, Report, numbers, run_at_once};
 
 /// What a program may be off by, as a share of what it is to use.
 const CLOSENESS: f64 = 0.05;
@@ -9,9 +9,7 @@ const CLOSENESS: f64 = 0.05;
 fn used(report: &Report, when: &str) -> [f64; 2] {
     let line = report.lines("used").find(|words| words[0] == when);
     let words = line.unwrap_or_else(|| panic!("nothing of {when}: {}", report.text()));
-    let numbers: Vec<f64> = words[1..].iter().map(|word| word.parse().expect("a number")).collect();
-    let [seconds, one, other] = numbers[..] else { panic!("not two programs: {words:?}") };
-    [one, other].map(|nanos| nanos / 1e9 / seconds)
+    numbers(&words[1..]).try_into().unwrap_or_else(|numbers| panic!("not two programs: {numbers:?}"))
 }
 
 #[test]

@@ -2,10 +2,12 @@
 //!
 //! `count` writes how many units of work fit in a fixed time, five times over; `rate SETTLE_MS WINDOW_MS AWAY_US [turns]` how many
 //! steps of work it gets done in a second; `load PRIORITY STEPS IDLE_MS` works and sleeps in turns, with a priority above 0 as a
-//! real-time task; `registers` writes the P-state registers of CPUs 0 to 3, read from the hardware ports
-//! past the kernel.
+//! real-time task; `used WINDOW_US FOLDER_IN_PROC...` writes the share of a CPU that each of these tasks uses, by the kernel's
+//! own account; `registers` writes the P-state registers of CPUs 0 to 3, read from the hardware ports past the kernel.
 
 use std::arch::asm;
+use std::error::Error;
+use std::fs;
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -76,6 +78,25 @@ fn load(priority: i32, steps: u64, idle: Duration) -> ExitCode {
     }
 }
 
+/// The shares of a CPU that the tasks of these folders use in the window.
+///
+/// Programs that a script starts to look at them would take a part of it themselves.
+fn used(window: Duration, tasks: &[&str]) -> Result<Vec<f64>, Box<dyn Error>> {
+    let look = || {
+        let nanos_of = |task: &&str| {
+            let text = fs::read_to_string(format!("{task}/schedstat"))?;
+            Ok(text.split_whitespace().next().ok_or("an empty schedstat")?.parse::<f64>()?)
+        };
+        let nanos: Result<Vec<f64>, Box<dyn Error>> = tasks.iter().map(nanos_of).collect();
+        nanos.map(|nanos| (Instant::now(), nanos))
+    };
+    let (begin, before) = look()?;
+    sleep(window);
+    let (end, after) = look()?;
+    let nanos = (end - begin).as_nanos() as f64;
+    Ok(before.iter().zip(after).map(|(before, after)| (after - before) / nanos).collect())
+}
+
 /// One byte from an I/O port.
 fn read_port(port: u16) -> u8 {
     let value: u8;
@@ -107,6 +128,16 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             };
             return load(priority, steps, Duration::from_millis(idle));
+        }
+        ["used", window, ref tasks @ ..] => {
+            let Ok(window) = window.parse() else { return ExitCode::from(2) };
+            match used(Duration::from_micros(window), tasks) {
+                Ok(shares) => println!("{}", shares.iter().map(|share| format!("{share:.5} ")).collect::<String>()),
+                Err(error) => {
+                    eprintln!("used: {error}");
+                    return ExitCode::FAILURE;
+                }
+            }
         }
         ["registers"] => {
             // SAFETY: takes an integer and returns one; no memory is shared.

@@ -1,5 +1,5 @@
 # cgroups.sh NAME...: what two busy threads, one on each CPU, use under these methods, by the kernel's own account. For each:
-# "used NAME SECONDS CPU_NANOSECONDS...", and while it is at work "group NAME FILE VALUE" for the limits of its groups.
+# "used NAME SHARE...", and while it is at work "group NAME FILE VALUE" for the limits of its groups.
 . /jobs/common.sh
 
 root=/sys/fs/cgroup
@@ -16,10 +16,7 @@ watch() { # NAME
   program=$(cat /tmp/program.pid)
   # Everything is spread and settled by then. Nothing else may run on these CPUs while they are watched.
   sleep 1
-  used /proc/"$program"/task/* >/tmp/first
-  usleep 1700000
-  used /proc/"$program"/task/* >/tmp/second
-  echo "used $1 $(grown /tmp/first /tmp/second)"
+  echo "used $1 $(program used 3400000 /proc/"$program"/task/*)"
   if [ -n "$is_v2" ]; then
     for moment in $(seq 20); do
       cat $root/*/cgroup.freeze

@@ -80,19 +80,6 @@ await() { # NAME
   exit 1
 }
 
-# The uptime in seconds, and by the kernel's own account the CPU time in nanoseconds of each of these tasks.
-used() { # FOLDER_IN_PROC...
-  cut -d' ' -f1 /proc/uptime
-  for task; do
-    cut -d' ' -f1 "$task/schedstat"
-  done
-}
-
-# By how much each line has grown from one file to another.
-grown() { # FILE FILE
-  paste "$1" "$2" | awk '{ printf "%s ", $2 - $1 }'
-}
-
 is_gone() {
   [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"
 }

@@ -1,5 +1,5 @@
 # hotplug.sh METHOD SETTLE_US WINDOW_US: what two busy programs use at 40 % of CPUs 1 and 2 when CPU 2 goes offline and comes
-# back, by the kernel's own account: "used WHEN SECONDS NANOSECONDS NANOSECONDS" with `both` CPUs, with `one`, when CPU 2 is
+# back, by the kernel's own account: "used WHEN SHARE SHARE" with `both` CPUs, with `one`, when CPU 2 is
 # `back`, and when it has been away for a `moment`; and at the end "cpuset GROUP CPUS" of the zone's groups.
 . /jobs/common.sh
 
@@ -18,10 +18,7 @@ turn() { # 0 or 1
 
 watch() { # WHEN
   usleep "$settle_us"
-  used $both >/tmp/first
-  usleep "$window_us"
-  used $both >/tmp/second
-  echo "used $1 $(grown /tmp/first /tmp/second)"
+  echo "used $1 $(program used "$window_us" $both)"
 }
 
 emu run --quiet --method "$method" --cpus 1-2 --speed 40% -- sh /tmp/program >/dev/null &

@@ -1,5 +1,5 @@
 # others.sh LOAD...: what a busy program at 50 % of what others leave uses beside a task outside its zone, by the kernel's own account. LOAD is
-# PRIORITY:STEPS:IDLE_MS; writes "used LOAD SECONDS NANOSECONDS_OF_THE_LOAD NANOSECONDS_OF_THE_PROGRAM".
+# PRIORITY:STEPS:IDLE_MS; writes "used LOAD SHARE_OF_THE_LOAD SHARE_OF_THE_PROGRAM".
 . /jobs/common.sh
 
 for run; do
@@ -12,10 +12,7 @@ for run; do
   both="/proc/$load /proc/$(cat /tmp/program.pid)"
   # What others use is known after a second or two.
   usleep 2500000
-  used $both >/tmp/first
-  usleep 2500000
-  used $both >/tmp/second
-  echo "used $run $(grown /tmp/first /tmp/second)"
+  echo "used $run $(program used 2500000 $both)"
   kill -KILL "$(cat /tmp/program.pid)" $load
   wait $emu
 done

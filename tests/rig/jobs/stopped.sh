@@ -1,5 +1,5 @@
 # stopped.sh: what a busy program uses of CPU 1 at 40 % by cpu-hogs after emu was stopped for a while, at three moments of its
-# period, by the kernel's own account: "used SECONDS NANOSECONDS".
+# period, by the kernel's own account: "used SHARE".
 . /jobs/common.sh
 
 emu run --quiet --method cpu-hogs --cpus 1 --speed 40% -- sh -c 'echo $$ >/tmp/program.pid; exec program rate 100 600000 0' >/dev/null &
@@ -12,10 +12,7 @@ for rest_us in 200000 203000 206000; do
   usleep 500000
   kill -CONT $emu
   usleep 100000
-  used "/proc/$program" >/tmp/first
-  usleep 500000
-  used "/proc/$program" >/tmp/second
-  echo "used $(grown /tmp/first /tmp/second)"
+  echo "used $(program used 500000 "/proc/$program")"
 done
 kill -KILL "$program"
 wait $emu
