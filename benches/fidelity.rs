@@ -45,7 +45,8 @@ type Measure = fn(&mut Run, &'static str) -> Result<()>;
 const ROWS: &[(&str, Measure)] = &[
     ("hogs-10ms", |run, row| one_cpu(run, row, MethodId::CpuHogs, 10, 1.0, Some(2.0))),
     ("hogs-1ms", |run, row| one_cpu(run, row, MethodId::CpuHogs, 1, 2.0, None)),
-    ("hogs-two", |run, row| two_cpus(run, row, MethodId::CpuHogs, 10)),
+    ("hogs-two", |run, row| two_cpus(run, row, MethodId::CpuHogs, 10, false)),
+    ("hogs-two-spared", |run, row| two_cpus(run, row, MethodId::CpuHogs, 10, true)),
     ("hogs-mixed", |run, row| mixed(run, row, MethodId::CpuHogs, 10)),
     ("hogs-clock", clock),
     ("hogs-grain", grain),
@@ -138,10 +139,16 @@ fn one_cpu(
     Ok(())
 }
 
-fn two_cpus(run: &mut Run, row: &'static str, method: MethodId, period: u32) -> Result<()> {
+fn two_cpus(
+    run: &mut Run,
+    row: &'static str,
+    method: MethodId,
+    period: u32,
+    spare_others: bool,
+) -> Result<()> {
     for workload in WORKLOADS {
         for speed in SPEEDS_OF_TWO {
-            let demand = demand(speed, &run.cpus(2), MS * period)?;
+            let demand = Demand { spare_others, ..demand(speed, &run.cpus(2), MS * period)? };
             let name = format!("{workload} {speed} on 2 CPUs");
             case(run, row, &Case { name, demand, method, workload, must: 2.0 })?;
         }
@@ -160,7 +167,7 @@ fn mixed(run: &mut Run, row: &'static str, method: MethodId, period: u32) -> Res
 
 fn whole_table(run: &mut Run, row: &'static str, method: MethodId, period: u32) -> Result<()> {
     one_cpu(run, row, method, period, 2.0, Some(2.0))?;
-    two_cpus(run, row, method, period)?;
+    two_cpus(run, row, method, period, false)?;
     mixed(run, row, method, period)
 }
 
