@@ -30,7 +30,7 @@ impl FreezeHold {
         journal: &Journal,
     ) -> Result<(Self, HoldCost, Vec<String>)> {
         let group = TaskGroup::create(host, zone, &WANTED, journal)?;
-        let mut notes = group.notes().to_vec();
+        let mut notes = group.notes().list();
         let way = format!("freezer {}", folder(&group)?.version);
         let mut hold = Self::new(group, journal)?;
         // From here on the tasks are held; what is measured now is measured without them.

@@ -9,6 +9,7 @@ mod balancer;
 mod bandwidth;
 mod bindings;
 mod confine;
+mod evicted;
 mod family;
 mod freeze_hold;
 mod freezer;
@@ -44,6 +45,7 @@ pub(crate) use rival::{Rival, Weights};
 pub(crate) use stopper::Stopper;
 pub(crate) use usage::Usage;
 
+use evicted::Evicted;
 use family::{Stat, check_targets};
 use gather::{Move, gather};
 use returning::Returning;
@@ -51,6 +53,7 @@ use returning::Returning;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::duty::holder::Notes;
 use crate::host::delegation::PROCS;
 use crate::method::{Reason, Unavailable};
 use crate::zone::Pid;
@@ -84,7 +87,7 @@ struct Part {
 #[derive(Debug)]
 pub(crate) struct TaskGroup {
     parts: Vec<Part>,
-    notes: Vec<String>,
+    notes: Notes,
 }
 
 impl TaskGroup {
@@ -109,8 +112,10 @@ impl TaskGroup {
         let wanted: Vec<_> =
             controllers.iter().copied().filter(|c| *c != confine::CONTROLLER || confined).collect();
         let group = Self::with(host, zone, &wanted, journal)?;
-        if let Some(returning) = group.returning(zone) {
-            journal.keep(returning.start(host.roots.cpus().join("online"))?);
+        let place = hierarchy_for(host, confine::CONTROLLER).zip(group.folder(confine::CONTROLLER));
+        if let Some((returning, (hierarchy, folder))) = group.returning(zone).zip(place) {
+            let tasks = Evicted::new(&host.roots.proc, hierarchy, &folder.path);
+            journal.keep(returning.start(host.roots.cpus().join("online"), tasks, group.notes.clone())?);
         }
         Ok(group)
     }
@@ -223,8 +228,8 @@ impl TaskGroup {
         Ok(lists)
     }
 
-    /// What the user should know.
-    pub(crate) fn notes(&self) -> &[String] {
+    /// What the user should know; whether tasks had to leave the zone's CPUs is told by a clone of it, too.
+    pub(crate) fn notes(&self) -> &Notes {
         &self.notes
     }
 
@@ -239,7 +244,7 @@ impl TaskGroup {
         let mut family = Family::of(proc, pids)?;
         check_targets(proc, family.members().keys().copied())?;
         let first = pids.first().copied().unwrap_or_default();
-        let mut group = Self { parts: Vec::new(), notes: Vec::new() };
+        let mut group = Self { parts: Vec::new(), notes: Notes::default() };
         let mut moves = Vec::new();
         for (hierarchy, controllers) in hierarchies(host, wanted) {
             let home = place::home(proc, first, hierarchy).unwrap_or_else(|| hierarchy.own.clone());
@@ -261,7 +266,7 @@ impl TaskGroup {
         gather(proc, &mut family, &moves, journal)?;
         let unconfined = group.folder(confine::CONTROLLER).is_none();
         if wanted.contains(&confine::CONTROLLER) && unconfined && confine::is_needed(host, zone) {
-            group.notes.push(bind_family(proc, zone, &mut family, journal)?);
+            group.notes.add(bind_family(proc, zone, &mut family, journal)?);
         }
         Ok(group)
     }
@@ -300,7 +305,7 @@ impl TaskGroup {
         wanted: &[Controller],
         journal: &Journal,
     ) -> Result<Self> {
-        let mut group = Self { parts: Vec::new(), notes: Vec::new() };
+        let mut group = Self { parts: Vec::new(), notes: Notes::default() };
         for &controller in wanted {
             let has = |hierarchy: &&Hierarchy| hierarchy.controllers.contains(&controller);
             let found = host.cgroups.hierarchies.iter().rev().filter(has).find_map(|h| existing(h, path));
@@ -325,7 +330,7 @@ impl TaskGroup {
                 _ if !confine::is_needed(host, zone) => {}
                 _ => {
                     confine::bind(&host.roots.proc, &cpus, journal, || group.pids())?;
-                    group.notes.push(bound_note(&cpus));
+                    group.notes.add(bound_note(&cpus));
                 }
             }
         }

@@ -6,12 +6,18 @@
 use std::path::{Path, PathBuf};
 
 use super::confine;
+use super::evicted::Evicted;
+use crate::duty::holder::Notes;
 use crate::duty::{Command, Controller};
 use crate::sys::time::{self, Nanos};
 use crate::{CpuList, Result, control_file};
 
 /// How often it is looked which CPUs are online.
 const EVERY: Nanos = 500_000_000;
+
+/// What becomes of the tasks when the last CPU goes.
+const EVICTED: &str = "all CPUs of the zone were offline: the kernel let its tasks run elsewhere until one was back, which a \
+                       method that slows CPUs does not reach";
 
 /// A cpuset of version 1, and what it is to have.
 #[derive(Debug)]
@@ -41,11 +47,17 @@ impl Returning {
         &self.has
     }
 
-    /// Looks after it on a thread, until that is dropped or there is nothing to look after.
+    /// Looks after it and its tasks on a thread, until that is dropped or there is nothing to look after. Whether the tasks
+    /// were moved out meanwhile is noted.
     ///
     /// # Errors
     /// The thread cannot be made.
-    pub(super) fn start(mut self, online_file: PathBuf) -> Result<Controller<()>> {
+    pub(super) fn start(
+        mut self,
+        online_file: PathBuf,
+        mut tasks: Evicted,
+        notes: Notes,
+    ) -> Result<Controller<()>> {
         Controller::spawn(
             "emu-cpuset",
             (),
@@ -56,6 +68,18 @@ impl Returning {
                     let online = control_file::probe_cpus(&online_file);
                     if online.is_some_and(|online| self.renew(&online).is_none()) {
                         return Ok(());
+                    }
+                    let followed = if self.has.is_empty() {
+                        notes.add(EVICTED.into());
+                        tasks.follow()
+                    } else {
+                        tasks.bring_back().and_then(|()| tasks.remember())
+                    };
+                    if let Err(error) = followed {
+                        notes.add(format!(
+                            "tasks that were moved out of the cpuset are not all back: {}",
+                            error.in_words()
+                        ));
                     }
                     wait.until(time::now() + EVERY, generation);
                 }

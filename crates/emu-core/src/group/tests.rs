@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use super::evicted::Evicted;
 use super::family::threads;
 use super::place::{self, Site};
 use super::{Family, Freezer, Members, Stat, Stopper, TaskGroup};
@@ -134,7 +135,7 @@ fn a_program_with_its_children_is_gathered_and_given_back() {
         let mut held = group.pids().unwrap();
         held.sort_unstable();
         assert_eq!(held, before);
-        assert!(group.notes().is_empty());
+        assert!(group.notes().list().is_empty());
         assert_eq!(group.folder(Controller::Cpuset), None, "the zone has all CPUs");
         journal.undo_all().unwrap();
         assert!(!folder.path.exists());
@@ -165,6 +166,53 @@ fn a_fork_storm_is_gathered_whole() {
         drop(freezer);
         drop(program);
         journal.undo_all().unwrap();
+    });
+}
+
+#[test]
+fn who_was_moved_out_of_a_group_is_brought_back_with_its_children() {
+    for_each_version(Controller::Freezer, |host| {
+        let dir = tempfile::tempdir().unwrap();
+        let go = dir.path().join("go");
+        let script =
+            format!("sleep 30 & while [ ! -e {} ]; do sleep 0.01; done; sleep 30 & wait", go.display());
+        let program = Program::shell(&script);
+        let journal = journal(host);
+        let zone = zone(&host.online(), processes(&[program.pid()]));
+        let group = TaskGroup::create(host, &zone, &[Controller::Freezer], &journal).unwrap();
+        let folder = group.folder(Controller::Freezer).unwrap().clone();
+        let above = folder.path.parent().unwrap();
+        let elsewhere = above.join(format!("emu-test-{}-elsewhere", std::process::id()));
+        fs::create_dir(&elsewhere).unwrap();
+        let moved =
+            |pid: Pid, to: &Path| control_file::write(&to.join("cgroup.procs"), &pid.to_string()).unwrap();
+        let hierarchy = super::hierarchy_for(host, Controller::Freezer).unwrap();
+        let mut evicted = Evicted::new(Path::new(PROC), hierarchy, &folder.path);
+        evicted.remember().unwrap();
+        evicted.bring_back().unwrap();
+        let away = Program::shell("exec sleep 30");
+        // As the kernel moves the tasks of a cpuset without CPUs.
+        for pid in group.pids().unwrap() {
+            moved(pid, above);
+        }
+        evicted.follow().unwrap();
+        fs::write(&go, "").unwrap();
+        wait_until(|| {
+            evicted.follow().unwrap();
+            program.family().members().len() == 3
+        });
+        let mut all: Vec<_> = program.family().members().keys().copied().collect();
+        let owners = all.pop().unwrap();
+        moved(owners, &elsewhere);
+        evicted.bring_back().unwrap();
+        let mut back = group.pids().unwrap();
+        back.sort_unstable();
+        assert_eq!(back, all);
+        assert_eq!(home(host, owners, Controller::Freezer), elsewhere);
+        assert_ne!(home(host, away.pid(), Controller::Freezer), folder.path);
+        drop(program);
+        journal.undo_all().unwrap();
+        wait_until(|| fs::remove_dir(&elsewhere).is_ok());
     });
 }
 
@@ -299,7 +347,7 @@ fn a_zone_of_some_cpus_confines_its_tasks_by_a_cpuset() {
             &journal,
         )
         .unwrap();
-        assert!(group.notes().is_empty(), "{:?}", group.notes());
+        assert!(group.notes().list().is_empty(), "{:?}", group.notes());
         for &pid in &pids {
             assert_eq!(affinity::get(pid).unwrap(), one);
             // The program cannot get out of it.
@@ -324,7 +372,7 @@ fn without_a_cpuset_tasks_are_bound_by_their_affinity_and_the_user_is_told() {
         let wanted = [Controller::Freezer, Controller::Cpuset];
         let group =
             TaskGroup::create(&host, &zone(&one, processes(&[program.pid()])), &wanted, &journal).unwrap();
-        assert!(group.notes()[0].contains("affinity"), "{:?}", group.notes());
+        assert!(group.notes().list()[0].contains("affinity"), "{:?}", group.notes());
         assert_eq!(group.folder(Controller::Cpuset), None);
         for &tid in &pids.iter().flat_map(|&pid| threads(Path::new(PROC), pid)).collect::<Vec<_>>() {
             assert_eq!(affinity::get(tid).unwrap(), one);

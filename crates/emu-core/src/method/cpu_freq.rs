@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
+use crate::duty::holder::Notes;
 use crate::frequency::{self, Control, Wish};
 use crate::group::TaskGroup;
 use crate::zone::Round;
@@ -58,7 +59,7 @@ impl Method for CpuFreq {
     fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
         let wishes = frequency::wishes(host, &zone.demand).map_err(|why| why.into_error(self.id()))?;
         let group = TaskGroup::create(host, zone, &[Controller::Cpuset], journal)?;
-        let mut notes = group.notes().to_vec();
+        let mut notes = Vec::new();
         let mut set = Vec::with_capacity(wishes.len());
         for wish in wishes {
             let level = level(&wish, zone.demand.round).map_err(|why| why.into_error(self.id()))?;
@@ -68,8 +69,9 @@ impl Method for CpuFreq {
             one.set(level)?;
             set.push(one);
         }
-        let demand = zone.demand.clone();
-        Ok(Box::new(SetFrequencies { host: host.clone(), demand, journal: journal.clone(), set, notes }))
+        let (host, demand, journal) = (host.clone(), zone.demand.clone(), journal.clone());
+        let more_notes = group.notes().clone();
+        Ok(Box::new(SetFrequencies { host, demand, journal, set, notes, more_notes }))
     }
 }
 
@@ -123,6 +125,8 @@ struct SetFrequencies {
     journal: Journal,
     set: Vec<SetPolicy>,
     notes: Vec<String>,
+    /// Those of the zone's group.
+    more_notes: Notes,
 }
 
 impl Emulation for SetFrequencies {
@@ -153,7 +157,7 @@ impl Emulation for SetFrequencies {
     }
 
     fn status(&self) -> Status {
-        let mut notes = self.notes.clone();
+        let mut notes = [self.notes.clone(), self.more_notes.list()].concat();
         let mut cpus = Vec::new();
         for one in &self.set {
             if let Err(error) = one.control.check(&[one.level]) {

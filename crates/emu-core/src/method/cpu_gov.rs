@@ -152,14 +152,14 @@ impl Method for CpuGov {
         let refuse = |why: Unavailable| why.into_error(self.id());
         let wishes = frequency::wishes(host, &zone.demand).map_err(refuse)?;
         let plan = Plan::new(&zone.demand, &wishes).map_err(refuse)?;
-        let more_notes = Notes::default();
-        let (holder, mut notes) = if plan.freezes() {
+        let (holder, mut notes, more_notes) = if plan.freezes() {
             let (hold, cost, notes) = FreezeHold::measured(host, zone, journal)?;
-            let cycle = (plan.period, plan.running, cost);
-            (Some(Holder::start("emu-gov-freeze", host, zone, cycle, hold, more_notes.clone())?), notes)
+            let (cycle, more_notes) = ((plan.period, plan.running, cost), Notes::default());
+            let holder = Holder::start("emu-gov-freeze", host, zone, cycle, hold, more_notes.clone())?;
+            (Some(holder), notes, more_notes)
         } else {
             let group = TaskGroup::create(host, zone, &[Controller::Cpuset], journal)?;
-            (None, group.notes().to_vec())
+            (None, Vec::new(), group.notes().clone())
         };
         let grid = plan.grid();
         let mut policies = Vec::with_capacity(wishes.len());

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
 use crate::duty::burner::{self, Burner, Settings};
+use crate::duty::holder::Notes;
 use crate::duty::others::{Others, Used};
 use crate::duty::{Grid, PERIOD_MIN, check_period, detuned};
 use crate::group::{TaskGroup, Usage, can_have, is_same_everywhere};
@@ -88,7 +89,6 @@ impl Method for CpuHogs {
         let group = TaskGroup::create(host, zone, &controllers, journal)?;
         let others =
             spares.then(|| others(host, &group, zone, time::nanos(period))).transpose()?.map(Arc::new);
-        notes.extend_from_slice(group.notes());
         let grid = Grid::new(time::now(), time::nanos(period));
         let burners = zone
             .demand
@@ -102,7 +102,8 @@ impl Method for CpuHogs {
                 Ok((cpu, Burner::start(cpu, settings, cost, others)?))
             })
             .collect::<Result<BTreeMap<_, _>>>()?;
-        Ok(Box::new(Hogs { grid, targets: zone.demand.targets.clone(), lift, burners, others, notes }))
+        let (targets, more_notes) = (zone.demand.targets.clone(), group.notes().clone());
+        Ok(Box::new(Hogs { grid, targets, lift, burners, others, notes, more_notes }))
     }
 }
 
@@ -237,6 +238,8 @@ struct Hogs {
     /// Where others are spared.
     others: Option<Arc<Others>>,
     notes: Vec<String>,
+    /// Those of the zone's group.
+    more_notes: Notes,
 }
 
 impl Emulation for Hogs {
@@ -265,7 +268,7 @@ impl Emulation for Hogs {
             burned: Duration::ZERO,
             others: self.others.as_ref().map(|others| others.mean_share()),
             cpus: Vec::with_capacity(self.burners.len()),
-            notes: self.notes.clone(),
+            notes: [self.notes.clone(), self.more_notes.list()].concat(),
         };
         if self.others.as_ref().is_some_and(|others| !others.is_told()) {
             status.notes.push(UNTOLD.to_owned());

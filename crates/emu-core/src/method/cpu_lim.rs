@@ -126,13 +126,13 @@ fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>)
     let proc = &host.roots.proc;
     let Tasks::Processes(pids) = &zone.tasks else {
         let group = TaskGroup::create(host, zone, GROUP, journal)?;
-        notes.extend_from_slice(group.notes());
+        notes.extend(group.notes().list());
         return Members::of_group(proc, group, journal);
     };
     if has_group(host) {
         match TaskGroup::create(host, zone, GROUP, journal) {
             Ok(group) => {
-                notes.extend_from_slice(group.notes());
+                notes.extend(group.notes().list());
                 return Members::of_group(proc, group, journal);
             }
             // Signals may well be permitted where moving is not.

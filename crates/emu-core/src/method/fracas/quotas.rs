@@ -43,7 +43,7 @@ impl Quotas {
         } else {
             TaskGroup::create(host, zone, &CONTROLLERS, journal)?
         };
-        let mut notes = [notes_on(targets), group.notes().to_vec()].concat();
+        let mut notes = [notes_on(targets), group.notes().list()].concat();
         let (folder, accounting) = (cpu_folder(&group)?, group.folder(Controller::Cpuacct));
         if accounting.is_none() {
             notes.push(

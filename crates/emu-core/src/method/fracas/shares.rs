@@ -33,7 +33,7 @@ impl Shares {
         let targets = &zone.demand.targets;
         let group = TaskGroup::create(host, zone, &[Controller::Cpu, Controller::Cpuset], journal)?;
         let folder = cpu_folder(&group)?.clone();
-        let mut notes = [notes_on(targets), group.notes().to_vec()].concat();
+        let mut notes = [notes_on(targets), group.notes().list()].concat();
         if targets.len() > 1 {
             notes.push(shares_note(targets.len(), zone.demand.lowest_share()));
         }

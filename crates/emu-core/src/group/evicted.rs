@@ -1,0 +1,85 @@
+//! Tasks that version 1 of cgroups has moved out of a cpuset whose last CPU went offline.
+//!
+//! The kernel moves them to the nearest group above that has CPUs, and leaves them there when theirs are back
+//! (cgroups-v1/cpusets.rst, "How do I use cpusets?"): there they may use CPUs that nobody slows.
+
+use std::path::{Path, PathBuf};
+
+use super::{Family, PASSES, Stat, lists, place};
+use crate::host::delegation::PROCS;
+use crate::zone::Pid;
+use crate::{Error, Hierarchy, Result, control_file};
+
+/// The processes of a cpuset, for when it loses its last CPU.
+#[derive(Debug)]
+pub(super) struct Evicted {
+    proc: PathBuf,
+    hierarchy: Hierarchy,
+    folder: PathBuf,
+    /// Those in it at the last look.
+    members: Vec<Pid>,
+    /// They and what they have started since they were moved out.
+    away: Option<Family>,
+}
+
+impl Evicted {
+    /// Nobody is away from the cpuset of this folder.
+    pub(super) fn new(proc: &Path, hierarchy: &Hierarchy, folder: &Path) -> Self {
+        let (proc, hierarchy, folder) = (proc.to_owned(), hierarchy.clone(), folder.to_owned());
+        Self { proc, hierarchy, folder, members: Vec::new(), away: None }
+    }
+
+    /// To be called as long as the cpuset has CPUs.
+    ///
+    /// # Errors
+    /// The lists cannot be read.
+    pub(super) fn remember(&mut self) -> Result<()> {
+        self.members = lists::read_all(&self.folder, PROCS)?;
+        Ok(())
+    }
+
+    /// To be called as long as it has none: who starts meanwhile belongs to them, too.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub(super) fn follow(&mut self) -> Result<()> {
+        if let Some(family) = &mut self.away {
+            return family.look();
+        }
+        let is_alive = |pid: &Pid| Stat::read(&self.proc, *pid).is_some_and(|stat| !stat.has_ended());
+        self.members.retain(is_alive);
+        self.away = Some(Family::of(&self.proc, &self.members)?);
+        Ok(())
+    }
+
+    /// Moves them back into the cpuset, which has CPUs again. Who is elsewhere than where the kernel moves them stays there.
+    ///
+    /// # Errors
+    /// The kernel refuses to move one; the others are moved, and it can be tried again. Processes are made faster than they
+    /// are moved.
+    pub(super) fn bring_back(&mut self) -> Result<()> {
+        let Some(family) = &mut self.away else { return Ok(()) };
+        let list = self.folder.join(PROCS);
+        for _ in 0..PASSES {
+            family.look()?;
+            let (mut is_new, mut result) = (false, Ok(()));
+            for &pid in family.members().keys() {
+                let home = place::home(&self.proc, pid, &self.hierarchy);
+                if !home.is_some_and(|home| home != self.folder && self.folder.starts_with(home)) {
+                    continue;
+                }
+                match control_file::write(&list, &pid.to_string()) {
+                    Ok(()) => is_new = true,
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                    Err(error) => result = Err(error),
+                }
+            }
+            result?;
+            if !is_new {
+                self.away = None;
+                return Ok(());
+            }
+        }
+        Err(Error::unavailable("processes are made faster than they are moved back"))
+    }
+}
