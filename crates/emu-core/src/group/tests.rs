@@ -173,10 +173,11 @@ fn a_fork_storm_is_gathered_whole() {
 fn who_was_moved_out_of_a_group_is_brought_back_with_its_children() {
     for_each_version(Controller::Freezer, |host| {
         let dir = tempfile::tempdir().unwrap();
+        // Its second child is started when this is written to.
         let go = dir.path().join("go");
-        let script =
-            format!("sleep 30 & while [ ! -e {} ]; do sleep 0.01; done; sleep 30 & wait", go.display());
-        let program = Program::shell(&script);
+        nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let program = Program::shell(&format!("sleep 30 & read line <{}; sleep 30 & wait", go.display()));
+        program.wait_for(2);
         let journal = journal(host);
         let zone = zone(&host.online(), processes(&[program.pid()]));
         let group = TaskGroup::create(host, &zone, &[Controller::Freezer], &journal).unwrap();
@@ -196,7 +197,7 @@ fn who_was_moved_out_of_a_group_is_brought_back_with_its_children() {
             moved(pid, above);
         }
         evicted.follow().unwrap();
-        fs::write(&go, "").unwrap();
+        fs::write(&go, "\n").unwrap();
         wait_until(|| {
             evicted.follow().unwrap();
             program.family().members().len() == 3
