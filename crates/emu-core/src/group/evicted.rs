@@ -47,9 +47,16 @@ impl Evicted {
             return family.look();
         }
         let is_alive = |pid: &Pid| Stat::read(&self.proc, *pid).is_some_and(|stat| !stat.has_ended());
-        self.members.retain(is_alive);
-        self.away = Some(Family::of(&self.proc, &self.members)?);
-        Ok(())
+        loop {
+            self.members.retain(is_alive);
+            match Family::of(&self.proc, &self.members) {
+                Ok(family) => self.away = Some(family),
+                // One has ended meanwhile.
+                Err(_) if !self.members.iter().all(is_alive) => continue,
+                Err(error) => return Err(error),
+            }
+            return Ok(());
+        }
     }
 
     /// Moves them back into the cpuset, which has CPUs again. Who is elsewhere than where the kernel moves them stays there.
