@@ -181,18 +181,8 @@ mod tests {
         }
 
         fn status(&self) -> Status {
-            Status {
-                method: MethodId::CpuHogs,
-                period: Duration::ZERO,
-                periods: 0,
-                missed: 0,
-                longest_stall: Duration::ZERO,
-                own_cpu: Duration::ZERO,
-                burned: Duration::ZERO,
-                others: None,
-                cpus: Vec::new(),
-                notes: vec!["its own".into()],
-            }
+            let notes = vec!["its own".into()];
+            Status { notes, ..Status::new(MethodId::CpuHogs, Duration::ZERO) }
         }
 
         fn release(self: Box<Self>) -> Result<()> {

@@ -8,7 +8,7 @@ use emu_core::{Host, Result, Roots, Session};
 use nix::sys::signal::Signal;
 
 use super::pause;
-use super::tell::{JsonFile, Report};
+use super::tell::{JsonFile, Report, release};
 use crate::args::AttachArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::record::Record;
@@ -38,9 +38,8 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     let end = args.limit.and_then(|limit| begun.checked_add(limit));
     watch(&mut session, &plan, &signals, &target, end, &mut report)?;
 
-    let (status, wall) = (session.status(), begun.elapsed());
-    let released = session.release();
-    let status = released.as_ref().ok().cloned().flatten().or(status);
+    let wall = begun.elapsed();
+    let (status, released) = release(session);
     report.end(status.as_ref(), wall, Exit::Success);
     released?;
     Ok(Exit::Success)

@@ -6,7 +6,7 @@ use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use emu_core::{Error, ErrorKind, Host, Result, Status};
+use emu_core::{Error, ErrorKind, Host, Result, Session, Status};
 
 use crate::exit::{Exit, Failure};
 use crate::output::numbers::span;
@@ -97,6 +97,16 @@ impl Report {
         if let Err(error) = written {
             output::errors::print(&error);
         }
+    }
+}
+
+/// Ends an emulation; returns what is to be told of it, which is as it was just before where that fails, and whether it
+/// went well.
+pub(super) fn release(session: Session) -> (Option<Status>, Result<()>) {
+    let before = session.status();
+    match session.release() {
+        Ok(status) => (status, Ok(())),
+        Err(error) => (before, Err(error)),
     }
 }
 

@@ -7,7 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::holder::{Hold, Notes, settle_controller};
+use super::Notes;
+use super::holder::{Hold, settle_controller};
 use super::own_time::OwnTime;
 use super::probe::{Gap, HOLD, Probe, two_ticks};
 use super::waker::Waker;

@@ -8,15 +8,15 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::hold_cost::HoldCost;
 use super::own_time::OwnTime;
 use super::sleepers::{Census, Sleepers};
 use super::waker::Waker;
-use super::{Command, Controller, Counters, Grid, Ledger, PERIOD_MAX, Wait};
+use super::{Command, Controller, Counters, Grid, Ledger, Notes, PERIOD_MAX, Wait};
 use crate::method::{CpuStatus, MethodId, Reason, Status, Unavailable};
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, sched};
@@ -97,28 +97,6 @@ pub(crate) fn notes_on(targets: &Targets) -> Vec<String> {
     let note =
         "the frequency is kept as a share of the clock measured at the start; it moves as the real one does";
     if has_clock { vec![note.into()] } else { vec![] }
-}
-
-/// What a thread has to tell the user, each thing once.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
-
-/// No more than so many: a program that gives cause for a note can give it again and again.
-const NOTES_MAX: usize = 20;
-
-impl Notes {
-    /// Adds one, unless it is there already.
-    pub(crate) fn add(&self, note: String) {
-        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if notes.len() < NOTES_MAX && !notes.contains(&note) {
-            notes.push(note);
-        }
-    }
-
-    /// All of them.
-    pub(crate) fn list(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
 }
 
 /// Above normal tasks, so that a busy zone does not keep its own controller waiting; below burners and the

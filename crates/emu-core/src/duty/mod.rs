@@ -7,6 +7,7 @@ mod grid;
 pub(crate) mod hold_cost;
 pub(crate) mod holder;
 mod ledger;
+mod notes;
 pub(crate) mod others;
 mod own_time;
 mod probe;
@@ -15,8 +16,9 @@ mod waker;
 
 pub(crate) use controller::{Command, Controller, Counters, Wait};
 pub(crate) use grid::{Grid, detuned};
-pub(crate) use holder::{Holder, Notes};
+pub(crate) use holder::Holder;
 pub(crate) use ledger::Ledger;
+pub(crate) use notes::Notes;
 
 use std::time::Duration;
 

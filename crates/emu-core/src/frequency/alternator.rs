@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{Mix, Setter};
-use crate::duty::holder::{Notes, settle_controller};
-use crate::duty::{Command, Controller, Counters, Grid, Ledger, Wait};
+use crate::duty::holder::settle_controller;
+use crate::duty::{Command, Controller, Counters, Grid, Ledger, Notes, Wait};
 use crate::sys::time::{self, Nanos};
 use crate::{CpuList, Hertz, Host, Result};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{Family, PASSES, Stat, lists, place};
 use crate::host::delegation::PROCS;
 use crate::zone::Pid;
-use crate::{Error, Hierarchy, Result, control_file};
+use crate::{Error, Hierarchy, Result};
 
 /// The processes of a cpuset, for when it loses its last CPU.
 #[derive(Debug)]
@@ -75,9 +75,8 @@ impl Evicted {
                 if !home.is_some_and(|home| home != self.folder && self.folder.starts_with(home)) {
                     continue;
                 }
-                match control_file::write(&list, &pid.to_string()) {
-                    Ok(()) => is_new = true,
-                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                match place::put(&list, &pid.to_string()) {
+                    Ok(moved) => is_new |= moved,
                     Err(error) => result = Err(error),
                 }
             }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{Family, PASSES, place};
 use crate::host::delegation::PROCS;
 use crate::zone::Pid;
-use crate::{Error, Hierarchy, Journal, Result, Undo, control_file};
+use crate::{Error, Hierarchy, Journal, Result, Undo};
 
 /// A hierarchy, the list of our group in it, and the list to which the journal returns whoever is in the group
 /// at the end.
@@ -54,12 +54,10 @@ fn join(proc: &Path, (pid, starttime): (Pid, u64), to: &Move<'_>, journal: &Jour
             journal.record(&Undo::Return { pid, starttime, members })?;
         }
     }
-    match control_file::write(&to.list, &pid.to_string()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(error.hint(format!(
+    place::put(&to.list, &pid.to_string()).map_err(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => error.hint(format!(
             "a real-time task cannot join a group without real-time budget; look at `chrt -ap {pid}`"
-        ))),
-        Err(error) => Err(error.hint(place::HINT)),
-    }
+        )),
+        _ => error.hint(place::HINT),
+    })
 }

@@ -11,8 +11,8 @@ use rustix::process::Signal;
 
 use super::members::{Members, Sent};
 use super::stopper::cpu_time;
-use crate::duty::holder::{Notes, settle_controller};
-use crate::duty::{Command, Controller, Counters, Grid, Wait};
+use crate::duty::holder::settle_controller;
+use crate::duty::{Command, Controller, Counters, Grid, Notes, Wait};
 use crate::sys::time::{self, Nanos};
 use crate::zone::Pid;
 use crate::{Host, Result, Zone};

@@ -53,7 +53,7 @@ use returning::Returning;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::duty::holder::Notes;
+use crate::duty::Notes;
 use crate::host::delegation::PROCS;
 use crate::method::{Reason, Unavailable};
 use crate::zone::Pid;

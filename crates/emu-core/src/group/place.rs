@@ -133,6 +133,17 @@ fn has(group: &Path, list: &str, needed: &[Controller]) -> bool {
     needed.iter().all(|controller| text.split_whitespace().any(|name| name == controller.as_str()))
 }
 
+/// Moves a process into the group of this list; `false` where it has ended.
+///
+/// # Errors
+/// The kernel refuses.
+pub(super) fn put(list: &Path, pid: &str) -> Result<bool> {
+    match control_file::write(list, pid) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+        written => written.map(|()| true),
+    }
+}
+
 /// Moves the processes of a group into one of their own below it.
 fn empty(group: &Path, journal: &Journal) -> Result<PathBuf> {
     let procs = group.join(PROCS);
@@ -145,10 +156,7 @@ fn empty(group: &Path, journal: &Journal) -> Result<PathBuf> {
             return Ok(leaf);
         }
         for pid in listed.lines() {
-            match control_file::write(&target, pid) {
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                moved => moved.map_err(|error| error.hint(HINT))?,
-            }
+            put(&target, pid).map_err(|error| error.hint(HINT))?;
         }
     }
     Err(Error::unavailable(format!("cannot empty the cgroup {}: processes keep coming", group.display()))

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::confine;
 use super::evicted::Evicted;
-use crate::duty::holder::Notes;
-use crate::duty::{Command, Controller};
+use crate::duty::{Command, Controller, Notes};
 use crate::sys::time::{self, Nanos};
 use crate::{CpuList, Result, control_file};
 

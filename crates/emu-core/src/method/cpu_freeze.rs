@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{About, Emulation, Expected, Method, MethodId, Status, Unavailable};
-use crate::duty::holder::{self, Holder, Notes};
-use crate::duty::{check_period, detuned};
+use crate::duty::holder::{self, Holder};
+use crate::duty::{Notes, check_period, detuned};
 use crate::group::{FreezeHold, TaskGroup, hierarchy_for};
 use crate::{Controller, Demand, Host, Journal, Result, Targets, Zone};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
-use crate::duty::holder::Notes;
+use crate::duty::Notes;
 use crate::frequency::{self, Control, Wish};
 use crate::group::TaskGroup;
 use crate::zone::Round;
@@ -171,18 +171,7 @@ impl Emulation for SetFrequencies {
                 cpus.push(CpuStatus { cpu, asked, effective, duty: 1.0, clock: Some(clock), online });
             }
         }
-        Status {
-            method: MethodId::CpuFreq,
-            period: Duration::ZERO,
-            periods: 0,
-            missed: 0,
-            longest_stall: Duration::ZERO,
-            own_cpu: Duration::ZERO,
-            burned: Duration::ZERO,
-            others: None,
-            cpus,
-            notes,
-        }
+        Status { cpus, notes, ..Status::new(MethodId::CpuFreq, Duration::ZERO) }
     }
 
     fn release(self: Box<Self>) -> Result<()> {

@@ -251,16 +251,11 @@ impl Emulation for Governor {
         let frozen_cpu =
             |cpu| held.as_ref().and_then(|s| s.cpus.iter().find(|seen: &&CpuStatus| seen.cpu == cpu));
         let mut status = Status {
-            method: MethodId::CpuGov,
-            period: self.plan.period,
-            periods: 0,
             missed: held.as_ref().map_or(0, |status| status.missed),
             longest_stall: held.as_ref().map_or(Duration::ZERO, |status| status.longest_stall),
             own_cpu: held.as_ref().map_or(Duration::ZERO, |status| status.own_cpu),
-            burned: Duration::ZERO,
-            others: None,
-            cpus: Vec::new(),
             notes: [self.notes.clone(), self.more_notes.list()].concat(),
+            ..Status::new(MethodId::CpuGov, self.plan.period)
         };
         status.notes.extend(held.iter().flat_map(|status| status.notes.iter().cloned()));
         for policy in &self.policies {

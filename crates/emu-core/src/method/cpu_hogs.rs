@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
 use crate::duty::burner::{self, Burner, Settings};
-use crate::duty::holder::Notes;
 use crate::duty::others::{Others, Used};
-use crate::duty::{Grid, PERIOD_MIN, check_period, detuned};
+use crate::duty::{Grid, Notes, PERIOD_MIN, check_period, detuned};
 use crate::group::{TaskGroup, Usage, can_have, is_same_everywhere};
 use crate::meter::wake_costs;
 use crate::sys::time::{self, Nanos};
@@ -259,16 +258,9 @@ impl Emulation for Hogs {
 
     fn status(&self) -> Status {
         let mut status = Status {
-            method: MethodId::CpuHogs,
-            period: time::span(self.grid.period()),
-            periods: 0,
-            missed: 0,
-            longest_stall: Duration::ZERO,
-            own_cpu: Duration::ZERO,
-            burned: Duration::ZERO,
             others: self.others.as_ref().map(|others| others.mean_share()),
-            cpus: Vec::with_capacity(self.burners.len()),
             notes: [self.notes.clone(), self.more_notes.list()].concat(),
+            ..Status::new(MethodId::CpuHogs, time::span(self.grid.period()))
         };
         if self.others.as_ref().is_some_and(|others| !others.is_told()) {
             status.notes.push(UNTOLD.to_owned());

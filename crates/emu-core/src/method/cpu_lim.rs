@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{About, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
 use crate::duty::hold_cost::HoldCost;
-use crate::duty::holder::{self, Hold, Holder, Notes};
-use crate::duty::{check_period, detuned};
+use crate::duty::holder::{self, Hold, Holder};
+use crate::duty::{Notes, check_period, detuned};
 use crate::group::{Family, Limiter, Members, Stopper, TaskGroup, confine_without_group, hierarchy_for};
 use crate::sys::time;
 use crate::{Controller, Demand, ErrorKind, Host, Journal, Result, Targets, Tasks, Variant, Zone};

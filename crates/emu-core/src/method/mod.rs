@@ -226,6 +226,24 @@ pub struct Status {
     pub notes: Vec<String>,
 }
 
+impl Status {
+    /// Of a method that has counted nothing yet, and tells of no CPU.
+    pub(crate) fn new(method: MethodId, period: Duration) -> Self {
+        Self {
+            method,
+            period,
+            periods: 0,
+            missed: 0,
+            longest_stall: Duration::ZERO,
+            own_cpu: Duration::ZERO,
+            burned: Duration::ZERO,
+            others: None,
+            cpus: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// What is asked and delivered on one CPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CpuStatus {

@@ -13,7 +13,7 @@ use emu_core::{ExecError, Gated, Host, MethodId, Pid, Result, Roots, Session, St
 
 use crate::args::RunArgs;
 use crate::commands::pause;
-use crate::commands::tell::{JsonFile, Report};
+use crate::commands::tell::{JsonFile, Report, release};
 use crate::exit::{Exit, Failure};
 use crate::output::record::Record;
 use crate::plan::Plan;
@@ -51,13 +51,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
 
     report.was_stopped(supervisor.stopped());
     let Emulated { session, .. } = supervisor.into_hold();
-    let (status, wall) = (session.status(), begun.elapsed());
-    let released = session.release();
+    let wall = begun.elapsed();
+    let (status, released) = release(session);
     if let Ok(Err(error)) = opening.join() {
         released?;
         return Err(error.into());
     }
-    let status = released.as_ref().ok().cloned().flatten().or(status);
     report.end(status.as_ref(), wall, exit);
     released?;
     Ok(exit)
