@@ -132,7 +132,9 @@ fn main() -> ExitCode {
         ["used", window, ref tasks @ ..] => {
             let Ok(window) = window.parse() else { return ExitCode::from(2) };
             match used(Duration::from_micros(window), tasks) {
-                Ok(shares) => println!("{}", shares.iter().map(|share| format!("{share:.5} ")).collect::<String>()),
+                Ok(shares) => {
+                    println!("{}", shares.iter().map(|share| format!("{share:.5} ")).collect::<String>())
+                }
                 Err(error) => {
                     eprintln!("used: {error}");
                     return ExitCode::FAILURE;

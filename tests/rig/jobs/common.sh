@@ -80,6 +80,11 @@ await() { # NAME
   exit 1
 }
 
+# Takes CPU 2 offline, or back online.
+turn() { # 0 or 1
+  echo "$1" >/sys/devices/system/cpu/cpu2/online
+}
+
 is_gone() {
   [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"
 }

@@ -12,10 +12,6 @@ echo $$ >/tmp/program.pid
 exec program rate 100 600000 0
 JOB
 
-turn() { # 0 or 1
-  echo "$1" >/sys/devices/system/cpu/cpu2/online
-}
-
 watch() { # WHEN
   usleep "$settle_us"
   echo "used $1 $(program used "$window_us" $both)"

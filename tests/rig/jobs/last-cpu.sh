@@ -13,10 +13,6 @@ echo $! >/tmp/second.pid
 wait
 JOB
 
-turn() { # 0 or 1
-  echo "$1" >/sys/devices/system/cpu/cpu2/online
-}
-
 watch() { # WHEN FOLDER_IN_PROC...
   when=$1
   shift
