@@ -313,8 +313,13 @@ fn stays_cached(file: &File, direct: &Direct) -> Option<bool> {
     // Some pages cannot be dropped, and where a disk answers at once, as one in memory does, the question alone brings
     // a page into the cache: what nobody has read is asked for as well, and tells only where it is not there.
     let middle = file.metadata().ok()?.len() / 2;
-    forget(file).ok()?;
-    (!is_cached(file, middle)?).then_some(true)
+    for _ in 0..TRIES {
+        forget(file).ok()?;
+        if !is_cached(file, middle)? {
+            return Some(true);
+        }
+    }
+    None
 }
 
 /// Whether a byte of a file is in the page cache; `None` where the kernel does not tell.
