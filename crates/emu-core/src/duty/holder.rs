@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::hold_cost::HoldCost;
 use super::own_time::OwnTime;
 use super::sleepers::{Census, Sleepers};
-use super::waker::Waker;
+use super::waker::{LOOKS_FOR, Waker};
 use super::{Command, Controller, Counters, Grid, Ledger, Notes, PERIOD_MAX, Wait};
 use crate::method::{CpuStatus, MethodId, Reason, Status, Unavailable};
 use crate::sys::time::{self, Nanos};
@@ -269,10 +269,14 @@ const CONFIRM: f64 = 0.5;
 /// The largest part of one CPU that the controller takes for itself when there are many tasks: it makes fewer and
 /// longer holds then.
 const OWN_CPU_MAX: f64 = 0.02;
+/// What is aimed at: holds cost more in the mean than in the median.
+const OWN_CPU_AIM: f64 = 0.9 * OWN_CPU_MAX;
 /// With fewer tasks than that a hold takes the controller long only when something else has disturbed it.
 const MANY_TASKS: usize = 50;
 /// Holds of which the median cost is taken.
 const COSTS: usize = 5;
+/// For this part of the time that tasks run after a hold, CPUs that are idle look for some that wait elsewhere.
+const LOOK_PART: f64 = 0.25;
 /// Those that sleep are given so many times the CPU time that their way out of a hold took lately.
 const WAY_OUT: f64 = 1.5;
 
@@ -304,7 +308,7 @@ struct Cycle<H> {
     waker: Option<Waker>,
     /// The CPUs of the zone.
     cpus: i64,
-    /// CPU time of this thread for each of the last holds.
+    /// CPU time of this thread and of those that wake the CPUs, for each of the last holds.
     costs: [Nanos; COSTS],
     last_cpu: Nanos,
     /// The hold that began when the emulation did; it is the first period's.
@@ -351,13 +355,13 @@ impl<H: Hold> Cycle<H> {
         let counters = &self.seen.counters;
         counters.add_elapsed(late * period + length);
         counters.add_periods(stride as u64, late as u64);
-        let cpu = time::thread_cpu();
+        let cpu = time::thread_cpu() + self.waker.as_ref().map_or(0, Waker::cpu);
         self.costs.rotate_left(1);
         if let Some(last) = self.costs.last_mut() {
             *last = cpu - self.last_cpu;
         }
         self.last_cpu = cpu;
-        counters.set_cpu(cpu + self.waker.as_ref().map_or(0, Waker::cpu));
+        counters.set_cpu(cpu);
         Ok(next)
     }
 
@@ -392,7 +396,7 @@ impl<H: Hold> Cycle<H> {
             own_time.before_let_go();
         }
         if let Some(waker) = &self.waker {
-            waker.rest();
+            waker.rest_and_look(self.looks_for(run, way_out * (1.0 - self.early.part)));
         }
         let free = self.hold.let_go()?;
         if let Some(cpus) = self.shared_cpus {
@@ -424,6 +428,16 @@ impl<H: Hold> Cycle<H> {
         self.early.took = time::now() - begin;
     }
 
+    /// For how long CPUs that are idle after a hold look for tasks that wait elsewhere, in nanoseconds. The tasks are to
+    /// run for `run` then, and those that sleep are on their way out for `way_out` of it.
+    fn looks_for(&self, run: f64, way_out: f64) -> Nanos {
+        // Tasks that have a CPU each rarely meet on one.
+        if self.sleepers.tasks() as i64 <= self.cpus {
+            return 0;
+        }
+        (way_out + (run * LOOK_PART).min(LOOKS_FOR as f64)) as Nanos
+    }
+
     /// How many periods to take for one.
     fn stride(&self) -> i64 {
         if self.sleepers.tasks() < MANY_TASKS {
@@ -434,7 +448,7 @@ impl<H: Hold> Cycle<H> {
         let cost = costs.get(COSTS / 2).copied().unwrap_or(0);
         let period = self.grid.period() as f64;
         let longest = (time::nanos(PERIOD_MAX) as f64 / period).max(1.0);
-        let stride = (cost as f64 / (OWN_CPU_MAX * period)).ceil().clamp(1.0, longest);
+        let stride = (cost as f64 / (OWN_CPU_AIM * period)).ceil().clamp(1.0, longest);
         if stride > 1.0 {
             self.notes.add(format!(
                 "there are so many tasks that holds are made fewer and longer, to keep emu's own CPU time at {:.0} %",

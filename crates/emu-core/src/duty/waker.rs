@@ -1,9 +1,14 @@
-//! Keeps the CPUs of a zone awake while its tasks are about to be let go.
+//! Keeps the CPUs of a zone awake while its tasks are about to be let go, and has them share the tasks out then.
 //!
 //! A CPU that is idle most of the time for seconds sleeps ever more deeply: its caches and clocks are turned off, a
 //! hypervisor gives its core to somebody else. It then takes 0.1 ms and more to come back, now and then some
 //! milliseconds, which the tasks would lose each time they are let go. So each CPU is woken a little before, and
 //! does nothing until they are.
+//!
+//! On its way into a hold, a CPU whose tasks are all held already pulls those of another CPU, so that two tasks that
+//! work may begin in the queue of one CPU when they are let go. The kernel's periodic balance sees that tens of
+//! milliseconds later. But a CPU on which the last task falls asleep looks for tasks that wait elsewhere at once
+//! (`sched_balance_newidle` in kernel/sched/fair.c): so each CPU is woken some times after the hold, too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -21,6 +26,11 @@ const LEAD: Nanos = 300_000;
 /// A CPU does not wait longer than that, whatever becomes of the thread that lets the tasks go.
 const LONGEST: Nanos = 3 * LEAD;
 
+/// How long after the tasks have been let go an idle CPU looks for some that wait elsewhere, and how often: it gets one
+/// at a time, and what is skipped as cache-hot for 0.5 ms (`sysctl_sched_migration_cost`) is had by the next look.
+pub(crate) const LOOKS_FOR: Nanos = 10_000_000;
+const LOOK_EVERY: Nanos = 600_000;
+
 /// A thread on each CPU, of the lowest priority there is (`SCHED_IDLE`): it takes nothing from tasks that run.
 #[derive(Debug)]
 pub(crate) struct Waker {
@@ -34,6 +44,8 @@ struct Shared {
     turn: AtomicU32,
     /// Until when they are to be awake; [`END`] ends the threads.
     until: AtomicI64,
+    /// Until when they are to look for tasks that wait elsewhere.
+    look_until: AtomicI64,
     /// CPU time of all threads, in nanoseconds.
     cpu: AtomicI64,
 }
@@ -82,6 +94,12 @@ impl Waker {
 
     /// Lets them rest, or do what the tasks want of them.
     pub(crate) fn rest(&self) {
+        self.rest_and_look(0);
+    }
+
+    /// Lets them rest, and has those that are idle look for tasks that wait elsewhere for `span` nanoseconds.
+    pub(crate) fn rest_and_look(&self, span: Nanos) {
+        self.shared.look_until.store(time::now() + span, Ordering::Relaxed);
         self.shared.until.store(0, Ordering::Relaxed);
         // Nobody sleeps who would have to be told.
         self.shared.turn.fetch_add(1, Ordering::Release);
@@ -129,8 +147,21 @@ impl Shared {
             let cpu = time::thread_cpu();
             self.cpu.fetch_add(cpu - counted, Ordering::Relaxed);
             counted = cpu;
-            time::wait_until(&self.turn, turn, Nanos::MAX);
+            self.sleep(turn);
         }
+    }
+
+    /// Sleeps until that turn is over. As long as it is to look for tasks, it falls asleep again and again, so that the
+    /// kernel does; returns how often that was.
+    fn sleep(&self, turn: u32) -> u32 {
+        let mut looks = 0;
+        while self.turn.load(Ordering::Acquire) == turn {
+            let next = time::now() + LOOK_EVERY;
+            let is_to_look = next < self.look_until.load(Ordering::Relaxed);
+            time::wait_until(&self.turn, turn, if is_to_look { next } else { Nanos::MAX });
+            looks += u32::from(is_to_look);
+        }
+        looks
     }
 }
 
@@ -156,6 +187,23 @@ mod tests {
         let most = 2 * 20 * LONGEST * cpus.len() as Nanos;
         assert!((1..most).contains(&cpu), "{cpu} of {most}");
         assert_eq!(notes.list(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_cpu_looks_for_tasks_for_a_while_after_a_hold() {
+        let looks = |span| {
+            let waker = Waker { shared: Arc::default(), threads: Vec::new() };
+            waker.rest_and_look(span);
+            let shared = Arc::clone(&waker.shared);
+            let turn = shared.turn.load(Ordering::Relaxed);
+            let thread = thread::spawn(move || shared.sleep(turn));
+            thread::sleep(time::span(2 * LOOKS_FOR));
+            waker.tell(0);
+            thread.join().unwrap()
+        };
+        assert_eq!(looks(0), 0);
+        let most = (LOOKS_FOR / LOOK_EVERY) as u32;
+        assert!((1..=most).contains(&looks(LOOKS_FOR)));
     }
 
     #[test]

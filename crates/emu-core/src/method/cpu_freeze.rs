@@ -25,8 +25,8 @@ const ABOUT: About = About {
         "tasks in an uninterruptible wait, such as for a disk or NFS, freeze when it ends",
         "attaching stops the program for half a second while the cost of a hold is measured, unless that was done in \
          this boot; the longest stall leaves it out",
-        "with hundreds of sleeping tasks, others that are not bound to CPUs may be 2 to 3 % too slow: after a hold the \
-         kernel wakes them on the same CPU now and then",
+        "with hundreds of sleeping tasks, others that are not bound to CPUs may be 2 % too slow: after a hold the kernel \
+         may start them on the same CPU, and takes some ms to move one",
     ],
     source: "Documentation/admin-guide/cgroup-v2.rst, \"cgroup.freeze\"; the idea for low speeds: CPU-Gov in Distem",
 };

@@ -31,7 +31,7 @@ const ABOUT: About = About {
         "with more than 32 processes, what others have stopped is left so only where a whole process group was",
         "if emu is killed, what others have stopped is continued, too: its journal does not know who has",
         "attaching stops the program for half a second while the cost of a hold is measured, unless that was done in this boot; the longest stall leaves it out",
-        "with hundreds of sleeping processes, their way into the stop and back takes CPU time from the others: with 500 and a period of 100 ms, 8 % in the first 16 holds, 3 % once it is known who sleeps",
+        "with hundreds of sleeping processes, their way into the stop and back takes CPU time from the others: with 500 and a period of 100 ms, 8 % in the first 16 holds, 1 % once it is known who sleeps",
         "a traced process is stopped in front of its debugger",
         "a program that changes its user, such as sudo, escapes an emu that is not root",
         "without a writable cgroup, a child is missed whose parent ends within a period, if it is in no process group or session of the program's",

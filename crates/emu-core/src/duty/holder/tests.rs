@@ -65,11 +65,26 @@ fn the_status_tells_the_cycle_that_there_is_with_many_tasks() {
     let mut holder = holder(|cycle, wait| {
         // The tasks are counted.
         cycle.one_period(0, wait)?;
-        cycle.costs = [(2.5 * OWN_CPU_MAX * PERIOD as f64) as Nanos; COSTS];
+        cycle.costs = [(2.5 * OWN_CPU_AIM * PERIOD as f64) as Nanos; COSTS];
         cycle.one_period(1, wait).map(drop)
     })
     .unwrap();
     holder.controller.stop().unwrap();
     let status = holder.status(MethodId::CpuFreeze, &Targets::new(), &[]);
     assert_eq!(status.period, time::span(3 * PERIOD));
+}
+
+#[test]
+fn idle_cpus_look_for_tasks_where_there_are_more_of_them_than_cpus() {
+    let holder = holder(|cycle, wait| {
+        let ms = 1e6;
+        assert_eq!(cycle.looks_for(50.0 * ms, 0.0), 0, "nobody has counted the tasks yet");
+        cycle.one_period(0, wait)?;
+        assert_eq!(cycle.looks_for(50.0 * ms, 0.0), LOOKS_FOR);
+        assert_eq!(cycle.looks_for(4.0 * ms, 3.0 * ms), 4_000_000);
+        cycle.cpus = MANY_TASKS as i64;
+        assert_eq!(cycle.looks_for(50.0 * ms, 0.0), 0);
+        Ok(())
+    });
+    holder.unwrap().stop().unwrap();
 }
