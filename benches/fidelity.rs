@@ -322,6 +322,9 @@ fn crowd(run: &mut Run, row: &'static str, method: MethodId) -> Result<()> {
         }
     };
     for (name, active) in [("sleeping", cpus.len()), ("busy", CROWD)] {
+        if !run.wants_case(name) {
+            continue;
+        }
         let mut plan = run.plan(MS * 4000);
         // Every process must have had its turn before the window opens, and the method some holds to see who sleeps.
         plan.lead = MS * 10_000;

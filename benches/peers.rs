@@ -8,14 +8,16 @@
 
 mod common;
 
+use std::fmt;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use common::{Line, Met, Run, demand};
-use emu_bench::verify::{Emulated, SessionEmulated, Trial, compare};
+use common::{Line, Met, Run, demand, error, median};
+use emu_bench::stats::Bootstrap;
+use emu_bench::verify::{Emulated, Outcome, Plan, SessionEmulated, Trial, compare, rates};
 use emu_core::{Controller, CpuList, Error, ErrorKind, Host, Pid, Result, choose};
 use nix::sys::signal::{Signal, kill, killpg};
 
@@ -75,22 +77,74 @@ fn side_by_side(run: &mut Run, workload: &'static str, cpus: usize, speed: &str)
     let case = format!("{speed} on {} CPUs of {}", cpus.len(), names.join(", "));
     let outcomes = compare(&mut rivals, &trial, &plan, &mut |pair| run.pair(workload, &case, pair))?;
     drop(rivals);
-    let errors: Vec<f64> = outcomes
-        .iter()
-        .flat_map(|outcome| &outcome.findings)
-        .map(|finding| finding.error() * 100.0)
-        .collect();
-    let mut measured: Vec<_> =
-        names.iter().zip(&errors).map(|(name, error)| format!("{name} {error:+.1}%")).collect();
+    let Some((ours, others)) = outcomes.split_first() else { return Ok(()) };
+    let mut measured = vec![format!("{best} {}", error_of(ours))];
+    let mut standings = Vec::new();
+    for (name, theirs) in names.iter().skip(1).zip(others) {
+        let standing = standing(ours, theirs, &plan)?;
+        measured.push(format!("{name} {} ({standing})", error_of(theirs)));
+        standings.push(standing);
+    }
     measured.extend(missing);
-    let (ours, others) = errors.split_first().map_or((0.0, &[][..]), |(ours, others)| (ours.abs(), others));
-    let met = match others {
-        [] => Met::Not("there is nothing to compare with".into()),
-        others => others.iter().all(|other| ours < other.abs()).into(),
+    let met = match standings.iter().max() {
+        None => Met::Not("there is nothing to compare with".into()),
+        Some(Standing::Ahead) => Met::Yes,
+        Some(Standing::Level) => Met::Untold,
+        Some(Standing::Behind) => Met::No,
     };
     let case = format!("{speed} on {} CPUs", cpus.len());
     run.line(workload, Line { case, measured: measured.join(", "), must: "emu ahead".into(), met });
     Ok(())
+}
+
+fn error_of(outcome: &Outcome) -> String {
+    outcome.findings.first().map_or_else(|| "-".into(), |finding| error(&finding.relative))
+}
+
+/// How emu's error compares with another one's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    Ahead,
+    /// The run cannot tell them apart.
+    Level,
+    Behind,
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ahead => "emu ahead",
+            Self::Level => "level",
+            Self::Behind => "emu behind",
+        })
+    }
+}
+
+/// Compares the distances of both medians from what was asked. The interval of their difference is bootstrapped over
+/// the rounds, in each of which both met the same machine.
+fn standing(ours: &Outcome, theirs: &Outcome, plan: &Plan) -> Result<Standing> {
+    let (ours, theirs) = (errors(ours, plan)?, errors(theirs, plan)?);
+    let rounds: Vec<_> = ours.into_iter().zip(theirs).collect();
+    if rounds.len() < Bootstrap::UNITS_MIN {
+        return Ok(Standing::Level);
+    }
+    let distance = |errors: Vec<f64>| median(&errors).abs();
+    let lead = Bootstrap::new(plan.seed).percentile(&rounds, plan.level, |rounds| {
+        distance(rounds.iter().map(|round| round.1).collect())
+            - distance(rounds.iter().map(|round| round.0).collect())
+    })?;
+    Ok(match lead {
+        lead if lead.low > 0.0 => Standing::Ahead,
+        lead if lead.high < 0.0 => Standing::Behind,
+        _ => Standing::Level,
+    })
+}
+
+/// The error of each pair that counts, as a share.
+fn errors(outcome: &Outcome, plan: &Plan) -> Result<Vec<f64>> {
+    let ideal = outcome.findings.first().map_or(1.0, |finding| finding.ideal);
+    let rates = rates(&outcome.trial, &outcome.pairs, plan)?;
+    Ok(rates.iter().map(|pair| pair.log_ratio().exp() / ideal - 1.0).collect())
 }
 
 /// Debian's `cpulimit`, told to watch children.

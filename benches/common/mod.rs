@@ -84,6 +84,8 @@ fn number(option: &str, text: &str) -> Result<u64> {
 pub(crate) enum Met {
     Yes,
     No,
+    /// The interval holds both.
+    Untold,
     /// It could not be measured here, and why.
     Not(String),
 }
@@ -163,6 +165,7 @@ impl Run {
         let met = match &line.met {
             Met::Yes => "yes".to_owned(),
             Met::No => "NO".to_owned(),
+            Met::Untold => "cannot be told".to_owned(),
             Met::Not(why) => format!("not here: {why}"),
         };
         println!("{row:<14} {:<34} {:<40} {:<10} {met}", line.case, line.measured, line.must);
@@ -188,6 +191,7 @@ impl Run {
             let met = match &line.met {
                 Met::Yes => "yes",
                 Met::No => "**no**",
+                Met::Untold => "cannot be told",
                 Met::Not(why) => why,
             };
             let _ = writeln!(text, "| {row} | {} | {} | {} | {met} |", line.case, line.measured, line.must);
