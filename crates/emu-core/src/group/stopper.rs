@@ -57,6 +57,8 @@ const fn bit(signal: Signal) -> u64 {
 pub(crate) struct Stopper {
     proc: PathBuf,
     members: Members,
+    /// The CPUs of the zone.
+    cpus: usize,
     /// Holds so far.
     holds: u64,
     /// CPU time used in the last hold by those that were stopped late.
@@ -68,8 +70,8 @@ pub(crate) struct Stopper {
 
 impl Stopper {
     /// Nothing is stopped yet.
-    pub(crate) fn new(proc: &Path, members: Members, notes: Notes) -> Self {
-        Self { proc: proc.to_owned(), members, holds: 0, leaked: 0, is_looked_at: false, notes }
+    pub(crate) fn new(proc: &Path, members: Members, cpus: usize, notes: Notes) -> Self {
+        Self { proc: proc.to_owned(), members, cpus, holds: 0, leaked: 0, is_looked_at: false, notes }
     }
 
     /// Stops all that may be stopped and are known; notes those that have ended.
@@ -184,17 +186,14 @@ impl Stopper {
         }
     }
 
-    /// The moment at which the processes have been signalled since `begin`, in the mean over their CPU time:
-    /// signalling many takes so long that it matters when those that work are reached.
-    fn mean_moment(&self, begin: Nanos) -> Nanos {
-        let (mut sum, mut weights) = (0.0, 0.0);
-        for member in self.members.iter().filter(|member| member.signalled >= begin) {
-            // All alike as long as nothing is known.
-            let weight = member.lately.unwrap_or(0).max(0) as f64 + 1.0;
-            sum += weight * (member.signalled - begin) as f64;
-            weights += weight;
-        }
-        if weights > 0.0 { begin + (sum / weights) as Nanos } else { time::now() }
+    /// Who has been signalled since `begin`: when, and the CPU time used lately. In the order of time.
+    fn signalled_since(&self, begin: Nanos) -> Vec<(Nanos, f64)> {
+        let meant = self.members.iter().filter(|member| member.signalled >= begin);
+        // All alike as long as nothing is known.
+        let weight = |member: &Member| member.lately.unwrap_or(0).max(0) as f64 + 1.0;
+        let mut signalled: Vec<_> = meant.map(|member| (member.signalled, weight(member))).collect();
+        signalled.sort_unstable_by_key(|(moment, _)| *moment);
+        signalled
     }
 }
 
@@ -214,9 +213,9 @@ impl Hold for Stopper {
                 break;
             }
         }
-        let from = self.mean_moment(begin);
+        let from = moment_of_work(self.signalled_since(begin).into_iter().rev(), self.cpus);
         self.look_at_threads(deadline);
-        Ok(Held { from, is_sure })
+        Ok(Held { from: from.unwrap_or_else(time::now), is_sure })
     }
 
     fn let_sleepers_go(&mut self) -> f64 {
@@ -241,7 +240,8 @@ impl Hold for Stopper {
         }
         let begin = time::now();
         self.continue_held();
-        Ok(self.mean_moment(begin))
+        let free = moment_of_work(self.signalled_since(begin).into_iter(), self.cpus);
+        Ok(free.unwrap_or_else(time::now))
     }
 
     fn release(&mut self) -> Result<()> {
@@ -308,6 +308,24 @@ fn asleep(members: impl DoubleEndedIterator<Item = Usage>) -> HashSet<Pid> {
     asleep
 }
 
+/// The moment from which on, or until which, tasks had the CPUs; of those that were signalled, with the CPU time that each
+/// used lately.
+///
+/// Signalling many takes so long that it matters when those that work are reached. CPUs are kept busy until the last of
+/// them are stopped, and from when on the first are continued: so it is the mean over as many of those as occupy all
+/// CPUs, who must be told first. One occupies as much of a CPU as it has used beside the busiest.
+fn moment_of_work(signalled: impl Iterator<Item = (Nanos, f64)> + Clone, cpus: usize) -> Option<Nanos> {
+    let most = signalled.clone().map(|(_, used)| used).fold(0.0, f64::max);
+    let (begin, _) = signalled.clone().next()?;
+    let (mut sum, mut occupied) = (0.0, 0.0);
+    for (moment, used) in signalled {
+        let part = (used / most).min(cpus as f64 - occupied);
+        sum += part * (moment - begin) as f64;
+        occupied += part;
+    }
+    (occupied > 0.0).then(|| begin + (sum / occupied) as Nanos)
+}
+
 /// The CPU time of a process, its ended threads included.
 pub(crate) fn cpu_time(pid: Pid) -> Option<Nanos> {
     process_cpu_time(pid).map(time::nanos)
@@ -353,6 +371,23 @@ mod tests {
         let members = [(10, 1, true), (11, 10, true), (12, 10, false), (13, 12, true)];
         assert_eq!(at_work(family(members)), [11, 13].into());
         assert!(at_work(family([])).is_empty());
+    }
+
+    #[test]
+    fn cpus_are_at_work_until_those_are_stopped_that_occupy_all_of_them() {
+        let stopped = |all: &[(Nanos, f64)], cpus| moment_of_work(all.iter().copied().rev(), cpus);
+        let continued = |all: &[(Nanos, f64)], cpus| moment_of_work(all.iter().copied(), cpus);
+        let busy: Vec<_> = (0..=100).map(|moment| (moment, 5.0)).collect();
+        assert_eq!((stopped(&busy, 1), continued(&busy, 1)), (Some(100), Some(0)));
+        assert_eq!((stopped(&busy, 5), continued(&busy, 5)), (Some(98), Some(2)));
+        // Those that sleep do not matter, wherever they are, and no more CPUs are occupied than there are workers.
+        let few = [(0, 1e-9), (10, 4.0), (30, 4.0), (100, 1e-9)];
+        assert_eq!((stopped(&few, 2), continued(&few, 2)), (Some(20), Some(20)));
+        assert_eq!((stopped(&few, 9), continued(&few, 9)), (Some(20), Some(20)));
+        // Half of the second CPU.
+        assert_eq!(stopped(&[(0, 2.0), (30, 4.0), (60, 2.0)], 2), Some(30));
+        assert_eq!(stopped(&[(0, 4.0), (30, 2.0)], 1), Some(15));
+        assert_eq!(stopped(&[], 2), None);
     }
 
     #[test]

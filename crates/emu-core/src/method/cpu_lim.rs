@@ -96,13 +96,13 @@ impl Method for CpuLim {
             let cpus_folder = host.roots.cpus();
             return Ok(Box::new(Published { limiter, period, targets, notes: fixed_notes, cpus_folder }));
         }
-        let mut hold = Stopper::new(proc, members, notes.clone());
+        let mut hold = Stopper::new(proc, members, zone.demand.targets.len(), notes.clone());
         // From here on the tasks are held; what is measured now is measured without them.
         hold.hold(time::now())?;
         let cost = HoldCost::of(host, &zone.demand.cpus(), "signals", &mut fixed_notes, |probe| {
             let mut family = Family::of(proc, &[probe])?;
             confine_without_group(host, zone, &mut family, journal)?;
-            Ok(Stopper::new(proc, Members::of_family(proc, family, journal)?, Notes::default()))
+            Ok(Stopper::new(proc, Members::of_family(proc, family, journal)?, 1, Notes::default()))
         })?;
         let holder = Holder::start("emu-lim", host, zone, (period, share, cost), hold, notes)?;
         Ok(Box::new(Held { holder, targets, notes: fixed_notes }))

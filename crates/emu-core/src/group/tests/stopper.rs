@@ -23,14 +23,14 @@ fn for_each_session(test: impl Fn(Program, Stopper, &Journal), script: &str) {
         let zone = zone(&host.online(), processes(&[program.pid()]));
         let group = TaskGroup::create(host, &zone, &[Controller::Cpuacct], &journal).unwrap();
         let members = Members::of_group(Path::new(PROC), group, &journal).unwrap();
-        test(program, Stopper::new(Path::new(PROC), members, Notes::default()), &journal);
+        test(program, Stopper::new(Path::new(PROC), members, 2, Notes::default()), &journal);
     });
     let dir = tempfile::tempdir().unwrap();
     let host = Host::detect(&Roots { state: dir.path().join("state"), ..Roots::system() }).unwrap();
     let program = Program::shell(script);
     let journal = journal(&host);
     let members = Members::of_family(Path::new(PROC), program.family(), &journal).unwrap();
-    test(program, Stopper::new(Path::new(PROC), members, Notes::default()), &journal);
+    test(program, Stopper::new(Path::new(PROC), members, 2, Notes::default()), &journal);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_stopper_that_ends_leaves_nothing_stopped() {
     let journal = journal(&host);
     let stopper = || {
         let members = Members::of_family(Path::new(PROC), program.family(), &journal).unwrap();
-        let mut stopper = Stopper::new(Path::new(PROC), members, Notes::default());
+        let mut stopper = Stopper::new(Path::new(PROC), members, 2, Notes::default());
         stopper.hold(0).unwrap();
         wait_until(|| pids.iter().all(|&pid| state(pid) == Some(b'T')));
         stopper
