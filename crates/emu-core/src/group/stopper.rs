@@ -381,7 +381,7 @@ mod tests {
         assert_eq!((stopped(&busy, 1), continued(&busy, 1)), (Some(100), Some(0)));
         assert_eq!((stopped(&busy, 5), continued(&busy, 5)), (Some(98), Some(2)));
         // Those that sleep do not matter, wherever they are, and no more CPUs are occupied than there are workers.
-        let few = [(0, 1e-9), (10, 4.0), (30, 4.0), (100, 1e-9)];
+        let few = [(0, 0.0), (10, 4.0), (30, 4.0), (100, 0.0)];
         assert_eq!((stopped(&few, 2), continued(&few, 2)), (Some(20), Some(20)));
         assert_eq!((stopped(&few, 9), continued(&few, 9)), (Some(20), Some(20)));
         // Half of the second CPU.
