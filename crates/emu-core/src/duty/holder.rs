@@ -266,8 +266,8 @@ const HOLD_MIN: f64 = 200_000.0;
 const RUN_MIN: f64 = 0.5;
 /// How long a hold may wait to be confirmed, as a part of what is owed.
 const CONFIRM: f64 = 0.5;
-/// The largest part of one CPU that the controller takes for itself when there are many tasks: it makes fewer and
-/// longer holds then.
+/// The largest part of one CPU that this thread and those that wake the CPUs take when there are many tasks: holds are
+/// made fewer and longer then.
 const OWN_CPU_MAX: f64 = 0.02;
 /// What is aimed at: holds cost more in the mean than in the median.
 const OWN_CPU_AIM: f64 = 0.9 * OWN_CPU_MAX;

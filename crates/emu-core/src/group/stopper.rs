@@ -308,12 +308,12 @@ fn asleep(members: impl DoubleEndedIterator<Item = Usage>) -> HashSet<Pid> {
     asleep
 }
 
-/// The moment from which on, or until which, tasks had the CPUs; of those that were signalled, with the CPU time that each
-/// used lately.
+/// The moment until which tasks had the CPUs, of those that were stopped, the last one first; or from which on, of those
+/// that were continued, the first one first. Each comes with its moment and the CPU time that it used lately.
 ///
 /// Signalling many takes so long that it matters when those that work are reached. CPUs are kept busy until the last of
-/// them are stopped, and from when on the first are continued: so it is the mean over as many of those as occupy all
-/// CPUs, who must be told first. One occupies as much of a CPU as it has used beside the busiest.
+/// them are stopped, and from when the first are continued on: so it is the mean over as many of these as occupy all
+/// CPUs. One occupies as much of a CPU as it has used beside the busiest.
 fn moment_of_work(signalled: impl Iterator<Item = (Nanos, f64)> + Clone, cpus: usize) -> Option<Nanos> {
     let most = signalled.clone().map(|(_, used)| used).fold(0.0, f64::max);
     let (begin, _) = signalled.clone().next()?;
