@@ -121,8 +121,8 @@ fn hold_again_and_again<H: Hold>(host: &Host, cpus: &CpuList, mut hold: H) -> Re
                 std::thread::sleep(time::span(moment - time::now()));
             });
             own_time.before_let_go();
-            waker.as_ref().inspect(|waker| waker.rest());
             let free = hold.let_go()?;
+            waker.as_ref().inspect(|waker| waker.rest());
             let own = own_time.free(free);
             holds.push(Sample { from, free, own: if is_in_the_way { own } else { 0 } });
         }

@@ -386,8 +386,6 @@ impl<H: Hold> Cycle<H> {
             loss += (held.from - woken).clamp(0, self.grid.period()) / cpus;
         }
         let until = (held.from + self.ledger.owed() as Nanos - loss).min(latest);
-        // While they are held anyway: to read it after the sleep would make the hold longer.
-        self.sleepers.while_held();
         let expected = self.early.part;
         self.let_sleepers_go(until, way_out, wait);
         loss += (way_out * (expected - self.early.part)) as Nanos;
@@ -395,10 +393,10 @@ impl<H: Hold> Cycle<H> {
         if let Some(own_time) = &mut self.own_time {
             own_time.before_let_go();
         }
+        let free = self.hold.let_go()?;
         if let Some(waker) = &self.waker {
             waker.rest_and_look(self.looks_for(run, way_out * (1.0 - self.early.part)));
         }
-        let free = self.hold.let_go()?;
         if let Some(cpus) = self.shared_cpus {
             loss += (time::now() - free) / cpus;
         }
@@ -420,10 +418,14 @@ impl<H: Hold> Cycle<H> {
         let lead = self.early.took + (WAY_OUT * way_out) as Nanos;
         // A short hold would be over before them.
         if self.sleepers.tasks() < MANY_TASKS || until - time::now() < 2 * lead {
+            // While they are held anyway: to read it after the sleep would make the hold longer.
+            self.sleepers.while_held();
             return;
         }
         sleep_until(until - lead, wait);
         let begin = time::now();
+        // Not before: those that waited for a turn need a moment on a CPU in order to be held.
+        self.sleepers.while_held();
         self.early.part = self.hold.let_sleepers_go();
         self.early.took = time::now() - begin;
     }

@@ -9,6 +9,12 @@
 //! work may begin in the queue of one CPU when they are let go. The kernel's periodic balance sees that tens of
 //! milliseconds later. But a CPU on which the last task falls asleep looks for tasks that wait elsewhere at once
 //! (`sched_balance_newidle` in kernel/sched/fair.c): so each CPU is woken some times after the hold, too.
+//!
+//! Tasks that are let go join the queue of a CPU by how far they are ahead of its others or behind them, their lag
+//! (`place_entity`). In an empty queue the lag of the first is ignored, and each next one, which comes with what it had
+//! still to get, is put before those that are there. Always let go in the same order, the first of them would hardly
+//! ever get a turn where there are more than run until the next hold. So there is one in the queue already, with so much
+//! weight that all find their places by the same measure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -42,6 +48,8 @@ pub(crate) struct Waker {
 struct Shared {
     /// Counts up with each change of what the CPUs are to do.
     turn: AtomicU32,
+    /// When the tasks are going to be let go.
+    at: AtomicI64,
     /// Until when they are to be awake; [`END`] ends the threads.
     until: AtomicI64,
     /// Until when they are to look for tasks that wait elsewhere.
@@ -51,6 +59,13 @@ struct Shared {
 }
 
 const END: Nanos = -1;
+
+/// How long before the tasks are let go a thread takes its place in the queue of its CPU, in nanoseconds: longer than
+/// that takes. Other programs wait for the CPU meanwhile.
+const PLACE_LEAD: Nanos = 20_000;
+
+/// The nice value of the most weight: 88761, where a normal task has 1024 (`sched_prio_to_weight`).
+const MOST_WEIGHT: i32 = -20;
 
 impl Waker {
     /// The threads for the CPUs of a zone; `None` where the thread that lets its tasks go has only the one CPU that they
@@ -83,12 +98,13 @@ impl Waker {
     pub(crate) fn sleep_until(waker: Option<&Self>, moment: Nanos, sleep_until: impl Fn(Nanos)) {
         if let Some(waker) = waker {
             sleep_until(moment - LEAD);
-            waker.wake();
+            waker.wake(moment);
         }
         sleep_until(moment);
     }
 
-    fn wake(&self) {
+    fn wake(&self, moment: Nanos) {
+        self.shared.at.store(moment, Ordering::Relaxed);
         self.tell(time::now() + LONGEST);
     }
 
@@ -133,6 +149,8 @@ impl Shared {
             notes.add(format!("CPU {cpu} cannot be kept awake: tasks may start late on it after a hold"));
             return;
         }
+        // Of no effect as long as the thread is `SCHED_IDLE`.
+        let may_take_place = rustix::process::setpriority_process(None, MOST_WEIGHT).is_ok();
         let relax = Relax::best();
         let mut counted = 0;
         loop {
@@ -141,8 +159,16 @@ impl Shared {
             if until == END {
                 return;
             }
+            let (at, mut is_in_place) = (self.at.load(Ordering::Relaxed), false);
             while time::now() < until && self.turn.load(Ordering::Acquire) == turn {
+                if may_take_place && !is_in_place && time::now() >= at - PLACE_LEAD {
+                    is_in_place = sched::set_normal().is_ok();
+                }
                 relax.moment();
+            }
+            if is_in_place && let Err(why) = sched::set_idle() {
+                notes.add(format!("CPU {cpu} cannot be kept awake at nobody's cost any more: {why}"));
+                return;
             }
             let cpu = time::thread_cpu();
             self.cpu.fetch_add(cpu - counted, Ordering::Relaxed);
@@ -176,7 +202,7 @@ mod tests {
         let notes = Notes::default();
         let waker = Waker::start(&cpus, &notes).unwrap();
         for _ in 0..20 {
-            waker.wake();
+            waker.wake(time::now() + LEAD);
             thread::sleep(time::span(LEAD));
             waker.rest();
         }

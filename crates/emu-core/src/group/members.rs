@@ -47,6 +47,10 @@ pub(crate) struct Member {
     /// Its CPU time at the last look, and how much of it was new then; nothing is known before the second one.
     pub(crate) used: Option<Nanos>,
     pub(crate) lately: Option<Nanos>,
+    /// For how long its first thread had waited for a CPU at the last look, and which part that was of the time that
+    /// tasks had run for since the one before.
+    pub(crate) waited: Option<Nanos>,
+    pub(crate) waited_part: f64,
     /// Its CPU time when it was stopped, where that was looked at.
     pub(crate) at_stop: Option<Nanos>,
 }
@@ -260,6 +264,8 @@ impl Members {
             signalled: 0,
             used: None,
             lately: None,
+            waited: None,
+            waited_part: 0.0,
             at_stop: None,
         }))
     }

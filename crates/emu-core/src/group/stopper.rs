@@ -38,6 +38,12 @@ const LATE: Nanos = 50_000;
 /// A process that used so much CPU time from one look to the next is at work.
 const WORK: Nanos = 1_000_000;
 
+/// So is one that waited for a CPU for more than this part of the time that tasks ran for: it has not had its turn.
+const WAITING_PART: f64 = 0.5;
+
+/// Its fraction is the same as that of its inverse.
+const GOLDEN_RATIO: f64 = 1.618_033_988_749_895;
+
 /// The stop signals that a terminal sends, as bits of `ShdPnd`. `SIGSTOP` is not among them because one that is
 /// pending is our own.
 const TERMINAL_STOPS: u64 = bit(Signal::TSTP) | bit(Signal::TTIN) | bit(Signal::TTOU);
@@ -53,6 +59,9 @@ const fn bit(signal: Signal) -> u64 {
 /// another one stopped: a shell would take it for a job to be put aside. But for that, those at work are continued first,
 /// while the CPUs are idle: beside hundreds that only go on sleeping, the kernel would wake two of them on the same CPU and
 /// leave another one idle for some ms. Where there are many, most of the sleeping ones have been continued before.
+///
+/// Those at work are continued in another order each time: the kernel prefers those that come last, and where there are
+/// more than run until the next hold, always the same ones would hardly ever get a turn.
 #[derive(Debug)]
 pub(crate) struct Stopper {
     proc: PathBuf,
@@ -61,6 +70,9 @@ pub(crate) struct Stopper {
     cpus: usize,
     /// Holds so far.
     holds: u64,
+    /// From when on tasks ran after the last hold, and for how long they have run in all since CPU times were looked at.
+    free: Option<Nanos>,
+    ran: Nanos,
     /// CPU time used in the last hold by those that were stopped late.
     leaked: Nanos,
     /// Whether CPU times have been looked at in this hold, or were not due.
@@ -71,7 +83,17 @@ pub(crate) struct Stopper {
 impl Stopper {
     /// Nothing is stopped yet.
     pub(crate) fn new(proc: &Path, members: Members, cpus: usize, notes: Notes) -> Self {
-        Self { proc: proc.to_owned(), members, cpus, holds: 0, leaked: 0, is_looked_at: false, notes }
+        Self {
+            proc: proc.to_owned(),
+            members,
+            cpus,
+            holds: 0,
+            free: None,
+            ran: 0,
+            leaked: 0,
+            is_looked_at: false,
+            notes,
+        }
     }
 
     /// Stops all that may be stopped and are known; notes those that have ended.
@@ -145,8 +167,10 @@ impl Stopper {
 
     /// Continues what we have stopped.
     fn continue_held(&mut self) {
-        let first = at_work(self.members.iter().map(Usage::of));
-        self.continue_some(|pid| first.contains(&pid));
+        let members: Vec<_> = self.members.iter().map(Usage::of).collect();
+        for some in one_after_another(&members, self.holds) {
+            self.continue_some(|pid| some.contains(&pid));
+        }
         self.continue_some(|_| true);
     }
 
@@ -171,10 +195,18 @@ impl Stopper {
     fn look_at_usage(&mut self) {
         self.holds += 1;
         self.leaked = 0;
-        if self.members.len() > ASK_EACH && self.holds % LOOK_EVERY != 1 {
+        let are_many = self.members.len() > ASK_EACH;
+        if are_many && self.holds % LOOK_EVERY != 1 {
             return;
         }
+        let ran = std::mem::take(&mut self.ran) as f64;
         for member in self.members.iter_mut().filter(|member| member.is_held) {
+            // Few are all continued at once, whether they wait or not.
+            if are_many && let Some(waited) = waiting_time(&self.proc, member.pid) {
+                let lately = member.waited.map_or(0, |before| waited - before) as f64;
+                member.waited_part = if ran > 0.0 { lately / ran } else { 0.0 };
+                member.waited = Some(waited);
+            }
             if let Some(used) = cpu_time(member.pid) {
                 member.lately = member.used.map(|before| used - before);
                 member.used = Some(used);
@@ -214,8 +246,10 @@ impl Hold for Stopper {
             }
         }
         let from = moment_of_work(self.signalled_since(begin).into_iter().rev(), self.cpus);
+        let from = from.unwrap_or_else(time::now);
+        self.ran += self.free.take().map_or(0, |free| from - free);
         self.look_at_threads(deadline);
-        Ok(Held { from: from.unwrap_or_else(time::now), is_sure })
+        Ok(Held { from, is_sure })
     }
 
     fn let_sleepers_go(&mut self) -> f64 {
@@ -241,7 +275,9 @@ impl Hold for Stopper {
         let begin = time::now();
         self.continue_held();
         let free = moment_of_work(self.signalled_since(begin).into_iter(), self.cpus);
-        Ok(free.unwrap_or_else(time::now))
+        let free = free.unwrap_or_else(time::now);
+        self.free = Some(free);
+        Ok(free)
     }
 
     fn release(&mut self) -> Result<()> {
@@ -277,22 +313,25 @@ struct Usage {
 
 impl Usage {
     fn of(member: &Member) -> Self {
-        let is_at_work = member.lately.is_none_or(|lately| lately > WORK);
+        let is_at_work =
+            member.waited_part > WAITING_PART || member.lately.is_none_or(|lately| lately > WORK);
         Self { pid: member.pid, parent: member.parent, is_at_work }
     }
 }
 
-/// Those at work that have no children here.
-fn at_work(members: impl Iterator<Item = Usage>) -> HashSet<Pid> {
-    let (mut workers, mut parents) = (HashSet::new(), HashSet::new());
-    for one in members {
-        parents.insert(one.parent);
-        if one.is_at_work {
-            workers.insert(one.pid);
-        }
-    }
-    workers.retain(|pid| !parents.contains(pid));
-    workers
+/// Those that have no children here, in sets that are to be continued one after another, each from its end: first those
+/// at work, then the others, and of either another one first after each hold.
+fn one_after_another(members: &[Usage], hold: u64) -> [HashSet<Pid>; 4] {
+    let parents: HashSet<_> = members.iter().map(|one| one.parent).collect();
+    let childless = members.iter().filter(|one| !parents.contains(&one.pid));
+    let (at_work, others): (Vec<_>, Vec<_>) = childless.partition(|one| one.is_at_work);
+    let set = |some: &[&Usage]| some.iter().map(|one| one.pid).collect();
+    let in_turn = |all: &[&Usage]| {
+        let (begin, end) = all.split_at(first_in_turn(hold, all.len()));
+        [set(begin), set(end)]
+    };
+    let ([first, second], [third, fourth]) = (in_turn(&at_work), in_turn(&others));
+    [first, second, third, fourth]
 }
 
 /// Those that are not at work, nor are any of their descendants here. Parents come before their children.
@@ -306,6 +345,13 @@ fn asleep(members: impl DoubleEndedIterator<Item = Usage>) -> HashSet<Pid> {
         }
     }
     asleep
+}
+
+/// Which of `count` comes first in a hold. The golden ratio spreads them evenly, however many holds there have been
+/// (Knuth, The Art of Computer Programming, volume 3, section 6.4, theorem S).
+fn first_in_turn(hold: u64, count: usize) -> usize {
+    let turn = (hold as f64 * GOLDEN_RATIO).fract();
+    ((turn * count as f64) as usize).min(count)
 }
 
 /// The moment until which tasks had the CPUs, of those that were stopped, the last one first; or from which on, of those
@@ -329,6 +375,13 @@ fn moment_of_work(signalled: impl Iterator<Item = (Nanos, f64)> + Clone, cpus: u
 /// The CPU time of a process, its ended threads included.
 pub(crate) fn cpu_time(pid: Pid) -> Option<Nanos> {
     process_cpu_time(pid).map(time::nanos)
+}
+
+/// For how long the first thread of a process has waited for a CPU: the second number of `/proc/<pid>/schedstat`
+/// (Documentation/scheduler/sched-stats.rst). `None` where the kernel does not count that.
+fn waiting_time(proc: &Path, pid: Pid) -> Option<Nanos> {
+    let text = fs::read_to_string(proc.join(format!("{pid}/schedstat"))).ok()?;
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 fn is_stopped(proc: &Path, pid: Pid) -> bool {
@@ -367,10 +420,44 @@ mod tests {
     }
 
     #[test]
-    fn those_at_work_without_children_are_continued_first() {
-        let members = [(10, 1, true), (11, 10, true), (12, 10, false), (13, 12, true)];
-        assert_eq!(at_work(family(members)), [11, 13].into());
-        assert!(at_work(family([])).is_empty());
+    fn those_without_children_are_continued_first_that_work() {
+        let members = [(10, 1, true), (11, 10, true), (12, 10, false), (13, 12, true), (14, 12, false)];
+        let members: Vec<_> = family(members).collect();
+        assert_eq!(one_after_another(&members, 0), [[].into(), [11, 13].into(), [].into(), [14].into()]);
+        assert!(one_after_another(&[], 1).iter().all(HashSet::is_empty));
+    }
+
+    #[test]
+    fn each_is_continued_first_in_its_turn_and_the_others_after_it_in_a_circle() {
+        for count in [1, 2, 3, 16, 500] {
+            let members: Vec<_> = (0..count).map(|pid| Usage { pid, parent: -1, is_at_work: true }).collect();
+            let mut firsts = vec![0; count as usize];
+            for hold in 0..20 * count as u64 {
+                let sets = one_after_another(&members, hold);
+                let from_its_end = |some: &HashSet<Pid>| {
+                    members.iter().rev().map(|one| one.pid).filter(|pid| some.contains(pid)).collect()
+                };
+                let order: Vec<_> = sets.iter().flat_map::<Vec<Pid>, _>(from_its_end).collect();
+                assert_eq!(order.len(), members.len());
+                assert!(
+                    order.iter().zip(order.iter().skip(1)).all(|(a, b)| (b + 1) % count == *a),
+                    "{order:?}"
+                );
+                firsts[order[0] as usize] += 1;
+            }
+            assert!(firsts.iter().all(|first| (17..=23).contains(first)), "{firsts:?}");
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_turn_is_at_work() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("7")).unwrap();
+        for (text, time) in [("100 2500 3\n", Some(2_500)), ("100\n", None), ("a b c", None), ("", None)] {
+            fs::write(dir.path().join("7/schedstat"), text).unwrap();
+            assert_eq!(waiting_time(dir.path(), 7), time, "{text:?}");
+        }
+        assert_eq!(waiting_time(dir.path(), 8), None);
     }
 
     #[test]

@@ -32,6 +32,18 @@ pub(crate) fn set_idle() -> io::Result<()> {
     set(libc::SCHED_IDLE, 0)
 }
 
+/// `sched_setscheduler(0, SCHED_OTHER)`: runs the calling thread among all normal threads, with the nice value that it
+/// has.
+///
+/// # Errors
+/// `EPERM` for a thread that is `SCHED_IDLE`, without `CAP_SYS_NICE` or an `RLIMIT_NICE` that allows its nice value.
+///
+/// # References
+/// - <https://man7.org/linux/man-pages/man7/sched.7.html>
+pub(crate) fn set_normal() -> io::Result<()> {
+    set(libc::SCHED_OTHER, 0)
+}
+
 fn set(policy: i32, priority: i32) -> io::Result<()> {
     let param = libc::sched_param { sched_priority: priority };
     // SAFETY: the kernel reads one `sched_param` behind the pointer, which lives until the call returns;
