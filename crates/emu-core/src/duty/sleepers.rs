@@ -106,12 +106,17 @@ impl Sleepers {
     }
 }
 
-/// The first number of `/proc/<tid>/schedstat` (Documentation/scheduler/sched-stats.rst): time on a CPU, up to date for a
-/// task that is on none.
+/// The time of a task on CPUs and its time of waiting for one: the first two numbers of `/proc/<tid>/schedstat`
+/// (Documentation/scheduler/sched-stats.rst), up to date for a task that is on none.
+pub(crate) fn times_in_schedstat(text: &str) -> Option<(Nanos, Nanos)> {
+    let mut numbers = text.split_ascii_whitespace();
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
 fn cpu_time(schedstat: &File) -> Option<Nanos> {
     let mut buffer = [0; 80];
     let length = schedstat.read_at(&mut buffer, 0).ok()?;
-    std::str::from_utf8(buffer.get(..length)?).ok()?.split_ascii_whitespace().next()?.parse().ok()
+    times_in_schedstat(std::str::from_utf8(buffer.get(..length)?).ok()?).map(|(on_cpu, _)| on_cpu)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::{PASSES, Stat};
 use crate::Result;
 use crate::duty::Notes;
 use crate::duty::holder::{Held, Hold};
-use crate::duty::sleepers::Census;
+use crate::duty::sleepers::{Census, times_in_schedstat};
 use crate::sys::time::{self, Nanos};
 use crate::sys::times::process_cpu_time;
 use crate::zone::Pid;
@@ -40,9 +40,6 @@ const WORK: Nanos = 1_000_000;
 
 /// So is one that waited for a CPU for more than this part of the time that tasks ran for: it has not had its turn.
 const WAITING_PART: f64 = 0.5;
-
-/// Its fraction is the same as that of its inverse.
-const GOLDEN_RATIO: f64 = 1.618_033_988_749_895;
 
 /// The stop signals that a terminal sends, as bits of `ShdPnd`. `SIGSTOP` is not among them because one that is
 /// pending is our own.
@@ -313,10 +310,14 @@ struct Usage {
 
 impl Usage {
     fn of(member: &Member) -> Self {
-        let is_at_work =
-            member.waited_part > WAITING_PART || member.lately.is_none_or(|lately| lately > WORK);
+        let is_at_work = is_at_work(member.lately, member.waited_part);
         Self { pid: member.pid, parent: member.parent, is_at_work }
     }
+}
+
+/// Whether a process works that used so much CPU time `lately`, and waited for a CPU for this part of the time.
+fn is_at_work(lately: Option<Nanos>, waited_part: f64) -> bool {
+    waited_part > WAITING_PART || lately.is_none_or(|lately| lately > WORK)
 }
 
 /// Those that have no children here, in sets that are to be continued one after another, each from its end: first those
@@ -350,7 +351,8 @@ fn asleep(members: impl DoubleEndedIterator<Item = Usage>) -> HashSet<Pid> {
 /// Which of `count` comes first in a hold. The golden ratio spreads them evenly, however many holds there have been
 /// (Knuth, The Art of Computer Programming, volume 3, section 6.4, theorem S).
 fn first_in_turn(hold: u64, count: usize) -> usize {
-    let turn = (hold as f64 * GOLDEN_RATIO).fract();
+    const GOLDEN: f64 = 0.618_033_988_749_894_9;
+    let turn = (hold as f64 * GOLDEN).fract();
     ((turn * count as f64) as usize).min(count)
 }
 
@@ -377,11 +379,10 @@ pub(crate) fn cpu_time(pid: Pid) -> Option<Nanos> {
     process_cpu_time(pid).map(time::nanos)
 }
 
-/// For how long the first thread of a process has waited for a CPU: the second number of `/proc/<pid>/schedstat`
-/// (Documentation/scheduler/sched-stats.rst). `None` where the kernel does not count that.
+/// For how long the first thread of a process has waited for a CPU; `None` where the kernel does not count that.
 fn waiting_time(proc: &Path, pid: Pid) -> Option<Nanos> {
     let text = fs::read_to_string(proc.join(format!("{pid}/schedstat"))).ok()?;
-    text.split_ascii_whitespace().nth(1)?.parse().ok()
+    times_in_schedstat(&text).map(|(_, waited)| waited)
 }
 
 fn is_stopped(proc: &Path, pid: Pid) -> bool {
@@ -458,6 +459,8 @@ mod tests {
             assert_eq!(waiting_time(dir.path(), 7), time, "{text:?}");
         }
         assert_eq!(waiting_time(dir.path(), 8), None);
+        assert!(is_at_work(None, 0.0) && is_at_work(Some(2 * WORK), 0.0) && is_at_work(Some(0), 0.9));
+        assert!(!is_at_work(Some(WORK / 2), 0.1));
     }
 
     #[test]
