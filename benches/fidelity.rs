@@ -109,6 +109,13 @@ fn tainted(finding: &Finding) -> String {
     if finding.tainted == 0 { String::new() } else { format!(" ({} disturbed)", finding.tainted) }
 }
 
+/// How evenly the parts shared; of no promise, but a sum tells nothing of those that starve.
+fn fairness(finding: &Finding) -> String {
+    finding.fairness.map_or(String::new(), |fairness| {
+        format!("; fairness {:.2}, native {:.2}", fairness.emulated, fairness.native)
+    })
+}
+
 fn findings(run: &mut Run, row: &str, case: &Case) -> Result<Vec<Finding>> {
     let mut emulated = SessionEmulated::new(&run.host, case.demand.clone(), case.method)?;
     let period = case.demand.period.unwrap_or_default();
@@ -338,7 +345,7 @@ fn crowd(run: &mut Run, row: &'static str, method: MethodId) -> Result<()> {
         for finding in &outcome.findings {
             let line = Line {
                 case: format!("{CROWD} processes, {name}, 50%"),
-                measured: error(&finding.relative),
+                measured: format!("{}{}", error(&finding.relative), fairness(finding)),
                 must: "≤ 2%".into(),
                 met: (finding.error().abs() <= 0.02).into(),
             };

@@ -3,6 +3,7 @@
 use emu_core::{CpuId, Result};
 use serde::Serialize;
 
+use super::fairness::Fairness;
 use super::pair::{Pair, Window};
 use super::{Plan, Trial};
 use crate::stats::{self, AaTest, Band, Bootstrap, Centre, Interval, Level, PairedRatios, Sample, Verdict};
@@ -48,6 +49,8 @@ pub struct Finding {
     pub missed: u64,
     /// CPU time of emu itself as a share of one CPU, for each emulated CPU; median over the windows.
     pub own_cpu: Option<f64>,
+    /// How evenly the threads or processes shared the work; `None` where there is one, or each has its CPU.
+    pub fairness: Option<Fairness>,
 }
 
 impl Finding {
@@ -167,6 +170,7 @@ fn finding(
         periods: deliveries().map(|delivery| delivery.periods).sum(),
         missed: deliveries().map(|delivery| delivery.missed).sum(),
         own_cpu: if own.is_empty() { None } else { Some(Sample::new(own)?.median()) },
+        fairness: if trial.job.pinned { None } else { Fairness::of(kept().filter_map(Pair::sides)) },
     })
 }
 
@@ -320,6 +324,18 @@ mod tests {
         let found = findings(&trial(&[0.4, 0.8], true), &pairs, &Plan::new(1)).unwrap();
         assert_eq!(found.iter().map(|one| one.verdict).collect::<Vec<_>>(), [Verdict::Pass, Verdict::Fail]);
         assert_eq!(found[1].cpu, Some(1));
+        assert!(found.iter().all(|one| one.fairness.is_none()));
+    }
+
+    #[test]
+    fn parts_that_starve_are_told_of_whatever_the_sum() {
+        let pairs: Vec<_> = (0..15).map(|i| pair(i, &[1e9, 1e9], &[0.7e9, 0.1e9])).collect();
+        let found = findings(&trial(&[0.4, 0.4], false), &pairs, &Plan::new(1)).unwrap().remove(0);
+        assert_eq!(found.verdict, Verdict::Pass);
+        let fairness = found.fairness.unwrap();
+        assert!((fairness.native, fairness.is_lost()) == (1.0, true), "{fairness:?}");
+        assert!((fairness.emulated - 0.64).abs() < 1e-9);
+        assert_eq!(judge(0.4, 0.4, 15).fairness, None);
     }
 
     #[test]

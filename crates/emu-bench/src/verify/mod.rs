@@ -18,6 +18,7 @@
 
 mod clock;
 mod emulated;
+mod fairness;
 mod finding;
 mod gate;
 mod lifetime;
@@ -26,6 +27,7 @@ pub(crate) mod schedule;
 
 pub use clock::CoreClock;
 pub use emulated::{Emulated, Nothing, SessionEmulated};
+pub use fairness::Fairness;
 pub use finding::{Finding, findings, rates};
 pub use gate::Taint;
 pub(crate) use gate::{FOREIGN_MAX, STEAL_MAX};

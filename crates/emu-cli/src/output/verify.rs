@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use emu_bench::stats::{Band, Verdict};
-use emu_bench::verify::{Emulated, Finding, Outcome, Plan, SessionEmulated, Spectrum};
+use emu_bench::verify::{Emulated, Fairness, Finding, Outcome, Plan, SessionEmulated, Spectrum};
 use emu_core::{CpuList, MethodId, SpeedSpec, Unavailable};
 use serde::Serialize;
 
@@ -138,6 +138,14 @@ impl Section {
                     pairs_needed.map_or("more than a million".to_owned(), |pairs| format!("{pairs}"));
                 notes.push(format!("{}: {enough} pairs would decide (--pairs).", name(finding)));
             }
+            if let Some(fairness) = finding.fairness.filter(Fairness::is_lost) {
+                notes.push(format!(
+                    "{}: some of its parts starve, fairness {:.2}, natively {:.2}.",
+                    name(finding),
+                    fairness.emulated,
+                    fairness.native
+                ));
+            }
         }
         notes.extend(self.disturbances());
         notes
@@ -253,6 +261,7 @@ mod tests {
             periods: 4000,
             missed: 3,
             own_cpu: Some(0.0042),
+            fairness: Some(Fairness { native: 0.99, emulated: 0.5 }),
         }
     }
 
@@ -303,6 +312,7 @@ mod tests {
             "FAIL",
             "unsure",
             "41 pairs would decide",
+            "some of its parts starve, fairness 0.50, natively 0.99.",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

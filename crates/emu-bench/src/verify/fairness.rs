@@ -1,0 +1,47 @@
+//! How evenly the threads or processes of a job share its work.
+
+use serde::Serialize;
+
+use super::pair::Window;
+use crate::stats::{self, Sample};
+
+/// Jain's fairness index of the parts of a window; see [`fairness`](stats::fairness). Medians over the windows.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Fairness {
+    /// Without emulation.
+    pub native: f64,
+    /// Under emulation.
+    pub emulated: f64,
+}
+
+impl Fairness {
+    /// Which part of the native index may be missing: windows of a few turns each differ by less.
+    const LOST: f64 = 0.1;
+
+    /// Of native and emulated windows; `None` where there is one part, or none has worked.
+    pub(super) fn of<'a>(sides: impl Iterator<Item = (&'a Window, &'a Window)>) -> Option<Self> {
+        let index = |window: &Window| stats::fairness(&window.done.parts);
+        let (native, emulated): (Vec<_>, Vec<_>) =
+            sides.filter_map(|(native, emulated)| index(native).zip(index(emulated))).unzip();
+        let median = |values: Vec<f64>| Sample::new(values).ok().map(|sample| sample.median());
+        Some(Self { native: median(native)?, emulated: median(emulated)? })
+    }
+
+    /// Whether some parts got so little under emulation that the sum of all does not tell of a slower CPU.
+    pub fn is_lost(&self) -> bool {
+        self.emulated < self.native * (1.0 - Self::LOST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_lost_where_some_starve_that_do_not_natively() {
+        let fairness = |native, emulated| Fairness { native, emulated };
+        assert!(fairness(1.0, 0.5).is_lost() && fairness(0.89, 0.75).is_lost());
+        assert!(!fairness(1.0, 0.95).is_lost() && !fairness(0.89, 0.89).is_lost());
+        assert!(!fairness(0.5, 1.0).is_lost());
+    }
+}
