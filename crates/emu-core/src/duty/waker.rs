@@ -232,6 +232,46 @@ mod tests {
         assert!((1..=most).contains(&looks(LOOKS_FOR)));
     }
 
+    /// The scheduling policy of a thread of this process (`proc_pid_stat(5)`).
+    fn policy(tid: nix::unistd::Pid) -> i32 {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+        // The 41st field; the name, which is the second, may hold blanks.
+        stat.rsplit_once(") ").unwrap().1.split(' ').nth(41 - 3).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn a_place_is_taken_shortly_before_the_tasks_are_let_go_and_given_back_then() {
+        let notes = Notes::default();
+        let waker = Waker { shared: Arc::default(), threads: Vec::new() };
+        let (shared, (tell, told)) = (Arc::clone(&waker.shared), std::sync::mpsc::channel());
+        let cpu = Host::detect(&Roots::system()).unwrap().allowed.iter().next().unwrap();
+        let thread = thread::spawn(move || {
+            let may_take_place = rustix::process::setpriority_process(None, MOST_WEIGHT).is_ok();
+            tell.send((nix::unistd::gettid(), may_take_place)).unwrap();
+            shared.attend(cpu, &notes);
+            notes.list()
+        });
+        let (tid, may_take_place) = told.recv().unwrap();
+        let deadline = time::now() + 1_000_000_000;
+        let is_reached = |wanted| {
+            while policy(tid) != wanted && time::now() < deadline {}
+            policy(tid) == wanted
+        };
+        assert!(is_reached(libc::SCHED_IDLE), "it begins at nobody's cost");
+        if may_take_place {
+            waker.shared.at.store(time::now() + LEAD, Ordering::Relaxed);
+            waker.tell(deadline);
+            assert!(is_reached(libc::SCHED_OTHER) && time::now() < deadline, "no place was taken");
+            waker.rest();
+            assert!(is_reached(libc::SCHED_IDLE), "the place was not given back");
+        } else {
+            assert!(std::env::var_os("EMU_NO_SKIP").is_none(), "CAP_SYS_NICE is missing");
+            eprintln!("skipped: no place is taken without CAP_SYS_NICE");
+        }
+        waker.tell(END);
+        assert_eq!(thread.join().unwrap(), Vec::<String>::new());
+    }
+
     #[test]
     fn a_cpu_that_may_not_be_used_is_told_of() {
         let notes = Notes::default();
