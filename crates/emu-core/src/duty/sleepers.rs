@@ -21,6 +21,9 @@ const SOME: usize = 16;
 const WORK: f64 = 200_000.0;
 const WORK_PART: f64 = 0.25;
 
+/// A task that computes or waits for a CPU for more than this part of that time works all the time.
+const WORKING_PART: f64 = 0.5;
+
 /// Weight of the newest look in the mean.
 const WEIGHT: f64 = 0.125;
 
@@ -50,6 +53,8 @@ pub(crate) struct Sleepers {
     some: Vec<Watched>,
     /// CPU time of those that do not work, spread over all tasks, in nanoseconds for each and each hold.
     mean: Option<f64>,
+    /// Which part of all tasks works.
+    working_part: f64,
 }
 
 /// A task whose CPU time is read.
@@ -58,18 +63,27 @@ struct Watched {
     schedstat: File,
     /// Its CPU time before it was let go.
     before: Option<Nanos>,
+    /// Its CPU time and its time of waiting for a CPU in the last hold.
+    at_work: Option<Nanos>,
 }
 
 impl Sleepers {
     /// Nothing is known yet.
     pub(crate) fn new(proc: &Path) -> Self {
-        Self { proc: proc.to_owned(), next_count: 0, tasks: 0, some: Vec::new(), mean: None }
+        Self {
+            proc: proc.to_owned(),
+            next_count: 0,
+            tasks: 0,
+            some: Vec::new(),
+            mean: None,
+            working_part: 0.0,
+        }
     }
 
     /// To be called before the tasks are held, after they were to run for `run` nanoseconds.
     pub(crate) fn before_hold(&mut self, hold: &mut impl Hold, run: f64) {
         let work = WORK.min(run * WORK_PART);
-        let used = |one: &mut Watched| Some((cpu_time(&one.schedstat)? - one.before.take()?).max(0) as f64);
+        let used = |one: &mut Watched| Some((times(&one.schedstat)?.0 - one.before.take()?).max(0) as f64);
         let used: Vec<_> = self.some.iter_mut().filter_map(used).collect();
         if !used.is_empty() {
             let slept = used.iter().filter(|used| **used <= work);
@@ -81,23 +95,39 @@ impl Sleepers {
         if now >= self.next_count {
             let Census { count, some } = hold.census();
             let open = |pid: &Pid| File::open(self.proc.join(format!("{pid}/schedstat"))).ok();
-            self.some =
-                some.iter().filter_map(open).map(|schedstat| Watched { schedstat, before: None }).collect();
+            let watch = |schedstat| Watched { schedstat, before: None, at_work: None };
+            self.some = some.iter().filter_map(open).map(watch).collect();
             self.tasks = count;
             self.next_count = now + COUNT_EVERY;
         }
     }
 
-    /// To be called while the tasks are held.
-    pub(crate) fn while_held(&mut self) {
+    /// To be called while the tasks are held, which run for `run` nanoseconds from one hold to the next.
+    pub(crate) fn while_held(&mut self, run: f64) {
+        let (mut seen, mut working) = (0_usize, 0_usize);
         for one in &mut self.some {
-            one.before = cpu_time(&one.schedstat);
+            let times = times(&one.schedstat);
+            one.before = times.map(|(on_cpu, _)| on_cpu);
+            let at_work = times.map(|(on_cpu, waited)| on_cpu + waited);
+            if let Some((now, before)) = at_work.zip(one.at_work) {
+                seen += 1;
+                working += usize::from((now - before) as f64 > run * WORKING_PART);
+            }
+            one.at_work = at_work;
+        }
+        if seen > 0 {
+            self.working_part = working as f64 / seen as f64;
         }
     }
 
     /// How many tasks the zone had when they were last counted.
     pub(crate) fn tasks(&self) -> usize {
         self.tasks
+    }
+
+    /// How many tasks work or wait for a CPU all the time, about.
+    pub(crate) fn at_work(&self) -> usize {
+        (self.working_part * self.tasks as f64).round() as usize
     }
 
     /// CPU time that those that sleep take for each hold, in nanoseconds on all CPUs.
@@ -113,10 +143,10 @@ pub(crate) fn times_in_schedstat(text: &str) -> Option<(Nanos, Nanos)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn cpu_time(schedstat: &File) -> Option<Nanos> {
+fn times(schedstat: &File) -> Option<(Nanos, Nanos)> {
     let mut buffer = [0; 80];
     let length = schedstat.read_at(&mut buffer, 0).ok()?;
-    times_in_schedstat(std::str::from_utf8(buffer.get(..length)?).ok()?).map(|(on_cpu, _)| on_cpu)
+    times_in_schedstat(std::str::from_utf8(buffer.get(..length)?).ok()?)
 }
 
 #[cfg(test)]
@@ -136,7 +166,7 @@ mod tests {
         let mut sleepers = Sleepers::new(dir.path());
         sleepers.before_hold(&mut Tasks(count), run);
         assert_eq!((sleepers.tasks(), sleepers.cost().to_bits()), (count, 0), "nothing is known yet");
-        sleepers.while_held();
+        sleepers.while_held(run);
         pids.for_each(|pid| write(pid, 1_000 + used(pid)));
         sleepers.before_hold(&mut Tasks(count), run);
         sleepers.cost()
@@ -161,18 +191,39 @@ mod tests {
     }
 
     #[test]
+    fn who_computes_or_waits_all_the_time_works() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |hold: Nanos| {
+            for pid in 0..4 {
+                let [on_cpu, waited] =
+                    [[900, 0], [0, 900], [300, 300], [200, 100]][pid].map(|part| part * hold);
+                std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
+                std::fs::write(dir.path().join(format!("{pid}/schedstat")), format!("{on_cpu} {waited} 1"))
+                    .unwrap();
+            }
+        };
+        let mut sleepers = Sleepers::new(dir.path());
+        for (hold, at_work) in [(0, 0), (1, 3), (2, 3), (2, 0)] {
+            write(hold);
+            sleepers.before_hold(&mut Tasks(4), 1_000.0);
+            sleepers.while_held(1_000.0);
+            assert_eq!(sleepers.at_work(), at_work, "{hold}");
+        }
+    }
+
+    #[test]
     fn strange_text_and_missing_files_say_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("schedstat");
         for text in [&b""[..], b"x 1 2", b"\xff"] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(cpu_time(&File::open(&path).unwrap()), None);
+            assert_eq!(times(&File::open(&path).unwrap()), None);
         }
         let mut sleepers = Sleepers::new(dir.path());
         for _ in 0..3 {
             sleepers.before_hold(&mut Tasks(5), 1e6);
-            sleepers.while_held();
+            sleepers.while_held(1e6);
         }
-        assert_eq!((sleepers.tasks(), sleepers.cost().to_bits()), (5, 0));
+        assert_eq!((sleepers.tasks(), sleepers.cost().to_bits(), sleepers.at_work()), (5, 0, 0));
     }
 }

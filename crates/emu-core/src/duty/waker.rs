@@ -14,7 +14,8 @@
 //! (`place_entity`). In an empty queue the lag of the first is ignored, and each next one, which comes with what it had
 //! still to get, is put before those that are there. Always let go in the same order, the first of them would hardly
 //! ever get a turn where there are more than run until the next hold. So there is one in the queue already, with so much
-//! weight that all find their places by the same measure.
+//! weight that all find their places by the same measure. Not where there are CPUs enough: as long as one does only what may
+//! wait for everything else (`sched_idle_cpu`), the kernel takes it for idle, and starts no two tasks on another CPU.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -48,8 +49,8 @@ pub(crate) struct Waker {
 struct Shared {
     /// Counts up with each change of what the CPUs are to do.
     turn: AtomicU32,
-    /// When the tasks are going to be let go.
-    at: AtomicI64,
+    /// From when on they hold a place in the queues; `Nanos::MAX` for never.
+    place_from: AtomicI64,
     /// Until when they are to be awake; [`END`] ends the threads.
     until: AtomicI64,
     /// Until when they are to look for tasks that wait elsewhere.
@@ -94,17 +95,24 @@ impl Waker {
         Ok(waker)
     }
 
-    /// Sleeps by `sleep_until` until the tasks are to be let go, and wakes the CPUs up on the way where that is to be done.
-    pub(crate) fn sleep_until(waker: Option<&Self>, moment: Nanos, sleep_until: impl Fn(Nanos)) {
+    /// Sleeps by `sleep_until` until the tasks are to be let go, and wakes the CPUs up on the way where that is to be done,
+    /// so that so many tasks that work get a CPU each, or else their places in the queues.
+    pub(crate) fn sleep_until(
+        waker: Option<&Self>,
+        moment: Nanos,
+        at_work: usize,
+        sleep_until: impl Fn(Nanos),
+    ) {
         if let Some(waker) = waker {
             sleep_until(moment - LEAD);
-            waker.wake(moment);
+            waker.wake(moment, at_work > waker.threads.len());
         }
         sleep_until(moment);
     }
 
-    fn wake(&self, moment: Nanos) {
-        self.shared.at.store(moment, Ordering::Relaxed);
+    fn wake(&self, moment: Nanos, in_place: bool) {
+        let place_from = if in_place { moment - PLACE_LEAD } else { Nanos::MAX };
+        self.shared.place_from.store(place_from, Ordering::Relaxed);
         self.tell(time::now() + LONGEST);
     }
 
@@ -159,9 +167,9 @@ impl Shared {
             if until == END {
                 return;
             }
-            let (at, mut is_in_place) = (self.at.load(Ordering::Relaxed), false);
+            let (place_from, mut is_in_place) = (self.place_from.load(Ordering::Relaxed), false);
             while time::now() < until && self.turn.load(Ordering::Acquire) == turn {
-                if may_take_place && !is_in_place && time::now() >= at - PLACE_LEAD {
+                if may_take_place && !is_in_place && time::now() >= place_from {
                     is_in_place = sched::set_normal().is_ok();
                 }
                 relax.moment();
@@ -202,7 +210,7 @@ mod tests {
         let notes = Notes::default();
         let waker = Waker::start(&cpus, &notes).unwrap();
         for _ in 0..20 {
-            waker.wake(time::now() + LEAD);
+            waker.wake(time::now() + LEAD, true);
             thread::sleep(time::span(LEAD));
             waker.rest();
         }
@@ -259,7 +267,7 @@ mod tests {
         };
         assert!(is_reached(libc::SCHED_IDLE), "it begins at nobody's cost");
         if may_take_place {
-            waker.shared.at.store(time::now() + LEAD, Ordering::Relaxed);
+            waker.shared.place_from.store(time::now() + LEAD, Ordering::Relaxed);
             waker.tell(deadline);
             assert!(is_reached(libc::SCHED_OTHER) && time::now() < deadline, "no place was taken");
             waker.rest();

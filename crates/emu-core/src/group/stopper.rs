@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
+use super::family::threads;
 use super::members::{Member, Members, Sent};
 use super::{PASSES, Stat};
 use crate::Result;
@@ -288,7 +289,12 @@ impl Hold for Stopper {
     }
 
     fn census(&mut self) -> Census {
-        let pids: Vec<_> = self.members.iter().map(|member| member.pid).collect();
+        let pids = self.members.iter().map(|member| member.pid);
+        if self.members.len() <= ASK_EACH {
+            let threads: Vec<_> = pids.flat_map(|pid| threads(&self.proc, pid)).collect();
+            return Census::of(threads.len(), &threads);
+        }
+        let pids: Vec<_> = pids.collect();
         Census::of(pids.iter().map(|&pid| thread_count(&self.proc, pid)).sum(), &pids)
     }
 }
