@@ -1,9 +1,9 @@
 //! How evenly something is shared out.
 
-/// Jain's fairness index of what each of several has got, none of it negative: (Σx)² / (n · Σx²).
+/// Jain's fairness index of what each of several has got: (Σx)² / (n · Σx²).
 ///
 /// 1 when all have the same, k/n when k of n share all of it evenly and the others have nothing. The unit does not matter.
-/// `None` for fewer than two, and where nobody has got anything.
+/// `None` for fewer than two, where nobody has got anything, and for what cannot have been got: less than nothing, infinity.
 ///
 /// Source: Jain, Chiu, Hawe: *A Quantitative Measure of Fairness and Discrimination for Resource Allocation in Shared
 /// Computer Systems*, DEC Research Report TR-301, 1984.
@@ -15,7 +15,8 @@
 /// ```
 pub fn fairness(parts: &[f64]) -> Option<f64> {
     let largest = parts.iter().copied().fold(0.0, f64::max);
-    if parts.len() < 2 || largest <= 0.0 {
+    let are_amounts = parts.iter().all(|part| part.is_finite() && *part >= 0.0);
+    if parts.len() < 2 || largest <= 0.0 || !are_amounts {
         return None;
     }
     // Without a unit: squares of large counts keep their digits.
@@ -32,7 +33,7 @@ mod tests {
 
     #[test]
     fn who_shares_with_nobody_is_neither_fair_nor_unfair() {
-        for parts in [&[][..], &[1.0], &[0.0, 0.0]] {
+        for parts in [&[][..], &[1.0], &[0.0, 0.0], &[1.0, f64::NAN], &[1.0, f64::INFINITY], &[2.0, -1.0]] {
             assert_eq!(fairness(parts), None, "{parts:?}");
         }
     }

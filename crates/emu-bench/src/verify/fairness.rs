@@ -15,19 +15,26 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// Which part of the native index may be missing: windows of a few turns each differ by less.
+    /// Which part of the native index may be missing: with [`TURNS_NS`](Self::TURNS_NS) each, chance takes less.
     const LOST: f64 = 0.1;
 
-    /// Of native and emulated windows; `None` where there is one part, or none has worked.
+    /// CPU time of some turns, in nanoseconds: a turn is some 3 ms (`base_slice_ns` in debugfs). Over fewer for each part
+    /// nobody shares evenly.
+    const TURNS_NS: u64 = 15_000_000;
+
+    /// Of native and emulated windows; `None` where there is one part, or they were too short for some turns of each.
     pub(super) fn of<'a>(sides: impl Iterator<Item = (&'a Window, &'a Window)>) -> Option<Self> {
-        let index = |window: &Window| stats::fairness(&window.done.parts);
+        let index = |window: &Window| {
+            let turns_ns = Self::TURNS_NS.saturating_mul(window.done.parts.len() as u64);
+            stats::fairness(&window.done.parts).filter(|_| window.done.cpu_ns >= turns_ns)
+        };
         let (native, emulated): (Vec<_>, Vec<_>) =
             sides.filter_map(|(native, emulated)| index(native).zip(index(emulated))).unzip();
         let median = |values: Vec<f64>| Sample::new(values).ok().map(|sample| sample.median());
         Some(Self { native: median(native)?, emulated: median(emulated)? })
     }
 
-    /// Whether some parts got so little under emulation that the sum of all does not tell of a slower CPU.
+    /// Whether some parts got so little under emulation that the sum of all hides it.
     pub fn is_lost(&self) -> bool {
         self.emulated < self.native * (1.0 - Self::LOST)
     }

@@ -49,7 +49,8 @@ pub struct Finding {
     pub missed: u64,
     /// CPU time of emu itself as a share of one CPU, for each emulated CPU; median over the windows.
     pub own_cpu: Option<f64>,
-    /// How evenly the threads or processes shared the work; `None` where there is one, or each has its CPU.
+    /// How evenly the threads or processes shared the work; `None` where there is one, where they are bound to CPUs, and
+    /// where windows are short.
     pub fairness: Option<Fairness>,
 }
 
@@ -223,6 +224,7 @@ mod tests {
             slept_ns,
             longest_stall_ns: 7,
             quantum_ns: 1.0,
+            cpu_ns: 500_000_000,
             ..Done::default()
         };
         let delivery = (side == Side::Emulated).then(|| Delivery {
@@ -336,6 +338,13 @@ mod tests {
         assert!((fairness.native, fairness.is_lost()) == (1.0, true), "{fairness:?}");
         assert!((fairness.emulated - 0.64).abs() < 1e-9);
         assert_eq!(judge(0.4, 0.4, 15).fairness, None);
+        let mut short = pairs;
+        short
+            .iter_mut()
+            .flat_map(|pair| &mut pair.windows)
+            .for_each(|window| window.done.cpu_ns = 20_000_000);
+        let found = findings(&trial(&[0.4, 0.4], false), &short, &Plan::new(1)).unwrap().remove(0);
+        assert_eq!(found.fairness, None);
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Section {
             }
             if let Some(fairness) = finding.fairness.filter(Fairness::is_lost) {
                 notes.push(format!(
-                    "{}: some of its parts starve, fairness {:.2}, natively {:.2}.",
+                    "{}: shared less evenly, fairness {:.2}, natively {:.2}.",
                     name(finding),
                     fairness.emulated,
                     fairness.native
@@ -312,7 +312,7 @@ mod tests {
             "FAIL",
             "unsure",
             "41 pairs would decide",
-            "some of its parts starve, fairness 0.50, natively 0.99.",
+            "shared less evenly, fairness 0.50, natively 0.99.",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

@@ -117,7 +117,7 @@ fn hold_again_and_again<H: Hold>(host: &Host, cpus: &CpuList, mut hold: H) -> Re
             own_time.before_hold();
             let from = hold.hold(time::now() + HOLD)?.from;
             own_time.held(from);
-            Waker::sleep_until(waker.as_ref(), from + HOLD, cpus.len(), |moment| {
+            Waker::sleep_until(waker.as_ref(), from + HOLD, 1, |moment| {
                 std::thread::sleep(time::span(moment - time::now()));
             });
             own_time.before_let_go();

@@ -55,8 +55,8 @@ pub(crate) trait Hold: Send + 'static {
         0
     }
 
-    /// How many tasks, that is threads, there are, and which are some of them.
-    fn census(&mut self) -> Census;
+    /// How many tasks, that is threads, there are, and which are some of them: others in each `turn`.
+    fn census(&mut self, turn: usize) -> Census;
 }
 
 /// A hold that has begun.
@@ -387,10 +387,10 @@ impl<H: Hold> Cycle<H> {
         }
         let until = (held.from + self.ledger.owed() as Nanos - loss).min(latest);
         let expected = self.early.part;
-        self.let_sleepers_go(until, way_out, run, wait);
+        self.let_sleepers_go(until, way_out, wait);
         loss += (way_out * (expected - self.early.part)) as Nanos;
-        let at_work = self.sleepers.at_work();
-        Waker::sleep_until(self.waker.as_ref(), until, at_work, |moment| sleep_until(moment, wait));
+        let busy = self.sleepers.busy();
+        Waker::sleep_until(self.waker.as_ref(), until, busy, |moment| sleep_until(moment, wait));
         if let Some(own_time) = &mut self.own_time {
             own_time.before_let_go();
         }
@@ -413,20 +413,20 @@ impl<H: Hold> Cycle<H> {
     }
 
     /// Lets those that sleep go so long before `until` that they sleep again by then; their way out takes `way_out`
-    /// nanoseconds. The tasks run for about `run` nanoseconds from one hold to the next.
-    fn let_sleepers_go(&mut self, until: Nanos, way_out: f64, run: f64, wait: &Wait<f64>) {
+    /// nanoseconds.
+    fn let_sleepers_go(&mut self, until: Nanos, way_out: f64, wait: &Wait<f64>) {
         self.early.part = 0.0;
         let lead = self.early.took + (WAY_OUT * way_out) as Nanos;
         // A short hold would be over before them.
         if self.sleepers.tasks() < MANY_TASKS || until - time::now() < 2 * lead {
             // While they are held anyway: to read it after the sleep would make the hold longer.
-            self.sleepers.while_held(run);
+            self.sleepers.while_held();
             return;
         }
         sleep_until(until - lead, wait);
         let begin = time::now();
         // Not before: those that waited for a turn need a moment on a CPU in order to be held.
-        self.sleepers.while_held(run);
+        self.sleepers.while_held();
         self.early.part = self.hold.let_sleepers_go();
         self.early.took = time::now() - begin;
     }

@@ -1,7 +1,9 @@
-//! What tasks that sleep take from the others of their zone when they are let go.
+//! How many tasks of a zone are busy, and what those that sleep take from them when all are let go.
 //!
-//! They are woken, find their way out of the kernel, and go on sleeping: some microseconds each, by what they sleep in and
-//! by how many of them want the kernel's locks at once. Their CPU time from one hold to the next is just that.
+//! Those that sleep are woken, find their way out of the kernel, and go on sleeping: some microseconds each, by what they
+//! sleep in and by how many of them want the kernel's locks at once. Their CPU time from one hold to the next is just that.
+//!
+//! Of many tasks only some are looked at, others in each count: what they tell for all is as coarse as they are few.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -21,8 +23,11 @@ const SOME: usize = 16;
 const WORK: f64 = 200_000.0;
 const WORK_PART: f64 = 0.25;
 
-/// A task that computes or waits for a CPU for more than this part of that time works all the time.
-const WORKING_PART: f64 = 0.5;
+/// A task that computes or waits for a CPU for more than this part of that time is busy, however little it got.
+const BUSY_PART: f64 = 0.5;
+
+/// So many looks tell what those that are watched do from one hold to the next.
+const LOOKS: u32 = 2;
 
 /// Weight of the newest look in the mean.
 const WEIGHT: f64 = 0.125;
@@ -37,14 +42,19 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Of that many tasks, among them these.
-    pub(crate) fn of(count: usize, listed: &[Pid]) -> Self {
+    /// Of that many tasks, among them these; of many of these, others in each `turn`.
+    pub(crate) fn of(count: usize, listed: &[Pid], turn: usize) -> Self {
         let step = listed.len().div_ceil(SOME).max(1);
-        Self { count, some: listed.iter().copied().step_by(step).collect() }
+        Self { count, some: listed.iter().copied().skip(turn % step).step_by(step).collect() }
+    }
+
+    /// The same with another one for each that is looked at.
+    pub(crate) fn map(self, another: impl FnMut(Pid) -> Pid) -> Self {
+        Self { some: self.some.into_iter().map(another).collect(), ..self }
     }
 }
 
-/// The account of the tasks of a zone that sleep.
+/// The account of the tasks of a zone.
 #[derive(Debug)]
 pub(crate) struct Sleepers {
     proc: PathBuf,
@@ -53,8 +63,13 @@ pub(crate) struct Sleepers {
     some: Vec<Watched>,
     /// CPU time of those that do not work, spread over all tasks, in nanoseconds for each and each hold.
     mean: Option<f64>,
-    /// Which part of all tasks works.
-    working_part: f64,
+    /// Which part of all tasks is busy; `None` as long as nothing is known.
+    busy_part: Option<f64>,
+    /// For how long the tasks were to run since the last look in a hold, in nanoseconds.
+    ran: f64,
+    /// Looks at those that are watched, and which count they come from.
+    looks: u32,
+    turn: usize,
 }
 
 /// A task whose CPU time is read.
@@ -63,8 +78,8 @@ struct Watched {
     schedstat: File,
     /// Its CPU time before it was let go.
     before: Option<Nanos>,
-    /// Its CPU time and its time of waiting for a CPU in the last hold.
-    at_work: Option<Nanos>,
+    /// The sum of its CPU time and of its waiting for a CPU, as read in the last hold.
+    busy_before: Option<Nanos>,
 }
 
 impl Sleepers {
@@ -76,12 +91,16 @@ impl Sleepers {
             tasks: 0,
             some: Vec::new(),
             mean: None,
-            working_part: 0.0,
+            busy_part: None,
+            ran: 0.0,
+            looks: 0,
+            turn: 0,
         }
     }
 
     /// To be called before the tasks are held, after they were to run for `run` nanoseconds.
     pub(crate) fn before_hold(&mut self, hold: &mut impl Hold, run: f64) {
+        self.ran += run;
         let work = WORK.min(run * WORK_PART);
         let used = |one: &mut Watched| Some((times(&one.schedstat)?.0 - one.before.take()?).max(0) as f64);
         let used: Vec<_> = self.some.iter_mut().filter_map(used).collect();
@@ -92,32 +111,36 @@ impl Sleepers {
             *mean += (newest - *mean) * WEIGHT;
         }
         let now = time::now();
-        if now >= self.next_count {
-            let Census { count, some } = hold.census();
+        if now >= self.next_count && (self.looks >= LOOKS || self.some.is_empty()) {
+            let Census { count, some } = hold.census(self.turn);
             let open = |pid: &Pid| File::open(self.proc.join(format!("{pid}/schedstat"))).ok();
-            let watch = |schedstat| Watched { schedstat, before: None, at_work: None };
+            let watch = |schedstat| Watched { schedstat, before: None, busy_before: None };
             self.some = some.iter().filter_map(open).map(watch).collect();
             self.tasks = count;
+            self.looks = 0;
+            self.turn = self.turn.wrapping_add(1);
             self.next_count = now + COUNT_EVERY;
         }
     }
 
-    /// To be called while the tasks are held, which run for `run` nanoseconds from one hold to the next.
-    pub(crate) fn while_held(&mut self, run: f64) {
-        let (mut seen, mut working) = (0_usize, 0_usize);
+    /// To be called while the tasks are held.
+    pub(crate) fn while_held(&mut self) {
+        let ran = std::mem::take(&mut self.ran);
+        let (mut seen, mut busy) = (0_usize, 0_usize);
         for one in &mut self.some {
             let times = times(&one.schedstat);
             one.before = times.map(|(on_cpu, _)| on_cpu);
-            let at_work = times.map(|(on_cpu, waited)| on_cpu + waited);
-            if let Some((now, before)) = at_work.zip(one.at_work) {
+            let now = times.map(|(on_cpu, waited)| on_cpu.saturating_add(waited));
+            if let Some((now, before)) = now.zip(one.busy_before) {
                 seen += 1;
-                working += usize::from((now - before) as f64 > run * WORKING_PART);
+                busy += usize::from((now - before) as f64 > ran * BUSY_PART);
             }
-            one.at_work = at_work;
+            one.busy_before = now;
         }
         if seen > 0 {
-            self.working_part = working as f64 / seen as f64;
+            self.busy_part = Some(busy as f64 / seen as f64);
         }
+        self.looks += 1;
     }
 
     /// How many tasks the zone had when they were last counted.
@@ -125,9 +148,9 @@ impl Sleepers {
         self.tasks
     }
 
-    /// How many tasks work or wait for a CPU all the time, about.
-    pub(crate) fn at_work(&self) -> usize {
-        (self.working_part * self.tasks as f64).round() as usize
+    /// How many tasks compute or wait for a CPU most of the time, about; all as long as nothing is known.
+    pub(crate) fn busy(&self) -> usize {
+        (self.busy_part.unwrap_or(1.0) * self.tasks as f64).round() as usize
     }
 
     /// CPU time that those that sleep take for each hold, in nanoseconds on all CPUs.
@@ -143,10 +166,11 @@ pub(crate) fn times_in_schedstat(text: &str) -> Option<(Nanos, Nanos)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
+/// Zeros are no times: a kernel that does not count writes them.
 fn times(schedstat: &File) -> Option<(Nanos, Nanos)> {
     let mut buffer = [0; 80];
     let length = schedstat.read_at(&mut buffer, 0).ok()?;
-    times_in_schedstat(std::str::from_utf8(buffer.get(..length)?).ok()?)
+    times_in_schedstat(std::str::from_utf8(buffer.get(..length)?).ok()?).filter(|times| *times != (0, 0))
 }
 
 #[cfg(test)]
@@ -166,7 +190,7 @@ mod tests {
         let mut sleepers = Sleepers::new(dir.path());
         sleepers.before_hold(&mut Tasks(count), run);
         assert_eq!((sleepers.tasks(), sleepers.cost().to_bits()), (count, 0), "nothing is known yet");
-        sleepers.while_held(run);
+        sleepers.while_held();
         pids.for_each(|pid| write(pid, 1_000 + used(pid)));
         sleepers.before_hold(&mut Tasks(count), run);
         sleepers.cost()
@@ -185,30 +209,56 @@ mod tests {
         // Every other one is still waiting for its turn.
         let cost = cost(320, 1e7, |pid| if pid % 40 == 0 { 30_000 } else { 0 });
         assert!((cost - 320.0 * 15_000.0).abs() < 1e-6, "{cost}");
-        assert_eq!(Census::of(9, &[]), Census { count: 9, some: vec![] });
-        assert_eq!(Census::of(3, &[5, 6, 7]).some, [5, 6, 7]);
-        assert_eq!(Census::of(40, &(0..40).collect::<Vec<_>>()).some.len(), 14);
+        assert_eq!(Census::of(9, &[], 5), Census { count: 9, some: vec![] });
+        assert_eq!(Census::of(3, &[5, 6, 7], 5).some, [5, 6, 7]);
+        let listed: Vec<_> = (0..40).collect();
+        assert_eq!(Census::of(40, &listed, 0).some.len(), 14);
+        let mut all: Vec<_> = (7..10).flat_map(|turn| Census::of(40, &listed, turn).some).collect();
+        all.sort_unstable();
+        assert_eq!(all, listed);
+        assert_eq!(Census::of(9, &[1, 2], 0).map(|pid| pid * 10), Census { count: 9, some: vec![10, 20] });
     }
 
     #[test]
-    fn who_computes_or_waits_all_the_time_works() {
+    fn who_computes_or_waits_most_of_the_time_is_busy() {
         let dir = tempfile::tempdir().unwrap();
         let write = |hold: Nanos| {
             for pid in 0..4 {
                 let [on_cpu, waited] =
-                    [[900, 0], [0, 900], [300, 300], [200, 100]][pid].map(|part| part * hold);
+                    [[900, 0], [0, 900], [300, 300], [200, 100]][pid].map(|part| 1 + part * hold);
                 std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
                 std::fs::write(dir.path().join(format!("{pid}/schedstat")), format!("{on_cpu} {waited} 1"))
                     .unwrap();
             }
         };
         let mut sleepers = Sleepers::new(dir.path());
-        for (hold, at_work) in [(0, 0), (1, 3), (2, 3), (2, 0)] {
+        // Nothing is known at first, nor anything new when others have just been chosen; in the end there were two periods
+        // without a hold.
+        for (hold, periods, busy) in
+            [(0, 1, 4), (1, 1, 3), (2, 1, 3), (2, 1, 0), (3, 1, 0), (4, 1, 3), (5, 1, 3), (6, 3, 0)]
+        {
             write(hold);
-            sleepers.before_hold(&mut Tasks(4), 1_000.0);
-            sleepers.while_held(1_000.0);
-            assert_eq!(sleepers.at_work(), at_work, "{hold}");
+            // Each time they are due to be counted again.
+            sleepers.next_count = 0;
+            (0..periods).for_each(|_| sleepers.before_hold(&mut Tasks(4), 1_000.0));
+            sleepers.while_held();
+            assert_eq!(sleepers.busy(), busy, "{hold}");
         }
+    }
+
+    #[test]
+    fn all_are_taken_for_busy_where_the_kernel_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        for pid in 0..3 {
+            std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
+            std::fs::write(dir.path().join(format!("{pid}/schedstat")), "0 0 0\n").unwrap();
+        }
+        let mut sleepers = Sleepers::new(dir.path());
+        for _ in 0..3 {
+            sleepers.before_hold(&mut Tasks(3), 1_000.0);
+            sleepers.while_held();
+        }
+        assert_eq!(sleepers.busy(), 3);
     }
 
     #[test]
@@ -222,8 +272,8 @@ mod tests {
         let mut sleepers = Sleepers::new(dir.path());
         for _ in 0..3 {
             sleepers.before_hold(&mut Tasks(5), 1e6);
-            sleepers.while_held(1e6);
+            sleepers.while_held();
         }
-        assert_eq!((sleepers.tasks(), sleepers.cost().to_bits(), sleepers.at_work()), (5, 0, 0));
+        assert_eq!((sleepers.tasks(), sleepers.cost().to_bits(), sleepers.busy()), (5, 0, 5));
     }
 }

@@ -96,16 +96,11 @@ impl Waker {
     }
 
     /// Sleeps by `sleep_until` until the tasks are to be let go, and wakes the CPUs up on the way where that is to be done,
-    /// so that so many tasks that work get a CPU each, or else their places in the queues.
-    pub(crate) fn sleep_until(
-        waker: Option<&Self>,
-        moment: Nanos,
-        at_work: usize,
-        sleep_until: impl Fn(Nanos),
-    ) {
+    /// so that so many `busy` tasks, which compute or wait for a CPU, get a CPU each, or else their places in the queues.
+    pub(crate) fn sleep_until(waker: Option<&Self>, moment: Nanos, busy: usize, sleep_until: impl Fn(Nanos)) {
         if let Some(waker) = waker {
             sleep_until(moment - LEAD);
-            waker.wake(moment, at_work > waker.threads.len());
+            waker.wake(moment, busy > waker.threads.len());
         }
         sleep_until(moment);
     }
@@ -201,7 +196,10 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::group::Stat;
     use crate::{Host, Roots};
 
     #[test]
@@ -240,13 +238,6 @@ mod tests {
         assert!((1..=most).contains(&looks(LOOKS_FOR)));
     }
 
-    /// The scheduling policy of a thread of this process (`proc_pid_stat(5)`).
-    fn policy(tid: nix::unistd::Pid) -> i32 {
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
-        // The 41st field; the name, which is the second, may hold blanks.
-        stat.rsplit_once(") ").unwrap().1.split(' ').nth(41 - 3).unwrap().parse().unwrap()
-    }
-
     #[test]
     fn a_place_is_taken_shortly_before_the_tasks_are_let_go_and_given_back_then() {
         let notes = Notes::default();
@@ -260,12 +251,19 @@ mod tests {
             notes.list()
         });
         let (tid, may_take_place) = told.recv().unwrap();
-        let deadline = time::now() + 1_000_000_000;
+        // Long: what is `SCHED_IDLE` may wait for a CPU on which another test computes.
+        let deadline = time::now() + 10_000_000_000;
+        let policy = || Stat::read(Path::new("/proc"), tid.as_raw()).unwrap().policy.unwrap();
         let is_reached = |wanted| {
-            while policy(tid) != wanted && time::now() < deadline {}
-            policy(tid) == wanted
+            while policy() != wanted && time::now() < deadline {
+                thread::sleep(time::span(LEAD));
+            }
+            policy() == wanted
         };
         assert!(is_reached(libc::SCHED_IDLE), "it begins at nobody's cost");
+        waker.wake(time::now() + LEAD, false);
+        thread::sleep(time::span(2 * LONGEST));
+        assert_eq!(policy(), libc::SCHED_IDLE, "a place was taken that nobody asked for");
         if may_take_place {
             waker.shared.place_from.store(time::now() + LEAD, Ordering::Relaxed);
             waker.tell(deadline);

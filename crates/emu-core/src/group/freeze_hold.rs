@@ -64,8 +64,8 @@ impl Hold for FreezeHold {
         self.freezer.thaw()
     }
 
-    fn census(&mut self) -> Census {
+    fn census(&mut self, turn: usize) -> Census {
         let threads = self.group.threads().unwrap_or_default();
-        Census::of(threads.len(), &threads)
+        Census::of(threads.len(), &threads, turn)
     }
 }

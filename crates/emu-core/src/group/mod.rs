@@ -32,7 +32,7 @@ pub use bandwidth::throttled_time;
 pub(crate) use bandwidth::{
     Bandwidth, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Throttling, tightest_above,
 };
-pub(crate) use family::Family;
+pub(crate) use family::{Family, Stat};
 pub(crate) use freeze_hold::FreezeHold;
 pub(crate) use freezer::Freezer;
 pub(crate) use keeper::{Keeper, Threads};
@@ -46,7 +46,7 @@ pub(crate) use stopper::Stopper;
 pub(crate) use usage::Usage;
 
 use evicted::Evicted;
-use family::{Stat, check_targets};
+use family::check_targets;
 use gather::{Move, gather};
 use returning::Returning;
 

@@ -288,14 +288,18 @@ impl Hold for Stopper {
         self.leaked
     }
 
-    fn census(&mut self) -> Census {
-        let pids = self.members.iter().map(|member| member.pid);
-        if self.members.len() <= ASK_EACH {
-            let threads: Vec<_> = pids.flat_map(|pid| threads(&self.proc, pid)).collect();
-            return Census::of(threads.len(), &threads);
+    fn census(&mut self, turn: usize) -> Census {
+        let pids: Vec<_> = self.members.iter().map(|member| member.pid).collect();
+        if pids.len() <= ASK_EACH {
+            let threads: Vec<_> = pids.iter().flat_map(|&pid| threads(&self.proc, pid)).collect();
+            return Census::of(threads.len(), &threads, turn);
         }
-        let pids: Vec<_> = pids.collect();
-        Census::of(pids.iter().map(|&pid| thread_count(&self.proc, pid)).sum(), &pids)
+        // To list the threads of hundreds of processes would take too long: one of each process that is looked at.
+        let count = pids.iter().map(|&pid| thread_count(&self.proc, pid)).sum();
+        Census::of(count, &pids, turn).map(|pid| {
+            let threads = threads(&self.proc, pid);
+            threads.get(turn % threads.len().max(1)).copied().unwrap_or(pid)
+        })
     }
 }
 

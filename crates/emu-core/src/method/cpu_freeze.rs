@@ -28,8 +28,8 @@ const ABOUT: About = About {
         "with hundreds of sleeping tasks, others that are not bound to CPUs may be 2 % too slow: after a hold the kernel \
          may start them on the same CPU, and takes some ms to move one",
         "tasks that outnumber the CPUs several times while all are busy get uneven turns, the more so the shorter the period, on \
-         one CPU, or without CAP_SYS_NICE: prefer 100 ms then; with hundreds of them most get next to none, where cpu-lim \
-         gives all the same",
+         one CPU, or without CAP_SYS_NICE: prefer 100 ms then; with hundreds of them most get next to none, prefer \
+         cpu-lim",
     ],
     source: "Documentation/admin-guide/cgroup-v2.rst, \"cgroup.freeze\"; the idea for low speeds: CPU-Gov in Distem",
 };

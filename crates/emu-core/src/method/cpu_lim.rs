@@ -33,7 +33,7 @@ const ABOUT: About = About {
         "attaching stops the program for half a second while the cost of a hold is measured, unless that was done in this boot; the longest stall leaves it out",
         "with hundreds of sleeping processes, their way into the stop and back takes CPU time from the others: with 500 and a period of 100 ms, 8 % in the first 16 holds, 1 % once it is known who sleeps",
         "processes that outnumber the CPUs several times while all are busy get uneven turns, the more so the shorter the period, on \
-         one CPU, or without CAP_SYS_NICE: prefer 100 ms then",
+         one CPU, or without CAP_SYS_NICE; at 100 ms hundreds of them share evenly",
         "a traced process is stopped in front of its debugger",
         "a program that changes its user, such as sudo, escapes an emu that is not root",
         "without a writable cgroup, a child is missed whose parent ends within a period, if it is in no process group or session of the program's",

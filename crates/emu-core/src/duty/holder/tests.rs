@@ -17,8 +17,8 @@ impl Hold for Tasks {
         unreachable!()
     }
 
-    fn census(&mut self) -> Census {
-        Census::of(self.0, &(0..self.0 as Pid).collect::<Vec<_>>())
+    fn census(&mut self, turn: usize) -> Census {
+        Census::of(self.0, &(0..self.0 as Pid).collect::<Vec<_>>(), turn)
     }
 }
 
