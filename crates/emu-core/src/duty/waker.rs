@@ -15,7 +15,7 @@
 //! still to get, is put before those that are there. Always let go in the same order, the first of them would hardly
 //! ever get a turn where there are more than run until the next hold. So there is one in the queue already, with so much
 //! weight that all find their places by the same measure. Not where there are CPUs enough: as long as one does only what may
-//! wait for everything else (`sched_idle_cpu`), the kernel takes it for idle, and starts no two tasks on another CPU.
+//! wait for everything else (`sched_idle_cpu`), the kernel takes it for idle, and rather starts a task there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
