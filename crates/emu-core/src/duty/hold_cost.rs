@@ -100,7 +100,7 @@ struct Sample {
     own: Nanos,
 }
 
-/// Holds as the zone will be held.
+/// Holds the probe, which is one busy task, as the zone will be held.
 fn hold_again_and_again<H: Hold>(host: &Host, cpus: &CpuList, mut hold: H) -> Result<Vec<Sample>> {
     let (host, cpus) = (host.clone(), cpus.clone());
     let free_for = time::span(two_ticks() + FREE);
