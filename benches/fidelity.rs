@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{Line, Met, Run, demand, error, median};
 use emu_bench::stats::{Granularity, Noise, SMOOTH_CV, Sample, Spread};
-use emu_bench::verify::{Finding, Nothing, Pair, SessionEmulated, Trial, spectrum, verify};
+use emu_bench::verify::{Finding, Nothing, Outliers, Pair, SessionEmulated, Trial, spectrum, verify};
 use emu_core::{Demand, MethodId, Result};
 
 const MS: Duration = Duration::from_millis(1);
@@ -96,7 +96,7 @@ fn case(run: &mut Run, row: &'static str, case: &Case) -> Result<()> {
         let name = finding.cpu.map_or(case.name.clone(), |cpu| format!("{} CPU {cpu}", case.name));
         let line = Line {
             case: name,
-            measured: format!("{}{}", error(&finding.relative), tainted(&finding)),
+            measured: format!("{}{}{}", error(&finding.relative), outliers(&finding), tainted(&finding)),
             must: must.clone(),
             met: (finding.error().abs() * 100.0 <= case.must).into(),
         };
@@ -107,6 +107,15 @@ fn case(run: &mut Run, row: &'static str, case: &Case) -> Result<()> {
 
 fn tainted(finding: &Finding) -> String {
     if finding.tainted == 0 { String::new() } else { format!(" ({} disturbed)", finding.tainted) }
+}
+
+/// Pairs that are far from the median; of no promise either, as most of them decide the median.
+fn outliers(finding: &Finding) -> String {
+    let Outliers { pairs, beyond } = finding.outliers;
+    if pairs == 0 {
+        return String::new();
+    }
+    format!(", {pairs} of {} off by > {:.0}%", finding.pairs, beyond * 100.0)
 }
 
 /// How evenly the parts shared; of no promise, but a sum tells nothing of those that starve.
@@ -345,7 +354,7 @@ fn crowd(run: &mut Run, row: &'static str, method: MethodId) -> Result<()> {
         for finding in &outcome.findings {
             let line = Line {
                 case: format!("{CROWD} processes, {name}, 50%"),
-                measured: format!("{}{}", error(&finding.relative), fairness(finding)),
+                measured: format!("{}{}{}", error(&finding.relative), outliers(finding), fairness(finding)),
                 must: "≤ 2%".into(),
                 met: (finding.error().abs() <= 0.02).into(),
             };

@@ -4,6 +4,7 @@ use emu_core::{CpuId, Result};
 use serde::Serialize;
 
 use super::fairness::Fairness;
+use super::outliers::Outliers;
 use super::pair::{Pair, Window};
 use super::{Plan, Trial};
 use crate::stats::{self, AaTest, Band, Bootstrap, Centre, Interval, Level, PairedRatios, Sample, Verdict};
@@ -41,6 +42,8 @@ pub struct Finding {
     pub floor: Option<f64>,
     /// The smallest error that the run would have found four times in five.
     pub detectable: Option<f64>,
+    /// Pairs that are far from the median.
+    pub outliers: Outliers,
     /// The longest time without progress under emulation, in nanoseconds.
     pub longest_stall_ns: u64,
     /// Periods of the emulation in all windows.
@@ -136,6 +139,7 @@ fn finding(
         }
     }
     let centre = Centre::Median(Bootstrap::new(plan.seed));
+    let outliers = Outliers::of(&relative, &controls, plan.tolerance)?;
     let ratio = PairedRatios::new(&measured)?.ratio(centre, plan.level)?;
     let relative = PairedRatios::new(&relative)?.ratio(centre, plan.level)?;
     let differences: Vec<_> = controls.iter().map(|pair: &stats::Pair| pair.log_ratio().abs()).collect();
@@ -167,6 +171,7 @@ fn finding(
         tainted,
         floor,
         detectable,
+        outliers,
         longest_stall_ns: windows().map(|window| window.done.longest_stall_ns).max().unwrap_or(0),
         periods: deliveries().map(|delivery| delivery.periods).sum(),
         missed: deliveries().map(|delivery| delivery.missed).sum(),

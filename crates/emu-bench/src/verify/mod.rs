@@ -22,6 +22,7 @@ mod fairness;
 mod finding;
 mod gate;
 mod lifetime;
+mod outliers;
 mod pair;
 pub(crate) mod schedule;
 
@@ -32,6 +33,7 @@ pub use finding::{Finding, findings, rates};
 pub use gate::Taint;
 pub(crate) use gate::{FOREIGN_MAX, STEAL_MAX};
 pub use lifetime::LifetimeRule;
+pub use outliers::Outliers;
 pub use pair::{Delivery, Pair, Side, Window, take};
 
 use std::path::PathBuf;

@@ -36,7 +36,7 @@ pub(crate) use restore::RestoreArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use timers::TimersArgs;
 pub(crate) use values::{MethodChoice, Methods};
-pub(crate) use verify::VerifyArgs;
+pub(crate) use verify::{PAIRS_MOST, VerifyArgs};
 pub(crate) use worker::WorkerArgs;
 pub(crate) use zone::{DemandArgs, TellArgs, ZoneArgs};
 

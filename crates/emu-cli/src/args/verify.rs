@@ -3,6 +3,9 @@ use emu_core::SpeedSpec;
 
 use super::{DemandArgs, Methods, values};
 
+/// The most pairs that can be asked for.
+pub(crate) const PAIRS_MOST: u16 = 1000;
+
 /// Measure how faithfully programs run as on a slower CPU
 ///
 /// Pairs of windows with and without emulation are compared with the ideal, for each kind of work. emu ends with
@@ -27,7 +30,7 @@ pub(crate) struct VerifyArgs {
     pub(crate) workloads: Vec<String>,
 
     /// Pairs of windows for each kind of work and speed [default: 15, with --quick 6]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=i64::from(PAIRS_MOST)))]
     pub(crate) pairs: Option<u16>,
 
     /// How far from the ideal still passes

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use emu_bench::stats::{Band, Verdict};
-use emu_bench::verify::{Emulated, Fairness, Finding, Outcome, Plan, SessionEmulated, Spectrum};
+use emu_bench::verify::{Emulated, Fairness, Finding, Outcome, Outliers, Plan, SessionEmulated, Spectrum};
 use emu_core::{CpuList, MethodId, SpeedSpec, Unavailable};
 use serde::Serialize;
 
@@ -14,6 +14,7 @@ use super::nanos;
 use super::numbers::{percent, span};
 use super::summary::cpus;
 use super::table::{Align, Table, wrap};
+use crate::args::PAIRS_MOST;
 
 /// What holds for a whole run.
 #[derive(Debug, Clone, Serialize)]
@@ -134,9 +135,20 @@ impl Section {
                     name(finding)
                 ));
             } else if let Verdict::NotEnoughData { pairs_needed } = finding.verdict {
-                let enough =
-                    pairs_needed.map_or("more than a million".to_owned(), |pairs| format!("{pairs}"));
-                notes.push(format!("{}: {enough} pairs would decide (--pairs).", name(finding)));
+                let enough = pairs_needed.filter(|&pairs| pairs <= PAIRS_MOST.into());
+                notes.push(enough.map_or_else(
+                    || format!("{}: the error is too near the tolerance to be decided.", name(finding)),
+                    |pairs| format!("{}: {pairs} pairs would decide (--pairs).", name(finding)),
+                ));
+            }
+            let Outliers { pairs, beyond } = finding.outliers;
+            if pairs > 0 {
+                notes.push(format!(
+                    "{}: {pairs} of {} pairs differ from the median by more than {}.",
+                    name(finding),
+                    finding.pairs,
+                    percent(beyond)
+                ));
             }
             if let Some(fairness) = finding.fairness.filter(Fairness::is_lost) {
                 notes.push(format!(
@@ -257,6 +269,7 @@ mod tests {
             tainted: 2,
             floor: Some(0.0123),
             detectable: None,
+            outliers: Outliers { pairs: 4, beyond: 0.1 },
             longest_stall_ns: 12_300_000,
             periods: 4000,
             missed: 3,
@@ -312,6 +325,7 @@ mod tests {
             "FAIL",
             "unsure",
             "41 pairs would decide",
+            "4 of 15 pairs differ from the median by more than 10%.",
             "shared less evenly, fairness 0.50, natively 0.99.",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
