@@ -2,8 +2,8 @@
 
 use crate::method::{self, METHODS};
 use crate::{
-    Demand, Emulation, Error, ErrorKind, Expected, Host, Journal, MethodId, Result, Status, Targets, Tasks,
-    Unavailable, Zone,
+    Demand, Emulation, Error, ErrorKind, Expected, Host, Journal, MethodId, Result, Speed, Status, Targets,
+    Tasks, Unavailable, Zone,
 };
 
 /// The method that was picked for a demand, and why.
@@ -63,7 +63,8 @@ impl std::fmt::Debug for Session {
 impl Session {
     /// Starts `method` on `zone`.
     ///
-    /// What earlier emus left behind is undone first; see [`notes`](Self::notes).
+    /// What earlier emus left behind is undone first; see [`notes`](Self::notes). A host that was read before that may be
+    /// out of date, and targets with it: call [`restore`](crate::restore()) before [`Host::detect`].
     ///
     /// # Errors
     /// A CPU or task cannot be used, the method cannot do it here, another emu has a CPU of the zone, or the
@@ -71,6 +72,7 @@ impl Session {
     /// [`ErrorKind::RestoreIncomplete`].
     pub fn engage(host: &Host, zone: &Zone, method: MethodId) -> Result<Self> {
         host.check_cpus(&zone.demand.cpus())?;
+        check_shares(&zone.demand.targets)?;
         check_tasks(&zone.tasks)?;
         let implementation = method::method(method)
             .ok_or_else(|| Error::unavailable(format!("the method {method} is not built in")))?;
@@ -101,7 +103,7 @@ impl Session {
     /// The targets are not for the zone's CPUs, or out of reach; then nothing changes.
     pub fn retarget(&mut self, targets: &Targets) -> Result<()> {
         match &mut self.emulation {
-            Some(emulation) => emulation.retarget(targets),
+            Some(emulation) => check_shares(targets).and_then(|()| emulation.retarget(targets)),
             None => Err(Error::usage("the emulation has been released")),
         }
     }
@@ -120,7 +122,12 @@ impl Session {
         let mut status = self.status();
         let released = self.emulation.take().map_or(Ok(()), Emulation::release);
         let known = self.journal.notes().len();
-        self.journal.undo_all()?;
+        if let Err(left) = self.journal.undo_all() {
+            return Err(match released {
+                Ok(()) => left,
+                Err(error) => left.caused_by(error).with_kind(ErrorKind::RestoreIncomplete),
+            });
+        }
         if let Some(status) = &mut status {
             status.notes.extend(self.journal.notes().into_iter().skip(known));
         }
@@ -135,6 +142,11 @@ impl Drop for Session {
         // What cannot be undone stays in the journal for the guardian or the next emu.
         let _ = self.journal.undo_all();
     }
+}
+
+/// The shares are shares, whoever made them.
+fn check_shares(targets: &Targets) -> Result<()> {
+    targets.values().try_for_each(|target| Speed::share(target.share).map(drop))
 }
 
 /// The tasks exist and are not emu itself.

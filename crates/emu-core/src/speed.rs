@@ -32,11 +32,14 @@ impl fmt::Display for Hertz {
     }
 }
 
+/// The lowest share, of one second in eleven days: less is a slip.
+const LOWEST: f64 = 1e-6;
+
 /// The speed wanted of one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Speed {
-    /// Share of the reference frequency, above 0 and at most 1.
+    /// Share of the reference frequency, 10⁻⁶ to 1.
     Share(f64),
     /// A core clock that the program should perceive.
     Clock(Hertz),
@@ -46,12 +49,12 @@ impl Speed {
     /// A share of the reference frequency.
     ///
     /// # Errors
-    /// `share` is not above 0 and at most 1.
+    /// `share` is not within 10⁻⁶ and 1.
     pub fn share(share: f64) -> Result<Self> {
-        if share > 0.0 && share <= 1.0 {
+        if (LOWEST..=1.0).contains(&share) {
             Ok(Self::Share(share))
         } else {
-            Err(bad_speed(&format!("{}%", share * 100.0), "a share lies above 0 % and at most at 100 %"))
+            Err(bad_speed(&format!("{}%", share * 100.0), "a share lies within 0.0001 % and 100 %"))
         }
     }
 
@@ -135,7 +138,9 @@ impl FromStr for Speed {
             }
             scale => {
                 let share = value * scale.unwrap_or(1.0);
-                if share <= 1.0 {
+                if share < LOWEST {
+                    Err(bad_speed(text, "nothing would ever end: at least 0.0001 %"))
+                } else if share <= 1.0 {
                     Ok(Self::Share(share))
                 } else {
                     Err(bad_speed(text, "a CPU can only be made slower: at most 100 % (or 1)"))
@@ -285,6 +290,8 @@ mod tests {
     #[test]
     fn senseless_speeds_are_refused() {
         for text in [
+            "0.00000000000000000000001%",
+            "0.0000009",
             "0",
             "0%",
             "-5%",

@@ -40,8 +40,9 @@ const CLOCK_BURN: Nanos = 60_000;
 const CLOCK_EVERY: Nanos = 5_000_000;
 /// So long after that, a target in hertz has it measured whatever is to be burned: at nearly full speed that is little.
 const CLOCK_LATE: Nanos = 1_000_000_000;
-/// Readings over which the clock's median is taken.
+/// Readings over which the clock's median is taken, and how many there are at least: an interrupt spoils one.
 const CLOCK_READINGS: usize = 9;
+const CLOCK_READINGS_MIN: usize = 3;
 
 /// Weight of a new observation of the wake-up cost.
 const COST_WEIGHT: f64 = 0.02;
@@ -113,7 +114,7 @@ impl Burner {
         Ok(Self { controller, seen })
     }
 
-    /// New settings, taken up at once.
+    /// New settings, taken up at the end of a burn.
     pub(crate) fn set(&self, settings: Settings) {
         self.controller.set(settings);
     }
@@ -254,6 +255,7 @@ impl<'a> Loop<'a> {
         if self.is_displaced() {
             // Burning elsewhere would slow a CPU that is not ours.
             self.ledger.clear();
+            self.others.iter().for_each(|(others, place)| others.displaced(*place));
             self.rested = time::thread_cpu();
             return index + 1;
         }
@@ -367,12 +369,13 @@ impl<'a> Loop<'a> {
         displaced
     }
 
-    /// Keeps the CPU from `woken` until `until`, and returns for how long tasks were really kept from it.
+    /// Keeps the CPU from `woken` until `until`, and returns for how long tasks were really kept from it. New settings wait
+    /// for the end of the burn, which was due under the old ones.
     fn burn(&mut self, woken: Nanos, until: Nanos, wait: &Wait<Settings>, generation: u32) -> Nanos {
         let mut lost = 0;
         let mut now = time::now();
         let mut switches = None;
-        while now < until && wait.generation() == generation {
+        while now < until && !(wait.generation() != generation && wait.is_stopped()) {
             self.relax.moment();
             let before = now;
             now = time::now();
@@ -391,11 +394,16 @@ impl<'a> Loop<'a> {
     }
 
     fn read_clock(&mut self) {
-        let (short, long) = meter::timed_pair();
-        let clock = meter::PAIR_CYCLES as f64 * 1e9 / (long - short).max(1) as f64;
-        if let Some(slot) = self.clocks.get_mut(self.clocks_taken % CLOCK_READINGS) {
-            *slot = clock;
-            self.clocks_taken += 1;
+        loop {
+            let (short, long) = meter::timed_pair();
+            let clock = meter::PAIR_CYCLES as f64 * 1e9 / (long - short).max(1) as f64;
+            if let Some(slot) = self.clocks.get_mut(self.clocks_taken % CLOCK_READINGS) {
+                *slot = clock;
+                self.clocks_taken += 1;
+            }
+            if self.clocks_taken >= CLOCK_READINGS_MIN {
+                break;
+            }
         }
         if let Some(clock) = self.clock() {
             self.seen.clock.store(clock as u64, Ordering::Relaxed);

@@ -106,6 +106,11 @@ impl<T: Copy> Wait<T> {
         self.0.generation.load(Ordering::Acquire)
     }
 
+    /// Whether it is to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(*self.0.command.lock().unwrap_or_else(PoisonError::into_inner), Command::Stop)
+    }
+
     /// Sleeps until `deadline`; false when a command newer than `generation` came first.
     pub(crate) fn until(&self, deadline: Nanos, generation: u32) -> bool {
         loop {

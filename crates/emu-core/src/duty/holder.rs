@@ -289,6 +289,25 @@ struct Early {
     took: Nanos,
 }
 
+/// A moment, and the CPU time of this thread then.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    at: Nanos,
+    cpu: Nanos,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self { at: time::now(), cpu: time::thread_cpu() }
+    }
+
+    /// For how long this thread has kept its CPU from then to `end`, at most: the very tasks that it holds and lets go may
+    /// send it off.
+    fn until(self, end: Nanos) -> Nanos {
+        (end - self.at).clamp(0, (time::thread_cpu() - self.cpu).max(0))
+    }
+}
+
 /// The state of the thread.
 struct Cycle<H> {
     hold: H,
@@ -335,8 +354,8 @@ impl<H: Hold> Cycle<H> {
     /// Holds for what is owed, and returns the index of the next period.
     fn one_period(&mut self, index: i64, wait: &Wait<f64>) -> Result<i64> {
         let period = self.grid.period();
-        let woken = time::now();
-        let late = (self.grid.index(woken) - index).max(0);
+        let woken = Moment::now();
+        let late = (self.grid.index(woken.at) - index).max(0);
         let stride = self.stride();
         let length = period * stride;
         self.seen.cycle.store(length, Ordering::Relaxed);
@@ -367,7 +386,7 @@ impl<H: Hold> Cycle<H> {
 
     /// Holds for what is owed since this thread was `woken`, but not beyond `latest`, and settles what it took. The tasks
     /// are to run for about `run` nanoseconds then.
-    fn hold_once(&mut self, woken: Nanos, latest: Nanos, run: f64, wait: &Wait<f64>) -> Result<()> {
+    fn hold_once(&mut self, woken: Moment, latest: Nanos, run: f64, wait: &Wait<f64>) -> Result<()> {
         let way_out = self.sleepers.cost() / self.cpus as f64;
         let mut loss = self.cost.of_hold(run) + (way_out * (1.0 - self.early.part)) as Nanos;
         let owed = self.ledger.owed() - loss as f64;
@@ -382,8 +401,8 @@ impl<H: Hold> Cycle<H> {
             own_time.held(held.from);
         }
         if let Some(cpus) = self.shared_cpus {
-            // On one of the CPUs tasks have been kept waiting since this thread woke up.
-            loss += (held.from - woken).clamp(0, self.grid.period()) / cpus;
+            // On one of the CPUs tasks have been kept waiting since this thread woke up, for as long as it had the CPU.
+            loss += woken.until(held.from) / cpus;
         }
         let until = (held.from + self.ledger.owed() as Nanos - loss).min(latest);
         let expected = self.early.part;
@@ -394,12 +413,13 @@ impl<H: Hold> Cycle<H> {
         if let Some(own_time) = &mut self.own_time {
             own_time.before_let_go();
         }
+        let before = Moment::now();
         let free = self.hold.let_go()?;
         if let Some(waker) = &self.waker {
             waker.rest_and_look(self.looks_for(run, way_out * (1.0 - self.early.part)));
         }
         if let Some(cpus) = self.shared_cpus {
-            loss += (time::now() - free) / cpus;
+            loss += Moment { at: free, ..before }.until(time::now()) / cpus;
         }
         if let Some(own_time) = &mut self.own_time {
             loss += own_time.free(free);

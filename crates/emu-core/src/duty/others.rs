@@ -49,6 +49,8 @@ pub(crate) struct Others {
 struct Burns {
     /// Its CPU time.
     cpu: AtomicI64,
+    /// Whether it has lost its CPU.
+    is_away: AtomicBool,
     /// Its burns by the clock, and by its CPU time.
     by_clock: AtomicI64,
     by_cpu: AtomicI64,
@@ -102,6 +104,7 @@ impl Others {
     pub(crate) fn woken(&self, place: usize, now: Nanos, cpu: Nanos) {
         if let Some(burner) = self.burners.get(place) {
             burner.cpu.store(cpu, Ordering::Relaxed);
+            burner.is_away.store(false, Ordering::Relaxed);
         }
         let is_due = || now >= self.next.load(Ordering::Relaxed);
         if !is_due() {
@@ -116,7 +119,8 @@ impl Others {
         let sum = |of: fn(&Burns) -> &AtomicI64| -> Nanos {
             self.burners.iter().map(|burner| of(burner).load(Ordering::Relaxed)).sum()
         };
-        let used = (self.read)();
+        let is_one_away = self.burners.iter().any(|burner| burner.is_away.load(Ordering::Relaxed));
+        let used = if is_one_away { None } else { (self.read)() };
         self.is_told.store(used.is_some(), Ordering::Relaxed);
         let share = account.look(
             self.every,
@@ -130,6 +134,14 @@ impl Others {
         );
         self.share.store(share.to_bits(), Ordering::Relaxed);
         self.mean.store(account.mean().to_bits(), Ordering::Relaxed);
+    }
+
+    /// The burner in this `place` has no CPU until it is woken again: what others have of all CPUs cannot be told.
+    pub(crate) fn displaced(&self, place: usize) {
+        if let Some(burner) = self.burners.get(place) {
+            burner.is_away.store(true, Ordering::Relaxed);
+            self.is_told.store(false, Ordering::Relaxed);
+        }
     }
 
     /// The burner in this `place`, which has now had so much CPU time, has burned for so long by the clock and by its CPU
@@ -248,6 +260,19 @@ mod tests {
             by_clock: burned as Nanos,
             by_cpu: (burned * own) as Nanos,
         }
+    }
+
+    #[test]
+    fn nothing_is_told_while_a_burner_has_no_cpu() {
+        let others = Others::new(2, 1, Box::new(|| Some(used(0, 0)))).unwrap();
+        let told = |place, second| {
+            others.woken(place, second * SECOND, 0);
+            others.is_told()
+        };
+        assert!(told(0, 1));
+        others.displaced(1);
+        assert!(!others.is_told() && !told(0, 2), "the other one cannot tell either");
+        assert!(told(1, 3));
     }
 
     #[test]

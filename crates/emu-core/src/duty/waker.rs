@@ -138,17 +138,16 @@ impl Waker {
 
 impl Drop for Waker {
     fn drop(&mut self) {
+        // Nobody waits for the threads: of so low a priority, they end when the tasks leave them a CPU.
         self.tell(END);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
     }
 }
 
 impl Shared {
     /// The life of a thread.
     fn attend(&self, cpu: usize, notes: &Notes) {
-        if affinity::set(0, &[cpu].into_iter().collect()).is_err() || sched::set_idle().is_err() {
+        let only: CpuList = [cpu].into_iter().collect();
+        if affinity::set(0, &only).is_err() || sched::set_idle().is_err() {
             notes.add(format!("CPU {cpu} cannot be kept awake: tasks may start late on it after a hold"));
             return;
         }
@@ -161,6 +160,11 @@ impl Shared {
             let until = self.until.load(Ordering::Relaxed);
             if until == END {
                 return;
+            }
+            // The kernel has put the thread elsewhere if its CPU went offline; it can go back as soon as that is back.
+            if affinity::current_cpu() != Some(cpu) && affinity::set(0, &only).is_err() {
+                self.sleep(turn);
+                continue;
             }
             let (place_from, mut is_in_place) = (self.place_from.load(Ordering::Relaxed), false);
             while time::now() < until && self.turn.load(Ordering::Acquire) == turn {
@@ -202,6 +206,13 @@ mod tests {
     use crate::group::Stat;
     use crate::{Host, Roots};
 
+    /// Waits for the threads, too.
+    fn end(mut waker: Waker) {
+        let threads = std::mem::take(&mut waker.threads);
+        drop(waker);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
     #[test]
     fn cpus_are_awake_for_a_while_and_rest_when_told() {
         let cpus = Host::detect(&Roots::system()).unwrap().allowed;
@@ -213,7 +224,7 @@ mod tests {
             waker.rest();
         }
         let shared = Arc::clone(&waker.shared);
-        drop(waker);
+        end(waker);
         let cpu = shared.cpu.load(Ordering::Relaxed);
         // Twice that: whatever else runs here, a CPU is awake no longer for each time, but for its way.
         let most = 2 * 20 * LONGEST * cpus.len() as Nanos;
@@ -281,7 +292,7 @@ mod tests {
     #[test]
     fn a_cpu_that_may_not_be_used_is_told_of() {
         let notes = Notes::default();
-        drop(Waker::start(&"1000".parse().unwrap(), &notes).unwrap());
+        end(Waker::start(&"1000".parse().unwrap(), &notes).unwrap());
         assert!(notes.list().iter().any(|note| note.contains("CPU 1000")));
     }
 }

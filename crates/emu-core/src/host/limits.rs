@@ -43,8 +43,13 @@ impl RealTime {
     /// The largest share of a CPU that real-time tasks of our cgroup may take, 1 when nothing limits them: the smaller
     /// of what throttling allows and what the fair server, where it can be seen, does not keep for normal tasks.
     pub fn largest_share(&self) -> f64 {
+        self.throttled_share().min(self.unthrottled_share())
+    }
+
+    /// What the fair server leaves, where it can be seen: it keeps its part whether real-time tasks are throttled or not.
+    pub(crate) fn unthrottled_share(&self) -> f64 {
         let kept = self.fair_server.as_ref().and_then(|server| share(server.runtime, server.period));
-        self.throttled_share().min(1.0 - kept.unwrap_or(0.0))
+        1.0 - kept.unwrap_or(0.0)
     }
 
     /// What throttling allows: the smaller of the limit for all and the budget of our cgroup.

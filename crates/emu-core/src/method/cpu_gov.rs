@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
-use crate::duty::{Grid, Holder, Notes, PERIOD_MAX, check_period};
+use crate::duty::{Grid, Holder, Notes, PERIOD_MAX, check_period, detuned, holder};
 use crate::frequency::alternator::{Alternator, Settings};
 use crate::frequency::{self, Control, Mix, Wish};
 use crate::group::{FreezeHold, TaskGroup};
@@ -135,17 +135,19 @@ impl Method for CpuGov {
         for (wish, mix) in wishes.iter().zip(&plan.mixes) {
             notes.extend(frequency::caveats(&wish.policy, mix.high));
         }
+        let mut error: f64 = 0.01;
         let longest_stall = if plan.freezes() {
             TaskGroup::check(host, &[Controller::Freezer])?;
             notes.push(format!(
                 "below the lowest frequency: tasks are frozen for {:.1} % of the time",
                 (1.0 - plan.running) * 100.0
             ));
+            error = error.max(holder::expected_error(plan.period, plan.running));
             plan.period.mul_f64(1.0 - plan.running)
         } else {
             Duration::ZERO
         };
-        Ok(Expected { error: 0.01, period: plan.period, longest_stall, notes })
+        Ok(Expected { error, period: plan.period, longest_stall, notes })
     }
 
     fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
@@ -154,7 +156,7 @@ impl Method for CpuGov {
         let plan = Plan::new(&zone.demand, &wishes).map_err(refuse)?;
         let (holder, mut notes, more_notes) = if plan.freezes() {
             let (hold, cost, notes) = FreezeHold::measured(host, zone, journal)?;
-            let (cycle, more_notes) = ((plan.period, plan.running, cost), Notes::default());
+            let (cycle, more_notes) = ((detuned(plan.period), plan.running, cost), Notes::default());
             let holder = Holder::start("emu-gov-freeze", host, zone, cycle, hold, more_notes.clone())?;
             (Some(holder), notes, more_notes)
         } else {

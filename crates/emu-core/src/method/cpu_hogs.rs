@@ -29,7 +29,8 @@ const ABOUT: About = About {
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "memory bandwidth and paced I/O fall with the speed instead of staying as they are",
         "burns power; SMT siblings outside the zone share their core with a burner",
-        "speeds below what the kernel's real-time limits leave (5 % as shipped; more with a small budget of our cgroup) need --lift-rt-limit",
+        "speeds below what the kernel's real-time limits leave (5 % as shipped; more with a small budget of our cgroup) need --lift-rt-limit, and \
+         cannot be had beside a fair server (from Linux 6.12 on) that keeps as much",
     ],
     source: "Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011",
 };
@@ -102,7 +103,8 @@ impl Method for CpuHogs {
             })
             .collect::<Result<BTreeMap<_, _>>>()?;
         let (targets, more_notes) = (zone.demand.targets.clone(), group.notes().clone());
-        Ok(Box::new(Hogs { grid, targets, lift, burners, others, notes, more_notes }))
+        let limits = host.real_time.clone();
+        Ok(Box::new(Hogs { grid, targets, limits, lift, burners, others, notes, more_notes }))
     }
 }
 
@@ -171,11 +173,26 @@ fn check_real_time(host: &Host, demand: &Demand) -> Result<(), Unavailable> {
             "write a budget to cpu.rt_runtime_us of the group and its parents, or run emu in the root group",
         ));
     }
-    let most = limits.largest_share();
-    if demand.lift_rt_limit || !is_in_the_way(most, demand.lowest_share()) {
+    check_limits(limits, demand.lift_rt_limit, demand.lowest_share())
+}
+
+/// Whether burners may leave so small a share.
+fn check_limits(limits: &RealTime, is_lifted: bool, share: f64) -> Result<(), Unavailable> {
+    let most = if is_lifted { limits.unthrottled_share() } else { limits.largest_share() };
+    if !is_in_the_way(most, share) {
         return Ok(());
     }
-    let asked = format!("{:.2}% is below {:.2}%", demand.lowest_share() * 100.0, (1.0 - most) * 100.0);
+    let asked = format!("{:.2}% is below {:.2}%", share * 100.0, (1.0 - most) * 100.0);
+    if is_in_the_way(limits.unthrottled_share(), share) {
+        return Err(Unavailable::new(
+            Reason::RealTimeLimit,
+            format!(
+                "{asked}, which the kernel's fair server keeps for normal tasks on each CPU, whatever else is lifted"
+            ),
+            "ask for more, use another method, or write less to runtime in each CPU's folder of \
+             /sys/kernel/debug/sched/fair_server",
+        ));
+    }
     let is_budget = limits.group_share() <= most && limits.group_share() < limits.system_share();
     Err(match (limits.group_runtime, limits.group_period) {
         (Some(runtime), Some(period)) if is_budget => Unavailable::new(
@@ -231,6 +248,7 @@ impl Lift {
 struct Hogs {
     grid: Grid,
     targets: Targets,
+    limits: RealTime,
     /// Where it was allowed.
     lift: Option<Lift>,
     burners: BTreeMap<CpuId, Burner>,
@@ -244,6 +262,9 @@ struct Hogs {
 impl Emulation for Hogs {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         super::same_cpus(&self.targets, targets)?;
+        let lowest = targets.values().map(|target| target.share).fold(1.0, f64::min);
+        check_limits(&self.limits, self.lift.is_some(), lowest)
+            .map_err(|why| why.into_error(MethodId::CpuHogs))?;
         if let Some(lift) = &self.lift {
             lift.for_targets(targets)?;
         }
@@ -367,6 +388,38 @@ mod tests {
         assert!(refused.detail.contains("5.00%"), "{}", refused.detail);
         let lifted = Demand { lift_rt_limit: true, ..demand(0.03) };
         assert!(CpuHogs.check(&host, &lifted).is_ok());
+    }
+
+    #[test]
+    fn no_limit_that_can_be_lifted_helps_against_the_fair_server() {
+        let mut host = testing::host();
+        let (runtime, period) = (Duration::from_millis(50), Duration::from_secs(1));
+        host.real_time.fair_server = Some(crate::host::FairServer { runtime, period });
+        let lifted = |share| CpuHogs.check(&host, &Demand { lift_rt_limit: true, ..demand(share) });
+        assert!(lifted(0.05).is_ok());
+        let refused = lifted(0.03).unwrap_err();
+        assert_eq!(refused.reason, Reason::RealTimeLimit);
+        assert!(refused.detail.contains("fair server"), "{}", refused.detail);
+        assert!(!refused.hint.contains("--lift-rt-limit"));
+    }
+
+    #[test]
+    fn speeds_out_of_reach_are_refused_while_it_runs_too() {
+        let mut hogs = Hogs {
+            grid: Grid::new(0, 1),
+            targets: demand(0.4).targets,
+            limits: testing::host().real_time,
+            lift: None,
+            burners: BTreeMap::new(),
+            others: None,
+            notes: vec![],
+            more_notes: Notes::default(),
+        };
+        hogs.limits.runtime = Some(Duration::from_millis(950));
+        hogs.limits.period = Some(Duration::from_secs(1));
+        assert!(hogs.retarget(&demand(0.5).targets).is_ok());
+        assert!(hogs.retarget(&demand(0.02).targets).is_err());
+        assert_eq!(hogs.targets, demand(0.5).targets, "nothing changes then");
     }
 
     #[test]
