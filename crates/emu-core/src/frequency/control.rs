@@ -145,8 +145,11 @@ impl Control {
     pub(crate) fn prepare(&mut self, levels: &[Hertz]) -> Result<()> {
         let values = || levels.iter().map(|level| khz(*level));
         if self.how == How::Clamp {
-            self.record(MIN, values())?;
-            return self.record(MAX, values());
+            // What is recorded last is undone first. The kernel would not take a largest frequency below the smallest one.
+            let found = self.found.get(MAX).and_then(|found| found.parse().ok()).map(Hertz::from_khz);
+            let is_raised = found.is_some() && levels.iter().max() > found.as_ref();
+            let order = if is_raised { [MAX, MIN] } else { [MIN, MAX] };
+            return order.into_iter().try_for_each(|limit| self.record(limit, values()));
         }
         for level in levels {
             if self.limit(MAX)? < *level {

@@ -21,8 +21,15 @@ pub(super) fn keeps_affinity(host: &Host) -> bool {
     host.kernel_version() >= Some(KEEPS_AFFINITY)
 }
 
-/// Whether tasks could run on CPUs outside the zone.
+/// Whether tasks could run on CPUs outside the zone, now or when one comes online.
 pub(super) fn is_needed(host: &Host, zone: &Zone) -> bool {
+    let zone = zone.demand.cpus();
+    host.cpus.iter().any(|cpu| !zone.contains(cpu.id))
+}
+
+/// Whether they could now: of a task's affinity the kernel tells the CPUs that are online only, so that no more can be
+/// bound, and put back.
+pub(super) fn is_needed_now(host: &Host, zone: &Zone) -> bool {
     !host.online().difference(&zone.demand.cpus()).is_empty()
 }
 
@@ -153,3 +160,23 @@ pub(super) fn is_cpuset(folder: &Path) -> bool {
 
 /// The controller that confines.
 pub(super) const CONTROLLER: Controller = Controller::Cpuset;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::testing;
+    use crate::{Demand, Target, Tasks};
+
+    #[test]
+    fn tasks_could_leave_for_a_cpu_that_is_offline_yet() {
+        let mut host = testing::host();
+        let all: Vec<_> = host.cpus.iter().map(|cpu| cpu.id).collect();
+        let zone = |cpus: &[usize]| {
+            let targets = cpus.iter().map(|&cpu| (cpu, Target { share: 0.5, clock: None })).collect();
+            Zone { name: String::new(), demand: Demand::new(targets), tasks: Tasks::Processes(vec![1]) }
+        };
+        assert!(!is_needed(&host, &zone(&all)) && is_needed_now(&host, &zone(&all[1..])));
+        host.cpus[0].online = false;
+        assert!(is_needed(&host, &zone(&all[1..])) && !is_needed_now(&host, &zone(&all[1..])));
+    }
+}

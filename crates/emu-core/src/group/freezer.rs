@@ -143,12 +143,24 @@ impl Freezer {
         Ok(before + (time::now() - before).min(time::thread_cpu() - cpu) / 2)
     }
 
-    fn write(&self, word: &str) -> Result<()> {
-        match self.control.write_at(word.as_bytes(), 0) {
+    fn write(&mut self, word: &str) -> Result<()> {
+        let mut written = self.control.write_at(word.as_bytes(), 0);
+        if written.as_ref().is_err_and(is_gone) {
+            written = self.open_again().and_then(|()| self.control.write_at(word.as_bytes(), 0));
+        }
+        match written {
             Ok(_) => Ok(()),
             Err(error) if is_gone(&error) => Ok(()),
             Err(error) => Err(Error::io(format!("cannot write `{word}` to {}", self.path.display()), error)),
         }
+    }
+
+    /// Opens the files of the group that has the same path now: a service that is started anew has its group made anew.
+    fn open_again(&mut self) -> io::Result<()> {
+        let control = OpenOptions::new().read(true).write(true).open(&self.path)?;
+        self.state = File::open(self.path.with_file_name(self.words.state))?;
+        self.control = control;
+        Ok(())
     }
 
     fn reads_frozen(&self) -> Result<bool> {

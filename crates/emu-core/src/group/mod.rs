@@ -96,7 +96,7 @@ impl TaskGroup {
     ///
     /// [`Controller::Cpu`] and [`Controller::Freezer`] must be there. [`Controller::Cpuacct`] is taken where
     /// it can be had. With [`Controller::Cpuset`] the tasks are kept on the zone's CPUs, unless the zone has
-    /// all that are online: by a cpuset where one can be had, else by their affinity, which
+    /// all that there are: by a cpuset where one can be had, else by their affinity, which
     /// [`notes`](Self::notes) says then.
     ///
     /// # Errors
@@ -266,7 +266,7 @@ impl TaskGroup {
         gather(proc, &mut family, &moves, journal)?;
         let unconfined = group.folder(confine::CONTROLLER).is_none();
         if wanted.contains(&confine::CONTROLLER) && unconfined && confine::is_needed(host, zone) {
-            group.notes.add(bind_family(proc, zone, &mut family, journal)?);
+            group.notes.add(bind_family(host, zone, &mut family, journal)?);
         }
         Ok(group)
     }
@@ -328,6 +328,7 @@ impl TaskGroup {
                     confine::set_in_place(&folder.path, folder.version, &cpus, journal)?;
                 }
                 _ if !confine::is_needed(host, zone) => {}
+                _ if !confine::is_needed_now(host, zone) => group.notes.add(unbound_note(&cpus)),
                 _ => {
                     confine::bind(&host.roots.proc, &cpus, journal, || group.pids())?;
                     group.notes.add(bound_note(&cpus));
@@ -358,13 +359,16 @@ pub(crate) fn confine_without_group(
     if !confine::is_needed(host, zone) {
         return Ok(None);
     }
-    bind_family(&host.roots.proc, zone, family, journal).map(Some)
+    bind_family(host, zone, family, journal).map(Some)
 }
 
 /// Binds processes and their descendants to the zone's CPUs; returns what the user should know.
-fn bind_family(proc: &Path, zone: &Zone, family: &mut Family, journal: &Journal) -> Result<String> {
+fn bind_family(host: &Host, zone: &Zone, family: &mut Family, journal: &Journal) -> Result<String> {
     let cpus = zone.demand.cpus();
-    confine::bind(proc, &cpus, journal, || {
+    if !confine::is_needed_now(host, zone) {
+        return Ok(unbound_note(&cpus));
+    }
+    confine::bind(&host.roots.proc, &cpus, journal, || {
         family.look()?;
         Ok(family.members().keys().copied().collect())
     })?;
@@ -373,6 +377,10 @@ fn bind_family(proc: &Path, zone: &Zone, family: &mut Family, journal: &Journal)
 
 fn bound_note(cpus: &CpuList) -> String {
     format!("no cpuset can be had: tasks are bound to CPUs {cpus} by their affinity, which they can change")
+}
+
+fn unbound_note(cpus: &CpuList) -> String {
+    format!("no cpuset can be had: tasks may leave CPUs {cpus} as soon as another CPU comes online")
 }
 
 /// Controllers that nothing can stand in for.

@@ -19,6 +19,7 @@ use super::bandwidth::{Bandwidth, Owner};
 use super::confine;
 use super::family::Stat;
 use super::keeper::Threads;
+use super::place;
 use super::returning::Returning;
 use super::{Folder, TaskGroup};
 use crate::sys::affinity;
@@ -111,7 +112,7 @@ impl CpuGroups {
         for home in homes.iter().filter(|home| home.folder.version == 2) {
             let here = |controller: &Controller| group.folder(*controller) == Some(&home.folder);
             let needed = [Controller::Cpu, Controller::Cpuset].into_iter().filter(here);
-            enable_threaded(&home.folder.path, needed)?;
+            enable_threaded(&home.folder.path, needed, journal)?;
         }
         let mut this = Self {
             homes,
@@ -381,16 +382,17 @@ fn refuse_nested(folder: &Path) -> Result<()> {
 }
 
 /// Lets groups below `folder` have controllers. That needs no empty group, as these two can be divided among
-/// threads (cgroup-v2.rst, "Threads").
-fn enable_threaded(folder: &Path, controllers: impl Iterator<Item = Controller>) -> Result<()> {
-    let file = folder.join("cgroup.subtree_control");
-    let enabled = control_file::read(&file)?;
-    for controller in controllers {
-        if !enabled.split_whitespace().any(|name| name == controller.as_str()) {
-            control_file::write(&file, &format!("+{}", controller.as_str()))?;
-        }
-    }
-    Ok(())
+/// threads (cgroup-v2.rst, "Threads"). The folder may be somebody else's: that they had none is in the journal.
+fn enable_threaded(
+    folder: &Path,
+    controllers: impl Iterator<Item = Controller>,
+    journal: &Journal,
+) -> Result<()> {
+    let enabled = control_file::read(&folder.join("cgroup.subtree_control"))?;
+    let is_enabled =
+        |controller: &Controller| enabled.split_whitespace().any(|name| name == controller.as_str());
+    let missing: Vec<_> = controllers.filter(|controller| !is_enabled(controller)).collect();
+    if missing.is_empty() { Ok(()) } else { place::enable(folder, &missing, journal) }
 }
 
 /// The threads that a file lists. It is opened anew each time: on v1 an open file keeps the list that it had
@@ -403,6 +405,7 @@ fn threads_of(members: &Path) -> Result<Vec<Pid>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frequency::simulated;
     use crate::host::testing::tree;
 
     #[test]
@@ -426,12 +429,21 @@ mod tests {
 
     #[test]
     fn only_controllers_that_are_not_enabled_yet_are_enabled() {
-        let root = tree(&[("cgroup.subtree_control", "cpu memory")]);
-        let control = root.path().join("cgroup.subtree_control");
-        enable_threaded(root.path(), [Controller::Cpu].into_iter()).unwrap();
-        assert_eq!(fs::read_to_string(&control).unwrap(), "cpu memory");
-        enable_threaded(root.path(), [Controller::Cpu, Controller::Cpuset].into_iter()).unwrap();
-        assert!(fs::read_to_string(&control).unwrap().starts_with("+cpuset"));
+        let dir = tempfile::tempdir().unwrap();
+        let (roots, journal) = simulated::journal(dir.path());
+        let control = roots.sys.join("cgroup.subtree_control");
+        fs::write(&control, "cpu memory").unwrap();
+        fs::write(roots.sys.join("cgroup.controllers"), "cpuset cpu memory").unwrap();
+        let enable = |controllers: &[Controller]| {
+            enable_threaded(&roots.sys, controllers.iter().copied(), &journal).unwrap();
+            (
+                fs::read_to_string(&control).unwrap(),
+                fs::read_to_string(journal.path()).unwrap().lines().count(),
+            )
+        };
+        assert_eq!(enable(&[Controller::Cpu]), ("cpu memory".into(), 1));
+        let (written, lines) = enable(&[Controller::Cpu, Controller::Cpuset]);
+        assert!(written.starts_with("+cpuset") && lines == 2, "{written}, {lines}");
     }
 
     #[test]

@@ -164,7 +164,7 @@ fn empty(group: &Path, journal: &Journal) -> Result<PathBuf> {
 }
 
 /// Enables controllers for the groups below one.
-fn enable(group: &Path, needed: &[Controller], journal: &Journal) -> Result<()> {
+pub(super) fn enable(group: &Path, needed: &[Controller], journal: &Journal) -> Result<()> {
     let file = group.join(SUBTREE_CONTROL);
     let old = control_file::read(&file)?;
     // The kernel lists them in the order of `cgroup.controllers`.

@@ -94,8 +94,10 @@ impl Stopper {
         }
     }
 
-    /// Stops all that may be stopped and are known; notes those that have ended.
-    fn stop_known(&mut self, dead: &mut HashSet<Pid>, groups: &mut HashMap<Pid, bool>) {
+    /// Stops all that may be stopped and are known; notes those that have ended. Returns whether there were such that were
+    /// not stopped before.
+    fn stop_known(&mut self, dead: &mut HashSet<Pid>, groups: &mut HashMap<Pid, bool>) -> bool {
+        let mut are_new = false;
         let ask_each = self.members.len() <= ASK_EACH;
         for member in self
             .members
@@ -107,13 +109,16 @@ impl Stopper {
             let is_put_aside = if ask_each {
                 is_stopped()
             } else {
+                // One of a group tells that nobody of it has to be asked.
                 group_of(member.pid).is_some_and(|group| *groups.entry(group).or_insert_with(is_stopped))
+                    && is_stopped()
             };
             if is_put_aside {
                 continue;
             }
             match member.signal(&self.proc, Signal::STOP) {
                 Sent::Yes => {
+                    are_new = true;
                     member.is_held = true;
                     member.signalled = time::now();
                 }
@@ -124,6 +129,7 @@ impl Stopper {
                 )),
             }
         }
+        are_new
     }
 
     /// Notes what those have used that may be stopped late, when the others have been stopped; unless that is too late.
@@ -158,6 +164,7 @@ impl Stopper {
                 wants()
             } else {
                 group_of(member.pid).is_some_and(|group| *groups.entry(group).or_insert_with(wants))
+                    && wants()
             };
             member.is_held = !is_put_aside;
         }
@@ -236,9 +243,10 @@ impl Hold for Stopper {
         for _ in 0..PASSES {
             let complete = self.members.refresh()?;
             let mut dead = HashSet::new();
-            self.stop_known(&mut dead, &mut groups);
+            let are_new = self.stop_known(&mut dead, &mut groups);
             self.members.forget_dead(&dead);
-            if complete && dead.is_empty() {
+            // Before it was stopped, one may have made another.
+            if complete && dead.is_empty() && !are_new {
                 is_sure = true;
                 break;
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::family::threads;
 use super::place::{self, Site};
-use super::{Family, Freezer, Members, Stat, Stopper, TaskGroup};
+use super::{Family, Folder, Freezer, Members, Stat, Stopper, TaskGroup};
 use crate::duty::Notes;
 use crate::duty::holder::Hold;
 use crate::host::testing;
@@ -161,6 +161,35 @@ fn a_frozen_group_is_thawed_by_the_journal_alone() {
         let used = || super::stopper::cpu_time(program.pid()).unwrap();
         let before = used();
         wait_until(|| used() > before + 1_000_000);
+    });
+}
+
+#[test]
+fn a_group_that_is_made_anew_is_held_again() {
+    for_each_version(Controller::Freezer, |host| {
+        let hierarchy = super::hierarchy_for(host, Controller::Freezer).unwrap();
+        let path = hierarchy.own.join(format!("emu-test-{}-anew-{}", std::process::id(), hierarchy.version));
+        fs::create_dir(&path).unwrap();
+        let journal = journal(host);
+        let folder = Folder { version: hierarchy.version, path: path.clone() };
+        let mut freezer = Freezer::open(&folder, &journal).unwrap();
+        let mut freeze = || freezer.freeze(time::now() + 5_000_000_000).unwrap().seen.is_some();
+        assert!(freeze());
+        fs::remove_dir(&path).unwrap();
+        assert!(freeze(), "nobody is in it");
+        fs::create_dir(&path).unwrap();
+        let program = Program::shell("while :; do :; done");
+        control_file::write(&path.join("cgroup.procs"), &program.pid().to_string()).unwrap();
+        let used = || super::stopper::cpu_time(program.pid()).unwrap();
+        assert!(freeze());
+        let before = used();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(used() - before < 5_000_000, "{} ns used while frozen", used() - before);
+        freezer.thaw().unwrap();
+        wait_until(|| used() > before + 1_000_000);
+        drop((freezer, program));
+        journal.undo_all().unwrap();
+        wait_until(|| fs::remove_dir(&path).is_ok());
     });
 }
 

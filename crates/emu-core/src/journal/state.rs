@@ -66,6 +66,9 @@ impl LiveSession {
     }
 }
 
+/// So much of a name is kept, in characters: a line must not be longer than is read.
+const NAME_MAX: usize = 200;
+
 /// The first line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
@@ -93,7 +96,8 @@ impl Header {
             task::stat(places.proc(), pid).and_then(|stat| stat.ok_or(Errno::NOENT)).map_err(|cause| {
                 Error::file("read", &path, cause.into()).hint("emu needs the proc file system and Linux 5.9")
             })?;
-        let session = LiveSession { pid, cpus: cpus.clone(), method: method.into(), name: name.into() };
+        let name = name.chars().take(NAME_MAX).collect();
+        let session = LiveSession { pid, cpus: cpus.clone(), method: method.into(), name };
         Ok(Self { task: Task { pid, starttime: stat.starttime }, boot: boot(roots), session })
     }
 
@@ -327,7 +331,7 @@ impl StateDir {
             return if !free {
                 // Its guardian lives, so it had a header: it has just been removed and emptied.
                 Err(bad_journal(&path, "is in use but has no header"))
-            } else if start.starts_with(&whole) || whole.starts_with(start) {
+            } else if length < LINE_MAX && (start.starts_with(&whole) || whole.starts_with(start)) {
                 Ok(Found::Void(file))
             } else {
                 Err(bad_journal(&path, "is not a journal of this version of emu"))

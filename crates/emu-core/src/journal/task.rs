@@ -4,8 +4,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
 use super::places::{Located, of_process};
 use super::record::Task;
@@ -59,6 +60,13 @@ pub(super) fn open_number(pid: crate::zone::Pid) -> rustix::io::Result<Option<Ow
 /// Whether the task's number still means the same task, be it a zombie.
 pub(super) fn is_same(proc: BorrowedFd<'_>, task: Task) -> rustix::io::Result<bool> {
     Ok(stat(proc, task.pid)?.is_some_and(|now| now.starttime == task.starttime))
+}
+
+/// Whether the task runs as this process does, or this is root: emu may have a capability that its user has not.
+pub(super) fn is_ours(proc: BorrowedFd<'_>, pid: crate::zone::Pid) -> rustix::io::Result<bool> {
+    let file = Located { folder: proc, path: of_process(pid, "stat") }.open(OFlags::PATH)?;
+    let own = geteuid();
+    Ok(own.is_root() || fstat(file)?.st_uid == own.as_raw())
 }
 
 /// Whether the process runs: it exists, and some thread of it has not ended.

@@ -55,6 +55,9 @@ pub(super) struct Outcome {
 
 /// Carries out every record of a journal whose header has been checked, using `window` to read it.
 ///
+/// What fails is tried once more when the rest is undone: the kernel may take a value only together with another one, as a
+/// quota with its period.
+///
 /// The caller sees to it that nobody writes to the journal and nobody else undoes it meanwhile.
 pub(super) fn undo(
     journal: BorrowedFd<'_>,
@@ -62,6 +65,18 @@ pub(super) fn undo(
     window: &mut [u8],
     report: Report<'_>,
 ) -> Outcome {
+    let mut only = |wanted: Gravity| {
+        undo_once(journal, places, window, &mut |gravity, message| {
+            if gravity == wanted {
+                report(gravity, message);
+            }
+        })
+    };
+    let first = only(Gravity::Note);
+    if first.failed == 0 { first } else { only(Gravity::Failure) }
+}
+
+fn undo_once(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8], report: Report<'_>) -> Outcome {
     let mut outcome = Outcome::default();
     if let Err(cause) = undo_lines(journal, places, window, report, &mut outcome) {
         outcome.failed += 1;
@@ -229,12 +244,16 @@ impl Undoer<'_, '_> {
     fn restore_affinity(&mut self, task: Task, cpus: Field<'_>) -> bool {
         let (pid, set) = (Pid::from_raw(task.pid), parse_cpus(cpus).unwrap_or_default());
         let restored = match task::is_same(self.places.proc(), task) {
-            Ok(true) => sched_setaffinity(pid, &set),
+            Ok(true) => match task::is_ours(self.places.proc(), task.pid) {
+                Ok(true) => sched_setaffinity(pid, &set),
+                Ok(false) => Err(Errno::PERM),
+                Err(cause) => Err(cause),
+            },
             Ok(false) => Ok(()),
             Err(cause) => Err(cause),
         };
         match restored {
-            Ok(()) | Err(Errno::SRCH) => true,
+            Ok(()) | Err(Errno::SRCH | Errno::NOENT) => true,
             Err(cause) => {
                 self.failed(format_args!("cannot let task {} run on CPUs {cpus}: {}", task.pid, Cause(cause)))
             }

@@ -102,6 +102,36 @@ fn what_others_have_stopped_is_not_continued() {
 }
 
 #[test]
+fn of_a_large_process_group_one_that_is_stopped_does_not_keep_the_others_from_being_held() {
+    for_each_session(
+        |program, mut stopper, journal| {
+            let pids = program.wait_for(41);
+            let mut hold_but = |stopped: &[Pid], during: &dyn Fn()| {
+                stopper.hold(0).unwrap();
+                wait_until(|| pids.iter().all(|&pid| state(pid) == Some(b'T')));
+                during();
+                stopper.let_go().unwrap();
+                let others = || pids.iter().filter(|pid| !stopped.contains(pid));
+                wait_until(|| others().all(|&pid| state(pid) != Some(b'T')));
+                assert!(stopped.iter().all(|&pid| state(pid) == Some(b'T')));
+            };
+            // The first that is asked.
+            signal(program.pid(), libc::SIGSTOP);
+            wait_until(|| state(program.pid()) == Some(b'T'));
+            hold_but(&[program.pid()], &|| ());
+            signal(program.pid(), libc::SIGCONT);
+            wait_until(|| state(program.pid()) != Some(b'T'));
+            hold_but(&[program.pid()], &|| signal(program.pid(), libc::SIGTSTP));
+            signal(program.pid(), libc::SIGCONT);
+            drop(stopper);
+            drop(program);
+            journal.undo_all().unwrap();
+        },
+        "for i in $(seq 40); do sleep 30 & done; wait",
+    );
+}
+
+#[test]
 fn a_stop_from_the_terminal_that_comes_during_a_hold_lasts() {
     for_each_source(
         |program, stopper| {

@@ -8,8 +8,8 @@ use std::process::Command;
 use proptest::prelude::*;
 
 use super::super::state::boot;
-use super::super::{RestoreReport, restore};
-use super::{control, is_root, journals, open, playground, text};
+use super::super::{Journal, RestoreReport, live_sessions, restore};
+use super::{control, cpus, is_root, journals, open, playground, text};
 use crate::Roots;
 
 /// A journal of a process that is dead, with this body.
@@ -33,6 +33,14 @@ fn a_dead_session_is_restored_at_the_next_open() {
     let notes = journal.notes();
     assert!(notes.len() == 1 && notes[0].contains("4000001") && notes[0].contains("node1"), "{notes:?}");
     assert_eq!(journals(&roots), [journal.path()]);
+}
+
+#[test]
+fn a_long_name_is_cut_so_that_others_can_read_the_journal() {
+    let (_dir, roots) = playground();
+    let _journal = Journal::open(&roots, &cpus("0"), "test", &"ä".repeat(100_000)).unwrap();
+    let live = live_sessions(&roots).unwrap();
+    assert_eq!(live.iter().map(|session| session.name.chars().count()).collect::<Vec<_>>(), [200]);
 }
 
 #[test]

@@ -320,7 +320,7 @@ fn a_session_costs_little() {
     let (whole, opened, cpu) = spans[20];
     println!("median of 40: open {opened:?}, with write_file and undo_all {whole:?}, own CPU {cpu:?}");
     // Time on the clock says more of a busy machine than of us.
-    assert!(cpu < Duration::from_millis(10), "{cpu:?}");
+    assert!(cpu < Duration::from_millis(20), "{cpu:?}");
 }
 
 proptest! {
