@@ -14,16 +14,20 @@ use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{
-    EMU, PATIENCE, alone, child_called, eventually, groups_of, inside, leave_out, methods, skip, state,
+    EMU, PATIENCE, alone, child_called, comm, eventually, groups_of, inside, is_root, leave_out, methods,
+    skip, some_method, state,
 };
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::openpty;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// A shell in a session of its own on a terminal of its own.
 struct Terminal {
@@ -299,6 +303,61 @@ fn an_interactive_shell_can_be_the_command() {
         terminal.wait_for(PROMPT);
         assert_eq!(terminal.line("echo code-$?").lines().nth(1), Some("code-6"));
     });
+}
+
+#[test]
+fn where_no_shell_waits_a_command_that_is_stopped_alone_stays_in_its_zone() {
+    let _alone = alone();
+    let test = "where_no_shell_waits_a_command_that_is_stopped_alone_stays_in_its_zone";
+    if methods().is_empty() {
+        skip(test, "no method works here for this user");
+    }
+    for method in methods() {
+        // Without a terminal.
+        let arguments = ["run", "--quiet", "--speed", "50%", "--method", &method, "--", "sleep", "60"];
+        let mut emu = inside(":", "setsid").arg(EMU).args(arguments).spawn().unwrap();
+        let mut sleeper = None;
+        eventually("the command runs", || {
+            sleeper = child_called(emu.id(), "sleep");
+            sleeper.is_some()
+        });
+        let sleeper = sleeper.unwrap();
+        let send = |signal| kill(Pid::from_raw(sleeper), signal).unwrap();
+        send(Signal::SIGSTOP);
+        eventually("the command is stopped", || state(sleeper) == Some('T'));
+        thread::sleep(Duration::from_millis(500));
+        assert_ne!(state(emu.id() as i32), Some('T'), "{method}");
+        send(Signal::SIGCONT);
+        send(Signal::SIGTERM);
+        assert_eq!(emu.wait().unwrap().signal(), Some(Signal::SIGTERM as i32), "{method}");
+        assert!(groups_of(emu.id()).is_empty());
+    }
+}
+
+#[test]
+fn a_hang_up_that_was_to_be_ignored_does_not_end_an_emulation() {
+    let _alone = alone();
+    let Some(method) = some_method().filter(|_| is_root()) else {
+        skip(
+            "a_hang_up_that_was_to_be_ignored_does_not_end_an_emulation",
+            "it needs root and a method that works",
+        );
+        return;
+    };
+    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    let attach =
+        ["attach", "--quiet", "--speed", "50%", "--method", &method, "--pid", &sleeper.id().to_string()];
+    // As `nohup` does.
+    let mut emu = inside("trap '' HUP", EMU).args(attach).spawn().unwrap();
+    eventually("emu has begun", || comm(emu.id() as i32).as_deref() == Some("emu"));
+    let pid = Pid::from_raw(emu.id() as i32);
+    kill(pid, Signal::SIGHUP).unwrap();
+    thread::sleep(Duration::from_millis(500));
+    assert!(emu.try_wait().unwrap().is_none(), "it has ended");
+    kill(pid, Signal::SIGTERM).unwrap();
+    assert_eq!(emu.wait().unwrap().code(), Some(0));
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
 }
 
 #[test]

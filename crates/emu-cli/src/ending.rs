@@ -4,7 +4,7 @@ use emu_core::{Error, ErrorKind, Result};
 use nix::sys::signal::Signal;
 
 use crate::exit::Failure;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 
 /// Whether a signal has asked to end.
 pub(crate) struct Ending {
@@ -19,10 +19,12 @@ impl Ending {
     }
 
     /// The signal that asks to end, if one has come. A terminal sends it to the workers as well, so that one of them may
-    /// be gone before this is called.
+    /// be gone before this is called. One that asks to stop is followed; to be called between samples only.
     pub(crate) fn signal(&mut self) -> Option<Signal> {
         while let Ok(Some(received)) = self.signals.next() {
-            if received.is_ending() {
+            if received.signal == Signal::SIGTSTP {
+                signals::stop_self(Signal::SIGTSTP);
+            } else if self.signals.is_ending(received) {
                 self.signal = Some(received.signal);
             }
         }

@@ -1,11 +1,25 @@
 //! From what was asked for to a demand, and the method that meets it.
 
 use emu_core::{
-    Demand, Expected, Hertz, Host, MethodId, Result, Speed, SpeedSpec, Tasks, Variant, Zone, choose, meter,
-    method,
+    Demand, Expected, Hertz, Host, MethodId, Result, Roots, Speed, SpeedSpec, Tasks, Variant, Zone, choose,
+    meter, method,
 };
 
 use crate::args::{DemandArgs, MethodChoice, ZoneArgs};
+
+/// The host, when what killed emus have left is undone, and what that was: a clock that one of them has set would pass for
+/// the CPU's own.
+///
+/// # Errors
+/// As [`Host::detect`].
+pub(crate) fn host() -> Result<(Host, Vec<String>)> {
+    let roots = Roots::system();
+    // An emulation that is engaged meets the same errors, and what was kept for them.
+    let report = emu_core::restore(&roots).unwrap_or_default();
+    let restored = report.restored.iter().map(|what| format!("restored {what}"));
+    let notes = restored.chain(report.notes).collect();
+    Ok((Host::detect(&roots)?, notes))
+}
 
 /// What will be emulated, and how.
 #[derive(Debug)]

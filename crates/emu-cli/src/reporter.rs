@@ -2,6 +2,9 @@
 
 use std::io::Write;
 
+/// What each line begins with.
+pub(crate) const PREFIX: &str = "emu: ";
+
 /// Says things on stderr, or nothing when it is to be quiet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reporter {
@@ -17,7 +20,7 @@ impl Reporter {
     /// Says one line. That nobody can read it (a closed pipe, a full disk) must not end the command.
     pub(crate) fn say(self, line: &str) {
         if !self.quiet {
-            let _ = writeln!(anstream::stderr(), "emu: {line}");
+            let _ = writeln!(anstream::stderr(), "{PREFIX}{line}");
         }
     }
 }

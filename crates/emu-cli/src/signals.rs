@@ -1,13 +1,14 @@
 //! Signals read in order from a descriptor instead of interrupting: they are blocked before any thread is made,
 //! so that no thread of emu can be hit by one.
 
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use emu_core::{Error, Result};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// What a terminal sends to its whole foreground group, a command of ours included.
@@ -40,14 +41,6 @@ impl Received {
     pub(crate) fn is_from_terminal(self) -> bool {
         self.sender.is_none() && FROM_TERMINAL.contains(&self.signal)
     }
-
-    /// Whether it asks emu to end.
-    pub(crate) fn is_ending(self) -> bool {
-        matches!(
-            self.signal,
-            Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM | Signal::SIGALRM
-        )
-    }
 }
 
 /// The signals that emu handles itself, blocked; what else comes acts as always.
@@ -55,6 +48,9 @@ impl Received {
 pub(crate) struct Signals {
     fd: SignalFd,
     original: SigSet,
+    /// Whether a hang-up was ignored when emu was started, as by `nohup`. The kernel keeps even an ignored signal for a
+    /// descriptor while it is blocked.
+    ignores_hang_up: bool,
 }
 
 impl Signals {
@@ -68,12 +64,21 @@ impl Signals {
         let original = set.thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(failed)?;
         let fd =
             SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).map_err(failed)?;
-        Ok(Self { fd, original })
+        Ok(Self { fd, original, ignores_hang_up: ignores(Signal::SIGHUP) })
     }
 
     /// The mask that was in force before, for the command.
     pub(crate) fn original(&self) -> &SigSet {
         &self.original
+    }
+
+    /// Whether a signal asks emu to end.
+    pub(crate) fn is_ending(&self, received: Received) -> bool {
+        match received.signal {
+            Signal::SIGHUP => !self.ignores_hang_up,
+            Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM | Signal::SIGALRM => true,
+            _ => false,
+        }
     }
 
     /// Waits until a signal comes, one of `others` becomes readable, or the time has passed; tells whether one of
@@ -107,6 +112,22 @@ impl Signals {
             Some(Received { signal, sender })
         }))
     }
+}
+
+/// Whether this process ignores a signal; not where that cannot be read.
+fn ignores(signal: Signal) -> bool {
+    let status = procfs::process::Process::myself().and_then(|process| process.status());
+    status.is_ok_and(|status| status.sigign & (1 << (signal as u32 - 1)) != 0)
+}
+
+/// Whether emu is in the foreground of a terminal: a shell waits until it ends or stops.
+pub(crate) fn is_in_foreground() -> bool {
+    File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(terminal) == Ok(getpgrp()))
+}
+
+/// Has a signal that came too early come again.
+pub(crate) fn put_back(signal: Signal) {
+    let _ = kill(Pid::this(), signal);
 }
 
 /// Stops emu itself by a signal to stop, as a shell expects of a job; returns when it is continued.

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use emu_core::{CpuId, CpuList, Error, ErrorKind, Hertz, Host, Result, Session, Tasks, meter};
+use nix::sys::signal::Signal;
 use serde::Serialize;
 
 use crate::commands::probe::{self, Seen};
@@ -13,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::nanos;
 use crate::output::numbers::percent;
 use crate::plan::Plan;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 
 /// The largest relative error that counts as delivered.
 pub(crate) const TOLERANCE: f64 = 0.05;
@@ -111,6 +112,10 @@ pub(crate) fn verify(host: &Host, plan: &Plan, signals: &Signals) -> Result<Veri
     let inside = probe.measure(&cpus, period * SETTLING, window, signals)?;
     session.release()?;
     let after = probe.measure(&cpus, Duration::ZERO, SHORTEST, signals)?;
+    if probe.is_to_stop {
+        // With the command, which is not there yet.
+        signals::put_back(Signal::SIGTSTP);
+    }
     drop(probe);
     let clocks = meter::measure_all(&cpus, meter::BUDGET)?;
     let seen = plan.demand.targets.iter().zip(&clocks).map(|((&cpu, target), core)| {
@@ -143,6 +148,8 @@ struct Probe {
     process: Child,
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
+    /// Whether a terminal has asked to stop meanwhile.
+    is_to_stop: bool,
 }
 
 impl Probe {
@@ -155,7 +162,9 @@ impl Probe {
             .spawn()
             .map_err(failed)?;
         match (process.stdin.take(), process.stdout.take()) {
-            (Some(orders), Some(answers)) => Ok(Self { process, orders, answers: BufReader::new(answers) }),
+            (Some(orders), Some(answers)) => {
+                Ok(Self { process, orders, answers: BufReader::new(answers), is_to_stop: false })
+            }
             _ => Err(failed(std::io::ErrorKind::BrokenPipe.into())),
         }
     }
@@ -176,12 +185,12 @@ impl Probe {
         writeln!(self.orders, "{}", probe::order(cpus, settle, window)).map_err(failed)?;
         loop {
             let answered = signals.wait(&[self.answers.get_ref().as_fd()], Duration::from_secs(1))?;
-            // Looked at in any case: Ctrl-C ends the probe, too. Signals to stop are for the command, which is not
-            // there yet.
+            // Looked at in any case: Ctrl-C ends the probe, too.
             while let Some(received) = signals.next()? {
-                if received.is_ending() {
+                if signals.is_ending(received) {
                     return Err(Failure::interrupted(received.signal));
                 }
+                self.is_to_stop |= received.signal == Signal::SIGTSTP;
             }
             if answered {
                 break;

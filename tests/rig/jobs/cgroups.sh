@@ -69,7 +69,7 @@ attach() { # NAME ARGUMENTS...
   wait $program $emu
   kill $orders
   wait $orders
-  echo "left-in-theirs $name $(cat $root/theirs/cgroup.freeze) $(cat $root/theirs/cpu.max) $(ls -d $root/theirs/*/ 2>/dev/null)"
+  echo "left-in-theirs $name $(cat $root/theirs/cgroup.freeze) $(cat $root/theirs/cpu.max) [$(cat $root/theirs/cgroup.subtree_control)] $(ls -d $root/theirs/*/ 2>/dev/null)"
   rmdir $root/theirs
 }
 

@@ -4,7 +4,7 @@ mod target;
 
 use std::time::{Duration, Instant};
 
-use emu_core::{Host, Result, Roots, Session};
+use emu_core::{Result, Session};
 use nix::sys::signal::Signal;
 
 use super::pause;
@@ -12,7 +12,7 @@ use super::tell::{JsonFile, Report, release};
 use crate::args::AttachArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::record::Record;
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::signals::{self, Signals};
 use target::Target;
 
@@ -22,12 +22,13 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Slows the target down until it ends, the time is over, or a signal asks emu to end.
 pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
-    let host = Host::detect(&Roots::system())?;
+    let (host, restored) = plan::host()?;
     let target = Target::find(&host, &args.pid, args.cgroup.as_deref())?;
     let plan = Plan::new(&host, &args.zone)?;
     let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
     let mut report = Report::new(args.report.quiet, json, Record::of_tasks(&plan, target.tasks()));
     report.begin(&plan);
+    report.tell(&restored);
     if args.report.verify {
         report.verify(&host, &plan, &signals)?;
     }
@@ -69,7 +70,7 @@ fn watch(
                     })?;
                     report.was_stopped(stopped);
                 }
-                _ if received.is_ending() => return Ok(()),
+                _ if signals.is_ending(received) => return Ok(()),
                 _ => {}
             }
         }

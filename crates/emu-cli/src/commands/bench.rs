@@ -9,7 +9,7 @@ use emu_bench::record::{About, Machine, Record, seed_from_clock};
 use emu_bench::report::Results;
 use emu_bench::stats::Band;
 use emu_bench::workload::WORKLOADS;
-use emu_core::{Host, MethodId, Result, Roots, Speed, Variant};
+use emu_core::{Host, MethodId, Result, Speed, Variant};
 
 use super::report;
 use crate::args::{BenchArgs, Preset};
@@ -45,7 +45,8 @@ const SPECTRUM_QUICK: Duration = Duration::from_millis(500);
 /// Measures what the command line asks for, or what is left of it, and shows what it means.
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let mut ending = Ending::new(Signals::block()?);
-    let host = Host::detect(&Roots::system())?;
+    let (host, restored) = crate::plan::host()?;
+    restored.iter().for_each(|note| Reporter::new(false).say(&format!("note: {note}")));
     let begun = match &args.resume {
         Some(folder) => Run::resume(&host, folder),
         None => begin(&host, args, &mut ending),

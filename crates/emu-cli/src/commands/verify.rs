@@ -6,7 +6,7 @@ use emu_bench::record::seed_from_clock;
 use emu_bench::stats::Band;
 use emu_bench::verify::{self, Emulated, Outcome, Plan, SessionEmulated, Spectrum, Trial};
 use emu_bench::workload::WORKLOADS;
-use emu_core::{Demand, Error, Host, METHODS, MethodId, Result, Roots, SpeedSpec, choose};
+use emu_core::{Demand, Error, Host, METHODS, MethodId, Result, SpeedSpec, choose};
 
 use crate::args::{MethodChoice, Methods, VerifyArgs};
 use crate::ending::Ending;
@@ -15,6 +15,7 @@ use crate::output;
 use crate::output::progress::Progress;
 use crate::output::verify::{Refused, Report, Section, Settings, title};
 use crate::plan;
+use crate::reporter::Reporter;
 use crate::signals::Signals;
 
 /// Pairs unless given, and with `--quick`: the fewest that give an interval of 95 %.
@@ -31,7 +32,8 @@ const SPECTRUM: Duration = Duration::from_secs(1);
 /// Verifies what the command line asks for, and shows it.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
-    let host = Host::detect(&Roots::system())?;
+    let (host, restored) = plan::host()?;
+    restored.iter().for_each(|note| Reporter::new(false).say(&format!("note: {note}")));
     let settings = settings(args)?;
     let mut report = Report::new(settings);
     let mut cases = cases(&host, args, &mut report)?;
@@ -39,10 +41,10 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let mut run = Run { ending: Ending::new(signals), progress: Progress::new(total) };
     for case in &mut cases {
         let section = run.section(case);
+        run.progress.clear();
         run.ending.by_signal(section.as_ref().err())?;
         report.sections.push(section?);
     }
-    run.progress.clear();
     let text = if args.json { output::json(&report)? } else { report.text() };
     output::print(&text)?;
     Ok(if report.has_failed() { Exit::NotVerified } else { Exit::Success })

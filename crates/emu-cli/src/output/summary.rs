@@ -5,7 +5,9 @@ use std::time::Duration;
 use emu_core::{CpuList, CpuStatus, SpeedSpec, Status, Target};
 
 use super::numbers::{percent, span};
+use super::table::WIDTH;
 use crate::plan::{Plan, variant_name};
+use crate::reporter::PREFIX;
 use crate::verification::Verification;
 
 /// What will be done and what is expected of it.
@@ -52,7 +54,13 @@ pub(crate) fn closing(status: &Status, wall: Duration) -> Vec<String> {
         }
     };
     let share = status.own_cpu.as_secs_f64() / wall.as_secs_f64().max(1e-9);
-    lines.push(format!("{cycle}, own CPU {} ({})", span(status.own_cpu), percent(share)));
+    let own = format!("own CPU {} ({})", span(status.own_cpu), percent(share));
+    let line = format!("{cycle}, {own}");
+    if PREFIX.len() + line.chars().count() > WIDTH {
+        lines.extend([cycle, own])
+    } else {
+        lines.push(line)
+    }
     lines.extend(status.others.map(|share| {
         format!("tasks outside the zone were left the {} of its CPUs that they used", percent(share))
     }));
@@ -66,15 +74,20 @@ pub(crate) fn verified(verification: &Verification) -> Vec<String> {
         .iter()
         .map(|seen| {
             format!(
-                "measured: CPU {} asked {}, delivered {} (off by {}), native {}",
+                "measured: CPU {} asked {}, delivered {} ({}), native {}",
                 seen.cpu,
                 percent(seen.asked),
                 percent(seen.delivered),
-                percent(seen.error),
+                signed(seen.error),
                 seen.native_clock
             )
         })
         .collect()
+}
+
+/// `+0.25%`, `-0.49%`.
+fn signed(share: f64) -> String {
+    format!("{}{}", if share < 0.0 { "" } else { "+" }, percent(share))
 }
 
 /// CPUs that were asked the same and deliver the same, as a list each: many CPUs make few lines.
@@ -160,7 +173,16 @@ mod tests {
                 "period 10ms, longest stall 6.13ms, missed 2 of 1234, own CPU 24.7ms (0.2%)",
             ]
         );
-        assert!(lines.iter().all(|line| line.len() + "emu: ".len() <= 80));
+        assert!(lines.iter().all(|line| PREFIX.len() + line.len() <= WIDTH));
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_line_becomes_two() {
+        let long = Status { periods: 123_456, missed: 12_345, ..status(&[(0, HALF, 0.5)]) };
+        assert_eq!(
+            closing(&long, Duration::from_secs(1234))[1..],
+            ["period 10ms, longest stall 6.13ms, missed 12345 of 123456", "own CPU 24.7ms (0%)"]
+        );
     }
 
     #[test]

@@ -127,7 +127,7 @@ fn hold(
         while let Some(received) = signals.next()? {
             match received.signal {
                 Signal::SIGTSTP => signals::stop_self(Signal::SIGTSTP),
-                _ if received.is_ending() => return Ok((tuning.end()?, Exit::Success)),
+                _ if signals.is_ending(received) => return Ok((tuning.end()?, Exit::Success)),
                 _ => {}
             }
         }

@@ -9,14 +9,14 @@ use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use emu_core::{ExecError, Gated, Host, MethodId, Pid, Result, Roots, Session, Status, Tasks};
+use emu_core::{ExecError, Gated, MethodId, Pid, Result, Session, Status, Tasks};
 
 use crate::args::RunArgs;
 use crate::commands::pause;
 use crate::commands::tell::{JsonFile, Report, release};
 use crate::exit::{Exit, Failure};
 use crate::output::record::Record;
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::signals::Signals;
 use child::Child;
 use supervisor::{Hold, Supervisor};
@@ -27,11 +27,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let program = args.command.first().map(OsString::as_os_str).unwrap_or_default();
     program::check(program)?;
-    let host = Host::detect(&Roots::system())?;
+    let (host, restored) = plan::host()?;
     let plan = Plan::new(&host, &args.zone)?;
     let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
     let mut report = Report::new(args.report.quiet, json, Record::of_command(&plan, &args.command));
     report.begin(&plan);
+    report.tell(&restored);
     if args.report.verify {
         report.verify(&host, &plan, &signals)?;
     }

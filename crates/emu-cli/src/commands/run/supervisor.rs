@@ -120,11 +120,12 @@ impl<'a, H: Hold> Supervisor<'a, H> {
         }
     }
 
-    /// Whether a stop by this signal is one for emu to follow. `cpu-lim` itself stops by `SIGSTOP`.
+    /// Whether a stop by this signal is one for emu to follow. `cpu-lim` itself stops by `SIGSTOP`. Where no shell waits for
+    /// that, whoever stops the command alone will continue it alone, and emu would not hear of it.
     fn is_job_control(&self, signal: Signal) -> bool {
         match signal {
             Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU => true,
-            Signal::SIGSTOP => !self.hold.stops_processes(),
+            Signal::SIGSTOP => !self.hold.stops_processes() && signals::is_in_foreground(),
             _ => false,
         }
     }
