@@ -46,7 +46,9 @@ const SPECTRUM_QUICK: Duration = Duration::from_millis(500);
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let mut ending = Ending::new(Signals::block()?);
     let (host, restored) = crate::plan::host()?;
-    restored.iter().for_each(|note| Reporter::new(false).say(&format!("note: {note}")));
+    for note in &restored {
+        Reporter::new(false).say(&format!("note: {note}"));
+    }
     let begun = match &args.resume {
         Some(folder) => Run::resume(&host, folder),
         None => begin(&host, args, &mut ending),

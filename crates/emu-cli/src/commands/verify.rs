@@ -33,7 +33,9 @@ const SPECTRUM: Duration = Duration::from_secs(1);
 pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let (host, restored) = plan::host()?;
-    restored.iter().for_each(|note| Reporter::new(false).say(&format!("note: {note}")));
+    for note in &restored {
+        Reporter::new(false).say(&format!("note: {note}"));
+    }
     let settings = settings(args)?;
     let mut report = Report::new(settings);
     let mut cases = cases(&host, args, &mut report)?;

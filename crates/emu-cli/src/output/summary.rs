@@ -57,9 +57,9 @@ pub(crate) fn closing(status: &Status, wall: Duration) -> Vec<String> {
     let own = format!("own CPU {} ({})", span(status.own_cpu), percent(share));
     let line = format!("{cycle}, {own}");
     if PREFIX.len() + line.chars().count() > WIDTH {
-        lines.extend([cycle, own])
+        lines.extend([cycle, own]);
     } else {
-        lines.push(line)
+        lines.push(line);
     }
     lines.extend(status.others.map(|share| {
         format!("tasks outside the zone were left the {} of its CPUs that they used", percent(share))

@@ -210,7 +210,9 @@ mod tests {
     fn end(mut waker: Waker) {
         let threads = std::mem::take(&mut waker.threads);
         drop(waker);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        for thread in threads {
+            thread.join().unwrap();
+        }
     }
 
     #[test]
