@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
-use crate::duty::{Grid, Holder, Notes, PERIOD_MAX, check_period, detuned, holder};
+use crate::duty::{Grid, Holder, Notes, PERIOD_MAX, check_period, holder};
 use crate::frequency::alternator::{Alternator, Settings};
 use crate::frequency::{self, Control, Mix, Wish};
 use crate::group::{FreezeHold, TaskGroup};
@@ -156,7 +156,7 @@ impl Method for CpuGov {
         let plan = Plan::new(&zone.demand, &wishes).map_err(refuse)?;
         let (holder, mut notes, more_notes) = if plan.freezes() {
             let (hold, cost, notes) = FreezeHold::measured(host, zone, journal)?;
-            let (cycle, more_notes) = ((detuned(plan.period), plan.running, cost), Notes::default());
+            let (cycle, more_notes) = ((plan.period, plan.running, cost), Notes::default());
             let holder = Holder::start("emu-gov-freeze", host, zone, cycle, hold, more_notes.clone())?;
             (Some(holder), notes, more_notes)
         } else {
