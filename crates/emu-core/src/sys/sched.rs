@@ -3,6 +3,8 @@
 #![expect(unsafe_code, reason = "no crate wraps sched_setscheduler safely for every libc")]
 
 use std::io;
+use std::os::unix::thread::JoinHandleExt;
+use std::thread::JoinHandle;
 
 /// `sched_setscheduler(0, SCHED_FIFO, priority)`: runs the calling thread ahead of all normal threads.
 ///
@@ -42,6 +44,22 @@ pub(crate) fn set_idle() -> io::Result<()> {
 /// - <https://man7.org/linux/man-pages/man7/sched.7.html>
 pub(crate) fn set_normal() -> io::Result<()> {
     set(libc::SCHED_OTHER, 0)
+}
+
+/// `pthread_setschedparam(thread, SCHED_OTHER)`: as [`set_normal`], for another thread of this process.
+///
+/// # Errors
+/// As [`set_normal`]; `ESRCH` for a thread that has ended.
+///
+/// # References
+/// - <https://man7.org/linux/man-pages/man3/pthread_setschedparam.3.html>
+pub(crate) fn set_thread_normal<T>(thread: &JoinHandle<T>) -> io::Result<()> {
+    let param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the handle is neither joined nor detached, so its ID is valid whether the thread has ended or not; the
+    // `sched_param` lives until the call returns.
+    let code =
+        unsafe { libc::pthread_setschedparam(thread.as_pthread_t(), libc::SCHED_OTHER, &raw const param) };
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
 fn set(policy: i32, priority: i32) -> io::Result<()> {

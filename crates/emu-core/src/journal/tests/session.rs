@@ -317,10 +317,11 @@ fn a_session_costs_little() {
         })
         .collect();
     spans.sort();
-    let (whole, opened, cpu) = spans[20];
-    println!("median of 40: open {opened:?}, with write_file and undo_all {whole:?}, own CPU {cpu:?}");
-    // Time on the clock says more of a busy machine than of us.
-    assert!(cpu < Duration::from_millis(20), "{cpu:?}");
+    let (whole, opened, _) = spans[20];
+    let cpu = spans.iter().map(|(.., cpu)| *cpu).min().unwrap();
+    println!("of 40: open {opened:?}, with write_file and undo_all {whole:?}, own CPU at least {cpu:?}");
+    // Time on the clock, and what a busy machine adds to CPU time, say more of it than of us.
+    assert!(cpu < Duration::from_millis(10), "{cpu:?}");
 }
 
 proptest! {
