@@ -23,4 +23,9 @@ impl Reporter {
             let _ = writeln!(anstream::stderr(), "{PREFIX}{line}");
         }
     }
+
+    /// Says what is to be known beside the result.
+    pub(crate) fn note(self, note: &str) {
+        self.say(&format!("note: {note}"));
+    }
 }

@@ -56,7 +56,7 @@ pub use method::{
 };
 pub use roots::Roots;
 pub use session::{Choice, Session, choose};
-pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets};
+pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets, lowest_share};
 pub use sys::spawn::{ExecError, Gated};
 pub use sys::times::{cpu_ticks, process_cpu_time};
 pub use sys::tsc::tsc;

@@ -266,6 +266,11 @@ pub struct Target {
 /// The target of each CPU of a zone.
 pub type Targets = BTreeMap<CpuId, Target>;
 
+/// The lowest share of them, 1 where there is none.
+pub fn lowest_share(targets: &Targets) -> f64 {
+    targets.values().map(|target| target.share).fold(1.0, f64::min)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

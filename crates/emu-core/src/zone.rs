@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuList, Targets};
+use crate::{CpuList, Targets, lowest_share};
 
 /// A process ID.
 pub type Pid = i32;
@@ -107,7 +107,7 @@ impl Demand {
 
     /// The lowest share asked for.
     pub fn lowest_share(&self) -> f64 {
-        self.targets.values().map(|target| target.share).fold(1.0, f64::min)
+        lowest_share(&self.targets)
     }
 }
 

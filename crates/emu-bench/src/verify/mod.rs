@@ -130,7 +130,7 @@ impl Plan {
         Setting {
             cpus: targets.keys().copied().collect(),
             period: emulated.cycle(),
-            share: targets.values().map(|target| target.share).fold(1.0, f64::min),
+            share: emu_core::lowest_share(targets),
             window: self.window_of(emulated),
         }
     }

@@ -17,6 +17,7 @@ use crate::ending::Ending;
 use crate::exit::{Exit, Failure};
 use crate::output::numbers::span;
 use crate::output::progress::Progress;
+use crate::plan;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 
@@ -45,9 +46,9 @@ const SPECTRUM_QUICK: Duration = Duration::from_millis(500);
 /// Measures what the command line asks for, or what is left of it, and shows what it means.
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let mut ending = Ending::new(Signals::block()?);
-    let (host, restored) = crate::plan::host()?;
+    let (host, restored) = plan::host()?;
     for note in &restored {
-        Reporter::new(false).say(&format!("note: {note}"));
+        Reporter::new(false).note(note);
     }
     let begun = match &args.resume {
         Some(folder) => Run::resume(&host, folder),

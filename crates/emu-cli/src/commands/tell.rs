@@ -44,7 +44,7 @@ impl Report {
         for note in notes {
             if self.told.insert(note.clone()) {
                 self.told.insert(without_numbers(note));
-                self.reporter.say(&format!("note: {note}"));
+                self.reporter.note(note);
                 self.record.note(note);
             }
         }

@@ -34,7 +34,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let (host, restored) = plan::host()?;
     for note in &restored {
-        Reporter::new(false).say(&format!("note: {note}"));
+        Reporter::new(false).note(note);
     }
     let settings = settings(args)?;
     let mut report = Report::new(settings);

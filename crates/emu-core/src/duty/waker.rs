@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// What cannot be tested without CAP_SYS_NICE.
+    /// What cannot be tested without `CAP_SYS_NICE`.
     fn skip(what: &str) {
         assert!(std::env::var_os("EMU_NO_SKIP").is_none(), "CAP_SYS_NICE is missing");
         eprintln!("skipped: {what} without CAP_SYS_NICE");

@@ -25,6 +25,7 @@ mod returning;
 mod rival;
 mod stopper;
 mod trim;
+mod turns;
 mod usage;
 
 pub(crate) use balancer::Balancer;

@@ -14,7 +14,7 @@ use super::family::Stat;
 use crate::sys::affinity;
 use crate::sys::fork::{self, Child};
 use crate::sys::times::process_cpu_time;
-use crate::{CpuId, CpuList, Error, ErrorKind, Journal, Result, Targets, Undo, control_file};
+use crate::{CpuId, CpuList, Error, ErrorKind, Journal, Result, Targets, Undo, control_file, lowest_share};
 
 /// The sum of both weights on the CPU with the lowest speed: the largest weight of v2, and the same multiple of
 /// the default on v1 (100 there is 1024 here), so that rounding is 0.01 % of a CPU at most.
@@ -49,7 +49,7 @@ impl Weights {
 
     /// The weights for these targets: beside the zone's S, a rival gets S(1 − r)/r.
     pub(crate) fn of(targets: &Targets, version: u8) -> Self {
-        let lowest = targets.values().map(|target| target.share).fold(1.0, f64::min);
+        let lowest = lowest_share(targets);
         let least = weight_min(version);
         // Rounded down, so that no rival needs more than the sum.
         let zone = ((weight_sum(version) * lowest) as u64).max(least);

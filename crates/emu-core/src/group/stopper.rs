@@ -9,6 +9,7 @@ use rustix::process::Signal;
 
 use super::family::threads;
 use super::members::{Member, Members, Sent};
+use super::turns::{Process, asleep, moment_of_work, one_after_another};
 use super::{PASSES, Stat};
 use crate::Result;
 use crate::duty::Notes;
@@ -35,12 +36,6 @@ const IN_TIME: Nanos = 200_000;
 
 /// A process that used so much CPU time after that was stopped late.
 const LATE: Nanos = 50_000;
-
-/// A process that used so much CPU time from one look to the next is at work.
-const WORK: Nanos = 1_000_000;
-
-/// So is one that waited for a CPU for more than this part of the time that tasks ran for: it has not had its turn.
-const WAITING_PART: f64 = 0.5;
 
 /// The stop signals that a terminal sends, as bits of `ShdPnd`. `SIGSTOP` is not among them because one that is
 /// pending is our own.
@@ -172,7 +167,7 @@ impl Stopper {
 
     /// Continues what we have stopped.
     fn continue_held(&mut self) {
-        let members: Vec<_> = self.members.iter().map(Usage::of).collect();
+        let members: Vec<_> = self.members.iter().map(Process::of).collect();
         for some in one_after_another(&members, self.holds) {
             self.continue_some(|pid| some.contains(&pid));
         }
@@ -264,7 +259,7 @@ impl Hold for Stopper {
         }
         self.look_at_usage();
         self.is_looked_at = true;
-        let asleep = asleep(self.members.iter().map(Usage::of));
+        let asleep = asleep(self.members.iter().map(Process::of));
         if asleep.is_empty() {
             return 0.0;
         }
@@ -317,81 +312,6 @@ impl Drop for Stopper {
     }
 }
 
-/// A process, its parent, and whether it has used so much CPU time lately that it is at work, as all are of which
-/// nothing is known.
-#[derive(Debug, Clone, Copy)]
-struct Usage {
-    pid: Pid,
-    parent: Pid,
-    is_at_work: bool,
-}
-
-impl Usage {
-    fn of(member: &Member) -> Self {
-        let is_at_work = is_at_work(member.lately, member.waited_part);
-        Self { pid: member.pid, parent: member.parent, is_at_work }
-    }
-}
-
-/// Whether a process works that used so much CPU time `lately`, and waited for a CPU for this part of the time.
-fn is_at_work(lately: Option<Nanos>, waited_part: f64) -> bool {
-    waited_part > WAITING_PART || lately.is_none_or(|lately| lately > WORK)
-}
-
-/// Those that have no children here, in sets that are to be continued one after another, each from its end: first those
-/// at work, then the others, and of either another one first after each hold.
-fn one_after_another(members: &[Usage], hold: u64) -> [HashSet<Pid>; 4] {
-    let parents: HashSet<_> = members.iter().map(|one| one.parent).collect();
-    let childless = members.iter().filter(|one| !parents.contains(&one.pid));
-    let (at_work, others): (Vec<_>, Vec<_>) = childless.partition(|one| one.is_at_work);
-    let set = |some: &[&Usage]| some.iter().map(|one| one.pid).collect();
-    let in_turn = |all: &[&Usage]| {
-        let (begin, end) = all.split_at(first_in_turn(hold, all.len()));
-        [set(begin), set(end)]
-    };
-    let ([first, second], [third, fourth]) = (in_turn(&at_work), in_turn(&others));
-    [first, second, third, fourth]
-}
-
-/// Those that are not at work, nor are any of their descendants here. Parents come before their children.
-fn asleep(members: impl DoubleEndedIterator<Item = Usage>) -> HashSet<Pid> {
-    let (mut asleep, mut waiting) = (HashSet::new(), HashSet::new());
-    for one in members.rev() {
-        if one.is_at_work || waiting.contains(&one.pid) {
-            waiting.insert(one.parent);
-        } else {
-            asleep.insert(one.pid);
-        }
-    }
-    asleep
-}
-
-/// Which of `count` comes first in a hold. The golden ratio spreads them evenly, however many holds there have been
-/// (Knuth, The Art of Computer Programming, volume 3, section 6.4, theorem S).
-fn first_in_turn(hold: u64, count: usize) -> usize {
-    const GOLDEN: f64 = 0.618_033_988_749_894_9;
-    let turn = (hold as f64 * GOLDEN).fract();
-    ((turn * count as f64) as usize).min(count)
-}
-
-/// The moment until which tasks had the CPUs, of those that were stopped, the last one first; or from which on, of those
-/// that were continued, the first one first. Each comes with its moment and the CPU time that it used lately.
-///
-/// Signalling many takes so long that it matters when those that work are reached. CPUs are kept busy until the last of
-/// them are stopped, and from when the first are continued on: so it is the mean over as many of these as occupy all
-/// CPUs. One occupies as much of a CPU as it has used beside the busiest.
-fn moment_of_work(signalled: impl Iterator<Item = (Nanos, f64)> + Clone, cpus: usize) -> Option<Nanos> {
-    let most = signalled.clone().map(|(_, used)| used).fold(0.0, f64::max);
-    let (begin, _) = signalled.clone().next()?;
-    let (mut sum, mut occupied) = (0.0, 0.0);
-    for (moment, used) in signalled {
-        let part = (used / most).min(cpus as f64 - occupied);
-        sum += part * (moment - begin) as f64;
-        occupied += part;
-    }
-    (occupied > 0.0).then(|| begin + (sum / occupied) as Nanos)
-}
-
 /// The CPU time of a process, its ended threads included.
 pub(crate) fn cpu_time(pid: Pid) -> Option<Nanos> {
     process_cpu_time(pid).map(time::nanos)
@@ -433,43 +353,8 @@ fn pending(status: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// Processes with their parents, and whether they are at work.
-    fn family<const N: usize>(all: [(Pid, Pid, bool); N]) -> impl DoubleEndedIterator<Item = Usage> {
-        all.into_iter().map(|(pid, parent, is_at_work)| Usage { pid, parent, is_at_work })
-    }
-
     #[test]
-    fn those_without_children_are_continued_first_that_work() {
-        let members = [(10, 1, true), (11, 10, true), (12, 10, false), (13, 12, true), (14, 12, false)];
-        let members: Vec<_> = family(members).collect();
-        assert_eq!(one_after_another(&members, 0), [[].into(), [11, 13].into(), [].into(), [14].into()]);
-        assert!(one_after_another(&[], 1).iter().all(HashSet::is_empty));
-    }
-
-    #[test]
-    fn each_is_continued_first_in_its_turn_and_the_others_after_it_in_a_circle() {
-        for count in [1, 2, 3, 16, 500] {
-            let members: Vec<_> = (0..count).map(|pid| Usage { pid, parent: -1, is_at_work: true }).collect();
-            let mut firsts = vec![0; count as usize];
-            for hold in 0..20 * count as u64 {
-                let sets = one_after_another(&members, hold);
-                let from_its_end = |some: &HashSet<Pid>| {
-                    members.iter().rev().map(|one| one.pid).filter(|pid| some.contains(pid)).collect()
-                };
-                let order: Vec<_> = sets.iter().flat_map::<Vec<Pid>, _>(from_its_end).collect();
-                assert_eq!(order.len(), members.len());
-                assert!(
-                    order.iter().zip(order.iter().skip(1)).all(|(a, b)| (b + 1) % count == *a),
-                    "{order:?}"
-                );
-                firsts[order[0] as usize] += 1;
-            }
-            assert!(firsts.iter().all(|first| (17..=23).contains(first)), "{firsts:?}");
-        }
-    }
-
-    #[test]
-    fn who_waits_for_a_turn_is_at_work() {
+    fn the_time_that_a_process_waited_is_read_where_it_is_told() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("7")).unwrap();
         for (text, time) in [("100 2500 3\n", Some(2_500)), ("100\n", None), ("a b c", None), ("", None)] {
@@ -477,32 +362,5 @@ mod tests {
             assert_eq!(waiting_time(dir.path(), 7), time, "{text:?}");
         }
         assert_eq!(waiting_time(dir.path(), 8), None);
-        assert!(is_at_work(None, 0.0) && is_at_work(Some(2 * WORK), 0.0) && is_at_work(Some(0), 0.9));
-        assert!(!is_at_work(Some(WORK / 2), 0.1));
-    }
-
-    #[test]
-    fn cpus_are_at_work_until_those_are_stopped_that_occupy_all_of_them() {
-        let stopped = |all: &[(Nanos, f64)], cpus| moment_of_work(all.iter().copied().rev(), cpus);
-        let continued = |all: &[(Nanos, f64)], cpus| moment_of_work(all.iter().copied(), cpus);
-        let busy: Vec<_> = (0..=100).map(|moment| (moment, 5.0)).collect();
-        assert_eq!((stopped(&busy, 1), continued(&busy, 1)), (Some(100), Some(0)));
-        assert_eq!((stopped(&busy, 5), continued(&busy, 5)), (Some(98), Some(2)));
-        // Those that sleep do not matter, wherever they are, and no more CPUs are occupied than there are workers.
-        let few = [(0, 0.0), (10, 4.0), (30, 4.0), (100, 0.0)];
-        assert_eq!((stopped(&few, 2), continued(&few, 2)), (Some(20), Some(20)));
-        assert_eq!((stopped(&few, 9), continued(&few, 9)), (Some(20), Some(20)));
-        // Half of the second CPU.
-        assert_eq!(stopped(&[(0, 2.0), (30, 4.0), (60, 2.0)], 2), Some(30));
-        assert_eq!(stopped(&[(0, 4.0), (30, 2.0)], 1), Some(15));
-        assert_eq!(stopped(&[], 2), None);
-    }
-
-    #[test]
-    fn those_asleep_are_continued_early_unless_a_descendant_is_at_work() {
-        let members = [(10, 1, false), (11, 10, false), (12, 10, false), (13, 12, true), (14, 12, false)];
-        assert_eq!(asleep(family(members)), [11, 14].into());
-        assert_eq!(asleep(family([(10, 1, false), (11, 10, false)])), [10, 11].into());
-        assert!(asleep(family([])).is_empty());
     }
 }

@@ -12,7 +12,9 @@ use crate::duty::{Grid, Notes, PERIOD_MIN, check_period, detuned};
 use crate::group::{TaskGroup, Usage, can_have, is_same_everywhere};
 use crate::meter::wake_costs;
 use crate::sys::time::{self, Nanos};
-use crate::{Controller, CpuId, Demand, Error, Host, Journal, RealTime, Result, Targets, Tasks, Zone};
+use crate::{
+    Controller, CpuId, Demand, Error, Host, Journal, RealTime, Result, Targets, Tasks, Zone, lowest_share,
+};
 
 /// The method.
 pub(super) struct CpuHogs;
@@ -76,10 +78,10 @@ impl Method for CpuHogs {
     fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
         let period = detuned(zone.demand.period.unwrap_or(PERIOD));
         let cpus = zone.demand.cpus();
-        let lift = || Lift { limits: host.real_time.clone(), journal: journal.clone() };
-        let lift = zone.demand.lift_rt_limit.then(lift);
-        if let Some(lift) = &lift {
-            lift.for_targets(&zone.demand.targets)?;
+        let limits = host.real_time.clone();
+        let lifts = zone.demand.lift_rt_limit.then(|| journal.clone());
+        if let Some(journal) = &lifts {
+            lift(&limits, zone.demand.lowest_share(), journal)?;
         }
         let mut notes = Vec::new();
         let costs = wake_costs::of(host, &cpus, &mut notes)?;
@@ -103,8 +105,7 @@ impl Method for CpuHogs {
             })
             .collect::<Result<BTreeMap<_, _>>>()?;
         let (targets, more_notes) = (zone.demand.targets.clone(), group.notes().clone());
-        let limits = host.real_time.clone();
-        Ok(Box::new(Hogs { grid, targets, limits, lift, burners, others, notes, more_notes }))
+        Ok(Box::new(Hogs { grid, targets, limits, lifts, burners, others, notes, more_notes }))
     }
 }
 
@@ -221,26 +222,17 @@ fn is_in_the_way(most: f64, share: f64) -> bool {
     share + LIMIT_MARGIN < 1.0 - most
 }
 
-/// Lifts the kernel's limit for all real-time tasks for the time of the zone. While it is lifted, budgets of groups do
-/// not count either.
-struct Lift {
-    limits: RealTime,
-    journal: Journal,
-}
-
-impl Lift {
-    /// Lifts the limit where it is in the way.
-    ///
-    /// # Errors
-    /// It cannot be recorded or written.
-    fn for_targets(&self, targets: &Targets) -> Result<()> {
-        let lowest = targets.values().map(|target| target.share).fold(1.0, f64::min);
-        match &self.limits.runtime_file {
-            Some(file) if is_in_the_way(self.limits.throttled_share(), lowest) => {
-                self.journal.write_file(file, "-1").map(drop)
-            }
-            _ => Ok(()),
+/// Lifts the kernel's limit for all real-time tasks for the time of the zone, where it is in the way of so small a share.
+/// While it is lifted, budgets of groups do not count either.
+///
+/// # Errors
+/// It cannot be recorded or written.
+fn lift(limits: &RealTime, share: f64, journal: &Journal) -> Result<()> {
+    match &limits.runtime_file {
+        Some(file) if is_in_the_way(limits.throttled_share(), share) => {
+            journal.write_file(file, "-1").map(drop)
         }
+        _ => Ok(()),
     }
 }
 
@@ -249,8 +241,8 @@ struct Hogs {
     grid: Grid,
     targets: Targets,
     limits: RealTime,
-    /// Where it was allowed.
-    lift: Option<Lift>,
+    /// Keeps what lifting a limit changes, where that was allowed.
+    lifts: Option<Journal>,
     burners: BTreeMap<CpuId, Burner>,
     /// Where others are spared.
     others: Option<Arc<Others>>,
@@ -262,11 +254,11 @@ struct Hogs {
 impl Emulation for Hogs {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         super::same_cpus(&self.targets, targets)?;
-        let lowest = targets.values().map(|target| target.share).fold(1.0, f64::min);
-        check_limits(&self.limits, self.lift.is_some(), lowest)
+        let lowest = lowest_share(targets);
+        check_limits(&self.limits, self.lifts.is_some(), lowest)
             .map_err(|why| why.into_error(MethodId::CpuHogs))?;
-        if let Some(lift) = &self.lift {
-            lift.for_targets(targets)?;
+        if let Some(journal) = &self.lifts {
+            lift(&self.limits, lowest, journal)?;
         }
         for (cpu, burner) in &self.burners {
             if let Some(&target) = targets.get(cpu) {
@@ -409,7 +401,7 @@ mod tests {
             grid: Grid::new(0, 1),
             targets: demand(0.4).targets,
             limits: testing::host().real_time,
-            lift: None,
+            lifts: None,
             burners: BTreeMap::new(),
             others: None,
             notes: vec![],
@@ -457,13 +449,12 @@ mod tests {
         let held = || std::fs::read_to_string(&file).unwrap().trim().to_owned();
         let host = testing::host();
         let limits = RealTime { runtime_file: Some(file.clone()), ..host.real_time };
-        let lift = Lift { limits, journal: journal.clone() };
-        lift.for_targets(&demand(0.4).targets).unwrap();
+        lift(&limits, 0.4, &journal).unwrap();
         assert_eq!(held(), "950000");
-        lift.for_targets(&demand(0.03).targets).unwrap();
+        lift(&limits, 0.03, &journal).unwrap();
         assert_eq!(held(), "-1");
         // Speeds that need it may come again.
-        lift.for_targets(&demand(0.4).targets).unwrap();
+        lift(&limits, 0.4, &journal).unwrap();
         assert_eq!(held(), "-1");
         journal.undo_all().unwrap();
         assert_eq!(held(), "950000");

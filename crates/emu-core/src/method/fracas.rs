@@ -16,6 +16,7 @@ use crate::group::{
 use crate::sys::time;
 use crate::{
     Controller, CpuList, Demand, Error, Host, Journal, Result, Targets, Tasks, Variant, Zone, control_file,
+    lowest_share,
 };
 
 /// The method.
@@ -179,7 +180,7 @@ fn check_shares(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
 }
 
 fn check_weights(targets: &Targets, version: u8) -> Result<(), Unavailable> {
-    let lowest = targets.values().map(|target| target.share).fold(1.0, f64::min);
+    let lowest = lowest_share(targets);
     let least = Weights::lowest_share(version);
     if lowest >= least {
         return Ok(());
@@ -218,7 +219,7 @@ const ROUNDING: f64 = 1.0005;
 fn period_for(asked: Option<Duration>, targets: &Targets, groups: usize) -> Result<u64, Unavailable> {
     let smallest = shares_of(targets, groups).into_iter().fold(f64::INFINITY, f64::min);
     // What the share of one CPU is when the smallest group has the least quota.
-    let lowest = targets.values().map(|target| target.share).fold(1.0, f64::min);
+    let lowest = lowest_share(targets);
     let percent = |period_us: f64| QUOTA_MIN_US as f64 / period_us * 100.0 * lowest / smallest;
     let longest_us = PERIOD_MAX.as_micros() as f64;
     let shortest_us = QUOTA_MIN_US as f64 / smallest;

@@ -55,13 +55,13 @@ pub(super) fn tune(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
         run(tuning, args, &machine, &signals)?
     };
     for note in ended.iter().skip(notes.len()) {
-        reporter.say(&format!("note: {note}"));
+        reporter.note(note);
     }
     if let (Some(before), Some(after)) = (events, throttled(&machine.host))
         && after > before
     {
         let count = after - before;
-        reporter.say(&format!("note: the processor was throttled for its heat {count} times meanwhile"));
+        reporter.note(&format!("the processor was throttled for its heat {count} times meanwhile"));
     }
     Ok(exit)
 }
