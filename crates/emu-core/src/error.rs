@@ -89,6 +89,13 @@ impl Error {
         self
     }
 
+    /// The same failure as that of a larger operation: kind and hint stay.
+    #[must_use]
+    pub fn during(mut self, message: impl Into<String>) -> Self {
+        let (kind, hint) = (self.kind, self.hint.take());
+        Self { kind, message: message.into(), source: Some(Box::new(self)), hint }
+    }
+
     /// The same failure seen as another kind.
     #[must_use]
     pub fn with_kind(mut self, kind: ErrorKind) -> Self {

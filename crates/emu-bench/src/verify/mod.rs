@@ -272,6 +272,7 @@ fn take_pairs(
     watch: &mut dyn FnMut(&Pair) -> Result<()>,
 ) -> Result<Vec<Pair>> {
     let mut pairs = Vec::new();
+    let workload = &trial.job.workload;
     let mut repeats = plan.repeats;
     let schedule = schedule::schedule(plan.pairs, plan.controls(), plan.seed);
     for (number, sides) in schedule.into_iter().enumerate() {
@@ -282,7 +283,8 @@ fn take_pairs(
             let rival = (number + turn) % count;
             let Some(emulated) = rivals.get_mut(rival) else { continue };
             loop {
-                let mut pair = pair::take(&mut **emulated, trial, plan, number, sides)?;
+                let mut pair = pair::take(&mut **emulated, trial, plan, number, sides)
+                    .map_err(|why| why.during(format!("cannot measure {workload} with {}", emulated.name())))?;
                 pair.rival = (!is_control).then_some(rival);
                 pair.kept = pair.taints.is_empty() || repeats == 0;
                 watch(&pair)?;
