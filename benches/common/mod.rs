@@ -108,7 +108,7 @@ pub(crate) struct Line {
 impl Line {
     /// A case that cannot be measured here.
     pub(crate) fn refused(case: impl Into<String>, must: impl Into<String>, why: &Error) -> Self {
-        Self { case: case.into(), measured: "-".into(), must: must.into(), met: Met::Not(why.to_string()) }
+        Self { case: case.into(), measured: "-".into(), must: must.into(), met: Met::Not(why.in_words()) }
     }
 }
 

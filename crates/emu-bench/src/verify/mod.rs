@@ -283,8 +283,9 @@ fn take_pairs(
             let rival = (number + turn) % count;
             let Some(emulated) = rivals.get_mut(rival) else { continue };
             loop {
-                let mut pair = pair::take(&mut **emulated, trial, plan, number, sides)
-                    .map_err(|why| why.during(format!("cannot measure {workload} with {}", emulated.name())))?;
+                let mut pair = pair::take(&mut **emulated, trial, plan, number, sides).map_err(|why| {
+                    why.during(format!("cannot measure {workload} with {}", emulated.name()))
+                })?;
                 pair.rival = (!is_control).then_some(rival);
                 pair.kept = pair.taints.is_empty() || repeats == 0;
                 watch(&pair)?;

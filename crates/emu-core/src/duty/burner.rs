@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::others::Others;
+use super::waker::{LOOKS_FOR_AFTER_BURN, Waker};
 use super::{Command, Controller, Counters, Grid, Ledger, Wait};
 use crate::meter::{self, WakeCost};
 use crate::sys::announcer::Announcer;
@@ -43,6 +44,17 @@ const CLOCK_LATE: Nanos = 1_000_000_000;
 /// Readings over which the clock's median is taken, and how many there are at least: an interrupt spoils one.
 const CLOCK_READINGS: usize = 9;
 const CLOCK_READINGS_MIN: usize = 3;
+
+/// At speeds up to this a CPU of several looks for tasks that wait for another one when its burn ends.
+///
+/// While all burn, the kernel's periodic balance sees CPUs with hardly any time for normal tasks, and how much that is
+/// differs by as much as their balance takes for uneven (`imbalance_pct`): it puts tasks that have a CPU each on one of them.
+/// The next idle CPU gets one back, but not at every try, and a burner that goes to sleep is one try in a period.
+const LOOKS_BELOW: f64 = 0.25;
+/// But not more often than that: each time costs some microseconds.
+const LOOKS_APART: Nanos = 5_000_000;
+/// So much of the time that looks took is taken from tasks at most: where there are some, the first look is the last.
+const LOOK_COST_MAX: Nanos = 4_000;
 
 /// Weight of a new observation of the wake-up cost.
 const COST_WEIGHT: f64 = 0.02;
@@ -82,7 +94,8 @@ pub(crate) struct Burner {
 }
 
 impl Burner {
-    /// Starts a burner on `cpu`, which has a place among those that keep up what others have, where that can be told.
+    /// Starts a burner on `cpu`, which has a place among those that keep up what others have, where that can be told, and
+    /// a waker, where tasks have other CPUs, too.
     ///
     /// # Errors
     /// The CPU cannot be used, or real-time priority is not to be had.
@@ -91,6 +104,7 @@ impl Burner {
         settings: Settings,
         cost: WakeCost,
         others: Option<(Arc<Others>, usize)>,
+        waker: Option<Waker>,
     ) -> Result<Self> {
         let seen = Arc::new(Seen {
             counters: Counters::default(),
@@ -107,7 +121,7 @@ impl Burner {
                 Announcer::new()
             },
             move |announcer, wait| {
-                Loop::new(cpu, cost, &theirs, announcer, others).run(wait);
+                Loop::new(cpu, cost, &theirs, announcer, others, waker).run(wait);
                 Ok(())
             },
         )?;
@@ -183,6 +197,11 @@ struct Loop<'a> {
     clocks: [f64; CLOCK_READINGS],
     clocks_taken: usize,
     next_clock: Nanos,
+    /// Looks for tasks that wait for another CPU.
+    waker: Option<Waker>,
+    next_look: Nanos,
+    /// Its CPU time when it was told to look last.
+    looked: Nanos,
 }
 
 impl<'a> Loop<'a> {
@@ -192,6 +211,7 @@ impl<'a> Loop<'a> {
         seen: &'a Seen,
         announcer: Announcer,
         others: Option<(Arc<Others>, usize)>,
+        waker: Option<Waker>,
     ) -> Self {
         Self {
             cpu,
@@ -206,6 +226,9 @@ impl<'a> Loop<'a> {
             clocks: [0.0; CLOCK_READINGS],
             clocks_taken: 0,
             next_clock: 0,
+            waker,
+            next_look: 0,
+            looked: 0,
         }
     }
 
@@ -289,8 +312,23 @@ impl<'a> Loop<'a> {
         // Of the time that others left, so that shares are of it too.
         counters.add_elapsed(left);
         counters.burned.fetch_add(burned, Ordering::Relaxed);
-        counters.cpu.store(self.rested, Ordering::Relaxed);
+        self.look(share, grid.begin(index + 1));
+        counters.cpu.store(self.rested + self.looked, Ordering::Relaxed);
         index + 1
+    }
+
+    /// Has this CPU look for tasks that wait for another one until the `next` burn, if that may be needed at this speed.
+    fn look(&mut self, share: f64, next: Nanos) {
+        let now = time::now();
+        let Some(waker) = self.waker.as_ref().filter(|_| share <= LOOKS_BELOW && now >= self.next_look)
+        else {
+            return;
+        };
+        self.next_look = now + LOOKS_APART;
+        waker.look(next.min(now + LOOKS_FOR_AFTER_BURN));
+        let cpu = waker.cpu();
+        self.ledger.settle((cpu - self.looked).min(LOOK_COST_MAX) as f64);
+        self.looked = cpu;
     }
 
     /// Whole periods to sleep through until a burn is worth its wake-up.

@@ -12,7 +12,7 @@ pub(crate) mod others;
 mod own_time;
 mod probe;
 pub(crate) mod sleepers;
-mod waker;
+pub(crate) mod waker;
 
 pub(crate) use controller::{Command, Controller, Counters, Wait};
 pub(crate) use grid::{Grid, detuned};

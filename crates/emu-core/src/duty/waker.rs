@@ -38,6 +38,11 @@ const LONGEST: Nanos = 3 * LEAD;
 pub(crate) const LOOKS_FOR: Nanos = 10_000_000;
 const LOOK_EVERY: Nanos = 600_000;
 
+/// The same after a burn, when tasks may have only little time until the next one. More often is worse: the kernel does not
+/// look where a CPU has hardly been idle for as long as that takes (`rq->avg_idle`).
+pub(crate) const LOOKS_FOR_AFTER_BURN: Nanos = 1_000_000;
+const LOOK_EVERY_AFTER_BURN: Nanos = 80_000;
+
 /// A thread on each CPU, of the lowest priority there is (`SCHED_IDLE`): it takes nothing from tasks that run.
 #[derive(Debug)]
 pub(crate) struct Waker {
@@ -45,8 +50,10 @@ pub(crate) struct Waker {
     threads: Vec<JoinHandle<()>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    /// How often an idle CPU looks for tasks that wait elsewhere.
+    look_every: Nanos,
     /// Counts up with each change of what the CPUs are to do.
     turn: AtomicU32,
     /// From when on they hold a place in the queues; `Nanos::MAX` for never.
@@ -75,15 +82,23 @@ impl Waker {
     /// # Errors
     /// A thread cannot be made.
     pub(crate) fn beside_controller(is_away: bool, cpus: &CpuList, notes: &Notes) -> Result<Option<Self>> {
-        (is_away || cpus.len() > 1).then(|| Self::start(cpus, notes)).transpose()
+        (is_away || cpus.len() > 1).then(|| Self::start(cpus, LOOK_EVERY, notes)).transpose()
+    }
+
+    /// The thread for a CPU on which burns alternate with tasks.
+    ///
+    /// # Errors
+    /// The thread cannot be made.
+    pub(crate) fn beside_burner(cpu: usize, notes: &Notes) -> Result<Self> {
+        Self::start(&[cpu].into_iter().collect(), LOOK_EVERY_AFTER_BURN, notes)
     }
 
     /// Makes the threads. A CPU that emu may not use sleeps on, and `notes` say so.
     ///
     /// # Errors
     /// A thread cannot be made.
-    fn start(cpus: &CpuList, notes: &Notes) -> Result<Self> {
-        let mut waker = Self { shared: Arc::default(), threads: Vec::new() };
+    fn start(cpus: &CpuList, look_every: Nanos, notes: &Notes) -> Result<Self> {
+        let mut waker = Self { shared: Arc::new(Shared::new(look_every)), threads: Vec::new() };
         for cpu in cpus.iter() {
             let (shared, notes) = (Arc::clone(&waker.shared), notes.clone());
             let thread = thread::Builder::new()
@@ -124,7 +139,13 @@ impl Waker {
         self.shared.turn.fetch_add(1, Ordering::Release);
     }
 
-    /// CPU time of all threads so far, in nanoseconds.
+    /// Has those whose CPU is idle look for tasks that wait elsewhere until then.
+    pub(crate) fn look(&self, until: Nanos) {
+        self.shared.look_until.store(until, Ordering::Relaxed);
+        self.tell(0);
+    }
+
+    /// CPU time of all threads so far, in nanoseconds; of looks, those that are over.
     pub(crate) fn cpu(&self) -> Nanos {
         self.shared.cpu.load(Ordering::Relaxed)
     }
@@ -151,6 +172,17 @@ impl Drop for Waker {
 }
 
 impl Shared {
+    fn new(look_every: Nanos) -> Self {
+        Self {
+            look_every,
+            turn: AtomicU32::new(0),
+            place_from: AtomicI64::new(0),
+            until: AtomicI64::new(0),
+            look_until: AtomicI64::new(0),
+            cpu: AtomicI64::new(0),
+        }
+    }
+
     /// The life of a thread.
     fn attend(&self, cpu: usize, notes: &Notes) {
         let only: CpuList = [cpu].into_iter().collect();
@@ -196,7 +228,7 @@ impl Shared {
     fn sleep(&self, turn: u32) -> u32 {
         let mut looks = 0;
         while self.turn.load(Ordering::Acquire) == turn {
-            let next = time::now() + LOOK_EVERY;
+            let next = time::now() + self.look_every;
             let is_to_look = next < self.look_until.load(Ordering::Relaxed);
             time::wait_until(&self.turn, turn, if is_to_look { next } else { Nanos::MAX });
             looks += u32::from(is_to_look);
@@ -233,7 +265,7 @@ mod tests {
     fn cpus_are_awake_for_a_while_and_rest_when_told() {
         let cpus = Host::detect(&Roots::system()).unwrap().allowed;
         let notes = Notes::default();
-        let waker = Waker::start(&cpus, &notes).unwrap();
+        let waker = Waker::start(&cpus, LOOK_EVERY, &notes).unwrap();
         for _ in 0..20 {
             waker.wake(time::now() + LEAD, true);
             thread::sleep(time::span(LEAD));
@@ -262,7 +294,7 @@ mod tests {
                 });
             }
             let are_left = (0..20).any(|_| {
-                let waker = Waker::start(&cpus, &Notes::default()).unwrap();
+                let waker = Waker::start(&cpus, LOOK_EVERY, &Notes::default()).unwrap();
                 thread::sleep(time::span(LEAD));
                 let shared = Arc::clone(&waker.shared);
                 drop(waker);
@@ -280,7 +312,7 @@ mod tests {
     #[test]
     fn a_cpu_looks_for_tasks_for_a_while_after_a_hold() {
         let looks = |span| {
-            let waker = Waker { shared: Arc::default(), threads: Vec::new() };
+            let waker = Waker { shared: Arc::new(Shared::new(LOOK_EVERY)), threads: Vec::new() };
             waker.rest_and_look(span);
             let shared = Arc::clone(&waker.shared);
             let turn = shared.turn.load(Ordering::Relaxed);
@@ -297,7 +329,7 @@ mod tests {
     #[test]
     fn a_place_is_taken_shortly_before_the_tasks_are_let_go_and_given_back_then() {
         let notes = Notes::default();
-        let waker = Waker { shared: Arc::default(), threads: Vec::new() };
+        let waker = Waker { shared: Arc::new(Shared::new(LOOK_EVERY)), threads: Vec::new() };
         let (shared, (tell, told)) = (Arc::clone(&waker.shared), std::sync::mpsc::channel());
         let cpu = Host::detect(&Roots::system()).unwrap().allowed.iter().next().unwrap();
         let thread = thread::spawn(move || {
@@ -336,7 +368,7 @@ mod tests {
     #[test]
     fn a_cpu_that_may_not_be_used_is_told_of() {
         let notes = Notes::default();
-        end(Waker::start(&"1000".parse().unwrap(), &notes).unwrap());
+        end(Waker::start(&"1000".parse().unwrap(), LOOK_EVERY, &notes).unwrap());
         assert!(notes.list().iter().any(|note| note.contains("CPU 1000")));
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
 use crate::duty::burner::{self, Burner, Settings};
 use crate::duty::others::{Others, Used};
+use crate::duty::waker::Waker;
 use crate::duty::{Grid, Notes, PERIOD_MIN, check_period, detuned};
 use crate::group::{TaskGroup, Usage, can_have, is_same_everywhere};
 use crate::meter::wake_costs;
@@ -101,7 +102,8 @@ impl Method for CpuHogs {
             .map(|(place, ((&cpu, &target), cost))| {
                 let settings = Settings::new(grid, target);
                 let others = others.clone().map(|others| (others, place));
-                Ok((cpu, Burner::start(cpu, settings, cost, others)?))
+                let waker = (cpus.len() > 1).then(|| Waker::beside_burner(cpu, group.notes())).transpose()?;
+                Ok((cpu, Burner::start(cpu, settings, cost, others, waker)?))
             })
             .collect::<Result<BTreeMap<_, _>>>()?;
         let (targets, more_notes) = (zone.demand.targets.clone(), group.notes().clone());

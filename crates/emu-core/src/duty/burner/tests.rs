@@ -1,6 +1,8 @@
 //! When a burner burns, and of what.
 
 use super::*;
+use crate::duty::Notes;
+use crate::{Host, Roots};
 
 const MS: Nanos = 1_000_000;
 
@@ -20,7 +22,7 @@ fn seen() -> Seen {
 /// A burner whose wake-ups usually cost 8 µs that it sees and 2 µs that it does not.
 fn burning(seen: &Seen, others: Option<(Arc<Others>, usize)>) -> Loop<'_> {
     let cost = WakeCost { visible: 8_000.0, hidden: 2_000.0 };
-    Loop::new(0, cost, seen, Announcer::new().unwrap(), others)
+    Loop::new(0, cost, seen, Announcer::new().unwrap(), others, None)
 }
 
 /// Periods that a burner sleeps through which owes nothing yet, in a period of 1 ms.
@@ -72,6 +74,33 @@ fn all_cpu_time_between_burns_is_booked_and_what_is_usual_is_learned() {
     }
     assert!((this.ledger.owed() + 5_600_000.0).abs() < 1e-3);
     assert!((this.cost() - 15_000.0).abs() < 1.0, "{}", this.cost());
+}
+
+#[test]
+fn at_low_speeds_a_cpu_of_several_looks_for_tasks_but_not_after_each_burn() {
+    let seen = seen();
+    let mut this = burning(&seen, None);
+    let next = time::now() + 3_600_000 * MS;
+    this.look(0.1, next);
+    assert_eq!(this.next_look, 0, "nobody is there to look");
+    let cpu = Host::detect(&Roots::system()).unwrap().allowed.iter().next().unwrap();
+    this.waker = Some(Waker::beside_burner(cpu, &Notes::default()).unwrap());
+    this.look(0.3, next);
+    assert_eq!(this.next_look, 0, "the speed is high");
+    this.look(0.1, next);
+    let due = this.next_look;
+    this.look(0.1, next);
+    assert!(due > 0 && due == this.next_look);
+    let begin = std::time::Instant::now();
+    while this.waker.as_ref().unwrap().cpu() == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(10), "it does not look");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    this.next_look = 0;
+    this.look(0.1, next);
+    assert!(this.looked > 0);
+    let booked = -this.ledger.owed();
+    assert!(booked > 0.0 && booked <= LOOK_COST_MAX as f64, "{booked}");
 }
 
 #[test]
