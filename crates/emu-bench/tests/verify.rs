@@ -307,10 +307,14 @@ fn an_emulation_is_measured_as_what_it_is() {
     assert!(found.longest_stall_ns > 5_000_000, "{found:?}");
 }
 
-/// A false emulation fails; on a machine too busy to tell, it at least does not pass.
+/// The smallest error of the false emulations.
+const FALSE: f64 = 0.4;
+
+/// A false emulation fails; on a machine too busy to tell so large an error, it at least does not pass.
 fn assert_caught(found: &Finding) {
     let unsure = matches!(found.verdict, Verdict::NotEnoughData { .. });
-    assert!(found.verdict == Verdict::Fail || unsure && found.is_disturbed(), "{found:?}");
+    let is_too_busy = found.is_disturbed() || found.detectable.is_some_and(|error| error > FALSE);
+    assert!(found.verdict == Verdict::Fail || unsure && is_too_busy, "{found:?}");
 }
 
 fn an_emulation_that_is_too_fast_is_caught() {
