@@ -142,12 +142,15 @@ fn within(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Vec<Bac
     let read = |cpu| {
         let mut seen = Backwards::on(cpu);
         let (begin, mut last) = (Instant::now(), clock.read(cpu));
-        while !seen.reads.is_multiple_of(CHECK) || begin.elapsed() < length {
+        // However late this reader comes to run, it has read.
+        loop {
             let now = clock.read(cpu);
             seen.compare(last, now);
             last = now;
+            if seen.reads.is_multiple_of(CHECK) && begin.elapsed() >= length {
+                return seen;
+            }
         }
-        seen
     };
     thread::scope(|scope| {
         let reader = |cpu| scope.spawn(move || on_thread(&[cpu].into_iter().collect(), || read(cpu)));
