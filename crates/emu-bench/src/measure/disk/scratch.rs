@@ -5,6 +5,8 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use emu_core::{Error, ErrorKind, Result};
 use nix::sys::statfs::{FsType, OVERLAYFS_SUPER_MAGIC, TMPFS_MAGIC, fstatfs, statfs};
@@ -300,8 +302,9 @@ fn refuses_writes(file: &File, alignment: u64) -> Option<String> {
 
 /// Whether what is read directly is in the page cache afterwards; `None` where that cannot be told.
 fn stays_cached(file: &File, direct: &Direct) -> Option<bool> {
-    // A page that another CPU has just had in hand may not be dropped the first time.
+    // A page that another CPU has just had in hand, or that is being read, may not be dropped the first time.
     const TRIES: usize = 5;
+    const PAUSE: Duration = Duration::from_millis(5);
     let mut block = Block::new(direct.alignment as usize, PAGE);
     for _ in 0..TRIES {
         forget(file).ok()?;
@@ -309,6 +312,7 @@ fn stays_cached(file: &File, direct: &Direct) -> Option<bool> {
         if !is_cached(file, 0)? {
             return Some(false);
         }
+        thread::sleep(PAUSE);
     }
     // Some pages cannot be dropped, and where a disk answers at once, as one in memory does, the question alone brings
     // a page into the cache: what nobody has read is asked for as well, and tells only where it is not there.
@@ -318,6 +322,7 @@ fn stays_cached(file: &File, direct: &Direct) -> Option<bool> {
         if !is_cached(file, middle)? {
             return Some(true);
         }
+        thread::sleep(PAUSE);
     }
     None
 }
