@@ -355,8 +355,7 @@ fn a_hang_up_that_was_to_be_ignored_does_not_end_an_emulation() {
     let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
     let attach =
         ["attach", "--quiet", "--speed", "50%", "--method", &method, "--pid", &sleeper.id().to_string()];
-    // As `nohup` does.
-    let mut emu = inside("trap '' HUP", EMU).args(attach).spawn().unwrap();
+    let mut emu = inside(":", "nohup").arg(EMU).args(attach).spawn().unwrap();
     eventually("emu has begun", || comm(emu.id() as i32).as_deref() == Some("emu"));
     let pid = Pid::from_raw(emu.id() as i32);
     kill(pid, Signal::SIGHUP).unwrap();

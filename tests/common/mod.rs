@@ -49,8 +49,9 @@ pub(crate) fn skip(test: &str, why: &str) {
     eprintln!("skipped {test}: {why}");
 }
 
-/// A shell has its background jobs ignore the keyboard's signals, and so would what the tests start from such a job.
-const INTERRUPTIBLE: &str = "--default-signal=INT,QUIT";
+/// A shell has its background jobs ignore the keyboard's signals, and `nohup` a hang-up; so would what the tests start from
+/// such a job.
+const INTERRUPTIBLE: &str = "--default-signal=HUP,INT,QUIT";
 
 /// A program in a mount namespace with the tests' state folder, after `setup` (shell) has prepared it; as an
 /// ordinary user just the program with that state folder.

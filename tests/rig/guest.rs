@@ -48,7 +48,7 @@ impl Guest {
         let rig = rig()?;
         let _slot = Slot::take();
         let mut command = Command::new(root().join("tests/rig/run"));
-        command.arg("--icount").args(self.options.split_whitespace()).args(["--timeout", "150"]);
+        command.arg("--icount").args(self.options.split_whitespace()).args(["--timeout", "400"]);
         for (host, guest) in [(&rig.emu, "/bin/emu"), (&rig.program, "/bin/program"), (&rig.jobs, "/jobs")] {
             command.arg("--file").arg(format!("{}:{guest}", host.display()));
         }
