@@ -155,6 +155,8 @@ fn what_somebody_else_has_changed_meanwhile_is_left_and_told() {
     let _alone = alone();
     let before = aslr();
     let child = held();
+    // It reads what it has written, first.
+    std::thread::sleep(std::time::Duration::from_millis(300));
     fs::write(ASLR, "1").expect("root to write it");
     send(child.id() as i32, Signal::SIGTERM);
     let ended = finish(child);
