@@ -56,9 +56,8 @@ one() { # STATE METHOD ENDING ARGUMENTS...
 }
 
 mkdir -p /run/emu
-# A speed at which the real-time limit is in the way, where no fair server keeps as much for the tasks anyway.
-low=3%
-[ ! -d /sys/kernel/debug/sched/fair_server ] || low=20%
+# The real-time limit keeps more for the tasks than the fair server of newer kernels: 7 % are out of reach until it is lifted.
+echo 900000 > /proc/sys/kernel/sched_rt_runtime_us
 emu run --quiet --method cpu-freeze --speed 50% -- true
 emu run --quiet --method cpu-lim --speed 50% -- true
 for ending in $(echo "$2" | tr , ' '); do
@@ -67,7 +66,7 @@ for ending in $(echo "$2" | tr , ' '); do
     one "$state" cpu-gov $ending --method cpu-gov --speed 60%
     one "$state" cpu-gov-frozen $ending --method cpu-gov --speed 20%
   done
-  one userspace cpu-hogs $ending --method cpu-hogs --speed $low --lift-rt-limit
+  one userspace cpu-hogs $ending --method cpu-hogs --speed 7% --lift-rt-limit
   one userspace fracas $ending --method fracas --speed 20%
   one userspace cpu-freeze $ending --method cpu-freeze --speed 20%
   one userspace cpu-lim $ending --method cpu-lim --speed 20%

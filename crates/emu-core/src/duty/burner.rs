@@ -319,11 +319,11 @@ impl<'a> Loop<'a> {
 
     /// Has this CPU look for tasks that wait for another one until the `next` burn, if that may be needed at this speed.
     fn look(&mut self, share: f64, next: Nanos) {
+        let Some(waker) = self.waker.as_ref().filter(|_| share <= LOOKS_BELOW) else { return };
         let now = time::now();
-        let Some(waker) = self.waker.as_ref().filter(|_| share <= LOOKS_BELOW && now >= self.next_look)
-        else {
+        if now < self.next_look {
             return;
-        };
+        }
         self.next_look = now + LOOKS_APART;
         waker.look(next.min(now + LOOKS_FOR_AFTER_BURN));
         let cpu = waker.cpu();

@@ -8,7 +8,8 @@
 //! On its way into a hold, a CPU whose tasks are all held already pulls those of another CPU, so that two tasks that
 //! work may begin in the queue of one CPU when they are let go. The kernel's periodic balance sees that tens of
 //! milliseconds later. But a CPU on which the last task falls asleep looks for tasks that wait elsewhere at once
-//! (`sched_balance_newidle` in kernel/sched/fair.c): so each CPU is woken some times after the hold, too.
+//! (`sched_balance_newidle` in kernel/sched/fair.c): so each CPU is woken some times after the hold, too, and where tasks
+//! have hardly any time between two burns, after a burn.
 //!
 //! Tasks that are let go join the queue of a CPU by how far they are ahead of its others or behind them, their lag
 //! (`place_entity`). In an empty queue the lag of the first is ignored, and each next one, which comes with what it had
