@@ -271,7 +271,8 @@ fn tables_are_no_wider_than_a_terminal() {
     let dir = on_disk();
     let path = dir.path().display();
     for line in [
-        format!("measure disk --quick --size 4MiB --dir {path}"),
+        // Not every size: a disk that is slow in each paced phase would take a minute.
+        format!("measure disk --quick --size 4MiB --blocks 1B,1MiB --threads 1 --dir {path}"),
         "measure memory --quick --size 4MiB".to_owned(),
         "measure cpu --for 200ms --every 10ms".to_owned(),
         "measure memory --for 200ms --every 10ms --size 4MiB".to_owned(),

@@ -139,8 +139,9 @@ pub(crate) fn finish(mut child: Child) -> Ended {
             break status;
         }
         if begin.elapsed() > PATIENCE {
+            let line = fs::read_to_string(format!("/proc/{}/cmdline", child.id())).unwrap_or_default();
             let _ = child.kill();
-            panic!("the command has not ended: {child:?}");
+            panic!("the command has not ended: {}", line.replace('\0', " "));
         }
         thread::sleep(Duration::from_millis(2));
     };
