@@ -97,7 +97,7 @@ fn another_users_process_is_not_permitted() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = dir.path().join("emu");
     fs::copy(EMU, &copy).unwrap();
-    let mut sleeper = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+    let mut sleeper = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
     let mut command = inside(":", "setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(copy);
     command.args(words(&format!("attach --speed 50% --method cpu-lim --pid {} --for 1s", sleeper.id())));

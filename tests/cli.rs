@@ -249,7 +249,7 @@ fn a_killed_emu_leaves_the_command_running_freely_and_its_guardian_says_so() {
         return;
     }
     for method in methods() {
-        let mut child = start(&mut half(&format!("--method {method} -q -- sleep 60")));
+        let mut child = start(&mut half(&format!("--method {method} -q -- sleep 600")));
         let emu = child.id();
         let mut sleeper = None;
         eventually("the command runs", || {
@@ -284,7 +284,7 @@ fn a_second_emu_on_the_same_cpus_is_refused_and_names_the_first() {
     }
     let method = some_method().unwrap();
     let script = format!(
-        "{EMU} run -q -s 50% -m {method} -- sleep 60 & sleep 0.5; {EMU} run -s 50% -m {method} -- true; echo $? $!; kill $!"
+        "{EMU} run -q -s 50% -m {method} -- sleep 600 & sleep 0.5; {EMU} run -s 50% -m {method} -- true; echo $? $!; kill $!"
     );
     let mut command = inside(":", "sh");
     let ended = run(command.args(["-c", &script]), "");
@@ -307,7 +307,7 @@ fn attach_ends_with_its_processes_its_time_or_a_signal() {
         assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
         assert!(reaper.join().unwrap().success());
 
-        let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+        let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
         let pid = sleeper.id() as i32;
         let line = format!("attach --speed 50% --method {method} --pid {pid}");
         let ended = run(&mut emu(words(&format!("{line} --for 300ms"))), "");
@@ -337,7 +337,7 @@ fn attach_acts_on_a_cgroup_until_it_is_empty() {
     let name = format!("cli-test-{}", std::process::id());
     let group = hierarchy.join(&name);
     fs::create_dir(&group).unwrap();
-    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
     fs::write(group.join("cgroup.procs"), sleeper.id().to_string()).unwrap();
     for path in [format!("/{name}"), group.display().to_string()] {
         let line = format!("attach --speed 50% --method cpu-freeze --cgroup {path} --for 300ms");

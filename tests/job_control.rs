@@ -179,7 +179,7 @@ fn assert_let_go(emu: u32) {
 fn ctrl_c_interrupts_the_command_and_the_shell_sees_it() {
     everywhere("ctrl_c_interrupts_the_command_and_the_shell_sees_it", |terminal, method| {
         let emu = emu("run", method);
-        for command in ["sleep 60", "sh -c 'echo begun; while :; do :; done'"] {
+        for command in ["sleep 600", "sh -c 'echo begun; while :; do :; done'"] {
             terminal.send(&format!("{emu} -- {command}\n"));
             let pid = terminal.emu();
             thread::sleep(Duration::from_millis(300));
@@ -232,7 +232,7 @@ fn ctrl_z_stops_the_job_fg_and_bg_continue_it() {
 fn a_stopped_job_can_be_killed() {
     everywhere("a_stopped_job_can_be_killed", |terminal, method| {
         let emu = emu("run", method);
-        terminal.send(&format!("{emu} -- sleep 60\n"));
+        terminal.send(&format!("{emu} -- sleep 600\n"));
         let pid = terminal.emu();
         thread::sleep(Duration::from_millis(300));
         terminal.send("\x1a");
@@ -298,7 +298,7 @@ fn an_interactive_shell_can_be_the_command() {
         // Spelled in another way than it will be shown, as the terminal shows what is typed.
         terminal.send(&format!("PS1='inner''> ' {emu} -- bash --norc --noprofile --noediting -i\n"));
         terminal.wait_for("inner> ");
-        terminal.send("sleep 60\n");
+        terminal.send("sleep 600\n");
         thread::sleep(Duration::from_millis(400));
         terminal.send("\x1a");
         terminal.wait_for("inner> ");
@@ -322,7 +322,7 @@ fn where_no_shell_waits_a_command_that_is_stopped_alone_stays_in_its_zone() {
     }
     for method in methods() {
         // Without a terminal.
-        let arguments = ["run", "--quiet", "--speed", "50%", "--method", &method, "--", "sleep", "60"];
+        let arguments = ["run", "--quiet", "--speed", "50%", "--method", &method, "--", "sleep", "600"];
         let mut emu = inside(":", "setsid").arg(EMU).args(arguments).spawn().unwrap();
         let mut sleeper = None;
         eventually("the command runs", || {
@@ -352,7 +352,7 @@ fn a_hang_up_that_was_to_be_ignored_does_not_end_an_emulation() {
         );
         return;
     };
-    let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+    let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
     let attach =
         ["attach", "--quiet", "--speed", "50%", "--method", &method, "--pid", &sleeper.id().to_string()];
     let mut emu = inside(":", "nohup").arg(EMU).args(attach).spawn().unwrap();
@@ -371,7 +371,7 @@ fn a_hang_up_that_was_to_be_ignored_does_not_end_an_emulation() {
 fn a_hang_up_ends_command_and_emulation() {
     everywhere("a_hang_up_ends_command_and_emulation", |terminal, method| {
         let emu = emu("run", method);
-        terminal.send(&format!("{emu} -- sleep 60\n"));
+        terminal.send(&format!("{emu} -- sleep 600\n"));
         let pid = terminal.emu();
         let mut sleeper = None;
         eventually("the command runs", || {
@@ -390,7 +390,7 @@ fn a_hang_up_ends_command_and_emulation() {
 #[test]
 fn attach_stops_and_continues_as_a_job() {
     everywhere("attach_stops_and_continues_as_a_job", |terminal, method| {
-        let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+        let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
         let pid = sleeper.id();
         let attach = emu("attach", method);
         terminal.send(&format!("{attach} --pid {pid}\n"));
