@@ -18,9 +18,9 @@ const BURST_MIN: Duration = Duration::from_millis(10);
 /// A window is stretched up to this factor for a burst of that length.
 const STRETCH: f64 = 4.0;
 
-/// How long is computed to measure out a burst. Its length need not be exact: bursts of both windows of a pair
-/// are the same work.
-const WARM_UP_NS: u64 = 2_000_000;
+/// Quanta that are computed to measure out a burst, however long that takes: in a time, a thread that is kept from its
+/// CPU may get too few to tell by. A burst need not be exact: those of both windows of a pair are the same work.
+const WARM_UP_QUANTA: usize = 64;
 
 /// The workload: one thread that sleeps for a third of its time, un-emulated.
 pub(super) struct SleepCompute;
@@ -44,14 +44,21 @@ impl Workload for SleepCompute {
     }
 
     fn start(&self, job: &Job) -> Result<Box<dyn Running>> {
-        let mut chain = Chain::new();
-        chain.restart(WARM_UP_NS);
-        let begin = chain.stamp();
-        while chain.quantum() < begin + WARM_UP_NS {}
-        chain.verify()?;
-        let quanta = (job.burst.as_nanos() as f64 / chain.stamps.step_ns().max(1.0)).round().max(1.0);
+        let chain = warmed_up()?;
+        let quanta = (job.burst.as_nanos() as f64 / chain.stamps.step_ns()).round().max(1.0);
         Ok(Box::new(Cycles { chain, quanta: quanta as u64, sleep: job.sleep, in_window: job.cycles.max(1) }))
     }
+}
+
+/// A chain whose stamps tell how long a quantum takes.
+fn warmed_up() -> Result<Chain> {
+    let mut chain = Chain::new();
+    chain.stamp();
+    for _ in 0..WARM_UP_QUANTA {
+        chain.quantum();
+    }
+    chain.verify()?;
+    Ok(chain)
 }
 
 struct Cycles {
@@ -135,6 +142,14 @@ mod tests {
         assert!((sum / 100.0 - 0.1).abs() < 0.002, "{sum}");
         assert_eq!(varied(mean, 7), varied(mean, 7));
         assert_ne!(varied(mean, 7), varied(mean, 8));
+    }
+
+    #[test]
+    fn the_warm_up_tells_how_long_a_quantum_takes() {
+        let begin = part::now_ns();
+        let quantum_ns = warmed_up().unwrap().stamps.step_ns();
+        let all_ns = (part::now_ns() - begin) as f64;
+        assert!(quantum_ns > 1000.0 && quantum_ns * (WARM_UP_QUANTA / 4) as f64 <= all_ns, "{quantum_ns}");
     }
 
     #[test]
