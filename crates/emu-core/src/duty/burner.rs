@@ -298,12 +298,13 @@ impl<'a> Loop<'a> {
             self.next_clock = time::now() + CLOCK_EVERY;
         }
         if let Some((others, place)) = &self.others {
-            others.woken(*place, woken, cpu);
+            // Who has this CPU look works for emu, too.
+            others.woken(*place, woken, cpu + self.looked);
         }
         let burned = self.burn(woken, until, wait, generation);
         self.rested = time::thread_cpu();
         if let Some((others, place)) = &self.others {
-            others.burned(*place, self.rested, (burned, self.rested - cpu));
+            others.burned(*place, self.rested + self.looked, (burned, self.rested - cpu));
         }
         self.ledger.settle(burned as f64 + hidden);
         let counters = &self.seen.counters;
