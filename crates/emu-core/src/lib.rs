@@ -27,16 +27,21 @@ mod control_file;
 mod cpu_list;
 mod duty;
 mod error;
+mod family;
 mod frequency;
 mod group;
 mod host;
 mod journal;
 mod kept;
 mod method;
+mod method_id;
+mod processes;
 mod roots;
 mod session;
 mod speed;
+mod status;
 mod sys;
+mod unavailable;
 mod zone;
 
 pub mod doctor;
@@ -51,13 +56,14 @@ pub use host::{
     Privileges, RealTime, TaskTime,
 };
 pub use journal::{Journal, LiveSession, RestoreReport, Undo, live_sessions, restore};
-pub use method::{
-    About, CpuStatus, Emulation, Expected, METHODS, Method, MethodId, Reason, Status, Unavailable, method,
-};
+pub use method::{About, Emulation, Expected, METHODS, Method, method};
+pub use method_id::MethodId;
 pub use roots::Roots;
 pub use session::{Choice, Session, choose};
 pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets, lowest_share};
+pub use status::{CpuStatus, Status};
 pub use sys::spawn::{ExecError, Gated};
 pub use sys::times::{cpu_ticks, process_cpu_time};
 pub use sys::tsc::tsc;
+pub use unavailable::{Reason, Unavailable};
 pub use zone::{Demand, Pid, Round, Tasks, Variant, Zone};

@@ -17,10 +17,11 @@ use super::own_time::OwnTime;
 use super::sleepers::{Census, Sleepers};
 use super::waker::{LOOKS_FOR, Waker};
 use super::{Command, Controller, Counters, Grid, Ledger, Notes, PERIOD_MAX, Wait};
-use crate::method::{CpuStatus, MethodId, Reason, Status, Unavailable};
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, sched};
-use crate::{CpuList, Host, Result, Targets, Zone, control_file};
+use crate::{
+    CpuList, CpuStatus, Host, MethodId, Reason, Result, Status, Targets, Unavailable, Zone, control_file,
+};
 
 /// A way of holding all tasks of a zone at once. Dropping it lets them go.
 pub(crate) trait Hold: Send + 'static {

@@ -22,7 +22,7 @@ pub(crate) use notes::Notes;
 
 use std::time::Duration;
 
-use crate::method::{Reason, Unavailable};
+use crate::{Reason, Unavailable};
 
 /// The shortest period that on/off methods accept: below, switching costs more than it gives.
 pub const PERIOD_MIN: Duration = Duration::from_micros(500);

@@ -244,7 +244,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::group::Stat;
+    use crate::family::Stat;
     use crate::{Host, Roots};
 
     /// Waits for the threads, too.

@@ -1,8 +1,8 @@
 //! The frequencies that a policy can be set to, and how to mix two of them.
 
-use crate::method::{Reason, Unavailable};
 use crate::zone::Round;
 use crate::{Hertz, Policy};
+use crate::{Reason, Unavailable};
 
 /// The frequencies that a policy can be set to.
 #[derive(Debug, Clone, PartialEq)]

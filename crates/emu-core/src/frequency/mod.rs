@@ -11,8 +11,8 @@ mod tunables;
 pub(crate) use control::{Control, Setter};
 pub(crate) use levels::{Levels, Mix};
 
-use crate::method::{Reason, Unavailable};
 use crate::{CpuId, CpuList, Demand, Hertz, Host, Journal, Policy, Result, Target, Undo, control_file};
+use crate::{Reason, Unavailable};
 
 /// What is wanted of one policy.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::family::{Stat, threads};
+use crate::family::{Stat, threads};
 use crate::sys::affinity;
 use crate::zone::Pid;
 use crate::{Controller, CpuList, Error, Host, Journal, Result, Undo, Zone, control_file};

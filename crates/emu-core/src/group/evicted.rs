@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Family, PASSES, Stat, lists, place};
+use super::{PASSES, lists, place};
+use crate::family::{Family, Stat};
 use crate::host::delegation::PROCS;
 use crate::zone::Pid;
 use crate::{Error, Hierarchy, Result};

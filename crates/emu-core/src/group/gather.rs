@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::{Family, PASSES, place};
+use super::{PASSES, place};
+use crate::family::Family;
 use crate::host::delegation::PROCS;
 use crate::zone::Pid;
 use crate::{Error, Hierarchy, Journal, Result, Undo};

@@ -23,7 +23,7 @@ fn text(list: &Path) -> Result<String> {
 ///
 /// # Errors
 /// It cannot be read. A group that has been removed lists nobody.
-pub(super) fn read(list: &Path, pids: &mut Vec<Pid>) -> Result<()> {
+pub(crate) fn read(list: &Path, pids: &mut Vec<Pid>) -> Result<()> {
     // A task of a PID namespace that we do not see is listed as 0.
     pids.extend(text(list)?.lines().filter_map(|line| line.parse().ok()).filter(|&pid: &Pid| pid > 0));
     Ok(())
@@ -33,7 +33,7 @@ pub(super) fn read(list: &Path, pids: &mut Vec<Pid>) -> Result<()> {
 ///
 /// # Errors
 /// As [`collect`] and [`read`].
-pub(super) fn read_all(folder: &Path, name: &str) -> Result<Vec<Pid>> {
+pub(crate) fn read_all(folder: &Path, name: &str) -> Result<Vec<Pid>> {
     let (mut lists, mut pids) = (Vec::new(), Vec::new());
     collect(folder, &mut lists)?;
     lists.iter().try_for_each(|list| read(&list.with_file_name(name), &mut pids))?;

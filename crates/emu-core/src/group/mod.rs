@@ -10,22 +10,19 @@ mod bandwidth;
 mod bindings;
 mod confine;
 mod evicted;
-mod family;
 mod freeze_hold;
 mod freezer;
 mod gather;
 mod keeper;
-mod limiter;
-mod lists;
-mod members;
+pub(crate) mod lists;
 mod per_cpu;
 mod place;
 mod quota;
 mod returning;
 mod rival;
-mod stopper;
+#[cfg(test)]
+pub(crate) mod testing;
 mod trim;
-mod turns;
 mod usage;
 
 pub(crate) use balancer::Balancer;
@@ -33,21 +30,16 @@ pub use bandwidth::throttled_time;
 pub(crate) use bandwidth::{
     Bandwidth, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Throttling, tightest_above,
 };
-pub(crate) use family::{Family, Stat};
 pub(crate) use freeze_hold::FreezeHold;
 pub(crate) use freezer::Freezer;
 pub(crate) use keeper::{Keeper, Threads};
-pub(crate) use limiter::Limiter;
-pub(crate) use members::Members;
 pub(crate) use per_cpu::{CpuGroups, threads_file};
 pub(crate) use place::DELEGATION_HINT;
 pub(crate) use quota::{Governed, longest_stall};
 pub(crate) use rival::{Rival, Weights};
-pub(crate) use stopper::Stopper;
 pub(crate) use usage::Usage;
 
 use evicted::Evicted;
-use family::check_targets;
 use gather::{Move, gather};
 use returning::Returning;
 
@@ -55,14 +47,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::duty::Notes;
+use crate::family::{Family, check_targets};
 use crate::host::delegation::PROCS;
-use crate::method::{Reason, Unavailable};
 use crate::zone::Pid;
-use crate::{Controller, CpuList, Error, Hierarchy, Host, Journal, Result, Tasks, Zone};
+use crate::{Controller, CpuList, Error, Hierarchy, Host, Journal, Reason, Result, Tasks, Unavailable, Zone};
 
 /// How often a list is gone through until nothing new is in it. A fork storm is caught within a few passes, as
 /// whatever has been caught has its children in the group.
-const PASSES: u32 = 1_000;
+pub(crate) const PASSES: u32 = 1_000;
 
 /// How often two lists of processes are compared until they are taken for different.
 const LOOKS: u32 = 20;

@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 
 use super::bandwidth::{Bandwidth, Owner};
 use super::confine;
-use super::family::Stat;
 use super::keeper::Threads;
 use super::place;
 use super::returning::Returning;
 use super::{Folder, TaskGroup};
+use crate::family::Stat;
 use crate::sys::affinity;
 use crate::zone::Pid;
 use crate::{Controller, CpuId, CpuList, Error, ErrorKind, Host, Journal, Result, Undo, Zone, control_file};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::Folder;
 use super::bandwidth::{Bandwidth, Owner};
-use super::family::Stat;
+use crate::family::Stat;
 use crate::sys::affinity;
 use crate::sys::fork::{self, Child};
 use crate::sys::times::process_cpu_time;

@@ -2,123 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::family::threads;
 use super::place::{self, Site};
-use super::{Family, Folder, Freezer, Members, Stat, Stopper, TaskGroup};
-use crate::duty::Notes;
-use crate::duty::holder::Hold;
+use super::testing::*;
+use super::{Folder, Freezer, TaskGroup};
+use crate::family::threads;
 use crate::host::testing;
 use crate::sys::{affinity, time};
 use crate::zone::Pid;
-use crate::{
-    Controller, CpuList, Demand, ErrorKind, Hierarchy, Host, Journal, Reason, Roots, Target, Tasks, Zone,
-    control_file,
-};
+use crate::{Controller, CpuList, ErrorKind, Hierarchy, Host, Journal, Reason, Roots, Tasks, control_file};
 
 mod gather;
-mod stopper;
-
-const PROC: &str = "/proc";
-
-/// This host with a state folder of its own, if groups can be made in a hierarchy of `version` that has the
-/// controller; only such hierarchies are left in it. Else says what is skipped.
-fn host_with(version: u8, controller: Controller, dir: &Path) -> Option<Host> {
-    let roots = Roots { state: dir.join("state"), ..Roots::system() };
-    let mut host = Host::detect(&roots).unwrap();
-    host.cgroups.hierarchies.retain(|hierarchy| hierarchy.version == version && hierarchy.writable);
-    if TaskGroup::check(&host, &[controller]).is_err() || super::hierarchy_for(&host, controller).is_none() {
-        println!("skipped: no writable version {version} hierarchy has `{}`", controller.as_str());
-        return None;
-    }
-    Some(host)
-}
-
-fn zone(cpus: &CpuList, tasks: Tasks) -> Zone {
-    let targets = cpus.iter().map(|cpu| (cpu, Target { share: 0.5, clock: None })).collect();
-    Zone { name: "test".into(), demand: Demand::new(targets), tasks }
-}
-
-fn processes(pids: &[Pid]) -> Tasks {
-    Tasks::Processes(pids.to_vec())
-}
-
-fn journal(host: &Host) -> Journal {
-    Journal::open(&host.roots, &host.allowed, "test", "test").unwrap()
-}
-
-/// A program with its children; killed when dropped, with what is in `groups`.
-struct Program(Child);
-
-impl Program {
-    fn shell(script: &str) -> Self {
-        Self(Command::new("sh").args(["-c", script]).spawn().unwrap())
-    }
-
-    fn pid(&self) -> Pid {
-        self.0.id() as Pid
-    }
-
-    fn family(&self) -> Family {
-        Family::of(Path::new(PROC), &[self.pid()]).unwrap()
-    }
-
-    /// Waits until it has so many processes, itself included.
-    fn wait_for(&self, count: usize) -> Vec<Pid> {
-        let mut family = self.family();
-        wait_until(|| {
-            family.look().unwrap();
-            family.members().len() == count
-        });
-        family.members().keys().copied().collect()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        if let Ok(mut family) = Family::of(Path::new(PROC), &[self.pid()]) {
-            for _ in 0..20 {
-                let _ = family.look();
-                family.members().keys().for_each(|&pid| signal(pid, libc::SIGKILL));
-            }
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn signal(pid: Pid, signal: i32) {
-    let signal = nix::sys::signal::Signal::try_from(signal).unwrap();
-    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal);
-}
-
-fn wait_until(mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn state(pid: Pid) -> Option<u8> {
-    Stat::read(Path::new(PROC), pid).map(|stat| stat.state)
-}
-
-fn home(host: &Host, pid: Pid, controller: Controller) -> PathBuf {
-    place::home(Path::new(PROC), pid, super::hierarchy_for(host, controller).unwrap()).unwrap()
-}
-
-/// Every version of a controller that this host has.
-fn for_each_version(controller: Controller, test: impl Fn(&Host)) {
-    for version in [1, 2] {
-        let dir = tempfile::tempdir().unwrap();
-        if let Some(host) = host_with(version, controller, dir.path()) {
-            test(&host);
-        }
-    }
-}
 
 #[test]
 fn freezing_stops_a_busy_program_and_thawing_lets_it_go() {
@@ -128,7 +23,7 @@ fn freezing_stops_a_busy_program_and_thawing_lets_it_go() {
         let zone = zone(&host.online(), processes(&[program.pid()]));
         let group = TaskGroup::create(host, &zone, &[Controller::Freezer], &journal).unwrap();
         let mut freezer = Freezer::open(group.folder(Controller::Freezer).unwrap(), &journal).unwrap();
-        let used = || super::stopper::cpu_time(program.pid()).unwrap();
+        let used = || cpu_time(program.pid());
         let frozen = freezer.freeze(time::now() + 5_000_000_000).unwrap();
         assert!(frozen.asked <= frozen.told && frozen.seen.is_some_and(|seen| frozen.told <= seen));
         let before = used();
@@ -158,7 +53,7 @@ fn a_frozen_group_is_thawed_by_the_journal_alone() {
         // As if the process had been killed.
         std::mem::forget(freezer);
         journal.undo_all().unwrap();
-        let used = || super::stopper::cpu_time(program.pid()).unwrap();
+        let used = || cpu_time(program.pid());
         let before = used();
         wait_until(|| used() > before + 1_000_000);
     });
@@ -180,7 +75,7 @@ fn a_group_that_is_made_anew_is_held_again() {
         fs::create_dir(&path).unwrap();
         let program = Program::shell("while :; do :; done");
         control_file::write(&path.join("cgroup.procs"), &program.pid().to_string()).unwrap();
-        let used = || super::stopper::cpu_time(program.pid()).unwrap();
+        let used = || cpu_time(program.pid());
         assert!(freeze());
         let before = used();
         std::thread::sleep(Duration::from_millis(50));

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method, MethodId, Status, Unavailable};
+use super::{About, Emulation, Expected, Method};
 use crate::duty::holder::{self, Holder};
 use crate::duty::{Notes, check_period, detuned};
 use crate::group::{FreezeHold, TaskGroup, hierarchy_for};
-use crate::{Controller, Demand, Host, Journal, Result, Targets, Zone};
+use crate::{Controller, Demand, Host, Journal, MethodId, Result, Status, Targets, Unavailable, Zone};
 
 /// The method.
 pub(super) struct CpuFreeze;

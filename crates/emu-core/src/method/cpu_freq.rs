@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
+use super::{About, Emulation, Expected, Method};
 use crate::duty::Notes;
 use crate::frequency::{self, Control, Wish};
 use crate::group::TaskGroup;
 use crate::zone::Round;
-use crate::{Controller, CpuList, Demand, Hertz, Host, Journal, Result, Targets, Zone};
+use crate::{
+    Controller, CpuList, CpuStatus, Demand, Hertz, Host, Journal, MethodId, Reason, Result, Status, Targets,
+    Unavailable, Zone,
+};
 
 /// The method.
 pub(super) struct CpuFreq;

@@ -4,13 +4,16 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
+use super::{About, Emulation, Expected, Method};
 use crate::duty::{Grid, Holder, Notes, PERIOD_MAX, check_period, holder};
 use crate::frequency::alternator::{Alternator, Settings};
 use crate::frequency::{self, Control, Mix, Wish};
 use crate::group::{FreezeHold, TaskGroup};
 use crate::sys::time;
-use crate::{Controller, CpuList, Demand, Hertz, Host, Journal, Result, Targets, Zone};
+use crate::{
+    Controller, CpuList, CpuStatus, Demand, Hertz, Host, Journal, MethodId, Reason, Result, Status, Targets,
+    Unavailable, Zone,
+};
 
 /// The method.
 pub(super) struct CpuGov;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{About, CpuStatus, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
+use super::{About, Emulation, Expected, Method};
 use crate::duty::burner::{self, Burner, Settings};
 use crate::duty::others::{Others, Used};
 use crate::duty::waker::Waker;
@@ -14,7 +14,8 @@ use crate::group::{TaskGroup, Usage, can_have, is_same_everywhere};
 use crate::meter::wake_costs;
 use crate::sys::time::{self, Nanos};
 use crate::{
-    Controller, CpuId, Demand, Error, Host, Journal, RealTime, Result, Targets, Tasks, Zone, lowest_share,
+    Controller, CpuId, CpuStatus, Demand, Error, Host, Journal, MethodId, RealTime, Reason, Result, Status,
+    Targets, Tasks, Unavailable, Zone, lowest_share,
 };
 
 /// The method.

@@ -3,13 +3,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method, MethodId, Reason, Status, Unavailable};
+use super::{About, Emulation, Expected, Method};
 use crate::duty::hold_cost::HoldCost;
 use crate::duty::holder::{self, Hold, Holder};
 use crate::duty::{Notes, check_period, detuned};
-use crate::group::{Family, Limiter, Members, Stopper, TaskGroup, confine_without_group, hierarchy_for};
+use crate::family::Family;
+use crate::group::{TaskGroup, confine_without_group, hierarchy_for};
+use crate::processes::{Limiter, Members, Stopper};
 use crate::sys::time;
-use crate::{Controller, Demand, ErrorKind, Host, Journal, Result, Targets, Tasks, Variant, Zone};
+use crate::{
+    Controller, Demand, ErrorKind, Host, Journal, MethodId, Reason, Result, Status, Targets, Tasks,
+    Unavailable, Variant, Zone,
+};
 
 /// The method.
 pub(super) struct CpuLim;

@@ -6,7 +6,7 @@ mod shares;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method, MethodId, Reason, Unavailable, same_cpus};
+use super::{About, Emulation, Expected, Method, same_cpus};
 use crate::duty::check_period;
 use crate::duty::holder::notes_on;
 use crate::group::{
@@ -15,8 +15,8 @@ use crate::group::{
 };
 use crate::sys::time;
 use crate::{
-    Controller, CpuList, Demand, Error, Host, Journal, Result, Targets, Tasks, Variant, Zone, control_file,
-    lowest_share,
+    Controller, CpuList, Demand, Error, Host, Journal, MethodId, Reason, Result, Targets, Tasks, Unavailable,
+    Variant, Zone, control_file, lowest_share,
 };
 
 /// The method.

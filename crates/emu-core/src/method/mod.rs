@@ -7,63 +7,13 @@ mod cpu_hogs;
 mod cpu_lim;
 mod fracas;
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Demand, Error, ErrorKind, Hertz, Host, Journal, Result, Target, Targets, Variant, Zone};
-
-/// The name of a method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MethodId {
-    /// Nearest hardware frequency.
-    CpuFreq,
-    /// Two neighbouring hardware frequencies in turn.
-    CpuGov,
-    /// Real-time burners.
-    CpuHogs,
-    /// Bandwidth of a cgroup.
-    Fracas,
-    /// Stop and continue signals.
-    CpuLim,
-    /// Cgroup freezer.
-    CpuFreeze,
-}
-
-impl MethodId {
-    /// The name as on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CpuFreq => "cpu-freq",
-            Self::CpuGov => "cpu-gov",
-            Self::CpuHogs => "cpu-hogs",
-            Self::Fracas => "fracas",
-            Self::CpuLim => "cpu-lim",
-            Self::CpuFreeze => "cpu-freeze",
-        }
-    }
-}
-
-impl fmt::Display for MethodId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl FromStr for MethodId {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        METHODS.iter().map(|method| method.id()).find(|id| id.as_str() == text).ok_or_else(|| {
-            let names: Vec<_> = METHODS.iter().map(|method| method.id().as_str()).collect();
-            Error::usage(format!("there is no method `{text}`"))
-                .hint(format!("one of {}, auto", names.join(", ")))
-        })
-    }
-}
+use crate::{
+    Demand, Error, Host, Journal, MethodId, Reason, Result, Status, Targets, Unavailable, Variant, Zone,
+};
 
 /// What a method is, the same on every host.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -93,62 +43,6 @@ pub struct Expected {
     pub longest_stall: Duration,
     /// What the user should know about this demand on this host.
     pub notes: Vec<String>,
-}
-
-/// Why a method cannot do what is asked, by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Reason {
-    /// The kernel offers no control of the CPU frequency.
-    NoCpufreq,
-    /// A cgroup controller is missing or cannot be used by the caller.
-    NoController,
-    /// The caller lacks a capability or a file permission.
-    NoPrivilege,
-    /// The kernel's limit for real-time tasks is in the way.
-    RealTimeLimit,
-    /// The speed is out of the method's reach.
-    SpeedOutOfReach,
-    /// The period is out of the method's reach.
-    PeriodOutOfReach,
-    /// It cannot give different speeds to different CPUs.
-    UnequalSpeeds,
-    /// It has no such variant.
-    NoVariant,
-    /// It slows all tasks of a CPU, and was to spare those outside the zone.
-    SlowsOthers,
-    /// A kernel interface is missing, or too old.
-    KernelTooOld,
-}
-
-/// A method's refusal: what is missing, and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{detail}")]
-pub struct Unavailable {
-    /// The reason by name.
-    pub reason: Reason,
-    /// The reason in words, with the object and value concerned.
-    pub detail: String,
-    /// What to do about it.
-    pub hint: String,
-}
-
-impl Unavailable {
-    /// A refusal.
-    pub fn new(reason: Reason, detail: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { reason, detail: detail.into(), hint: hint.into() }
-    }
-
-    /// As an error of the method.
-    pub fn into_error(self, method: MethodId) -> Error {
-        let kind = match self.reason {
-            Reason::NoPrivilege => ErrorKind::NotPermitted,
-            Reason::PeriodOutOfReach | Reason::NoVariant => ErrorKind::Usage,
-            _ => ErrorKind::Unavailable,
-        };
-        Error::new(kind, format!("{method} cannot do this here: {}", self.detail)).hint(self.hint)
-    }
 }
 
 /// One way of making tasks run as on a slower CPU.
@@ -200,67 +94,6 @@ pub trait Emulation: Send {
     fn release(self: Box<Self>) -> Result<()>;
 }
 
-/// What an emulation asks, does and costs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Status {
-    /// The method at work.
-    pub method: MethodId,
-    /// Length of one on/off cycle, with many tasks of the present one; zero for methods without one.
-    pub period: Duration,
-    /// Cycles since the start.
-    pub periods: u64,
-    /// Cycles that were skipped because the controller came too late.
-    pub missed: u64,
-    /// The longest time for which tasks were held at a stretch.
-    pub longest_stall: Duration,
-    /// CPU time used by emu itself, beyond what it burns on purpose.
-    pub own_cpu: Duration,
-    /// CPU time burned on purpose, summed over CPUs.
-    pub burned: Duration,
-    /// Share of the zone's CPUs that tasks outside it had, where they are spared: other shares are of the rest.
-    #[serde(default)]
-    pub others: Option<f64>,
-    /// Each CPU of the zone.
-    pub cpus: Vec<CpuStatus>,
-    /// What went otherwise than asked, in words; empty when all is well.
-    pub notes: Vec<String>,
-}
-
-impl Status {
-    /// Of a method that has counted nothing yet, and tells of no CPU.
-    pub(crate) fn new(method: MethodId, period: Duration) -> Self {
-        Self {
-            method,
-            period,
-            periods: 0,
-            missed: 0,
-            longest_stall: Duration::ZERO,
-            own_cpu: Duration::ZERO,
-            burned: Duration::ZERO,
-            others: None,
-            cpus: Vec::new(),
-            notes: Vec::new(),
-        }
-    }
-}
-
-/// What is asked and delivered on one CPU.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CpuStatus {
-    /// Which CPU.
-    pub cpu: crate::CpuId,
-    /// What was asked for.
-    pub asked: Target,
-    /// The share that the method delivers by its own account, averaged since the last change of target.
-    pub effective: f64,
-    /// The share of time in which tasks may run; differs from `effective` where costs are compensated.
-    pub duty: f64,
-    /// The core clock measured last, where the method measures it.
-    pub clock: Option<Hertz>,
-    /// Whether the CPU is still online.
-    pub online: bool,
-}
-
 /// Every method, in the order in which they are listed.
 pub static METHODS: &[&dyn Method] = &[
     &cpu_freq::CpuFreq,
@@ -303,7 +136,8 @@ mod tests {
 
     #[test]
     fn every_method_has_a_name_of_its_own_and_says_what_it_is() {
-        let mut names: Vec<_> = METHODS.iter().map(|method| method.id().as_str()).collect();
+        assert!(METHODS.iter().map(|method| method.id()).eq(MethodId::ALL));
+        let mut names = MethodId::ALL.map(MethodId::as_str).to_vec();
         for method in METHODS {
             let about = method.about();
             assert!(!about.summary.is_empty() && !about.needs.is_empty() && !about.source.is_empty());

@@ -9,8 +9,10 @@ use super::{
 };
 use crate::duty::holder::notes_on;
 use crate::group::{Balancer, Bandwidth, CpuGroups, Governed, Keeper, TaskGroup, Threads, threads_file};
-use crate::method::{CpuStatus, MethodId, Unavailable};
-use crate::{Controller, Emulation, Host, Journal, Result, Status, Targets, Variant, Zone};
+use crate::{
+    Controller, CpuStatus, Emulation, Host, Journal, MethodId, Result, Status, Targets, Unavailable, Variant,
+    Zone,
+};
 
 const CONTROLLERS: [Controller; 3] = [Controller::Cpu, Controller::Cpuset, Controller::Cpuacct];
 

@@ -10,9 +10,10 @@ use super::{
 use crate::duty::holder::notes_on;
 use crate::duty::{Command, Controller as Thread};
 use crate::group::{Bandwidth, Rival, TaskGroup, Weights};
-use crate::method::{CpuStatus, MethodId};
 use crate::sys::time::{self, Nanos};
-use crate::{Controller, CpuId, Emulation, Host, Journal, Result, Status, Target, Targets, Zone};
+use crate::{
+    Controller, CpuId, CpuStatus, Emulation, Host, Journal, MethodId, Result, Status, Target, Targets, Zone,
+};
 
 /// A group that competes with busy processes.
 pub(super) struct Shares {

@@ -1,6 +1,17 @@
 //! Stopping and continuing the processes of a program, in a group and without one.
 
+use std::path::Path;
+use std::time::Duration;
+
 use super::*;
+use crate::duty::Notes;
+use crate::duty::holder::Hold;
+use crate::family::Stat;
+use crate::group::TaskGroup;
+use crate::group::testing::*;
+
+use crate::zone::Pid;
+use crate::{Controller, Host, Journal, Roots};
 
 /// A stopper of a program that is in a group, and one of a program that is not. The program ends before the session.
 fn for_each_source(test: impl Fn(&Program, &mut Stopper), script: &str) {

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::process::{self, PidfdFlags, Resource, Rlimit, Signal};
 
-use super::family::last_pid;
-use super::{Family, Stat, TaskGroup, check_targets, lists};
+use crate::family::{Family, Stat, check_targets, last_pid};
+use crate::group::{TaskGroup, lists};
 use crate::sys::time::{self, Nanos};
 use crate::zone::Pid;
 use crate::{Error, Journal, Result, Undo};

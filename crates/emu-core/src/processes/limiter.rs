@@ -10,10 +10,10 @@ use nix::time::{ClockId, clock_gettime};
 use rustix::process::Signal;
 
 use super::members::{Members, Sent};
-use super::stopper::cpu_time;
 use crate::duty::holder::settle_controller;
 use crate::duty::{Command, Controller, Counters, Grid, Notes, Wait};
 use crate::sys::time::{self, Nanos};
+use crate::sys::times::process_cpu_time;
 use crate::zone::Pid;
 use crate::{Host, Result, Zone};
 
@@ -124,7 +124,7 @@ impl Rule {
         let (mut dead, mut held, mut all) = (HashSet::new(), 0, 0);
         for member in self.members.iter_mut().filter(|member| member.is_proven()) {
             let lifetime = since_boot - (member.starttime() as Nanos).saturating_mul(TICK);
-            let Some(used) = cpu_time(member.pid) else { continue };
+            let Some(used) = process_cpu_time(member.pid).map(time::nanos) else { continue };
             // Nobody is held at full speed, however many CPUs it uses: emu may be about to be stopped.
             let reached = share < 1.0 && is_reached(used, lifetime, share);
             all += 1;

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
-use super::family::threads;
 use super::members::{Member, Members, Sent};
 use super::turns::{Process, asleep, moment_of_work, one_after_another};
-use super::{PASSES, Stat};
 use crate::Result;
 use crate::duty::Notes;
 use crate::duty::holder::{Held, Hold};
 use crate::duty::sleepers::{Census, times_in_schedstat};
+use crate::family::{Stat, threads};
+use crate::group::PASSES;
 use crate::sys::time::{self, Nanos};
 use crate::sys::times::process_cpu_time;
 use crate::zone::Pid;
@@ -313,7 +313,7 @@ impl Drop for Stopper {
 }
 
 /// The CPU time of a process, its ended threads included.
-pub(crate) fn cpu_time(pid: Pid) -> Option<Nanos> {
+fn cpu_time(pid: Pid) -> Option<Nanos> {
     process_cpu_time(pid).map(time::nanos)
 }
 

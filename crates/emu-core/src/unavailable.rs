@@ -1,0 +1,61 @@
+//! Why a method cannot do what is asked of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, ErrorKind, MethodId};
+
+/// Why a method cannot do what is asked, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Reason {
+    /// The kernel offers no control of the CPU frequency.
+    NoCpufreq,
+    /// A cgroup controller is missing or cannot be used by the caller.
+    NoController,
+    /// The caller lacks a capability or a file permission.
+    NoPrivilege,
+    /// The kernel's limit for real-time tasks is in the way.
+    RealTimeLimit,
+    /// The speed is out of the method's reach.
+    SpeedOutOfReach,
+    /// The period is out of the method's reach.
+    PeriodOutOfReach,
+    /// It cannot give different speeds to different CPUs.
+    UnequalSpeeds,
+    /// It has no such variant.
+    NoVariant,
+    /// It slows all tasks of a CPU, and was to spare those outside the zone.
+    SlowsOthers,
+    /// A kernel interface is missing, or too old.
+    KernelTooOld,
+}
+
+/// A method's refusal: what is missing, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{detail}")]
+pub struct Unavailable {
+    /// The reason by name.
+    pub reason: Reason,
+    /// The reason in words, with the object and value concerned.
+    pub detail: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl Unavailable {
+    /// A refusal.
+    pub fn new(reason: Reason, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { reason, detail: detail.into(), hint: hint.into() }
+    }
+
+    /// As an error of the method.
+    pub fn into_error(self, method: MethodId) -> Error {
+        let kind = match self.reason {
+            Reason::NoPrivilege => ErrorKind::NotPermitted,
+            Reason::PeriodOutOfReach | Reason::NoVariant => ErrorKind::Usage,
+            _ => ErrorKind::Unavailable,
+        };
+        Error::new(kind, format!("{method} cannot do this here: {}", self.detail)).hint(self.hint)
+    }
+}
