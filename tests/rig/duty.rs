@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::guest::{Guest, Report, numbers, run_at_once};
+use crate::guest::{Guest, Report, Rig, numbers, run_at_once};
 
 /// The speeds in percent.
 const SPEEDS: [f64; 9] = [5.0, 10.0, 20.0, 30.0, 50.0, 70.0, 80.0, 90.0, 95.0];
@@ -100,6 +100,25 @@ fn one_of_each(speeds: &[f64]) -> String {
         runs("cpu-gov", &[("20ms", 1000)], speeds),
     ]
     .concat()
+}
+
+#[test]
+fn aarch64_gives_the_share_asked_for() {
+    let Some(rig) = Rig::aarch64() else {
+        println!(
+            "skipped: EMU_RIG_AARCH64 names no folder with programs for AArch64; see tests/rig/README.md"
+        );
+        return;
+    };
+    let speeds = [10.0, 30.0, 50.0, 80.0];
+    let methods = [
+        ("cpu-hogs", ("10ms", 400)),
+        ("cpu-freeze", ("20ms", 1000)),
+        ("fracas", ("100ms", 4000)),
+        ("cpu-lim", ("20ms", 1000)),
+    ];
+    let job = methods.map(|(method, period)| runs(method, &[period], &speeds)).concat();
+    judge("Linux 6.1 on AArch64", &Guest::ARM64.run_with(&rig, &format!("duty.sh{job}")), 16, CLOSE);
 }
 
 #[test]

@@ -42,10 +42,16 @@ impl Guest {
     pub(crate) const FOUR_NEW: Self = Self { options: "--cpus 4 --kernel new" };
     /// CPUs 0 and 1 share a clock, and CPUs 2 and 3 another one.
     pub(crate) const PAIRS: Self = Self { options: "--cpus 4 --domains pairs" };
+    /// Of 64-bit ARM, for programs built for it.
+    pub(crate) const ARM64: Self = Self { options: "--kernel arm64" };
 
     /// Boots it and runs a job of the folder `jobs` with these words; `None` where the rig cannot be had.
     pub(crate) fn run(self, job: &str) -> Option<Report> {
-        let rig = rig()?;
+        Some(self.run_with(rig()?, job))
+    }
+
+    /// The same with these files.
+    pub(crate) fn run_with(self, rig: &Rig, job: &str) -> Report {
         let _slot = Slot::take();
         let mut command = Command::new(root().join("tests/rig/run"));
         command.arg("--icount").args(self.options.split_whitespace()).args(["--timeout", "400"]);
@@ -60,7 +66,7 @@ impl Guest {
         // For whoever reads the test's output: above all that a guest had to be started again.
         eprint!("{words}");
         assert!(ended.status.success(), "{job} in {self:?}: {}\n{text}\n{words}", ended.status);
-        Some(Report(text.into_owned()))
+        Report(text.into_owned())
     }
 }
 
@@ -97,10 +103,23 @@ pub(crate) fn numbers(words: &[&str]) -> Vec<f64> {
 }
 
 /// The files of the host that guests get.
-struct Rig {
+pub(crate) struct Rig {
     emu: PathBuf,
     program: PathBuf,
     jobs: PathBuf,
+}
+
+impl Rig {
+    /// With static programs for 64-bit ARM from the folder that `EMU_RIG_AARCH64` names, if it does: this machine's compiler
+    /// seldom has a library for them. The README of the rig tells how to build them.
+    pub(crate) fn aarch64() -> Option<Self> {
+        let built = PathBuf::from(std::env::var_os("EMU_RIG_AARCH64")?);
+        Some(Self {
+            emu: built.join("emu"),
+            program: built.join("program"),
+            jobs: root().join("tests/rig/jobs"),
+        })
+    }
 }
 
 /// Fetches packages and builds static programs, once; says why where that is impossible.

@@ -5,7 +5,6 @@
 //! real-time task; `used WINDOW_US FOLDER_IN_PROC...` writes the share of a CPU that each of these tasks uses, by the kernel's
 //! own account; `registers` writes the P-state registers of CPUs 0 to 3, read from the hardware ports past the kernel.
 
-use std::arch::asm;
 use std::error::Error;
 use std::fs;
 use std::hint::black_box;
@@ -14,9 +13,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 unsafe extern "C" {
-    /// `iopl(2)`: with level 3, lets this process use I/O ports. Needs `CAP_SYS_RAWIO`.
-    fn iopl(level: i32) -> i32;
-
     /// `sched_setscheduler(2)`. Needs `CAP_SYS_NICE` for real-time policies.
     fn sched_setscheduler(pid: i32, policy: i32, priority: *const i32) -> i32;
 }
@@ -97,12 +93,28 @@ fn used(window: Duration, tasks: &[&str]) -> Result<Vec<f64>, Box<dyn Error>> {
     Ok(before.iter().zip(after).map(|(before, after)| (after - before) / nanos).collect())
 }
 
-/// One byte from an I/O port.
-fn read_port(port: u16) -> u8 {
-    let value: u8;
-    // SAFETY: the caller holds I/O privilege; reading a serial port's scratch register has no side effect.
-    unsafe { asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack)) };
-    value
+/// The P-state registers of CPUs 0 to 3, which are I/O ports: of x86-64 alone.
+#[cfg(target_arch = "x86_64")]
+fn registers() -> std::io::Result<[u8; 4]> {
+    unsafe extern "C" {
+        /// `iopl(2)`: with level 3, lets this process use I/O ports. Needs `CAP_SYS_RAWIO`.
+        fn iopl(level: i32) -> i32;
+    }
+    // SAFETY: takes an integer and returns one; no memory is shared.
+    if unsafe { iopl(3) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok([0x3ff_u16, 0x2ff, 0x3ef, 0x2ef].map(|port| {
+        let value: u8;
+        // SAFETY: this process holds I/O privilege; reading a serial port's scratch register has no side effect.
+        unsafe { std::arch::asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack)) };
+        value
+    }))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn registers() -> std::io::Result<[u8; 4]> {
+    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 fn main() -> ExitCode {
@@ -141,15 +153,13 @@ fn main() -> ExitCode {
                 }
             }
         }
-        ["registers"] => {
-            // SAFETY: takes an integer and returns one; no memory is shared.
-            if unsafe { iopl(3) } != 0 {
-                eprintln!("iopl: {}", std::io::Error::last_os_error());
+        ["registers"] => match registers() {
+            Ok(registers) => println!("{registers:?}"),
+            Err(error) => {
+                eprintln!("registers: {error}");
                 return ExitCode::FAILURE;
             }
-            let ports = [0x3ff, 0x2ff, 0x3ef, 0x2ef];
-            println!("{:?}", ports.map(read_port));
-        }
+        },
         _ => return ExitCode::from(2),
     }
     ExitCode::SUCCESS
