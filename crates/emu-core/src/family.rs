@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::sys::time::{self, Nanos};
 use crate::zone::Pid;
-use crate::{Error, Result};
+use crate::{CpuId, Error, Result};
 
 /// What `/proc/<pid>/stat` says of a process (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(crate) struct Stat {
     pub(crate) is_kernel: bool,
     /// In clock ticks since boot: tells it from a later process with the same number.
     pub(crate) starttime: u64,
+    /// The CPU that it runs on, or ran on last.
+    pub(crate) cpu: Option<CpuId>,
     /// The scheduling policy, as for `sched_setscheduler(2)`.
     pub(crate) policy: Option<i32>,
 }
@@ -56,6 +58,7 @@ impl Stat {
             session: field(6)?.parse().ok()?,
             is_kernel: field(9)?.parse::<u64>().ok()? & KERNEL_THREAD != 0,
             starttime: field(22)?.parse().ok()?,
+            cpu: field(39).and_then(|cpu| cpu.parse().ok()),
             policy: field(41).and_then(|policy| policy.parse().ok()),
         })
     }

@@ -14,13 +14,15 @@ use std::time::Duration;
 
 use super::hold_cost::HoldCost;
 use super::own_time::OwnTime;
+use super::parting::Parting;
 use super::sleepers::{Census, Sleepers};
 use super::waker::{LOOKS_FOR, Waker};
 use super::{Command, Controller, Counters, Grid, Ledger, Notes, PERIOD_MAX, Wait};
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, sched};
 use crate::{
-    CpuList, CpuStatus, Host, MethodId, Reason, Result, Status, Targets, Unavailable, Zone, control_file,
+    CpuList, CpuStatus, Host, Journal, MethodId, Reason, Result, Status, Targets, Unavailable, Zone,
+    control_file,
 };
 
 /// A way of holding all tasks of a zone at once. Dropping it lets them go.
@@ -154,6 +156,7 @@ impl Holder {
         zone: &Zone,
         (period, share, cost): (Duration, f64, HoldCost),
         mut hold: impl Hold,
+        journal: &Journal,
         notes: Notes,
     ) -> Result<Self> {
         let period = time::nanos(period);
@@ -161,6 +164,7 @@ impl Holder {
         let begin = {
             let (seen, notes, host, cpus) =
                 (Arc::clone(&seen), notes.clone(), host.clone(), zone.demand.cpus());
+            let parting = Parting::new(&host, &cpus, journal);
             move || {
                 let is_away = settle_controller(&host, &cpus, &notes);
                 let grid = Grid::new(time::now(), period);
@@ -181,6 +185,7 @@ impl Holder {
                     shared_cpus,
                     own_time,
                     waker,
+                    parting,
                     cpus: cpus.len().max(1) as i64,
                     costs: [0; COSTS],
                     last_cpu,
@@ -326,6 +331,8 @@ struct Cycle<H> {
     own_time: Option<OwnTime>,
     /// What has the CPUs awake when a hold ends; `None` where this thread does by itself.
     waker: Option<Waker>,
+    /// What has busy tasks start on a CPU each.
+    parting: Option<Parting>,
     /// The CPUs of the zone.
     cpus: i64,
     /// CPU time of this thread and of those that wake the CPUs, for each of the last holds.
@@ -409,6 +416,9 @@ impl<H: Hold> Cycle<H> {
         let expected = self.early.part;
         self.let_sleepers_go(until, way_out, wait);
         loss += (way_out * (expected - self.early.part)) as Nanos;
+        if let Some(parting) = &mut self.parting {
+            parting.bind(&self.sleepers.busy_tasks());
+        }
         let busy = self.sleepers.busy();
         Waker::sleep_until(self.waker.as_ref(), until, busy, |moment| sleep_until(moment, wait));
         if let Some(own_time) = &mut self.own_time {
@@ -416,6 +426,9 @@ impl<H: Hold> Cycle<H> {
         }
         let before = Moment::now();
         let free = self.hold.let_go()?;
+        if let Some(parting) = &mut self.parting {
+            parting.unbind();
+        }
         if let Some(waker) = &self.waker {
             waker.rest_and_look(self.looks_for(run, way_out * (1.0 - self.early.part)));
         }

@@ -10,6 +10,7 @@ mod ledger;
 mod notes;
 pub(crate) mod others;
 mod own_time;
+pub(crate) mod parting;
 mod probe;
 pub(crate) mod sleepers;
 pub(crate) mod waker;

@@ -75,11 +75,14 @@ pub(crate) struct Sleepers {
 /// A task whose CPU time is read.
 #[derive(Debug)]
 struct Watched {
+    tid: Pid,
     schedstat: File,
     /// Its CPU time before it was let go.
     before: Option<Nanos>,
     /// The sum of its CPU time and of its waiting for a CPU, as read in the last hold.
     busy_before: Option<Nanos>,
+    /// Whether it computed or waited for a CPU most of the time before the last look in a hold.
+    is_busy: bool,
 }
 
 impl Sleepers {
@@ -113,9 +116,11 @@ impl Sleepers {
         let now = time::now();
         if now >= self.next_count && (self.looks >= LOOKS || self.some.is_empty()) {
             let Census { count, some } = hold.census(self.turn);
-            let open = |pid: &Pid| File::open(self.proc.join(format!("{pid}/schedstat"))).ok();
-            let watch = |schedstat| Watched { schedstat, before: None, busy_before: None };
-            self.some = some.iter().filter_map(open).map(watch).collect();
+            let watch = |&tid: &Pid| {
+                let schedstat = File::open(self.proc.join(format!("{tid}/schedstat"))).ok()?;
+                Some(Watched { tid, schedstat, before: None, busy_before: None, is_busy: false })
+            };
+            self.some = some.iter().filter_map(watch).collect();
             self.tasks = count;
             self.looks = 0;
             self.turn = self.turn.wrapping_add(1);
@@ -131,9 +136,11 @@ impl Sleepers {
             let times = times(&one.schedstat);
             one.before = times.map(|(on_cpu, _)| on_cpu);
             let now = times.map(|(on_cpu, waited)| on_cpu.saturating_add(waited));
+            one.is_busy = false;
             if let Some((now, before)) = now.zip(one.busy_before) {
                 seen += 1;
-                busy += usize::from((now - before) as f64 > ran * BUSY_PART);
+                one.is_busy = (now - before) as f64 > ran * BUSY_PART;
+                busy += usize::from(one.is_busy);
             }
             one.busy_before = now;
         }
@@ -151,6 +158,14 @@ impl Sleepers {
     /// How many tasks compute or wait for a CPU most of the time, about; all as long as nothing is known.
     pub(crate) fn busy(&self) -> usize {
         (self.busy_part.unwrap_or(1.0) * self.tasks as f64).round() as usize
+    }
+
+    /// The tasks that were busy when they were last looked at in a hold; none as long as not all of them are known.
+    pub(crate) fn busy_tasks(&self) -> Vec<Pid> {
+        if self.some.len() != self.tasks {
+            return Vec::new();
+        }
+        self.some.iter().filter(|one| one.is_busy).map(|one| one.tid).collect()
     }
 
     /// CPU time that those that sleep take for each hold, in nanoseconds on all CPUs.
@@ -232,17 +247,26 @@ mod tests {
             }
         };
         let mut sleepers = Sleepers::new(dir.path());
-        // Nothing is known at first, nor anything new when others have just been chosen; in the end there were two periods
-        // without a hold.
-        for (hold, periods, busy) in
-            [(0, 1, 4), (1, 1, 3), (2, 1, 3), (2, 1, 0), (3, 1, 0), (4, 1, 3), (5, 1, 3), (6, 3, 0)]
-        {
+        // Nothing is known at first, nor anything new when others have just been chosen, nor who it was; in the end there were two
+        // periods without a hold.
+        for (hold, periods, busy, known) in [
+            (0, 1, 4, 0),
+            (1, 1, 3, 3),
+            (2, 1, 3, 0),
+            (2, 1, 0, 0),
+            (3, 1, 0, 0),
+            (4, 1, 3, 3),
+            (5, 1, 3, 0),
+            (6, 3, 0, 0),
+        ] {
             write(hold);
             // Each time they are due to be counted again.
             sleepers.next_count = 0;
             (0..periods).for_each(|_| sleepers.before_hold(&mut Tasks(4), 1_000.0));
             sleepers.while_held();
             assert_eq!(sleepers.busy(), busy, "{hold}");
+            // The first three compute, or wait.
+            assert_eq!(sleepers.busy_tasks(), (0..known).collect::<Vec<Pid>>(), "{hold}");
         }
     }
 

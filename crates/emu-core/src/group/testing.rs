@@ -51,6 +51,10 @@ impl Program {
         self.0.id() as Pid
     }
 
+    pub(crate) fn signal(&self, signal: i32) {
+        self::signal(self.pid(), signal);
+    }
+
     pub(crate) fn family(&self) -> Family {
         Family::of(Path::new(PROC), &[self.pid()]).unwrap()
     }

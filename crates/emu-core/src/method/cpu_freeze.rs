@@ -69,7 +69,8 @@ impl Method for CpuFreeze {
         let (hold, cost, more) = FreezeHold::measured(host, zone, journal)?;
         let notes = [holder::notes_on(&targets), more].concat();
         let period = detuned(zone.demand.period.unwrap_or(PERIOD));
-        let holder = Holder::start("emu-freeze", host, zone, (period, share, cost), hold, Notes::default())?;
+        let holder =
+            Holder::start("emu-freeze", host, zone, (period, share, cost), hold, journal, Notes::default())?;
         Ok(Box::new(Frozen { holder, targets, notes }))
     }
 }

@@ -160,7 +160,8 @@ impl Method for CpuGov {
         let (holder, mut notes, more_notes) = if plan.freezes() {
             let (hold, cost, notes) = FreezeHold::measured(host, zone, journal)?;
             let (cycle, more_notes) = ((plan.period, plan.running, cost), Notes::default());
-            let holder = Holder::start("emu-gov-freeze", host, zone, cycle, hold, more_notes.clone())?;
+            let holder =
+                Holder::start("emu-gov-freeze", host, zone, cycle, hold, journal, more_notes.clone())?;
             (Some(holder), notes, more_notes)
         } else {
             let group = TaskGroup::create(host, zone, &[Controller::Cpuset], journal)?;

@@ -111,7 +111,7 @@ impl Method for CpuLim {
             confine_without_group(host, zone, &mut family, journal)?;
             Ok(Stopper::new(proc, Members::of_family(proc, family, journal)?, 1, Notes::default()))
         })?;
-        let holder = Holder::start("emu-lim", host, zone, (period, share, cost), hold, notes)?;
+        let holder = Holder::start("emu-lim", host, zone, (period, share, cost), hold, journal, notes)?;
         Ok(Box::new(Held { holder, targets, notes: fixed_notes }))
     }
 }

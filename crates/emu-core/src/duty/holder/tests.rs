@@ -38,6 +38,7 @@ fn holder(body: impl FnOnce(&mut Cycle<Tasks>, &Wait<f64>) -> Result<()> + Send 
             shared_cpus: None,
             own_time: None,
             waker: None,
+            parting: None,
             cpus: 1,
             costs: [0; COSTS],
             last_cpu: 0,
