@@ -154,6 +154,10 @@ fn bad_speed(text: &str, why: &str) -> Error {
     Error::usage(format!("bad speed `{text}`: {why}")).hint("write 40%, 0.4, 1.2GHz or 800MHz")
 }
 
+fn bad_speeds(text: &str, why: &str) -> Error {
+    bad_speed(text, why).hint("give one speed for all CPUs: 40%, or name each CPU once: 0-1=25%,2=50%")
+}
+
 /// Speeds as asked for: one for all CPUs, or one for each.
 ///
 /// ```
@@ -207,6 +211,9 @@ impl FromStr for SpeedSpec {
     /// A bad speed, a bad CPU list, or a CPU that is named twice.
     fn from_str(text: &str) -> Result<Self> {
         if !text.contains('=') {
+            if text.contains(',') {
+                return Err(bad_speeds(text, "it is several"));
+            }
             return text.parse().map(Self::Uniform);
         }
         let mut speeds = BTreeMap::new();
@@ -225,16 +232,16 @@ impl FromStr for SpeedSpec {
             let speed: Speed = speed.parse()?;
             for cpu in std::mem::take(&mut cpus_text).parse::<CpuList>()?.iter() {
                 if speeds.insert(cpu, speed).is_some() {
-                    return Err(bad_speed(text, &format!("CPU {cpu} is named twice")));
+                    return Err(bad_speeds(text, &format!("CPU {cpu} is named twice")));
                 }
             }
         }
         if text.ends_with(',') {
-            Err(bad_speed(text, "something is missing after the last comma"))
+            Err(bad_speeds(text, "something is missing after the last comma"))
         } else if cpus_text.is_empty() {
             Ok(Self::PerCpu(speeds))
         } else {
-            Err(bad_speed(text, &format!("CPUs {cpus_text} have no speed")))
+            Err(bad_speeds(text, &format!("CPUs {cpus_text} have no speed")))
         }
     }
 }
@@ -336,6 +343,10 @@ mod tests {
     fn a_cpu_named_twice_or_without_speed_is_refused() {
         for text in ["0=40%,0=50%", "0-2=40%,1=50%", "0=40%,1", "=40%", "0=", "0=40%,"] {
             assert!(text.parse::<SpeedSpec>().is_err(), "{text}");
+        }
+        for text in ["0=40%,0=50%", "0=40%,1", "0=40%,", "25%,50%"] {
+            let error = text.parse::<SpeedSpec>().unwrap_err();
+            assert!(error.hint_text().unwrap().contains("name each CPU once"), "{text}");
         }
     }
 
