@@ -1,7 +1,8 @@
 //! emu, its guardian, or both are killed at random moments of a run: nothing may be left stopped, frozen,
 //! throttled, real-time or in the way, after one further command where both died.
 //!
-//! `EMU_CRASH_ROUNDS` sets how often each death is tried with each method; the seed is printed.
+//! `EMU_CRASH_ROUNDS` sets how often each death is tried with each method: raise it after a change of how things are
+//! undone. The seed is printed.
 
 #![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
@@ -16,7 +17,8 @@ use common::{PATIENCE, alone, child_called, emu, eventually, groups_of, inside, 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-const ROUNDS: u32 = 12;
+/// A multiple of the three moments at which deaths come.
+const ROUNDS: u32 = 6;
 
 /// The program that is slowed: a busy one with a busy and a sleeping child. It ends by itself.
 const PROGRAM: &str =

@@ -110,8 +110,8 @@ fn an_ordinary_user_needs_a_group_that_was_handed_over() {
         ] {
             let ended = report.lines("ended").find(|words| words[0] == method);
             assert_eq!(ended, Some(vec![method, status]), "{}", report.text());
-            let words: Vec<_> = report.lines("words").filter(|words| words[0] == method).flatten().collect();
-            let words = words.join(" ");
+            let lines = report.lines("words").filter(|words| words[0] == method);
+            let words = lines.map(|words| words[1..].join(" ")).collect::<Vec<_>>().join(" ");
             assert!(words.contains(why), "{method}: {words}");
             assert_eq!(words.contains("hint:"), status != "0", "{method}: {words}");
         }
