@@ -8,17 +8,19 @@ use nix::sys::signal::{self, SigSet, Signal};
 /// The exit codes, for help and manual.
 pub(crate) const TABLE: &str = "\
 Exit codes:
-    0  done (run: the command's own code is passed on)
-    2  the command line makes no sense
-    3  not possible on this host, or with this method
-    4  not permitted
-    5  the speed is not delivered (--verify), or a result is wrong (measure)
-    6  something could not be restored
-    7  this machine is not tuned for repeatable runs (doctor show)
-  125  emu itself failed
-  126  the command cannot be executed
-  127  the command does not exist
-128+N  the command was ended by signal N; emu ends by the same signal";
+      0  done (run: the command's own code is passed on)
+      2  the command line makes no sense
+      3  not possible on this host, or with this method
+      4  not permitted
+      5  a speed is not delivered (verify, --verify), or a result is
+         wrong (measure, calibrate)
+      6  something could not be restored
+      7  this machine is not tuned for repeatable runs (doctor show)
+    125  emu itself failed
+    126  the command cannot be executed
+    127  the command does not exist
+  128+N  the command, or a command of emu itself, was ended by signal N;
+         emu ends by the same signal";
 
 /// How emu ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,11 +6,14 @@ mod args;
 mod commands;
 mod ending;
 mod exit;
+mod host;
 mod measuring;
+mod options;
 mod output;
 mod plan;
 mod reporter;
 mod signals;
+mod supervise;
 mod verification;
 
 use std::panic;

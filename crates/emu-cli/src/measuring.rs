@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use emu_bench::measure::Event;
 use emu_bench::record::{About, Machine, Measurement, Record};
-use emu_bench::report::Chart;
 use emu_core::{Error, ErrorKind, Host, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::args::MeasureArgs;
 use crate::ending::Ending;
 use crate::exit::Failure;
-use crate::output;
 use crate::output::progress::Progress;
+use crate::output::{self, Shown};
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 
@@ -43,17 +42,6 @@ pub(crate) struct Measuring {
     progress: Progress,
     record: Option<Record>,
     json: bool,
-}
-
-/// A result as people and their programs want it.
-#[derive(Debug)]
-pub(crate) struct Shown {
-    /// The tables and the conclusion.
-    pub(crate) text: String,
-    /// The table as comma-separated values.
-    pub(crate) csv: String,
-    /// The figures. The name of the first is usually empty: its file is called after the subcommand alone.
-    pub(crate) figures: Vec<(&'static str, Chart)>,
 }
 
 impl Measuring {

@@ -1,25 +1,11 @@
 //! From what was asked for to a demand, and the method that meets it.
 
 use emu_core::{
-    Demand, Expected, Hertz, Host, MethodId, Result, Roots, Speed, SpeedSpec, Tasks, Variant, Zone, choose,
-    meter, method,
+    Choice, Demand, Error, Expected, Hertz, Host, METHODS, Method, MethodId, Result, Speed, SpeedSpec, Tasks,
+    Variant, Zone, meter, method,
 };
 
-use crate::args::{DemandArgs, MethodChoice, ZoneArgs};
-
-/// The host, when what killed emus have left is undone, and what that was: a clock that one of them has set would pass for
-/// the CPU's own.
-///
-/// # Errors
-/// As [`Host::detect`].
-pub(crate) fn host() -> Result<(Host, Vec<String>)> {
-    let roots = Roots::system();
-    // An emulation that is engaged meets the same errors, and what was kept for them.
-    let report = emu_core::restore(&roots).unwrap_or_default();
-    let restored = report.restored.iter().map(|what| format!("restored {what}"));
-    let notes = restored.chain(report.notes).collect();
-    Ok((Host::detect(&roots)?, notes))
-}
+use crate::args::{DemandArgs, MethodChoice, Named, ZoneArgs};
 
 /// What will be emulated, and how.
 #[derive(Debug)]
@@ -42,13 +28,13 @@ impl Plan {
     /// # Errors
     /// A CPU cannot be used, a speed is out of reach, or the method (with `auto`: no method) can do it.
     pub(crate) fn new(host: &Host, args: &ZoneArgs) -> Result<Self> {
-        let demand = demand(host, &args.speed, &args.demand)?;
+        let demand = demand(host, &args.speed, &args.demand, args.method.variant())?;
         let (method, expected) = match args.method {
             MethodChoice::Auto => {
                 let choice = choose(host, &demand)?;
                 (choice.method, choice.expected)
             }
-            MethodChoice::Named(id) => (id, check(host, &demand, id)?),
+            MethodChoice::Named(Named { id, .. }) => (id, check(host, &demand, id)?),
         };
         let automatic = args.method == MethodChoice::Auto;
         Ok(Self { speed: args.speed.clone(), demand, method, automatic, expected })
@@ -60,11 +46,42 @@ impl Plan {
     }
 }
 
-/// What is wanted of each CPU: of those given, else of those that the speed names, else of all that are allowed.
+/// As [`emu_core::choose`].
 ///
 /// # Errors
-/// A CPU cannot be used, or an absolute speed is above the CPU's own clock, or that cannot be measured.
-pub(crate) fn demand(host: &Host, speed: &SpeedSpec, args: &DemandArgs) -> Result<Demand> {
+/// No method can; each says why on a line of its own.
+pub(crate) fn choose(host: &Host, demand: &Demand) -> Result<Choice> {
+    emu_core::choose(host, demand).map_err(|error| {
+        let why = |method: &&dyn Method| {
+            Some(format!("\n  {}: {}", method.id(), method.check(host, demand).err()?))
+        };
+        let reasons: String = METHODS.iter().filter_map(why).collect();
+        let hint = error.hint_text().unwrap_or_default().to_owned();
+        Error::new(error.kind(), format!("no method can do this here:{reasons}")).hint(hint)
+    })
+}
+
+/// What is wanted of each CPU: of those given, else of those that the speed names, else of all that are allowed.
+/// `named` is the variant in the method's name, if that has one.
+///
+/// # Errors
+/// A CPU cannot be used, or an absolute speed is above the CPU's own clock, or that cannot be measured. Two variants
+/// are asked for.
+pub(crate) fn demand(
+    host: &Host,
+    speed: &SpeedSpec,
+    args: &DemandArgs,
+    named: Option<Variant>,
+) -> Result<Demand> {
+    let variant = match (named, args.variant) {
+        (Some(named), Some(given)) if named != given => {
+            return Err(Error::usage(format!(
+                "--method asks for the variant {named}, --variant for {given}"
+            ))
+            .hint("leave out one of them"));
+        }
+        (named, given) => named.or(given).unwrap_or_default(),
+    };
     let cpus = args.cpus.clone().or_else(|| speed.cpus()).unwrap_or_else(|| host.allowed.clone());
     host.check_cpus(&cpus)?;
     let targets = speed.for_cpus(&cpus)?.into_iter().map(|(cpu, speed)| {
@@ -77,7 +94,7 @@ pub(crate) fn demand(host: &Host, speed: &SpeedSpec, args: &DemandArgs) -> Resul
     Ok(Demand {
         targets: targets.collect::<Result<_>>()?,
         period: args.period,
-        variant: args.variant,
+        variant,
         lift_rt_limit: args.lift_rt_limit,
         spare_others: args.spare_others,
         round: args.round,
@@ -90,7 +107,7 @@ fn reference(cpu: usize) -> Result<Hertz> {
 }
 
 fn check(host: &Host, demand: &Demand, id: MethodId) -> Result<Expected> {
-    let known = method(id).ok_or_else(|| emu_core::Error::unavailable(format!("{id} is not built in")))?;
+    let known = method(id).ok_or_else(|| Error::unavailable(format!("{id} is not built in")))?;
     known.check(host, demand).map_err(|why| why.into_error(id))
 }
 
@@ -114,7 +131,7 @@ mod tests {
         let host = Host::detect(&Roots::system()).unwrap();
         let first = host.allowed.iter().take(1).collect();
         let args = DemandArgs {
-            variant: Variant::Published,
+            variant: Some(Variant::Published),
             cpus: Some(first),
             period: Some(Duration::from_millis(10)),
             lift_rt_limit: true,
@@ -122,9 +139,13 @@ mod tests {
             round: Round::Up,
             widen: true,
         };
-        let demand = demand(&host, &"40%".parse().unwrap(), &args).unwrap();
+        let speed = "40%".parse().unwrap();
+        let demand = |named| super::demand(&host, &speed, &args, named);
+        let error = demand(Some(Variant::Shares)).unwrap_err();
+        assert_eq!(error.to_string(), "--method asks for the variant shares, --variant for published");
+        let demand = demand(None).unwrap();
         assert_eq!((Some(demand.cpus()), demand.uniform_share()), (args.cpus, Some(0.4)));
-        assert_eq!((demand.variant, demand.period), (args.variant, args.period));
+        assert_eq!((Some(demand.variant), demand.period), (args.variant, args.period));
         assert!(demand.spare_others);
         assert_eq!((demand.lift_rt_limit, demand.round, demand.widen_policies), (true, Round::Up, true));
     }

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-/// What each line begins with.
-pub(crate) const PREFIX: &str = "emu: ";
+use crate::output::PREFIX;
+use crate::output::table::marked;
 
 /// Says things on stderr, or nothing when it is to be quiet.
 #[derive(Debug, Clone, Copy)]
@@ -17,15 +17,25 @@ impl Reporter {
         Self { quiet }
     }
 
-    /// Says one line. That nobody can read it (a closed pipe, a full disk) must not end the command.
+    /// Says one line, as it is: what it names can be copied whole. That nobody can read it (a closed pipe, a full disk)
+    /// must not end the command.
     pub(crate) fn say(self, line: &str) {
-        if !self.quiet {
-            let _ = writeln!(anstream::stderr(), "{PREFIX}{line}");
-        }
+        self.write(&format!("{PREFIX}{line}\n"));
     }
 
-    /// Says what is to be known beside the result.
+    /// Says a sentence, in lines of the usual width.
+    pub(crate) fn tell(self, sentence: &str) {
+        self.write(&marked(PREFIX, sentence));
+    }
+
+    /// Tells what is to be known beside the result.
     pub(crate) fn note(self, note: &str) {
-        self.say(&format!("note: {note}"));
+        self.tell(&format!("note: {note}"));
+    }
+
+    fn write(self, text: &str) {
+        if !self.quiet {
+            let _ = write!(anstream::stderr(), "{text}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use emu_core::{Error, Result};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
@@ -41,6 +41,17 @@ impl Received {
     pub(crate) fn is_from_terminal(self) -> bool {
         self.sender.is_none() && FROM_TERMINAL.contains(&self.signal)
     }
+}
+
+/// What has come while emu waited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// A signal that asks to end, or the end of the time.
+    End,
+    /// A signal of the terminal that asks to stop.
+    Stop,
+    /// Nothing of that.
+    Nothing,
 }
 
 /// The signals that emu handles itself, blocked; what else comes acts as always.
@@ -97,6 +108,32 @@ impl Signals {
             Err(rustix::io::Errno::INTR) => Ok(false),
             Err(e) => Err(Error::io("cannot wait for signals", e.into())),
         }
+    }
+
+    /// Waits until a signal asks to stop or to end, `end` is reached, one of `others` becomes readable, or `look` has
+    /// passed.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait, or the descriptor cannot be read.
+    pub(crate) fn wait_for_end(
+        &self,
+        others: &[BorrowedFd<'_>],
+        end: Option<Instant>,
+        look: Duration,
+    ) -> Result<Came> {
+        let left = end.map_or(look, |end| end.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Ok(Came::End);
+        }
+        self.wait(others, left.min(look))?;
+        while let Some(received) = self.next()? {
+            match received.signal {
+                Signal::SIGTSTP => return Ok(Came::Stop),
+                _ if self.is_ending(received) => return Ok(Came::End),
+                _ => {}
+            }
+        }
+        Ok(Came::Nothing)
     }
 
     /// The next signal that has come.

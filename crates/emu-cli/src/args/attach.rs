@@ -6,8 +6,14 @@ use emu_core::Pid;
 
 use super::{TellArgs, ZoneArgs, values};
 
+const EXAMPLES: &str = "\
+Examples:
+  emu attach --pid 1234,1240 --speed 40%
+  emu attach --cgroup /user.slice/x.scope --speed 1.2GHz --for 10m";
+
 /// Slow down what runs already, until Ctrl-C or its end
 #[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", crate::exit::TABLE))]
 #[command(group = ArgGroup::new("target").required(true).args(["pid", "cgroup"]))]
 pub(crate) struct AttachArgs {
     /// Processes, with their threads and children

@@ -8,12 +8,19 @@ use emu_core::Speed;
 
 use super::values;
 
+const EXAMPLES: &str = "\
+Examples:
+  emu bench --quick
+  emu bench --methods cpu-hogs,cpu-lim:published --speeds 25%,50% --reps 30
+  emu bench --resume emu-results/2026-01-31-some-processor";
+
 /// Compare the methods on every kind of work, and keep a record
 ///
 /// Every method runs every kind of work at every speed, in random order and in pairs with native samples. The raw
 /// samples go to a new folder, together with a page that shows what they mean. A run that was interrupted or killed
 /// is completed by --resume.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct BenchArgs {
     /// All methods that work here at half speed, in 90 seconds
     #[arg(long, conflicts_with = "full")]
@@ -23,7 +30,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) full: bool,
 
-    /// Measure what was published, and tell what of it is reproduced here
+    /// Measure what was published, and show what of it is reproduced here
     #[arg(long, value_enum, value_name = "NAME")]
     pub(crate) preset: Option<Preset>,
 
@@ -44,23 +51,23 @@ pub(crate) struct BenchArgs {
     pub(crate) cores: Vec<u16>,
 
     /// Pairs of a native and an emulated sample for each method, work and speed [default: 15; with --quick what the time allows, with --full 40]
-    #[arg(short, long, value_name = "N", value_parser = values::repetitions, allow_hyphen_values = true)]
+    #[arg(short, long, visible_alias = "pairs", value_name = "N", value_parser = values::pairs, allow_hyphen_values = true)]
     pub(crate) reps: Option<u16>,
 
     /// As many pairs as this time allows
-    #[arg(short, long, value_name = "DURATION", value_parser = values::duration, conflicts_with = "reps", allow_hyphen_values = true)]
+    #[arg(short, long, visible_alias = "for", value_name = "DURATION", value_parser = values::duration, conflicts_with = "reps", allow_hyphen_values = true)]
     pub(crate) time: Option<Duration>,
 
     /// Length of the methods' on/off cycle, 500us to 1s [default: each method's own]
     #[arg(short, long, value_name = "DURATION", value_parser = values::period, allow_hyphen_values = true)]
     pub(crate) period: Option<Duration>,
 
-    /// How far from the ideal still passes
-    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = values::share, allow_hyphen_values = true)]
+    /// Largest error that passes
+    #[arg(long, value_name = "SHARE", default_value = values::TOLERANCE, value_parser = values::share, allow_hyphen_values = true)]
     pub(crate) tolerance: f64,
 
-    /// Start of the random numbers, to repeat a run [default: from the clock]
-    #[arg(long, value_name = "N")]
+    /// Seed of the random numbers [default: from the clock]
+    #[arg(long, value_name = "N", value_parser = values::seed, allow_hyphen_values = true)]
     pub(crate) seed: Option<u64>,
 
     /// A new folder for the record [default: one named by date and processor in emu-results]
@@ -71,7 +78,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "full", "preset", "methods", "workloads", "speeds", "cores", "reps", "time", "period", "tolerance", "seed", "out"])]
     pub(crate) resume: Option<PathBuf>,
 
-    /// Write the results as JSON
+    /// Write JSON to stdout instead of tables
     #[arg(long)]
     pub(crate) json: bool,
 }

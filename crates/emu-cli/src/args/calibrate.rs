@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::MeasureArgs;
+use super::{MeasureArgs, values};
 
 /// Measure how the speed of this machine follows the CPU quota
 ///
@@ -18,7 +18,7 @@ pub(crate) struct CalibrateArgs {
     pub(crate) measure: MeasureArgs,
 
     /// Step from one quota to the next, in CPUs [default: 0.1; with --quick one that makes 20 quotas at most]
-    #[arg(long, value_name = "CPUS", allow_hyphen_values = true)]
+    #[arg(long, value_name = "CPUS", value_parser = values::step, allow_hyphen_values = true)]
     pub(crate) step: Option<f64>,
 
     /// Measure as a published study did, and show its tables beside
@@ -52,10 +52,10 @@ pub(crate) struct CalibrateMapArgs {
     pub(crate) other: PathBuf,
 
     /// The setting of the other machine: CPUs, or what the CSV has
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = values::setting, allow_hyphen_values = true)]
     pub(crate) setting: f64,
 
-    /// Write JSON
+    /// Write JSON to stdout instead of tables
     #[arg(long)]
     pub(crate) json: bool,
 }

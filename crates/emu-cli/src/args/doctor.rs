@@ -4,13 +4,17 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use emu_core::CpuList;
 
-use super::{MeasureArgs, values};
+use super::{MeasureArgs, RestoreArgs, values};
 
-/// Tell what makes runs differ on this machine, and hold it still
+/// Above the options that belong to a measurement.
+const MEASURE: &str = "With --measure";
+
+/// Show what makes runs vary here, and tune the machine for one run
 ///
 /// Each knob is shown with what was found, what is better for repeatable runs, and why. What is tuned is put back
 /// when the tuning ends, whatever ends it.
 #[derive(Debug, Args)]
+#[command(after_help = crate::exit::TABLE)]
 pub(crate) struct DoctorArgs {
     #[command(subcommand)]
     pub(crate) action: DoctorAction,
@@ -21,7 +25,10 @@ pub(crate) struct DoctorArgs {
 pub(crate) enum DoctorAction {
     Show(DoctorShowArgs),
     Tune(DoctorTuneArgs),
-    Reset(DoctorResetArgs),
+    /// Undo what a killed tuning left
+    ///
+    /// The same as `emu restore`.
+    Reset(RestoreArgs),
 }
 
 /// Which knobs, and for which CPUs.
@@ -36,16 +43,16 @@ pub(crate) struct KnobArgs {
     pub(crate) cpus: Option<CpuList>,
 }
 
-/// Tell what makes runs differ here; changes nothing
+/// Show what makes runs vary here
 ///
-/// emu ends with code 7 when something disturbs that can be tuned, or put right by hand without a reboot. Knobs that
+/// Nothing is changed, but what killed emus have left is undone first. emu ends with code 7 when something disturbs that can be tuned, or put right by hand without a reboot. Knobs that
 /// are named are shown in full.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorShowArgs {
     #[command(flatten)]
     pub(crate) knobs: KnobArgs,
 
-    /// Write JSON
+    /// Write JSON to stdout instead of tables
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -53,7 +60,7 @@ pub(crate) struct DoctorShowArgs {
 /// Run a command on a tuned machine, or hold it tuned until Ctrl-C
 ///
 /// Changes what can be changed, runs the command, and puts back exactly what was found; emu ends as the command does.
-/// Knobs that the kernel refuses are told and left, those that are named must not be refused. There is no tuning that
+/// Knobs that the kernel refuses are named and left, those that are named must not be refused. There is no tuning that
 /// outlives emu: if it is killed, its guardian puts everything back.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorTuneArgs {
@@ -73,19 +80,13 @@ pub(crate) struct DoctorTuneArgs {
     pub(crate) measure: bool,
 
     /// Pairs of windows of each knob [default: 12, with --quick 6]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=1000), requires = "measure")]
+    #[arg(long, value_name = "N", value_parser = values::knob_pairs, requires = "measure", allow_hyphen_values = true, help_heading = MEASURE)]
     pub(crate) pairs: Option<u32>,
-
-    #[command(flatten)]
-    pub(crate) measuring: MeasureArgs,
 
     /// The command and its arguments
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
-}
 
-/// Undo what a killed tuning left
-///
-/// The same as `emu restore`.
-#[derive(Debug, Args)]
-pub(crate) struct DoctorResetArgs {}
+    #[command(flatten, next_help_heading = MEASURE)]
+    pub(crate) measuring: MeasureArgs,
+}

@@ -1,9 +1,9 @@
 use clap::Args;
 
-/// Tell what this host is and offers, with the measured clock of each CPU
+/// Show this machine: CPUs, clocks, cgroups, privileges
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// Write JSON
+    /// Write JSON to stdout instead of tables
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -34,7 +34,7 @@ pub(crate) struct MeasureArgs {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Write JSON, with every sample
+    /// Write JSON to stdout instead of tables, with every sample
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -42,8 +42,8 @@ pub(crate) struct MeasureArgs {
     #[arg(short, long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Start of the random numbers, to repeat a run [default: from the clock]
-    #[arg(long, value_name = "N")]
+    /// Seed of the random numbers [default: from the clock]
+    #[arg(long, value_name = "N", value_parser = values::seed, allow_hyphen_values = true)]
     pub(crate) seed: Option<u64>,
 }
 

@@ -1,11 +1,12 @@
 use clap::Args;
-use emu_core::{MethodId, SpeedSpec};
+use emu_core::SpeedSpec;
 
-use super::{DemandArgs, values};
+use super::{DemandArgs, Named, values};
 
-/// Tell which methods work here, how well, and why others do not
+/// Show which methods work here, how well, and why others do not
 ///
-/// Each is judged as if it were asked for by `emu run` with the same options. Nothing is changed.
+/// Each is judged as if it were asked for by `emu run` with the same options. Nothing is changed, but what killed emus
+/// have left is undone first.
 #[derive(Debug, Args)]
 pub(crate) struct MethodsArgs {
     /// The speed to judge by
@@ -14,12 +15,12 @@ pub(crate) struct MethodsArgs {
 
     /// Show one method in full
     #[arg(short, long, value_parser = values::method())]
-    pub(crate) method: Option<MethodId>,
+    pub(crate) method: Option<Named>,
 
     #[command(flatten)]
     pub(crate) demand: DemandArgs,
 
-    /// Write JSON
+    /// Write JSON to stdout instead of tables
     #[arg(long)]
     pub(crate) json: bool,
 }

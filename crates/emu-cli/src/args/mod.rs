@@ -22,7 +22,9 @@ mod zone;
 
 pub(crate) use attach::AttachArgs;
 pub(crate) use bench::{BenchArgs, Preset};
-pub(crate) use calibrate::{CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibrateSolverArgs};
+pub(crate) use calibrate::{
+    CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibratePreset, CalibrateSolverArgs,
+};
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use doctor::{DoctorAction, DoctorArgs, DoctorShowArgs, DoctorTuneArgs};
 pub(crate) use info::InfoArgs;
@@ -35,8 +37,8 @@ pub(crate) use report::ReportArgs;
 pub(crate) use restore::RestoreArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use timers::TimersArgs;
-pub(crate) use values::{MethodChoice, Methods};
-pub(crate) use verify::{PAIRS_MOST, VerifyArgs};
+pub(crate) use values::{MethodChoice, Methods, Named, PAIRS_MOST, TOLERANCE, round_name, share};
+pub(crate) use verify::VerifyArgs;
 pub(crate) use worker::WorkerArgs;
 pub(crate) use zone::{DemandArgs, TellArgs, ZoneArgs};
 
@@ -44,7 +46,7 @@ use clap::{Parser, Subcommand};
 
 /// Makes programs run as on a slower CPU, and measures how faithfully
 #[derive(Debug, Parser)]
-#[command(name = "emu", version, propagate_version = true, after_help = crate::exit::TABLE)]
+#[command(name = "emu", version, propagate_version = true, max_term_width = 80, after_help = crate::exit::TABLE)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -103,24 +105,29 @@ mod tests {
         "emu run --speed 800␣MHz --variant published --method cpu-lim -- true",
         "emu run --speed 40% --period 1␣s -- true",
         "emu run --speed 40% --period 0.5ms -- true",
+        "emu run --speed 40% --method cpu-lim:published -- true",
         "emu attach --pid 1,2 --speed 40%",
+        "emu attach --pid 1 --speed 40% --method fracas:shares",
         "emu attach --pid 1 --pid 2 --speed 40% --for 10s",
         "emu attach --cgroup /x.slice --speed 40% --for 1m30s",
         "emu methods",
         "emu methods --method cpu-lim --speed 0=40% --cpus 0 --period 100ms",
         "emu methods --speed 1.2GHz --method cpu-freq --cpus 0 --round down --widen",
-        "emu methods --json",
+        "emu methods --method cpu-lim:published --json",
         "emu info",
         "emu info --json",
         "emu verify",
         "emu verify --speed 25% --speed 0=40%,1=80% --method all --cpus 0-1 --period 1ms --pairs 40",
         "emu verify --speed 1.2GHz --method cpu-freq --cpus 0 --round up --widen",
+        "emu verify --speeds 25% --method cpu-lim:published --variant published",
         "emu verify --workloads cpu-loop,multithread --tolerance 2.5% --quick --seed 7 --json",
         "emu bench",
         "emu bench --quick",
         "emu bench --full --preset buchert-2011 --json",
         "emu bench --methods none,cpu-lim:published --workloads cpu-loop --speeds 40%,1.2GHz --cores 1,2 --reps 40",
         "emu bench --time 60s --period 10ms --tolerance 2% --seed 7 --out x",
+        "emu bench --pairs 40",
+        "emu bench --for 60s",
         "emu bench --resume x --json",
         "emu report x",
         "emu report x y --out z --json",
@@ -150,7 +157,9 @@ mod tests {
         "emu doctor tune --measure --quick --json --out x --seed 7",
         "emu doctor tune --measure --pairs 40 --knobs thp,aslr",
         "emu doctor reset",
+        "emu doctor reset --json",
         "emu restore",
+        "emu restore --json",
         "emu completions bash",
         "emu man",
         "emu man --dir x",
@@ -188,6 +197,9 @@ mod tests {
         "emu run --speed 40% --period soon -- true",
         "emu run --speed 40% --method cpu-hog -- true",
         "emu run --speed 40% --method  -- true",
+        "emu run --speed 40% --method cpu-hogs:published -- true",
+        "emu run --speed 40% --method none -- true",
+        "emu run --speed 40%,50% -- true",
         "emu run --speed 40% --variant worst -- true",
         "emu run --speed 40% --method cpu-freq --round off -- true",
         "emu run --speed 40% --json - -- true",
@@ -204,6 +216,8 @@ mod tests {
         "emu verify --speed 0",
         "emu verify --round off",
         "emu verify --workloads cpu-lop",
+        "emu verify --speed 25%,50%",
+        "emu verify --seed -1",
         "emu verify --pairs 1",
         "emu verify --pairs 1001",
         "emu verify --tolerance 0",
@@ -228,6 +242,7 @@ mod tests {
         "emu bench --time 0s",
         "emu bench --time 10",
         "emu bench --time 60s --reps 5",
+        "emu bench --for 60s --pairs 5",
         "emu bench --quick --full",
         "emu bench --resume x --quick",
         "emu bench --preset knuth-1968",
@@ -286,6 +301,7 @@ mod tests {
         "emu doctor tune --measure -- true",
         "emu doctor tune --measure --for 1s",
         "emu doctor tune --measure --pairs 5",
+        "emu doctor tune --measure --pairs 1001",
         "emu doctor tune --pairs 12",
         "emu doctor tune --for 0s",
         "emu doctor reset --force",

@@ -13,7 +13,7 @@ pub(crate) struct NoiseArgs {
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,
 
-    /// What is longer is a gap [default: ten steps of the loop that looks, at least 1us]
+    /// Shortest pause that counts as a gap [default: ten steps of the loop that looks, at least 1us]
     #[arg(long, value_name = "DURATION", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) threshold: Option<Duration>,
 }

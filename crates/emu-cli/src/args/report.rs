@@ -15,7 +15,7 @@ pub(crate) struct ReportArgs {
     #[arg(short, long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Write the results as JSON
+    /// Write JSON to stdout instead of tables
     #[arg(long)]
     pub(crate) json: bool,
 }

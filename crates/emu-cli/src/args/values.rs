@@ -1,15 +1,26 @@
 //! Values that more than one option takes.
 
 use std::ffi::OsString;
+use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use emu_bench::experiment::Contender;
+use emu_bench::kernel::random_access::THREADS_MAX;
 use emu_bench::measure::disk::{Column, Operation};
 use emu_bench::workload::WORKLOADS;
 use emu_core::doctor::KNOBS;
-use emu_core::{Error, METHODS, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, Variant};
+use emu_core::{Error, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, SpeedSpec, Variant};
 use jiff::SignedDuration;
+
+/// The tolerance unless given.
+pub(crate) const TOLERANCE: &str = "5%";
+
+/// The most pairs that can be asked for.
+pub(crate) const PAIRS_MOST: u16 = 1000;
 
 /// A method by name, or the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +28,7 @@ pub(crate) enum MethodChoice {
     /// The most faithful that can do it.
     Auto,
     /// This one and no other.
-    Named(MethodId),
+    Named(Named),
 }
 
 /// Which methods to verify.
@@ -29,13 +40,53 @@ pub(crate) enum Methods {
     All,
 }
 
+/// A method by name, and its variant where the name has one: `cpu-lim:published`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// Which method.
+    pub(crate) id: MethodId,
+    /// Which form of it; `None` for its name alone.
+    pub(crate) variant: Option<Variant>,
+}
+
+impl Named {
+    fn parse(text: &str) -> Result<Self> {
+        match text.parse()? {
+            Contender::Method(id, variant) => {
+                Ok(Self { id, variant: Some(variant).filter(|variant| *variant != Variant::Best) })
+            }
+            Contender::None => Err(Error::usage(format!("`{text}` is no method"))),
+        }
+    }
+}
+
+impl MethodChoice {
+    /// The variant that its name has.
+    pub(crate) fn variant(self) -> Option<Variant> {
+        match self {
+            Self::Auto => None,
+            Self::Named(named) => named.variant,
+        }
+    }
+}
+
+impl Methods {
+    /// The variant that their name has.
+    pub(crate) fn variant(self) -> Option<Variant> {
+        match self {
+            Self::One(choice) => choice.variant(),
+            Self::All => None,
+        }
+    }
+}
+
 /// Parses `auto` or the name of a method; clap suggests the nearest name for another word.
 pub(super) fn method_or_auto() -> impl TypedValueParser<Value = MethodChoice> {
     let auto = PossibleValue::new("auto").help("the most faithful method that can do it here");
     let names = std::iter::once(auto).chain(method_names());
     PossibleValuesParser::new(names).try_map(|name| match name.as_str() {
         "auto" => Ok(MethodChoice::Auto),
-        name => name.parse().map(MethodChoice::Named),
+        name => Named::parse(name).map(MethodChoice::Named),
     })
 }
 
@@ -47,13 +98,13 @@ pub(super) fn methods() -> impl TypedValueParser<Value = Methods> {
         match name.as_str() {
             "all" => Ok(Methods::All),
             "auto" => Ok(Methods::One(MethodChoice::Auto)),
-            name => name.parse().map(|id| Methods::One(MethodChoice::Named(id))),
+            name => Named::parse(name).map(|named| Methods::One(MethodChoice::Named(named))),
         }
     })
 }
 
 /// Parses a share between 0 and 1: `5%`, `0.05`.
-pub(super) fn share(text: &str) -> Result<f64> {
+pub(crate) fn share(text: &str) -> Result<f64> {
     let bad =
         || Error::usage(format!("bad share `{text}`")).hint("write it as 5% or 0.05, above 0 and below 1");
     let number = |text: &str| text.trim().parse::<f64>().map_err(|_| bad());
@@ -64,13 +115,14 @@ pub(super) fn share(text: &str) -> Result<f64> {
     if share > 0.0 && share < 1.0 { Ok(share) } else { Err(bad()) }
 }
 
-/// Parses the name of a method.
-pub(super) fn method() -> impl TypedValueParser<Value = MethodId> {
-    PossibleValuesParser::new(method_names()).try_map(|name| name.parse::<MethodId>())
+/// Parses the name of a method, or of a method in one of its variants.
+pub(super) fn method() -> impl TypedValueParser<Value = Named> {
+    PossibleValuesParser::new(method_names()).try_map(|name| Named::parse(&name))
 }
 
 fn method_names() -> impl Iterator<Item = PossibleValue> {
-    METHODS.iter().map(|method| PossibleValue::new(method.id().as_str()).help(method.about().summary))
+    let methods = Contender::all().into_iter().filter(|one| *one != Contender::None);
+    methods.map(|one| PossibleValue::new(one.as_str()).help(one.about()))
 }
 
 /// Parses the name of a variant.
@@ -87,12 +139,45 @@ pub(super) fn variant() -> impl TypedValueParser<Value = Variant> {
     })
 }
 
+impl Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Contender::Method(self.id, self.variant.unwrap_or_default()).fmt(f)
+    }
+}
+
+impl Display for MethodChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Named(named) => named.fmt(f),
+        }
+    }
+}
+
+impl Display for Methods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(choice) => choice.fmt(f),
+            Self::All => f.write_str("all"),
+        }
+    }
+}
+
+/// The name by which rounding is asked for.
+pub(crate) fn round_name(round: Round) -> &'static str {
+    match round {
+        Round::Nearest => "nearest",
+        Round::Down => "down",
+        Round::Up => "up",
+    }
+}
+
 /// Parses which way a frequency is rounded.
 pub(super) fn round() -> impl TypedValueParser<Value = Round> {
     PossibleValuesParser::new([
-        PossibleValue::new("nearest").help("the nearest one"),
-        PossibleValue::new("down").help("the next lower one"),
-        PossibleValue::new("up").help("the next higher one"),
+        PossibleValue::new(round_name(Round::Nearest)).help("the nearest one"),
+        PossibleValue::new(round_name(Round::Down)).help("the next lower one"),
+        PossibleValue::new(round_name(Round::Up)).help("the next higher one"),
     ])
     .map(|name| match name.as_str() {
         "down" => Round::Down,
@@ -119,18 +204,63 @@ pub(super) fn workloads() -> PossibleValuesParser {
         .into()
 }
 
-/// Parses a number of CPUs.
-pub(super) fn cores(text: &str) -> Result<u16> {
-    text.trim().parse().ok().filter(|count| *count > 0).ok_or_else(|| {
-        Error::usage(format!("bad number of CPUs `{text}`")).hint("give whole numbers from 1: --cores 1,2,4")
+/// Parses a whole number within a range. `example` is an option with its value.
+fn whole<T>(text: &str, what: &str, range: RangeInclusive<T>, example: &str) -> Result<T>
+where
+    T: FromStr + PartialOrd + Display,
+{
+    text.trim().parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
+        let (least, most) = range.into_inner();
+        Error::usage(format!("bad {what} `{text}`"))
+            .hint(format!("give a whole number from {least} to {most}: {example}"))
     })
 }
 
-/// Parses how often something is measured.
-pub(super) fn repetitions(text: &str) -> Result<u16> {
-    text.trim().parse().ok().filter(|count| (2..=1000).contains(count)).ok_or_else(|| {
-        Error::usage(format!("bad number of repetitions `{text}`"))
-            .hint("give 2 to 1000; below 6 no interval reaches 95%")
+/// Parses a number of CPUs.
+pub(super) fn cores(text: &str) -> Result<u16> {
+    whole(text, "number of CPUs", 1..=u16::MAX, "--cores 1,2,4")
+}
+
+/// Parses a number of pairs of samples.
+pub(super) fn pairs(text: &str) -> Result<u16> {
+    whole(text, "number of pairs", 2..=PAIRS_MOST, "15, say; below 6 no interval reaches 95%")
+}
+
+/// Parses a number of pairs of windows for a knob.
+pub(super) fn knob_pairs(text: &str) -> Result<u32> {
+    whole(text, "number of pairs", 6..=PAIRS_MOST.into(), "--pairs 12")
+}
+
+/// Parses a seed of random numbers.
+pub(super) fn seed(text: &str) -> Result<u64> {
+    whole(text, "seed", 0..=u64::MAX, "--seed 7")
+}
+
+/// Parses a step from one quota to the next.
+pub(super) fn step(text: &str) -> Result<f64> {
+    let step = text.trim().parse().ok().filter(|step: &f64| step.is_finite() && *step > 0.0);
+    step.ok_or_else(|| {
+        Error::usage(format!("bad step `{text}`")).hint("give a number of CPUs above 0: --step 0.1")
+    })
+}
+
+/// Parses a setting of another machine.
+pub(super) fn setting(text: &str) -> Result<f64> {
+    text.trim().parse().ok().filter(|setting: &f64| setting.is_finite()).ok_or_else(|| {
+        Error::usage(format!("bad setting `{text}`"))
+            .hint("give a number as the other machine has it: --setting 0.5 for CPUs, --setting 1769 for MB")
+    })
+}
+
+/// Parses one of the speeds of an option that is given once for each.
+pub(super) fn speed_to_repeat(text: &str) -> Result<SpeedSpec> {
+    text.parse().map_err(|error: Error| {
+        if text.contains(',') && !text.contains('=') {
+            let each: Vec<_> = text.split(',').map(|speed| format!("--speed {}", speed.trim())).collect();
+            error.hint(format!("give the option once for each: {}", each.join(" ")))
+        } else {
+            error
+        }
     })
 }
 
@@ -150,7 +280,7 @@ pub(super) fn duration(text: &str) -> Result<Duration> {
 
 /// Parses the length of an on/off cycle; methods have narrower limits of their own.
 pub(super) fn period(text: &str) -> Result<Duration> {
-    let hint = "a period lies between 500us and 1s; 10ms is a good start";
+    let hint = "write a number and a unit, between 500us and 1s: 10ms is a good start";
     let period = duration(text).map_err(|error| error.hint(hint))?;
     if (PERIOD_MIN..=PERIOD_MAX).contains(&period) {
         return Ok(period);
@@ -161,10 +291,12 @@ pub(super) fn period(text: &str) -> Result<Duration> {
 
 /// Parses a number of threads.
 pub(super) fn threads(text: &str) -> Result<usize> {
-    text.trim().parse().ok().filter(|count| (1..=256).contains(count)).ok_or_else(|| {
-        Error::usage(format!("bad number of threads `{text}`"))
-            .hint("give whole numbers from 1 to 256: --threads 1,2")
-    })
+    whole(text, "number of threads", 1..=256, "--threads 1,2")
+}
+
+/// Parses a number of threads for the kernels of the HPC Challenge.
+pub(super) fn hpcc_threads(text: &str) -> Result<usize> {
+    whole(text, "number of threads", 1..=THREADS_MAX, "--threads 1,2")
 }
 
 /// Parses a size above zero: `4096`, `4KiB`, `4K`, `64MiB`, `1G`. K, M and G are powers of 1024.
@@ -248,9 +380,10 @@ mod tests {
 
     #[test]
     fn periods_out_of_any_methods_reach_are_refused_with_the_range() {
-        for text in ["0", "1 ns", "499us", "1001ms", "1 h", "-10ms"] {
+        for text in ["0", "10", "1 ns", "499us", "1001ms", "1 h", "-10ms"] {
             let error = period(text).expect_err(text);
-            assert!(error.hint_text().is_some_and(|hint| hint.contains("500us and 1s")), "{text}");
+            let hint = error.hint_text().unwrap();
+            assert!(hint.contains("500us and 1s") && hint.contains("a unit"), "{text}: {hint}");
         }
         assert_eq!(period("500us").unwrap(), PERIOD_MIN);
         assert_eq!(period("1s").unwrap(), PERIOD_MAX);
@@ -278,11 +411,42 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_threads_are_counted_from_one() {
+    fn whole_numbers_out_of_their_range_are_refused_with_the_value_the_range_and_an_example() {
         assert_eq!(threads(" 2").unwrap(), 2);
         for text in ["", "0", "-1", "257", "1.5", "x"] {
-            assert!(threads(text).unwrap_err().hint_text().is_some(), "{text}");
+            let error = threads(text).unwrap_err();
+            assert_eq!(error.to_string(), format!("bad number of threads `{text}`"));
+            assert_eq!(error.hint_text(), Some("give a whole number from 1 to 256: --threads 1,2"));
         }
+        assert_eq!((hpcc_threads("128").unwrap(), hpcc_threads("129").is_err()), (128, true));
+        assert_eq!((pairs("2").unwrap(), pairs("1000").unwrap()), (2, 1000));
+        assert_eq!(
+            (pairs("1").is_err(), pairs("1001").is_err(), knob_pairs("5").is_err()),
+            (true, true, true)
+        );
+        assert_eq!((seed("0").unwrap(), seed("x").is_err(), seed("-1").is_err()), (0, true, true));
+    }
+
+    #[test]
+    fn numbers_with_a_fraction_are_finite() {
+        assert!((step("0.1").unwrap() - 0.1).abs() < 1e-12 && (setting("-1.5").unwrap() + 1.5).abs() < 1e-12);
+        for text in ["", "x", "NaN", "inf"] {
+            for error in [step(text).unwrap_err(), setting(text).unwrap_err()] {
+                assert!(
+                    error.to_string().contains(&format!("`{text}`")) && error.hint_text().is_some(),
+                    "{text}"
+                );
+            }
+        }
+        assert!(step("0").is_err() && step("-0.1").is_err());
+    }
+
+    #[test]
+    fn an_option_that_is_to_be_repeated_says_so() {
+        assert!(speed_to_repeat("0=25%,1=50%").is_ok());
+        let hint = |text: &str| speed_to_repeat(text).unwrap_err().hint_text().map(str::to_owned).unwrap();
+        assert_eq!(hint("25%,50%"), "give the option once for each: --speed 25% --speed 50%");
+        assert!(hint("140%").starts_with("write "), "{}", hint("140%"));
     }
 
     #[test]

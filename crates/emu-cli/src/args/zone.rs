@@ -14,7 +14,7 @@ pub(crate) struct ZoneArgs {
     #[arg(short, long, allow_hyphen_values = true)]
     pub(crate) speed: SpeedSpec,
 
-    /// How to slow the CPUs down; `emu methods` tells what works here
+    /// How to slow the CPUs down; `emu methods` shows what works here
     #[arg(short, long, default_value = "auto", value_parser = values::method_or_auto())]
     pub(crate) method: MethodChoice,
 
@@ -25,9 +25,9 @@ pub(crate) struct ZoneArgs {
 /// What is asked of a method beside the speed, for `run`, `attach`, `methods` and `verify`.
 #[derive(Debug, Args)]
 pub(crate) struct DemandArgs {
-    /// Which form of the method
-    #[arg(long, default_value = "best", value_parser = values::variant())]
-    pub(crate) variant: Variant,
+    /// Which form of the method [default: best, or that of --method NAME:VARIANT]
+    #[arg(long, value_parser = values::variant())]
+    pub(crate) variant: Option<Variant>,
 
     /// CPUs to slow down and to run on, as 0-2,5 [default: those that --speed names, else all allowed]
     #[arg(short, long, value_name = "LIST", allow_hyphen_values = true)]
@@ -41,11 +41,11 @@ pub(crate) struct DemandArgs {
     #[arg(long)]
     pub(crate) lift_rt_limit: bool,
 
-    /// Leave tasks outside the zone the time that they use of its CPUs: the zone gets its share of the rest
+    /// cpu-hogs: do not slow tasks outside the zone
     #[arg(long)]
     pub(crate) spare_others: bool,
 
-    /// cpu-freq: which of the hardware's frequencies to take for one that it does not have
+    /// cpu-freq: how to round a frequency that the hardware lacks
     #[arg(long, default_value = "nearest", value_parser = values::round())]
     pub(crate) round: Round,
 
@@ -54,7 +54,7 @@ pub(crate) struct DemandArgs {
     pub(crate) widen: bool,
 }
 
-/// What to tell about it, for `run` and `attach`.
+/// What to say about it, for `run` and `attach`.
 #[derive(Debug, Args)]
 pub(crate) struct TellArgs {
     /// Measure first that the speed is delivered; do not start when it is off by more than 5%
@@ -65,7 +65,7 @@ pub(crate) struct TellArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
-    /// Write what was asked and what was delivered, which is null without --verify, to a file at the end
+    /// Write the request and the result to FILE at the end; `delivered` needs --verify
     #[arg(long, value_name = "FILE", value_parser = values::output_file)]
     pub(crate) json: Option<PathBuf>,
 }

@@ -11,9 +11,10 @@ use super::pause;
 use super::tell::{JsonFile, Report, release};
 use crate::args::AttachArgs;
 use crate::exit::{Exit, Failure};
+use crate::host;
 use crate::output::record::Record;
-use crate::plan::{self, Plan};
-use crate::signals::{self, Signals};
+use crate::plan::Plan;
+use crate::signals::{self, Came, Signals};
 use target::Target;
 
 /// How often the emulation's status and the cgroup are looked at.
@@ -22,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Slows the target down until it ends, the time is over, or a signal asks emu to end.
 pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
-    let (host, restored) = plan::host()?;
+    let (host, restored) = host::restored()?;
     let target = Target::find(&host, &args.pid, args.cgroup.as_deref())?;
     let plan = Plan::new(&host, &args.zone)?;
     let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
@@ -30,19 +31,20 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     report.begin(&plan);
     report.tell(&restored);
     if args.report.verify {
-        report.verify(&host, &plan, &signals)?;
+        report.verify(&host, &plan, &signals, "nothing was slowed down")?;
     }
 
     let mut session = Session::engage(&host, &plan.zone(target.name(), target.tasks()), plan.method)?;
     report.tell(&session.notes());
     let begun = Instant::now();
     let end = args.limit.and_then(|limit| begun.checked_add(limit));
-    watch(&mut session, &plan, &signals, &target, end, &mut report)?;
+    let watched = watch(&mut session, &plan, &signals, &target, end, &mut report);
 
     let wall = begun.elapsed();
     let (status, released) = release(session);
     report.end(status.as_ref(), wall, Exit::Success);
     released?;
+    watched?;
     Ok(Exit::Success)
 }
 
@@ -55,24 +57,17 @@ fn watch(
     report: &mut Report,
 ) -> Result<()> {
     while target.is_alive() {
-        let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
-        if left.is_zero() {
-            return Ok(());
-        }
-        signals.wait(&target.ends(), left.min(LOOK))?;
-        while let Some(received) = signals.next()? {
-            match received.signal {
-                Signal::SIGTSTP => {
-                    let stopped = pause::while_let_go(session, &plan.demand.targets, || {
-                        let begin = Instant::now();
-                        signals::stop_self(Signal::SIGTSTP);
-                        begin.elapsed()
-                    })?;
-                    report.was_stopped(stopped);
-                }
-                _ if signals.is_ending(received) => return Ok(()),
-                _ => {}
+        match signals.wait_for_end(&target.ends(), end, LOOK)? {
+            Came::End => return Ok(()),
+            Came::Stop => {
+                let stopped = pause::while_let_go(session, &plan.demand.targets, || {
+                    let begin = Instant::now();
+                    signals::stop_self(Signal::SIGTSTP);
+                    begin.elapsed()
+                })?;
+                report.was_stopped(stopped);
             }
+            Came::Nothing => {}
         }
         session.status().iter().for_each(|status| report.tell_meanwhile(&status.notes));
     }

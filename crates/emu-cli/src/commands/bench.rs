@@ -1,6 +1,5 @@
 //! `emu bench`: every method on every kind of work, into a record.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,12 +11,13 @@ use emu_bench::workload::WORKLOADS;
 use emu_core::{Host, MethodId, Result, Speed, Variant};
 
 use super::report;
-use crate::args::{BenchArgs, Preset};
+use crate::args::{BenchArgs, Preset, TOLERANCE, share};
 use crate::ending::Ending;
 use crate::exit::{Exit, Failure};
+use crate::host;
+use crate::options::{flag, option};
 use crate::output::numbers::span;
 use crate::output::progress::Progress;
-use crate::plan;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 
@@ -46,10 +46,7 @@ const SPECTRUM_QUICK: Duration = Duration::from_millis(500);
 /// Measures what the command line asks for, or what is left of it, and shows what it means.
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let mut ending = Ending::new(Signals::block()?);
-    let (host, restored) = plan::host()?;
-    for note in &restored {
-        Reporter::new(false).note(note);
-    }
+    let host = host::detect()?;
     let begun = match &args.resume {
         Some(folder) => Run::resume(&host, folder),
         None => begin(&host, args, &mut ending),
@@ -79,7 +76,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
 /// Plans a run and makes its record.
 fn begin(host: &Host, args: &BenchArgs, ending: &mut Ending) -> Result<Run> {
     let request = request(host, args)?;
-    let mut about = About::new(Machine::of(host), command(args, request.seed), request.seed);
+    let mut about = About::new(Machine::of(host), command(args, request.seed)?, request.seed);
     // Before the machine is measured: a folder that cannot be made is told at once.
     if let Some(out) = &args.out {
         Record::check(out)?;
@@ -213,34 +210,25 @@ fn published() -> Vec<Contender> {
 }
 
 /// The command that takes the same measurements again; where results go is left out.
-fn command(args: &BenchArgs, seed: u64) -> String {
-    fn list<T: ToString>(name: &str, values: &[T]) -> Option<String> {
-        let values: Vec<_> = values.iter().map(T::to_string).collect();
-        (!values.is_empty()).then(|| format!(" {name} {}", values.join(",")))
-    }
-    let mut text = "emu bench".to_owned();
-    for (given, name) in [(args.quick, " --quick"), (args.full, " --full")] {
-        text.push_str(if given { name } else { "" });
-    }
-    let duration =
-        |name: &str, time: Option<Duration>| time.map(|time| format!(" {name} {}us", time.as_micros()));
-    let parts = [
-        args.preset.map(|Preset::Buchert2011| format!(" --preset {}", emu_bench::report::BUCHERT_2011)),
-        list("--methods", &args.methods),
-        list("--workloads", &args.workloads),
-        list(
-            "--speeds",
-            &args.speeds.iter().map(|speed| speed.to_string().replace(' ', "")).collect::<Vec<_>>(),
-        ),
-        list("--cores", &args.cores),
-        args.reps.map(|count| format!(" --reps {count}")),
-        duration("--time", args.time),
-        duration("--period", args.period),
-    ];
-    text.extend(parts.into_iter().flatten());
-    if (args.tolerance - 0.05).abs() > f64::EPSILON {
-        let _ = write!(text, " --tolerance {}", args.tolerance);
-    }
-    let _ = write!(text, " --seed {seed}");
-    text
+fn command(args: &BenchArgs, seed: u64) -> Result<String> {
+    let micros = |time: Option<Duration>| time.map(|time| format!("{}us", time.as_micros()));
+    let speeds = args.speeds.iter().map(|speed| speed.to_string().replace(' ', ""));
+    let tolerance = (args.tolerance - share(TOLERANCE)?).abs() > f64::EPSILON;
+    let preset = args.preset.map(|Preset::Buchert2011| emu_bench::report::BUCHERT_2011);
+    Ok([
+        "emu bench".to_owned(),
+        flag("quick", args.quick),
+        flag("full", args.full),
+        option("preset", preset),
+        option("methods", &args.methods),
+        option("workloads", &args.workloads),
+        option("speeds", speeds),
+        option("cores", &args.cores),
+        option("reps", args.reps),
+        option("time", micros(args.time)),
+        option("period", micros(args.period)),
+        option("tolerance", tolerance.then_some(args.tolerance)),
+        option("seed", [seed]),
+    ]
+    .concat())
 }

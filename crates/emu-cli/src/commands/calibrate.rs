@@ -6,11 +6,13 @@ use std::fs;
 use std::path::Path;
 
 use emu_bench::measure::calibrate::{self, Measured, Other, Plan};
-use emu_core::{Error, ErrorKind, Host, Result, Roots};
+use emu_core::{Error, ErrorKind, Result};
 
-use crate::args::{CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibrateSolverArgs};
+use crate::args::{CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibratePreset, CalibrateSolverArgs};
 use crate::exit::{Exit, Failure};
+use crate::host;
 use crate::measuring::{Document, Measuring, Task};
+use crate::options::option;
 use crate::output;
 
 const NAME: &str = "calibrate";
@@ -20,14 +22,14 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<Exit, Failure> {
     if let Some(CalibrateCommand::Map(args)) = &args.command {
         return map(args);
     }
-    let host = Host::detect(&Roots::system())?;
+    let host = host::detect()?;
     let (quick, seed, preset) = (args.measure.quick, args.measure.seed(), args.preset);
     let mut plan = Plan::new(&host, quick, seed, args.step)?;
     if preset.is_some() && !quick {
         plan = plan.as_published(&host)?;
     }
-    let step = args.step.map_or_else(String::new, |step| format!(" --step {step}"));
-    let options = format!("{}{step}", preset.map_or("", |_| " --preset semode-2021"));
+    let options = option("preset", preset.map(|CalibratePreset::Semode2021| "semode-2021"))
+        + &option("step", args.step);
     let mut measuring =
         Measuring::begin(&host, &args.measure, &Task { name: NAME, options, seed, plan: &plan })?;
     let measured = calibrate::measure(&host, &plan, &mut |event| measuring.watch(event));

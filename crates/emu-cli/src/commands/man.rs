@@ -1,7 +1,9 @@
 //! `emu man`: manual pages.
 
+use std::io;
+
 use clap::CommandFactory;
-use emu_core::Error;
+use emu_core::{Error, ErrorKind};
 
 use crate::args::{Cli, ManArgs};
 use crate::exit::{Exit, Failure};
@@ -11,8 +13,10 @@ use crate::output;
 pub(crate) fn man(args: &ManArgs) -> Result<Exit, Failure> {
     if let Some(dir) = &args.dir {
         clap_mangen::generate_to(Cli::command(), dir).map_err(|e| {
-            Error::file("write manual pages to", dir, e)
-                .hint("name a folder that is there and can be written")
+            let is_missing = matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+            let error = Error::file("write manual pages to", dir, e);
+            let kind = if is_missing { ErrorKind::Usage } else { error.kind() };
+            error.with_kind(kind).hint("name a folder that is there and can be written")
         })?;
         return Ok(Exit::Success);
     }

@@ -11,7 +11,7 @@ mod measure;
 mod methods;
 mod noise;
 mod pause;
-pub(crate) mod probe;
+mod probe;
 mod report;
 mod restore;
 mod run;
@@ -38,7 +38,7 @@ pub(crate) fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Noise(args) => noise::noise(&args),
         Command::Timers(args) => timers::timers(&args),
         Command::Doctor(args) => doctor::doctor(&args),
-        Command::Restore(_) => restore::restore(),
+        Command::Restore(args) => restore::restore(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),
         Command::CalibrateSolver(args) => calibrate::solver(&args),

@@ -2,17 +2,18 @@
 
 use emu_bench::measure::noise::{self, Order, Plan};
 use emu_bench::measure::{Event, answer};
-use emu_core::{Host, Result, Roots};
+use emu_core::Result;
 
 use crate::args::{NoiseArgs, NoiseRunsArgs};
 use crate::exit::{Exit, Failure};
+use crate::host;
 use crate::measuring::{Measuring, Task};
 use crate::output;
 use crate::output::nanos;
 
 /// Measures, and shows what it means.
 pub(crate) fn noise(args: &NoiseArgs) -> Result<Exit, Failure> {
-    let host = Host::detect(&Roots::system())?;
+    let host = host::detect()?;
     let seed = args.measure.seed();
     let plan = Plan { threshold_ns: args.threshold.map(nanos), ..Plan::new(&host, args.measure.quick, seed) };
     let options = plan.threshold_ns.map_or_else(String::new, |nanos| format!(" --threshold {nanos}ns"));

@@ -2,21 +2,20 @@
 
 use emu_core::{Error, ErrorKind, Roots};
 
+use crate::args::RestoreArgs;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::output::restored;
 
 /// Undoes what can be undone, and shows what was and what was not.
-pub(crate) fn restore() -> Result<Exit, Failure> {
+pub(crate) fn restore(args: &RestoreArgs) -> Result<Exit, Failure> {
     let report = emu_core::restore(&Roots::system())?;
-    output::print(&restored::text(&report))?;
+    output::print(&if args.json { restored::json(&report)? } else { restored::text(&report) })?;
     if report.problems.is_empty() {
         return Ok(Exit::Success);
     }
-    let error = Error::new(
-        ErrorKind::RestoreIncomplete,
-        "cannot undo everything: see the lines marked `not restored`",
-    )
-    .hint("put right what they name and run `emu restore` again, as the user who ran emu or as root");
+    let error =
+        Error::new(ErrorKind::RestoreIncomplete, "cannot undo everything: see what is marked `not restored`")
+            .hint("put right what they name and run `emu restore` again, as the user who ran emu or as root");
     Err(error.into())
 }

@@ -35,7 +35,7 @@ impl Report {
 
     /// Says what will be done, and what is known about it beforehand.
     pub(crate) fn begin(&mut self, plan: &Plan) {
-        self.reporter.say(&summary::opening(plan));
+        self.reporter.tell(&summary::opening(plan));
         self.tell(&plan.expected.notes);
     }
 
@@ -63,17 +63,23 @@ impl Report {
         }
     }
 
-    /// Verifies that the speed is delivered, and tells.
+    /// Verifies that the speed is delivered, and tells. `otherwise` says what is not done when it is not.
     ///
     /// # Errors
     /// It is not ([`Exit::NotVerified`]; the JSON is written), or it could not be measured.
-    pub(crate) fn verify(&mut self, host: &Host, plan: &Plan, signals: &Signals) -> Result<(), Failure> {
+    pub(crate) fn verify(
+        &mut self,
+        host: &Host,
+        plan: &Plan,
+        signals: &Signals,
+        otherwise: &str,
+    ) -> Result<(), Failure> {
         let verification = verification::verify(host, plan, signals)?;
         for line in summary::verified(&verification) {
             self.reporter.say(&line);
         }
         self.record.verified(&verification);
-        verification.judge().inspect_err(|_| self.write())
+        verification.judge(otherwise).inspect_err(|_| self.write())
     }
 
     /// Tells what was delivered, and writes the JSON.

@@ -2,10 +2,10 @@
 
 use emu_bench::measure::Event;
 use emu_bench::measure::timers::{self, Measured, Plan};
-use emu_core::{Host, Roots};
 
 use crate::args::TimersArgs;
 use crate::exit::{Exit, Failure};
+use crate::host;
 use crate::measuring::{Document, Measuring, Task};
 use crate::output;
 
@@ -15,7 +15,7 @@ const NAME: &str = "timers";
 pub(crate) fn timers(args: &TimersArgs) -> Result<Exit, Failure> {
     // Before anything is measured: a reference that cannot be used is told at once.
     let reference = args.reference.as_ref().map(|path| Document::<Measured>::read(path, NAME)).transpose()?;
-    let host = Host::detect(&Roots::system())?;
+    let host = host::detect()?;
     let seed = args.measure.seed();
     let plan = Plan::new(&host, args.measure.quick, seed);
     let task = Task { name: NAME, options: String::new(), seed, plan: &plan };

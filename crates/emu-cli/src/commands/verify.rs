@@ -2,20 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use emu_bench::record::seed_from_clock;
+use emu_bench::record::{About, Machine, seed_from_clock};
 use emu_bench::stats::Band;
 use emu_bench::verify::{self, Emulated, Outcome, Plan, SessionEmulated, Spectrum, Trial};
 use emu_bench::workload::WORKLOADS;
-use emu_core::{Demand, Error, Host, METHODS, MethodId, Result, SpeedSpec, choose};
+use emu_core::{Demand, Error, Host, METHODS, MethodId, Result, Round, SpeedSpec};
 
-use crate::args::{MethodChoice, Methods, VerifyArgs};
+use crate::args::{MethodChoice, Methods, TOLERANCE, VerifyArgs, round_name, share};
 use crate::ending::Ending;
 use crate::exit::{Exit, Failure};
+use crate::host;
+use crate::options::{flag, option};
 use crate::output;
 use crate::output::progress::Progress;
 use crate::output::verify::{Refused, Report, Section, Settings, title};
 use crate::plan;
-use crate::reporter::Reporter;
 use crate::signals::Signals;
 
 /// Pairs unless given, and with `--quick`: the fewest that give an interval of 95 %.
@@ -32,12 +33,10 @@ const SPECTRUM: Duration = Duration::from_secs(1);
 /// Verifies what the command line asks for, and shows it.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
-    let (host, restored) = plan::host()?;
-    for note in &restored {
-        Reporter::new(false).note(note);
-    }
+    let host = host::detect()?;
     let settings = settings(args)?;
-    let mut report = Report::new(settings);
+    let about = About::new(Machine::of(&host), command(args, settings.seed)?, settings.seed);
+    let mut report = Report::new(about, settings);
     let mut cases = cases(&host, args, &mut report)?;
     let total = cases.iter().map(Case::expected_time).sum();
     let mut run = Run { ending: Ending::new(signals), progress: Progress::new(total) };
@@ -59,6 +58,32 @@ fn settings(args: &VerifyArgs) -> Result<Settings> {
         tolerance: Band::new(args.tolerance)?,
         window: if args.quick { WINDOW_QUICK } else { WINDOW },
     })
+}
+
+/// The command that takes the same measurements again.
+fn command(args: &VerifyArgs, seed: u64) -> Result<String> {
+    let speeds = args.speed.iter().map(|speed| option("speed", [speed.to_string().replace(' ', "")]));
+    let demand = &args.demand;
+    let round = (demand.round != Round::default()).then(|| round_name(demand.round));
+    let tolerance = (args.tolerance - share(TOLERANCE)?).abs() > f64::EPSILON;
+    Ok([
+        "emu verify".to_owned(),
+        speeds.collect(),
+        option("method", [args.method]),
+        option("variant", demand.variant),
+        option("cpus", &demand.cpus),
+        option("period", demand.period.map(|period| format!("{}us", period.as_micros()))),
+        flag("lift-rt-limit", demand.lift_rt_limit),
+        flag("spare-others", demand.spare_others),
+        option("round", round),
+        flag("widen", demand.widen),
+        option("workloads", &args.workloads),
+        option("pairs", args.pairs),
+        option("tolerance", tolerance.then_some(args.tolerance)),
+        flag("quick", args.quick),
+        option("seed", [seed]),
+    ]
+    .concat())
 }
 
 /// A method at a speed, and what is tried with it.
@@ -109,11 +134,11 @@ impl Case {
 fn cases(host: &Host, args: &VerifyArgs, report: &mut Report) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for speed in &args.speed {
-        let demand = plan::demand(host, speed, &args.demand)?;
+        let demand = plan::demand(host, speed, &args.demand, args.method.variant())?;
         let names = workloads(args, &demand);
         let methods = match args.method {
-            Methods::One(MethodChoice::Auto) => vec![choose(host, &demand)?.method],
-            Methods::One(MethodChoice::Named(method)) => vec![method],
+            Methods::One(MethodChoice::Auto) => vec![plan::choose(host, &demand)?.method],
+            Methods::One(MethodChoice::Named(method)) => vec![method.id],
             Methods::All => METHODS
                 .iter()
                 .map(|method| method.id())
@@ -212,6 +237,21 @@ mod tests {
     use crate::args::{Cli, Command};
     use clap::Parser;
     use emu_core::Target;
+
+    #[test]
+    fn the_command_that_is_recorded_measures_the_same_again() {
+        let line = "emu verify --speed 25% --speed 0=40%,1=1.200GHz --method cpu-lim:published --cpus 0-1 --period 10000us \
+                    --lift-rt-limit --spare-others --round up --widen --workloads cpu-loop,stream --pairs 40 \
+                    --tolerance 0.02 --quick --seed 7";
+        let command = |line: &str| {
+            let Command::Verify(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {
+                panic!("{line}")
+            };
+            command(&args, args.seed.unwrap_or(3)).unwrap()
+        };
+        assert_eq!(command(line), line);
+        assert_eq!(command("emu verify"), "emu verify --speed 50% --method auto --seed 3");
+    }
 
     #[test]
     fn the_cpu_loop_is_measured_on_one_cpu_too_unless_cpus_or_other_work_are_named() {

@@ -8,11 +8,11 @@ use emu_bench::experiment::Contender;
 use emu_bench::report::{Ground, Judged, Reproduced, Results};
 use emu_bench::stats::Verdict;
 
-use super::numbers::{percent, span};
+use super::numbers::{percent, signed, span};
 use super::table::{Align, Table, WIDTH, wrap};
 
-/// The widest cell: `+2.3% unsure`.
-const CELL: usize = 12;
+/// The widest cell: `-99.9% pass`.
+const CELL: usize = 11;
 
 /// The tables and the sentence.
 pub(crate) fn text(results: &Results) -> String {
@@ -56,10 +56,14 @@ fn published(results: &Results) -> Option<String> {
             let found = match one.reproduced {
                 // Why is told below.
                 Reproduced::NotMeasured => String::new(),
-                _ => format!(" ({})", one.found),
+                // With the minus of all other numbers here.
+                _ => format!(" ({})", one.found.replace('−', "-")),
             };
-            let says = one.says.as_str();
-            let line = format!("{}: {says}. Reproduced: {}{found}", one.contender, one.reproduced.as_str());
+            let reproduced = match one.reproduced {
+                Reproduced::NotCertain => "not enough data",
+                reproduced => reproduced.as_str(),
+            };
+            let line = format!("{}: {}. Reproduced: {reproduced}{found}", one.contender, one.says.as_str());
             let _ = writeln!(text, "{}", wrap(&line, 4));
         }
     }
@@ -94,14 +98,10 @@ fn cell(judged: &Judged) -> String {
     let verdict = match judged.verdict {
         Verdict::Pass => "pass",
         Verdict::Fail => "FAIL",
-        Verdict::NotEnoughData { .. } => "unsure",
+        // Explained below the table.
+        Verdict::NotEnoughData { .. } => "?",
     };
     format!("{} {verdict}", signed(judged.fidelity.bias.estimate))
-}
-
-fn signed(share: f64) -> String {
-    let value = share * 100.0;
-    if value.abs() < 9.95 { format!("{value:+.1}%") } else { format!("{value:+.0}%") }
 }
 
 fn score(results: &Results, contender: Contender) -> String {
@@ -114,7 +114,7 @@ fn notes(results: &Results) -> Vec<String> {
     let speeds = speeds(results);
     let mut notes = vec![format!(
         "Cells: mean error of the perceived speed against the ideal at {speeds}. pass: the 95% interval lies within \
-         ±{tolerance} at every speed; FAIL: outside at one; unsure: not enough data. Score: of the worst row."
+         ±{tolerance} at every speed; FAIL: outside at one; ?: not enough data. Score: of the worst row."
     )];
     notes.extend(noise(results));
     for run in &results.runs {
@@ -154,9 +154,14 @@ fn notes(results: &Results) -> Vec<String> {
     notes.extend(results.grounds.iter().filter_map(Ground::doubt));
     for refusal in &results.unavailable {
         let what = if refusal.wanted.is_empty() { String::new() } else { format!(" ({})", refusal.wanted) };
-        notes.push(format!("Not measured: {}{what}: {}", refusal.contender, refusal.why));
+        notes.push(format!("Not measured: {}{what}: {}", refusal.contender, reason(&refusal.why)));
     }
     notes
+}
+
+/// Why a method cannot, without the method, which is named already.
+fn reason(why: &str) -> &str {
+    why.split_once(" cannot do this here: ").map_or(why, |(_, reason)| reason)
 }
 
 /// The speeds that were measured: `25%, 50%`.
@@ -190,4 +195,19 @@ fn noise(results: &Results) -> Option<String> {
         name(dullest),
         known.len()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_core::{MethodId, Reason, Unavailable};
+
+    #[test]
+    fn the_reason_of_a_method_that_cannot_does_not_name_it_again() {
+        let why = Unavailable::new(Reason::NoCpufreq, "there is no cpufreq here: kvm", "use cpu-hogs");
+        let error = why.into_error(MethodId::CpuGov).to_string();
+        assert!(error.starts_with("cpu-gov "), "{error}");
+        assert_eq!(reason(&error), "there is no cpufreq here: kvm");
+        assert_eq!(reason("there are 2 CPUs"), "there are 2 CPUs");
+    }
 }

@@ -12,9 +12,9 @@ use emu_core::Result;
 use serde::Serialize;
 
 use super::SCHEMA;
-use super::numbers::percent;
+use super::numbers::{percent, signed};
 use super::table::{Align, Table, wrap};
-use crate::measuring::Shown;
+use crate::output::Shown;
 
 /// Notes that are shown; one that tells of a quota may come for each of them.
 const NOTES: usize = 3;
@@ -87,9 +87,8 @@ fn around(measured: &Measured) -> Option<String> {
 
 /// How an order differs from another, and what of that is a drift.
 fn order_effect(effect: &OrderEffect) -> String {
-    let percent = |share: f64| format!("{:+.1}%", share * 100.0);
     let interval = |share: &Interval| {
-        format!("{} ({} to {})", percent(share.estimate), percent(share.low), percent(share.high))
+        format!("{} ({} to {})", signed(share.estimate), signed(share.low), signed(share.high))
     };
     let apart = match (&effect.adjusted, &effect.drift) {
         (Some(adjusted), Some(drift)) => {
@@ -101,8 +100,8 @@ fn order_effect(effect: &OrderEffect) -> String {
         "{} against {}: {apart}; {} in the median, {} at {:.1} CPUs.",
         effect.order.name(),
         effect.against.name(),
-        percent(effect.median),
-        percent(effect.worst),
+        signed(effect.median),
+        signed(effect.worst),
         effect.at_quota
     )
 }
@@ -158,7 +157,7 @@ fn hidden(measured: &Measured) -> Table {
             name.to_owned(),
             format!("{:.3}", model.dead_quota),
             percent(model.proportional_mean),
-            format!("{:+.1}% at {:.1}", model.proportional_worst * 100.0, model.worst_quota),
+            format!("{} at {:.1}", signed(model.proportional_worst), model.worst_quota),
             percent(model.residuals.largest_share),
             percent(one.delivered),
             percent(model.clock_ratio),
@@ -391,7 +390,7 @@ mod tests {
         for part in [
             "ascending against random: +1.2% (-0.4% to +2.8%) on average, without a drift of -11.0% (-13.0% to -9.0%); \
              +1.0% in the median, -5.0% at 0.1 CPUs.",
-            "descending against random: not to be told from a drift; +0.0% in the median, +2.0% at 0.3 CPUs.",
+            "descending against random: not to be told from a drift; 0.0% in the median, +2.0% at 0.3 CPUs.",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::SCHEMA;
 use super::numbers::percent;
 use super::table::{Align, Table, wrap};
-use crate::measuring::Shown;
+use crate::output::Shown;
 
 /// Changes of one knob that are spelled out; a machine may have hundreds of interrupts.
 const SPELLED_OUT: usize = 3;

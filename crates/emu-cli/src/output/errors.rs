@@ -1,15 +1,15 @@
 //! Errors as people read them: what failed, its causes, and at the end what to do.
 
 use std::error::Error as _;
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::panic;
 
 use anstyle::{AnsiColor, Style};
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use emu_core::Error;
 use nix::errno::Errno;
 
+use super::table::wrap;
 use crate::exit::Exit;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -17,7 +17,12 @@ const HINT: Style = AnsiColor::Cyan.on_default();
 
 /// Prints an error to stderr, in colour where that is a terminal.
 pub(crate) fn print(error: &Error) {
-    let _ = write!(anstream::stderr(), "{}", text(error));
+    print_of("", error);
+}
+
+/// Prints an error that is about an option.
+fn print_of(option: &str, error: &Error) {
+    let _ = write!(anstream::stderr(), "{}", text(option, error));
 }
 
 /// Prints what clap found wrong, or the help that was asked for.
@@ -25,7 +30,7 @@ pub(crate) fn print(error: &Error) {
 /// Values are judged by emu's own parsers, whose errors have a hint that clap would leave out.
 pub(crate) fn print_usage(error: &clap::Error) -> Exit {
     match error.source().and_then(|source| source.downcast_ref::<Error>()) {
-        Some(ours) => print(ours),
+        Some(ours) => print_of(&option(error), ours),
         None => {
             let _ = error.print();
         }
@@ -33,6 +38,16 @@ pub(crate) fn print_usage(error: &clap::Error) -> Exit {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Success,
         _ => Exit::Usage,
+    }
+}
+
+/// `--period: `, the option whose value was wrong.
+fn option(error: &clap::Error) -> String {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(usage)) => {
+            format!("{}: ", usage.split_whitespace().next().unwrap_or_default())
+        }
+        _ => String::new(),
     }
 }
 
@@ -47,8 +62,8 @@ pub(crate) fn explain_panics() {
     }));
 }
 
-fn text(error: &Error) -> String {
-    let mut text = format!("{ERROR}error:{ERROR:#} {error}\n");
+fn text(option: &str, error: &Error) -> String {
+    let mut text = styled(ERROR, &paragraphs("error", 0, &format!("{option}{error}")));
     let mut said = error.to_string();
     let mut hint = error.hint_text();
     let mut usual = None;
@@ -57,7 +72,7 @@ fn text(error: &Error) -> String {
         let words = cause.to_string();
         // Some errors say their cause themselves.
         if !said.contains(&words) {
-            let _ = writeln!(text, "  caused by: {words}");
+            text.push_str(&paragraphs("caused by", 2, &words));
         }
         said.push_str(&words);
         hint = hint.or_else(|| cause.downcast_ref().and_then(Error::hint_text));
@@ -65,9 +80,23 @@ fn text(error: &Error) -> String {
         source = cause.source();
     }
     if let Some(hint) = hint.or(usual) {
-        let _ = writeln!(text, "  {HINT}hint:{HINT:#} {hint}");
+        text.push_str(&styled(HINT, &paragraphs("hint", 2, hint)));
     }
     text
+}
+
+/// `word: text` in lines of the usual width; a line of the text that is indented begins a line of its own.
+fn paragraphs(word: &str, indent: usize, text: &str) -> String {
+    let text = format!("{}{word}: {text}", " ".repeat(indent));
+    let indent_of = |line: &str| line.len() - line.trim_start().len();
+    text.lines().map(|line| wrap(line, indent_of(line)) + "\n").collect()
+}
+
+/// The text with its first word in a style.
+fn styled(style: Style, text: &str) -> String {
+    let indent = text.len() - text.trim_start().len();
+    let (word, rest) = text.split_once(':').unwrap_or((text, ""));
+    format!("{:indent$}{style}{}:{style:#}{rest}", "", word.trim_start())
 }
 
 /// What helps against a refusal of the kernel, whatever was being done.
@@ -86,11 +115,12 @@ fn usual_hint(cause: &io::Error) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::WIDTH;
     use super::*;
     use std::path::Path;
 
     fn plain(error: &Error) -> String {
-        anstream::adapter::strip_str(&text(error)).to_string()
+        anstream::adapter::strip_str(&text("", error)).to_string()
     }
 
     #[test]
@@ -104,6 +134,30 @@ mod tests {
              \x20 caused by: Permission denied (os error 13)\n\
              \x20 hint: run as root\n"
         );
+    }
+
+    #[test]
+    fn what_is_long_is_wrapped_and_what_is_listed_keeps_its_lines() {
+        let long = "word ".repeat(20);
+        let error = Error::unavailable(format!("no method can:\n  a: {long}\n  b: no")).hint(&long);
+        let text = plain(&error);
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(
+            text.starts_with("error: no method can:\n  a: word") && text.contains("\n  b: no\n  hint: w"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_bad_value_is_told_with_its_option() {
+        let command = clap::Command::new("emu").arg(
+            clap::Arg::new("period")
+                .long("period")
+                .value_parser(|_: &str| Err::<u32, _>(Error::usage("bad period"))),
+        );
+        let error = command.try_get_matches_from(["emu", "--period", "x"]).unwrap_err();
+        let ours = error.source().and_then(|source| source.downcast_ref::<Error>()).unwrap();
+        assert!(super::text(&option(&error), ours).ends_with(" --period: bad period\n"));
     }
 
     #[test]

@@ -6,9 +6,8 @@ use emu_core::{About, CpuList, Demand, Expected, MethodId, SpeedSpec, Unavailabl
 use serde::Serialize;
 
 use super::SCHEMA;
-use super::nanos;
 use super::numbers::{percent, span};
-use super::record::ExpectedRecord;
+use super::record::{ExpectedRecord, Options};
 use super::summary::cpus;
 use super::table::{Align, Table, wrap};
 
@@ -18,7 +17,10 @@ pub(crate) struct Listing {
     schema: u32,
     speed: String,
     cpus: CpuList,
-    period_ns: Option<u64>,
+    #[serde(flatten)]
+    options: Options,
+    /// What `auto` would take of all methods; null when none works.
+    auto: Option<MethodId>,
     methods: Vec<Verdict>,
 }
 
@@ -53,13 +55,19 @@ impl Verdict {
 }
 
 impl Listing {
-    /// The verdicts on a demand.
-    pub(crate) fn new(speed: &SpeedSpec, demand: &Demand, methods: Vec<Verdict>) -> Self {
+    /// The verdicts on a demand, and the method that `auto` would take.
+    pub(crate) fn new(
+        speed: &SpeedSpec,
+        demand: &Demand,
+        auto: Option<MethodId>,
+        methods: Vec<Verdict>,
+    ) -> Self {
         Self {
             schema: SCHEMA,
             speed: speed.to_string(),
             cpus: demand.cpus(),
-            period_ns: demand.period.map(nanos),
+            options: Options::of(demand),
+            auto,
             methods,
         }
     }
@@ -186,6 +194,7 @@ mod tests {
         Listing::new(
             &speed,
             &Demand::new(targets.into()),
+            Some(MethodId::CpuHogs),
             vec![
                 Verdict::new(MethodId::CpuFreq, ABOUT, Err(refusal)),
                 Verdict::new(MethodId::CpuHogs, ABOUT, Ok(expected)),
@@ -244,7 +253,7 @@ On this host, for 40% on CPUs 0-1:
         let demand = Demand::new([(0, emu_core::Target { share: 0.5, clock: None })].into());
         let refusal = || Unavailable::new(Reason::NoController, "word ".repeat(40), "word ".repeat(40));
         let verdicts = emu_core::METHODS.iter().map(|m| Verdict::new(m.id(), *m.about(), Err(refusal())));
-        let listing = Listing::new(&"50%".parse().unwrap(), &demand, verdicts.collect());
+        let listing = Listing::new(&"50%".parse().unwrap(), &demand, None, verdicts.collect());
         for line in (listing.table() + &listing.in_full()).lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }
@@ -254,6 +263,7 @@ On this host, for 40% on CPUs 0-1:
     fn json_has_the_reason_by_name() {
         let json = serde_json::to_value(listing()).unwrap();
         assert_eq!(json["schema"], 1);
+        assert_eq!((&json["auto"], &json["variant"]), (&"cpu-hogs".into(), &"best".into()));
         assert_eq!(json["methods"][0]["unavailable"]["reason"], "no-cpufreq");
         assert_eq!(json["methods"][1]["expected"]["longest_stall_ns"], 6_000_000);
     }

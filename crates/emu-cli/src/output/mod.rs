@@ -21,11 +21,26 @@ pub(crate) mod verify;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use emu_bench::report::Chart;
 use emu_core::{Error, Result};
 use serde::Serialize;
 
+/// What each line begins with that emu says while a command runs.
+pub(crate) const PREFIX: &str = "emu: ";
+
 /// The version of every JSON that emu writes; it changes when a field changes its meaning or goes.
 pub(crate) const SCHEMA: u32 = 1;
+
+/// A result as people and their programs want it.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// The tables and the conclusion.
+    pub(crate) text: String,
+    /// The table as comma-separated values.
+    pub(crate) csv: String,
+    /// The figures. The name of the first is usually empty: its file is called after the subcommand alone.
+    pub(crate) figures: Vec<(&'static str, Chart)>,
+}
 
 /// Writes text to stdout. A reader that has seen enough (`emu methods | head`) is no failure.
 ///

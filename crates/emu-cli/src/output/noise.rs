@@ -5,7 +5,7 @@ use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 
 use super::numbers::{nanos, percent};
 use super::table::{Align, Table, notes, wrap};
-use crate::measuring::Shown;
+use crate::output::Shown;
 
 /// Gaps of a CPU that are drawn: the longest.
 const DRAWN: usize = 500;

@@ -9,6 +9,13 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{}%", trimmed(value, decimals))
 }
 
+/// A difference in percent, with its sign: `+0.4%`, `-12.3%`, `0.0%`.
+pub(crate) fn signed(share: f64) -> String {
+    let text = format!("{:+.1}%", share * 100.0);
+    // What is rounded to nothing is neither more nor less.
+    if matches!(text.as_str(), "-0.0%" | "+0.0%") { "0.0%".to_owned() } else { text }
+}
+
 /// A span with the unit that suits it: `812µs`, `6.13ms`, `12.3s`, `2m05s`, `3h20m`.
 pub(crate) fn span(span: Duration) -> String {
     let seconds = span.as_secs_f64();
@@ -58,7 +65,8 @@ fn significant(value: f64) -> String {
 
 fn trimmed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
-    if decimals == 0 { text } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() }
+    let text = if decimals == 0 { &text } else { text.trim_end_matches('0').trim_end_matches('.') };
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
 #[cfg(test)]
@@ -74,8 +82,24 @@ mod tests {
             (0.05, "5%"),
             (1.0, "100%"),
             (-0.034, "-3.4%"),
+            (-0.000_01, "0%"),
         ] {
             assert_eq!(percent(share), text);
+        }
+    }
+
+    #[test]
+    fn differences_have_a_sign_where_there_is_one() {
+        for (share, text) in [
+            (0.004, "+0.4%"),
+            (-0.1234, "-12.3%"),
+            (0.0, "0.0%"),
+            (-0.0, "0.0%"),
+            (-0.000_4, "0.0%"),
+            (0.000_4, "0.0%"),
+            (-0.000_6, "-0.1%"),
+        ] {
+            assert_eq!(signed(share), text);
         }
     }
 

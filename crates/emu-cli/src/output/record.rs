@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use emu_core::{CpuId, Expected, MethodId, Status, Tasks};
+use emu_core::{CpuId, Demand, Expected, MethodId, Round, Status, Tasks, Variant};
 use serde::Serialize;
 
 use super::{SCHEMA, nanos};
@@ -40,11 +40,20 @@ pub(crate) struct Record {
 #[derive(Debug, Serialize)]
 struct Asked {
     speed: String,
-    variant: emu_core::Variant,
+    #[serde(flatten)]
+    options: Options,
+    cpus: Vec<AskedCpu>,
+}
+
+/// What is asked of a method beside the speed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Options {
+    variant: Variant,
     period_ns: Option<u64>,
     lift_rt_limit: bool,
     spare_others: bool,
-    cpus: Vec<AskedCpu>,
+    round: Round,
+    widen_policies: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -176,13 +185,19 @@ impl Asked {
             share: target.share,
             clock_hz: target.clock.map(|clock| clock.0),
         });
+        Self { speed: plan.speed.to_string(), options: Options::of(demand), cpus: cpus.collect() }
+    }
+}
+
+impl Options {
+    pub(crate) fn of(demand: &Demand) -> Self {
         Self {
-            speed: plan.speed.to_string(),
             variant: demand.variant,
             period_ns: demand.period.map(nanos),
             lift_rt_limit: demand.lift_rt_limit,
             spare_others: demand.spare_others,
-            cpus: cpus.collect(),
+            round: demand.round,
+            widen_policies: demand.widen_policies,
         }
     }
 }
@@ -200,7 +215,7 @@ impl ExpectedRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emu_core::{CpuStatus, Demand, Target, Variant};
+    use emu_core::{CpuStatus, Target};
     use serde_json::json;
 
     #[test]
@@ -208,6 +223,7 @@ mod tests {
         let target = Target { share: 1.0 / 3.0, clock: None };
         let mut demand = Demand::new([(0, target)].into());
         demand.variant = Variant::Published;
+        demand.widen_policies = true;
         let plan = Plan {
             speed: "0.33333333".parse().unwrap(),
             demand,
@@ -255,7 +271,7 @@ mod tests {
                 "command": ["true"],
                 "asked": {
                     "speed": "33.3333%", "variant": "published", "period_ns": null, "lift_rt_limit": false,
-                    "spare_others": false,
+                    "spare_others": false, "round": "nearest", "widen_policies": true,
                     "cpus": [{"cpu": 0, "share": 1.0 / 3.0, "clock_hz": null}],
                 },
                 "method": "cpu-lim",

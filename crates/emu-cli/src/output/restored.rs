@@ -1,11 +1,29 @@
 //! What `emu restore` did.
 
-use emu_core::RestoreReport;
+use emu_core::{RestoreReport, Result};
+use serde::Serialize;
 
-/// A line for each thing found.
+use super::SCHEMA;
+use super::table::wrap;
+
+/// What was found and done, as JSON.
+///
+/// # Errors
+/// It has no JSON form, which is a defect of emu.
+pub(crate) fn json(report: &RestoreReport) -> Result<String> {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: u32,
+        #[serde(flatten)]
+        report: &'a RestoreReport,
+    }
+    super::json(&Document { schema: SCHEMA, report })
+}
+
+/// A paragraph for each thing found.
 pub(crate) fn text(report: &RestoreReport) -> String {
     let marked = |mark: &'static str, lines: &[String]| {
-        lines.iter().map(|line| format!("{mark}: {line}\n")).collect::<Vec<_>>()
+        lines.iter().map(|line| wrap(&format!("{mark}: {line}"), 0) + "\n").collect::<Vec<_>>()
     };
     let mut lines = marked("restored", &report.restored);
     lines.extend(marked("left as it is", &report.notes));
@@ -15,7 +33,7 @@ pub(crate) fn text(report: &RestoreReport) -> String {
     }
     for live in &report.live {
         let (pid, name) = (live.pid, &live.name);
-        lines.push(format!("left alone: emu {pid} runs ({}, {name})\n", live.what()));
+        lines.push(wrap(&format!("left alone: emu {pid} runs ({}, {name})", live.what()), 0) + "\n");
     }
     lines.concat()
 }
@@ -23,6 +41,7 @@ pub(crate) fn text(report: &RestoreReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::table::WIDTH;
     use emu_core::LiveSession;
 
     #[test]
@@ -47,5 +66,10 @@ mod tests {
              not restored: /y is gone\n\
              left alone: emu 7 runs (fracas on CPUs 0-1, make)\n"
         );
+        let json: serde_json::Value = serde_json::from_str(&json(&report).unwrap()).unwrap();
+        assert_eq!((&json["schema"], &json["problems"][0]), (&1.into(), &"/y is gone".into()));
+        assert_eq!(json["live"][0]["pid"], 7);
+        let long = RestoreReport { problems: vec!["word ".repeat(30)], ..report };
+        assert!(text(&long).lines().all(|line| line.chars().count() <= WIDTH), "{}", text(&long));
     }
 }

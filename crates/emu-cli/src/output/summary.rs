@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use emu_core::{CpuList, CpuStatus, SpeedSpec, Status, Target};
 
-use super::numbers::{percent, span};
+use super::numbers::{percent, signed, span};
 use super::table::WIDTH;
+use crate::output::PREFIX;
 use crate::plan::{Plan, variant_name};
-use crate::reporter::PREFIX;
 use crate::verification::Verification;
 
 /// What will be done and what is expected of it.
@@ -83,11 +83,6 @@ pub(crate) fn verified(verification: &Verification) -> Vec<String> {
             )
         })
         .collect()
-}
-
-/// `+0.25%`, `-0.49%`.
-fn signed(share: f64) -> String {
-    format!("{}{}", if share < 0.0 { "" } else { "+" }, percent(share))
 }
 
 /// CPUs that were asked the same and deliver the same, as a list each: many CPUs make few lines.

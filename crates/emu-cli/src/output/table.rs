@@ -86,6 +86,14 @@ pub(crate) fn wrap(paragraph: &str, indent: usize) -> String {
     text
 }
 
+/// Breaks a paragraph into lines that begin with `mark`.
+pub(crate) fn marked(mark: &str, paragraph: &str) -> String {
+    let width = mark.chars().count();
+    let text = wrap(paragraph, width);
+    let lines = text.lines().map(|line| format!("{mark}{}\n", line.get(width..).unwrap_or_default()));
+    lines.collect::<Vec<_>>().concat()
+}
+
 /// What is to be known of figures, each note on lines of its own; nothing without any.
 pub(crate) fn notes(notes: &[String]) -> String {
     notes.iter().map(|note| wrap(note, 0) + "\n").collect()
@@ -101,6 +109,17 @@ mod tests {
         let both = notes(&["word ".repeat(20), "Another.".to_owned()]);
         assert!(both.ends_with("\nAnother.\n") && both.lines().count() == 3, "{both}");
         assert!(both.lines().all(|line| line.chars().count() <= WIDTH), "{both}");
+    }
+
+    #[test]
+    fn every_line_of_a_marked_paragraph_has_the_mark_within_the_width() {
+        assert_eq!(marked("emu: ", "short"), "emu: short\n");
+        let long = marked("emu: ", &"µs ".repeat(40));
+        assert_eq!(long.lines().count(), 2, "{long}");
+        assert!(
+            long.lines().all(|line| line.starts_with("emu: µs") && line.chars().count() <= WIDTH),
+            "{long}"
+        );
     }
 
     #[test]

@@ -6,9 +6,9 @@ use emu_bench::measure::timers::{
 };
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 
-use super::numbers::{nanos, percent};
+use super::numbers::{nanos, percent, signed};
 use super::table::{Align, Table, wrap};
-use crate::measuring::Shown;
+use crate::output::Shown;
 
 /// Every so many sizes are in the tables; all are in the CSV and the figures.
 const EVERY: usize = 4;
@@ -175,10 +175,6 @@ fn ledger(ledgers: &[Ledger]) -> String {
     let text =
         format!("Where the time of a sample went: {} ({} asked for).", words.join(", "), percent(asked));
     wrap(&text, 0) + "\n"
-}
-
-fn signed(share: f64) -> String {
-    format!("{:+.1}%", share * 100.0)
 }
 
 fn csv(measured: &Measured) -> String {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use emu_bench::record::About;
 use emu_bench::stats::{Band, Verdict};
 use emu_bench::verify::{Emulated, Fairness, Finding, Outcome, Outliers, Plan, SessionEmulated, Spectrum};
 use emu_core::{CpuList, MethodId, SpeedSpec, Unavailable};
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use super::SCHEMA;
 use super::nanos;
-use super::numbers::{percent, span};
+use super::numbers::{percent, signed, span};
 use super::summary::cpus;
 use super::table::{Align, Table, wrap};
 use crate::args::PAIRS_MOST;
@@ -30,6 +31,8 @@ pub(crate) struct Settings {
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     schema: u32,
+    /// What was measured, when and on what.
+    about: About,
     #[serde(flatten)]
     pub(crate) settings: Settings,
     pub(crate) sections: Vec<Section>,
@@ -197,19 +200,19 @@ fn name(finding: &Finding) -> String {
 }
 
 fn row(finding: &Finding) -> [String; 8] {
-    let error = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
+    let error = |ratio: f64| signed(ratio - 1.0);
     let relative = &finding.relative;
     let verdict = match finding.verdict {
         Verdict::Pass => "pass",
         Verdict::Fail => "FAIL",
-        Verdict::NotEnoughData { .. } => "unsure",
+        Verdict::NotEnoughData { .. } => "not enough data",
     };
     [
         name(finding),
         percent(finding.ideal),
         percent(finding.ratio.estimate),
-        format!("{}%", error(relative.estimate)),
-        format!("{} to {}%", error(relative.low), error(relative.high)),
+        error(relative.estimate),
+        format!("{} to {}", error(relative.low).trim_end_matches('%'), error(relative.high)),
         finding.floor.map_or_else(|| "-".to_owned(), percent),
         span(Duration::from_nanos(finding.longest_stall_ns)),
         verdict.to_owned(),
@@ -218,8 +221,8 @@ fn row(finding: &Finding) -> [String; 8] {
 
 impl Report {
     /// A report to be filled.
-    pub(crate) fn new(settings: Settings) -> Self {
-        Self { schema: SCHEMA, settings, sections: Vec::new(), refused: Vec::new() }
+    pub(crate) fn new(about: About, settings: Settings) -> Self {
+        Self { schema: SCHEMA, about, settings, sections: Vec::new(), refused: Vec::new() }
     }
 
     /// Whether a speed was shown not to be delivered.
@@ -250,7 +253,9 @@ impl Report {
 mod tests {
     use super::*;
     use crate::output::table::WIDTH;
+    use emu_bench::record::Machine;
     use emu_bench::stats::Interval;
+    use emu_core::{Host, Roots};
 
     fn finding(verdict: Verdict) -> Finding {
         let interval =
@@ -279,12 +284,9 @@ mod tests {
     }
 
     fn report(verdicts: &[Verdict]) -> Report {
-        let mut report = Report::new(Settings {
-            seed: 1,
-            pairs: 15,
-            tolerance: Band::FIVE_PERCENT,
-            window: Duration::ZERO,
-        });
+        let host = Host::detect(&Roots::system()).unwrap();
+        let settings = Settings { seed: 1, pairs: 15, tolerance: Band::FIVE_PERCENT, window: Duration::ZERO };
+        let mut report = Report::new(About::new(Machine::of(&host), "emu verify --seed 1", 1), settings);
         let outcome = |verdict: &Verdict| Outcome {
             trial: emu_bench::verify::Trial { job: job(), shares: vec![] },
             pairs: vec![],
@@ -313,17 +315,18 @@ mod tests {
     }
 
     #[test]
-    fn the_table_keeps_to_its_width_and_tells_what_is_unsure() {
+    fn the_table_keeps_to_its_width_and_tells_what_is_not_certain() {
         let unsure = Verdict::NotEnoughData { pairs_needed: Some(41) };
         let text = report(&[Verdict::Pass, Verdict::Fail, unsure]).text();
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("12.3ms not enough data"), "{text}");
         for part in [
             "cpu-freeze at 50% on CPU 0, period 20ms",
             "66.7%",
             "-1.9%",
             "pass",
             "FAIL",
-            "unsure",
             "41 pairs would decide",
             "4 of 15 pairs differ from the median by more than 10%.",
             "shared less evenly, fairness 0.50, natively 0.99.",
@@ -352,6 +355,11 @@ mod tests {
         let json: serde_json::Value =
             serde_json::from_str(&crate::output::json(&report(&[Verdict::Pass])).unwrap()).unwrap();
         assert_eq!((json["schema"].as_u64(), json["seed"].as_u64()), (Some(1), Some(1)));
+        assert_eq!(json["about"]["command"], "emu verify --seed 1");
+        for field in ["date", "version"] {
+            assert!(json["about"][field].is_string(), "{field}");
+        }
+        assert!(json["about"]["machine"]["kernel"].is_string());
         assert_eq!(json["sections"][0]["cpus"], "0");
         assert_eq!(json["sections"][0]["outcomes"][0]["findings"][0]["ideal"].as_f64(), Some(0.6667));
     }

@@ -1,7 +1,7 @@
 use clap::Args;
-use emu_bench::kernel::random_access::THREADS_MAX;
 
 use super::MeasureArgs;
+use crate::args::values;
 
 /// Measure this machine by the kernels of the HPC Challenge
 ///
@@ -13,6 +13,6 @@ pub(crate) struct HpccArgs {
     pub(crate) measure: MeasureArgs,
 
     /// Numbers of threads [default: 1, and as many as there are CPUs, up to 128]
-    #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=THREADS_MAX as i64))]
-    pub(crate) threads: Vec<u8>,
+    #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::hpcc_threads, allow_hyphen_values = true)]
+    pub(crate) threads: Vec<usize>,
 }

@@ -3,18 +3,20 @@
 use emu_bench::measure::Event;
 use emu_bench::measure::knobs::{self, Plan, Switch};
 use emu_core::doctor::{Examined, Machine, Refused, Tuning};
-use emu_core::{Error, ErrorKind, Result, Roots};
+use emu_core::{Error, ErrorKind, Result};
 
 use super::examine;
 use crate::args::DoctorTuneArgs;
 use crate::exit::{Exit, Failure};
+use crate::host;
 use crate::measuring::{Measuring, Task};
+use crate::options::{flag, option};
 use crate::output;
 use crate::reporter::Reporter;
 
 /// Turns every knob that can be turned, one after another, and shows what it does.
 pub(super) fn measure(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
-    let machine = Machine::of_files(&Roots::system(), args.knobs.cpus.as_ref())?;
+    let machine = Machine::of_files(&host::roots(), args.knobs.cpus.as_ref())?;
     let examined = examine(&machine, &args.knobs.knobs)?;
     let seed = args.measuring.seed();
     let mut plan = Plan::new(args.measuring.quick, seed);
@@ -36,11 +38,10 @@ pub(super) fn measure(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
 }
 
 fn options(args: &DoctorTuneArgs) -> String {
-    let knobs = args.knobs.knobs.join(",");
-    let knobs = if knobs.is_empty() { String::new() } else { format!(" --knobs {knobs}") };
-    let cpus = args.knobs.cpus.as_ref().map_or_else(String::new, |cpus| format!(" --cpus {cpus}"));
-    let pairs = args.pairs.map_or_else(String::new, |pairs| format!(" --pairs {pairs}"));
-    format!(" --measure{pairs}{knobs}{cpus}")
+    flag("measure", true)
+        + &option("pairs", args.pairs)
+        + &option("knobs", &args.knobs.knobs)
+        + &option("cpus", &args.knobs.cpus)
 }
 
 /// A knob, and the tuning while it is tuned.

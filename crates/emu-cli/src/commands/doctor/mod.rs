@@ -17,7 +17,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<Exit, Failure> {
         DoctorAction::Show(args) => show::show(args),
         DoctorAction::Tune(args) if args.measure => measure::measure(args),
         DoctorAction::Tune(args) => tune::tune(args),
-        DoctorAction::Reset(_) => restore::restore(),
+        DoctorAction::Reset(args) => restore::restore(args),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use emu_core::Roots;
 use emu_core::doctor::Machine;
 
 use super::examine;
 use crate::args::DoctorShowArgs;
 use crate::exit::{Exit, Failure};
+use crate::host;
 use crate::output;
 use crate::output::doctor::Report;
 
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(1050);
 
 /// Looks at the machine, and shows it.
 pub(super) fn show(args: &DoctorShowArgs) -> Result<Exit, Failure> {
-    let machine = Machine::look(&Roots::system(), args.knobs.cpus.as_ref(), LOOK)?;
+    let machine = Machine::look(&host::roots(), args.knobs.cpus.as_ref(), LOOK)?;
     let report = Report::new(&machine, examine(&machine, &args.knobs.knobs)?);
     let text = match (args.json, args.knobs.knobs.is_empty()) {
         (true, _) => output::json(&report)?,

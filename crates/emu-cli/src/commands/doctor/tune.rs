@@ -4,18 +4,17 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use emu_core::doctor::{Machine, Tuning, throttled};
-use emu_core::{Error, Gated, Result, Roots};
+use emu_core::{Error, Gated, Result};
 use nix::sys::signal::Signal;
 
 use super::examine;
 use crate::args::DoctorTuneArgs;
-use crate::commands::run::child::Child;
-use crate::commands::run::supervisor::{Hold, Supervisor};
-use crate::commands::run::{name, open, program};
 use crate::exit::{Exit, Failure};
+use crate::host;
 use crate::output::doctor as words;
 use crate::reporter::Reporter;
-use crate::signals::{self, Signals};
+use crate::signals::{self, Came, Signals};
+use crate::supervise::{Child, Hold, Supervisor, name, open, program};
 
 /// How long is waited for a signal at a time where there is no limit.
 const LOOK: Duration = Duration::from_secs(60);
@@ -35,7 +34,8 @@ pub(super) fn tune(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
         program::check(program)?;
     }
     let reporter = Reporter::new(args.quiet);
-    let machine = Machine::of_files(&Roots::system(), args.knobs.cpus.as_ref())?;
+    let (roots, restored) = host::restored_roots();
+    let machine = Machine::of_files(&roots, args.knobs.cpus.as_ref())?;
     let mut knobs = examine(&machine, &args.knobs.knobs)?;
     if program.is_none() {
         // It is inherited by commands, and nobody else.
@@ -45,8 +45,11 @@ pub(super) fn tune(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
     let events = throttled(&machine.host);
     let tuning = Tuning::begin(&machine, &knobs, &zone, !args.knobs.knobs.is_empty())?;
     let notes = tuning.notes();
-    for line in notes.iter().map(|note| format!("note: {note}")).chain(words::begun(&tuning)) {
-        reporter.say(&line);
+    for note in restored.iter().chain(notes.iter().filter(|note| !restored.contains(note))) {
+        reporter.note(note);
+    }
+    for line in words::begun(&tuning) {
+        reporter.tell(&line);
     }
 
     let (ended, exit) = if args.command.is_empty() {
@@ -119,17 +122,10 @@ fn hold(
     });
     let end = limit.and_then(|limit| Instant::now().checked_add(limit));
     loop {
-        let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
-        if left.is_zero() {
-            return Ok((tuning.end()?, Exit::Success));
-        }
-        signals.wait(&[], left.min(LOOK))?;
-        while let Some(received) = signals.next()? {
-            match received.signal {
-                Signal::SIGTSTP => signals::stop_self(Signal::SIGTSTP),
-                _ if signals.is_ending(received) => return Ok((tuning.end()?, Exit::Success)),
-                _ => {}
-            }
+        match signals.wait_for_end(&[], end, LOOK)? {
+            Came::End => return Ok((tuning.end()?, Exit::Success)),
+            Came::Stop => signals::stop_self(Signal::SIGTSTP),
+            Came::Nothing => {}
         }
     }
 }

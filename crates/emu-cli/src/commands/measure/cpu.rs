@@ -4,12 +4,14 @@ use emu_bench::kernel::arithmetic::Number;
 use emu_bench::measure::Event;
 use emu_bench::measure::cpu::{self, Plan, Steady};
 use emu_bench::measure::series;
-use emu_core::{Host, Roots};
+use emu_core::Host;
 
-use super::{long, option};
+use super::long;
 use crate::args::{CpuArgs, Numbers};
 use crate::exit::{Exit, Failure};
+use crate::host;
 use crate::measuring::{Measuring, Task};
+use crate::options::option;
 use crate::output;
 
 /// The subcommand.
@@ -17,7 +19,7 @@ const NAME: &str = "measure cpu";
 
 /// Measures, and shows what it means.
 pub(crate) fn cpu(args: &CpuArgs) -> Result<Exit, Failure> {
-    let host = Host::detect(&Roots::system())?;
+    let host = host::detect()?;
     if let Some(plan) = args.series.plan()? {
         return for_long(args, &host, plan);
     }

@@ -3,12 +3,14 @@
 use emu_bench::measure::Event;
 use emu_bench::measure::disk::{self, Plan, Steady, Transfer};
 use emu_bench::measure::series;
-use emu_core::{Host, Roots};
+use emu_core::Host;
 
-use super::{long, option};
+use super::long;
 use crate::args::DiskArgs;
 use crate::exit::{Exit, Failure};
+use crate::host;
 use crate::measuring::{Measuring, Task};
+use crate::options::option;
 use crate::output;
 
 /// The subcommand.
@@ -16,7 +18,7 @@ const NAME: &str = "measure disk";
 
 /// Measures, and shows what it means.
 pub(crate) fn disk(args: &DiskArgs) -> Result<Exit, Failure> {
-    let host = Host::detect(&Roots::system())?;
+    let host = host::detect()?;
     if let Some(plan) = args.series.plan()? {
         return for_long(args, &host, plan);
     }

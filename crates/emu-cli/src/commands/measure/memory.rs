@@ -4,12 +4,14 @@ use emu_bench::measure::Event;
 use emu_bench::measure::memory::{self, Plan, Steady};
 use emu_bench::measure::series;
 use emu_bench::memory::StreamSize;
-use emu_core::{Host, Roots};
+use emu_core::Host;
 
-use super::{long, option};
+use super::long;
 use crate::args::MemoryArgs;
 use crate::exit::{Exit, Failure};
+use crate::host;
 use crate::measuring::{Measuring, Task};
+use crate::options::option;
 use crate::output;
 
 /// The subcommand.
@@ -17,7 +19,7 @@ const NAME: &str = "measure memory";
 
 /// Measures, and shows what it means.
 pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
-    let host = Host::detect(&Roots::system())?;
+    let host = host::detect()?;
     let size = match args.size {
         Some(bytes) => StreamSize::given(&host, &host.allowed, bytes)?,
         None => StreamSize::of(&host, &host.allowed),

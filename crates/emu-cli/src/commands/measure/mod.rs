@@ -18,12 +18,3 @@ pub(crate) fn measure(command: &MeasureCommand) -> Result<Exit, Failure> {
         MeasureCommand::Hpcc(args) => hpcc::hpcc(args),
     }
 }
-
-/// ` --threads 1,2`, as it was given; nothing where it was not.
-fn option<T: ToString>(name: &str, values: &[T]) -> String {
-    if values.is_empty() {
-        return String::new();
-    }
-    let values: Vec<_> = values.iter().map(T::to_string).collect();
-    format!(" --{name} {}", values.join(","))
-}

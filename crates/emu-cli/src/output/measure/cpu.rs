@@ -5,7 +5,7 @@ use emu_bench::measure::UNOPTIMISED;
 use emu_bench::measure::cpu::{Cpu, Peak};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 
-use crate::measuring::Shown;
+use crate::output::Shown;
 use crate::output::numbers::{nanos, percent, rate};
 use crate::output::table::{Align, Table, wrap};
 

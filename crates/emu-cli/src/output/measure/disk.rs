@@ -5,7 +5,7 @@ use emu_bench::measure::disk::{
 };
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 
-use crate::measuring::Shown;
+use crate::output::Shown;
 use crate::output::numbers::{nanos, percent, rate, size};
 use crate::output::table::{Align, Table, wrap};
 

@@ -3,7 +3,7 @@
 use emu_bench::measure::hpcc::{Measured, Row};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 
-use crate::measuring::Shown;
+use crate::output::Shown;
 use crate::output::table::{Align, Table, notes, wrap};
 
 const COLUMNS: &str = "kernel,threads,size,unit,best,median,least,runs,worst_error,passed";

@@ -4,7 +4,7 @@ use emu_bench::kernel::stream::Kernel;
 use emu_bench::measure::memory::{Latency, Memory};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 
-use crate::measuring::Shown;
+use crate::output::Shown;
 use crate::output::numbers::{nanos, rate, size};
 use crate::output::table::{Align, Table, notes, wrap};
 

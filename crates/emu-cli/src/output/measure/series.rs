@@ -5,7 +5,7 @@ use std::time::Duration;
 use emu_bench::measure::series::Series;
 use emu_bench::report::{Axis, Chart, Csv, Point, Series as Drawn};
 
-use crate::measuring::Shown;
+use crate::output::Shown;
 use crate::output::numbers::{percent, rate, span};
 use crate::output::table::{Align, Table, notes, wrap};
 

@@ -15,7 +15,7 @@ use crate::exit::Exit;
 
 /// What has happened to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::commands) enum News {
+pub(crate) enum News {
     /// It was stopped by this signal.
     Stopped(Signal),
     /// It was continued.
@@ -26,7 +26,7 @@ pub(in crate::commands) enum News {
 
 /// The command's process.
 #[derive(Debug)]
-pub(in crate::commands) struct Child {
+pub(crate) struct Child {
     pid: Pid,
     fd: OwnedFd,
     proc: PathBuf,
@@ -37,7 +37,7 @@ impl Child {
     ///
     /// # Errors
     /// The kernel gives no descriptor for it (pidfds need Linux 5.3).
-    pub(in crate::commands) fn open(roots: &Roots, pid: Pid) -> Result<Self> {
+    pub(crate) fn open(roots: &Roots, pid: Pid) -> Result<Self> {
         let failed = |cause| Error::io(format!("cannot watch process {pid}"), cause);
         let raw = rustix::process::Pid::from_raw(pid)
             .ok_or_else(|| Error::new(ErrorKind::Failed, format!("{pid} is not a process ID")))?;
@@ -46,7 +46,7 @@ impl Child {
     }
 
     /// Its process ID.
-    pub(in crate::commands) fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         self.pid
     }
 
@@ -54,7 +54,7 @@ impl Child {
     ///
     /// # Errors
     /// It runs as another user by now, who does not take signals from us.
-    pub(in crate::commands) fn signal(&self, signal: Signal) -> Result<()> {
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         let Some(raw) = RawSignal::from_named_raw(signal as i32) else { return Ok(()) };
         match pidfd_send_signal(&self.fd, raw) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
@@ -66,7 +66,7 @@ impl Child {
     ///
     /// A parent waits for a child of `vfork(2)` until that runs another program, and acts on no signal meanwhile: when
     /// a signal to stop hits it there, only the child stops, and the parent is as good as stopped.
-    pub(in crate::commands) fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         match state(&self.proc, self.pid) {
             Some('T') => true,
             Some('D') => self.children().into_iter().any(|pid| state(&self.proc, pid) == Some('T')),
@@ -85,7 +85,7 @@ impl Child {
     ///
     /// # Errors
     /// The kernel does not let it be waited for.
-    pub(in crate::commands) fn news(&self) -> Result<Option<News>> {
+    pub(crate) fn news(&self) -> Result<Option<News>> {
         let options =
             WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG;
         let status = match waitid(WaitId::PidFd(self.fd.as_fd()), options) {

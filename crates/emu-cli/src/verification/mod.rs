@@ -1,20 +1,19 @@
 //! `--verify`: a probe in a zone like the command's measures that the speed is delivered.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::fd::AsFd;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+pub(crate) mod probe;
+
 use std::time::Duration;
 
-use emu_core::{CpuId, CpuList, Error, ErrorKind, Hertz, Host, Result, Session, Tasks, meter};
+use emu_core::{CpuId, Error, ErrorKind, Hertz, Host, Result, Session, Tasks, meter};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 
-use crate::commands::probe::{self, Seen};
 use crate::exit::{Exit, Failure};
 use crate::output::nanos;
 use crate::output::numbers::percent;
 use crate::plan::Plan;
 use crate::signals::{self, Signals};
+use probe::{Probe, Seen};
 
 /// The largest relative error that counts as delivered.
 pub(crate) const TOLERANCE: f64 = 0.05;
@@ -61,11 +60,11 @@ pub(crate) struct Verified {
 }
 
 impl Verification {
-    /// Whether every CPU delivers what was asked for.
+    /// Whether every CPU delivers what was asked for; `otherwise` says what is not done when one does not.
     ///
     /// # Errors
     /// The CPU that is off the most, or one that was too busy to tell.
-    pub(crate) fn judge(&self) -> Result<(), Failure> {
+    pub(crate) fn judge(&self, otherwise: &str) -> Result<(), Failure> {
         let busiest = self.cpus.iter().min_by(|a, b| a.free.total_cmp(&b.free));
         if let Some(seen) = busiest.filter(|seen| seen.free < 1.0 - TOLERANCE) {
             let message =
@@ -80,7 +79,7 @@ impl Verification {
                 let error = Error::new(
                     ErrorKind::Failed,
                     format!(
-                        "CPU {} delivers {} instead of {}; the command was not started",
+                        "CPU {} delivers {} instead of {}; {otherwise}",
                         seen.cpu,
                         percent(seen.delivered),
                         percent(seen.asked)
@@ -143,73 +142,6 @@ fn clock_of(cpu: CpuId, seen: &[Seen]) -> f64 {
     seen.iter().filter(|(at, _)| *at == cpu).fold(0.0, |sum, (_, seen)| sum + seen.clock.as_f64())
 }
 
-/// A process of emu's own binary that measures when it is told to; see [`probe`].
-struct Probe {
-    process: Child,
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
-    /// Whether a terminal has asked to stop meanwhile.
-    is_to_stop: bool,
-}
-
-impl Probe {
-    fn start(host: &Host) -> Result<Self> {
-        let failed = |e| Error::io("cannot start the probe", e);
-        let mut process = Command::new(host.roots.proc.join("self/exe"))
-            .arg("probe")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(failed)?;
-        match (process.stdin.take(), process.stdout.take()) {
-            (Some(orders), Some(answers)) => {
-                Ok(Self { process, orders, answers: BufReader::new(answers), is_to_stop: false })
-            }
-            _ => Err(failed(std::io::ErrorKind::BrokenPipe.into())),
-        }
-    }
-
-    fn pid(&self) -> i32 {
-        self.process.id() as i32
-    }
-
-    /// What each CPU delivers to the probe over `window`.
-    fn measure(
-        &mut self,
-        cpus: &CpuList,
-        settle: Duration,
-        window: Duration,
-        signals: &Signals,
-    ) -> Result<Vec<Seen>, Failure> {
-        let failed = |e| Error::io("the probe has failed", e);
-        writeln!(self.orders, "{}", probe::order(cpus, settle, window)).map_err(failed)?;
-        loop {
-            let answered = signals.wait(&[self.answers.get_ref().as_fd()], Duration::from_secs(1))?;
-            // Looked at in any case: Ctrl-C ends the probe, too.
-            while let Some(received) = signals.next()? {
-                if signals.is_ending(received) {
-                    return Err(Failure::interrupted(received.signal));
-                }
-                self.is_to_stop |= received.signal == Signal::SIGTSTP;
-            }
-            if answered {
-                break;
-            }
-        }
-        // An answer is written as one line.
-        let mut line = String::new();
-        self.answers.read_line(&mut line).map_err(failed)?;
-        Ok(probe::answer(&line)?)
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,18 +162,21 @@ mod tests {
     #[test]
     fn five_percent_is_the_limit_on_the_worst_cpu() {
         let judge = |errors: &[f64]| {
-            Verification { window_ns: 0, cpus: errors.iter().map(|error| seen(*error)).collect() }.judge()
+            Verification { window_ns: 0, cpus: errors.iter().map(|error| seen(*error)).collect() }
+                .judge("nothing was slowed down")
         };
         assert!(judge(&[0.049, -0.049]).is_ok());
         for errors in [&[0.0, 0.06][..], &[-0.06, 0.0], &[f64::NAN, 0.0]] {
-            assert_eq!(judge(errors).unwrap_err().exit, Exit::NotVerified, "{errors:?}");
+            let failure = judge(errors).unwrap_err();
+            assert_eq!(failure.exit, Exit::NotVerified, "{errors:?}");
+            assert!(failure.error.unwrap().to_string().ends_with("; nothing was slowed down"), "{errors:?}");
         }
     }
 
     #[test]
     fn a_busy_cpu_can_show_nothing() {
         let busy = Verified { free: 0.8, ..seen(0.0) };
-        let failure = Verification { window_ns: 0, cpus: vec![seen(0.0), busy] }.judge().unwrap_err();
+        let failure = Verification { window_ns: 0, cpus: vec![seen(0.0), busy] }.judge("").unwrap_err();
         assert_eq!(failure.error.unwrap().to_string(), "cannot verify: other tasks take 20% of CPU 0");
     }
 }

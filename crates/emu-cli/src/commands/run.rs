@@ -1,25 +1,19 @@
 //! `emu run`: a command inside a zone, transparent to its terminal, its signals and its exit code.
 
-pub(super) mod child;
-pub(super) mod program;
-pub(super) mod supervisor;
-
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
-use std::thread::{self, JoinHandle};
+use std::ffi::OsString;
 use std::time::Instant;
 
-use emu_core::{ExecError, Gated, MethodId, Pid, Result, Session, Status, Tasks};
+use emu_core::{Gated, MethodId, Result, Session, Status, Tasks};
 
 use crate::args::RunArgs;
 use crate::commands::pause;
 use crate::commands::tell::{JsonFile, Report, release};
 use crate::exit::{Exit, Failure};
+use crate::host;
 use crate::output::record::Record;
-use crate::plan::{self, Plan};
+use crate::plan::Plan;
 use crate::signals::Signals;
-use child::Child;
-use supervisor::{Hold, Supervisor};
+use crate::supervise::{Child, Hold, Supervisor, name, open, program};
 
 /// Runs the command; emu ends as it does.
 pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
@@ -27,14 +21,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let program = args.command.first().map(OsString::as_os_str).unwrap_or_default();
     program::check(program)?;
-    let (host, restored) = plan::host()?;
+    let (host, restored) = host::restored()?;
     let plan = Plan::new(&host, &args.zone)?;
     let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
     let mut report = Report::new(args.report.quiet, json, Record::of_command(&plan, &args.command));
     report.begin(&plan);
     report.tell(&restored);
     if args.report.verify {
-        report.verify(&host, &plan, &signals)?;
+        report.verify(&host, &plan, &signals, "the command was not started")?;
     }
 
     let gated = Gated::spawn(&args.command, signals.original())?;
@@ -46,21 +40,24 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     supervisor.pass_on_early_signals()?;
     let begun = Instant::now();
     let opening = open(gated, program.to_owned());
-    let exit = supervisor.watch(|emulated| {
+    let watched = supervisor.watch(|emulated| {
         emulated.status().iter().for_each(|status| report.tell_meanwhile(&status.notes));
-    })?;
+    });
 
     report.was_stopped(supervisor.stopped());
     let Emulated { session, .. } = supervisor.into_hold();
     let wall = begun.elapsed();
     let (status, released) = release(session);
-    if let Ok(Err(error)) = opening.join() {
+    // A command that nobody watches any more may never begin.
+    if watched.is_ok()
+        && let Ok(Err(error)) = opening.join()
+    {
         released?;
         return Err(error.into());
     }
-    report.end(status.as_ref(), wall, exit);
+    report.end(status.as_ref(), wall, watched.as_ref().map_or(Exit::Failure, |exit| *exit));
     released?;
-    Ok(exit)
+    Ok(watched?)
 }
 
 /// The emulation that the command is in.
@@ -84,15 +81,4 @@ impl Hold for Emulated<'_> {
     fn stops_processes(&self) -> bool {
         self.plan.method == MethodId::CpuLim
     }
-}
-
-/// Opens the gate on a thread of its own: a command that Ctrl-Z stops before it has begun begins only when the
-/// supervisor, which has then followed it, is continued.
-pub(super) fn open(gated: Gated, program: OsString) -> JoinHandle<Result<Pid, ExecError>> {
-    thread::spawn(move || gated.open(&program))
-}
-
-/// What other emus and messages call the zone.
-pub(super) fn name(program: &OsStr) -> String {
-    Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
 }

@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const STOPPING: Duration = Duration::from_millis(200);
 
 /// What emu holds while the command runs: an emulation, a tuning.
-pub(in crate::commands) trait Hold {
+pub(crate) trait Hold {
     /// Does `act`, by which emu may be stopped for any time, with nothing held that would need emu to go on.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ pub(in crate::commands) trait Hold {
 
 /// The command, and what is held for it.
 #[derive(Debug)]
-pub(in crate::commands) struct Supervisor<'a, H> {
+pub(crate) struct Supervisor<'a, H> {
     signals: &'a Signals,
     child: Child,
     hold: H,
@@ -49,17 +49,17 @@ pub(in crate::commands) struct Supervisor<'a, H> {
 
 impl<'a, H: Hold> Supervisor<'a, H> {
     /// For a command that waits at its gate.
-    pub(in crate::commands) fn new(signals: &'a Signals, child: Child, hold: H) -> Self {
+    pub(crate) fn new(signals: &'a Signals, child: Child, hold: H) -> Self {
         Self { signals, child, hold, stop_first: false, stopped: Duration::ZERO }
     }
 
     /// For how long emu and the command have been stopped by job control.
-    pub(in crate::commands) fn stopped(&self) -> Duration {
+    pub(crate) fn stopped(&self) -> Duration {
         self.stopped
     }
 
     /// What is held, to be released.
-    pub(in crate::commands) fn into_hold(self) -> H {
+    pub(crate) fn into_hold(self) -> H {
         self.hold
     }
 
@@ -68,7 +68,7 @@ impl<'a, H: Hold> Supervisor<'a, H> {
     ///
     /// # Errors
     /// Signals cannot be read or sent.
-    pub(in crate::commands) fn pass_on_early_signals(&mut self) -> Result<()> {
+    pub(crate) fn pass_on_early_signals(&mut self) -> Result<()> {
         while let Some(received) = self.signals.next()? {
             if received.signal != Signal::SIGCHLD {
                 self.child.signal(received.signal)?;
@@ -82,7 +82,7 @@ impl<'a, H: Hold> Supervisor<'a, H> {
     ///
     /// # Errors
     /// Signals cannot be read or sent, or the command cannot be waited for.
-    pub(in crate::commands) fn watch(&mut self, mut look: impl FnMut(&H)) -> Result<Exit> {
+    pub(crate) fn watch(&mut self, mut look: impl FnMut(&H)) -> Result<Exit> {
         if self.stop_first {
             self.stop_with(Signal::SIGTSTP, true)?;
         }

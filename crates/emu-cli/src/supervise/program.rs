@@ -17,7 +17,7 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 ///
 /// # Errors
 /// [`Exit::NotFound`] or [`Exit::NotExecutable`], as `env(1)` has them.
-pub(in crate::commands) fn check(program: &OsStr) -> Result<(), Failure> {
+pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let failed = |exit, cause: io::Error, hint: &str| {
         let message = format!("cannot run `{}`", program.to_string_lossy());

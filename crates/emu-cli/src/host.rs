@@ -1,0 +1,49 @@
+//! The host, when what killed emus have left is undone: a clock that one of them has set would pass for the CPU's own.
+
+use emu_core::{Host, Result, Roots};
+
+use crate::reporter::Reporter;
+
+/// The host, and what was undone before it was looked at, for one who is about to change it.
+///
+/// # Errors
+/// As [`Host::detect`].
+pub(crate) fn restored() -> Result<(Host, Vec<String>)> {
+    let (roots, notes) = restored_roots();
+    Ok((Host::detect(&roots)?, notes))
+}
+
+/// The files of the host for one who looks at it in a way of its own, and what was undone before.
+pub(crate) fn restored_roots() -> (Roots, Vec<String>) {
+    let roots = Roots::system();
+    // What begins to change the host meets the same errors.
+    let notes = undo(&roots).unwrap_or_default();
+    (roots, notes)
+}
+
+/// The host, for one who only looks at it; what was undone is said on stderr.
+///
+/// # Errors
+/// As [`Host::detect`].
+pub(crate) fn detect() -> Result<Host> {
+    Host::detect(&roots())
+}
+
+/// The files of the host, for one who only looks at it; what was undone is said on stderr.
+pub(crate) fn roots() -> Roots {
+    let roots = Roots::system();
+    let failed = |error: emu_core::Error| {
+        vec![format!("what killed emus may have left was not undone: {}", error.in_words())]
+    };
+    for note in undo(&roots).unwrap_or_else(failed) {
+        Reporter::new(false).note(&note);
+    }
+    roots
+}
+
+/// Undoes what killed emus have left; returns what was undone, and what was not.
+fn undo(roots: &Roots) -> Result<Vec<String>> {
+    let report = emu_core::restore(roots)?;
+    let restored = report.restored.iter().map(|what| format!("restored {what}"));
+    Ok(restored.chain(report.notes).chain(report.problems).collect())
+}
