@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::{alone, comm, emu, eventually, finish, groups_of, run, some_method, start, words};
+use common::{alone, emu, eventually, finish, groups_of, run, some_method, start, until_it_takes, words};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -84,14 +84,6 @@ fn a_killed_run_is_completed_without_a_sample_lost_or_doubled() {
     report_needs_nothing_else(&folder);
 }
 
-/// Whether a process takes this signal when it sees fit.
-fn blocks(pid: i32, signal: Signal) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
-    let blocked = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    blocked >> (signal as i32 - 1) & 1 == 1
-}
-
 #[test]
 fn a_signal_ends_planning_and_leaves_no_record() {
     let _alone = alone();
@@ -99,11 +91,9 @@ fn a_signal_ends_planning_and_leaves_no_record() {
     let folder = dir.path().join("record");
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let child = start(emu(words("bench --out")).arg(&folder));
-        let pid = child.id() as i32;
-        // Planning begins then, and takes seconds. A process that is being made blocks signals, too, before it is emu.
-        let is_planning = || comm(pid).as_deref() == Some("emu") && blocks(pid, signal);
-        eventually("emu takes signals itself", is_planning);
-        kill(Pid::from_raw(pid), signal).unwrap();
+        // Planning begins then, and takes seconds.
+        until_it_takes(child.id(), signal);
+        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
         let ended = finish(child);
         assert_eq!(ended.status.signal(), Some(signal as i32), "{}", ended.stderr);
         assert!(ended.stderr.contains("interrupted before anything was measured"), "{}", ended.stderr);

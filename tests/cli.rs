@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use common::{
     EMU, alone, assert_nothing_left, assert_refused, child_called, comm, emu, eventually, finish, groups_of,
-    half, inside, is_root, methods, run, skip, some_method, start, state, words,
+    half, inside, is_root, methods, run, skip, some_method, start, state, until_it_acts, until_it_takes,
+    unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -175,6 +176,10 @@ fn json_tells_what_was_asked_and_delivered() {
     assert_eq!(json["schema"], 1);
     assert_eq!(json["command"][0], "sh");
     assert_eq!(json["asked"]["speed"], "50%");
+    assert_eq!(
+        (&json["asked"]["round"], &json["asked"]["widen_policies"]),
+        (&"nearest".into(), &false.into())
+    );
     assert_eq!(json["exit"]["code"], 3);
     assert_eq!(json["delivered"], serde_json::Value::Null);
     assert!(json["status"]["cpus"].as_array().unwrap().iter().all(|cpu| cpu["asked_share"] == 0.5));
@@ -211,8 +216,9 @@ fn an_interrupted_verification_ends_emu_by_the_signal() {
         skip("an_interrupted_verification_ends_emu_by_the_signal", "no method works here for this user");
         return;
     };
+    // Thirty periods are measured.
     let child = start(&mut half(&format!("--verify --period 200ms --method {method} -- true")));
-    std::thread::sleep(Duration::from_millis(700));
+    until_it_takes(child.id(), Signal::SIGINT);
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
     let ended = finish(child);
     assert_eq!(ended.status.signal(), Some(Signal::SIGINT as i32), "{}", ended.stderr);
@@ -283,14 +289,15 @@ fn a_second_emu_on_the_same_cpus_is_refused_and_names_the_first() {
         return;
     }
     let method = some_method().unwrap();
-    let script = format!(
-        "{EMU} run -q -s 50% -m {method} -- sleep 600 & sleep 0.5; {EMU} run -s 50% -m {method} -- true; echo $? $!; kill $!"
-    );
-    let mut command = inside(":", "sh");
-    let ended = run(command.args(["-c", &script]), "");
-    let (code, first) = ended.stdout.trim().split_once(' ').unwrap();
-    assert_eq!(code, "3", "{}", ended.stderr);
-    assert!(ended.stderr.contains(first), "{}", ended.stderr);
+    let line = format!("--method {method}");
+    let first = start(&mut half(&format!("{line} -- sleep 600")));
+    eventually("the first is at work", || child_called(first.id(), "sleep").is_some());
+    let second = run(&mut half(&format!("{line} -- true")), "");
+    kill(Pid::from_raw(first.id() as i32), Signal::SIGTERM).unwrap();
+    let first = finish(first);
+    assert_eq!(second.code(), Some(3), "{}", second.stderr);
+    assert!(unwrapped(&second.stderr).contains(&format!("by emu {}", first.pid)), "{}", second.stderr);
+    assert_nothing_left(first.pid);
 }
 
 #[test]
@@ -300,12 +307,16 @@ fn attach_ends_with_its_processes_its_time_or_a_signal() {
         return;
     }
     for method in methods() {
-        let mut sleeper = Command::new("sleep").arg("0.7").spawn().unwrap();
+        let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
         let line = format!("attach --speed 50% --method {method} --pid {}", sleeper.id());
-        let reaper = std::thread::spawn(move || sleeper.wait().unwrap());
-        let ended = run(&mut emu(words(&line)), "");
+        let attached = start(&mut emu(words(&line)));
+        until_it_acts(attached.id());
+        // It begins with what it has found, and is to end with that.
+        std::thread::sleep(Duration::from_millis(200));
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        let ended = finish(attached);
         assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
-        assert!(reaper.join().unwrap().success());
 
         let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
         let pid = sleeper.id() as i32;
@@ -313,7 +324,7 @@ fn attach_ends_with_its_processes_its_time_or_a_signal() {
         let ended = run(&mut emu(words(&format!("{line} --for 300ms"))), "");
         assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
         let attached = start(&mut emu(words(&line)));
-        std::thread::sleep(Duration::from_millis(400));
+        until_it_takes(attached.id(), Signal::SIGTERM);
         kill(Pid::from_raw(attached.id() as i32), Signal::SIGTERM).unwrap();
         let ended = finish(attached);
         assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
@@ -347,7 +358,8 @@ fn attach_acts_on_a_cgroup_until_it_is_empty() {
     }
     let attached =
         start(&mut emu(words(&format!("attach --speed 50% --method cpu-freeze --cgroup /{name}"))));
-    std::thread::sleep(Duration::from_millis(300));
+    until_it_acts(attached.id());
+    std::thread::sleep(Duration::from_millis(200));
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
     let ended = finish(attached);
@@ -366,11 +378,102 @@ fn reading_commands_keep_to_eighty_columns_and_have_json() {
             assert!(text.chars().count() <= 80, "{line}: {text}");
         }
     }
-    for line in ["methods --json", "info --json"] {
+    for line in ["methods --json", "info --json", "restore --json", "doctor reset --json"] {
         let ended = run(&mut emu(words(line)), "");
         let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
         assert_eq!(json["schema"], 1, "{line}");
     }
+}
+
+#[test]
+fn what_emu_says_keeps_to_eighty_columns() {
+    let _alone = alone();
+    let narrow = |line: &str, text: &str| {
+        for text in text.lines() {
+            assert!(text.chars().count() <= 80, "{line}: {text}");
+        }
+    };
+    for line in
+        ["", "run", "attach", "methods", "verify", "bench", "calibrate", "measure disk", "doctor tune"]
+    {
+        let line = format!("{line} --help");
+        narrow(&line, &run(&mut emu(words(&line)), "").stdout);
+    }
+    // An error with a line for each method, and one with all that is said at the begin and the end of a command.
+    let line = "run --speed 50% --variant shares --period 700us -- true";
+    let ended = run(&mut emu(words(line)), "");
+    assert_refused(&ended, 3, line);
+    narrow(line, &ended.stderr);
+    for method in methods() {
+        assert!(ended.stderr.contains(&format!("\n  {method}: ")), "{}", ended.stderr);
+        let line = format!("--method {method} -- true");
+        narrow(&line, &run(&mut half(&line), "").stderr);
+    }
+}
+
+#[test]
+fn a_method_can_be_named_with_its_variant() {
+    let _alone = alone();
+    if !methods().contains(&"cpu-lim".to_owned()) {
+        skip("a_method_can_be_named_with_its_variant", "cpu-lim does not work here for this user");
+        return;
+    }
+    let ended = run(&mut half("--method cpu-lim:published -- true"), "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("emu: cpu-lim published slows "), "{}", ended.stderr);
+    let ended = run(&mut emu(words("methods --json --method cpu-lim:published")), "");
+    let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(json["variant"], "published");
+    let line = "--method cpu-lim:published --variant shares -- true";
+    assert_refused(&run(&mut half(line), ""), 2, line);
+}
+
+/// As `su` does, the command becomes another user, whose processes take no signals from emu.
+#[test]
+fn the_json_is_written_also_when_the_command_can_be_watched_no_more() {
+    let _alone = alone();
+    if !is_root() {
+        skip(
+            "the_json_is_written_also_when_the_command_can_be_watched_no_more",
+            "it needs root to make such a program",
+        );
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let copy = |from: &str, name: &str, mode: u32| {
+        let to = dir.path().join(name);
+        fs::copy(from, &to).unwrap();
+        fs::set_permissions(&to, fs::Permissions::from_mode(mode)).unwrap();
+        to
+    };
+    let setpriv = run(Command::new("sh").args(["-c", "command -v setpriv"]), "").stdout;
+    let (program, emu) = (copy(setpriv.trim(), "becomes", 0o4755), copy(EMU, "slower", 0o755));
+    let json = dir.path().join("json");
+    let mut command = inside(":", "setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(emu);
+    command
+        .args(words("run --speed 99% --method cpu-lim --json"))
+        .arg(&json)
+        .arg("--")
+        .arg(program)
+        .args(words("--reuid 0 --regid 0 --clear-groups sleep 600"));
+    let mut child = start(command.env("XDG_RUNTIME_DIR", dir.path()));
+    let emu = child.id();
+    let mut sleeper = None;
+    eventually("the command runs", || {
+        sleeper = child_called(emu, "sleep");
+        sleeper.is_some()
+    });
+    kill(Pid::from_raw(emu as i32), Signal::SIGUSR1).unwrap();
+    eventually("emu has ended", || child.try_wait().unwrap().is_some());
+    // It has the pipes, too.
+    kill(Pid::from_raw(sleeper.unwrap()), Signal::SIGKILL).unwrap();
+    let ended = finish(child);
+    assert_eq!(ended.code(), Some(4), "{}", ended.stderr);
+    assert!(ended.stderr.contains("cannot pass SIGUSR1 on"), "{}", ended.stderr);
+    let record: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!((&record["asked"]["speed"], &record["exit"]), (&"99%".into(), &serde_json::Value::Null));
 }
 
 #[test]
@@ -386,6 +489,9 @@ fn completions_and_manual_pages_can_be_had() {
         assert!(dir.path().join(name).is_file(), "{name}");
     }
     assert!(!dir.path().join("emu-probe.1").exists());
+    let page = fs::read_to_string(dir.path().join("emu-run.1")).unwrap();
+    assert!(page.contains("Examples:") && page.contains("Exit codes:"), "{page}");
+    assert_refused(&run(&mut emu(["man", "--dir", "/no/such/folder"]), ""), 2, "no folder");
 }
 
 #[test]

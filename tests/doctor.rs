@@ -7,11 +7,12 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::Child;
 
 use common::{
     Ended, alone, assert_refused, child_called, emu, eventually, finish, inside, is_root, leave_out, run,
-    skip, start, words,
+    skip, start, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -34,6 +35,21 @@ fn may_tune(test: &str) -> bool {
         return false;
     }
     true
+}
+
+/// Kills emu and its guardian, so that nobody is left to undo; returns the process ID.
+fn kill_with_guardian(emu: Child) -> u32 {
+    let mut guardian = None;
+    // The kernel's list of children may leave one out while it changes.
+    eventually("the guardian is found", || {
+        guardian = child_called(emu.id(), "emu-guardian");
+        guardian.is_some()
+    });
+    if let Some(guardian) = guardian {
+        send(guardian, Signal::SIGKILL);
+    }
+    send(emu.id() as i32, Signal::SIGKILL);
+    finish(emu).pid
 }
 
 /// A tuning of that knob that goes on, from when it is in force.
@@ -134,11 +150,7 @@ fn a_killed_tuning_is_undone_by_its_guardian_or_by_reset() {
     eventually("the guardian has put it back", || aslr() == before);
     assert!(ended.stderr.contains("the tuning for this machine ended because emu died"), "{}", ended.stderr);
 
-    let child = held();
-    let guardian = child_called(child.id(), "emu-guardian").expect("a guardian");
-    send(guardian, Signal::SIGKILL);
-    send(child.id() as i32, Signal::SIGKILL);
-    let pid = finish(child).pid;
+    let pid = kill_with_guardian(held());
     assert_eq!(aslr(), "0", "nobody is left to put it back");
     let ended = doctor("reset");
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
@@ -148,22 +160,50 @@ fn a_killed_tuning_is_undone_by_its_guardian_or_by_reset() {
 }
 
 #[test]
+fn whoever_looks_at_the_machine_undoes_first_what_a_killed_emu_left() {
+    if !may_tune("whoever_looks_at_the_machine_undoes_first_what_a_killed_emu_left") {
+        return;
+    }
+    let _alone = alone();
+    let before = aslr();
+    let folder = tempfile::tempdir().expect("a folder");
+    // A record that exists is refused when the machine has been looked at, before it is measured.
+    let refused =
+        ["noise", "timers", "measure cpu", "measure memory", "measure disk", "measure hpcc", "calibrate"]
+            .map(|name| (format!("{name} --quick --out {}", folder.path().display()), false));
+    let readers = ["methods --json", "info --json", "doctor show --knobs hypervisor --json"]
+        .map(|line| (line.to_owned(), true));
+    for (line, is_to_work) in refused.into_iter().chain(readers) {
+        let pid = kill_with_guardian(held());
+        let ended = run(&mut emu(words(&line)), "");
+        assert_eq!(aslr(), before, "{line}");
+        assert_eq!(ended.code() == Some(0), is_to_work, "{line}: {}", ended.stderr);
+        let told = format!("note: restored what emu {pid} had left of doctor tune for this machine");
+        assert!(unwrapped(&ended.stderr).contains(&told), "{line}: {}", ended.stderr);
+        let is_json = serde_json::from_str::<Value>(&ended.stdout).is_ok();
+        assert!(ended.stdout.is_empty() || is_json, "{line}: {}", ended.stdout);
+    }
+}
+
+#[test]
 fn what_somebody_else_has_changed_meanwhile_is_left_and_told() {
     if !may_tune("what_somebody_else_has_changed_meanwhile_is_left_and_told") {
         return;
     }
     let _alone = alone();
     let before = aslr();
-    let child = held();
+    let mut child = held();
     // It reads what it has written, first.
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    let mut said = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("tuned until Ctrl-C")));
     fs::write(ASLR, "1").expect("root to write it");
     send(child.id() as i32, Signal::SIGTERM);
+    let said = unwrapped(&said.collect::<Vec<_>>().join("\n"));
     let ended = finish(child);
     let now = aslr();
     fs::write(ASLR, &before).expect("root to write it");
-    assert_eq!((ended.code(), now.as_str()), (Some(0), "1"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("somebody else has changed it since"), "{}", ended.stderr);
+    assert_eq!((ended.code(), now.as_str()), (Some(0), "1"), "{said}");
+    assert!(said.contains("somebody else has changed it since"), "{said}");
 }
 
 #[test]
@@ -175,7 +215,7 @@ fn a_second_tuning_is_refused_and_an_emulation_is_not() {
     let child = held();
     let second = doctor("tune --knobs timer-slack -- true");
     assert_refused(&second, 3, "a second tuning");
-    assert!(second.stderr.contains(&format!("by emu {}", child.id())), "{}", second.stderr);
+    assert!(unwrapped(&second.stderr).contains(&format!("by emu {}", child.id())), "{}", second.stderr);
     let info = run(&mut emu(["info"]), "");
     assert!(
         info.stdout.contains(&format!("emu {}: doctor tune (this machine)", child.id())),

@@ -9,7 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use common::{EMU, alone, assert_refused, emu, eventually, finish, inside, is_root, run, start, words};
+use common::{
+    EMU, alone, assert_refused, emu, eventually, finish, inside, is_root, run, start, unwrapped, words,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -86,7 +88,7 @@ fn a_disk_that_cannot_be_written_or_is_full_is_told_at_once() {
             let setup = format!("mount -t tmpfs -o {options} none /mnt");
             let ended = run(inside(&setup, EMU).args(&line).arg("/mnt"), "");
             assert_refused(&ended, code, options);
-            assert!(ended.stderr.contains(words), "{}", ended.stderr);
+            assert!(unwrapped(&ended.stderr).contains(words), "{}", ended.stderr);
         }
     } else {
         let dir = on_disk();

@@ -21,8 +21,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+
 /// Several times what any step of a test takes, on a machine whose CPUs and disk are shared.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The same for a whole command, such as a measurement of many steps.
+const PATIENCE_FOR_A_COMMAND: Duration = Duration::from_secs(400);
 
 /// The binary under test.
 pub(crate) const EMU: &str = env!("CARGO_BIN_EXE_emu");
@@ -53,13 +58,18 @@ pub(crate) fn skip(test: &str, why: &str) {
 /// such a job.
 const INTERRUPTIBLE: &str = "--default-signal=HUP,INT,QUIT";
 
+/// The folder in which the tests' emus keep their state, kept from test to test, as emu keeps there what it has measured
+/// of the host.
+fn state_folder() -> PathBuf {
+    std::env::temp_dir().join(format!("emu-tests-{}", nix::unistd::geteuid()))
+}
+
 /// A program in a mount namespace with the tests' state folder, after `setup` (shell) has prepared it; as an
 /// ordinary user just the program with that state folder.
 ///
 /// The process becomes the program: its process ID is the one of the command.
 pub(crate) fn inside<S: AsRef<OsStr>>(setup: &str, program: S) -> Command {
-    // Kept from test to test, as emu keeps there what it has measured of the host.
-    let state = std::env::temp_dir().join(format!("emu-tests-{}", nix::unistd::geteuid()));
+    let state = state_folder();
     fs::create_dir_all(&state).expect("a folder for the state");
     fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).expect("the folder to be ours");
     if !is_root() {
@@ -138,7 +148,7 @@ pub(crate) fn finish(mut child: Child) -> Ended {
         if let Some(status) = child.try_wait().expect("to wait for the command") {
             break status;
         }
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > PATIENCE_FOR_A_COMMAND {
             let line = fs::read_to_string(format!("/proc/{}/cmdline", child.id())).unwrap_or_default();
             let _ = child.kill();
             panic!("the command has not ended: {}", line.replace('\0', " "));
@@ -194,6 +204,36 @@ pub(crate) fn comm(pid: i32) -> Option<String> {
 pub(crate) fn state(pid: i32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// Whether a process takes this signal when it sees fit.
+pub(crate) fn blocks(pid: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let blocked = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    blocked >> (signal as i32 - 1) & 1 == 1
+}
+
+/// Waits until the process is emu and takes this signal itself. A process that is being made blocks signals, too,
+/// before it is emu.
+pub(crate) fn until_it_takes(pid: u32, signal: Signal) {
+    let takes = || comm(pid as i32).as_deref() == Some("emu") && blocks(pid, signal);
+    eventually("emu takes signals itself", takes);
+}
+
+/// Waits until an emu has written down what it is about to change, and so has found what it is to act on.
+pub(crate) fn until_it_acts(emu: u32) {
+    let state = state_folder();
+    let is_its = |entry: fs::DirEntry| entry.file_name().to_string_lossy().starts_with(&format!("{emu}-"));
+    let has_journal = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().any(is_its);
+    // That of root is the folder itself.
+    eventually("emu acts", || has_journal(&state) || has_journal(&state.join("emu")));
+}
+
+/// The text as one line: emu breaks long ones, and begins each with its name while a command runs.
+pub(crate) fn unwrapped(text: &str) -> String {
+    let lines = text.lines().map(|line| line.strip_prefix("emu: ").unwrap_or(line).trim());
+    lines.collect::<Vec<_>>().join(" ")
 }
 
 /// The folders of cgroups that the emu of that process ID has made.
