@@ -8,8 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use common::{
-    EMU, alone, assert_refused, emu, half, inside, is_root, leave_out, methods, run, skip, unwrapped, words,
+    EMU, alone, assert_refused, child_called, emu, eventually, finish, half, inside, is_root, leave_out,
+    methods, run, skip, start, unwrapped, words,
 };
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 #[test]
 fn bad_input_is_refused_with_a_hint_and_changes_nothing() {
@@ -107,6 +110,54 @@ fn another_users_process_is_not_permitted() {
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
     assert_refused(&ended, 4, "a process of root");
+}
+
+/// As `su` does, the command becomes another user, whose processes take no signals from emu.
+#[test]
+fn the_json_is_written_also_when_the_command_can_be_watched_no_more() {
+    let _alone = alone();
+    if !is_root() {
+        skip(
+            "the_json_is_written_also_when_the_command_can_be_watched_no_more",
+            "it needs root to make such a program",
+        );
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let copy = |from: &str, name: &str, mode: u32| {
+        let to = dir.path().join(name);
+        fs::copy(from, &to).unwrap();
+        fs::set_permissions(&to, fs::Permissions::from_mode(mode)).unwrap();
+        to
+    };
+    let setpriv = run(Command::new("sh").args(["-c", "command -v setpriv"]), "").stdout;
+    let (program, emu) = (copy(setpriv.trim(), "becomes", 0o4755), copy(EMU, "slower", 0o755));
+    let json = dir.path().join("json");
+    let mut command = inside(":", "setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(emu);
+    command
+        .args(words("run --speed 99% --method cpu-lim --json"))
+        .arg(&json)
+        .arg("--")
+        .arg(program)
+        .args(words("--reuid 0 --regid 0 --clear-groups sleep 600"));
+    let mut child = start(command.env("XDG_RUNTIME_DIR", dir.path()));
+    let emu = child.id();
+    let mut sleeper = None;
+    eventually("the command runs", || {
+        sleeper = child_called(emu, "sleep");
+        sleeper.is_some()
+    });
+    kill(Pid::from_raw(emu as i32), Signal::SIGUSR1).unwrap();
+    eventually("emu has ended", || child.try_wait().unwrap().is_some());
+    // It has the pipes, too.
+    kill(Pid::from_raw(sleeper.unwrap()), Signal::SIGKILL).unwrap();
+    let ended = finish(child);
+    assert_eq!(ended.code(), Some(4), "{}", ended.stderr);
+    assert!(ended.stderr.contains("cannot pass SIGUSR1 on"), "{}", ended.stderr);
+    let record: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!((&record["asked"]["speed"], &record["exit"]), (&"99%".into(), &serde_json::Value::Null));
 }
 
 #[test]
