@@ -84,7 +84,7 @@ impl Case {
         let plan = Plan {
             pairs: settings.pairs,
             window: verify::window_of_periods(settings.window, emulated.cycle()),
-            repeats: settings.pairs.div_ceil(5),
+            repeats: repeats(settings.pairs),
             tolerance: settings.tolerance,
             proc: host.roots.proc.clone(),
             ..Plan::new(settings.seed)
@@ -103,6 +103,11 @@ impl Case {
             self.trials.iter().map(|trial| self.plan.expected_time(&self.emulated, trial)).sum();
         pairs + self.spectrum()
     }
+}
+
+/// How many disturbed pairs are taken again. Of the fewest pairs each one is needed for a verdict.
+fn repeats(pairs: usize) -> usize {
+    if pairs <= PAIRS_QUICK.into() { pairs } else { pairs.div_ceil(5) }
 }
 
 /// Every method at every speed; what a method cannot do goes to the report, unless it was asked for by name.
@@ -212,6 +217,11 @@ mod tests {
     use crate::args::{Cli, Command};
     use clap::Parser;
     use emu_core::Target;
+
+    #[test]
+    fn where_each_pair_is_needed_each_may_be_taken_again() {
+        assert_eq!([3, 6, 15, 30].map(repeats), [3, 6, 3, 6]);
+    }
 
     #[test]
     fn the_cpu_loop_is_measured_on_one_cpu_too_unless_cpus_or_other_work_are_named() {

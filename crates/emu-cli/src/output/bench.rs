@@ -11,7 +11,7 @@ use emu_bench::stats::Verdict;
 use super::numbers::{percent, span};
 use super::table::{Align, Table, WIDTH, wrap};
 
-/// The widest cell: `+2.3% unsure`.
+/// The widest cell: `+2.3% FAIL`, and some room.
 const CELL: usize = 12;
 
 /// The tables and the sentence.
@@ -89,14 +89,15 @@ fn fitting(contenders: &[Contender], name_width: usize) -> Vec<Vec<Contender>> {
     groups
 }
 
-/// `+0.4% pass`: the mean error over the speeds, and the verdict.
+/// `+0.4% pass`: the mean error over the speeds, and the verdict; `-` for what is not known.
 fn cell(judged: &Judged) -> String {
     let verdict = match judged.verdict {
         Verdict::Pass => "pass",
         Verdict::Fail => "FAIL",
-        Verdict::NotEnoughData { .. } => "unsure",
+        Verdict::NotEnoughData { .. } => "-",
     };
-    format!("{} {verdict}", signed(judged.fidelity.bias.estimate))
+    let error = judged.fidelity.map_or_else(|| "-".into(), |fidelity| signed(fidelity.bias.estimate));
+    format!("{error} {verdict}")
 }
 
 fn signed(share: f64) -> String {
@@ -113,8 +114,9 @@ fn notes(results: &Results) -> Vec<String> {
     let tolerance = percent(results.tolerance);
     let speeds = speeds(results);
     let mut notes = vec![format!(
-        "Cells: mean error of the perceived speed against the ideal at {speeds}. pass: the 95% interval lies within \
-         ±{tolerance} at every speed; FAIL: outside at one; unsure: not enough data. Score: of the worst row."
+        "Cells: mean error of the perceived speed against the ideal at {speeds}. pass: the 95% interval and the \
+         mean lie within ±{tolerance} at every speed, and few windows are far off; FAIL: the interval lies outside at \
+         one; -: not enough data. Score: of the worst row."
     )];
     notes.extend(noise(results));
     for run in &results.runs {
@@ -123,7 +125,7 @@ fn notes(results: &Results) -> Vec<String> {
             let kinds: Vec<_> =
                 run.disturbances.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
             notes.push(format!(
-                "The machine was not quiet ({}): {} pairs were taken again, {} of {} count all the same.",
+                "The machine was not quiet ({}): {} pairs were taken again, {} of {} stayed disturbed and do not count.",
                 kinds.join(", "),
                 run.retaken,
                 run.tainted,
@@ -131,6 +133,13 @@ fn notes(results: &Results) -> Vec<String> {
             ));
         }
         notes.extend(run.missing());
+    }
+    for one in results.fidelity.iter().filter(|one| one.contender != Contender::None) {
+        if let Some(doubt) = one.doubt_in_words() {
+            let plural = if one.cores == 1 { "" } else { "s" };
+            let ground = format!("{}, {} CPU{plural}", one.workload, one.cores);
+            notes.push(format!("Not enough data of {}, {ground}: {doubt}.", one.contender));
+        }
     }
     let stalls: Vec<_> = results
         .totals
@@ -179,7 +188,7 @@ fn noise(results: &Results) -> Option<String> {
         known.iter().max_by(|a, b| of(&a.1).total_cmp(&of(&b.1))).map(|(ground, aa)| (*ground, of(aa)))
     };
     let ((noisiest, floor), (dullest, detectable)) = worst(|aa| aa.floor).zip(worst(|aa| aa.detectable))?;
-    let alarms: usize = known.iter().map(|(_, aa)| aa.excluded).sum();
+    let alarms = known.iter().filter(|(_, aa)| !aa.ratio.contains(1.0)).count();
     let name = |ground: &Ground| ground.name();
     Some(format!(
         "Native against native: pairs differ by up to {} ({}); differences from {} ({}) are found four times in five; \
