@@ -264,10 +264,10 @@ fn judge(
     let line = Line {
         case: format!("{size}, {threads} thread{s}, {name}"),
         measured: format!(
-            "{:.3} [{low:.3}, {high:.3}] ({:.3} : {:.3} {unit})",
+            "{:.3} [{low:.3}, {high:.3}] ({} : {} {unit})",
             ratio.estimate,
-            common::median(&ours),
-            common::median(&peers)
+            common::figure(common::median(&ours), ""),
+            common::figure(common::median(&peers), "")
         ),
         must: format!("≥ {must}"),
         met: (ratio.estimate >= must).into(),

@@ -8,6 +8,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -15,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use common::{Line, Met, Run, demand, error, median};
+use common::{Line, Met, Run, demand, error, median, remarks, spawn};
 use emu_bench::stats::Bootstrap;
-use emu_bench::verify::{Emulated, Outcome, Plan, SessionEmulated, Trial, compare, rates};
+use emu_bench::verify::{Emulated, Finding, Outcome, Plan, SessionEmulated, Trial, compare, rates};
 use emu_core::{Controller, CpuList, Error, ErrorKind, Host, Pid, Result, choose};
 use nix::sys::signal::{Signal, kill, killpg};
 
@@ -26,18 +27,34 @@ const SPEEDS: [&str; 4] = ["10%", "25%", "50%", "75%"];
 const WORKLOADS: [(&str, usize); 4] =
     [("cpu-loop", 1), ("multithread", 2), ("multiprocess", 2), ("sleep-compute", 2)];
 
-/// What every case must show.
-const MUST: &str = "emu ahead";
+/// What every case must show: emu's best method is not behind any rival, and ahead of at least one.
+const MUST: &str = "emu behind none, ahead of one";
+
+/// A rival is not ahead where its median is nearer by less than this share, of which no program tells.
+const MARGIN: f64 = 0.01;
+
+/// What begins the names of groups that this bench makes.
+const GROUP: &str = "emu-peer-";
+
+/// The group of stress-ng.
+const BURNERS: &str = "burners";
+
+/// stress-ng ends after this time, in seconds, whatever becomes of this bench. No pair takes longer.
+const STRESS_MAX_S: u32 = 300;
 
 /// The period of the plain quota: the kernel's default.
 const QUOTA_PERIOD_US: u64 = 100_000;
 
 fn main() -> ExitCode {
     common::main("peers", |run| {
+        sweep(&run.host);
         for (workload, cpus) in WORKLOADS {
             if run.wants(workload) {
                 for speed in SPEEDS.into_iter().filter(|speed| run.wants_case(speed)).collect::<Vec<_>>() {
                     if let Err(why) = side_by_side(run, workload, cpus, speed) {
+                        if run.is_ended_by(&why) {
+                            return Err(why);
+                        }
                         // A rival that fails must not keep the rest from being compared.
                         let case = format!("{speed} on {cpus} CPUs");
                         run.line(workload, Line::refused(case, MUST, &why));
@@ -92,29 +109,41 @@ fn side_by_side(run: &mut Run, workload: &'static str, cpus: usize, speed: &str)
         measured.push(format!("{name} {} ({standing})", error_of(theirs)));
         standings.push(standing);
     }
+    let met = met(&standings, &missing);
     measured.extend(missing);
-    let met = match standings.iter().max() {
-        None => Met::Not("there is nothing to compare with".into()),
-        Some(Standing::Ahead) => Met::Yes,
-        Some(Standing::Level) => Met::Untold,
-        Some(Standing::Behind) => Met::No,
-    };
     let case = format!("{speed} on {} CPUs", cpus.len());
     run.line(workload, Line { case, measured: measured.join(", "), must: MUST.into(), met });
     Ok(())
 }
 
+/// What the standings of a row come to. One with a rival that is not there shows nothing of that one.
+fn met(standings: &[Standing], missing: &[String]) -> Met {
+    let has = |standing| standings.contains(&standing);
+    if has(Standing::Behind) {
+        Met::No
+    } else if !missing.is_empty() {
+        Met::Not(missing.join(", "))
+    } else if has(Standing::Untold) || !has(Standing::Ahead) {
+        Met::Untold
+    } else {
+        Met::Yes
+    }
+}
+
 fn error_of(outcome: &Outcome) -> String {
-    outcome.findings.first().map_or_else(|| "-".into(), |finding| error(&finding.relative))
+    let of = |finding: &Finding| format!("{}{}", error(&finding.relative), remarks(finding));
+    outcome.findings.first().map_or_else(|| "-".into(), of)
 }
 
 /// How emu's error compares with another one's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     Ahead,
-    /// The run cannot tell them apart.
+    /// The run cannot tell them apart, and emu is not behind by [`MARGIN`].
     Level,
     Behind,
+    /// The run cannot tell whether emu is behind by more than that.
+    Untold,
 }
 
 impl fmt::Display for Standing {
@@ -123,19 +152,20 @@ impl fmt::Display for Standing {
             Self::Ahead => "emu ahead",
             Self::Level => "level",
             Self::Behind => "emu behind",
+            Self::Untold => "cannot be told",
         })
     }
 }
 
 /// Compares the distances of both medians from what was asked. The interval of their difference is bootstrapped over
-/// the rounds, in each of which both met the same machine.
+/// the rounds, in each of which both met the same machine; a round counts where both pairs were undisturbed.
 fn standing(ours: &Outcome, theirs: &Outcome, plan: &Plan) -> Result<Standing> {
     let (ours, theirs) = (errors(ours, plan)?, errors(theirs, plan)?);
-    let rounds: Vec<_> = ours.into_iter().zip(theirs).collect();
+    let rounds: Vec<_> = ours.iter().filter_map(|(number, own)| Some((*own, *theirs.get(number)?))).collect();
     if rounds.len() < Bootstrap::UNITS_MIN {
-        return Ok(Standing::Level);
+        return Ok(Standing::Untold);
     }
-    let distance = |errors: Vec<f64>| median(&errors).abs();
+    let distance = |errors: Vec<f64>| median(&errors).map_or(f64::NAN, f64::abs);
     let lead = Bootstrap::new(plan.seed).percentile(&rounds, plan.level, |rounds| {
         distance(rounds.iter().map(|round| round.1).collect())
             - distance(rounds.iter().map(|round| round.0).collect())
@@ -143,15 +173,16 @@ fn standing(ours: &Outcome, theirs: &Outcome, plan: &Plan) -> Result<Standing> {
     Ok(match lead {
         lead if lead.low > 0.0 => Standing::Ahead,
         lead if lead.high < 0.0 => Standing::Behind,
-        _ => Standing::Level,
+        lead if lead.low > -MARGIN => Standing::Level,
+        _ => Standing::Untold,
     })
 }
 
-/// The error of each pair that counts, as a share.
-fn errors(outcome: &Outcome, plan: &Plan) -> Result<Vec<f64>> {
+/// The error of each undisturbed pair, as a share, by the number of its round.
+fn errors(outcome: &Outcome, plan: &Plan) -> Result<BTreeMap<usize, f64>> {
     let ideal = outcome.findings.first().map_or(1.0, |finding| finding.ideal);
     let rates = rates(&outcome.trial, &outcome.pairs, plan)?;
-    Ok(rates.iter().map(|pair| pair.log_ratio().exp() / ideal - 1.0).collect())
+    Ok(rates.iter().map(|(number, pair)| (*number, pair.log_ratio().exp() / ideal - 1.0)).collect())
 }
 
 /// Debian's `cpulimit`, told to watch children.
@@ -188,14 +219,14 @@ impl Emulated for Cpulimit {
     }
 
     fn engage(&mut self, worker: Pid) -> Result<()> {
-        let child = Command::new("cpulimit")
+        let mut command = Command::new("cpulimit");
+        command
             .args(["--quiet", "--lazy", "--monitor-forks", "--limit", &self.limit.to_string()])
             .args(["--pid", &worker.to_string()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .map_err(|cause| Error::io("cannot start cpulimit", cause))?;
+            .process_group(0);
+        let child = spawn(&mut command).map_err(|cause| Error::io("cannot start cpulimit", cause))?;
         self.at_work = Some((child, worker));
         Ok(())
     }
@@ -209,6 +240,12 @@ impl Emulated for Cpulimit {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for Cpulimit {
+    fn drop(&mut self) {
+        let _ = self.release();
     }
 }
 
@@ -296,16 +333,17 @@ impl Emulated for Shares {
     }
 
     fn engage(&mut self, worker: Pid) -> Result<()> {
-        let (work, burners) = (Group::create(&self.host, "work")?, Group::create(&self.host, "burners")?);
+        let (work, burners) = (Group::create(&self.host, "work")?, Group::create(&self.host, BURNERS)?);
         Self::weigh(&work, self.share)?;
         Self::weigh(&burners, 1.0 - self.share)?;
-        let child = Command::new("stress-ng")
+        let mut command = Command::new("stress-ng");
+        command
             .args(["--quiet", "--cpu", &self.cpus.len().to_string(), "--taskset", &self.cpus.to_string()])
+            .args(["--timeout", &STRESS_MAX_S.to_string()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .map_err(|cause| Error::io("cannot start stress-ng", cause))?;
+            .process_group(0);
+        let child = spawn(&mut command).map_err(|cause| Error::io("cannot start stress-ng", cause))?;
         let pid = child.id() as Pid;
         self.at_work = Some((child, work, burners));
         // Its workers take a moment to appear.
@@ -324,6 +362,35 @@ impl Emulated for Shares {
     }
 }
 
+impl Drop for Shares {
+    fn drop(&mut self) {
+        let _ = self.release();
+    }
+}
+
+/// Removes what a bench that was killed has left: groups whose names tell processes that are gone, with the burners in
+/// them.
+fn sweep(host: &Host) {
+    let Some(hierarchy) = host.cgroups.with(Controller::Cpu) else { return };
+    for entry in fs::read_dir(&hierarchy.own).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some((kind, pid)) = name.strip_prefix(GROUP).and_then(|rest| rest.rsplit_once('-')) else {
+            continue;
+        };
+        let is_gone = pid.parse::<u32>().is_ok_and(|pid| !host.roots.proc.join(pid.to_string()).exists());
+        if !is_gone {
+            continue;
+        }
+        let group = Group { version: hierarchy.version, folder: entry.path(), home: hierarchy.own.clone() };
+        if kind == BURNERS {
+            for pid in fs::read_to_string(group.folder.join("cgroup.procs")).unwrap_or_default().lines() {
+                let _ = pid.parse().map(|pid| kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL));
+            }
+        }
+        drop(group);
+    }
+}
+
 /// A group of the cpu controller, made and removed by this bench.
 struct Group {
     version: u8,
@@ -336,7 +403,7 @@ impl Group {
         let hierarchy =
             host.cgroups.with(Controller::Cpu).ok_or_else(|| Error::unavailable("no cpu controller"))?;
         let home = hierarchy.own.clone();
-        let folder = home.join(format!("emu-peer-{name}-{}", std::process::id()));
+        let folder = home.join(format!("{GROUP}{name}-{}", std::process::id()));
         fs::create_dir(&folder).map_err(|cause| Error::file("make", &folder, cause))?;
         let group = Self { version: hierarchy.version, folder, home };
         let probe = group.folder.join(if group.version == 2 { "cpu.max" } else { "cpu.cfs_quota_us" });

@@ -64,9 +64,9 @@ fn startup(run: &mut Run, emu: &Path, speed: Speed, case: &str) -> Result<()> {
     let beyond = median(&beyond);
     let line = Line {
         case: case.into(),
-        measured: format!("{beyond:.1} ms"),
+        measured: common::figure(beyond, " ms"),
         must: format!("≤ {MUST_MS} ms"),
-        met: (beyond <= MUST_MS).into(),
+        met: common::Met::at_most(beyond, MUST_MS),
     };
     run.line("startup", line);
     Ok(())

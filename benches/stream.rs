@@ -107,7 +107,7 @@ fn side_by_side(run: &mut Run, peer: &Path, cpus: &CpuList) -> Result<()> {
             taken.iter().map(|(ours, c)| Pair::new(best(ours), best(c))).collect::<Result<_>>()?;
         let seed = run.options.seed;
         let ratio = PairedRatios::new(&pairs)?.ratio(Centre::Median(Bootstrap::new(seed)), Level::P95)?;
-        let gb = |rates: Vec<f64>| common::median(&rates) / 1e9;
+        let gb = |rates: Vec<f64>| common::figure(common::median(&rates).map(|rate| rate / 1e9), "");
         let (ours, c): (Vec<_>, Vec<_>) = taken.iter().map(|(ours, c)| (best(ours), best(c))).unzip();
         let line = Line {
             case: format!(
@@ -117,7 +117,7 @@ fn side_by_side(run: &mut Run, peer: &Path, cpus: &CpuList) -> Result<()> {
                 size.array_bytes >> 20
             ),
             measured: format!(
-                "{:.3} [{:.3}, {:.3}] ({:.2} : {:.2} GB/s)",
+                "{:.3} [{:.3}, {:.3}] ({} : {} GB/s)",
                 ratio.estimate,
                 ratio.low,
                 ratio.high,

@@ -5,17 +5,22 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Child, Command, ExitCode};
 use std::time::Duration;
 
 use emu_bench::record::{About, Machine, Record, seed_from_clock};
-use emu_bench::stats::Interval;
-use emu_bench::verify::{Pair, Plan};
+use emu_bench::stats::{Band, Interval};
+use emu_bench::verify::{Finding, Outliers, Pair, Plan};
 use emu_bench::workload::serve_if_asked;
-use emu_core::{CpuList, Demand, Error, Host, Result, Roots, SpeedSpec, meter};
+use emu_core::{CpuList, Demand, Error, ErrorKind, Host, Result, Roots, SpeedSpec, meter};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 /// Time for a disturbance to pass.
 const PAUSE: Duration = Duration::from_secs(2);
+
+/// A mean that is further than this share from the median is told.
+const MEAN_IS_ELSEWHERE: f64 = 0.02;
 
 /// Pairs unless given.
 const PAIRS: usize = 15;
@@ -84,7 +89,7 @@ fn number(option: &str, text: &str) -> Result<u64> {
 pub(crate) enum Met {
     Yes,
     No,
-    /// The interval holds both.
+    /// The interval holds both, or the machine was too disturbed to tell.
     Untold,
     /// It could not be measured here, and why.
     Not(String),
@@ -93,6 +98,23 @@ pub(crate) enum Met {
 impl From<bool> for Met {
     fn from(met: bool) -> Self {
         if met { Self::Yes } else { Self::No }
+    }
+}
+
+impl Met {
+    /// What cannot be told is untold.
+    pub(crate) fn of(met: Option<bool>) -> Self {
+        met.map_or(Self::Untold, Self::from)
+    }
+
+    /// Whether a figure is at most `most`; one that nothing was measured of is no figure.
+    pub(crate) fn at_most(figure: Option<f64>, most: f64) -> Self {
+        figure.map_or_else(|| Self::Not("nothing was measured".into()), |figure| (figure <= most).into())
+    }
+
+    /// Whether the error of a finding is at most `must` percent.
+    pub(crate) fn within(finding: &Finding, plan: &Plan, must: f64) -> Result<Self> {
+        Ok(Self::of(finding.keeps(Band::new(must / 100.0)?, plan.tolerance)))
     }
 }
 
@@ -117,7 +139,44 @@ pub(crate) struct Run {
     pub(crate) host: Host,
     pub(crate) options: Options,
     record: Option<Record>,
+    signals: Signals,
+    /// Whether a signal has come or the record cannot be written.
+    is_over: bool,
     lines: Vec<(&'static str, Line)>,
+}
+
+/// The signals that ask to end, kept for a descriptor: what is under way is undone before the bench ends.
+struct Signals(SignalFd);
+
+impl Signals {
+    fn set() -> SigSet {
+        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
+    }
+
+    fn block() -> Result<Self> {
+        let failed = |cause: nix::Error| Error::io("cannot take over signals", cause.into());
+        Self::set().thread_block().map_err(failed)?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        SignalFd::with_flags(&Self::set(), flags).map(Self).map_err(failed)
+    }
+
+    /// Fails when one has come.
+    fn check(&self) -> Result<()> {
+        let info = self.0.read_signal().map_err(|cause| Error::io("cannot read signals", cause.into()))?;
+        info.map_or(Ok(()), |info| {
+            let signal = Signal::try_from(info.ssi_signo as i32).map_or("a signal", Signal::as_str);
+            Err(Error::new(ErrorKind::Failed, format!("ended by {signal}")))
+        })
+    }
+}
+
+/// Starts a program to which signals come as always: a child inherits those that are blocked here. A signal that comes just
+/// then ends the bench at once.
+pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    Signals::set().thread_unblock()?;
+    let child = command.spawn();
+    Signals::set().thread_block()?;
+    child
 }
 
 impl Run {
@@ -142,8 +201,19 @@ impl Run {
     }
 
     /// Keeps a raw sample.
+    ///
+    /// # Errors
+    /// It cannot be written, or a signal has come; the run is over then.
     pub(crate) fn sample(&mut self, row: &str, sample: &impl serde::Serialize) -> Result<()> {
-        self.record.as_mut().map_or(Ok(()), |record| record.sample(row, sample))
+        let kept = self.record.as_mut().map_or(Ok(()), |record| record.sample(row, sample));
+        let kept = kept.and_then(|()| self.signals.check());
+        self.is_over |= kept.is_err();
+        kept
+    }
+
+    /// Whether an error ends the run, and not one line of it: a signal, the record, or something that was left changed.
+    pub(crate) fn is_ended_by(&self, why: &Error) -> bool {
+        self.is_over || why.kind() == ErrorKind::RestoreIncomplete
     }
 
     /// Keeps a pair as it was taken, for [`emu_bench::verify::verify`]. One that will be taken again waits a
@@ -222,13 +292,14 @@ pub(crate) fn main(bench: &str, measure: impl FnOnce(&mut Run) -> Result<()>) ->
 
 fn run(bench: &str, measure: impl FnOnce(&mut Run) -> Result<()>) -> Result<()> {
     let options = Options::parse(std::env::args().skip(1))?;
+    let signals = Signals::block()?;
     let host = Host::detect(&Roots::system())?;
     let command = options.command(bench);
     let machine = Machine::of(&host);
     let about = About::new(machine.clone(), command.as_str(), options.seed);
     let record = options.out.as_ref().map(|out| Record::below(out, &about)).transpose()?;
     println!("{command}\n{}, {} CPUs, Linux {}\n", machine.model, machine.cpus, machine.kernel);
-    let mut run = Run { host, options, record, lines: Vec::new() };
+    let mut run = Run { host, options, record, signals, is_over: false, lines: Vec::new() };
     let measured = measure(&mut run);
     if let Some(record) = &run.record {
         // What was measured before an error counts all the same.
@@ -260,7 +331,29 @@ pub(crate) fn error(relative: &Interval) -> String {
     )
 }
 
-/// Middle value; 0 for none.
-pub(crate) fn median(values: &[f64]) -> f64 {
-    emu_bench::stats::Sample::new(values).map_or(0.0, |sample| sample.median())
+/// What else must be known of a finding: pairs that are far off, a mean that is, and pairs that were disturbed.
+pub(crate) fn remarks(finding: &Finding) -> String {
+    let mut text = String::new();
+    let Outliers { pairs, beyond } = finding.outliers;
+    if pairs > 0 {
+        let _ = write!(text, ", {pairs} of {} off by > {:.0}%", finding.pairs.max(pairs), beyond * 100.0);
+    }
+    let mean = finding.mean - 1.0;
+    if (mean - finding.error()).abs() > MEAN_IS_ELSEWHERE {
+        let _ = write!(text, ", mean {:+.1}%", mean * 100.0);
+    }
+    if finding.tainted > 0 {
+        let _ = write!(text, " ({} disturbed)", finding.tainted);
+    }
+    text
+}
+
+/// Middle value; `None` of nothing.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    emu_bench::stats::Sample::new(values).ok().map(|sample| sample.median())
+}
+
+/// A figure in its unit, or `-`.
+pub(crate) fn figure(value: Option<f64>, unit: &str) -> String {
+    value.map_or_else(|| "-".into(), |value| format!("{value:.2}{unit}"))
 }

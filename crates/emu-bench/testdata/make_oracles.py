@@ -94,25 +94,6 @@ def shares():
     ]
 
 
-def bca():
-    """Intervals from scipy's BCa code, with the replicates it drew."""
-    cases = []
-    for name, statistic, data in [
-        ("mean", np.mean, RNG.lognormal(0, 0.8, 15)),
-        ("standard deviation", np.std, RNG.normal(3, 1, 25)),
-        ("mean of few values", np.mean, np.repeat([1.0, 2.0, 5.0], 5)),
-    ]:
-        result = stats.bootstrap((data,), statistic, n_resamples=400, method="BCa", rng=RNG)
-        cases.append({
-            "statistic": name,
-            "estimate": statistic(data),
-            "jackknife": [statistic(np.delete(data, i)) for i in range(len(data))],
-            "replicates": result.bootstrap_distribution.tolist(),
-            "interval": result.confidence_interval,
-        })
-    return cases
-
-
 def paired():
     cases = []
     for n, ratio, noise in [(2, 0.5, 0.01), (8, 0.25, 0.05), (40, 1.0, 0.02), (12, 3.0, 0.5)]:
@@ -264,7 +245,6 @@ def main():
         "samples": samples(),
         "median_ranks": median_ranks(),
         "shares": shares(),
-        "bca": bca(),
         "paired": paired(),
         "regressions": regressions(),
         "equivalence": equivalence(),

@@ -1,6 +1,6 @@
 //! Measuring, step by step, into a record.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,14 @@ use crate::record::{About, Machine, Record, unusable};
 use crate::verify::{self, Emulated, Pair, Plan, Window, spectrum_of_periods};
 use crate::workload::{Job, confine};
 
-/// How often a disturbed pair is taken again.
+/// How often a disturbed pair is taken again, and how often a cell may fail before it is left out.
 const TAKEN_AGAIN: usize = 3;
 
 /// How much longer than its budget a run may take: the last block is often what an interval needs.
 const OVERRUN: f64 = 1.05;
 
-/// One disturbed pair for so many planned ones is taken again.
+/// For every so many planned pairs, one disturbed pair may be taken again. Where more are disturbed the machine is not
+/// quiet, and pairs that are taken again would be disturbed as well.
 const PAIRS_FOR_ONE_AGAIN: usize = 4;
 
 /// An experiment under way.
@@ -30,6 +31,8 @@ pub struct Run {
     experiment: Experiment,
     record: Record,
     rows: Rows,
+    /// How often each cell has failed in a way that may pass.
+    failed_tries: BTreeMap<usize, usize>,
     began: Instant,
     /// What is still expected to take how long.
     expected: Duration,
@@ -56,6 +59,7 @@ impl Run {
             experiment,
             record,
             rows: Rows::default(),
+            failed_tries: BTreeMap::new(),
             began: Instant::now(),
             expected: Duration::ZERO,
             done: Duration::ZERO,
@@ -110,7 +114,8 @@ impl Run {
     /// Measures all that has not been measured yet. `watch` is called before each step, while nothing is measured;
     /// its error ends the run, which may be resumed.
     ///
-    /// A cell whose emulation or work fails is noted and left out from then on.
+    /// A cell whose work has a wrong result, or whose emulation or work fails several times, is noted and left out from
+    /// then on.
     ///
     /// # Errors
     /// The record cannot be written, something could not be undone, or `watch` wants to end.
@@ -128,7 +133,7 @@ impl Run {
             .collect();
         let repetitions: Vec<_> = self.experiment.cells.iter().map(|cell| cell.repetitions).collect();
         let all = steps(&repetitions, self.experiment.seed);
-        let todo: Vec<_> =
+        let mut todo: Vec<_> =
             all.into_iter().filter(|step| !done.contains(&(step.cell, step.repetition))).collect();
         let smooth: Vec<_> =
             (0..self.experiment.cells.len()).filter(|&cell| self.is_to_be_seen(cell)).collect();
@@ -136,7 +141,8 @@ impl Run {
         self.began = Instant::now();
         self.expected = todo.iter().map(|step| self.pair_time(step.cell)).sum::<Duration>() + seeing;
         let mut blocks = self.experiment.repetitions;
-        for (number, step) in todo.iter().enumerate() {
+        let mut number = 0;
+        while let Some(step) = todo.get(number).copied() {
             let is_new_block =
                 number == 0 || todo.get(number - 1).is_some_and(|last| last.block < step.block);
             let block_time = || {
@@ -150,9 +156,14 @@ impl Run {
             self.show(step.cell, todo.len() - number, watch)?;
             if !self.has_failed(step.cell) {
                 harness.leave(&self.host, &step_cpus(&self.experiment, step.cell));
-                self.take(*step, watch)?;
+                if self.take(step, watch)? {
+                    again_in_block(&mut todo, number);
+                    number += 1;
+                    continue;
+                }
             }
             self.done += self.pair_time(step.cell);
+            number += 1;
         }
         for cell in smooth {
             self.show(cell, 0, watch)?;
@@ -166,22 +177,17 @@ impl Run {
         Ok(())
     }
 
-    /// Takes a pair until it is undisturbed or has been taken often enough.
-    fn take(&mut self, step: Step, watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>) -> Result<()> {
-        loop {
-            let mut taken = match self.pair(step) {
-                Ok(taken) => taken,
-                Err(why) => return self.fail(step.cell, why, watch),
-            };
-            taken.pair.kept = taken.pair.taints.is_empty() || !self.may_take_again(step);
-            self.record.sample(stored::TAKEN, &taken)?;
-            let kept = taken.pair.kept;
-            self.rows.taken.push(taken);
-            if kept {
-                return Ok(());
-            }
-            self.show(step.cell, 0, watch)?;
-        }
+    /// Takes a pair, and tells whether it is to be taken again.
+    fn take(&mut self, step: Step, watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>) -> Result<bool> {
+        let mut taken = match self.pair(step) {
+            Ok(taken) => taken,
+            Err(why) => return self.fail(step.cell, why, watch),
+        };
+        taken.pair.kept = taken.pair.taints.is_empty() || !self.may_take_again(step);
+        self.record.sample(stored::TAKEN, &taken)?;
+        let is_to_be_taken_again = !taken.pair.kept;
+        self.rows.taken.push(taken);
+        Ok(is_to_be_taken_again)
     }
 
     fn pair(&self, step: Step) -> Result<Taken> {
@@ -194,19 +200,25 @@ impl Run {
     }
 
     fn see(&mut self, number: usize) -> Result<()> {
-        let seen = self.prepare(number).and_then(|(cell, mut emulated, mut plan)| {
-            plan.repeats = TAKEN_AGAIN;
-            let length = spectrum_of_periods(self.experiment.spectrum, cell.period);
-            verify::spectrum(&mut *emulated, &cell.trial, &plan, length)
-        });
-        match seen {
-            Ok(spectrum) => {
-                let seen = Seen { cell: number, spectrum };
-                self.record.sample(stored::SEEN, &seen)?;
-                self.rows.seen.push(seen);
-                Ok(())
+        loop {
+            let seen = self.prepare(number).and_then(|(cell, mut emulated, mut plan)| {
+                plan.repeats = TAKEN_AGAIN;
+                let length = spectrum_of_periods(self.experiment.spectrum, cell.period);
+                verify::spectrum(&mut *emulated, &cell.trial, &plan, length)
+            });
+            match seen {
+                Ok(spectrum) => {
+                    let seen = Seen { cell: number, spectrum };
+                    self.record.sample(stored::SEEN, &seen)?;
+                    self.rows.seen.push(seen);
+                    return Ok(());
+                }
+                Err(why) => {
+                    if !self.fail(number, why, &mut |_| Ok(()))? {
+                        return Ok(());
+                    }
+                }
             }
-            Err(why) => self.fail(number, why, &mut |_| Ok(())),
         }
     }
 
@@ -220,22 +232,30 @@ impl Run {
         Ok((cell, cell.contender.emulated(&self.host, &cell.demand)?, plan))
     }
 
-    /// Notes that a cell cannot be measured, unless the machine is in disorder or the run is to end anyway: a
-    /// terminal sends its signals to the workers as well.
+    /// Tells whether what has failed is to be tried again: a wrong result is not, and what else fails, such as a worker that
+    /// came too late, only some times. Otherwise notes that the cell cannot be measured.
+    ///
+    /// The run itself ends where the machine is in disorder, or where it is to end anyway: a terminal sends its signals to
+    /// the workers as well.
     fn fail(
         &mut self,
         cell: usize,
         why: Error,
         watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if why.kind() == ErrorKind::RestoreIncomplete {
             return Err(why);
         }
         self.show(cell, 0, watch)?;
+        let tries = self.failed_tries.entry(cell).or_default();
+        *tries += 1;
+        if may_be_tried_again(&why, *tries) {
+            return Ok(true);
+        }
         let failure = Failure { cell, why: why.in_words(), hint: why.hint_text().map(str::to_owned) };
         self.record.sample(stored::FAILURE, &failure)?;
         self.rows.failures.push(failure);
-        Ok(())
+        Ok(false)
     }
 
     fn show(
@@ -297,6 +317,19 @@ impl Run {
     }
 }
 
+/// Whether a cell that has failed so often, at last for this reason, may be tried again.
+fn may_be_tried_again(why: &Error, tries: usize) -> bool {
+    why.kind() != ErrorKind::WrongResult && tries <= TAKEN_AGAIN
+}
+
+/// Has the step of this number come again at the end of its block: a disturbance of some seconds would spoil what follows
+/// at once.
+fn again_in_block(steps: &mut Vec<Step>, number: usize) {
+    let Some(step) = steps.get(number).copied() else { return };
+    let later = steps.iter().skip(number).take_while(|later| later.block == step.block).count();
+    steps.insert(number + later, step);
+}
+
 fn step_cpus(experiment: &Experiment, cell: usize) -> CpuList {
     experiment.cells.get(cell).map(|cell| cell.trial.job.cpus.clone()).unwrap_or_default()
 }
@@ -331,5 +364,30 @@ impl Harness {
 impl Drop for Harness {
     fn drop(&mut self) {
         let _ = confine(&self.allowed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_again_comes_last_in_its_block() {
+        let mut steps = steps(&[2; 3], 1);
+        let first = steps[0];
+        again_in_block(&mut steps, 0);
+        assert_eq!(steps.len(), 7);
+        assert_eq!((steps[3], steps[3].block, steps[4].block), (first, 0, 1));
+        let last = steps[6];
+        again_in_block(&mut steps, 6);
+        assert_eq!((steps.len(), steps[7]), (8, last));
+    }
+
+    #[test]
+    fn a_wrong_result_ends_a_cell_and_what_may_pass_only_after_some_tries() {
+        let late = Error::new(ErrorKind::Failed, "the worker did not reply");
+        let wrong = Error::new(ErrorKind::WrongResult, "wrong result");
+        assert!(may_be_tried_again(&late, 1) && may_be_tried_again(&late, TAKEN_AGAIN));
+        assert!(!may_be_tried_again(&late, TAKEN_AGAIN + 1) && !may_be_tried_again(&wrong, 1));
     }
 }

@@ -35,8 +35,8 @@ pub struct Lines {
 /// # Errors
 /// Usage, when the folder is no record, is one of a later emu, or has lines that are no samples.
 pub fn read(folder: &Path) -> Result<(About, Lines)> {
-    let (about, samples) = (text(folder, ABOUT)?, text(folder, SAMPLES)?);
-    Ok((parse_about(&about, folder)?, parse_lines(&samples, folder)?))
+    let (about, samples) = (text(bytes(folder, ABOUT)?, folder, ABOUT)?, bytes(folder, SAMPLES)?);
+    Ok((parse_about(&about, folder)?, parse_lines(samples, folder)?))
 }
 
 /// Something about a record that cannot be used.
@@ -44,18 +44,22 @@ pub(crate) fn unusable(folder: &Path, what: impl std::fmt::Display) -> Error {
     Error::usage(format!("cannot use the record {}: {what}", folder.display()))
 }
 
-fn text(folder: &Path, name: &str) -> Result<String> {
-    fs::read_to_string(folder.join(name)).map_err(|cause| {
-        use std::io::ErrorKind::{InvalidData, NotADirectory, NotFound};
+fn bytes(folder: &Path, name: &str) -> Result<Vec<u8>> {
+    fs::read(folder.join(name)).map_err(|cause| {
+        use std::io::ErrorKind::{NotADirectory, NotFound};
         match cause.kind() {
             NotFound | NotADirectory if !folder.exists() => unusable(folder, "it does not exist")
                 .hint("name a folder that emu has made for a record; it prints which"),
             NotFound | NotADirectory => unusable(folder, format_args!("it has no {name}"))
                 .hint("name the folder itself that emu has made, not one above or in it"),
-            InvalidData => unusable(folder, format_args!("{name} is not text"))
-                .hint("it was not written by emu, or is damaged"),
             _ => Error::file("read", &folder.join(name), cause),
         }
+    })
+}
+
+fn text(bytes: Vec<u8>, folder: &Path, name: &str) -> Result<String> {
+    String::from_utf8(bytes).map_err(|_| {
+        unusable(folder, format_args!("{name} is not text")).hint("it was not written by emu, or is damaged")
     })
 }
 
@@ -77,10 +81,12 @@ fn parse_about(text: &str, folder: &Path) -> Result<About> {
     serde_json::from_str(text).map_err(damaged)
 }
 
-fn parse_lines(text: &str, folder: &Path) -> Result<Lines> {
-    let whole = text.rfind('\n').map_or(0, |end| end + 1);
-    let (written, rest) = text.split_at(whole);
-    let lines = written
+fn parse_lines(mut written: Vec<u8>, folder: &Path) -> Result<Lines> {
+    let whole = written.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    // A line may be cut in the middle of a character, so it is cut off before the rest is taken for text.
+    let torn = written.len() > whole;
+    written.truncate(whole);
+    let lines = text(written, folder, SAMPLES)?
         .lines()
         .enumerate()
         .map(|(number, line)| {
@@ -91,7 +97,7 @@ fn parse_lines(text: &str, folder: &Path) -> Result<Lines> {
             })
         })
         .collect::<Result<_>>()?;
-    Ok(Lines { lines, torn: !rest.is_empty(), whole_bytes: whole as u64 })
+    Ok(Lines { lines, torn, whole_bytes: whole as u64 })
 }
 
 #[cfg(test)]
@@ -99,7 +105,7 @@ mod tests {
     use super::*;
     use crate::record::testing::machine;
 
-    fn record(about: &str, samples: &str) -> tempfile::TempDir {
+    fn record(about: &str, samples: impl AsRef<[u8]>) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(ABOUT), about).unwrap();
         fs::write(dir.path().join(SAMPLES), samples).unwrap();
@@ -138,8 +144,11 @@ mod tests {
     #[test]
     fn a_last_line_without_its_end_is_told_and_left_out() {
         let whole = "{\"row\":\"a\",\"sample\":1}\n";
-        for cut in ["{\"row\":\"a\",\"sam", "{\"row\":\"a\",\"sample\":2}"] {
-            let dir = record(&about(), &format!("{whole}{cut}"));
+        let umlaut = "{\"row\":\"a\",\"sample\":\"ü\"}".as_bytes();
+        let cuts = [&umlaut[..umlaut.len() - 3], "{\"row\":\"a\",\"sam".as_bytes(), umlaut];
+        assert!(std::str::from_utf8(cuts[0]).is_err(), "in the middle of a character");
+        for cut in cuts {
+            let dir = record(&about(), [whole.as_bytes(), cut].concat());
             let (_, lines) = read(dir.path()).unwrap();
             assert_eq!((lines.lines.len(), lines.torn), (1, true));
             assert_eq!(lines.whole_bytes, whole.len() as u64);

@@ -1,7 +1,9 @@
 //! Which method to use on this machine for what, in a sentence.
 
+use super::style::verdict;
 use super::{Judged, Results};
 use crate::experiment::Contender;
+use crate::listed;
 use crate::stats::Verdict;
 
 /// Kinds of work, and the workloads that stand for them.
@@ -15,28 +17,35 @@ const CLASSES: [(&str, &[&str]); 4] = [
 /// The sentence.
 pub(super) fn sentence(results: &Results) -> String {
     let mut good: Vec<(Contender, Vec<String>)> = Vec::new();
-    let mut bad = Vec::new();
+    let (mut bad, mut unknown) = (Vec::new(), Vec::new());
     for (kind, workloads) in CLASSES {
-        let Some((worst, verdict)) = best(results, workloads) else { continue };
-        let best = worst.contender;
-        let error = format!("{:+.1}%", worst.fidelity.bias.estimate * 100.0);
-        let is_off = magnitude(worst) > results.tolerance.ln_1p();
-        let is_uncertain = matches!(verdict, Verdict::NotEnoughData { .. });
-        let doubt = if is_uncertain { ", not yet certain" } else { "" };
-        if verdict == Verdict::Fail || is_uncertain && is_off {
-            bad.push(format!("{kind} ({best}, the nearest, is off by {error}{doubt})"));
-            continue;
-        }
-        let text = format!("{kind} ({error}{doubt})");
-        match good.iter_mut().find(|(contender, _)| *contender == best) {
-            Some((_, kinds)) => kinds.push(text),
-            None => good.push((best, vec![text])),
+        let candidates = candidates(results, workloads);
+        match judge(&candidates, results.tolerance) {
+            Some(Judgement::Use(best)) => {
+                let text = format!("{kind} ({})", words(best));
+                match good.iter_mut().find(|(contender, _)| *contender == best.contender) {
+                    Some((_, kinds)) => kinds.push(text),
+                    None => good.push((best.contender, vec![text])),
+                }
+            }
+            Some(Judgement::None(nearest)) => {
+                bad.push(format!(
+                    "{kind} ({}, the nearest, is off by {})",
+                    nearest.contender,
+                    words(nearest)
+                ));
+            }
+            None if !candidates.is_empty() => unknown.push(kind.to_owned()),
+            None => {}
         }
     }
     let mut parts: Vec<_> =
-        good.iter().map(|(contender, kinds)| format!("use {contender} for {}", in_words(kinds))).collect();
+        good.iter().map(|(contender, kinds)| format!("use {contender} for {}", listed(kinds))).collect();
     if !bad.is_empty() {
-        parts.push(format!("no method measured is right for {}", in_words(&bad)));
+        parts.push(format!("no method measured is right for {}", listed(&bad)));
+    }
+    if !unknown.is_empty() {
+        parts.push(format!("there is not enough data for {}", listed(&unknown)));
     }
     if parts.is_empty() {
         return "Nothing was measured that tells which method to use.".into();
@@ -44,51 +53,113 @@ pub(super) fn sentence(results: &Results) -> String {
     format!("On this host {}.", parts.join("; "))
 }
 
-/// The worst ground of a kind, of the method that has the best one, and the verdict over all of its grounds. A method that
-/// was not measured on one of them is not considered.
-fn best<'a>(results: &'a Results, workloads: &[&str]) -> Option<(&'a Judged, Verdict)> {
+/// A method on the ground of a kind where it is furthest off.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    contender: Contender,
+    /// Over all grounds of the kind.
+    verdict: Verdict,
+    /// The mean error on that ground, and how far its worst speed is from the ideal, on the logarithmic scale; `None`
+    /// where a ground has no undisturbed pairs.
+    off: Option<(f64, f64)>,
+}
+
+/// What is said of a kind of work.
+#[derive(Debug)]
+enum Judgement {
+    /// This method is right, or nothing shows that it is not.
+    Use(Candidate),
+    /// No method is right; this one is nearest.
+    None(Candidate),
+}
+
+/// Chooses by verdict first: what passes is better than what may be nearer. Where nothing is right, the nearest is told
+/// by how far it is off alone. `None` where there is not enough data of any method.
+fn judge(candidates: &[Candidate], tolerance: f64) -> Option<Judgement> {
+    let magnitude = |one: &&Candidate| one.off.map_or(f64::INFINITY, |(_, magnitude)| magnitude);
+    let nearest = |verdict: fn(&Verdict) -> bool| {
+        let of_it = candidates.iter().filter(|one| one.off.is_some() && verdict(&one.verdict));
+        of_it.min_by(|a, b| magnitude(a).total_cmp(&magnitude(b))).copied()
+    };
+    let is_near = |one: &Candidate| magnitude(&one) <= tolerance.ln_1p();
+    nearest(|verdict| *verdict == Verdict::Pass)
+        .or_else(|| nearest(|verdict| matches!(verdict, Verdict::NotEnoughData { .. })).filter(is_near))
+        .map(Judgement::Use)
+        .or_else(|| nearest(|_| true).map(Judgement::None))
+}
+
+/// `+2.3%`, or `+2.3%, not enough data`.
+fn words(candidate: Candidate) -> String {
+    let error = candidate.off.map_or_else(|| "-".into(), |(bias, _)| format!("{:+.1}%", bias * 100.0));
+    match candidate.verdict {
+        Verdict::NotEnoughData { .. } => format!("{error}, {}", verdict(candidate.verdict)),
+        Verdict::Pass | Verdict::Fail => error,
+    }
+}
+
+/// The methods that were measured on all grounds of a kind.
+fn candidates(results: &Results, workloads: &[&str]) -> Vec<Candidate> {
     let of_kind = |one: &&Judged| workloads.contains(&one.workload.as_str());
     let grounds =
         results.grounds.iter().filter(|ground| workloads.contains(&ground.workload.as_str())).count();
-    let candidates =
-        results.contenders().into_iter().filter(|one| *one != Contender::None).filter_map(|one| {
-            let of_one: Vec<_> =
-                results.fidelity.iter().filter(of_kind).filter(|j| j.contender == one).collect();
-            let worst = *of_one.iter().max_by(|a, b| magnitude(a).total_cmp(&magnitude(b)))?;
-            let verdict = Verdict::of_all(of_one.iter().map(|judged| judged.verdict))?;
-            (of_one.len() == grounds).then_some((worst, verdict))
-        });
-    let rank = |verdict: &Verdict| match verdict {
-        Verdict::Pass => 0,
-        Verdict::NotEnoughData { .. } => 1,
-        Verdict::Fail => 2,
+    let candidate = |contender: Contender| {
+        let of_one: Vec<_> =
+            results.fidelity.iter().filter(of_kind).filter(|one| one.contender == contender).collect();
+        let off = |one: &&Judged| {
+            let fidelity = one.fidelity?;
+            Some((fidelity.bias.estimate, fidelity.worst.estimate.ln_1p()))
+        };
+        let offs: Option<Vec<_>> = of_one.iter().map(off).collect();
+        let verdict = Verdict::of_all(of_one.iter().map(|judged| judged.verdict))?;
+        let off = offs.and_then(|offs| offs.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)));
+        (of_one.len() == grounds).then_some(Candidate { contender, verdict, off })
     };
-    candidates.min_by(|(a, of_a), (b, of_b)| {
-        rank(of_a).cmp(&rank(of_b)).then(magnitude(a).total_cmp(&magnitude(b)))
-    })
-}
-
-/// How far the worst speed is from the ideal, on the logarithmic scale.
-fn magnitude(judged: &Judged) -> f64 {
-    judged.fidelity.worst.estimate.ln_1p()
-}
-
-fn in_words(words: &[String]) -> String {
-    match words {
-        [] => String::new(),
-        [one] => one.clone(),
-        [all @ .., last] => format!("{} and {last}", all.join(", ")),
-    }
+    results.contenders().into_iter().filter(|one| *one != Contender::None).filter_map(candidate).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use emu_core::{MethodId, Variant};
+
+    const UNTOLD: Verdict = Verdict::NotEnoughData { pairs_needed: None };
+
+    fn candidate(method: MethodId, verdict: Verdict, error: f64) -> Candidate {
+        let off = Some((error, (1.0 + error).ln().abs()));
+        Candidate { contender: Contender::Method(method, Variant::Best), verdict, off }
+    }
+
+    fn told(candidates: &[Candidate]) -> String {
+        match judge(candidates, 0.05) {
+            Some(Judgement::Use(one)) => format!("use {} {}", one.contender, words(one)),
+            Some(Judgement::None(one)) => format!("nearest {} {}", one.contender, words(one)),
+            None => "nothing".into(),
+        }
+    }
 
     #[test]
-    fn words_are_joined_as_in_a_sentence() {
-        let words =
-            |words: &[&str]| in_words(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
-        assert_eq!([words(&[]), words(&["a"]), words(&["a", "b", "c"])], ["", "a", "a, b and c"]);
+    fn the_nearest_of_methods_that_are_all_wrong_is_the_one_that_is_least_off() {
+        let far = candidate(MethodId::Fracas, UNTOLD, -0.99);
+        let near = candidate(MethodId::CpuLim, Verdict::Fail, -0.56);
+        assert_eq!(told(&[far, near]), "nearest cpu-lim -56.0%");
+        assert_eq!(told(&[far]), "nearest fracas -99.0%, not enough data");
+    }
+
+    #[test]
+    fn what_passes_is_better_than_what_may_be_nearer() {
+        let passed = candidate(MethodId::CpuHogs, Verdict::Pass, 0.03);
+        let nearer = candidate(MethodId::Fracas, UNTOLD, 0.01);
+        assert_eq!(told(&[nearer, passed]), "use cpu-hogs +3.0%");
+        assert_eq!(told(&[nearer]), "use fracas +1.0%, not enough data");
+    }
+
+    #[test]
+    fn a_method_of_which_nothing_undisturbed_is_known_is_neither_used_nor_near() {
+        let unknown = Candidate { off: None, ..candidate(MethodId::CpuLim, UNTOLD, 0.0) };
+        assert_eq!(told(&[unknown]), "nothing");
+        assert_eq!(
+            told(&[unknown, candidate(MethodId::Fracas, Verdict::Fail, 0.3)]),
+            "nearest fracas +30.0%"
+        );
     }
 }

@@ -8,7 +8,8 @@ use crate::workload::workload;
 const COLUMNS: &str = "method,workload,unit,cpus,asked_share,emulated_hz,period_ns,pairs,retaken,tainted,ideal,ratio,\
 ratio_low,ratio_high,relative,relative_low,relative_high,verdict,pairs_needed,native_mean,native_mean_low,\
 native_mean_high,native_median,native_mad,native_per_cycle,emulated_mean,emulated_mean_low,emulated_mean_high,\
-emulated_median,emulated_mad,emulated_per_cycle,longest_stall_ns,periods,missed,own_cpu";
+emulated_median,emulated_mad,emulated_per_cycle,longest_stall_ns,periods,missed,own_cpu,relative_mean,outliers,\
+outliers_beyond,doubt";
 
 /// The columns of the lines; both axes are in GHz.
 const LINE_COLUMNS: &str = "method,workload,cpus,points,slope,slope_low,slope_high,slope_se,slope_t,slope_p,intercept,\
@@ -79,6 +80,10 @@ pub(super) fn cells(results: &Results) -> String {
             finding.periods.to_string(),
             finding.missed.to_string(),
             optional(finding.own_cpu),
+            finding.mean.to_string(),
+            finding.outliers.pairs.to_string(),
+            finding.outliers.beyond.to_string(),
+            optional(finding.doubt),
         ]);
         csv.line(fields);
     }

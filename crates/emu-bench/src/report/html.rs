@@ -132,8 +132,9 @@ fn fidelity(results: &Results) -> String {
         text,
         "<p class=\"note\">Mean error of the perceived speed against the ideal over all speeds, with its 95% interval; \
          +5% is too fast. <b>worst</b>: how far it is off at the worst speed, either way. <b>pass</b>: at every \
-         speed the interval lies within ±{0}. <b>fail</b>: at one speed it lies outside. <b>not enough data</b>: \
-         neither can be said.</p>",
+         speed the interval and the mean lie within ±{0}, and no more than one window in eight is far off. <b>fail</b>: \
+         at one speed the interval lies outside. <b>not enough data</b>: neither can be said. Disturbed pairs do not \
+         count.</p>",
         percent(results.tolerance)
     );
     for doubt in results.grounds.iter().filter_map(Ground::doubt) {
@@ -145,16 +146,19 @@ fn fidelity(results: &Results) -> String {
 }
 
 fn judged(one: &Judged) -> String {
-    let Fidelity { bias, worst, .. } = &one.fidelity;
-    format!(
-        "<td class=\"{}\"><b>{}</b> {}<br><small>{} … {}<br>worst {}</small></td>",
-        class(one.verdict),
-        signed(bias.estimate),
-        verdict(one.verdict),
-        signed(bias.low),
-        signed(bias.high),
-        off(worst.estimate)
-    )
+    let mut text = format!("<td class=\"{}\">", class(one.verdict));
+    if let Some(Fidelity { bias, .. }) = &one.fidelity {
+        let _ = write!(text, "<b>{}</b> ", signed(bias.estimate));
+    }
+    text.push_str(verdict(one.verdict));
+    if let Some(Fidelity { bias, worst, .. }) = &one.fidelity {
+        let (low, high) = (signed(bias.low), signed(bias.high));
+        let _ = write!(text, "<br><small>{low} … {high}<br>worst {}</small>", off(worst.estimate));
+    }
+    if let Some(doubt) = one.doubt_in_words() {
+        let _ = write!(text, "<br><small>{}</small>", escape(&doubt));
+    }
+    text + "</td>"
 }
 
 fn totals(results: &Results) -> String {
@@ -279,9 +283,15 @@ fn cells(results: &Results) -> String {
                 percent(finding.ratio.estimate),
                 error(relative.estimate),
                 format!("{} … {}", error(relative.low), error(relative.high)),
-                format!("<td class=\"{}\">{}</td>", class(finding.verdict), verdict(finding.verdict)),
+                format!(
+                    "<td class=\"{}\">{}{}</td>",
+                    class(finding.verdict),
+                    verdict(finding.verdict),
+                    finding.doubt.map_or_else(String::new, |doubt| format!("<br><small>{doubt}</small>"))
+                ),
                 format!("{}", finding.pairs),
                 format!("{}", finding.tainted),
+                format!("{} beyond {}", finding.outliers.pairs, percent(finding.outliers.beyond)),
                 span(finding.longest_stall_ns as f64),
                 if finding.periods == 0 {
                     "–".into()
@@ -302,6 +312,7 @@ fn cells(results: &Results) -> String {
         "verdict",
         "pairs",
         "disturbed",
+        "far off",
         "stall",
         "missed periods",
     ];
@@ -322,7 +333,9 @@ fn lines(results: &Results) -> String {
             number(&line.intercept),
             line.r_squared.map_or_else(|| "–".into(), |r| format!("{r:.4}")),
             line.slope.p.map_or_else(|| "–".into(), |p| format!("{p:.1e}")),
-            one.fidelity.elasticity.map_or_else(|| "–".into(), |e| format!("{:.2}", e.estimate)),
+            one.fidelity
+                .and_then(|fidelity| fidelity.elasticity)
+                .map_or_else(|| "–".into(), |e| format!("{:.2}", e.estimate)),
         ])
     };
     let rows: Vec<_> = results.fidelity.iter().filter_map(row).collect();
@@ -365,8 +378,8 @@ fn reproduce(results: &Results) -> String {
     let run = |run: &RunInfo| {
         let costs = &run.own_costs;
         let mut text = format!(
-            "<p><code>{}</code></p>\n<p class=\"note\">{}, seed {}: {} pairs count, {} were disturbed and taken again, {} \
-             count although they were disturbed.",
+            "<p><code>{}</code></p>\n<p class=\"note\">{}, seed {}: {} pairs, {} were disturbed and taken again, {} were \
+             disturbed to the last and do not count.",
             escape(&run.command),
             escape(&run.date),
             run.seed,

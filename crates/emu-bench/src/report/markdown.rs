@@ -6,6 +6,7 @@ use super::results::{Judged, Results};
 use super::style::{off, percent, signed, span, verdict};
 use crate::experiment::Contender;
 use crate::stats::Fidelity;
+use crate::verify::Outliers;
 
 /// The summary.
 pub(super) fn summary(results: &Results) -> String {
@@ -36,9 +37,11 @@ fn fidelity(results: &Results) -> String {
     let contenders: Vec<_> = results.contenders().into_iter().filter(|one| *one != Contender::None).collect();
     let names: Vec<_> = contenders.iter().map(|one| one.as_str()).collect();
     let mut text = format!("| work | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
-    let cell = |one: &Judged| {
-        let Fidelity { bias, worst, .. } = &one.fidelity;
-        format!("{} (worst {}) {}", signed(bias.estimate), off(worst.estimate), verdict(one.verdict))
+    let cell = |one: &Judged| match &one.fidelity {
+        Some(Fidelity { bias, worst, .. }) => {
+            format!("{} (worst {}) {}", signed(bias.estimate), off(worst.estimate), verdict(one.verdict))
+        }
+        None => verdict(one.verdict).to_owned(),
     };
     for ground in &results.grounds {
         let cells: Vec<_> = contenders
@@ -61,9 +64,28 @@ fn fidelity(results: &Results) -> String {
     let _ = writeln!(text, "| longest stall of cpu-loop | {} |", row(&stall));
     let _ = writeln!(
         text,
-        "\nMean error of the perceived speed against the ideal, and the error at the worst speed. pass: at every speed the 95% interval lies within ±{}.\n",
+        "\nMean error of the perceived speed against the ideal, and the error at the worst speed. pass: at every speed the 95% interval and the mean lie within ±{}, and no more than one window in eight is far off. Disturbed pairs do not count.\n",
         percent(results.tolerance)
     );
+    for one in results.fidelity.iter().filter(|one| one.contender != Contender::None) {
+        if let Some(doubt) = one.doubt_in_words() {
+            let ground = escape(&super::results::ground_name(&one.workload, one.cores));
+            let _ = writeln!(text, "- no verdict: {}, {ground}, {doubt}", one.contender);
+        }
+    }
+    for cell in results.cells.iter().filter(|cell| cell.finding.outliers.pairs > 0) {
+        let Outliers { pairs, beyond } = cell.finding.outliers;
+        let _ = writeln!(
+            text,
+            "- far off: {} at {}, {}: {pairs} of {} windows by more than {}",
+            cell.contender,
+            percent(cell.share),
+            escape(&super::results::ground_name(&cell.workload, cell.cores)),
+            cell.finding.pairs,
+            percent(beyond)
+        );
+    }
+    text.push('\n');
     for doubt in results.grounds.iter().filter_map(super::Ground::doubt) {
         let _ = writeln!(text, "{}\n", escape(&doubt));
     }

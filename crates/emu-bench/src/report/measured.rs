@@ -8,7 +8,7 @@ use super::results::{CellResult, Ground, Judged, Rate};
 use super::stored::Stored;
 use crate::experiment::{Cell, Contender, Experiment, Taken};
 use crate::stats::{self, Bootstrap, Fidelity, Interval, Level, LinearFit, PairedRatios, Sample, Verdict};
-use crate::verify::{Pair, Plan, Side, Trial, Window, findings, rates};
+use crate::verify::{Pair, Plan, Side, Trial, Window, counting, findings, rates};
 
 /// A cell with all of its samples.
 pub(super) struct Measured<'a> {
@@ -22,27 +22,27 @@ impl Measured<'_> {
         self.taken.iter().map(|taken| taken.pair.clone()).collect()
     }
 
+    /// The rates of the undisturbed pairs.
     pub(super) fn rates(&self) -> Result<Vec<stats::Pair>> {
         let plan = self.experiment.plan(self.cell, Path::new(""))?;
-        rates(&self.cell.trial, &self.pairs(), &plan)
+        let rates = rates(&self.cell.trial, &self.pairs(), &plan)?;
+        Ok(rates.into_iter().map(|(_, pair)| pair).collect())
     }
 
-    pub(super) fn windows(&self, side: Side) -> impl Iterator<Item = (&Taken, &Window)> {
-        self.taken
-            .iter()
-            .filter(|taken| taken.pair.kept)
-            .flat_map(move |taken| taken.pair.windows.iter().map(move |window| (*taken, window)))
-            .filter(move |(_, window)| window.side == side)
+    /// The windows that figures are of.
+    pub(super) fn windows(&self, side: Side) -> Vec<Window> {
+        let pairs = self.pairs();
+        let windows = counting(&pairs).into_iter().flat_map(|pair| &pair.windows);
+        windows.filter(|window| window.side == side).cloned().collect()
     }
 
     pub(super) fn rates_of(&self, side: Side) -> Vec<f64> {
-        self.windows(side).map(|(_, window)| window.done.rate()).collect()
+        self.windows(side).iter().map(|window| window.done.rate()).collect()
     }
 
     fn rate(&self, side: Side, seed: u64) -> Result<Rate> {
         let sample = Sample::new(self.rates_of(side))?;
-        let per_cycle: Vec<f64> =
-            self.windows(side).filter_map(|(_, window)| window.work_per_cycle()).collect();
+        let per_cycle: Vec<f64> = self.windows(side).iter().filter_map(Window::work_per_cycle).collect();
         Ok(Rate {
             mean: Interval::of_mean(&sample, Level::P95).ok(),
             median: Interval::of_median(&sample, Level::P95, &Bootstrap::new(seed))?,
@@ -133,14 +133,20 @@ pub(super) fn judged(
                 }
             }
             let verdict = Verdict::of_all(of_both().map(|(_, cell)| cell.finding.verdict));
-            let (Some(verdict), false) = (verdict, strata.is_empty()) else { continue };
+            let Some(verdict) = verdict else { continue };
+            let doubt = of_both().find_map(|(_, cell)| cell.finding.doubt.map(|doubt| (cell.share, doubt)));
             let floor = ground.aa.map_or(0.0, |aa| aa.floor);
             judged.push(Judged {
                 contender,
                 workload: ground.workload.clone(),
                 cores: ground.cores,
                 verdict,
-                fidelity: Fidelity::of(&strata, floor, Level::P95)?,
+                doubt: doubt.filter(|_| matches!(verdict, Verdict::NotEnoughData { .. })),
+                fidelity: if strata.is_empty() {
+                    None
+                } else {
+                    Some(Fidelity::of(&strata, floor, Level::P95)?)
+                },
                 line: if strata.len() < 2 { None } else { LinearFit::of(&x, &y, Level::P95).ok() },
             });
         }

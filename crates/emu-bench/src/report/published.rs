@@ -52,7 +52,7 @@ pub enum Reproduced {
     /// It is not.
     No,
     /// There is not enough data to tell.
-    NotCertain,
+    NotEnoughData,
     /// It could not be measured.
     NotMeasured,
 }
@@ -63,7 +63,7 @@ impl Reproduced {
         match self {
             Self::Yes => "yes",
             Self::No => "no",
-            Self::NotCertain => "not certain",
+            Self::NotEnoughData => "not enough data",
             Self::NotMeasured => "not measured",
         }
     }
@@ -156,15 +156,17 @@ fn judge(cells: &[&CellResult], says: Says) -> (String, Reproduced) {
         (Says::Flat | Says::Scales, None) => speeds(&sorted),
         (Says::Right | Says::Wrong | Says::TwiceTooSlow, _) => errors(&sorted),
     };
-    // Two or three pairs have no interval of that level.
-    if !sorted.iter().all(|cell| cell.finding.relative.reaches(Level::P95)) {
-        return (found, Reproduced::NotCertain);
+    // Two or three pairs have no interval of that level, and disturbed ones say nothing of the method.
+    let decides =
+        |cell: &&CellResult| cell.finding.relative.reaches(Level::P95) && !cell.finding.is_disturbed();
+    if !sorted.iter().all(decides) {
+        return (found, Reproduced::NotEnoughData);
     }
     let reproduced = match says {
         Says::Right | Says::Wrong => is_right(&sorted, says == Says::Right),
         Says::TwiceTooSlow => is_half(&sorted),
-        Says::Flat => elasticity.map_or(Reproduced::NotCertain, is_flat),
-        Says::Scales => elasticity.map_or(Reproduced::NotCertain, scales),
+        Says::Flat => elasticity.map_or(Reproduced::NotEnoughData, is_flat),
+        Says::Scales => elasticity.map_or(Reproduced::NotEnoughData, scales),
     };
     (found, reproduced)
 }
@@ -184,7 +186,7 @@ fn is_flat(elasticity: Interval) -> Reproduced {
     match elasticity {
         Interval { high, .. } if high < FLAT => Reproduced::Yes,
         Interval { low, .. } if low > FLAT => Reproduced::No,
-        _ => Reproduced::NotCertain,
+        _ => Reproduced::NotEnoughData,
     }
 }
 
@@ -194,7 +196,7 @@ fn scales(elasticity: Interval) -> Reproduced {
     match elasticity {
         Interval { low, .. } if low > SCALES => Reproduced::Yes,
         Interval { high, .. } if high < SCALES => Reproduced::No,
-        _ => Reproduced::NotCertain,
+        _ => Reproduced::NotEnoughData,
     }
 }
 
@@ -205,7 +207,7 @@ fn is_right(cells: &[&CellResult], wanted: bool) -> Reproduced {
     match Verdict::of_all(verdicts) {
         Some(Verdict::Pass) if wanted => Reproduced::Yes,
         Some(Verdict::Fail) if !wanted => Reproduced::Yes,
-        Some(Verdict::NotEnoughData { .. }) | None => Reproduced::NotCertain,
+        Some(Verdict::NotEnoughData { .. }) | None => Reproduced::NotEnoughData,
         Some(_) => Reproduced::No,
     }
 }
@@ -220,7 +222,7 @@ fn is_half(cells: &[&CellResult]) -> Reproduced {
     } else if relative.high < low || relative.low > high {
         Reproduced::No
     } else {
-        Reproduced::NotCertain
+        Reproduced::NotEnoughData
     }
 }
 
@@ -244,12 +246,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_interval_does_not_settle_is_not_certain() {
+    fn what_an_interval_does_not_settle_is_not_enough_data() {
         let of = |low, high| Interval { estimate: f64::midpoint(low, high), low, high, level: 0.95 };
         let both = |low, high| (is_flat(of(low, high)), scales(of(low, high)));
         assert_eq!(both(-0.05, 0.1), (Reproduced::Yes, Reproduced::No));
         assert_eq!(both(0.9, 1.05), (Reproduced::No, Reproduced::Yes));
         assert_eq!(both(0.3, 0.4), (Reproduced::No, Reproduced::No));
-        assert_eq!(both(0.2, 0.6), (Reproduced::NotCertain, Reproduced::NotCertain));
+        assert_eq!(both(0.2, 0.6), (Reproduced::NotEnoughData, Reproduced::NotEnoughData));
     }
 }

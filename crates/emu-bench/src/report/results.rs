@@ -9,12 +9,13 @@ use serde::Serialize;
 
 use super::measured::{Measured, judged, measured};
 use super::stored::{Stored, smoothness, unavailable};
+use super::style::percent;
 use super::{conclusion, published};
 use crate::experiment::{Contender, Experiment, OwnCosts, Refusal};
 use crate::memory::StreamSize;
 use crate::record::{self, Machine, unusable};
 use crate::stats::{AaTest, Bootstrap, Centre, Fidelity, Interval, Level, LinearFit, Sample, Verdict};
-use crate::verify::{Finding, SMOOTH, Side, Spectrum};
+use crate::verify::{Doubt, Finding, SMOOTH, Side, Spectrum, Window};
 use crate::workload::{Done, Workload, as_ns, workload};
 
 /// Version of the form of results.
@@ -73,11 +74,11 @@ pub struct RunInfo {
     pub complete: bool,
     /// Cells with fewer pairs than planned: the time was up, the run was cut short, or they failed.
     pub short_cells: usize,
-    /// Pairs that count.
+    /// Pairs that were kept.
     pub pairs: usize,
     /// Pairs that were disturbed and taken again.
     pub retaken: usize,
-    /// Pairs that count although they were disturbed.
+    /// Pairs that were disturbed to the last, and so decide nothing.
     pub tainted: usize,
     /// What disturbed how many pairs.
     pub disturbances: BTreeMap<&'static str, usize>,
@@ -152,8 +153,10 @@ pub struct Judged {
     pub cores: usize,
     /// Every speed passes, one fails, or that cannot be told.
     pub verdict: Verdict,
-    /// How far it is from the ideal.
-    pub fidelity: Fidelity,
+    /// Why that cannot be told, and the share of which speed, where it is not the intervals alone.
+    pub doubt: Option<(f64, Doubt)>,
+    /// How far it is from the ideal; `None` where no speed has two undisturbed pairs.
+    pub fidelity: Option<Fidelity>,
     /// Perceived on emulated frequency, both in GHz; `None` for a single speed.
     pub line: Option<LinearFit>,
 }
@@ -204,18 +207,14 @@ impl Results {
     /// The results of some records, taken together.
     ///
     /// # Errors
-    /// Usage, for a record that cannot be used, that was cut short in the middle of a line, or that is of another
-    /// machine, emu or kind of measurement than the first; and where there is nothing that can be judged.
+    /// Usage, for a record that cannot be used, or that is of another machine, emu or kind of measurement than the first;
+    /// and where there is nothing that can be judged. One that was cut short has no end, and so is not complete.
     pub fn read(folders: &[impl AsRef<Path>]) -> Result<Self> {
         let mut records: Vec<Stored> = Vec::new();
         for folder in folders {
             let folder = folder.as_ref();
             let (about, lines) = record::read(folder)?;
             let (experiment, rows) = Experiment::stored(folder, &about, &lines)?;
-            if lines.torn {
-                return Err(unusable(folder, "it was cut short: its last sample is not whole")
-                    .hint("complete it: emu bench --resume and the folder"));
-            }
             if records.iter().any(|one| one.about == about) {
                 return Err(unusable(folder, "it is there twice").hint("name each record once"));
             }
@@ -339,10 +338,8 @@ impl Ground {
             || measured.iter().filter(|one| (one.cell.workload(), one.cell.cores()) == (workload, cores));
         let native: Vec<f64> = here().flat_map(|one| one.rates_of(Side::Native)).collect();
         let centre = Bootstrap::new(seed);
-        let ideal = ideal(
-            workload,
-            here().flat_map(|one| one.windows(Side::Native)).map(|(_, window)| &window.done),
-        )?;
+        let windows: Vec<Window> = here().flat_map(|one| one.windows(Side::Native)).collect();
+        let ideal = ideal(workload, windows.iter().map(|window| &window.done))?;
         let controls = here().filter(|one| one.cell.contender == Contender::None);
         let controls = controls.map(Measured::rates).collect::<Result<Vec<_>>>()?.concat();
         Ok(Self {
@@ -350,7 +347,7 @@ impl Ground {
             cores,
             native: Interval::of_median(&Sample::new(native)?, Level::P95, &centre)?,
             ideal,
-            aa: AaTest::of(&controls, controls.len(), Centre::Median(centre), Level::P95).ok(),
+            aa: AaTest::of(&controls, Centre::Median(centre), Level::P95).ok(),
             arrays: here().find_map(|one| one.cell.trial.job.arrays),
         })
     }
@@ -374,6 +371,13 @@ pub(super) fn ground_name(workload: &str, cores: usize) -> String {
     format!("{workload}, {cores} CPU{}", if cores == 1 { "" } else { "s" })
 }
 
+impl Judged {
+    /// Why there is no verdict, where that is not the intervals alone: `at 50%: 9 of 15 pairs were disturbed, …`.
+    pub fn doubt_in_words(&self) -> Option<String> {
+        self.doubt.map(|(share, doubt)| format!("at {}: {doubt}", percent(share)))
+    }
+}
+
 impl CellResult {
     /// The perceived speed at the ground's native clock: the native one times the relative speed of the pairs.
     pub fn perceived(&self, ground: &Ground) -> Interval {
@@ -390,14 +394,15 @@ impl CellResult {
 
 fn totals(fidelity: &[Judged], cells: &[CellResult]) -> Vec<Total> {
     let total = |contender: Contender| {
-        let worst = fidelity
+        let (worst, score) = fidelity
             .iter()
             .filter(|one| one.contender == contender && is_promised(&one.workload))
-            .min_by(|a, b| a.fidelity.score.estimate.total_cmp(&b.fidelity.score.estimate))?;
+            .filter_map(|one| Some((one, one.fidelity?.score.estimate)))
+            .min_by(|a, b| a.1.total_cmp(&b.1))?;
         let own = || cells.iter().filter(move |cell| cell.contender == contender);
         Some(Total {
             contender,
-            score: worst.fidelity.score.estimate,
+            score,
             worst: ground_name(&worst.workload, worst.cores),
             longest_stall_ns: own()
                 .filter(|cell| cell.workload == SMOOTH)

@@ -6,9 +6,9 @@ use rand::seq::IndexedRandom;
 use rand_pcg::Pcg64;
 use serde::Serialize;
 
-use super::distribution::{normal_cdf, normal_quantile, t_critical};
+use super::distribution::{normal_cdf, t_critical};
 use super::interval::{Interval, Level};
-use super::sample::{Sample, quantile};
+use super::sample::quantile;
 
 /// Replicates that must be expected beyond each end of an interval, so that the end is more than the luckiest
 /// replicate of all.
@@ -36,7 +36,7 @@ const RESAMPLES_MAX: u32 = 1_000_000;
 /// ```
 /// use emu_bench::stats::{Bootstrap, Level};
 /// let processes: Vec<Vec<f64>> = (0..12).map(|i| vec![f64::from(i % 4), f64::from(i % 3)]).collect();
-/// let mean = Bootstrap::new(7).bca(&processes, Level::P95, |chosen| {
+/// let mean = Bootstrap::new(7).percentile(&processes, Level::P95, |chosen| {
 ///     let values: Vec<f64> = chosen.iter().flat_map(|process| process.iter().copied()).collect();
 ///     values.iter().sum::<f64>() / values.len() as f64
 /// })?;
@@ -77,33 +77,6 @@ impl Bootstrap {
         let z = expanded_z(units.len(), level)?;
         let (estimate, replicates) = self.replicates(units, z, &mut statistic)?;
         Ok(between(estimate, &replicates, (normal_cdf(-z), normal_cdf(z)), level))
-    }
-
-    /// The bias-corrected and accelerated interval (`BCa`; Efron 1987; Efron & Tibshirani 1993, § 14.3): the
-    /// percentile interval with its shares moved for the bias of the statistic and for a spread that changes
-    /// with its value. For smooth statistics, such as means, their ratios and slopes; not for medians.
-    ///
-    /// # Errors
-    /// As [`percentile`](Self::percentile), and when (nearly) all resamples lie on one side of the
-    /// estimate, where the correction is not defined.
-    pub fn bca<T>(
-        &self,
-        units: &[T],
-        level: Level,
-        mut statistic: impl FnMut(&[&T]) -> f64,
-    ) -> Result<Interval> {
-        let z = expanded_z(units.len(), level)?;
-        let (estimate, replicates) = self.replicates(units, z, &mut statistic)?;
-        let mut left = Vec::with_capacity(units.len());
-        let mut jackknife = Vec::with_capacity(units.len());
-        for out in 0..units.len() {
-            left.clear();
-            left.extend(units.iter().enumerate().filter(|(index, _)| *index != out).map(|(_, unit)| unit));
-            jackknife.push(statistic(&left));
-        }
-        let acceleration = acceleration(&Sample::new(jackknife)?);
-        let shares = bca_shares(&replicates, estimate, acceleration, z)?;
-        Ok(between(estimate, &replicates, shares, level))
     }
 
     /// The statistic on the data, and on every resample in ascending order.
@@ -160,38 +133,9 @@ fn between(estimate: f64, replicates: &[f64], (low, high): (f64, f64), level: Le
     }
 }
 
-/// Efron's acceleration from the leave-one-out values; 0 when they are all equal.
-fn acceleration(jackknife: &Sample) -> f64 {
-    let mean = jackknife.mean();
-    let length = jackknife.values().iter().map(|value| (mean - value).powi(2)).sum::<f64>().sqrt();
-    if length == 0.0 {
-        return 0.0;
-    }
-    jackknife.values().iter().map(|value| ((mean - value) / length).powi(3)).sum::<f64>() / 6.0
-}
-
-/// The shares of the ascending replicates between which the `BCa` interval lies; ±`z` where an unbiased
-/// statistic of constant spread would have its tails.
-fn bca_shares(replicates: &[f64], estimate: f64, acceleration: f64, z: f64) -> Result<(f64, f64)> {
-    // Ties count half, so that a statistic with few values is not taken for a biased one.
-    let below = replicates.partition_point(|&value| value < estimate);
-    let not_above = replicates.partition_point(|&value| value <= estimate);
-    let share = (below + not_above) as f64 / (2 * replicates.len()) as f64;
-    let bias = normal_quantile(share);
-    let (low, high) = (bias - z, bias + z);
-    if !bias.is_finite() || acceleration * low >= 1.0 || acceleration * high >= 1.0 {
-        return Err(Error::usage(
-            "cannot correct the bias of a statistic whose resamples lie on one side of it",
-        )
-        .hint("an extreme such as a maximum has no bootstrap interval"));
-    }
-    let moved = |z: f64| normal_cdf(bias + z / (1.0 - acceleration * z));
-    Ok((moved(low), moved(high)))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::oracles::{Normals, close, oracles};
+    use super::super::oracles::Normals;
     use super::*;
 
     fn mean(values: &[&f64]) -> f64 {
@@ -207,7 +151,7 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_interval_and_another_seed_another() {
         let units = Normals::new(3).take(20).collect::<Vec<_>>();
-        let interval = |seed| Bootstrap::new(seed).bca(&units, Level::P95, mean).unwrap();
+        let interval = |seed| Bootstrap::new(seed).percentile(&units, Level::P95, mean).unwrap();
         assert_eq!(interval(1), interval(1));
         assert_ne!(interval(1), interval(2));
     }
@@ -219,21 +163,6 @@ mod tests {
         let units: Vec<u32> = (0..10).collect();
         let drawn: Vec<u32> = (0..8).filter_map(|_| units.choose(&mut rng)).copied().collect();
         assert_eq!(drawn, [6, 1, 6, 8, 2, 5, 2, 8]);
-    }
-
-    #[test]
-    fn bca_intervals_agree_with_scipy_on_the_same_replicates() {
-        for case in &oracles().bca {
-            let acceleration = acceleration(&Sample::new(case.jackknife.clone()).unwrap());
-            assert!(acceleration.abs() > 1e-4, "the case must not be symmetric");
-            let mut replicates = case.replicates.clone();
-            replicates.sort_by(f64::total_cmp);
-            let shares =
-                bca_shares(&replicates, case.estimate, acceleration, normal_quantile(0.975)).unwrap();
-            let interval = between(case.estimate, &replicates, shares, Level::P95);
-            close(interval.low, case.interval.0, "low end");
-            close(interval.high, case.interval.1, "high end");
-        }
     }
 
     /// How often 95 % intervals contain the truth, over simulated experiments of `n` units each.
@@ -260,18 +189,14 @@ mod tests {
             let percentile =
                 coverage(n, 5.0, |z| 5.0 + z, |b, units| b.percentile(units, Level::P95, mean).unwrap());
             assert!((0.93..=0.97).contains(&percentile), "percentile, {n} units: {percentile}");
-            let bca = coverage(n, 5.0, |z| 5.0 + z, |b, units| b.bca(units, Level::P95, mean).unwrap());
-            assert!((0.93..=0.97).contains(&bca), "BCa, {n} units: {bca}");
         }
     }
 
-    /// Log-normal times with σ = 0.3, whose mean is exp(σ²/2) and whose median is 1.
+    /// Log-normal times with σ = 0.3, whose median is 1.
     #[test]
     fn intervals_of_skewed_times_cover_as_often_as_they_say() {
         let time = |z: f64| (0.3 * z).exp();
         for n in [20, 40] {
-            let bca = coverage(n, 0.045_f64.exp(), time, |b, units| b.bca(units, Level::P95, mean).unwrap());
-            assert!((0.93..=0.97).contains(&bca), "mean, {n} units: {bca}");
             let middle = coverage(n, 1.0, time, |b, units| b.percentile(units, Level::P95, median).unwrap());
             assert!((0.93..=0.97).contains(&middle), "median, {n} units: {middle}");
         }
@@ -306,7 +231,7 @@ mod tests {
 
     #[test]
     fn equal_units_give_an_interval_of_no_width() {
-        let interval = Bootstrap::new(1).bca(&[3.0; 12], Level::P95, mean).unwrap();
+        let interval = Bootstrap::new(1).percentile(&[3.0; 12], Level::P95, mean).unwrap();
         assert_eq!((interval.low, interval.estimate, interval.high), (3.0, 3.0, 3.0));
     }
 
@@ -333,15 +258,6 @@ mod tests {
         let units: Vec<f64> = (0..12).map(f64::from).collect();
         let sometimes_nan = |values: &[&f64]| if values.contains(&&0.0) { mean(values) } else { f64::NAN };
         assert!(Bootstrap::new(1).percentile(&units, Level::P95, sometimes_nan).is_err());
-        assert!(Bootstrap::new(1).bca(&units, Level::P95, |_: &[&f64]| f64::INFINITY).is_err());
-    }
-
-    #[test]
-    fn a_maximum_has_no_bca_interval() {
-        let units: Vec<f64> = (0..400).map(f64::from).collect();
-        let beyond = |values: &[&f64]| {
-            if values.len() == 400 && values.windows(2).all(|w| w[0] < w[1]) { 1e3 } else { 0.0 }
-        };
-        assert!(Bootstrap::new(1).bca(&units, Level::P95, beyond).is_err());
+        assert!(Bootstrap::new(1).percentile(&units, Level::P95, |_: &[&f64]| f64::INFINITY).is_err());
     }
 }

@@ -126,7 +126,7 @@ impl Verdict {
 }
 
 /// The fewest pairs whose whole range is an interval for the median at `level`: 1 − 2^(1−n) ≥ level.
-fn pairs_for_a_median(level: Level) -> usize {
+pub(crate) fn pairs_for_a_median(level: Level) -> usize {
     (1.0 - (1.0 - level.get()).log2()).ceil() as usize
 }
 

@@ -87,12 +87,6 @@ impl Fidelity {
     }
 }
 
-/// The score of a method over workload classes: its worst one, so that a method which breaks one class cannot
-/// average it away. `None` for no class.
-pub fn total_score<'a>(classes: impl IntoIterator<Item = &'a Fidelity>) -> Option<f64> {
-    classes.into_iter().map(|class| class.score.estimate).reduce(f64::min)
-}
-
 fn log_errors(cell: &Cell) -> Result<Sample> {
     if !(cell.target > 0.0 && cell.target.is_finite()) {
         return Err(Error::usage(format!(
@@ -253,16 +247,6 @@ mod tests {
         cells[0].ideal *= 2.0;
         let got = fidelity(&cells, 0.0);
         assert!(got.error.estimate < 0.25 && got.worst.contains(1.0), "{got:?}");
-    }
-
-    #[test]
-    fn the_total_is_the_worst_class() {
-        let (good, bad) = (
-            fidelity(&cells(0.0, 0.0, |target| target, 1), 0.0),
-            fidelity(&cells(0.1, 0.0, |target| target, 1), 0.0),
-        );
-        close(total_score([&good, &bad, &good]).unwrap(), 25.0, "total");
-        assert_eq!(total_score([]), None);
     }
 
     #[test]

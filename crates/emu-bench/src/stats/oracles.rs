@@ -26,7 +26,6 @@ pub(super) struct Oracles {
     pub(super) median_ranks: Vec<(u32, f64, u32, f64)>,
     /// (successes, trials, level, low, high)
     pub(super) shares: Vec<(usize, usize, f64, f64, f64)>,
-    pub(super) bca: Vec<BcaCase>,
     pub(super) paired: Vec<PairedCase>,
     pub(super) regressions: Vec<RegressionCase>,
     pub(super) equivalence: Vec<EquivalenceCase>,
@@ -46,14 +45,6 @@ pub(super) struct SampleCase {
     pub(super) quantiles: Vec<(f64, f64)>,
     /// (level, low, high)
     pub(super) mean_intervals: Vec<(f64, f64, f64)>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct BcaCase {
-    pub(super) estimate: f64,
-    pub(super) jackknife: Vec<f64>,
-    pub(super) replicates: Vec<f64>,
-    pub(super) interval: (f64, f64),
 }
 
 #[derive(Deserialize)]

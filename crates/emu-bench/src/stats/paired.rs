@@ -35,24 +35,6 @@ impl Pair {
         Ok(Self { emulated, native })
     }
 
-    /// One pair for a block with several measurements of each side, as ABBA has: the geometric means. The
-    /// block is what is independent, so it must count once.
-    ///
-    /// # Errors
-    /// Usage, when a side is empty or a rate is not finite and above zero.
-    ///
-    /// # Examples
-    /// ```
-    /// use emu_bench::stats::Pair;
-    /// let block = Pair::of_block(&[40.0, 90.0], &[100.0, 100.0])?;
-    /// assert!((block.log_ratio().exp() - 0.6).abs() < 1e-12);
-    /// # Ok::<(), emu_core::Error>(())
-    /// ```
-    pub fn of_block(emulated: &[f64], native: &[f64]) -> Result<Self> {
-        let centre = |rates: &[f64]| Ok::<_, Error>(Sample::new(rates)?.map(f64::ln)?.mean().exp());
-        Self::new(centre(emulated)?, centre(native)?)
-    }
-
     /// ln(emulated / native): 0 when the emulation changes nothing, −0.69 at half speed.
     pub fn log_ratio(&self) -> f64 {
         self.emulated.ln() - self.native.ln()
@@ -139,9 +121,6 @@ mod tests {
         {
             assert!(Pair::new(emulated, native).is_err(), "{emulated} {native}");
         }
-        assert!(Pair::of_block(&[], &[1.0]).is_err());
-        assert!(Pair::of_block(&[1.0, 0.0], &[1.0]).is_err());
-        assert!(Pair::of_block(&[1.0, -2.0], &[1.0]).is_err());
         assert!(PairedRatios::new(&[]).is_err());
     }
 

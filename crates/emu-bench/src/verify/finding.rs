@@ -3,11 +3,15 @@
 use emu_core::{CpuId, Result};
 use serde::Serialize;
 
+use super::doubt::Doubt;
 use super::fairness::Fairness;
+use super::ideal::Ideals;
 use super::outliers::Outliers;
-use super::pair::{Pair, Window};
+use super::pair::{Pair, Window, counting, undisturbed};
 use super::{Plan, Trial};
-use crate::stats::{self, AaTest, Band, Bootstrap, Centre, Interval, Level, PairedRatios, Sample, Verdict};
+use crate::stats::{
+    self, AaTest, Band, Bootstrap, Centre, Interval, Level, PairedRatios, Sample, Verdict, pairs_for_a_median,
+};
 use crate::workload::{Workload, workload};
 
 /// How faithful an emulation was for one job at one speed.
@@ -19,24 +23,28 @@ pub struct Finding {
     pub cpu: Option<CpuId>,
     /// The share asked for.
     pub asked: f64,
-    /// The ratio that a perfect emulation gives this workload; see
-    /// [`Workload::ideal`](crate::workload::Workload::ideal).
+    /// The ratio that a perfect emulation gives this workload, the median over the pairs; see
+    /// [`Workload::ideal`](crate::workload::Workload::ideal). Where a clock is asked for, it moves with the CPU's own.
     pub ideal: f64,
     /// Median of emulated / native.
     pub ratio: Interval,
-    /// Median of emulated / native / ideal: 1 is perfect, 0.99 is one percent too slow. Work is counted per core
-    /// cycle where its steps follow the core clock: a clock that others on the machine move between two windows is
-    /// no error of an emulation.
+    /// Median of emulated / native / ideal: 1 is perfect, 0.99 is one percent too slow. Where a share is asked for, work
+    /// is counted per core cycle where its steps follow the core clock: a clock that others on the machine move between
+    /// two windows is no error of an emulation. Where a clock is asked for, it is one not to hold that.
     pub relative: Interval,
+    /// The mean of the same, on the logarithmic scale: what a program gets that runs through many windows.
+    pub mean: f64,
     /// Median of the core clock under emulation / native, where steps follow it.
     pub clock: Option<f64>,
     /// Whether that is within the tolerance; see [`within`](Self::within).
     pub verdict: Verdict,
-    /// Pairs that count.
+    /// Why it decides nothing, where that is not the interval alone.
+    pub doubt: Option<Doubt>,
+    /// Pairs that count: those that were not disturbed. Where there is none, figures are of those that were.
     pub pairs: usize,
     /// Pairs that were disturbed and taken again.
     pub repeated: usize,
-    /// Pairs that count although they were disturbed, because nothing better could be had.
+    /// Pairs that were disturbed to the last, and so do not count.
     pub tainted: usize,
     /// By how much two native windows differ, as a share: the mean over the controls.
     pub floor: Option<f64>,
@@ -46,6 +54,8 @@ pub struct Finding {
     pub outliers: Outliers,
     /// The longest time without progress under emulation, in nanoseconds.
     pub longest_stall_ns: u64,
+    /// Emulated windows that opened before all of their work was under way, as the emulation held it.
+    pub late: usize,
     /// Periods of the emulation in all windows.
     pub periods: u64,
     /// Periods that it missed.
@@ -63,30 +73,62 @@ impl Finding {
         self.relative.estimate - 1.0
     }
 
-    /// Whether most of the pairs that count were disturbed.
+    /// Whether so many pairs were disturbed that the others decide nothing.
     pub fn is_disturbed(&self) -> bool {
-        most(self.tainted, self.pairs)
+        matches!(self.doubt, Some(Doubt::Disturbed { .. }))
     }
 
-    /// Whether the error is within `band`. Pairs of which most were disturbed decide nothing, however much they agree:
-    /// what disturbs windows with and without emulation unequally is taken for an error of it, or makes up for one.
+    /// Whether the error is within `band`.
+    ///
+    /// A pass needs more than the median: the mean must be within the band as well, and no more than one pair in eight
+    /// may be far from the median. An emulation that is wrong in a fifth of its windows has the right median.
     ///
     /// # Errors
     /// Usage, when the interval was made for a lower level.
     pub fn within(&self, band: Band, level: Level) -> Result<Verdict> {
-        verdict(&self.relative, self.pairs, self.tainted, band, level)
+        self.judge(band, level).map(|(verdict, _)| verdict)
     }
-}
 
-fn most(tainted: usize, pairs: usize) -> bool {
-    tainted * 2 > pairs
-}
-
-fn verdict(relative: &Interval, pairs: usize, tainted: usize, band: Band, level: Level) -> Result<Verdict> {
-    if most(tainted, pairs) {
-        return Ok(Verdict::NotEnoughData { pairs_needed: None });
+    fn judge(&self, band: Band, level: Level) -> Result<(Verdict, Option<Doubt>)> {
+        const UNDECIDED: Verdict = Verdict::NotEnoughData { pairs_needed: None };
+        // What disturbs windows with and without emulation unequally is taken for an error of it, or makes up for one.
+        if self.tainted > 0 && self.pairs < pairs_for_a_median(level) {
+            let (disturbed, pairs) = (self.tainted, self.pairs + self.tainted);
+            return Ok((UNDECIDED, Some(Doubt::Disturbed { disturbed, pairs })));
+        }
+        let verdict = Verdict::of(&self.relative, self.pairs, band, level)?;
+        if verdict != Verdict::Pass {
+            return Ok((verdict, None));
+        }
+        Ok(self.doubt_of_median(band).map_or((Verdict::Pass, None), |doubt| (UNDECIDED, Some(doubt))))
     }
-    Verdict::of(relative, pairs, band, level)
+
+    /// Why the median alone, though within `band`, does not show that a program gets its speed.
+    fn doubt_of_median(&self, band: Band) -> Option<Doubt> {
+        let (outliers, pairs) = (self.outliers, self.pairs);
+        if outliers.are_many_of(pairs) {
+            return Some(Doubt::Outliers { outliers, pairs });
+        }
+        let is_within = (band.low()..=band.high()).contains(&self.mean);
+        (!is_within).then_some(Doubt::Mean(self.mean - 1.0))
+    }
+
+    /// Whether a promise of an error within `promised` is kept; `None` where that cannot be told.
+    ///
+    /// It is kept where the median is within it, and nothing casts doubt on that within `tolerance`; it is broken where the
+    /// whole interval is outside. Promises are narrower than what a verdict allows, so that an interval that is wider
+    /// than the promise does not break it.
+    pub fn keeps(&self, promised: Band, tolerance: Band) -> Option<bool> {
+        let Interval { estimate, low, high, .. } = self.relative;
+        if self.is_disturbed() {
+            return None;
+        }
+        if high < promised.low() || promised.high() < low {
+            return Some(false);
+        }
+        let is_within = (promised.low()..=promised.high()).contains(&estimate);
+        (is_within && self.doubt_of_median(tolerance).is_none()).then_some(true)
+    }
 }
 
 /// Judges the pairs of a trial: once, or for each CPU where parts are bound to CPUs of different speeds.
@@ -121,63 +163,70 @@ fn finding(
     rate: &dyn Fn(&Window) -> f64,
 ) -> Result<Finding> {
     let workload = workload(&trial.job.workload)?;
+    let wanted = trial.clock_of(cpu);
     let rate = |window: &Window| above_nothing(rate(window), workload, window);
     let clock = |window: &Window, other: &Window| clock_ratio(workload, plan, window, other);
-    let (mut measured, mut relative, mut controls, mut ideals) = (vec![], vec![], vec![], vec![]);
-    let mut clocks = vec![];
-    for pair in pairs.iter().filter(|pair| pair.kept) {
-        if let Some((native, emulated)) = pair.sides() {
-            let ideal = workload.ideal(asked, &native.done);
-            ideals.push(ideal);
-            measured.push(stats::Pair::new(rate(emulated), rate(native))?);
-            let clock = clock(emulated, native);
-            clocks.push(clock);
-            relative.push(stats::Pair::new(rate(emulated) / clock, rate(native) * ideal)?);
-        } else {
-            let [a, b] = &pair.windows;
-            controls.push(stats::Pair::new(rate(b) / clock(b, a), rate(a))?);
-        }
+    let counting = counting(pairs);
+    let sides = || counting.iter().filter_map(|pair| pair.sides());
+    let ideals = Ideals::new(workload, asked, wanted, &counting);
+    let (mut measured, mut relative, mut ideal, mut clocks) = (vec![], vec![], vec![], vec![]);
+    for (native, emulated) in sides() {
+        let own = ideals.of(native);
+        ideal.push(own);
+        measured.push(stats::Pair::new(rate(emulated), rate(native))?);
+        let moved = clock(emulated, native);
+        clocks.push(moved);
+        // A wanted clock has the move of the clock in its ideal.
+        let moved = if wanted.is_some() { 1.0 } else { moved };
+        relative.push(stats::Pair::new(rate(emulated) / moved, rate(native) * own)?);
     }
+    let controls = undisturbed(pairs).filter(|pair| pair.sides().is_none());
+    let controls = controls
+        .map(|Pair { windows: [a, b], .. }| stats::Pair::new(rate(b) / clock(b, a), rate(a)))
+        .collect::<Result<Vec<_>>>()?;
     let centre = Centre::Median(Bootstrap::new(plan.seed));
     let outliers = Outliers::of(&relative, &controls, plan.tolerance)?;
     let ratio = PairedRatios::new(&measured)?.ratio(centre, plan.level)?;
-    let relative = PairedRatios::new(&relative)?.ratio(centre, plan.level)?;
+    let ratios = PairedRatios::new(&relative)?;
     let differences: Vec<_> = controls.iter().map(|pair: &stats::Pair| pair.log_ratio().abs()).collect();
     let floor = if differences.is_empty() { None } else { Some(Sample::new(differences)?.mean().exp_m1()) };
     // Too few controls say nothing about what can be detected.
-    let detectable =
-        AaTest::of(&controls, controls.len(), centre, plan.level).ok().map(|test| test.detectable);
-    let kept = || pairs.iter().filter(|pair| pair.kept);
-    let windows = || kept().filter_map(Pair::sides).map(|(_, emulated)| emulated);
+    let detectable = AaTest::of(&controls, centre, plan.level).ok().map(|test| test.detectable);
+    let windows = || sides().map(|(_, emulated)| emulated);
     let deliveries = || windows().filter_map(|window| window.delivery.as_ref());
     let cpus = trial.shares.len().max(1) as f64;
-    let tainted = kept().filter(|pair| pair.sides().is_some() && !pair.taints.is_empty()).count();
+    let tainted = pairs.iter().filter(|pair| pair.kept && pair.sides().is_some() && !pair.is_undisturbed());
     let own: Vec<f64> = deliveries().map(|delivery| delivery.own_cpu_s / delivery.wall_s / cpus).collect();
-    Ok(Finding {
+    let mut finding = Finding {
         workload: trial.job.workload.clone(),
         cpu,
         asked,
-        ideal: Sample::new(ideals)?.median(),
-        verdict: verdict(&relative, measured.len(), tainted, plan.tolerance, plan.level)?,
+        ideal: Sample::new(ideal)?.median(),
+        verdict: Verdict::NotEnoughData { pairs_needed: None },
+        doubt: None,
         ratio,
-        relative,
+        relative: ratios.ratio(centre, plan.level)?,
+        mean: ratios.logs().mean().exp(),
         clock: if workload.follows_clock() && !plan.clock_is_emulated {
             Some(Sample::new(clocks)?.median())
         } else {
             None
         },
-        pairs: measured.len(),
+        pairs: undisturbed(pairs).filter(|pair| pair.sides().is_some()).count(),
         repeated: pairs.iter().filter(|pair| !pair.kept).count(),
-        tainted,
+        tainted: tainted.count(),
         floor,
         detectable,
         outliers,
         longest_stall_ns: windows().map(|window| window.done.longest_stall_ns).max().unwrap_or(0),
+        late: windows().filter(|window| window.done.late_ns > 0).count(),
         periods: deliveries().map(|delivery| delivery.periods).sum(),
         missed: deliveries().map(|delivery| delivery.missed).sum(),
         own_cpu: if own.is_empty() { None } else { Some(Sample::new(own)?.median()) },
-        fairness: if trial.job.pinned { None } else { Fairness::of(kept().filter_map(Pair::sides)) },
-    })
+        fairness: if trial.job.pinned { None } else { Fairness::of(sides()) },
+    };
+    (finding.verdict, finding.doubt) = finding.judge(plan.tolerance, plan.level)?;
+    Ok(finding)
 }
 
 /// Without a single quantum, less than one was done; half of one stands for that.
@@ -192,246 +241,32 @@ fn clock_ratio(workload: &dyn Workload, plan: &Plan, window: &Window, other: &Wi
     if is_known && !plan.clock_is_emulated { ratio } else { 1.0 }
 }
 
-/// The rates of the pairs of a trial that count, at equal clocks as in [`Finding::relative`], and as if each had the
-/// ideal of [`Finding::ideal`]: the ideal of work that sleeps moves from pair to pair with what it sleeps.
+/// The rates of the undisturbed pairs of a trial, with the numbers of the pairs, as in [`Finding::relative`] and as if
+/// each had the ideal of [`Finding::ideal`]: the ideal of work that sleeps moves from pair to pair with what it sleeps.
 ///
 /// # Errors
 /// Usage, for an unknown workload, or a pair that cannot have been measured.
-pub fn rates(trial: &Trial, pairs: &[Pair], plan: &Plan) -> Result<Vec<stats::Pair>> {
+pub fn rates(trial: &Trial, pairs: &[Pair], plan: &Plan) -> Result<Vec<(usize, stats::Pair)>> {
     let workload = workload(&trial.job.workload)?;
+    let wanted = trial.clock_of(None);
     let rate = |window: &Window| above_nothing(window.done.rate(), workload, window);
-    let sides: Vec<_> = pairs.iter().filter(|pair| pair.kept).filter_map(Pair::sides).collect();
-    let ideal = |native: &Window| workload.ideal(trial.lowest_share(), &native.done);
+    let pairs: Vec<_> = undisturbed(pairs).collect();
+    let ideals = Ideals::new(workload, trial.lowest_share(), wanted, &pairs);
+    let sides: Vec<_> = pairs.iter().filter_map(|pair| Some((pair.number, pair.sides()?))).collect();
     if sides.is_empty() {
         return Ok(Vec::new());
     }
-    let middle = Sample::new(sides.iter().map(|(native, _)| ideal(native)).collect::<Vec<_>>())?.median();
+    let all: Vec<_> = sides.iter().map(|(_, (native, _))| ideals.of(native)).collect();
+    let middle = Sample::new(all)?.median();
     sides
         .into_iter()
-        .map(|(native, emulated)| {
-            let clock = clock_ratio(workload, plan, emulated, native);
-            stats::Pair::new(rate(emulated) / clock, rate(native) * ideal(native) / middle)
+        .map(|(number, (native, emulated))| {
+            let moved = if wanted.is_some() { 1.0 } else { clock_ratio(workload, plan, emulated, native) };
+            let native_rate = rate(native) * ideals.of(native) / middle;
+            Ok((number, stats::Pair::new(rate(emulated) / moved, native_rate)?))
         })
         .collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::stats::oracles::Normals;
-    use crate::verify::{Delivery, Side, Taint, schedule};
-    use crate::workload::{Done, Job};
-
-    fn window(side: Side, parts: &[f64], slept_ns: u64) -> Window {
-        let done = Done {
-            ended_ns: 1_000_000_000,
-            parts: parts.to_vec(),
-            slept_ns,
-            longest_stall_ns: 7,
-            quantum_ns: 1.0,
-            cpu_ns: 500_000_000,
-            ..Done::default()
-        };
-        let delivery = (side == Side::Emulated).then(|| Delivery {
-            wall_s: 2.0,
-            periods: 200,
-            missed: 1,
-            own_cpu_s: 0.02,
-            process_cpu_s: 0.02,
-            longest_stall_s: 0.0,
-            effective: vec![],
-        });
-        Window {
-            side,
-            done,
-            clock: None,
-            settled_s: 0.0,
-            harness_cpu_s: 0.0,
-            steal: 0.0,
-            throttled: 0.0,
-            foreign: None,
-            delivery,
-        }
-    }
-
-    fn pair(number: usize, native: &[f64], emulated: &[f64]) -> Pair {
-        let (native, emulated) = (window(Side::Native, native, 0), window(Side::Emulated, emulated, 0));
-        let windows = if number.is_multiple_of(2) { [native, emulated] } else { [emulated, native] };
-        Pair { number, rival: None, windows, taints: vec![], kept: true }
-    }
-
-    fn control(number: usize, b: f64) -> Pair {
-        let windows = [window(Side::Native, &[1e9], 0), window(Side::Native, &[b], 0)];
-        Pair { number, rival: None, windows, taints: vec![], kept: true }
-    }
-
-    fn trial(shares: &[f64], pinned: bool) -> Trial {
-        let cpus = (0..shares.len()).collect();
-        let job = Job { pinned, active: shares.len(), ..crate::workload::testing::job("cpu-loop", &cpus) };
-        Trial { job, shares: shares.iter().copied().enumerate().collect() }
-    }
-
-    /// Pairs whose emulated side runs at `share`, with ±0.5 % of noise.
-    fn pairs(share: f64, count: usize) -> Vec<Pair> {
-        (0..count).map(|i| pair(i, &[1e9], &[1e9 * share * (1.0 + 0.005 * (i % 3) as f64 - 0.005)])).collect()
-    }
-
-    fn judge(share: f64, asked: f64, count: usize) -> Finding {
-        findings(&trial(&[asked], false), &pairs(share, count), &Plan::new(1)).unwrap().remove(0)
-    }
-
-    #[test]
-    fn the_right_speed_passes_and_a_false_one_fails() {
-        assert_eq!(judge(0.4, 0.4, 15).verdict, Verdict::Pass);
-        let wrong = judge(0.5, 0.4, 15);
-        assert_eq!(wrong.verdict, Verdict::Fail);
-        assert!((wrong.error() - 0.25).abs() < 0.01, "{wrong:?}");
-        assert_eq!(judge(1.0, 0.4, 15).verdict, Verdict::Fail, "no limit at all");
-    }
-
-    #[test]
-    fn few_pairs_are_not_enough_whatever_they_say() {
-        for share in [0.4, 0.5] {
-            assert!(matches!(judge(share, 0.4, 3).verdict, Verdict::NotEnoughData { .. }));
-        }
-    }
-
-    #[test]
-    fn sleeping_work_is_compared_with_its_own_ideal() {
-        // 0.5 s slept and 0.5 s computed; at 50 % the same work takes 1.5 s.
-        let native = window(Side::Native, &[1e9], 500_000_000);
-        let mut emulated = window(Side::Emulated, &[1e9], 500_000_000);
-        emulated.done.ended_ns = 1_500_000_000;
-        let pair = Pair { number: 0, rival: None, windows: [native, emulated], taints: vec![], kept: true };
-        let found = findings(&trial(&[0.5], false), &vec![pair; 10], &Plan::new(1)).unwrap().remove(0);
-        assert!((found.ideal - 2.0 / 3.0).abs() < 1e-9);
-        assert!(found.error().abs() < 1e-9 && found.verdict == Verdict::Pass);
-    }
-
-    #[test]
-    fn what_sleeps_differently_from_pair_to_pair_is_no_error() {
-        let perfect = |slept_ns: u64| {
-            let native = window(Side::Native, &[1e9], slept_ns);
-            let mut emulated = window(Side::Emulated, &[1e9], slept_ns);
-            emulated.done.ended_ns += 1_000_000_000 - slept_ns;
-            Pair { number: 0, rival: None, windows: [native, emulated], taints: vec![], kept: true }
-        };
-        let pairs: Vec<_> = (1..=9).map(|tenth| perfect(tenth * 100_000_000)).collect();
-        let plan = Plan::new(1);
-        let found = findings(&trial(&[0.5], false), &pairs, &plan).unwrap().remove(0);
-        assert!((found.ideal - 1.0 / 1.5).abs() < 1e-9);
-        for pair in rates(&trial(&[0.5], false), &pairs, &plan).unwrap() {
-            assert!((pair.log_ratio().exp() - found.ideal).abs() < 1e-9, "{pair:?}");
-        }
-    }
-
-    #[test]
-    fn each_cpu_is_judged_by_its_own_speed() {
-        let pairs: Vec<_> = (0..15).map(|i| pair(i, &[1e9, 1e9], &[0.4e9, 0.6e9])).collect();
-        let found = findings(&trial(&[0.4, 0.8], true), &pairs, &Plan::new(1)).unwrap();
-        assert_eq!(found.iter().map(|one| one.verdict).collect::<Vec<_>>(), [Verdict::Pass, Verdict::Fail]);
-        assert_eq!(found[1].cpu, Some(1));
-        assert!(found.iter().all(|one| one.fairness.is_none()));
-    }
-
-    #[test]
-    fn parts_that_starve_are_told_of_whatever_the_sum() {
-        let pairs: Vec<_> = (0..15).map(|i| pair(i, &[1e9, 1e9], &[0.7e9, 0.1e9])).collect();
-        let found = findings(&trial(&[0.4, 0.4], false), &pairs, &Plan::new(1)).unwrap().remove(0);
-        assert_eq!(found.verdict, Verdict::Pass);
-        let fairness = found.fairness.unwrap();
-        assert!((fairness.native, fairness.is_lost()) == (1.0, true), "{fairness:?}");
-        assert!((fairness.emulated - 0.64).abs() < 1e-9);
-        assert_eq!(judge(0.4, 0.4, 15).fairness, None);
-        let mut short = pairs;
-        short
-            .iter_mut()
-            .flat_map(|pair| &mut pair.windows)
-            .for_each(|window| window.done.cpu_ns = 20_000_000);
-        let found = findings(&trial(&[0.4, 0.4], false), &short, &Plan::new(1)).unwrap().remove(0);
-        assert_eq!(found.fairness, None);
-    }
-
-    #[test]
-    fn a_part_that_stands_still_fails() {
-        let pairs: Vec<_> = (0..15).map(|i| pair(i, &[1e9], &[0.0])).collect();
-        let found = findings(&trial(&[0.4], false), &pairs, &Plan::new(1)).unwrap();
-        assert_eq!(found[0].verdict, Verdict::Fail);
-    }
-
-    #[test]
-    fn controls_give_the_floor_and_disturbed_pairs_are_counted() {
-        let mut pairs = pairs(0.4, 15);
-        pairs.extend((0..6).map(|i| control(i, if i % 2 == 0 { 1.01e9 } else { 0.99e9 })));
-        pairs[3].taints.push(Taint::Steal(0.5));
-        let mut dropped = pair(3, &[1e9], &[0.9e9]);
-        dropped.kept = false;
-        pairs.push(dropped);
-        let found = findings(&trial(&[0.4], false), &pairs, &Plan::new(1)).unwrap().remove(0);
-        assert!((found.floor.unwrap() - 0.01).abs() < 1e-3 && found.detectable.unwrap() > 0.0);
-        assert_eq!((found.pairs, found.repeated, found.tainted), (15, 1, 1));
-        assert_eq!((found.missed, found.periods), (15, 3000));
-        assert!((found.own_cpu.unwrap() - 0.01).abs() < 1e-9);
-        assert_eq!(found.longest_stall_ns, 7);
-    }
-
-    #[test]
-    fn mostly_disturbed_pairs_decide_nothing() {
-        for share in [0.4, 0.5] {
-            for (disturbed, decides) in [(7, true), (8, false)] {
-                let mut pairs = pairs(share, 15);
-                pairs.iter_mut().take(disturbed).for_each(|pair| pair.taints.push(Taint::Throttled(0.4)));
-                // Controls tell of the noise, not of the speed.
-                pairs.extend((0..6).map(|i| Pair { taints: vec![Taint::Steal(0.5)], ..control(i, 1e9) }));
-                let found = findings(&trial(&[0.4], false), &pairs, &Plan::new(1)).unwrap().remove(0);
-                assert_eq!((found.tainted, found.is_disturbed()), (disturbed, !decides));
-                let undecided = matches!(found.verdict, Verdict::NotEnoughData { pairs_needed: None });
-                assert_eq!(undecided, !decides, "{share}: {found:?}");
-                assert_eq!(found.within(Band::FIVE_PERCENT, Level::P95).unwrap(), found.verdict);
-            }
-        }
-    }
-
-    /// A run on a machine that drifts by a third and whose windows scatter by 1 %, of an emulation whose true
-    /// speed is `share`.
-    fn simulated(share: f64, seed: u64) -> Vec<Pair> {
-        let mut normals = Normals::new(seed);
-        let mut number = 0;
-        schedule::schedule(15, 6, seed)
-            .into_iter()
-            .map(|sides| {
-                let clock = 1e9 * (1.0 + number as f64 / 60.0);
-                number += 1;
-                let windows = sides.map(|side| {
-                    let share = if side == Side::Native { 1.0 } else { share };
-                    window(side, &[clock * share * (0.01 * normals.draw()).exp()], 0)
-                });
-                Pair { number, rival: None, windows, taints: vec![], kept: true }
-            })
-            .collect()
-    }
-
-    fn found(share: f64, asked: f64, seed: u64) -> Finding {
-        let plan = Plan::new(seed);
-        findings(&trial(&[asked], false), &simulated(share, seed), &plan).unwrap().remove(0)
-    }
-
-    #[test]
-    fn two_hundred_experiments_without_a_difference_raise_few_false_alarms() {
-        let runs: Vec<_> = (0..200).map(|seed| found(1.0, 1.0, seed)).collect();
-        let alarms = runs.iter().filter(|run| !run.relative.contains(1.0)).count();
-        // 5 % of 200 are 10; more than 15 come by chance once in twenty times (binomial).
-        assert!(alarms <= 15, "{alarms} false alarms");
-        assert!(runs.iter().all(|run| run.verdict == Verdict::Pass));
-    }
-
-    #[test]
-    fn a_slowdown_and_a_bias_are_found_with_their_size_as_often_as_the_interval_says() {
-        for (share, asked) in [(0.5, 0.5), (0.515, 0.5), (0.09, 0.1)] {
-            let runs: Vec<_> = (0..200).map(|seed| found(share, asked, 1000 + seed)).collect();
-            let right = runs.iter().filter(|run| run.ratio.contains(share)).count();
-            assert!(right >= 185, "{share}: {right} of 200 intervals hold the truth");
-            assert!(runs.iter().all(|run| (run.error() - (share / asked - 1.0)).abs() < 0.02), "{share}");
-        }
-    }
-}
+mod tests;

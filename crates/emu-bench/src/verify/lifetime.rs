@@ -14,8 +14,8 @@ use nix::time::{ClockId, clock_gettime};
 use procfs::process::{Stat, all_processes_with_root};
 use rustix::param::clock_ticks_per_second;
 
-/// A process that uses less than this many times its share runs at nearly the same speed with credit as without: it is
-/// not waited for until its credit is used up.
+/// A process that natively uses less than this many times its share is hardly slowed by the rule, with credit or
+/// without. Its credit would take very long to be used up, so it is not waited for.
 const ABOVE: f64 = 1.05;
 
 /// No span that is worked out here is longer, in seconds: a day.
@@ -33,9 +33,11 @@ pub struct LifetimeRule {
 }
 
 impl LifetimeRule {
-    /// Length of a round of running and being stopped of a process that computes on all of its CPUs, at most a day. It is
-    /// stopped for some looks after it ran for one, or on one CPU, for shares above a half, runs for some after it was
-    /// stopped for one.
+    /// How long a process that computes on all of its CPUs takes to run and be stopped once, at most a day.
+    ///
+    /// It changes from one to the other only when the rule looks at it. At low shares it runs from one look to the next
+    /// and is then stopped for several. On one CPU at shares above a half it is stopped from one look to the next and
+    /// then runs for several.
     pub fn cycle(&self) -> Duration {
         let period = self.period.as_secs_f64();
         let stopped_for_one =

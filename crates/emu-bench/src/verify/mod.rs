@@ -17,16 +17,21 @@
 //! for long: the worker works under it, uncounted, until what it did before no longer matters.
 
 mod clock;
+mod doubt;
 mod emulated;
 mod fairness;
 mod finding;
 mod gate;
+mod ideal;
 mod lifetime;
 mod outliers;
 mod pair;
 pub(crate) mod schedule;
+#[cfg(test)]
+mod testing;
 
 pub use clock::CoreClock;
+pub use doubt::Doubt;
 pub use emulated::{Emulated, Nothing, SessionEmulated};
 pub use fairness::Fairness;
 pub use finding::{Finding, findings, rates};
@@ -34,12 +39,14 @@ pub use gate::Taint;
 pub(crate) use gate::{FOREIGN_MAX, STEAL_MAX};
 pub use lifetime::LifetimeRule;
 pub use outliers::Outliers;
+pub(crate) use pair::counting;
 pub use pair::{Delivery, Pair, Side, Window, take};
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use emu_core::{CpuId, Demand, Error, Result, Roots, Targets};
+use emu_core::{CpuId, Demand, Error, Hertz, Result, Roots, Targets};
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Band, Granularity, Level, Stamp};
@@ -187,6 +194,10 @@ pub struct Trial {
     pub job: Job,
     /// The share asked of each CPU.
     pub shares: Vec<(CpuId, f64)>,
+    /// The clock that each CPU is to have, of those of which one is asked for: what is judged is whether it is held while
+    /// the CPU's own clock moves, and not the share that it was of that clock when the trial was planned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clocks: Vec<(CpuId, Hertz)>,
 }
 
 impl Trial {
@@ -206,12 +217,24 @@ impl Trial {
             }
             job.pinned = true;
         }
-        Ok(Self { job, shares: demand.targets.iter().map(|(&cpu, target)| (cpu, target.share)).collect() })
+        let targets = || demand.targets.iter();
+        Ok(Self {
+            job,
+            shares: targets().map(|(&cpu, target)| (cpu, target.share)).collect(),
+            clocks: targets().filter_map(|(&cpu, target)| Some((cpu, target.clock?))).collect(),
+        })
     }
 
     /// The share of the slowest CPU.
     fn lowest_share(&self) -> f64 {
         self.shares.iter().map(|(_, share)| *share).fold(1.0, f64::min)
+    }
+
+    /// The clock asked of a CPU, or, of none in particular, of the slowest one.
+    fn clock_of(&self, cpu: Option<CpuId>) -> Option<Hertz> {
+        let slowest = || self.shares.iter().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(cpu, _)| *cpu);
+        let cpu = cpu.or_else(slowest)?;
+        self.clocks.iter().find(|(of, _)| *of == cpu).map(|(_, clock)| *clock)
     }
 }
 
@@ -271,32 +294,48 @@ fn take_pairs(
     plan: &Plan,
     watch: &mut dyn FnMut(&Pair) -> Result<()>,
 ) -> Result<Vec<Pair>> {
-    let mut pairs = Vec::new();
-    let workload = &trial.job.workload;
-    let mut repeats = plan.repeats;
+    let count = rivals.len();
     let schedule = schedule::schedule(plan.pairs, plan.controls(), plan.seed);
-    for (number, sides) in schedule.into_iter().enumerate() {
-        let is_control = sides == [Side::Native; 2];
-        let count = rivals.len();
-        // Whoever begins is followed by all others; a control needs only one of them, who is not engaged.
-        for turn in 0..if is_control { 1 } else { count } {
-            let rival = (number + turn) % count;
-            let Some(emulated) = rivals.get_mut(rival) else { continue };
-            loop {
-                let mut pair = pair::take(&mut **emulated, trial, plan, number, sides).map_err(|why| {
-                    why.during(format!("cannot measure {workload} with {}", emulated.name()))
-                })?;
-                pair.rival = (!is_control).then_some(rival);
-                pair.kept = pair.taints.is_empty() || repeats == 0;
-                watch(&pair)?;
-                let kept = pair.kept;
-                pairs.push(pair);
-                if kept {
-                    break;
-                }
-                repeats -= 1;
-            }
+    // Whoever begins is followed by all others; a control needs only one of them, who is not engaged.
+    let steps = schedule.into_iter().enumerate().flat_map(|(number, sides)| {
+        let turns = if sides == [Side::Native; 2] { 1 } else { count };
+        (0..turns).map(move |turn| (number, (number + turn) % count, sides))
+    });
+    take_all(
+        steps.collect(),
+        plan.repeats,
+        |(number, rival, sides)| {
+            let Some(emulated) = rivals.get_mut(rival) else {
+                return Err(Error::usage("nothing is compared"));
+            };
+            let workload = &trial.job.workload;
+            let mut pair = pair::take(&mut **emulated, trial, plan, number, sides)
+                .map_err(|why| why.during(format!("cannot measure {workload} with {}", emulated.name())))?;
+            pair.rival = (sides != [Side::Native; 2]).then_some(rival);
+            Ok(pair)
+        },
+        watch,
+    )
+}
+
+/// Takes a pair for each step. A disturbed one is taken again, up to `repeats` in all, after all others: a disturbance
+/// of some seconds would spoil what follows at once.
+fn take_all<T: Copy>(
+    mut steps: VecDeque<T>,
+    mut repeats: usize,
+    mut take: impl FnMut(T) -> Result<Pair>,
+    watch: &mut dyn FnMut(&Pair) -> Result<()>,
+) -> Result<Vec<Pair>> {
+    let mut pairs = Vec::new();
+    while let Some(step) = steps.pop_front() {
+        let mut pair = take(step)?;
+        pair.kept = pair.taints.is_empty() || repeats == 0;
+        watch(&pair)?;
+        if !pair.kept {
+            repeats -= 1;
+            steps.push_back(step);
         }
+        pairs.push(pair);
     }
     Ok(pairs)
 }
@@ -434,9 +473,44 @@ mod tests {
     }
 
     #[test]
+    fn a_disturbed_pair_is_taken_again_after_all_others() {
+        let run = |repeats: usize| {
+            let mut taken = Vec::new();
+            // A disturbance that lasts for the second and the third pair.
+            let take = |number: usize| {
+                taken.push(number);
+                let mut pair = Pair { number, ..testing::pair(number, &[1.0], &[1.0]) };
+                pair.taints.extend((2..=3).contains(&taken.len()).then_some(Taint::Steal(0.1)));
+                Ok(pair)
+            };
+            let pairs = take_all((0..5).collect(), repeats, take, &mut |_| Ok(())).unwrap();
+            let kept = pairs.iter().filter(|pair| pair.kept).count();
+            (taken, kept, pairs.iter().filter(|pair| pair.is_undisturbed()).count())
+        };
+        assert_eq!(run(5), (vec![0, 1, 2, 3, 4, 1, 2], 5, 5));
+        assert_eq!(run(1), (vec![0, 1, 2, 3, 4, 1], 5, 4), "no more than it may");
+    }
+
+    #[test]
     fn there_are_controls_enough_for_an_interval_unless_there_are_few_pairs() {
         let controls = |pairs| Plan { pairs, ..Plan::new(1) }.controls();
         assert_eq!([3, 5, 15, 30].map(controls), [3, 5, 6, 10]);
+    }
+
+    #[test]
+    fn a_trial_knows_which_clock_is_wanted_of_which_cpu() {
+        let targets =
+            [(0, 0.4, None), (1, 0.3, Some(Hertz(900_000_000))), (2, 0.5, Some(Hertz(1_500_000_000)))];
+        let targets = targets.into_iter().map(|(cpu, share, clock)| (cpu, Target { share, clock })).collect();
+        let demand = Demand::new(targets);
+        let setting = Plan::new(1).setting(&Still(Duration::ZERO), &demand.targets);
+        let trial = Trial::of("multithread", &demand, &setting).unwrap();
+        let clocks = [Some(0), Some(1), Some(2), None].map(|cpu| trial.clock_of(cpu).map(|clock| clock.0));
+        assert_eq!(clocks, [None, Some(900_000_000), Some(1_500_000_000), Some(900_000_000)]);
+        let text = serde_json::to_string(&trial).unwrap();
+        assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), trial);
+        // Records of shares are as they were.
+        assert!(!serde_json::to_string(&Trial { clocks: vec![], ..trial }).unwrap().contains("clocks"));
     }
 
     #[test]

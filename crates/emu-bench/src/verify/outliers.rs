@@ -5,8 +5,9 @@ use serde::Serialize;
 
 use crate::stats::{Band, Pair, Sample};
 
-/// An emulation that is wrong in a quarter of its windows has the right median all the same: how many pairs are far from
-/// that.
+/// How many pairs have a ratio far from the median of all ratios.
+///
+/// The median does not show them: an emulation that is wrong in a quarter of its windows has the right median.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Outliers {
     /// Pairs whose ratio differs from the median by more than `beyond`.
@@ -18,6 +19,14 @@ pub struct Outliers {
 impl Outliers {
     /// So many times the tolerance, or the noise, is far.
     const FAR: f64 = 2.0;
+
+    /// One pair in so many may be far without a doubt about the median.
+    const ONE_IN: usize = 8;
+
+    /// Whether so many of the pairs are far that their median says too little.
+    pub fn are_many_of(&self, pairs: usize) -> bool {
+        self.pairs * Self::ONE_IN > pairs
+    }
 
     /// Of pairs of an emulated and a native window, with controls of two native ones.
     ///

@@ -14,8 +14,7 @@ use crate::throttle::Throttle;
 use crate::ticks::Ticks;
 use crate::workload::{Done, Order, Worker, now_ns, process_cpu_ns, thread_cpu_ns};
 
-/// A worker's past under a rule that judges its whole life is not worked off for longer than this. Nothing else is
-/// looked at meanwhile, a signal to emu neither.
+/// The longest that a worker may take to settle. emu looks at nothing else meanwhile, not even at signals.
 const SETTLE_MAX: Duration = Duration::from_secs(120);
 
 /// With emulation or without.
@@ -37,8 +36,8 @@ pub struct Window {
     pub done: Done,
     /// The core clock around it; `None` where that could not be measured.
     pub clock: Option<CoreClock>,
-    /// For how long the worker had to work under the emulation, before the order of this window, until its past no longer
-    /// mattered, in seconds; 0 where the emulation does not judge by that.
+    /// For how long the worker worked under the emulation, uncounted, before this window was ordered, in seconds. An
+    /// emulation that goes by CPU time over lifetime treats a worker by its past until that has settled; 0 for others.
     #[serde(default)]
     pub settled_s: f64,
     /// CPU time of the thread that waits for the worker, from the order to the report, in seconds: all that the
@@ -109,7 +108,7 @@ pub struct Pair {
     pub windows: [Window; 2],
     /// What disturbed it.
     pub taints: Vec<Taint>,
-    /// Whether it counts; one that was disturbed counts only where it could not be taken again.
+    /// Whether it is the last one of its number; one that was disturbed is where it could not be taken again.
     pub kept: bool,
 }
 
@@ -122,6 +121,25 @@ impl Pair {
             _ => None,
         }
     }
+
+    /// Whether it was kept and nothing disturbed it.
+    pub fn is_undisturbed(&self) -> bool {
+        self.kept && self.taints.is_empty()
+    }
+}
+
+/// The pairs, controls among them, that decide something.
+pub(crate) fn undisturbed(pairs: &[Pair]) -> impl Iterator<Item = &Pair> {
+    pairs.iter().filter(|pair| pair.is_undisturbed())
+}
+
+/// The pairs that figures are of: the undisturbed ones. Where none of these has an emulated window, all that were kept:
+/// they decide nothing, but show what was seen.
+pub(crate) fn counting(pairs: &[Pair]) -> Vec<&Pair> {
+    if undisturbed(pairs).any(|pair| pair.sides().is_some()) {
+        return undisturbed(pairs).collect();
+    }
+    pairs.iter().filter(|pair| pair.kept).collect()
 }
 
 /// Takes the pair of this number. The emulation is not engaged before and after, whatever happens.
@@ -148,8 +166,8 @@ pub fn take(
             Ok::<_, Error>(window)
         };
         let windows = [take(first)?, take(second)?];
-        let mut taints = gate::taints(&trial.job, &windows, holds_long(emulated));
-        if emulated.moves_clock() {
+        let mut taints = gate::taints(&trial.job, &windows);
+        if emulated.moves_clock() || !trial.clocks.is_empty() {
             taints.retain(|taint| !matches!(taint, Taint::Clock(_)));
         }
         Ok(Pair { number, rival: None, taints, windows, kept: true })
@@ -164,14 +182,9 @@ pub(super) fn take_stamped(
 ) -> Result<(Done, Option<Taint>)> {
     with_worker(emulated, trial, |emulated, worker| {
         let window = window(emulated, trial, plan, worker, Side::Emulated, 0, true)?;
-        let taint = gate::taint(&trial.job, &window, holds_long(emulated));
+        let taint = gate::taint(&trial.job, &window);
         Ok((window.done, taint))
     })
-}
-
-/// Whether an emulation may hold a worker at any moment, for longer than the time that its work has to get under way.
-fn holds_long(emulated: &dyn Emulated) -> bool {
-    emulated.lifetime_rule().is_some()
 }
 
 fn with_worker<T>(
@@ -235,8 +248,11 @@ fn window(
     Ok(Window { side, done, clock: None, settled_s, harness_cpu_s, steal, throttled, foreign, delivery })
 }
 
-/// Has a worker do its work under an emulation that judges its whole life, without counting it, until its past no longer
-/// matters: as for a program that has run for long. Returns how long that took; no time under other emulations.
+/// Lets a worker settle under an emulation that goes by CPU time over lifetime, and returns how long that took.
+///
+/// The worker computes at full speed before it is emulated, so such an emulation holds it for long at first, or lets it run
+/// freely. It works, uncounted, until it is treated as a program that has run for long. Under other emulations there is
+/// nothing to wait for.
 ///
 /// # Errors
 /// The worker fails, its processes cannot be listed, or it would take too long.

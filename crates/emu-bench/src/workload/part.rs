@@ -88,13 +88,13 @@ impl Chain {
     /// Whether the result is what this many steps must give.
     ///
     /// # Errors
-    /// It is not: the CPU has computed wrongly, or the work was not done.
+    /// [`ErrorKind::WrongResult`]: it is not. The CPU has computed wrongly, or the work was not done.
     pub(super) fn verify(&self) -> Result<()> {
         if self.state == kernel::expected(kernel::START, self.steps) {
             return Ok(());
         }
         Err(Error::new(
-            ErrorKind::Failed,
+            ErrorKind::WrongResult,
             format!("wrong result of {} steps: {:#018x}; the sample is void", self.steps, self.state),
         ))
     }
@@ -123,7 +123,8 @@ mod tests {
     #[test]
     fn a_window_of_a_free_cpu_is_filled_with_verified_work() {
         let mut chain = Chain::new();
-        let order = Order { begin_ns: now_ns() + 10_000_000, length_ns: 20_000_000, first: 0, stamps: true };
+        // Beside other tests the thread may have to wait for its turn before it begins.
+        let order = Order { begin_ns: now_ns() + 200_000_000, length_ns: 20_000_000, first: 0, stamps: true };
         let done = chain.through(&order).unwrap();
         assert_eq!((done.begun_ns, done.ended_ns), (order.begin_ns, order.end_ns()));
         assert_eq!(done.late_ns, 0);
@@ -139,7 +140,7 @@ mod tests {
         let mut chain = Chain::new();
         chain.quantum();
         chain.steps += 1;
-        assert_eq!(chain.verify().unwrap_err().kind(), ErrorKind::Failed);
+        assert_eq!(chain.verify().unwrap_err().kind(), ErrorKind::WrongResult);
     }
 
     #[test]

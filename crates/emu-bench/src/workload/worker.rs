@@ -4,10 +4,10 @@
 //! standard input and a [`Reply`] for each on standard output.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use emu_core::{Error, ErrorKind, Pid, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -42,6 +42,8 @@ struct Spec {
 enum Reply {
     Ready,
     Done(Done),
+    /// The work was done, and its result is not what it must be.
+    Wrong(String),
     Failed(String),
 }
 
@@ -91,7 +93,10 @@ pub fn serve(spec: &str) -> Result<()> {
 
 fn converse(job: &Job, orders: impl BufRead, mut replies: impl Write) -> Result<()> {
     let mut reply = |reply: Result<Reply>| {
-        let reply = reply.unwrap_or_else(|error| Reply::Failed(error.to_string()));
+        let reply = reply.unwrap_or_else(|error| match error.kind() {
+            ErrorKind::WrongResult => Reply::Wrong(error.to_string()),
+            _ => Reply::Failed(error.to_string()),
+        });
         let line = serde_json::to_string(&reply)
             .map_err(|cause| Error::new(ErrorKind::Failed, "cannot write a reply").caused_by(cause))?;
         writeln!(replies, "{line}")
@@ -126,7 +131,7 @@ pub struct Worker {
     child: Child,
     /// `None` once it is to end.
     orders: Option<ChildStdin>,
-    replies: BufReader<ChildStdout>,
+    replies: Lines<ChildStdout>,
     /// The other end of its work, outside of it.
     companion: Option<Box<dyn Companion>>,
 }
@@ -155,7 +160,7 @@ impl Worker {
             .map_err(failed)?;
         let (orders, replies) = (child.stdin.take(), child.stdout.take());
         let missing = || failed(std::io::ErrorKind::BrokenPipe.into());
-        let replies = BufReader::new(replies.ok_or_else(missing)?);
+        let replies = Lines::new(replies.ok_or_else(missing)?);
         let mut worker = Self { child, orders, replies, companion };
         match worker.reply(PATIENCE)? {
             Reply::Ready => Ok(worker),
@@ -201,31 +206,70 @@ impl Worker {
     }
 
     fn reply(&mut self, patience: Duration) -> Result<Reply> {
-        let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
-        let mut waiting = [PollFd::new(self.replies.get_ref().as_fd(), PollFlags::POLLIN)];
-        let ready = poll(&mut waiting, timeout)
-            .map_err(|cause| Error::io("cannot wait for the worker", cause.into()))?;
-        let mut line = String::new();
-        if ready > 0 {
-            self.replies
-                .read_line(&mut line)
-                .map_err(|cause| Error::io("cannot read the reply of the worker", cause))?;
-        }
         let gone = |what: &str| Error::new(ErrorKind::Failed, format!("the worker {what}"));
-        match (ready, line.as_str()) {
-            (0, _) => Err(gone(&format!("did not reply within {patience:?}"))),
-            (_, "") => Err(gone("has ended")),
-            _ => serde_json::from_str(&line).map_err(|cause| gone("gave a strange reply").caused_by(cause)),
+        let line = self.replies.next(patience)?.ok_or_else(|| gone("has ended"))?;
+        serde_json::from_slice(&line).map_err(|cause| gone("gave a strange reply").caused_by(cause))
+    }
+}
+
+/// Lines that come through a pipe. What is there is read, and never more waited for than a deadline allows: a worker may
+/// be stopped in the middle of a line.
+#[derive(Debug)]
+struct Lines<R> {
+    pipe: R,
+    /// What has been read of the next line.
+    begun: Vec<u8>,
+}
+
+impl<R: Read + AsFd> Lines<R> {
+    fn new(pipe: R) -> Self {
+        Self { pipe, begun: Vec::new() }
+    }
+
+    /// The next line without its end; `None` when the other side is closed.
+    ///
+    /// # Errors
+    /// It has not come to its end in time, or the pipe cannot be read.
+    fn next(&mut self, patience: Duration) -> Result<Option<Vec<u8>>> {
+        let deadline = Instant::now() + patience;
+        let mut seen = 0;
+        loop {
+            if let Some(end) = self.begun.iter().skip(seen).position(|byte| *byte == b'\n') {
+                let rest = self.begun.split_off(seen + end + 1);
+                let mut line = std::mem::replace(&mut self.begun, rest);
+                line.pop();
+                return Ok(Some(line));
+            }
+            seen = self.begun.len();
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut waiting = [PollFd::new(self.pipe.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut waiting, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
+                Ok(0) => {
+                    let what = format!("the worker did not reply within {patience:?}");
+                    return Err(Error::new(ErrorKind::Failed, what));
+                }
+                Ok(_) => {}
+                Err(nix::Error::EINTR) => continue,
+                Err(cause) => return Err(Error::io("cannot wait for the worker", cause.into())),
+            }
+            let mut some = [0; 1 << 13];
+            match self.pipe.read(&mut some) {
+                Ok(0) => return Ok(None),
+                Ok(count) => self.begun.extend(some.iter().take(count)),
+                Err(cause) if cause.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(cause) => return Err(Error::io("cannot read the reply of the worker", cause)),
+            }
         }
     }
 }
 
 fn unexpected(reply: Reply) -> Error {
-    let what = match reply {
-        Reply::Failed(why) => why,
-        other => format!("unexpected reply {other:?}"),
+    let (kind, what) = match reply {
+        Reply::Wrong(why) => (ErrorKind::WrongResult, why),
+        Reply::Failed(why) => (ErrorKind::Failed, why),
+        other => (ErrorKind::Failed, format!("unexpected reply {other:?}")),
     };
-    Error::new(ErrorKind::Failed, format!("the worker failed: {what}"))
+    Error::new(kind, format!("the worker failed: {what}"))
 }
 
 impl Drop for Worker {
@@ -280,6 +324,33 @@ mod tests {
         let nowhere = Job { cpus: "1000".parse().unwrap(), ..job() };
         for job in [unknown, nowhere] {
             assert!(matches!(replies(&job, "")[..], [Reply::Failed(_)]));
+        }
+    }
+
+    #[test]
+    fn a_worker_that_stops_in_the_middle_of_a_line_is_not_waited_for_for_ever() {
+        let (reading, mut writing) = std::io::pipe().unwrap();
+        let mut lines = Lines::new(reading);
+        let mut next = |ms| lines.next(Duration::from_millis(ms));
+        writing.write_all(b"one\ntwo\nthr").unwrap();
+        assert_eq!(next(10_000).unwrap().unwrap(), b"one");
+        assert_eq!(next(10_000).unwrap().unwrap(), b"two");
+        let late = next(20).unwrap_err();
+        assert!(late.to_string().contains("did not reply"), "{late}");
+        writing.write_all(b"ee\n").unwrap();
+        assert_eq!(next(10_000).unwrap().unwrap(), b"three");
+        drop(writing);
+        assert!(next(10_000).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_wrong_result_is_told_from_other_failures() {
+        for (reply, kind) in [
+            (Reply::Wrong("wrong result".into()), ErrorKind::WrongResult),
+            (Reply::Failed("no thread".into()), ErrorKind::Failed),
+            (Reply::Ready, ErrorKind::Failed),
+        ] {
+            assert_eq!(unexpected(reply).kind(), kind);
         }
     }
 

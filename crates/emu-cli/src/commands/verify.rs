@@ -109,7 +109,7 @@ impl Case {
         let plan = Plan {
             pairs: settings.pairs,
             window: verify::window_of_periods(settings.window, emulated.cycle()),
-            repeats: settings.pairs.div_ceil(5),
+            repeats: repeats(settings.pairs),
             tolerance: settings.tolerance,
             proc: host.roots.proc.clone(),
             ..Plan::new(settings.seed)
@@ -128,6 +128,11 @@ impl Case {
             self.trials.iter().map(|trial| self.plan.expected_time(&self.emulated, trial)).sum();
         pairs + self.spectrum()
     }
+}
+
+/// How many disturbed pairs are taken again. Of the fewest pairs each one is needed for a verdict.
+fn repeats(pairs: usize) -> usize {
+    if pairs <= PAIRS_QUICK.into() { pairs } else { pairs.div_ceil(5) }
 }
 
 /// Every method at every speed; what a method cannot do goes to the report, unless it was asked for by name.
@@ -251,6 +256,11 @@ mod tests {
         };
         assert_eq!(command(line), line);
         assert_eq!(command("emu verify"), "emu verify --speed 50% --method auto --seed 3");
+    }
+
+    #[test]
+    fn where_each_pair_is_needed_each_may_be_taken_again() {
+        assert_eq!([3, 6, 15, 30].map(repeats), [3, 6, 3, 6]);
     }
 
     #[test]

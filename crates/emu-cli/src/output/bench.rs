@@ -11,8 +11,8 @@ use emu_bench::stats::Verdict;
 use super::numbers::{percent, signed, span};
 use super::table::{Align, Table, WIDTH, wrap};
 
-/// The widest cell: `-99.9% pass`.
-const CELL: usize = 11;
+/// The widest cell: `+2.3% FAIL`, and some room.
+const CELL: usize = 12;
 
 /// The tables and the sentence.
 pub(crate) fn text(results: &Results) -> String {
@@ -59,10 +59,7 @@ fn published(results: &Results) -> Option<String> {
                 // With the minus of all other numbers here.
                 _ => format!(" ({})", one.found.replace('−', "-")),
             };
-            let reproduced = match one.reproduced {
-                Reproduced::NotCertain => "not enough data",
-                reproduced => reproduced.as_str(),
-            };
+            let reproduced = one.reproduced.as_str();
             let line = format!("{}: {}. Reproduced: {reproduced}{found}", one.contender, one.says.as_str());
             let _ = writeln!(text, "{}", wrap(&line, 4));
         }
@@ -93,7 +90,7 @@ fn fitting(contenders: &[Contender], name_width: usize) -> Vec<Vec<Contender>> {
     groups
 }
 
-/// `+0.4% pass`: the mean error over the speeds, and the verdict.
+/// `+0.4% pass`: the mean error over the speeds, and the verdict; `-` for what is not known.
 fn cell(judged: &Judged) -> String {
     let verdict = match judged.verdict {
         Verdict::Pass => "pass",
@@ -101,7 +98,8 @@ fn cell(judged: &Judged) -> String {
         // Explained below the table.
         Verdict::NotEnoughData { .. } => "?",
     };
-    format!("{} {verdict}", signed(judged.fidelity.bias.estimate))
+    let error = judged.fidelity.map_or_else(|| "-".into(), |fidelity| signed(fidelity.bias.estimate));
+    format!("{error} {verdict}")
 }
 
 fn score(results: &Results, contender: Contender) -> String {
@@ -113,8 +111,9 @@ fn notes(results: &Results) -> Vec<String> {
     let tolerance = percent(results.tolerance);
     let speeds = speeds(results);
     let mut notes = vec![format!(
-        "Cells: mean error of the perceived speed against the ideal at {speeds}. pass: the 95% interval lies within \
-         ±{tolerance} at every speed; FAIL: outside at one; ?: not enough data. Score: of the worst row."
+        "Cells: mean error of the perceived speed against the ideal at {speeds}. pass: the 95% interval and the \
+         mean lie within ±{tolerance} at every speed, and few windows are far off; FAIL: the interval lies outside at \
+         one; ?: not enough data. Score: of the worst row."
     )];
     notes.extend(noise(results));
     for run in &results.runs {
@@ -123,7 +122,7 @@ fn notes(results: &Results) -> Vec<String> {
             let kinds: Vec<_> =
                 run.disturbances.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
             notes.push(format!(
-                "The machine was not quiet ({}): {} pairs were taken again, {} of {} count all the same.",
+                "The machine was not quiet ({}): {} pairs were taken again, {} of {} stayed disturbed and do not count.",
                 kinds.join(", "),
                 run.retaken,
                 run.tainted,
@@ -131,6 +130,13 @@ fn notes(results: &Results) -> Vec<String> {
             ));
         }
         notes.extend(run.missing());
+    }
+    for one in results.fidelity.iter().filter(|one| one.contender != Contender::None) {
+        if let Some(doubt) = one.doubt_in_words() {
+            let plural = if one.cores == 1 { "" } else { "s" };
+            let ground = format!("{}, {} CPU{plural}", one.workload, one.cores);
+            notes.push(format!("Not enough data of {}, {ground}: {doubt}.", one.contender));
+        }
     }
     let stalls: Vec<_> = results
         .totals
@@ -184,7 +190,7 @@ fn noise(results: &Results) -> Option<String> {
         known.iter().max_by(|a, b| of(&a.1).total_cmp(&of(&b.1))).map(|(ground, aa)| (*ground, of(aa)))
     };
     let ((noisiest, floor), (dullest, detectable)) = worst(|aa| aa.floor).zip(worst(|aa| aa.detectable))?;
-    let alarms: usize = known.iter().map(|(_, aa)| aa.excluded).sum();
+    let alarms = known.iter().filter(|(_, aa)| !aa.ratio.contains(1.0)).count();
     let name = |ground: &Ground| ground.name();
     Some(format!(
         "Native against native: pairs differ by up to {} ({}); differences from {} ({}) are found four times in five; \

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use emu_bench::record::About;
 use emu_bench::stats::{Band, Verdict};
-use emu_bench::verify::{Emulated, Fairness, Finding, Outcome, Outliers, Plan, SessionEmulated, Spectrum};
+use emu_bench::verify::{
+    Doubt, Emulated, Fairness, Finding, Outcome, Outliers, Plan, SessionEmulated, Spectrum,
+};
 use emu_core::{CpuList, MethodId, SpeedSpec, Unavailable};
 use serde::Serialize;
 
@@ -131,26 +133,28 @@ impl Section {
             notes.push(format!("{} of {} periods were missed.", missed.0, missed.1));
         }
         for finding in self.findings() {
-            if finding.is_disturbed() {
-                let (tainted, pairs) = (finding.tainted, finding.pairs);
-                notes.push(format!(
-                    "{}: {tainted} of {pairs} pairs were disturbed, too many for a verdict.",
-                    name(finding)
-                ));
-            } else if let Verdict::NotEnoughData { pairs_needed } = finding.verdict {
-                let enough = pairs_needed.filter(|&pairs| pairs <= PAIRS_MOST.into());
-                notes.push(enough.map_or_else(
-                    || format!("{}: the error is too near the tolerance to be decided.", name(finding)),
-                    |pairs| format!("{}: {pairs} pairs would decide (--pairs).", name(finding)),
-                ));
+            if let Verdict::NotEnoughData { pairs_needed } = finding.verdict {
+                let why = match (finding.doubt, pairs_needed.filter(|&pairs| pairs <= PAIRS_MOST.into())) {
+                    (Some(doubt), _) => doubt.to_string(),
+                    (None, Some(pairs)) => format!("{pairs} pairs would decide (--pairs)"),
+                    (None, None) => "the error is too near the tolerance to be decided".into(),
+                };
+                notes.push(format!("{}: not enough data: {why}.", name(finding)));
             }
             let Outliers { pairs, beyond } = finding.outliers;
-            if pairs > 0 {
+            if pairs > 0 && !matches!(finding.doubt, Some(Doubt::Outliers { .. })) {
                 notes.push(format!(
                     "{}: {pairs} of {} pairs differ from the median by more than {}.",
                     name(finding),
-                    finding.pairs,
+                    finding.pairs.max(pairs),
                     percent(beyond)
+                ));
+            }
+            if finding.late > 0 {
+                notes.push(format!(
+                    "{}: in {} windows the emulation held the work for longer than the time before them.",
+                    name(finding),
+                    finding.late
                 ));
             }
             if let Some(fairness) = finding.fairness.filter(Fairness::is_lost) {
@@ -182,7 +186,7 @@ impl Section {
         let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         (!disturbed.is_empty()).then(|| {
             format!(
-                "The machine was not quiet ({}): {} pairs were taken again, {kept} count all the same.",
+                "The machine was not quiet ({}): {} pairs were taken again, {kept} stayed disturbed and do not count.",
                 kinds.join(", "),
                 disturbed.len() - kept
             )
@@ -205,7 +209,8 @@ fn row(finding: &Finding) -> [String; 8] {
     let verdict = match finding.verdict {
         Verdict::Pass => "pass",
         Verdict::Fail => "FAIL",
-        Verdict::NotEnoughData { .. } => "not enough data",
+        // Why is told below.
+        Verdict::NotEnoughData { .. } => "?",
     };
     [
         name(finding),
@@ -242,7 +247,8 @@ impl Report {
         let _ = writeln!(
             text,
             "SPEED: median of emulated by native, {} pairs. ERROR: against the ideal. NOISE:\n\
-             what two native samples differ by. pass: the interval is within ±{tolerance}.",
+             what two native samples differ by. pass: interval and mean are within ±{tolerance}, and\n\
+             few windows far off; FAIL: the interval is outside; -: not enough data.",
             self.settings.pairs
         );
         text
@@ -267,8 +273,10 @@ mod tests {
             ideal: 0.6667,
             ratio: interval(0.6543),
             relative: interval(0.9814),
+            mean: 0.9801,
             clock: Some(1.0),
             verdict,
+            doubt: None,
             pairs: 15,
             repeated: 3,
             tainted: 2,
@@ -276,6 +284,7 @@ mod tests {
             detectable: None,
             outliers: Outliers { pairs: 4, beyond: 0.1 },
             longest_stall_ns: 12_300_000,
+            late: 2,
             periods: 4000,
             missed: 3,
             own_cpu: Some(0.0042),
@@ -288,7 +297,7 @@ mod tests {
         let settings = Settings { seed: 1, pairs: 15, tolerance: Band::FIVE_PERCENT, window: Duration::ZERO };
         let mut report = Report::new(About::new(Machine::of(&host), "emu verify --seed 1", 1), settings);
         let outcome = |verdict: &Verdict| Outcome {
-            trial: emu_bench::verify::Trial { job: job(), shares: vec![] },
+            trial: emu_bench::verify::Trial { job: job(), shares: vec![], clocks: vec![] },
             pairs: vec![],
             findings: vec![finding(*verdict)],
         };
@@ -315,19 +324,20 @@ mod tests {
     }
 
     #[test]
-    fn the_table_keeps_to_its_width_and_tells_what_is_not_certain() {
-        let unsure = Verdict::NotEnoughData { pairs_needed: Some(41) };
-        let text = report(&[Verdict::Pass, Verdict::Fail, unsure]).text();
+    fn the_table_keeps_to_its_width_and_tells_what_is_undecided() {
+        let undecided = Verdict::NotEnoughData { pairs_needed: Some(41) };
+        let text = report(&[Verdict::Pass, Verdict::Fail, undecided]).text();
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.contains("12.3ms not enough data"), "{text}");
+        assert!(words.contains("12.3ms ?"), "{text}");
         for part in [
             "cpu-freeze at 50% on CPU 0, period 20ms",
             "66.7%",
             "-1.9%",
             "pass",
             "FAIL",
-            "41 pairs would decide",
+            "not enough data: 41 pairs would decide",
+            "in 2 windows the emulation held the work",
             "4 of 15 pairs differ from the median by more than 10%.",
             "shared less evenly, fairness 0.50, natively 0.99.",
         ] {
@@ -336,17 +346,24 @@ mod tests {
     }
 
     #[test]
-    fn where_most_pairs_were_disturbed_more_of_them_are_not_asked_for() {
-        let mut report = report(&[Verdict::NotEnoughData { pairs_needed: None }]);
-        report.sections[0].outcomes[0].findings[0].tainted = 8;
-        let text = report.text();
-        assert!(text.contains("8 of 15 pairs were disturbed") && !text.contains("would decide"), "{text}");
+    fn where_there_is_a_doubt_it_is_told_and_more_pairs_are_not_asked_for() {
+        let outliers = Outliers { pairs: 4, beyond: 0.1 };
+        for (doubt, words) in [
+            (Doubt::Disturbed { disturbed: 10, pairs: 15 }, "10 of 15 pairs were disturbed"),
+            (Doubt::Outliers { outliers, pairs: 15 }, "4 of 15 windows are off by more than 10%"),
+            (Doubt::Mean(-0.06), "the mean is off by -6.0%"),
+        ] {
+            let mut report = report(&[Verdict::NotEnoughData { pairs_needed: None }]);
+            report.sections[0].outcomes[0].findings[0].doubt = Some(doubt);
+            let text = report.text().replace('\n', " ");
+            assert!(text.contains(words) && !text.contains("would decide"), "{text}");
+        }
     }
 
     #[test]
     fn only_a_fail_fails() {
-        let unsure = Verdict::NotEnoughData { pairs_needed: None };
-        assert!(!report(&[Verdict::Pass, unsure]).has_failed());
+        let undecided = Verdict::NotEnoughData { pairs_needed: None };
+        assert!(!report(&[Verdict::Pass, undecided]).has_failed());
         assert!(report(&[Verdict::Pass, Verdict::Fail]).has_failed());
     }
 

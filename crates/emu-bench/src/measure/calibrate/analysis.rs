@@ -191,11 +191,10 @@ pub(super) fn median_of(values: impl Iterator<Item = f64>) -> Result<f64> {
     Ok(stats::Sample::new(values.collect::<Vec<_>>())?.median())
 }
 
-/// The least share of a quota that was delivered, with the quota.
+/// The quota of which the smallest share was delivered, and that share first; of each quota, the median of its samples.
 ///
-/// A limit from outside holds back the large quotas alone, which a middle over all of them would hide. Where a quota
-/// has a CPU for each thread they may leave some of it, as they wait for each other: such quotas count where there are
-/// no others.
+/// It is not the median over all quotas, as a limit from outside holds back large quotas only. Quotas of one CPU or more
+/// for each thread are left out where there are smaller ones: threads that wait for each other do not use them up.
 fn delivered(samples: &[Sample]) -> Result<(f64, f64)> {
     let is_used_up = |sample: &&Sample| sample.quota < sample.threads as f64 - 1e-9;
     let has_some = samples.iter().any(|sample| is_used_up(&sample));

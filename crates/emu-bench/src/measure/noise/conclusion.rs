@@ -3,6 +3,7 @@
 use emu_core::CpuList;
 
 use super::{CpuGaps, OfKind};
+use crate::listed;
 
 /// Runs within this range may be compared one by one. The published work reached about 5 % with all that it tuned.
 const SINGLE_RUNS: f64 = 0.05;
@@ -21,7 +22,7 @@ const CLOCK: f64 = 0.02;
 pub(super) fn of(kinds: &[OfKind], cpus: &[CpuGaps], clock_range: Option<f64>, is_virtual: bool) -> String {
     let names = |is_meant: &dyn Fn(&OfKind) -> bool| {
         let names: Vec<_> = kinds.iter().filter(|of| is_meant(of)).map(|of| of.kind.name()).collect();
-        listed(&names)
+        (!names.is_empty()).then(|| listed(&names))
     };
     let single = |of: &OfKind| of.noise.range <= SINGLE_RUNS;
     let medians = |of: &OfKind| !single(of) && of.noise.iqr <= MEDIANS;
@@ -83,15 +84,6 @@ fn cause(cpus: &[CpuGaps], clock_range: Option<f64>, is_virtual: bool) -> String
             format!("Hardly anything takes time from the CPUs, but their clock moves by {}.", percent(range))
         }
         (None, None) => "Hardly anything takes time from the CPUs.".to_owned(),
-    }
-}
-
-/// `a, b and c`; `None` without any.
-fn listed(names: &[&str]) -> Option<String> {
-    match names {
-        [] => None,
-        [one] => Some((*one).to_owned()),
-        [all @ .., last] => Some(format!("{} and {last}", all.join(", "))),
     }
 }
 
