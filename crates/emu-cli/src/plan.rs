@@ -1,8 +1,7 @@
 //! From what was asked for to a demand, and the method that meets it.
 
 use emu_core::{
-    Demand, Expected, Hertz, Host, MethodId, Result, Roots, Speed, SpeedSpec, Tasks, Variant, Zone, choose,
-    meter, method,
+    Demand, Expected, Host, MethodId, Result, Roots, SpeedSpec, Tasks, Variant, Zone, choose, method,
 };
 
 use crate::args::{DemandArgs, MethodChoice, ZoneArgs};
@@ -60,22 +59,13 @@ impl Plan {
     }
 }
 
-/// What is wanted of each CPU: of those given, else of those that the speed names, else of all that are allowed.
+/// What is wanted of each CPU.
 ///
 /// # Errors
-/// A CPU cannot be used, or an absolute speed is above the CPU's own clock, or that cannot be measured.
+/// As [`Demand::measured`].
 pub(crate) fn demand(host: &Host, speed: &SpeedSpec, args: &DemandArgs) -> Result<Demand> {
-    let cpus = args.cpus.clone().or_else(|| speed.cpus()).unwrap_or_else(|| host.allowed.clone());
-    host.check_cpus(&cpus)?;
-    let targets = speed.for_cpus(&cpus)?.into_iter().map(|(cpu, speed)| {
-        let reference = match speed {
-            Speed::Share(_) => None,
-            Speed::Clock(_) => Some(reference(cpu)?),
-        };
-        Ok((cpu, speed.target(cpu, reference)?))
-    });
     Ok(Demand {
-        targets: targets.collect::<Result<_>>()?,
+        targets: Demand::measured(host, speed, args.cpus.as_ref())?.targets,
         period: args.period,
         variant: args.variant,
         lift_rt_limit: args.lift_rt_limit,
@@ -83,10 +73,6 @@ pub(crate) fn demand(host: &Host, speed: &SpeedSpec, args: &DemandArgs) -> Resul
         round: args.round,
         widen_policies: args.widen,
     })
-}
-
-fn reference(cpu: usize) -> Result<Hertz> {
-    meter::measure(cpu, meter::BUDGET).map(|reading| reading.clock)
 }
 
 fn check(host: &Host, demand: &Demand, id: MethodId) -> Result<Expected> {

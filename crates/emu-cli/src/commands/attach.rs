@@ -8,7 +8,7 @@ use emu_core::{Result, Session};
 use nix::sys::signal::Signal;
 
 use super::pause;
-use super::tell::{JsonFile, Report, release};
+use super::tell::{JsonFile, Report};
 use crate::args::AttachArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::record::Record;
@@ -40,8 +40,8 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     watch(&mut session, &plan, &signals, &target, end, &mut report)?;
 
     let wall = begun.elapsed();
-    let (status, released) = release(session);
-    report.end(status.as_ref(), wall, Exit::Success);
+    let (status, released) = session.release();
+    report.end(&status, wall, Exit::Success);
     released?;
     Ok(Exit::Success)
 }
@@ -74,7 +74,7 @@ fn watch(
                 _ => {}
             }
         }
-        session.status().iter().for_each(|status| report.tell_meanwhile(&status.notes));
+        report.tell_meanwhile(&session.status().notes);
     }
     Ok(())
 }

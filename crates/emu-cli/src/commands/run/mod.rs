@@ -9,11 +9,11 @@ use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use emu_core::{ExecError, Gated, MethodId, Pid, Result, Session, Status, Tasks};
+use emu_core::{ExecError, Gated, MethodId, Pid, Result, Session, Tasks};
 
 use crate::args::RunArgs;
 use crate::commands::pause;
-use crate::commands::tell::{JsonFile, Report, release};
+use crate::commands::tell::{JsonFile, Report};
 use crate::exit::{Exit, Failure};
 use crate::output::record::Record;
 use crate::plan::{self, Plan};
@@ -47,18 +47,18 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let begun = Instant::now();
     let opening = open(gated, program.to_owned());
     let exit = supervisor.watch(|emulated| {
-        emulated.status().iter().for_each(|status| report.tell_meanwhile(&status.notes));
+        report.tell_meanwhile(&emulated.session.status().notes);
     })?;
 
     report.was_stopped(supervisor.stopped());
     let Emulated { session, .. } = supervisor.into_hold();
     let wall = begun.elapsed();
-    let (status, released) = release(session);
+    let (status, released) = session.release();
     if let Ok(Err(error)) = opening.join() {
         released?;
         return Err(error.into());
     }
-    report.end(status.as_ref(), wall, exit);
+    report.end(&status, wall, exit);
     released?;
     Ok(exit)
 }
@@ -68,12 +68,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
 struct Emulated<'a> {
     plan: &'a Plan,
     session: Session,
-}
-
-impl Emulated<'_> {
-    fn status(&self) -> Option<Status> {
-        self.session.status()
-    }
 }
 
 impl Hold for Emulated<'_> {
