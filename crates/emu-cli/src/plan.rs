@@ -1,8 +1,8 @@
 //! From what was asked for to a demand, and the method that meets it.
 
 use emu_core::{
-    Choice, Demand, Error, Expected, Hertz, Host, METHODS, Method, MethodId, Result, Speed, SpeedSpec, Tasks,
-    Variant, Zone, meter, method,
+    Choice, Demand, Error, Expected, Host, METHODS, Method, MethodId, Result, SpeedSpec, Tasks, Variant,
+    Zone, method,
 };
 
 use crate::args::{DemandArgs, MethodChoice, Named, ZoneArgs};
@@ -61,12 +61,10 @@ pub(crate) fn choose(host: &Host, demand: &Demand) -> Result<Choice> {
     })
 }
 
-/// What is wanted of each CPU: of those given, else of those that the speed names, else of all that are allowed.
-/// `named` is the variant in the method's name, if that has one.
+/// What is wanted of each CPU. `named` is the variant in the method's name, if that has one.
 ///
 /// # Errors
-/// A CPU cannot be used, or an absolute speed is above the CPU's own clock, or that cannot be measured. Two variants
-/// are asked for.
+/// As [`Demand::measured`]; or two variants are asked for.
 pub(crate) fn demand(
     host: &Host,
     speed: &SpeedSpec,
@@ -82,17 +80,8 @@ pub(crate) fn demand(
         }
         (named, given) => named.or(given).unwrap_or_default(),
     };
-    let cpus = args.cpus.clone().or_else(|| speed.cpus()).unwrap_or_else(|| host.allowed.clone());
-    host.check_cpus(&cpus)?;
-    let targets = speed.for_cpus(&cpus)?.into_iter().map(|(cpu, speed)| {
-        let reference = match speed {
-            Speed::Share(_) => None,
-            Speed::Clock(_) => Some(reference(cpu)?),
-        };
-        Ok((cpu, speed.target(cpu, reference)?))
-    });
     Ok(Demand {
-        targets: targets.collect::<Result<_>>()?,
+        targets: Demand::measured(host, speed, args.cpus.as_ref())?.targets,
         period: args.period,
         variant,
         lift_rt_limit: args.lift_rt_limit,
@@ -100,10 +89,6 @@ pub(crate) fn demand(
         round: args.round,
         widen_policies: args.widen,
     })
-}
-
-fn reference(cpu: usize) -> Result<Hertz> {
-    meter::measure(cpu, meter::BUDGET).map(|reading| reading.clock)
 }
 
 fn check(host: &Host, demand: &Demand, id: MethodId) -> Result<Expected> {

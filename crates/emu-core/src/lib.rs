@@ -7,19 +7,18 @@
 //! with a journal too.
 //!
 //! ```no_run
-//! use emu_core::{Demand, Host, Roots, Session, SpeedSpec, Tasks, Zone, choose};
+//! use emu_core::{Demand, Host, Roots, Session, Tasks, Zone, choose};
 //!
 //! # fn main() -> emu_core::Result<()> {
 //! let host = Host::detect(&Roots::system())?;
-//! let speeds = "40%".parse::<SpeedSpec>()?.for_cpus(&host.allowed)?;
-//! let targets = speeds.iter().map(|(&cpu, speed)| Ok((cpu, speed.target(cpu, None)?)));
-//! let demand = Demand::new(targets.collect::<emu_core::Result<_>>()?);
+//! let demand = Demand::measured(&host, &"40%".parse()?, None)?;
 //! let method = choose(&host, &demand)?.method;
 //! let zone = Zone { name: "example".into(), demand, tasks: Tasks::Processes(vec![1234]) };
 //! let session = Session::engage(&host, &zone, method)?;
 //! std::thread::sleep(std::time::Duration::from_secs(10));
-//! println!("{:?}", session.release()?);
-//! # Ok(())
+//! let (status, released) = session.release();
+//! println!("{status:?}");
+//! # released
 //! # }
 //! ```
 

@@ -10,6 +10,7 @@ use crate::{Error, Result};
 /// The name of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum MethodId {
     /// Nearest hardware frequency.
     CpuFreq,

@@ -140,7 +140,7 @@ impl Emulated for SessionEmulated {
     }
 
     fn release(&mut self) -> Result<()> {
-        self.session.take().map_or(Ok(()), |session| session.release().map(drop))
+        self.session.take().map_or(Ok(()), |session| session.release().1)
     }
 
     /// The tasks of a group with a share compete with processes that burn.
@@ -162,7 +162,7 @@ impl Emulated for SessionEmulated {
     }
 
     fn status(&self) -> Option<Status> {
-        self.session.as_ref().and_then(Session::status)
+        self.session.as_ref().map(Session::status)
     }
 }
 

@@ -8,7 +8,7 @@ use emu_core::{Result, Session};
 use nix::sys::signal::Signal;
 
 use super::pause;
-use super::tell::{JsonFile, Report, release};
+use super::tell::{JsonFile, Report};
 use crate::args::AttachArgs;
 use crate::exit::{Exit, Failure};
 use crate::host;
@@ -41,8 +41,8 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     let watched = watch(&mut session, &plan, &signals, &target, end, &mut report);
 
     let wall = begun.elapsed();
-    let (status, released) = release(session);
-    report.end(status.as_ref(), wall, Exit::Success);
+    let (status, released) = session.release();
+    report.end(&status, wall, Exit::Success);
     released?;
     watched?;
     Ok(Exit::Success)
@@ -69,7 +69,7 @@ fn watch(
             }
             Came::Nothing => {}
         }
-        session.status().iter().for_each(|status| report.tell_meanwhile(&status.notes));
+        report.tell_meanwhile(&session.status().notes);
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! Emu stopped by job control: its controllers stop with it, so they must have let go before.
 
 use std::thread;
-use std::time::Duration;
 
 use emu_core::{Result, Session, Target, Targets};
 
@@ -17,7 +16,7 @@ pub(crate) fn while_let_go<T>(
     let free = targets.keys().map(|&cpu| (cpu, Target { share: 1.0, clock: None })).collect();
     session.retarget(&free)?;
     // New targets are in force after two periods, as long as these are now.
-    thread::sleep(session.status().map_or(Duration::ZERO, |status| status.period * 2));
+    thread::sleep(session.status().period * 2);
     let done = act();
     session.retarget(targets)?;
     Ok(done)

@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::time::Instant;
 
-use emu_core::{Gated, MethodId, Result, Session, Status, Tasks};
+use emu_core::{Gated, MethodId, Result, Session, Tasks};
 
 use crate::args::RunArgs;
 use crate::commands::pause;
-use crate::commands::tell::{JsonFile, Report, release};
+use crate::commands::tell::{JsonFile, Report};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::output::record::Record;
@@ -40,14 +40,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     supervisor.pass_on_early_signals()?;
     let begun = Instant::now();
     let opening = open(gated, program.to_owned());
-    let watched = supervisor.watch(|emulated| {
-        emulated.status().iter().for_each(|status| report.tell_meanwhile(&status.notes));
-    });
+    let watched = supervisor.watch(|emulated| report.tell_meanwhile(&emulated.session.status().notes));
 
     report.was_stopped(supervisor.stopped());
     let Emulated { session, .. } = supervisor.into_hold();
     let wall = begun.elapsed();
-    let (status, released) = release(session);
+    let (status, released) = session.release();
     // A command that nobody watches any more may never begin.
     if watched.is_ok()
         && let Ok(Err(error)) = opening.join()
@@ -55,7 +53,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         released?;
         return Err(error.into());
     }
-    report.end(status.as_ref(), wall, watched.as_ref().map_or(Exit::Failure, |exit| *exit));
+    report.end(&status, wall, watched.as_ref().map_or(Exit::Failure, |exit| *exit));
     released?;
     Ok(watched?)
 }
@@ -65,12 +63,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
 struct Emulated<'a> {
     plan: &'a Plan,
     session: Session,
-}
-
-impl Emulated<'_> {
-    fn status(&self) -> Option<Status> {
-        self.session.status()
-    }
 }
 
 impl Hold for Emulated<'_> {

@@ -6,7 +6,7 @@ use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use emu_core::{Error, ErrorKind, Host, Result, Session, Status};
+use emu_core::{Error, ErrorKind, Host, Result, Status};
 
 use crate::exit::{Exit, Failure};
 use crate::output::numbers::span;
@@ -83,14 +83,12 @@ impl Report {
     }
 
     /// Tells what was delivered, and writes the JSON.
-    pub(crate) fn end(mut self, status: Option<&Status>, wall: Duration, exit: Exit) {
-        if let Some(status) = status {
-            self.tell(&status.notes);
-            for line in summary::closing(status, wall) {
-                self.reporter.say(&line);
-            }
-            self.record.status(status, wall);
+    pub(crate) fn end(mut self, status: &Status, wall: Duration, exit: Exit) {
+        self.tell(&status.notes);
+        for line in summary::closing(status, wall) {
+            self.reporter.say(&line);
         }
+        self.record.status(status, wall);
         self.record.exit(exit);
         self.write();
     }
@@ -103,16 +101,6 @@ impl Report {
         if let Err(error) = written {
             output::errors::print(&error);
         }
-    }
-}
-
-/// Ends an emulation; returns what is to be told of it, which is as it was just before where that fails, and whether it
-/// went well.
-pub(super) fn release(session: Session) -> (Option<Status>, Result<()>) {
-    let before = session.status();
-    match session.release() {
-        Ok(status) => (status, Ok(())),
-        Err(error) => (before, Err(error)),
     }
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn verify(host: &Host, plan: &Plan, signals: &Signals) -> Result<Veri
     let zone = plan.zone("verification".into(), Tasks::Processes(vec![probe.pid()]));
     let session = Session::engage(host, &zone, plan.method)?;
     let inside = probe.measure(&cpus, period * SETTLING, window, signals)?;
-    session.release()?;
+    session.release().1?;
     let after = probe.measure(&cpus, Duration::ZERO, SHORTEST, signals)?;
     if probe.is_to_stop {
         // With the command, which is not there yet.

@@ -6,6 +6,7 @@ mod tests;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
+use std::thread::{self, ThreadId};
 
 use nix::sys::prctl;
 use serde::Serialize;
@@ -50,7 +51,8 @@ pub struct Refused {
 #[derive(Debug, Default)]
 struct Held {
     latency: Option<File>,
-    slack: Option<u64>,
+    /// The timer slack that was found, and the thread whose it is: no other one can put it back.
+    slack: Option<(ThreadId, u64)>,
 }
 
 /// A machine held tuned. Dropping it puts back what was found; if this process is killed its guardian does, as for an
@@ -206,7 +208,7 @@ impl Drop for Tuning {
 impl Held {
     fn let_go(&mut self) {
         self.latency = None;
-        if let Some(nanos) = self.slack.take() {
+        if let Some((_, nanos)) = self.slack.take().filter(|(owner, _)| *owner == thread::current().id()) {
             let _ = prctl::set_timerslack(nanos);
         }
     }
@@ -276,7 +278,7 @@ fn apply(held: &mut Held, journal: &Journal, machine: &Machine, change: &Change)
             let failed = |cause: nix::Error| Error::io("cannot set the timer slack", cause.into());
             let old = prctl::get_timerslack().map_err(failed)?;
             prctl::set_timerslack(*value).map_err(failed)?;
-            held.slack = Some(old as u64);
+            held.slack = Some((thread::current().id(), old as u64));
             Ok(())
         }
     }

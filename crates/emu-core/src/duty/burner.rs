@@ -41,15 +41,19 @@ const CLOCK_BURN: Nanos = 60_000;
 const CLOCK_EVERY: Nanos = 5_000_000;
 /// So long after that, a target in hertz has it measured whatever is to be burned: at nearly full speed that is little.
 const CLOCK_LATE: Nanos = 1_000_000_000;
-/// Readings over which the clock's median is taken, and how many there are at least: an interrupt spoils one.
+/// Readings over which the clock's median is taken. An interrupt spoils one, a CPU that the hypervisor has given to others
+/// several in a row: with fewer, the clock is not sure.
 const CLOCK_READINGS: usize = 9;
-const CLOCK_READINGS_MIN: usize = 3;
+/// Nor is it where it is further than this part from the reference that the target was made with.
+const CLOCK_OFF: f64 = 0.3;
+/// So many periods are slept through at most while it is not.
+const SKIPPED_UNSURE: i64 = 4;
 
 /// At speeds up to this a CPU of several looks for tasks that wait for another one when its burn ends.
 ///
-/// While all burn, the kernel's periodic balance sees CPUs with hardly any time for normal tasks, and how much that is
-/// differs by as much as their balance takes for uneven (`imbalance_pct`): it puts tasks that have a CPU each on one of them.
-/// The next idle CPU gets one back, but not at every try, and a burner that goes to sleep is one try in a period.
+/// While all CPUs burn, they have so little time for normal tasks that its differences exceed the kernel's
+/// `imbalance_pct`; the periodic balancer then sometimes puts two tasks on one CPU. An idle CPU pulls one back, but not on
+/// every attempt, and a burner going to sleep is one attempt per period.
 const LOOKS_BELOW: f64 = 0.25;
 /// But not more often than that: each time costs some microseconds.
 const LOOKS_APART: Nanos = 5_000_000;
@@ -79,7 +83,7 @@ impl Settings {
 #[derive(Debug)]
 struct Seen {
     counters: Counters,
-    /// Hertz; 0 before the first reading.
+    /// Hertz; 0 before there are readings enough.
     clock: AtomicU64,
     on_its_cpu: AtomicBool,
     /// Nanoseconds that were due and could not be burned.
@@ -292,7 +296,8 @@ impl<'a> Loop<'a> {
         // At the end of the period the next burn begins; the tasks' part must lie before it.
         let latest = grid.begin(index + 1) - MIN_RUN;
         let until = (woken + burn.max(0.0) as Nanos).min(latest.max(woken));
-        let clock_is_late = settings.target.clock.is_some() && woken >= self.next_clock + CLOCK_LATE;
+        let patience = if self.sure_clock(settings.target).is_some() { CLOCK_LATE } else { 0 };
+        let clock_is_late = settings.target.clock.is_some() && woken >= self.next_clock + patience;
         if clock_is_late || until - woken > CLOCK_BURN && woken >= self.next_clock {
             self.read_clock();
             self.next_clock = time::now() + CLOCK_EVERY;
@@ -336,6 +341,7 @@ impl<'a> Loop<'a> {
     fn periods_to_skip(&self, settings: Settings, due: f64) -> i64 {
         // The clock that a target in hertz goes by is measured in burns.
         let (most, least) = match settings.target.clock {
+            Some(_) if self.sure_clock(settings.target).is_none() => (SKIPPED_UNSURE, MIN_BURN),
             Some(_) if time::now() >= self.next_clock => (periods_of_clock(settings.grid), CLOCK_BURN),
             Some(_) => (periods_of_clock(settings.grid), MIN_BURN),
             None => (1 << 20, MIN_BURN),
@@ -361,19 +367,26 @@ impl<'a> Loop<'a> {
         elapsed
     }
 
-    /// The share that tasks are to have now: for a target in hertz it follows the clock.
+    /// The share that tasks are to have now: for a target in hertz it follows the clock, once that is sure.
     fn share(&self, target: Target) -> f64 {
-        match (target.clock, self.clock()) {
+        match (target.clock, self.sure_clock(target)) {
             (Some(wanted), Some(clock)) => (wanted.as_f64() / clock).min(1.0),
             _ => target.share,
         }
     }
 
+    /// The clock, where it agrees with the reference.
+    fn sure_clock(&self, target: Target) -> Option<f64> {
+        let reference = target.clock?.as_f64() / target.share;
+        let clock = self.clock()?;
+        ((clock / reference - 1.0).abs() <= CLOCK_OFF).then_some(clock)
+    }
+
+    /// The median of the readings, once there are enough.
     fn clock(&self) -> Option<f64> {
         let mut clocks = self.clocks;
-        let taken = clocks.get_mut(..self.clocks_taken.min(CLOCK_READINGS))?;
-        taken.sort_by(f64::total_cmp);
-        taken.get(taken.len() / 2).copied()
+        clocks.sort_by(f64::total_cmp);
+        clocks.get(CLOCK_READINGS / 2).copied().filter(|_| self.clocks_taken >= CLOCK_READINGS)
     }
 
     /// What a wake-up usually costs the tasks now, in nanoseconds.
@@ -433,16 +446,11 @@ impl<'a> Loop<'a> {
     }
 
     fn read_clock(&mut self) {
-        loop {
-            let (short, long) = meter::timed_pair();
-            let clock = meter::PAIR_CYCLES as f64 * 1e9 / (long - short).max(1) as f64;
-            if let Some(slot) = self.clocks.get_mut(self.clocks_taken % CLOCK_READINGS) {
-                *slot = clock;
-                self.clocks_taken += 1;
-            }
-            if self.clocks_taken >= CLOCK_READINGS_MIN {
-                break;
-            }
+        let (short, long) = meter::timed_pair();
+        let clock = meter::PAIR_CYCLES as f64 * 1e9 / (long - short).max(1) as f64;
+        if let Some(slot) = self.clocks.get_mut(self.clocks_taken % CLOCK_READINGS) {
+            *slot = clock;
+            self.clocks_taken += 1;
         }
         if let Some(clock) = self.clock() {
             self.seen.clock.store(clock as u64, Ordering::Relaxed);

@@ -55,7 +55,9 @@ impl Probe {
         let (mut gaps, tell) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", e))?;
         // Made here: after the fork there are no allocations.
         let first: CpuList = cpus.first().into_iter().collect();
-        let child = fork::fork_bound([tell.as_fd()], || live(&tell, &first))
+        #[expect(unsafe_code, reason = "a fork has a contract")]
+        // SAFETY: `live` only computes and makes system calls, on memory that it had before.
+        let child = unsafe { fork::fork_bound([tell.as_fd()], || live(&tell, &first)) }
             .map_err(|e| Error::io("cannot start a process to measure holds with", e))?;
         drop(tell);
         let probe = Self { child, gaps: gaps.try_clone().map_err(|e| Error::io("cannot copy a pipe", e))? };
@@ -103,7 +105,7 @@ impl Gap {
     }
 }
 
-/// The probe's life: says that it runs, and looks at the clock. Makes system calls only.
+/// The probe's life: says that it runs, and looks at the clock. Keeps to the contract of [`fork`](fork::fork).
 fn live(tell: &PipeWriter, cpu: &CpuList) -> i32 {
     // Ahead of other tasks where that is allowed, so that what is measured is the hold and not their load; but not in
     // real time, because the zone's tasks share their CPUs with those that they wake up beside.

@@ -24,9 +24,14 @@ fn text(list: &Path) -> Result<String> {
 /// # Errors
 /// It cannot be read. A group that has been removed lists nobody.
 pub(crate) fn read(list: &Path, pids: &mut Vec<Pid>) -> Result<()> {
-    // A task of a PID namespace that we do not see is listed as 0.
-    pids.extend(text(list)?.lines().filter_map(|line| line.parse().ok()).filter(|&pid: &Pid| pid > 0));
+    pids.extend(named(&text(list)?));
     Ok(())
+}
+
+/// The tasks that the text of a list names. One of a PID namespace that we do not see is listed as 0, and written back that
+/// would move the task that writes.
+pub(super) fn named(list: &str) -> impl Iterator<Item = Pid> {
+    list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).filter(|&pid| pid > 0)
 }
 
 /// What the files of this name list, in a group and in all groups nested in it.

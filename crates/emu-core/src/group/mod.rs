@@ -1,8 +1,9 @@
 //! The cgroups that hold a zone's tasks.
 //!
-//! Groups of our own are made below the group that the tasks are in, so that the tasks keep the limits that
-//! they have, and are gone when the session ends: the journal moves the tasks back and removes them. An existing
-//! group is used in place.
+//! Groups of our own are made below the group that the tasks are in where that can be, so that the tasks keep the limits
+//! that they have. On version 2 a group with the controllers `cpu` or `cpuset` often has to be made below a group further
+//! up: the limits of those between do not hold meanwhile, which a note says. Our groups are gone when the session ends:
+//! the journal moves the tasks back and removes them. An existing group is used in place.
 
 mod balance;
 mod balancer;
@@ -14,6 +15,7 @@ mod freeze_hold;
 mod freezer;
 mod gather;
 mod keeper;
+mod left;
 pub(crate) mod lists;
 mod per_cpu;
 mod place;
@@ -247,6 +249,11 @@ impl TaskGroup {
             if controllers.contains(&confine::CONTROLLER) {
                 for &pid in family.members().keys() {
                     confine::remember(host, pid, journal)?;
+                }
+            }
+            if hierarchy.version == 2 {
+                for note in left::notes(&home, &site.parent) {
+                    group.notes.add(note);
                 }
             }
             let path = place::make(&site, journal)?;

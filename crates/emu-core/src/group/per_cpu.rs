@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use super::bandwidth::{Bandwidth, Owner};
 use super::confine;
 use super::keeper::Threads;
+use super::lists;
 use super::place;
 use super::returning::Returning;
 use super::{Folder, TaskGroup};
@@ -398,8 +399,7 @@ fn enable_threaded(
 /// The threads that a file lists. It is opened anew each time: on v1 an open file keeps the list that it had
 /// when it was first read.
 fn threads_of(members: &Path) -> Result<Vec<Pid>> {
-    let text = control_file::read(members)?;
-    Ok(text.split_ascii_whitespace().filter_map(|tid| tid.parse().ok()).collect())
+    Ok(lists::named(&control_file::read(members)?).collect())
 }
 
 #[cfg(test)]
@@ -448,7 +448,7 @@ mod tests {
 
     #[test]
     fn lists_of_threads_are_read_whatever_else_is_in_them() {
-        let root = tree(&[("tasks", "12\n345\n\nx\n")]);
+        let root = tree(&[("tasks", "12\n0\n345\n\nx\n0\n")]);
         assert_eq!(threads_of(&root.path().join("tasks")).unwrap(), [12, 345]);
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::lists;
 use crate::host::delegation::{CONTROLLERS, PROCS, SUBTREE_CONTROL, can_enable, is_open};
 use crate::zone::Pid;
 use crate::{Controller, Error, ErrorKind, Hierarchy, Journal, Result, Undo, control_file};
@@ -155,8 +156,16 @@ fn empty(group: &Path, journal: &Journal) -> Result<PathBuf> {
         if listed.is_empty() {
             return Ok(leaf);
         }
-        for pid in listed.lines() {
-            put(&target, pid).map_err(|error| error.hint(HINT))?;
+        let mut pids = lists::named(&listed).peekable();
+        if pids.peek().is_none() {
+            return Err(Error::unavailable(format!(
+                "cannot empty the cgroup {}: it has processes of a PID namespace that emu does not see",
+                group.display()
+            ))
+            .hint("run emu in a group of its own, or in the initial PID namespace"));
+        }
+        for pid in pids {
+            put(&target, &pid.to_string()).map_err(|error| error.hint(HINT))?;
         }
     }
     Err(Error::unavailable(format!("cannot empty the cgroup {}: processes keep coming", group.display()))

@@ -99,7 +99,9 @@ impl Rival {
         fs::create_dir(&folder.path).map_err(|e| Error::file("make", &folder.path, e))?;
         let bandwidth = Bandwidth::open(&folder, None, Owner::Us)?;
         let emu = std::process::id();
-        let child = fork::fork([], || spin(emu))
+        #[expect(unsafe_code, reason = "a fork has a contract")]
+        // SAFETY: `spin` only computes and makes system calls.
+        let child = unsafe { fork::fork([], || spin(emu)) }
             .map_err(|e| Error::io("cannot start a process to burn CPU time", e))?;
         let pid = child.pid();
         let rival = Self { cpu, child, bandwidth, version: zone.version, procfs: procfs.to_owned() };
@@ -157,7 +159,7 @@ fn beside(zone: &Folder, cpu: CpuId) -> Result<Folder> {
     Ok(Folder { version: zone.version, path })
 }
 
-/// The child's side: burns until it is killed, or its parent dies.
+/// The child's side: burns until it is killed, or its parent dies. Keeps to the contract of [`fork`](fork::fork).
 fn spin(parent: u32) -> i32 {
     let _ = nix::sys::prctl::set_name(c"emu-rival");
     let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);

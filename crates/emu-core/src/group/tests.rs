@@ -301,6 +301,22 @@ fn controllers_are_enabled_at_the_nearest_group_that_can() {
 }
 
 #[test]
+fn processes_that_are_not_seen_are_not_moved_and_neither_is_emu() {
+    let (_dir, hierarchy, journal) = tree(&[
+        ("cgroup.procs", ""),
+        ("cgroup.controllers", "memory"),
+        ("cgroup.subtree_control", "memory"),
+        ("user/shell/cgroup.procs", "0\n0\n"),
+        ("user/shell/cgroup.type", "domain"),
+        ("user/shell/cgroup.controllers", "cpu memory"),
+        ("user/shell/cgroup.subtree_control", ""),
+    ]);
+    let error = place::find(&hierarchy, &hierarchy.own, &[Controller::Cpu], true, &journal).unwrap_err();
+    assert!(error.to_string().contains("PID namespace"), "{error}");
+    let _ = journal.undo_all();
+}
+
+#[test]
 fn a_group_that_has_other_tasks_in_another_hierarchy_is_seen() {
     let group = |one: &str, other: &str| {
         let dir = testing::tree(&[

@@ -116,8 +116,6 @@ pub struct Cgroups {
     pub hierarchies: Vec<Hierarchy>,
     /// `name=` hierarchies and others without a controller of interest are left out.
     pub layout: CgroupLayout,
-    /// Groups of each version-1 controller by path, from `/proc/self/cgroup`, for messages.
-    pub own_paths: BTreeMap<String, PathBuf>,
 }
 
 impl Cgroups {
@@ -157,7 +155,7 @@ pub(super) fn read(roots: &Roots, kernel: Option<(u32, u32)>) -> Cgroups {
         (true, true) => CgroupLayout::Hybrid,
         (false, false) => CgroupLayout::None,
     };
-    Cgroups { hierarchies, layout, own_paths: own.v1 }
+    Cgroups { hierarchies, layout }
 }
 
 /// The hierarchy of a mount, if our group can be seen in it.
@@ -340,8 +338,6 @@ mod tests {
         assert_eq!(cpu.own, mount_of(&dir, "cpu,cpuacct/user.slice"));
         assert_eq!((cpu.version, cpu.writable), (1, true));
         assert_eq!(cgroups.with(Controller::Cpuacct), Some(cpu));
-        assert_eq!(cgroups.own_paths["cpuacct"], Path::new("/user.slice"));
-        assert_eq!(cgroups.own_paths.keys().collect::<Vec<_>>(), ["cpu", "cpuacct", "cpuset", "freezer"]);
         assert!(cgroups.unified().is_none());
     }
 

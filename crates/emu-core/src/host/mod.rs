@@ -35,6 +35,7 @@ use crate::{CpuId, CpuList, Error, Result, Roots};
 
 /// This machine as found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Host {
     /// Where it was read.
     pub roots: Roots,

@@ -26,8 +26,8 @@ pub enum TaskTime {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct AllTasks {
     pub(crate) time: Nanos,
-    /// What of it may have been of interrupts and of the hypervisor, which struck a task. Kernels that account for them
-    /// leave them out of the CPU time of tasks and groups. `None` where they are left out here, too.
+    /// The most of `time` that may be interrupts and steal. Kernels that account for these leave them out of the time of
+    /// tasks and groups. `None` where `time` has none of it (cpuacct).
     pub(crate) interrupts: Option<Nanos>,
 }
 

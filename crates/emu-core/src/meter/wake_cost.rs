@@ -135,7 +135,7 @@ struct Probe(Child);
 
 impl Probe {
     fn start(priority: Option<i32>, work: &SharedCounter) -> Result<Self> {
-        fork_bound([], || {
+        let count = || {
             match priority {
                 Some(priority) if sched::set_fifo(priority).is_err() => return 1,
                 Some(_) => {}
@@ -146,9 +146,11 @@ impl Probe {
                 chain::long(1);
                 work.fetch_add(1, Ordering::Relaxed);
             }
-        })
-        .map(Self)
-        .map_err(|e| Error::io("cannot start a probe", e))
+        };
+        #[expect(unsafe_code, reason = "a fork has a contract")]
+        // SAFETY: `count` only computes and makes system calls.
+        let child = unsafe { fork_bound([], count) };
+        child.map(Self).map_err(|e| Error::io("cannot start a probe", e))
     }
 }
 

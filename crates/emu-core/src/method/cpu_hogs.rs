@@ -32,6 +32,8 @@ const ABOUT: About = About {
         "real-time tasks of priority 10 and above, and deadline tasks, are not slowed",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "memory bandwidth and paced I/O fall with the speed instead of staying as they are",
+        "takes all of the zone's CPUs for some 0.7 s, up to about 2 s where other load disturbs it, before it begins, once in a \
+         boot: what a wake-up costs is measured then",
         "burns power; SMT siblings outside the zone share their core with a burner",
         "speeds below what the kernel's real-time limits leave (5 % as shipped; more with a small budget of our cgroup) need --lift-rt-limit, and \
          cannot be had beside a fair server (from Linux 6.12 on) that keeps as much",

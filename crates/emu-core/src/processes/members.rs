@@ -35,8 +35,8 @@ pub(crate) struct Member {
     starttime: u64,
     /// `None` where there are more processes than descriptors: one is opened for each signal then.
     pidfd: Option<OwnedFd>,
-    /// Not to be signalled before another list has it: its number may have been that of another process when
-    /// the pidfd was opened.
+    /// Not signalled until a second list has it: between list and `pidfd_open` the number may have passed to a process
+    /// outside.
     is_unproven: bool,
     /// Whether we have stopped it.
     pub(crate) is_held: bool,

@@ -27,11 +27,10 @@ const ASK_EACH: usize = 32;
 /// told who sleeps and who waits for a turn.
 const LOOK_EVERY: u64 = 16;
 
-/// After this time a stop signal has acted, if a thread that runs was chosen to take it.
+/// How long after `SIGSTOP` a process counts as stopped if a running thread took the signal.
 ///
-/// `SIGSTOP` to a process with several threads acts when one of them takes it, and the kernel may choose a sleeping
-/// one, which first has to get a CPU, while the others compute on. Not looked at before: the kernel brings the CPU time
-/// of a thread that runs up to date at each tick and when it leaves the CPU.
+/// The kernel may choose a sleeping thread, which must first be scheduled while the others compute. CPU time is not read
+/// earlier: for a running thread it is updated only at ticks and when it leaves the CPU.
 const IN_TIME: Nanos = 200_000;
 
 /// A process that used so much CPU time after that was stopped late.

@@ -33,8 +33,8 @@ fn is_at_work(lately: Option<Nanos>, waited_part: f64) -> bool {
     waited_part > WAITING_PART || lately.is_none_or(|lately| lately > WORK)
 }
 
-/// Those that have no children here, in sets that are to be continued one after another, each from its end: first those
-/// at work, then the others, and of either another one first after each hold.
+/// The processes without children here, as four sets to be continued in this order: busy ones in two parts, then idle ones
+/// in two parts, cut at a point that changes with each hold. Within a set the caller continues the last one first.
 pub(super) fn one_after_another(members: &[Process], hold: u64) -> [HashSet<Pid>; 4] {
     let parents: HashSet<_> = members.iter().map(|one| one.parent).collect();
     let childless = members.iter().filter(|one| !parents.contains(&one.pid));

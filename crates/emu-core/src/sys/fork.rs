@@ -13,7 +13,7 @@ use rustix::process::{
 
 use crate::zone::Pid;
 
-/// A child made by [`fork`].
+/// A child of this process.
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: Pid,
@@ -40,13 +40,16 @@ impl Child {
 
 /// `clone(CLONE_PIDFD)`: runs `child` in a copy of this process, which then ends with the code returned.
 ///
-/// The child has the one thread that called, all signals blocked, and of the open files only `keep`. Other
-/// threads may have held any lock when they were copied away, `malloc`'s among them: `child` must not
-/// allocate, print, panic or wait for a lock, only compute and make system calls.
+/// The child has the one thread that called, all signals blocked, and of the open files only `keep`.
 ///
 /// The child has no exit signal: the parent gets no `SIGCHLD` for it, and `wait(2)` for any child does not
 /// return it, so a program that embeds this crate does not notice it. Handlers of `pthread_atfork(3)` are
 /// not run. Needs Linux 5.2.
+///
+/// # Safety
+/// Other threads may have held any lock when they were copied away, `malloc`'s among them: `child` must not
+/// allocate, free, print, panic or wait for a lock, only compute and make system calls (`signal-safety(7)`). It must
+/// use no descriptor but those of `keep`: the numbers of the others are closed, whoever owns them.
 ///
 /// # Errors
 /// `EAGAIN` or `ENOMEM` as of fork(2), `ENOSYS` or `EINVAL` on an older kernel.
@@ -54,13 +57,33 @@ impl Child {
 /// # References
 /// - <https://man7.org/linux/man-pages/man2/clone.2.html>
 /// - <https://man7.org/linux/man-pages/man2/close_range.2.html>
-pub(crate) fn fork<const N: usize>(
+pub(crate) unsafe fn fork<const N: usize>(
     keep: [BorrowedFd<'_>; N],
     child: impl FnOnce() -> i32,
 ) -> io::Result<Child> {
-    let mut pidfd: RawFd = -1;
     // Blocked before, so that no handler of the program ever runs in the child.
     let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    // SAFETY: the child does what `child` does, which keeps to the contract, and then ends.
+    let forked = unsafe { copy(0) };
+    if matches!(forked, Ok(None)) {
+        let _never_return = NeverReturn;
+        close_all_but(keep.map(|fd| fd.as_raw_fd()));
+        exit(child());
+    }
+    // A mask that was in force before is always valid.
+    let _ = mask.thread_set_mask();
+    forked.and_then(|child| child.ok_or_else(|| io::ErrorKind::Other.into()))
+}
+
+/// `clone(CLONE_PIDFD)` with an exit signal, as fork(2) with a pidfd of the child: `None` in the child.
+///
+/// # Safety
+/// The child must not return into the program, and must do only what the closure of [`fork`] may.
+///
+/// # Errors
+/// As [`fork`].
+pub(super) unsafe fn copy(exit_signal: libc::c_int) -> io::Result<Option<Child>> {
+    let mut pidfd: RawFd = -1;
     let (no_stack, unused): (libc::c_ulong, libc::c_ulong) = (0, 0);
     // SAFETY: without CLONE_VM and CLONE_VFORK this is fork(2): the child goes on with its own copy of memory
     // and stack. The kernel stores a descriptor in `pidfd`, which outlives the call; the other pointer
@@ -68,47 +91,47 @@ pub(crate) fn fork<const N: usize>(
     let pid = unsafe {
         libc::syscall(
             libc::SYS_clone,
-            libc::CLONE_PIDFD as libc::c_ulong,
+            (libc::CLONE_PIDFD | exit_signal) as libc::c_ulong,
             no_stack,
             &raw mut pidfd,
             unused,
             unused,
         )
     };
-    if pid == 0 {
-        let _never_return = NeverReturn;
-        close_all_but(keep.map(|fd| fd.as_raw_fd()));
-        exit(child());
+    match pid {
+        0 => Ok(None),
+        pid if pid < 0 => Err(io::Error::last_os_error()),
+        pid => {
+            // SAFETY: the call succeeded in the parent, so `pidfd` is a new descriptor that nothing else owns.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(Some(Child { pid: pid as Pid, pidfd }))
+        }
     }
-    let error = io::Error::last_os_error();
-    // A mask that was in force before is always valid.
-    let _ = mask.thread_set_mask();
-    if pid < 0 {
-        return Err(error);
-    }
-    // SAFETY: the call succeeded in the parent, so `pidfd` is a new descriptor that nothing else owns.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Child { pid: pid as Pid, pidfd })
 }
 
 /// As [`fork`], for a child that must not outlive the thread that calls, however that ends: the kernel kills it then
 /// (`PR_SET_PDEATHSIG`).
 ///
+/// # Safety
+/// As [`fork`].
+///
 /// # Errors
 /// As [`fork`].
-pub(crate) fn fork_bound<const N: usize>(
+pub(crate) unsafe fn fork_bound<const N: usize>(
     keep: [BorrowedFd<'_>; N],
     child: impl FnOnce() -> i32,
 ) -> io::Result<Child> {
     let parent = getpid();
-    fork(keep, || {
+    let bound = || {
         let bound = set_parent_process_death_signal(Some(Signal::KILL));
         // It may have ended before the kernel was asked.
         if bound.is_err() || getppid() != Some(parent) {
             return 1;
         }
         child()
-    })
+    };
+    // SAFETY: two system calls, and what `child` does, which keeps to the contract.
+    unsafe { fork(keep, bound) }
 }
 
 /// `_exit(code)`: ends the process without running anything of the program's.
@@ -161,7 +184,7 @@ pub(crate) fn fork_leaderless() -> io::Result<Child> {
         // SAFETY: `pause` has no preconditions.
         unsafe { libc::pause() }
     }
-    fork([], || {
+    let leave = || {
         let mut stack = [0u128; 1024];
         let flags = libc::CLONE_VM
             | libc::CLONE_FS
@@ -175,7 +198,9 @@ pub(crate) fn fork_leaderless() -> io::Result<Child> {
         // SAFETY: ends this thread alone; what borrows from its stack stays valid.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
         unreachable!("the thread has ended")
-    })
+    };
+    // SAFETY: only makes system calls.
+    unsafe { fork([], leave) }
 }
 
 /// Counts what the current thread allocates; a forked child may be forbidden to.
@@ -235,6 +260,12 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
+
+    /// For closures that only compute and make system calls, or do what they must not, to see what becomes of it.
+    fn fork<const N: usize>(keep: [BorrowedFd<'_>; N], child: impl FnOnce() -> i32) -> io::Result<Child> {
+        // SAFETY: what breaks the contract in these tests ends the child.
+        unsafe { super::fork(keep, child) }
+    }
 
     fn exit_code(child: &Child) -> i32 {
         match waitid(Id::PIDFd(child.pidfd.as_fd()), WaitPidFlag::WEXITED | WaitPidFlag::__WALL).unwrap() {

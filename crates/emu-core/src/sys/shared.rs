@@ -59,12 +59,11 @@ mod tests {
     fn a_child_counts_for_its_parent() {
         let counter = SharedCounter::new().unwrap();
         assert_eq!(counter.load(Ordering::Relaxed), 0);
-        let child = fork([], || {
-            loop {
-                counter.fetch_add(1, Ordering::Relaxed);
-            }
-        })
-        .unwrap();
+        let count = || loop {
+            counter.fetch_add(1, Ordering::Relaxed);
+        };
+        // SAFETY: only computes.
+        let child = unsafe { fork([], count) }.unwrap();
         while counter.load(Ordering::Relaxed) < 1000 {
             std::thread::yield_now();
         }

@@ -8,20 +8,27 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
+use super::fork::{self, Child};
 use crate::zone::Pid;
 use crate::{Error, Result};
 
-/// A child process that has not run its program yet: it waits until [`open`](Self::open) is called, and ends
-/// by itself when it is dropped or its parent dies before.
+/// A child process that has not run its program yet: it waits until [`open`](Self::open) is called. It is killed when
+/// this is dropped before, and ends by itself when its parent dies.
 #[derive(Debug)]
 pub struct Gated {
-    pid: Pid,
-    gate: Option<File>,
-    outcome: Option<File>,
+    child: Child,
+    gate: File,
+    outcome: File,
+    has_begun: bool,
 }
+
+/// Held while a child is made: no other child gets a copy of its end of `outcome`, by which the program's beginning would
+/// be told only when that child runs its own.
+static MAKING: Mutex<()> = Mutex::new(());
 
 /// Why a program could not be run; the two cases have their own exit codes (`env(1)`: 127 and 126).
 #[derive(Debug, thiserror::Error)]
@@ -62,61 +69,51 @@ impl Gated {
         }
         let mut pointers: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
         pointers.push(ptr::null());
-        let (gate_read, gate_write) = pipe()?;
-        let (outcome_read, outcome_write) = pipe()?;
+        let making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let (gate_read, gate) = pipe()?;
+        let (outcome, outcome_write) = pipe()?;
         // SAFETY: the child only makes system calls and libc functions that neither allocate nor lock
         // (`execvp` of glibc and musl builds its paths on the stack), then becomes the program or exits.
-        let pid = unsafe { libc::fork() };
-        match pid {
-            -1 => Err(Error::io("cannot start a process for the command", io::Error::last_os_error())),
-            0 => {
-                drop(gate_write);
-                drop(outcome_read);
-                child(&pointers, &gate_read, &outcome_write, mask)
-            }
-            pid => {
-                // After the fork, so that the child keeps what was there.
-                heed_children();
-                Ok(Self { pid, gate: Some(gate_write.into()), outcome: Some(outcome_read.into()) })
-            }
-        }
+        let child = unsafe { fork::copy(libc::SIGCHLD) }
+            .map_err(|e| Error::io("cannot start a process for the command", e))?;
+        let Some(child) = child else {
+            // The gates of children made before stay open here. Their parent's death reaches this child first, then them.
+            drop((gate, outcome));
+            begin(&pointers, &gate_read, &outcome_write, mask)
+        };
+        drop((gate_read, outcome_write, making));
+        // After the fork, so that the child keeps what was there.
+        heed_children();
+        Ok(Self { child, gate: gate.into(), outcome: outcome.into(), has_begun: false })
     }
 
     /// The process, to be put into its zone.
     pub fn pid(&self) -> Pid {
-        self.pid
+        self.child.pid()
     }
 
     /// Lets the program begin. The process is the caller's to wait for.
     ///
     /// # Errors
-    /// The kernel could not run the program; the process has ended and been reaped.
+    /// The kernel could not run the program, or the child had been killed; it has been reaped.
     pub fn open(mut self, program: &OsStr) -> Result<Pid, ExecError> {
         let error = |cause| ExecError { program: program.to_string_lossy().into_owned(), cause };
-        if let Some(mut gate) = self.gate.take() {
-            gate.write_all(b"g").map_err(error)?;
-        }
+        self.gate.write_all(b"g").map_err(error)?;
         let mut code = [0; 4];
-        match self.outcome.take().map(|mut outcome| outcome.read_exact(&mut code)) {
-            // The pipe closes without a word when the program has replaced the child.
-            Some(Err(_)) | None => Ok(self.pid),
-            Some(Ok(())) => {
-                self.reap();
-                Err(error(io::Error::from_raw_os_error(i32::from_ne_bytes(code))))
-            }
+        if self.outcome.read_exact(&mut code).is_ok() {
+            return Err(error(io::Error::from_raw_os_error(i32::from_ne_bytes(code))));
         }
-    }
-
-    fn reap(&self) {
-        let _ = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(self.pid), None);
+        // The pipe closes without a word when the program has replaced the child.
+        self.has_begun = true;
+        Ok(self.child.pid())
     }
 }
 
 impl Drop for Gated {
-    /// Ends the child if its program has not begun.
+    /// Ends the child if its program has not begun. Closing its gate would not do: children made later may hold a copy.
     fn drop(&mut self) {
-        if self.gate.take().is_some() {
-            self.reap();
+        if !self.has_begun {
+            self.child.end();
         }
     }
 }
@@ -143,7 +140,7 @@ fn default_action(signal: Signal) {
 }
 
 /// The child's side; never returns.
-fn child(arguments: &[*const libc::c_char], gate: &OwnedFd, outcome: &OwnedFd, mask: &SigSet) -> ! {
+fn begin(arguments: &[*const libc::c_char], gate: &OwnedFd, outcome: &OwnedFd, mask: &SigSet) -> ! {
     let mut go = [0u8];
     loop {
         match rustix::io::read(gate, &mut go) {
@@ -202,6 +199,84 @@ mod tests {
         let pid = gated.pid();
         drop(gated);
         assert!(waitpid(nix::unistd::Pid::from_raw(pid), None).is_err());
+    }
+
+    fn gated(code: u8) -> Gated {
+        Gated::spawn(&command(&["sh", "-c", &format!("exit {code}")]), &SigSet::empty()).unwrap()
+    }
+
+    /// Fails where `work` takes for ever.
+    fn in_time(work: impl FnOnce() + Send + 'static) {
+        let (done, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            work();
+            done.send(()).unwrap();
+        });
+        told.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+    }
+
+    #[test]
+    fn two_children_at_the_gate_are_ended_in_either_order() {
+        in_time(|| {
+            let (first, second) = (gated(1), gated(2));
+            drop(first);
+            drop(second);
+            let (first, second) = (gated(1), gated(2));
+            drop(second);
+            drop(first);
+        });
+    }
+
+    #[test]
+    fn one_of_two_children_begins_while_the_other_waits() {
+        in_time(|| {
+            let (first, second) = (gated(1), gated(2));
+            assert_eq!(exit_code(first.open(OsStr::new("sh")).unwrap()), 1);
+            assert_eq!(exit_code(second.open(OsStr::new("sh")).unwrap()), 2);
+        });
+    }
+
+    #[test]
+    fn children_of_several_threads_begin_one_by_one() {
+        in_time(|| {
+            for _ in 0..10 {
+                let spawners: Vec<_> =
+                    (0..8).map(|code| std::thread::spawn(move || (code, gated(code)))).collect();
+                let children: Vec<_> = spawners.into_iter().map(|one| one.join().unwrap()).collect();
+                for (code, child) in children {
+                    if code % 2 == 0 {
+                        assert_eq!(exit_code(child.open(OsStr::new("sh")).unwrap()), i32::from(code));
+                    }
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_child_that_was_killed_at_its_gate_is_reaped() {
+        let gated = gated(0);
+        let pid = nix::unistd::Pid::from_raw(gated.pid());
+        nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
+        while nix::sys::wait::waitid(
+            nix::sys::wait::Id::Pid(pid),
+            nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT,
+        )
+        .is_err()
+        {}
+        assert!(gated.open(OsStr::new("sh")).is_err());
+        assert!(waitpid(pid, None).is_err());
+    }
+
+    #[test]
+    fn what_the_program_had_open_stays_open() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
+        let script = format!("echo x >&{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
+        let gated = Gated::spawn(&command(&["sh", "-c", &script]), &SigSet::empty()).unwrap();
+        assert_eq!(exit_code(gated.open(OsStr::new("sh")).unwrap()), 0);
+        let mut bytes = [0; 2];
+        (&reader).read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"x\n");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub use solver::{SOLVER, serve};
 use std::path::Path;
 use std::time::Instant;
 
-use emu_core::{Error, Host, MethodId, Result, Session, Tasks, Zone, meter};
+use emu_core::{Error, Host, MethodId, Result, Session, Status, Tasks, Zone, meter};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
@@ -196,7 +196,8 @@ fn sample(
         // Nothing of it is wanted any more, least of all at full speed.
         solver.end();
     }
-    let mut notes = session.release()?.map(|status| status.notes).unwrap_or_default();
+    let (Status { mut notes, .. }, released) = session.release();
+    released?;
     notes.retain(|note| !known.contains(note));
     let (done, ticks) = (done?, after?.since(ticks));
     let clock_after = clock::mean(&plan.cpus, meter::BUDGET);

@@ -56,6 +56,18 @@ fn all_is_changed_in_order_and_put_back_at_the_end() {
 }
 
 #[test]
+fn the_timer_slack_of_another_thread_is_left() {
+    let found = std::thread::spawn(|| {
+        let found = prctl::get_timerslack().unwrap() as u64;
+        (std::thread::current().id(), found + 1)
+    });
+    let mut held = super::Held { slack: Some(found.join().unwrap()), ..super::Held::default() };
+    let ours = prctl::get_timerslack().unwrap();
+    held.let_go();
+    assert_eq!(prctl::get_timerslack().unwrap(), ours);
+}
+
+#[test]
 fn a_tuned_machine_has_nothing_left_to_tune() {
     let (_dir, machine) = machine(&acpi());
     let tuning = Tuning::begin(&machine, &examine(&machine), "test", false).unwrap();

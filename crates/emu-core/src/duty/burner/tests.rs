@@ -41,7 +41,18 @@ fn skipped_beside(
     let seen = seen();
     let mut this = burning(&seen, others);
     this.next_clock = next_clock;
+    if let Some(clock) = clock {
+        read(&mut this, &[clock as f64 / share; CLOCK_READINGS]);
+    }
     this.periods_to_skip(settings(share, clock), (1.0 - beside(share, had)) * MS as f64)
+}
+
+/// As if these clocks had been read.
+fn read(this: &mut Loop<'_>, clocks: &[f64]) {
+    for clock in clocks {
+        this.clocks[this.clocks_taken % CLOCK_READINGS] = *clock;
+        this.clocks_taken += 1;
+    }
 }
 
 #[test]
@@ -129,4 +140,30 @@ fn a_target_in_hertz_has_the_clock_measured_at_any_speed() {
     // 70 µs are worth one in which the clock is measured.
     assert_eq!([0.5, 0.95].map(|share| skipped(share, Some(1), 0)), [0, 1]);
     assert_eq!([0.999_999, 1.0].map(|share| skipped(share, Some(1), 0)), [1005, 1005]);
+}
+
+#[test]
+fn the_share_follows_a_clock_only_when_that_is_sure() {
+    const REFERENCE: f64 = 3e9;
+    let target = Target { share: 0.4, clock: Some(Hertz(1_200_000_000)) };
+    let full = Target { share: 1.0, clock: Some(Hertz(3_000_000_000)) };
+    let share = |clocks: &[f64]| {
+        let seen = seen();
+        let mut this = burning(&seen, None);
+        this.next_clock = Nanos::MAX;
+        read(&mut this, clocks);
+        let skips = |target| this.periods_to_skip(Settings::new(Grid::new(0, MS), target), 0.0);
+        (this.share(target), skips(target).max(skips(full)))
+    };
+    let spoiled = REFERENCE / 10.0;
+    // A hypervisor has taken the CPU away: of three readings two say that it is slower than asked for.
+    assert_eq!(share(&[]), (0.4, SKIPPED_UNSURE));
+    assert_eq!(share(&[spoiled, REFERENCE, spoiled]), (0.4, SKIPPED_UNSURE));
+    let mostly_spoiled =
+        [spoiled, spoiled, spoiled, spoiled, spoiled, REFERENCE, REFERENCE, REFERENCE, REFERENCE];
+    assert_eq!(share(&mostly_spoiled), (0.4, SKIPPED_UNSURE));
+    let slower = REFERENCE * 0.8;
+    let (followed, skipped) =
+        share(&[slower, slower, spoiled, slower, spoiled, slower, slower, spoiled, slower]);
+    assert!((followed - 0.5).abs() < 1e-12 && skipped > SKIPPED_UNSURE, "{followed}, {skipped}");
 }

@@ -145,10 +145,11 @@ fn a_child_that_shares_the_pipe_does_not_hide_the_death_of_emu() {
         let session = journal.session();
         // Bounded, as nobody ends it.
         let timeout = rustix::time::Timespec { tv_sec: 8, tv_nsec: 0 };
-        crate::sys::fork::fork([session.guardian.alive.as_fd(), session.file.as_fd()], || {
-            rustix::event::poll(&mut [], Some(&timeout)).map_or(1, |_| 0)
-        })
-        .unwrap();
+        let keep = [session.guardian.alive.as_fd(), session.file.as_fd()];
+        let wait = || rustix::event::poll(&mut [], Some(&timeout)).map_or(1, |_| 0);
+        #[expect(unsafe_code, reason = "a fork has a contract")]
+        // SAFETY: only makes a system call.
+        unsafe { crate::sys::fork::fork(keep, wait) }.unwrap();
         sleep_for_ever()
     }) {
         return;

@@ -142,7 +142,8 @@ fn status_under(demand: &Demand, (processes, threads): (usize, usize), wanted: R
     // Threads are spread within two periods, and a little more on a busy machine.
     thread::sleep(Duration::from_millis(300));
     busy.assert_rate(wanted);
-    let status = session.release().unwrap().unwrap();
+    let (status, released) = session.release();
+    released.unwrap();
     assert_eq!(groups(), before);
     for hierarchy in &host.cgroups.hierarchies {
         let left = fs::read_dir(&hierarchy.own).unwrap().flatten().map(|entry| entry.file_name());
@@ -220,7 +221,7 @@ fn new_speeds_hold_within_two_periods_and_all_speeds_can_be_undone() {
     let error = session.retarget(&targets(&[0.01])).unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Usage);
     busy.assert_held(0.1);
-    session.release().unwrap();
+    session.release().1.unwrap();
     busy.assert_rate(0.12..1.1);
 }
 
@@ -236,7 +237,7 @@ fn a_thread_born_later_is_slowed_and_spread_too() {
     busy.assert_held(0.5);
     // One CPU alone gives a quarter.
     busy.assert_rate(0.26..0.56);
-    session.release().unwrap();
+    session.release().1.unwrap();
 }
 
 /// A group of the test's own in every hierarchy of version 1 that matters, or in version 2.
@@ -292,7 +293,7 @@ fn somebody_elses_group_gets_its_values_back() {
     let session = engage(&host, &demand, Tasks::Cgroup(group.1.clone()));
     assert!(fs::read_to_string(&quota).unwrap().starts_with("10000"));
     busy.assert_held(0.25);
-    session.release().unwrap();
+    session.release().1.unwrap();
     assert_eq!(fs::read_to_string(&quota).unwrap(), before);
 }
 
@@ -313,7 +314,7 @@ fn a_lower_limit_above_is_noted_and_kept_to() {
         let _ = fs::write(folder.join("cgroup.procs"), busy.pids()[0].to_string());
     }
     let session = engage(&host, &demand, Tasks::Processes(busy.pids()));
-    let status = session.status().unwrap();
+    let status = session.status();
     assert!(
         status.notes.iter().any(|note| note.contains("limits everything in it to 0.20 CPUs")),
         "{:?}",
@@ -321,5 +322,5 @@ fn a_lower_limit_above_is_noted_and_kept_to() {
     );
     assert!((status.cpus[0].effective - 0.2).abs() < 1e-9);
     busy.assert_held(0.2);
-    session.release().unwrap();
+    session.release().1.unwrap();
 }
