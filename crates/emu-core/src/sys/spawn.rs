@@ -271,7 +271,8 @@ mod tests {
     fn what_the_program_had_open_stays_open() {
         let (reader, writer) = std::io::pipe().unwrap();
         rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
-        let script = format!("echo x >&{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
+        // Some shells know the numbers 0 to 9 only.
+        let script = format!("echo x >/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
         let gated = Gated::spawn(&command(&["sh", "-c", &script]), &SigSet::empty()).unwrap();
         assert_eq!(exit_code(gated.open(OsStr::new("sh")).unwrap()), 0);
         let mut bytes = [0; 2];
