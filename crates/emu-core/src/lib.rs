@@ -60,7 +60,7 @@ pub use method_id::MethodId;
 pub use roots::Roots;
 pub use session::{Choice, Session, choose};
 pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets, lowest_share};
-pub use status::{CpuStatus, Status};
+pub use status::{CpuStatus, Health, Status};
 pub use sys::spawn::{ExecError, Gated};
 pub use sys::times::{cpu_ticks, process_cpu_time};
 pub use sys::tsc::tsc;

@@ -4,7 +4,22 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::duty::Notes;
 use crate::{CpuId, Hertz, MethodId, Target};
+
+/// Whether the limit that was asked for is in force, as far as the method can know.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Health {
+    /// It is, and nothing is known to have escaped it.
+    #[default]
+    Holding,
+    /// Some tasks or CPUs escape it or have escaped it, or it is not what was asked for: see [`Status::problems`].
+    Degraded,
+    /// What kept it up has ended: the tasks run freely.
+    Ended,
+}
 
 /// What an emulation asks, does and costs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,7 +43,13 @@ pub struct Status {
     pub others: Option<f64>,
     /// Each CPU of the zone.
     pub cpus: Vec<CpuStatus>,
-    /// What went otherwise than asked, in words; empty when all is well.
+    /// Whether what was asked for is in force; records from before it was told have [`Health::Holding`].
+    #[serde(default)]
+    pub health: Health,
+    /// What is wrong, or was at some time since the start, in words; empty while the limit holds.
+    #[serde(default)]
+    pub problems: Vec<String>,
+    /// What else the user should know, in words: all may be well.
     pub notes: Vec<String>,
 }
 
@@ -45,7 +66,37 @@ impl Status {
             burned: Duration::ZERO,
             others: None,
             cpus: Vec::new(),
+            health: Health::default(),
+            problems: Vec::new(),
             notes: Vec::new(),
+        }
+    }
+
+    /// All that there is to tell: the problems, then the notes.
+    pub fn messages(&self) -> Vec<String> {
+        [&self.problems[..], &self.notes].concat()
+    }
+
+    /// Adds something that keeps the limit from being in force as asked.
+    pub(crate) fn add_problem(&mut self, problem: String) {
+        if self.health == Health::Holding {
+            self.health = Health::Degraded;
+        }
+        self.problems.push(problem);
+    }
+
+    /// Adds what threads have to tell.
+    pub(crate) fn add_all(&mut self, notes: &Notes) {
+        notes.problems().into_iter().for_each(|problem| self.add_problem(problem));
+        self.notes.extend(notes.list());
+    }
+
+    /// Has it tell that nothing is slowed any more, and why.
+    pub(crate) fn end(&mut self, why: String) {
+        self.add_problem(why);
+        self.health = Health::Ended;
+        for cpu in &mut self.cpus {
+            (cpu.effective, cpu.duty) = (1.0, 1.0);
         }
     }
 }

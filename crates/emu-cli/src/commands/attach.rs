@@ -69,7 +69,7 @@ fn watch(
             }
             Came::Nothing => {}
         }
-        report.tell_meanwhile(&session.status().notes);
+        report.tell_meanwhile(&session.status().messages());
     }
     Ok(())
 }

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     supervisor.pass_on_early_signals()?;
     let begun = Instant::now();
     let opening = open(gated, program.to_owned());
-    let watched = supervisor.watch(|emulated| report.tell_meanwhile(&emulated.session.status().notes));
+    let watched = supervisor.watch(|emulated| report.tell_meanwhile(&emulated.session.status().messages()));
 
     report.was_stopped(supervisor.stopped());
     let Emulated { session, .. } = supervisor.into_hold();

@@ -84,7 +84,7 @@ impl Report {
 
     /// Tells what was delivered, and writes the JSON.
     pub(crate) fn end(mut self, status: &Status, wall: Duration, exit: Exit) {
-        self.tell(&status.notes);
+        self.tell(&status.messages());
         for line in summary::closing(status, wall) {
             self.reporter.say(&line);
         }

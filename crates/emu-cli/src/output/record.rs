@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use emu_core::{CpuId, Demand, Expected, MethodId, Round, Status, Tasks, Variant};
+use emu_core::{CpuId, Demand, Expected, Health, MethodId, Round, Status, Tasks, Variant};
 use serde::Serialize;
 
 use super::{SCHEMA, nanos};
@@ -72,6 +72,8 @@ pub(crate) struct ExpectedRecord {
 
 #[derive(Debug, Serialize)]
 struct StatusRecord {
+    health: Health,
+    problems: Vec<String>,
     wall_ns: u64,
     period_ns: u64,
     periods: u64,
@@ -144,6 +146,8 @@ impl Record {
     /// Adds what was delivered over `wall`.
     pub(crate) fn status(&mut self, status: &Status, wall: Duration) {
         self.status = Some(StatusRecord {
+            health: status.health,
+            problems: status.problems.clone(),
             wall_ns: nanos(wall),
             period_ns: nanos(status.period),
             periods: status.periods,
@@ -257,6 +261,8 @@ mod tests {
                     clock: None,
                     online: true,
                 }],
+                health: Health::Degraded,
+                problems: vec!["CPU 0 is hot".into()],
                 notes: vec![],
             },
             Duration::from_nanos(1_200_000_001),
@@ -279,6 +285,7 @@ mod tests {
                 "expected": {"error": 0.0123, "period_ns": 100_000_000, "longest_stall_ns": 66_667_000},
                 "delivered": null,
                 "status": {
+                    "health": "degraded", "problems": ["CPU 0 is hot"],
                     "wall_ns": 1_200_000_001, "period_ns": 100_000_000, "periods": 12, "missed": 1,
                     "longest_stall_ns": 66_700_001, "own_cpu_ns": 123_457, "burned_ns": 0,
                     "others_share": null,

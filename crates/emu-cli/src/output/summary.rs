@@ -125,7 +125,7 @@ fn target(asked: &Target) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emu_core::{Hertz, MethodId};
+    use emu_core::{Health, Hertz, MethodId};
 
     fn status(cpus: &[(usize, Target, f64)]) -> Status {
         Status {
@@ -148,6 +148,8 @@ mod tests {
                     online: true,
                 })
                 .collect(),
+            health: Health::Holding,
+            problems: vec![],
             notes: vec![],
         }
     }

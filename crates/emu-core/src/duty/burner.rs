@@ -157,9 +157,9 @@ impl Burner {
         Duration::from_nanos(self.seen.dropped.load(Ordering::Relaxed))
     }
 
-    /// Whether it has ended without being told to.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.controller.is_finished()
+    /// Why it has ended without being told to; `None` while it runs.
+    pub(crate) fn ended(&self) -> Option<String> {
+        self.controller.ended()
     }
 
     /// Ends it.
@@ -168,6 +168,27 @@ impl Burner {
     /// It had failed.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.controller.stop()
+    }
+}
+
+#[cfg(test)]
+impl Burner {
+    /// One that has ended with this error, with a burn behind it.
+    pub(crate) fn failed(error: Error) -> Self {
+        let seen = Seen {
+            counters: Counters::default(),
+            clock: AtomicU64::new(0),
+            on_its_cpu: AtomicBool::new(true),
+            dropped: AtomicU64::new(0),
+        };
+        seen.counters.add_hold(6, 0);
+        seen.counters.add_elapsed(10);
+        let settings = Settings::new(Grid::new(0, 1), Target { share: 0.4, clock: None });
+        let controller = Controller::spawn("failed", settings, || Ok(()), |(), _| Err(error)).unwrap();
+        while !controller.is_finished() {
+            std::thread::yield_now();
+        }
+        Self { controller, seen: Arc::new(seen) }
     }
 }
 

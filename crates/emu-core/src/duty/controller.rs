@@ -89,6 +89,8 @@ struct Shared<T> {
     /// Changes with each command; threads wait on it.
     generation: AtomicU32,
     command: Mutex<Command<T>>,
+    /// Why the thread has ended; `None` while it runs, and when it has panicked.
+    end: Mutex<Option<String>>,
 }
 
 /// The thread's side: commands and interruptible waits.
@@ -151,8 +153,11 @@ impl<T: Copy + Send + 'static> Controller<T> {
         setup: impl FnOnce() -> Result<S> + Send + 'static,
         body: impl FnOnce(S, &Wait<T>) -> Result<()> + Send + 'static,
     ) -> Result<Self> {
-        let shared =
-            Arc::new(Shared { generation: AtomicU32::new(0), command: Mutex::new(Command::Run(first)) });
+        let shared = Arc::new(Shared {
+            generation: AtomicU32::new(0),
+            command: Mutex::new(Command::Run(first)),
+            end: Mutex::new(None),
+        });
         let (ready, is_ready) = std::sync::mpsc::sync_channel::<Result<()>>(1);
         let theirs = Wait(Arc::clone(&shared));
         let thread = thread::Builder::new()
@@ -162,7 +167,10 @@ impl<T: Copy + Send + 'static> Controller<T> {
                 match setup() {
                     Ok(state) => {
                         let _ = ready.send(Ok(()));
-                        body(state, &theirs)
+                        let result = body(state, &theirs);
+                        let why = result.as_ref().map_or_else(Error::in_words, |()| "it was done".into());
+                        *theirs.0.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                        result
                     }
                     Err(error) => {
                         let _ = ready.send(Err(error));
@@ -187,6 +195,12 @@ impl<T: Copy + Send + 'static> Controller<T> {
     /// Whether the thread has ended by itself.
     pub(crate) fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Why the thread has ended, such as what it has failed with; `None` while it runs.
+    pub(crate) fn ended(&self) -> Option<String> {
+        let why = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.is_finished().then(|| why.unwrap_or_else(|| "it has panicked".into()))
     }
 
     /// Stops the thread and waits for it.
@@ -262,6 +276,21 @@ mod tests {
     fn a_failing_setup_is_the_error_of_spawn() {
         let failed = Controller::spawn("failing", (), || Err::<(), _>(Error::usage("no")), |(), _| Ok(()));
         assert_eq!(failed.unwrap_err().to_string(), "no");
+    }
+
+    #[test]
+    fn why_a_thread_has_ended_is_told_once_it_has() {
+        let end_with = |result: fn() -> Result<()>| {
+            let controller = Controller::spawn("ending", (), || Ok(()), move |(), _| result()).unwrap();
+            while !controller.is_finished() {
+                thread::yield_now();
+            }
+            controller.ended().unwrap()
+        };
+        assert_eq!(end_with(|| Err(Error::usage("no"))), "no");
+        assert_eq!(end_with(|| Ok(())), "it was done");
+        assert!(end_with(|| std::panic::resume_unwind(Box::new("quiet"))).contains("panicked"));
+        assert_eq!(counting(Arc::default()).unwrap().ended(), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 pub(crate) mod burner;
 mod controller;
 mod grid;
+mod hold;
 pub(crate) mod hold_cost;
 pub(crate) mod holder;
 mod ledger;

@@ -30,8 +30,8 @@ pub(crate) type Read = Box<dyn Fn() -> Option<Used> + Send + Sync>;
 
 /// The share of the zone's CPUs that tasks outside the zone have, kept up by the burners.
 ///
-/// The kernel does not tell on which CPU a group had its time: the share is that of all CPUs of the zone. What others had
-/// between two looks is told until the next one, so that in the end all of it has been told.
+/// The kernel does not tell on which CPU a group had its time: the share is that of all CPUs of the zone. It is what others
+/// had between the last two looks, and holds until the next one: late, but nothing they had is left out.
 pub(crate) struct Others {
     read: Read,
     every: Nanos,
@@ -100,7 +100,7 @@ impl Others {
 
     /// The burner in this `place` has had so much CPU time up to now.
     ///
-    /// It is for the burner's time, not for the tasks', as now and then the kernel's accounts are read.
+    /// To be called in the burner's part of a period: now and then this reads the kernel's accounts, which takes time.
     pub(crate) fn woken(&self, place: usize, now: Nanos, cpu: Nanos) {
         if let Some(burner) = self.burners.get(place) {
             burner.cpu.store(cpu, Ordering::Relaxed);

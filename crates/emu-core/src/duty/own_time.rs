@@ -2,11 +2,11 @@
 
 use crate::sys::time::{self, Nanos};
 
-/// The account of one hold after the other, to be told of each step of a hold. What emu does while the tasks are held
-/// costs them nothing.
+/// Counts what each hold costs the tasks; its methods are called at the steps of a hold, in order. What emu does while
+/// the tasks are held costs them nothing.
 ///
-/// Where emu is a task among others, it may be sent off the CPU in the middle of a step, in favour of the very tasks
-/// that it lets go: no step has cost them more than the CPU time that emu had for it.
+/// A step costs them no more than the CPU time that emu had for it: without real-time priority, emu may lose the CPU in the
+/// middle of a step to the very tasks that it lets go.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwnTime {
     /// When the last step began, and the CPU time of all threads of emu then.

@@ -11,12 +11,10 @@
 //! (`sched_balance_newidle` in kernel/sched/fair.c): so each CPU is woken some times after the hold, too, and where tasks
 //! have hardly any time between two burns, after a burn.
 //!
-//! Tasks that are let go join the queue of a CPU by how far they are ahead of its others or behind them, their lag
-//! (`place_entity`). In an empty queue the lag of the first is ignored, and each next one, which comes with what it had
-//! still to get, is put before those that are there. Always let go in the same order, the first of them would hardly
-//! ever get a turn where there are more than run until the next hold. So there is one in the queue already, with so much
-//! weight that all find their places by the same measure. Not where there are CPUs enough: as long as one does only what may
-//! wait for everything else (`sched_idle_cpu`), the kernel takes it for idle, and rather starts a task there.
+//! A task that is let go enters its CPU's queue by its lag (`place_entity`). In an empty queue the first one's lag is
+//! ignored and later ones are placed ahead of it, so in a fixed order the first would hardly ever run. A heavy thread
+//! already in the queue gives all of them the same reference. Not used where there are CPUs enough: the kernel takes a CPU
+//! with only `SCHED_IDLE` work for idle (`sched_idle_cpu`) and starts tasks there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -160,8 +158,8 @@ impl Waker {
 
 impl Drop for Waker {
     fn drop(&mut self) {
-        // Of so low a priority, a thread would end when others leave it a CPU, and emu could neither end nor stop before.
-        // Where it cannot be helped, at least nobody waits for it here.
+        // A `SCHED_IDLE` thread ends only when others leave it the CPU; joining it could block release that long. It is
+        // made normal first. One that cannot be is not joined: it ends by itself.
         let threads = std::mem::take(&mut self.threads);
         let lifted: Vec<_> =
             threads.into_iter().filter(|thread| sched::set_thread_normal(thread).is_ok()).collect();

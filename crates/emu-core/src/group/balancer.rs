@@ -38,6 +38,8 @@ const BUSY: f64 = 0.9;
 #[derive(Debug)]
 pub(crate) struct Balancer {
     groups: CpuGroups,
+    /// Whether the threads were spread for the speeds in force; else each look tries it again.
+    has_begun: bool,
     /// `/sys/devices/system/cpu/online`.
     online_file: PathBuf,
     /// The CPUs of the zone that tasks can use.
@@ -49,8 +51,8 @@ pub(crate) struct Balancer {
     bindings: Bindings,
     /// From when on bindings can be seen as they are: never, while a CPU of the zone is offline.
     sure_from: Nanos,
-    /// When it is looked again what threads are bound to that share a CPU's group beside an idle one for that reason: what is
-    /// known may be from a moment when the kernel had not given them all CPUs back, or out of date.
+    /// When bindings are read anew. Set while threads share a group beside an idle CPU only because they are thought to be
+    /// bound there; that may be out of date, or from before the kernel gave them all CPUs back.
     doubt: Option<Nanos>,
     /// How long it is trusted until the look after that.
     trust: Nanos,
@@ -81,6 +83,7 @@ impl Balancer {
         Self {
             sure_from: if groups.is_whole(&usable) { 0 } else { Nanos::MAX },
             groups,
+            has_begun: false,
             online_file,
             usable,
             missing: CpuList::default(),
@@ -109,9 +112,12 @@ impl Balancer {
     /// # Errors
     /// A file of the groups cannot be read or written.
     pub(crate) fn begin(&mut self, governed: &[Governed]) -> Result<()> {
+        self.has_begun = false;
         self.before = governed.iter().map(Governed::read).collect::<Result<_>>()?;
         self.busy = vec![false; governed.len()];
-        self.census(governed, time::now())
+        self.census(governed, time::now())?;
+        self.has_begun = true;
+        Ok(())
     }
 
     /// When the next look is due.
@@ -148,6 +154,9 @@ impl Balancer {
     }
 
     fn look_now(&mut self, governed: &[Governed]) -> Result<()> {
+        if !self.has_begun {
+            return self.begin(governed);
+        }
         let now = time::now();
         let busy = self.busy(governed)?;
         let (cpus_changed, renewed) = self.look_at_cpus(now);

@@ -102,17 +102,16 @@ impl Limit {
     }
 }
 
-/// The tightest limit among the groups from `folder` up to `mount`, in CPUs, and whose it is.
-pub(crate) fn tightest_above(folder: &Folder, mount: &Path) -> Option<(f64, PathBuf)> {
+/// The tightest limit among a group and those above it up to `mount`, in CPUs, and whose it is.
+pub(crate) fn tightest_limit(folder: &Folder, mount: &Path) -> Option<(f64, PathBuf)> {
     folder
         .path
         .ancestors()
-        .skip(1)
         .take_while(|group| group.starts_with(mount))
         .filter_map(|group| {
-            let above = Folder { version: folder.version, path: group.to_owned() };
-            // A group above that cannot be read says nothing; the kernel still holds us to its limit.
-            Some((Limit::read(&above).ok()??.cpus()?, group.to_owned()))
+            let group = Folder { version: folder.version, path: group.to_owned() };
+            // A group that cannot be read says nothing; the kernel still holds us to its limit.
+            Some((Limit::read(&group).ok()??.cpus()?, group.path))
         })
         .min_by(|(one, _), (other, _)| one.total_cmp(other))
 }
@@ -193,6 +192,24 @@ impl Bandwidth {
         Ok(Self { folder: folder.clone(), owner, stat, usage })
     }
 
+    /// The limit in force.
+    ///
+    /// # Errors
+    /// As [`Limit::read`].
+    pub(crate) fn limit(&self) -> Result<Option<Limit>> {
+        Limit::read(&self.folder)
+    }
+
+    /// Whether somebody else has made the group.
+    pub(crate) fn is_theirs(&self) -> bool {
+        matches!(self.owner, Owner::Others(_))
+    }
+
+    /// The file that has the quota.
+    pub(crate) fn limit_file(&self) -> PathBuf {
+        self.folder.path.join(if self.folder.version == 2 { V2_MAX } else { V1_QUOTA })
+    }
+
     /// Sets quota and period, with no burst.
     ///
     /// Each write refills the group's quota at once and lets it run (`tg_set_cfs_bandwidth`).
@@ -237,7 +254,21 @@ impl Bandwidth {
     /// # Errors
     /// The kernel refuses the value.
     pub(crate) fn set_weight(&self, weight: u64) -> Result<()> {
-        self.write(if self.folder.version == 2 { V2_WEIGHT } else { V1_WEIGHT }, &weight.to_string())
+        self.write(self.weight_name(), &weight.to_string())
+    }
+
+    /// The weight in force; `None` when it cannot be read, as that of a group that has gone.
+    pub(crate) fn weight(&self) -> Option<u64> {
+        control_file::probe(&self.weight_file())
+    }
+
+    /// The file that has the weight.
+    pub(crate) fn weight_file(&self) -> PathBuf {
+        self.folder.path.join(self.weight_name())
+    }
+
+    fn weight_name(&self) -> &'static str {
+        if self.folder.version == 2 { V2_WEIGHT } else { V1_WEIGHT }
     }
 
     fn write(&self, name: &str, value: &str) -> Result<()> {
@@ -387,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_limit_above_counts_and_not_the_group_s_own() {
+    fn the_tightest_limit_of_a_group_and_those_above_it_counts() {
         let root = tree(&[
             ("fs/cpu.max", "300000 100000"),
             ("fs/a/cpu.max", "50000 100000"),
@@ -396,10 +427,11 @@ mod tests {
             ("cpu.max", "1000 1000000"),
         ]);
         let mount = root.path().join("fs");
-        let own = folder(&root, 2, "fs/a/b/own");
-        assert_eq!(tightest_above(&own, &mount), Some((0.5, root.path().join("fs/a"))));
-        assert_eq!(tightest_above(&folder(&root, 2, "fs/a"), &mount), Some((3.0, mount.clone())));
-        assert_eq!(tightest_above(&folder(&root, 2, "fs"), &mount), None);
+        let tightest = |path: &str| tightest_limit(&folder(&root, 2, path), &mount);
+        assert_eq!(tightest("fs/a/b/own"), Some((0.01, root.path().join("fs/a/b/own"))));
+        assert_eq!(tightest("fs/a/b"), Some((0.5, root.path().join("fs/a"))));
+        assert_eq!(tightest("fs"), Some((3.0, mount.clone())));
+        assert_eq!(tightest(""), None, "it is not below the mount");
     }
 
     proptest! {

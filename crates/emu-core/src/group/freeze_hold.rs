@@ -1,6 +1,7 @@
 //! The freezer as a way of holding all tasks of a zone.
 
 use super::{Folder, Freezer, TaskGroup};
+use crate::duty::Notes;
 use crate::duty::hold_cost::HoldCost;
 use crate::duty::holder::{Held, Hold};
 use crate::duty::sleepers::Census;
@@ -20,31 +21,41 @@ pub(crate) struct FreezeHold {
 
 impl FreezeHold {
     /// Puts the zone's tasks into a group and freezes them there; returns what a hold costs on these CPUs, and
-    /// what the user should know.
+    /// what the user should know, now and later.
     ///
     /// # Errors
     /// As [`TaskGroup::create`]; the tasks cannot be frozen.
-    pub(crate) fn measured(
-        host: &Host,
-        zone: &Zone,
-        journal: &Journal,
-    ) -> Result<(Self, HoldCost, Vec<String>)> {
+    pub(crate) fn measured(host: &Host, zone: &Zone, journal: &Journal) -> Result<(Self, HoldCost, Notes)> {
         let group = TaskGroup::create(host, zone, &WANTED, journal)?;
-        let mut notes = group.notes().list();
+        let (notes, mut more_notes) = (group.notes().clone(), Vec::new());
         let way = format!("freezer {}", folder(&group)?.version);
         let mut hold = Self::new(group, journal)?;
         // From here on the tasks are held; what is measured now is measured without them.
         hold.hold(time::now() + CONFIRM)?;
-        let cost = HoldCost::of(host, &zone.demand.cpus(), &way, &mut notes, |probe| {
+        let cost = HoldCost::of(host, &zone.demand.cpus(), &way, &mut more_notes, |probe| {
             let zone = Zone { tasks: Tasks::Processes(vec![probe]), ..zone.clone() };
             Self::new(TaskGroup::create(host, &zone, &WANTED, journal)?, journal)
         })?;
+        for note in more_notes {
+            notes.add(note);
+        }
         Ok((hold, cost, notes))
     }
 
     fn new(group: TaskGroup, journal: &Journal) -> Result<Self> {
         let freezer = Freezer::open(folder(&group)?, journal)?;
         Ok(Self { group, freezer })
+    }
+}
+
+impl FreezeHold {
+    fn tell(&self) {
+        if self.freezer.is_theirs() {
+            self.group.notes().add_problem(format!(
+                "{}: somebody else has frozen the tasks; they stand still, and emu leaves them alone until they are thawed",
+                self.freezer.path().display()
+            ));
+        }
     }
 }
 
@@ -61,7 +72,15 @@ impl Hold for FreezeHold {
     }
 
     fn let_go(&mut self) -> Result<Nanos> {
-        self.freezer.thaw()
+        let free = self.freezer.thaw()?;
+        self.tell();
+        Ok(free)
+    }
+
+    fn is_held_by_others(&mut self) -> bool {
+        let is_held = self.freezer.is_held_by_others();
+        self.tell();
+        is_held
     }
 
     fn census(&mut self, turn: usize) -> Census {

@@ -2,8 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::inotify;
 
 use super::Folder;
 use crate::sys::time::{self, Nanos};
@@ -57,8 +60,12 @@ pub(crate) struct Freezer {
     path: PathBuf,
     control: File,
     state: File,
+    /// Tells who else writes to the control file; `None` where the kernel offers no more watches.
+    watch: Option<OwnedFd>,
     /// Whether the group is, or may be, frozen by us.
     is_frozen: bool,
+    /// Whether somebody else had frozen it at the last look.
+    is_theirs: bool,
 }
 
 impl std::fmt::Debug for Freezer {
@@ -95,7 +102,41 @@ impl Freezer {
             .map_err(|e| Error::file("open", &path, e))?;
         let state_path = folder.path.join(words.state);
         let state = File::open(&state_path).map_err(|e| Error::file("open", &state_path, e))?;
-        Ok(Self { words, path, control, state, is_frozen: false })
+        let watch = watch(&path).ok();
+        Ok(Self { words, path, control, state, watch, is_frozen: false, is_theirs: false })
+    }
+
+    /// The control file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether somebody else has frozen the group, who is to thaw it himself. To be asked before each freeze.
+    pub(crate) fn is_held_by_others(&mut self) -> bool {
+        let is_theirs = !self.is_frozen && self.reads_other(self.words.thaw);
+        let was_theirs = std::mem::replace(&mut self.is_theirs, is_theirs);
+        // Whoever has just thawed it may not have closed the file yet, which would look like a freeze in the next hold.
+        was_theirs || self.is_theirs
+    }
+
+    /// Whether the control file can be read, and does not have that word.
+    fn reads_other(&self, word: &str) -> bool {
+        let mut buffer = [0; 16];
+        let Ok(length) = self.control.read_at(&mut buffer, 0) else { return false };
+        buffer.get(..length).unwrap_or_default().trim_ascii() != word.as_bytes()
+    }
+
+    /// Whether somebody else has written to the control file since this was asked last: whoever does opens and closes it,
+    /// where we keep it open.
+    fn has_been_written(&self) -> bool {
+        let Some(watch) = &self.watch else { return false };
+        let mut buffer = [const { std::mem::MaybeUninit::uninit() }; 1024];
+        let mut reader = inotify::Reader::new(watch, &mut buffer);
+        let mut is_written = false;
+        while let Ok(event) = reader.next() {
+            is_written |= event.events().contains(inotify::ReadFlags::CLOSE_WRITE);
+        }
+        is_written
     }
 
     /// Freezes the group, and looks whether every task is frozen until `deadline`, at least once.
@@ -110,6 +151,8 @@ impl Freezer {
         self.is_frozen = true;
         let written = self.write(self.words.freeze);
         let told = time::now();
+        // What was before says nothing of the time from now on.
+        self.has_been_written();
         if let Err(error) = written {
             let _ = self.thaw();
             return Err(error);
@@ -134,13 +177,24 @@ impl Freezer {
     /// Lets the group run again; returns the moment in the middle of asking and being done, around which
     /// the tasks begin to run. If they send this thread off its CPU, the time for which it is off is theirs.
     ///
+    /// Does nothing where somebody else has frozen the group meanwhile, as [`is_theirs`](Self::is_theirs) tells then.
+    ///
     /// # Errors
     /// The kernel refuses. A group that has been removed has nothing left to thaw.
     pub(crate) fn thaw(&mut self) -> Result<Nanos> {
+        if self.is_frozen && self.has_been_written() && self.reads_other(self.words.thaw) {
+            (self.is_frozen, self.is_theirs) = (false, true);
+            return Ok(time::now());
+        }
         let (before, cpu) = (time::now(), time::thread_cpu());
         self.write(self.words.thaw)?;
         self.is_frozen = false;
         Ok(before + (time::now() - before).min(time::thread_cpu() - cpu) / 2)
+    }
+
+    /// Whether somebody else had frozen the group at the last look, or froze it in the last hold.
+    pub(crate) fn is_theirs(&self) -> bool {
+        self.is_theirs
     }
 
     fn write(&mut self, word: &str) -> Result<()> {
@@ -160,6 +214,7 @@ impl Freezer {
         let control = OpenOptions::new().read(true).write(true).open(&self.path)?;
         self.state = File::open(self.path.with_file_name(self.words.state))?;
         self.control = control;
+        self.watch = watch(&self.path).ok();
         Ok(())
     }
 
@@ -183,6 +238,13 @@ impl Drop for Freezer {
             let _ = self.thaw();
         }
     }
+}
+
+/// Tells when somebody closes the file who has had it open for writing.
+fn watch(path: &Path) -> io::Result<OwnedFd> {
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+    inotify::add_watch(&watch, path, inotify::WatchFlags::CLOSE_WRITE)?;
+    Ok(watch)
 }
 
 fn is_gone(error: &io::Error) -> bool {

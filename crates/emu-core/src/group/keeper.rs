@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::balancer::Balancer;
 use super::per_cpu::count_real_time;
 use super::quota::{Governed, at_period_start};
-use crate::duty::{Command, Controller, Wait};
+use crate::duty::{Command, Controller, Notes, Wait};
 use crate::sys::time::{self, Nanos};
 use crate::{Error, Result};
 
@@ -35,8 +35,11 @@ struct Work {
     window_end: Nanos,
     first_periods: u64,
     real_time: usize,
-    /// The last failure, until a round goes well.
-    problem: Option<Error>,
+    /// What spreading threads and correcting quotas have failed with, each until it goes well.
+    unspread: Option<Error>,
+    uncorrected: Option<Error>,
+    /// What else was found since the start.
+    found: Notes,
 }
 
 /// Groups held at their quotas by a thread.
@@ -69,8 +72,8 @@ pub(crate) struct Report {
     pub(crate) longest_stall: Duration,
     /// CPU time of the thread.
     pub(crate) own_cpu: Duration,
-    /// What is not as it should be.
-    pub(crate) notes: Vec<String>,
+    /// What is not as it should be, or was not.
+    pub(crate) problems: Vec<String>,
 }
 
 impl Keeper {
@@ -97,7 +100,9 @@ impl Keeper {
             window_end: 0,
             first_periods: 0,
             real_time: 0,
-            problem: None,
+            unspread: None,
+            uncorrected: None,
+            found: Notes::default(),
         };
         work.first_periods = work.periods();
         if let Some(balancer) = &mut work.balancer {
@@ -118,12 +123,15 @@ impl Keeper {
         Ok(Self { work, thread, own_cpu })
     }
 
-    /// Changes the shares and the period, within one period and a little.
+    /// Changes the shares and the period, within one period and a little. Threads that cannot be spread anew are a problem
+    /// that the report tells.
     ///
     /// # Errors
     /// The kernel refuses one of them; then all are set back.
     pub(crate) fn retarget(&self, shares: &[f64], period_us: u64) -> Result<()> {
         let mut work = lock(&self.work);
+        // Before it is written over.
+        work.look()?;
         let before: Vec<_> = work.governed.iter().map(Governed::asked).collect();
         let mut groups: Vec<_> = work.governed.iter_mut().zip(shares.iter().copied()).collect();
         let changed = at_period_start(&mut groups, |group, share| group.ask(*share, period_us));
@@ -136,39 +144,43 @@ impl Keeper {
         }
         work.begin_windows(period_us);
         let Work { governed, balancer, .. } = &mut *work;
-        let result = balancer.as_mut().map_or(Ok(()), |balancer| balancer.begin(governed));
+        // The new quotas are in force already, so that the caller must not go on as if they were not.
+        let begun = balancer.as_mut().map_or(Ok(()), |balancer| balancer.begin(governed));
+        work.unspread = begun.err();
         drop(work);
         self.thread.set(());
-        result
+        Ok(())
     }
 
     /// How it goes.
     pub(crate) fn report(&self) -> Report {
-        let work = lock(&self.work);
+        let mut work = lock(&self.work);
         let tick = time::tick();
         let period_us = work.governed.first().map_or(0, |group| group.asked().1);
-        let mut notes = Vec::new();
-        if let Some(problem) = &work.problem {
-            notes.push(format!("the quotas could not be looked after: {}", problem.in_words()));
+        // What cannot be looked at now is told by the next round.
+        let _ = work.look();
+        let mut problems = work.found.problems();
+        problems.extend(work.governed.iter().filter_map(Governed::shortfall));
+        for error in work.unspread.iter().chain(&work.uncorrected) {
+            problems.push(format!("the quotas could not be looked after: {}", error.in_words()));
         }
-        if self.thread.is_finished() {
-            notes.push(
-                "the thread that looks after the quotas has ended: they hold, but threads are not spread"
-                    .into(),
-            );
+        if let Some(why) = self.thread.ended() {
+            problems.push(format!(
+                "the thread that looks after the quotas has ended: they stay, but threads are not spread: {why}"
+            ));
         }
         let missing = work.balancer.as_ref().map(Balancer::missing).filter(|missing| !missing.is_empty());
-        notes.extend(missing.map(|missing| {
+        problems.extend(missing.map(|missing| {
             format!(
                 "CPUs {missing} are online, but the cgroup above does not have them: tasks share the others"
             )
         }));
         let stuck = work.balancer.as_ref().map_or(0, Balancer::stuck);
         if stuck > 0 {
-            notes.push(format!("{stuck} threads could not be moved to the group of a CPU"));
+            problems.push(format!("{stuck} threads could not be moved to the group of a CPU"));
         }
         if work.real_time > 0 {
-            notes.push(format!("{} threads are real-time: no quota limits them", work.real_time));
+            problems.push(format!("{} threads are real-time: no quota limits them", work.real_time));
         }
         Report {
             groups: work
@@ -185,7 +197,7 @@ impl Keeper {
                 .max()
                 .unwrap_or_default(),
             own_cpu: time::span(self.own_cpu.load(Ordering::Relaxed)),
-            notes,
+            problems,
         }
     }
 
@@ -235,29 +247,36 @@ impl Work {
     /// Does what is due. A failure is kept to be reported, and tried again at the next round: a CPU may be on
     /// its way offline, a thread on its way out.
     fn round(&mut self) {
-        let balanced = self.balance();
-        let corrected = self.correct();
-        self.problem = balanced.and(corrected).err();
+        let now = time::now();
+        if self.balancer.as_ref().is_some_and(|balancer| now >= balancer.next()) {
+            self.unspread = self.balance().err();
+        }
+        if now >= self.window_end {
+            self.uncorrected = self.correct(now).err();
+        }
+    }
+
+    /// Looks whether the quotas are still in force.
+    fn look(&mut self) -> Result<()> {
+        for group in &mut self.governed {
+            if let Some(problem) = group.look()? {
+                self.found.add_problem(problem);
+            }
+        }
+        Ok(())
     }
 
     fn balance(&mut self) -> Result<()> {
-        match &mut self.balancer {
-            Some(balancer) if time::now() >= balancer.next() => {
-                let result = balancer.look(&self.governed);
-                self.real_time = balancer.real_time();
-                result
-            }
-            _ => Ok(()),
-        }
+        let Some(balancer) = &mut self.balancer else { return Ok(()) };
+        let result = balancer.look(&self.governed);
+        self.real_time = balancer.real_time();
+        result
     }
 
-    fn correct(&mut self) -> Result<()> {
-        let now = time::now();
-        if now < self.window_end {
-            return Ok(());
-        }
+    fn correct(&mut self, now: Nanos) -> Result<()> {
         let behind = (now - self.window_end) / self.window.max(1);
         self.window_end += (behind + 1) * self.window;
+        self.look()?;
         let mut changed = Vec::new();
         for group in &mut self.governed {
             if group.end_window()? {
@@ -269,5 +288,63 @@ impl Work {
             self.real_time = count_real_time(threads)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::per_cpu::CpuGroups;
+    use super::*;
+    use crate::CpuList;
+    use crate::host::testing::{tree, write};
+
+    const FILES: [(&str, &str); 5] = [
+        ("tasks", ""),
+        ("cpu0/tasks", ""),
+        ("cpu0/cpu.stat", "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n"),
+        ("cpu0/cpu.cfs_quota_us", "-1\n"),
+        ("cpu0/cpu.cfs_period_us", "100000\n"),
+    ];
+
+    fn keeper(root: &std::path::Path) -> Keeper {
+        let cpus: CpuList = [0].into_iter().collect();
+        let groups = CpuGroups::below(root, &cpus);
+        let governed = groups.bandwidths().unwrap().into_iter();
+        let governed = governed.map(|bandwidth| Governed::new(bandwidth, 1, None, true)).collect();
+        let balancer = Balancer::new(groups, root.join("online"), &cpus);
+        Keeper::start(governed, Some(balancer), None, &[0.5], 20_000).unwrap()
+    }
+
+    #[test]
+    fn new_quotas_count_even_if_threads_cannot_be_spread_anew() {
+        let root = tree(&FILES);
+        let keeper = keeper(root.path());
+        assert!(keeper.report().problems.is_empty());
+        fs::remove_file(root.path().join("tasks")).unwrap();
+        keeper.retarget(&[0.25], 20_000).unwrap();
+        for _ in 0..100 {
+            let report = keeper.report();
+            assert!((report.groups[0].duty - 0.25).abs() < 1e-9);
+            assert!(report.problems[0].contains("could not be looked after"), "{:?}", report.problems);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        write(root.path(), "tasks", b"");
+        crate::group::testing::wait_until(|| keeper.report().problems.is_empty());
+    }
+
+    #[test]
+    fn a_quota_that_was_rewritten_and_put_back_stays_in_the_report() {
+        let root = tree(&FILES);
+        let keeper = keeper(root.path());
+        for (quota, effective) in [("30000", 1.0), ("2000", 0.1), ("10000", 0.5)] {
+            write(root.path(), "cpu0/cpu.cfs_quota_us", quota.as_bytes());
+            assert!((keeper.report().groups[0].effective - effective).abs() < 1e-9);
+        }
+        // The thread may have looked while a file was being written.
+        let problems = keeper.report().problems;
+        let rewritten = problems.iter().filter(|problem| problem.contains("somebody else has written"));
+        assert_eq!(rewritten.count(), 2, "{problems:?}");
     }
 }

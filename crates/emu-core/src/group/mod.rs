@@ -30,7 +30,7 @@ mod usage;
 pub(crate) use balancer::Balancer;
 pub use bandwidth::throttled_time;
 pub(crate) use bandwidth::{
-    Bandwidth, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Throttling, tightest_above,
+    Bandwidth, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Throttling, tightest_limit,
 };
 pub(crate) use freeze_hold::FreezeHold;
 pub(crate) use freezer::Freezer;
@@ -110,7 +110,7 @@ impl TaskGroup {
         let place = hierarchy_for(host, confine::CONTROLLER).zip(group.folder(confine::CONTROLLER));
         if let Some((returning, (hierarchy, folder))) = group.returning(zone).zip(place) {
             let tasks = Evicted::new(&host.roots.proc, hierarchy, &folder.path);
-            journal.keep(returning.start(host.roots.cpus().join("online"), tasks, group.notes.clone())?);
+            journal.keep(returning.start(host.roots.cpus().join("online"), tasks)?);
         }
         Ok(group)
     }
@@ -180,17 +180,17 @@ impl TaskGroup {
         self.parts.iter().find(|part| part.controllers.contains(&controller)).map(|part| &part.folder)
     }
 
-    /// What gives its cpuset the CPUs back that come back online, where the kernel does not.
+    /// What looks after its cpuset, and gives it the CPUs back that come back online, where the kernel does not.
     fn returning(&self, zone: &Zone) -> Option<Returning> {
         let folder = self.folder(confine::CONTROLLER)?;
-        if folder.version != 1 || !confine::is_cpuset(&folder.path) {
+        if !confine::is_cpuset(&folder.path) {
             return None;
         }
         let new = match &zone.tasks {
             Tasks::Processes(_) => Returning::ours,
             Tasks::Cgroup(_) => Returning::theirs,
         };
-        Some(new(&folder.path, zone.demand.cpus()))
+        Some(new(folder, zone.demand.cpus(), &self.notes))
     }
 
     /// The processes in it, nested groups included.

@@ -79,7 +79,7 @@ pub(crate) struct CpuGroups {
     accounting: Option<usize>,
     /// Whether each group is bound to its CPU.
     pinned: bool,
-    /// Where the kernel does not put CPUs back into the zone's own cpuset.
+    /// What looks after the zone's own cpuset.
     returning: Option<Returning>,
     /// Whether the cpusets of the CPUs' groups must be written again.
     is_short: bool,
@@ -333,6 +333,27 @@ impl CpuGroups {
     pub(crate) fn binding(&self, tid: Pid) -> Option<CpuList> {
         let cpus = affinity::get(tid).ok()?.intersection(&self.cpus);
         (!cpus.is_empty() && cpus != self.cpus).then_some(cpus)
+    }
+}
+
+#[cfg(test)]
+impl CpuGroups {
+    /// Those of version 1 below a folder, which has no cpuset.
+    pub(super) fn below(folder: &Path, cpus: &CpuList) -> Self {
+        let part = |path: PathBuf| Part::of(Folder { version: 1, path });
+        let group = |cpu| CpuGroup { cpu, parts: vec![part(folder.join(format!("cpu{cpu}")))] };
+        Self {
+            homes: vec![part(folder.to_owned())],
+            groups: cpus.iter().map(group).collect(),
+            cpus: cpus.clone(),
+            cpuset: None,
+            accounting: None,
+            pinned: false,
+            returning: None,
+            is_short: false,
+            keeps_affinity: true,
+            procfs: "/proc".into(),
+        }
     }
 }
 

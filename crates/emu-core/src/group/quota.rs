@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bandwidth::{Bandwidth, Limit, Quota, Throttling};
+use super::bandwidth::{Bandwidth, Limit, QUOTA_MIN_US, Quota, Throttling};
 use super::trim::{Due, Trim, Window};
 use crate::Result;
 use crate::sys::time::{self, Nanos};
@@ -23,6 +23,12 @@ pub(crate) struct Governed {
     corrects: bool,
     /// Where the last window ended.
     mark: Option<Mark>,
+    /// What was written last.
+    written: Option<Limit>,
+    /// What was in force instead at the last look: somebody else has written it.
+    foreign: Option<Limit>,
+    /// The limit, in CPUs, that the owner of a group that is not ours has given it: it is not raised above that.
+    own: Option<f64>,
 }
 
 /// A reading of a group's counters.
@@ -40,20 +46,36 @@ impl Governed {
     /// A group without a quota yet.
     pub(crate) fn new(bandwidth: Bandwidth, size: usize, ceiling: Option<f64>, corrects: bool) -> Self {
         let size = size as f64;
-        let trim = Trim::default();
-        Self { bandwidth, size, ceiling, asked: size, period_us: 0, trim, corrects, mark: None }
+        // What cannot be read will be told when it cannot be written.
+        let own =
+            if bandwidth.is_theirs() { bandwidth.limit().ok().flatten().and_then(Limit::cpus) } else { None };
+        Self {
+            bandwidth,
+            size,
+            ceiling,
+            asked: size,
+            period_us: 0,
+            trim: Trim::default(),
+            corrects,
+            mark: None,
+            written: None,
+            foreign: None,
+            own,
+        }
     }
 
     /// The limit that gives `asked` CPUs, as corrected so far.
     fn limit(&self, asked: f64, period_us: u64) -> Limit {
-        let most = self.ceiling.unwrap_or(f64::INFINITY);
-        let quota = if asked >= self.size || asked > most && most >= self.size {
+        let (most, own) = (self.ceiling.unwrap_or(f64::INFINITY), self.own.unwrap_or(f64::INFINITY));
+        let quota = if asked >= own {
+            Quota::Micros(((own.min(most) * period_us as f64) as u64).max(QUOTA_MIN_US))
+        } else if asked >= self.size || asked > most && most >= self.size {
             Quota::Max
         } else if asked > most {
             // Rounded down, as the kernel compares exactly.
             Quota::Micros((most * period_us as f64) as u64)
         } else {
-            Quota::of((asked * self.trim.factor()).min(most), period_us)
+            Quota::of((asked * self.trim.factor()).min(most).min(own), period_us)
         };
         Limit { quota, period_us }
     }
@@ -63,11 +85,60 @@ impl Governed {
     /// # Errors
     /// As [`Bandwidth::set_limit`]; then what was asked for before still counts.
     pub(crate) fn ask(&mut self, cpus: f64, period_us: u64) -> Result<()> {
-        self.bandwidth.set_limit(self.limit(cpus, period_us))?;
+        self.write(self.limit(cpus, period_us))?;
         (self.asked, self.period_us) = (cpus, period_us);
         self.trim.restart();
         self.mark = None;
         Ok(())
+    }
+
+    fn write(&mut self, limit: Limit) -> Result<()> {
+        self.bandwidth.set_limit(limit)?;
+        (self.written, self.foreign) = (Some(limit), None);
+        Ok(())
+    }
+
+    /// Looks whether what was written is still in force; says so if not. It is left at that until something else is
+    /// asked for, and what the owner of a group that is not ours has written then bounds it.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn look(&mut self) -> Result<Option<String>> {
+        let Some(written) = self.written else { return Ok(None) };
+        // A group that has gone has no tasks.
+        let foreign = self.bandwidth.limit()?.filter(|now| *now != written);
+        if foreign != self.foreign {
+            // A mean over both would be neither.
+            self.trim.restart();
+            (self.foreign, self.mark) = (foreign, None);
+        }
+        let Some(foreign) = foreign else { return Ok(None) };
+        if self.bandwidth.is_theirs() {
+            self.own = foreign.cpus();
+        }
+        let tell =
+            |limit: Limit| limit.cpus().map_or("no limit".to_owned(), |cpus| format!("{cpus:.4} CPUs"));
+        Ok(Some(format!(
+            "somebody else has written {}: {} instead of {} are in force",
+            self.bandwidth.limit_file().display(),
+            tell(foreign),
+            tell(written)
+        )))
+    }
+
+    /// What to tell where the group had less before than it is to have.
+    pub(crate) fn shortfall(&self) -> Option<String> {
+        let own = self.own.filter(|own| *own < self.asked)?;
+        Some(format!(
+            "{} was {own:.4} CPUs, which is less than the {:.4} asked for: it is not raised",
+            self.bandwidth.limit_file().display(),
+            self.asked
+        ))
+    }
+
+    /// The limit that is in force.
+    fn in_force(&self) -> Limit {
+        self.foreign.unwrap_or_else(|| self.limit(self.asked, self.period_us))
     }
 
     /// What is asked for, in CPUs, and the period in microseconds.
@@ -77,7 +148,7 @@ impl Governed {
 
     /// The part of each period in which the group may run, per CPU.
     pub(crate) fn duty(&self) -> f64 {
-        self.limit(self.asked, self.period_us).cpus().map_or(1.0, |cpus| cpus / self.size)
+        self.in_force().cpus().map_or(1.0, |cpus| (cpus / self.size).min(1.0))
     }
 
     /// What the group got per CPU while its demand was full, or what its quota gives where that is not known.
@@ -89,7 +160,7 @@ impl Governed {
     ///
     /// A turn ends at the tick after its quota is used up, and the next ones pay for what it overran.
     pub(crate) fn longest_stall(&self, tick: Duration) -> Duration {
-        longest_stall(self.duty(), self.period_us, tick)
+        longest_stall(self.duty(), self.in_force().period_us, tick)
     }
 
     /// Reads the group's counters.
@@ -105,6 +176,9 @@ impl Governed {
     /// # Errors
     /// A file cannot be read.
     pub(crate) fn end_window(&mut self) -> Result<bool> {
+        if self.foreign.is_some() {
+            return Ok(false);
+        }
         let now = self.read()?;
         let Some(before) = self.mark.replace(now) else { return Ok(false) };
         let (Some(usage), Some(used)) = (now.usage, before.usage) else { return Ok(false) };
@@ -129,7 +203,7 @@ impl Governed {
     /// # Errors
     /// As [`Bandwidth::set_limit`].
     pub(crate) fn renew(&mut self) -> Result<()> {
-        self.bandwidth.set_limit(self.limit(self.asked, self.period_us))
+        self.write(self.limit(self.asked, self.period_us))
     }
 }
 
@@ -139,9 +213,8 @@ pub(crate) fn longest_stall(share: f64, period_us: u64, tick: Duration) -> Durat
     if share <= 0.0 || share >= 1.0 { Duration::ZERO } else { turn.mul_f64((1.0 - share) / share) }
 }
 
-/// Carries out `write` for each group where its next period begins, so that the refill that comes with a
-/// write gives nothing: the group has just been given a new quota. Groups that have no periods, because they have
-/// nothing to run, are written after one period.
+/// Calls `write` for each group just after its period has begun: a write refills the quota, and there it is full
+/// anyway. A group without periods is written after one period.
 ///
 /// # Errors
 /// What `write` returns; a file cannot be read.
@@ -180,7 +253,9 @@ mod tests {
     use super::super::Folder;
     use super::super::bandwidth::Owner;
     use super::*;
+    use crate::frequency::simulated;
     use crate::host::testing::{tree, write};
+    use std::path::PathBuf;
     use tempfile::TempDir;
 
     const STAT: &str = "usage_usec 0\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n";
@@ -218,6 +293,62 @@ mod tests {
         let (root, mut one) = group(1, Some(3.0));
         one.ask(1.0, 100_000).unwrap();
         assert_eq!(max(&root), "max 100000");
+    }
+
+    #[test]
+    fn a_limit_that_somebody_else_has_written_is_told_and_left() {
+        let (root, mut one) = group(1, None);
+        one.ask(0.4, 20_000).unwrap();
+        assert_eq!(one.look().unwrap(), None);
+        write(root.path(), "cpu.max", b"max 100000\n");
+        let told = one.look().unwrap().unwrap();
+        assert!(told.contains("cpu.max: no limit instead of 0.4000 CPUs"), "{told}");
+        assert_eq!((one.effective(), one.duty()), (1.0, 1.0));
+        write(root.path(), "cpu.max", b"30000 100000\n");
+        assert!(one.look().unwrap().unwrap().contains("0.3000 CPUs instead"));
+        assert!((one.effective() - 0.3).abs() < 1e-9);
+        for count in 0..200 {
+            assert!(!two_seconds(&root, &mut one, count, 100_000), "what is not ours is not corrected");
+        }
+        // The group is ours: whoever asks for something else gets it.
+        one.ask(0.5, 20_000).unwrap();
+        assert_eq!((one.look().unwrap(), one.effective(), max(&root)), (None, 0.5, "10000 20000".into()));
+    }
+
+    /// A group that somebody else has made, with his limit, and its folder.
+    fn attached(size: usize, limit: &str) -> (TempDir, PathBuf, Governed) {
+        let dir = tempfile::tempdir().unwrap();
+        let (roots, journal) = simulated::journal(dir.path());
+        write(&roots.sys, "cpu.max", limit.as_bytes());
+        write(&roots.sys, "cpu.stat", STAT.as_bytes());
+        let folder = Folder { version: 2, path: roots.sys.clone() };
+        let bandwidth = Bandwidth::open(&folder, Some(&folder), Owner::Others(journal)).unwrap();
+        (dir, roots.sys, Governed::new(bandwidth, size, None, true))
+    }
+
+    #[test]
+    fn the_owner_s_limit_of_a_group_is_never_raised() {
+        let (_dir, folder, mut one) = attached(1, "50000 100000\n");
+        let max = || std::fs::read_to_string(folder.join("cpu.max")).unwrap();
+        for asked in [0.8, 1.0] {
+            one.ask(asked, 20_000).unwrap();
+            assert_eq!((max().as_str(), one.effective()), ("10000 20000", 0.5));
+            assert!(one.shortfall().unwrap().contains("was 0.5000 CPUs"), "{:?}", one.shortfall());
+        }
+        one.ask(0.25, 20_000).unwrap();
+        assert_eq!((max().as_str(), one.effective(), one.shortfall()), ("5000 20000", 0.25, None));
+        // Meanwhile its owner allows it more, or all.
+        write(&folder, "cpu.max", b"90000 100000\n");
+        assert!(one.look().unwrap().is_some());
+        one.ask(1.0, 20_000).unwrap();
+        assert_eq!(max(), "18000 20000");
+        write(&folder, "cpu.max", b"max 100000\n");
+        assert!(one.look().unwrap().is_some());
+        one.ask(1.0, 20_000).unwrap();
+        assert_eq!((max().as_str(), one.shortfall()), ("max 20000", None));
+        let (_dir, folder, mut four) = attached(4, "150000 100000\n");
+        four.ask(4.0 * 0.8, 20_000).unwrap();
+        assert_eq!(std::fs::read_to_string(folder.join("cpu.max")).unwrap(), "30000 20000");
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! Gives the cpuset of a zone its CPUs back when they come online again.
+//! Looks whether the cpuset of a zone still has its CPUs, and gives them back when they come online again.
 //!
 //! Version 1 takes a CPU that goes offline out of every cpuset and does not put it back; version 2 does
 //! (cgroups-v1/cpusets.rst, "Modifying"; cgroup-v2.rst, `cpuset.cpus.effective`).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use super::Folder;
 use super::confine;
 use super::evicted::Evicted;
 use crate::duty::{Command, Controller, Notes};
@@ -14,31 +15,38 @@ use crate::{CpuList, Result, control_file};
 /// How often it is looked which CPUs are online.
 const EVERY: Nanos = 500_000_000;
 
-/// What becomes of the tasks when the last CPU goes.
+/// What becomes of the tasks when the last CPU of a cpuset of version 1 goes.
 const EVICTED: &str = "all CPUs of the zone were offline: the kernel let its tasks run elsewhere until one was back, which a \
                        method that slows CPUs does not reach";
 
-/// A cpuset of version 1, and what it is to have.
+/// A cpuset, and what it is to have.
 #[derive(Debug)]
 pub(super) struct Returning {
+    /// Which CPUs its tasks can use.
     file: PathBuf,
+    version: u8,
     /// The CPUs of the zone.
     cpus: CpuList,
     /// Those that it had at the last look.
     has: CpuList,
     /// Those that the kernel has taken out of somebody else's cpuset; of one that is ours it is known without.
     lost: Option<CpuList>,
+    /// Those of the zone that are online and that it did not have at the last look.
+    missing: CpuList,
+    notes: Notes,
 }
 
 impl Returning {
     /// For a group that was made for the zone.
-    pub(super) fn ours(folder: &Path, cpus: CpuList) -> Self {
-        Self { file: folder.join(confine::CPUS), has: cpus.clone(), cpus, lost: None }
+    pub(super) fn ours(folder: &Folder, cpus: CpuList, notes: &Notes) -> Self {
+        let file = folder.path.join(confine::in_force(folder.version));
+        let (has, missing, notes) = (cpus.clone(), CpuList::default(), notes.clone());
+        Self { file, version: folder.version, has, cpus, lost: None, missing, notes }
     }
 
     /// For somebody else's group: what its owner takes out meanwhile stays out.
-    pub(super) fn theirs(folder: &Path, cpus: CpuList) -> Self {
-        Self { lost: Some(CpuList::default()), ..Self::ours(folder, cpus) }
+    pub(super) fn theirs(folder: &Folder, cpus: CpuList, notes: &Notes) -> Self {
+        Self { lost: Some(CpuList::default()), ..Self::ours(folder, cpus, notes) }
     }
 
     /// The CPUs that the cpuset had at the last look, those put back included.
@@ -46,17 +54,12 @@ impl Returning {
         &self.has
     }
 
-    /// Looks after it and its tasks on a thread, until that is dropped or there is nothing to look after. Whether the tasks
-    /// were moved out meanwhile is noted.
+    /// Looks after it and its tasks on a thread, until that is dropped. Whether the tasks were moved out meanwhile, or may
+    /// use other CPUs, is noted.
     ///
     /// # Errors
     /// The thread cannot be made.
-    pub(super) fn start(
-        mut self,
-        online_file: PathBuf,
-        mut tasks: Evicted,
-        notes: Notes,
-    ) -> Result<Controller<()>> {
+    pub(super) fn start(mut self, online_file: PathBuf, mut tasks: Evicted) -> Result<Controller<()>> {
         Controller::spawn(
             "emu-cpuset",
             (),
@@ -65,17 +68,18 @@ impl Returning {
                 loop {
                     let (Command::Run(()), generation) = wait.command() else { return Ok(()) };
                     let online = control_file::probe_cpus(&online_file);
-                    if online.is_some_and(|online| self.renew(&online).is_none()) {
-                        return Ok(());
-                    }
-                    let followed = if self.has.is_empty() {
-                        notes.add(EVICTED.into());
+                    // Its owner may give it back what he has taken.
+                    let is_ours = online.is_none_or(|online| self.renew(&online).is_some());
+                    let followed = if !is_ours || self.version == 2 {
+                        Ok(())
+                    } else if self.has.is_empty() {
+                        self.notes.add_problem(EVICTED.into());
                         tasks.follow()
                     } else {
                         tasks.bring_back().and_then(|()| tasks.remember())
                     };
                     if let Err(error) = followed {
-                        notes.add(format!(
+                        self.notes.add_problem(format!(
                             "tasks that were moved out of the cpuset are not all back: {}",
                             error.in_words()
                         ));
@@ -93,7 +97,17 @@ impl Returning {
         let has = CpuList::from_kernel(&text?)?;
         let before = std::mem::replace(&mut self.has, has.intersection(&self.cpus));
         if self.has != has {
+            self.notes.add_problem(format!(
+                "{} is `{has}`: tasks may use CPUs {}, which are not in the zone",
+                self.file.display(),
+                has.difference(&self.cpus)
+            ));
             return None;
+        }
+        if self.version == 2 {
+            // The kernel puts them back itself.
+            self.tell_missing(online);
+            return Some(false);
         }
         let lost = match &mut self.lost {
             None => &self.cpus,
@@ -111,7 +125,23 @@ impl Returning {
                 self.has = all;
             }
         }
+        self.tell_missing(online);
         Some(self.has != has)
+    }
+
+    /// Tells which CPUs are online and not in the cpuset, when they are missing for the second time: the kernel puts them
+    /// back after a while.
+    fn tell_missing(&mut self, online: &CpuList) {
+        let missing = self.cpus.intersection(online).difference(&self.has);
+        let still = missing.intersection(&self.missing);
+        if !still.is_empty() {
+            self.notes.add_problem(format!(
+                "{} is `{}`: tasks cannot use CPUs {still} of the zone",
+                self.file.display(),
+                self.has
+            ));
+        }
+        self.missing = missing;
     }
 }
 
@@ -120,12 +150,19 @@ mod tests {
     use super::*;
     use crate::host::testing::tree;
     use std::fs;
+    use std::path::Path;
+
+    type New = fn(&Folder, CpuList, &Notes) -> Returning;
+
+    fn folder(path: &Path, version: u8) -> Folder {
+        Folder { version, path: path.to_owned() }
+    }
 
     /// What the cpuset of a zone of CPUs 0 to 3 has in the end, when these are online, and in it, one after another.
-    fn renewed(new: fn(&Path, CpuList) -> Returning, steps: &[(&str, &str)]) -> String {
+    fn renewed(new: New, steps: &[(&str, &str)]) -> String {
         let root = tree(&[("cpuset.cpus", "")]);
         let file = root.path().join("cpuset.cpus");
-        let mut returning = new(root.path(), (0..4).collect());
+        let mut returning = new(&folder(root.path(), 1), (0..4).collect(), &Notes::default());
         for (online, has) in steps {
             fs::write(&file, has).unwrap();
             let put_back = returning.renew(&online.parse().unwrap()).unwrap();
@@ -137,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_cpu_that_comes_back_is_given_back() {
-        for new in [Returning::ours, Returning::theirs] {
+        for new in [Returning::ours as New, Returning::theirs] {
             let steps = [("0-7", "0-3"), ("0-1,4-7", "0-1")];
             assert_eq!(renewed(new, &steps), "0-1");
             assert_eq!(renewed(new, &[&steps[..], &[("0-2,4-7", "0-1")]].concat()), "0-2");
@@ -158,11 +195,56 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_has_gone_or_has_other_cpus_is_not_looked_after() {
+    fn a_group_that_has_gone_or_has_other_cpus_gets_none_back() {
         let root = tree(&[("cpuset.cpus", "4-5")]);
-        let mut returning = Returning::theirs(root.path(), (0..4).collect());
+        let notes = Notes::default();
+        let mut returning = Returning::theirs(&folder(root.path(), 1), (0..4).collect(), &notes);
         assert_eq!((returning.renew(&(0..3).collect()), returning.has()), (None, &CpuList::default()));
+        assert!(notes.problems()[0].contains("`4-5`: tasks may use CPUs 4-5"), "{:?}", notes.problems());
         fs::remove_file(root.path().join("cpuset.cpus")).unwrap();
         assert_eq!(returning.renew(&(0..3).collect()), None);
+    }
+
+    #[test]
+    fn cpus_that_a_cpuset_of_version_2_has_too_many_or_too_few_are_told() {
+        let root = tree(&[("cpuset.cpus", "0-3\n"), ("cpuset.cpus.effective", "0-3\n")]);
+        let (notes, online) = (Notes::default(), (0..4).collect());
+        let mut returning = Returning::ours(&folder(root.path(), 2), (0..4).collect(), &notes);
+        let mut look = |effective: &str, online: &CpuList| {
+            fs::write(root.path().join("cpuset.cpus.effective"), effective).unwrap();
+            (returning.renew(online), notes.problems().len())
+        };
+        assert_eq!(look("0-3\n", &online), (Some(false), 0));
+        // CPU 3 goes offline and comes back, a little before the kernel puts it back.
+        assert_eq!(look("0-2\n", &(0..3).collect()), (Some(false), 0));
+        assert_eq!(look("0-2\n", &online), (Some(false), 0));
+        assert_eq!(look("0-3\n", &online), (Some(false), 0));
+        // The group above loses one.
+        assert_eq!(look("0-2\n", &online), (Some(false), 0));
+        assert_eq!(look("0-2\n", &online), (Some(false), 1));
+        assert_eq!(look("0-5\n", &online), (None, 2));
+        assert!(notes.problems()[1].contains("tasks may use CPUs 4-5"), "{:?}", notes.problems());
+        assert_eq!(
+            fs::read_to_string(root.path().join("cpuset.cpus")).unwrap(),
+            "0-3\n",
+            "it is only looked at"
+        );
+    }
+
+    #[test]
+    fn a_cpuset_that_its_owner_changes_and_changes_back_is_looked_after_all_the_time() {
+        let root = tree(&[("cpuset.cpus", "0-3"), ("cgroup.procs", ""), ("online", "0-7")]);
+        let write = |has: &str| fs::write(root.path().join("cpuset.cpus"), has).unwrap();
+        let notes = Notes::default();
+        let returning = Returning::theirs(&folder(root.path(), 1), (0..4).collect(), &notes);
+        let host = crate::host::testing::host();
+        let tasks = Evicted::new(&host.roots.proc, &host.cgroups.hierarchies[0], root.path());
+        let _thread = returning.start(root.path().join("online"), tasks).unwrap();
+        for other in ["0-5", "0-6"] {
+            write(other);
+            let told = || notes.problems().iter().any(|problem| problem.contains(&format!("`{other}`")));
+            crate::group::testing::wait_until(told);
+            write("0-3");
+        }
     }
 }

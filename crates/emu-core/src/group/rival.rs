@@ -129,6 +129,11 @@ impl Rival {
         self.bandwidth.set_weight(weight)
     }
 
+    /// The bandwidth of its group.
+    pub(crate) fn bandwidth(&self) -> &Bandwidth {
+        &self.bandwidth
+    }
+
     /// Whether it still burns.
     pub(crate) fn is_alive(&self) -> bool {
         Stat::read(&self.procfs, self.child.pid()).is_some_and(|stat| !stat.has_ended())

@@ -107,6 +107,56 @@ fn a_group_that_somebody_else_has_frozen_is_refused() {
 }
 
 #[test]
+fn a_group_that_somebody_else_freezes_meanwhile_is_not_thawed() {
+    for_each_version(Controller::Freezer, |host| {
+        let program = Program::shell("exec sleep 30");
+        let journal = journal(host);
+        let zone = zone(&host.online(), processes(&[program.pid()]));
+        let group = TaskGroup::create(host, &zone, &[Controller::Freezer], &journal).unwrap();
+        let folder = group.folder(Controller::Freezer).unwrap();
+        let mut freezer = Freezer::open(folder, &journal).unwrap();
+        let [frozen, thawed] = if folder.version == 2 { ["1", "0"] } else { ["FROZEN", "THAWED"] };
+        let control = freezer.path().to_owned();
+        // As others do: it is closed again.
+        let write = |word: &str| fs::write(&control, word).unwrap();
+        let is_frozen = || control_file::read(&control).unwrap() != thawed;
+        let soon = || time::now() + 5_000_000_000;
+
+        for _ in 0..3 {
+            assert!(!freezer.is_held_by_others());
+            freezer.freeze(soon()).unwrap();
+            freezer.thaw().unwrap();
+            assert!(!freezer.is_theirs() && !is_frozen(), "nobody else is there");
+        }
+        // Between two holds.
+        write(frozen);
+        assert!(freezer.is_held_by_others() && freezer.is_held_by_others());
+        write(thawed);
+        assert!(freezer.is_held_by_others(), "it may be the same that it has just been");
+        assert!(!freezer.is_held_by_others());
+        // Within a hold, in which it reads the same before and after.
+        freezer.freeze(soon()).unwrap();
+        write(frozen);
+        freezer.thaw().unwrap();
+        assert!(freezer.is_theirs() && is_frozen() && freezer.is_held_by_others());
+        write(thawed);
+        assert!(freezer.is_held_by_others() && !freezer.is_held_by_others());
+        // Thawed by somebody else within a hold.
+        freezer.freeze(soon()).unwrap();
+        write(thawed);
+        freezer.thaw().unwrap();
+        assert!(!freezer.is_theirs() && !is_frozen());
+        // Dropped with the group frozen by somebody else.
+        freezer.freeze(soon()).unwrap();
+        write(frozen);
+        drop(freezer);
+        assert!(is_frozen());
+        write(thawed);
+        journal.undo_all().unwrap();
+    });
+}
+
+#[test]
 fn an_existing_group_is_used_in_place() {
     for_each_version(Controller::Freezer, |host| {
         let hierarchy = super::hierarchy_for(host, Controller::Freezer).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{About, Emulation, Expected, Method};
 use crate::duty::holder::{self, Holder};
-use crate::duty::{Notes, check_period, detuned};
+use crate::duty::{check_period, detuned};
 use crate::group::{FreezeHold, TaskGroup, hierarchy_for};
 use crate::{Controller, Demand, Host, Journal, MethodId, Result, Status, Targets, Unavailable, Zone};
 
@@ -59,18 +59,18 @@ impl Method for CpuFreeze {
                 "the version 1 freezer is used: SIGKILL to a frozen task acts when it is thawed".into(),
             );
         }
-        let error = holder::expected_error(period, share);
+        let error = holder::expected_error(period, share, demand.targets.len());
         Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes })
     }
 
     fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
         let targets = zone.demand.targets.clone();
         let share = holder::uniform_share(&targets).map_err(|why| why.into_error(self.id()))?;
-        let (hold, cost, more) = FreezeHold::measured(host, zone, journal)?;
-        let notes = [holder::notes_on(&targets), more].concat();
+        let (hold, cost, more_notes) = FreezeHold::measured(host, zone, journal)?;
+        let notes = holder::notes_on(&targets);
         let period = detuned(zone.demand.period.unwrap_or(PERIOD));
         let holder =
-            Holder::start("emu-freeze", host, zone, (period, share, cost), hold, journal, Notes::default())?;
+            Holder::start("emu-freeze", host, zone, (period, share, cost), hold, journal, more_notes)?;
         Ok(Box::new(Frozen { holder, targets, notes }))
     }
 }

@@ -160,21 +160,24 @@ impl Emulation for SetFrequencies {
     }
 
     fn status(&self) -> Status {
-        let mut notes = [self.notes.clone(), self.more_notes.list()].concat();
-        let mut cpus = Vec::new();
+        let notes = self.notes.clone();
+        let mut status = Status { notes, ..Status::new(MethodId::CpuFreq, Duration::ZERO) };
+        status.add_all(&self.more_notes);
         for one in &self.set {
             if let Err(error) = one.control.check(&[one.level]) {
-                notes.push(error.in_words());
+                status.add_problem(error.in_words());
             }
-            let clock = one.control.current().unwrap_or(one.level);
+            let clock = one.control.current().ok();
             for cpu in one.cpus.iter() {
                 let Some(&asked) = self.demand.targets.get(&cpu) else { continue };
-                let effective = asked.share * clock.as_f64() / one.wanted.as_f64();
+                // Under another governor no frequency is told: it may be the highest one.
+                let part = |clock: Hertz| asked.share * clock.as_f64() / one.wanted.as_f64();
                 let online = frequency::is_online(&self.host, cpu);
-                cpus.push(CpuStatus { cpu, asked, effective, duty: 1.0, clock: Some(clock), online });
+                let effective = clock.map_or(1.0, part);
+                status.cpus.push(CpuStatus { cpu, asked, effective, duty: 1.0, clock, online });
             }
         }
-        Status { cpus, notes, ..Status::new(MethodId::CpuFreq, Duration::ZERO) }
+        status
     }
 
     fn release(self: Box<Self>) -> Result<()> {

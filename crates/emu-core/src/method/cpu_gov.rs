@@ -145,7 +145,7 @@ impl Method for CpuGov {
                 "below the lowest frequency: tasks are frozen for {:.1} % of the time",
                 (1.0 - plan.running) * 100.0
             ));
-            error = error.max(holder::expected_error(plan.period, plan.running));
+            error = error.max(holder::expected_error(plan.period, plan.running, demand.targets.len()));
             plan.period.mul_f64(1.0 - plan.running)
         } else {
             Duration::ZERO
@@ -158,11 +158,11 @@ impl Method for CpuGov {
         let wishes = frequency::wishes(host, &zone.demand).map_err(refuse)?;
         let plan = Plan::new(&zone.demand, &wishes).map_err(refuse)?;
         let (holder, mut notes, more_notes) = if plan.freezes() {
-            let (hold, cost, notes) = FreezeHold::measured(host, zone, journal)?;
-            let (cycle, more_notes) = ((plan.period, plan.running, cost), Notes::default());
+            let (hold, cost, more_notes) = FreezeHold::measured(host, zone, journal)?;
+            let cycle = (plan.period, plan.running, cost);
             let holder =
                 Holder::start("emu-gov-freeze", host, zone, cycle, hold, journal, more_notes.clone())?;
-            (Some(holder), notes, more_notes)
+            (Some(holder), Vec::new(), more_notes)
         } else {
             let group = TaskGroup::create(host, zone, &[Controller::Cpuset], journal)?;
             (None, Vec::new(), group.notes().clone())
@@ -199,6 +199,9 @@ struct Governed {
 impl Governed {
     /// Mean frequency while tasks run.
     fn mean(&self) -> f64 {
+        if self.alternator.has_failed() {
+            return self.control.current().unwrap_or(self.mix.high).as_f64();
+        }
         let counters = self.alternator.counters();
         if self.mix.low == self.mix.high || counters.elapsed.load(Ordering::Relaxed) == 0 {
             return self.mix.mean();
@@ -260,22 +263,30 @@ impl Emulation for Governor {
             missed: held.as_ref().map_or(0, |status| status.missed),
             longest_stall: held.as_ref().map_or(Duration::ZERO, |status| status.longest_stall),
             own_cpu: held.as_ref().map_or(Duration::ZERO, |status| status.own_cpu),
-            notes: [self.notes.clone(), self.more_notes.list()].concat(),
+            notes: self.notes.clone(),
             ..Status::new(MethodId::CpuGov, self.plan.period)
         };
-        status.notes.extend(held.iter().flat_map(|status| status.notes.iter().cloned()));
+        match &held {
+            // It tells what the alternators have to tell, too.
+            Some(held) => {
+                held.problems.iter().for_each(|problem| status.add_problem(problem.clone()));
+                status.notes.extend_from_slice(&held.notes);
+            }
+            None => status.add_all(&self.more_notes),
+        }
         for policy in &self.policies {
             let counters = policy.alternator.counters();
             status.periods = status.periods.max(counters.periods.load(Ordering::Relaxed));
             status.missed += counters.missed.load(Ordering::Relaxed);
             status.own_cpu += time::span(counters.cpu.load(Ordering::Relaxed));
             if let Err(error) = policy.control.check(&[policy.mix.low, policy.mix.high]) {
-                status.notes.push(error.in_words());
+                status.add_problem(error.in_words());
             }
             if policy.alternator.has_failed() {
-                status
-                    .notes
-                    .push(format!("CPUs {} stay at one frequency: the kernel refused a change", policy.cpus));
+                status.add_problem(format!(
+                    "CPUs {} stay at one frequency: the kernel refused a change",
+                    policy.cpus
+                ));
             }
             for cpu in policy.cpus.iter() {
                 let Some(&asked) = self.demand.targets.get(&cpu) else { continue };

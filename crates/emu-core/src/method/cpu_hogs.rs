@@ -14,8 +14,8 @@ use crate::group::{TaskGroup, Usage, can_have, is_same_everywhere};
 use crate::meter::wake_costs;
 use crate::sys::time::{self, Nanos};
 use crate::{
-    Controller, CpuId, CpuStatus, Demand, Error, Host, Journal, MethodId, RealTime, Reason, Result, Status,
-    Targets, Tasks, Unavailable, Zone, lowest_share,
+    Controller, CpuId, CpuStatus, Demand, Error, Health, Host, Journal, MethodId, RealTime, Reason, Result,
+    Status, Targets, Tasks, Unavailable, Zone, lowest_share,
 };
 
 /// The method.
@@ -74,8 +74,11 @@ impl Method for CpuHogs {
                 "CPUs {outside} share a core with the zone and are not in it: a burner slows them, and they the zone"
             ));
         }
-        // Measured: about 2 µs of a wake-up's cost remain unknown, whatever the period.
-        let error = 0.003 + 2e-6 / (period.as_secs_f64() * demand.lowest_share());
+        let share = demand.lowest_share();
+        // Measured: about 2 µs of a wake-up's cost remain unknown, whatever the period. And on several CPUs that what else runs
+        // there, with the threads that it has change their CPU, takes 0.3 % of each from the tasks.
+        let taken = if demand.targets.len() > 1 && !demand.spare_others { 0.003 } else { 0.0 };
+        let error = 0.004 + taken / share + 2e-6 / (period.as_secs_f64() * share);
         Ok(Expected { error, period, longest_stall: burn, notes })
     }
 
@@ -277,12 +280,14 @@ impl Emulation for Hogs {
     fn status(&self) -> Status {
         let mut status = Status {
             others: self.others.as_ref().map(|others| others.mean_share()),
-            notes: [self.notes.clone(), self.more_notes.list()].concat(),
+            notes: self.notes.clone(),
             ..Status::new(MethodId::CpuHogs, time::span(self.grid.period()))
         };
+        status.add_all(&self.more_notes);
         if self.others.as_ref().is_some_and(|others| !others.is_told()) {
-            status.notes.push(UNTOLD.to_owned());
+            status.add_problem(UNTOLD.to_owned());
         }
+        let mut ended = 0;
         for (&cpu, burner) in &self.burners {
             let counters = burner.counters();
             let read = |counter: &std::sync::atomic::AtomicI64| time::span(counter.load(Ordering::Relaxed));
@@ -294,31 +299,36 @@ impl Emulation for Hogs {
             status.burned += burned;
             let online = burner.is_on_its_cpu();
             if !online {
-                status.notes.push(format!(
+                status.add_problem(format!(
                     "CPU {cpu} went offline; its burner waits for it, and tasks bound to it may run elsewhere unslowed"
                 ));
             }
             if burner.dropped() > Duration::from_millis(1) {
                 let dropped = burner.dropped();
-                status.notes.push(format!(
+                status.add_problem(format!(
                     "CPU {cpu}: the burner was kept from running, and {dropped:.1?} of what it owed was given up"
                 ));
             }
-            if burner.has_failed() {
-                status
-                    .notes
-                    .push(format!("the burner of CPU {cpu} has ended: the CPU is not slowed any more"));
+            let why = burner.ended();
+            if let Some(why) = &why {
+                ended += 1;
+                status.add_problem(format!(
+                    "the burner of CPU {cpu} has ended, and the CPU is not slowed any more: {why}"
+                ));
             }
             if let Some(&asked) = self.targets.get(&cpu) {
                 status.cpus.push(CpuStatus {
                     cpu,
                     asked,
-                    effective: counters.effective(),
-                    duty: counters.duty(),
+                    effective: if why.is_some() { 1.0 } else { counters.effective() },
+                    duty: if why.is_some() { 1.0 } else { counters.duty() },
                     clock: burner.clock(),
                     online,
                 });
             }
+        }
+        if ended > 0 && ended == self.burners.len() {
+            status.health = Health::Ended;
         }
         status
     }
@@ -333,150 +343,4 @@ impl Emulation for Hogs {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Target;
-    use crate::frequency::simulated;
-    use crate::host::testing;
-
-    fn demand(share: f64) -> Demand {
-        Demand::new([(0, Target { share, clock: None })].into())
-    }
-
-    #[test]
-    fn without_privilege_the_missing_capability_is_named() {
-        let mut host = testing::host();
-        host.privileges.sys_nice = false;
-        host.real_time.rtprio_limit = 0;
-        let refused = CpuHogs.check(&host, &demand(0.4)).unwrap_err();
-        assert_eq!(refused.reason, Reason::NoPrivilege);
-        assert!(refused.hint.contains("setcap"));
-    }
-
-    #[test]
-    fn others_are_spared_only_where_the_kernel_tells_what_they_have() {
-        let sparing = Demand { spare_others: true, ..demand(0.4) };
-        let check = |files: &[(&str, &str)]| {
-            let dir = testing::tree(&testing::with(testing::VM_V1, files));
-            let mut host = Host::detect(&crate::Roots::below(dir.path())).unwrap();
-            assert!(CpuHogs.check(&host, &demand(0.4)).is_ok());
-            let told = CpuHogs.check(&host, &sparing).map_err(|why| why.reason);
-            host.cgroups.hierarchies.iter_mut().for_each(|hierarchy| hierarchy.writable = false);
-            (told.map(drop), CpuHogs.check(&host, &sparing).map(drop).map_err(|why| why.reason))
-        };
-        let percpu = [
-            ("sys/fs/cgroup/cpuacct/cpuacct.usage_percpu", "10 20\n"),
-            ("sys/fs/cgroup/cpuacct/release_agent", "\n"),
-        ];
-        assert_eq!(check(&percpu), (Ok(()), Err(Reason::NoPrivilege)));
-        assert_eq!(check(&[]).0, Err(Reason::NoController));
-    }
-
-    #[test]
-    fn the_lowest_speed_is_what_the_real_time_limit_leaves() {
-        let mut host = testing::host();
-        host.privileges.sys_nice = true;
-        host.real_time.group_runtime = None;
-        host.real_time.runtime = Some(Duration::from_millis(950));
-        host.real_time.period = Some(Duration::from_secs(1));
-        assert!(CpuHogs.check(&host, &demand(0.05)).is_ok());
-        let refused = CpuHogs.check(&host, &demand(0.03)).unwrap_err();
-        assert_eq!(refused.reason, Reason::RealTimeLimit);
-        assert!(refused.detail.contains("5.00%"), "{}", refused.detail);
-        let lifted = Demand { lift_rt_limit: true, ..demand(0.03) };
-        assert!(CpuHogs.check(&host, &lifted).is_ok());
-    }
-
-    #[test]
-    fn no_limit_that_can_be_lifted_helps_against_the_fair_server() {
-        let mut host = testing::host();
-        let (runtime, period) = (Duration::from_millis(50), Duration::from_secs(1));
-        host.real_time.fair_server = Some(crate::host::FairServer { runtime, period });
-        let lifted = |share| CpuHogs.check(&host, &Demand { lift_rt_limit: true, ..demand(share) });
-        assert!(lifted(0.05).is_ok());
-        let refused = lifted(0.03).unwrap_err();
-        assert_eq!(refused.reason, Reason::RealTimeLimit);
-        assert!(refused.detail.contains("fair server"), "{}", refused.detail);
-        assert!(!refused.hint.contains("--lift-rt-limit"));
-    }
-
-    #[test]
-    fn speeds_out_of_reach_are_refused_while_it_runs_too() {
-        let mut hogs = Hogs {
-            grid: Grid::new(0, 1),
-            targets: demand(0.4).targets,
-            limits: testing::host().real_time,
-            lifts: None,
-            burners: BTreeMap::new(),
-            others: None,
-            notes: vec![],
-            more_notes: Notes::default(),
-        };
-        hogs.limits.runtime = Some(Duration::from_millis(950));
-        hogs.limits.period = Some(Duration::from_secs(1));
-        assert!(hogs.retarget(&demand(0.5).targets).is_ok());
-        assert!(hogs.retarget(&demand(0.02).targets).is_err());
-        assert_eq!(hogs.targets, demand(0.5).targets, "nothing changes then");
-    }
-
-    #[test]
-    fn a_group_without_real_time_budget_is_refused() {
-        let mut host = testing::host();
-        host.privileges.sys_nice = true;
-        host.real_time.group_runtime = Some(Duration::ZERO);
-        assert_eq!(CpuHogs.check(&host, &demand(0.4)).unwrap_err().reason, Reason::RealTimeLimit);
-    }
-
-    #[test]
-    fn a_small_budget_of_the_group_bounds_the_speed_and_is_named() {
-        let mut host = testing::host();
-        host.real_time.group_runtime = Some(Duration::from_millis(100));
-        host.real_time.group_period = Some(Duration::from_secs(1));
-        assert!(CpuHogs.check(&host, &demand(0.9)).is_ok());
-        let refused = CpuHogs.check(&host, &demand(0.8)).unwrap_err();
-        assert_eq!(refused.reason, Reason::RealTimeLimit);
-        for part in ["80.00%", "90.00%", "cpu.rt_runtime_us is 100000", "cpu.rt_period_us of 1000000"] {
-            assert!(refused.detail.contains(part), "{part} in {}", refused.detail);
-        }
-        let lifted = Demand { lift_rt_limit: true, ..demand(0.8) };
-        assert!(CpuHogs.check(&host, &lifted).is_ok());
-        host.real_time.group_runtime = Some(Duration::from_millis(950));
-        let refused = CpuHogs.check(&host, &demand(0.03)).unwrap_err();
-        assert!(!refused.detail.contains("budget"), "{}", refused.detail);
-    }
-
-    #[test]
-    fn the_limit_is_lifted_where_it_is_in_the_way_only() {
-        let dir = tempfile::tempdir().unwrap();
-        let (roots, journal) = simulated::journal(dir.path());
-        testing::write(&roots.sys, "sched_rt_runtime_us", b"950000\n");
-        let file = roots.sys.join("sched_rt_runtime_us");
-        let held = || std::fs::read_to_string(&file).unwrap().trim().to_owned();
-        let host = testing::host();
-        let limits = RealTime { runtime_file: Some(file.clone()), ..host.real_time };
-        lift(&limits, 0.4, &journal).unwrap();
-        assert_eq!(held(), "950000");
-        lift(&limits, 0.03, &journal).unwrap();
-        assert_eq!(held(), "-1");
-        // Speeds that need it may come again.
-        lift(&limits, 0.4, &journal).unwrap();
-        assert_eq!(held(), "-1");
-        journal.undo_all().unwrap();
-        assert_eq!(held(), "950000");
-    }
-
-    #[test]
-    fn tasks_that_burners_cannot_slow_are_told_with_the_burners_priority() {
-        let priority = format!("priority {}", burner::PRIORITY);
-        assert!(ABOUT.limits.iter().any(|limit| limit.contains(&priority) && limit.contains("deadline")));
-    }
-
-    #[test]
-    fn periods_out_of_reach_are_refused() {
-        let host = testing::host();
-        for period in [Duration::ZERO, Duration::from_nanos(1), Duration::from_secs(3600)] {
-            let demand = Demand { period: Some(period), ..demand(0.4) };
-            assert_eq!(CpuHogs.check(&host, &demand).unwrap_err().reason, Reason::PeriodOutOfReach);
-        }
-    }
-}
+mod tests;

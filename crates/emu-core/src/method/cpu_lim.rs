@@ -73,7 +73,7 @@ impl Method for CpuLim {
         }
         match demand.variant {
             Variant::Best => {
-                let error = holder::expected_error(period, share);
+                let error = holder::expected_error(period, share, demand.targets.len());
                 Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes })
             }
             Variant::Published => {
@@ -95,8 +95,8 @@ impl Method for CpuLim {
         let share = holder::uniform_share(&targets).map_err(|why| why.into_error(self.id()))?;
         let period = detuned(asked_period(&zone.demand));
         let mut fixed_notes = holder::notes_on(&targets);
-        let members = members(host, zone, journal, &mut fixed_notes)?;
-        let (proc, notes) = (&host.roots.proc, Notes::default());
+        let (members, notes) = members(host, zone, journal, &mut fixed_notes)?;
+        let proc = &host.roots.proc;
         if zone.demand.variant == Variant::Published {
             fixed_notes.push(PUBLISHED_NOTE.into());
             let limiter = Limiter::start(host, zone, period, share, members, notes)?;
@@ -128,20 +128,20 @@ fn has_group(host: &Host) -> bool {
     hierarchy_for(host, Controller::Cpuacct).is_some_and(|hierarchy| hierarchy.writable)
 }
 
-/// The zone's processes: in a cgroup where one can be had, else as `/proc` shows them.
-fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>) -> Result<Members> {
+/// The zone's processes: in a cgroup where one can be had, else as `/proc` shows them; and where is told what becomes of
+/// them.
+fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>) -> Result<(Members, Notes)> {
     let proc = &host.roots.proc;
+    let of_group = |group: TaskGroup| {
+        let notes = group.notes().clone();
+        Ok((Members::of_group(proc, group, journal)?, notes))
+    };
     let Tasks::Processes(pids) = &zone.tasks else {
-        let group = TaskGroup::create(host, zone, GROUP, journal)?;
-        notes.extend(group.notes().list());
-        return Members::of_group(proc, group, journal);
+        return of_group(TaskGroup::create(host, zone, GROUP, journal)?);
     };
     if has_group(host) {
         match TaskGroup::create(host, zone, GROUP, journal) {
-            Ok(group) => {
-                notes.extend(group.notes().list());
-                return Members::of_group(proc, group, journal);
-            }
+            Ok(group) => return of_group(group),
             // Signals may well be permitted where moving is not.
             Err(error) if error.kind() == ErrorKind::NotPermitted => {
                 notes.push(format!("no cgroup can be used: {}", error.in_words()));
@@ -152,7 +152,7 @@ fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>)
     let mut family = Family::of(proc, pids)?;
     notes.extend(confine_without_group(host, zone, &mut family, journal)?);
     notes.push("new children are looked for in /proc, once a period".into());
-    Members::of_family(proc, family, journal)
+    Ok((Members::of_family(proc, family, journal)?, Notes::default()))
 }
 
 const GROUP: &[Controller] = &[Controller::Cpuacct, Controller::Cpuset];
@@ -203,8 +203,14 @@ impl Emulation for Published {
 
     fn status(&self) -> Status {
         let counters = self.limiter.counters();
-        let notes = [self.notes.clone(), self.limiter.notes()].concat();
-        holder::status(MethodId::CpuLim, self.period, counters, &self.targets, &self.cpus_folder, notes)
+        let mut status =
+            holder::status(MethodId::CpuLim, self.period, counters, &self.targets, &self.cpus_folder);
+        status.notes.extend_from_slice(&self.notes);
+        status.add_all(self.limiter.notes());
+        if let Some(why) = self.limiter.ended() {
+            status.end(holder::ended(&why));
+        }
+        status
     }
 
     fn release(self: Box<Self>) -> Result<()> {

@@ -3,7 +3,7 @@
 mod quotas;
 mod shares;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{About, Emulation, Expected, Method, same_cpus};
@@ -11,12 +11,12 @@ use crate::duty::check_period;
 use crate::duty::holder::notes_on;
 use crate::group::{
     DELEGATION_HINT, Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, Weights, can_have,
-    hierarchy_for, longest_stall, tightest_above,
+    hierarchy_for, longest_stall, tightest_limit,
 };
 use crate::sys::time;
 use crate::{
-    Controller, CpuList, Demand, Error, Host, Journal, MethodId, Reason, Result, Targets, Tasks, Unavailable,
-    Variant, Zone, control_file, lowest_share,
+    Controller, CpuList, Demand, Error, Host, Journal, MethodId, Reason, Result, Status, Targets, Tasks,
+    Unavailable, Variant, Zone, control_file, lowest_share,
 };
 
 /// The method.
@@ -102,7 +102,7 @@ fn check_quota(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
     check_equal(&demand.targets, groups > 1 && can_have(host, Controller::Cpuset))?;
     let period_us = period_for(demand.period, &demand.targets, groups)?;
     let mut notes = notes_on(&demand.targets);
-    let mut error = expected_error(period_us, lowest);
+    let mut error = expected_error(period_us, lowest, count);
     if is_below_tick(period_us, &demand.targets) {
         notes.push(format!(
             "less than half a scheduler tick ({:?}) is left out of a period: kernels such as Linux 6.1 begin up to 4% \
@@ -123,9 +123,11 @@ fn check_quota(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
     })
 }
 
-/// Measured: the kernel's own error, and what going on after a stall costs the tasks.
-fn expected_error(period_us: u64, share: f64) -> f64 {
-    0.005 + 20.0 / (period_us as f64 * share)
+/// Measured: the kernel's own error, what going on after a stall costs the tasks, and what else they lose of each CPU, which
+/// is more where they can meet on one of several.
+fn expected_error(period_us: u64, share: f64, cpus: usize) -> f64 {
+    let taken = if cpus > 1 { 0.004 } else { 0.000_6 };
+    0.005 + taken / share + 20.0 / (period_us as f64 * share)
 }
 
 /// Whether so little of a period is left out that the kernel does not manage it in most of them.
@@ -273,15 +275,40 @@ fn owner(zone: &Zone, journal: &Journal) -> Owner {
     }
 }
 
-/// A limit of a group above, in CPUs, with a note when it is lower than what is asked for.
-fn outer_limit(host: &Host, folder: &Folder, targets: &Targets) -> Option<(f64, Option<String>)> {
-    let (limit, group) = tightest_above(folder, &hierarchy_for(host, Controller::Cpu)?.mount)?;
-    let wanted: f64 = targets.values().map(|target| target.share).sum();
-    let note = format!(
-        "{} limits everything in it to {limit:.2} CPUs, and the zone's speeds add up to {wanted:.2}: tasks get at most the former",
-        group.display()
-    );
-    Some((limit, (limit < wanted).then_some(note)))
+/// The group that the limits of others begin at: those above the zone's group, and that itself where it gets none from us.
+struct Outer {
+    folder: Folder,
+    mount: PathBuf,
+}
+
+impl Outer {
+    /// Of the zone's group `folder`, whose own limit counts where we do not set it.
+    fn of(host: &Host, folder: &Folder, is_set: bool) -> Option<Self> {
+        let path = if is_set { folder.path.parent()? } else { &folder.path };
+        let folder = Folder { version: folder.version, path: path.to_owned() };
+        Some(Self { folder, mount: hierarchy_for(host, Controller::Cpu)?.mount.clone() })
+    }
+
+    /// The tightest of them, in CPUs.
+    fn limit(&self) -> Option<f64> {
+        tightest_limit(&self.folder, &self.mount).map(|(limit, _)| limit)
+    }
+
+    /// Where it is lower than what is asked for, has the status tell what tasks get then.
+    fn bound(&self, targets: &Targets, status: &mut Status) {
+        let Some((limit, group)) = tightest_limit(&self.folder, &self.mount) else { return };
+        let wanted: f64 = targets.values().map(|target| target.share).sum();
+        if limit < wanted {
+            status.add_problem(format!(
+                "{} limits everything in it to {limit:.2} CPUs, and the zone's speeds add up to {wanted:.2}: tasks get at most the former",
+                group.display()
+            ));
+        }
+        let effective: f64 = status.cpus.iter().map(|cpu| cpu.effective).sum();
+        for cpu in status.cpus.iter_mut().filter(|_| limit < effective) {
+            cpu.effective *= limit / effective;
+        }
+    }
 }
 
 /// Which CPUs are online; `None` where it cannot be read.
@@ -289,8 +316,8 @@ fn online(host_cpus: &Path) -> Option<CpuList> {
     control_file::probe_cpus(&host_cpus.join("online"))
 }
 
-/// A note on the CPUs that are not.
-fn offline_note(targets: &Targets, online: Option<&CpuList>) -> Option<String> {
+/// A problem of the CPUs that are not.
+fn offline_problem(targets: &Targets, online: Option<&CpuList>) -> Option<String> {
     let zone: CpuList = targets.keys().copied().collect();
     let offline = zone.difference(online?);
     (!offline.is_empty()).then(|| format!("CPUs {offline} are offline: their tasks share the others"))

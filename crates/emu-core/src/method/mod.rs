@@ -35,7 +35,8 @@ pub struct About {
 /// What can be expected of a method for a demand on a host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Expected {
-    /// Expected relative error of the perceived speed of CPU-bound work, e.g. 0.01.
+    /// Expected relative error of the perceived speed of CPU-bound work, e.g. 0.01: an estimate for CPU-bound work, from
+    /// records on virtual machines; `emu verify` measures this host.
     pub error: f64,
     /// Length of one on/off cycle that will be used; zero for methods without one.
     pub period: Duration,
@@ -52,7 +53,7 @@ pub struct Expected {
 /// - [`engage`](Self::engage) records each change in the journal before it makes it, so that whatever
 ///   interrupts it, the journal alone can undo it; on error it may leave changes for the journal to undo;
 /// - the emulation never lets tasks run at full speed in silence: what it cannot deliver is an error at
-///   engage, or a note in its status.
+///   engage, or a problem in its status.
 pub trait Method: Sync {
     /// Its name.
     fn id(&self) -> MethodId;
@@ -133,6 +134,8 @@ fn same_cpus(old: &Targets, new: &Targets) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Target;
+    use crate::host::testing;
 
     #[test]
     fn every_method_has_a_name_of_its_own_and_says_what_it_is() {
@@ -147,6 +150,46 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), METHODS.len());
+    }
+
+    #[test]
+    fn the_expected_error_bounds_what_records_show_and_orders_the_methods() {
+        let host = testing::host();
+        let expected = |id: MethodId, share: f64, cpus: usize, period_ms: u64| {
+            let targets = (0..cpus).map(|cpu| (cpu, Target { share, clock: None })).collect();
+            let demand = Demand { period: Some(Duration::from_millis(period_ms)), ..Demand::new(targets) };
+            method(id).unwrap().check(&host, &demand).unwrap().error
+        };
+        // The largest medians of benches/results/*/summary.md for one thread on each CPU, in percent.
+        for (id, percent, cpus, period_ms, seen) in [
+            (MethodId::CpuHogs, 5, 1, 10, 0.57),
+            (MethodId::CpuHogs, 10, 1, 1, 0.51),
+            (MethodId::CpuHogs, 75, 1, 10, 0.36),
+            (MethodId::CpuHogs, 10, 2, 10, 3.04),
+            (MethodId::CpuHogs, 25, 2, 10, 1.28),
+            (MethodId::CpuHogs, 50, 2, 10, 0.60),
+            (MethodId::Fracas, 5, 1, 100, 1.53),
+            (MethodId::Fracas, 10, 1, 20, 1.28),
+            (MethodId::Fracas, 25, 1, 100, 0.81),
+            (MethodId::Fracas, 25, 2, 20, 1.75),
+            (MethodId::Fracas, 75, 2, 20, 0.67),
+            (MethodId::CpuFreeze, 5, 1, 20, 2.11),
+            (MethodId::CpuFreeze, 5, 1, 100, 1.61),
+            (MethodId::CpuFreeze, 25, 1, 100, 1.08),
+            (MethodId::CpuFreeze, 25, 2, 20, 1.36),
+        ] {
+            let expected = 100.0 * expected(id, f64::from(percent) / 100.0, cpus, period_ms);
+            assert!(expected >= seen, "{id} {percent}% on {cpus} CPUs, {period_ms} ms: {expected} < {seen}");
+        }
+        for (cpus, percent) in [1, 2].into_iter().flat_map(|cpus| (5..=95).step_by(5).map(move |p| (cpus, p)))
+        {
+            let error = |id| expected(id, f64::from(percent) / 100.0, cpus, 20);
+            let ordered = [MethodId::CpuHogs, MethodId::Fracas, MethodId::CpuFreeze].map(error);
+            // Where hardly any time is left out of a period, fracas begins too slow.
+            let is_fracas_apart = ordered[1] > 0.03;
+            assert!(ordered[0] < ordered[2], "{percent}% on {cpus} CPUs: {ordered:?}");
+            assert!(is_fracas_apart || ordered.is_sorted(), "{percent}% on {cpus} CPUs: {ordered:?}");
+        }
     }
 
     #[test]

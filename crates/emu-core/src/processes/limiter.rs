@@ -70,12 +70,13 @@ impl Limiter {
     }
 
     /// What the user should know.
-    pub(crate) fn notes(&self) -> Vec<String> {
-        let mut notes = self.notes.list();
-        if self.controller.is_finished() {
-            notes.push("the controller has ended: the tasks run at full speed".into());
-        }
-        notes
+    pub(crate) fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    /// Why the thread has ended, so that nobody is stopped any more; `None` while it runs.
+    pub(crate) fn ended(&self) -> Option<String> {
+        self.controller.ended()
     }
 
     /// Continues all processes for good.
@@ -142,7 +143,9 @@ impl Rule {
                     }
                 }
                 Sent::Gone => drop(dead.insert(member.pid)),
-                Sent::Refused => self.notes.add(format!("process {} may not be signalled", member.pid)),
+                Sent::Refused => {
+                    self.notes.add_problem(format!("process {} may not be signalled", member.pid));
+                }
             }
         }
         self.members.forget_dead(&dead);

@@ -117,7 +117,7 @@ impl Stopper {
                     member.signalled = time::now();
                 }
                 Sent::Gone => drop(dead.insert(member.pid)),
-                Sent::Refused => self.notes.add(format!(
+                Sent::Refused => self.notes.add_problem(format!(
                     "process {} may not be stopped and runs at full speed: it has changed its user, or descriptors are short",
                     member.pid
                 )),

@@ -23,7 +23,7 @@ pub use solver::{SOLVER, serve};
 use std::path::Path;
 use std::time::Instant;
 
-use emu_core::{Error, Host, MethodId, Result, Session, Status, Tasks, Zone, meter};
+use emu_core::{Error, Host, MethodId, Result, Session, Tasks, Zone, meter};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
@@ -196,8 +196,9 @@ fn sample(
         // Nothing of it is wanted any more, least of all at full speed.
         solver.end();
     }
-    let (Status { mut notes, .. }, released) = session.release();
+    let (status, released) = session.release();
     released?;
+    let mut notes = status.messages();
     notes.retain(|note| !known.contains(note));
     let (done, ticks) = (done?, after?.since(ticks));
     let clock_after = clock::mean(&plan.cpus, meter::BUDGET);

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::{About, Finding, Knob, Machine, Takes};
 use super::kib;
 use crate::control_file::{probe, probe_cpus};
-use crate::group::{Folder, Throttling, tightest_above};
+use crate::group::{Folder, Throttling, tightest_limit};
 use crate::{Controller, CpuList, Hierarchy, Host};
 
 /// From so many bytes on a limit is none: version 1 has no word for that, and holds the largest number of whole pages.
@@ -75,9 +75,8 @@ impl Knob for Cgroup {
 
 /// The tightest quota of our own group and those above it.
 fn quota(hierarchy: &Hierarchy) -> Option<Limit> {
-    // A group that is not there below our own: ours is the first above it.
-    let inside = Folder { version: hierarchy.version, path: hierarchy.own.join("emu") };
-    let (cpus, group) = tightest_above(&inside, &hierarchy.mount)?;
+    let own = Folder { version: hierarchy.version, path: hierarchy.own.clone() };
+    let (cpus, group) = tightest_limit(&own, &hierarchy.mount)?;
     let throttled =
         Throttling::of(&group).map_or(String::new(), |stat| format!(", used up {} times", stat.throttled));
     Some(Limit::new(format!("{cpus} CPUs{throttled}"), "the quota", &group))

@@ -1,7 +1,8 @@
 //! The cycle with tasks that are counted only.
 
 use super::*;
-use crate::Pid;
+use crate::duty::sleepers::Census;
+use crate::{Health, Pid};
 
 const PERIOD: Nanos = 100_000_000;
 
@@ -24,11 +25,18 @@ impl Hold for Tasks {
 
 /// A thread that does `body` with a cycle of many tasks at full speed.
 fn holder(body: impl FnOnce(&mut Cycle<Tasks>, &Wait<f64>) -> Result<()> + Send + 'static) -> Result<Holder> {
+    holder_of(Tasks(MANY_TASKS), body)
+}
+
+fn holder_of<H: Hold>(
+    hold: H,
+    body: impl FnOnce(&mut Cycle<H>, &Wait<f64>) -> Result<()> + Send + 'static,
+) -> Result<Holder> {
     let seen = Arc::new(Seen::default());
     let theirs = Arc::clone(&seen);
     let begin = move || {
         Ok(Cycle {
-            hold: Tasks(MANY_TASKS),
+            hold,
             grid: Grid::new(time::now(), PERIOD),
             share: 1.0,
             ledger: Ledger::new(),
@@ -73,6 +81,56 @@ fn the_status_tells_the_cycle_that_there_is_with_many_tasks() {
     holder.controller.stop().unwrap();
     let status = holder.status(MethodId::CpuFreeze, &Targets::new(), &[]);
     assert_eq!(status.period, time::span(3 * PERIOD));
+}
+
+#[test]
+fn a_controller_that_has_ended_is_not_taken_for_one_that_slows() {
+    let holder = holder(|cycle, _| {
+        cycle.seen.counters.add_hold(75, 0);
+        cycle.seen.counters.add_elapsed(100);
+        Err(crate::Error::unavailable("the kernel refuses"))
+    })
+    .unwrap();
+    while !holder.controller.is_finished() {
+        std::thread::yield_now();
+    }
+    let targets = [(0, crate::Target { share: 0.25, clock: None })].into();
+    let status = holder.status(MethodId::CpuFreeze, &targets, &[]);
+    assert_eq!((status.health, status.cpus[0].effective, status.cpus[0].duty), (Health::Ended, 1.0, 1.0));
+    assert!(status.problems[0].contains("full speed: the kernel refuses"), "{:?}", status.problems);
+    assert!(status.notes.is_empty(), "{:?}", status.notes);
+}
+
+/// Tasks that somebody else holds.
+struct Theirs;
+
+impl Hold for Theirs {
+    fn hold(&mut self, _: Nanos) -> Result<Held> {
+        unreachable!()
+    }
+
+    fn let_go(&mut self) -> Result<Nanos> {
+        unreachable!()
+    }
+
+    fn is_held_by_others(&mut self) -> bool {
+        true
+    }
+
+    fn census(&mut self, _: usize) -> Census {
+        Census::of(0, &[], 0)
+    }
+}
+
+#[test]
+fn a_period_in_which_somebody_else_holds_the_tasks_is_skipped_and_not_owed() {
+    let holder = holder_of(Theirs, |cycle, wait| {
+        (cycle.share, cycle.grid) = (0.5, Grid::new(time::now(), PERIOD));
+        assert_eq!(cycle.one_period(0, wait)?, 1);
+        assert_eq!((cycle.ledger.owed(), cycle.seen.counters.elapsed.load(Ordering::Relaxed)), (0.0, 0));
+        Ok(())
+    });
+    holder.unwrap().stop().unwrap();
 }
 
 #[test]

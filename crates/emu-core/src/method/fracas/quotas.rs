@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    check_equal, cpu_folder, group_count, offline_note, online, outer_limit, owner, period_for,
-    published_note, same_cpus, shares_of,
+    Outer, check_equal, cpu_folder, group_count, offline_problem, online, owner, period_for, published_note,
+    same_cpus, shares_of,
 };
+use crate::duty::Notes;
 use crate::duty::holder::notes_on;
 use crate::group::{Balancer, Bandwidth, CpuGroups, Governed, Keeper, TaskGroup, Threads, threads_file};
 use crate::{
@@ -26,7 +27,10 @@ pub(super) struct Quotas {
     /// Whether they can have different speeds.
     can_bind: bool,
     keeper: Keeper,
+    outer: Option<Outer>,
     notes: Vec<String>,
+    /// Those of the zone's group.
+    more_notes: Notes,
     /// `/sys/devices/system/cpu`.
     host_cpus: PathBuf,
 }
@@ -45,17 +49,16 @@ impl Quotas {
         } else {
             TaskGroup::create(host, zone, &CONTROLLERS, journal)?
         };
-        let mut notes = [notes_on(targets), group.notes().list()].concat();
+        let (mut notes, more_notes) = (notes_on(targets), group.notes().clone());
         let (folder, accounting) = (cpu_folder(&group)?, group.folder(Controller::Cpuacct));
         if accounting.is_none() {
             notes.push(
                 "CPU time is not accounted here (no cpuacct): quotas are not corrected by it".to_owned(),
             );
         }
-        let outer = outer_limit(host, folder, targets);
-        notes.extend(outer.as_ref().and_then(|(_, note)| note.clone()));
+        let outer = Outer::of(host, folder, groups == 1);
         // The kernel of v1 refuses more than the group above has; that of v2 takes the lower of both.
-        let ceiling = outer.map(|(limit, _)| limit).filter(|_| folder.version == 1);
+        let ceiling = outer.as_ref().and_then(Outer::limit).filter(|_| folder.version == 1);
         let host_cpus = host.roots.cpus();
         let mut can_bind = false;
         let shares = shares_of(targets, groups);
@@ -83,7 +86,7 @@ impl Quotas {
             Keeper::start(vec![governed], None, Some(threads), &shares, period_us)?
         };
         let (targets, period) = (targets.clone(), demand.period);
-        Ok(Self { targets, period, groups, can_bind, keeper, notes, host_cpus })
+        Ok(Self { targets, period, groups, can_bind, keeper, outer, notes, more_notes, host_cpus })
     }
 }
 
@@ -106,21 +109,22 @@ impl Emulation for Quotas {
             let online = online.as_ref().is_none_or(|online| online.contains(cpu));
             Some(CpuStatus { cpu, asked, effective: group.effective, duty: group.duty, clock: None, online })
         });
-        let mut notes = [self.notes.clone(), report.notes].concat();
-        notes.extend(offline_note(&self.targets, online.as_ref()));
-        Status {
-            method: MethodId::Fracas,
-            period: report.period,
+        // No period is missed: the kernel's timer makes up for those that it was late for.
+        let mut status = Status {
             periods: report.periods,
-            // The kernel's timer makes up for periods that it was late for.
-            missed: 0,
             longest_stall: report.longest_stall,
             own_cpu: report.own_cpu,
-            burned: Duration::ZERO,
-            others: None,
             cpus: cpus.collect(),
-            notes,
+            notes: self.notes.clone(),
+            ..Status::new(MethodId::Fracas, report.period)
+        };
+        status.add_all(&self.more_notes);
+        let offline = offline_problem(&self.targets, online.as_ref());
+        report.problems.into_iter().chain(offline).for_each(|problem| status.add_problem(problem));
+        if let Some(outer) = &self.outer {
+            outer.bound(&self.targets, &mut status);
         }
+        status
     }
 
     fn release(self: Box<Self>) -> Result<()> {

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{
-    STALL_TICKS, check_weights, cpu_folder, offline_note, online, outer_limit, owner, same_cpus, shares_note,
+    Outer, STALL_TICKS, check_weights, cpu_folder, offline_problem, online, owner, same_cpus, shares_note,
 };
 use crate::duty::holder::notes_on;
-use crate::duty::{Command, Controller as Thread};
+use crate::duty::{Command, Controller as Thread, Notes};
 use crate::group::{Bandwidth, Rival, TaskGroup, Weights};
 use crate::sys::time::{self, Nanos};
 use crate::{
-    Controller, CpuId, CpuStatus, Emulation, Host, Journal, MethodId, Result, Status, Target, Targets, Zone,
+    Controller, CpuStatus, Emulation, Health, Host, Journal, MethodId, Result, Status, Targets, Zone,
 };
 
 /// A group that competes with busy processes.
@@ -24,7 +24,10 @@ pub(super) struct Shares {
     rivals: Arc<Mutex<Vec<Rival>>>,
     /// The rivals are its children, and die with it.
     thread: Thread<()>,
+    outer: Option<Outer>,
     notes: Vec<String>,
+    /// Those of the zone's group.
+    more_notes: Notes,
     /// `/sys/devices/system/cpu`.
     host_cpus: PathBuf,
 }
@@ -34,11 +37,11 @@ impl Shares {
         let targets = &zone.demand.targets;
         let group = TaskGroup::create(host, zone, &[Controller::Cpu, Controller::Cpuset], journal)?;
         let folder = cpu_folder(&group)?.clone();
-        let mut notes = [notes_on(targets), group.notes().list()].concat();
+        let (mut notes, more_notes) = (notes_on(targets), group.notes().clone());
         if targets.len() > 1 {
             notes.push(shares_note(targets.len(), zone.demand.lowest_share()));
         }
-        notes.extend(outer_limit(host, &folder, targets).and_then(|(_, note)| note));
+        let outer = Outer::of(host, &folder, false);
         let (version, bandwidth) = (folder.version, Bandwidth::open(&folder, None, owner(zone, journal))?);
         let rivals = Arc::new(Mutex::new(Vec::new()));
         let (theirs, procfs, journal) = (Arc::clone(&rivals), host.roots.proc.clone(), journal.clone());
@@ -57,7 +60,8 @@ impl Shares {
             }
         })?;
         let (targets, host_cpus) = (targets.clone(), host.roots.cpus());
-        let this = Self { targets, version, zone: bandwidth, rivals, thread, notes, host_cpus };
+        let zone = bandwidth;
+        let this = Self { targets, version, zone, rivals, thread, outer, notes, more_notes, host_cpus };
         this.set_weights(&this.targets)?;
         Ok(this)
     }
@@ -93,34 +97,59 @@ impl Emulation for Shares {
 
     fn status(&self) -> Status {
         let online = online(&self.host_cpus);
-        let weights = Weights::of(&self.targets, self.version);
-        let status = |(&cpu, &asked): (&CpuId, &Target)| {
+        let mut weights = Weights::of(&self.targets, self.version);
+        let rivals = lock(&self.rivals);
+        let mut status = Status {
+            longest_stall: time::tick() * STALL_TICKS,
+            burned: rivals.iter().filter_map(Rival::burned).sum(),
+            notes: self.notes.clone(),
+            ..Status::new(MethodId::Fracas, Duration::ZERO)
+        };
+        status.add_all(&self.more_notes);
+        in_force(&self.zone, &mut weights.zone, &mut status);
+        let mut dead = 0;
+        for rival in rivals.iter() {
+            let cpu = rival.cpu();
+            let Some(weight) = weights.rivals.get_mut(&cpu) else { continue };
+            if rival.is_alive() {
+                in_force(rival.bandwidth(), weight, &mut status);
+            } else {
+                *weight = 0;
+                dead += 1;
+                status
+                    .add_problem(format!("the burner of CPU {cpu} has died: the CPU is not slowed any more"));
+            }
+        }
+        for (&cpu, &asked) in &self.targets {
             let online = online.as_ref().is_none_or(|online| online.contains(cpu));
             let share = weights.share(cpu);
-            CpuStatus { cpu, asked, effective: share, duty: share, clock: None, online }
-        };
-        let rivals = lock(&self.rivals);
-        let mut notes = self.notes.clone();
-        notes.extend(rivals.iter().filter(|rival| !rival.is_alive()).map(|rival| {
-            format!("the burner of CPU {} has died: the CPU is not slowed any more", rival.cpu())
-        }));
-        notes.extend(offline_note(&self.targets, online.as_ref()));
-        Status {
-            method: MethodId::Fracas,
-            period: Duration::ZERO,
-            periods: 0,
-            missed: 0,
-            longest_stall: time::tick() * STALL_TICKS,
-            own_cpu: Duration::ZERO,
-            burned: rivals.iter().filter_map(Rival::burned).sum(),
-            others: None,
-            cpus: self.targets.iter().map(status).collect(),
-            notes,
+            status.cpus.push(CpuStatus { cpu, asked, effective: share, duty: share, clock: None, online });
         }
+        if !rivals.is_empty() && dead == rivals.len() {
+            status.health = Health::Ended;
+        }
+        if let Some(problem) = offline_problem(&self.targets, online.as_ref()) {
+            status.add_problem(problem);
+        }
+        if let Some(outer) = &self.outer {
+            outer.bound(&self.targets, &mut status);
+        }
+        status
     }
 
     fn release(mut self: Box<Self>) -> Result<()> {
         lock(&self.rivals).clear();
         self.thread.stop()
+    }
+}
+
+/// Takes the weight that a group really has for the one that it was given; has the status tell if it is another one.
+fn in_force(group: &Bandwidth, weight: &mut u64, status: &mut Status) {
+    if let Some(now) = group.weight().filter(|now| now != weight) {
+        status.add_problem(format!(
+            "somebody else has written {}: a weight of {now} instead of {weight} is in force",
+            group.weight_file().display()
+        ));
+        *weight = now;
     }
 }

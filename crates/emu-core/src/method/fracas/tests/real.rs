@@ -316,11 +316,120 @@ fn a_lower_limit_above_is_noted_and_kept_to() {
     let session = engage(&host, &demand, Tasks::Processes(busy.pids()));
     let status = session.status();
     assert!(
-        status.notes.iter().any(|note| note.contains("limits everything in it to 0.20 CPUs")),
+        status.problems.iter().any(|problem| problem.contains("limits everything in it to 0.20 CPUs")),
         "{:?}",
-        status.notes
+        status.problems
     );
     assert!((status.cpus[0].effective - 0.2).abs() < 1e-9);
     busy.assert_held(0.2);
+    session.release().1.unwrap();
+}
+
+/// Attaches to a busy program in a group that has a limit of `quota` of 100 ms, where that can be had.
+fn attached_with(
+    demand: &Demand,
+    name: &str,
+    quota: &str,
+    test: impl FnOnce(Session, &Busy, &dyn Fn(&str) -> Option<PathBuf>),
+) {
+    let _alone = ALONE.lock();
+    let Some((_state, host)) = host(demand) else { return };
+    let Some(group) = OwnGroup::make(&host, name) else { return };
+    let Some(file) = group.file("cpu.cfs_quota_us") else {
+        println!("skipped: the cpu controller is not on version 1");
+        return;
+    };
+    fs::write(&file, quota).unwrap();
+    let busy = Busy::start(1, demand.targets.len());
+    for folder in &group.0 {
+        let cpuset = folder.join("cpuset.mems");
+        if cpuset.exists() {
+            for name in ["cpuset.mems", "cpuset.cpus"] {
+                let above = folder.parent().unwrap().join(name);
+                fs::write(folder.join(name), fs::read_to_string(above).unwrap()).unwrap();
+            }
+        }
+        fs::write(folder.join("cgroup.procs"), busy.pids()[0].to_string()).unwrap();
+    }
+    test(engage(&host, demand, Tasks::Cgroup(group.1.clone())), &busy, &|name| group.file(name));
+    assert_eq!(fs::read_to_string(&file).unwrap().trim(), quota);
+}
+
+#[test]
+fn an_attached_group_with_a_limit_of_its_own_is_not_raised() {
+    let demand = demand(&[0.8], Some(20), Variant::Best);
+    attached_with(&demand, "own", "20000", |mut session, busy, file| {
+        let told = |session: &Session| {
+            let status = session.status();
+            assert!((status.cpus[0].effective - 0.2).abs() < 1e-9, "{:?}", status.cpus);
+            assert_eq!(status.health, crate::Health::Degraded);
+            assert!(status.problems[0].contains("was 0.2000 CPUs"), "{:?}", status.problems);
+        };
+        told(&session);
+        busy.assert_held(0.2);
+        session.retarget(&targets(&[1.0])).unwrap();
+        told(&session);
+        assert_eq!(fs::read_to_string(file("cpu.cfs_quota_us").unwrap()).unwrap().trim(), "4000");
+        session.retarget(&targets(&[0.1])).unwrap();
+        assert_eq!(session.status().health, crate::Health::Holding);
+        session.release().1.unwrap();
+    });
+}
+
+#[test]
+fn the_limit_of_an_attached_group_bounds_the_groups_of_its_cpus() {
+    let demand = demand(&[0.4, 0.4], Some(20), Variant::Best);
+    attached_with(&demand, "sum", "20000", |session, busy, file| {
+        let status = session.status();
+        assert!(status.problems[0].contains("to 0.20 CPUs"), "{:?}", status.problems);
+        let effective: f64 = status.cpus.iter().map(|cpu| cpu.effective).sum();
+        assert!(effective <= 0.2 + 1e-9, "{:?}", status.cpus);
+        assert_eq!(fs::read_to_string(file("cpu.cfs_quota_us").unwrap()).unwrap().trim(), "20000");
+        busy.assert_held(0.2);
+        session.release().1.unwrap();
+    });
+}
+
+#[test]
+fn a_quota_that_somebody_else_rewrites_is_told_and_counted() {
+    let demand = demand(&[0.25], Some(40), Variant::Best);
+    let _alone = ALONE.lock();
+    let Some((_state, host)) = host(&demand) else { return };
+    let busy = Busy::start(1, 1);
+    let session = engage(&host, &demand, Tasks::Processes(busy.pids()));
+    let hierarchy = hierarchy_for(&host, Controller::Cpu).unwrap();
+    let group = crate::group::testing::home(&host, busy.pids()[0], Controller::Cpu);
+    let (file, unlimited) =
+        if hierarchy.version == 2 { ("cpu.max", "max") } else { ("cpu.cfs_quota_us", "-1") };
+    assert_eq!(session.status().health, crate::Health::Holding);
+    fs::write(group.join(file), unlimited).unwrap();
+    let status = session.status();
+    assert_eq!((status.health, status.cpus[0].effective), (crate::Health::Degraded, 1.0));
+    assert!(status.problems[0].contains("no limit instead of 0.25"), "{:?}", status.problems);
+    session.release().1.unwrap();
+}
+
+#[test]
+fn a_weight_that_somebody_else_rewrites_and_a_burner_that_dies_are_told_and_counted() {
+    let demand = demand(&[0.25], None, Variant::Shares);
+    let _alone = ALONE.lock();
+    let Some((_state, host)) = host(&demand) else { return };
+    let busy = Busy::start(1, 1);
+    let session = engage(&host, &demand, Tasks::Processes(busy.pids()));
+    let zone = crate::group::testing::home(&host, busy.pids()[0], Controller::Cpu);
+    let rival = zone.with_file_name(format!("{}-rival0", zone.file_name().unwrap().display()));
+    let version = hierarchy_for(&host, Controller::Cpu).unwrap().version;
+    let file = if version == 2 { "cpu.weight" } else { "cpu.shares" };
+    let status = session.status();
+    assert_eq!(status.health, crate::Health::Holding, "{:?}", status.problems);
+    let weight: u64 = fs::read_to_string(rival.join(file)).unwrap().trim().parse().unwrap();
+    fs::write(zone.join(file), weight.to_string()).unwrap();
+    let status = session.status();
+    assert_eq!(status.health, crate::Health::Degraded);
+    assert!((status.cpus[0].effective - 0.5).abs() < 0.01, "{:?}", status.cpus);
+    let pid = fs::read_to_string(rival.join("cgroup.procs")).unwrap().trim().parse().unwrap();
+    crate::group::testing::signal(pid, libc::SIGKILL);
+    crate::group::testing::wait_until(|| session.status().health == crate::Health::Ended);
+    assert!((session.status().cpus[0].effective - 1.0).abs() < 1e-9);
     session.release().1.unwrap();
 }
