@@ -11,6 +11,8 @@ mod tunables;
 pub(crate) use control::{Control, Setter};
 pub(crate) use levels::{Levels, Mix};
 
+use std::path::Path;
+
 use crate::{CpuId, CpuList, Demand, Hertz, Host, Journal, Policy, Result, Target, Undo, control_file};
 use crate::{Reason, Unavailable};
 
@@ -141,14 +143,23 @@ pub(crate) fn stop_boost(
     if level < wish.levels.highest() || !matches!(wish.levels, Levels::Table(_)) {
         return Ok(());
     }
-    let (switch, policies, scope) = if wish.policy.boost == Some(true) {
-        (
-            wish.policy.path.join("boost"),
-            std::slice::from_ref(&wish.policy),
-            format!("CPUs {}", wish.policy.cpus),
-        )
-    } else if cpufreq.boost == Some(true) {
-        (host.roots.cpus().join("cpufreq/boost"), cpufreq.policies.as_slice(), "the whole machine".to_owned())
+    let own = (
+        wish.policy.path.join("boost"),
+        std::slice::from_ref(&wish.policy),
+        format!("CPUs {}", wish.policy.cpus),
+    );
+    let common = (
+        host.roots.cpus().join("cpufreq/boost"),
+        cpufreq.policies.as_slice(),
+        "the whole machine".to_owned(),
+    );
+    let is_on = |allowed: Option<bool>| allowed == Some(true);
+    // Turned off by another emu, it must not come back when that one ends.
+    let is_held = |allowed: Option<bool>, switch: &Path| allowed.is_some() && journal.is_shared(switch);
+    let (switch, policies, scope) = if is_on(wish.policy.boost) || is_held(wish.policy.boost, &own.0) {
+        own
+    } else if is_on(cpufreq.boost) || is_held(cpufreq.boost, &common.0) {
+        common
     } else {
         return Ok(());
     };
@@ -175,6 +186,51 @@ pub(crate) fn stop_boost(
 mod tests {
     use super::*;
     use crate::host::testing;
+
+    #[test]
+    fn boost_stays_off_until_the_last_emu_that_needs_it_off_ends() {
+        for first_ends_first in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut host = testing::host();
+            let (roots, first) = simulated::journal(dir.path());
+            let second = Journal::open(&roots, &"1".parse().unwrap(), "cpu-freq", "other").unwrap();
+            host.roots = roots;
+            let cpufreq = host.roots.cpus().join("cpufreq");
+            let switch = cpufreq.join("boost");
+            std::fs::create_dir_all(cpufreq.join("policy0")).unwrap();
+            std::fs::write(&switch, "1\n").unwrap();
+            let limit = cpufreq.join("policy0/scaling_max_freq");
+            std::fs::write(&limit, "2200000\n").unwrap();
+            let mut policy = simulated::policy(0, "0", &[800, 2600]);
+            policy.path = cpufreq.join("policy0");
+            let wish =
+                Wish { levels: Levels::of(&policy).unwrap(), wanted: Hertz(1), policy: policy.clone() };
+            // As each finds the machine: boost has moved the limit when the second looks.
+            for (journal, boost, max) in [(&first, true, 2_200_000_000), (&second, false, 2_600_000_000)] {
+                let policies = vec![Policy { max: Some(Hertz(max)), ..policy.clone() }];
+                let boost = Some(boost);
+                host.cpufreq = Some(crate::Cpufreq {
+                    policies,
+                    boost,
+                    intel_pstate: None,
+                    no_turbo: None,
+                    amd_pstate: None,
+                });
+                let mut notes = Vec::new();
+                stop_boost(&host, &wish, Hertz(2_600_000_000), journal, &mut notes).unwrap();
+                assert_eq!(notes.len(), 1);
+                std::fs::write(&limit, "2600000\n").unwrap();
+            }
+            let read = |path: &Path| std::fs::read_to_string(path).unwrap().trim().to_owned();
+            let (one, other) = if first_ends_first { (first, second) } else { (second, first) };
+            one.undo_all().unwrap();
+            assert_eq!(read(&switch), "0");
+            std::fs::write(&limit, "2600000\n").unwrap();
+            other.undo_all().unwrap();
+            assert_eq!((read(&switch), read(&limit)), ("1".into(), "2200000".into()));
+            assert_eq!([one.notes(), other.notes()].concat(), Vec::<String>::new());
+        }
+    }
 
     #[test]
     fn boost_is_switched_off_only_for_the_top_of_a_table() {

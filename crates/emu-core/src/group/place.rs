@@ -86,6 +86,7 @@ pub(super) fn find(
     }
     let above = || home.ancestors().take_while(|group| group.starts_with(&hierarchy.mount));
     if let Some(parent) = above().find(|group| is_open(group, 2) && has(group, SUBTREE_CONTROL, needed)) {
+        enable(parent, needed, journal)?;
         return Ok(Site { parent: parent.to_owned(), return_to });
     }
     if let Some(parent) = above().find(|group| can_enable(group, false) && has(group, CONTROLLERS, needed)) {
@@ -172,20 +173,16 @@ fn empty(group: &Path, journal: &Journal) -> Result<PathBuf> {
         .hint("run emu in a group of its own: systemd-run --user --scope -p Delegate=yes emu …"))
 }
 
-/// Enables controllers for the groups below one.
+/// Has controllers enabled for the groups below one, by us where they are not yet, as long as the session lasts.
 pub(super) fn enable(group: &Path, needed: &[Controller], journal: &Journal) -> Result<()> {
     let file = group.join(SUBTREE_CONTROL);
-    let old = control_file::read(&file)?;
-    // The kernel lists them in the order of `cgroup.controllers`.
-    let offered = control_file::read(&group.join(CONTROLLERS))?;
-    let new: Vec<_> = offered
-        .split_whitespace()
-        .filter(|name| {
-            old.split_whitespace().any(|on| on == *name) || needed.iter().any(|c| c.as_str() == *name)
-        })
-        .collect();
-    journal.record(&Undo::File { path: file.clone(), old, new: vec![new.join(" ")] })?;
-    let asked: Vec<_> = needed.iter().map(|controller| format!("+{}", controller.as_str())).collect();
+    let names: Vec<_> = needed.iter().map(|controller| controller.as_str()).collect();
+    journal.claim(&file, &names)?;
+    // Looked at after it was recorded: another emu that had them enabled may just have ended.
+    if has(group, SUBTREE_CONTROL, needed) {
+        return Ok(());
+    }
+    let asked: Vec<_> = names.iter().map(|name| format!("+{name}")).collect();
     control_file::write(&file, &asked.join(" ")).map_err(|error| {
         error.hint(
             "real-time tasks outside the root group, or threaded groups, can stand in the way; use cpu-hogs",

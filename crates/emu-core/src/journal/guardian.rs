@@ -15,6 +15,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{PidfdFlags, getpid, pidfd_open, setsid};
 
 use super::field::Field;
+use super::peers::Peers;
 use super::places::{Cause, Places, write_once};
 use super::state::{LiveSession, StateDir};
 use super::undo::{finish, undo};
@@ -115,7 +116,9 @@ impl Watch<'_> {
         } else {
             ("emulation of", "the program runs on at full speed")
         };
-        let outcome = undo(self.journal, self.places, window, &mut |_, message| self.say(message));
+        let peers = Peers { folder: self.folder, own: self.name, places: self.places };
+        let outcome =
+            undo(self.journal, self.places, Some(peers), window, &mut |_, message| self.say(message));
         if outcome.failed > 0 {
             self.say(format_args!(
                 "the {what} {zone} ended because emu died; not everything could be restored: \

@@ -71,9 +71,8 @@ pub enum Undo {
         /// The group's file that lists them.
         members: PathBuf,
     },
-    /// Nothing is left to continue: all that the session had stopped have been continued, and whoever is stopped all the
-    /// same has been so by others. Every [`Continue`](Self::Continue) and [`ContinueAll`](Self::ContinueAll) recorded
-    /// before is void.
+    /// The session has continued everything it stopped; a process stopped now was stopped by others. Cancels all earlier
+    /// [`Continue`](Self::Continue) and [`ContinueAll`](Self::ContinueAll) records.
     Continued,
     /// Moves a process back to the group it came from, if that is still there.
     Return {

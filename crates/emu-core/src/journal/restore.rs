@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use serde::Serialize;
 
 use super::WINDOW;
+use super::peers::Peers;
 use super::places::Places;
 use super::state::{Found, Header, LiveSession, StateDir, StateLock, boot};
 use super::undo::{Gravity, finish, undo};
@@ -66,11 +67,11 @@ pub(super) fn restore_in(
             Ok(Found::Gone) => {}
             Ok(Found::Void(_locked)) => {
                 if let Err(error) = dir.remove(&name) {
-                    report.problems.push(in_full(&error));
+                    report.problems.push(error.in_words());
                 }
             }
             Ok(Found::Dead(journal, header)) => report.undo(dir, &name, &journal, &header, places),
-            Err(error) => report.problems.push(in_full(&error)),
+            Err(error) => report.problems.push(error.in_words()),
         }
     }
     Ok(report)
@@ -79,32 +80,23 @@ pub(super) fn restore_in(
 impl RestoreReport {
     fn undo(&mut self, dir: &StateDir, name: &CStr, journal: &File, header: &Header, places: &Places) {
         let mut window = vec![0; WINDOW];
-        let outcome = undo(journal.as_fd(), places, &mut window, &mut |gravity, message| match gravity {
+        let peers = Peers { folder: dir.folder(), own: name, places };
+        let mut report = |gravity, message: std::fmt::Arguments<'_>| match gravity {
             Gravity::Note => self.notes.push(message.to_string()),
             Gravity::Failure => self.problems.push(message.to_string()),
-        });
+        };
+        let outcome = undo(journal.as_fd(), places, Some(peers), &mut window, &mut report);
         if outcome.failed > 0 {
             self.problems
                 .push(format!("{} is kept, as not all of it could be undone", dir.file(name).display()));
             return;
         }
         if let Err(cause) = finish(journal.as_fd(), dir.folder(), name) {
-            self.problems.push(in_full(&Error::file("remove", &dir.file(name), cause.into())));
+            self.problems.push(Error::file("remove", &dir.file(name), cause.into()).in_words());
         }
         if outcome.undone > 0 && !outcome.was_done {
             let LiveSession { pid, name, .. } = &header.session;
             self.restored.push(format!("what emu {pid} had left of {} for {name}", header.session.what()));
         }
     }
-}
-
-/// An error with its causes in one line.
-fn in_full(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -30,10 +30,10 @@ use crate::{CpuList, Error, ErrorKind, Result, Roots};
 /// The first field of a journal, and the version of the format.
 const MAGIC: [&[u8]; 2] = [b"emu-journal", b"1"];
 const LOCK: &CStr = c"lock";
-const SUFFIX: &[u8] = b".journal";
+pub(super) const SUFFIX: &[u8] = b".journal";
 
 /// How long another emu, or a guardian at its work, may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An emulation at work on this host, of this process or another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -408,7 +408,7 @@ pub(super) fn lock_within(file: impl AsFd, patience: Duration) -> rustix::io::Re
 }
 
 /// Why a folder or file may have been filled by somebody else.
-fn not_ours_alone(owner: u32, mode: u32) -> Option<&'static str> {
+pub(super) fn not_ours_alone(owner: u32, mode: u32) -> Option<&'static str> {
     if owner != rustix::process::geteuid().as_raw() {
         Some("belongs to another user")
     } else if mode & 0o022 != 0 {

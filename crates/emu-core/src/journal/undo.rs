@@ -15,9 +15,10 @@ use rustix::process::{Pid, Signal, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::field::Field;
-use super::file::Form;
+use super::file::{Form, LeftFiles};
 use super::group;
 use super::lines::Backwards;
+use super::peers::Peers;
 use super::places::{Cause, Places, VALUE_MAX, write_once};
 use super::record::{Step, Task};
 use super::task;
@@ -26,6 +27,8 @@ use super::task;
 pub(super) const DONE: &[u8] = b"done";
 /// The line that says that the session has ended although something could not be undone: another may try.
 pub(super) const LEFT: &[u8] = b"left";
+/// The line that says that the session has begun to undo: it takes nothing over from others any more.
+pub(super) const ENDING: &[u8] = b"ending";
 
 /// How long a killed process may take to die.
 const DYING: Duration = Duration::from_secs(1);
@@ -53,7 +56,8 @@ pub(super) struct Outcome {
     pub(super) was_done: bool,
 }
 
-/// Carries out every record of a journal whose header has been checked, using `window` to read it.
+/// Carries out every record of a journal whose header has been checked, using `window` to read it. What `peers` rely on
+/// is left to them.
 ///
 /// What fails is tried once more when the rest is undone: the kernel may take a value only together with another one, as a
 /// quota with its period.
@@ -62,11 +66,12 @@ pub(super) struct Outcome {
 pub(super) fn undo(
     journal: BorrowedFd<'_>,
     places: &Places,
+    peers: Option<Peers<'_>>,
     window: &mut [u8],
     report: Report<'_>,
 ) -> Outcome {
     let mut only = |wanted: Gravity| {
-        undo_once(journal, places, window, &mut |gravity, message| {
+        undo_once(journal, (places, peers), window, &mut |gravity, message| {
             if gravity == wanted {
                 report(gravity, message);
             }
@@ -76,9 +81,17 @@ pub(super) fn undo(
     if first.failed == 0 { first } else { only(Gravity::Failure) }
 }
 
-fn undo_once(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8], report: Report<'_>) -> Outcome {
+/// Where a journal is carried out, and beside whom.
+type Context<'a> = (&'a Places, Option<Peers<'a>>);
+
+fn undo_once(
+    journal: BorrowedFd<'_>,
+    context: Context<'_>,
+    window: &mut [u8],
+    report: Report<'_>,
+) -> Outcome {
     let mut outcome = Outcome::default();
-    if let Err(cause) = undo_lines(journal, places, window, report, &mut outcome) {
+    if let Err(cause) = undo_lines(journal, context, window, report, &mut outcome) {
         outcome.failed += 1;
         report(Gravity::Failure, format_args!("cannot read the journal: {}", Cause(cause)));
     }
@@ -87,7 +100,7 @@ fn undo_once(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8], report
 
 fn undo_lines(
     journal: BorrowedFd<'_>,
-    places: &Places,
+    (places, peers): Context<'_>,
     window: &mut [u8],
     report: Report<'_>,
     outcome: &mut Outcome,
@@ -96,12 +109,13 @@ fn undo_lines(
     let mut newest = true;
     // Whether the records still to be read are from before all that were stopped had been continued.
     let mut all_continued = false;
+    let mut left = LeftFiles::default();
     while let Some(line) = lines.next()? {
         if line == DONE {
             outcome.was_done = true;
             return Ok(());
         }
-        if line == LEFT {
+        if line == LEFT || line == ENDING {
             continue;
         }
         let undone = match Step::parse(line) {
@@ -109,7 +123,7 @@ fn undo_lines(
             Some(Step::Continue(_) | Step::ContinueAll { .. }) if all_continued => true,
             Some(step) => {
                 all_continued |= matches!(step, Step::Continued);
-                Undoer { places, newest, report: &mut *report }.carry_out(step)
+                Undoer { places, peers, newest, left: &mut left, report: &mut *report }.carry_out(step)
             }
             None => {
                 report(Gravity::Failure, format_args!("refused `{}`: it is no record", Field::from(line)));
@@ -182,8 +196,10 @@ pub(super) fn check(step: Step<'_>, places: &Places) -> Result<(), &'static str>
 /// One record being carried out.
 pub(super) struct Undoer<'a, 'r> {
     pub(super) places: &'a Places,
+    pub(super) peers: Option<Peers<'a>>,
     /// Whether the record is the last one made.
     pub(super) newest: bool,
+    pub(super) left: &'a mut LeftFiles,
     report: &'a mut (dyn FnMut(Gravity, fmt::Arguments<'_>) + 'r),
 }
 
@@ -304,7 +320,7 @@ mod tests {
         let run = |records: &str| {
             let mut journal = tempfile::tempfile().unwrap();
             journal.write_all(format!("header\n{records}").as_bytes()).unwrap();
-            undo(journal.as_fd(), &places, &mut vec![0; WINDOW], &mut |_, message| panic!("{message}"))
+            undo(journal.as_fd(), &places, None, &mut vec![0; WINDOW], &mut |_, message| panic!("{message}"))
         };
         let sleeper = Sleeper::start();
         let Task { pid, starttime } = sleeper.task();

@@ -50,6 +50,9 @@ const UNTOLD: &str = "what tasks outside the zone have cannot be told now, as wi
 /// What the kernel's real-time limit must leave beyond the burn, so that a burner is never throttled.
 const LIMIT_MARGIN: f64 = 0.0005;
 
+/// What `sched_rt_runtime_us` holds when nothing limits real-time tasks.
+const UNLIMITED: &str = "-1";
+
 impl Method for CpuHogs {
     fn id(&self) -> MethodId {
         MethodId::CpuHogs
@@ -87,8 +90,13 @@ impl Method for CpuHogs {
         let cpus = zone.demand.cpus();
         let limits = host.real_time.clone();
         let lifts = zone.demand.lift_rt_limit.then(|| journal.clone());
-        if let Some(journal) = &lifts {
-            lift(&limits, zone.demand.lowest_share(), journal)?;
+        match (&lifts, &limits.runtime_file) {
+            // Lifted by another emu, and so not seen as a limit: it must not come back while this zone exists.
+            (_, Some(file)) if limits.runtime.is_none() && journal.is_shared(file) => {
+                journal.write_file(file, UNLIMITED)?;
+            }
+            (Some(journal), _) => lift(&limits, zone.demand.lowest_share(), journal)?,
+            (None, _) => {}
         }
         let mut notes = Vec::new();
         let costs = wake_costs::of(host, &cpus, &mut notes)?;
@@ -238,7 +246,7 @@ fn is_in_the_way(most: f64, share: f64) -> bool {
 fn lift(limits: &RealTime, share: f64, journal: &Journal) -> Result<()> {
     match &limits.runtime_file {
         Some(file) if is_in_the_way(limits.throttled_share(), share) => {
-            journal.write_file(file, "-1").map(drop)
+            journal.write_file(file, UNLIMITED).map(drop)
         }
         _ => Ok(()),
     }

@@ -5,6 +5,7 @@ mod groups;
 mod killed;
 mod records;
 mod session;
+mod sharing;
 mod storm;
 
 use std::fs::{self, File};
@@ -70,7 +71,7 @@ fn run_lines(roots: &Roots, lines: &[u8]) -> (Outcome, Vec<String>) {
     journal.write_all(lines).unwrap();
     let places = Places::open(roots).unwrap();
     let mut messages = Vec::new();
-    let outcome = undo(journal.as_fd(), &places, &mut vec![0; WINDOW], &mut |_, message| {
+    let outcome = undo(journal.as_fd(), &places, None, &mut vec![0; WINDOW], &mut |_, message| {
         messages.push(message.to_string());
     });
     (outcome, messages)

@@ -266,7 +266,7 @@ fn no_record_of_any_kind_makes_the_executor_allocate() {
     let mut window = vec![0; WINDOW];
     let mut messages = std::io::Cursor::new([0; 4096]);
     let (outcome, allocations) = allocations::during(|| {
-        undo(journal.as_fd(), &places, &mut window, &mut |_, message| {
+        undo(journal.as_fd(), &places, None, &mut window, &mut |_, message| {
             writeln!(messages, "{message}").unwrap();
         })
     });
