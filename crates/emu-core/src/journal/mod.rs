@@ -64,7 +64,7 @@ impl Journal {
     /// What was undone, and what of it failed, is in [`notes`](Self::notes).
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] when a live session has one of the CPUs, naming it; else the state folder
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when a live session has one of the CPUs, naming it; else the state folder
     /// cannot be used, there is no procfs, or the guardian cannot be started.
     pub fn open(roots: &Roots, cpus: &CpuList, method: &str, name: &str) -> Result<Self> {
         let places = Places::open(roots)?;
@@ -158,7 +158,7 @@ impl Journal {
     /// can record nothing more. A second call does nothing and returns the same.
     ///
     /// # Errors
-    /// [`ErrorKind::RestoreIncomplete`] naming what could not be undone; the rest is. The journal stays for
+    /// [`ErrorKind::RestoreIncomplete`](crate::ErrorKind::RestoreIncomplete) naming what could not be undone; the rest is. The journal stays for
     /// [`restore`].
     pub fn undo_all(&self) -> Result<()> {
         self.session().undo()
