@@ -137,7 +137,7 @@ impl Holder {
                     share,
                     ledger,
                     cost,
-                    sleepers: Sleepers::new(&host.roots.proc),
+                    sleepers: Sleepers::new(&host.roots.proc, parting.is_some()),
                     early: Early::default(),
                     shared_cpus,
                     own_time,

@@ -13,8 +13,10 @@ use super::holder::Hold;
 use crate::sys::time::{self, Nanos};
 use crate::zone::Pid;
 
-/// How often the tasks are counted.
+/// How often the tasks are counted; few of them so often that busy ones that have just been born are known soon, where
+/// that matters.
 const COUNT_EVERY: Nanos = 1_000_000_000;
+const COUNT_FEW_EVERY: Nanos = 100_000_000;
 
 /// Of so many tasks the CPU time is read, at most.
 const SOME: usize = 16;
@@ -58,6 +60,8 @@ impl Census {
 #[derive(Debug)]
 pub(crate) struct Sleepers {
     proc: PathBuf,
+    /// Whether it matters who is busy, and not only how many are.
+    by_name: bool,
     next_count: Nanos,
     tasks: usize,
     some: Vec<Watched>,
@@ -86,10 +90,11 @@ struct Watched {
 }
 
 impl Sleepers {
-    /// Nothing is known yet.
-    pub(crate) fn new(proc: &Path) -> Self {
+    /// Nothing is known yet. `by_name` is whether it matters who is busy, and not only how many are.
+    pub(crate) fn new(proc: &Path, by_name: bool) -> Self {
         Self {
             proc: proc.to_owned(),
+            by_name,
             next_count: 0,
             tasks: 0,
             some: Vec::new(),
@@ -116,7 +121,11 @@ impl Sleepers {
         let now = time::now();
         if now >= self.next_count && (self.looks >= LOOKS || self.some.is_empty()) {
             let Census { count, some } = hold.census(self.turn);
+            let mut known = std::mem::take(&mut self.some);
             let watch = |&tid: &Pid| {
+                if let Some(place) = known.iter().position(|one| one.tid == tid) {
+                    return Some(known.swap_remove(place));
+                }
                 let schedstat = File::open(self.proc.join(format!("{tid}/schedstat"))).ok()?;
                 Some(Watched { tid, schedstat, before: None, busy_before: None, is_busy: false })
             };
@@ -124,7 +133,8 @@ impl Sleepers {
             self.tasks = count;
             self.looks = 0;
             self.turn = self.turn.wrapping_add(1);
-            self.next_count = now + COUNT_EVERY;
+            let are_few = self.by_name && count <= SOME;
+            self.next_count = now + if are_few { COUNT_FEW_EVERY } else { COUNT_EVERY };
         }
     }
 
@@ -202,7 +212,7 @@ mod tests {
         };
         let pids = 0..count as Pid;
         pids.clone().for_each(|pid| write(pid, 1_000));
-        let mut sleepers = Sleepers::new(dir.path());
+        let mut sleepers = Sleepers::new(dir.path(), false);
         sleepers.before_hold(&mut Tasks(count), run);
         assert_eq!((sleepers.tasks(), sleepers.cost().to_bits()), (count, 0), "nothing is known yet");
         sleepers.while_held();
@@ -246,17 +256,16 @@ mod tests {
                     .unwrap();
             }
         };
-        let mut sleepers = Sleepers::new(dir.path());
-        // Nothing is known at first, nor anything new when others have just been chosen, nor who it was; in the end there were two
-        // periods without a hold.
+        let mut sleepers = Sleepers::new(dir.path(), false);
+        // Nothing is known at first; in the end there were two periods without a hold.
         for (hold, periods, busy, known) in [
             (0, 1, 4, 0),
             (1, 1, 3, 3),
-            (2, 1, 3, 0),
+            (2, 1, 3, 3),
             (2, 1, 0, 0),
-            (3, 1, 0, 0),
+            (3, 1, 3, 3),
             (4, 1, 3, 3),
-            (5, 1, 3, 0),
+            (5, 1, 3, 3),
             (6, 3, 0, 0),
         ] {
             write(hold);
@@ -277,7 +286,7 @@ mod tests {
             std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
             std::fs::write(dir.path().join(format!("{pid}/schedstat")), "0 0 0\n").unwrap();
         }
-        let mut sleepers = Sleepers::new(dir.path());
+        let mut sleepers = Sleepers::new(dir.path(), false);
         for _ in 0..3 {
             sleepers.before_hold(&mut Tasks(3), 1_000.0);
             sleepers.while_held();
@@ -293,7 +302,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             assert_eq!(times(&File::open(&path).unwrap()), None);
         }
-        let mut sleepers = Sleepers::new(dir.path());
+        let mut sleepers = Sleepers::new(dir.path(), false);
         for _ in 0..3 {
             sleepers.before_hold(&mut Tasks(5), 1e6);
             sleepers.while_held();

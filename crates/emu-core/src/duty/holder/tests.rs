@@ -41,7 +41,7 @@ fn holder_of<H: Hold>(
             share: 1.0,
             ledger: Ledger::new(),
             cost: HoldCost::ASSUMED,
-            sleepers: Sleepers::new(Path::new("/nowhere")),
+            sleepers: Sleepers::new(Path::new("/nowhere"), false),
             early: Early::default(),
             shared_cpus: None,
             own_time: None,
