@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
 use std::time::Duration;
 
@@ -24,6 +24,9 @@ const MEAN_IS_ELSEWHERE: f64 = 0.02;
 
 /// Pairs unless given.
 const PAIRS: usize = 15;
+
+/// The folder of the repository.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// Options of every measuring bench.
 #[derive(Debug)]
@@ -50,7 +53,8 @@ impl Options {
                 "--case" => options.cases.push(value()?),
                 "--pairs" => options.pairs = number(&word, &value()?)? as usize,
                 "--seed" => options.seed = number(&word, &value()?)?,
-                "--out" => options.out = Some(value()?.into()),
+                // Cargo runs a bench in the folder of its crate; whoever calls it is in that of the repository.
+                "--out" => options.out = Some(Path::new(ROOT).join(value()?)),
                 _ => {
                     return Err(Error::usage(format!("unknown option {word}"))
                         .hint("--row NAME, --case NAME, --pairs N, --seed N, --out DIR"));
