@@ -27,6 +27,8 @@ pub enum Reason {
     NoVariant,
     /// It slows all tasks of a CPU, and was to spare those outside the zone.
     SlowsOthers,
+    /// A tuning of the machine holds what it would change.
+    Tuned,
     /// A kernel interface is missing, or too old.
     KernelTooOld,
 }

@@ -1,6 +1,6 @@
 //! Setting the frequency of one policy, with everything recorded before it is changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -41,6 +41,9 @@ const SETSPEED: &str = "scaling_setspeed";
 const MIN: &str = "scaling_min_freq";
 const MAX: &str = "scaling_max_freq";
 
+/// So many values of a file are named in each record: of some retargets, with two values each.
+const KNOWN_MAX: usize = 16;
+
 /// How often, and in what intervals, is looked for what was written.
 const LOOKS: u32 = 20;
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -64,8 +67,8 @@ pub(crate) struct Control {
     journal: Journal,
     /// The files as found.
     found: BTreeMap<&'static str, String>,
-    /// Values that the journal knows as ours, by file.
-    known: BTreeMap<&'static str, BTreeSet<String>>,
+    /// The last values that the journal was given as ours, by file.
+    known: BTreeMap<&'static str, Vec<String>>,
 }
 
 /// Sets frequencies that a [`Control`] has prepared, from any thread.
@@ -128,8 +131,9 @@ impl Control {
         let tunables = Tunables::of(policy, &old);
         self.change(GOVERNOR, governor)?;
         if tunables.are_gone() {
-            // With the old governor back for a moment its defaults show; the journal must undo in the order
-            // governor, tunables, and so knows the governor twice.
+            // The kernel has dropped the old governor's tunables. It is selected again briefly to read the defaults
+            // that undo will find. At undo the governor must be back before its tunables, so it is recorded again after
+            // them (newest first).
             self.knobs.write(GOVERNOR, &old)?;
             tunables.record(&self.journal)?;
             self.known.remove(GOVERNOR);
@@ -248,17 +252,21 @@ impl Control {
         self.knobs.write(file, value)
     }
 
-    /// Has the journal know values of a file as ours. Each record of a file names all of them, as any may be
-    /// there when it is undone.
+    /// Has the journal know values of a file as ours. Each record of a file names those before it, too: another thread
+    /// may still be setting them.
     fn record(&mut self, file: &'static str, values: impl IntoIterator<Item = String>) -> Result<()> {
         let Some(old) = self.found.get(file) else { return Ok(()) };
         let known = self.known.entry(file).or_default();
-        let before = known.len();
+        let values: Vec<_> = values.into_iter().collect();
+        let are_known = values.iter().all(|value| known.contains(value));
+        // Those used last are kept.
+        known.retain(|value| !values.contains(value));
         known.extend(values);
-        if known.len() == before {
+        if are_known {
             return Ok(());
         }
-        let new = known.iter().cloned().collect();
+        known.drain(..known.len().saturating_sub(KNOWN_MAX));
+        let new = known.clone();
         self.journal.record(&Undo::File { path: self.knobs.path(file), old: old.clone(), new })
     }
 }
@@ -399,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn every_record_of_a_file_names_all_values_that_it_was_given() {
+    fn every_record_of_a_file_names_the_values_before_it_too() {
         let (_dir, kernel, journal) = kernel("userspace");
         let mut control = take(&kernel, &["userspace"], &journal).unwrap();
         control.prepare(&[mhz(1000)]).unwrap();

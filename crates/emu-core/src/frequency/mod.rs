@@ -13,6 +13,7 @@ pub(crate) use levels::{Levels, Mix};
 
 use std::path::Path;
 
+use crate::journal::tuning_of;
 use crate::{CpuId, CpuList, Demand, Hertz, Host, Journal, Policy, Result, Target, Undo, control_file};
 use crate::{Reason, Unavailable};
 
@@ -85,6 +86,27 @@ pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavaila
         }
     }
     Ok(wishes)
+}
+
+/// Refuses policies of which a tuning holds a file: each would take the other's changes for somebody else's.
+///
+/// # Errors
+/// The first such policy.
+pub(crate) fn check_untuned(host: &Host, wishes: &[Wish]) -> Result<(), Unavailable> {
+    for Wish { policy, .. } in wishes {
+        // Who cannot look fails with the reason when the journal is opened.
+        if let Ok(Some(tuning)) = tuning_of(&host.roots, &policy.path) {
+            return Err(Unavailable::new(
+                Reason::Tuned,
+                format!(
+                    "emu {} holds the frequency of CPUs {} tuned ({}, for {})",
+                    tuning.pid, policy.cpus, tuning.method, tuning.name
+                ),
+                "end that tuning first, or leave its knobs `governor` and `turbo` out with --knobs",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// What a target means in hertz.
@@ -186,6 +208,30 @@ pub(crate) fn stop_boost(
 mod tests {
     use super::*;
     use crate::host::testing;
+
+    #[test]
+    fn a_policy_that_a_tuning_holds_is_refused_and_others_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut host = testing::host();
+        let (roots, _emulation) = simulated::journal(dir.path());
+        host.roots = roots;
+        let wishes = [0, 1].map(|number| {
+            let mut policy = simulated::policy(number, &number.to_string(), &[800, 2600]);
+            policy.path = host.roots.cpus().join(format!("cpufreq/policy{number}"));
+            std::fs::create_dir_all(&policy.path).unwrap();
+            std::fs::write(policy.path.join("scaling_governor"), "powersave\n").unwrap();
+            Wish { levels: Levels::of(&policy).unwrap(), wanted: Hertz(1), policy }
+        });
+        let tuning = Journal::open(&host.roots, &CpuList::default(), "doctor tune", "make").unwrap();
+        check_untuned(&host, &wishes).unwrap();
+        tuning.write_file(&wishes[1].policy.path.join("scaling_governor"), "performance").unwrap();
+        check_untuned(&host, &wishes[..1]).unwrap();
+        let refusal = check_untuned(&host, &wishes).unwrap_err();
+        assert_eq!(refusal.reason, Reason::Tuned);
+        assert!(refusal.detail.contains("CPUs 1") && refusal.detail.contains("make"), "{refusal}");
+        tuning.undo_all().unwrap();
+        check_untuned(&host, &wishes).unwrap();
+    }
 
     #[test]
     fn boost_stays_off_until_the_last_emu_that_needs_it_off_ends() {

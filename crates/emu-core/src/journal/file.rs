@@ -11,7 +11,7 @@ use super::places::{Cause, FixedText, Located, VALUE_MAX};
 use super::undo::Undoer;
 
 /// The file of a version 2 group that lists controllers and takes `+name` and `-name`.
-const SWITCHES: &[u8] = b"cgroup.subtree_control";
+pub(super) const SWITCHES: &[u8] = b"cgroup.subtree_control";
 
 /// How a control file shows what is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Reading a journal from its end, in a buffer of fixed size and without allocating.
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use rustix::io::{Errno, pread};
@@ -7,8 +8,15 @@ use rustix::io::{Errno, pread};
 /// The longest line that can be read, its newline included.
 pub(super) const LINE_MAX: usize = 32 * 1024;
 
-/// The complete lines of a file but its first, the last one first. What comes after the last newline was cut
-/// off while it was written: nothing has been done on its account.
+/// The line before copies of records.
+pub(super) const COPYING: &[u8] = b"copying";
+/// What a line that is a copy begins with.
+pub(super) const COPY: &[u8] = b"+";
+/// The line after copies of records, by which they come to stand for all lines before them.
+pub(super) const COPIED: &[u8] = b"copied";
+
+/// The complete lines of a file but its first, the last one first, and of those that have been copied only the copies. What
+/// comes after the last newline was cut off while it was written: nothing has been done on its account.
 pub(super) struct Backwards<'a> {
     file: BorrowedFd<'a>,
     window: &'a mut [u8],
@@ -16,13 +24,15 @@ pub(super) struct Backwards<'a> {
     start: u64,
     /// How much of the window is yet to be read; ends with a newline or is empty.
     length: usize,
+    /// Whether a whole copy is being read.
+    copied: bool,
 }
 
 impl<'a> Backwards<'a> {
     /// Starts at the end of the file. The buffer takes more than [`LINE_MAX`] bytes.
     pub(super) fn new(file: BorrowedFd<'a>, window: &'a mut [u8]) -> rustix::io::Result<Self> {
         let end = rustix::fs::fstat(file)?.st_size.max(0) as u64;
-        let mut lines = Self { file, window, start: end, length: 0 };
+        let mut lines = Self { file, window, start: end, length: 0, copied: false };
         lines.fill()?;
         let complete = lines.text().iter().rposition(|&byte| byte == b'\n');
         if complete.is_none() && lines.start > 0 {
@@ -37,12 +47,32 @@ impl<'a> Backwards<'a> {
     /// # Errors
     /// The file cannot be read; `EFBIG` when a line is longer than the buffer.
     pub(super) fn next(&mut self) -> rustix::io::Result<Option<&[u8]>> {
+        while let Some(mut range) = self.range()? {
+            let line = self.window.get(range.clone()).unwrap_or_default();
+            if line == COPIED {
+                self.copied = true;
+            } else if line == COPYING {
+                if self.copied {
+                    return Ok(None);
+                }
+            } else if !line.starts_with(COPY) {
+                return Ok(self.window.get(range));
+            } else if self.copied {
+                range.start += COPY.len();
+                return Ok(self.window.get(range));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where in the window the line before the one found last is, without its newline.
+    fn range(&mut self) -> rustix::io::Result<Option<Range<usize>>> {
         loop {
             let Some((_newline, text)) = self.text().split_last() else { return Ok(None) };
             if let Some(before) = text.iter().rposition(|&byte| byte == b'\n') {
                 let end = self.length - 1;
                 self.length = before + 1;
-                return Ok(Some(self.window.get(before + 1..end).unwrap_or_default()));
+                return Ok(Some(before + 1..end));
             }
             if self.start == 0 {
                 return Ok(None);
@@ -115,6 +145,17 @@ mod tests {
             text in proptest::collection::vec(prop_oneof![Just(b'\n'), any::<u8>()], 0..99), window in 1usize..40,
         ) {
             let _ = backwards(&text, window);
+        }
+    }
+
+    #[test]
+    fn a_whole_copy_stands_for_what_was_before_and_a_cut_one_for_nothing() {
+        let text = "header\na\ncopying\n+b\n+c\ncopied\nd\n";
+        let found = |length: usize| backwards(&text.as_bytes()[..length], 12).unwrap().concat();
+        assert_eq!(found(text.len()), b"dcb");
+        assert_eq!(found(text.len() - 2), b"cb");
+        for length in "header\na\n".len()..text.len() - 2 {
+            assert_eq!(found(length), b"a", "{length}");
         }
     }
 

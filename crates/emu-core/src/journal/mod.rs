@@ -4,6 +4,7 @@
 //! record first, when the session ends; when emu is killed, by its guardian, a small process made for that;
 //! when that is killed too, by the next emu or [`restore`]. All of them run the same code.
 
+mod copy;
 mod field;
 mod file;
 mod group;
@@ -22,6 +23,7 @@ mod undo;
 mod written;
 
 pub use record::Undo;
+pub(crate) use restore::tuning_of;
 pub use restore::{RestoreReport, live_sessions, restore};
 pub use state::LiveSession;
 
@@ -41,7 +43,7 @@ use state::{Header, StateDir, boot};
 /// The buffer through which a journal is read.
 const WINDOW: usize = 2 * LINE_MAX;
 
-/// The longest journal, in bytes: some 400 000 records of a process.
+/// The longest journal, in bytes, as far as it counts: some 400 000 records of a process.
 const JOURNAL_MAX: u64 = 16 << 20;
 
 /// The undo journal of one session: what an emulation changes goes through it.
@@ -109,7 +111,7 @@ impl Journal {
     /// surrounding white space. The kernel may have made something else of the value.
     ///
     /// Values written before to the same file are told apart from those of others, so this may be called any
-    /// number of times; only the first time for a value costs a record. Files of a group that is recorded
+    /// number of times; only the first time for a value costs a record, or when others have come between. Files of a group that is recorded
     /// as [`Undo::Group`] need no record: they go with the group.
     ///
     /// A value that another live session has set stays at its end, and what it found is put back by the last one.

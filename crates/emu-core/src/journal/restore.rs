@@ -1,14 +1,17 @@
 //! Undoing what killed emus have left.
 
-use std::ffi::CStr;
-use std::fs::File;
+use std::ffi::{CStr, OsStr};
+use std::fs::{self, File};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use serde::Serialize;
 
 use super::WINDOW;
 use super::peers::Peers;
 use super::places::Places;
+use super::record::Step;
 use super::state::{Found, Header, LiveSession, StateDir, StateLock, boot};
 use super::undo::{Gravity, finish, undo};
 use crate::{Error, Result, Roots};
@@ -51,6 +54,30 @@ pub fn live_sessions(roots: &Roots) -> Result<Vec<LiveSession>> {
     Ok(found
         .filter_map(|found| if let Ok(Found::Live(session)) = found { Some(session) } else { None })
         .collect())
+}
+
+/// The tuning at work that has changed a file below this folder. A journal that cannot be read tells of none.
+///
+/// # Errors
+/// The state folder or procfs cannot be used.
+pub(crate) fn tuning_of(roots: &Roots, folder: &Path) -> Result<Option<LiveSession>> {
+    let Some(dir) = StateDir::open_if_present(roots)? else { return Ok(None) };
+    let (places, boot) = (Places::open(roots)?, boot(roots));
+    let _lock = dir.lock()?;
+    for name in dir.sessions()? {
+        let Ok(Found::Live(session)) = dir.inspect(&name, &places, &boot) else { continue };
+        let Ok(text) = fs::read(dir.file(&name)) else { continue };
+        let is_below = |line: &[u8]| match Step::parse(line) {
+            Some(Step::File { path, .. } | Step::Choice { path, .. }) => {
+                Path::new(OsStr::from_bytes(&path.bytes().collect::<Vec<_>>())).starts_with(folder)
+            }
+            _ => false,
+        };
+        if session.is_tuning() && text.split(|&byte| byte == b'\n').any(is_below) {
+            return Ok(Some(session));
+        }
+    }
+    Ok(None)
 }
 
 /// [`restore`] with everything at hand.

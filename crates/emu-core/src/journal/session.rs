@@ -7,9 +7,13 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{FallocateFlags, fallocate};
+
+use super::copy;
 use super::field::{Field, Values, push};
 use super::file::{Form, is_claimed};
 use super::guardian::Guardian;
@@ -23,6 +27,9 @@ use super::written::Written;
 use super::{JOURNAL_MAX, WINDOW};
 use crate::zone::Pid;
 use crate::{Error, ErrorKind, Result, control_file};
+
+/// A journal is copied from this length on.
+const COPY_AT: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub(super) enum Phase {
@@ -42,6 +49,12 @@ pub(super) struct Session {
     pub(super) file: File,
     /// How much of the file is records.
     pub(super) length: u64,
+    /// The length of the header.
+    header: u64,
+    /// Where the records that count begin.
+    begin: u64,
+    /// How long they may get before they are copied.
+    copy_at: u64,
     places: Places,
     window: Vec<u8>,
     pub(super) guardian: Guardian,
@@ -79,6 +92,9 @@ impl Session {
                 name,
                 file,
                 length: line.len() as u64,
+                header: line.len() as u64,
+                begin: line.len() as u64,
+                copy_at: COPY_AT,
                 places,
                 window,
                 guardian,
@@ -184,14 +200,21 @@ impl Session {
             let record = Field::from(text);
             return Err(Error::new(ErrorKind::Failed, format!("cannot record `{record}`: {why}")));
         }
+        if self.length - self.begin > self.copy_at {
+            self.copy();
+        }
         let length = self.length + line.len() as u64;
-        if length > JOURNAL_MAX {
+        if length - self.begin > JOURNAL_MAX {
             let path = self.path();
             let message =
                 format!("the journal {} has reached its limit of {JOURNAL_MAX} bytes", path.display());
             return Err(Error::new(ErrorKind::Failed, message).hint("end this emulation and start it anew"));
         }
-        if let Err(cause) = write_line(&self.file, &line) {
+        self.write(&line)
+    }
+
+    fn write(&mut self, lines: &[u8]) -> Result<()> {
+        if let Err(cause) = write_line(&self.file, lines) {
             let error = no_record(&self.path(), cause);
             // Half a line would spoil the one after it.
             if let Err(cause) = self.file.set_len(self.length) {
@@ -200,8 +223,28 @@ impl Session {
             }
             return Err(error);
         }
-        self.length = length;
+        self.length += lines.len() as u64;
         Ok(())
+    }
+
+    /// Writes the records that still count anew, and gives the space of all before them back. Where that fails, the
+    /// journal goes on growing up to its limit.
+    fn copy(&mut self) {
+        let mut lines = vec![0; (self.length - self.begin) as usize];
+        let first = self.length;
+        if self.file.read_exact_at(&mut lines, self.begin).is_err() {
+            return;
+        }
+        let copied = copy::copied(&lines);
+        self.copy_at = COPY_AT.max(2 * copied.len() as u64);
+        if self.write(&copied).is_err() {
+            return;
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // The header stays, and the newline before the copy. A file system frees whole blocks and clears the rest.
+        if fallocate(&self.file, flags, self.header, first - 1 - self.header).is_ok() {
+            self.begin = first;
+        }
     }
 
     pub(super) fn write_file(&mut self, path: &Path, form: Form, value: &str) -> Result<String> {
@@ -229,6 +272,10 @@ impl Session {
             let now = read()?;
             if !written.knows(&now) {
                 self.settle(path, &mut written, [value, &now])?;
+            } else if written.old != value {
+                // Every record of it names the value already.
+                written.add([value]);
+                self.written.insert(path.into(), written);
             }
             return Ok(now);
         }

@@ -5,6 +5,9 @@ use std::path::Path;
 use super::file::Form;
 use super::record::Undo;
 
+/// So many values of a file are known as ours, or as many as were given at once.
+const OURS_MAX: usize = 16;
+
 #[derive(Debug, Clone)]
 pub(super) struct Written {
     form: Form,
@@ -12,6 +15,7 @@ pub(super) struct Written {
     pub(super) found: String,
     /// What is put back: as found, or what another session found that had changed it before.
     pub(super) old: String,
+    /// The one written last is the last one.
     ours: Vec<String>,
 }
 
@@ -24,14 +28,17 @@ impl Written {
         self.old == value || self.ours.iter().any(|ours| ours == value)
     }
 
-    /// Takes in values that the file may have by us.
+    /// Takes in values that the file may have by us. Of those before, the file can only have one that was written last, so
+    /// a few are kept: whoever takes turns between them needs no record each time.
     pub(super) fn add<'a>(&mut self, values: impl IntoIterator<Item = &'a str>) {
+        let mut count = 0;
         for value in values {
             let value = value.trim();
-            if !self.ours.iter().any(|ours| ours == value) {
-                self.ours.push(value.into());
-            }
+            self.ours.retain(|ours| ours != value);
+            self.ours.push(value.into());
+            count += 1;
         }
+        self.ours.drain(..self.ours.len().saturating_sub(OURS_MAX.max(count)));
     }
 
     pub(super) fn undo(&self, path: &Path) -> Undo {

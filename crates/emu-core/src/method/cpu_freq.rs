@@ -40,6 +40,7 @@ impl Method for CpuFreq {
     fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
         super::only_best(demand.variant)?;
         let wishes = frequency::wishes(host, demand)?;
+        frequency::check_untuned(host, &wishes)?;
         let mut notes = Vec::new();
         let mut worst: f64 = 0.0;
         for wish in &wishes {

@@ -133,6 +133,7 @@ impl Method for CpuGov {
     fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
         super::only_best(demand.variant)?;
         let wishes = frequency::wishes(host, demand)?;
+        frequency::check_untuned(host, &wishes)?;
         let plan = Plan::new(demand, &wishes)?;
         let mut notes = Vec::new();
         for (wish, mix) in wishes.iter().zip(&plan.mixes) {

@@ -1,7 +1,7 @@
 //! A session in one process.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -139,6 +139,46 @@ fn alternating_between_values_does_not_make_the_journal_grow() {
     journal.undo_all().unwrap();
     assert_eq!(text(&path), "1");
     assert_eq!(journal.notes(), Vec::<String>::new());
+}
+
+#[test]
+fn any_number_of_values_fits_into_a_journal_of_bounded_size() {
+    // In memory, where syncing costs nothing.
+    let memory = Path::new("/dev/shm");
+    let dir = tempfile::tempdir_in(if memory.is_dir() { memory } else { Path::new("/tmp") }).unwrap();
+    let roots = Roots { proc: "/proc".into(), ..Roots::below(dir.path()) };
+    fs::create_dir_all(&roots.sys).unwrap();
+    let [path, other] = ["a", "b"].map(|name| control(&roots, name, "max 100000"));
+    let journal = open(&roots, "0").unwrap();
+    journal.write_file(&other, "2").unwrap();
+    let mut most = 0;
+    for n in 0..100_000 {
+        journal.write_file(&path, &format!("{n} 100000")).unwrap();
+        if n % 1000 == 0 {
+            most = most.max(fs::metadata(journal.path()).unwrap().blocks() * 512);
+        }
+    }
+    assert!(most < 4 << 20, "{most} bytes");
+    // As a guardian finds it; another emu sees what it relies on.
+    let second = Journal::open(&roots, &cpus("1"), "fracas", "node2").unwrap();
+    assert!(second.is_shared(&other) && second.is_shared(&path));
+    drop(second);
+    journal.undo_all().unwrap();
+    assert_eq!([text(&path), text(&other)], ["max 100000", "max 100000"]);
+    assert_eq!(journal.notes(), Vec::<String>::new());
+}
+
+#[test]
+fn a_file_that_somebody_else_has_changed_is_named_once() {
+    let (_dir, roots) = playground();
+    let path = control(&roots, "a", "1");
+    let journal = open(&roots, "0").unwrap();
+    for n in 2..50 {
+        journal.write_file(&path, &n.to_string()).unwrap();
+    }
+    fs::write(&path, "99").unwrap();
+    journal.undo_all().unwrap();
+    assert_eq!(journal.notes().len(), 1, "{:?}", journal.notes());
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! What of a long journal still counts.
+//!
+//! A session that goes on for days writes a record for every new value of a file. From time to time it copies the records
+//! that count to the end of its journal: a line `copying`, the records each with a `+` before it, a line `copied`. A copy
+//! without its last line, as a killed emu leaves it, counts for nothing; a whole one stands for all lines before it.
+
+use std::collections::HashMap;
+
+use super::file::SWITCHES;
+use super::lines::{COPIED, COPY, COPYING};
+use super::places::FixedText;
+use super::record::Step;
+
+/// Path and old value, as they stand in a record.
+type FileField<'a> = (&'a [u8], &'a [u8]);
+
+/// A copy of the records in these lines that count.
+pub(super) fn copied(lines: &[u8]) -> Vec<u8> {
+    let records: Vec<_> = lines
+        .split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty() && ![COPYING, COPIED].contains(line))
+        .map(|line| line.strip_prefix(COPY).unwrap_or(line))
+        .collect();
+    let mut counts = vec![true; records.len()];
+    let mut all_continued = false;
+    // Of a file's records with one old value: where the newest is, and the oldest so far.
+    let mut files: HashMap<FileField<'_>, (usize, usize)> = HashMap::new();
+    for (number, (record, counts)) in records.iter().zip(counts.iter_mut()).enumerate().rev() {
+        let newest = number + 1 == records.len();
+        match Step::parse(record) {
+            Some(Step::File { new, .. } | Step::Choice { new, .. }) if new.is_empty() => *counts = newest,
+            Some(Step::File { path, old, .. } | Step::Choice { path, old, .. }) => {
+                let mut text = FixedText::new();
+                if text.extend(path.bytes()).is_some() && text.name() != SWITCHES {
+                    let (_, oldest) =
+                        files.entry((path.escaped(), old.escaped())).or_insert((number, number));
+                    *oldest = number;
+                }
+            }
+            Some(Step::Continue(_) | Step::ContinueAll { .. }) => *counts = !all_continued,
+            Some(Step::Continued) => {
+                *counts = false;
+                all_continued = true;
+            }
+            _ => {}
+        }
+    }
+    let mut copy = Vec::new();
+    let mut push = |prefix: &[u8], line: &[u8]| {
+        copy.extend_from_slice(prefix);
+        copy.extend_from_slice(line);
+        copy.push(b'\n');
+    };
+    push(COPYING, b"");
+    for (number, record) in records.iter().enumerate() {
+        // The oldest one, too, for it comes after what has moved the file when it was written back.
+        let is_outlived = match Step::parse(record) {
+            Some(Step::File { path, old, new } | Step::Choice { path, old, new }) if !new.is_empty() => files
+                .get(&(path.escaped(), old.escaped()))
+                .is_some_and(|&(newest, oldest)| number != newest && number != oldest),
+            _ => false,
+        };
+        if counts.get(number) == Some(&true) && !is_outlived {
+            push(COPY, record);
+        }
+    }
+    push(COPIED, b"");
+    copy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_counts_is_copied_in_its_order() {
+        let records = "copying\n+kill\t1\t1\n+file\t/sys/a\t1\t2\ncopied\n\
+            file\t/sys/boost\t1\t0\nfile\t/sys/a\t1\nfile\t/sys/a\t1\t3\nfile\t/sys/a\t1\t4\nfile\t/sys/a\t5\t6\n\
+            continue\t1\t1\ncontinued\ncontinue\t2\t2\n\
+            file\t/sys/cgroup.subtree_control\t\tcpu\nfile\t/sys/cgroup.subtree_control\t\tio\n\
+            file\t/sys/cgroup.subtree_control\t\tpids\nfile\t/sys/b\t1\n";
+        let expected = "copying\n+kill\t1\t1\n+file\t/sys/a\t1\t2\n\
+            +file\t/sys/boost\t1\t0\n+file\t/sys/a\t1\t4\n+file\t/sys/a\t5\t6\n+continue\t2\t2\n\
+            +file\t/sys/cgroup.subtree_control\t\tcpu\n+file\t/sys/cgroup.subtree_control\t\tio\n\
+            +file\t/sys/cgroup.subtree_control\t\tpids\n+file\t/sys/b\t1\ncopied\n";
+        let copy = String::from_utf8(copied(records.as_bytes())).unwrap();
+        assert_eq!(copy, expected);
+        assert_eq!(copied(copy.as_bytes()), expected.as_bytes());
+    }
+}
