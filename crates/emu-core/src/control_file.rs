@@ -36,6 +36,14 @@ pub(crate) fn probe<T: FromStr>(path: &Path) -> Option<T> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
+/// The choice in force in a file that reads as all of them with that one in brackets: `madvise` of
+/// `always [madvise] never`.
+pub(crate) fn chosen(text: &[u8]) -> Option<&[u8]> {
+    let from = text.iter().position(|&byte| byte == b'[')? + 1;
+    let length = text.get(from..)?.iter().position(|&byte| byte == b']')?;
+    text.get(from..from + length)
+}
+
 /// As [`probe`], for a file in the kernel's list format, in which an empty line means no CPU.
 pub(crate) fn probe_cpus(path: &Path) -> Option<CpuList> {
     CpuList::from_kernel(&probe::<String>(path)?)

@@ -54,7 +54,7 @@ pub use host::{
     CgroupLayout, Cgroups, Clocks, Controller, Cpu, CpuTimes, Cpufreq, FairServer, Hierarchy, Host, Policy,
     Privileges, RealTime, TaskTime,
 };
-pub use journal::{Journal, LiveSession, RestoreReport, Undo, live_sessions, restore};
+pub use journal::{Journal, Kin, LiveSession, RestoreReport, Undo, live_sessions, restore};
 pub use method::{About, Emulation, Expected, METHODS, Method, method};
 pub use method_id::MethodId;
 pub use roots::Roots;

@@ -314,7 +314,7 @@ fn is_in_force(change: &Change) -> Result<()> {
         Change::Latency { .. } | Change::TimerSlack { .. } => return Ok(()),
     };
     let text = control_file::read(&path)?;
-    let is_chosen = || text.contains(&format!("[{asked}]"));
+    let is_chosen = || control_file::chosen(text.as_bytes()) == Some(asked.as_bytes());
     if text == *asked || (matches!(change, Change::Choice { .. }) && is_chosen()) {
         return Ok(());
     }

@@ -75,8 +75,9 @@ impl Parting {
         if self.recorded.contains(&binding) {
             return true;
         }
-        let Binding { tid, starttime, .. } = binding;
-        let undo = Undo::Affinity { tid, starttime, cpus: self.cpus.clone() };
+        let Binding { tid, starttime, cpu } = binding;
+        let ours = [cpu].into_iter().collect();
+        let undo = Undo::Affinity { tid, starttime, cpus: self.cpus.clone(), ours };
         self.recorded.len() < RECORDS && self.journal.record(&undo).is_ok() && self.recorded.insert(binding)
     }
 

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use crate::family::{Stat, threads};
-use crate::sys::affinity;
+use crate::sys::{affinity, time};
 use crate::zone::Pid;
-use crate::{Controller, CpuList, Error, Host, Journal, Result, Undo, Zone, control_file};
+use crate::{Controller, CpuList, Error, Host, Journal, Kin, Result, Undo, Zone, control_file};
 
 pub(super) const CPUS: &str = "cpuset.cpus";
 const CPUS_EFFECTIVE: &str = "cpuset.cpus.effective";
@@ -87,21 +87,22 @@ pub(super) fn remember(host: &Host, pid: Pid, journal: &Journal) -> Result<()> {
         // Gone since: nothing to remember.
         let Ok(old) = affinity::get(tid) else { continue };
         if !online.difference(&old).is_empty() {
-            record(&host.roots.proc, tid, old, journal)?;
+            // What the cpuset of the group makes of it is the kernel's.
+            record(&host.roots.proc, tid, [old, CpuList::default()], journal)?;
         }
     }
     Ok(())
 }
 
-fn record(proc: &Path, tid: Pid, cpus: CpuList, journal: &Journal) -> Result<()> {
+fn record(proc: &Path, tid: Pid, [cpus, ours]: [CpuList; 2], journal: &Journal) -> Result<()> {
     match Stat::read(proc, tid) {
-        Some(stat) => journal.record(&Undo::Affinity { tid, starttime: stat.starttime, cpus }),
+        Some(stat) => journal.record(&Undo::Affinity { tid, starttime: stat.starttime, cpus, ours }),
         None => Ok(()),
     }
 }
 
 /// Binds all threads of the processes to the CPUs by their affinity. Those they make later inherit it, but may
-/// change it, too.
+/// change it, too; at the end they are looked for among `kin`.
 ///
 /// `list` names the processes anew each time.
 ///
@@ -111,15 +112,17 @@ pub(super) fn bind(
     proc: &Path,
     cpus: &CpuList,
     journal: &Journal,
+    kin: &[Kin],
     mut list: impl FnMut() -> Result<Vec<Pid>>,
 ) -> Result<()> {
+    let mut binder = Binder { proc, cpus, journal, kin, since: time::user_ticks(), made: HashSet::new() };
     let mut bound = HashSet::new();
     for _ in 0..super::PASSES {
         let found: Vec<Pid> = list()?.into_iter().flat_map(|pid| threads(proc, pid)).collect();
         let mut new = false;
         for tid in found {
             if bound.insert(tid) {
-                new |= bind_thread(proc, tid, cpus, journal)?;
+                new |= binder.bind(tid)?;
             }
         }
         if !new {
@@ -130,26 +133,48 @@ pub(super) fn bind(
         .hint("start the program with `emu run`, so that it begins in its zone"))
 }
 
-/// Whether the thread had to be bound.
-fn bind_thread(proc: &Path, tid: Pid, cpus: &CpuList, journal: &Journal) -> Result<bool> {
-    let is_gone = |error: &std::io::Error| error.raw_os_error() == Some(libc::ESRCH);
-    let old = match affinity::get(tid) {
-        Ok(old) => old,
-        Err(error) if is_gone(&error) => return Ok(false),
-        Err(error) => return Err(Error::io(format!("cannot read the affinity of task {tid}"), error)),
-    };
-    if old.difference(cpus).is_empty() {
-        return Ok(false);
-    }
-    // What the program has chosen itself stays, as far as it lies in the zone.
-    let kept = old.intersection(cpus);
-    let new = if kept.is_empty() { cpus } else { &kept };
-    record(proc, tid, old, journal)?;
-    match affinity::set(tid, new) {
-        Ok(()) => Ok(true),
-        Err(error) if is_gone(&error) => Ok(false),
-        Err(error) => Err(Error::io(format!("cannot bind task {tid} to CPUs {new}"), error)
-            .hint("another user's tasks need CAP_SYS_NICE; run as root")),
+/// Binds one thread after another.
+struct Binder<'a> {
+    proc: &'a Path,
+    cpus: &'a CpuList,
+    journal: &'a Journal,
+    kin: &'a [Kin],
+    /// When it began, in clock ticks since boot.
+    since: u64,
+    /// The bindings so far: from which CPUs to which.
+    made: HashSet<[CpuList; 2]>,
+}
+
+impl Binder<'_> {
+    /// Whether the thread had to be bound.
+    fn bind(&mut self, tid: Pid) -> Result<bool> {
+        let cpus = self.cpus;
+        let is_gone = |error: &std::io::Error| error.raw_os_error() == Some(libc::ESRCH);
+        let old = match affinity::get(tid) {
+            Ok(old) => old,
+            Err(error) if is_gone(&error) => return Ok(false),
+            Err(error) => return Err(Error::io(format!("cannot read the affinity of task {tid}"), error)),
+        };
+        if old.difference(cpus).is_empty() {
+            return Ok(false);
+        }
+        // What the program has chosen itself stays, as far as it lies in the zone.
+        let kept = old.intersection(cpus);
+        let new = if kept.is_empty() { cpus.clone() } else { kept };
+        let binding = [old, new.clone()];
+        if self.made.insert(binding.clone()) {
+            for kin in self.kin {
+                let (kin, since, [cpus, ours]) = (kin.clone(), self.since, binding.clone());
+                self.journal.record(&Undo::Inherited { kin, since, cpus, ours })?;
+            }
+        }
+        record(self.proc, tid, binding, self.journal)?;
+        match affinity::set(tid, &new) {
+            Ok(()) => Ok(true),
+            Err(error) if is_gone(&error) => Ok(false),
+            Err(error) => Err(Error::io(format!("cannot bind task {tid} to CPUs {new}"), error)
+                .hint("another user's tasks need CAP_SYS_NICE; run as root")),
+        }
     }
 }
 
@@ -163,7 +188,13 @@ pub(super) const CONTROLLER: Controller = Controller::Cpuset;
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
     use super::*;
+    use crate::frequency::simulated;
     use crate::host::testing;
     use crate::{Demand, Target, Tasks};
 
@@ -178,5 +209,110 @@ mod tests {
         assert!(!is_needed(&host, &zone(&all)) && is_needed_now(&host, &zone(&all[1..])));
         host.cpus[0].online = false;
         assert!(is_needed(&host, &zone(&all[1..])) && !is_needed_now(&host, &zone(&all[1..])));
+    }
+
+    /// A shell that makes children when it is told to.
+    struct Shell(Child);
+
+    impl Shell {
+        fn start(script: &str) -> Self {
+            let shell =
+                Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).process_group(0).spawn();
+            Self(shell.unwrap())
+        }
+
+        fn pid(&self) -> Pid {
+            self.0.id() as Pid
+        }
+
+        fn tell(&mut self) {
+            self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        }
+
+        /// Its children that sleep.
+        fn sleepers(&self, count: usize) -> Vec<Pid> {
+            let path = format!("/proc/{0}/task/{0}/children", self.pid());
+            let deadline = Instant::now() + Duration::from_secs(10);
+            loop {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let mut pids: Vec<Pid> = text.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+                let is_asleep = |pid: &Pid| {
+                    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
+                };
+                pids.retain(is_asleep);
+                if pids.len() == count {
+                    return pids;
+                }
+                assert!(Instant::now() < deadline, "{pids:?}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    impl Drop for Shell {
+        fn drop(&mut self) {
+            let group = rustix::process::Pid::from_child(&self.0);
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn those_born_while_bound_are_let_go_and_those_who_have_chosen_are_not() {
+        let all = affinity::get(0).unwrap();
+        let [one, other] = [all.first(), all.iter().last()].map(|cpu| cpu.into_iter().collect::<CpuList>());
+        if one == other {
+            println!("skipped: there is one CPU only");
+            return;
+        }
+        let bound = |pid| affinity::get(pid).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        for by_list in [false, true] {
+            let (roots, journal) = simulated::journal(dir.path());
+            // The second child binds itself; the third one did, to the zone's CPU, before there was a zone.
+            let mut shell = Shell::start(&format!(
+                "taskset -c {one} sleep 60 & read a; sleep 60 & taskset -c {other} sleep 60 & read a"
+            ));
+            let early = shell.sleepers(1);
+            // Later than this, as the clock of start times tells.
+            std::thread::sleep(Duration::from_millis(30));
+            let pid = shell.pid();
+            let list = roots.sys.join("cgroup.procs");
+            let starttime = Stat::read(&roots.proc, pid).unwrap().starttime;
+            let kin = if by_list { Kin::Members(list.clone()) } else { Kin::Of { pid, starttime } };
+            bind(&roots.proc, &one, &journal, &[kin], || Ok(vec![pid, early[0]])).unwrap();
+            assert_eq!(bound(pid), one);
+            std::thread::sleep(Duration::from_millis(30));
+            shell.tell();
+            let late: Vec<_> = shell.sleepers(3).into_iter().filter(|pid| !early.contains(pid)).collect();
+            assert_eq!([late[0], late[1]].map(bound), [one.clone(), other.clone()]);
+            let members: Vec<_> = late.iter().chain(&early).chain([&pid]).map(Pid::to_string).collect();
+            std::fs::write(list, members.join("\n")).unwrap();
+            journal.undo_all().unwrap();
+            assert_eq!([pid, late[0]].map(bound), [all.clone(), all.clone()], "{by_list}");
+            assert_eq!([early[0], late[1]].map(bound), [one.clone(), other.clone()], "{by_list}");
+            assert_eq!(journal.notes(), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn a_task_that_binds_itself_anew_while_bound_stays_so() {
+        let all = affinity::get(0).unwrap();
+        let [one, other] = [all.first(), all.iter().last()].map(|cpu| cpu.into_iter().collect::<CpuList>());
+        if one == other {
+            println!("skipped: there is one CPU only");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (roots, journal) = simulated::journal(dir.path());
+        let [chosen, dead] = [Shell::start("read a"), Shell::start("read a")];
+        bind(&roots.proc, &one, &journal, &[], || Ok(vec![chosen.pid(), dead.pid()])).unwrap();
+        affinity::set(chosen.pid(), &other).unwrap();
+        affinity::set(dead.pid(), &other).unwrap();
+        drop(dead);
+        journal.undo_all().unwrap();
+        assert_eq!(affinity::get(chosen.pid()).unwrap(), other);
+        let notes = journal.notes();
+        assert!(notes.len() == 1 && notes[0].contains(&chosen.pid().to_string()), "{notes:?}");
     }
 }

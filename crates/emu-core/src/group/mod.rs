@@ -49,10 +49,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::duty::Notes;
-use crate::family::{Family, check_targets};
+use crate::family::{Family, Stat, check_targets};
 use crate::host::delegation::PROCS;
 use crate::zone::Pid;
-use crate::{Controller, CpuList, Error, Hierarchy, Host, Journal, Reason, Result, Tasks, Unavailable, Zone};
+use crate::{
+    Controller, CpuList, Error, Hierarchy, Host, Journal, Kin, Reason, Result, Tasks, Unavailable, Zone,
+};
 
 /// How often a list is gone through until nothing new is in it. A fork storm is caught within a few passes, as
 /// whatever has been caught has its children in the group.
@@ -266,7 +268,9 @@ impl TaskGroup {
         gather(proc, &mut family, &moves, journal)?;
         let unconfined = group.folder(confine::CONTROLLER).is_none();
         if wanted.contains(&confine::CONTROLLER) && unconfined && confine::is_needed(host, zone) {
-            group.notes.add(bind_family(host, zone, &mut family, journal)?);
+            let kin: Vec<_> = group.lists()?.into_iter().map(Kin::Members).collect();
+            let note = bind_family(host, zone, &mut family, &kin, journal)?;
+            group.notes.add(note);
         }
         Ok(group)
     }
@@ -330,7 +334,8 @@ impl TaskGroup {
                 _ if !confine::is_needed(host, zone) => {}
                 _ if !confine::is_needed_now(host, zone) => group.notes.add(unbound_note(&cpus)),
                 _ => {
-                    confine::bind(&host.roots.proc, &cpus, journal, || group.pids())?;
+                    let kin: Vec<_> = group.lists()?.into_iter().map(Kin::Members).collect();
+                    confine::bind(&host.roots.proc, &cpus, journal, &kin, || group.pids())?;
                     group.notes.add(bound_note(&cpus));
                 }
             }
@@ -359,16 +364,25 @@ pub(crate) fn confine_without_group(
     if !confine::is_needed(host, zone) {
         return Ok(None);
     }
-    bind_family(host, zone, family, journal).map(Some)
+    let pids = if let Tasks::Processes(pids) = &zone.tasks { pids.as_slice() } else { &[] };
+    let task = |&pid: &Pid| Some(Kin::Of { pid, starttime: Stat::read(&host.roots.proc, pid)?.starttime });
+    let kin: Vec<_> = pids.iter().filter_map(task).collect();
+    bind_family(host, zone, family, &kin, journal).map(Some)
 }
 
 /// Binds processes and their descendants to the zone's CPUs; returns what the user should know.
-fn bind_family(host: &Host, zone: &Zone, family: &mut Family, journal: &Journal) -> Result<String> {
+fn bind_family(
+    host: &Host,
+    zone: &Zone,
+    family: &mut Family,
+    kin: &[Kin],
+    journal: &Journal,
+) -> Result<String> {
     let cpus = zone.demand.cpus();
     if !confine::is_needed_now(host, zone) {
         return Ok(unbound_note(&cpus));
     }
-    confine::bind(&host.roots.proc, &cpus, journal, || {
+    confine::bind(&host.roots.proc, &cpus, journal, kin, || {
         family.look()?;
         Ok(family.members().keys().copied().collect())
     })?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cpu_times::line_of;
 use super::{Cgroups, Controller, CpuTimes};
-use crate::sys::time::Nanos;
+use crate::sys::time::{Nanos, USER_TICK};
 use crate::{CpuId, CpuList, Roots};
 
 /// The kernel's account of the CPU time of all tasks on each CPU, to the nanosecond: `/proc/stat` counts ticks.
@@ -70,16 +70,11 @@ impl TaskTime {
                     let times = CpuTimes::of(&ticks, cpu)?;
                     Nanos::try_from(times.interrupts + times.stolen).ok()
                 };
-                let interrupts = sum(&interrupts)?.wrapping_mul(tick());
+                let interrupts = sum(&interrupts)?.wrapping_mul(USER_TICK);
                 Some(AllTasks { time: sum(&|cpu| in_schedstat(&text, cpu))?, interrupts: Some(interrupts) })
             }
         }
     }
-}
-
-/// A tick of `/proc/stat`.
-fn tick() -> Nanos {
-    1_000_000_000 / (rustix::param::clock_ticks_per_second().max(1) as Nanos)
 }
 
 /// The seventh number of a CPU's line: time spent running by tasks.
@@ -114,7 +109,7 @@ mod tests {
     fn both_accounts_are_read_for_the_cpus_asked_for() {
         assert_eq!(read(&[(CPUACCT, "10 200 3000 \n"), ROOT], "0,2"), Some((3010, None)));
         for (cpus, time, ticks) in [("1,10", 560, 1), ("0", 7_000_000_001, 9)] {
-            assert_eq!(read(&[(SCHEDSTAT, CPUS), STAT], cpus), Some((time, Some(ticks * tick()))));
+            assert_eq!(read(&[(SCHEDSTAT, CPUS), STAT], cpus), Some((time, Some(ticks * USER_TICK))));
         }
     }
 

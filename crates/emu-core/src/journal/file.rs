@@ -9,6 +9,7 @@ use super::group::{PATIENCE, pause};
 use super::peers::Peers;
 use super::places::{Cause, FixedText, Located, VALUE_MAX};
 use super::undo::Undoer;
+use crate::control_file;
 
 /// The file of a version 2 group that lists controllers and takes `+name` and `-name`.
 pub(super) const SWITCHES: &[u8] = b"cgroup.subtree_control";
@@ -25,13 +26,9 @@ pub(super) enum Form {
 impl Form {
     /// The value in force, in the text of a file. A list of choices with none in brackets is taken whole.
     pub(super) fn value(self, text: &[u8]) -> &[u8] {
-        let chosen = || {
-            let mut parts = text.splitn(2, |&byte| byte == b'[').skip(1);
-            parts.next()?.splitn(2, |&byte| byte == b']').next()
-        };
         match self {
             Self::Plain => text,
-            Self::Choice => chosen().unwrap_or(text),
+            Self::Choice => control_file::chosen(text).unwrap_or(text),
         }
     }
 

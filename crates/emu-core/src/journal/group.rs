@@ -10,13 +10,14 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Signal, pidfd_send_signal};
 use rustix::thread::nanosleep;
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::Timespec;
 
 use super::field::Field;
 use super::places::{Cause, Located, open_below, write_once};
 use super::record::Task;
 use super::task;
 use super::undo::Undoer;
+use crate::sys::time::user_ticks;
 use crate::zone::Pid;
 
 /// The files of a group that list its tasks; a PID written to them joins.
@@ -26,10 +27,6 @@ pub(super) const MEMBER_FILES: [&[u8]; 3] = [b"cgroup.procs", b"cgroup.threads",
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
-
-/// Clock ticks in `/proc/<pid>/stat` are a hundredth of a second (`USER_HZ`) on every architecture that has
-/// pidfds but Alpha.
-const TICK_NS: u64 = 10_000_000;
 
 pub(super) fn is_member_file(name: &[u8]) -> bool {
     MEMBER_FILES.contains(&name)
@@ -41,7 +38,7 @@ pub(super) fn pause() {
 }
 
 /// Calls `each` with every number in a file; stops at its first error.
-fn each_number(
+pub(super) fn each_number(
     file: &OwnedFd,
     mut each: impl FnMut(Pid) -> rustix::io::Result<()>,
 ) -> rustix::io::Result<()> {
@@ -186,10 +183,10 @@ impl Undoer<'_, '_> {
     pub(super) fn continue_all(&mut self, path: Field<'_>) -> bool {
         let Some(members) = self.places.locate(path) else { return false };
         let proc = self.places.proc();
-        let begun = ticks();
+        let begun = user_ticks();
         loop {
             let (mut unsettled, mut refused) = (false, None);
-            let looked_at = ticks();
+            let looked_at = user_ticks();
             let looked = members.open(OFlags::RDONLY).and_then(|list| {
                 each_number(&list, |pid| {
                     match continue_member(proc, pid, looked_at) {
@@ -262,12 +259,6 @@ fn continue_member(proc: BorrowedFd<'_>, pid: Pid, looked_at: u64) -> rustix::io
         Ok(()) | Err(Errno::SRCH) => Ok(None),
         Err(cause) => Err(cause),
     }
-}
-
-/// Now, in the unit of a process's start time.
-fn ticks() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
-    (now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64) / TICK_NS
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! record first, when the session ends; when emu is killed, by its guardian, a small process made for that;
 //! when that is killed too, by the next emu or [`restore`]. All of them run the same code.
 
+mod affinity;
 mod copy;
 mod field;
 mod file;
@@ -22,7 +23,7 @@ mod tests;
 mod undo;
 mod written;
 
-pub use record::Undo;
+pub use record::{Kin, Undo};
 pub(crate) use restore::tuning_of;
 pub use restore::{RestoreReport, live_sessions, restore};
 pub use state::LiveSession;

@@ -129,6 +129,13 @@ impl Places {
         self.proc.folder.as_fd()
     }
 
+    /// A file below sysfs, where there is one.
+    pub(super) fn sys_file(&self, file: &str) -> Option<Located<'_>> {
+        let mut path = FixedText::new();
+        path.extend(file.bytes())?;
+        self.sys.as_ref().map(|sys| Located { folder: sys.folder.as_fd(), path })
+    }
+
     /// The open folders, for a child that keeps nothing else open.
     pub(super) fn folders(&self) -> [BorrowedFd<'_>; 2] {
         let sys = self.sys.as_ref().unwrap_or(&self.proc);

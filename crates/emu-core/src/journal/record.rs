@@ -83,7 +83,7 @@ pub enum Undo {
         /// The group's file to write it to.
         members: PathBuf,
     },
-    /// Lets a task run on these CPUs again.
+    /// Lets a task run on these CPUs again, if it is still bound as we have bound it.
     Affinity {
         /// The thread.
         tid: Pid,
@@ -91,9 +91,38 @@ pub enum Undo {
         starttime: u64,
         /// The CPUs it was allowed before; numbers below 1024.
         cpus: CpuList,
+        /// Those that we bound it to. None where the kernel may have made something else of it: then whatever it has is
+        /// ours.
+        ours: CpuList,
+    },
+    /// As [`Affinity`](Self::Affinity), for threads and children that have inherited our binding. To be recorded before
+    /// those that they may have it from, and so undone after them.
+    Inherited {
+        /// Where they are looked for.
+        kin: Kin,
+        /// They started after this, in clock ticks since boot. Who was there before has chosen such a binding itself.
+        since: u64,
+        /// The CPUs that those were allowed from which they have it.
+        cpus: CpuList,
+        /// The CPUs that those were bound to.
+        ours: CpuList,
     },
     /// Kills a process of our own, a burner for example, and waits until it is dead.
     Kill {
+        /// The process.
+        pid: Pid,
+        /// When it started.
+        starttime: u64,
+    },
+}
+
+/// A kind of family of processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kin {
+    /// The members of a group, by its file that lists them.
+    Members(PathBuf),
+    /// A process and its descendants, as far as those between live.
+    Of {
         /// The process.
         pid: Pid,
         /// When it started.
@@ -119,9 +148,18 @@ impl Undo {
                 push_task(&mut line, b"return", *pid, *starttime);
                 push(&mut line, bytes(members));
             }
-            Self::Affinity { tid, starttime, cpus } => {
+            Self::Affinity { tid, starttime, cpus, ours } => {
                 push_task(&mut line, b"affinity", *tid, *starttime);
                 push(&mut line, cpus.to_string().as_bytes());
+                push(&mut line, ours.to_string().as_bytes());
+            }
+            Self::Inherited { kin, since, cpus, ours } => {
+                let [since, cpus, ours] = [since.to_string(), cpus.to_string(), ours.to_string()];
+                match kin {
+                    Kin::Members(members) => push_all(&mut line, [b"inherited-in", bytes(members)]),
+                    Kin::Of { pid, starttime } => push_task(&mut line, b"inherited-of", *pid, *starttime),
+                }
+                push_all(&mut line, [since, cpus, ours].iter().map(String::as_bytes));
             }
             Self::Kill { pid, starttime } => push_task(&mut line, b"kill", *pid, *starttime),
         }
@@ -161,16 +199,54 @@ impl Task {
 /// An [`Undo`] as found in the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step<'a> {
-    File { path: Field<'a>, old: Field<'a>, new: Values<'a> },
-    Choice { path: Field<'a>, old: Field<'a>, new: Values<'a> },
-    Group { path: Field<'a>, members: Field<'a>, return_to: Field<'a> },
-    Thaw { file: Field<'a>, value: Field<'a> },
+    File {
+        path: Field<'a>,
+        old: Field<'a>,
+        new: Values<'a>,
+    },
+    Choice {
+        path: Field<'a>,
+        old: Field<'a>,
+        new: Values<'a>,
+    },
+    Group {
+        path: Field<'a>,
+        members: Field<'a>,
+        return_to: Field<'a>,
+    },
+    Thaw {
+        file: Field<'a>,
+        value: Field<'a>,
+    },
     Continue(Task),
-    ContinueAll { members: Field<'a> },
+    ContinueAll {
+        members: Field<'a>,
+    },
     Continued,
-    Return { task: Task, members: Field<'a> },
-    Affinity { task: Task, cpus: Field<'a> },
+    Return {
+        task: Task,
+        members: Field<'a>,
+    },
+    /// Journals of before have no `ours`.
+    Affinity {
+        task: Task,
+        cpus: Field<'a>,
+        ours: Option<Field<'a>>,
+    },
+    Inherited {
+        kin: KinField<'a>,
+        since: u64,
+        cpus: Field<'a>,
+        ours: Field<'a>,
+    },
     Kill(Task),
+}
+
+/// A [`Kin`] as found in the file.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum KinField<'a> {
+    Members(Field<'a>),
+    Of(Task),
 }
 
 impl<'a> Step<'a> {
@@ -194,11 +270,21 @@ impl<'a> Step<'a> {
             b"continue-all" => Self::ContinueAll { members: fields.next()? },
             b"continued" => Self::Continued,
             b"return" => Self::Return { task: Task::parse(&mut fields)?, members: fields.next()? },
-            b"affinity" => Self::Affinity { task: Task::parse(&mut fields)?, cpus: fields.next()? },
+            b"affinity" => {
+                let (task, cpus) = (Task::parse(&mut fields)?, fields.next()?);
+                Self::Affinity { task, cpus, ours: fields.next().filter(|ours| !ours.is(b"")) }
+            }
+            b"inherited-in" => Self::inherited(KinField::Members(fields.next()?), &mut fields)?,
+            b"inherited-of" => Self::inherited(KinField::Of(Task::parse(&mut fields)?), &mut fields)?,
             b"kill" => Self::Kill(Task::parse(&mut fields)?),
             _ => return None,
         };
         fields.is_empty().then_some(step)
+    }
+
+    fn inherited(kin: KinField<'a>, fields: &mut Fields<'a>) -> Option<Self> {
+        let since = fields.next()?.number()?;
+        Some(Self::Inherited { kin, since, cpus: fields.next()?, ours: fields.next()? })
     }
 }
 
@@ -239,9 +325,21 @@ pub(super) mod tests {
                 Self::Return { task: Task { pid, starttime }, members } => {
                     Undo::Return { pid, starttime, members: path(members) }
                 }
-                Self::Affinity { task: Task { pid, starttime }, cpus } => {
-                    Undo::Affinity { tid: pid, starttime, cpus: text(cpus).parse().unwrap() }
-                }
+                Self::Affinity { task: Task { pid, starttime }, cpus, ours } => Undo::Affinity {
+                    tid: pid,
+                    starttime,
+                    cpus: text(cpus).parse().unwrap(),
+                    ours: ours.map(|ours| text(ours).parse().unwrap()).unwrap_or_default(),
+                },
+                Self::Inherited { kin, since, cpus, ours } => Undo::Inherited {
+                    kin: match kin {
+                        KinField::Members(members) => Kin::Members(path(members)),
+                        KinField::Of(Task { pid, starttime }) => Kin::Of { pid, starttime },
+                    },
+                    since,
+                    cpus: text(cpus).parse().unwrap(),
+                    ours: text(ours).parse().unwrap(),
+                },
                 Self::Kill(Task { pid, starttime }) => Undo::Kill { pid, starttime },
             }
         }
@@ -257,6 +355,10 @@ pub(super) mod tests {
         let value = || prop_oneof!["[a-z0-9]{0,9}", "([a-z\\\\][\\t\\n\\\\tn]{0,9}[a-z\\\\])?", "\\PC{0,9}"];
         let value = move || value().prop_map(|text| text.trim().to_owned());
         let task = || (1..Pid::MAX, any::<u64>());
+        let cpus = |least: usize| {
+            proptest::collection::btree_set(0..1024usize, least..9)
+                .prop_map(|cpus| cpus.into_iter().collect::<CpuList>())
+        };
         prop_oneof![
             (any_path(), value(), vec(value(), 0..4)).prop_map(|(path, old, new)| Undo::File {
                 path,
@@ -282,11 +384,18 @@ pub(super) mod tests {
                 starttime,
                 members
             }),
-            (task(), proptest::collection::btree_set(0..1024usize, 1..9)).prop_map(
-                |((tid, starttime), cpus)| Undo::Affinity {
-                    tid,
-                    starttime,
-                    cpus: cpus.into_iter().collect()
+            (task(), cpus(1), cpus(0)).prop_map(|((tid, starttime), cpus, ours)| Undo::Affinity {
+                tid,
+                starttime,
+                cpus,
+                ours
+            }),
+            (task(), any_path(), any::<bool>(), cpus(1), cpus(1)).prop_map(
+                |((pid, starttime), members, is_group, cpus, ours)| Undo::Inherited {
+                    kin: if is_group { Kin::Members(members) } else { Kin::Of { pid, starttime } },
+                    since: starttime,
+                    cpus,
+                    ours
                 }
             ),
             task().prop_map(|(pid, starttime)| Undo::Kill { pid, starttime }),
@@ -333,6 +442,10 @@ pub(super) mod tests {
             "\t",
             "continue\t1\t1 ",
             "continued\t1",
+            "affinity\t1\t1",
+            "affinity\t1\t1\t0\t0\t0",
+            "inherited-in\t/sys/a\t1\t0",
+            "inherited-of\t1\t1\t1\t0",
         ] {
             assert!(Step::parse(line.as_bytes()).is_none(), "{line:?}");
         }

@@ -16,6 +16,8 @@ use super::record::Task;
 pub(super) struct Stat {
     /// `R`, `S`, `T`, `Z`, …
     pub(super) state: u8,
+    /// 0 for none.
+    pub(super) parent: crate::zone::Pid,
     /// In clock ticks since boot.
     pub(super) starttime: u64,
 }
@@ -35,9 +37,10 @@ fn parse(text: &[u8]) -> Option<Stat> {
     let name_end = text.iter().rposition(|&byte| byte == b')')?;
     let mut fields = text.get(name_end + 1..)?.trim_ascii().split(|&byte| byte == b' ');
     let state = *fields.next()?.first()?;
-    // State is the 3rd field, the start time the 22nd.
-    let starttime = std::str::from_utf8(fields.nth(18)?).ok()?.parse().ok()?;
-    Some(Stat { state, starttime })
+    let mut number = |skip| std::str::from_utf8(fields.nth(skip)?).ok()?.parse::<u64>().ok();
+    // State is the 3rd field, the parent the 4th, the start time the 22nd.
+    let parent = crate::zone::Pid::try_from(number(0)?).unwrap_or_default();
+    Some(Stat { state, parent, starttime: number(17)? })
 }
 
 /// A pidfd of the process, `None` when it is gone or its number belongs to another one now.
@@ -102,7 +105,7 @@ mod tests {
     fn a_name_with_spaces_and_brackets_does_not_shift_the_fields() {
         let rest = "4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 987 23";
         let text = format!("1 (a) R 1 2 ) b) T {rest}");
-        assert_eq!(parse(text.as_bytes()), Some(Stat { state: b'T', starttime: 987 }));
+        assert_eq!(parse(text.as_bytes()), Some(Stat { state: b'T', parent: 4, starttime: 987 }));
         for text in [
             "",
             "1",

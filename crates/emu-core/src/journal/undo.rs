@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, pidfd_send_signal};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::process::{Signal, pidfd_send_signal};
 
+use super::affinity::are_cpus;
 use super::field::Field;
 use super::file::{Form, LeftFiles};
 use super::group;
 use super::lines::Backwards;
 use super::peers::Peers;
 use super::places::{Cause, Places, VALUE_MAX, write_once};
-use super::record::{Step, Task};
+use super::record::{KinField, Step, Task};
 use super::task;
 
 /// The line that ends a journal of which nothing is left to undo.
@@ -182,12 +182,12 @@ pub(super) fn check(step: Step<'_>, places: &Places) -> Result<(), &'static str>
             if thaws { Ok(()) } else { Err("it does not thaw") }
         }
         Step::ContinueAll { members } | Step::Return { members, .. } => lists_tasks(members),
-        Step::Affinity { cpus, .. } => {
-            if parse_cpus(cpus).is_some() {
-                Ok(())
-            } else {
-                Err("it is no list of CPUs below 1024")
+        Step::Affinity { cpus, ours, .. } => are_cpus([cpus, ours.unwrap_or(cpus)]),
+        Step::Inherited { kin, cpus, ours, .. } => {
+            if let KinField::Members(members) = kin {
+                lists_tasks(members)?;
             }
+            are_cpus([cpus, ours])
         }
         Step::Continue(_) | Step::Continued | Step::Kill(_) => Ok(()),
     }
@@ -219,7 +219,8 @@ impl Undoer<'_, '_> {
             // It says something of other records only.
             Step::Continued => true,
             Step::Return { task, members } => self.return_task(task, members),
-            Step::Affinity { task, cpus } => self.restore_affinity(task, cpus),
+            Step::Affinity { task, cpus, ours } => self.restore_affinity(task, cpus, ours),
+            Step::Inherited { kin, since, cpus, ours } => self.restore_inherited(kin, since, [cpus, ours]),
             Step::Kill(task) => self.signal(task, Signal::KILL, "kill"),
         }
     }
@@ -256,51 +257,6 @@ impl Undoer<'_, '_> {
             Err(cause) => self.failed(format_args!("cannot {verb} process {pid}: {}", Cause(cause))),
         }
     }
-
-    fn restore_affinity(&mut self, task: Task, cpus: Field<'_>) -> bool {
-        let (pid, set) = (Pid::from_raw(task.pid), parse_cpus(cpus).unwrap_or_default());
-        let restored = match task::is_same(self.places.proc(), task) {
-            Ok(true) => match task::is_ours(self.places.proc(), task.pid) {
-                Ok(true) => sched_setaffinity(pid, &set),
-                Ok(false) => Err(Errno::PERM),
-                Err(cause) => Err(cause),
-            },
-            Ok(false) => Ok(()),
-            Err(cause) => Err(cause),
-        };
-        match restored {
-            Ok(()) | Err(Errno::SRCH | Errno::NOENT) => true,
-            Err(cause) => {
-                self.failed(format_args!("cannot let task {} run on CPUs {cpus}: {}", task.pid, Cause(cause)))
-            }
-        }
-    }
-}
-
-/// Reads a list of CPUs as the kernel writes it.
-fn parse_cpus(text: Field<'_>) -> Option<CpuSet> {
-    let mut set = CpuSet::new();
-    let (mut first, mut number) = (None, None::<usize>);
-    for byte in text.bytes().chain([b',']) {
-        match byte {
-            b'0'..=b'9' => {
-                let value = number.unwrap_or(0) * 10 + usize::from(byte - b'0');
-                number = Some(value).filter(|&cpu| cpu < CpuSet::MAX_CPU);
-                number?;
-            }
-            b'-' if first.is_none() => first = Some(number.take()?),
-            b',' => {
-                let last = number.take()?;
-                let first = first.take().unwrap_or(last);
-                if first > last {
-                    return None;
-                }
-                (first..=last).for_each(|cpu| set.set(cpu));
-            }
-            _ => return None,
-        }
-    }
-    Some(set)
 }
 
 #[cfg(test)]
@@ -338,20 +294,6 @@ mod tests {
             sleeper.reaches('T');
             assert_eq!(run(&format!("continued\n{record}\n")), Outcome { undone: 2, ..all });
             sleeper.reaches('S');
-        }
-    }
-
-    #[test]
-    fn cpu_lists_are_read_as_the_kernel_writes_them() {
-        let read = |list: &str| {
-            let set = parse_cpus(list.as_bytes().into())?;
-            Some((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect::<crate::CpuList>().to_string())
-        };
-        for list in ["0", "0-3,8", "1023", "5,7,9-11"] {
-            assert_eq!(read(list).as_deref(), Some(list));
-        }
-        for list in ["", ",", "1,", "3-1", "1-", "-1", "1-2-3", "a", "1024", "18446744073709551616"] {
-            assert_eq!(read(list), None, "{list}");
         }
     }
 }

@@ -17,10 +17,6 @@ use crate::sys::times::process_cpu_time;
 use crate::zone::Pid;
 use crate::{Host, Result, Zone};
 
-/// Clock ticks in `/proc/<pid>/stat` are a hundredth of a second (`USER_HZ`) on every architecture that Rust
-/// supports.
-const TICK: Nanos = 10_000_000;
-
 /// A thread that decides about each process in each period.
 #[derive(Debug)]
 pub(crate) struct Limiter {
@@ -124,7 +120,7 @@ impl Rule {
         let (now, since_boot) = (time::now(), since_boot());
         let (mut dead, mut held, mut all) = (HashSet::new(), 0, 0);
         for member in self.members.iter_mut().filter(|member| member.is_proven()) {
-            let lifetime = since_boot - (member.starttime() as Nanos).saturating_mul(TICK);
+            let lifetime = since_boot - (member.starttime() as Nanos).saturating_mul(time::USER_TICK);
             let Some(used) = process_cpu_time(member.pid).map(time::nanos) else { continue };
             // Nobody is held at full speed, however many CPUs it uses: emu may be about to be stopped.
             let reached = share < 1.0 && is_reached(used, lifetime, share);
@@ -175,7 +171,7 @@ impl Drop for Rule {
 /// The rule: CPU time over lifetime against the threshold.
 fn is_reached(used: Nanos, lifetime: Nanos, share: f64) -> bool {
     // The start is known to a tick only; a process is never younger than one.
-    used as f64 >= share * lifetime.max(TICK) as f64
+    used as f64 >= share * lifetime.max(time::USER_TICK) as f64
 }
 
 /// Now, on the clock of process start times.

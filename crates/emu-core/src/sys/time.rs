@@ -10,6 +10,10 @@ use rustix::thread::futex;
 /// A moment of `CLOCK_MONOTONIC`, in nanoseconds.
 pub(crate) type Nanos = i64;
 
+/// A tick of the times in `/proc/stat` and `/proc/<pid>/stat` (`USER_HZ`): a hundredth of a second on every architecture
+/// that has pidfds but Alpha.
+pub(crate) const USER_TICK: Nanos = 10_000_000;
+
 /// Now on `CLOCK_MONOTONIC`, which all CPUs share and which frequency changes do not touch.
 pub(crate) fn now() -> Nanos {
     read(ClockId::CLOCK_MONOTONIC)
@@ -23,6 +27,11 @@ pub(crate) fn thread_cpu() -> Nanos {
 /// CPU time of all threads of this process.
 pub(crate) fn process_cpu() -> Nanos {
     read(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Now on the clock of the start times of processes, in [`USER_TICK`]s.
+pub(crate) fn user_ticks() -> u64 {
+    (read(ClockId::CLOCK_BOOTTIME) / USER_TICK) as u64
 }
 
 fn read(clock: ClockId) -> Nanos {

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::{Finding, Machine};
-use crate::control_file::probe;
+use crate::control_file::{chosen, probe};
 use crate::{CpuList, Cpufreq, Host, Policy};
 
 /// Control of the frequency, or why there is none to be seen.
@@ -72,10 +72,10 @@ fn by_value<'a>(values: impl Iterator<Item = (&'a Policy, String)>) -> String {
     }
 }
 
-/// The word in brackets of a file of choices: `madvise` of `always [madvise] never`.
+/// The choice in force in a file of choices.
 fn choice(path: &Path) -> Option<String> {
     let text = probe::<String>(path)?;
-    Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
+    chosen(text.as_bytes()).map(|word| String::from_utf8_lossy(word).into_owned())
 }
 
 /// A size of so many KiB, for people.

@@ -16,9 +16,11 @@ use super::super::places::{Places, VALUE_MAX};
 use super::super::record::Task;
 use super::super::record::tests::{any_path, any_undo};
 use super::super::undo::undo;
-use super::super::{Undo, WINDOW};
+use super::super::{Kin, Undo, WINDOW};
 use super::{Outcome, Sleeper, playground, run, run_lines, undone};
+use crate::CpuList;
 use crate::sys::fork::allocations;
+
 fn file(path: &Path, old: &str, new: &[&str]) -> Undo {
     Undo::File { path: path.into(), old: old.into(), new: new.iter().map(ToString::to_string).collect() }
 }
@@ -142,7 +144,12 @@ fn a_stopped_process_runs_again_and_a_recycled_number_is_not_signalled() {
     let others = [
         Undo::Continue { pid, starttime: starttime + 1 },
         Undo::Kill { pid, starttime: starttime - 1 },
-        Undo::Affinity { tid: pid, starttime: 1, cpus: [1000].into_iter().collect() },
+        Undo::Affinity {
+            tid: pid,
+            starttime: 1,
+            cpus: [1000].into_iter().collect(),
+            ours: CpuList::default(),
+        },
     ];
     assert_eq!(run(&roots, &others), (undone(3), vec![]));
     assert_eq!(sleeper.state(), 'T');
@@ -164,7 +171,14 @@ fn affinity_is_restored() {
     narrow.set(one);
     sched_setaffinity(task, &narrow).unwrap();
     let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).collect();
-    assert_eq!(run(&roots, &[Undo::Affinity { tid, starttime, cpus }]), (undone(1), vec![]));
+    let (cpus, ours): (CpuList, _) = (cpus, [one].into_iter().collect());
+    let by_us = Undo::Affinity { tid, starttime, cpus: cpus.clone(), ours };
+    assert_eq!(run(&roots, &[by_us]), (undone(1), vec![]));
+    assert_eq!(sched_getaffinity(task).unwrap(), all);
+    // As journals of before have it.
+    sched_setaffinity(task, &narrow).unwrap();
+    let line = format!("affinity\t{tid}\t{starttime}\t{cpus}\n");
+    assert_eq!(run_lines(&roots, line.as_bytes()), (undone(1), vec![]));
     assert_eq!(sched_getaffinity(task).unwrap(), all);
 }
 
@@ -196,6 +210,9 @@ fn hostile_records_are_refused_and_touch_nothing() {
         format!("continue-all\t{sys}/value"),
         format!("return\t1\t1\t{sys}/value"),
         "affinity\t1\t1\t0-9999".to_owned(),
+        "affinity\t1\t1\t0\t9999".to_owned(),
+        format!("inherited-in\t{sys}/value\t1\t0\t0"),
+        "inherited-of\t1\t1\t1\t0\tx".to_owned(),
         "\u{1b}[2J".to_owned(),
     ];
     for line in lines {
@@ -231,7 +248,7 @@ fn no_record_of_any_kind_makes_the_executor_allocate() {
     sleeper.reaches('T');
     let listed = path("listed/cgroup.procs", &format!("{pid}\n4000000\n0\n"));
     let taker = path("taker/cgroup.procs", "");
-    let cpus: crate::CpuList = "0-1023".parse().unwrap();
+    let cpus: CpuList = "0-1023".parse().unwrap();
     let records = [
         // Read last: there is nothing left for it to make void.
         Undo::Continued,
@@ -253,7 +270,13 @@ fn no_record_of_any_kind_makes_the_executor_allocate() {
         Undo::Continue { pid, starttime },
         Undo::ContinueAll { members: listed },
         Undo::Return { pid, starttime, members: taker },
-        Undo::Affinity { tid: pid, starttime, cpus },
+        Undo::Inherited {
+            kin: Kin::Of { pid, starttime },
+            since: 0,
+            cpus: cpus.clone(),
+            ours: [1000].into_iter().collect(),
+        },
+        Undo::Affinity { tid: pid, starttime, cpus: cpus.clone(), ours: cpus },
         Undo::Kill { pid: victim.task().pid, starttime: victim.task().starttime },
     ];
     let mut journal = tempfile::tempfile().unwrap();
@@ -273,7 +296,7 @@ fn no_record_of_any_kind_makes_the_executor_allocate() {
     let text = String::from_utf8_lossy(messages.get_ref()).into_owned();
     assert_eq!(allocations, 0);
     // Refused or stuck: the nonsense, the root itself, the folder taken for a file, the immovable group.
-    assert_eq!((outcome.undone, outcome.failed), (13, 4), "{text}");
+    assert_eq!((outcome.undone, outcome.failed), (14, 4), "{text}");
     sleeper.reaches('S');
     assert_eq!(victim.state(), 'Z');
     assert_eq!(fs::read_to_string(roots.sys.join("restored")).unwrap(), "1");
