@@ -26,3 +26,5 @@ mod frequency;
 mod guest;
 #[path = "rig/hotplug.rs"]
 mod hotplug;
+#[path = "rig/together.rs"]
+mod together;

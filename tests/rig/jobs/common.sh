@@ -88,3 +88,8 @@ turn() { # 0 or 1
 is_gone() {
   [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"
 }
+
+# The process that undoes what this emu changes, should it be killed.
+guardian_of() { # EMU
+  grep -l '^emu-guardian$' $(printf '/proc/%s/comm ' $(cat "/proc/$1/task/$1/children")) | cut -d/ -f3
+}

@@ -20,8 +20,7 @@ end_it() { # ENDING
   cat $cpufreq/policy*/scaling_governor | sort -u >/tmp/governors
   find /sys/fs/cgroup -type d | grep -c "emu-$emu-" >/tmp/groups
   cat /proc/sys/kernel/sched_rt_runtime_us >/tmp/real_time
-  guardian=$(grep -l '^emu-guardian$' $(printf '/proc/%s/comm ' $(cat "/proc/$emu/task/$emu/children")))
-  guardian=$(echo "$guardian" | cut -d/ -f3)
+  guardian=$(guardian_of "$emu")
   echo "$guardian" >/tmp/guardian.pid
   case $1 in
     release) touch /tmp/enough ;;
