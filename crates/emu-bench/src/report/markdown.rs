@@ -69,7 +69,7 @@ fn fidelity(results: &Results) -> String {
     );
     for one in results.fidelity.iter().filter(|one| one.contender != Contender::None) {
         if let Some(doubt) = one.doubt_in_words() {
-            let ground = escape(&super::results::ground_name(&one.workload, one.cores));
+            let ground = escape(&one.ground_name());
             let _ = writeln!(text, "- no verdict: {}, {ground}, {doubt}", one.contender);
         }
     }

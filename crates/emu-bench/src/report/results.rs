@@ -372,6 +372,11 @@ pub(super) fn ground_name(workload: &str, cores: usize) -> String {
 }
 
 impl Judged {
+    /// The work, as in the tables: `multithread, 2 CPUs`.
+    pub fn ground_name(&self) -> String {
+        ground_name(&self.workload, self.cores)
+    }
+
     /// Why there is no verdict, where that is not the intervals alone: `at 50%: 9 of 15 pairs were disturbed, …`.
     pub fn doubt_in_words(&self) -> Option<String> {
         self.doubt.map(|(share, doubt)| format!("at {}: {doubt}", percent(share)))

@@ -7,6 +7,7 @@ use std::time::Duration;
 use emu_bench::experiment::Contender;
 use emu_bench::report::{Ground, Judged, Reproduced, Results};
 use emu_bench::stats::Verdict;
+use emu_bench::verify::Doubt;
 
 use super::numbers::{percent, signed, span};
 use super::table::{Align, Table, WIDTH, wrap};
@@ -131,13 +132,7 @@ fn notes(results: &Results) -> Vec<String> {
         }
         notes.extend(run.missing());
     }
-    for one in results.fidelity.iter().filter(|one| one.contender != Contender::None) {
-        if let Some(doubt) = one.doubt_in_words() {
-            let plural = if one.cores == 1 { "" } else { "s" };
-            let ground = format!("{}, {} CPU{plural}", one.workload, one.cores);
-            notes.push(format!("Not enough data of {}, {ground}: {doubt}.", one.contender));
-        }
-    }
+    notes.extend(doubts(&results.fidelity));
     let stalls: Vec<_> = results
         .totals
         .iter()
@@ -163,6 +158,32 @@ fn notes(results: &Results) -> Vec<String> {
         notes.push(format!("Not measured: {}{what}: {}", refusal.contender, reason(&refusal.why)));
     }
     notes
+}
+
+/// Why there is no verdict, where that is not the intervals alone. Of a machine that is not quiet, one sentence.
+fn doubts(judged: &[Judged]) -> Vec<String> {
+    let mut grounds: Vec<(String, Vec<String>)> = Vec::new();
+    let mut others = Vec::new();
+    for one in judged.iter().filter(|one| one.contender != Contender::None) {
+        let ground = one.ground_name();
+        match (one.doubt, one.doubt_in_words()) {
+            (Some((_, Doubt::Disturbed { disturbed, pairs })), _) => {
+                let who = format!("{} {disturbed} of {pairs}", one.contender);
+                match grounds.iter_mut().find(|(name, _)| *name == ground) {
+                    Some((_, all)) => all.push(who),
+                    None => grounds.push((ground, vec![who])),
+                }
+            }
+            (_, Some(doubt)) => {
+                others.push(format!("Not enough data of {}, {ground}: {doubt}.", one.contender));
+            }
+            (_, None) => {}
+        }
+    }
+    let grounds: Vec<_> = grounds.iter().map(|(name, all)| format!("{name}: {}", all.join(", "))).collect();
+    let disturbed =
+        (!grounds.is_empty()).then(|| format!("Too many pairs were disturbed of {}.", grounds.join("; ")));
+    disturbed.into_iter().chain(others).collect()
 }
 
 /// Why a method cannot, without the method, which is named already.
@@ -206,7 +227,36 @@ fn noise(results: &Results) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emu_core::{MethodId, Reason, Unavailable};
+    use emu_core::{MethodId, Reason, Unavailable, Variant};
+
+    #[test]
+    fn what_a_noisy_machine_left_undecided_is_one_sentence() {
+        let judged = |method, workload: &str, doubt| Judged {
+            contender: Contender::Method(method, Variant::Best),
+            workload: workload.into(),
+            cores: 2,
+            verdict: Verdict::NotEnoughData { pairs_needed: None },
+            doubt: Some((0.5, doubt)),
+            fidelity: None,
+            line: None,
+        };
+        let disturbed = |disturbed| Doubt::Disturbed { disturbed, pairs: 8 };
+        let all = [
+            judged(MethodId::CpuHogs, "stream", disturbed(3)),
+            judged(MethodId::CpuLim, "stream", disturbed(4)),
+            judged(MethodId::CpuLim, "udp-io", disturbed(5)),
+            judged(MethodId::Fracas, "udp-io", Doubt::Mean(-0.06)),
+        ];
+        assert_eq!(
+            doubts(&all),
+            [
+                "Too many pairs were disturbed of stream, 2 CPUs: cpu-hogs 3 of 8, cpu-lim 4 of 8; udp-io, 2 CPUs: \
+                 cpu-lim 5 of 8.",
+                "Not enough data of fracas, udp-io, 2 CPUs: at 50%: the median is right, but the mean is off by -6.0%.",
+            ]
+        );
+        assert_eq!(doubts(&[]), Vec::<String>::new());
+    }
 
     #[test]
     fn the_reason_of_a_method_that_cannot_does_not_name_it_again() {

@@ -189,3 +189,42 @@ pub(super) fn enable(group: &Path, needed: &[Controller], journal: &Journal) -> 
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frequency::simulated;
+
+    #[test]
+    fn a_controller_that_another_emu_has_enabled_is_kept_when_that_one_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let (roots, first) = simulated::journal(dir.path());
+        let second = Journal::open(&roots, &"1".parse().unwrap(), "cpu-hogs", "other").unwrap();
+        let mount = roots.sys.join("fs/cgroup");
+        fs::create_dir_all(&mount).unwrap();
+        let file = mount.join(SUBTREE_CONTROL);
+        for (name, text) in [(PROCS, ""), (CONTROLLERS, "cpuset cpu memory\n"), (SUBTREE_CONTROL, "memory\n")]
+        {
+            fs::write(mount.join(name), text).unwrap();
+        }
+        let hierarchy = Hierarchy {
+            version: 2,
+            mount: mount.clone(),
+            shown: "/".into(),
+            controllers: vec![Controller::Cpuset],
+            granted: vec![Controller::Cpuset],
+            own: mount.clone(),
+            writable: true,
+        };
+        let find = |journal| find(&hierarchy, &mount, &[Controller::Cpuset], false, journal).unwrap();
+        let site = find(&first);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "+cpuset");
+        // What the kernel makes of it.
+        fs::write(&file, "cpuset memory\n").unwrap();
+        assert_eq!(find(&second), site);
+        first.undo_all().unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "cpuset memory\n");
+        second.undo_all().unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "-cpuset");
+    }
+}
