@@ -14,7 +14,7 @@ use emu_bench::stats::{Bootstrap, Granularity, Interval, Noise, SMOOTH_CV, Sampl
 use emu_bench::verify::{
     Finding, Nothing, Outcome, Pair, Plan, SessionEmulated, Trial, Window, rates, spectrum, verify,
 };
-use emu_core::{Demand, MethodId, Result};
+use emu_core::{Demand, Error, MethodId, Result};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -30,6 +30,9 @@ const WORKLOADS: [&str; 4] = ["cpu-loop", "multithread", "multiprocess", "sleep-
 
 /// Processes of a crowd.
 const CROWD: usize = 500;
+
+/// Where emu keeps what a wake-up costs, in its state folder.
+const WAKE_COSTS: &str = "wake-costs.json";
 
 fn main() -> ExitCode {
     common::main("fidelity", |run| {
@@ -300,6 +303,13 @@ fn grain(run: &mut Run, row: &'static str) -> Result<()> {
 fn cost(run: &mut Run, row: &'static str) -> Result<()> {
     let cpus = run.host.allowed.clone();
     let demand = demand("50%", &cpus, MS)?;
+    // What was kept of another hour says nothing of this one: emu measures it anew.
+    match std::fs::remove_file(run.host.roots.state.join(WAKE_COSTS)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Error::io("cannot remove what emu has kept of the cost of wake-ups", error));
+        }
+        _ => {}
+    }
     let mut emulated = SessionEmulated::new(&run.host, demand.clone(), MethodId::CpuHogs)?;
     let plan = run.plan(MS * 1000);
     let trial = Trial::of("multithread", &demand, &plan.setting(&emulated, &demand.targets))?;
@@ -344,10 +354,10 @@ fn cost(run: &mut Run, row: &'static str) -> Result<()> {
 
 /// The CPU time that a wake-up takes of a thread that does nothing else, as emu has measured and kept it.
 fn wake_cost_us(run: &Run) -> Option<f64> {
-    let text = std::fs::read_to_string(run.host.roots.state.join("wake-costs.json")).ok()?;
+    let text = std::fs::read_to_string(run.host.roots.state.join(WAKE_COSTS)).ok()?;
     let kept: serde_json::Value = serde_json::from_str(&text).ok()?;
     let costs = kept.get("values")?.as_object()?.values();
-    let visible: Vec<f64> = costs.filter_map(|cost| cost.get("visible")?.as_f64()).collect();
+    let visible: Vec<f64> = costs.filter_map(|cost| cost.get("value")?.get("visible")?.as_f64()).collect();
     median(&visible).map(|visible_ns| visible_ns / 1000.0)
 }
 

@@ -33,7 +33,7 @@ impl HoldCost {
     /// What is assumed where other load does not let it be measured.
     pub(super) const ASSUMED: Self = Self { base: 30_000.0, tick: 15_000.0 };
 
-    /// The cost of holding by `way` on `cpus`: from the state folder where it was measured in this boot, else
+    /// The cost of holding by `way` on `cpus`: from the state folder where it was measured in the last minutes, else
     /// measured now, by the hold that `make` returns for the probe. That takes half a second. Where other load does
     /// not let it be measured, something is assumed, and `notes` say so.
     ///
@@ -48,7 +48,7 @@ impl HoldCost {
     ) -> Result<Self> {
         let key = format!("{way} on {cpus} of {}", host.allowed);
         let mut kept: Kept<String, Self> = Kept::load(host, FILE, Self::is_plausible);
-        if let Some(cost) = kept.values.get(&key) {
+        if let Some(cost) = kept.get(&key) {
             return Ok(*cost);
         }
         let probe = Probe::start(cpus)?;
@@ -63,7 +63,7 @@ impl HoldCost {
             return Ok(Self::ASSUMED);
         };
         let cost = Self { base: base as f64, tick: tick.clamp(*TICK.start(), *TICK.end()) };
-        kept.values.insert(key, cost);
+        kept.insert(key, cost);
         kept.save(host, FILE);
         Ok(cost)
     }

@@ -1,4 +1,4 @@
-//! The wake-up costs of a set of CPUs, measured once in a boot and kept.
+//! The wake-up costs of a set of CPUs, measured and kept for some minutes.
 
 use super::wake_cost::{self, WakeCost};
 use crate::kept::Kept;
@@ -12,21 +12,23 @@ impl WakeCost {
     const ASSUMED: Self = Self { visible: 10_000.0, hidden: 4_000.0 };
 }
 
-/// The costs on each of `cpus`, in their order: from the state folder where they were measured in this boot, else measured
-/// now. Where other load does not let them be measured, something is assumed, and `notes` say so.
+/// The costs on each of `cpus`, in their order: from the state folder where they were measured in the last minutes, else
+/// measured now. Where other load does not let them be measured, something is assumed, and `notes` say so.
 ///
 /// # Errors
 /// They have to be measured, and a probe does not get its CPU; see [`wake_cost::measure`].
 pub(crate) fn of(host: &Host, cpus: &CpuList, notes: &mut Vec<String>) -> Result<Vec<WakeCost>> {
     let mut kept: Kept<CpuId, WakeCost> = Kept::load(host, FILE, WakeCost::is_plausible);
-    let missing: CpuList = cpus.iter().filter(|cpu| !kept.values.contains_key(cpu)).collect();
+    let missing: CpuList = cpus.iter().filter(|cpu| kept.get(cpu).is_none()).collect();
     if !missing.is_empty() {
         let measured = wake_cost::measure(&missing)?;
-        kept.values.extend(measured.into_iter().filter_map(|(cpu, cost)| Some((cpu, cost?))));
+        for (cpu, cost) in measured.into_iter().filter_map(|(cpu, cost)| Some((cpu, cost?))) {
+            kept.insert(cpu, cost);
+        }
         kept.save(host, FILE);
     }
     let cost_on = |cpu| {
-        kept.values.get(&cpu).copied().unwrap_or_else(|| {
+        kept.get(&cpu).copied().unwrap_or_else(|| {
             notes.push(format!(
                 "what a wake-up costs the tasks could not be measured on the busy CPU {cpu}; {:.0} µs are assumed",
                 (WakeCost::ASSUMED.visible + WakeCost::ASSUMED.hidden) / 1e3

@@ -35,7 +35,7 @@ const ABOUT: About = About {
         "a SIGSTOP or SIGCONT that others send while a process is held does not last; Ctrl-Z does",
         "with more than 32 processes, what others have stopped is left so only where a whole process group was",
         "if emu is killed, what others have stopped is continued, too: its journal does not know who has",
-        "attaching stops the program for half a second while the cost of a hold is measured, unless that was done in this boot; the longest stall leaves it out",
+        "attaching stops the program for half a second while the cost of a hold is measured, unless that was done in the last ten minutes; the longest stall leaves it out",
         "with hundreds of sleeping processes, their way into the stop and back takes CPU time from the others: with 500 and a period of 100 ms, 8 % in the first 16 holds, 1 % once it is known who sleeps",
         "processes that outnumber the CPUs several times while all are busy get uneven turns, the more so the shorter the period, on \
          one CPU, or without CAP_SYS_NICE; at 100 ms hundreds of them share evenly",
