@@ -48,7 +48,7 @@ pub(crate) fn uniform_share(targets: &Targets) -> Result<f64, Unavailable> {
 /// where two of them may begin on one of several.
 pub(crate) fn expected_error(period: Duration, share: f64, cpus: usize) -> f64 {
     let taken = if cpus > 1 { 0.005 } else { 0.000_6 };
-    0.008 + taken / share + 15e-6 / (period.as_secs_f64() * share)
+    0.01 + taken / share + 15e-6 / (period.as_secs_f64() * share)
 }
 
 /// What the user should know of targets that are met as shares of the time.
