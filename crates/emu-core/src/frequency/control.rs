@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::tunables::Tunables;
+use crate::journal::Recent;
 use crate::{Error, ErrorKind, Hertz, Journal, Policy, Result, Undo, control_file};
 
 /// The kernel files of a policy; tests put a simulated kernel in their place.
@@ -41,9 +42,6 @@ const SETSPEED: &str = "scaling_setspeed";
 const MIN: &str = "scaling_min_freq";
 const MAX: &str = "scaling_max_freq";
 
-/// So many values of a file are named in each record: of some retargets, with two values each.
-const KNOWN_MAX: usize = 16;
-
 /// How often, and in what intervals, is looked for what was written.
 const LOOKS: u32 = 20;
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -67,8 +65,8 @@ pub(crate) struct Control {
     journal: Journal,
     /// The files as found.
     found: BTreeMap<&'static str, String>,
-    /// The last values that the journal was given as ours, by file.
-    known: BTreeMap<&'static str, Vec<String>>,
+    /// Values that the journal knows as ours, by file.
+    known: BTreeMap<&'static str, Recent>,
 }
 
 /// Sets frequencies that a [`Control`] has prepared, from any thread.
@@ -258,15 +256,12 @@ impl Control {
         let Some(old) = self.found.get(file) else { return Ok(()) };
         let known = self.known.entry(file).or_default();
         let values: Vec<_> = values.into_iter().collect();
-        let are_known = values.iter().all(|value| known.contains(value));
-        // Those used last are kept.
-        known.retain(|value| !values.contains(value));
-        known.extend(values);
+        let are_known = values.iter().all(|value| known.has(value));
+        known.add(values.iter().map(String::as_str));
         if are_known {
             return Ok(());
         }
-        known.drain(..known.len().saturating_sub(KNOWN_MAX));
-        let new = known.clone();
+        let new = known.values().to_vec();
         self.journal.record(&Undo::File { path: self.knobs.path(file), old: old.clone(), new })
     }
 }

@@ -13,7 +13,7 @@ pub(crate) use levels::{Levels, Mix};
 
 use std::path::Path;
 
-use crate::journal::tuning_of;
+use crate::journal::tuning_below;
 use crate::{CpuId, CpuList, Demand, Hertz, Host, Journal, Policy, Result, Target, Undo, control_file};
 use crate::{Reason, Unavailable};
 
@@ -93,18 +93,19 @@ pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavaila
 /// # Errors
 /// The first such policy.
 pub(crate) fn check_untuned(host: &Host, wishes: &[Wish]) -> Result<(), Unavailable> {
-    for Wish { policy, .. } in wishes {
-        // Who cannot look fails with the reason when the journal is opened.
-        if let Ok(Some(tuning)) = tuning_of(&host.roots, &policy.path) {
-            return Err(Unavailable::new(
-                Reason::Tuned,
-                format!(
-                    "emu {} holds the frequency of CPUs {} tuned ({}, for {})",
-                    tuning.pid, policy.cpus, tuning.method, tuning.name
-                ),
-                "end that tuning first, or leave its knobs `governor` and `turbo` out with --knobs",
-            ));
-        }
+    let folders: Vec<_> = wishes.iter().map(|wish| wish.policy.path.as_path()).collect();
+    // Who cannot look fails with the reason when the journal is opened.
+    if let Ok(Some((tuning, place))) = tuning_below(&host.roots, &folders)
+        && let Some(Wish { policy, .. }) = wishes.get(place)
+    {
+        return Err(Unavailable::new(
+            Reason::Tuned,
+            format!(
+                "emu {} holds the frequency of CPUs {} tuned ({}, for {})",
+                tuning.pid, policy.cpus, tuning.method, tuning.name
+            ),
+            "end that tuning first, or leave its knobs `governor` and `turbo` out with --knobs",
+        ));
     }
     Ok(())
 }

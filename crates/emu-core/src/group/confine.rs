@@ -211,6 +211,17 @@ mod tests {
         assert!(is_needed(&host, &zone(&all[1..])) && !is_needed_now(&host, &zone(&all[1..])));
     }
 
+    /// All CPUs, and the first and the last of them; says so where there is one only.
+    fn two_cpus() -> Option<(CpuList, [CpuList; 2])> {
+        let all = affinity::get(0).unwrap();
+        let two = [all.first(), all.iter().last()].map(|cpu| cpu.into_iter().collect::<CpuList>());
+        if two[0] == two[1] {
+            println!("skipped: there is one CPU only");
+            return None;
+        }
+        Some((all, two))
+    }
+
     /// A shell that makes children when it is told to.
     struct Shell(Child);
 
@@ -259,12 +270,7 @@ mod tests {
 
     #[test]
     fn those_born_while_bound_are_let_go_and_those_who_have_chosen_are_not() {
-        let all = affinity::get(0).unwrap();
-        let [one, other] = [all.first(), all.iter().last()].map(|cpu| cpu.into_iter().collect::<CpuList>());
-        if one == other {
-            println!("skipped: there is one CPU only");
-            return;
-        }
+        let Some((all, [one, other])) = two_cpus() else { return };
         let bound = |pid| affinity::get(pid).unwrap();
         let dir = tempfile::tempdir().unwrap();
         for by_list in [false, true] {
@@ -297,12 +303,7 @@ mod tests {
 
     #[test]
     fn a_task_that_binds_itself_anew_while_bound_stays_so() {
-        let all = affinity::get(0).unwrap();
-        let [one, other] = [all.first(), all.iter().last()].map(|cpu| cpu.into_iter().collect::<CpuList>());
-        if one == other {
-            println!("skipped: there is one CPU only");
-            return;
-        }
+        let Some((_, [one, other])) = two_cpus() else { return };
         let dir = tempfile::tempdir().unwrap();
         let (roots, journal) = simulated::journal(dir.path());
         let [chosen, dead] = [Shell::start("read a"), Shell::start("read a")];

@@ -225,6 +225,14 @@ impl TaskGroup {
         Ok(lists)
     }
 
+    /// Where those are found that its tasks make.
+    ///
+    /// # Errors
+    /// A folder cannot be listed.
+    fn kin(&self) -> Result<Vec<Kin>> {
+        Ok(self.lists()?.into_iter().map(Kin::Members).collect())
+    }
+
     /// What the user should know; whether tasks had to leave the zone's CPUs is told by a clone of it, too.
     pub(crate) fn notes(&self) -> &Notes {
         &self.notes
@@ -268,7 +276,7 @@ impl TaskGroup {
         gather(proc, &mut family, &moves, journal)?;
         let unconfined = group.folder(confine::CONTROLLER).is_none();
         if wanted.contains(&confine::CONTROLLER) && unconfined && confine::is_needed(host, zone) {
-            let kin: Vec<_> = group.lists()?.into_iter().map(Kin::Members).collect();
+            let kin = group.kin()?;
             let note = bind_family(host, zone, &mut family, &kin, journal)?;
             group.notes.add(note);
         }
@@ -334,7 +342,7 @@ impl TaskGroup {
                 _ if !confine::is_needed(host, zone) => {}
                 _ if !confine::is_needed_now(host, zone) => group.notes.add(unbound_note(&cpus)),
                 _ => {
-                    let kin: Vec<_> = group.lists()?.into_iter().map(Kin::Members).collect();
+                    let kin = group.kin()?;
                     confine::bind(&host.roots.proc, &cpus, journal, &kin, || group.pids())?;
                     group.notes.add(bound_note(&cpus));
                 }

@@ -28,8 +28,8 @@ pub(super) fn copied(lines: &[u8]) -> Vec<u8> {
     for (number, (record, counts)) in records.iter().zip(counts.iter_mut()).enumerate().rev() {
         let newest = number + 1 == records.len();
         match Step::parse(record) {
-            Some(Step::File { new, .. } | Step::Choice { new, .. }) if new.is_empty() => *counts = newest,
-            Some(Step::File { path, old, .. } | Step::Choice { path, old, .. }) => {
+            Some(Step::File { new, .. }) if new.is_empty() => *counts = newest,
+            Some(Step::File { path, old, .. }) => {
                 let mut text = FixedText::new();
                 if text.extend(path.bytes()).is_some() && text.name() != SWITCHES {
                     let (_, oldest) =
@@ -55,7 +55,7 @@ pub(super) fn copied(lines: &[u8]) -> Vec<u8> {
     for (number, record) in records.iter().enumerate() {
         // The oldest one, too, for it comes after what has moved the file when it was written back.
         let is_outlived = match Step::parse(record) {
-            Some(Step::File { path, old, new } | Step::Choice { path, old, new }) if !new.is_empty() => files
+            Some(Step::File { path, old, new, .. }) if !new.is_empty() => files
                 .get(&(path.escaped(), old.escaped()))
                 .is_some_and(|&(newest, oldest)| number != newest && number != oldest),
             _ => false,

@@ -8,11 +8,13 @@ mod affinity;
 mod copy;
 mod field;
 mod file;
+mod form;
 mod group;
 mod guardian;
 mod lines;
 mod peers;
 mod places;
+mod recent;
 mod record;
 mod restore;
 mod session;
@@ -23,8 +25,9 @@ mod tests;
 mod undo;
 mod written;
 
+pub(crate) use recent::Recent;
 pub use record::{Kin, Undo};
-pub(crate) use restore::tuning_of;
+pub(crate) use restore::tuning_below;
 pub use restore::{RestoreReport, live_sessions, restore};
 pub use state::LiveSession;
 
@@ -34,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{CpuList, Error, Result, Roots};
-use file::Form;
+use form::Form;
 use lines::LINE_MAX;
 use places::Places;
 use restore::restore_in;

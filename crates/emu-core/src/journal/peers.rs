@@ -109,8 +109,7 @@ impl Peers<'_> {
             if newest && [DONE, LEFT, ENDING].contains(&line) {
                 return Ok(false);
             }
-            if let Some(Step::File { path: theirs, old, new } | Step::Choice { path: theirs, old, new }) =
-                Step::parse(line)
+            if let Some(Step::File { path: theirs, old, new, .. }) = Step::parse(line)
                 && theirs == path
                 && (newest || !new.is_empty())
             {

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::field::{Field, Fields, Values, push, push_all};
+use super::form::Form;
 use crate::CpuList;
 use crate::zone::Pid;
 
@@ -199,12 +200,9 @@ impl Task {
 /// An [`Undo`] as found in the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step<'a> {
+    /// An [`Undo::File`] or [`Undo::Choice`].
     File {
-        path: Field<'a>,
-        old: Field<'a>,
-        new: Values<'a>,
-    },
-    Choice {
+        form: Form,
         path: Field<'a>,
         old: Field<'a>,
         new: Values<'a>,
@@ -254,14 +252,8 @@ impl<'a> Step<'a> {
     pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
         let mut fields = Fields::of(line)?;
         let step = match fields.next()?.escaped() {
-            b"file" => {
-                let (path, old) = (fields.next()?, fields.next()?);
-                Self::File { path, old, new: fields.rest() }
-            }
-            b"choice" => {
-                let (path, old) = (fields.next()?, fields.next()?);
-                Self::Choice { path, old, new: fields.rest() }
-            }
+            b"file" => Self::file(Form::Plain, &mut fields)?,
+            b"choice" => Self::file(Form::Choice, &mut fields)?,
             b"group" => {
                 Self::Group { path: fields.next()?, members: fields.next()?, return_to: fields.next()? }
             }
@@ -280,6 +272,10 @@ impl<'a> Step<'a> {
             _ => return None,
         };
         fields.is_empty().then_some(step)
+    }
+
+    fn file(form: Form, fields: &mut Fields<'a>) -> Option<Self> {
+        Some(Self::File { form, path: fields.next()?, old: fields.next()?, new: fields.rest() })
     }
 
     fn inherited(kin: KinField<'a>, fields: &mut Fields<'a>) -> Option<Self> {
@@ -309,11 +305,12 @@ pub(super) mod tests {
     impl Step<'_> {
         fn to_undo(self) -> Undo {
             match self {
-                Self::File { path: file, old, new } => {
-                    Undo::File { path: path(file), old: text(old), new: new.fields().map(text).collect() }
-                }
-                Self::Choice { path: file, old, new } => {
-                    Undo::Choice { path: path(file), old: text(old), new: new.fields().map(text).collect() }
+                Self::File { form, path: file, old, new } => {
+                    let (path, old, new) = (path(file), text(old), new.fields().map(text).collect());
+                    match form {
+                        Form::Plain => Undo::File { path, old, new },
+                        Form::Choice => Undo::Choice { path, old, new },
+                    }
                 }
                 Self::Group { path: group, members, return_to } => {
                     Undo::Group { path: path(group), members: text(members), return_to: path(return_to) }

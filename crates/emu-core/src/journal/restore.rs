@@ -1,7 +1,8 @@
 //! Undoing what killed emus have left.
 
 use std::ffi::{CStr, OsStr};
-use std::fs::{self, File};
+use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -9,6 +10,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::WINDOW;
+use super::lines::Backwards;
 use super::peers::Peers;
 use super::places::Places;
 use super::record::Step;
@@ -56,28 +58,40 @@ pub fn live_sessions(roots: &Roots) -> Result<Vec<LiveSession>> {
         .collect())
 }
 
-/// The tuning at work that has changed a file below this folder. A journal that cannot be read tells of none.
+/// The tuning at work, and which of these folders it has changed a file below, the first one. A journal that cannot be read
+/// tells of none.
 ///
 /// # Errors
 /// The state folder or procfs cannot be used.
-pub(crate) fn tuning_of(roots: &Roots, folder: &Path) -> Result<Option<LiveSession>> {
+pub(crate) fn tuning_below(roots: &Roots, folders: &[&Path]) -> Result<Option<(LiveSession, usize)>> {
     let Some(dir) = StateDir::open_if_present(roots)? else { return Ok(None) };
     let (places, boot) = (Places::open(roots)?, boot(roots));
     let _lock = dir.lock()?;
+    let mut window = vec![0; WINDOW];
     for name in dir.sessions()? {
         let Ok(Found::Live(session)) = dir.inspect(&name, &places, &boot) else { continue };
-        let Ok(text) = fs::read(dir.file(&name)) else { continue };
-        let is_below = |line: &[u8]| match Step::parse(line) {
-            Some(Step::File { path, .. } | Step::Choice { path, .. }) => {
-                Path::new(OsStr::from_bytes(&path.bytes().collect::<Vec<_>>())).starts_with(folder)
-            }
-            _ => false,
-        };
-        if session.is_tuning() && text.split(|&byte| byte == b'\n').any(is_below) {
-            return Ok(Some(session));
+        if !session.is_tuning() {
+            continue;
         }
+        let Ok(Some(folder)) = changed_below(&dir.file(&name), &mut window, folders) else { continue };
+        return Ok(Some((session, folder)));
     }
     Ok(None)
+}
+
+/// The first of these folders below which a journal has records of files.
+fn changed_below(journal: &Path, window: &mut [u8], folders: &[&Path]) -> io::Result<Option<usize>> {
+    let journal = File::open(journal)?;
+    let mut lines = Backwards::new(journal.as_fd(), window)?;
+    let mut first = None;
+    while let Some(line) = lines.next()? {
+        let Some(Step::File { path, .. }) = Step::parse(line) else { continue };
+        let path: Vec<u8> = path.bytes().collect();
+        let folder =
+            folders.iter().position(|folder| Path::new(OsStr::from_bytes(&path)).starts_with(folder));
+        first = folder.into_iter().chain(first).min();
+    }
+    Ok(first)
 }
 
 /// [`restore`] with everything at hand.

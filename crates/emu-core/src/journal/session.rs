@@ -15,7 +15,8 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use super::copy;
 use super::field::{Field, Values, push};
-use super::file::{Form, is_claimed};
+use super::file::is_claimed;
+use super::form::Form;
 use super::guardian::Guardian;
 use super::lines::LINE_MAX;
 use super::peers::{Peers, SharingLock};

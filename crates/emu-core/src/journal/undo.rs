@@ -15,7 +15,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 use super::affinity::are_cpus;
 use super::field::Field;
-use super::file::{Form, LeftFiles};
+use super::file::LeftFiles;
 use super::group;
 use super::lines::Backwards;
 use super::peers::Peers;
@@ -160,7 +160,7 @@ pub(super) fn check(step: Step<'_>, places: &Places) -> Result<(), &'static str>
         }
     };
     match step {
-        Step::File { path, old, .. } | Step::Choice { path, old, .. } => {
+        Step::File { path, old, .. } => {
             located(path)?;
             if old.bytes().count() > VALUE_MAX { Err("its value is too long") } else { Ok(()) }
         }
@@ -210,8 +210,7 @@ impl Undoer<'_, '_> {
             return self.failed(format_args!("refused a record: {why}"));
         }
         match step {
-            Step::File { path, old, new } => self.restore_file(path, Form::Plain, old, new),
-            Step::Choice { path, old, new } => self.restore_file(path, Form::Choice, old, new),
+            Step::File { form, path, old, new } => self.restore_file(path, form, old, new),
             Step::Group { path, members, return_to } => self.dissolve(path, members, return_to),
             Step::Thaw { file, value } => self.thaw(file, value),
             Step::Continue(task) => self.signal(task, Signal::CONT, "continue"),

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use super::file::Form;
+use super::form::Form;
+use super::recent::Recent;
 use super::record::Undo;
-
-/// So many values of a file are known as ours, or as many as were given at once.
-const OURS_MAX: usize = 16;
 
 #[derive(Debug, Clone)]
 pub(super) struct Written {
@@ -15,34 +13,25 @@ pub(super) struct Written {
     pub(super) found: String,
     /// What is put back: as found, or what another session found that had changed it before.
     pub(super) old: String,
-    /// The one written last is the last one.
-    ours: Vec<String>,
+    ours: Recent,
 }
 
 impl Written {
     pub(super) fn new(form: Form, found: &str, original: Option<&str>) -> Self {
-        Self { form, found: found.into(), old: original.unwrap_or(found).into(), ours: Vec::new() }
+        Self { form, found: found.into(), old: original.unwrap_or(found).into(), ours: Recent::default() }
     }
 
     pub(super) fn knows(&self, value: &str) -> bool {
-        self.old == value || self.ours.iter().any(|ours| ours == value)
+        self.old == value || self.ours.has(value)
     }
 
-    /// Takes in values that the file may have by us. Of those before, the file can only have one that was written last, so
-    /// a few are kept: whoever takes turns between them needs no record each time.
+    /// Takes in values that the file may have by us.
     pub(super) fn add<'a>(&mut self, values: impl IntoIterator<Item = &'a str>) {
-        let mut count = 0;
-        for value in values {
-            let value = value.trim();
-            self.ours.retain(|ours| ours != value);
-            self.ours.push(value.into());
-            count += 1;
-        }
-        self.ours.drain(..self.ours.len().saturating_sub(OURS_MAX.max(count)));
+        self.ours.add(values.into_iter().map(str::trim));
     }
 
     pub(super) fn undo(&self, path: &Path) -> Undo {
-        self.undo_with(path, self.ours.clone())
+        self.undo_with(path, self.ours.values().to_vec())
     }
 
     /// For a write whose result is not known yet.
