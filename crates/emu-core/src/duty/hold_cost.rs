@@ -3,7 +3,10 @@
 //! A task that is let go has to be woken, on a CPU that may have to be woken itself, and to find its way out of
 //! the kernel: some 10 µs, under a hypervisor 50 µs. The CPU then catches up on what it has left undone while it was
 //! idle: its interrupts take longer for some milliseconds. Both are measured by a probe, which is held and let go a few
-//! times as the zone will be.
+//! times as the zone will be. For a quota, which holds tasks by itself, what counts is the time that it charges them
+//! with and that they do not have.
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +23,7 @@ use crate::{CpuList, Error, ErrorKind, Host, Result};
 /// Name of the file in the state folder.
 const FILE: &str = "hold-costs.json";
 
-/// The cost of one hold, in nanoseconds, beyond the [`OwnTime`] of emu on a zone of one CPU.
+/// The cost of one hold or stall, in nanoseconds, beyond the [`OwnTime`] of emu on a zone of one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HoldCost {
     /// What every task loses until it runs.
@@ -31,7 +34,7 @@ pub(crate) struct HoldCost {
 
 impl HoldCost {
     /// What is assumed where other load does not let it be measured.
-    pub(super) const ASSUMED: Self = Self { base: 30_000.0, tick: 15_000.0 };
+    pub(crate) const ASSUMED: Self = Self { base: 30_000.0, tick: 15_000.0 };
 
     /// The cost of holding by `way` on `cpus`: from the state folder where it was measured in the last minutes, else
     /// measured now, by the hold that `make` returns for the probe. That takes half a second. Where other load does
@@ -46,26 +49,71 @@ impl HoldCost {
         notes: &mut Vec<String>,
         make: impl Fn(Pid) -> Result<H>,
     ) -> Result<Self> {
+        let measured = Self::kept_or_measured(host, cpus, way, || {
+            let probe = Probe::start(cpus)?;
+            let hold = make(probe.pid())?;
+            let holds = hold_again_and_again(host, cpus, hold)?;
+            let gaps = probe.end()?;
+            Ok(median_loss(&holds, &gaps).zip(mean_more(&gaps)))
+        })?;
+        Ok(measured.unwrap_or_else(|| Self::assumed("a hold", "on these busy CPUs", notes)))
+    }
+
+    /// The cost of each time that a quota stalls tasks on `cpus`, by the kernel's account of their CPU time: kept as by
+    /// [`of`](Self::of), else measured while `limit` has the probe run for the first span of CPU time in each period of
+    /// the second one. What `limit` returns is dropped afterwards. Where the cost cannot be measured, something is
+    /// assumed, and `notes` say why.
+    pub(crate) fn of_stalls<L>(
+        host: &Host,
+        cpus: &CpuList,
+        way: &str,
+        notes: &mut Vec<String>,
+        limit: impl FnOnce(Pid, Duration, Duration) -> Result<L>,
+    ) -> Self {
+        let measured = Self::kept_or_measured(host, cpus, way, || {
+            // The probe tells only of stretches of two ticks, and of stalls that are not short. A turn ends at a tick.
+            let tick = time::nanos(time::tick());
+            let run = two_ticks() + tick / 2;
+            let period = run + tick + HOLD;
+            let probe = Probe::start(cpus)?;
+            let limited = limit(probe.pid(), time::span(run), time::span(period))?;
+            std::thread::sleep(time::span(period) * HOLDS as u32);
+            let gaps = probe.end()?;
+            drop(limited);
+            Ok(median_charge(&gaps).zip(mean_more(&gaps)))
+        });
+        match measured {
+            Ok(Some(cost)) => cost,
+            Ok(None) => Self::assumed("a stall", "on these busy CPUs", notes),
+            Err(why) => Self::assumed("a stall", &format!("({})", why.in_words()), notes),
+        }
+    }
+
+    /// What was measured in the last minutes, or `measure` measures now; `None` where it cannot tell.
+    fn kept_or_measured(
+        host: &Host,
+        cpus: &CpuList,
+        way: &str,
+        measure: impl FnOnce() -> Result<Option<(Nanos, f64)>>,
+    ) -> Result<Option<Self>> {
         let key = format!("{way} on {cpus} of {}", host.allowed);
         let mut kept: Kept<String, Self> = Kept::load(host, FILE, Self::is_plausible);
         if let Some(cost) = kept.get(&key) {
-            return Ok(*cost);
+            return Ok(Some(*cost));
         }
-        let probe = Probe::start(cpus)?;
-        let hold = make(probe.pid())?;
-        let holds = hold_again_and_again(host, cpus, hold)?;
-        let gaps = probe.end()?;
-        let Some((base, tick)) = median_loss(&holds, &gaps).zip(mean_more(&gaps)) else {
-            notes.push(format!(
-                "what a hold costs the tasks could not be measured on these busy CPUs; {:.0} µs are assumed",
-                Self::ASSUMED.base / 1e3
-            ));
-            return Ok(Self::ASSUMED);
-        };
+        let Some((base, tick)) = measure()? else { return Ok(None) };
         let cost = Self { base: base as f64, tick: tick.clamp(*TICK.start(), *TICK.end()) };
         kept.insert(key, cost);
         kept.save(host, FILE);
-        Ok(cost)
+        Ok(Some(cost))
+    }
+
+    fn assumed(what: &str, why: &str, notes: &mut Vec<String>) -> Self {
+        notes.push(format!(
+            "what {what} costs the tasks could not be measured {why}; {:.0} µs are assumed",
+            Self::ASSUMED.base / 1e3
+        ));
+        Self::ASSUMED
     }
 
     fn is_plausible(&self) -> bool {
@@ -142,7 +190,21 @@ fn median_loss(holds: &[Sample], gaps: &[Gap]) -> Option<Nanos> {
         let loss = Some((gap.after - gap.before) - (free - from)).filter(|loss| PLAUSIBLE.contains(loss))?;
         Some((loss - own).max(0))
     };
-    let mut losses: Vec<_> = holds.iter().filter_map(loss_of).collect();
+    median_of_enough(holds.iter().filter_map(loss_of).collect())
+}
+
+/// What the probe is charged with from the end of one gap to the end of the next, beyond the time for which it runs in
+/// between: the median, if enough are undisturbed.
+fn median_charge(gaps: &[Gap]) -> Option<Nanos> {
+    let charges = gaps.windows(2).filter_map(|pair| {
+        let [one, next] = pair else { return None };
+        let ran = next.before - one.after;
+        Some(next.charged - one.charged - ran).filter(|charge| PLAUSIBLE.contains(charge))
+    });
+    median_of_enough(charges.collect())
+}
+
+fn median_of_enough(mut losses: Vec<Nanos>) -> Option<Nanos> {
     losses.sort_unstable();
     losses.get(losses.len() / 2).copied().filter(|_| losses.len() >= ENOUGH)
 }
@@ -162,8 +224,12 @@ mod tests {
     fn the_loss_is_what_the_gap_has_beyond_the_hold() {
         let hold = |k: Nanos| Sample { from: k * 10_000_000, free: k * 10_000_000 + 3_000_000, own: 0 };
         let holds: Vec<_> = (0..8).map(hold).collect();
-        let gap_of =
-            |hold: &Sample| Gap { before: hold.from - 10_000, after: hold.free + 40_000, more: None };
+        let gap_of = |hold: &Sample| Gap {
+            before: hold.from - 10_000,
+            after: hold.free + 40_000,
+            more: None,
+            charged: 0,
+        };
         let mut gaps: Vec<_> = holds.iter().map(gap_of).collect();
         assert_eq!(median_loss(&holds, &gaps), Some(50_000));
         let with_own: Vec<_> = holds.iter().map(|hold| Sample { own: 20_000, ..*hold }).collect();
@@ -178,8 +244,26 @@ mod tests {
     }
 
     #[test]
+    fn a_stall_costs_what_is_charged_and_not_run() {
+        // Turns of 8 ms in each 24 ms, of which the tasks have 50 µs less than is charged.
+        let gap = |k: Nanos| Gap {
+            before: 24_000_000 * k,
+            after: 24_000_000 * k + 16_000_000,
+            more: None,
+            charged: (8_000_000 + 50_000) * k,
+        };
+        let mut gaps: Vec<_> = (0..8).map(gap).collect();
+        assert_eq!(median_charge(&gaps), Some(50_000));
+        // Another task had the CPU for a while in one turn: less is charged than the probe seems to run.
+        gaps[1..].iter_mut().for_each(|gap| gap.charged -= 1_000_000);
+        assert_eq!(median_charge(&gaps), Some(50_000));
+        assert_eq!(median_charge(&gaps[..6]), None, "too few are left");
+        assert_eq!(median_charge(&[]), None);
+    }
+
+    #[test]
     fn interrupts_are_charged_for_as_much_of_a_tick_as_the_tasks_run() {
-        let gap = |more| Gap { before: 0, after: 1, more };
+        let gap = |more| Gap { before: 0, after: 1, more, charged: 0 };
         let gaps = [Some(10_000), None, Some(-2_000), Some(4_000), Some(0), Some(8_000)].map(gap);
         let Some(tick) = mean_more(&gaps) else { panic!() };
         assert!((tick - 4_000.0).abs() < 1e-9);

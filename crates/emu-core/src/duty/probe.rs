@@ -36,6 +36,8 @@ pub(super) struct Gap {
     /// What interrupts took from it in the first tick after the gap before this one, beyond what they took in the second
     /// tick; `None` where it did not run for as long.
     pub(super) more: Option<Nanos>,
+    /// The CPU time that the kernel had charged to the process when it had the CPU again.
+    pub(super) charged: Nanos,
 }
 
 /// How long the process has to run between two gaps to tell [`Gap::more`].
@@ -84,13 +86,13 @@ impl Drop for Probe {
     }
 }
 
-/// A gap in the pipe: three numbers.
-const BYTES: usize = 24;
+/// A gap in the pipe: four numbers.
+const BYTES: usize = 32;
 
 impl Gap {
     fn tell(self, to: &PipeWriter) {
         let mut bytes = [0; BYTES];
-        let numbers = [self.before, self.after, self.more.unwrap_or(UNKNOWN)];
+        let numbers = [self.before, self.after, self.more.unwrap_or(UNKNOWN), self.charged];
         for (place, number) in bytes.chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_ne_bytes());
         }
@@ -100,8 +102,8 @@ impl Gap {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let mut numbers = bytes.chunks_exact(8).map(|bytes| bytes.try_into().map(Nanos::from_ne_bytes));
         let mut next = || numbers.next()?.ok();
-        let (before, after, more) = (next()?, next()?, next()?);
-        Some(Self { before, after, more: Some(more).filter(|&more| more != UNKNOWN) })
+        let (before, after, more, charged) = (next()?, next()?, next()?, next()?);
+        Some(Self { before, after, more: Some(more).filter(|&more| more != UNKNOWN), charged })
     }
 }
 
@@ -112,7 +114,7 @@ fn live(tell: &PipeWriter, cpu: &CpuList) -> i32 {
     let _ = nice(-20);
     // A CPU of its own: a move to another one would look like a loss.
     let _ = affinity::set(0, cpu);
-    Gap { before: 0, after: 0, more: None }.tell(tell);
+    Gap { before: 0, after: 0, more: None, charged: 0 }.tell(tell);
     let end = time::now() + LIFETIME;
     let two_ticks = two_ticks();
     // When the last gap ended, and what interrupts took in each of the two ticks after it.
@@ -124,7 +126,7 @@ fn live(tell: &PipeWriter, cpu: &CpuList) -> i32 {
         if gone >= GAP {
             let full = stretch.filter(|(since, _)| last - since >= two_ticks);
             let more = full.map(|(_, [first, second])| first - second);
-            Gap { before: last, after: now, more }.tell(tell);
+            Gap { before: last, after: now, more, charged: time::thread_cpu() }.tell(tell);
             stretch = Some((now, [0; 2]));
             now = time::now();
         } else if INTERRUPT.contains(&gone)
@@ -185,7 +187,7 @@ mod tests {
     #[test]
     fn a_gap_is_told_as_it_is() {
         let (mut told, tell) = std::io::pipe().unwrap();
-        let gaps = [Some(-7), None].map(|more| Gap { before: 5, after: 9, more });
+        let gaps = [Some(-7), None].map(|more| Gap { before: 5, after: 9, more, charged: 3 });
         for gap in gaps {
             gap.tell(&tell);
         }
@@ -194,6 +196,6 @@ mod tests {
             told.read_exact(&mut bytes).unwrap();
             assert_eq!(Gap::parse(&bytes), Some(gap));
         }
-        assert_eq!(Gap::parse(&[0; 23]), None);
+        assert_eq!(Gap::parse(&[0; BYTES - 1]), None);
     }
 }

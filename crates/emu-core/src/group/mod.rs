@@ -30,7 +30,7 @@ mod usage;
 pub(crate) use balancer::Balancer;
 pub use bandwidth::throttled_time;
 pub(crate) use bandwidth::{
-    Bandwidth, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Throttling, tightest_limit,
+    Bandwidth, Limit, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Quota, Throttling, tightest_limit,
 };
 pub(crate) use freeze_hold::FreezeHold;
 pub(crate) use freezer::Freezer;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::bandwidth::{Bandwidth, Limit, QUOTA_MIN_US, Quota, Throttling};
 use super::trim::{Due, Trim, Window};
 use crate::Result;
+use crate::duty::hold_cost::HoldCost;
 use crate::sys::time::{self, Nanos};
 
 /// A group and the quota that it is held at.
@@ -21,6 +22,8 @@ pub(crate) struct Governed {
     trim: Trim,
     /// Whether the trim corrects the quota, or only keeps account.
     corrects: bool,
+    /// What a stall costs the tasks, where the quota is to make up for it.
+    stall_cost: Option<HoldCost>,
     /// Where the last window ended.
     mark: Option<Mark>,
     /// What was written last.
@@ -43,8 +46,15 @@ pub(crate) struct Mark {
 }
 
 impl Governed {
-    /// A group without a quota yet.
-    pub(crate) fn new(bandwidth: Bandwidth, size: usize, ceiling: Option<f64>, corrects: bool) -> Self {
+    /// A group without a quota yet. With `stall_cost` the tasks get what is asked for, without it the kernel's account
+    /// of them does.
+    pub(crate) fn new(
+        bandwidth: Bandwidth,
+        size: usize,
+        ceiling: Option<f64>,
+        corrects: bool,
+        stall_cost: Option<HoldCost>,
+    ) -> Self {
         let size = size as f64;
         // What cannot be read will be told when it cannot be written.
         let own =
@@ -57,6 +67,7 @@ impl Governed {
             period_us: 0,
             trim: Trim::default(),
             corrects,
+            stall_cost,
             mark: None,
             written: None,
             foreign: None,
@@ -67,17 +78,29 @@ impl Governed {
     /// The limit that gives `asked` CPUs, as corrected so far.
     fn limit(&self, asked: f64, period_us: u64) -> Limit {
         let (most, own) = (self.ceiling.unwrap_or(f64::INFINITY), self.own.unwrap_or(f64::INFINITY));
+        let wanted = self.charged(asked, period_us) * self.trim.factor();
         let quota = if asked >= own {
             Quota::Micros(((own.min(most) * period_us as f64) as u64).max(QUOTA_MIN_US))
         } else if asked >= self.size || asked > most && most >= self.size {
             Quota::Max
-        } else if asked > most {
+        } else if wanted > most {
             // Rounded down, as the kernel compares exactly.
-            Quota::Micros((most * period_us as f64) as u64)
+            Quota::Micros((most.min(own) * period_us as f64) as u64)
         } else {
-            Quota::of((asked * self.trim.factor()).min(most).min(own), period_us)
+            Quota::of(wanted.min(own), period_us)
         };
         Limit { quota, period_us }
+    }
+
+    /// What the kernel is to charge the group with for `asked` CPUs to be left to its tasks.
+    fn charged(&self, asked: f64, period_us: u64) -> f64 {
+        let Some(cost) = self.stall_cost.filter(|_| asked < self.size) else { return asked };
+        let period = period_us as f64 * 1e3;
+        let run = asked * period;
+        let stalls = stalls_per_period(run, time::nanos(time::tick()) as f64);
+        let lost = stalls * cost.of_hold(run / stalls) as f64 / period;
+        // Where hardly any time is left out of a period, the kernel does not do so in each.
+        asked + lost.min((self.size - asked) / 2.0)
     }
 
     /// Sets quota and period.
@@ -151,9 +174,13 @@ impl Governed {
         self.in_force().cpus().map_or(1.0, |cpus| (cpus / self.size).min(1.0))
     }
 
-    /// What the group got per CPU while its demand was full, or what its quota gives where that is not known.
+    /// What the tasks got per CPU while their demand was full, or what the quota gives where that is not known.
     pub(crate) fn effective(&self) -> f64 {
-        self.trim.delivered().map_or_else(|| self.duty(), |cpus| cpus / self.size)
+        let charged = self.trim.delivered().map_or_else(|| self.duty(), |cpus| cpus / self.size);
+        // A limit of somebody else's is told as it is.
+        let is_bounded = [self.ceiling, self.own].into_iter().flatten().any(|most| self.asked >= most);
+        let is_ours = self.foreign.is_none() && self.period_us > 0 && !is_bounded;
+        if is_ours { charged * self.asked / self.charged(self.asked, self.period_us) } else { charged }
     }
 
     /// The longest time for which one busy CPU of the group is held.
@@ -195,7 +222,8 @@ impl Governed {
     }
 
     fn due(&self) -> Due {
-        Due { cpus: self.asked, period: self.period_us as Nanos * 1_000, tick: time::nanos(time::tick()) }
+        let cpus = self.charged(self.asked, self.period_us);
+        Due { cpus, period: self.period_us as Nanos * 1_000, tick: time::nanos(time::tick()) }
     }
 
     /// Writes the quota as corrected.
@@ -205,6 +233,15 @@ impl Governed {
     pub(crate) fn renew(&mut self) -> Result<()> {
         self.write(self.limit(self.asked, self.period_us))
     }
+}
+
+/// How often tasks that use up a quota are stalled by it in each period, at most once.
+///
+/// A turn ends at the first tick at which the quota of `run` is used up, and what it overran is taken from the next
+/// periods. From a quota of a tick on, each period has a turn. Below, it depends on where the ticks are in a period;
+/// this is the mean over all places, within 0.1. Both times are in the same unit.
+fn stalls_per_period(run: f64, tick: f64) -> f64 {
+    (run / tick).sqrt().clamp(0.01, 1.0)
 }
 
 /// The longest time for which a task is held, at a `share` of one CPU.
@@ -264,7 +301,7 @@ mod tests {
         let root = tree(&[("cpu.max", ""), ("cpu.stat", STAT)]);
         let folder = Folder { version: 2, path: root.path().to_owned() };
         let bandwidth = Bandwidth::open(&folder, Some(&folder), Owner::Us).unwrap();
-        (root, Governed::new(bandwidth, size, ceiling, true))
+        (root, Governed::new(bandwidth, size, ceiling, true, None))
     }
 
     fn max(root: &TempDir) -> String {
@@ -296,6 +333,14 @@ mod tests {
     }
 
     #[test]
+    fn what_stalls_cost_does_not_raise_a_quota_above_a_ceiling() {
+        let (root, mut one) = group(1, Some(0.333_339));
+        one.stall_cost = Some(HoldCost::ASSUMED);
+        one.ask(0.333, 100_000).unwrap();
+        assert_eq!(max(&root), "33333 100000");
+    }
+
+    #[test]
     fn a_limit_that_somebody_else_has_written_is_told_and_left() {
         let (root, mut one) = group(1, None);
         one.ask(0.4, 20_000).unwrap();
@@ -323,7 +368,7 @@ mod tests {
         write(&roots.sys, "cpu.stat", STAT.as_bytes());
         let folder = Folder { version: 2, path: roots.sys.clone() };
         let bandwidth = Bandwidth::open(&folder, Some(&folder), Owner::Others(journal)).unwrap();
-        (dir, roots.sys, Governed::new(bandwidth, size, None, true))
+        (dir, roots.sys, Governed::new(bandwidth, size, None, true, None))
     }
 
     #[test]
@@ -388,6 +433,48 @@ mod tests {
         assert!(written);
         assert!(one.duty() > 0.505 && one.duty() <= 0.52 + 1e-9, "{}", one.duty());
         assert!((one.effective() - 0.49).abs() < 0.001, "{}", one.effective());
+    }
+
+    #[test]
+    fn a_quota_makes_up_for_what_its_stalls_cost() {
+        let (root, mut one) = group(1, None);
+        one.stall_cost = Some(HoldCost::ASSUMED);
+        // One stall in each period, after turns of more than a tick.
+        one.ask(0.5, 100_000).unwrap();
+        assert_eq!(max(&root), "50045 100000");
+        assert!((one.effective() - 0.5).abs() < 1e-12);
+        for count in 0..20 {
+            two_seconds(&root, &mut one, count, 1_000_900);
+            one.renew().unwrap();
+        }
+        assert_eq!(max(&root), "50045 100000", "what it makes up for is not corrected away");
+        assert!((one.effective() - 0.5).abs() < 1e-6, "{}", one.effective());
+        one.ask(0.999_9, 100_000).unwrap();
+        assert_eq!(max(&root), "99995 100000", "there is still a limit");
+        one.ask(1.0, 100_000).unwrap();
+        assert_eq!((max(&root).as_str(), one.effective()), ("max 100000", 1.0));
+    }
+
+    #[test]
+    fn stalls_are_counted_as_the_kernel_s_ticks_make_them() {
+        const PERIODS: u32 = 1_000;
+        // Turns end at the first tick by which what may be used is used up, `phase` after a period begins or later.
+        let simulated = |run: f64, phase: f64| {
+            let (mut rest, mut stalls) = (0.0, 0);
+            for _ in 0..PERIODS {
+                rest += run;
+                if rest > 0.0 {
+                    rest -= phase + (rest - phase).max(0.0).ceil();
+                    stalls += 1;
+                }
+            }
+            f64::from(stalls) / f64::from(PERIODS)
+        };
+        for run in [0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.5, 3.0] {
+            let phases = (0..32).map(|k| (f64::from(k) + 0.5) / 32.0);
+            let mean = phases.map(|phase| simulated(run, phase)).sum::<f64>() / 32.0;
+            assert!((stalls_per_period(run, 1.0) - mean).abs() < 0.1, "{run}: {mean}");
+        }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{About, Emulation, Expected, Method, same_cpus};
-use crate::duty::check_period;
 use crate::duty::holder::notes_on;
+use crate::duty::{check_period, detuned};
 use crate::group::{
     DELEGATION_HINT, Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, Weights, can_have,
     hierarchy_for, longest_stall, tightest_limit,
@@ -247,7 +247,9 @@ fn period_for(asked: Option<Duration>, targets: &Targets, groups: usize) -> Resu
     let period = check_period(period, PERIOD_MIN)?;
     let period_us = period.as_micros() as u64;
     if shortest_us <= period_us as f64 * ROUNDING {
-        return Ok(period_us);
+        // Where the ticks are in a period decides how often such a quota stalls the tasks: it must not be left to chance.
+        let is_below_tick = smallest * (period_us as f64) < time::tick().as_micros() as f64;
+        return Ok(if is_below_tick { detuned(period).as_micros() as u64 } else { period_us });
     }
     Err(Unavailable::new(
         Reason::PeriodOutOfReach,

@@ -8,11 +8,14 @@ use super::{
     same_cpus, shares_of,
 };
 use crate::duty::Notes;
+use crate::duty::hold_cost::HoldCost;
 use crate::duty::holder::notes_on;
-use crate::group::{Balancer, Bandwidth, CpuGroups, Governed, Keeper, TaskGroup, Threads, threads_file};
+use crate::group::{
+    Balancer, Bandwidth, CpuGroups, Governed, Keeper, Limit, Owner, Quota, TaskGroup, Threads, threads_file,
+};
 use crate::{
-    Controller, CpuStatus, Emulation, Host, Journal, MethodId, Result, Status, Targets, Unavailable, Variant,
-    Zone,
+    Controller, CpuStatus, Emulation, Host, Journal, MethodId, Result, Status, Targets, Tasks, Unavailable,
+    Variant, Zone,
 };
 
 const CONTROLLERS: [Controller; 3] = [Controller::Cpu, Controller::Cpuset, Controller::Cpuacct];
@@ -44,12 +47,15 @@ impl Quotas {
         let (demand, targets) = (&zone.demand, &zone.demand.targets);
         let groups = group_count(demand);
         let period_us = period_for(demand.period, targets, groups).map_err(refused)?;
+        let mut notes = notes_on(targets);
+        let is_best = demand.variant == Variant::Best;
+        let stall_cost = is_best.then(|| stall_cost(host, zone, journal, &mut notes));
         let group = if groups > 1 {
             TaskGroup::create_divisible(host, zone, &CONTROLLERS, journal)?
         } else {
             TaskGroup::create(host, zone, &CONTROLLERS, journal)?
         };
-        let (mut notes, more_notes) = (notes_on(targets), group.notes().clone());
+        let more_notes = group.notes().clone();
         let (folder, accounting) = (cpu_folder(&group)?, group.folder(Controller::Cpuacct));
         if accounting.is_none() {
             notes.push(
@@ -72,7 +78,7 @@ impl Quotas {
                         .to_owned(),
                 );
             }
-            let govern = |bandwidth| Governed::new(bandwidth, 1, ceiling, true);
+            let govern = |bandwidth| Governed::new(bandwidth, 1, ceiling, true, stall_cost);
             let governed = parts.bandwidths()?.into_iter().map(govern).collect();
             let balancer = Balancer::new(parts, host_cpus.join("online"), &host.online());
             Keeper::start(governed, Some(balancer), None, &shares, period_us)?
@@ -81,13 +87,28 @@ impl Quotas {
                 notes.push(published_note(targets.len(), demand.lowest_share()));
             }
             let bandwidth = Bandwidth::open(folder, accounting, owner(zone, journal))?;
-            let governed = Governed::new(bandwidth, targets.len(), ceiling, demand.variant == Variant::Best);
+            let governed = Governed::new(bandwidth, targets.len(), ceiling, is_best, stall_cost);
             let threads = Threads { file: threads_file(folder), procfs: host.roots.proc.clone() };
             Keeper::start(vec![governed], None, Some(threads), &shares, period_us)?
         };
         let (targets, period) = (targets.clone(), demand.period);
         Ok(Self { targets, period, groups, can_bind, keeper, outer, notes, more_notes, host_cpus })
     }
+}
+
+/// What a stall costs tasks on the CPUs of the zone: seen by a probe in a group of its own, with a quota.
+fn stall_cost(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>) -> HoldCost {
+    HoldCost::of_stalls(host, &zone.demand.cpus(), "quota", notes, |probe, run, period| {
+        let zone = Zone { tasks: Tasks::Processes(vec![probe]), ..zone.clone() };
+        let group = TaskGroup::create(host, &zone, &CONTROLLERS, journal)?;
+        let folder = cpu_folder(&group)?;
+        // A lower one above makes the turns shorter, of which the cost is hardly another.
+        let ceiling = Outer::of(host, folder, true).as_ref().and_then(Outer::limit);
+        let (share, period_us) = (run.div_duration_f64(period), period.as_micros() as u64);
+        let quota = Quota::of(share.min(ceiling.unwrap_or(share)), period_us);
+        Bandwidth::open(folder, None, Owner::Us)?.set_limit(Limit { quota, period_us })?;
+        Ok(group)
+    })
 }
 
 impl Emulation for Quotas {
