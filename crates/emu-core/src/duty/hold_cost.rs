@@ -61,14 +61,14 @@ impl HoldCost {
 
     /// The cost of each time that a quota stalls tasks on `cpus`, by the kernel's account of their CPU time: kept as by
     /// [`of`](Self::of), else measured while `limit` has the probe run for the first span of CPU time in each period of
-    /// the second one. What `limit` returns is dropped afterwards. Where the cost cannot be measured, something is
+    /// the second one. What `limit` returns is called when the probe has ended. Where the cost cannot be measured, something is
     /// assumed, and `notes` say why.
-    pub(crate) fn of_stalls<L>(
+    pub(crate) fn of_stalls<End: FnOnce()>(
         host: &Host,
         cpus: &CpuList,
         way: &str,
         notes: &mut Vec<String>,
-        limit: impl FnOnce(Pid, Duration, Duration) -> Result<L>,
+        limit: impl FnOnce(Pid, Duration, Duration) -> Result<End>,
     ) -> Self {
         let measured = Self::kept_or_measured(host, cpus, way, || {
             // The probe tells only of stretches of two ticks, and of stalls that are not short. A turn ends at a tick.
@@ -76,10 +76,10 @@ impl HoldCost {
             let run = two_ticks() + tick / 2;
             let period = run + tick + HOLD;
             let probe = Probe::start(cpus)?;
-            let limited = limit(probe.pid(), time::span(run), time::span(period))?;
+            let end = limit(probe.pid(), time::span(run), time::span(period))?;
             std::thread::sleep(time::span(period) * HOLDS as u32);
             let gaps = probe.end()?;
-            drop(limited);
+            end();
             Ok(median_charge(&gaps).zip(mean_more(&gaps)))
         });
         match measured {

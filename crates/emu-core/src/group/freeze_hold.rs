@@ -34,7 +34,8 @@ impl FreezeHold {
         hold.hold(time::now() + CONFIRM)?;
         let cost = HoldCost::of(host, &zone.demand.cpus(), &way, &mut more_notes, |probe| {
             let zone = Zone { tasks: Tasks::Processes(vec![probe]), ..zone.clone() };
-            Self::new(TaskGroup::create(host, &zone, &WANTED, journal)?, journal)
+            // The probe binds itself to a CPU.
+            Self::new(TaskGroup::create(host, &zone, &[Controller::Freezer], journal)?, journal)
         })?;
         for note in more_notes {
             notes.add(note);

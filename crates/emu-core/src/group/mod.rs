@@ -177,6 +177,13 @@ impl TaskGroup {
         Ok(())
     }
 
+    /// Removes the groups, in which nothing is any more. The journal removes what cannot be removed yet.
+    pub(crate) fn remove(self) {
+        for part in self.parts {
+            let _ = std::fs::remove_dir(part.folder.path);
+        }
+    }
+
     /// The folder that has a controller.
     pub(crate) fn folder(&self, controller: Controller) -> Option<&Folder> {
         self.parts.iter().find(|part| part.controllers.contains(&controller)).map(|part| &part.folder)

@@ -100,14 +100,15 @@ impl Quotas {
 fn stall_cost(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>) -> HoldCost {
     HoldCost::of_stalls(host, &zone.demand.cpus(), "quota", notes, |probe, run, period| {
         let zone = Zone { tasks: Tasks::Processes(vec![probe]), ..zone.clone() };
-        let group = TaskGroup::create(host, &zone, &CONTROLLERS, journal)?;
+        // The probe binds itself to a CPU.
+        let group = TaskGroup::create(host, &zone, &[Controller::Cpu], journal)?;
         let folder = cpu_folder(&group)?;
         // A lower one above makes the turns shorter, of which the cost is hardly another.
         let ceiling = Outer::of(host, folder, true).as_ref().and_then(Outer::limit);
         let (share, period_us) = (run.div_duration_f64(period), period.as_micros() as u64);
         let quota = Quota::of(share.min(ceiling.unwrap_or(share)), period_us);
         Bandwidth::open(folder, None, Owner::Us)?.set_limit(Limit { quota, period_us })?;
-        Ok(group)
+        Ok(|| group.remove())
     })
 }
 
