@@ -36,6 +36,11 @@ impl HoldCost {
     /// What is assumed where other load does not let it be measured.
     pub(crate) const ASSUMED: Self = Self { base: 30_000.0, tick: 15_000.0 };
 
+    #[cfg(test)]
+    pub(crate) fn new(base: f64, tick: f64) -> Self {
+        Self { base, tick }
+    }
+
     /// The cost of holding by `way` on `cpus`: from the state folder where it was measured in the last minutes, else
     /// measured now, by the hold that `make` returns for the probe. That takes half a second. Where other load does
     /// not let it be measured, something is assumed, and `notes` say so.
