@@ -299,7 +299,8 @@ mod tests {
         let host = Host::detect(&Roots::system()).unwrap();
         let mut plan = Plan::new(&host, true, 7, &[2, 1, 2]).unwrap();
         assert_eq!(plan.threads, [1, 2]);
-        plan.sizes = Sizes::LEAST;
+        // Of a thousand words, threads that race for them may get some fifty wrong, of so many as well.
+        plan.sizes = Sizes { words: 1 << 16, ..Sizes::LEAST };
         plan.stream.array_bytes = 1 << 20;
         plan.repeats = 2;
         let (mut samples, mut parts) = (0, Vec::new());
@@ -316,12 +317,10 @@ mod tests {
         assert_eq!((rounds[0].len(), &rounds[0]), (12, &rounds[1]), "each comes once in every round");
         let row = |at: usize| (measured.rows[at].kernel.name(), measured.rows[at].threads);
         assert_eq!((row(0), row(8), row(9)), (("linpack", 1), ("stream triad", 1), ("linpack", 2)));
-        assert!(
-            measured.passed()
-                && measured.rows.iter().all(|row| {
-                    row.best >= row.median && row.median >= row.least() && row.runs.len() == 2
-                })
-        );
+        for row in &measured.rows {
+            assert!(row.best >= row.median && row.median >= row.least() && row.runs.len() == 2, "{row:?}");
+            assert!(row.passed, "{row:?}");
+        }
         let text = serde_json::to_string(&measured).unwrap();
         assert_eq!(serde_json::from_str::<Measured>(&text).unwrap(), measured);
         let end = |_: Event<'_>| Err(Error::unavailable("enough"));
