@@ -6,6 +6,7 @@
 //! times as the zone will be. For a quota, which holds tasks by itself, what counts is the time that it charges them
 //! with and that they do not have.
 
+use std::fs;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -16,9 +17,9 @@ use super::own_time::OwnTime;
 use super::probe::{Gap, HOLD, Probe, two_ticks};
 use super::waker::Waker;
 use crate::kept::Kept;
-use crate::sys::time::{self, Nanos};
+use crate::sys::time::{self, Nanos, USER_TICK};
 use crate::zone::Pid;
-use crate::{CpuList, Error, ErrorKind, Host, Result};
+use crate::{CpuList, CpuTimes, Error, ErrorKind, Host, Result};
 
 /// Name of the file in the state folder.
 const FILE: &str = "hold-costs.json";
@@ -34,10 +35,10 @@ pub(crate) struct HoldCost {
 
 impl HoldCost {
     /// What is assumed where other load does not let it be measured.
-    pub(crate) const ASSUMED: Self = Self { base: 30_000.0, tick: 15_000.0 };
+    pub(super) const ASSUMED: Self = Self { base: 30_000.0, tick: 15_000.0 };
 
     #[cfg(test)]
-    pub(crate) fn new(base: f64, tick: f64) -> Self {
+    pub(crate) const fn new(base: f64, tick: f64) -> Self {
         Self { base, tick }
     }
 
@@ -71,21 +72,23 @@ impl HoldCost {
     pub(crate) fn of_stalls<End: FnOnce()>(
         host: &Host,
         cpus: &CpuList,
-        way: &str,
         notes: &mut Vec<String>,
         limit: impl FnOnce(Pid, Duration, Duration) -> Result<End>,
     ) -> Self {
-        let measured = Self::kept_or_measured(host, cpus, way, || {
+        let measured = Self::kept_or_measured(host, cpus, "quota", || {
             // The probe tells only of stretches of two ticks, and of stalls that are not short. A turn ends at a tick.
             let tick = time::nanos(time::tick());
             let run = two_ticks() + tick / 2;
             let period = run + tick + HOLD;
             let probe = Probe::start(cpus)?;
             let end = limit(probe.pid(), time::span(run), time::span(period))?;
+            let before = idle_time(host, cpus);
             std::thread::sleep(time::span(period) * HOLDS as u32);
+            let idle = idle_time(host, cpus).zip(before).map(|(after, before)| after - before);
             let gaps = probe.end()?;
             end();
-            Ok(median_charge(&gaps).zip(mean_more(&gaps)))
+            let was_idle = idle.is_some_and(|idle| is_idle_in(&gaps, idle));
+            Ok(median_charge(&gaps).zip(mean_more(&gaps)).filter(|_| was_idle))
         });
         match measured {
             Ok(Some(cost)) => cost,
@@ -141,6 +144,8 @@ const ENOUGH: usize = 5;
 const FREE: Nanos = 500_000;
 /// Losses outside this range are a disturbed measurement: another task had the CPU.
 const PLAUSIBLE: std::ops::RangeInclusive<Nanos> = 0..=500_000;
+/// The part of the probe's stalls in which its CPU must be idle.
+const IDLE_LEAST: f64 = 0.75;
 /// What interrupts can take more in a tick.
 const TICK: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
 
@@ -209,6 +214,19 @@ fn median_charge(gaps: &[Gap]) -> Option<Nanos> {
     median_of_enough(charges.collect())
 }
 
+/// For how long the first of the CPUs has been idle since boot.
+fn idle_time(host: &Host, cpus: &CpuList) -> Option<Nanos> {
+    let stat = fs::read_to_string(host.roots.proc.join("stat")).ok()?;
+    Nanos::try_from(CpuTimes::of(&stat, cpus.first()?)?.idle).ok()?.checked_mul(USER_TICK)
+}
+
+/// Whether the CPU was idle in most of the gaps, as it will be where the zone has it: a stall in which another task runs
+/// costs less.
+fn is_idle_in(gaps: &[Gap], idle: Nanos) -> bool {
+    let held: Nanos = gaps.iter().map(|gap| gap.after - gap.before).sum();
+    idle as f64 >= IDLE_LEAST * held as f64
+}
+
 fn median_of_enough(mut losses: Vec<Nanos>) -> Option<Nanos> {
     losses.sort_unstable();
     losses.get(losses.len() / 2).copied().filter(|_| losses.len() >= ENOUGH)
@@ -264,6 +282,14 @@ mod tests {
         assert_eq!(median_charge(&gaps), Some(50_000));
         assert_eq!(median_charge(&gaps[..6]), None, "too few are left");
         assert_eq!(median_charge(&[]), None);
+    }
+
+    #[test]
+    fn stalls_in_which_another_task_runs_tell_nothing() {
+        let gap = |k: Nanos| Gap { before: 30 * k, after: 30 * k + 20, more: None, charged: 0 };
+        let gaps: Vec<_> = (0..8).map(gap).collect();
+        assert!(is_idle_in(&gaps, 160) && is_idle_in(&gaps, 120));
+        assert!(!is_idle_in(&gaps, 119) && !is_idle_in(&gaps, 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::duty::hold_cost::HoldCost;
 use crate::duty::holder::{Held, Hold};
 use crate::duty::sleepers::Census;
 use crate::sys::time::{self, Nanos};
-use crate::{Controller, Error, Host, Journal, Result, Tasks, Zone};
+use crate::{Controller, Error, Host, Journal, Result, Zone};
 
 /// How long the first freeze may wait to be confirmed, in nanoseconds.
 const CONFIRM: Nanos = 20_000_000;
@@ -33,9 +33,7 @@ impl FreezeHold {
         // From here on the tasks are held; what is measured now is measured without them.
         hold.hold(time::now() + CONFIRM)?;
         let cost = HoldCost::of(host, &zone.demand.cpus(), &way, &mut more_notes, |probe| {
-            let zone = Zone { tasks: Tasks::Processes(vec![probe]), ..zone.clone() };
-            // The probe binds itself to a CPU.
-            Self::new(TaskGroup::create(host, &zone, &[Controller::Freezer], journal)?, journal)
+            Self::new(TaskGroup::of_probe(host, zone, probe, Controller::Freezer, journal)?, journal)
         })?;
         for note in more_notes {
             notes.add(note);

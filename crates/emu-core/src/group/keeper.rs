@@ -312,7 +312,7 @@ mod tests {
         let cpus: CpuList = [0].into_iter().collect();
         let groups = CpuGroups::below(root, &cpus);
         let governed = groups.bandwidths().unwrap().into_iter();
-        let governed = governed.map(|bandwidth| Governed::new(bandwidth, 1, None, true, None)).collect();
+        let governed = governed.map(|bandwidth| Governed::new(bandwidth, 1, None, None)).collect();
         let balancer = Balancer::new(groups, root.join("online"), &cpus);
         Keeper::start(governed, Some(balancer), None, &[0.5], 20_000).unwrap()
     }

@@ -132,6 +132,20 @@ impl TaskGroup {
         Self::with(host, zone, controllers, journal)
     }
 
+    /// A group for a process that measures what the zone's tasks will meet. It binds itself to a CPU, and needs no cpuset.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub(crate) fn of_probe(
+        host: &Host,
+        zone: &Zone,
+        probe: Pid,
+        controller: Controller,
+        journal: &Journal,
+    ) -> Result<Self> {
+        Self::make(host, zone, &[probe], &[controller], journal)
+    }
+
     fn with(host: &Host, zone: &Zone, wanted: &[Controller], journal: &Journal) -> Result<Self> {
         match &zone.tasks {
             Tasks::Processes(pids) => Self::make(host, zone, pids, wanted, journal),

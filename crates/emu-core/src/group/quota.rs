@@ -24,9 +24,8 @@ pub(crate) struct Governed {
     asked: f64,
     period_us: u64,
     trim: Trim,
-    /// Whether the trim corrects the quota, or only keeps account.
-    corrects: bool,
-    /// What a stall costs the tasks, where the quota is to make up for it.
+    /// What a stall costs the tasks, where the quota is to be corrected, by it and by the trim. Else the trim only keeps
+    /// account.
     stall_cost: Option<HoldCost>,
     /// Where the last window ended.
     mark: Option<Mark>,
@@ -50,13 +49,12 @@ pub(crate) struct Mark {
 }
 
 impl Governed {
-    /// A group without a quota yet. With `stall_cost` the tasks get what is asked for, without it the kernel's account
-    /// of them does.
+    /// A group without a quota yet. With `stall_cost` the quota is corrected so that the tasks get what is asked for;
+    /// without, it is what is asked for.
     pub(crate) fn new(
         bandwidth: Bandwidth,
         size: usize,
         ceiling: Option<f64>,
-        corrects: bool,
         stall_cost: Option<HoldCost>,
     ) -> Self {
         let size = size as f64;
@@ -70,7 +68,6 @@ impl Governed {
             asked: size,
             period_us: 0,
             trim: Trim::default(),
-            corrects,
             stall_cost,
             mark: None,
             written: None,
@@ -222,7 +219,7 @@ impl Governed {
         };
         let before = self.limit(self.asked, self.period_us);
         let changed = self.trim.observe(&window, &self.due());
-        Ok(changed && self.corrects && before != self.limit(self.asked, self.period_us))
+        Ok(changed && self.stall_cost.is_some() && before != self.limit(self.asked, self.period_us))
     }
 
     fn due(&self) -> Due {
@@ -299,13 +296,15 @@ mod tests {
     use std::path::PathBuf;
     use tempfile::TempDir;
 
+    const FREE: HoldCost = HoldCost::new(0.0, 0.0);
+
     const STAT: &str = "usage_usec 0\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n";
 
     fn group(size: usize, ceiling: Option<f64>) -> (TempDir, Governed) {
         let root = tree(&[("cpu.max", ""), ("cpu.stat", STAT)]);
         let folder = Folder { version: 2, path: root.path().to_owned() };
         let bandwidth = Bandwidth::open(&folder, Some(&folder), Owner::Us).unwrap();
-        (root, Governed::new(bandwidth, size, ceiling, true, None))
+        (root, Governed::new(bandwidth, size, ceiling, Some(FREE)))
     }
 
     fn max(root: &TempDir) -> String {
@@ -339,7 +338,7 @@ mod tests {
     #[test]
     fn what_stalls_cost_does_not_raise_a_quota_above_a_ceiling() {
         let (root, mut one) = group(1, Some(0.333_339));
-        one.stall_cost = Some(HoldCost::ASSUMED);
+        one.stall_cost = Some(HoldCost::new(30_000.0, 15_000.0));
         one.ask(0.333, 100_000).unwrap();
         assert_eq!(max(&root), "33333 100000");
     }
@@ -372,7 +371,7 @@ mod tests {
         write(&roots.sys, "cpu.stat", STAT.as_bytes());
         let folder = Folder { version: 2, path: roots.sys.clone() };
         let bandwidth = Bandwidth::open(&folder, Some(&folder), Owner::Others(journal)).unwrap();
-        (dir, roots.sys, Governed::new(bandwidth, size, None, true, None))
+        (dir, roots.sys, Governed::new(bandwidth, size, None, Some(FREE)))
     }
 
     #[test]
@@ -442,7 +441,7 @@ mod tests {
     #[test]
     fn a_quota_makes_up_for_what_its_stalls_cost() {
         let (root, mut one) = group(1, None);
-        one.stall_cost = Some(HoldCost::ASSUMED);
+        one.stall_cost = Some(HoldCost::new(30_000.0, 15_000.0));
         // One stall in each period, after turns of more than a tick.
         one.ask(0.5, 100_000).unwrap();
         assert_eq!(max(&root), "50045 100000");

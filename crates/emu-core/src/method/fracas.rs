@@ -123,7 +123,7 @@ fn check_quota(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
     })
 }
 
-/// Measured: the kernel's own error, what going on after a stall costs the tasks, and what else they lose of each CPU, which
+/// Measured: the kernel's own error, what of the cost of stalls may not be made up for, and what else tasks lose of each CPU, which
 /// is more where they can meet on one of several.
 fn expected_error(period_us: u64, share: f64, cpus: usize) -> f64 {
     let taken = if cpus > 1 { 0.004 } else { 0.000_6 };

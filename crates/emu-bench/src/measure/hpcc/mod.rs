@@ -299,7 +299,7 @@ mod tests {
         let host = Host::detect(&Roots::system()).unwrap();
         let mut plan = Plan::new(&host, true, 7, &[2, 1, 2]).unwrap();
         assert_eq!(plan.threads, [1, 2]);
-        // Of a thousand words, threads that race for them may get some fifty wrong, of so many as well.
+        // Threads that race may get some fifty words wrong, which is more than 1 % of a thousand.
         plan.sizes = Sizes { words: 1 << 16, ..Sizes::LEAST };
         plan.stream.array_bytes = 1 << 20;
         plan.repeats = 2;
@@ -321,6 +321,7 @@ mod tests {
             assert!(row.best >= row.median && row.median >= row.least() && row.runs.len() == 2, "{row:?}");
             assert!(row.passed, "{row:?}");
         }
+        assert!(measured.passed());
         let text = serde_json::to_string(&measured).unwrap();
         assert_eq!(serde_json::from_str::<Measured>(&text).unwrap(), measured);
         let end = |_: Event<'_>| Err(Error::unavailable("enough"));

@@ -14,8 +14,8 @@ use crate::group::{
     Balancer, Bandwidth, CpuGroups, Governed, Keeper, Limit, Owner, Quota, TaskGroup, Threads, threads_file,
 };
 use crate::{
-    Controller, CpuStatus, Emulation, Host, Journal, MethodId, Result, Status, Targets, Tasks, Unavailable,
-    Variant, Zone,
+    Controller, CpuStatus, Emulation, Host, Journal, MethodId, Result, Status, Targets, Unavailable, Variant,
+    Zone,
 };
 
 const CONTROLLERS: [Controller; 3] = [Controller::Cpu, Controller::Cpuset, Controller::Cpuacct];
@@ -48,8 +48,8 @@ impl Quotas {
         let groups = group_count(demand);
         let period_us = period_for(demand.period, targets, groups).map_err(refused)?;
         let mut notes = notes_on(targets);
-        let is_best = demand.variant == Variant::Best;
-        let stall_cost = is_best.then(|| stall_cost(host, zone, journal, &mut notes));
+        let stall_cost =
+            (demand.variant == Variant::Best).then(|| stall_cost(host, zone, journal, &mut notes));
         let group = if groups > 1 {
             TaskGroup::create_divisible(host, zone, &CONTROLLERS, journal)?
         } else {
@@ -78,7 +78,7 @@ impl Quotas {
                         .to_owned(),
                 );
             }
-            let govern = |bandwidth| Governed::new(bandwidth, 1, ceiling, true, stall_cost);
+            let govern = |bandwidth| Governed::new(bandwidth, 1, ceiling, stall_cost);
             let governed = parts.bandwidths()?.into_iter().map(govern).collect();
             let balancer = Balancer::new(parts, host_cpus.join("online"), &host.online());
             Keeper::start(governed, Some(balancer), None, &shares, period_us)?
@@ -87,7 +87,7 @@ impl Quotas {
                 notes.push(published_note(targets.len(), demand.lowest_share()));
             }
             let bandwidth = Bandwidth::open(folder, accounting, owner(zone, journal))?;
-            let governed = Governed::new(bandwidth, targets.len(), ceiling, is_best, stall_cost);
+            let governed = Governed::new(bandwidth, targets.len(), ceiling, stall_cost);
             let threads = Threads { file: threads_file(folder), procfs: host.roots.proc.clone() };
             Keeper::start(vec![governed], None, Some(threads), &shares, period_us)?
         };
@@ -98,10 +98,8 @@ impl Quotas {
 
 /// What a stall costs tasks on the CPUs of the zone: seen by a probe in a group of its own, with a quota.
 fn stall_cost(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>) -> HoldCost {
-    HoldCost::of_stalls(host, &zone.demand.cpus(), "quota", notes, |probe, run, period| {
-        let zone = Zone { tasks: Tasks::Processes(vec![probe]), ..zone.clone() };
-        // The probe binds itself to a CPU.
-        let group = TaskGroup::create(host, &zone, &[Controller::Cpu], journal)?;
+    HoldCost::of_stalls(host, &zone.demand.cpus(), notes, |probe, run, period| {
+        let group = TaskGroup::of_probe(host, zone, probe, Controller::Cpu, journal)?;
         let folder = cpu_folder(&group)?;
         // A lower one above makes the turns shorter, of which the cost is hardly another.
         let ceiling = Outer::of(host, folder, true).as_ref().and_then(Outer::limit);
