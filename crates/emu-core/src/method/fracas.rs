@@ -31,7 +31,7 @@ const ABOUT: About = About {
         "at 1 ms at least in each period: a low speed needs a long period (5 % at least 20 ms)",
         "a turn ends at the scheduler's tick (1 to 10 ms), so that turns and stalls are longer than asked, by that much",
         "bursts shorter than a period see full speed or none",
-        "a program that sleeps gains part of a period at each wake-up, and up to a scheduler slice of CPU time on each CPU (sched_cfs_bandwidth_slice_us, 5 ms): +2.5 % for bursts of 10 periods of 20 ms",
+        "a program that sleeps gains part of a period at each wake-up, and up to a scheduler slice of CPU time on each CPU (sched_cfs_bandwidth_slice_us, 5 ms): up to +3.4 % for bursts of 10 periods of 20 ms",
         "real-time and deadline tasks are not limited",
         "on several CPUs a thread is spread to a free one within about two periods: programs that live shorter share one CPU",
         "while threads share a CPU's group, and with unequal speeds always, threads are bound to their group's CPU: they see one CPU, and the kernel does not let them bind themselves to another (EINVAL); bind them before, or use cpu-hogs",

@@ -172,6 +172,8 @@ mod tests {
             (MethodId::Fracas, 10, 1, 20, 1.28),
             (MethodId::Fracas, 25, 1, 100, 0.81),
             (MethodId::Fracas, 25, 2, 20, 1.75),
+            (MethodId::Fracas, 5, 1, 20, 3.57),
+            (MethodId::Fracas, 75, 1, 20, 0.68),
             (MethodId::Fracas, 75, 2, 20, 0.67),
             (MethodId::CpuFreeze, 5, 1, 20, 2.11),
             (MethodId::CpuFreeze, 5, 1, 100, 1.61),
