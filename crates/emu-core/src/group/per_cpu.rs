@@ -23,6 +23,7 @@ use super::place;
 use super::returning::Returning;
 use super::{Folder, TaskGroup};
 use crate::family::Stat;
+use crate::host;
 use crate::sys::affinity;
 use crate::zone::Pid;
 use crate::{Controller, CpuId, CpuList, Error, ErrorKind, Host, Journal, Result, Undo, Zone, control_file};
@@ -331,8 +332,14 @@ impl CpuGroups {
     /// The CPUs that the program has bound a thread to, when they are fewer than the zone's. Only to be seen
     /// while groups are not bound themselves.
     pub(crate) fn binding(&self, tid: Pid) -> Option<CpuList> {
-        let cpus = affinity::get(tid).ok()?.intersection(&self.cpus);
-        (!cpus.is_empty() && cpus != self.cpus).then_some(cpus)
+        let fewer = |cpus: CpuList| {
+            let cpus = cpus.intersection(&self.cpus);
+            (!cpus.is_empty() && cpus != self.cpus).then_some(cpus)
+        };
+        fewer(affinity::get(tid).ok()?)?;
+        // The call leaves out a CPU that is on its way offline or back, whatever the thread may use.
+        let status = host::text(&self.procfs.join(format!("{tid}/status")));
+        fewer(host::field(&status, "Cpus_allowed_list").and_then(CpuList::from_kernel)?)
     }
 }
 
@@ -427,7 +434,7 @@ fn threads_of(members: &Path) -> Result<Vec<Pid>> {
 mod tests {
     use super::*;
     use crate::frequency::simulated;
-    use crate::host::testing::tree;
+    use crate::host::testing::{tree, write};
 
     #[test]
     fn real_time_and_deadline_threads_are_told_from_normal_ones() {
@@ -437,6 +444,34 @@ mod tests {
             let line = format!("42 (a) b) R {} {policy} 0 0 0", "0 ".repeat(37).trim_end());
             assert_eq!(is_real_time(&Stat::parse(line.as_bytes()).unwrap()), expected, "policy {policy}");
         }
+    }
+
+    #[test]
+    fn a_cpu_that_goes_offline_does_not_look_like_a_binding() {
+        let all = affinity::get(0).unwrap();
+        let [one, other] = all.iter().take(2).collect::<Vec<_>>()[..] else {
+            println!("skipped: that takes two CPUs, and this process has {all}");
+            return;
+        };
+        // On a thread of its own, so that no other test runs with a narrowed affinity.
+        std::thread::spawn(move || {
+            let tid = nix::unistd::gettid().as_raw();
+            let status = format!("{tid}/status");
+            let root = tree(&[(status.as_str(), "")]);
+            let mut groups = CpuGroups::below(root.path(), &[one, other].into_iter().collect());
+            groups.procfs = root.path().to_owned();
+            let binding = |allowed: String| {
+                write(root.path(), &status, format!("Name:\tx\nCpus_allowed_list:\t{allowed}\n").as_bytes());
+                groups.binding(tid)
+            };
+            assert_eq!(binding(format!("{one},{other}")), None);
+            let bound: CpuList = [one].into_iter().collect();
+            affinity::set(tid, &bound).unwrap();
+            assert_eq!(binding(format!("{one},{other}")), None, "the call alone says so");
+            assert_eq!(binding(one.to_string()), Some(bound));
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

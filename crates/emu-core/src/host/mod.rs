@@ -172,7 +172,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
 }
 
 /// A file as text. What is not UTF-8 is replaced, what cannot be read is empty.
-fn text(path: &Path) -> String {
+pub(crate) fn text(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
@@ -181,8 +181,8 @@ fn line(path: &Path) -> String {
     text(path).trim().to_owned()
 }
 
-/// The value of the first line `key: value`, as `/proc/self/status` and `/proc/cpuinfo` have them.
-fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+/// The value of the first line `key: value`, as `/proc/<pid>/status` and `/proc/cpuinfo` have them.
+pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines()
         .filter_map(|line| line.split_once(':'))
         .find(|(name, _)| name.trim() == key)
