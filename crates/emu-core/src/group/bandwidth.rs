@@ -282,6 +282,11 @@ impl Bandwidth {
         })
     }
 
+    /// Whether the CPU time that the group uses is accounted.
+    pub(crate) fn is_accounted(&self) -> bool {
+        self.usage.is_some()
+    }
+
     /// CPU time used by the group since it was made; `None` where it is not accounted.
     pub(crate) fn usage(&self) -> Option<Nanos> {
         self.usage.as_ref()?.read()

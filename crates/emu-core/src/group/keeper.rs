@@ -35,7 +35,8 @@ struct Work {
     window_end: Nanos,
     first_periods: u64,
     real_time: usize,
-    /// What spreading threads and correcting quotas have failed with, each until it goes well.
+    /// What letting a group rest, spreading threads and correcting quotas have failed with, each until it goes well.
+    unsettled: Option<(usize, Error)>,
     unspread: Option<Error>,
     uncorrected: Option<Error>,
     /// What else was found since the start.
@@ -90,7 +91,7 @@ impl Keeper {
         period_us: u64,
     ) -> Result<Self> {
         for (group, &share) in governed.iter_mut().zip(shares) {
-            group.ask(share, period_us)?;
+            group.begin(share, period_us)?;
         }
         let mut work = Work {
             governed,
@@ -100,6 +101,7 @@ impl Keeper {
             window_end: 0,
             first_periods: 0,
             real_time: 0,
+            unsettled: None,
             unspread: None,
             uncorrected: None,
             found: Notes::default(),
@@ -161,12 +163,14 @@ impl Keeper {
         let _ = work.look();
         let mut problems = work.found.problems();
         problems.extend(work.governed.iter().filter_map(Governed::shortfall));
-        for error in work.unspread.iter().chain(&work.uncorrected) {
+        for error in
+            work.unsettled.iter().map(|(_, error)| error).chain(&work.unspread).chain(&work.uncorrected)
+        {
             problems.push(format!("the quotas could not be looked after: {}", error.in_words()));
         }
         if let Some(why) = self.thread.ended() {
             problems.push(format!(
-                "the thread that looks after the quotas has ended: they stay, but threads are not spread: {why}"
+                "the thread that looks after the quotas has ended: they stay as they are, and threads are not spread: {why}"
             ));
         }
         let missing = work.balancer.as_ref().map(Balancer::missing).filter(|missing| !missing.is_empty());
@@ -227,6 +231,17 @@ fn run(work: &Mutex<Work>, own_cpu: &AtomicI64, wait: &Wait<()>) {
     }
 }
 
+fn settle(group: &mut Governed, found: &mut Notes) -> Result<()> {
+    if !group.settle()? {
+        return Ok(());
+    }
+    match group.look()? {
+        Some(problem) => found.add_problem(problem),
+        None => group.renew()?,
+    }
+    Ok(())
+}
+
 impl Work {
     fn begin_windows(&mut self, period_us: u64) {
         let period = period_us as Nanos * 1_000;
@@ -236,7 +251,8 @@ impl Work {
     }
 
     fn next(&self) -> Nanos {
-        self.balancer.as_ref().map_or(self.window_end, |balancer| balancer.next().min(self.window_end))
+        let looks = self.governed.iter().filter_map(Governed::settle_at);
+        looks.chain(self.balancer.as_ref().map(Balancer::next)).fold(self.window_end, Nanos::min)
     }
 
     fn periods(&self) -> u64 {
@@ -248,6 +264,8 @@ impl Work {
     /// its way offline, a thread on its way out.
     fn round(&mut self) {
         let now = time::now();
+        // First, as a quota is best written just after its period has begun.
+        self.settle(now);
         if self.balancer.as_ref().is_some_and(|balancer| now >= balancer.next()) {
             self.unspread = self.balance().err();
         }
@@ -264,6 +282,19 @@ impl Work {
             }
         }
         Ok(())
+    }
+
+    /// Lets groups rest that have nothing to run, and has those that have woken up back at their full quotas.
+    fn settle(&mut self, now: Nanos) {
+        for (index, group) in self.governed.iter_mut().enumerate() {
+            if group.settle_at().is_none_or(|at| now < at) {
+                continue;
+            }
+            match settle(group, &mut self.found) {
+                Ok(()) => drop(self.unsettled.take_if(|(of, _)| *of == index)),
+                Err(error) => self.unsettled = Some((index, error)),
+            }
+        }
     }
 
     fn balance(&mut self) -> Result<()> {

@@ -20,6 +20,7 @@ pub(crate) mod lists;
 mod per_cpu;
 mod place;
 mod quota;
+mod rest;
 mod returning;
 mod rival;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub(crate) use keeper::{Keeper, Threads};
 pub(crate) use per_cpu::{CpuGroups, threads_file};
 pub(crate) use place::DELEGATION_HINT;
 pub(crate) use quota::{Governed, longest_stall};
+pub(crate) use rest::Turns;
 pub(crate) use rival::{Rival, Weights};
 pub(crate) use usage::Usage;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::bandwidth::{Bandwidth, Limit, QUOTA_MIN_US, Quota, Throttling};
+use super::rest::{Rest, Turns};
 use super::trim::{Due, Trim, Window};
 use crate::Result;
 use crate::duty::hold_cost::HoldCost;
@@ -24,6 +25,9 @@ pub(crate) struct Governed {
     asked: f64,
     period_us: u64,
     trim: Trim,
+    rest: Rest,
+    /// The scheduler's.
+    tick: Duration,
     /// What a stall costs the tasks, where the quota is to be corrected, by it and by the trim. Else the trim only keeps
     /// account.
     stall_cost: Option<HoldCost>,
@@ -68,6 +72,8 @@ impl Governed {
             asked: size,
             period_us: 0,
             trim: Trim::default(),
+            rest: Rest::default(),
+            tick: time::tick(),
             stall_cost,
             mark: None,
             written: None,
@@ -109,11 +115,44 @@ impl Governed {
     /// # Errors
     /// As [`Bandwidth::set_limit`]; then what was asked for before still counts.
     pub(crate) fn ask(&mut self, cpus: f64, period_us: u64) -> Result<()> {
-        self.write(self.limit(cpus, period_us))?;
+        self.set(cpus, period_us, self.rest.is_resting())
+    }
+
+    /// As [`ask`](Self::ask) of a group in which nothing runs yet.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub(crate) fn begin(&mut self, cpus: f64, period_us: u64) -> Result<()> {
+        self.set(cpus, period_us, true)
+    }
+
+    fn set(&mut self, cpus: f64, period_us: u64, is_resting: bool) -> Result<()> {
+        let turns = self.turns(cpus, period_us);
+        let is_resting = is_resting && turns.is_some_and(|turns| turns.resting_share().is_some());
+        self.write(self.limit_now(cpus, period_us, is_resting))?;
         (self.asked, self.period_us) = (cpus, period_us);
         self.trim.restart();
+        self.rest.restart(is_resting, period_us as Nanos * 1_000, time::now());
         self.mark = None;
         Ok(())
+    }
+
+    /// The limit that gives `asked` CPUs to a group in use, or less to one at rest.
+    fn limit_now(&self, asked: f64, period_us: u64, is_resting: bool) -> Limit {
+        let full = self.limit(asked, period_us);
+        let Some(turns) = self.turns(asked, period_us).filter(|_| is_resting) else { return full };
+        let (Some(share), Quota::Micros(most)) = (turns.resting_share(), full.quota) else { return full };
+        let Quota::Micros(micros) = Quota::of(share, period_us) else { return full };
+        Limit { quota: Quota::Micros(micros.min(most)), period_us }
+    }
+
+    /// The turns of a group that is held to them one by one; `None` where there are none, or where they are not ours
+    /// to shift.
+    fn turns(&self, asked: f64, period_us: u64) -> Option<Turns> {
+        let is_ours = !self.bandwidth.is_theirs() && self.foreign.is_none();
+        let can_tell = self.bandwidth.is_accounted();
+        (is_ours && can_tell && self.stall_cost.is_some() && self.size <= 1.0)
+            .then(|| Turns::new(asked, period_us, self.tick))
     }
 
     fn write(&mut self, limit: Limit) -> Result<()> {
@@ -146,7 +185,8 @@ impl Governed {
             "somebody else has written {}: {} instead of {} are in force",
             self.bandwidth.limit_file().display(),
             tell(foreign),
-            tell(written)
+            // What was written may be less, for a group at rest.
+            tell(self.limit(self.asked, self.period_us))
         )))
     }
 
@@ -188,7 +228,9 @@ impl Governed {
     ///
     /// A turn ends at the tick after its quota is used up, and the next ones pay for what it overran.
     pub(crate) fn longest_stall(&self, tick: Duration) -> Duration {
-        longest_stall(self.duty(), self.in_force().period_us, tick)
+        let turns = self.turns(self.asked, self.period_us);
+        let at_rest = turns.map_or(Duration::ZERO, |turns| turns.longest_stall());
+        longest_stall(self.duty(), self.in_force().period_us, tick).max(at_rest)
     }
 
     /// Reads the group's counters.
@@ -232,7 +274,28 @@ impl Governed {
     /// # Errors
     /// As [`Bandwidth::set_limit`].
     pub(crate) fn renew(&mut self) -> Result<()> {
-        self.write(self.limit(self.asked, self.period_us))
+        self.write(self.limit_now(self.asked, self.period_us, self.rest.is_resting()))
+    }
+
+    /// When [`settle`](Self::settle) is due; `None` where it never is.
+    pub(crate) fn settle_at(&self) -> Option<Nanos> {
+        let turns = self.turns(self.asked, self.period_us)?;
+        turns.resting_share().map(|_| self.rest.next())
+    }
+
+    /// Looks whether the group sleeps or has woken up, once in each period; true when the quota is to be written anew, by
+    /// [`renew`](Self::renew), at once.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn settle(&mut self) -> Result<bool> {
+        // What fails is tried again, but not at once.
+        self.rest.put_off(time::now() + self.period_us as Nanos * 1_000);
+        let now = self.read()?;
+        if let Some(turns) = self.turns(self.asked, self.period_us) {
+            self.rest.observe(&now, &turns);
+        }
+        Ok(self.written != Some(self.limit_now(self.asked, self.period_us, self.rest.is_resting())))
     }
 }
 
@@ -287,210 +350,4 @@ pub(crate) fn at_period_start<T>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::Folder;
-    use super::super::bandwidth::Owner;
-    use super::*;
-    use crate::frequency::simulated;
-    use crate::host::testing::{tree, write};
-    use std::path::PathBuf;
-    use tempfile::TempDir;
-
-    const FREE: HoldCost = HoldCost::new(0.0, 0.0);
-
-    const STAT: &str = "usage_usec 0\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n";
-
-    fn group(size: usize, ceiling: Option<f64>) -> (TempDir, Governed) {
-        let root = tree(&[("cpu.max", ""), ("cpu.stat", STAT)]);
-        let folder = Folder { version: 2, path: root.path().to_owned() };
-        let bandwidth = Bandwidth::open(&folder, Some(&folder), Owner::Us).unwrap();
-        (root, Governed::new(bandwidth, size, ceiling, Some(FREE)))
-    }
-
-    fn max(root: &TempDir) -> String {
-        std::fs::read_to_string(root.path().join("cpu.max")).unwrap()
-    }
-
-    #[test]
-    fn a_share_becomes_a_quota_and_all_of_a_cpu_none() {
-        let (root, mut one) = group(1, None);
-        one.ask(1.0, 20_000).unwrap();
-        assert_eq!((max(&root), one.duty()), ("max 20000".into(), 1.0));
-        one.ask(0.4, 20_000).unwrap();
-        assert!(max(&root).starts_with("8000 20000"));
-        let (root, mut four) = group(4, None);
-        four.ask(4.0 * 0.25, 20_000).unwrap();
-        assert!(max(&root).starts_with("20000 20000"), "a whole CPU of four is a quota");
-        assert!((four.duty() - 0.25).abs() < 1e-12);
-    }
-
-    #[test]
-    fn a_ceiling_is_kept_to_and_shows_in_what_is_delivered() {
-        let (root, mut one) = group(1, Some(0.333_33));
-        one.ask(0.4, 100_000).unwrap();
-        assert_eq!(max(&root), "33333 100000");
-        assert!((one.effective() - 0.333_33).abs() < 1e-9);
-        let (root, mut one) = group(1, Some(3.0));
-        one.ask(1.0, 100_000).unwrap();
-        assert_eq!(max(&root), "max 100000");
-    }
-
-    #[test]
-    fn what_stalls_cost_does_not_raise_a_quota_above_a_ceiling() {
-        let (root, mut one) = group(1, Some(0.333_339));
-        one.stall_cost = Some(HoldCost::new(30_000.0, 15_000.0));
-        one.ask(0.333, 100_000).unwrap();
-        assert_eq!(max(&root), "33333 100000");
-    }
-
-    #[test]
-    fn a_limit_that_somebody_else_has_written_is_told_and_left() {
-        let (root, mut one) = group(1, None);
-        one.ask(0.4, 20_000).unwrap();
-        assert_eq!(one.look().unwrap(), None);
-        write(root.path(), "cpu.max", b"max 100000\n");
-        let told = one.look().unwrap().unwrap();
-        assert!(told.contains("cpu.max: no limit instead of 0.4000 CPUs"), "{told}");
-        assert_eq!((one.effective(), one.duty()), (1.0, 1.0));
-        write(root.path(), "cpu.max", b"30000 100000\n");
-        assert!(one.look().unwrap().unwrap().contains("0.3000 CPUs instead"));
-        assert!((one.effective() - 0.3).abs() < 1e-9);
-        for count in 0..200 {
-            assert!(!two_seconds(&root, &mut one, count, 100_000), "what is not ours is not corrected");
-        }
-        // The group is ours: whoever asks for something else gets it.
-        one.ask(0.5, 20_000).unwrap();
-        assert_eq!((one.look().unwrap(), one.effective(), max(&root)), (None, 0.5, "10000 20000".into()));
-    }
-
-    /// A group that somebody else has made, with his limit, and its folder.
-    fn attached(size: usize, limit: &str) -> (TempDir, PathBuf, Governed) {
-        let dir = tempfile::tempdir().unwrap();
-        let (roots, journal) = simulated::journal(dir.path());
-        write(&roots.sys, "cpu.max", limit.as_bytes());
-        write(&roots.sys, "cpu.stat", STAT.as_bytes());
-        let folder = Folder { version: 2, path: roots.sys.clone() };
-        let bandwidth = Bandwidth::open(&folder, Some(&folder), Owner::Others(journal)).unwrap();
-        (dir, roots.sys, Governed::new(bandwidth, size, None, Some(FREE)))
-    }
-
-    #[test]
-    fn the_owner_s_limit_of_a_group_is_never_raised() {
-        let (_dir, folder, mut one) = attached(1, "50000 100000\n");
-        let max = || std::fs::read_to_string(folder.join("cpu.max")).unwrap();
-        for asked in [0.8, 1.0] {
-            one.ask(asked, 20_000).unwrap();
-            assert_eq!((max().as_str(), one.effective()), ("10000 20000", 0.5));
-            assert!(one.shortfall().unwrap().contains("was 0.5000 CPUs"), "{:?}", one.shortfall());
-        }
-        one.ask(0.25, 20_000).unwrap();
-        assert_eq!((max().as_str(), one.effective(), one.shortfall()), ("5000 20000", 0.25, None));
-        // Meanwhile its owner allows it more, or all.
-        write(&folder, "cpu.max", b"90000 100000\n");
-        assert!(one.look().unwrap().is_some());
-        one.ask(1.0, 20_000).unwrap();
-        assert_eq!(max(), "18000 20000");
-        write(&folder, "cpu.max", b"max 100000\n");
-        assert!(one.look().unwrap().is_some());
-        one.ask(1.0, 20_000).unwrap();
-        assert_eq!((max().as_str(), one.shortfall()), ("max 20000", None));
-        let (_dir, folder, mut four) = attached(4, "150000 100000\n");
-        four.ask(4.0 * 0.8, 20_000).unwrap();
-        assert_eq!(std::fs::read_to_string(folder.join("cpu.max")).unwrap(), "30000 20000");
-    }
-
-    #[test]
-    fn stalls_grow_with_the_tick() {
-        let (ms, none) = (Duration::from_millis, Duration::ZERO);
-        assert_eq!(longest_stall(0.5, 20_000, none), ms(10));
-        // A turn of 2 ms that ends at a tick 4 ms later is paid for with 54 ms: measured on Linux 6.18, 55 ms.
-        assert_eq!(longest_stall(0.1, 20_000, ms(4)).as_millis(), 54);
-        assert_eq!(longest_stall(1.0, 20_000, ms(4)), none);
-    }
-
-    /// Lets the group's counters go on by two seconds in which it used `usage_us` and was always throttled.
-    fn two_seconds(root: &TempDir, one: &mut Governed, count: u64, usage_us: u64) -> bool {
-        let stat = format!(
-            "usage_usec {}\nnr_periods {}\nnr_throttled {}\nthrottled_usec 0\n",
-            count * usage_us,
-            count * 100,
-            count * 100
-        );
-        write(root.path(), "cpu.stat", stat.as_bytes());
-        // The window ends now, and began two seconds ago.
-        if let Some(mark) = &mut one.mark {
-            mark.at = time::now() - 2_000_000_000;
-        }
-        one.end_window().unwrap()
-    }
-
-    #[test]
-    fn a_group_that_gets_too_little_is_given_more_and_no_more_than_the_bound() {
-        let (root, mut one) = group(1, None);
-        one.ask(0.5, 20_000).unwrap();
-        let mut written = false;
-        for count in 0..200 {
-            written |= two_seconds(&root, &mut one, count, 980_000);
-            one.renew().unwrap();
-        }
-        assert!(written);
-        assert!(one.duty() > 0.505 && one.duty() <= 0.52 + 1e-9, "{}", one.duty());
-        assert!((one.effective() - 0.49).abs() < 0.001, "{}", one.effective());
-    }
-
-    #[test]
-    fn a_quota_makes_up_for_what_its_stalls_cost() {
-        let (root, mut one) = group(1, None);
-        one.stall_cost = Some(HoldCost::new(30_000.0, 15_000.0));
-        // One stall in each period, after turns of more than a tick.
-        one.ask(0.5, 100_000).unwrap();
-        assert_eq!(max(&root), "50045 100000");
-        assert!((one.effective() - 0.5).abs() < 1e-12);
-        for count in 0..20 {
-            two_seconds(&root, &mut one, count, 1_000_900);
-            one.renew().unwrap();
-        }
-        assert_eq!(max(&root), "50045 100000", "what it makes up for is not corrected away");
-        assert!((one.effective() - 0.5).abs() < 1e-6, "{}", one.effective());
-        one.stall_cost = Some(HoldCost::new(400_000.0, 0.0));
-        one.ask(0.5, 100_000).unwrap();
-        assert_eq!(max(&root), "50150 100000");
-        one.ask(0.999_9, 100_000).unwrap();
-        assert_eq!(max(&root), "99995 100000", "there is still a limit");
-        one.ask(1.0, 100_000).unwrap();
-        assert_eq!((max(&root).as_str(), one.effective()), ("max 100000", 1.0));
-    }
-
-    #[test]
-    fn stalls_are_counted_as_the_kernel_s_ticks_make_them() {
-        const PERIODS: u32 = 1_000;
-        // Turns end at the first tick by which what may be used is used up, `phase` after a period begins or later.
-        let simulated = |run: f64, phase: f64| {
-            let (mut rest, mut stalls) = (0.0, 0);
-            for _ in 0..PERIODS {
-                rest += run;
-                if rest > 0.0 {
-                    rest -= phase + (rest - phase).max(0.0).ceil();
-                    stalls += 1;
-                }
-            }
-            f64::from(stalls) / f64::from(PERIODS)
-        };
-        for run in [0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.5, 3.0] {
-            let phases = (0..32).map(|k| (f64::from(k) + 0.5) / 32.0);
-            let mean = phases.map(|phase| simulated(run, phase)).sum::<f64>() / 32.0;
-            assert!((stalls_per_period(run, 1.0) - mean).abs() < 0.1, "{run}: {mean}");
-        }
-    }
-
-    #[test]
-    fn new_shares_wait_for_a_period_to_begin_but_not_longer_than_one() {
-        let (_root, mut one) = group(1, None);
-        one.ask(0.5, 20_000).unwrap();
-        let begin = time::now();
-        at_period_start(&mut [(&mut one, 0.25)], |group, share| group.ask(*share, 20_000)).unwrap();
-        let waited = time::now() - begin;
-        assert!(waited >= 20_000_000, "no period began: {waited} ns");
-        assert!((one.duty() - 0.25).abs() < 1e-12);
-    }
-}
+mod tests;

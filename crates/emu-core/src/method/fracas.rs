@@ -10,8 +10,8 @@ use super::{About, Emulation, Expected, Method, same_cpus};
 use crate::duty::holder::notes_on;
 use crate::duty::{check_period, detuned};
 use crate::group::{
-    DELEGATION_HINT, Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, Weights, can_have,
-    hierarchy_for, longest_stall, tightest_limit,
+    DELEGATION_HINT, Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, Turns, Weights,
+    can_have, hierarchy_for, longest_stall, tightest_limit,
 };
 use crate::sys::time;
 use crate::{
@@ -31,7 +31,7 @@ const ABOUT: About = About {
         "at 1 ms at least in each period: a low speed needs a long period (5 % at least 20 ms)",
         "a turn ends at the scheduler's tick (1 to 10 ms), so that turns and stalls are longer than asked, by that much",
         "bursts shorter than a period see full speed or none",
-        "a program that sleeps gains part of a period at each wake-up, and up to a scheduler slice of CPU time on each CPU (sched_cfs_bandwidth_slice_us, 5 ms): up to +3.4 % for bursts of 10 periods of 20 ms",
+        "a program that wakes up after a period or more of sleep begins with a lower quota, so that it gains next to nothing in the mean; a single burst is off by up to a period, and gains where the kernel's least quota (1 ms) is all that a low speed has (5 to 25 % of 20 ms)",
         "real-time and deadline tasks are not limited",
         "on several CPUs a thread is spread to a free one within about two periods: programs that live shorter share one CPU",
         "while threads share a CPU's group, and with unequal speeds always, threads are bound to their group's CPU: they see one CPU, and the kernel does not let them bind themselves to another (EINVAL); bind them before, or use cpu-hogs",
@@ -115,10 +115,16 @@ fn check_quota(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
         notes.push(published_note(count, lowest));
         error = (1.0 / lowest).min(count as f64) - 1.0;
     }
+    let tick = time::tick();
+    let at_rest = if demand.variant == Variant::Best {
+        Turns::new(lowest, period_us, tick).longest_stall()
+    } else {
+        Duration::ZERO
+    };
     Ok(Expected {
         error,
         period: Duration::from_micros(period_us),
-        longest_stall: longest_stall(lowest, period_us, time::tick()),
+        longest_stall: longest_stall(lowest, period_us, tick).max(at_rest),
         notes,
     })
 }

@@ -151,7 +151,7 @@ fn known_errors_are_told_beforehand() {
     let shares = expected(&demand(&[0.5, 0.5], None, Variant::Shares));
     assert!((shares.error - 1.0 / 3.0).abs() < 1e-9 && shares.notes[0].contains("33.3%"));
     assert!(expected(&demand(&[0.5, 0.5], None, Variant::Best)).error < 0.02);
-    for word in ["published", "shares", "real-time", "sched_cfs_bandwidth_slice_us", "EINVAL"] {
+    for word in ["published", "shares", "real-time", "wakes up", "EINVAL"] {
         assert!(ABOUT.limits.iter().any(|limit| limit.contains(word)), "{word}");
     }
 }

@@ -413,6 +413,29 @@ fn a_quota_that_somebody_else_rewrites_is_told_and_counted() {
 }
 
 #[test]
+fn a_program_that_sleeps_has_a_lower_quota_until_it_has_used_it_up() {
+    let demand = demand(&[0.5], Some(20), Variant::Best);
+    let _alone = ALONE.lock();
+    let Some((_state, host)) = host(&demand) else { return };
+    let mut sleeper = Busy::after(Duration::from_secs(2), 1, 1);
+    let session = engage(&host, &demand, Tasks::Processes(sleeper.pids()));
+    let hierarchy = hierarchy_for(&host, Controller::Cpu).unwrap();
+    let group = crate::group::testing::home(&host, sleeper.pids()[0], Controller::Cpu);
+    let file = group.join(if hierarchy.version == 2 { "cpu.max" } else { "cpu.cfs_quota_us" });
+    let quota_us = || {
+        let text = fs::read_to_string(&file).unwrap();
+        text.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    };
+    crate::group::testing::wait_until(|| sleeper.used() < Duration::from_millis(20) && quota_us() < 5_000);
+    assert!((session.status().cpus[0].duty - 0.5).abs() < 0.02, "what a busy program gets is told");
+    crate::group::testing::wait_until(|| sleeper.used() > Duration::from_millis(20) && quota_us() >= 10_000);
+    sleeper.0[0].kill().unwrap();
+    crate::group::testing::wait_until(|| quota_us() < 5_000);
+    assert_eq!(session.status().problems, Vec::<String>::new());
+    session.release().1.unwrap();
+}
+
+#[test]
 fn a_weight_that_somebody_else_rewrites_and_a_burner_that_dies_are_told_and_counted() {
     let demand = demand(&[0.25], None, Variant::Shares);
     let _alone = ALONE.lock();
