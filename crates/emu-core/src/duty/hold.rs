@@ -3,6 +3,7 @@
 use super::sleepers::Census;
 use crate::Result;
 use crate::sys::time::Nanos;
+use crate::zone::Pid;
 
 /// A way of holding all tasks of a zone at once. Dropping it lets them go.
 pub(crate) trait Hold: Send + 'static {
@@ -41,6 +42,9 @@ pub(crate) trait Hold: Send + 'static {
     fn leaked(&self) -> Nanos {
         0
     }
+
+    /// Takes in which of the tasks that the last census has named are busy; called while the tasks are held.
+    fn know_busy(&mut self, _busy: &[Pid]) {}
 
     /// How many tasks, that is threads, there are, and which are some of them: others in each `turn`.
     fn census(&mut self, turn: usize) -> Census;

@@ -248,6 +248,9 @@ const LOOK_PART: f64 = 0.25;
 /// Those that sleep are given so many times the CPU time that their way out of a hold took lately.
 const WAY_OUT: f64 = 1.5;
 
+/// Tasks that waited for a turn need a moment on a CPU in order to be held; only then it is known for how long they waited.
+const SETTLE: Nanos = 300_000;
+
 /// Those that sleep, as they were let go before the end of the last hold.
 #[derive(Debug, Clone, Copy, Default)]
 struct Early {
@@ -382,8 +385,12 @@ impl<H: Hold> Cycle<H> {
         let expected = self.early.part;
         self.let_sleepers_go(until, way_out, wait);
         loss += (way_out * (expected - self.early.part)) as Nanos;
-        if let Some(parting) = &mut self.parting {
-            parting.bind(&self.sleepers.busy_tasks());
+        let busy_tasks = self.sleepers.busy_tasks();
+        self.hold.know_busy(&busy_tasks);
+        if let Some(parting) = &mut self.parting
+            && self.sleepers.knows_all()
+        {
+            parting.bind(&busy_tasks);
         }
         let busy = self.sleepers.busy();
         Waker::sleep_until(self.waker.as_ref(), until, busy, |moment| sleep_until(moment, wait));
@@ -419,13 +426,16 @@ impl<H: Hold> Cycle<H> {
         let lead = self.early.took + (WAY_OUT * way_out) as Nanos;
         // A short hold would be over before them.
         if self.sleepers.tasks() < MANY_TASKS || until - time::now() < 2 * lead {
-            // While they are held anyway: to read it after the sleep would make the hold longer.
+            // Not at the end of the hold, which would be longer by that.
+            let settled = time::now() + SETTLE;
+            if settled + SETTLE < until {
+                sleep_until(settled, wait);
+            }
             self.sleepers.while_held();
             return;
         }
         sleep_until(until - lead, wait);
         let begin = time::now();
-        // Not before: those that waited for a turn need a moment on a CPU in order to be held.
         self.sleepers.while_held();
         self.early.part = self.hold.let_sleepers_go();
         self.early.took = time::now() - begin;

@@ -28,6 +28,9 @@ const WORK_PART: f64 = 0.25;
 /// A task that computes or waits for a CPU for more than this part of that time is busy, however little it got.
 const BUSY_PART: f64 = 0.5;
 
+/// One of [`SOME`] busy tasks on a CPU computes for more than this part of it.
+const COMPUTE_PART: f64 = 0.05;
+
 /// So many looks tell what those that are watched do from one hold to the next.
 const LOOKS: u32 = 2;
 
@@ -83,10 +86,12 @@ struct Watched {
     schedstat: File,
     /// Its CPU time before it was let go.
     before: Option<Nanos>,
-    /// The sum of its CPU time and of its waiting for a CPU, as read in the last hold.
-    busy_before: Option<Nanos>,
+    /// Its CPU time and its waiting for a CPU, as read in the last hold.
+    last: Option<(Nanos, Nanos)>,
     /// Whether it computed or waited for a CPU most of the time before the last look in a hold.
     is_busy: bool,
+    /// For which part of the time that tasks ran it computed itself, in the mean.
+    computed: Option<f64>,
 }
 
 impl Sleepers {
@@ -127,7 +132,7 @@ impl Sleepers {
                     return Some(known.swap_remove(place));
                 }
                 let schedstat = File::open(self.proc.join(format!("{tid}/schedstat"))).ok()?;
-                Some(Watched { tid, schedstat, before: None, busy_before: None, is_busy: false })
+                Some(Watched { tid, schedstat, before: None, last: None, is_busy: false, computed: None })
             };
             self.some = some.iter().filter_map(watch).collect();
             self.tasks = count;
@@ -145,14 +150,17 @@ impl Sleepers {
         for one in &mut self.some {
             let times = times(&one.schedstat);
             one.before = times.map(|(on_cpu, _)| on_cpu);
-            let now = times.map(|(on_cpu, waited)| on_cpu.saturating_add(waited));
             one.is_busy = false;
-            if let Some((now, before)) = now.zip(one.busy_before) {
+            if let Some(((on_cpu, waited), (last_on_cpu, last_waited))) = times.zip(one.last) {
+                let (used, waited) = ((on_cpu - last_on_cpu) as f64, (waited - last_waited) as f64);
                 seen += 1;
-                one.is_busy = (now - before) as f64 > ran * BUSY_PART;
+                one.is_busy = used + waited > ran * BUSY_PART;
                 busy += usize::from(one.is_busy);
+                let newest = if ran > 0.0 { used / ran } else { 0.0 };
+                let mean = one.computed.get_or_insert(newest);
+                *mean += (newest - *mean) * WEIGHT;
             }
-            one.busy_before = now;
+            one.last = times;
         }
         if seen > 0 {
             self.busy_part = Some(busy as f64 / seen as f64);
@@ -170,12 +178,16 @@ impl Sleepers {
         (self.busy_part.unwrap_or(1.0) * self.tasks as f64).round() as usize
     }
 
-    /// The tasks that were busy when they were last looked at in a hold; none as long as not all of them are known.
+    /// Those of the tasks that are watched that were busy when they were last looked at in a hold, and compute when they get
+    /// a CPU: a parent that is told of each hold may wait for one most of the time, too.
     pub(crate) fn busy_tasks(&self) -> Vec<Pid> {
-        if self.some.len() != self.tasks {
-            return Vec::new();
-        }
-        self.some.iter().filter(|one| one.is_busy).map(|one| one.tid).collect()
+        let computes = |one: &&Watched| one.is_busy && one.computed.is_some_and(|part| part > COMPUTE_PART);
+        self.some.iter().filter(computes).map(|one| one.tid).collect()
+    }
+
+    /// Whether all tasks are watched.
+    pub(crate) fn knows_all(&self) -> bool {
+        self.some.len() == self.tasks
     }
 
     /// CPU time that those that sleep take for each hold, in nanoseconds on all CPUs.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::process::{self, PidfdFlags, Resource, Rlimit, Signal};
 
+use super::runner::Runner;
 use crate::family::{Family, Stat, check_targets, last_pid};
 use crate::group::{TaskGroup, lists};
 use crate::sys::time::{self, Nanos};
@@ -35,6 +36,8 @@ pub(crate) struct Member {
     starttime: u64,
     /// `None` where there are more processes than descriptors: one is opened for each signal then.
     pidfd: Option<OwnedFd>,
+    /// Those of its threads that compute, where they are known and the first one is not the only one.
+    runners: Vec<Runner>,
     /// Not signalled until a second list has it: between list and `pidfd_open` the number may have passed to a process
     /// outside.
     is_unproven: bool,
@@ -258,6 +261,7 @@ impl Members {
             parent: stat.parent,
             starttime: stat.starttime,
             pidfd,
+            runners: Vec::new(),
             is_unproven,
             is_held: false,
             is_judged: false,
@@ -280,6 +284,25 @@ impl Member {
     /// Whether it may be signalled already.
     pub(crate) fn is_proven(&self) -> bool {
         !self.is_unproven
+    }
+
+    /// Has these of its threads asked to stop it: those that compute.
+    pub(crate) fn set_runners(&mut self, proc: &Path, busy: &[Pid]) {
+        // It takes the signals for the process anyway.
+        let busy = if busy == [self.pid] { &[] } else { busy };
+        self.runners.retain(|runner| busy.contains(&runner.tid()));
+        for &tid in busy {
+            if self.runners.iter().all(|runner| runner.tid() != tid) {
+                self.runners.extend(Runner::open(proc, self.pid, tid));
+            }
+        }
+    }
+
+    /// Stops it.
+    pub(crate) fn stop(&mut self, proc: &Path) -> Sent {
+        // Each may be waiting for a CPU; the first that is on one stops the others as well.
+        self.runners.retain(Runner::stop);
+        if self.runners.is_empty() { self.signal(proc, Signal::STOP) } else { Sent::Yes }
     }
 
     /// Continues it, unless it may not be signalled: then it is still held.

@@ -2,6 +2,7 @@
 
 mod limiter;
 mod members;
+mod runner;
 mod stopper;
 mod turns;
 

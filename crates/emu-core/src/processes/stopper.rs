@@ -58,6 +58,8 @@ const fn bit(signal: Signal) -> u64 {
 pub(crate) struct Stopper {
     proc: PathBuf,
     members: Members,
+    /// The process of each thread that the last census has listed.
+    processes: HashMap<Pid, Pid>,
     /// The CPUs of the zone.
     cpus: usize,
     /// Holds so far.
@@ -78,6 +80,7 @@ impl Stopper {
         Self {
             proc: proc.to_owned(),
             members,
+            processes: HashMap::new(),
             cpus,
             holds: 0,
             free: None,
@@ -110,7 +113,7 @@ impl Stopper {
             if is_put_aside {
                 continue;
             }
-            match member.signal(&self.proc, Signal::STOP) {
+            match member.stop(&self.proc) {
                 Sent::Yes => {
                     are_new = true;
                     member.is_held = true;
@@ -290,11 +293,25 @@ impl Hold for Stopper {
         self.leaked
     }
 
+    fn know_busy(&mut self, busy: &[Pid]) {
+        for member in self.members.iter_mut() {
+            let is_own = |tid: &Pid| self.processes.get(tid) == Some(&member.pid);
+            let own: Vec<_> = busy.iter().copied().filter(is_own).collect();
+            member.set_runners(&self.proc, &own);
+        }
+    }
+
     fn census(&mut self, turn: usize) -> Census {
         let pids: Vec<_> = self.members.iter().map(|member| member.pid).collect();
+        self.processes.clear();
         if pids.len() <= ASK_EACH {
-            let threads: Vec<_> = pids.iter().flat_map(|&pid| threads(&self.proc, pid)).collect();
-            return Census::of(threads.len(), &threads, turn);
+            let mut all = Vec::new();
+            for &pid in &pids {
+                let threads = threads(&self.proc, pid);
+                self.processes.extend(threads.iter().map(|&tid| (tid, pid)));
+                all.extend(threads);
+            }
+            return Census::of(all.len(), &all, turn);
         }
         // To list the threads of hundreds of processes would take too long: one of each process that is looked at.
         let count = pids.iter().map(|&pid| thread_count(&self.proc, pid)).sum();

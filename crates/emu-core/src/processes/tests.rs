@@ -1,15 +1,18 @@
 //! Stopping and continuing the processes of a program, in a group and without one.
 
 use std::path::Path;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::setpriority_process;
 
 use super::*;
 use crate::duty::Notes;
 use crate::duty::holder::Hold;
-use crate::family::Stat;
+use crate::family::{Stat, threads};
 use crate::group::TaskGroup;
 use crate::group::testing::*;
-
+use crate::sys::affinity;
 use crate::zone::Pid;
 use crate::{Controller, Host, Journal, Roots};
 
@@ -205,4 +208,56 @@ fn a_stopper_that_ends_leaves_nothing_stopped() {
     std::mem::forget(stopper());
     journal.undo_all().unwrap();
     wait_until(|| pids.iter().all(|&pid| state(pid) != Some(b'T')));
+}
+
+/// Has [`computing`] compute.
+const COMPUTE: &str = "EMU_TEST_COMPUTE";
+
+#[test]
+fn computing() {
+    if std::env::var_os(COMPUTE).is_none() {
+        // Only a helper of the other tests.
+        return;
+    }
+    // Whatever becomes of the test that started this.
+    let end = Instant::now() + Duration::from_secs(20);
+    std::thread::spawn(move || while Instant::now() < end {}).join().unwrap();
+}
+
+#[test]
+fn a_process_whose_first_thread_waits_is_stopped_by_one_that_computes() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::detect(&Roots { state: dir.path().join("state"), ..Roots::system() }).unwrap();
+    if host.kernel_version() < Some((6, 9)) {
+        println!("skipped: pidfds of threads need Linux 6.9");
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "processes::tests::computing", "--test-threads=1"]).env(COMPUTE, "1");
+    let program = Program(command.stdout(Stdio::null()).spawn().unwrap());
+    let pid = program.pid();
+    let tids = || threads(Path::new(PROC), pid);
+    let computes = |tid: &Pid| *tid != pid && state(*tid) == Some(b'R');
+    wait_until(|| cpu_time(pid) > 30_000_000 && tids().iter().any(computes));
+    let busy: Vec<_> = tids().into_iter().filter(computes).collect();
+    // The first thread has to wait for the other one, and long.
+    let one = host.online().first().into_iter().collect();
+    for tid in tids() {
+        affinity::set(tid, &one).unwrap();
+    }
+    setpriority_process(rustix::process::Pid::from_raw(pid), 19).unwrap();
+    let members = Members::of_family(Path::new(PROC), program.family(), &journal(&host)).unwrap();
+    let mut stopper = Stopper::new(Path::new(PROC), members, 1, Notes::default());
+    stopper.census(0);
+    for _ in 0..10 {
+        stopper.know_busy(&busy);
+        // What was used until then is not known to the nanosecond.
+        let before = cpu_time(pid) + 20_000_000;
+        stopper.hold(0).unwrap();
+        wait_until(|| tids().iter().all(|&tid| state(tid) == Some(b'T')));
+        assert!(cpu_time(pid) < before, "{} ms late", (cpu_time(pid) - before) / 1_000_000 + 20);
+        stopper.let_go().unwrap();
+        wait_until(|| computes(&busy[0]));
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
