@@ -1,19 +1,18 @@
-//! Keeps busy tasks apart where there is a CPU for each.
+//! Keeps busy tasks apart where there is a CPU for each, or as many for each CPU.
 //!
 //! A task that is let go starts where the kernel finds a CPU idle, else on the CPU that it was on before. The thread that
 //! lets the tasks go is on one of the zone's CPUs, and a task that only goes on sleeping may be on its way on another one:
 //! so two busy tasks may start on one CPU. Both come back to it after each hold until the kernel balances, which takes some
-//! periods, and sometimes a quarter of a second.
+//! periods, and sometimes a quarter of a second. Where there are as many as two on each CPU, all may start on the same one.
 //!
-//! So emu looks, while the tasks are held, where the busy ones were. One of two that share a CPU is bound to a CPU without
-//! any, for no longer than until it has been let go.
+//! So emu looks, while the tasks are held, where the busy ones were. Each is bound to that CPU, or to another one where too many
+//! were on it, for no longer than until it has been let go.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
-use crate::cpu_list::CPU_ID_MAX;
 use crate::family::Stat;
-use crate::sys::affinity;
+use crate::sys::affinity::Mask;
 use crate::zone::Pid;
 use crate::{CpuId, CpuList, Host, Journal, Undo};
 
@@ -27,8 +26,9 @@ pub(crate) struct Parting {
     journal: Journal,
     /// The CPUs of the zone: all that are online.
     cpus: CpuList,
+    all: Mask,
     recorded: HashSet<Binding>,
-    bound: Option<Binding>,
+    bound: Vec<Binding>,
 }
 
 /// A task that is bound to a CPU until it is let go.
@@ -48,25 +48,33 @@ impl Parting {
             proc: host.roots.proc.clone(),
             journal: journal.clone(),
             cpus: cpus.clone(),
+            all: Mask::of(cpus.iter()),
             recorded: HashSet::new(),
-            bound: None,
+            bound: Vec::new(),
         })
     }
 
-    /// Binds one of these busy tasks, which are held, if it shares a CPU with another one while there is a CPU without any.
+    /// Binds each of these busy tasks, which are held, to a CPU of its own; or to one that it shares with as many others as
+    /// each has to. Where some would have to share a CPU and others not, the kernel is left to take them in turn.
     pub(crate) fn bind(&mut self, busy: &[Pid]) {
-        let stats: Vec<_> =
-            busy.iter().filter_map(|&tid| Some((tid, Stat::read(&self.proc, tid)?))).collect();
-        let places: Vec<_> = stats.iter().filter_map(|(tid, stat)| Some((*tid, stat.cpu?))).collect();
-        let Some((tid, cpu)) = meeting(&places, &self.cpus) else { return };
-        let Some((_, stat)) = stats.iter().find(|(one, _)| *one == tid) else { return };
-        // A task that the program has bound itself stays where it is.
-        if affinity::get(tid).ok().as_ref() != Some(&self.cpus) {
+        let is_even = busy.len() <= self.cpus.len() || busy.len().is_multiple_of(self.cpus.len());
+        if busy.len() < 2 || !is_even {
             return;
         }
-        let binding = Binding { tid, starttime: stat.starttime, cpu };
-        if self.is_recorded(binding) && affinity::set(tid, &[cpu].into_iter().collect()).is_ok() {
-            self.bound = Some(binding);
+        let stats: Vec<_> =
+            busy.iter().filter_map(|&tid| Some((tid, Stat::read(&self.proc, tid)?))).collect();
+        let (free, bound): (Vec<_>, Vec<_>) = stats
+            .iter()
+            .filter_map(|(tid, stat)| Some((*tid, stat.starttime, stat.cpu?)))
+            .partition(|(tid, ..)| Mask::get(*tid).is_ok_and(|mask| mask == self.all));
+        // A task that the program has bound itself stays where it is.
+        let taken: Vec<_> = bound.iter().map(|(.., cpu)| *cpu).collect();
+        let places: Vec<_> = free.iter().map(|(.., cpu)| *cpu).collect();
+        for (&(tid, starttime, _), cpu) in free.iter().zip(apart(&places, &taken, &self.cpus)) {
+            let binding = Binding { tid, starttime, cpu };
+            if self.is_recorded(binding) && Mask::of([cpu]).set(tid).is_ok() {
+                self.bound.push(binding);
+            }
         }
     }
 
@@ -81,13 +89,14 @@ impl Parting {
         self.recorded.len() < RECORDS && self.journal.record(&undo).is_ok() && self.recorded.insert(binding)
     }
 
-    /// Gives the task that was bound all CPUs back, if nobody else has bound it meanwhile. To be called as soon as it has been
-    /// let go.
+    /// Gives the tasks that were bound all CPUs back, unless somebody else has bound them meanwhile. To be called as soon as
+    /// they have been let go.
     pub(crate) fn unbind(&mut self) {
-        let Some(Binding { tid, cpu, .. }) = self.bound.take() else { return };
-        if affinity::get(tid).is_ok_and(|now| now == [cpu].into_iter().collect()) {
-            // Also those that come online later. That fails only where the task is gone.
-            let _ = affinity::set(tid, &(0..=CPU_ID_MAX).collect());
+        for Binding { tid, cpu, .. } in self.bound.drain(..) {
+            if Mask::get(tid).is_ok_and(|now| now == Mask::of([cpu])) {
+                // Also those that come online later. That fails only where the task is gone.
+                let _ = Mask::ALL.set(tid);
+            }
         }
     }
 }
@@ -98,13 +107,31 @@ impl Drop for Parting {
     }
 }
 
-/// A task that shares its CPU with another one, and a CPU without any; `None` where there is no such pair, or where tasks
-/// outnumber the CPUs: they have to share.
-fn meeting(places: &[(Pid, CpuId)], cpus: &CpuList) -> Option<(Pid, CpuId)> {
-    let on = |cpu: CpuId| places.iter().filter(|place| place.1 == cpu).count();
-    let free = cpus.iter().find(|&cpu| on(cpu) == 0)?;
-    let (tid, _) = places.iter().rev().find(|place| on(place.1) > 1)?;
-    (places.len() <= cpus.len()).then_some((*tid, free))
+/// A CPU for each of the tasks that were last at these `places`, beside those that others have `taken`: that one, as long
+/// as no more tasks are there than have to be.
+fn apart(places: &[CpuId], taken: &[CpuId], cpus: &CpuList) -> Vec<CpuId> {
+    let most = (places.len() + taken.len()).div_ceil(cpus.len().max(1));
+    let mut counts: BTreeMap<CpuId, usize> = cpus.iter().map(|cpu| (cpu, 0)).collect();
+    for &cpu in taken {
+        *counts.entry(cpu).or_default() += 1;
+    }
+    let stays: Vec<_> = places
+        .iter()
+        .map(|&place| {
+            let count = counts.entry(place).or_default();
+            let is_room = *count < most;
+            *count += usize::from(is_room);
+            is_room
+        })
+        .collect();
+    let cpu_of = |(&place, stays): (&CpuId, bool)| {
+        let emptiest = counts.iter_mut().min_by_key(|(_, count)| **count).filter(|_| !stays);
+        emptiest.map_or(place, |(&cpu, count)| {
+            *count += 1;
+            cpu
+        })
+    };
+    places.iter().zip(stays).map(cpu_of).collect()
 }
 
 #[cfg(test)]
@@ -112,20 +139,22 @@ mod tests {
     use super::*;
     use crate::Roots;
     use crate::group::testing::{PROC, Program, wait_until};
+    use crate::sys::affinity;
 
     #[test]
-    fn one_of_two_that_share_a_cpu_belongs_on_an_idle_one() {
+    fn each_task_gets_a_cpu_of_its_own_and_keeps_its_last_one_where_it_can() {
         let cpus: CpuList = "0-3".parse().unwrap();
-        for (places, found) in [
-            (&[][..], None),
-            (&[(7, 1)][..], None),
-            (&[(7, 1), (8, 0)][..], None),
-            (&[(7, 1), (8, 1)][..], Some((8, 0))),
-            (&[(7, 0), (8, 3), (9, 0)][..], Some((9, 1))),
-            (&[(5, 0), (6, 0), (7, 0), (8, 0)][..], Some((8, 1))),
-            (&[(4, 0), (5, 0), (6, 0), (7, 0), (8, 0)][..], None),
+        for (places, taken, found) in [
+            (&[][..], &[][..], &[][..]),
+            (&[1, 0], &[], &[1, 0]),
+            (&[1, 1], &[], &[1, 0]),
+            (&[0, 3, 0], &[], &[0, 3, 1]),
+            (&[0, 0, 0, 0], &[], &[0, 1, 2, 3]),
+            (&[0, 0, 3, 3], &[], &[0, 1, 3, 2]),
+            (&[0, 3], &[0, 2], &[1, 3]),
+            (&[2, 2, 2, 2, 2, 2, 2], &[2], &[2, 0, 1, 3, 0, 1, 3]),
         ] {
-            assert_eq!(meeting(places, &cpus), found, "{places:?}");
+            assert_eq!(apart(places, taken, &cpus), found, "{places:?}");
         }
     }
 
@@ -160,14 +189,14 @@ mod tests {
         let pids = [0, 1].map(|index: usize| programs[index].pid());
         let bound = || pids.map(|pid| affinity::get(pid).unwrap());
         let all = host.online();
-        let free: CpuList = all.iter().nth(1).into_iter().collect();
+        let [one, free]: [CpuList; 2] = [0, 1].map(|index| all.iter().nth(index).into_iter().collect());
         parting.bind(&pids);
-        assert_eq!(bound(), [all.clone(), free.clone()]);
+        assert_eq!(bound(), [one.clone(), free.clone()]);
         parting.unbind();
         assert_eq!(bound(), [all.clone(), all.clone()]);
-        // Once more, and nobody unbinds it: the journal does.
+        // Once more, and nobody unbinds them: the journal does.
         parting.bind(&pids);
-        assert_eq!(bound(), [all.clone(), free]);
+        assert_eq!(bound(), [one, free]);
         let journal = parting.journal.clone();
         std::mem::forget(parting);
         journal.undo_all().unwrap();

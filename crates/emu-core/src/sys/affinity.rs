@@ -4,10 +4,54 @@
 
 use std::io;
 
-use crate::cpu_list::{CPU_ID_MAX, CpuList};
+use crate::cpu_list::{CPU_ID_MAX, CpuId, CpuList};
 use crate::zone::Pid;
 
 const WORDS: usize = (CPU_ID_MAX + 1) / 64;
+
+/// CPUs, as the kernel takes and gives them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mask([u64; WORDS]);
+
+impl Mask {
+    /// All CPUs that there can be.
+    pub(crate) const ALL: Self = Self([u64::MAX; WORDS]);
+
+    /// Of these CPUs.
+    pub(crate) fn of(cpus: impl IntoIterator<Item = CpuId>) -> Self {
+        let mut mask = [0; WORDS];
+        for cpu in cpus {
+            if let Some(word) = mask.get_mut(cpu / 64) {
+                *word |= 1 << (cpu % 64);
+            }
+        }
+        Self(mask)
+    }
+
+    /// `sched_getaffinity(tid)`; 0 is the calling thread. CPUs that are not active are left out.
+    ///
+    /// # Errors
+    /// `ESRCH` when the task is gone.
+    pub(crate) fn get(tid: Pid) -> io::Result<Self> {
+        let mut mask = [0; WORDS];
+        // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes to `mask`.
+        let code =
+            unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&mask), mask.as_mut_ptr()) };
+        if code < 0 { Err(io::Error::last_os_error()) } else { Ok(Self(mask)) }
+    }
+
+    /// `sched_setaffinity(tid, self)`; 0 is the calling thread.
+    ///
+    /// # Errors
+    /// As [`set`].
+    pub(crate) fn set(&self, tid: Pid) -> io::Result<()> {
+        let Self(mask) = self;
+        // SAFETY: the kernel reads `size_of_val(mask)` bytes from `mask`, which lives until the call returns.
+        let code =
+            unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(mask), mask.as_ptr()) };
+        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
 
 /// `sched_setaffinity(tid, cpus)`; 0 is the calling thread.
 ///
@@ -15,15 +59,7 @@ const WORDS: usize = (CPU_ID_MAX + 1) / 64;
 /// `EINVAL` when none of the CPUs is online and allowed by the task's cpuset, `EPERM` for another user's task,
 /// `ESRCH` when it is gone.
 pub(crate) fn set(tid: Pid, cpus: &CpuList) -> io::Result<()> {
-    let mut mask = [0u64; WORDS];
-    for cpu in cpus.iter() {
-        if let Some(word) = mask.get_mut(cpu / 64) {
-            *word |= 1 << (cpu % 64);
-        }
-    }
-    // SAFETY: the kernel reads `size_of_val(&mask)` bytes from `mask`, which lives until the call returns.
-    let code = unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(&mask), mask.as_ptr()) };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    Mask::of(cpus.iter()).set(tid)
 }
 
 /// `sched_getaffinity(tid)`; 0 is the calling thread.
@@ -31,13 +67,7 @@ pub(crate) fn set(tid: Pid, cpus: &CpuList) -> io::Result<()> {
 /// # Errors
 /// `ESRCH` when the task is gone.
 pub(crate) fn get(tid: Pid) -> io::Result<CpuList> {
-    let mut mask = [0u64; WORDS];
-    // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes to `mask`.
-    let code =
-        unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&mask), mask.as_mut_ptr()) };
-    if code < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let Mask(mask) = Mask::get(tid)?;
     Ok((0..=CPU_ID_MAX)
         .filter(|cpu| mask.get(cpu / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1))
         .collect())
