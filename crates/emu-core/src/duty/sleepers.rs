@@ -270,24 +270,18 @@ mod tests {
         };
         let mut sleepers = Sleepers::new(dir.path(), false);
         // Nothing is known at first; in the end there were two periods without a hold.
-        for (hold, periods, busy, known) in [
-            (0, 1, 4, 0),
-            (1, 1, 3, 3),
-            (2, 1, 3, 3),
-            (2, 1, 0, 0),
-            (3, 1, 3, 3),
-            (4, 1, 3, 3),
-            (5, 1, 3, 3),
-            (6, 3, 0, 0),
-        ] {
+        for (hold, periods, busy) in
+            [(0, 1, 4), (1, 1, 3), (2, 1, 3), (2, 1, 0), (3, 1, 3), (4, 1, 3), (5, 1, 3), (6, 3, 0)]
+        {
             write(hold);
             // Each time they are due to be counted again.
             sleepers.next_count = 0;
             (0..periods).for_each(|_| sleepers.before_hold(&mut Tasks(4), 1_000.0));
             sleepers.while_held();
             assert_eq!(sleepers.busy(), busy, "{hold}");
-            // The first three compute, or wait.
-            assert_eq!(sleepers.busy_tasks(), (0..known).collect::<Vec<Pid>>(), "{hold}");
+            // Of the first three, which are busy, the second one only waits.
+            let computing: &[Pid] = if busy == 3 { &[0, 2] } else { &[] };
+            assert_eq!(sleepers.busy_tasks(), computing, "{hold}");
         }
     }
 

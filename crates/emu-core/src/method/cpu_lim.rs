@@ -27,7 +27,8 @@ const ABOUT: About = About {
     limits: &[
         "one speed for all CPUs of the zone",
         "of more than 32 processes, those with several threads may be stopped late unnoticed, and run too fast",
-        "at 25 % of 20 ms, two busy threads on two CPUs were 6 % too slow and a program that sleeps and computes 2.7 % too fast in one of two records each; at 50 and 75 % all was within 1.3 %",
+        "before Linux 6.9, a process whose first thread sleeps while others keep all CPUs busy is stopped late, which is repaid, but not exactly: two threads on two CPUs were 6 % too slow at 25 % of 20 ms",
+        "the cost of a hold is measured once and kept for ten minutes: in one of three records at 25 % of 20 ms on two CPUs it was too high, and a program that sleeps and computes 2.7 % too fast",
         "an interactive shell inside the zone takes the stops for its own job control",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "paced I/O and timers are late by up to (1 - speed) of a period; memory bandwidth falls with the speed",
