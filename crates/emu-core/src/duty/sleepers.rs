@@ -152,7 +152,8 @@ impl Sleepers {
             one.before = times.map(|(on_cpu, _)| on_cpu);
             one.is_busy = false;
             if let Some(((on_cpu, waited), (last_on_cpu, last_waited))) = times.zip(one.last) {
-                let (used, waited) = ((on_cpu - last_on_cpu) as f64, (waited - last_waited) as f64);
+                let used = on_cpu.saturating_sub(last_on_cpu) as f64;
+                let waited = waited.saturating_sub(last_waited) as f64;
                 seen += 1;
                 one.is_busy = used + waited > ran * BUSY_PART;
                 busy += usize::from(one.is_busy);
