@@ -157,7 +157,6 @@ impl Keeper {
     /// How it goes.
     pub(crate) fn report(&self) -> Report {
         let mut work = lock(&self.work);
-        let tick = time::tick();
         let period_us = work.governed.first().map_or(0, |group| group.asked().1);
         // What cannot be looked at now is told by the next round.
         let _ = work.look();
@@ -194,12 +193,7 @@ impl Keeper {
                 .collect(),
             period: Duration::from_micros(period_us),
             periods: work.periods().saturating_sub(work.first_periods),
-            longest_stall: work
-                .governed
-                .iter()
-                .map(|group| group.longest_stall(tick))
-                .max()
-                .unwrap_or_default(),
+            longest_stall: work.governed.iter().map(Governed::longest_stall).max().unwrap_or_default(),
             own_cpu: time::span(self.own_cpu.load(Ordering::Relaxed)),
             problems,
         }

@@ -339,7 +339,7 @@ impl CpuGroups {
         fewer(affinity::get(tid).ok()?)?;
         // The call leaves out a CPU that is on its way offline or back, whatever the thread may use.
         let status = host::text(&self.procfs.join(format!("{tid}/status")));
-        fewer(host::field(&status, "Cpus_allowed_list").and_then(CpuList::from_kernel)?)
+        fewer(host::mask(&status)?)
     }
 }
 

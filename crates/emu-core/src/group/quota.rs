@@ -104,7 +104,7 @@ impl Governed {
         let Some(cost) = self.stall_cost.filter(|_| asked < self.size) else { return asked };
         let period = period_us as f64 * 1e3;
         let run = asked * period;
-        let stalls = stalls_per_period(run, time::nanos(time::tick()) as f64);
+        let stalls = stalls_per_period(run, time::nanos(self.tick) as f64);
         let lost = stalls * cost.of_hold(run / stalls).min(STALL_COST_MOST) as f64 / period;
         // Where hardly any time is left out of a period, the kernel does not do so in each.
         asked + lost.min((self.size - asked) / 2.0)
@@ -227,10 +227,10 @@ impl Governed {
     /// The longest time for which one busy CPU of the group is held.
     ///
     /// A turn ends at the tick after its quota is used up, and the next ones pay for what it overran.
-    pub(crate) fn longest_stall(&self, tick: Duration) -> Duration {
+    pub(crate) fn longest_stall(&self) -> Duration {
         let turns = self.turns(self.asked, self.period_us);
         let at_rest = turns.map_or(Duration::ZERO, |turns| turns.longest_stall());
-        longest_stall(self.duty(), self.in_force().period_us, tick).max(at_rest)
+        longest_stall(self.duty(), self.in_force().period_us, self.tick).max(at_rest)
     }
 
     /// Reads the group's counters.
@@ -266,7 +266,7 @@ impl Governed {
 
     fn due(&self) -> Due {
         let cpus = self.charged(self.asked, self.period_us);
-        Due { cpus, period: self.period_us as Nanos * 1_000, tick: time::nanos(time::tick()) }
+        Due { cpus, period: self.period_us as Nanos * 1_000, tick: time::nanos(self.tick) }
     }
 
     /// Writes the quota as corrected.

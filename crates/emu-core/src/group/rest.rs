@@ -79,12 +79,17 @@ impl Turns {
         (QUOTA_MIN_US * 1_000) as f64 / self.period as f64
     }
 
+    /// Whether the kernel's least quota is more than the one wanted.
+    fn is_raised(&self) -> bool {
+        self.wanted() < self.least()
+    }
+
     /// Whether a group that has used `used` since it woke up, and was stalled when `stalls` periods began, is to have its
     /// full quota.
     fn is_level(&self, used: Nanos, stalls: u64) -> bool {
         let quota = self.share * self.period as f64;
         let due = quota * (stalls as f64 - 1.0) + quota * self.share / 2.0;
-        stalls > 0 && (self.wanted() >= self.least() || used as f64 - due <= quota / 2.0)
+        stalls > 0 && (!self.is_raised() || used as f64 - due <= quota / 2.0)
     }
 
     /// The longest time for which a program that wakes up is stalled.
@@ -94,7 +99,7 @@ impl Turns {
         let used = share * period + self.tick as f64;
         // How many more periods pass until it is level.
         let more = ((used - quota * (1.0 + self.share) / 2.0) / quota).ceil().max(0.0);
-        let more = if self.wanted() >= self.least() { 0.0 } else { more };
+        let more = if self.is_raised() { more } else { 0.0 };
         time::span(((1.0 + more - share) * period) as Nanos)
     }
 }

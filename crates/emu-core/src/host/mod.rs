@@ -161,8 +161,12 @@ impl Host {
 /// The CPUs that the process may run on, from `/proc/self/status`. The kernel's mask may name CPUs that are not
 /// there; without it, every online CPU is taken.
 fn allowed(status: &str, online: &CpuList) -> CpuList {
-    let mask = field(status, "Cpus_allowed_list").and_then(CpuList::from_kernel);
-    mask.map_or_else(|| online.clone(), |mask| mask.intersection(online))
+    mask(status).map_or_else(|| online.clone(), |mask| mask.intersection(online))
+}
+
+/// The CPUs that a task may run on, from its `/proc/<pid>/status`, whether they are online or not.
+pub(crate) fn mask(status: &str) -> Option<CpuList> {
+    field(status, "Cpus_allowed_list").and_then(CpuList::from_kernel)
 }
 
 /// The first two numbers of `uname -r`.
@@ -182,7 +186,7 @@ fn line(path: &Path) -> String {
 }
 
 /// The value of the first line `key: value`, as `/proc/<pid>/status` and `/proc/cpuinfo` have them.
-pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines()
         .filter_map(|line| line.split_once(':'))
         .find(|(name, _)| name.trim() == key)

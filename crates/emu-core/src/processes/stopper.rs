@@ -294,10 +294,14 @@ impl Hold for Stopper {
     }
 
     fn know_busy(&mut self, busy: &[Pid]) {
+        let mut of_process: HashMap<Pid, Vec<Pid>> = HashMap::new();
+        for &tid in busy {
+            if let Some(&pid) = self.processes.get(&tid) {
+                of_process.entry(pid).or_default().push(tid);
+            }
+        }
         for member in self.members.iter_mut() {
-            let is_own = |tid: &Pid| self.processes.get(tid) == Some(&member.pid);
-            let own: Vec<_> = busy.iter().copied().filter(is_own).collect();
-            member.set_runners(&self.proc, &own);
+            member.set_runners(&self.proc, of_process.get(&member.pid).map_or(&[], Vec::as_slice));
         }
     }
 
