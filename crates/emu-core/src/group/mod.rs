@@ -14,6 +14,7 @@ mod evicted;
 mod freeze_hold;
 mod freezer;
 mod gather;
+mod hierarchies;
 mod keeper;
 mod left;
 pub(crate) mod lists;
@@ -35,6 +36,7 @@ pub(crate) use bandwidth::{
 };
 pub(crate) use freeze_hold::FreezeHold;
 pub(crate) use freezer::Freezer;
+pub(crate) use hierarchies::{can_have, hierarchy_for, is_same_everywhere};
 pub(crate) use keeper::{Keeper, Threads};
 pub(crate) use per_cpu::{CpuGroups, threads_file};
 pub(crate) use place::DELEGATION_HINT;
@@ -45,25 +47,20 @@ pub(crate) use usage::Usage;
 
 use evicted::Evicted;
 use gather::{Move, gather};
+use hierarchies::{existing, hierarchies, is_vital, no_such_group};
 use returning::Returning;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::duty::Notes;
 use crate::family::{Family, Stat, check_targets};
 use crate::host::delegation::PROCS;
 use crate::zone::Pid;
-use crate::{
-    Controller, CpuList, Error, Hierarchy, Host, Journal, Kin, Reason, Result, Tasks, Unavailable, Zone,
-};
+use crate::{Controller, CpuList, Hierarchy, Host, Journal, Kin, Reason, Result, Tasks, Unavailable, Zone};
 
 /// How often a list is gone through until nothing new is in it. A fork storm is caught within a few passes, as
 /// whatever has been caught has its children in the group.
 pub(crate) const PASSES: u32 = 1_000;
-
-/// How often two lists of processes are compared until they are taken for different.
-const LOOKS: u32 = 20;
 
 /// A group's folder in one hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -426,80 +423,6 @@ fn bound_note(cpus: &CpuList) -> String {
 
 fn unbound_note(cpus: &CpuList) -> String {
     format!("no cpuset can be had: tasks may leave CPUs {cpus} as soon as another CPU comes online")
-}
-
-/// Controllers that nothing can stand in for.
-fn is_vital(controller: Controller) -> bool {
-    matches!(controller, Controller::Cpu | Controller::Freezer)
-}
-
-/// The hierarchy to use for a controller. Freezing and accounting are in version 2 whatever else is mounted,
-/// and better there; but one that can be written comes first.
-pub(crate) fn hierarchy_for(host: &Host, controller: Controller) -> Option<&Hierarchy> {
-    let having = host.cgroups.hierarchies.iter().filter(|h| h.controllers.contains(&controller));
-    having.max_by_key(|hierarchy| (hierarchy.writable, hierarchy.version))
-}
-
-/// Whether a group of ours can have a controller, as far as `host` tells.
-pub(crate) fn can_have(host: &Host, controller: Controller) -> bool {
-    hierarchy_for(host, controller)
-        .is_some_and(|hierarchy| hierarchy.writable && hierarchy.granted.contains(&controller))
-}
-
-/// The hierarchies to use, each with what is wanted of it. What is not vital and cannot be had is left out.
-fn hierarchies<'a>(host: &'a Host, wanted: &[Controller]) -> Vec<(&'a Hierarchy, Vec<Controller>)> {
-    let mut chosen: Vec<(&Hierarchy, Vec<Controller>)> = Vec::new();
-    for &controller in wanted {
-        let Some(hierarchy) = hierarchy_for(host, controller) else { continue };
-        if !hierarchy.writable && !is_vital(controller) {
-            continue;
-        }
-        match chosen.iter_mut().find(|(known, _)| *known == hierarchy) {
-            Some((_, controllers)) => controllers.push(controller),
-            None => chosen.push((hierarchy, vec![controller])),
-        }
-    }
-    chosen
-}
-
-/// An existing group in a hierarchy.
-fn existing(hierarchy: &Hierarchy, path: &Path) -> Option<Folder> {
-    let inside = path.strip_prefix(&hierarchy.shown).unwrap_or(path);
-    let folder = place::below(&hierarchy.mount, inside).filter(|folder| place::is_group(folder))?;
-    Some(Folder { version: hierarchy.version, path: folder })
-}
-
-/// Whether the existing group `path` has the same processes in every hierarchy that has it: it need not.
-///
-/// # Errors
-/// A list cannot be read.
-pub(crate) fn is_same_everywhere(host: &Host, path: &Path) -> Result<bool> {
-    let folders: Vec<_> = host.cgroups.hierarchies.iter().filter_map(|h| existing(h, path)).collect();
-    let members = |folder: &Folder| -> Result<BTreeSet<Pid>> {
-        Ok(lists::read_all(&folder.path, PROCS)?.into_iter().collect())
-    };
-    // Processes are born and end between two looks.
-    for _ in 0..LOOKS {
-        let members = folders.iter().map(members).collect::<Result<Vec<_>>>()?;
-        if members.iter().zip(members.iter().skip(1)).all(|(one, next)| one == next) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-fn no_such_group(host: &Host, path: &Path, controller: Option<Controller>) -> Error {
-    let mounts: Vec<_> = host
-        .cgroups
-        .hierarchies
-        .iter()
-        .filter(|hierarchy| controller.is_none_or(|wanted| hierarchy.controllers.contains(&wanted)))
-        .map(|hierarchy| hierarchy.mount.display().to_string())
-        .collect();
-    let what = controller
-        .map_or(String::new(), |controller| format!(" with the controller `{}`", controller.as_str()));
-    Error::usage(format!("there is no cgroup {}{what}", path.display()))
-        .hint(format!("give its path below {}, as in /proc/<pid>/cgroup", mounts.join(" or ")))
 }
 
 #[cfg(test)]

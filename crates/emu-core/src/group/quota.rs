@@ -181,13 +181,15 @@ impl Governed {
         }
         let tell =
             |limit: Limit| limit.cpus().map_or("no limit".to_owned(), |cpus| format!("{cpus:.4} CPUs"));
-        Ok(Some(format!(
-            "somebody else has written {}: {} instead of {} are in force",
-            self.bandwidth.limit_file().display(),
-            tell(foreign),
+        let (file, now) = (self.bandwidth.limit_file(), tell(foreign));
+        let file = file.display();
+        let full = self.limit(self.asked, self.period_us);
+        Ok(Some(if foreign == full {
+            format!("somebody else has written {file}: {now} are in force while its tasks sleep, too")
+        } else {
             // What was written may be less, for a group at rest.
-            tell(self.limit(self.asked, self.period_us))
-        )))
+            format!("somebody else has written {file}: {now} instead of {} are in force", tell(full))
+        }))
     }
 
     /// What to tell where the group had less before than it is to have.

@@ -73,6 +73,18 @@ fn a_limit_that_somebody_else_has_written_is_told_and_left() {
     assert_eq!((one.look().unwrap(), one.effective(), max(&root)), (None, 0.5, "10000 20000".into()));
 }
 
+#[test]
+fn the_full_quota_that_somebody_else_has_written_to_a_group_at_rest_is_told() {
+    let (root, mut one) = group(1, None);
+    one.tick = Duration::from_millis(4);
+    one.begin(0.5, 20_000).unwrap();
+    assert!(!max(&root).starts_with("10000 "), "{}", max(&root));
+    assert_eq!(one.look().unwrap(), None);
+    write(root.path(), "cpu.max", b"10000 20000\n");
+    let told = one.look().unwrap().unwrap();
+    assert!(told.contains("cpu.max: 0.5000 CPUs are in force while its tasks sleep, too"), "{told}");
+}
+
 /// A group that somebody else has made, with his limit, and its folder.
 fn attached(size: usize, limit: &str) -> (TempDir, PathBuf, Governed) {
     let dir = tempfile::tempdir().unwrap();
