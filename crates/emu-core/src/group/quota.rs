@@ -181,14 +181,14 @@ impl Governed {
         }
         let tell =
             |limit: Limit| limit.cpus().map_or("no limit".to_owned(), |cpus| format!("{cpus:.4} CPUs"));
+        // To a group at rest less was written, for now.
+        let ours = if self.rest.is_resting() { self.limit(self.asked, self.period_us) } else { written };
         let (file, now) = (self.bandwidth.limit_file(), tell(foreign));
         let file = file.display();
-        let full = self.limit(self.asked, self.period_us);
-        Ok(Some(if foreign == full {
+        Ok(Some(if foreign == ours {
             format!("somebody else has written {file}: {now} are in force while its tasks sleep, too")
         } else {
-            // What was written may be less, for a group at rest.
-            format!("somebody else has written {file}: {now} instead of {} are in force", tell(full))
+            format!("somebody else has written {file}: {now} instead of {} are in force", tell(ours))
         }))
     }
 

@@ -108,8 +108,14 @@ fn the_owner_s_limit_of_a_group_is_never_raised() {
     one.ask(0.25, 20_000).unwrap();
     assert_eq!((max().as_str(), one.effective(), one.shortfall()), ("5000 20000", 0.25, None));
     // Meanwhile its owner allows it more, or all.
-    write(&folder, "cpu.max", b"90000 100000\n");
-    assert!(one.look().unwrap().is_some());
+    // Told in the same way as often as it is looked at, also in the period that emu has chosen.
+    for (limit, now) in [("6000 20000\n", "0.3000"), ("90000 100000\n", "0.9000")] {
+        write(&folder, "cpu.max", limit.as_bytes());
+        for _ in 0..2 {
+            let told = one.look().unwrap().unwrap();
+            assert!(told.contains(&format!("cpu.max: {now} CPUs instead of 0.2500 CPUs")), "{told}");
+        }
+    }
     one.ask(1.0, 20_000).unwrap();
     assert_eq!(max(), "18000 20000");
     write(&folder, "cpu.max", b"max 100000\n");
