@@ -1,7 +1,7 @@
 //! Our DGEMM, LINPACK, FFT, `RandomAccess` and PTRANS beside `OpenBLAS`, FFTW and hpcc: same sizes, same threads, each run
 //! in a process of its own, in pairs whose order changes.
 //!
-//! `cargo bench -p emu-bench --bench kernels -- [--row dgemm] [--pairs 7] [--seed N] [--out benches/results]`
+//! `cargo bench -p emu-machine --bench kernels -- [--row dgemm] [--pairs 7] [--seed N] [--out benches/results]`
 //!
 //! Needs a C compiler `cc` and Debian's libopenblas-dev, libfftw3-dev and hpcc.
 
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use common::{Line, Run};
-use emu_bench::kernel::{Outcome, dgemm, fft, linpack, ptrans, random_access};
 use emu_bench::stats::{Bootstrap, Centre, Level, Pair, PairedRatios};
 use emu_core::{CpuList, Error, ErrorKind, Result};
+use emu_machine::kernel::{Outcome, dgemm, fft, linpack, ptrans, random_access};
 use serde::Serialize;
 
 /// The first argument by which this executable runs a kernel itself.

@@ -1,7 +1,7 @@
 //! Our STREAM and a plain C STREAM, side by side: same sizes, same threads, each run in a process of its own, in
 //! pairs whose order changes.
 //!
-//! `cargo bench -p emu-bench --bench stream -- [--pairs 15] [--seed N] [--out benches/results]`
+//! `cargo bench -p emu-machine --bench stream -- [--pairs 15] [--seed N] [--out benches/results]`
 //!
 //! Needs a C compiler `cc` with OpenMP.
 
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use common::{Line, Run};
-use emu_bench::kernel::stream::{self, Kernel, Passes};
 use emu_bench::memory::StreamSize;
 use emu_bench::stats::{Bootstrap, Centre, Level, Pair, PairedRatios};
 use emu_core::{CpuList, Error, ErrorKind, Result};
+use emu_machine::kernel::stream::{self, Kernel, Passes};
 use serde::Serialize;
 
 /// What our rate must be of C's, at least.

@@ -7,7 +7,7 @@ use emu_core::{CpuList, meter};
 
 /// The mean core clock of the CPUs now in Hz, all measured at once for `budget`, as work on all of them keeps all of them
 /// busy; `None` where one is too busy to tell.
-pub(crate) fn mean(cpus: &CpuList, budget: Duration) -> Option<f64> {
+pub fn mean(cpus: &CpuList, budget: Duration) -> Option<f64> {
     let clocks: Vec<f64> = thread::scope(|scope| {
         let meters: Vec<_> =
             cpus.iter().map(|cpu| scope.spawn(move || meter::measure(cpu, budget))).collect();

@@ -1,4 +1,4 @@
-//! Measures how faithful CPU emulation is, and the machine itself: workloads, paired sampling, statistics, records.
+//! Measures how faithful CPU emulation is: workloads, paired sampling, statistics, records.
 //!
 //! ```no_run
 //! use emu_bench::verify::{Plan, SessionEmulated, Trial, verify};
@@ -17,26 +17,25 @@
 //! # }
 //! ```
 
-mod clock;
+pub mod clock;
 pub mod experiment;
-pub mod kernel;
-pub mod measure;
 pub mod memory;
 pub mod record;
 pub mod report;
 pub mod stats;
-mod throttle;
-mod ticks;
+pub mod stream;
+pub mod throttle;
+pub mod ticks;
 pub mod verify;
 pub mod workload;
 
 /// A time in whole nanoseconds, as records have it.
-pub(crate) fn nanos(span: std::time::Duration) -> u64 {
+pub fn nanos(span: std::time::Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Words as in a sentence: `a, b and c`.
-pub(crate) fn listed(words: &[impl AsRef<str>]) -> String {
+pub fn listed(words: &[impl AsRef<str>]) -> String {
     let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
     match &words[..] {
         [] => String::new(),

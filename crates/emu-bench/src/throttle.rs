@@ -7,14 +7,14 @@ use emu_core::{Controller, Host, Roots, throttled_time};
 
 /// The accounts of the groups that this process is in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Throttle {
+pub struct Throttle {
     /// Our own group and those above it, innermost first.
     groups: Vec<PathBuf>,
 }
 
 impl Throttle {
     /// The groups of the hierarchy that has the `cpu` controller; none where nothing has it.
-    pub(crate) fn of(host: &Host) -> Self {
+    pub fn of(host: &Host) -> Self {
         let of_hierarchy = |hierarchy: &emu_core::Hierarchy| Self {
             groups: hierarchy.lineage().map(Path::to_owned).collect(),
         };
@@ -22,24 +22,24 @@ impl Throttle {
     }
 
     /// Those of this system, found once.
-    pub(crate) fn ours() -> &'static Self {
+    pub fn ours() -> &'static Self {
         static OURS: OnceLock<Throttle> = OnceLock::new();
         OURS.get_or_init(|| Host::detect(&Roots::system()).map(|host| Self::of(&host)).unwrap_or_default())
     }
 
     /// For how long our own group has been throttled by its own limit so far, in nanoseconds, summed over its CPUs; `None`
     /// where it is not told, as for the root of version 2.
-    pub(crate) fn own_ns(&self) -> Option<u64> {
+    pub fn own_ns(&self) -> Option<u64> {
         throttled_ns(self.groups.first()?)
     }
 
     /// The same for all groups above it together.
-    pub(crate) fn outer_ns(&self) -> Option<u64> {
+    pub fn outer_ns(&self) -> Option<u64> {
         self.groups.iter().skip(1).filter_map(|group| throttled_ns(group)).reduce(|a, b| a + b)
     }
 
     /// For how long any of these groups has been throttled so far, in nanoseconds, summed over their CPUs.
-    pub(crate) fn all_ns(&self) -> u64 {
+    pub fn all_ns(&self) -> u64 {
         self.own_ns().unwrap_or(0) + self.outer_ns().unwrap_or(0)
     }
 }

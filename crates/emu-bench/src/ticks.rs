@@ -13,14 +13,14 @@ fn tick() -> f64 {
 
 /// CPU time of some CPUs together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ticks(CpuTimes);
+pub struct Ticks(CpuTimes);
 
 impl Ticks {
     /// The account of `cpus` now.
     ///
     /// # Errors
     /// `/proc/stat` cannot be read, or does not list one of the CPUs.
-    pub(crate) fn now(proc: &Path, cpus: &CpuList) -> Result<Self> {
+    pub fn now(proc: &Path, cpus: &CpuList) -> Result<Self> {
         let path = proc.join("stat");
         let text = fs::read_to_string(&path).map_err(|cause| Error::file("read", &path, cause))?;
         Self::parse(&text, cpus)
@@ -36,17 +36,18 @@ impl Ticks {
     }
 
     /// What has been added since `earlier`.
-    pub(crate) fn since(self, earlier: Self) -> Self {
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
         Self(self.0.since(earlier.0))
     }
 
     /// Share of the time that was stolen.
-    pub(crate) fn stolen_share(self) -> f64 {
+    pub fn stolen_share(self) -> f64 {
         self.0.stolen as f64 / self.0.all.max(1) as f64
     }
 
     /// How much was stolen, in seconds.
-    pub(crate) fn stolen_s(self) -> f64 {
+    pub fn stolen_s(self) -> f64 {
         self.0.stolen as f64 * tick()
     }
 
@@ -55,7 +56,7 @@ impl Ticks {
     ///
     /// Idle time is exact on kernels that stop the tick when idle; who was busy is only sampled at each tick,
     /// which says little about work on a grid. So busy is what was not idle, less a tick for rounding.
-    pub(crate) fn foreign(self, wall_s: f64, cpus: usize, known_s: f64) -> f64 {
+    pub fn foreign(self, wall_s: f64, cpus: usize, known_s: f64) -> f64 {
         let capacity = wall_s * cpus as f64;
         let unused = (self.0.idle + self.0.stolen + cpus as u64) as f64 * tick();
         ((capacity - unused - known_s) / capacity).max(0.0)

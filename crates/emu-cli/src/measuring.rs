@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use emu_bench::measure::Event;
 use emu_bench::record::{About, Machine, Measurement, Record};
 use emu_core::{Error, ErrorKind, Host, Result};
+use emu_machine::Event;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

@@ -9,7 +9,7 @@ use super::pair::{Side, Window};
 use crate::workload::Job;
 
 /// Share of a window that the hypervisor may take.
-pub(crate) const STEAL_MAX: f64 = 0.01;
+pub const STEAL_MAX: f64 = 0.01;
 
 /// Share of the CPUs' time for which limits of our own cgroups may keep tasks waiting.
 const THROTTLED_MAX: f64 = 0.01;
@@ -30,7 +30,7 @@ const WAITING_MAX: f64 = 0.01;
 const LOST_MAX: f64 = 0.01;
 
 /// Share of the CPUs' time that other tasks may have had.
-pub(crate) const FOREIGN_MAX: f64 = 0.03;
+pub const FOREIGN_MAX: f64 = 0.03;
 
 /// What was wrong with a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

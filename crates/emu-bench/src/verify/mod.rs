@@ -37,7 +37,7 @@ pub use emulated::{Emulated, Nothing, SessionEmulated};
 pub use fairness::Fairness;
 pub use finding::{Finding, findings, rates};
 pub use gate::Taint;
-pub(crate) use gate::{FOREIGN_MAX, STEAL_MAX};
+pub use gate::{FOREIGN_MAX, STEAL_MAX};
 pub use lifetime::LifetimeRule;
 pub use outliers::Outliers;
 pub(crate) use pair::counting;

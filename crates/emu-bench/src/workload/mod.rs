@@ -16,8 +16,7 @@ mod stream;
 mod udp_io;
 mod worker;
 
-pub use part::now_ns;
-pub(crate) use part::{confine, process_cpu_ns, thread_cpu_ns};
+pub use part::{confine, now_ns, process_cpu_ns, thread_cpu_ns};
 pub use worker::{WORKER, Worker, serve, serve_if_asked};
 
 use std::fmt::Debug;
@@ -26,8 +25,8 @@ use std::time::Duration;
 use emu_core::{CpuList, Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::stream::Kernel;
 use crate::memory::StreamSize;
+use crate::stream::Kernel;
 
 /// One kind of program.
 ///

@@ -15,12 +15,12 @@ pub fn now_ns() -> u64 {
 }
 
 /// CPU time of this process, in nanoseconds.
-pub(crate) fn process_cpu_ns() -> u64 {
+pub fn process_cpu_ns() -> u64 {
     read(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 /// CPU time of the calling thread, in nanoseconds.
-pub(crate) fn thread_cpu_ns() -> u64 {
+pub fn thread_cpu_ns() -> u64 {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
@@ -33,7 +33,7 @@ fn read(clock: ClockId) -> u64 {
 ///
 /// # Errors
 /// None of the CPUs can be used, or one has a number above 1023, which these workloads do not support.
-pub(crate) fn confine(cpus: &CpuList) -> Result<()> {
+pub fn confine(cpus: &CpuList) -> Result<()> {
     let failed =
         |cause: nix::Error| Error::io(format!("cannot run the workload on CPUs {cpus}"), cause.into());
     let mut set = CpuSet::new();

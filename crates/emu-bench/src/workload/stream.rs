@@ -17,8 +17,8 @@ use super::bound::Bound;
 use super::part::{self, now_ns};
 use super::stamps::{Stamps, fill};
 use super::{Done, Job, Moved, Order, Running, Setting, Workload};
-use crate::kernel::stream::{Arrays, Kernel, Values};
 use crate::memory::StreamSize;
+use crate::stream::{Arrays, Kernel, Values};
 
 /// Elements that a kernel passes over between two looks at the clock: 128 KiB, some 30 µs.
 const BLOCK: usize = 16 << 10;

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use emu_bench::measure::series::Plan;
 use emu_bench::record::seed_from_clock;
 use emu_core::Result;
+use emu_machine::series::Plan;
 
 use crate::args::values;
 

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use emu_bench::experiment::Contender;
-use emu_bench::kernel::random_access::THREADS_MAX;
-use emu_bench::measure::disk::{Column, Operation};
 use emu_bench::workload::WORKLOADS;
 use emu_core::doctor::KNOBS;
 use emu_core::{Error, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, SpeedSpec, Variant};
+use emu_machine::disk::{Column, Operation};
+use emu_machine::kernel::random_access::THREADS_MAX;
 use jiff::SignedDuration;
 
 /// The tolerance unless given.

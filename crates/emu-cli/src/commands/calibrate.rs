@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
-use emu_bench::measure::calibrate::{self, Measured, Other, Plan};
 use emu_core::{Error, ErrorKind, Result};
+use emu_machine::calibrate::{self, Measured, Other, Plan};
 
 use crate::args::{CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibratePreset, CalibrateSolverArgs};
 use crate::exit::{Exit, Failure};

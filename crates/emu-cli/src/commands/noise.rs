@@ -1,8 +1,8 @@
 //! `emu noise`: how far runs lie apart, and what disturbs them; and the hidden command by which it makes its runs.
 
-use emu_bench::measure::noise::{self, Order, Plan};
-use emu_bench::measure::{Event, answer};
 use emu_core::Result;
+use emu_machine::noise::{self, Order, Plan};
+use emu_machine::{Event, answer};
 
 use crate::args::{NoiseArgs, NoiseRunsArgs};
 use crate::exit::{Exit, Failure};

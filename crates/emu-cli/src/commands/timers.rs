@@ -1,7 +1,7 @@
 //! `emu timers`: whether the clocks tell the truth.
 
-use emu_bench::measure::Event;
-use emu_bench::measure::timers::{self, Measured, Plan};
+use emu_machine::Event;
+use emu_machine::timers::{self, Measured, Plan};
 
 use crate::args::TimersArgs;
 use crate::exit::{Exit, Failure};

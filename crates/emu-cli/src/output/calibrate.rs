@@ -4,11 +4,11 @@ mod figures;
 
 use std::fmt::Write as _;
 
-use emu_bench::measure::calibrate::published::PUBLISHED;
-use emu_bench::measure::calibrate::{Analysis, Equivalent, Measured, Model, OrderEffect, Sample};
 use emu_bench::report::{Csv, optional};
 use emu_bench::stats::Interval;
 use emu_core::Result;
+use emu_machine::calibrate::published::PUBLISHED;
+use emu_machine::calibrate::{Analysis, Equivalent, Measured, Model, OrderEffect, Sample};
 use serde::Serialize;
 
 use super::SCHEMA;
@@ -214,7 +214,7 @@ fn published(measured: &Measured) -> String {
     let settings: Vec<_> = PUBLISHED.iter().map(|row| format!("{}: {}", row.name, row.setting)).collect();
     let source = format!(
         "Published: Manner & Wirtz, SOSE 2021, tables II to IV, {} equations; here {}. {}.",
-        emu_bench::measure::calibrate::published::EQUATIONS,
+        emu_machine::calibrate::published::EQUATIONS,
         measured.equations,
         settings.join("; ")
     );

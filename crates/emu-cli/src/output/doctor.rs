@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use emu_bench::measure::knobs::{Effect, Measured};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 use emu_bench::stats::Interval;
 use emu_core::CpuList;
 use emu_core::doctor::{Change, Examined, Finding, Load, Machine, State, Takes, Tuned, Tuning};
+use emu_machine::knobs::{Effect, Measured};
 use serde::Serialize;
 
 use super::SCHEMA;
@@ -245,7 +245,7 @@ fn chart(measured: &Measured) -> Chart {
             names.push(&effect.knob);
         }
     }
-    let series = emu_bench::measure::knobs::KINDS.iter().map(|kind| {
+    let series = emu_machine::knobs::KINDS.iter().map(|kind| {
         let of_kind = measured.effects.iter().filter(|effect| effect.kind == *kind);
         let point = |effect: &Effect| {
             let place = names.iter().position(|name| *name == effect.knob).unwrap_or(0);
@@ -343,7 +343,7 @@ mod tests {
         let ratio = |estimate| Interval { estimate, low: estimate / 2.0, high: estimate * 2.0, level: 0.95 };
         let effect = Effect {
             knob: "c-states".into(),
-            kind: emu_bench::measure::noise::Kind::Sleep1Ms,
+            kind: emu_machine::noise::Kind::Sleep1Ms,
             found_range: 0.2,
             tuned_range: 0.05,
             noise_ratio: ratio(0.24),

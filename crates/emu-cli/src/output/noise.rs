@@ -1,7 +1,7 @@
 //! The noise of a machine as tables and figures.
 
-use emu_bench::measure::noise::{CpuGaps, Measured, NotAvailable, OfKind, Period};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_machine::noise::{CpuGaps, Measured, NotAvailable, OfKind, Period};
 
 use super::numbers::{nanos, percent};
 use super::table::{Align, Table, notes, wrap};
@@ -149,7 +149,7 @@ fn runs_chart(measured: &Measured) -> Chart {
     let series = measured.kinds.iter().map(|of| {
         let median = of.median_ns * of.operations as f64;
         let runs = of.blocks.iter().flatten().enumerate();
-        let point = |(place, run): (usize, &emu_bench::measure::noise::Run)| {
+        let point = |(place, run): (usize, &emu_machine::noise::Run)| {
             Point::new((place + 1) as f64, (run.wall_ns as f64 / median - 1.0) * 100.0)
         };
         Series::curve(of.kind.name(), runs.map(point).collect())
@@ -164,9 +164,8 @@ fn gaps_chart(measured: &Measured) -> Chart {
     let series = measured.cpus.iter().map(|cpu| {
         let mut gaps: Vec<_> = cpu.gaps.iter().collect();
         gaps.sort_by_key(|gap| std::cmp::Reverse(gap.length_ns));
-        let point = |gap: &&emu_bench::measure::noise::Gap| {
-            Point::new(gap.at_ns as f64 / 1e9, gap.length_ns as f64 / 1e3)
-        };
+        let point =
+            |gap: &&emu_machine::noise::Gap| Point::new(gap.at_ns as f64 / 1e9, gap.length_ns as f64 / 1e3);
         Series::points(format!("CPU {}", cpu.cpu), gaps.iter().take(DRAWN).map(point).collect())
     });
     let x = Axis::linear("time, s");
@@ -178,8 +177,8 @@ fn gaps_chart(measured: &Measured) -> Chart {
 mod tests {
     use super::*;
     use crate::output::table::WIDTH;
-    use emu_bench::measure::noise::{Kind, Run};
     use emu_bench::stats::Noise;
+    use emu_machine::noise::{Kind, Run};
 
     #[test]
     fn what_cannot_be_had_is_a_row_with_its_reason() {

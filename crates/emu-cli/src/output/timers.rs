@@ -1,10 +1,8 @@
 //! The clocks of a machine as tables and figures.
 
-use emu_bench::measure::timers::clock::Counts;
-use emu_bench::measure::timers::{
-    Backwards, Change, Disparity, Drift, Ledger, Measured, OfSize, Quality, Relative,
-};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_machine::timers::clock::Counts;
+use emu_machine::timers::{Backwards, Change, Disparity, Drift, Ledger, Measured, OfSize, Quality, Relative};
 
 use super::numbers::{nanos, percent, signed};
 use super::table::{Align, Table, wrap};

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use emu_bench::measure::disk::{Column, Operation};
+use emu_machine::disk::{Column, Operation};
 
 use super::{MeasureArgs, SeriesArgs};
 use crate::args::values;

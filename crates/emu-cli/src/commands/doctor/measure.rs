@@ -1,9 +1,9 @@
 //! `emu doctor tune --measure`: what each knob does to the noise here.
 
-use emu_bench::measure::Event;
-use emu_bench::measure::knobs::{self, Plan, Switch};
 use emu_core::doctor::{Examined, Machine, Refused, Tuning};
 use emu_core::{Error, ErrorKind, Result};
+use emu_machine::Event;
+use emu_machine::knobs::{self, Plan, Switch};
 
 use super::examine;
 use crate::args::DoctorTuneArgs;

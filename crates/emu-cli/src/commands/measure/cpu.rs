@@ -1,10 +1,10 @@
 //! `emu measure cpu`: how fast CPUs calculate, at once or for a long time.
 
-use emu_bench::kernel::arithmetic::Number;
-use emu_bench::measure::Event;
-use emu_bench::measure::cpu::{self, Plan, Steady};
-use emu_bench::measure::series;
 use emu_core::Host;
+use emu_machine::Event;
+use emu_machine::cpu::{self, Plan, Steady};
+use emu_machine::kernel::arithmetic::Number;
+use emu_machine::series;
 
 use super::long;
 use crate::args::{CpuArgs, Numbers};

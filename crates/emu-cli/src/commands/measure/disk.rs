@@ -1,9 +1,9 @@
 //! `emu measure disk`: how fast a disk transfers blocks, at once or for a long time.
 
-use emu_bench::measure::Event;
-use emu_bench::measure::disk::{self, Plan, Steady, Transfer};
-use emu_bench::measure::series;
 use emu_core::Host;
+use emu_machine::Event;
+use emu_machine::disk::{self, Plan, Steady, Transfer};
+use emu_machine::series;
 
 use super::long;
 use crate::args::DiskArgs;

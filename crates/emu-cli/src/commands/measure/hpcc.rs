@@ -1,6 +1,6 @@
 //! `emu measure hpcc`: the kernels of the HPC Challenge.
 
-use emu_bench::measure::hpcc::{self, Plan};
+use emu_machine::hpcc::{self, Plan};
 
 use crate::args::HpccArgs;
 use crate::exit::{Exit, Failure};

@@ -1,8 +1,8 @@
 //! A long series of one kind of work: what `--for` means to every measurement that has it.
 
-use emu_bench::measure::series::{Plan, Series};
-use emu_bench::measure::{Event, Watch};
 use emu_core::{Error, Host, Result};
+use emu_machine::series::{Plan, Series};
+use emu_machine::{Event, Watch};
 
 use crate::args::MeasureArgs;
 use crate::exit::{Exit, Failure};

@@ -1,10 +1,10 @@
 //! `emu measure memory`: how fast memory is, at once or for a long time.
 
-use emu_bench::measure::Event;
-use emu_bench::measure::memory::{self, Plan, Steady};
-use emu_bench::measure::series;
 use emu_bench::memory::StreamSize;
 use emu_core::Host;
+use emu_machine::Event;
+use emu_machine::memory::{self, Plan, Steady};
+use emu_machine::series;
 
 use super::long;
 use crate::args::MemoryArgs;

@@ -1,7 +1,7 @@
 //! A calibration as figures: rates over quotas, and what the line leaves over.
 
-use emu_bench::measure::calibrate::{Analysis, Measured, Sample};
 use emu_bench::report::{Axis, Chart, Point, Series};
+use emu_machine::calibrate::{Analysis, Measured, Sample};
 
 /// The points of an analysis, by a value for each sample.
 fn points(measured: &Measured, one: &Analysis, value: impl Fn(&Sample) -> f64) -> Vec<Point> {

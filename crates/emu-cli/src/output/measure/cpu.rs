@@ -1,9 +1,9 @@
 //! What CPUs calculate, as tables and figures.
 
-use emu_bench::kernel::arithmetic::Work;
-use emu_bench::measure::UNOPTIMISED;
-use emu_bench::measure::cpu::{Cpu, Peak};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_machine::UNOPTIMISED;
+use emu_machine::cpu::{Cpu, Peak};
+use emu_machine::kernel::arithmetic::Work;
 
 use crate::output::Shown;
 use crate::output::numbers::{nanos, percent, rate};
@@ -182,8 +182,8 @@ fn chart(cpu: &Cpu) -> Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emu_bench::measure::cpu::{Rate, Units, Wait};
     use emu_core::Hertz;
+    use emu_machine::cpu::{Rate, Units, Wait};
 
     fn cpu(documented: bool) -> Cpu {
         let rate = |work, threads: usize| {

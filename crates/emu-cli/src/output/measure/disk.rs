@@ -1,9 +1,7 @@
 //! What a disk does, as tables and figures.
 
-use emu_bench::measure::disk::{
-    Cell, Column, Disk, Latency, Measured, Operation, Order, Outcome, PACE, Transfer,
-};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_machine::disk::{Cell, Column, Disk, Latency, Measured, Operation, Order, Outcome, PACE, Transfer};
 
 use crate::output::Shown;
 use crate::output::numbers::{nanos, percent, rate, size};
@@ -243,7 +241,7 @@ fn chart(disk: &Disk, order: Order) -> Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emu_bench::measure::disk::Sample;
+    use emu_machine::disk::Sample;
 
     fn disk() -> Disk {
         let latency = Latency {

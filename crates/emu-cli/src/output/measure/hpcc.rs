@@ -1,7 +1,7 @@
 //! The kernels of the HPC Challenge as a table and a figure.
 
-use emu_bench::measure::hpcc::{Measured, Row};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_machine::hpcc::{Measured, Row};
 
 use crate::output::Shown;
 use crate::output::table::{Align, Table, notes, wrap};
@@ -115,8 +115,8 @@ fn point(place: usize, row: &Row) -> Point {
 mod tests {
     use super::*;
     use crate::output::table::WIDTH;
-    use emu_bench::kernel::stream;
-    use emu_bench::measure::hpcc::{Kernel, Run};
+    use emu_machine::hpcc::{Kernel, Run};
+    use emu_machine::kernel::stream;
 
     fn measured() -> Measured {
         let row = |kernel, threads, error, passed| Row {

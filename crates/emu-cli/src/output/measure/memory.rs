@@ -1,8 +1,8 @@
 //! What memory does, as tables and figures.
 
-use emu_bench::kernel::stream::Kernel;
-use emu_bench::measure::memory::{Latency, Memory};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+use emu_bench::stream::Kernel;
+use emu_machine::memory::{Latency, Memory};
 
 use crate::output::Shown;
 use crate::output::numbers::{nanos, rate, size};
@@ -168,7 +168,7 @@ fn copy_chart(memory: &Memory) -> Chart {
     let series = threads.into_iter().flat_map(|threads| {
         [(false, "sequential"), (true, "random")].map(|(random, name)| {
             let copies = memory.copies.iter().filter(|copy| (copy.threads, copy.random) == (threads, random));
-            let point = |copy: &emu_bench::measure::memory::Copy| {
+            let point = |copy: &emu_machine::memory::Copy| {
                 Point::new(copy.block_bytes as f64, copy.bytes_per_s / 1e6)
             };
             Series::curve(format!("{name}, {threads} thread(s)"), copies.map(point).collect())
@@ -181,9 +181,9 @@ fn copy_chart(memory: &Memory) -> Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emu_bench::kernel::stream::Passes;
-    use emu_bench::measure::memory::{Copy, Stream};
     use emu_bench::memory::{Cache, StreamSize};
+    use emu_machine::kernel::stream::Passes;
+    use emu_machine::memory::{Copy, Stream};
 
     fn memory() -> Memory {
         let copy = |block_bytes, random, threads| Copy {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use emu_bench::measure::series::Series;
 use emu_bench::report::{Axis, Chart, Csv, Point, Series as Drawn};
+use emu_machine::series::Series;
 
 use crate::output::Shown;
 use crate::output::numbers::{percent, rate, span};

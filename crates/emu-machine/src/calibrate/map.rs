@@ -1,0 +1,281 @@
+//! Composing two calibrations: the local quota that equals a setting of another machine.
+
+use std::fmt;
+
+use emu_bench::stats::{Level, LinearFit};
+use emu_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::analysis::{at_equal_clock, is_linear, own};
+use super::{Analysis, Measured, Residuals, Threads};
+
+/// The other machine: rates at its settings, which are CPUs or anything else, such as megabytes of a cloud function.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Other {
+    settings: Vec<f64>,
+    gflops: Vec<f64>,
+    /// How LINPACK was run, where that is known.
+    linpack: Option<Linpack>,
+}
+
+/// On what a rate of LINPACK depends besides the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Linpack {
+    equations: usize,
+    threads: Threads,
+}
+
+impl Linpack {
+    fn of(measured: &Measured) -> Result<Self> {
+        Ok(Self { equations: measured.equations, threads: main(measured)?.threads })
+    }
+}
+
+/// In words: with what it was run.
+impl fmt::Display for Linpack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} equations and threads {}", self.equations, self.threads.name())
+    }
+}
+
+/// What equals a setting of the other machine here.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Equivalent {
+    /// The setting of the other machine.
+    pub setting: f64,
+    /// Its rate there, on its line.
+    pub gflops: f64,
+    /// The quota that has this rate here, in CPUs.
+    pub quota: f64,
+    /// How far it may be off: the standard deviations of both lines' residuals, in CPUs.
+    pub quota_sd: f64,
+    /// The same as a speed of all CPUs.
+    pub speed: f64,
+    /// Whether both lines are models: R² of 0.99 at least, and no rate off the line by more than 5 % of the largest.
+    pub both_linear: bool,
+}
+
+impl Other {
+    /// Another machine's calibration, with the threads that stand for it, at equal core clock where that is known.
+    ///
+    /// # Errors
+    /// It has no samples.
+    pub fn of(measured: &Measured) -> Result<Self> {
+        let linpack = Linpack::of(measured)?;
+        let own = own(&measured.samples, linpack.threads, measured.cpus);
+        let own = at_equal_clock(&own).unwrap_or(own);
+        let (settings, gflops) = own.iter().map(|sample| (sample.quota, sample.gflops)).unzip();
+        Ok(Self { settings, gflops, linpack: Some(linpack) })
+    }
+
+    /// Lines of `setting,gflops`, of which the first may have their names instead.
+    ///
+    /// # Errors
+    /// Usage, naming the line that is something else.
+    pub fn of_csv(text: &str) -> Result<Self> {
+        let has_names = text.lines().next().is_some_and(|first| point(first).is_none());
+        let lines = text.lines().enumerate().skip(usize::from(has_names));
+        let points = lines.filter(|(_, line)| !line.trim().is_empty()).map(|(number, line)| {
+            point(line).ok_or_else(|| {
+                Error::usage(format!("line {} is not `setting,gflops`: `{line}`", number + 1))
+                    .hint("two numbers a line; the first line may have names")
+            })
+        });
+        let (settings, gflops) = points.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        Ok(Self { settings, gflops, linpack: None })
+    }
+}
+
+/// A setting and its rate.
+fn point(line: &str) -> Option<(f64, f64)> {
+    let (setting, gflops) = line.split_once(',')?;
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    Some((number(setting)?, number(gflops)?))
+}
+
+/// The analysis that stands for a calibration: the first.
+fn main(measured: &Measured) -> Result<&Analysis> {
+    measured.analyses.first().ok_or_else(|| Error::usage("the calibration has no analysis"))
+}
+
+/// The local quota that has the same rate as a setting of another machine; of each calibration the line that counts is
+/// taken, which is that at equal core clock where that is known.
+///
+/// # Errors
+/// Usage, for calibrations by different systems or threads, whose rates say nothing of each other, and for a setting
+/// outside of those that were measured there, or a rate outside of those that were measured here: lines end where their
+/// points do. A machine whose rate does not rise with the setting, or that has none there, has no equivalent.
+pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equivalent> {
+    let ours = Linpack::of(here)?;
+    if let Some(theirs) = there.linpack.filter(|theirs| *theirs != ours) {
+        return Err(Error::usage(format!(
+            "cannot compare a calibration of {theirs} with this one of {ours}: LINPACK's rate depends on both"
+        ))
+        .hint("calibrate both machines in the same way: with --quick or without, with the same --preset"));
+    }
+    let fit = LinearFit::of(&there.settings, &there.gflops, Level::P95)?;
+    let range = |values: &mut dyn Iterator<Item = f64>| {
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), one| (low.min(one), high.max(one)))
+    };
+    let (low, high) = range(&mut there.settings.iter().copied());
+    if !(low..=high).contains(&setting) {
+        return Err(Error::usage(format!(
+            "the setting {setting} is outside of the {low} to {high} that were measured there"
+        ))
+        .hint("a line is no model of what was not measured; calibrate the other machine at that setting"));
+    }
+    let gflops = fit.intercept.interval.estimate + fit.slope.interval.estimate * setting;
+    let own = main(here)?.model();
+    let slope = own.fit.slope.interval.estimate;
+    if !(slope > 0.0 && fit.slope.interval.estimate > 0.0) {
+        return Err(Error::unavailable("the rate of one machine does not rise with its setting"));
+    }
+    if gflops <= 0.0 {
+        return Err(Error::unavailable(format!(
+            "the line of the other machine has no rate at the setting {setting}: {gflops:.2} GFLOPS"
+        ))
+        .hint("it begins at a larger setting; choose one"));
+    }
+    let quota = (gflops - own.fit.intercept.interval.estimate) / slope;
+    let (least, most) = range(&mut here.samples.iter().map(|sample| sample.quota));
+    if !(least..=most).contains(&quota) {
+        return Err(Error::unavailable(format!(
+            "{gflops:.1} GFLOPS would need a quota of {quota:.2} CPUs, and {least:.2} to {most:.2} were measured here"
+        ))
+        .hint("this machine has no measured setting that is as fast; choose another setting"));
+    }
+    let residuals = Residuals::of(&fit, &there.settings, &there.gflops)?;
+    Ok(Equivalent {
+        setting,
+        gflops,
+        quota,
+        quota_sd: fit.residual_sd.hypot(own.fit.residual_sd) / slope,
+        speed: quota / here.cpus as f64,
+        both_linear: is_linear(&fit, &residuals) && own.is_linear(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::sample;
+    use super::super::{Order, Sample};
+    use super::*;
+    use emu_core::ErrorKind;
+
+    /// A machine of four CPUs with this line.
+    fn machine(intercept: f64, slope: f64) -> Measured {
+        of(|quota| intercept + slope * quota)
+    }
+
+    /// A machine of four CPUs with this rate at a quota.
+    fn of(rate: impl Fn(f64) -> f64) -> Measured {
+        let quotas = (1..=40).map(|tenth| f64::from(tenth) / 10.0);
+        measured(quotas.map(|quota| sample(Order::Ascending, quota, 4, rate(quota))).collect())
+    }
+
+    fn measured(samples: Vec<Sample>) -> Measured {
+        let analyses = vec![Analysis::of(&samples, Threads::All, 4).unwrap()];
+        Measured { samples, cpus: 4, equations: 1000, analyses, notes: vec![], verdict: String::new() }
+    }
+
+    /// The paper's Lambda line, as points.
+    fn lambda() -> Other {
+        let line = |mb: f64| format!("{mb},{}\n", 0.0197 * mb - 1.995);
+        Other::of_csv(&("memory,gflops\n".to_owned() + &[256.0, 1024.0, 2048.0, 10_240.0].map(line).concat()))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_setting_of_the_cloud_becomes_a_local_quota() {
+        let found = equivalent(&machine(-1.820, 54.118), &lambda(), 1769.0).unwrap();
+        let gflops = 0.0197 * 1769.0 - 1.995;
+        assert!((found.gflops - gflops).abs() < 1e-9);
+        assert!((found.quota - (gflops + 1.820) / 54.118).abs() < 1e-9);
+        assert!((found.speed - found.quota / 4.0).abs() < 1e-12 && found.both_linear);
+    }
+
+    #[test]
+    fn a_machine_equals_itself() {
+        let one = machine(-3.0, 23.4);
+        let found = equivalent(&one, &Other::of(&one).unwrap(), 1.7).unwrap();
+        assert!((found.quota - 1.7).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_calibration_that_calibrate_calls_no_line_is_in_doubt_on_either_side() {
+        let good = machine(0.0, 10.0);
+        let bad = of(|quota| if quota > 3.95 { 9.0 * quota } else { 10.0 * quota });
+        let model = bad.analyses[0].model();
+        assert!(model.fit.r_squared.unwrap() > 0.99 && !model.is_linear(), "R² alone would pass");
+        let linear = |here: &Measured, there: &Measured| {
+            equivalent(here, &Other::of(there).unwrap(), 1.7).unwrap().both_linear
+        };
+        assert_eq!((linear(&good, &good), linear(&good, &bad), linear(&bad, &good)), (true, false, false));
+    }
+
+    #[test]
+    fn a_clock_that_moved_is_made_up_for_on_both_sides() {
+        let mut samples = machine(0.0, 10.0).samples;
+        for (number, sample) in samples.iter_mut().enumerate() {
+            let factor = if number % 2 == 0 { 1.0 } else { 1.2 };
+            (sample.gflops, sample.clock_hz) = (sample.gflops * factor, Some(3e9 * factor));
+        }
+        let moved = measured(samples);
+        // The median clock lies between both.
+        let steady = machine(0.0, 11.0);
+        for (here, there) in [(&moved, &steady), (&steady, &moved), (&moved, &moved)] {
+            let found = equivalent(here, &Other::of(there).unwrap(), 1.7).unwrap();
+            assert!((found.quota - 1.7).abs() < 1e-9 && found.both_linear, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_extrapolated() {
+        let outside = equivalent(&machine(-1.820, 54.118), &lambda(), 100.0).unwrap_err();
+        assert_eq!(outside.kind(), ErrorKind::Usage);
+        assert!(equivalent(&machine(-1.8, 54.1), &lambda(), f64::NAN).is_err());
+        let slow = equivalent(&machine(-1.0, 5.0), &lambda(), 10_000.0).unwrap_err();
+        assert_eq!(slow.kind(), ErrorKind::Unavailable);
+        assert!(equivalent(&machine(9.0, -1.0), &lambda(), 1000.0).is_err());
+    }
+
+    #[test]
+    fn calibrations_by_other_systems_or_threads_are_not_compared() {
+        let one = machine(-3.0, 23.4);
+        let larger = Measured { equations: 4000, ..one.clone() };
+        let fewer = Analysis { threads: Threads::Ceiling, ..one.analyses[0].clone() };
+        let fewer = Measured { analyses: vec![fewer], ..one.clone() };
+        for (there, words) in [(larger, "4000 equations"), (fewer, "threads ceil(quota)")] {
+            let refused = equivalent(&one, &Other::of(&there).unwrap(), 1.7).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Usage);
+            assert!(refused.to_string().contains(words), "{refused}");
+        }
+        assert!(equivalent(&one, &lambda(), 1769.0).is_ok(), "of a CSV nothing of it is known");
+    }
+
+    #[test]
+    fn a_setting_without_a_rate_has_no_equivalent() {
+        let dead = Other::of_csv("1,-1\n2,9\n3,19\n").unwrap();
+        // The line here has such a rate at 0.7 CPUs.
+        let refused = equivalent(&machine(-8.0, 10.0), &dead, 1.0).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        assert!(refused.to_string().contains("no rate at the setting 1"), "{refused}");
+    }
+
+    #[test]
+    fn a_csv_without_names_keeps_its_first_point() {
+        let (with, without) = ("a,b\n1,2\n3,4\n", "1,2\n3,4\n");
+        assert_eq!(Other::of_csv(with).unwrap(), Other::of_csv(without).unwrap());
+        assert_eq!(Other::of_csv(without).unwrap().settings.len(), 2);
+        assert!(Other::of_csv("").unwrap().settings.is_empty());
+    }
+
+    #[test]
+    fn strange_lines_are_named() {
+        for text in ["a,b\n1;2\n", "a,b\n1,x\n", "a,b\n1,NaN\n"] {
+            assert!(Other::of_csv(text).unwrap_err().to_string().contains("line 2"), "{text}");
+        }
+        let few = Other::of_csv("a,b\n1,2\n").unwrap();
+        assert!(equivalent(&machine(-1.0, 5.0), &few, 1.0).is_err());
+    }
+}

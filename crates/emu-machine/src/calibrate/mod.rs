@@ -1,0 +1,287 @@
+//! Calibration: how LINPACK's rate follows the CPU quota (Manner & Wirtz 2021, *Why many benchmarks might be
+//! compromised*, SOSE), and whether the order of quotas matters (Luszczek et al. 2011, *Evaluation of the HPC Challenge
+//! benchmarks in virtualized environments*, § 5).
+//!
+//! Orders are gone through in whole passes, as their meaning is what came before a sample, and in a balanced sequence of
+//! these, so that a machine that drifts favours none; what drifts all the same is taken out by a regression over the time
+//! between samples of the same quota. Both are told where they are made: `plan`, `orders`.
+
+mod analysis;
+mod map;
+mod orders;
+mod plan;
+pub mod published;
+mod solver;
+mod verdict;
+
+pub use analysis::{Analysis, Model, Residuals};
+pub use map::{Equivalent, Other, equivalent};
+pub use orders::OrderEffect;
+pub use plan::{Order, Plan, Threads};
+pub use solver::{SOLVER, serve};
+
+use std::path::Path;
+use std::time::Instant;
+
+use emu_bench::clock;
+use emu_bench::ticks::Ticks;
+use emu_core::{Error, Host, MethodId, Result, Session, Tasks, Zone, meter};
+use serde::{Deserialize, Serialize};
+
+use super::{Event, Watch, tell};
+use crate::kernel::linpack;
+use plan::Cell;
+use solver::{GoOn, Solver};
+
+/// LINPACK at one quota.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The order in whose turn it was taken.
+    pub order: Order,
+    /// The pass in whose turn it was taken, from 0.
+    #[serde(default)]
+    pub pass: usize,
+    /// The quota in CPUs.
+    pub quota: f64,
+    /// Threads that solved.
+    pub threads: usize,
+    /// Solutions in a row.
+    pub solutions: usize,
+    /// When they began, in seconds from the begin of the measurement; 0 where that is not known.
+    #[serde(default)]
+    pub begin_seconds: f64,
+    /// Wall time of them.
+    pub seconds: f64,
+    /// Billions of floating-point operations per second.
+    pub gflops: f64,
+    /// CPUs that the process had on average.
+    pub cpus_used: f64,
+    /// HPL's scaled residual, the largest of all solutions; `None` where one is not a number.
+    pub residual: Option<f64>,
+    /// Whether that is at most 16: every solution is right.
+    pub passed: bool,
+    /// The core clock in Hz, over all CPUs of the quota: the mean of just before the quota was set and just after it was
+    /// taken back. `None` where a CPU was too busy to tell.
+    #[serde(default)]
+    pub clock_hz: Option<f64>,
+    /// Share of these CPUs' time that the hypervisor gave to others meanwhile; `None` where that is not known.
+    #[serde(default)]
+    pub stolen: Option<f64>,
+    /// Share of it that other tasks had at least; `None` where that is not known.
+    #[serde(default)]
+    pub foreign: Option<f64>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Every sample, in the order in which they were taken.
+    pub samples: Vec<Sample>,
+    /// CPUs of the largest quota.
+    pub cpus: usize,
+    /// Equations of LINPACK.
+    pub equations: usize,
+    /// What the samples say, for each number of threads.
+    pub analyses: Vec<Analysis>,
+    /// What went otherwise than asked while the quotas were in force, such as a limit of a group above; each once.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// What it means, in words.
+    pub verdict: String,
+}
+
+impl Measured {
+    /// Whether all solutions are right.
+    pub fn passed(&self) -> bool {
+        self.samples.iter().all(|sample| sample.passed)
+    }
+
+    /// Refuses a calibration with wrong solutions, whose rates say nothing; `record` is where it is from.
+    ///
+    /// # Errors
+    /// Usage, where a solution is wrong.
+    pub fn check_solutions(&self, record: &Path) -> Result<()> {
+        let wrong = self.samples.iter().filter(|sample| !sample.passed).count();
+        if wrong == 0 {
+            return Ok(());
+        }
+        Err(Error::usage(format!(
+            "cannot use the calibration {}: {wrong} of its {} samples have a wrong solution",
+            record.display(),
+            self.samples.len()
+        ))
+        .hint(
+            "memory, CPU or clock speed of that machine cannot be trusted; mend that, and calibrate it again",
+        ))
+    }
+
+    /// The lowest and the highest core clock of the samples, in Hz; `None` where none is known.
+    pub fn clock_range(&self) -> Option<(f64, f64)> {
+        clock_range(&self.samples)
+    }
+}
+
+fn clock_range(samples: &[Sample]) -> Option<(f64, f64)> {
+    samples.iter().filter_map(|sample| sample.clock_hz).fold(None, |range, clock| {
+        let (low, high) = range.unwrap_or((clock, clock));
+        Some((clock.min(low), clock.max(high)))
+    })
+}
+
+/// Measures by the plan.
+///
+/// # Errors
+/// A quota cannot be set or undone, the solving process fails, or `watch` ends it.
+pub fn measure(host: &Host, plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
+    let start = Instant::now();
+    let mut solver = Solver::start()?;
+    let cells = plan.cells();
+    let left = plan.expected_time(&cells, None);
+    let mut go_on = || watch(Event::Next { what: "without a quota", left });
+    go_on()?;
+    // How often a system is solved at a quota follows from the rate of one CPU.
+    solver.prepare(plan.equations, plan.seed, &plan.cpus, 1, 1, &mut go_on)?;
+    let alone = solver.solve(&mut go_on)?.seconds;
+    let (mut samples, mut notes) = (Vec::new(), Vec::new());
+    for (number, cell) in cells.iter().enumerate() {
+        let what = format!("quota {:.2}, threads {}, {}", cell.quota, cell.threads, cell.order.name());
+        let left = plan.expected_time(cells.get(number..).unwrap_or_default(), Some(alone));
+        let begin = Instant::now();
+        let mut go_on = || watch(Event::Next { what: &what, left: left.saturating_sub(begin.elapsed()) });
+        go_on()?;
+        let (one, remarks) = sample(host, plan, &mut solver, cell, alone, start, &mut go_on)?;
+        tell(watch, "sample", &one)?;
+        samples.push(one);
+        for note in remarks {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    let analyses = plan
+        .threads
+        .iter()
+        .map(|&threads| Analysis::of(&samples, threads, plan.cpus.len()))
+        .collect::<Result<Vec<_>>>()?;
+    let verdict = verdict::verdict(&analyses, &samples, host);
+    Ok(Measured { samples, cpus: plan.cpus.len(), equations: plan.equations, analyses, notes, verdict })
+}
+
+/// A sample of a measurement that began at `start`, and what went otherwise than asked.
+fn sample(
+    host: &Host,
+    plan: &Plan,
+    solver: &mut Solver,
+    cell: &Cell,
+    alone: f64,
+    start: Instant,
+    go_on: GoOn<'_>,
+) -> Result<(Sample, Vec<String>)> {
+    let solutions = plan.times(cell.quota, alone);
+    let known = plan.check_quota(host, cell.quota)?;
+    solver.prepare(plan.equations, plan.seed, &plan.cpus, cell.threads, solutions, go_on)?;
+    let zone = Zone {
+        name: "calibrate".into(),
+        demand: plan.demand(cell.quota),
+        tasks: Tasks::Processes(vec![solver.pid()]),
+    };
+    // Long enough for a governor to see that the CPUs are busy.
+    let clock_before = clock::mean(&plan.cpus, meter::BUDGET);
+    let (ticks, begin) = (Ticks::now(&host.roots.proc, &plan.cpus)?, Instant::now());
+    let session = Session::engage(host, &zone, MethodId::Fracas)?;
+    let begin_seconds = start.elapsed().as_secs_f64();
+    let done = solver.solve(go_on);
+    let (after, wall_s) = (Ticks::now(&host.roots.proc, &plan.cpus), begin.elapsed().as_secs_f64());
+    if done.is_err() {
+        // Nothing of it is wanted any more, least of all at full speed.
+        solver.end();
+    }
+    let (status, released) = session.release();
+    released?;
+    let mut notes = status.messages();
+    notes.retain(|note| !known.contains(note));
+    let (done, ticks) = (done?, after?.since(ticks));
+    let clock_after = clock::mean(&plan.cpus, meter::BUDGET);
+    let (residual, passed) = solver.check(go_on)?;
+    let sample = Sample {
+        order: cell.order,
+        pass: cell.pass,
+        quota: cell.quota,
+        threads: cell.threads,
+        solutions,
+        begin_seconds,
+        seconds: done.seconds,
+        gflops: linpack::operations(plan.equations) * solutions as f64 / done.seconds / 1e9,
+        cpus_used: done.cpu_seconds / done.seconds,
+        residual,
+        passed,
+        clock_hz: clock_before.zip(clock_after).map(|(before, after)| f64::midpoint(before, after)),
+        stolen: Some(ticks.stolen_share()),
+        // The small solution before those that count takes about a millisecond, which is less than a tick.
+        foreign: Some(ticks.foreign(wall_s, plan.cpus.len(), done.cpu_seconds)),
+    };
+    Ok((sample, notes))
+}
+
+#[cfg(test)]
+mod testing {
+    use super::{Order, Sample};
+
+    /// A sample of a machine of which nothing else is known.
+    pub(super) fn sample(order: Order, quota: f64, threads: usize, gflops: f64) -> Sample {
+        Sample {
+            order,
+            pass: 0,
+            quota,
+            threads,
+            solutions: 3,
+            begin_seconds: 0.0,
+            seconds: 2.0,
+            gflops,
+            cpus_used: quota,
+            residual: Some(0.01),
+            passed: true,
+            clock_hz: None,
+            stolen: None,
+            foreign: None,
+        }
+    }
+
+    /// Samples of one order with two threads, at quotas up to two CPUs, from a rate for each.
+    pub(super) fn sweep(order: Order, rate: impl Fn(f64) -> f64) -> Vec<Sample> {
+        let quotas = (1..=20).map(|tenth| f64::from(tenth) / 10.0);
+        quotas.map(|quota| sample(order, quota, 2, rate(quota))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::sweep;
+    use super::*;
+
+    #[test]
+    fn wrong_solutions_are_refused_by_the_name_of_their_record() {
+        let samples = sweep(Order::Random, |quota| 60.0 * quota);
+        let mut measured = Measured {
+            samples,
+            cpus: 2,
+            equations: 2000,
+            analyses: vec![],
+            notes: vec![],
+            verdict: String::new(),
+        };
+        let record = Path::new("/a/record");
+        measured.check_solutions(record).unwrap();
+        measured.samples[3].passed = false;
+        let refused = measured.check_solutions(record).unwrap_err().to_string();
+        assert!(refused.contains("/a/record: 1 of its 20 samples"), "{refused}");
+    }
+
+    #[test]
+    fn the_range_of_the_clock_is_of_those_that_are_known() {
+        let mut samples = sweep(Order::Random, |quota| 60.0 * quota);
+        assert_eq!(clock_range(&samples), None);
+        (samples[2].clock_hz, samples[9].clock_hz) = (Some(3.2e9), Some(2.8e9));
+        assert_eq!(clock_range(&samples), Some((2.8e9, 3.2e9)));
+    }
+}

@@ -1,0 +1,381 @@
+//! How fast CPUs calculate: every operation by itself and mixed, many at a time and one after another, and what share
+//! of the theoretical peak is reached.
+
+mod batches;
+mod units;
+
+pub use units::Units;
+
+use std::time::{Duration, Instant};
+
+use emu_bench::stats::Sample;
+use emu_core::{CpuId, CpuList, Error, ErrorKind, Hertz, Host, Result, meter};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Event, Left, OPTIMISED, THREADS_MAX, Watch, check_threads, in_order, one_and_all, places, powers_of_two,
+    tell,
+};
+use crate::kernel::arithmetic::{Number, Operation, Work, instruction_set, is_fused};
+
+/// No CPU has more vector units than this: a higher rate says that the compiler has left out work.
+const UNITS_MAX: f64 = 6.0;
+
+/// What is measured of the CPUs, and for how long.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Plan {
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
+    /// How long a sample is.
+    pub sample_ns: u64,
+    /// Samples of each.
+    pub rounds: usize,
+    /// Start of the random numbers.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// One thread and all, short samples.
+    pub fn quick(host: &Host, seed: u64) -> Self {
+        Self { threads: one_and_all(host), sample_ns: 30_000_000, rounds: 5, seed }
+    }
+
+    /// 1, 2, 4 … threads, long samples.
+    pub fn full(host: &Host, seed: u64) -> Self {
+        Self { threads: powers_of_two(host), sample_ns: 200_000_000, rounds: 9, seed }
+    }
+
+    fn sample(&self) -> Duration {
+        Duration::from_nanos(self.sample_ns)
+    }
+
+    /// Whether it can be carried out.
+    ///
+    /// # Errors
+    /// Usage, for numbers that make no sense.
+    pub fn check(&self) -> Result<()> {
+        check_threads(&self.threads, THREADS_MAX)?;
+        if self.rounds == 0 || self.sample_ns == 0 {
+            return Err(Error::usage("nothing is to be measured"));
+        }
+        Ok(())
+    }
+}
+
+/// What the CPUs do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// The instruction set that is used for many operations at a time.
+    pub instruction_set: String,
+    /// Doubles, or integers of 64 bits, in one of its vectors.
+    pub lanes: usize,
+    /// Whether emu was built with optimisation; figures mean little otherwise.
+    pub optimised: bool,
+    /// The core clock of the first CPU, the middle one of the readings before every part; `None` where none was good.
+    pub clock: Option<Hertz>,
+    /// Operations many at a time.
+    pub rates: Vec<Rate>,
+    /// Operations one after another, on one CPU.
+    pub waits: Vec<Wait>,
+    /// What could be reached, and what was, by number of threads; none where the clock is not known.
+    pub peaks: Vec<Peak>,
+}
+
+/// Operations many at a time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rate {
+    /// What was done.
+    #[serde(flatten)]
+    pub work: Work,
+    /// Threads.
+    pub threads: usize,
+    /// Median of the samples: operations each second of all threads.
+    pub operations_per_s: f64,
+    /// In the order they were taken.
+    pub samples: Vec<f64>,
+}
+
+/// Operations one after another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    /// What was done.
+    #[serde(flatten)]
+    pub work: Work,
+    /// Median of the samples: nanoseconds until the next one can begin. Of mixed operations the mean of the four.
+    pub wait_ns: f64,
+    /// The same in cycles of the core clock; `None` where that is not known.
+    pub wait_cycles: Option<f64>,
+    /// In the order they were taken.
+    pub samples: Vec<f64>,
+}
+
+/// What could be reached, and what was: doubles multiplied and added.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Peak {
+    /// Threads.
+    pub threads: usize,
+    /// Cores that they run on: threads that share a core share its units.
+    pub cores: usize,
+    /// Whether all these CPUs are of the kind that the model names, as far as the host tells.
+    pub alike: bool,
+    /// Vectors multiplied and added in one cycle; never documented for CPUs that are not alike.
+    pub units: Units,
+    /// The highest reading of the core clock of the first CPU; of CPUs that are not alike, the mean of the cores'.
+    pub clock: Hertz,
+    /// Cores × clock × units × lanes × 2.
+    pub theoretical_per_s: f64,
+    /// The best sample: what disturbs a sample only takes from it.
+    pub best_per_s: f64,
+    /// Best / theoretical.
+    pub share: f64,
+}
+
+/// One part of the whole.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Rate { work: Work, threads: usize },
+    Wait { work: Work },
+}
+
+/// Measures the CPUs as planned, the parts in random order.
+///
+/// # Errors
+/// A thread cannot be made or bound, a result is wrong, or `watch` ends it.
+pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
+    plan.check()?;
+    let first = host.allowed.first().ok_or_else(|| Error::unavailable("no CPU may be used"))?;
+    let of_rates = Work::ALL
+        .iter()
+        .flat_map(|&work| plan.threads.iter().map(move |&threads| Part::Rate { work, threads }));
+    let mut parts: Vec<_> = of_rates.chain(Work::ALL.map(|work| Part::Wait { work })).enumerate().collect();
+    parts.shuffle(&mut Pcg64::seed_from_u64(plan.seed));
+    let one: Vec<_> = Work::ALL.iter().map(|work| (*work, work.one())).collect();
+    let one_of = |work: Work| one.iter().find(|(of, _)| *of == work).map_or(0, |(_, one)| *one);
+    let (mut rates, mut waits, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut left = Left::new(parts.len(), plan.sample() * plan.rounds as u32 + meter::BUDGET);
+    for (number, part) in parts {
+        let (Part::Rate { work, .. } | Part::Wait { work }) = part;
+        watch(Event::Next { what: &work.name(), left: left.time() })?;
+        let begin = Instant::now();
+        // A guest may be refused a good reading for a while; operations are timed all the same.
+        clocks.extend(meter::measure(first, meter::BUDGET).ok().map(|reading| reading.clock.as_f64()));
+        match part {
+            Part::Rate { work, threads } => {
+                let places = places(host, threads);
+                let samples = sampled(plan, || batches::rate(work, one_of(work), &places, plan.sample()))?;
+                let operations_per_s = Sample::new(samples.clone())?.median();
+                let rate = Rate { work, threads, operations_per_s, samples };
+                tell(watch, "rate", &rate)?;
+                rates.push((number, rate));
+            }
+            Part::Wait { work } => {
+                let place = [first].into_iter().collect();
+                let samples = sampled(plan, || batches::wait_ns(work, one_of(work), &place, plan.sample()))?;
+                let wait_ns = Sample::new(samples.clone())?.median();
+                let wait = Wait { work, wait_ns, wait_cycles: None, samples };
+                tell(watch, "wait", &wait)?;
+                waits.push((number, wait));
+            }
+        }
+        left.through(begin.elapsed());
+    }
+    let clocks = Sample::new(clocks).ok();
+    let clock = clocks.as_ref().map(Sample::median);
+    let (rates, mut waits) = (in_order(rates), in_order(waits));
+    for wait in &mut waits {
+        wait.wait_cycles = clock.map(|clock| wait.wait_ns * clock / 1e9);
+    }
+    let (instruction_set, lanes) = instruction_set();
+    let peaks = clocks.map_or_else(Vec::new, |clocks| peaks(host, &rates, clocks.max(), lanes));
+    if let Some(clock) = clock {
+        rates.iter().try_for_each(|rate| check_bound(rate, clock, lanes))?;
+    }
+    Ok(Cpu {
+        instruction_set: instruction_set.into(),
+        lanes,
+        optimised: OPTIMISED,
+        clock: clock.map(|clock| Hertz(clock as u64)),
+        rates,
+        waits,
+        peaks,
+    })
+}
+
+fn sampled(plan: &Plan, mut sample: impl FnMut() -> Result<f64>) -> Result<Vec<f64>> {
+    (0..plan.rounds).map(|_| sample()).collect()
+}
+
+/// A rate that no CPU can have says that work has been left out.
+fn check_bound(rate: &Rate, clock: f64, lanes: usize) -> Result<()> {
+    let fused = if rate.work.operation == Operation::MultiplyAdd { 2.0 } else { 1.0 };
+    let limit = rate.threads as f64 * clock * lanes as f64 * UNITS_MAX * fused;
+    if rate.operations_per_s <= limit {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Failed,
+        format!(
+            "{} operations of {} in a second are more than any CPU makes",
+            rate.operations_per_s,
+            rate.work.name()
+        ),
+    ))
+}
+
+/// What could be reached, for each number of threads, where `first` is the clock of the first CPU; nothing where one
+/// of several clocks cannot be measured.
+fn peaks(host: &Host, rates: &[Rate], first: f64, lanes: usize) -> Vec<Peak> {
+    let of_peak = rates.iter().filter(|rate| rate.work == Work::PEAK);
+    of_peak
+        .filter_map(|rate| {
+            let cpus: CpuList = places(host, rate.threads).iter().flat_map(CpuList::iter).collect();
+            let cores = cores(host, &cpus);
+            let alike = units::are_alike(host, &cpus);
+            let read = |cpu| Some(meter::measure(cpu, meter::BUDGET).ok()?.clock.as_f64());
+            let clock = if alike { first } else { mean(&cores, read)? };
+            let of_unit = cores.len() as f64 * clock * lanes as f64 * 2.0;
+            let best_per_s = rate.samples.iter().copied().fold(0.0, f64::max);
+            let per_cycle = best_per_s / of_unit;
+            let units = if is_fused() && alike {
+                Units::of(&host.roots, lanes, per_cycle)
+            } else {
+                Units::measured(per_cycle)
+            };
+            let theoretical_per_s = of_unit * f64::from(units.count);
+            Some(Peak {
+                threads: rate.threads,
+                cores: cores.len(),
+                alike,
+                units,
+                clock: Hertz(clock as u64),
+                theoretical_per_s,
+                best_per_s,
+                share: best_per_s / theoretical_per_s,
+            })
+        })
+        .collect()
+}
+
+/// Of each core that these CPUs are of, one of them.
+fn cores(host: &Host, cpus: &CpuList) -> CpuList {
+    let first =
+        |id: CpuId| host.cpu(id).and_then(|cpu| cpu.siblings.intersection(cpus).first()).unwrap_or(id);
+    cpus.iter().map(first).collect()
+}
+
+/// The mean of what `read` tells of these CPUs; `None` where it does not tell of one.
+fn mean(cpus: &CpuList, read: impl Fn(CpuId) -> Option<f64>) -> Option<f64> {
+    let all = cpus.iter().map(read).collect::<Option<Vec<f64>>>()?;
+    Some(Sample::new(all).ok()?.mean())
+}
+
+/// What a long series makes: mixed operations, always the same.
+#[derive(Debug)]
+pub struct Steady {
+    work: Work,
+    one: u64,
+    places: Vec<CpuList>,
+}
+
+impl Steady {
+    /// Mixed operations on these numbers by so many threads.
+    pub fn new(host: &Host, number: Number, threads: usize) -> Self {
+        let work = Work { number, operation: Operation::Mixed };
+        Self { work, one: work.one(), places: places(host, threads) }
+    }
+
+    /// Operations each second of all threads over this time.
+    ///
+    /// # Errors
+    /// A thread cannot be made or bound, or a result is wrong.
+    pub fn rate(&self, length: Duration) -> Result<f64> {
+        batches::rate(self.work, self.one, &self.places, length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::host_of;
+    use emu_core::Roots;
+
+    fn host() -> Host {
+        Host::detect(&Roots::system()).unwrap()
+    }
+
+    fn plan() -> Plan {
+        Plan { threads: vec![1, 2], sample_ns: 100_000, rounds: 3, seed: 4 }
+    }
+
+    #[test]
+    fn every_operation_is_measured_many_at_a_time_and_one_after_another() {
+        let host = host();
+        let mut told = 0;
+        let cpu = run(&plan(), &host, &mut |event| {
+            told += usize::from(matches!(event, Event::Sample { .. }));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!((cpu.rates.len(), cpu.waits.len()), (22, 11));
+        assert_eq!(told, 33);
+        let names: Vec<_> = cpu.waits.iter().map(|wait| wait.work).collect();
+        assert_eq!(names, Work::ALL);
+        for rate in &cpu.rates {
+            assert!(rate.operations_per_s > 0.0 && rate.samples.len() == 3, "{rate:?}");
+        }
+        for peak in &cpu.peaks {
+            assert!(peak.alike || !peak.units.documented, "{peak:?}");
+            assert!((peak.share * peak.theoretical_per_s / peak.best_per_s - 1.0).abs() < 1e-9);
+        }
+        let text = serde_json::to_string(&cpu).unwrap();
+        assert_eq!(serde_json::from_str::<Cpu>(&text).unwrap(), cpu);
+    }
+
+    #[test]
+    fn a_steady_work_has_a_rate() {
+        let work = Steady::new(&host(), Number::Integer, 2);
+        assert!(work.rate(Duration::from_micros(100)).unwrap() > 0.0);
+    }
+
+    #[test]
+    fn a_rate_that_no_cpu_has_is_an_error() {
+        let rate =
+            |operations_per_s| Rate { work: Work::PEAK, threads: 1, operations_per_s, samples: vec![] };
+        // 8 doubles, 2 units, fused: 32 operations in a cycle.
+        assert!(check_bound(&rate(32e9), 1e9, 8).is_ok());
+        assert!(check_bound(&rate(1e12), 1e9, 8).unwrap_err().to_string().contains("more than any CPU"));
+    }
+
+    #[test]
+    fn threads_that_share_a_core_share_its_units() {
+        let host = host_of(&["0-1", "2-3"], "0-3");
+        let chosen = |cpus: &str| cores(&host, &cpus.parse().unwrap()).to_string();
+        assert_eq!(chosen("0-3"), "0,2");
+        assert_eq!(chosen("1,3"), "1,3", "only CPUs that are used");
+        assert_eq!(chosen("0-1"), "0");
+    }
+
+    #[test]
+    fn the_clock_of_several_kinds_of_cpus_is_that_of_all_of_them() {
+        let cpus: CpuList = "0-3".parse().unwrap();
+        let clock = |cpu: CpuId| if cpu < 2 { 5e9 } else { 3e9 };
+        assert!((mean(&cpus, |cpu| Some(clock(cpu))).unwrap() / 4e9 - 1.0).abs() < 1e-12);
+        assert_eq!(mean(&cpus, |cpu| (cpu != 2).then(|| clock(cpu))), None);
+    }
+
+    #[test]
+    fn plans_that_measure_nothing_are_refused() {
+        assert!(plan().check().is_ok());
+        for bad in [
+            Plan { threads: vec![], ..plan() },
+            Plan { threads: vec![0], ..plan() },
+            Plan { rounds: 0, ..plan() },
+            Plan { sample_ns: 0, ..plan() },
+        ] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What is run, and how large.
+
+use emu_bench::memory::{StreamSize, available};
+use emu_core::{Error, Host, Result};
+use serde::{Deserialize, Serialize};
+
+use super::super::{check_threads, one_and_all};
+use super::Kernel;
+use crate::kernel::random_access::THREADS_MAX;
+use crate::kernel::{dgemm, fft, linpack, ptrans, random_access};
+
+/// Share of the available memory that a kernel may take.
+const SHARE_MAX: f64 = 0.5;
+
+/// Runs of each kernel, of which the best counts, as of STREAM.
+const REPEATS: usize = 5;
+const REPEATS_QUICK: usize = 3;
+
+/// The most equations, rows or numbers, where memory allows them: for a run of some seconds at most.
+const LARGEST: Sizes = Sizes { linpack: 6000, dgemm: 3000, words: 1 << 27, fft: 1 << 24, ptrans: 6000 };
+pub(super) const LARGEST_QUICK: Sizes =
+    Sizes { linpack: 2000, dgemm: 1000, words: 1 << 23, fft: 1 << 20, ptrans: 2000 };
+
+/// How large the problems are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sizes {
+    /// Equations of LINPACK.
+    pub linpack: usize,
+    /// Rows of DGEMM's matrices.
+    pub dgemm: usize,
+    /// Words of the table of `RandomAccess`.
+    pub words: usize,
+    /// Numbers that each thread transforms.
+    pub fft: usize,
+    /// Rows of the matrix of PTRANS.
+    pub ptrans: usize,
+}
+
+/// What will be run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Start of the random numbers, also of those by which the rounds are ordered.
+    pub seed: u64,
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
+    /// Rounds: runs of each kernel and number of threads.
+    pub repeats: usize,
+    /// How large the problems are.
+    pub sizes: Sizes,
+    /// How large they are where memory suffices.
+    pub usual: Sizes,
+    /// How long the arrays of STREAM are, and why.
+    pub stream: StreamSize,
+}
+
+impl Plan {
+    /// All kernels with these numbers of threads, else with one thread and one for each CPU that may be used, as far
+    /// as `RandomAccess` takes so many.
+    ///
+    /// # Errors
+    /// Usage, for numbers of threads that no kernel takes; unavailable, where memory does not suffice for the smallest
+    /// problems.
+    pub fn new(host: &Host, quick: bool, seed: u64, threads: &[usize]) -> Result<Self> {
+        let all = || one_and_all(host).into_iter().map(|count| count.min(THREADS_MAX)).collect::<Vec<_>>();
+        let mut threads = if threads.is_empty() { all() } else { threads.to_vec() };
+        check_threads(&threads, THREADS_MAX)?;
+        threads.sort_unstable();
+        threads.dedup();
+        let most = threads.last().copied().unwrap_or(1);
+        let limit = available(host).map_or(u64::MAX, |bytes| (bytes as f64 * SHARE_MAX) as u64);
+        let usual = if quick { LARGEST_QUICK } else { LARGEST };
+        let sizes = usual.within(limit, most).ok_or_else(|| {
+            Error::unavailable(format!("the kernels do not fit {} MiB of memory", limit >> 20))
+                .hint("free memory, or raise the limit of this cgroup")
+        })?;
+        let repeats = if quick { REPEATS_QUICK } else { REPEATS };
+        let mut stream = StreamSize::of(host, &host.allowed);
+        if quick {
+            stream.array_bytes = stream.array_bytes.min(STREAM_QUICK);
+        }
+        Ok(Self { seed, threads, repeats, sizes, usual, stream })
+    }
+
+    /// Whether it can be carried out.
+    ///
+    /// # Errors
+    /// Usage, for numbers that make no sense.
+    pub fn check(&self) -> Result<()> {
+        check_threads(&self.threads, THREADS_MAX)?;
+        if self.repeats == 0 {
+            return Err(Error::usage("nothing is to be measured"));
+        }
+        Ok(())
+    }
+}
+
+/// Each array of STREAM for a first look, whatever the caches.
+const STREAM_QUICK: u64 = 128 << 20;
+
+impl Sizes {
+    /// The smallest that make sense.
+    pub(super) const LEAST: Self =
+        Self { linpack: 100, dgemm: 100, words: 1 << 10, fft: 1 << 10, ptrans: 100 };
+
+    /// As large as these, or as fits so many bytes with so many threads; `None` where even the smallest do not.
+    fn within(self, limit: u64, threads: usize) -> Option<Self> {
+        let shrink = |largest: usize, least: usize, bytes: &dyn Fn(usize) -> u64| {
+            std::iter::successors(Some(largest), |size| Some(size / 2))
+                .take_while(|size| *size >= least)
+                .find(|size| bytes(*size) <= limit)
+        };
+        let least = Self::LEAST;
+        Some(Self {
+            linpack: shrink(self.linpack, least.linpack, &linpack::bytes)?,
+            dgemm: shrink(self.dgemm, least.dgemm, &dgemm::bytes)?,
+            words: shrink(self.words, least.words, &random_access::bytes)?,
+            fft: shrink(self.fft, least.fft, &|size| fft::bytes(size) * threads as u64)?,
+            ptrans: shrink(self.ptrans, least.ptrans, &ptrans::bytes)?,
+        })
+    }
+
+    /// That of a kernel; `None` for STREAM, whose arrays follow from the caches.
+    pub(super) fn of(self, kernel: Kernel) -> Option<usize> {
+        match kernel {
+            Kernel::Linpack => Some(self.linpack),
+            Kernel::Dgemm => Some(self.dgemm),
+            Kernel::Stream(_) => None,
+            Kernel::RandomAccess => Some(self.words),
+            Kernel::Fft => Some(self.fft),
+            Kernel::Ptrans => Some(self.ptrans),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::host_of;
+    use emu_core::ErrorKind;
+
+    #[test]
+    fn sizes_shrink_until_they_fit() {
+        let sizes = LARGEST.within(u64::MAX, 2).unwrap();
+        assert_eq!(sizes, LARGEST);
+        let sizes = LARGEST.within(64 << 20, 2).unwrap();
+        assert_eq!((sizes.linpack, sizes.dgemm, sizes.words, sizes.fft), (1500, 1500, 1 << 23, 1 << 19));
+        assert_eq!(LARGEST.within(1000, 1), None);
+    }
+
+    #[test]
+    fn no_more_threads_are_planned_than_every_kernel_takes() {
+        let host = host_of(&[], "0-199");
+        assert_eq!(Plan::new(&host, true, 7, &[]).unwrap().threads, [1, THREADS_MAX]);
+        assert_eq!(Plan::new(&host_of(&[], "0"), true, 7, &[]).unwrap().threads, [1]);
+        for bad in [0, THREADS_MAX + 1] {
+            assert_eq!(Plan::new(&host, true, 7, &[1, bad]).unwrap_err().kind(), ErrorKind::Usage, "{bad}");
+        }
+    }
+}

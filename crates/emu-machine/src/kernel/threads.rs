@@ -1,0 +1,195 @@
+//! Threads that work at the same time, and how long all of them took.
+
+use std::io;
+use std::sync::{Barrier, PoisonError, RwLock};
+use std::thread::{self, Builder};
+use std::time::Instant;
+
+use emu_bench::workload::confine;
+use emu_core::{CpuList, Error, ErrorKind, Result};
+
+/// Runs `work` on a thread for each list of CPUs, bound to it, with the number of the thread, and returns what
+/// each has made of it.
+///
+/// All of them work even where one could not be bound: they may wait for each other.
+///
+/// # Errors
+/// Usage, without a thread. A thread cannot be made or bound, has failed or has panicked; `what` names the work.
+pub(crate) fn on_threads<T: Send>(
+    what: &str,
+    threads: &[CpuList],
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    if threads.is_empty() {
+        return Err(Error::usage(format!("{what} needs a thread")));
+    }
+    each_on(what, threads.iter().enumerate(), work)
+}
+
+/// Runs `work` for each worker on a thread bound to the CPUs beside it, and returns what each has made of it, in their
+/// order.
+///
+/// # Errors
+/// As [`on_threads`]; nothing is done without a worker.
+pub(crate) fn each_on<'a, W: Send, T: Send>(
+    what: &str,
+    workers: impl IntoIterator<Item = (W, &'a CpuList)>,
+    work: impl Fn(W) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    all_at_once(what, workers, |(worker, cpus)| {
+        let bound = confine(cpus);
+        let done = work(worker);
+        bound.and(done)
+    })
+}
+
+/// Runs `work` for each worker on a thread of its own, and returns what each has made of it, in their order.
+///
+/// None begins unless all threads could be made: they may wait for each other.
+///
+/// # Errors
+/// A thread cannot be made, has failed or has panicked; `what` names the work.
+pub(crate) fn all_at_once<W: Send, T: Send>(
+    what: &str,
+    workers: impl IntoIterator<Item = W>,
+    work: impl Fn(W) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    made_by(|_| Builder::new(), what, workers, work)
+}
+
+/// As [`all_at_once`], each thread by the builder for its number.
+fn made_by<W: Send, T: Send>(
+    builder: impl Fn(usize) -> Builder,
+    what: &str,
+    workers: impl IntoIterator<Item = W>,
+    work: impl Fn(W) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let complete = RwLock::new(false);
+    let (complete, work) = (&complete, &work);
+    thread::scope(|scope| {
+        // Held until it is known whether all threads are there.
+        let mut gate = complete.write().unwrap_or_else(PoisonError::into_inner);
+        let threads: io::Result<Vec<_>> = workers
+            .into_iter()
+            .enumerate()
+            .map(|(number, worker)| {
+                builder(number).spawn_scoped(scope, move || {
+                    let begins = *complete.read().unwrap_or_else(PoisonError::into_inner);
+                    begins.then(|| work(worker))
+                })
+            })
+            .collect();
+        *gate = threads.is_ok();
+        drop(gate);
+        let threads = threads.map_err(|cause| {
+            Error::io(format!("cannot make all threads of {what}"), cause)
+                .hint("take fewer threads, or raise the limit of tasks (ulimit -u, pids.max of the cgroup)")
+        })?;
+        let panicked = || Error::new(ErrorKind::Failed, format!("a thread of {what} has panicked"));
+        // All are joined before a failure is told: a panic that nobody has asked for would be the scope's.
+        let done: Vec<_> = threads
+            .into_iter()
+            .map(|thread| thread.join().ok().flatten().unwrap_or_else(|| Err(panicked())))
+            .collect();
+        done.into_iter().collect()
+    })
+}
+
+/// When a thread worked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    begin: Instant,
+    end: Instant,
+}
+
+impl Span {
+    /// Waits until all threads are there, does the work of this one and tells when it was done.
+    pub(super) fn of<T>(all: &Barrier, work: impl FnOnce() -> T) -> (Self, T) {
+        all.wait();
+        let begin = Instant::now();
+        let done = work();
+        (Self { begin, end: Instant::now() }, done)
+    }
+
+    /// From when the first thread began until the last one was through, in seconds; not a number without a thread.
+    ///
+    /// The clock of one thread does not tell that: it may wake from the barrier when others are at work already.
+    pub(super) fn seconds(spans: impl IntoIterator<Item = Self>) -> f64 {
+        let all = spans
+            .into_iter()
+            .reduce(|all, one| Self { begin: all.begin.min(one.begin), end: all.end.max(one.end) });
+        all.map_or(f64::NAN, |all| (all.end - all.begin).as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::kernel::testing::threads;
+
+    #[test]
+    fn each_thread_has_a_number_and_one_failure_fails_all() {
+        assert_eq!(on_threads("a test", &threads(3), Ok).unwrap(), [0, 1, 2]);
+        assert!(on_threads("a test", &[], Ok).is_err());
+        assert!(on_threads("a test", &["1000".parse().unwrap()], Ok).is_err());
+        let one = |number| if number == 1 { Err(Error::usage("no")) } else { Ok(()) };
+        assert!(on_threads("a test", &threads(2), one).is_err());
+    }
+
+    #[test]
+    fn workers_that_are_there_already_are_bound_as_well() {
+        let (mut counts, places) = ([1, 2], threads(2));
+        let done = each_on("a test", counts.iter_mut().zip(&places), |count| {
+            *count += 1;
+            Ok(*count)
+        });
+        assert_eq!((done.unwrap(), counts), (vec![2, 3], [2, 3]));
+        let nowhere: CpuList = "1000".parse().unwrap();
+        assert!(each_on("a test", [((), &nowhere)], Ok).is_err());
+    }
+
+    #[test]
+    fn where_one_thread_cannot_be_made_the_others_do_not_wait_for_it() {
+        let barrier = Barrier::new(3);
+        // No address space has room for such a stack.
+        let builder = |number| Builder::new().stack_size(if number == 2 { 1 << 60 } else { 1 << 20 });
+        let error = made_by(builder, "a test", 0..3, |_| {
+            barrier.wait();
+            Ok(())
+        })
+        .unwrap_err();
+        assert_eq!(error.to_string(), "cannot make all threads of a test");
+        assert!(error.hint_text().is_some());
+    }
+
+    #[test]
+    fn a_panic_beside_a_failure_is_an_error_all_the_same() {
+        let error = all_at_once("a test", 0..2, |number| -> Result<()> {
+            if number == 0 { Err(Error::usage("no")) } else { panic!("on purpose") }
+        })
+        .unwrap_err();
+        assert_eq!(error.to_string(), "no");
+    }
+
+    #[test]
+    fn the_time_is_from_the_first_begin_to_the_last_end() {
+        let now = Instant::now();
+        let ms = |ms| now + Duration::from_millis(ms);
+        let late = Span { begin: ms(30), end: ms(50) };
+        let others = [Span { begin: ms(0), end: ms(40) }, Span { begin: ms(10), end: ms(60) }];
+        assert!((Span::seconds([late].into_iter().chain(others)) - 0.06).abs() < 1e-9);
+        assert!(Span::seconds([]).is_nan());
+    }
+
+    #[test]
+    fn the_slowest_thread_makes_the_time() {
+        let barrier = Barrier::new(2);
+        let spans = on_threads("a test", &threads(2), |number| {
+            Ok(Span::of(&barrier, || thread::sleep(Duration::from_millis(20 * number as u64))).0)
+        })
+        .unwrap();
+        assert!(Span::seconds(spans) >= 0.02);
+    }
+}

@@ -1,0 +1,215 @@
+//! Copies of blocks by several threads.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use emu_bench::memory::StreamSize;
+use emu_bench::stats::Sample;
+use emu_core::{CpuList, Host, Result};
+use serde::{Deserialize, Serialize};
+
+use super::plan::check_blocks;
+use crate::kernel::blocks::Blocks;
+use crate::kernel::{each_on, on_threads};
+use crate::places;
+
+/// What threads are named by in errors.
+const WHAT: &str = "the copy";
+
+/// Bytes of a block of a long series, where a thread has as many.
+const STEADY_BLOCK: u64 = 1 << 20;
+
+/// Between two looks at the clock.
+const BATCH: Duration = Duration::from_micros(100);
+
+/// What was measured of copies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Copy {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Blocks come in random order, not in theirs.
+    pub random: bool,
+    /// Threads, each with a part of the arrays of its own.
+    pub threads: usize,
+    /// Median of the samples: bytes copied each second by all threads. STREAM would count twice as many, as it
+    /// counts reads and writes.
+    pub bytes_per_s: f64,
+    /// How long one thread takes for a block, in nanoseconds; the place of the next block is worked out in that time,
+    /// too.
+    pub block_ns: f64,
+    /// Bytes each second, in the order they were taken.
+    pub samples: Vec<f64>,
+}
+
+/// Copies blocks of `bytes` in all, by a thread on each of these places, and verifies the copies.
+///
+/// # Errors
+/// A thread cannot be made or bound, or a copy is wrong ([`ErrorKind::WrongResult`](emu_core::ErrorKind)).
+pub(super) fn measure(
+    bytes: u64,
+    block_bytes: u64,
+    random: bool,
+    places: &[CpuList],
+    (length, rounds): (Duration, usize),
+    seed: u64,
+) -> Result<Copy> {
+    let threads = places.len();
+    let barrier = Barrier::new(threads);
+    let rates = on_threads(WHAT, places, |number| {
+        let mut copier = Copier::new(bytes / threads as u64, block_bytes, random, seed ^ number as u64);
+        let mut rates = Vec::with_capacity(rounds);
+        let mut verified = Ok(());
+        for _ in 0..rounds {
+            let (rate, right) = copier.sample(&barrier, length);
+            rates.push(rate);
+            verified = verified.and(right);
+        }
+        verified.map(|()| rates)
+    })?;
+    let sum_of = |round: usize| rates.iter().filter_map(|rates| rates.get(round)).sum::<f64>();
+    let samples: Vec<f64> = (0..rounds).map(sum_of).collect();
+    let bytes_per_s = Sample::new(samples.clone())?.median();
+    let block_ns = block_bytes as f64 * threads as f64 / bytes_per_s * 1e9;
+    Ok(Copy { block_bytes, random, threads, bytes_per_s, block_ns, samples })
+}
+
+/// One thread's part of the arrays.
+#[derive(Debug)]
+struct Copier {
+    blocks: Blocks,
+    /// Copies between two looks at the clock.
+    batch: u64,
+}
+
+impl Copier {
+    /// Two arrays of so many bytes each. The thread that calls decides where the memory lies.
+    fn new(bytes: u64, block_bytes: u64, random: bool, seed: u64) -> Self {
+        let mut blocks = Blocks::new(bytes as usize, block_bytes as usize, random, seed);
+        let batch = batch(&mut blocks);
+        Self { blocks, batch }
+    }
+
+    /// Copies for this time, when all threads are there. Returns the bytes each second, and whether the copies were
+    /// right, which is looked at when all are through.
+    fn sample(&mut self, all: &Barrier, length: Duration) -> (f64, Result<()>) {
+        let Self { blocks, batch } = self;
+        let spoiled = blocks.spoil(*batch);
+        all.wait();
+        let (begin, mut count) = (Instant::now(), 0);
+        let seconds = loop {
+            blocks.copy(*batch);
+            count += *batch;
+            let passed = begin.elapsed();
+            if passed >= length {
+                break passed.as_secs_f64();
+            }
+        };
+        all.wait();
+        (count as f64 * blocks.block() as f64 / seconds, blocks.verify(spoiled))
+    }
+}
+
+/// What a long series makes: copies of blocks in their order, always the same.
+#[derive(Debug)]
+pub struct Steady {
+    /// One for each thread.
+    copiers: Vec<Copier>,
+    places: Vec<CpuList>,
+}
+
+impl Steady {
+    /// Copies of blocks of so many bytes by so many threads, each with a part of two arrays of its own. The memory is
+    /// taken once, for all samples.
+    ///
+    /// # Errors
+    /// Usage, for blocks that do not fit what a thread has. A thread cannot be made or bound.
+    pub fn new(host: &Host, size: StreamSize, block_bytes: u64, threads: usize, seed: u64) -> Result<Self> {
+        check_blocks(size, &[block_bytes], threads)?;
+        let places = places(host, threads);
+        let copiers = on_threads(WHAT, &places, |number| {
+            let part = size.array_bytes / threads as u64;
+            Ok(Copier::new(part, block_bytes, false, seed ^ number as u64))
+        })?;
+        Ok(Self { copiers, places })
+    }
+
+    /// Bytes of a block where none are asked for: 1 MiB, or all that each of so many threads has.
+    pub fn usual_block(size: StreamSize, threads: usize) -> u64 {
+        STEADY_BLOCK.min(size.array_bytes / threads.max(1) as u64)
+    }
+
+    /// Bytes copied each second by all threads over this time.
+    ///
+    /// # Errors
+    /// A thread cannot be made or bound, or a copy is wrong ([`ErrorKind::WrongResult`](emu_core::ErrorKind)).
+    pub fn rate(&mut self, length: Duration) -> Result<f64> {
+        let barrier = Barrier::new(self.copiers.len());
+        let workers = self.copiers.iter_mut().zip(&self.places);
+        let rates: Vec<f64> = each_on(WHAT, workers, |copier| {
+            let (rate, right) = copier.sample(&barrier, length);
+            right.map(|()| rate)
+        })?;
+        Ok(rates.into_iter().sum())
+    }
+}
+
+/// Copies that take about [`BATCH`]; as a side effect the memory has been touched and the CPU is awake.
+fn batch(blocks: &mut Blocks) -> u64 {
+    let mut count = 1;
+    loop {
+        let begin = Instant::now();
+        blocks.copy(count);
+        if begin.elapsed() >= BATCH {
+            return count;
+        }
+        count *= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_core::{ErrorKind, Roots};
+
+    const SIZE: StreamSize = StreamSize { array_bytes: 1 << 20, cache_bytes: None, available_bytes: None };
+
+    #[test]
+    fn a_steady_copy_has_a_rate_as_often_as_it_is_asked_for() {
+        let host = Host::detect(&Roots::system()).unwrap();
+        for threads in [1, 2] {
+            let mut work = Steady::new(&host, SIZE, 4096, threads, 5).unwrap();
+            let rates = [(); 3].map(|()| work.rate(Duration::from_micros(300)).unwrap());
+            assert!(rates.iter().all(|rate| *rate > 0.0), "{rates:?}");
+        }
+    }
+
+    #[test]
+    fn a_steady_block_fits_what_each_thread_has() {
+        let host = Host::detect(&Roots::system()).unwrap();
+        let usual = |threads| Steady::usual_block(SIZE, threads);
+        assert_eq!((usual(1), usual(4)), (1 << 20, 1 << 18));
+        for (block, threads) in [(1 << 20, 2), (2 << 20, 1), (0, 1), (1, 0)] {
+            let error = Steady::new(&host, SIZE, block, threads, 5).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Usage, "{block} {threads}");
+        }
+    }
+
+    #[test]
+    fn copies_are_measured_in_every_order_and_by_several_threads() {
+        let cpus = Host::detect(&Roots::system()).unwrap().allowed;
+        for (block, random, threads) in [(1, false, 1), (1, true, 2), (4096, true, 1), (1 << 19, false, 2)] {
+            let samples = (Duration::from_micros(300), 3);
+            let copy = measure(1 << 20, block, random, &vec![cpus.clone(); threads], samples, 5).unwrap();
+            assert_eq!((copy.samples.len(), copy.threads), (3, threads));
+            assert!(copy.samples.iter().all(|rate| *rate > 0.0));
+            let of_one = copy.bytes_per_s / threads as f64;
+            assert!((copy.block_ns * of_one / 1e9 / block as f64 - 1.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_an_error() {
+        let nowhere = ["1000".parse().unwrap()];
+        assert!(measure(1 << 20, 64, false, &nowhere, (Duration::from_micros(10), 1), 5).is_err());
+    }
+}

@@ -1,0 +1,178 @@
+//! What the noise of a machine means for those who measure on it.
+
+use emu_bench::listed;
+use emu_core::CpuList;
+
+use super::{CpuGaps, OfKind};
+
+/// Runs within this range may be compared one by one. The published work reached about 5 % with all that it tuned.
+const SINGLE_RUNS: f64 = 0.05;
+
+/// Where half of the runs lie within this share, medians of many may be compared.
+const MEDIANS: f64 = 0.05;
+
+/// What takes less of the time is not worth naming.
+const LITTLE: f64 = 0.0005;
+
+/// A clock that moves by more is a cause of noise itself.
+const CLOCK: f64 = 0.02;
+
+/// One sentence on what the machine may be trusted for, and one on what disturbs it; another where that was looked for
+/// in a part of the time only.
+pub(super) fn of(kinds: &[OfKind], cpus: &[CpuGaps], clock_range: Option<f64>, is_virtual: bool) -> String {
+    let names = |is_meant: &dyn Fn(&OfKind) -> bool| {
+        let names: Vec<_> = kinds.iter().filter(|of| is_meant(of)).map(|of| of.kind.name()).collect();
+        (!names.is_empty()).then(|| listed(&names))
+    };
+    let single = |of: &OfKind| of.noise.range <= SINGLE_RUNS;
+    let medians = |of: &OfKind| !single(of) && of.noise.iqr <= MEDIANS;
+    let parts = [
+        (names(&single), "may be trusted in single runs"),
+        (names(&medians), "in medians of many runs only"),
+        (names(&|of| !single(of) && !medians(of)), "not at all"),
+    ];
+    let trusted: Vec<_> = parts
+        .iter()
+        .filter_map(|(names, how)| names.as_ref().map(|names| format!("{names} {how}")))
+        .collect();
+    let mut sentences =
+        vec![format!("On this machine {}.", trusted.join(", ")), cause(cpus, clock_range, is_virtual)];
+    sentences.extend(cut_short(cpus));
+    sentences.join(" ")
+}
+
+/// That some CPUs were not looked at for the whole time.
+fn cut_short(cpus: &[CpuGaps]) -> Option<String> {
+    let cut = || cpus.iter().filter(|cpu| cpu.is_cut_short());
+    let shortest_ns = cut().map(|cpu| cpu.span_ns).min()?;
+    let names: CpuList = cut().map(|cpu| cpu.cpu).collect();
+    Some(format!(
+        "Looking for gaps ended early on CPUs {names}, after {} s at the earliest, as no more of them are kept: a \
+         longer --threshold leaves short ones out.",
+        number(shortest_ns as f64 / 1e9)
+    ))
+}
+
+/// What takes most of the CPUs' time, or what else may be the cause.
+fn cause(cpus: &[CpuGaps], clock_range: Option<f64>, is_virtual: bool) -> String {
+    let mean =
+        |share: &dyn Fn(&CpuGaps) -> f64| cpus.iter().map(share).sum::<f64>() / cpus.len().max(1) as f64;
+    let most = cpus.iter().max_by(|a, b| a.periodic.total_cmp(&b.periodic));
+    let tick = most.and_then(|cpu| cpu.period.as_ref()).map(|period| match period.tick_hz() {
+        Some(hz) => format!("the timer tick ({hz} Hz)"),
+        None => format!("something that comes {} times a second", number(period.rate_hz())),
+    });
+    let others = if is_virtual { "interrupts or the hypervisor" } else { "interrupts" };
+    let causes = [
+        (mean(&|cpu| cpu.stolen), "the hypervisor (steal)".to_owned()),
+        (mean(&|cpu| cpu.preempted), "other tasks".to_owned()),
+        (mean(&|cpu| cpu.periodic), tick.unwrap_or_default()),
+        (mean(&CpuGaps::unexplained), others.to_owned()),
+    ];
+    let clock = clock_range.filter(|range| *range > CLOCK);
+    let worst = causes.iter().max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(share, _)| *share >= LITTLE);
+    match (worst, clock) {
+        (Some((share, name)), None) => {
+            format!("What disturbs most is {name}: it takes {} of each CPU's time.", percent(*share))
+        }
+        (Some((share, name)), Some(range)) => format!(
+            "What disturbs most is {name}, which takes {} of each CPU's time, and a core clock that moves by {}.",
+            percent(*share),
+            percent(range)
+        ),
+        (None, Some(range)) => {
+            format!("Hardly anything takes time from the CPUs, but their clock moves by {}.", percent(range))
+        }
+        (None, None) => "Hardly anything takes time from the CPUs.".to_owned(),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{}%", number(share * 100.0))
+}
+
+/// Two digits that matter.
+fn number(value: f64) -> String {
+    let decimals = match value.abs() {
+        v if v >= 9.5 => 0,
+        v if v >= 0.95 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::{Gap, Kind, Period, gap};
+    use emu_bench::stats::Noise;
+
+    fn kind(kind: Kind, range: f64, iqr: f64) -> OfKind {
+        let noise = Noise { range, iqr, mad: iqr / 2.0 };
+        OfKind { kind, operations: 1, median_ns: 1.0, noise, preempted: 0, blocks: vec![] }
+    }
+
+    fn cpu() -> CpuGaps {
+        CpuGaps {
+            cpu: 0,
+            counter: "tsc".into(),
+            span_ns: 1,
+            step_ns: 1.0,
+            threshold_ns: 1.0,
+            lost: 0.0,
+            preempted: 0.0,
+            stolen: 0.0,
+            longest_ns: 0,
+            period: None,
+            periodic: 0.0,
+            gaps: vec![],
+        }
+    }
+
+    #[test]
+    fn each_kind_is_judged_by_its_own_noise() {
+        let kinds = [
+            kind(Kind::CpuBound, 0.04, 0.01),
+            kind(Kind::Sleep1Ms, 0.05, 0.01),
+            kind(Kind::NoOp, 0.3, 0.02),
+            kind(Kind::UdpPingPong, 0.9, 0.3),
+        ];
+        let text = of(&kinds, &[cpu()], Some(0.001), true);
+        let expected = "On this machine cpu-bound and sleep-1ms may be trusted in single runs, no-op in medians of \
+                        many runs only, udp-ping-pong not at all. Hardly anything takes time from the CPUs.";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_look_that_ended_early_is_told() {
+        let gaps = vec![Gap { at_ns: 0, length_ns: 1, preempted: false }; gap::ROOM];
+        let cut = CpuGaps { cpu: 2, span_ns: 420_000_000, gaps, ..cpu() };
+        let text = of(&[kind(Kind::NoOp, 0.1, 0.1)], &[cpu(), cut], None, false);
+        assert!(text.contains("ended early on CPUs 2, after 0.42 s"), "{text}");
+        assert!(!of(&[kind(Kind::NoOp, 0.1, 0.1)], &[cpu()], None, false).contains("early"));
+    }
+
+    #[test]
+    fn the_cause_that_takes_most_is_named() {
+        let period = Period { length_ns: 4e6, parts: [true; 20], covered: 1.0, power: 99.0 };
+        let ticking = CpuGaps { lost: 0.01, periodic: 0.008, period: Some(period), ..cpu() };
+        // What was stolen is lost as well, and must not count as unexplained again.
+        let stolen = CpuGaps { lost: 0.3, stolen: 0.2, preempted: 0.05, ..cpu() };
+        let busy = CpuGaps { lost: 0.3, preempted: 0.3, ..cpu() };
+        let interrupted = CpuGaps { lost: 0.02, ..cpu() };
+        let other = CpuGaps { period: Some(Period { length_ns: 1e8, ..period }), ..ticking.clone() };
+        for (cpu, clock, is_virtual, words) in [
+            (&ticking, None, true, "the timer tick (250 Hz): it takes 0.80%"),
+            (&other, None, true, "something that comes 10 times a second: it takes"),
+            (&stolen, None, true, "the hypervisor (steal): it takes 20%"),
+            (&busy, None, false, "other tasks: it takes 30%"),
+            (&interrupted, None, false, "is interrupts: it takes 2.0%"),
+            (&interrupted, None, true, "is interrupts or the hypervisor: it"),
+            (&interrupted, Some(0.1), true, "and a core clock that moves by 10%"),
+            (&CpuGaps { cpu: 1, ..self::cpu() }, Some(0.1), true, "but their clock moves by 10%"),
+        ] {
+            let text = cause(std::slice::from_ref(cpu), clock, is_virtual);
+            assert!(text.contains(words), "{text}");
+        }
+    }
+}

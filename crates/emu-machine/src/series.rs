@@ -1,0 +1,217 @@
+//! The same measurement again and again for a long time: does the machine always give as much?
+
+use std::time::{Duration, Instant};
+
+use emu_bench::nanos;
+use emu_bench::stats::{Dips, Sample};
+use emu_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::{Event, Watch, notes_of_build, tell};
+
+/// Samples that a median needs to mean something.
+const SAMPLES_MIN: u64 = 10;
+
+/// The longest sample: nothing else is looked at meanwhile, a signal to emu neither.
+const EVERY_MAX: Duration = Duration::from_secs(10);
+
+/// How long and how closely is looked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// The whole time.
+    pub length_ns: u64,
+    /// From the begin of one sample to that of the next.
+    pub every_ns: u64,
+}
+
+impl Plan {
+    /// A plan for these times.
+    ///
+    /// # Errors
+    /// Usage, for fewer than ten samples, or samples that are shorter than 10 ms or longer than 10 s.
+    pub fn new(length: Duration, every: Duration) -> Result<Self> {
+        let (length_ns, every_ns) = (nanos(length), nanos(every));
+        if every < Duration::from_millis(10) {
+            return Err(
+                Error::usage(format!("samples of {every:?} are too short")).hint("--every 10ms is the least")
+            );
+        }
+        if every > EVERY_MAX {
+            return Err(Error::usage(format!("samples of {every:?} are too long"))
+                .hint(format!("--every {EVERY_MAX:?} is the most: a series ends between samples only")));
+        }
+        if length_ns / every_ns < SAMPLES_MIN {
+            return Err(Error::usage(format!("{length:?} is too short for samples of {every:?}")).hint(
+                format!(
+                    "dips are seen in {SAMPLES_MIN} samples at least: make --for longer, or --every shorter"
+                ),
+            ));
+        }
+        Ok(Self { length_ns, every_ns })
+    }
+
+    fn samples(self) -> u64 {
+        self.length_ns / self.every_ns
+    }
+
+    fn time(self, samples: u64) -> Duration {
+        Duration::from_nanos(self.every_ns.saturating_mul(samples))
+    }
+
+    /// Which sample is due at this time, from 0.
+    fn begun(self, time: Duration) -> u64 {
+        nanos(time) / self.every_ns
+    }
+}
+
+/// A long series and its dips.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// What was done, and in what its rates are counted.
+    pub what: String,
+    /// What the rates count each second.
+    pub unit: String,
+    /// From the begin of one sample to that of the next, in seconds.
+    pub every_s: f64,
+    /// The rate of every step, each second. A sample that was held up for several steps is the rate of each of them.
+    pub rates: Vec<f64>,
+    /// Where the rate was far lower than usual.
+    pub dips: Dips,
+    /// What is to be known of the figures, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+impl Series {
+    /// From the begin of a dip to that of the next, in seconds; `None` where they come irregularly.
+    pub fn period_s(&self) -> Option<f64> {
+        self.dips.period_values.map(|values| values * self.every_s)
+    }
+}
+
+/// Takes samples at even intervals. `sample` is given the time until the next one is due, and returns a rate.
+///
+/// # Errors
+/// A sample fails, or `watch` ends the series.
+pub fn run(
+    plan: Plan,
+    names: (&str, &str),
+    sample: impl FnMut(Duration) -> Result<f64>,
+    watch: Watch<'_>,
+) -> Result<Series> {
+    let begin = Instant::now();
+    run_by(|| begin.elapsed(), plan, names, sample, watch)
+}
+
+/// As [`run`], by a clock that tells the time since the begin.
+fn run_by(
+    clock: impl Fn() -> Duration,
+    plan: Plan,
+    (what, unit): (&str, &str),
+    mut sample: impl FnMut(Duration) -> Result<f64>,
+    watch: Watch<'_>,
+) -> Result<Series> {
+    #[derive(Serialize)]
+    struct Told {
+        at_s: f64,
+        rate: f64,
+    }
+    let mut rates = Vec::new();
+    let mut number = 0;
+    while number < plan.samples() {
+        watch(Event::Next { what, left: plan.time(plan.samples() - number) })?;
+        let at = clock();
+        // A sample that ended late makes the next one shorter, so that the series keeps its step.
+        let due = plan.time(number + 1);
+        let left = due.saturating_sub(at).max(plan.time(1) / 10);
+        let rate = sample(left)?;
+        let next = plan.begun(clock()).clamp(number + 1, plan.samples());
+        tell(watch, "series", &Told { at_s: at.as_secs_f64(), rate })?;
+        // One that was held up for several steps is a dip of as many.
+        rates.extend((number..next).map(|_| rate));
+        number = next;
+    }
+    let dips = Dips::of(&Sample::new(rates.clone())?)?;
+    Ok(Series {
+        what: what.into(),
+        unit: unit.into(),
+        every_s: plan.time(1).as_secs_f64(),
+        rates,
+        dips,
+        notes: notes_of_build(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const STEP: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn too_few_or_too_short_samples_are_refused() {
+        let plan = |length, every| Plan::new(Duration::from_millis(length), Duration::from_millis(every));
+        assert_eq!(plan(1000, 100).unwrap().samples(), 10);
+        for (length, every) in [(999, 100), (1000, 9), (0, 10), (1, 1000), (1_000_000, 10_001)] {
+            assert!(plan(length, every).unwrap_err().hint_text().is_some(), "{length} {every}");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_dips_every_eighth_sample_is_found_out() {
+        let plan = Plan::new(64 * STEP, STEP).unwrap();
+        let (time, mut number) = (Cell::new(Duration::ZERO), 0);
+        let sample = |left: Duration| {
+            time.set(time.get() + left);
+            number += 1;
+            Ok(if number % 8 == 0 { 50.0 } else { 100.0 + f64::from(number % 3) })
+        };
+        let mut told = 0;
+        let series = run_by(|| time.get(), plan, ("test", "operations"), sample, &mut |event| {
+            told += usize::from(matches!(event, Event::Sample { .. }));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!((series.rates.len(), told), (64, 64));
+        assert_eq!(series.dips.dips.len(), 8);
+        assert!((series.period_s().unwrap() - 8.0).abs() < 1e-12);
+        assert!((series.dips.share - 0.125).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_sample_that_is_held_up_is_a_dip_as_long_as_it_was() {
+        let plan = Plan::new(100 * STEP, STEP).unwrap();
+        let time = Cell::new(Duration::ZERO);
+        let sample = |left: Duration| {
+            // The machine stands still once, for 20 s.
+            let held = time.get() == 30 * STEP;
+            time.set(time.get() + if held { 20 * STEP } else { left });
+            Ok(if held { 5.0 } else { 100.0 })
+        };
+        let series = run_by(|| time.get(), plan, ("test", "operations"), sample, &mut |_| Ok(())).unwrap();
+        assert_eq!((series.rates.len(), series.dips.dips.len()), (100, 1));
+        assert_eq!((series.dips.dips[0].begin, series.dips.dips[0].values), (30, 20));
+        assert!((series.dips.share - 0.2).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_series_that_is_held_up_to_its_end_is_no_longer_than_planned() {
+        let plan = Plan::new(10 * STEP, STEP).unwrap();
+        let time = Cell::new(Duration::ZERO);
+        let sample = |left: Duration| {
+            time.set(time.get() + if time.get() == 9 * STEP { 50 * STEP } else { left });
+            Ok(1.0)
+        };
+        let series = run_by(|| time.get(), plan, ("test", "operations"), sample, &mut |_| Ok(())).unwrap();
+        assert_eq!(series.rates.len(), 10);
+    }
+
+    #[test]
+    fn a_series_ends_when_it_is_told_to() {
+        let plan = Plan { length_ns: 64_000, every_ns: 1000 };
+        let ended = run(plan, ("test", "x"), |_| Ok(1.0), &mut |_| Err(Error::usage("ended")));
+        assert_eq!(ended.unwrap_err().to_string(), "ended");
+    }
+}

@@ -1,0 +1,181 @@
+//! Whether the time of a computation depends on what was computed before: sizes in ascending, descending and random
+//! order (P. Luszczek et al. 2011, § 5: |`T_desc`/`T_asc` − 1|).
+
+use emu_bench::stats::Sample;
+use emu_core::Result;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64;
+use serde::{Deserialize, Serialize};
+
+use super::clock::Clock;
+use super::problem;
+
+/// The order in which sizes are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// The smallest first.
+    Ascending,
+    /// The largest first.
+    Descending,
+    /// Shuffled.
+    Random,
+}
+
+impl Direction {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Ascending, Self::Descending, Self::Random];
+}
+
+/// All sizes once, in one order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pass {
+    /// The order.
+    pub direction: Direction,
+    /// Size in steps and wall time in nanoseconds, in the order of time.
+    pub times: Vec<(u64, i64)>,
+}
+
+impl Pass {
+    /// Computes all sizes.
+    ///
+    /// # Errors
+    /// A result was wrong.
+    pub(super) fn of(direction: Direction, sizes: &[u64], wall: &dyn Clock, rng: &mut Pcg64) -> Result<Self> {
+        let mut order = sizes.to_vec();
+        match direction {
+            Direction::Ascending => order.sort_unstable(),
+            Direction::Descending => order.sort_unstable_by(|a, b| b.cmp(a)),
+            Direction::Random => order.shuffle(rng),
+        }
+        let time = |steps| {
+            let begin = wall.read(0);
+            let result = problem::solve(steps);
+            let end = wall.read(0);
+            problem::verify(steps, result)?;
+            Ok((steps, end - begin))
+        };
+        Ok(Self { direction, times: order.into_iter().map(time).collect::<Result<_>>()? })
+    }
+
+    fn time(&self, steps: u64) -> Option<f64> {
+        self.times.iter().find(|(size, _)| *size == steps).map(|(_, time)| *time as f64)
+    }
+}
+
+/// How much longer something takes, as a share, over several rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// The middle.
+    pub median: f64,
+    /// The least of all rounds.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+}
+
+impl Change {
+    /// The share by which every round differs, with its sign; 0 where rounds do not agree on one.
+    pub fn certain(&self) -> f64 {
+        self.low.max(0.0) + self.high.min(0.0)
+    }
+}
+
+/// What the order does to one size.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Drift {
+    /// The size, in steps.
+    pub steps: u64,
+    /// `T_desc`/`T_asc` − 1.
+    pub descending: Change,
+    /// `T_random`/`T_asc` − 1.
+    pub random: Change,
+    /// Steps a second: the most over all passes, as published for performance.
+    pub best_hz: f64,
+    /// Their standard deviation over all passes.
+    pub sd_hz: f64,
+}
+
+/// What the order does to each size. Passes of one round are compared with each other.
+///
+/// # Errors
+/// Usage, when there is no whole round.
+pub(super) fn of(passes: &[Pass], sizes: &[u64]) -> Result<Vec<Drift>> {
+    let drift = |&steps: &u64| {
+        let against_ascending = |direction: Direction| {
+            let ratios: Vec<f64> = passes
+                .chunks(Direction::ALL.len())
+                .filter_map(|round| {
+                    let time = |meant| round.iter().find(|pass| pass.direction == meant)?.time(steps);
+                    Some(time(direction)? / time(Direction::Ascending)?.max(1.0))
+                })
+                .collect();
+            Sample::new(ratios).map(|ratios| Change {
+                median: ratios.median() - 1.0,
+                low: ratios.min() - 1.0,
+                high: ratios.max() - 1.0,
+            })
+        };
+        let rates: Vec<f64> = passes
+            .iter()
+            .filter_map(|pass| pass.time(steps))
+            .map(|time| steps as f64 * 1e9 / time.max(1.0))
+            .collect();
+        let rates = Sample::new(rates)?;
+        Ok(Drift {
+            steps,
+            descending: against_ascending(Direction::Descending)?,
+            random: against_ascending(Direction::Random)?,
+            best_hz: rates.max(),
+            sd_hz: rates.sd().unwrap_or(0.0),
+        })
+    };
+    sizes.iter().map(drift).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clock::testing::RIGHT;
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn each_pass_computes_every_size_in_its_order() {
+        let sizes = [256, 512, 1024, 2048, 4096, 8192];
+        let mut rng = Pcg64::seed_from_u64(7);
+        let mut order = |direction| {
+            let pass = Pass::of(direction, &sizes, &RIGHT, &mut rng).unwrap();
+            assert!(pass.times.iter().all(|(_, time)| *time > 0));
+            pass.times.into_iter().map(|(steps, _)| steps).collect::<Vec<_>>()
+        };
+        assert_eq!(order(Direction::Ascending), sizes);
+        assert_eq!(order(Direction::Descending), sizes.iter().rev().copied().collect::<Vec<_>>());
+        let mut random = order(Direction::Random);
+        assert_ne!(random, sizes);
+        random.sort_unstable();
+        assert_eq!(random, sizes);
+    }
+
+    #[test]
+    fn a_drift_is_found_with_its_sign() {
+        let pass = |direction, small, large| Pass { direction, times: vec![(10, small), (20, large)] };
+        let round = |noise: i64| {
+            [
+                pass(Direction::Ascending, 100 + noise, 200),
+                pass(Direction::Descending, 150 + noise, 200),
+                pass(Direction::Random, 80 + noise, 220),
+            ]
+        };
+        let passes: Vec<_> = [0, 0, 40].into_iter().flat_map(round).collect();
+        let drift = of(&passes, &[10, 20]).unwrap();
+        let close = |change: Change, median: f64| (change.median - median).abs() < 1e-12;
+        assert!(close(drift[0].descending, 0.5) && close(drift[0].random, -0.2), "{drift:?}");
+        assert!(close(drift[1].descending, 0.0) && close(drift[1].random, 0.1), "{drift:?}");
+        assert!((drift[0].descending.certain() - (190.0 / 140.0 - 1.0)).abs() < 1e-12);
+        assert!((drift[0].random.certain() - (120.0 / 140.0 - 1.0)).abs() < 1e-12);
+        assert!(Change { median: 0.2, low: -0.1, high: 0.3 }.certain().abs() < 1e-12);
+        assert!((drift[0].best_hz - 10.0 * 1e9 / 80.0).abs() < 1e-3 && drift[0].sd_hz > 0.0);
+        assert!(of(&[], &[10]).is_err());
+        assert!(of(&passes[..1], &[10]).is_err(), "no pass to compare with");
+    }
+}

@@ -1,0 +1,332 @@
+//! What one clock is worth: its cost, its step, and whether it ever runs back.
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use emu_bench::stats::Sample;
+use emu_bench::workload::{confine, now_ns};
+use emu_core::{CpuId, CpuList, Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+use super::clock::{Clock, Counts};
+
+/// Reads that are timed together, so that the reads of the timing clock vanish.
+const BATCH: u32 = 500;
+
+/// Batches of which the median counts.
+const BATCHES: usize = 41;
+
+/// Steps of a clock that are looked at.
+const STEPS: usize = 200;
+
+/// Reads between two looks at whether time is up.
+const CHECK: u64 = 64;
+
+/// What one clock is worth.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Quality {
+    /// Its name.
+    pub clock: String,
+    /// What it counts.
+    pub counts: Counts,
+    /// The step that the system declares, in nanoseconds.
+    pub declared_ns: Option<f64>,
+    /// Time of one read, in nanoseconds: the median of batches.
+    pub cost_ns: f64,
+    /// The smallest step that was seen, in nanoseconds; not below the cost of a read. `None` where it did not move.
+    pub step_ns: Option<f64>,
+    /// By how much the difference of two reads may be wrong as they are rounded, in nanoseconds.
+    pub error_ns: f64,
+    /// Steps back seen by readers that stay on one CPU, for each CPU.
+    pub within: Vec<Backwards>,
+    /// Steps back from one CPU to the next; `None` on a single CPU.
+    pub across: Option<Backwards>,
+}
+
+/// How often a clock ran back.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Backwards {
+    /// The CPU; of several, the one on which it was furthest behind.
+    pub cpu: CpuId,
+    /// Pairs of reads that were compared.
+    pub reads: u64,
+    /// Of them, those whose second read was the lower.
+    pub count: u64,
+    /// The longest step back, in nanoseconds.
+    pub worst_ns: i64,
+}
+
+impl Backwards {
+    fn on(cpu: CpuId) -> Self {
+        Self { cpu, reads: 0, count: 0, worst_ns: 0 }
+    }
+
+    fn compare(&mut self, before: i64, now: i64) {
+        self.reads += 1;
+        if now < before {
+            self.count += 1;
+            self.worst_ns = self.worst_ns.max(before - now);
+        }
+    }
+}
+
+impl Quality {
+    /// Judges a clock on these CPUs, spending about four times `length`.
+    ///
+    /// # Errors
+    /// A CPU cannot be used.
+    pub fn of(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Self> {
+        let first = cpus.first().ok_or_else(|| Error::usage("there is no CPU to read clocks on"))?;
+        let (cost_ns, step_ns) = on_thread(&[first].into_iter().collect(), || {
+            (cost(clock, first), step(clock, first, length * 2))
+        })?;
+        Ok(Self {
+            clock: clock.name().into(),
+            counts: clock.counts(),
+            declared_ns: clock.declared_ns(),
+            cost_ns,
+            step_ns,
+            error_ns: step_ns.or(clock.declared_ns()).unwrap_or(0.0) * f64::from(clock.summands()),
+            within: within(clock, cpus, length)?,
+            across: if cpus.len() < 2 { None } else { Some(across(clock, cpus, length)?) },
+        })
+    }
+
+    /// Whether it ever ran back.
+    pub fn runs_back(&self) -> bool {
+        self.within.iter().chain(&self.across).any(|seen| seen.count > 0)
+    }
+}
+
+/// Does something on a thread that is bound to some CPUs.
+fn on_thread<T: Send>(cpus: &CpuList, work: impl FnOnce() -> T + Send) -> Result<T> {
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| confine(cpus).map(|()| work()));
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(Error::new(ErrorKind::Failed, "a reader of clocks has panicked")))
+    })
+}
+
+fn cost(clock: &dyn Clock, cpu: CpuId) -> f64 {
+    let batch = |_| {
+        let begin = now_ns();
+        for _ in 0..BATCH {
+            std::hint::black_box(clock.read(cpu));
+        }
+        (now_ns() - begin) as f64 / f64::from(BATCH)
+    };
+    Sample::new((0..BATCHES).map(batch).collect::<Vec<_>>()).map_or(0.0, |sample| sample.median())
+}
+
+/// The smallest step forward within a time.
+fn step(clock: &dyn Clock, cpu: CpuId, length: Duration) -> Option<f64> {
+    let (begin, mut steps, mut smallest) = (Instant::now(), 0, None);
+    let mut last = clock.read(cpu);
+    while steps < STEPS && begin.elapsed() < length {
+        let now = clock.read(cpu);
+        if now > last {
+            steps += 1;
+            let step = now - last;
+            smallest = Some(smallest.map_or(step, |other: i64| other.min(step)));
+        }
+        last = now;
+    }
+    smallest.map(|step| step as f64)
+}
+
+/// A reader on each CPU, all at the same time.
+fn within(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Vec<Backwards>> {
+    let read = |cpu| {
+        let mut seen = Backwards::on(cpu);
+        let (begin, mut last) = (Instant::now(), clock.read(cpu));
+        // However late this reader comes to run, it has read.
+        loop {
+            let now = clock.read(cpu);
+            seen.compare(last, now);
+            last = now;
+            if seen.reads.is_multiple_of(CHECK) && begin.elapsed() >= length {
+                return seen;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let reader = |cpu| scope.spawn(move || on_thread(&[cpu].into_iter().collect(), || read(cpu)));
+        let readers: Vec<_> = cpus.iter().map(reader).collect();
+        let panicked = || Error::new(ErrorKind::Failed, "a reader of clocks has panicked");
+        readers.into_iter().map(|reader| reader.join().unwrap_or_else(|_| Err(panicked()))).collect()
+    })
+}
+
+/// Reads on one CPU after the other. A clock of the whole machine or process is read by a thread on each CPU in turn, as
+/// the kernel checks its time-stamp counters (`arch/x86/kernel/tsc_sync.c`); one of a thread by a thread that moves.
+fn across(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Backwards> {
+    if clock.counts() == Counts::Thread {
+        return on_thread(cpus, || moving(clock, cpus, length))?;
+    }
+    let ring = Ring::new(clock, cpus.len(), length);
+    let seen: Vec<Backwards> = thread::scope(|scope| {
+        let ring = &ring;
+        let reader = |(place, cpu)| {
+            scope.spawn(move || {
+                let seen = on_thread(&[cpu].into_iter().collect(), || ring.read(place, cpu));
+                // The others wait for this one, and must not where it could not begin.
+                ring.is_over.store(true, Ordering::SeqCst);
+                seen
+            })
+        };
+        let readers: Vec<_> = cpus.iter().enumerate().map(reader).collect();
+        let panicked = || Error::new(ErrorKind::Failed, "a reader of clocks has panicked");
+        readers
+            .into_iter()
+            .map(|reader| reader.join().unwrap_or_else(|_| Err(panicked())))
+            .collect::<Result<_>>()
+    })?;
+    let worst = seen.iter().max_by_key(|seen| seen.worst_ns).map_or(0, |seen| seen.cpu);
+    Ok(seen.iter().fold(Backwards::on(worst), |sum, seen| Backwards {
+        reads: sum.reads + seen.reads,
+        count: sum.count + seen.count,
+        worst_ns: sum.worst_ns.max(seen.worst_ns),
+        ..sum
+    }))
+}
+
+/// Readers that take turns.
+struct Ring<'a> {
+    clock: &'a dyn Clock,
+    readers: usize,
+    length: Duration,
+    begin: Instant,
+    turn: AtomicUsize,
+    last: AtomicI64,
+    is_over: AtomicBool,
+}
+
+impl<'a> Ring<'a> {
+    fn new(clock: &'a dyn Clock, readers: usize, length: Duration) -> Self {
+        Self {
+            clock,
+            readers,
+            length,
+            begin: Instant::now(),
+            turn: AtomicUsize::new(0),
+            last: AtomicI64::new(i64::MIN),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Reads at each of its turns until time is up. A read is compared with the one before, of another CPU.
+    fn read(&self, place: usize, cpu: CpuId) -> Backwards {
+        let mut seen = Backwards::on(cpu);
+        loop {
+            let mut waited = 0u64;
+            // Acquire: what is read now is later than the read of the one before.
+            while self.turn.load(Ordering::Acquire) % self.readers != place {
+                waited += 1;
+                let is_late = waited.is_multiple_of(4096) && self.begin.elapsed() > self.length;
+                if is_late || self.is_over.load(Ordering::Relaxed) {
+                    return seen;
+                }
+                spin_loop();
+            }
+            let now = self.clock.read(cpu);
+            let before = self.last.swap(now, Ordering::Relaxed);
+            if before != i64::MIN {
+                seen.compare(before, now);
+            }
+            let is_over = seen.reads.is_multiple_of(CHECK) && self.begin.elapsed() > self.length;
+            self.turn.fetch_add(1, Ordering::Release);
+            if is_over {
+                return seen;
+            }
+        }
+    }
+}
+
+/// One thread that moves from CPU to CPU and reads before and after.
+fn moving(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Backwards> {
+    let mut seen = Backwards::on(cpus.first().unwrap_or(0));
+    let begin = Instant::now();
+    let mut last = i64::MIN;
+    while begin.elapsed() < length {
+        for cpu in cpus.iter() {
+            confine(&[cpu].into_iter().collect())?;
+            let now = clock.read(cpu);
+            if last != i64::MIN {
+                let worst_ns = seen.worst_ns;
+                seen.compare(last, now);
+                if seen.worst_ns > worst_ns {
+                    seen.cpu = cpu;
+                }
+            }
+            // Just before it moves again.
+            last = clock.read(cpu);
+        }
+    }
+    Ok(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clock::SystemClock;
+    use super::super::clock::testing::{RIGHT, Synthetic};
+    use super::*;
+    use emu_core::{Host, Roots};
+
+    const LENGTH: Duration = Duration::from_millis(20);
+
+    fn cpus() -> CpuList {
+        Host::detect(&Roots::system()).unwrap().allowed
+    }
+
+    #[test]
+    fn no_clock_of_this_machine_is_accused() {
+        for clock in SystemClock::all() {
+            let quality = Quality::of(&clock, &cpus(), LENGTH).unwrap();
+            assert!(!quality.runs_back(), "{quality:?}");
+            assert!(quality.cost_ns > 0.0 && quality.within.iter().all(|seen| seen.reads > 0), "{quality:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_right_is_not_accused_and_one_that_falls_back_is() {
+        assert!(!Quality::of(&RIGHT, &cpus(), LENGTH).unwrap().runs_back());
+        let falling = Synthetic { falls_every_ns: 2_000_000, ..RIGHT };
+        let quality = Quality::of(&falling, &cpus(), LENGTH).unwrap();
+        for seen in &quality.within {
+            assert!(seen.count >= 1 && seen.worst_ns <= 1000, "{quality:?}");
+        }
+    }
+
+    #[test]
+    fn a_skew_between_cpus_is_found_with_its_size_and_only_between_them() {
+        let cpus = cpus();
+        if cpus.len() < 2 {
+            eprintln!("left out of a_skew_between_cpus: there is one CPU");
+            return;
+        }
+        let skewed = cpus.iter().next_back().unwrap();
+        for counts in [Counts::Wall, Counts::Thread] {
+            let clock = Synthetic { counts, skewed, skew_ns: 50_000_000, ..RIGHT };
+            let quality = Quality::of(&clock, &cpus, LENGTH).unwrap();
+            assert!(quality.within.iter().all(|seen| seen.count == 0), "{quality:?}");
+            let across = quality.across.unwrap();
+            assert!(across.count > 0 && across.count < across.reads, "{across:?}");
+            assert_eq!(across.cpu, skewed);
+            // The time that passes from one read to the next hides a part of the skew.
+            assert!((1_000_000..=50_000_000).contains(&across.worst_ns), "{across:?}");
+        }
+    }
+
+    #[test]
+    fn a_coarse_clock_shows_its_step() {
+        let ticks = Synthetic { step_ns: 1_000_000, ..RIGHT };
+        let quality = Quality::of(&ticks, &cpus(), LENGTH).unwrap();
+        assert!((quality.step_ns.unwrap() - 1e6).abs() < 1.0 && (quality.error_ns - 1e6).abs() < 1.0);
+        let still = Synthetic { step_ns: i64::MAX, ..RIGHT };
+        let quality = Quality::of(&still, &cpus(), LENGTH).unwrap();
+        assert_eq!(quality.step_ns, None);
+    }
+}
