@@ -7,7 +7,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::{CpuList, Error, Result};
+use crate::cpu_list::CpuList;
+use crate::error::{Error, Result};
 
 /// The contents without surrounding white space.
 ///
@@ -102,6 +103,6 @@ mod tests {
         }
         fs::write(&path, "12\n").unwrap();
         assert_eq!(probe::<u64>(&path), Some(12));
-        assert_eq!(read(&dir.path().join("none")).unwrap_err().kind(), crate::ErrorKind::Failed);
+        assert_eq!(read(&dir.path().join("none")).unwrap_err().kind(), crate::error::ErrorKind::Failed);
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The number of a logical CPU, as in `/sys/devices/system/cpu/cpuN`.
 pub type CpuId = usize;

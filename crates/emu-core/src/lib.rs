@@ -22,39 +22,36 @@
 //! # }
 //! ```
 
+mod cgroup;
 mod control_file;
 mod cpu_list;
+mod cpufreq;
 mod duty;
 mod error;
-mod family;
-mod frequency;
-mod group;
 mod host;
-mod journal;
-mod kept;
 mod method;
 mod method_id;
-mod processes;
+mod process;
 mod roots;
 mod session;
 mod speed;
 mod status;
 mod sys;
 mod unavailable;
+mod undo;
 mod zone;
 
+pub mod clock;
 pub mod doctor;
-pub mod meter;
 
+pub use cgroup::throttled_time;
 pub use cpu_list::{CPU_ID_MAX, CpuId, CpuList};
 pub use duty::{PERIOD_MAX, PERIOD_MIN};
 pub use error::{Error, ErrorKind, Result};
-pub use group::throttled_time;
 pub use host::{
     CgroupLayout, Cgroups, Clocks, Controller, Cpu, CpuTimes, Cpufreq, FairServer, Hierarchy, Host, Policy,
     Privileges, RealTime, TaskTime,
 };
-pub use journal::{Journal, Kin, LiveSession, RestoreReport, Undo, live_sessions, restore};
 pub use method::{About, Emulation, Expected, METHODS, Method, method};
 pub use method_id::MethodId;
 pub use roots::Roots;
@@ -65,4 +62,5 @@ pub use sys::spawn::{ExecError, Gated};
 pub use sys::times::{cpu_ticks, process_cpu_time};
 pub use sys::tsc::tsc;
 pub use unavailable::{Reason, Unavailable};
+pub use undo::{Journal, Kin, LiveSession, RestoreReport, Undo, live_sessions, restore};
 pub use zone::{Demand, Pid, Round, Tasks, Variant, Zone};

@@ -2,17 +2,24 @@
 
 use std::path::Path;
 
-use crate::family::Stat;
+use crate::clock;
+use crate::cpu_list::CpuList;
+use crate::error::{Error, ErrorKind, Result};
+use crate::host::Host;
 use crate::method::{self, METHODS};
+use crate::method::{Emulation, Expected};
+use crate::method_id::MethodId;
+use crate::process::Stat;
+use crate::speed::{Speed, SpeedSpec, Targets};
+use crate::status::Status;
+use crate::unavailable::Unavailable;
+use crate::undo::Journal;
 use crate::zone::Pid;
-use crate::{
-    CpuList, Demand, Emulation, Error, ErrorKind, Expected, Host, Journal, MethodId, Result, Speed,
-    SpeedSpec, Status, Targets, Tasks, Unavailable, Zone, meter,
-};
+use crate::zone::{Demand, Tasks, Zone};
 
 impl Demand {
     /// What a speed means here, with the method's defaults: on the CPUs given, else on those that it names, else on all
-    /// that are allowed. Where it is a frequency, the CPU's own clock is measured, for [`meter::BUDGET`].
+    /// that are allowed. Where it is a frequency, the CPU's own clock is measured, for [`clock::BUDGET`].
     ///
     /// # Errors
     /// A CPU cannot be used, or a frequency is above the CPU's own clock, or that cannot be measured.
@@ -22,7 +29,7 @@ impl Demand {
         let targets = speed.for_cpus(&cpus)?.into_iter().map(|(cpu, speed)| {
             let reference = match speed {
                 Speed::Share(_) => None,
-                Speed::Clock(_) => Some(meter::measure(cpu, meter::BUDGET)?.clock),
+                Speed::Clock(_) => Some(clock::measure(cpu, clock::BUDGET)?.clock),
             };
             Ok((cpu, speed.target(cpu, reference)?))
         });
@@ -101,7 +108,7 @@ impl Session {
     /// Starts `method` on `zone`.
     ///
     /// What earlier emus left behind is undone first; see [`notes`](Self::notes). A host that was read before that may be
-    /// out of date, and targets with it: call [`restore`](crate::restore()) before [`Host::detect`].
+    /// out of date, and targets with it: call [`restore`](crate::undo::restore()) before [`Host::detect`].
     ///
     /// # Errors
     /// A CPU or task cannot be used, the method cannot do it here, another emu has a CPU of the zone, or the
@@ -225,7 +232,8 @@ fn check_same(proc: &Path, started: &[(Pid, u64)]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CpuList, Roots};
+    use crate::cpu_list::CpuList;
+    use crate::roots::Roots;
     use std::fs;
     use std::time::Duration;
 

@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuId, CpuList, Error, Result};
+use crate::cpu_list::{CpuId, CpuList};
+use crate::error::{Error, Result};
 
 /// A frequency in hertz.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -61,7 +62,7 @@ impl Speed {
     /// What the speed means on a CPU whose reference clock is `reference`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind) when the clock asked for is above the reference.
+    /// [`ErrorKind::Unavailable`](crate::error::ErrorKind) when the clock asked for is above the reference.
     pub fn target(self, cpu: CpuId, reference: Option<Hertz>) -> Result<Target> {
         match (self, reference) {
             (Self::Share(share), _) => Ok(Target { share, clock: None }),
@@ -185,7 +186,7 @@ impl SpeedSpec {
     /// The speed of each CPU of a zone.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`](crate::ErrorKind) when `cpus` is empty or not exactly the CPUs named.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) when `cpus` is empty or not exactly the CPUs named.
     pub fn for_cpus(&self, cpus: &CpuList) -> Result<Speeds> {
         if cpus.is_empty() {
             return Err(Error::usage("a zone needs at least one CPU"));
@@ -326,7 +327,7 @@ mod tests {
             "1000GHz",
         ] {
             let error = text.parse::<Speed>().unwrap_err();
-            assert_eq!(error.kind(), crate::ErrorKind::Usage, "{text}");
+            assert_eq!(error.kind(), crate::error::ErrorKind::Usage, "{text}");
             assert!(error.hint_text().is_some(), "{text}");
         }
     }
@@ -353,7 +354,7 @@ mod tests {
     #[test]
     fn a_clock_above_the_reference_is_unavailable_not_a_slip() {
         let error = Speed::Clock(Hertz(5_000_000_000)).target(0, Some(Hertz(3_600_000_000))).unwrap_err();
-        assert_eq!(error.kind(), crate::ErrorKind::Unavailable);
+        assert_eq!(error.kind(), crate::error::ErrorKind::Unavailable);
     }
 
     #[test]

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cpu_list::CpuId;
 use crate::duty::Notes;
-use crate::{CpuId, Hertz, MethodId, Target};
+use crate::method_id::MethodId;
+use crate::speed::{Hertz, Target};
 
 /// Whether the limit that was asked for is in force, as far as the method can know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

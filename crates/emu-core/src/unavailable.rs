@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorKind, MethodId};
+use crate::error::{Error, ErrorKind};
+use crate::method_id::MethodId;
 
 /// Why a method cannot do what is asked, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuList, Targets, lowest_share};
+use crate::cpu_list::CpuList;
+use crate::speed::{Targets, lowest_share};
 
 /// A process ID.
 pub type Pid = i32;
@@ -57,7 +58,7 @@ impl std::fmt::Display for Variant {
     }
 }
 
-/// What a method is asked for; [`Method::check`](crate::Method::check) judges it.
+/// What a method is asked for; [`Method::check`](crate::method::Method::check) judges it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Demand {
     /// What is wanted of each CPU.

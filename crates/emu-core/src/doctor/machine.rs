@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuList, CpuTimes, Host, Result, Roots, control_file, meter};
+use crate::{CpuList, CpuTimes, Host, Result, Roots, clock, control_file};
 
 /// Readings of each CPU's clock, and the time for each. A change of the clock shows between them.
 const READINGS: usize = 5;
@@ -68,7 +68,7 @@ impl Machine {
 /// Several readings of each clock.
 fn clocks(cpus: &CpuList) -> Result<Vec<f64>, String> {
     let readings = cpus.iter().take(CPUS).flat_map(|cpu| std::iter::repeat_n(cpu, READINGS));
-    let clocks = readings.map(|cpu| meter::measure(cpu, READING).map(|reading| reading.clock.as_f64()));
+    let clocks = readings.map(|cpu| clock::measure(cpu, READING).map(|reading| reading.clock.as_f64()));
     clocks.collect::<Result<_>>().map_err(|error| error.in_words())
 }
 
@@ -136,6 +136,6 @@ mod tests {
         assert_eq!(machine.cpus, machine.host.allowed);
         assert!(machine.load.is_some_and(|load| (0.0..=1.0).contains(&load.busy)), "{machine:?}");
         let none = Machine::of_files(&Roots::system(), Some(&"1023".parse().unwrap()));
-        assert_eq!(none.unwrap_err().kind(), crate::ErrorKind::Usage);
+        assert_eq!(none.unwrap_err().kind(), crate::error::ErrorKind::Usage);
     }
 }

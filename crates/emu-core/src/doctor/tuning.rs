@@ -11,9 +11,11 @@ use std::thread::{self, ThreadId};
 use nix::sys::prctl;
 use serde::Serialize;
 
+use super::finding::Change;
 use super::knobs::turbo;
-use super::{Change, Examined, Machine, Takes};
-use crate::frequency::Control;
+use super::machine::Machine;
+use super::{Examined, Takes};
+use crate::cpufreq::Control;
 use crate::{CpuList, Error, ErrorKind, Hertz, Journal, Result, Undo, control_file, live_sessions};
 
 /// By what name the journal knows a tuning.

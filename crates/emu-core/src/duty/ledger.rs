@@ -9,7 +9,7 @@
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ledger {
     owed: f64,
-    /// Held time that was due and has been given up, in nanoseconds.
+    /// Stopped time that was due and has been given up, in nanoseconds.
     dropped: f64,
 }
 
@@ -58,7 +58,7 @@ impl Ledger {
         self.owed
     }
 
-    /// Held time that was due and has been given up, in nanoseconds.
+    /// Stopped time that was due and has been given up, in nanoseconds.
     pub(crate) fn dropped(&self) -> f64 {
         self.dropped
     }

@@ -1,30 +1,30 @@
 //! The machinery that all on/off methods share: an absolute grid, the account of held time, a controller
 //! thread.
 
-pub(crate) mod burner;
-mod controller;
+pub(crate) mod duty_loop;
+mod duty_thread;
 mod grid;
-mod hold;
-pub(crate) mod hold_cost;
-pub(crate) mod holder;
+pub(crate) mod idle_pusher;
+pub(crate) mod kept;
 mod ledger;
 mod notes;
-pub(crate) mod others;
 mod own_time;
-pub(crate) mod parting;
+mod pin_apart;
 mod probe;
-pub(crate) mod sleepers;
-pub(crate) mod waker;
+mod stop;
+pub(crate) mod stop_cost;
+pub(crate) mod task_sampler;
 
-pub(crate) use controller::{Command, Controller, Counters, Wait};
+pub(crate) use duty_loop::DutyLoop;
+pub(crate) use duty_thread::{Command, Counters, DutyThread, Wait};
 pub(crate) use grid::{Grid, detuned};
-pub(crate) use holder::Holder;
 pub(crate) use ledger::Ledger;
 pub(crate) use notes::Notes;
+pub(crate) use stop::{Stop, Stopped};
 
 use std::time::Duration;
 
-use crate::{Reason, Unavailable};
+use crate::unavailable::{Reason, Unavailable};
 
 /// The shortest period that on/off methods accept: below, switching costs more than it gives.
 pub const PERIOD_MIN: Duration = Duration::from_micros(500);

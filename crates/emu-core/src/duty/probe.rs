@@ -5,10 +5,11 @@ use std::os::fd::AsFd;
 
 use rustix::process::nice;
 
+use crate::cpu_list::CpuList;
+use crate::error::{Error, Result};
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, fork};
 use crate::zone::Pid;
-use crate::{CpuList, Error, Result};
 
 /// For how long it is to be held each time. A CPU that was idle for some milliseconds takes longer to get going than
 /// one that was so for a moment.

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::delegation::{CONTROLLERS, PROCS, granted, is_open};
 use super::text;
-use crate::{Roots, control_file};
+use crate::control_file;
+use crate::roots::Roots;
 
 /// The controllers that emulation can use, and those that limit what runs may have besides CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Roots;
 use crate::control_file::probe;
+use crate::roots::Roots;
 
 /// Clock sources whose counter the vDSO reads in user space: those that set a `vdso_clock_mode` in the
 /// kernel's source. A hypervisor may still withhold the right of `kvm-clock` to it.

@@ -2,7 +2,7 @@
 
 use std::ops::Add;
 
-use crate::CpuId;
+use crate::cpu_list::CpuId;
 
 /// Time of a CPU, or of several, from `/proc/stat` (`proc_stat(5)`), in ticks of `sysconf(_SC_CLK_TCK)`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::cpus::cppc_nominal;
 use crate::control_file::probe;
-use crate::{CPU_ID_MAX, CpuId, CpuList, Hertz, Roots};
+use crate::cpu_list::{CPU_ID_MAX, CpuId, CpuList};
+use crate::roots::Roots;
+use crate::speed::Hertz;
 
 /// One policy: CPUs whose frequency is set together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,9 +5,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cpufreq, field};
+use super::cpufreq::Cpufreq;
+use super::field;
 use crate::control_file::{probe, probe_cpus};
-use crate::{CpuId, CpuList, Hertz, Roots};
+use crate::cpu_list::{CpuId, CpuList};
+use crate::roots::Roots;
+use crate::speed::Hertz;
 
 /// A logical CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,7 +113,7 @@ fn processors(cpuinfo: &str) -> CpuList {
         .filter_map(|line| line.split_once(':'))
         .filter(|(key, _)| key.trim() == "processor")
         .filter_map(|(_, number)| number.trim().parse().ok())
-        .filter(|&id: &CpuId| id <= crate::CPU_ID_MAX)
+        .filter(|&id: &CpuId| id <= crate::cpu_list::CPU_ID_MAX)
         .collect()
 }
 

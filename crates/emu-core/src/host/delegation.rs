@@ -69,7 +69,7 @@ mod tests {
     use super::super::cgroups::read;
     use super::super::testing::{tree, with};
     use super::*;
-    use crate::Roots;
+    use crate::roots::Roots;
 
     #[test]
     fn a_v2_controller_is_granted_where_a_group_that_we_may_use_hands_it_on() {

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use super::{Clocks, text};
-use crate::Roots;
+use super::clocks::Clocks;
+use super::text;
 use crate::control_file::probe;
+use crate::roots::Roots;
 
 /// What makers of virtual machines put at the start of the DMI vendor or product name.
 const VIRTUAL: &[&str] = &[

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cgroups, Controller, text};
+use super::cgroups::{Cgroups, Controller};
+use super::text;
 use crate::control_file::probe;
-use crate::{CpuId, Roots};
+use crate::cpu_list::CpuId;
+use crate::roots::Roots;
 
 /// The per-CPU deadline server that keeps normal tasks alive beside real-time ones (Linux 6.12).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,7 +128,7 @@ fn rtprio_limit(limits: &str) -> u64 {
 mod tests {
     use super::super::testing::{VM_V1, tree, with};
     use super::*;
-    use crate::Host;
+    use crate::host::Host;
 
     const SERVER: &str = "sys/kernel/debug/sched/fair_server/cpu0";
 

@@ -31,7 +31,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuId, CpuList, Error, Result, Roots};
+use crate::cpu_list::{CpuId, CpuList};
+use crate::error::{Error, Result};
+use crate::roots::Roots;
 
 /// This machine as found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -134,7 +136,7 @@ impl Host {
     /// Checks that every CPU exists, is online, and may be used by this process.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`](crate::ErrorKind) naming the first CPU that is not usable, and why.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) naming the first CPU that is not usable, and why.
     pub fn check_cpus(&self, cpus: &CpuList) -> Result<()> {
         for id in cpus.iter() {
             let Some(cpu) = self.cpu(id) else {
@@ -197,7 +199,7 @@ fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 mod tests {
     use super::testing::{VM_V1, host, host_of, tree, with, write};
     use super::*;
-    use crate::ErrorKind;
+    use crate::error::ErrorKind;
     use proptest::prelude::*;
 
     fn cpu_list(text: &str) -> CpuList {

@@ -7,7 +7,7 @@ use caps::Capability;
 use serde::{Deserialize, Serialize};
 
 use super::{field, text};
-use crate::Roots;
+use crate::roots::Roots;
 
 /// The name of the first user namespace, whose inode number is fixed (`PROC_USER_INIT_INO` in the kernel's
 /// `include/linux/proc_ns.h`).

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::cgroups::{Cgroups, Controller};
+use super::cpu_times::CpuTimes;
 use super::cpu_times::line_of;
-use super::{Cgroups, Controller, CpuTimes};
+use crate::cpu_list::{CpuId, CpuList};
+use crate::roots::Roots;
 use crate::sys::time::{Nanos, USER_TICK};
-use crate::{CpuId, CpuList, Roots};
 
 /// The kernel's account of the CPU time of all tasks on each CPU, to the nanosecond: `/proc/stat` counts ticks.
 ///
@@ -85,7 +87,7 @@ fn in_schedstat(text: &str, cpu: CpuId) -> Option<Nanos> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Host;
+    use crate::host::Host;
     use crate::host::testing;
 
     const CPUACCT: &str = "sys/fs/cgroup/cpuacct/cpuacct.usage_percpu";

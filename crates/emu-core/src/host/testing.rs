@@ -6,7 +6,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::Host;
-use crate::Roots;
+use crate::roots::Roots;
 
 /// A virtual machine with two CPUs of one thread each, every controller of interest in a version-1
 /// hierarchy of its own beside an empty version-2 one, no cpufreq, and root's privileges. Taken from Linux 6.18

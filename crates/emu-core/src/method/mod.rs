@@ -11,9 +11,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Demand, Error, Host, Journal, MethodId, Reason, Result, Status, Targets, Unavailable, Variant, Zone,
-};
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::method_id::MethodId;
+use crate::speed::Targets;
+use crate::status::Status;
+use crate::unavailable::{Reason, Unavailable};
+use crate::undo::Journal;
+use crate::zone::{Demand, Variant, Zone};
 
 /// What a method is, the same on every host.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -134,8 +139,8 @@ fn same_cpus(old: &Targets, new: &Targets) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Target;
     use crate::host::testing;
+    use crate::speed::Target;
 
     #[test]
     fn every_method_has_a_name_of_its_own_and_says_what_it_is() {

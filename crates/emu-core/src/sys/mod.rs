@@ -1,7 +1,6 @@
 //! Everything `unsafe`: one safe wrapper for each system call or instruction that no crate wraps safely.
 
 pub(crate) mod affinity;
-pub(crate) mod announcer;
 pub(crate) mod chain;
 pub(crate) mod fork;
 pub(crate) mod relax;
@@ -9,5 +8,6 @@ pub(crate) mod sched;
 pub(crate) mod shared;
 pub(crate) mod spawn;
 pub(crate) mod time;
+pub(crate) mod timer_prearm;
 pub(crate) mod times;
 pub(crate) mod tsc;

@@ -13,8 +13,8 @@ use std::sync::{Mutex, PoisonError};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 use super::fork::{self, Child};
+use crate::error::{Error, Result};
 use crate::zone::Pid;
-use crate::{Error, Result};
 
 /// A child process that has not run its program yet: it waits until [`open`](Self::open) is called. It is killed when
 /// this is dropped before, and ends by itself when its parent dies.
@@ -57,7 +57,7 @@ impl Gated {
     /// no longer does: the kernel reaps the children of one that ignores it, and how they ended is lost.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`](crate::ErrorKind) for an empty command or a NUL byte in it; the pipe or the fork fails.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) for an empty command or a NUL byte in it; the pipe or the fork fails.
     pub fn spawn(command: &[OsString], mask: &SigSet) -> Result<Self> {
         let arguments = command
             .iter()
@@ -166,7 +166,7 @@ fn begin(arguments: &[*const libc::c_char], gate: &OwnedFd, outcome: &OwnedFd, m
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ErrorKind;
+    use crate::error::ErrorKind;
     use nix::sys::wait::{WaitStatus, waitpid};
 
     fn command(words: &[&str]) -> Vec<OsString> {

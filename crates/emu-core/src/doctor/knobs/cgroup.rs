@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use super::super::{About, Finding, Knob, Machine, Takes};
+use super::super::finding::Finding;
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 use super::kib;
+use crate::cgroup::{Folder, Throttling, tightest_limit};
 use crate::control_file::{probe, probe_cpus};
-use crate::group::{Folder, Throttling, tightest_limit};
 use crate::{Controller, CpuList, Hierarchy, Host};
 
 /// From so many bytes on a limit is none: version 1 has no word for that, and holds the largest number of whole pages.
@@ -126,7 +128,7 @@ fn cpus(hierarchy: &Hierarchy) -> Option<CpuList> {
 
 #[cfg(test)]
 mod tests {
-    use crate::doctor::State;
+    use crate::doctor::finding::State;
     use crate::doctor::tests::{bare, found, machine, owned, seen};
     use crate::host::testing::{VM_V1, with};
 

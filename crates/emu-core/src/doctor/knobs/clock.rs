@@ -1,6 +1,8 @@
 //! The core clock, measured: what a guest can see of frequency control, and the proof of it elsewhere.
 
-use super::super::{About, Finding, Knob, Machine, Takes};
+use super::super::finding::Finding;
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 use crate::Hertz;
 
 /// Readings that lie further apart, as a share of their middle, show a clock that moves: readings of a steady one

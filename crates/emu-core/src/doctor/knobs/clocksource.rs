@@ -1,6 +1,8 @@
 //! The counter that time is read from.
 
-use super::super::{About, Change, Finding, Knob, Machine, Takes};
+use super::super::finding::{Change, Finding};
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 
 /// The clock source.
 pub(in crate::doctor) struct Clocksource;

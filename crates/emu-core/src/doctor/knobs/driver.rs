@@ -1,6 +1,8 @@
 //! Which driver sets the frequency, and in which mode.
 
-use super::super::{About, Finding, Knob, Machine, Takes};
+use super::super::finding::Finding;
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 use super::{by_value, cpufreq};
 
 /// The frequency driver.

@@ -1,6 +1,8 @@
 //! The governor of each cpufreq policy.
 
-use super::super::{About, Change, Finding, Knob, Machine, Takes};
+use super::super::finding::{Change, Finding};
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 use super::{beyond, by_value, policies};
 use crate::Policy;
 

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::{About, Change, Finding, Knob, Machine, Takes};
+use super::super::finding::{Change, Finding};
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 use crate::control_file::{probe, probe_cpus};
 use crate::{CpuList, Roots};
 
@@ -99,8 +101,8 @@ fn numbers(folder: &Path) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use crate::doctor::finding::{Finding, State};
     use crate::doctor::tests::{bare, found, machine};
-    use crate::doctor::{Finding, State};
 
     /// The processes of a machine on which it runs.
     const RUNNING: [(&str, &str); 2] = [("proc/7/comm", "sh\n"), ("proc/812/comm", "irqbalance\n")];

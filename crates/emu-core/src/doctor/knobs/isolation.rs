@@ -1,6 +1,8 @@
 //! CPUs that the scheduler leaves alone.
 
-use super::super::{About, Finding, Knob, Machine, Takes};
+use super::super::finding::Finding;
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 use crate::CpuList;
 
 /// CPUs set apart at boot.

@@ -1,6 +1,8 @@
 //! Who else uses the CPUs: other tasks, and other guests.
 
-use super::super::{About, Finding, Knob, Load, Machine, Takes};
+use super::super::finding::Finding;
+use super::super::machine::{Load, Machine};
+use super::super::{About, Knob, Takes};
 
 /// Share of a CPU's time that other tasks may have, as for the pairs of `emu verify`.
 const BUSY_MAX: f64 = 0.03;

@@ -25,7 +25,8 @@ pub(super) mod virtualisation;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Finding, Machine};
+use super::finding::Finding;
+use super::machine::Machine;
 use crate::control_file::{chosen, probe};
 use crate::{CpuList, Cpufreq, Host, Policy};
 

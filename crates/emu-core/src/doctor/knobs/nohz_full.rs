@@ -1,6 +1,8 @@
 //! CPUs without a periodic tick.
 
-use super::super::{About, Finding, Knob, Machine, Takes};
+use super::super::finding::Finding;
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 use crate::{CpuList, control_file};
 
 /// CPUs without a tick while one task runs.

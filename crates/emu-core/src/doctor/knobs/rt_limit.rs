@@ -1,6 +1,8 @@
 //! How much of a CPU real-time tasks may have.
 
-use super::super::{About, Finding, Knob, Machine, Takes};
+use super::super::finding::Finding;
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 
 /// The limit for real-time tasks.
 pub(in crate::doctor) struct RtLimit;

@@ -1,6 +1,8 @@
 //! Threads that share a core.
 
-use super::super::{About, Finding, Knob, Machine, Takes};
+use super::super::finding::Finding;
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 use crate::control_file::probe;
 
 /// Simultaneous multithreading.

@@ -1,6 +1,8 @@
 //! Memory that may go to disk.
 
-use super::super::{About, Change, Finding, Knob, Machine, Takes};
+use super::super::finding::{Change, Finding};
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 use super::kib;
 use crate::control_file::{self, probe};
 

@@ -1,6 +1,8 @@
 //! Transparent huge pages: when the kernel gives them, and how hard it works for them.
 
-use super::super::{About, Change, Finding, Knob, Machine, Takes};
+use super::super::finding::{Change, Finding};
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 use super::choice;
 
 /// One of the files of transparent huge pages.

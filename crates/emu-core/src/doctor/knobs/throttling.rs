@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{About, Finding, Knob, Machine, Takes};
+use super::super::finding::Finding;
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 use crate::control_file::probe;
 use crate::{CpuId, Host};
 

@@ -1,6 +1,8 @@
 //! By how much a sleep may last longer.
 
-use super::super::{About, Change, Finding, Knob, Machine, Takes};
+use super::super::finding::{Change, Finding};
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 use crate::control_file::probe;
 
 /// Timer slack.

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::super::{About, Change, Finding, Knob, Machine, Takes};
+use super::super::finding::{Change, Finding};
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 use super::{beyond, by_value, cpufreq, policies};
 use crate::{Policy, Roots};
 

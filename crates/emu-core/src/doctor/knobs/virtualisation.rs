@@ -1,6 +1,8 @@
 //! Whether the machine is a virtual one.
 
-use super::super::{About, Finding, Knob, Machine, Takes};
+use super::super::finding::Finding;
+use super::super::machine::Machine;
+use super::super::{About, Knob, Takes};
 
 /// Virtualisation.
 pub(in crate::doctor) struct Virtualisation;

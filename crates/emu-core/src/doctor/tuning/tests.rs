@@ -1,7 +1,8 @@
 //! Tunings of recorded machines, with kernels that refuse.
 
+use super::super::finding::State;
 use super::super::tests::{acpi, intel_active, machine};
-use super::super::{KNOBS, State, examine};
+use super::super::{KNOBS, examine};
 use super::*;
 
 const ASLR: &str = "proc/sys/kernel/randomize_va_space";

@@ -1,9 +1,9 @@
 //! What is refused, on hosts that are described; and what is told.
 
 use super::*;
-use crate::Target;
-use crate::frequency::simulated;
+use crate::cpufreq::simulated;
 use crate::host::testing;
+use crate::speed::Target;
 
 fn demand(share: f64) -> Demand {
     Demand::new([(0, Target { share, clock: None })].into())
@@ -24,7 +24,7 @@ fn others_are_spared_only_where_the_kernel_tells_what_they_have() {
     let sparing = Demand { spare_others: true, ..demand(0.4) };
     let check = |files: &[(&str, &str)]| {
         let dir = testing::tree(&testing::with(testing::VM_V1, files));
-        let mut host = Host::detect(&crate::Roots::below(dir.path())).unwrap();
+        let mut host = Host::detect(&crate::roots::Roots::below(dir.path())).unwrap();
         assert!(CpuHogs.check(&host, &demand(0.4)).is_ok());
         let told = CpuHogs.check(&host, &sparing).map_err(|why| why.reason);
         host.cgroups.hierarchies.iter_mut().for_each(|hierarchy| hierarchy.writable = false);

@@ -3,20 +3,27 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::balancer::Balancer;
+use super::per_cpu_groups::CpuGroups;
+use super::quota_group::QuotaGroup;
+use super::quota_loop::{QuotaLoop, Threads};
 use super::{
     Outer, check_equal, cpu_folder, group_count, offline_problem, online, owner, period_for, published_note,
     same_cpus, shares_of,
 };
+use crate::cgroup::{Bandwidth, Limit, Owner, Quota, TaskGroup};
 use crate::duty::Notes;
-use crate::duty::hold_cost::HoldCost;
-use crate::duty::holder::notes_on;
-use crate::group::{
-    Balancer, Bandwidth, CpuGroups, Governed, Keeper, Limit, Owner, Quota, TaskGroup, Threads, threads_file,
-};
-use crate::{
-    Controller, CpuStatus, Emulation, Host, Journal, MethodId, Result, Status, Targets, Unavailable, Variant,
-    Zone,
-};
+use crate::duty::duty_loop::notes_on;
+use crate::duty::stop_cost::StopCost;
+use crate::error::Result;
+use crate::host::{Controller, Host};
+use crate::method::Emulation;
+use crate::method_id::MethodId;
+use crate::speed::Targets;
+use crate::status::{CpuStatus, Status};
+use crate::unavailable::Unavailable;
+use crate::undo::Journal;
+use crate::zone::{Variant, Zone};
 
 const CONTROLLERS: [Controller; 3] = [Controller::Cpu, Controller::Cpuset, Controller::Cpuacct];
 
@@ -29,7 +36,7 @@ pub(super) struct Quotas {
     groups: usize,
     /// Whether they can have different speeds.
     can_bind: bool,
-    keeper: Keeper,
+    keeper: QuotaLoop,
     outer: Option<Outer>,
     notes: Vec<String>,
     /// Those of the zone's group.
@@ -38,7 +45,7 @@ pub(super) struct Quotas {
     host_cpus: PathBuf,
 }
 
-fn refused(why: Unavailable) -> crate::Error {
+fn refused(why: Unavailable) -> crate::error::Error {
     why.into_error(MethodId::Fracas)
 }
 
@@ -78,18 +85,18 @@ impl Quotas {
                         .to_owned(),
                 );
             }
-            let govern = |bandwidth| Governed::new(bandwidth, 1, ceiling, stall_cost);
+            let govern = |bandwidth| QuotaGroup::new(bandwidth, 1, ceiling, stall_cost);
             let governed = parts.bandwidths()?.into_iter().map(govern).collect();
             let balancer = Balancer::new(parts, host_cpus.join("online"), &host.online());
-            Keeper::start(governed, Some(balancer), None, &shares, period_us)?
+            QuotaLoop::start(governed, Some(balancer), None, &shares, period_us)?
         } else {
             if targets.len() > 1 {
                 notes.push(published_note(targets.len(), demand.lowest_share()));
             }
             let bandwidth = Bandwidth::open(folder, accounting, owner(zone, journal))?;
-            let governed = Governed::new(bandwidth, targets.len(), ceiling, stall_cost);
-            let threads = Threads { file: threads_file(folder), procfs: host.roots.proc.clone() };
-            Keeper::start(vec![governed], None, Some(threads), &shares, period_us)?
+            let governed = QuotaGroup::new(bandwidth, targets.len(), ceiling, stall_cost);
+            let threads = Threads { file: folder.threads_file(), procfs: host.roots.proc.clone() };
+            QuotaLoop::start(vec![governed], None, Some(threads), &shares, period_us)?
         };
         let (targets, period) = (targets.clone(), demand.period);
         Ok(Self { targets, period, groups, can_bind, keeper, outer, notes, more_notes, host_cpus })
@@ -97,8 +104,8 @@ impl Quotas {
 }
 
 /// What a stall costs tasks on the CPUs of the zone: seen by a probe in a group of its own, with a quota.
-fn stall_cost(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>) -> HoldCost {
-    HoldCost::of_stalls(host, &zone.demand.cpus(), notes, |probe, run, period| {
+fn stall_cost(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>) -> StopCost {
+    StopCost::of_stalls(host, &zone.demand.cpus(), notes, |probe, run, period| {
         let group = TaskGroup::of_probe(host, zone, probe, Controller::Cpu, journal)?;
         let folder = cpu_folder(&group)?;
         // A lower one above makes the turns shorter, of which the cost is hardly another.

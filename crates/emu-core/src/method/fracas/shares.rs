@@ -4,16 +4,22 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::cfs_burner::{CfsBurner, Weights};
 use super::{
     Outer, STALL_TICKS, check_weights, cpu_folder, offline_problem, online, owner, same_cpus, shares_note,
 };
-use crate::duty::holder::notes_on;
-use crate::duty::{Command, Controller as Thread, Notes};
-use crate::group::{Bandwidth, Rival, TaskGroup, Weights};
+use crate::cgroup::{Bandwidth, TaskGroup};
+use crate::duty::duty_loop::notes_on;
+use crate::duty::{Command, DutyThread, Notes};
+use crate::error::Result;
+use crate::host::{Controller, Host};
+use crate::method::Emulation;
+use crate::method_id::MethodId;
+use crate::speed::Targets;
+use crate::status::{CpuStatus, Health, Status};
 use crate::sys::time::{self, Nanos};
-use crate::{
-    Controller, CpuStatus, Emulation, Health, Host, Journal, MethodId, Result, Status, Targets, Zone,
-};
+use crate::undo::Journal;
+use crate::zone::Zone;
 
 /// A group that competes with busy processes.
 pub(super) struct Shares {
@@ -21,9 +27,9 @@ pub(super) struct Shares {
     /// The version of the cpu controller's hierarchy.
     version: u8,
     zone: Bandwidth,
-    rivals: Arc<Mutex<Vec<Rival>>>,
+    rivals: Arc<Mutex<Vec<CfsBurner>>>,
     /// The rivals are its children, and die with it.
-    thread: Thread<()>,
+    thread: DutyThread<()>,
     outer: Option<Outer>,
     notes: Vec<String>,
     /// Those of the zone's group.
@@ -48,12 +54,12 @@ impl Shares {
         let cpus = zone.demand.cpus();
         let start = move || {
             for cpu in cpus.iter() {
-                let rival = Rival::start(cpu, &folder, &procfs, &journal)?;
+                let rival = CfsBurner::start(cpu, &folder, &procfs, &journal)?;
                 lock(&theirs).push(rival);
             }
             Ok(())
         };
-        let thread = Thread::spawn("emu-rivals", (), start, |(), wait| {
+        let thread = DutyThread::spawn("emu-rivals", (), start, |(), wait| {
             loop {
                 let (Command::Run(()), generation) = wait.command() else { return Ok(()) };
                 wait.until(Nanos::MAX, generation);
@@ -78,7 +84,7 @@ impl Shares {
 }
 
 /// The list is valid at any moment.
-fn lock(rivals: &Mutex<Vec<Rival>>) -> MutexGuard<'_, Vec<Rival>> {
+fn lock(rivals: &Mutex<Vec<CfsBurner>>) -> MutexGuard<'_, Vec<CfsBurner>> {
     rivals.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -101,7 +107,7 @@ impl Emulation for Shares {
         let rivals = lock(&self.rivals);
         let mut status = Status {
             longest_stall: time::tick() * STALL_TICKS,
-            burned: rivals.iter().filter_map(Rival::burned).sum(),
+            burned: rivals.iter().filter_map(CfsBurner::burned).sum(),
             notes: self.notes.clone(),
             ..Status::new(MethodId::Fracas, Duration::ZERO)
         };

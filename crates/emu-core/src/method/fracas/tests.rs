@@ -3,8 +3,8 @@
 mod real;
 
 use super::*;
-use crate::Target;
 use crate::host::testing;
+use crate::speed::Target;
 use proptest::prelude::*;
 
 fn targets(shares: &[f64]) -> Targets {

@@ -12,8 +12,10 @@ use std::time::Instant;
 use nix::time::ClockId;
 
 use super::*;
+use crate::roots::Roots;
+use crate::session::Session;
+use crate::status::Status;
 use crate::zone::Pid;
-use crate::{Roots, Session, Status};
 
 /// Two tests at a time would compete for the CPUs.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -219,7 +221,7 @@ fn new_speeds_hold_within_two_periods_and_all_speeds_can_be_undone() {
         busy.assert_held(wanted);
     }
     let error = session.retarget(&targets(&[0.01])).unwrap_err();
-    assert_eq!(error.kind(), crate::ErrorKind::Usage);
+    assert_eq!(error.kind(), crate::error::ErrorKind::Usage);
     busy.assert_held(0.1);
     session.release().1.unwrap();
     busy.assert_rate(0.12..1.1);
@@ -365,7 +367,7 @@ fn an_attached_group_with_a_limit_of_its_own_is_not_raised() {
         let told = |session: &Session| {
             let status = session.status();
             assert!((status.cpus[0].effective - 0.2).abs() < 1e-9, "{:?}", status.cpus);
-            assert_eq!(status.health, crate::Health::Degraded);
+            assert_eq!(status.health, crate::status::Health::Degraded);
             assert!(status.problems[0].contains("was 0.2000 CPUs"), "{:?}", status.problems);
         };
         told(&session);
@@ -374,7 +376,7 @@ fn an_attached_group_with_a_limit_of_its_own_is_not_raised() {
         told(&session);
         assert_eq!(fs::read_to_string(file("cpu.cfs_quota_us").unwrap()).unwrap().trim(), "4000");
         session.retarget(&targets(&[0.1])).unwrap();
-        assert_eq!(session.status().health, crate::Health::Holding);
+        assert_eq!(session.status().health, crate::status::Health::Holding);
         session.release().1.unwrap();
     });
 }
@@ -401,13 +403,13 @@ fn a_quota_that_somebody_else_rewrites_is_told_and_counted() {
     let busy = Busy::start(1, 1);
     let session = engage(&host, &demand, Tasks::Processes(busy.pids()));
     let hierarchy = hierarchy_for(&host, Controller::Cpu).unwrap();
-    let group = crate::group::testing::home(&host, busy.pids()[0], Controller::Cpu);
+    let group = crate::cgroup::testing::home(&host, busy.pids()[0], Controller::Cpu);
     let (file, unlimited) =
         if hierarchy.version == 2 { ("cpu.max", "max") } else { ("cpu.cfs_quota_us", "-1") };
-    assert_eq!(session.status().health, crate::Health::Holding);
+    assert_eq!(session.status().health, crate::status::Health::Holding);
     fs::write(group.join(file), unlimited).unwrap();
     let status = session.status();
-    assert_eq!((status.health, status.cpus[0].effective), (crate::Health::Degraded, 1.0));
+    assert_eq!((status.health, status.cpus[0].effective), (crate::status::Health::Degraded, 1.0));
     assert!(status.problems[0].contains("no limit instead of 0.25"), "{:?}", status.problems);
     session.release().1.unwrap();
 }
@@ -420,17 +422,17 @@ fn a_program_that_sleeps_has_a_lower_quota_until_it_has_used_it_up() {
     let mut sleeper = Busy::after(Duration::from_secs(2), 1, 1);
     let session = engage(&host, &demand, Tasks::Processes(sleeper.pids()));
     let hierarchy = hierarchy_for(&host, Controller::Cpu).unwrap();
-    let group = crate::group::testing::home(&host, sleeper.pids()[0], Controller::Cpu);
+    let group = crate::cgroup::testing::home(&host, sleeper.pids()[0], Controller::Cpu);
     let file = group.join(if hierarchy.version == 2 { "cpu.max" } else { "cpu.cfs_quota_us" });
     let quota_us = || {
         let text = fs::read_to_string(&file).unwrap();
         text.split_whitespace().next().unwrap().parse::<u64>().unwrap()
     };
-    crate::group::testing::wait_until(|| sleeper.used() < Duration::from_millis(20) && quota_us() < 5_000);
+    crate::cgroup::testing::wait_until(|| sleeper.used() < Duration::from_millis(20) && quota_us() < 5_000);
     assert!((session.status().cpus[0].duty - 0.5).abs() < 0.02, "what a busy program gets is told");
-    crate::group::testing::wait_until(|| sleeper.used() > Duration::from_millis(20) && quota_us() >= 10_000);
+    crate::cgroup::testing::wait_until(|| sleeper.used() > Duration::from_millis(20) && quota_us() >= 10_000);
     sleeper.0[0].kill().unwrap();
-    crate::group::testing::wait_until(|| quota_us() < 5_000);
+    crate::cgroup::testing::wait_until(|| quota_us() < 5_000);
     assert_eq!(session.status().problems, Vec::<String>::new());
     session.release().1.unwrap();
 }
@@ -442,20 +444,20 @@ fn a_weight_that_somebody_else_rewrites_and_a_burner_that_dies_are_told_and_coun
     let Some((_state, host)) = host(&demand) else { return };
     let busy = Busy::start(1, 1);
     let session = engage(&host, &demand, Tasks::Processes(busy.pids()));
-    let zone = crate::group::testing::home(&host, busy.pids()[0], Controller::Cpu);
+    let zone = crate::cgroup::testing::home(&host, busy.pids()[0], Controller::Cpu);
     let rival = zone.with_file_name(format!("{}-rival0", zone.file_name().unwrap().display()));
     let version = hierarchy_for(&host, Controller::Cpu).unwrap().version;
     let file = if version == 2 { "cpu.weight" } else { "cpu.shares" };
     let status = session.status();
-    assert_eq!(status.health, crate::Health::Holding, "{:?}", status.problems);
+    assert_eq!(status.health, crate::status::Health::Holding, "{:?}", status.problems);
     let weight: u64 = fs::read_to_string(rival.join(file)).unwrap().trim().parse().unwrap();
     fs::write(zone.join(file), weight.to_string()).unwrap();
     let status = session.status();
-    assert_eq!(status.health, crate::Health::Degraded);
+    assert_eq!(status.health, crate::status::Health::Degraded);
     assert!((status.cpus[0].effective - 0.5).abs() < 0.01, "{:?}", status.cpus);
     let pid = fs::read_to_string(rival.join("cgroup.procs")).unwrap().trim().parse().unwrap();
-    crate::group::testing::signal(pid, libc::SIGKILL);
-    crate::group::testing::wait_until(|| session.status().health == crate::Health::Ended);
+    crate::cgroup::testing::signal(pid, libc::SIGKILL);
+    crate::cgroup::testing::wait_until(|| session.status().health == crate::status::Health::Ended);
     assert!((session.status().cpus[0].effective - 1.0).abs() < 1e-9);
     session.release().1.unwrap();
 }

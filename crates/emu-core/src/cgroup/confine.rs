@@ -1,0 +1,325 @@
+//! Keeping a zone's tasks on its CPUs.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use crate::control_file;
+use crate::cpu_list::CpuList;
+use crate::error::{Error, Result};
+use crate::host::{Controller, Host};
+use crate::process::{Stat, threads};
+use crate::sys::{affinity, time};
+use crate::undo::{Journal, Kin, Undo};
+use crate::zone::Pid;
+use crate::zone::Zone;
+
+pub(crate) const CPUS: &str = "cpuset.cpus";
+const CPUS_EFFECTIVE: &str = "cpuset.cpus.effective";
+const MEMS: &str = "cpuset.mems";
+
+/// The first Linux that gives a task its own affinity back when it leaves a cpuset ("sched: Always
+/// preserve the user requested cpumask").
+const KEEPS_AFFINITY: (u32, u32) = (6, 2);
+
+/// Whether a task gets the CPUs back that it is bound to when its cpuset gets them.
+pub(crate) fn keeps_affinity(host: &Host) -> bool {
+    host.kernel_version() >= Some(KEEPS_AFFINITY)
+}
+
+/// Whether tasks could run on CPUs outside the zone, now or when one comes online.
+pub(crate) fn is_needed(host: &Host, zone: &Zone) -> bool {
+    let zone = zone.demand.cpus();
+    host.cpus.iter().any(|cpu| !zone.contains(cpu.id))
+}
+
+/// Whether they could now: of a task's affinity the kernel tells the CPUs that are online only, so that no more can be
+/// bound, and put back.
+pub(crate) fn is_needed_now(host: &Host, zone: &Zone) -> bool {
+    !host.online().difference(&zone.demand.cpus()).is_empty()
+}
+
+/// Gives a new group the CPUs. On version 1 it needs memory nodes, too, before a task can join.
+///
+/// # Errors
+/// The group above does not have all of them.
+pub(crate) fn set(folder: &Path, version: u8, cpus: &CpuList) -> Result<()> {
+    if version == 1 {
+        let above = folder.parent().unwrap_or(folder).join(MEMS);
+        control_file::write(&folder.join(MEMS), &control_file::read(&above)?)?;
+    }
+    control_file::write(&folder.join(CPUS), &cpus.to_string()).map_err(not_all)?;
+    check(folder, version, cpus)
+}
+
+/// Gives an existing group the CPUs for as long as the journal lasts.
+///
+/// # Errors
+/// As [`set`].
+pub(crate) fn set_in_place(folder: &Path, version: u8, cpus: &CpuList, journal: &Journal) -> Result<()> {
+    journal.write_file(&folder.join(CPUS), &cpus.to_string()).map_err(not_all)?;
+    check(folder, version, cpus)
+}
+
+fn not_all(error: Error) -> Error {
+    error.hint("the cgroup above has to have all CPUs of the zone; choose others with --cpus")
+}
+
+/// The file that tells which CPUs a group's tasks can use.
+pub(crate) fn in_force(version: u8) -> &'static str {
+    if version == 2 { CPUS_EFFECTIVE } else { CPUS }
+}
+
+/// Version 2 takes CPUs that the group above does not have, and does without them.
+fn check(folder: &Path, version: u8, cpus: &CpuList) -> Result<()> {
+    let file = folder.join(in_force(version));
+    let got = control_file::read(&file)?;
+    if CpuList::from_kernel(&got).as_ref() == Some(cpus) {
+        return Ok(());
+    }
+    Err(not_all(Error::unavailable(format!("{} is `{got}` and not `{cpus}`", file.display()))))
+}
+
+/// Records what affinity the threads of a process have, where leaving a cpuset would not give it back.
+///
+/// # Errors
+/// It cannot be recorded.
+pub(crate) fn remember(host: &Host, pid: Pid, journal: &Journal) -> Result<()> {
+    if keeps_affinity(host) {
+        return Ok(());
+    }
+    let online = host.online();
+    for tid in threads(&host.roots.proc, pid) {
+        // Gone since: nothing to remember.
+        let Ok(old) = affinity::get(tid) else { continue };
+        if !online.difference(&old).is_empty() {
+            // What the cpuset of the group makes of it is the kernel's.
+            record(&host.roots.proc, tid, [old, CpuList::default()], journal)?;
+        }
+    }
+    Ok(())
+}
+
+fn record(proc: &Path, tid: Pid, [cpus, ours]: [CpuList; 2], journal: &Journal) -> Result<()> {
+    match Stat::read(proc, tid) {
+        Some(stat) => journal.record(&Undo::Affinity { tid, starttime: stat.starttime, cpus, ours }),
+        None => Ok(()),
+    }
+}
+
+/// Binds all threads of the processes to the CPUs by their affinity. Those they make later inherit it, but may
+/// change it, too; at the end they are looked for among `kin`.
+///
+/// `list` names the processes anew each time.
+///
+/// # Errors
+/// A thread's affinity cannot be recorded or set, or threads keep coming.
+pub(crate) fn bind(
+    proc: &Path,
+    cpus: &CpuList,
+    journal: &Journal,
+    kin: &[Kin],
+    mut list: impl FnMut() -> Result<Vec<Pid>>,
+) -> Result<()> {
+    let mut binder = Binder { proc, cpus, journal, kin, since: time::user_ticks(), made: HashSet::new() };
+    let mut bound = HashSet::new();
+    for _ in 0..super::PASSES {
+        let found: Vec<Pid> = list()?.into_iter().flat_map(|pid| threads(proc, pid)).collect();
+        let mut new = false;
+        for tid in found {
+            if bound.insert(tid) {
+                new |= binder.bind(tid)?;
+            }
+        }
+        if !new {
+            return Ok(());
+        }
+    }
+    Err(Error::unavailable("cannot bind the tasks to the zone's CPUs: new ones keep coming")
+        .hint("start the program with `emu run`, so that it begins in its zone"))
+}
+
+/// Binds one thread after another.
+struct Binder<'a> {
+    proc: &'a Path,
+    cpus: &'a CpuList,
+    journal: &'a Journal,
+    kin: &'a [Kin],
+    /// When it began, in clock ticks since boot.
+    since: u64,
+    /// The bindings so far: from which CPUs to which.
+    made: HashSet<[CpuList; 2]>,
+}
+
+impl Binder<'_> {
+    /// Whether the thread had to be bound.
+    fn bind(&mut self, tid: Pid) -> Result<bool> {
+        let cpus = self.cpus;
+        let is_gone = |error: &std::io::Error| error.raw_os_error() == Some(libc::ESRCH);
+        let old = match affinity::get(tid) {
+            Ok(old) => old,
+            Err(error) if is_gone(&error) => return Ok(false),
+            Err(error) => return Err(Error::io(format!("cannot read the affinity of task {tid}"), error)),
+        };
+        if old.difference(cpus).is_empty() {
+            return Ok(false);
+        }
+        // What the program has chosen itself stays, as far as it lies in the zone.
+        let kept = old.intersection(cpus);
+        let new = if kept.is_empty() { cpus.clone() } else { kept };
+        let binding = [old, new.clone()];
+        if self.made.insert(binding.clone()) {
+            for kin in self.kin {
+                let (kin, since, [cpus, ours]) = (kin.clone(), self.since, binding.clone());
+                self.journal.record(&Undo::Inherited { kin, since, cpus, ours })?;
+            }
+        }
+        record(self.proc, tid, binding, self.journal)?;
+        match affinity::set(tid, &new) {
+            Ok(()) => Ok(true),
+            Err(error) if is_gone(&error) => Ok(false),
+            Err(error) => Err(Error::io(format!("cannot bind task {tid} to CPUs {new}"), error)
+                .hint("another user's tasks need CAP_SYS_NICE; run as root")),
+        }
+    }
+}
+
+/// Whether a group's folder has the files of a cpuset.
+pub(crate) fn is_cpuset(folder: &Path) -> bool {
+    folder.join(CPUS).exists()
+}
+
+/// The controller that confines.
+pub(crate) const CONTROLLER: Controller = Controller::Cpuset;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::cpufreq::simulated;
+    use crate::host::testing;
+    use crate::speed::Target;
+    use crate::zone::{Demand, Tasks};
+
+    #[test]
+    fn tasks_could_leave_for_a_cpu_that_is_offline_yet() {
+        let mut host = testing::host();
+        let all: Vec<_> = host.cpus.iter().map(|cpu| cpu.id).collect();
+        let zone = |cpus: &[usize]| {
+            let targets = cpus.iter().map(|&cpu| (cpu, Target { share: 0.5, clock: None })).collect();
+            Zone { name: String::new(), demand: Demand::new(targets), tasks: Tasks::Processes(vec![1]) }
+        };
+        assert!(!is_needed(&host, &zone(&all)) && is_needed_now(&host, &zone(&all[1..])));
+        host.cpus[0].online = false;
+        assert!(is_needed(&host, &zone(&all[1..])) && !is_needed_now(&host, &zone(&all[1..])));
+    }
+
+    /// All CPUs, and the first and the last of them; says so where there is one only.
+    fn two_cpus() -> Option<(CpuList, [CpuList; 2])> {
+        let all = affinity::get(0).unwrap();
+        let two = [all.first(), all.iter().last()].map(|cpu| cpu.into_iter().collect::<CpuList>());
+        if two[0] == two[1] {
+            println!("skipped: there is one CPU only");
+            return None;
+        }
+        Some((all, two))
+    }
+
+    /// A shell that makes children when it is told to.
+    struct Shell(Child);
+
+    impl Shell {
+        fn start(script: &str) -> Self {
+            let shell =
+                Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).process_group(0).spawn();
+            Self(shell.unwrap())
+        }
+
+        fn pid(&self) -> Pid {
+            self.0.id() as Pid
+        }
+
+        fn tell(&mut self) {
+            self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        }
+
+        /// Its children that sleep.
+        fn sleepers(&self, count: usize) -> Vec<Pid> {
+            let path = format!("/proc/{0}/task/{0}/children", self.pid());
+            let deadline = Instant::now() + Duration::from_secs(10);
+            loop {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let mut pids: Vec<Pid> = text.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+                let is_asleep = |pid: &Pid| {
+                    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
+                };
+                pids.retain(is_asleep);
+                if pids.len() == count {
+                    return pids;
+                }
+                assert!(Instant::now() < deadline, "{pids:?}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    impl Drop for Shell {
+        fn drop(&mut self) {
+            let group = rustix::process::Pid::from_child(&self.0);
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn those_born_while_bound_are_let_go_and_those_who_have_chosen_are_not() {
+        let Some((all, [one, other])) = two_cpus() else { return };
+        let bound = |pid| affinity::get(pid).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        for by_list in [false, true] {
+            let (roots, journal) = simulated::journal(dir.path());
+            // The second child binds itself; the third one did, to the zone's CPU, before there was a zone.
+            let mut shell = Shell::start(&format!(
+                "taskset -c {one} sleep 60 & read a; sleep 60 & taskset -c {other} sleep 60 & read a"
+            ));
+            let early = shell.sleepers(1);
+            // Later than this, as the clock of start times tells.
+            std::thread::sleep(Duration::from_millis(30));
+            let pid = shell.pid();
+            let list = roots.sys.join("cgroup.procs");
+            let starttime = Stat::read(&roots.proc, pid).unwrap().starttime;
+            let kin = if by_list { Kin::Members(list.clone()) } else { Kin::Of { pid, starttime } };
+            bind(&roots.proc, &one, &journal, &[kin], || Ok(vec![pid, early[0]])).unwrap();
+            assert_eq!(bound(pid), one);
+            std::thread::sleep(Duration::from_millis(30));
+            shell.tell();
+            let late: Vec<_> = shell.sleepers(3).into_iter().filter(|pid| !early.contains(pid)).collect();
+            assert_eq!([late[0], late[1]].map(bound), [one.clone(), other.clone()]);
+            let members: Vec<_> = late.iter().chain(&early).chain([&pid]).map(Pid::to_string).collect();
+            std::fs::write(list, members.join("\n")).unwrap();
+            journal.undo_all().unwrap();
+            assert_eq!([pid, late[0]].map(bound), [all.clone(), all.clone()], "{by_list}");
+            assert_eq!([early[0], late[1]].map(bound), [one.clone(), other.clone()], "{by_list}");
+            assert_eq!(journal.notes(), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn a_task_that_binds_itself_anew_while_bound_stays_so() {
+        let Some((_, [one, other])) = two_cpus() else { return };
+        let dir = tempfile::tempdir().unwrap();
+        let (roots, journal) = simulated::journal(dir.path());
+        let [chosen, dead] = [Shell::start("read a"), Shell::start("read a")];
+        bind(&roots.proc, &one, &journal, &[], || Ok(vec![chosen.pid(), dead.pid()])).unwrap();
+        affinity::set(chosen.pid(), &other).unwrap();
+        affinity::set(dead.pid(), &other).unwrap();
+        drop(dead);
+        journal.undo_all().unwrap();
+        assert_eq!(affinity::get(chosen.pid()).unwrap(), other);
+        let notes = journal.notes();
+        assert!(notes.len() == 1 && notes[0].contains(&chosen.pid().to_string()), "{notes:?}");
+    }
+}

@@ -1,0 +1,93 @@
+//! Tasks that version 1 of cgroups has moved out of a cpuset whose last CPU went offline.
+//!
+//! The kernel moves them to the nearest group above that has CPUs, and leaves them there when theirs are back
+//! (cgroups-v1/cpusets.rst, "How do I use cpusets?"): there they may use CPUs that nobody slows.
+
+use std::path::{Path, PathBuf};
+
+use super::{PASSES, lists, place};
+use crate::error::{Error, Result};
+use crate::host::Hierarchy;
+use crate::host::delegation::PROCS;
+use crate::process::{Descendants, Stat};
+use crate::zone::Pid;
+
+/// The processes of a cpuset, for when it loses its last CPU.
+#[derive(Debug)]
+pub(super) struct CpusetRepair {
+    proc: PathBuf,
+    hierarchy: Hierarchy,
+    folder: PathBuf,
+    /// Those in it at the last look.
+    members: Vec<Pid>,
+    /// They and what they have started since they were moved out.
+    away: Option<Descendants>,
+}
+
+impl CpusetRepair {
+    /// Nobody is away from the cpuset of this folder.
+    pub(super) fn new(proc: &Path, hierarchy: &Hierarchy, folder: &Path) -> Self {
+        let (proc, hierarchy, folder) = (proc.to_owned(), hierarchy.clone(), folder.to_owned());
+        Self { proc, hierarchy, folder, members: Vec::new(), away: None }
+    }
+
+    /// To be called as long as the cpuset has CPUs.
+    ///
+    /// # Errors
+    /// The lists cannot be read.
+    pub(super) fn remember(&mut self) -> Result<()> {
+        self.members = lists::read_all(&self.folder, PROCS)?;
+        Ok(())
+    }
+
+    /// To be called as long as it has none: who starts meanwhile belongs to them, too.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub(super) fn follow(&mut self) -> Result<()> {
+        if let Some(family) = &mut self.away {
+            return family.look();
+        }
+        let is_alive = |pid: &Pid| Stat::read(&self.proc, *pid).is_some_and(|stat| !stat.has_ended());
+        loop {
+            self.members.retain(is_alive);
+            match Descendants::of(&self.proc, &self.members) {
+                Ok(family) => self.away = Some(family),
+                // One has ended meanwhile.
+                Err(_) if !self.members.iter().all(is_alive) => continue,
+                Err(error) => return Err(error),
+            }
+            return Ok(());
+        }
+    }
+
+    /// Moves them back into the cpuset, which has CPUs again. Who is elsewhere than where the kernel moves them stays there.
+    ///
+    /// # Errors
+    /// The kernel refuses to move one; the others are moved, and it can be tried again. Processes are made faster than they
+    /// are moved.
+    pub(super) fn bring_back(&mut self) -> Result<()> {
+        let Some(family) = &mut self.away else { return Ok(()) };
+        let list = self.folder.join(PROCS);
+        for _ in 0..PASSES {
+            family.look()?;
+            let (mut is_new, mut result) = (false, Ok(()));
+            for &pid in family.members().keys() {
+                let home = place::home(&self.proc, pid, &self.hierarchy);
+                if !home.is_some_and(|home| home != self.folder && self.folder.starts_with(home)) {
+                    continue;
+                }
+                match place::put(&list, &pid.to_string()) {
+                    Ok(moved) => is_new |= moved,
+                    Err(error) => result = Err(error),
+                }
+            }
+            result?;
+            if !is_new {
+                self.away = None;
+                return Ok(());
+            }
+        }
+        Err(Error::unavailable("processes are made faster than they are moved back"))
+    }
+}

@@ -1,0 +1,254 @@
+//! Freezing and thawing a cgroup, and knowing when it is frozen.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::inotify;
+
+use super::Folder;
+use crate::control_file;
+use crate::error::{Error, Result};
+use crate::sys::time::{self, Nanos};
+use crate::undo::{Journal, Undo};
+
+/// How to tell a version's freezer what to do, and what it answers
+/// (Documentation/admin-guide/cgroup-v2.rst; cgroup-v1/freezer-subsystem.rst).
+struct Words {
+    control: &'static str,
+    freeze: &'static str,
+    thaw: &'static str,
+    /// The file that tells whether every task is frozen, and how it says so.
+    state: &'static str,
+    frozen: &'static str,
+}
+
+const V1: Words = Words {
+    control: "freezer.state",
+    freeze: "FROZEN",
+    thaw: "THAWED",
+    state: "freezer.state",
+    frozen: "FROZEN",
+};
+
+const V2: Words =
+    Words { control: "cgroup.freeze", freeze: "1", thaw: "0", state: "cgroup.events", frozen: "frozen 1" };
+
+/// The first pause between two looks at the state; each is twice the one before.
+///
+/// Neither version tells in time that a group is frozen: version 1 not at all, version 2 by a notification that the
+/// kernel holds back to one in 10 ms (`CGROUP_FILE_NOTIFY_MIN_INTV`).
+const FIRST_PAUSE: Nanos = 40_000;
+
+/// The longest pause.
+const LAST_PAUSE: Nanos = 5_000_000;
+
+/// The moments of a freeze.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Frozen {
+    /// Before it was asked for.
+    pub(crate) asked: Nanos,
+    /// When the kernel had told every task to stop: what runs has been interrupted.
+    pub(crate) told: Nanos,
+    /// When every task was seen to be frozen; `None` when that did not happen in time.
+    pub(crate) seen: Option<Nanos>,
+}
+
+/// The freezer of a group. Dropping it thaws the group.
+pub(crate) struct Freezer {
+    words: &'static Words,
+    path: PathBuf,
+    control: File,
+    state: File,
+    /// Tells who else writes to the control file; `None` where the kernel offers no more watches.
+    watch: Option<OwnedFd>,
+    /// Whether the group is, or may be, frozen by us.
+    is_frozen: bool,
+    /// Whether somebody else had frozen it at the last look.
+    is_theirs: bool,
+}
+
+impl std::fmt::Debug for Freezer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Freezer").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Freezer {
+    /// The freezer of a group that is not frozen; that it is to be thawed is in the journal from now on.
+    ///
+    /// # Errors
+    /// The group has no freezer, is frozen by somebody else, or may not be frozen by this process.
+    pub(crate) fn open(folder: &Folder, journal: &Journal) -> Result<Self> {
+        let words = if folder.version == 2 { &V2 } else { &V1 };
+        let path = folder.path.join(words.control);
+        let current = control_file::read(&path).map_err(|error| {
+            error.hint(
+                "cgroup.freeze needs Linux 5.2, and the root group has none; use another cgroup or method",
+            )
+        })?;
+        if current != words.thaw {
+            return Err(Error::unavailable(format!(
+                "{} is `{current}`: somebody else has frozen it",
+                path.display()
+            ))
+            .hint(format!("thaw it first: echo {} > {}", words.thaw, path.display())));
+        }
+        journal.record(&Undo::Thaw { file: path.clone(), value: words.thaw.into() })?;
+        let control = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(|e| Error::file("open", &path, e))?;
+        let state_path = folder.path.join(words.state);
+        let state = File::open(&state_path).map_err(|e| Error::file("open", &state_path, e))?;
+        let watch = watch(&path).ok();
+        Ok(Self { words, path, control, state, watch, is_frozen: false, is_theirs: false })
+    }
+
+    /// The control file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether somebody else has frozen the group, who is to thaw it himself. To be asked before each freeze.
+    pub(crate) fn is_held_by_others(&mut self) -> bool {
+        let is_theirs = !self.is_frozen && self.reads_other(self.words.thaw);
+        let was_theirs = std::mem::replace(&mut self.is_theirs, is_theirs);
+        // Whoever has just thawed it may not have closed the file yet, which would look like a freeze in the next hold.
+        was_theirs || self.is_theirs
+    }
+
+    /// Whether the control file can be read, and does not have that word.
+    fn reads_other(&self, word: &str) -> bool {
+        let mut buffer = [0; 16];
+        let Ok(length) = self.control.read_at(&mut buffer, 0) else { return false };
+        buffer.get(..length).unwrap_or_default().trim_ascii() != word.as_bytes()
+    }
+
+    /// Whether somebody else has written to the control file since this was asked last: whoever does opens and closes it,
+    /// where we keep it open.
+    fn has_been_written(&self) -> bool {
+        let Some(watch) = &self.watch else { return false };
+        let mut buffer = [const { std::mem::MaybeUninit::uninit() }; 1024];
+        let mut reader = inotify::Reader::new(watch, &mut buffer);
+        let mut is_written = false;
+        while let Ok(event) = reader.next() {
+            is_written |= event.events().contains(inotify::ReadFlags::CLOSE_WRITE);
+        }
+        is_written
+    }
+
+    /// Freezes the group, and looks whether every task is frozen until `deadline`, at least once.
+    ///
+    /// A task in an uninterruptible wait keeps the group from being frozen as a whole; it freezes when the wait
+    /// ends. Makes no allocation.
+    ///
+    /// # Errors
+    /// The kernel refuses; the group is thawed then. A group that has been removed is frozen.
+    pub(crate) fn freeze(&mut self, deadline: Nanos) -> Result<Frozen> {
+        let asked = time::now();
+        self.is_frozen = true;
+        let written = self.write(self.words.freeze);
+        let told = time::now();
+        // What was before says nothing of the time from now on.
+        self.has_been_written();
+        if let Err(error) = written {
+            let _ = self.thaw();
+            return Err(error);
+        }
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let is_frozen = self.reads_frozen();
+            let now = time::now();
+            match is_frozen {
+                Ok(true) => return Ok(Frozen { asked, told, seen: Some(now) }),
+                Ok(false) if now + pause >= deadline => return Ok(Frozen { asked, told, seen: None }),
+                Ok(false) => std::thread::sleep(time::span(pause)),
+                Err(error) => {
+                    let _ = self.thaw();
+                    return Err(error);
+                }
+            }
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    /// Lets the group run again; returns the moment in the middle of asking and being done, around which
+    /// the tasks begin to run. If they send this thread off its CPU, the time for which it is off is theirs.
+    ///
+    /// Does nothing where somebody else has frozen the group meanwhile, as [`is_theirs`](Self::is_theirs) tells then.
+    ///
+    /// # Errors
+    /// The kernel refuses. A group that has been removed has nothing left to thaw.
+    pub(crate) fn thaw(&mut self) -> Result<Nanos> {
+        if self.is_frozen && self.has_been_written() && self.reads_other(self.words.thaw) {
+            (self.is_frozen, self.is_theirs) = (false, true);
+            return Ok(time::now());
+        }
+        let (before, cpu) = (time::now(), time::thread_cpu());
+        self.write(self.words.thaw)?;
+        self.is_frozen = false;
+        Ok(before + (time::now() - before).min(time::thread_cpu() - cpu) / 2)
+    }
+
+    /// Whether somebody else had frozen the group at the last look, or froze it in the last hold.
+    pub(crate) fn is_theirs(&self) -> bool {
+        self.is_theirs
+    }
+
+    fn write(&mut self, word: &str) -> Result<()> {
+        let mut written = self.control.write_at(word.as_bytes(), 0);
+        if written.as_ref().is_err_and(is_gone) {
+            written = self.open_again().and_then(|()| self.control.write_at(word.as_bytes(), 0));
+        }
+        match written {
+            Ok(_) => Ok(()),
+            Err(error) if is_gone(&error) => Ok(()),
+            Err(error) => Err(Error::io(format!("cannot write `{word}` to {}", self.path.display()), error)),
+        }
+    }
+
+    /// Opens the files of the group that has the same path now: a service that is started anew has its group made anew.
+    fn open_again(&mut self) -> io::Result<()> {
+        let control = OpenOptions::new().read(true).write(true).open(&self.path)?;
+        self.state = File::open(self.path.with_file_name(self.words.state))?;
+        self.control = control;
+        self.watch = watch(&self.path).ok();
+        Ok(())
+    }
+
+    fn reads_frozen(&self) -> Result<bool> {
+        let mut buffer = [0; 128];
+        match self.state.read_at(&mut buffer, 0) {
+            Ok(length) => {
+                let text = std::str::from_utf8(buffer.get(..length).unwrap_or_default()).unwrap_or_default();
+                Ok(text.lines().any(|line| line == self.words.frozen))
+            }
+            Err(error) if is_gone(&error) => Ok(true),
+            Err(error) => Err(Error::io(format!("cannot read the state of {}", self.path.display()), error)),
+        }
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        if self.is_frozen {
+            // What fails here is still in the journal.
+            let _ = self.thaw();
+        }
+    }
+}
+
+/// Tells when somebody closes the file who has had it open for writing.
+fn watch(path: &Path) -> io::Result<OwnedFd> {
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+    inotify::add_watch(&watch, path, inotify::WatchFlags::CLOSE_WRITE)?;
+    Ok(watch)
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT))
+}

@@ -1,0 +1,93 @@
+//! The freezer as a way of holding all tasks of a zone.
+
+use super::freezer::Freezer;
+use super::{Folder, TaskGroup};
+use crate::duty::Notes;
+use crate::duty::stop_cost::StopCost;
+use crate::duty::task_sampler::Census;
+use crate::duty::{Stop, Stopped};
+use crate::error::{Error, Result};
+use crate::host::{Controller, Host};
+use crate::sys::time::{self, Nanos};
+use crate::undo::Journal;
+use crate::zone::Zone;
+
+/// How long the first freeze may wait to be confirmed, in nanoseconds.
+const CONFIRM: Nanos = 20_000_000;
+
+const WANTED: [Controller; 2] = [Controller::Freezer, Controller::Cpuset];
+
+/// A group's freezer as a hold.
+pub(crate) struct FreezerStop {
+    group: TaskGroup,
+    freezer: Freezer,
+}
+
+impl FreezerStop {
+    /// Puts the zone's tasks into a group and freezes them there; returns what a hold costs on these CPUs, and
+    /// what the user should know, now and later.
+    ///
+    /// # Errors
+    /// As [`TaskGroup::create`]; the tasks cannot be frozen.
+    pub(crate) fn measured(host: &Host, zone: &Zone, journal: &Journal) -> Result<(Self, StopCost, Notes)> {
+        let group = TaskGroup::create(host, zone, &WANTED, journal)?;
+        let (notes, mut more_notes) = (group.notes().clone(), Vec::new());
+        let way = format!("freezer {}", folder(&group)?.version);
+        let mut hold = Self::new(group, journal)?;
+        // From here on the tasks are held; what is measured now is measured without them.
+        hold.hold(time::now() + CONFIRM)?;
+        let cost = StopCost::of(host, &zone.demand.cpus(), &way, &mut more_notes, |probe| {
+            Self::new(TaskGroup::of_probe(host, zone, probe, Controller::Freezer, journal)?, journal)
+        })?;
+        for note in more_notes {
+            notes.add(note);
+        }
+        Ok((hold, cost, notes))
+    }
+
+    fn new(group: TaskGroup, journal: &Journal) -> Result<Self> {
+        let freezer = Freezer::open(folder(&group)?, journal)?;
+        Ok(Self { group, freezer })
+    }
+}
+
+impl FreezerStop {
+    fn tell(&self) {
+        if self.freezer.is_theirs() {
+            self.group.notes().add_problem(format!(
+                "{}: somebody else has frozen the tasks; they stand still, and emu leaves them alone until they are thawed",
+                self.freezer.path().display()
+            ));
+        }
+    }
+}
+
+fn folder(group: &TaskGroup) -> Result<&Folder> {
+    group.folder(Controller::Freezer).ok_or_else(|| Error::unavailable("the tasks' cgroup has no freezer"))
+}
+
+impl Stop for FreezerStop {
+    fn hold(&mut self, deadline: Nanos) -> Result<Stopped> {
+        let frozen = self.freezer.freeze(deadline)?;
+        // Those that run are interrupted one after another while it is asked for.
+        let from = frozen.asked + (frozen.told - frozen.asked) / 2;
+        Ok(Stopped { from, is_sure: frozen.seen.is_some() })
+    }
+
+    fn let_go(&mut self) -> Result<Nanos> {
+        let free = self.freezer.thaw()?;
+        self.tell();
+        Ok(free)
+    }
+
+    fn is_held_by_others(&mut self) -> bool {
+        let is_held = self.freezer.is_held_by_others();
+        self.tell();
+        is_held
+    }
+
+    fn census(&mut self, turn: usize) -> Census {
+        let threads = self.group.threads().unwrap_or_default();
+        Census::of(threads.len(), &threads, turn)
+    }
+}

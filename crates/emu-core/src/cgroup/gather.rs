@@ -1,0 +1,71 @@
+//! Moving processes into groups.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::{PASSES, place};
+use crate::error::{Error, Result};
+use crate::host::Hierarchy;
+use crate::host::delegation::PROCS;
+use crate::process::Descendants;
+use crate::undo::{Journal, Undo};
+use crate::zone::Pid;
+
+/// A hierarchy, the list of our group in it, and the list to which the journal returns whoever is in the group
+/// at the end.
+pub(super) struct Move<'a> {
+    pub(super) hierarchy: &'a Hierarchy,
+    pub(super) list: PathBuf,
+    pub(super) return_to: PathBuf,
+}
+
+/// Moves the members of a family into groups, until all are there. Who comes from elsewhere than where the group
+/// returns to has a record of its own.
+///
+/// # Errors
+/// The kernel refuses to move a process, or processes are made faster than they are done.
+pub(super) fn gather(
+    proc: &Path,
+    family: &mut Descendants,
+    moves: &[Move<'_>],
+    journal: &Journal,
+) -> Result<()> {
+    let mut done = HashSet::new();
+    for _ in 0..PASSES {
+        family.look()?;
+        let mut new = false;
+        for (&pid, stat) in family.members() {
+            if stat.has_ended() || !done.insert((pid, stat.starttime)) {
+                continue;
+            }
+            for to in moves {
+                new |= join(proc, (pid, stat.starttime), to, journal)?;
+            }
+        }
+        if !new {
+            return Ok(());
+        }
+    }
+    Err(Error::unavailable("cannot gather the tasks: new ones are made faster than they are caught")
+        .hint("start the program with `emu run`, so that it begins in its zone"))
+}
+
+/// Moves a process into a group; whether it had to be moved.
+fn join(proc: &Path, (pid, starttime): (Pid, u64), to: &Move<'_>, journal: &Journal) -> Result<bool> {
+    if let Some(home) = place::home(proc, pid, to.hierarchy) {
+        // A child of one that was moved is there already, or in a group nested there.
+        if to.list.parent().is_some_and(|group| home.starts_with(group)) {
+            return Ok(false);
+        }
+        let members = home.join(PROCS);
+        if members != to.return_to {
+            journal.record(&Undo::Return { pid, starttime, members })?;
+        }
+    }
+    place::put(&to.list, &pid.to_string()).map_err(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => error.hint(format!(
+            "a real-time task cannot join a group without real-time budget; look at `chrt -ap {pid}`"
+        )),
+        _ => error.hint(place::HINT),
+    })
+}

@@ -1,0 +1,91 @@
+//! Which hierarchy serves a controller, and groups that exist already in each of them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::{Folder, lists, place};
+use crate::error::{Error, Result};
+use crate::host::delegation::PROCS;
+use crate::host::{Controller, Hierarchy, Host};
+use crate::zone::Pid;
+
+/// How often two lists of processes are compared until they are taken for different.
+const LOOKS: u32 = 20;
+
+/// Controllers that nothing can stand in for.
+pub(super) fn is_vital(controller: Controller) -> bool {
+    matches!(controller, Controller::Cpu | Controller::Freezer)
+}
+
+/// The hierarchy to use for a controller. Freezing and accounting are in version 2 whatever else is mounted,
+/// and better there; but one that can be written comes first.
+pub(crate) fn hierarchy_for(host: &Host, controller: Controller) -> Option<&Hierarchy> {
+    let having = host.cgroups.hierarchies.iter().filter(|h| h.controllers.contains(&controller));
+    having.max_by_key(|hierarchy| (hierarchy.writable, hierarchy.version))
+}
+
+/// Whether a group of ours can have a controller, as far as `host` tells.
+pub(crate) fn can_have(host: &Host, controller: Controller) -> bool {
+    hierarchy_for(host, controller)
+        .is_some_and(|hierarchy| hierarchy.writable && hierarchy.granted.contains(&controller))
+}
+
+/// The hierarchies to use for controllers, each with what is wanted of it. What is not vital and cannot be had is left out.
+pub(super) fn hierarchies<'a>(
+    host: &'a Host,
+    wanted: &[Controller],
+) -> Vec<(&'a Hierarchy, Vec<Controller>)> {
+    let mut chosen: Vec<(&Hierarchy, Vec<Controller>)> = Vec::new();
+    for &controller in wanted {
+        let Some(hierarchy) = hierarchy_for(host, controller) else { continue };
+        if !hierarchy.writable && !is_vital(controller) {
+            continue;
+        }
+        match chosen.iter_mut().find(|(known, _)| *known == hierarchy) {
+            Some((_, controllers)) => controllers.push(controller),
+            None => chosen.push((hierarchy, vec![controller])),
+        }
+    }
+    chosen
+}
+
+/// An existing group in a hierarchy.
+pub(super) fn existing(hierarchy: &Hierarchy, path: &Path) -> Option<Folder> {
+    let inside = path.strip_prefix(&hierarchy.shown).unwrap_or(path);
+    let folder = place::below(&hierarchy.mount, inside).filter(|folder| place::is_group(folder))?;
+    Some(Folder { version: hierarchy.version, path: folder })
+}
+
+/// Whether the existing group `path` has the same processes in every hierarchy that has it: it need not.
+///
+/// # Errors
+/// A list cannot be read.
+pub(crate) fn is_same_everywhere(host: &Host, path: &Path) -> Result<bool> {
+    let folders: Vec<_> = host.cgroups.hierarchies.iter().filter_map(|h| existing(h, path)).collect();
+    let members = |folder: &Folder| -> Result<BTreeSet<Pid>> {
+        Ok(lists::read_all(&folder.path, PROCS)?.into_iter().collect())
+    };
+    // Processes are born and end between two looks.
+    for _ in 0..LOOKS {
+        let members = folders.iter().map(members).collect::<Result<Vec<_>>>()?;
+        if members.iter().zip(members.iter().skip(1)).all(|(one, next)| one == next) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The error for a path that is no group, or none with this controller; its hint tells where such groups are.
+pub(super) fn no_such_group(host: &Host, path: &Path, controller: Option<Controller>) -> Error {
+    let mounts: Vec<_> = host
+        .cgroups
+        .hierarchies
+        .iter()
+        .filter(|hierarchy| controller.is_none_or(|wanted| hierarchy.controllers.contains(&wanted)))
+        .map(|hierarchy| hierarchy.mount.display().to_string())
+        .collect();
+    let what = controller
+        .map_or(String::new(), |controller| format!(" with the controller `{}`", controller.as_str()));
+    Error::usage(format!("there is no cgroup {}{what}", path.display()))
+        .hint(format!("give its path below {}, as in /proc/<pid>/cgroup", mounts.join(" or ")))
+}

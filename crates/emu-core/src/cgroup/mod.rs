@@ -1,0 +1,430 @@
+//! The cgroups that hold a zone's tasks.
+//!
+//! Groups of our own are made below the group that the tasks are in where that can be, so that the tasks keep the limits
+//! that they have. On version 2 a group with the controllers `cpu` or `cpuset` often has to be made below a group further
+//! up: the limits of those between do not hold meanwhile, which a note says. Our groups are gone when the session ends:
+//! the journal moves the tasks back and removes them. An existing group is used in place.
+
+pub(crate) mod bandwidth;
+pub(crate) mod confine;
+mod cpuset_repair;
+pub(crate) mod cpuset_return;
+mod freezer;
+mod freezer_stop;
+mod gather;
+mod hierarchies;
+mod left;
+pub(crate) mod lists;
+pub(crate) mod place;
+#[cfg(test)]
+pub(crate) mod testing;
+mod usage;
+
+pub use bandwidth::throttled_time;
+pub(crate) use bandwidth::{
+    Bandwidth, Limit, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Quota, Throttling, tightest_limit,
+};
+pub(crate) use freezer_stop::FreezerStop;
+pub(crate) use hierarchies::{can_have, hierarchy_for, is_same_everywhere};
+pub(crate) use place::DELEGATION_HINT;
+pub(crate) use usage::Usage;
+
+use cpuset_repair::CpusetRepair;
+use cpuset_return::CpusetReturn;
+use gather::{Move, gather};
+use hierarchies::{existing, hierarchies, is_vital, no_such_group};
+
+use std::path::{Path, PathBuf};
+
+use crate::cpu_list::CpuList;
+use crate::duty::Notes;
+use crate::error::Result;
+use crate::host::delegation::PROCS;
+use crate::host::{Controller, Hierarchy, Host};
+use crate::process::{Descendants, Stat, check_targets};
+use crate::unavailable::{Reason, Unavailable};
+use crate::undo::{Journal, Kin};
+use crate::zone::Pid;
+use crate::zone::{Tasks, Zone};
+
+/// How often a list is gone through until nothing new is in it. A fork storm is caught within a few passes, as
+/// whatever has been caught has its children in the group.
+pub(crate) const PASSES: u32 = 1_000;
+
+/// A group's folder in one hierarchy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Folder {
+    /// The version of its hierarchy, 1 or 2.
+    pub(crate) version: u8,
+    /// Where it is.
+    pub(crate) path: PathBuf,
+}
+
+impl Folder {
+    /// The name of the file that lists the threads in it.
+    pub(crate) fn threads_name(&self) -> &'static str {
+        if self.version == 2 { "cgroup.threads" } else { "tasks" }
+    }
+
+    /// That file.
+    pub(crate) fn threads_file(&self) -> PathBuf {
+        self.path.join(self.threads_name())
+    }
+}
+
+/// One folder and what it controls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Part {
+    controllers: Vec<Controller>,
+    folder: Folder,
+}
+
+/// The tasks of a zone, in one group for each hierarchy that is needed. What was made for it is undone by the
+/// journal, not by dropping this.
+#[derive(Debug)]
+pub(crate) struct TaskGroup {
+    parts: Vec<Part>,
+    notes: Notes,
+}
+
+impl TaskGroup {
+    /// Puts the zone's tasks into groups with these controllers: all threads, all descendants, until no new
+    /// one appears.
+    ///
+    /// [`Controller::Cpu`] and [`Controller::Freezer`] must be there. [`Controller::Cpuacct`] is taken where
+    /// it can be had. With [`Controller::Cpuset`] the tasks are kept on the zone's CPUs, unless the zone has
+    /// all that there are: by a cpuset where one can be had, else by their affinity, which
+    /// [`notes`](Self::notes) says then.
+    ///
+    /// # Errors
+    /// A controller cannot be had; a task has ended, is emu itself or one that must not be held; the kernel
+    /// refuses to move a task.
+    pub(crate) fn create(
+        host: &Host,
+        zone: &Zone,
+        controllers: &[Controller],
+        journal: &Journal,
+    ) -> Result<Self> {
+        let confined = controllers.contains(&confine::CONTROLLER) && confine::is_needed(host, zone);
+        let wanted: Vec<_> =
+            controllers.iter().copied().filter(|c| *c != confine::CONTROLLER || confined).collect();
+        let group = Self::with(host, zone, &wanted, journal)?;
+        let place = hierarchy_for(host, confine::CONTROLLER).zip(group.folder(confine::CONTROLLER));
+        if let Some((returning, (hierarchy, folder))) = group.returning(zone).zip(place) {
+            let tasks = CpusetRepair::new(&host.roots.proc, hierarchy, &folder.path);
+            journal.keep(returning.start(host.roots.cpus().join("online"), tasks)?);
+        }
+        Ok(group)
+    }
+
+    /// As [`create`](Self::create), for groups that are to be divided among the CPUs of the zone: with
+    /// [`Controller::Cpuset`] they get a cpuset, where one can be had, even if the zone has all CPUs. Whoever divides them
+    /// looks after [`returning`](Self::returning) CPUs.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub(crate) fn create_divisible(
+        host: &Host,
+        zone: &Zone,
+        controllers: &[Controller],
+        journal: &Journal,
+    ) -> Result<Self> {
+        Self::with(host, zone, controllers, journal)
+    }
+
+    /// A group for a process that measures what the zone's tasks will meet. It binds itself to a CPU, and needs no cpuset.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub(crate) fn of_probe(
+        host: &Host,
+        zone: &Zone,
+        probe: Pid,
+        controller: Controller,
+        journal: &Journal,
+    ) -> Result<Self> {
+        Self::make(host, zone, &[probe], &[controller], journal)
+    }
+
+    fn with(host: &Host, zone: &Zone, wanted: &[Controller], journal: &Journal) -> Result<Self> {
+        match &zone.tasks {
+            Tasks::Processes(pids) => Self::make(host, zone, pids, wanted, journal),
+            Tasks::Cgroup(path) => Self::adopt(host, zone, path, wanted, journal),
+        }
+    }
+
+    /// Whether [`create`](Self::create) can work, as far as `host` tells.
+    ///
+    /// # Errors
+    /// The first controller that is missing, or not to be used by this process.
+    pub(crate) fn check(host: &Host, controllers: &[Controller]) -> Result<(), Unavailable> {
+        for &controller in controllers.iter().filter(|controller| is_vital(**controller)) {
+            let name = controller.as_str();
+            match hierarchy_for(host, controller) {
+                Some(hierarchy) if !hierarchy.writable => {
+                    return Err(Unavailable::new(
+                        Reason::NoPrivilege,
+                        format!("no cgroup can be made in {} for `{name}`", hierarchy.own.display()),
+                        place::HINT,
+                    ));
+                }
+                Some(hierarchy) if !hierarchy.granted.contains(&controller) => {
+                    return Err(Unavailable::new(
+                        Reason::NoController,
+                        format!(
+                            "no cgroup with `{name}` can be made at or above {}: it is not delegated",
+                            hierarchy.own.display()
+                        ),
+                        place::DELEGATION_HINT,
+                    ));
+                }
+                Some(_) => {}
+                None => {
+                    return Err(Unavailable::new(
+                        Reason::NoController,
+                        format!("no cgroup hierarchy has the controller `{name}`"),
+                        "mount one that has it, or use another method",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the groups, in which nothing is any more. The journal removes what cannot be removed yet.
+    pub(crate) fn remove(self) {
+        for part in self.parts {
+            let _ = std::fs::remove_dir(part.folder.path);
+        }
+    }
+
+    /// The folder that has a controller.
+    pub(crate) fn folder(&self, controller: Controller) -> Option<&Folder> {
+        self.parts.iter().find(|part| part.controllers.contains(&controller)).map(|part| &part.folder)
+    }
+
+    /// What looks after its cpuset, and gives it the CPUs back that come back online, where the kernel does not.
+    pub(crate) fn returning(&self, zone: &Zone) -> Option<CpusetReturn> {
+        let folder = self.folder(confine::CONTROLLER)?;
+        if !confine::is_cpuset(&folder.path) {
+            return None;
+        }
+        let new = match &zone.tasks {
+            Tasks::Processes(_) => CpusetReturn::ours,
+            Tasks::Cgroup(_) => CpusetReturn::theirs,
+        };
+        Some(new(folder, zone.demand.cpus(), &self.notes))
+    }
+
+    /// The processes in it, nested groups included.
+    ///
+    /// # Errors
+    /// A list cannot be read. A group that has been removed is empty.
+    pub(crate) fn pids(&self) -> Result<Vec<Pid>> {
+        self.parts.first().map_or(Ok(Vec::new()), |part| lists::read_all(&part.folder.path, PROCS))
+    }
+
+    /// The tasks, that is threads, in it, nested groups included.
+    ///
+    /// # Errors
+    /// As [`pids`](Self::pids).
+    pub(crate) fn threads(&self) -> Result<Vec<Pid>> {
+        self.parts
+            .first()
+            .map_or(Ok(Vec::new()), |part| lists::read_all(&part.folder.path, part.folder.threads_name()))
+    }
+
+    /// The `cgroup.procs` of it and of each group nested in it.
+    ///
+    /// # Errors
+    /// A folder cannot be listed.
+    pub(crate) fn lists(&self) -> Result<Vec<PathBuf>> {
+        let mut lists = Vec::new();
+        if let Some(part) = self.parts.first() {
+            lists::collect(&part.folder.path, &mut lists)?;
+        }
+        Ok(lists)
+    }
+
+    /// Where those are found that its tasks make.
+    ///
+    /// # Errors
+    /// A folder cannot be listed.
+    fn kin(&self) -> Result<Vec<Kin>> {
+        Ok(self.lists()?.into_iter().map(Kin::Members).collect())
+    }
+
+    /// What the user should know; whether tasks had to leave the zone's CPUs is told by a clone of it, too.
+    pub(crate) fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn make(
+        host: &Host,
+        zone: &Zone,
+        pids: &[Pid],
+        wanted: &[Controller],
+        journal: &Journal,
+    ) -> Result<Self> {
+        let proc = &host.roots.proc;
+        let mut family = Descendants::of(proc, pids)?;
+        check_targets(proc, family.members().keys().copied())?;
+        let first = pids.first().copied().unwrap_or_default();
+        let mut group = Self { parts: Vec::new(), notes: Notes::default() };
+        let mut moves = Vec::new();
+        for (hierarchy, controllers) in hierarchies(host, wanted) {
+            let home = place::home(proc, first, hierarchy).unwrap_or_else(|| hierarchy.own.clone());
+            let Some((site, controllers)) = Self::site(hierarchy, &home, controllers, journal)? else {
+                continue;
+            };
+            if controllers.contains(&confine::CONTROLLER) {
+                for &pid in family.members().keys() {
+                    confine::remember(host, pid, journal)?;
+                }
+            }
+            if hierarchy.version == 2 {
+                for note in left::notes(&home, &site.parent) {
+                    group.notes.add(note);
+                }
+            }
+            let path = place::make(&site, journal)?;
+            if controllers.contains(&confine::CONTROLLER) {
+                confine::set(&path, hierarchy.version, &zone.demand.cpus())?;
+            }
+            moves.push(Move { hierarchy, list: path.join(PROCS), return_to: site.return_to });
+            group.parts.push(Part { controllers, folder: Folder { version: hierarchy.version, path } });
+        }
+        gather(proc, &mut family, &moves, journal)?;
+        let unconfined = group.folder(confine::CONTROLLER).is_none();
+        if wanted.contains(&confine::CONTROLLER) && unconfined && confine::is_needed(host, zone) {
+            let kin = group.kin()?;
+            let note = bind_family(host, zone, &mut family, &kin, journal)?;
+            group.notes.add(note);
+        }
+        Ok(group)
+    }
+
+    /// Where a group with these controllers can be made, and which of them it will have; `None` when it can do
+    /// without.
+    fn site(
+        hierarchy: &Hierarchy,
+        home: &Path,
+        mut controllers: Vec<Controller>,
+        journal: &Journal,
+    ) -> Result<Option<(place::Site, Vec<Controller>)>> {
+        let domain = |controllers: &[Controller]| -> Vec<Controller> {
+            let needs_enabling = |c: &Controller| matches!(c, Controller::Cpu | Controller::Cpuset);
+            controllers.iter().copied().filter(needs_enabling).collect()
+        };
+        // A cpuset is not worth moving other processes; their affinity will do.
+        let may_empty = controllers.contains(&Controller::Cpu);
+        match place::find(hierarchy, home, &domain(&controllers), may_empty, journal) {
+            Ok(site) => return Ok(Some((site, controllers))),
+            Err(_) if controllers.contains(&confine::CONTROLLER) => {}
+            Err(error) => return Err(error),
+        }
+        controllers.retain(|controller| *controller != confine::CONTROLLER);
+        if controllers.is_empty() {
+            return Ok(None);
+        }
+        let site = place::find(hierarchy, home, &domain(&controllers), may_empty, journal)?;
+        Ok(Some((site, controllers)))
+    }
+
+    fn adopt(
+        host: &Host,
+        zone: &Zone,
+        path: &Path,
+        wanted: &[Controller],
+        journal: &Journal,
+    ) -> Result<Self> {
+        let mut group = Self { parts: Vec::new(), notes: Notes::default() };
+        for &controller in wanted {
+            let has = |hierarchy: &&Hierarchy| hierarchy.controllers.contains(&controller);
+            let found = host.cgroups.hierarchies.iter().rev().filter(has).find_map(|h| existing(h, path));
+            match found {
+                Some(folder) => group.add(controller, folder),
+                None if is_vital(controller) => return Err(no_such_group(host, path, Some(controller))),
+                None => {}
+            }
+        }
+        if group.parts.is_empty() {
+            let found = host.cgroups.hierarchies.iter().rev().find_map(|h| existing(h, path));
+            let folder = found.ok_or_else(|| no_such_group(host, path, None))?;
+            group.parts.push(Part { controllers: Vec::new(), folder });
+        }
+        check_targets(&host.roots.proc, group.pids()?)?;
+        if wanted.contains(&confine::CONTROLLER) {
+            let cpus = zone.demand.cpus();
+            match group.folder(confine::CONTROLLER).cloned() {
+                Some(folder) if confine::is_cpuset(&folder.path) => {
+                    confine::set_in_place(&folder.path, folder.version, &cpus, journal)?;
+                }
+                _ if !confine::is_needed(host, zone) => {}
+                _ if !confine::is_needed_now(host, zone) => group.notes.add(unbound_note(&cpus)),
+                _ => {
+                    let kin = group.kin()?;
+                    confine::bind(&host.roots.proc, &cpus, journal, &kin, || group.pids())?;
+                    group.notes.add(bound_note(&cpus));
+                }
+            }
+        }
+        Ok(group)
+    }
+
+    fn add(&mut self, controller: Controller, folder: Folder) {
+        match self.parts.iter_mut().find(|part| part.folder == folder) {
+            Some(part) => part.controllers.push(controller),
+            None => self.parts.push(Part { controllers: vec![controller], folder }),
+        }
+    }
+}
+
+/// Keeps processes that are in no group of ours on the zone's CPUs; returns what the user should know.
+///
+/// # Errors
+/// As [`TaskGroup::create`].
+pub(crate) fn confine_without_group(
+    host: &Host,
+    zone: &Zone,
+    family: &mut Descendants,
+    journal: &Journal,
+) -> Result<Option<String>> {
+    if !confine::is_needed(host, zone) {
+        return Ok(None);
+    }
+    let pids = if let Tasks::Processes(pids) = &zone.tasks { pids.as_slice() } else { &[] };
+    let task = |&pid: &Pid| Some(Kin::Of { pid, starttime: Stat::read(&host.roots.proc, pid)?.starttime });
+    let kin: Vec<_> = pids.iter().filter_map(task).collect();
+    bind_family(host, zone, family, &kin, journal).map(Some)
+}
+
+/// Binds processes and their descendants to the zone's CPUs; returns what the user should know.
+fn bind_family(
+    host: &Host,
+    zone: &Zone,
+    family: &mut Descendants,
+    kin: &[Kin],
+    journal: &Journal,
+) -> Result<String> {
+    let cpus = zone.demand.cpus();
+    if !confine::is_needed_now(host, zone) {
+        return Ok(unbound_note(&cpus));
+    }
+    confine::bind(&host.roots.proc, &cpus, journal, kin, || {
+        family.look()?;
+        Ok(family.members().keys().copied().collect())
+    })?;
+    Ok(bound_note(&cpus))
+}
+
+fn bound_note(cpus: &CpuList) -> String {
+    format!("no cpuset can be had: tasks are bound to CPUs {cpus} by their affinity, which they can change")
+}
+
+fn unbound_note(cpus: &CpuList) -> String {
+    format!("no cpuset can be had: tasks may leave CPUs {cpus} as soon as another CPU comes online")
+}
+
+#[cfg(test)]
+mod tests;

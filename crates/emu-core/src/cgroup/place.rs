@@ -1,0 +1,233 @@
+//! Where a group can be made, and what has to be prepared for it.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::lists;
+use crate::control_file;
+use crate::error::{Error, ErrorKind, Result};
+use crate::host::delegation::{CONTROLLERS, PROCS, SUBTREE_CONTROL, can_enable, is_open};
+use crate::host::{Controller, Hierarchy};
+use crate::undo::{Journal, Undo};
+use crate::zone::Pid;
+
+/// What to do when a group cannot be made or joined.
+pub(crate) const HINT: &str =
+    "run as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes emu …";
+
+/// What to do when no group can have a controller.
+pub(crate) const DELEGATION_HINT: &str = "run as root, or in a group of your own: systemd-run --user --scope \
+     -p Delegate=yes emu …; where that has it neither, root can delegate it: Delegate=yes in `systemctl edit user@.service`";
+
+/// A group below which ours can be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Site {
+    /// The group's folder.
+    pub(crate) parent: PathBuf,
+    /// The `cgroup.procs` that takes the tasks when our group is undone.
+    pub(crate) return_to: PathBuf,
+}
+
+/// The folder, as the mount shows it, of the group that a process is in; `None` when the process has ended or
+/// the mount does not show its group.
+pub(crate) fn home(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathBuf> {
+    let text = fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()?;
+    let path = group_in(&text, hierarchy)?;
+    below(&hierarchy.mount, path.strip_prefix(&hierarchy.shown).ok()?).filter(|folder| is_group(folder))
+}
+
+/// The path of a hierarchy's group in the text of `/proc/<pid>/cgroup` (`cgroups(7)`).
+fn group_in<'a>(text: &'a str, hierarchy: &Hierarchy) -> Option<&'a Path> {
+    text.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (number, names, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_it = if hierarchy.version == 2 {
+            number == "0" && names.is_empty()
+        } else {
+            names.split(',').any(|name| hierarchy.controllers.iter().any(|known| known.as_str() == name))
+        };
+        is_it.then_some(Path::new(path))
+    })
+}
+
+/// `path` below `mount`; `None` when it would leave it.
+pub(crate) fn below(mount: &Path, path: &Path) -> Option<PathBuf> {
+    path.components().try_fold(mount.to_owned(), |folder, part| match part {
+        Component::Normal(name) => Some(folder.join(name)),
+        Component::RootDir | Component::CurDir => Some(folder),
+        Component::ParentDir | Component::Prefix(_) => None,
+    })
+}
+
+/// Whether the folder is a group.
+pub(crate) fn is_group(folder: &Path) -> bool {
+    folder.join(PROCS).exists()
+}
+
+/// Finds the group below which one for tasks from `home` can be made with `needed`, the controllers that
+/// version 2 must enable for it; prepares it where it must be.
+///
+/// Without such controllers that is `home` itself: so tasks keep the limits they have. With them it is the
+/// nearest group above that enables them already, else the nearest that can. A group that holds processes
+/// cannot; where nothing else is left and `may_empty`, the processes of `home` go into a group of their own below it
+/// first. [`Hierarchy::granted`] tells beforehand what will be found.
+///
+/// # Errors
+/// No group will do, or the kernel refuses a step.
+pub(crate) fn find(
+    hierarchy: &Hierarchy,
+    home: &Path,
+    needed: &[Controller],
+    may_empty: bool,
+    journal: &Journal,
+) -> Result<Site> {
+    let home = if is_open(home, hierarchy.version) { home } else { &hierarchy.own };
+    let return_to = home.join(PROCS);
+    if hierarchy.version == 1 || needed.is_empty() {
+        return Ok(Site { parent: home.to_owned(), return_to });
+    }
+    let above = || home.ancestors().take_while(|group| group.starts_with(&hierarchy.mount));
+    if let Some(parent) = above().find(|group| is_open(group, 2) && has(group, SUBTREE_CONTROL, needed)) {
+        enable(parent, needed, journal)?;
+        return Ok(Site { parent: parent.to_owned(), return_to });
+    }
+    if let Some(parent) = above().find(|group| can_enable(group, false) && has(group, CONTROLLERS, needed)) {
+        enable(parent, needed, journal)?;
+        return Ok(Site { parent: parent.to_owned(), return_to });
+    }
+    if may_empty && can_enable(home, true) && has(home, CONTROLLERS, needed) {
+        let leaf = empty(home, journal)?;
+        enable(home, needed, journal)?;
+        return Ok(Site { parent: home.to_owned(), return_to: leaf.join(PROCS) });
+    }
+    let names: Vec<_> = needed.iter().map(|controller| controller.as_str()).collect();
+    Err(Error::new(
+        ErrorKind::NotPermitted,
+        format!("cannot make a cgroup with `{}` at or above {}", names.join(" "), home.display()),
+    )
+    .hint(DELEGATION_HINT))
+}
+
+/// Makes a group of ours; it is in the journal before.
+///
+/// # Errors
+/// It cannot be recorded, or the kernel refuses.
+pub(crate) fn make(site: &Site, journal: &Journal) -> Result<PathBuf> {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let path = loop {
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = site.parent.join(format!("emu-{}-{number}", std::process::id()));
+        // An emu of the same number may have left one that could not be removed.
+        if !path.exists() {
+            break path;
+        }
+    };
+    journal.record(&Undo::Group {
+        path: path.clone(),
+        members: PROCS.into(),
+        return_to: site.return_to.clone(),
+    })?;
+    fs::create_dir(&path).map_err(|e| Error::file("make the cgroup", &path, e).hint(HINT))?;
+    Ok(path)
+}
+
+/// Whether a list of controllers names all of these.
+fn has(group: &Path, list: &str, needed: &[Controller]) -> bool {
+    let text = fs::read_to_string(group.join(list)).unwrap_or_default();
+    needed.iter().all(|controller| text.split_whitespace().any(|name| name == controller.as_str()))
+}
+
+/// Moves a process into the group of this list; `false` where it has ended.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn put(list: &Path, pid: &str) -> Result<bool> {
+    match control_file::write(list, pid) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+        written => written.map(|()| true),
+    }
+}
+
+/// Moves the processes of a group into one of their own below it.
+fn empty(group: &Path, journal: &Journal) -> Result<PathBuf> {
+    let procs = group.join(PROCS);
+    let leaf = make(&Site { parent: group.to_owned(), return_to: procs.clone() }, journal)?;
+    let target = leaf.join(PROCS);
+    // Forks while we move: each pass leaves only what came since.
+    for _ in 0..super::PASSES {
+        let listed = control_file::read(&procs)?;
+        if listed.is_empty() {
+            return Ok(leaf);
+        }
+        let mut pids = lists::named(&listed).peekable();
+        if pids.peek().is_none() {
+            return Err(Error::unavailable(format!(
+                "cannot empty the cgroup {}: it has processes of a PID namespace that emu does not see",
+                group.display()
+            ))
+            .hint("run emu in a group of its own, or in the initial PID namespace"));
+        }
+        for pid in pids {
+            put(&target, &pid.to_string()).map_err(|error| error.hint(HINT))?;
+        }
+    }
+    Err(Error::unavailable(format!("cannot empty the cgroup {}: processes keep coming", group.display()))
+        .hint("run emu in a group of its own: systemd-run --user --scope -p Delegate=yes emu …"))
+}
+
+/// Has controllers enabled for the groups below one, by us where they are not yet, as long as the session lasts.
+pub(crate) fn enable(group: &Path, needed: &[Controller], journal: &Journal) -> Result<()> {
+    let file = group.join(SUBTREE_CONTROL);
+    let names: Vec<_> = needed.iter().map(|controller| controller.as_str()).collect();
+    journal.claim(&file, &names)?;
+    // Looked at after it was recorded: another emu that had them enabled may just have ended.
+    if has(group, SUBTREE_CONTROL, needed) {
+        return Ok(());
+    }
+    let asked: Vec<_> = names.iter().map(|name| format!("+{name}")).collect();
+    control_file::write(&file, &asked.join(" ")).map_err(|error| {
+        error.hint(
+            "real-time tasks outside the root group, or threaded groups, can stand in the way; use cpu-hogs",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpufreq::simulated;
+
+    #[test]
+    fn a_controller_that_another_emu_has_enabled_is_kept_when_that_one_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let (roots, first) = simulated::journal(dir.path());
+        let second = Journal::open(&roots, &"1".parse().unwrap(), "cpu-hogs", "other").unwrap();
+        let mount = roots.sys.join("fs/cgroup");
+        fs::create_dir_all(&mount).unwrap();
+        let file = mount.join(SUBTREE_CONTROL);
+        for (name, text) in [(PROCS, ""), (CONTROLLERS, "cpuset cpu memory\n"), (SUBTREE_CONTROL, "memory\n")]
+        {
+            fs::write(mount.join(name), text).unwrap();
+        }
+        let hierarchy = Hierarchy {
+            version: 2,
+            mount: mount.clone(),
+            shown: "/".into(),
+            controllers: vec![Controller::Cpuset],
+            granted: vec![Controller::Cpuset],
+            own: mount.clone(),
+            writable: true,
+        };
+        let find = |journal| find(&hierarchy, &mount, &[Controller::Cpuset], false, journal).unwrap();
+        let site = find(&first);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "+cpuset");
+        // What the kernel makes of it.
+        fs::write(&file, "cpuset memory\n").unwrap();
+        assert_eq!(find(&second), site);
+        first.undo_all().unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "cpuset memory\n");
+        second.undo_all().unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "-cpuset");
+    }
+}

@@ -1,0 +1,497 @@
+//! One controller thread that holds all tasks of a zone and lets them go again, on the grid.
+//!
+//! Every period begins with a hold of what is owed, so that the first moment of an emulation is a held one. What a
+//! hold really took is measured each time and settled in the ledger, with what it costs the tasks on top.
+//!
+//! The tasks' own CPU time is of no use for that: their way into the hold and out of it is counted as theirs, and is
+//! most of the cost.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use super::PERIOD_MAX;
+use super::duty_thread::{Command, Counters, DutyThread, Wait};
+use super::grid::Grid;
+use super::idle_pusher::{IdlePusher, LOOKS_FOR};
+use super::ledger::Ledger;
+use super::notes::Notes;
+use super::own_time::OwnTime;
+use super::pin_apart::PinApart;
+pub(crate) use super::stop::{Stop, Stopped};
+use super::stop_cost::StopCost;
+use super::task_sampler::TaskSampler;
+use crate::control_file;
+use crate::cpu_list::CpuList;
+use crate::error::Result;
+use crate::host::Host;
+use crate::method_id::MethodId;
+use crate::speed::Targets;
+use crate::status::{CpuStatus, Status};
+use crate::sys::time::{self, Nanos};
+use crate::sys::{affinity, sched};
+use crate::unavailable::{Reason, Unavailable};
+use crate::undo::Journal;
+use crate::zone::Zone;
+
+/// The one share that a zone can be given by holding all of it.
+///
+/// # Errors
+/// The CPUs are to have different shares.
+pub(crate) fn uniform_share(targets: &Targets) -> Result<f64, Unavailable> {
+    let mut shares = targets.values().map(|target| target.share);
+    let first = shares.next().unwrap_or(1.0);
+    if shares.all(|share| (share - first).abs() < 1e-12) {
+        return Ok(first);
+    }
+    Err(Unavailable::new(
+        Reason::UnequalSpeeds,
+        "it holds all tasks at once, so it cannot give different speeds to different CPUs",
+        "use cpu-hogs or fracas, or one zone for each speed",
+    ))
+}
+
+/// The error to expect of CPU-bound work that is held in each period: what was seen on a virtual machine with noisy
+/// neighbours, where a trial of holds tells the cost of the next ones to some 15 µs. What else tasks lose of each CPU is more
+/// where two of them may begin on one of several.
+pub(crate) fn expected_error(period: Duration, share: f64, cpus: usize) -> f64 {
+    let taken = if cpus > 1 { 0.005 } else { 0.000_6 };
+    0.01 + taken / share + 15e-6 / (period.as_secs_f64() * share)
+}
+
+/// What the user should know of targets that are met as shares of the time.
+pub(crate) fn notes_on(targets: &Targets) -> Vec<String> {
+    let has_clock = targets.values().any(|target| target.clock.is_some());
+    let note =
+        "the frequency is kept as a share of the clock measured at the start; it moves as the real one does";
+    if has_clock { vec![note.into()] } else { vec![] }
+}
+
+/// Above normal tasks, so that a busy zone does not keep its own controller waiting; below burners and the
+/// kernel's own threads.
+const PRIORITY: i32 = 5;
+
+/// Puts the calling thread where it disturbs the zone least: on other CPUs, if this process has any, and ahead of
+/// normal tasks, if it may. Returns whether it is on other CPUs.
+pub(crate) fn settle_controller(host: &Host, cpus: &CpuList, notes: &Notes) -> bool {
+    let others = host.allowed.difference(cpus);
+    let is_away = !others.is_empty() && affinity::set(0, &others).is_ok();
+    if sched::set_fifo(PRIORITY).is_err() && !is_away {
+        notes.add(
+            "the controller has no real-time priority and shares the zone's CPUs: it may come late when they are busy"
+                .into(),
+        );
+    }
+    is_away
+}
+
+/// A zone being held and let go.
+pub(crate) struct DutyLoop {
+    controller: DutyThread<f64>,
+    seen: Arc<Seen>,
+    cpus_folder: PathBuf,
+    notes: Notes,
+}
+
+/// What the thread shows.
+#[derive(Debug, Default)]
+struct Seen {
+    counters: Counters,
+    /// Length of the present cycle, in nanoseconds: a period, or some of them with many tasks.
+    cycle: AtomicI64,
+    /// Holds that were made, and those of them that the kernel did not confirm in time.
+    holds: AtomicI64,
+    unsure: AtomicI64,
+}
+
+impl fmt::Debug for DutyLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Holder").field("controller", &self.controller).finish_non_exhaustive()
+    }
+}
+
+impl DutyLoop {
+    /// Begins with a hold: the tasks are held when this returns, and may have been before.
+    ///
+    /// # Errors
+    /// The thread cannot be made, or the first hold fails.
+    pub(crate) fn start(
+        name: &str,
+        host: &Host,
+        zone: &Zone,
+        (period, share, cost): (Duration, f64, StopCost),
+        mut hold: impl Stop,
+        journal: &Journal,
+        notes: Notes,
+    ) -> Result<Self> {
+        let period = time::nanos(period);
+        let seen = Arc::new(Seen { cycle: AtomicI64::new(period), ..Seen::default() });
+        let begin = {
+            let (seen, notes, host, cpus) =
+                (Arc::clone(&seen), notes.clone(), host.clone(), zone.demand.cpus());
+            let parting = PinApart::new(&host, &cpus, journal);
+            move || {
+                let is_away = settle_controller(&host, &cpus, &notes);
+                let grid = Grid::new(time::now(), period);
+                let first = hold.hold(time::now() + period)?;
+                let shared_cpus = Some(cpus.len() as i64).filter(|&cpus| !is_away && cpus > 1);
+                let own_time = (!is_away && cpus.len() == 1).then(OwnTime::start);
+                let waker = IdlePusher::beside_controller(is_away, &cpus, &notes)?;
+                let last_cpu = time::thread_cpu();
+                let ledger = Ledger::new();
+                Ok(LoopState {
+                    hold,
+                    grid,
+                    share,
+                    ledger,
+                    cost,
+                    sleepers: TaskSampler::new(&host.roots.proc, parting.is_some()),
+                    early: Early::default(),
+                    shared_cpus,
+                    own_time,
+                    waker,
+                    parting,
+                    cpus: cpus.len().max(1) as i64,
+                    costs: [0; COSTS],
+                    last_cpu,
+                    first: Some(first),
+                    seen,
+                    notes,
+                })
+            }
+        };
+        let controller = DutyThread::spawn(name, share, begin, |mut cycle, wait| cycle.run(wait))?;
+        Ok(Self { controller, seen, cpus_folder: host.roots.cpus(), notes })
+    }
+
+    /// Gives the zone another share.
+    pub(crate) fn set(&self, share: f64) {
+        self.controller.set(share);
+    }
+
+    /// What is delivered.
+    pub(crate) fn status(&self, method: MethodId, targets: &Targets, more_notes: &[String]) -> Status {
+        let Seen { counters, cycle, holds, unsure } = &*self.seen;
+        let cycle = time::span(cycle.load(Ordering::Relaxed));
+        let mut status = status(method, cycle, counters, targets, &self.cpus_folder);
+        status.notes.extend_from_slice(more_notes);
+        status.add_all(&self.notes);
+        let unsure = unsure.load(Ordering::Relaxed);
+        if unsure > 0 {
+            status.notes.push(format!(
+                "{unsure} of {} holds were not confirmed in time: tasks in uninterruptible waits are held when these end",
+                holds.load(Ordering::Relaxed)
+            ));
+        }
+        if let Some(why) = self.controller.ended() {
+            status.end(ended(&why));
+        }
+        status
+    }
+
+    /// Lets the tasks go for good.
+    ///
+    /// # Errors
+    /// What the thread had failed with.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        self.controller.stop()
+    }
+}
+
+/// What to tell when a controller has ended.
+pub(crate) fn ended(why: &str) -> String {
+    format!("the controller has ended, and the tasks run at full speed: {why}")
+}
+
+/// A status from counters; `cpus_folder` tells which CPUs are online.
+pub(crate) fn status(
+    method: MethodId,
+    period: Duration,
+    counters: &Counters,
+    targets: &Targets,
+    cpus_folder: &Path,
+) -> Status {
+    let span = |counter: &AtomicI64| time::span(counter.load(Ordering::Relaxed));
+    let (effective, duty) = (counters.effective(), counters.duty());
+    let cpu_status = |(&cpu, &asked)| {
+        // CPUs that cannot be taken offline have no such file.
+        let online = control_file::probe::<u8>(&cpus_folder.join(format!("cpu{cpu}/online"))) != Some(0);
+        CpuStatus { cpu, asked, effective, duty, clock: None, online }
+    };
+    let cpus: Vec<_> = targets.iter().map(cpu_status).collect();
+    let offline: CpuList = cpus.iter().filter(|cpu| !cpu.online).map(|cpu| cpu.cpu).collect();
+    let mut status = Status {
+        periods: counters.periods.load(Ordering::Relaxed),
+        missed: counters.missed.load(Ordering::Relaxed),
+        longest_stall: span(&counters.longest_hold),
+        own_cpu: span(&counters.cpu),
+        cpus,
+        ..Status::new(method, period)
+    };
+    for cpu in offline.iter() {
+        status.add_problem(format!(
+            "CPU {cpu} is offline; the tasks go on where they may, as slowly as before"
+        ));
+    }
+    status
+}
+
+/// Holds shorter than this are put off until more is owed: they would be all latency.
+const HOLD_MIN: f64 = 200_000.0;
+/// However much is owed, so much of the share of each period is given.
+const RUN_MIN: f64 = 0.5;
+/// How long a hold may wait to be confirmed, as a part of what is owed.
+const CONFIRM: f64 = 0.5;
+/// The largest part of one CPU that this thread and those that wake the CPUs take when there are many tasks: holds are
+/// made fewer and longer then.
+const OWN_CPU_MAX: f64 = 0.02;
+/// What is aimed at: holds cost more in the mean than in the median.
+const OWN_CPU_AIM: f64 = 0.9 * OWN_CPU_MAX;
+/// With fewer tasks than that a hold takes the controller long only when something else has disturbed it.
+const MANY_TASKS: usize = 50;
+/// Holds of which the median cost is taken.
+const COSTS: usize = 5;
+/// For this part of the time that tasks run after a hold, CPUs that are idle look for some that wait elsewhere.
+const LOOK_PART: f64 = 0.25;
+/// Those that sleep are given so many times the CPU time that their way out of a hold took lately.
+const WAY_OUT: f64 = 1.5;
+
+/// Tasks that waited for a turn need a moment on a CPU in order to be held; only then it is known for how long they waited.
+const SETTLE: Nanos = 300_000;
+
+/// Those that sleep, as they were let go before the end of the last hold.
+#[derive(Debug, Clone, Copy, Default)]
+struct Early {
+    /// Which part of all tasks they were.
+    part: f64,
+    /// How long this thread took.
+    took: Nanos,
+}
+
+/// A moment, and the CPU time of this thread then.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    at: Nanos,
+    cpu: Nanos,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self { at: time::now(), cpu: time::thread_cpu() }
+    }
+
+    /// For how long this thread has kept its CPU from then to `end`, at most: the very tasks that it holds and lets go may
+    /// send it off.
+    fn until(self, end: Nanos) -> Nanos {
+        (end - self.at).clamp(0, (time::thread_cpu() - self.cpu).max(0))
+    }
+}
+
+/// The state of the thread.
+struct LoopState<H> {
+    hold: H,
+    grid: Grid,
+    share: f64,
+    ledger: Ledger,
+    /// What a hold costs the tasks on top.
+    cost: StopCost,
+    sleepers: TaskSampler,
+    early: Early,
+    /// What this thread's own work costs them is divided by so many CPUs; `None` where it runs on others, or where
+    /// there is one only.
+    shared_cpus: Option<i64>,
+    /// What emu's own work costs them where there is one CPU for all.
+    own_time: Option<OwnTime>,
+    /// What has the CPUs awake when a hold ends; `None` where this thread does by itself.
+    waker: Option<IdlePusher>,
+    /// What has busy tasks start on a CPU each.
+    parting: Option<PinApart>,
+    /// The CPUs of the zone.
+    cpus: i64,
+    /// CPU time of this thread and of those that wake the CPUs, for each of the last holds.
+    costs: [Nanos; COSTS],
+    last_cpu: Nanos,
+    /// The hold that began when the emulation did; it is the first period's.
+    first: Option<Stopped>,
+    seen: Arc<Seen>,
+    notes: Notes,
+}
+
+impl<H: Stop> LoopState<H> {
+    fn run(&mut self, wait: &Wait<f64>) -> Result<()> {
+        let mut index = 0;
+        loop {
+            let (Command::Run(share), generation) = wait.command() else { return self.hold.release() };
+            if share.to_bits() != self.share.to_bits() {
+                self.share = share;
+                self.seen.counters.restart();
+            }
+            if wait.until(self.grid.begin(index), generation) {
+                index = self.one_period(index, wait)?;
+            }
+        }
+    }
+
+    /// Holds for what is owed, and returns the index of the next period.
+    fn one_period(&mut self, index: i64, wait: &Wait<f64>) -> Result<i64> {
+        let period = self.grid.period();
+        let woken = Moment::now();
+        let late = (self.grid.index(woken.at) - index).max(0);
+        if self.first.is_none() && self.hold.is_held_by_others() {
+            // Tasks that do not run owe nothing.
+            return Ok(index + late + 1);
+        }
+        let stride = self.stride();
+        let length = period * stride;
+        self.seen.cycle.store(length, Ordering::Relaxed);
+        // What the tasks had while nobody held them is owed, as far as the ledger carries it.
+        self.ledger.charge((late * period + length) as f64, length as f64, self.share);
+        let next = index + late + stride;
+        let run = self.share * length as f64;
+        let latest = self.grid.begin(next) - (run * RUN_MIN) as Nanos;
+        if self.first.is_none() {
+            self.sleepers.before_hold(&mut self.hold, run);
+        }
+        // Nobody is held at full speed, whatever is still owed: emu may be about to be stopped.
+        if (self.share < 1.0 && self.ledger.owed() >= HOLD_MIN) || self.first.is_some() {
+            self.hold_once(woken, latest, run, wait)?;
+        }
+        let counters = &self.seen.counters;
+        counters.add_elapsed(late * period + length);
+        counters.add_periods(stride as u64, late as u64);
+        let cpu = time::thread_cpu() + self.waker.as_ref().map_or(0, IdlePusher::cpu);
+        self.costs.rotate_left(1);
+        if let Some(last) = self.costs.last_mut() {
+            *last = cpu - self.last_cpu;
+        }
+        self.last_cpu = cpu;
+        counters.set_cpu(cpu);
+        Ok(next)
+    }
+
+    /// Holds for what is owed since this thread was `woken`, but not beyond `latest`, and settles what it took. The tasks
+    /// are to run for about `run` nanoseconds then.
+    fn hold_once(&mut self, woken: Moment, latest: Nanos, run: f64, wait: &Wait<f64>) -> Result<()> {
+        let way_out = self.sleepers.cost() / self.cpus as f64;
+        let mut loss = self.cost.of_hold(run) + (way_out * (1.0 - self.early.part)) as Nanos;
+        let owed = self.ledger.owed() - loss as f64;
+        if let Some(own_time) = &mut self.own_time {
+            own_time.before_hold();
+        }
+        let held = match self.first.take() {
+            Some(held) => held,
+            None => self.hold.hold(time::now() + (owed * CONFIRM) as Nanos)?,
+        };
+        if let Some(own_time) = &mut self.own_time {
+            own_time.held(held.from);
+        }
+        if let Some(cpus) = self.shared_cpus {
+            // On one of the CPUs tasks have been kept waiting since this thread woke up, for as long as it had the CPU.
+            loss += woken.until(held.from) / cpus;
+        }
+        let until = (held.from + self.ledger.owed() as Nanos - loss).min(latest);
+        let expected = self.early.part;
+        self.let_sleepers_go(until, way_out, wait);
+        loss += (way_out * (expected - self.early.part)) as Nanos;
+        let busy_tasks = self.sleepers.busy_tasks();
+        self.hold.know_busy(&busy_tasks);
+        if let Some(parting) = &mut self.parting
+            && self.sleepers.knows_all()
+        {
+            parting.bind(&busy_tasks);
+        }
+        let busy = self.sleepers.busy();
+        IdlePusher::sleep_until(self.waker.as_ref(), until, busy, |moment| sleep_until(moment, wait));
+        if let Some(own_time) = &mut self.own_time {
+            own_time.before_let_go();
+        }
+        let before = Moment::now();
+        let free = self.hold.let_go()?;
+        if let Some(parting) = &mut self.parting {
+            parting.unbind();
+        }
+        if let Some(waker) = &self.waker {
+            waker.rest_and_look(self.looks_for(run, way_out * (1.0 - self.early.part)));
+        }
+        if let Some(cpus) = self.shared_cpus {
+            loss += Moment { at: free, ..before }.until(time::now()) / cpus;
+        }
+        if let Some(own_time) = &mut self.own_time {
+            loss += own_time.free(free);
+        }
+        let taken = (free - held.from - self.hold.leaked() / self.cpus).max(0);
+        self.ledger.settle((taken + loss) as f64);
+        self.seen.counters.add_hold(taken, loss);
+        self.seen.holds.fetch_add(1, Ordering::Relaxed);
+        self.seen.unsure.fetch_add(i64::from(!held.is_sure), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Lets those that sleep go so long before `until` that they sleep again by then; their way out takes `way_out`
+    /// nanoseconds.
+    fn let_sleepers_go(&mut self, until: Nanos, way_out: f64, wait: &Wait<f64>) {
+        self.early.part = 0.0;
+        let lead = self.early.took + (WAY_OUT * way_out) as Nanos;
+        // A short hold would be over before them.
+        if self.sleepers.tasks() < MANY_TASKS || until - time::now() < 2 * lead {
+            // Not at the end of the hold, which would be longer by that.
+            let settled = time::now() + SETTLE;
+            if settled + SETTLE < until {
+                sleep_until(settled, wait);
+            }
+            self.sleepers.while_held();
+            return;
+        }
+        sleep_until(until - lead, wait);
+        let begin = time::now();
+        self.sleepers.while_held();
+        self.early.part = self.hold.let_sleepers_go();
+        self.early.took = time::now() - begin;
+    }
+
+    /// For how long CPUs that are idle after a hold look for tasks that wait elsewhere, in nanoseconds. The tasks are to
+    /// run for `run` then, and those that sleep are on their way out for `way_out` of it.
+    fn looks_for(&self, run: f64, way_out: f64) -> Nanos {
+        // Tasks that have a CPU each rarely meet on one.
+        if self.sleepers.tasks() as i64 <= self.cpus {
+            return 0;
+        }
+        (way_out + (run * LOOK_PART).min(LOOKS_FOR as f64)) as Nanos
+    }
+
+    /// How many periods to take for one.
+    fn stride(&self) -> i64 {
+        if self.sleepers.tasks() < MANY_TASKS {
+            return 1;
+        }
+        let mut costs = self.costs;
+        costs.sort_unstable();
+        let cost = costs.get(COSTS / 2).copied().unwrap_or(0);
+        let period = self.grid.period() as f64;
+        let longest = (time::nanos(PERIOD_MAX) as f64 / period).max(1.0);
+        let stride = (cost as f64 / (OWN_CPU_AIM * period)).ceil().clamp(1.0, longest);
+        if stride > 1.0 {
+            self.notes.add(format!(
+                "there are so many tasks that holds are made fewer and longer, to keep emu's own CPU time at {:.0} %",
+                OWN_CPU_MAX * 100.0
+            ));
+        }
+        stride as i64
+    }
+}
+
+/// Sleeps until a moment within a hold, or until the end of the emulation. A new share waits for the end of the hold,
+/// which was due under the old one.
+fn sleep_until(moment: Nanos, wait: &Wait<f64>) {
+    loop {
+        let (command, generation) = wait.command();
+        if command == Command::Stop || wait.until(moment, generation) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,314 @@
+//! A thread that runs a duty cycle, can be retargeted and stopped at any moment, and publishes what it does.
+
+use std::fmt;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crate::error::{Error, Result};
+use crate::sys::time::{self, Nanos};
+
+/// What the thread finds when it asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Command<T> {
+    /// Go on with these settings.
+    Run(T),
+    /// Let everything go and end.
+    Stop,
+}
+
+/// Counters that the thread keeps and anybody reads.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Periods done.
+    pub(crate) periods: AtomicU64,
+    /// Periods skipped for being late.
+    pub(crate) missed: AtomicU64,
+    /// The longest hold, in nanoseconds.
+    pub(crate) longest_hold: AtomicI64,
+    /// Sum of holds since the last change of settings, in nanoseconds.
+    pub(crate) held: AtomicI64,
+    /// Sum of time that the holds cost the tasks on top, since the last change of settings, in nanoseconds.
+    pub(crate) cost: AtomicI64,
+    /// Time since the last change of settings, in nanoseconds.
+    pub(crate) elapsed: AtomicI64,
+    /// CPU time of the thread, in nanoseconds.
+    pub(crate) cpu: AtomicI64,
+    /// CPU time burned on purpose, in nanoseconds.
+    pub(crate) burned: AtomicI64,
+}
+
+impl Counters {
+    /// Share of time not held since the last change of settings; 1 before the first period.
+    pub(crate) fn duty(&self) -> f64 {
+        self.share_left(self.held.load(Ordering::Relaxed))
+    }
+
+    /// Share of time that tasks could use since the last change of settings, costs taken off.
+    pub(crate) fn effective(&self) -> f64 {
+        self.share_left(self.held.load(Ordering::Relaxed) + self.cost.load(Ordering::Relaxed))
+    }
+
+    fn share_left(&self, taken: Nanos) -> f64 {
+        let elapsed = self.elapsed.load(Ordering::Relaxed);
+        if elapsed <= 0 { 1.0 } else { (1.0 - taken as f64 / elapsed as f64).max(0.0) }
+    }
+
+    /// Notes a hold and what it cost on top.
+    pub(crate) fn add_hold(&self, held: Nanos, cost: Nanos) {
+        self.held.fetch_add(held, Ordering::Relaxed);
+        self.cost.fetch_add(cost, Ordering::Relaxed);
+        self.longest_hold.fetch_max(held + cost, Ordering::Relaxed);
+    }
+
+    /// Adds time that has passed; after the holds within it, so that shares are right at any moment.
+    pub(crate) fn add_elapsed(&self, elapsed: Nanos) {
+        self.elapsed.fetch_add(elapsed, Ordering::Relaxed);
+    }
+
+    /// Counts periods done, and periods skipped for being late.
+    pub(crate) fn add_periods(&self, done: u64, missed: u64) {
+        self.periods.fetch_add(done, Ordering::Relaxed);
+        self.missed.fetch_add(missed, Ordering::Relaxed);
+    }
+
+    /// Notes the CPU time of the thread so far.
+    pub(crate) fn set_cpu(&self, cpu: Nanos) {
+        self.cpu.store(cpu, Ordering::Relaxed);
+    }
+
+    /// Starts the sums anew, as the settings have changed.
+    pub(crate) fn restart(&self) {
+        for sum in [&self.held, &self.cost, &self.elapsed] {
+            sum.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+struct Shared<T> {
+    /// Changes with each command; threads wait on it.
+    generation: AtomicU32,
+    command: Mutex<Command<T>>,
+    /// Why the thread has ended; `None` while it runs, and when it has panicked.
+    end: Mutex<Option<String>>,
+}
+
+/// The thread's side: commands and interruptible waits.
+pub(crate) struct Wait<T>(Arc<Shared<T>>);
+
+impl<T: Copy> Wait<T> {
+    /// The command in force and its generation, to be handed to [`until`](Self::until).
+    pub(crate) fn command(&self) -> (Command<T>, u32) {
+        let generation = self.generation();
+        (*self.0.command.lock().unwrap_or_else(PoisonError::into_inner), generation)
+    }
+
+    /// The generation, which changes with each command: cheaper than reading the command.
+    pub(crate) fn generation(&self) -> u32 {
+        self.0.generation.load(Ordering::Acquire)
+    }
+
+    /// Whether it is to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(*self.0.command.lock().unwrap_or_else(PoisonError::into_inner), Command::Stop)
+    }
+
+    /// Sleeps until `deadline`; false when a command newer than `generation` came first.
+    pub(crate) fn until(&self, deadline: Nanos, generation: u32) -> bool {
+        loop {
+            if self.generation() != generation {
+                return false;
+            }
+            if time::now() >= deadline {
+                return true;
+            }
+            time::wait_until(&self.0.generation, generation, deadline);
+        }
+    }
+}
+
+/// A running controller thread; dropping it stops it.
+pub(crate) struct DutyThread<T> {
+    shared: Arc<Shared<T>>,
+    thread: Option<JoinHandle<Result<()>>>,
+    name: String,
+}
+
+impl<T> fmt::Debug for DutyThread<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DutyThread").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<T: Copy + Send + 'static> DutyThread<T> {
+    /// Starts `body` on a thread called `name` (15 bytes are shown by the kernel).
+    ///
+    /// `setup` runs first, on the thread; `spawn` returns only once it has succeeded.
+    ///
+    /// # Errors
+    /// The thread cannot be made, or what `setup` returns.
+    pub(crate) fn spawn<S: 'static>(
+        name: &str,
+        first: T,
+        setup: impl FnOnce() -> Result<S> + Send + 'static,
+        body: impl FnOnce(S, &Wait<T>) -> Result<()> + Send + 'static,
+    ) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            generation: AtomicU32::new(0),
+            command: Mutex::new(Command::Run(first)),
+            end: Mutex::new(None),
+        });
+        let (ready, is_ready) = std::sync::mpsc::sync_channel::<Result<()>>(1);
+        let theirs = Wait(Arc::clone(&shared));
+        let thread = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                time::no_timer_slack();
+                match setup() {
+                    Ok(state) => {
+                        let _ = ready.send(Ok(()));
+                        let result = body(state, &theirs);
+                        let why = result.as_ref().map_or_else(Error::in_words, |()| "it was done".into());
+                        *theirs.0.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                        result
+                    }
+                    Err(error) => {
+                        let _ = ready.send(Err(error));
+                        Ok(())
+                    }
+                }
+            })
+            .map_err(|e| Error::io(format!("cannot start the thread `{name}`"), e))?;
+        let controller = Self { shared, thread: Some(thread), name: name.to_owned() };
+        match is_ready.recv() {
+            Ok(Ok(())) => Ok(controller),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(controller.died()),
+        }
+    }
+
+    /// Gives the thread new settings; it takes them up at its next step.
+    pub(crate) fn set(&self, settings: T) {
+        self.command(Command::Run(settings));
+    }
+
+    /// Whether the thread has ended by itself.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Why the thread has ended, such as what it has failed with; `None` while it runs.
+    pub(crate) fn ended(&self) -> Option<String> {
+        let why = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.is_finished().then(|| why.unwrap_or_else(|| "it has panicked".into()))
+    }
+
+    /// Stops the thread and waits for it.
+    ///
+    /// # Errors
+    /// What the thread had failed with.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        self.command(Command::Stop);
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(self.died()),
+        }
+    }
+
+    fn died(&self) -> Error {
+        Error::new(crate::error::ErrorKind::Failed, format!("the thread `{}` has panicked", self.name))
+    }
+}
+
+impl<T> DutyThread<T> {
+    fn command(&self, command: Command<T>) {
+        *self.shared.command.lock().unwrap_or_else(PoisonError::into_inner) = command;
+        self.shared.generation.fetch_add(1, Ordering::Release);
+        time::wake(&self.shared.generation);
+    }
+}
+
+impl<T> Drop for DutyThread<T> {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.command(Command::Stop);
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts periods of a millisecond until it is stopped.
+    fn counting(counter: Arc<AtomicU64>) -> Result<DutyThread<u64>> {
+        DutyThread::spawn(
+            "counting",
+            1,
+            || Ok(()),
+            move |(), wait| {
+                loop {
+                    let (Command::Run(step), generation) = wait.command() else { return Ok(()) };
+                    counter.fetch_add(step, Ordering::Relaxed);
+                    wait.until(time::now() + 1_000_000, generation);
+                }
+            },
+        )
+    }
+
+    #[test]
+    fn a_controller_runs_takes_new_settings_and_stops() {
+        let counter = Arc::new(AtomicU64::new(0));
+        let mut controller = counting(Arc::clone(&counter)).unwrap();
+        controller.set(1_000_000);
+        while counter.load(Ordering::Relaxed) < 1_000_000 {
+            thread::yield_now();
+        }
+        controller.stop().unwrap();
+        let end = counter.load(Ordering::Relaxed);
+        thread::sleep(std::time::Duration::from_millis(5));
+        assert_eq!(counter.load(Ordering::Relaxed), end);
+    }
+
+    #[test]
+    fn a_failing_setup_is_the_error_of_spawn() {
+        let failed = DutyThread::spawn("failing", (), || Err::<(), _>(Error::usage("no")), |(), _| Ok(()));
+        assert_eq!(failed.unwrap_err().to_string(), "no");
+    }
+
+    #[test]
+    fn why_a_thread_has_ended_is_told_once_it_has() {
+        let end_with = |result: fn() -> Result<()>| {
+            let controller = DutyThread::spawn("ending", (), || Ok(()), move |(), _| result()).unwrap();
+            while !controller.is_finished() {
+                thread::yield_now();
+            }
+            controller.ended().unwrap()
+        };
+        assert_eq!(end_with(|| Err(Error::usage("no"))), "no");
+        assert_eq!(end_with(|| Ok(())), "it was done");
+        assert!(end_with(|| std::panic::resume_unwind(Box::new("quiet"))).contains("panicked"));
+        assert_eq!(counting(Arc::default()).unwrap().ended(), None);
+    }
+
+    #[test]
+    fn stopping_does_not_wait_for_a_long_sleep() {
+        let mut controller = DutyThread::spawn(
+            "sleeping",
+            (),
+            || Ok(()),
+            |(), wait| {
+                // It may have been stopped before it gets here.
+                if let (Command::Run(()), generation) = wait.command() {
+                    wait.until(time::now() + 3_600_000_000_000, generation);
+                }
+                Ok(())
+            },
+        )
+        .unwrap();
+        controller.stop().unwrap();
+        assert!(controller.is_finished());
+    }
+}

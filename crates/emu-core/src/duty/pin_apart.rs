@@ -1,0 +1,220 @@
+//! Keeps busy tasks apart where there is a CPU for each, or as many for each CPU.
+//!
+//! A task that is let go starts where the kernel finds a CPU idle, else on the CPU that it was on before. The thread that
+//! lets the tasks go is on one of the zone's CPUs, and a task that only goes on sleeping may be on its way on another one:
+//! so two busy tasks may start on one CPU. Both come back to it after each hold until the kernel balances, which takes some
+//! periods, and sometimes a quarter of a second. Where there are as many as two on each CPU, all may start on the same one.
+//!
+//! So emu looks, while the tasks are held, where the busy ones were. Each is bound to that CPU, or to another one where too many
+//! were on it, for no longer than until it has been let go.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+
+use crate::cpu_list::{CpuId, CpuList};
+use crate::host::Host;
+use crate::process::Stat;
+use crate::sys::affinity::Mask;
+use crate::undo::{Journal, Undo};
+use crate::zone::Pid;
+
+/// So many bindings are in the journal at most: each task has one for each CPU.
+const RECORDS: usize = 10_000;
+
+/// Parts tasks that share a CPU.
+#[derive(Debug)]
+pub(crate) struct PinApart {
+    proc: PathBuf,
+    journal: Journal,
+    /// The CPUs of the zone: all that are online.
+    cpus: CpuList,
+    all: Mask,
+    recorded: HashSet<Binding>,
+    bound: Vec<Binding>,
+}
+
+/// A task that is bound to a CPU until it is let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Binding {
+    tid: Pid,
+    starttime: u64,
+    cpu: CpuId,
+}
+
+impl PinApart {
+    /// For a zone that has all CPUs that are online; `None` for others. There the thread that lets the tasks go is on another
+    /// CPU; and a task's binding could not be given back in full, as the kernel tells of CPUs that the task may use now only.
+    pub(crate) fn new(host: &Host, cpus: &CpuList, journal: &Journal) -> Option<Self> {
+        let has_all = host.online().difference(cpus).is_empty();
+        (has_all && cpus.len() > 1).then(|| Self {
+            proc: host.roots.proc.clone(),
+            journal: journal.clone(),
+            cpus: cpus.clone(),
+            all: Mask::of(cpus.iter()),
+            recorded: HashSet::new(),
+            bound: Vec::new(),
+        })
+    }
+
+    /// Binds each of these busy tasks, which are held, to a CPU of its own; or to one that it shares with as many others as
+    /// each has to. Where some would have to share a CPU and others not, the kernel is left to take them in turn.
+    pub(crate) fn bind(&mut self, busy: &[Pid]) {
+        let is_even = busy.len() <= self.cpus.len() || busy.len().is_multiple_of(self.cpus.len());
+        if busy.len() < 2 || !is_even {
+            return;
+        }
+        let stats: Vec<_> =
+            busy.iter().filter_map(|&tid| Some((tid, Stat::read(&self.proc, tid)?))).collect();
+        let (free, bound): (Vec<_>, Vec<_>) = stats
+            .iter()
+            .filter_map(|(tid, stat)| Some((*tid, stat.starttime, stat.cpu?)))
+            .partition(|(tid, ..)| Mask::get(*tid).is_ok_and(|mask| mask == self.all));
+        // A task that the program has bound itself stays where it is.
+        let taken: Vec<_> = bound.iter().map(|(.., cpu)| *cpu).collect();
+        let places: Vec<_> = free.iter().map(|(.., cpu)| *cpu).collect();
+        for (&(tid, starttime, _), cpu) in free.iter().zip(apart(&places, &taken, &self.cpus)) {
+            let binding = Binding { tid, starttime, cpu };
+            if self.is_recorded(binding) && Mask::of([cpu]).set(tid).is_ok() {
+                self.bound.push(binding);
+            }
+        }
+    }
+
+    /// Whether the journal knows of the binding, as it has to beforehand.
+    fn is_recorded(&mut self, binding: Binding) -> bool {
+        if self.recorded.contains(&binding) {
+            return true;
+        }
+        let Binding { tid, starttime, cpu } = binding;
+        let ours = [cpu].into_iter().collect();
+        let undo = Undo::Affinity { tid, starttime, cpus: self.cpus.clone(), ours };
+        self.recorded.len() < RECORDS && self.journal.record(&undo).is_ok() && self.recorded.insert(binding)
+    }
+
+    /// Gives the tasks that were bound all CPUs back, unless somebody else has bound them meanwhile. To be called as soon as
+    /// they have been let go.
+    pub(crate) fn unbind(&mut self) {
+        for Binding { tid, cpu, .. } in self.bound.drain(..) {
+            if Mask::get(tid).is_ok_and(|now| now == Mask::of([cpu])) {
+                // Also those that come online later. That fails only where the task is gone.
+                let _ = Mask::ALL.set(tid);
+            }
+        }
+    }
+}
+
+impl Drop for PinApart {
+    fn drop(&mut self) {
+        self.unbind();
+    }
+}
+
+/// A CPU for each of the tasks that were last at these `places`, beside those that others have `taken`: that one, as long
+/// as no more tasks are there than have to be.
+fn apart(places: &[CpuId], taken: &[CpuId], cpus: &CpuList) -> Vec<CpuId> {
+    let most = (places.len() + taken.len()).div_ceil(cpus.len().max(1));
+    let mut counts: BTreeMap<CpuId, usize> = cpus.iter().map(|cpu| (cpu, 0)).collect();
+    for &cpu in taken {
+        *counts.entry(cpu).or_default() += 1;
+    }
+    let stays: Vec<_> = places
+        .iter()
+        .map(|&place| {
+            let count = counts.entry(place).or_default();
+            let is_room = *count < most;
+            *count += usize::from(is_room);
+            is_room
+        })
+        .collect();
+    let cpu_of = |(&place, stays): (&CpuId, bool)| {
+        let emptiest = counts.iter_mut().min_by_key(|(_, count)| **count).filter(|_| !stays);
+        emptiest.map_or(place, |(&cpu, count)| {
+            *count += 1;
+            cpu
+        })
+    };
+    places.iter().zip(stays).map(cpu_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cgroup::testing::{PROC, Program, wait_until};
+    use crate::roots::Roots;
+    use crate::sys::affinity;
+
+    #[test]
+    fn each_task_gets_a_cpu_of_its_own_and_keeps_its_last_one_where_it_can() {
+        let cpus: CpuList = "0-3".parse().unwrap();
+        for (places, taken, found) in [
+            (&[][..], &[][..], &[][..]),
+            (&[1, 0], &[], &[1, 0]),
+            (&[1, 1], &[], &[1, 0]),
+            (&[0, 3, 0], &[], &[0, 3, 1]),
+            (&[0, 0, 0, 0], &[], &[0, 1, 2, 3]),
+            (&[0, 0, 3, 3], &[], &[0, 1, 3, 2]),
+            (&[0, 3], &[0, 2], &[1, 3]),
+            (&[2, 2, 2, 2, 2, 2, 2], &[2], &[2, 0, 1, 3, 0, 1, 3]),
+        ] {
+            assert_eq!(apart(places, taken, &cpus), found, "{places:?}");
+        }
+    }
+
+    /// Two busy programs that were last on the same CPU of a whole machine, stopped; what parts them; `None` where there is
+    /// one CPU only.
+    fn met(dir: &std::path::Path) -> Option<(PinApart, Host, [Program; 2])> {
+        let roots = Roots { state: dir.join("state"), ..Roots::system() };
+        let host = Host::detect(&roots).unwrap();
+        let all = host.online();
+        let journal = Journal::open(&host.roots, &all, "test", "test").unwrap();
+        let Some(parting) = PinApart::new(&host, &all, &journal) else {
+            println!("skipped: there is one CPU only");
+            return None;
+        };
+        let one: CpuList = all.first().into_iter().collect();
+        let programs = [(); 2].map(|()| Program::shell("while :; do :; done"));
+        for program in &programs {
+            affinity::set(program.pid(), &one).unwrap();
+            let stat = || Stat::read(std::path::Path::new(PROC), program.pid()).unwrap();
+            wait_until(|| stat().cpu == all.first());
+            program.signal(libc::SIGSTOP);
+            wait_until(|| stat().state == b'T');
+            affinity::set(program.pid(), &all).unwrap();
+        }
+        Some((parting, host, programs))
+    }
+
+    #[test]
+    fn a_held_task_is_bound_until_it_is_let_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let Some((mut parting, host, programs)) = met(dir.path()) else { return };
+        let pids = [0, 1].map(|index: usize| programs[index].pid());
+        let bound = || pids.map(|pid| affinity::get(pid).unwrap());
+        let all = host.online();
+        let [one, free]: [CpuList; 2] = [0, 1].map(|index| all.iter().nth(index).into_iter().collect());
+        parting.bind(&pids);
+        assert_eq!(bound(), [one.clone(), free.clone()]);
+        parting.unbind();
+        assert_eq!(bound(), [all.clone(), all.clone()]);
+        // Once more, and nobody unbinds them: the journal does.
+        parting.bind(&pids);
+        assert_eq!(bound(), [one, free]);
+        let journal = parting.journal.clone();
+        std::mem::forget(parting);
+        journal.undo_all().unwrap();
+        assert_eq!(bound(), [all.clone(), all]);
+    }
+
+    #[test]
+    fn what_a_program_has_bound_itself_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let Some((mut parting, host, programs)) = met(dir.path()) else { return };
+        let pids = [0, 1].map(|index: usize| programs[index].pid());
+        let one: CpuList = host.online().first().into_iter().collect();
+        affinity::set(pids[1], &one).unwrap();
+        parting.bind(&pids);
+        assert_eq!(affinity::get(pids[1]).unwrap(), one);
+        parting.unbind();
+        assert_eq!(affinity::get(pids[1]).unwrap(), one);
+    }
+}

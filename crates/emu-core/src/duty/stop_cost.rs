@@ -1,0 +1,311 @@
+//! What a hold costs the tasks beyond the time for which they are held.
+//!
+//! A task that is let go has to be woken, on a CPU that may have to be woken itself, and to find its way out of
+//! the kernel: some 10 µs, under a hypervisor 50 µs. The CPU then catches up on what it has left undone while it was
+//! idle: its interrupts take longer for some milliseconds. Both are measured by a probe, which is held and let go a few
+//! times as the zone will be. For a quota, which holds tasks by itself, what counts is the time that it charges them
+//! with and that they do not have.
+
+use std::fs;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::duty_loop::settle_controller;
+use super::idle_pusher::IdlePusher;
+use super::notes::Notes;
+use super::own_time::OwnTime;
+use super::probe::{Gap, HOLD, Probe, two_ticks};
+use super::stop::Stop;
+use crate::cpu_list::CpuList;
+use crate::duty::kept::Kept;
+use crate::error::{Error, ErrorKind, Result};
+use crate::host::{CpuTimes, Host};
+use crate::sys::time::{self, Nanos, USER_TICK};
+use crate::zone::Pid;
+
+/// Name of the file in the state folder.
+const FILE: &str = "hold-costs.json";
+
+/// The cost of one hold or stall, in nanoseconds, beyond the [`OwnTime`] of emu on a zone of one CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StopCost {
+    /// What every task loses until it runs.
+    base: f64,
+    /// What it loses more, by interrupts, in the first tick that it runs for.
+    tick: f64,
+}
+
+impl StopCost {
+    /// What is assumed where other load does not let it be measured.
+    pub(super) const ASSUMED: Self = Self { base: 30_000.0, tick: 15_000.0 };
+
+    #[cfg(test)]
+    pub(crate) const fn new(base: f64, tick: f64) -> Self {
+        Self { base, tick }
+    }
+
+    /// The cost of holding by `way` on `cpus`: from the state folder where it was measured in the last minutes, else
+    /// measured now, by the hold that `make` returns for the probe. That takes half a second. Where other load does
+    /// not let it be measured, something is assumed, and `notes` say so.
+    ///
+    /// # Errors
+    /// The probe cannot be started or held.
+    pub(crate) fn of<H: Stop>(
+        host: &Host,
+        cpus: &CpuList,
+        way: &str,
+        notes: &mut Vec<String>,
+        make: impl Fn(Pid) -> Result<H>,
+    ) -> Result<Self> {
+        let measured = Self::kept_or_measured(host, cpus, way, || {
+            let probe = Probe::start(cpus)?;
+            let hold = make(probe.pid())?;
+            let holds = hold_again_and_again(host, cpus, hold)?;
+            let gaps = probe.end()?;
+            Ok(median_loss(&holds, &gaps).zip(mean_more(&gaps)))
+        })?;
+        Ok(measured.unwrap_or_else(|| Self::assumed("a hold", "on these busy CPUs", notes)))
+    }
+
+    /// The cost of each time that a quota stalls tasks on `cpus`, by the kernel's account of their CPU time: kept as by
+    /// [`of`](Self::of), else measured while `limit` has the probe run for the first span of CPU time in each period of
+    /// the second one. What `limit` returns is called when the probe has ended. Where the cost cannot be measured, something is
+    /// assumed, and `notes` say why.
+    pub(crate) fn of_stalls<End: FnOnce()>(
+        host: &Host,
+        cpus: &CpuList,
+        notes: &mut Vec<String>,
+        limit: impl FnOnce(Pid, Duration, Duration) -> Result<End>,
+    ) -> Self {
+        let measured = Self::kept_or_measured(host, cpus, "quota", || {
+            // The probe tells only of stretches of two ticks, and of stalls that are not short. A turn ends at a tick.
+            let tick = time::nanos(time::tick());
+            let run = two_ticks() + tick / 2;
+            let period = run + tick + HOLD;
+            let probe = Probe::start(cpus)?;
+            let end = limit(probe.pid(), time::span(run), time::span(period))?;
+            let before = idle_time(host, cpus);
+            std::thread::sleep(time::span(period) * HOLDS as u32);
+            let idle = idle_time(host, cpus).zip(before).map(|(after, before)| after - before);
+            let gaps = probe.end()?;
+            end();
+            let was_idle = idle.is_some_and(|idle| is_idle_in(&gaps, idle));
+            Ok(median_charge(&gaps).zip(mean_more(&gaps)).filter(|_| was_idle))
+        });
+        match measured {
+            Ok(Some(cost)) => cost,
+            Ok(None) => Self::assumed("a stall", "on these busy CPUs", notes),
+            Err(why) => Self::assumed("a stall", &format!("({})", why.in_words()), notes),
+        }
+    }
+
+    /// What was measured in the last minutes, or `measure` measures now; `None` where it cannot tell.
+    fn kept_or_measured(
+        host: &Host,
+        cpus: &CpuList,
+        way: &str,
+        measure: impl FnOnce() -> Result<Option<(Nanos, f64)>>,
+    ) -> Result<Option<Self>> {
+        let key = format!("{way} on {cpus} of {}", host.allowed);
+        let mut kept: Kept<String, Self> = Kept::load(host, FILE, Self::is_plausible);
+        if let Some(cost) = kept.get(&key) {
+            return Ok(Some(*cost));
+        }
+        let Some((base, tick)) = measure()? else { return Ok(None) };
+        let cost = Self { base: base as f64, tick: tick.clamp(*TICK.start(), *TICK.end()) };
+        kept.insert(key, cost);
+        kept.save(host, FILE);
+        Ok(Some(cost))
+    }
+
+    fn assumed(what: &str, why: &str, notes: &mut Vec<String>) -> Self {
+        notes.push(format!(
+            "what {what} costs the tasks could not be measured {why}; {:.0} µs are assumed",
+            Self::ASSUMED.base / 1e3
+        ));
+        Self::ASSUMED
+    }
+
+    fn is_plausible(&self) -> bool {
+        let base = *PLAUSIBLE.start() as f64..=*PLAUSIBLE.end() as f64;
+        base.contains(&self.base) && TICK.contains(&self.tick)
+    }
+
+    /// That of a hold after which the tasks run for `run` nanoseconds.
+    pub(crate) fn of_hold(&self, run: f64) -> Nanos {
+        let ticks = run / time::nanos(time::tick()) as f64;
+        (self.base + self.tick * ticks.clamp(0.0, 1.0)) as Nanos
+    }
+}
+
+/// How often a probe is held.
+const HOLDS: usize = 20;
+/// So many holds must be undisturbed.
+const ENOUGH: usize = 5;
+/// How much longer than two ticks it runs in between.
+const FREE: Nanos = 500_000;
+/// Losses outside this range are a disturbed measurement: another task had the CPU.
+const PLAUSIBLE: std::ops::RangeInclusive<Nanos> = 0..=500_000;
+/// The part of the probe's stalls in which its CPU must be idle.
+const IDLE_LEAST: f64 = 0.75;
+/// What interrupts can take more in a tick.
+const TICK: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
+
+/// One hold of a probe.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    from: Nanos,
+    free: Nanos,
+    /// What emu itself took from the probe, which the holder measures as it goes.
+    own: Nanos,
+}
+
+/// Holds the probe, which is one busy task, as the zone will be held.
+fn hold_again_and_again<H: Stop>(host: &Host, cpus: &CpuList, mut hold: H) -> Result<Vec<Sample>> {
+    let (host, cpus) = (host.clone(), cpus.clone());
+    let free_for = time::span(two_ticks() + FREE);
+    let measured = std::thread::Builder::new().name("emu-measure".into()).spawn(move || {
+        time::no_timer_slack();
+        // The notes are given when the emulation begins.
+        let is_away = settle_controller(&host, &cpus, &Notes::default());
+        let is_in_the_way = !is_away && cpus.len() == 1;
+        let waker = IdlePusher::beside_controller(is_away, &cpus, &Notes::default())?;
+        let mut holds = Vec::with_capacity(HOLDS);
+        let mut own_time = OwnTime::start();
+        for _ in 0..HOLDS {
+            std::thread::sleep(free_for);
+            own_time.before_hold();
+            let from = hold.hold(time::now() + HOLD)?.from;
+            own_time.held(from);
+            IdlePusher::sleep_until(waker.as_ref(), from + HOLD, 1, |moment| {
+                std::thread::sleep(time::span(moment - time::now()));
+            });
+            own_time.before_let_go();
+            let free = hold.let_go()?;
+            waker.as_ref().inspect(|waker| waker.rest());
+            let own = own_time.free(free);
+            holds.push(Sample { from, free, own: if is_in_the_way { own } else { 0 } });
+        }
+        std::thread::sleep(free_for);
+        Ok(holds)
+    });
+    let measured = measured.map_err(|e| Error::io("cannot start a thread to measure holds", e))?;
+    measured.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Failed, "the measurement has panicked")))
+}
+
+/// By how much the gap of a hold is longer than the hold and emu's own time: the median over the holds
+/// that nothing else has disturbed, if there are enough of them.
+fn median_loss(holds: &[Sample], gaps: &[Gap]) -> Option<Nanos> {
+    let loss_of = |&Sample { from, free, own }: &Sample| {
+        let middle = from + (free - from) / 2;
+        let gap = gaps.iter().find(|gap| (gap.before..gap.after).contains(&middle))?;
+        let loss = Some((gap.after - gap.before) - (free - from)).filter(|loss| PLAUSIBLE.contains(loss))?;
+        Some((loss - own).max(0))
+    };
+    median_of_enough(holds.iter().filter_map(loss_of).collect())
+}
+
+/// What the probe is charged with from the end of one gap to the end of the next, beyond the time for which it runs in
+/// between: the median, if enough are undisturbed.
+fn median_charge(gaps: &[Gap]) -> Option<Nanos> {
+    let charges = gaps.windows(2).filter_map(|pair| {
+        let [one, next] = pair else { return None };
+        let ran = next.before - one.after;
+        Some(next.charged - one.charged - ran).filter(|charge| PLAUSIBLE.contains(charge))
+    });
+    median_of_enough(charges.collect())
+}
+
+/// For how long the first of the CPUs has been idle since boot.
+fn idle_time(host: &Host, cpus: &CpuList) -> Option<Nanos> {
+    let stat = fs::read_to_string(host.roots.proc.join("stat")).ok()?;
+    Nanos::try_from(CpuTimes::of(&stat, cpus.first()?)?.idle).ok()?.checked_mul(USER_TICK)
+}
+
+/// Whether the CPU was idle in most of the gaps, as it will be where the zone has it: a stall in which another task runs
+/// costs less.
+fn is_idle_in(gaps: &[Gap], idle: Nanos) -> bool {
+    let held: Nanos = gaps.iter().map(|gap| gap.after - gap.before).sum();
+    idle as f64 >= IDLE_LEAST * held as f64
+}
+
+fn median_of_enough(mut losses: Vec<Nanos>) -> Option<Nanos> {
+    losses.sort_unstable();
+    losses.get(losses.len() / 2).copied().filter(|_| losses.len() >= ENOUGH)
+}
+
+/// What interrupts took more in the first tick after a hold than in the second, if enough holds tell: the mean, as there
+/// are few of them in a tick.
+fn mean_more(gaps: &[Gap]) -> Option<f64> {
+    let more: Vec<_> = gaps.iter().filter_map(|gap| gap.more).collect();
+    (more.len() >= ENOUGH).then(|| more.iter().sum::<Nanos>() as f64 / more.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loss_is_what_the_gap_has_beyond_the_hold() {
+        let hold = |k: Nanos| Sample { from: k * 10_000_000, free: k * 10_000_000 + 3_000_000, own: 0 };
+        let holds: Vec<_> = (0..8).map(hold).collect();
+        let gap_of = |hold: &Sample| Gap {
+            before: hold.from - 10_000,
+            after: hold.free + 40_000,
+            more: None,
+            charged: 0,
+        };
+        let mut gaps: Vec<_> = holds.iter().map(gap_of).collect();
+        assert_eq!(median_loss(&holds, &gaps), Some(50_000));
+        let with_own: Vec<_> = holds.iter().map(|hold| Sample { own: 20_000, ..*hold }).collect();
+        assert_eq!(median_loss(&with_own, &gaps), Some(30_000));
+        // Others had the CPU: not a loss of the hold's.
+        gaps[..3].iter_mut().for_each(|gap| gap.after += 2_000_000);
+        assert_eq!(median_loss(&holds, &gaps), Some(50_000));
+        gaps[3].after += 2_000_000;
+        assert_eq!(median_loss(&holds, &gaps), None, "too few are left");
+        assert_eq!(median_loss(&holds, &[]), None);
+        assert_eq!(median_loss(&[], &[]), None);
+    }
+
+    #[test]
+    fn a_stall_costs_what_is_charged_and_not_run() {
+        // Turns of 8 ms in each 24 ms, of which the tasks have 50 µs less than is charged.
+        let gap = |k: Nanos| Gap {
+            before: 24_000_000 * k,
+            after: 24_000_000 * k + 16_000_000,
+            more: None,
+            charged: (8_000_000 + 50_000) * k,
+        };
+        let mut gaps: Vec<_> = (0..8).map(gap).collect();
+        assert_eq!(median_charge(&gaps), Some(50_000));
+        // Another task had the CPU for a while in one turn: less is charged than the probe seems to run.
+        gaps[1..].iter_mut().for_each(|gap| gap.charged -= 1_000_000);
+        assert_eq!(median_charge(&gaps), Some(50_000));
+        assert_eq!(median_charge(&gaps[..6]), None, "too few are left");
+        assert_eq!(median_charge(&[]), None);
+    }
+
+    #[test]
+    fn stalls_in_which_another_task_runs_tell_nothing() {
+        let gap = |k: Nanos| Gap { before: 30 * k, after: 30 * k + 20, more: None, charged: 0 };
+        let gaps: Vec<_> = (0..8).map(gap).collect();
+        assert!(is_idle_in(&gaps, 160) && is_idle_in(&gaps, 120));
+        assert!(!is_idle_in(&gaps, 119) && !is_idle_in(&gaps, 0));
+    }
+
+    #[test]
+    fn interrupts_are_charged_for_as_much_of_a_tick_as_the_tasks_run() {
+        let gap = |more| Gap { before: 0, after: 1, more, charged: 0 };
+        let gaps = [Some(10_000), None, Some(-2_000), Some(4_000), Some(0), Some(8_000)].map(gap);
+        let Some(tick) = mean_more(&gaps) else { panic!() };
+        assert!((tick - 4_000.0).abs() < 1e-9);
+        assert_eq!(mean_more(&gaps[..5]), None, "too few");
+        let cost = StopCost { base: 30_000.0, tick };
+        let one_tick = time::nanos(time::tick()) as f64;
+        for (run, loss) in [(0.0, 30_000), (one_tick / 4.0, 31_000), (3.0 * one_tick, 34_000)] {
+            assert_eq!(cost.of_hold(run), loss);
+        }
+    }
+}

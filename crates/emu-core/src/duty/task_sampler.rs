@@ -1,0 +1,319 @@
+//! How many tasks of a zone are busy, and what those that sleep take from them when all are let go.
+//!
+//! Those that sleep are woken, find their way out of the kernel, and go on sleeping: some microseconds each, by what they
+//! sleep in and by how many of them want the kernel's locks at once. Their CPU time from one hold to the next is just that.
+//!
+//! Of many tasks only some are looked at, others in each count: what they tell for all is as coarse as they are few.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::stop::Stop;
+use crate::sys::time::{self, Nanos};
+use crate::zone::Pid;
+
+/// How often the tasks are counted; few of them so often that busy ones that have just been born are known soon, where
+/// that matters.
+const COUNT_EVERY: Nanos = 1_000_000_000;
+const COUNT_FEW_EVERY: Nanos = 100_000_000;
+
+/// Of so many tasks the CPU time is read, at most.
+const SOME: usize = 16;
+
+/// A task that uses more than this, in nanoseconds, or more than a quarter of the time for which the tasks run, works.
+const WORK: f64 = 200_000.0;
+const WORK_PART: f64 = 0.25;
+
+/// A task that computes or waits for a CPU for more than this part of that time is busy, however little it got.
+const BUSY_PART: f64 = 0.5;
+
+/// One of [`SOME`] busy tasks on a CPU computes for more than this part of it.
+const COMPUTE_PART: f64 = 0.05;
+
+/// So many looks tell what those that are watched do from one hold to the next.
+const LOOKS: u32 = 2;
+
+/// Weight of the newest look in the mean.
+const WEIGHT: f64 = 0.125;
+
+/// The tasks of a zone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Census {
+    /// How many there are, that is threads.
+    pub(crate) count: usize,
+    /// Some of them.
+    some: Vec<Pid>,
+}
+
+impl Census {
+    /// Of that many tasks, among them these; of many of these, others in each `turn`.
+    pub(crate) fn of(count: usize, listed: &[Pid], turn: usize) -> Self {
+        let step = listed.len().div_ceil(SOME).max(1);
+        Self { count, some: listed.iter().copied().skip(turn % step).step_by(step).collect() }
+    }
+
+    /// The same with another one for each that is looked at.
+    pub(crate) fn map(self, another: impl FnMut(Pid) -> Pid) -> Self {
+        Self { some: self.some.into_iter().map(another).collect(), ..self }
+    }
+}
+
+/// The account of the tasks of a zone.
+#[derive(Debug)]
+pub(crate) struct TaskSampler {
+    proc: PathBuf,
+    /// Whether it matters who is busy, and not only how many are.
+    by_name: bool,
+    next_count: Nanos,
+    tasks: usize,
+    some: Vec<Watched>,
+    /// CPU time of those that do not work, spread over all tasks, in nanoseconds for each and each hold.
+    mean: Option<f64>,
+    /// Which part of all tasks is busy; `None` as long as nothing is known.
+    busy_part: Option<f64>,
+    /// For how long the tasks were to run since the last look in a hold, in nanoseconds.
+    ran: f64,
+    /// Looks at those that are watched, and which count they come from.
+    looks: u32,
+    turn: usize,
+}
+
+/// A task whose CPU time is read.
+#[derive(Debug)]
+struct Watched {
+    tid: Pid,
+    schedstat: File,
+    /// Its CPU time before it was let go.
+    before: Option<Nanos>,
+    /// Its CPU time and its waiting for a CPU, as read in the last hold.
+    last: Option<(Nanos, Nanos)>,
+    /// Whether it computed or waited for a CPU most of the time before the last look in a hold.
+    is_busy: bool,
+    /// For which part of the time that tasks ran it computed itself, in the mean.
+    computed: Option<f64>,
+}
+
+impl TaskSampler {
+    /// Nothing is known yet. `by_name` is whether it matters who is busy, and not only how many are.
+    pub(crate) fn new(proc: &Path, by_name: bool) -> Self {
+        Self {
+            proc: proc.to_owned(),
+            by_name,
+            next_count: 0,
+            tasks: 0,
+            some: Vec::new(),
+            mean: None,
+            busy_part: None,
+            ran: 0.0,
+            looks: 0,
+            turn: 0,
+        }
+    }
+
+    /// To be called before the tasks are held, after they were to run for `run` nanoseconds.
+    pub(crate) fn before_hold(&mut self, hold: &mut impl Stop, run: f64) {
+        self.ran += run;
+        let work = WORK.min(run * WORK_PART);
+        let used = |one: &mut Watched| Some((times(&one.schedstat)?.0 - one.before.take()?).max(0) as f64);
+        let used: Vec<_> = self.some.iter_mut().filter_map(used).collect();
+        if !used.is_empty() {
+            let slept = used.iter().filter(|used| **used <= work);
+            let newest = slept.sum::<f64>() / used.len() as f64;
+            let mean = self.mean.get_or_insert(newest);
+            *mean += (newest - *mean) * WEIGHT;
+        }
+        let now = time::now();
+        if now >= self.next_count && (self.looks >= LOOKS || self.some.is_empty()) {
+            let Census { count, some } = hold.census(self.turn);
+            let mut known = std::mem::take(&mut self.some);
+            let watch = |&tid: &Pid| {
+                if let Some(place) = known.iter().position(|one| one.tid == tid) {
+                    return Some(known.swap_remove(place));
+                }
+                let schedstat = File::open(self.proc.join(format!("{tid}/schedstat"))).ok()?;
+                Some(Watched { tid, schedstat, before: None, last: None, is_busy: false, computed: None })
+            };
+            self.some = some.iter().filter_map(watch).collect();
+            self.tasks = count;
+            self.looks = 0;
+            self.turn = self.turn.wrapping_add(1);
+            let are_few = self.by_name && count <= SOME;
+            self.next_count = now + if are_few { COUNT_FEW_EVERY } else { COUNT_EVERY };
+        }
+    }
+
+    /// To be called while the tasks are held.
+    pub(crate) fn while_held(&mut self) {
+        let ran = std::mem::take(&mut self.ran);
+        let (mut seen, mut busy) = (0_usize, 0_usize);
+        for one in &mut self.some {
+            let times = times(&one.schedstat);
+            one.before = times.map(|(on_cpu, _)| on_cpu);
+            one.is_busy = false;
+            if let Some(((on_cpu, waited), (last_on_cpu, last_waited))) = times.zip(one.last) {
+                let used = on_cpu.saturating_sub(last_on_cpu) as f64;
+                let waited = waited.saturating_sub(last_waited) as f64;
+                seen += 1;
+                one.is_busy = used + waited > ran * BUSY_PART;
+                busy += usize::from(one.is_busy);
+                let newest = if ran > 0.0 { used / ran } else { 0.0 };
+                let mean = one.computed.get_or_insert(newest);
+                *mean += (newest - *mean) * WEIGHT;
+            }
+            one.last = times;
+        }
+        if seen > 0 {
+            self.busy_part = Some(busy as f64 / seen as f64);
+        }
+        self.looks += 1;
+    }
+
+    /// How many tasks the zone had when they were last counted.
+    pub(crate) fn tasks(&self) -> usize {
+        self.tasks
+    }
+
+    /// How many tasks compute or wait for a CPU most of the time, about; all as long as nothing is known.
+    pub(crate) fn busy(&self) -> usize {
+        (self.busy_part.unwrap_or(1.0) * self.tasks as f64).round() as usize
+    }
+
+    /// Those of the tasks that are watched that were busy when they were last looked at in a hold, and compute when they get
+    /// a CPU: a parent that is told of each hold may wait for one most of the time, too.
+    pub(crate) fn busy_tasks(&self) -> Vec<Pid> {
+        let computes = |one: &&Watched| one.is_busy && one.computed.is_some_and(|part| part > COMPUTE_PART);
+        self.some.iter().filter(computes).map(|one| one.tid).collect()
+    }
+
+    /// Whether all tasks are watched.
+    pub(crate) fn knows_all(&self) -> bool {
+        self.some.len() == self.tasks
+    }
+
+    /// CPU time that those that sleep take for each hold, in nanoseconds on all CPUs.
+    pub(crate) fn cost(&self) -> f64 {
+        self.mean.unwrap_or(0.0) * self.tasks as f64
+    }
+}
+
+/// The time of a task on CPUs and its time of waiting for one: the first two numbers of `/proc/<tid>/schedstat`
+/// (Documentation/scheduler/sched-stats.rst), up to date for a task that is on none.
+pub(crate) fn times_in_schedstat(text: &str) -> Option<(Nanos, Nanos)> {
+    let mut numbers = text.split_ascii_whitespace();
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Zeros are no times: a kernel that does not count writes them.
+fn times(schedstat: &File) -> Option<(Nanos, Nanos)> {
+    let mut buffer = [0; 80];
+    let length = schedstat.read_at(&mut buffer, 0).ok()?;
+    times_in_schedstat(std::str::from_utf8(buffer.get(..length)?).ok()?).filter(|times| *times != (0, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::duty::duty_loop::tests::Tasks;
+
+    /// The cost for this many tasks, each of which has used so much since it was let go.
+    fn cost(count: usize, run: f64, used: impl Fn(Pid) -> Nanos) -> f64 {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |pid: Pid, used: Nanos| {
+            std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
+            std::fs::write(dir.path().join(format!("{pid}/schedstat")), format!("{used} 0 1\n")).unwrap();
+        };
+        let pids = 0..count as Pid;
+        pids.clone().for_each(|pid| write(pid, 1_000));
+        let mut sleepers = TaskSampler::new(dir.path(), false);
+        sleepers.before_hold(&mut Tasks(count), run);
+        assert_eq!((sleepers.tasks(), sleepers.cost().to_bits()), (count, 0), "nothing is known yet");
+        sleepers.while_held();
+        pids.for_each(|pid| write(pid, 1_000 + used(pid)));
+        sleepers.before_hold(&mut Tasks(count), run);
+        sleepers.cost()
+    }
+
+    #[test]
+    fn those_that_work_are_no_cost() {
+        assert!(cost(3, 1e7, |_| 3_000_000).abs() < 1e-9);
+        assert!((cost(3, 1e7, |pid| [3_000_000, 20_000, 0][pid as usize]) - 20_000.0).abs() < 1e-6);
+        // All that there was to be had in a short time.
+        assert!(cost(1, 100_000.0, |_| 90_000).abs() < 1e-9);
+    }
+
+    #[test]
+    fn some_of_many_tell_for_all() {
+        // Every other one is still waiting for its turn.
+        let cost = cost(320, 1e7, |pid| if pid % 40 == 0 { 30_000 } else { 0 });
+        assert!((cost - 320.0 * 15_000.0).abs() < 1e-6, "{cost}");
+        assert_eq!(Census::of(9, &[], 5), Census { count: 9, some: vec![] });
+        assert_eq!(Census::of(3, &[5, 6, 7], 5).some, [5, 6, 7]);
+        let listed: Vec<_> = (0..40).collect();
+        assert_eq!(Census::of(40, &listed, 0).some.len(), 14);
+        let mut all: Vec<_> = (7..10).flat_map(|turn| Census::of(40, &listed, turn).some).collect();
+        all.sort_unstable();
+        assert_eq!(all, listed);
+        assert_eq!(Census::of(9, &[1, 2], 0).map(|pid| pid * 10), Census { count: 9, some: vec![10, 20] });
+    }
+
+    #[test]
+    fn who_computes_or_waits_most_of_the_time_is_busy() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |hold: Nanos| {
+            for pid in 0..4 {
+                let [on_cpu, waited] =
+                    [[900, 0], [0, 900], [300, 300], [200, 100]][pid].map(|part| 1 + part * hold);
+                std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
+                std::fs::write(dir.path().join(format!("{pid}/schedstat")), format!("{on_cpu} {waited} 1"))
+                    .unwrap();
+            }
+        };
+        let mut sleepers = TaskSampler::new(dir.path(), false);
+        // Nothing is known at first; in the end there were two periods without a hold.
+        for (hold, periods, busy) in
+            [(0, 1, 4), (1, 1, 3), (2, 1, 3), (2, 1, 0), (3, 1, 3), (4, 1, 3), (5, 1, 3), (6, 3, 0)]
+        {
+            write(hold);
+            // Each time they are due to be counted again.
+            sleepers.next_count = 0;
+            (0..periods).for_each(|_| sleepers.before_hold(&mut Tasks(4), 1_000.0));
+            sleepers.while_held();
+            assert_eq!(sleepers.busy(), busy, "{hold}");
+            // Of the first three, which are busy, the second one only waits.
+            let computing: &[Pid] = if busy == 3 { &[0, 2] } else { &[] };
+            assert_eq!(sleepers.busy_tasks(), computing, "{hold}");
+        }
+    }
+
+    #[test]
+    fn all_are_taken_for_busy_where_the_kernel_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        for pid in 0..3 {
+            std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
+            std::fs::write(dir.path().join(format!("{pid}/schedstat")), "0 0 0\n").unwrap();
+        }
+        let mut sleepers = TaskSampler::new(dir.path(), false);
+        for _ in 0..3 {
+            sleepers.before_hold(&mut Tasks(3), 1_000.0);
+            sleepers.while_held();
+        }
+        assert_eq!(sleepers.busy(), 3);
+    }
+
+    #[test]
+    fn strange_text_and_missing_files_say_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("schedstat");
+        for text in [&b""[..], b"x 1 2", b"\xff"] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(times(&File::open(&path).unwrap()), None);
+        }
+        let mut sleepers = TaskSampler::new(dir.path(), false);
+        for _ in 0..3 {
+            sleepers.before_hold(&mut Tasks(5), 1e6);
+            sleepers.while_held();
+        }
+        assert_eq!((sleepers.tasks(), sleepers.cost().to_bits(), sleepers.busy()), (5, 0, 5));
+    }
+}

@@ -1,0 +1,108 @@
+//! CPU-Freeze: all tasks of a zone are frozen for the part of each period that a slower CPU would not have.
+
+use std::time::Duration;
+
+use super::{About, Emulation, Expected, Method};
+use crate::cgroup::{FreezerStop, TaskGroup, hierarchy_for};
+use crate::duty::duty_loop::{self, DutyLoop};
+use crate::duty::{check_period, detuned};
+use crate::error::Result;
+use crate::host::{Controller, Host};
+use crate::method_id::MethodId;
+use crate::speed::Targets;
+use crate::status::Status;
+use crate::unavailable::Unavailable;
+use crate::undo::Journal;
+use crate::zone::{Demand, Zone};
+
+/// The method.
+pub(super) struct CpuFreeze;
+
+const ABOUT: About = About {
+    summary: "freezes all tasks of a cgroup for a part of each period; the time this takes is measured and made up for",
+    acts_on: "cgroup",
+    continuous: true,
+    needs: "a cgroup freezer that may be written: version 2 from Linux 5.2 on, or version 1",
+    limits: &[
+        "one speed for all CPUs of the zone",
+        "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
+        "what wakes up while frozen waits for the thaw: paced I/O and timers are late by up to (1 - speed) of a period",
+        "memory bandwidth falls with the speed instead of staying as it is",
+        "version 1: a signal to a frozen task, SIGKILL too, acts when it is thawed, and a debugger's wait may be cut short",
+        "tasks in an uninterruptible wait, such as for a disk or NFS, freeze when it ends",
+        "attaching stops the program for half a second while the cost of a hold is measured, unless that was done in \
+         the last ten minutes; the longest stall leaves it out",
+        "with hundreds of sleeping tasks, others that are not bound to CPUs may be 2 % too slow: after a hold the kernel \
+         may start them on the same CPU, and takes some ms to move one",
+        "tasks that outnumber the CPUs several times while all are busy get uneven turns, the more so the shorter the period, on \
+         one CPU, or without CAP_SYS_NICE: prefer 100 ms then; with hundreds of them most get next to none, prefer \
+         cpu-lim",
+    ],
+    source: "Documentation/admin-guide/cgroup-v2.rst, \"cgroup.freeze\"; the idea for low speeds: CPU-Gov in Distem",
+};
+
+const PERIOD: Duration = Duration::from_millis(20);
+
+const PERIOD_LOWEST: Duration = Duration::from_millis(1);
+
+impl Method for CpuFreeze {
+    fn id(&self) -> MethodId {
+        MethodId::CpuFreeze
+    }
+
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+        let period = detuned(check_period(demand.period.unwrap_or(PERIOD), PERIOD_LOWEST)?);
+        super::only_best(demand.variant)?;
+        let share = duty_loop::uniform_share(&demand.targets)?;
+        TaskGroup::check(host, &[Controller::Freezer])?;
+        let mut notes = duty_loop::notes_on(&demand.targets);
+        let version = hierarchy_for(host, Controller::Freezer).map_or(2, |hierarchy| hierarchy.version);
+        if version == 1 {
+            notes.push(
+                "the version 1 freezer is used: SIGKILL to a frozen task acts when it is thawed".into(),
+            );
+        }
+        let error = duty_loop::expected_error(period, share, demand.targets.len());
+        Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes })
+    }
+
+    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
+        let targets = zone.demand.targets.clone();
+        let share = duty_loop::uniform_share(&targets).map_err(|why| why.into_error(self.id()))?;
+        let (hold, cost, more_notes) = FreezerStop::measured(host, zone, journal)?;
+        let notes = duty_loop::notes_on(&targets);
+        let period = detuned(zone.demand.period.unwrap_or(PERIOD));
+        let holder =
+            DutyLoop::start("emu-freeze", host, zone, (period, share, cost), hold, journal, more_notes)?;
+        Ok(Box::new(Frozen { holder, targets, notes }))
+    }
+}
+
+/// The method at work.
+struct Frozen {
+    holder: DutyLoop,
+    targets: Targets,
+    notes: Vec<String>,
+}
+
+impl Emulation for Frozen {
+    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+        super::same_cpus(&self.targets, targets)?;
+        let share = duty_loop::uniform_share(targets).map_err(|why| why.into_error(MethodId::CpuFreeze))?;
+        self.holder.set(share);
+        self.targets.clone_from(targets);
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        self.holder.status(MethodId::CpuFreeze, &self.targets, &self.notes)
+    }
+
+    fn release(self: Box<Self>) -> Result<()> {
+        self.holder.stop()
+    }
+}

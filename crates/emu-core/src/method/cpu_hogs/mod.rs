@@ -1,0 +1,364 @@
+//! CPU-Hogs: one real-time burner for each CPU takes away what a slower CPU would not have.
+
+mod background_load;
+mod burner;
+mod wake_cost;
+mod wake_costs;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{About, Emulation, Expected, Method};
+use crate::cgroup::{TaskGroup, Usage, can_have, is_same_everywhere};
+use crate::cpu_list::CpuId;
+use crate::duty::idle_pusher::IdlePusher;
+use crate::duty::{Grid, Notes, PERIOD_MIN, check_period, detuned};
+use crate::error::{Error, Result};
+use crate::host::{Controller, Host, RealTime};
+use crate::method_id::MethodId;
+use crate::speed::{Targets, lowest_share};
+use crate::status::{CpuStatus, Health, Status};
+use crate::sys::time::{self, Nanos};
+use crate::unavailable::{Reason, Unavailable};
+use crate::undo::Journal;
+use crate::zone::{Demand, Tasks, Zone};
+use background_load::{BackgroundLoad, Used};
+use burner::{Burner, Settings};
+
+/// The method.
+pub(super) struct CpuHogs;
+
+const ABOUT: About = About {
+    summary: "a real-time burner on each CPU, closed loop, takes what a slower CPU would not have",
+    acts_on: "CPU",
+    continuous: true,
+    needs: "CAP_SYS_NICE or RLIMIT_RTPRIO, and a real-time budget for our cgroup",
+    limits: &[
+        "everything else on the zone's CPUs is slowed too; what it uses comes out of what is left, as on a slower CPU, or with \
+         --spare-others is left to it, and the zone gets its share of the rest",
+        "real-time tasks of priority 10 and above, and deadline tasks, are not slowed",
+        "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
+        "memory bandwidth and paced I/O fall with the speed instead of staying as they are",
+        "takes all of the zone's CPUs for some 0.7 s, up to about 2 s where other load disturbs it, before it begins, once in a \
+         boot: what a wake-up costs is measured then",
+        "burns power; SMT siblings outside the zone share their core with a burner",
+        "speeds below what the kernel's real-time limits leave (5 % as shipped; more with a small budget of our cgroup) need --lift-rt-limit, and \
+         cannot be had beside a fair server (from Linux 6.12 on) that keeps as much",
+    ],
+    source: "Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011",
+};
+
+/// A wake-up was seen to cost some 25 µs on a guest whose timers are slow: a quarter of a percent of this.
+const PERIOD: Duration = Duration::from_millis(10);
+
+const UNTOLD: &str = "what tasks outside the zone have cannot be told now, as with a CPU offline or without the zone's \
+                      cgroup: they are slowed too";
+
+/// What the kernel's real-time limit must leave beyond the burn, so that a burner is never throttled.
+const LIMIT_MARGIN: f64 = 0.0005;
+
+/// What `sched_rt_runtime_us` holds when nothing limits real-time tasks.
+const UNLIMITED: &str = "-1";
+
+impl Method for CpuHogs {
+    fn id(&self) -> MethodId {
+        MethodId::CpuHogs
+    }
+
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+        let period = detuned(check_period(demand.period.unwrap_or(PERIOD), PERIOD_MIN)?);
+        super::only_best(demand.variant)?;
+        check_real_time(host, demand)?;
+        if demand.spare_others {
+            check_account(host)?;
+        }
+        let burn = period.mul_f64(1.0 - demand.lowest_share());
+        let mut notes = vec![];
+        let outside = host.siblings_outside(&demand.cpus());
+        if !outside.is_empty() {
+            notes.push(format!(
+                "CPUs {outside} share a core with the zone and are not in it: a burner slows them, and they the zone"
+            ));
+        }
+        let share = demand.lowest_share();
+        // Measured: about 2 µs of a wake-up's cost remain unknown, whatever the period. And on several CPUs that what else runs
+        // there, with the threads that it has change their CPU, takes 0.3 % of each from the tasks.
+        let taken = if demand.targets.len() > 1 && !demand.spare_others { 0.003 } else { 0.0 };
+        let error = 0.004 + taken / share + 2e-6 / (period.as_secs_f64() * share);
+        Ok(Expected { error, period, longest_stall: burn, notes })
+    }
+
+    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
+        let period = detuned(zone.demand.period.unwrap_or(PERIOD));
+        let cpus = zone.demand.cpus();
+        let limits = host.real_time.clone();
+        let lifts = zone.demand.lift_rt_limit.then(|| journal.clone());
+        match (&lifts, &limits.runtime_file) {
+            // Lifted by another emu, and so not seen as a limit: it must not come back while this zone exists.
+            (_, Some(file)) if limits.runtime.is_none() && journal.is_shared(file) => {
+                journal.write_file(file, UNLIMITED)?;
+            }
+            (Some(journal), _) => lift(&limits, zone.demand.lowest_share(), journal)?,
+            (None, _) => {}
+        }
+        let mut notes = Vec::new();
+        let costs = wake_costs::of(host, &cpus, &mut notes)?;
+        let spares = zone.demand.spare_others;
+        let mut controllers = vec![Controller::Cpuset];
+        controllers.extend(spares.then_some(Controller::Cpuacct));
+        let group = TaskGroup::create(host, zone, &controllers, journal)?;
+        let others =
+            spares.then(|| others(host, &group, zone, time::nanos(period))).transpose()?.map(Arc::new);
+        let grid = Grid::new(time::now(), time::nanos(period));
+        let burners = zone
+            .demand
+            .targets
+            .iter()
+            .zip(costs)
+            .enumerate()
+            .map(|(place, ((&cpu, &target), cost))| {
+                let settings = Settings::new(grid, target);
+                let others = others.clone().map(|others| (others, place));
+                let waker =
+                    (cpus.len() > 1).then(|| IdlePusher::beside_burner(cpu, group.notes())).transpose()?;
+                Ok((cpu, Burner::start(cpu, settings, cost, others, waker)?))
+            })
+            .collect::<Result<BTreeMap<_, _>>>()?;
+        let (targets, more_notes) = (zone.demand.targets.clone(), group.notes().clone());
+        Ok(Box::new(Hogs { grid, targets, limits, lifts, burners, others, notes, more_notes }))
+    }
+}
+
+/// Whether it can be told what tasks outside the zone have of its CPUs.
+fn check_account(host: &Host) -> Result<(), Unavailable> {
+    if host.task_time.is_none() {
+        return Err(Unavailable::new(
+            Reason::NoController,
+            "the kernel does not tell what others have of a CPU: it has neither cpuacct nor /proc/schedstat",
+            "leave out --spare-others, or use a method that slows nobody else, as cpu-freeze",
+        ));
+    }
+    if !can_have(host, Controller::Cpuacct) {
+        return Err(Unavailable::new(
+            Reason::NoPrivilege,
+            "no cgroup can be made that tells the zone's CPU time",
+            "run as root, or leave out --spare-others",
+        ));
+    }
+    Ok(())
+}
+
+/// What tells how much tasks outside the group have of the zone's CPUs.
+fn others(host: &Host, group: &TaskGroup, zone: &Zone, period: Nanos) -> Result<BackgroundLoad> {
+    let untold = || {
+        Error::unavailable(
+            "cannot spare other tasks: the CPU time of the zone's group or of its CPUs is not told",
+        )
+        .hint("leave out --spare-others")
+    };
+    // Tasks that are accounted elsewhere would pass for others, and not be slowed at all.
+    if let Tasks::Cgroup(path) = &zone.tasks
+        && !is_same_everywhere(host, path)?
+    {
+        return Err(Error::unavailable(format!(
+            "cannot spare other tasks: the cgroup {} has other tasks in one hierarchy than in another",
+            path.display()
+        ))
+        .hint("leave out --spare-others, or attach to the processes"));
+    }
+    let cpus = zone.demand.cpus();
+    let tasks = group.folder(Controller::Cpuacct).and_then(Usage::open).ok_or_else(untold)?;
+    let all = host.task_time.clone().ok_or_else(untold)?;
+    let burners = cpus.len();
+    let read = move || Some(Used { all: all.read(&cpus)?, zone: tasks.read()? });
+    BackgroundLoad::new(burners, period, Box::new(read)).ok_or_else(untold)
+}
+
+/// Whether burners may be real-time here, and for long enough.
+fn check_real_time(host: &Host, demand: &Demand) -> Result<(), Unavailable> {
+    let limits = &host.real_time;
+    if !host.privileges.sys_nice && limits.rtprio_limit < burner::PRIORITY as u64 {
+        return Err(Unavailable::new(
+            Reason::NoPrivilege,
+            format!(
+                "real-time priority needs CAP_SYS_NICE or RLIMIT_RTPRIO of at least {}",
+                burner::PRIORITY
+            ),
+            "run as root, or `setcap cap_sys_nice+ep` the emu binary, or raise `ulimit -r`",
+        ));
+    }
+    if limits.group_runtime == Some(Duration::ZERO) {
+        return Err(Unavailable::new(
+            Reason::RealTimeLimit,
+            "our cgroup has no real-time budget (cpu.rt_runtime_us is 0)",
+            "write a budget to cpu.rt_runtime_us of the group and its parents, or run emu in the root group",
+        ));
+    }
+    check_limits(limits, demand.lift_rt_limit, demand.lowest_share())
+}
+
+/// Whether burners may leave so small a share.
+fn check_limits(limits: &RealTime, is_lifted: bool, share: f64) -> Result<(), Unavailable> {
+    let most = if is_lifted { limits.unthrottled_share() } else { limits.largest_share() };
+    if !is_in_the_way(most, share) {
+        return Ok(());
+    }
+    let asked = format!("{:.2}% is below {:.2}%", share * 100.0, (1.0 - most) * 100.0);
+    if is_in_the_way(limits.unthrottled_share(), share) {
+        return Err(Unavailable::new(
+            Reason::RealTimeLimit,
+            format!(
+                "{asked}, which the kernel's fair server keeps for normal tasks on each CPU, whatever else is lifted"
+            ),
+            "ask for more, use another method, or write less to runtime in each CPU's folder of \
+             /sys/kernel/debug/sched/fair_server",
+        ));
+    }
+    let is_budget = limits.group_share() <= most && limits.group_share() < limits.system_share();
+    Err(match (limits.group_runtime, limits.group_period) {
+        (Some(runtime), Some(period)) if is_budget => Unavailable::new(
+            Reason::RealTimeLimit,
+            format!(
+                "{asked}, which the real-time budget of our cgroup leaves other tasks (cpu.rt_runtime_us is {} of a \
+                 cpu.rt_period_us of {})",
+                runtime.as_micros(),
+                period.as_micros()
+            ),
+            "ask for more, write a larger budget to cpu.rt_runtime_us of the group and its parents, use another \
+             method, or pass --lift-rt-limit (undone at the end)",
+        ),
+        _ => Unavailable::new(
+            Reason::RealTimeLimit,
+            format!("{asked}, which the kernel's real-time limit keeps for other tasks"),
+            "ask for more, use another method, or pass --lift-rt-limit (undone at the end)",
+        ),
+    })
+}
+
+/// Whether a limit of real-time tasks to the share `most` of a CPU keeps burners from leaving no more than `share`.
+///
+/// A speed exactly at the limit is within reach: the burner's own overhead is part of its burn.
+fn is_in_the_way(most: f64, share: f64) -> bool {
+    share + LIMIT_MARGIN < 1.0 - most
+}
+
+/// Lifts the kernel's limit for all real-time tasks for the time of the zone, where it is in the way of so small a share.
+/// While it is lifted, budgets of groups do not count either.
+///
+/// # Errors
+/// It cannot be recorded or written.
+fn lift(limits: &RealTime, share: f64, journal: &Journal) -> Result<()> {
+    match &limits.runtime_file {
+        Some(file) if is_in_the_way(limits.throttled_share(), share) => {
+            journal.write_file(file, UNLIMITED).map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The burners at work.
+struct Hogs {
+    grid: Grid,
+    targets: Targets,
+    limits: RealTime,
+    /// Keeps what lifting a limit changes, where that was allowed.
+    lifts: Option<Journal>,
+    burners: BTreeMap<CpuId, Burner>,
+    /// Where others are spared.
+    others: Option<Arc<BackgroundLoad>>,
+    notes: Vec<String>,
+    /// Those of the zone's group.
+    more_notes: Notes,
+}
+
+impl Emulation for Hogs {
+    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+        super::same_cpus(&self.targets, targets)?;
+        let lowest = lowest_share(targets);
+        check_limits(&self.limits, self.lifts.is_some(), lowest)
+            .map_err(|why| why.into_error(MethodId::CpuHogs))?;
+        if let Some(journal) = &self.lifts {
+            lift(&self.limits, lowest, journal)?;
+        }
+        for (cpu, burner) in &self.burners {
+            if let Some(&target) = targets.get(cpu) {
+                burner.set(Settings::new(self.grid, target));
+            }
+        }
+        self.targets.clone_from(targets);
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        let mut status = Status {
+            others: self.others.as_ref().map(|others| others.mean_share()),
+            notes: self.notes.clone(),
+            ..Status::new(MethodId::CpuHogs, time::span(self.grid.period()))
+        };
+        status.add_all(&self.more_notes);
+        if self.others.as_ref().is_some_and(|others| !others.is_told()) {
+            status.add_problem(UNTOLD.to_owned());
+        }
+        let mut ended = 0;
+        for (&cpu, burner) in &self.burners {
+            let counters = burner.counters();
+            let read = |counter: &std::sync::atomic::AtomicI64| time::span(counter.load(Ordering::Relaxed));
+            status.periods = status.periods.max(counters.periods.load(Ordering::Relaxed));
+            status.missed += counters.missed.load(Ordering::Relaxed);
+            status.longest_stall = status.longest_stall.max(read(&counters.longest_hold));
+            let burned = read(&counters.burned);
+            status.own_cpu += read(&counters.cpu).saturating_sub(burned);
+            status.burned += burned;
+            let online = burner.is_on_its_cpu();
+            if !online {
+                status.add_problem(format!(
+                    "CPU {cpu} went offline; its burner waits for it, and tasks bound to it may run elsewhere unslowed"
+                ));
+            }
+            if burner.dropped() > Duration::from_millis(1) {
+                let dropped = burner.dropped();
+                status.add_problem(format!(
+                    "CPU {cpu}: the burner was kept from running, and {dropped:.1?} of what it owed was given up"
+                ));
+            }
+            let why = burner.ended();
+            if let Some(why) = &why {
+                ended += 1;
+                status.add_problem(format!(
+                    "the burner of CPU {cpu} has ended, and the CPU is not slowed any more: {why}"
+                ));
+            }
+            if let Some(&asked) = self.targets.get(&cpu) {
+                status.cpus.push(CpuStatus {
+                    cpu,
+                    asked,
+                    effective: if why.is_some() { 1.0 } else { counters.effective() },
+                    duty: if why.is_some() { 1.0 } else { counters.duty() },
+                    clock: burner.clock(),
+                    online,
+                });
+            }
+        }
+        if ended > 0 && ended == self.burners.len() {
+            status.health = Health::Ended;
+        }
+        status
+    }
+
+    fn release(self: Box<Self>) -> Result<()> {
+        let mut first_error = Ok(());
+        for (_, burner) in self.burners {
+            first_error = first_error.and(burner.stop());
+        }
+        first_error
+    }
+}
+
+#[cfg(test)]
+mod tests;

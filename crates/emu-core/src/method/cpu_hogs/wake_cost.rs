@@ -1,0 +1,260 @@
+//! What a real-time wake-up costs the tasks it interrupts.
+//!
+//! A burner's own CPU time shows most of the cost: its way through the scheduler in and out. The rest is
+//! invisible to the kernel's accounts: the timer interrupt, refilled caches, and under a hypervisor the exits
+//! that programming and receiving a timer take. It is measured here by what a probe loses that the burner did
+//! not use.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cpu_list::{CpuId, CpuList};
+use crate::error::{Error, Result};
+use crate::sys::fork::{Child, fork_bound};
+use crate::sys::relax::Relax;
+use crate::sys::shared::SharedCounter;
+use crate::sys::time::{self, Nanos};
+use crate::sys::timer_prearm::TimerPrearm;
+use crate::sys::{affinity, chain, sched};
+
+/// The cost of one wake-up of a burner, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct WakeCost {
+    /// CPU time of the burner beyond its burn: what it sees itself.
+    pub visible: f64,
+    /// What the interrupted tasks lose on top.
+    pub hidden: f64,
+}
+
+/// Period and share of the trial. The lower the share, the less does a wandering clock weigh: at 15 % a
+/// wander of 1 % is 1.6 µs of a period.
+const PERIOD: Nanos = 1_100_000;
+const BURN: Nanos = 935_000;
+/// Periods with burner that make one half of a pair. They pass evenly through the phases of a tick of 1 or 4 ms: in step
+/// with it, the probe would meet a tick in every fourth period, say, or never, which makes a microsecond.
+const PERIODS: i64 = 40;
+/// The other half, without burner: whole ticks.
+const FREE: Nanos = 20_000_000;
+/// Pairs for each kind of probe; the median over them counts.
+const PAIRS: usize = 5;
+/// What a normal probe may lose beyond a real-time one, in nanoseconds; more is other tasks at work.
+const NORMAL_EXTRA: std::ops::RangeInclusive<f64> = 0.0..=5_000.0;
+/// Costs outside this range are a disturbed trial, in nanoseconds.
+const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
+
+impl WakeCost {
+    /// Whether it can be the result of an undisturbed trial.
+    pub(super) fn is_plausible(&self) -> bool {
+        PLAUSIBLE.contains(&self.visible) && PLAUSIBLE.contains(&self.hidden)
+    }
+}
+
+/// Trials are made anew while they are disturbed, so many in all.
+const TRIALS: usize = 3;
+
+/// Measures the cost on each CPU at the same time, in some 0.7 s, or twice that and more where other load disturbs it;
+/// `None` where it does so throughout.
+///
+/// Needs real-time priority; see `sys::sched::set_fifo`.
+///
+/// # Errors
+/// The CPU or the real-time priority cannot be had.
+pub(crate) fn measure(cpus: &CpuList) -> Result<Vec<(CpuId, Option<WakeCost>)>> {
+    let trials: Vec<_> = cpus.iter().map(|cpu| (cpu, thread::spawn(move || trials(cpu)))).collect();
+    trials
+        .into_iter()
+        .map(|(cpu, trial)| {
+            let cost = trial.join().unwrap_or_else(|_| {
+                Err(Error::new(crate::error::ErrorKind::Failed, "the trial has panicked"))
+            })?;
+            Ok((cpu, cost))
+        })
+        .collect()
+}
+
+fn trials(cpu: CpuId) -> Result<Option<WakeCost>> {
+    become_real_time(cpu, BURNER)?;
+    for _ in 0..TRIALS {
+        let cost = trial()?;
+        if cost.is_some() {
+            return Ok(cost);
+        }
+    }
+    Ok(None)
+}
+
+/// One trial on the CPU of the calling thread; `None` when it was disturbed.
+fn trial() -> Result<Option<WakeCost>> {
+    let seen = trial_with(Some(PROBE))?;
+    // The fair scheduling class takes a little longer to hand the CPU back than the real-time one. A normal
+    // probe shows it, but is at the mercy of other tasks, so that it is trusted for the difference only.
+    let normal = trial_with(None)?;
+    let visible = median(seen.iter().chain(&normal).map(|cost| cost.visible));
+    let hidden = median(seen.iter().map(|cost| cost.hidden));
+    let normal_hidden = median(normal.iter().map(|cost| cost.hidden));
+    let cost = |visible, hidden: f64, normal: f64| {
+        let extra = if NORMAL_EXTRA.contains(&(normal - hidden)) { normal - hidden } else { 0.0 };
+        // On a quiet CPU the hidden part can come out slightly below zero, within its error.
+        WakeCost { visible, hidden: (hidden + extra).clamp(*PLAUSIBLE.start(), *PLAUSIBLE.end()) }
+    };
+    Ok(match (visible, hidden, normal_hidden) {
+        (Some(visible), Some(hidden), Some(normal)) => {
+            Some(cost(visible, hidden, normal)).filter(WakeCost::is_plausible)
+        }
+        _ => None,
+    })
+}
+
+/// Trials against a probe of the given real-time priority, or a normal one, on the CPU of the calling thread.
+///
+/// The probe is a process of its own, as what is emulated will be: the switch of address spaces is part of the cost.
+fn trial_with(priority: Option<i32>) -> Result<Vec<WakeCost>> {
+    let work = SharedCounter::new().map_err(|e| Error::io("cannot share memory with a probe", e))?;
+    let _probe = Probe::start(priority, &work)?;
+    let relax = Relax::best();
+    let mut costs = Vec::with_capacity(PAIRS);
+    sleep_until(time::now() + PERIOD);
+    let mut before = free_rate(&work);
+    if before <= 0.0 {
+        return Err(Error::unavailable("a probe did not get the CPU")
+            .hint("something else of real-time priority runs there; stop it or choose another CPU"));
+    }
+    for _ in 0..PAIRS {
+        let burnt = burn(&work, relax)?;
+        let after = free_rate(&work);
+        // The clock wanders: the free rate is taken on both sides of the burning.
+        costs.push(cost_of(&burnt, f64::midpoint(before, after)));
+        before = after;
+    }
+    Ok(costs)
+}
+
+/// A process that counts as fast as it can; dropping it ends it.
+struct Probe(Child);
+
+impl Probe {
+    fn start(priority: Option<i32>, work: &SharedCounter) -> Result<Self> {
+        let count = || {
+            match priority {
+                Some(priority) if sched::set_fifo(priority).is_err() => return 1,
+                Some(_) => {}
+                // Who may not have that competes as it is: what other tasks then take is no cost of a wake-up.
+                None => drop(rustix::process::nice(-20)),
+            }
+            loop {
+                chain::long(1);
+                work.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        #[expect(unsafe_code, reason = "a fork has a contract")]
+        // SAFETY: `count` only computes and makes system calls.
+        let child = unsafe { fork_bound([], count) };
+        child.map(Self).map_err(|e| Error::io("cannot start a probe", e))
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Priorities within the trial: the burner above the probe, both above everything normal.
+const BURNER: i32 = 2;
+const PROBE: i32 = 1;
+
+fn take_cpu(cpu: CpuId) -> Result<()> {
+    let only: CpuList = [cpu].into_iter().collect();
+    affinity::set(0, &only).map_err(|e| Error::io(format!("cannot run on CPU {cpu}"), e))
+}
+
+fn become_real_time(cpu: CpuId, priority: i32) -> Result<()> {
+    take_cpu(cpu)?;
+    sched::set_fifo(priority).map_err(|e| Error::io(format!("cannot get real-time priority {priority}"), e))
+}
+
+fn sleep_until(deadline: Nanos) {
+    let word = std::sync::atomic::AtomicU32::new(0);
+    while time::now() < deadline {
+        time::wait_until(&word, 0, deadline);
+    }
+}
+
+/// Work of the probe per nanosecond while it has the CPU to itself, but for one wake-up.
+fn free_rate(work: &AtomicU64) -> f64 {
+    let (begin, first) = (time::now(), work.load(Ordering::Relaxed));
+    sleep_until(begin + FREE);
+    (work.load(Ordering::Relaxed) - first) as f64 / (time::now() - begin) as f64
+}
+
+/// What a stretch of burning showed.
+struct Burnt {
+    wall: f64,
+    cpu: f64,
+    burned: f64,
+    work: f64,
+    periods: f64,
+}
+
+fn burn(work: &AtomicU64, relax: Relax) -> Result<Burnt> {
+    // Ends with this: no wake-up that was told is left to strike the free probe.
+    let mut announcer = TimerPrearm::new()?;
+    let (begin, cpu, first) = (time::now(), time::thread_cpu(), work.load(Ordering::Relaxed));
+    let mut burned = 0;
+    for number in 1..=PERIODS {
+        let woken = time::now();
+        // This and the look at the CPU time: as burners do.
+        announcer.tell(begin + (number + 1) * PERIOD);
+        let mut now = woken;
+        while now < woken + BURN {
+            relax.moment();
+            now = time::now();
+        }
+        burned += now - woken;
+        std::hint::black_box(time::thread_cpu());
+        sleep_until(begin + number * PERIOD);
+    }
+    Ok(Burnt {
+        wall: (time::now() - begin) as f64,
+        cpu: (time::thread_cpu() - cpu) as f64,
+        burned: burned as f64,
+        work: (work.load(Ordering::Relaxed) - first) as f64,
+        periods: PERIODS as f64,
+    })
+}
+
+fn cost_of(burnt: &Burnt, free_rate: f64) -> WakeCost {
+    let used = burnt.work / free_rate;
+    WakeCost {
+        visible: (burnt.cpu - burnt.burned) / burnt.periods,
+        hidden: (burnt.wall - burnt.cpu - used) / burnt.periods,
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cost_is_what_neither_burner_nor_probe_had() {
+        // 20 periods of 1 ms: 850 µs burned, 15 µs of own overhead, 10 µs lost, 125 µs left for the probe.
+        let burnt = Burnt {
+            wall: 20e6,
+            cpu: 20.0 * 865e3,
+            burned: 20.0 * 850e3,
+            work: 20.0 * 125e3 * 0.5,
+            periods: 20.0,
+        };
+        let cost = cost_of(&burnt, 0.5);
+        assert!((cost.visible - 15_000.0).abs() < 1e-6);
+        assert!((cost.hidden - 10_000.0).abs() < 1e-6);
+    }
+}

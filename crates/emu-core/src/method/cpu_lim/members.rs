@@ -1,0 +1,393 @@
+//! The processes of a zone, known one by one and held by pidfds.
+
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::process::{self, PidfdFlags, Resource, Rlimit, Signal};
+
+use super::runner::Runner;
+use crate::cgroup::{TaskGroup, lists};
+use crate::error::{Error, Result};
+use crate::process::{Descendants, Stat, check_targets, last_pid};
+use crate::sys::time::{self, Nanos};
+use crate::undo::{Journal, Undo};
+use crate::zone::Pid;
+
+/// How often the list is read even though no process has been made: one may have been moved into the group.
+const LIST_ANYWAY: Nanos = 1_000_000_000;
+
+/// Where members come from.
+#[derive(Debug)]
+enum Source {
+    /// Whoever is in a cgroup: nothing escapes, however it is made.
+    Group(TaskGroup),
+    /// Descendants, as far as `/proc` shows them.
+    Descendants(Descendants),
+}
+
+/// A process of the zone.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) pid: Pid,
+    /// Its parent when it was met.
+    pub(crate) parent: Pid,
+    /// In clock ticks since boot: tells the process from a later one.
+    starttime: u64,
+    /// `None` where there are more processes than descriptors: one is opened for each signal then.
+    pidfd: Option<OwnedFd>,
+    /// Those of its threads that compute, where they are known and the first one is not the only one.
+    runners: Vec<Runner>,
+    /// Not signalled until a second list has it: between list and `pidfd_open` the number may have passed to a process
+    /// outside.
+    is_unproven: bool,
+    /// Whether we have stopped it.
+    pub(crate) is_held: bool,
+    /// Whether it has been decided in this round if it is to be held.
+    pub(crate) is_judged: bool,
+    /// When it was signalled last.
+    pub(crate) signalled: Nanos,
+    /// Its CPU time at the last look, and how much of it was new then; nothing is known before the second one.
+    pub(crate) used: Option<Nanos>,
+    pub(crate) lately: Option<Nanos>,
+    /// For how long its first thread had waited for a CPU at the last look, and which part that was of the time that
+    /// tasks had run for since the one before.
+    pub(crate) waited: Option<Nanos>,
+    pub(crate) waited_part: f64,
+    /// Its CPU time when it was stopped, where that was looked at.
+    pub(crate) at_stop: Option<Nanos>,
+}
+
+/// What became of a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It was delivered.
+    Yes,
+    /// The process has ended.
+    Gone,
+    /// The process may not be signalled; it has changed its user.
+    Refused,
+}
+
+/// The processes of a zone.
+#[derive(Debug)]
+pub(crate) struct Members {
+    proc: PathBuf,
+    source: Source,
+    journal: Journal,
+    /// In the order in which they were found: parents before their children.
+    known: Vec<Member>,
+    numbers: HashSet<Pid>,
+    /// The lists of which the journal knows that their processes are to be continued.
+    recorded: HashSet<PathBuf>,
+    descriptors: Descriptors,
+    last_pid: Option<Pid>,
+    next_list: Nanos,
+}
+
+impl Members {
+    /// The processes of a group.
+    ///
+    /// # Errors
+    /// A process may not be signalled or must not be held; a list cannot be read. Nothing has been
+    /// stopped.
+    pub(crate) fn of_group(proc: &Path, group: TaskGroup, journal: &Journal) -> Result<Self> {
+        Self::of(proc, Source::Group(group), journal)
+    }
+
+    /// Processes and their descendants, without a group.
+    ///
+    /// # Errors
+    /// As [`of_group`](Self::of_group).
+    pub(crate) fn of_family(proc: &Path, family: Descendants, journal: &Journal) -> Result<Self> {
+        Self::of(proc, Source::Descendants(family), journal)
+    }
+
+    fn of(proc: &Path, source: Source, journal: &Journal) -> Result<Self> {
+        let mut members = Self {
+            proc: proc.to_owned(),
+            source,
+            journal: journal.clone(),
+            known: Vec::new(),
+            numbers: HashSet::new(),
+            recorded: HashSet::new(),
+            descriptors: Descriptors::new(),
+            last_pid: None,
+            next_list: 0,
+        };
+        let listed = members.list()?;
+        check_targets(proc, listed.iter().copied())?;
+        for pid in listed {
+            may_signal(pid)?;
+        }
+        members.refresh()?;
+        Ok(members)
+    }
+
+    /// All that are known, parents before their children.
+    pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Member> {
+        self.known.iter_mut()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// All that are known, parents before their children.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Member> {
+        self.known.iter()
+    }
+
+    /// Looks for new processes and forgets those that have ended. Returns whether all are known and may be
+    /// signalled; else it is to be called again.
+    ///
+    /// What is new is in the journal as to be continued.
+    ///
+    /// # Errors
+    /// A list cannot be read, or a record not be made.
+    pub(crate) fn refresh(&mut self) -> Result<bool> {
+        let (now, last_pid) = (time::now(), last_pid(&self.proc));
+        let unproven = self.known.iter().any(|member| member.is_unproven);
+        if !unproven && last_pid.is_some() && last_pid == self.last_pid && now < self.next_list {
+            return Ok(true);
+        }
+        let listed = self.list()?;
+        let mut current: HashSet<Pid> = listed.iter().copied().collect();
+        let (numbers, proc) = (&mut self.numbers, &self.proc);
+        self.known.retain_mut(|member| {
+            let stays = current.contains(&member.pid);
+            if stays {
+                // It was in the list after its pidfd was opened: whatever the pidfd is of is in it, or dead.
+                member.is_unproven = false;
+            } else {
+                // It has ended, or has been moved out, where nobody would continue it.
+                if member.is_held {
+                    let _ = member.signal(proc, Signal::CONT);
+                }
+                numbers.remove(&member.pid);
+            }
+            stays
+        });
+        let mut complete = true;
+        for pid in listed {
+            // A number may be listed twice while its process moves between nested groups.
+            if current.remove(&pid) && !self.numbers.contains(&pid) {
+                complete = false;
+                if let Some(member) = self.meet(pid)? {
+                    self.numbers.insert(pid);
+                    self.known.push(member);
+                } else if let Source::Descendants(family) = &mut self.source {
+                    family.forget(pid);
+                }
+            }
+        }
+        self.last_pid = last_pid.filter(|_| complete);
+        self.next_list = now + LIST_ANYWAY;
+        Ok(complete)
+    }
+
+    /// To be called when all that we have stopped have been continued for good: has the journal leave those alone that
+    /// are stopped all the same. Where one could not be continued, the journal is to do it, for all that are stopped.
+    ///
+    /// # Errors
+    /// It cannot be recorded: the journal continues all that are stopped.
+    pub(crate) fn release(&self) -> Result<()> {
+        if self.known.iter().any(|member| member.is_held) {
+            return Ok(());
+        }
+        self.journal.record(&Undo::Continued)
+    }
+
+    /// Forgets a process of which a signal has shown that it has ended; its number may be another's by now.
+    pub(crate) fn forget_dead(&mut self, dead: &HashSet<Pid>) {
+        if !dead.is_empty() {
+            self.known.retain(|member| !dead.contains(&member.pid));
+            self.numbers.retain(|pid| !dead.contains(pid));
+            self.last_pid = None;
+        }
+    }
+
+    /// The numbers of all processes now, parents before their children as far as the kernel lists them so.
+    fn list(&mut self) -> Result<Vec<Pid>> {
+        match &mut self.source {
+            Source::Descendants(family) => {
+                family.look()?;
+                let mut members: Vec<_> =
+                    family.members().iter().filter(|(_, stat)| !stat.has_ended()).collect();
+                members.sort_by_key(|(pid, stat)| (stat.starttime, **pid));
+                Ok(members.into_iter().map(|(pid, _)| *pid).collect())
+            }
+            Source::Group(group) => {
+                let mut pids = Vec::new();
+                for list in group.lists()? {
+                    if !self.recorded.contains(&list) {
+                        self.journal.record(&Undo::ContinueAll { members: list.clone() })?;
+                        self.recorded.insert(list.clone());
+                    }
+                    lists::read(&list, &mut pids)?;
+                }
+                Ok(pids)
+            }
+        }
+    }
+
+    /// Gets hold of a process; `None` when it has ended.
+    fn meet(&mut self, pid: Pid) -> Result<Option<Member>> {
+        let pidfd = match open(pid) {
+            Ok(pidfd) => Some(pidfd).filter(|_| self.descriptors.may_keep(self.known.len())),
+            Err(Errno::MFILE | Errno::NFILE) => None,
+            Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Ok(None),
+            Err(cause) => {
+                return Err(Error::io(format!("cannot open a pidfd of process {pid}"), cause.into())
+                    .hint("pidfds need Linux 5.3"));
+            }
+        };
+        let Some(stat) = Stat::read(&self.proc, pid) else { return Ok(None) };
+        let is_unproven = match &self.source {
+            Source::Group(_) => true,
+            Source::Descendants(family) => {
+                // The family read the start time before the pidfd was opened. If it is still the same, the
+                // number has been that of one process throughout.
+                if family.members().get(&pid).is_none_or(|known| known.starttime != stat.starttime) {
+                    return Ok(None);
+                }
+                self.journal.record(&Undo::Continue { pid, starttime: stat.starttime })?;
+                false
+            }
+        };
+        Ok(Some(Member {
+            pid,
+            parent: stat.parent,
+            starttime: stat.starttime,
+            pidfd,
+            runners: Vec::new(),
+            is_unproven,
+            is_held: false,
+            is_judged: false,
+            signalled: 0,
+            used: None,
+            lately: None,
+            waited: None,
+            waited_part: 0.0,
+            at_stop: None,
+        }))
+    }
+}
+
+impl Member {
+    /// In clock ticks since boot.
+    pub(crate) fn starttime(&self) -> u64 {
+        self.starttime
+    }
+
+    /// Whether it may be signalled already.
+    pub(crate) fn is_proven(&self) -> bool {
+        !self.is_unproven
+    }
+
+    /// Has these of its threads asked to stop it: those that compute.
+    pub(crate) fn set_runners(&mut self, proc: &Path, busy: &[Pid]) {
+        // It takes the signals for the process anyway.
+        let busy = if busy == [self.pid] { &[] } else { busy };
+        self.runners.retain(|runner| busy.contains(&runner.tid()));
+        for &tid in busy {
+            if self.runners.iter().all(|runner| runner.tid() != tid) {
+                self.runners.extend(Runner::open(proc, self.pid, tid));
+            }
+        }
+    }
+
+    /// Stops it.
+    pub(crate) fn stop(&mut self, proc: &Path) -> Sent {
+        // Each may be waiting for a CPU; the first that is on one stops the others as well.
+        self.runners.retain(Runner::stop);
+        if self.runners.is_empty() { self.signal(proc, Signal::STOP) } else { Sent::Yes }
+    }
+
+    /// Continues it, unless it may not be signalled: then it is still held.
+    pub(crate) fn let_go(&mut self, proc: &Path) -> Sent {
+        let sent = self.signal(proc, Signal::CONT);
+        self.is_held = sent == Sent::Refused;
+        sent
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, proc: &Path, signal: Signal) -> Sent {
+        let sent = match &self.pidfd {
+            Some(pidfd) => process::pidfd_send_signal(pidfd, signal),
+            None => open(self.pid).and_then(|pidfd| {
+                // Read after opening: if this is the process meant, then the pidfd is its.
+                if Stat::read(proc, self.pid).is_some_and(|stat| stat.starttime == self.starttime) {
+                    process::pidfd_send_signal(&pidfd, signal)
+                } else {
+                    Err(Errno::SRCH)
+                }
+            }),
+        };
+        match sent {
+            Ok(()) => Sent::Yes,
+            Err(Errno::PERM | Errno::MFILE | Errno::NFILE) => Sent::Refused,
+            Err(_) => Sent::Gone,
+        }
+    }
+}
+
+fn open(pid: Pid) -> rustix::io::Result<OwnedFd> {
+    process::pidfd_open(process::Pid::from_raw(pid).ok_or(Errno::SRCH)?, PidfdFlags::empty())
+}
+
+/// Whether this process may signal another, without doing so.
+fn may_signal(pid: Pid) -> Result<()> {
+    match process::Pid::from_raw(pid).map(process::test_kill_process) {
+        Some(Err(Errno::PERM)) => {
+            Err(Error::not_permitted(format!("process {pid} may not be stopped by this user"))
+                .hint("run as the user it belongs to, or as root"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The descriptors that may be kept: half of those allowed, for the program that embeds this needs some, too.
+/// Raises the limit when it is reached, and puts it back when dropped.
+#[derive(Debug)]
+struct Descriptors {
+    keep: usize,
+    /// The limit before it was raised.
+    before: Option<Rlimit>,
+}
+
+/// Where there is no limit.
+const MANY_DESCRIPTORS: u64 = 1 << 20;
+
+impl Descriptors {
+    fn new() -> Self {
+        let limit = process::getrlimit(Resource::Nofile);
+        Self { keep: half(limit.current), before: None }
+    }
+
+    fn may_keep(&mut self, kept: usize) -> bool {
+        if kept >= self.keep && self.before.is_none() {
+            let before = process::getrlimit(Resource::Nofile);
+            let raised = Rlimit { current: before.maximum, maximum: before.maximum };
+            self.before = Some(before);
+            if process::setrlimit(Resource::Nofile, raised).is_ok() {
+                self.keep = half(raised.current);
+            }
+        }
+        kept < self.keep
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        if let Some(before) = self.before.take() {
+            let _ = process::setrlimit(Resource::Nofile, before);
+        }
+    }
+}
+
+fn half(limit: Option<u64>) -> usize {
+    (limit.unwrap_or(MANY_DESCRIPTORS) / 2) as usize
+}

@@ -1,0 +1,234 @@
+//! CPU-Lim: all processes of a zone are stopped and continued by signals.
+
+mod members;
+mod published;
+mod runner;
+mod stopper;
+mod turns;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{About, Emulation, Expected, Method};
+use crate::cgroup::{TaskGroup, confine_without_group, hierarchy_for};
+use crate::duty::Stop;
+use crate::duty::duty_loop::{self, DutyLoop};
+use crate::duty::stop_cost::StopCost;
+use crate::duty::{Notes, check_period, detuned};
+use crate::error::{ErrorKind, Result};
+use crate::host::{Controller, Host};
+use crate::method_id::MethodId;
+use crate::process::Descendants;
+use crate::speed::Targets;
+use crate::status::Status;
+use crate::sys::time;
+use crate::unavailable::{Reason, Unavailable};
+use crate::undo::Journal;
+use crate::zone::{Demand, Tasks, Variant, Zone};
+use members::Members;
+use published::Limiter;
+use stopper::Stopper;
+
+/// The method.
+pub(super) struct CpuLim;
+
+const ABOUT: About = About {
+    summary: "stops all processes of a program for a part of each period by SIGSTOP, and continues them by SIGCONT",
+    acts_on: "processes",
+    continuous: true,
+    needs: "permission to signal the processes; nothing else",
+    limits: &[
+        "one speed for all CPUs of the zone",
+        "of more than 32 processes, those with several threads may be stopped late unnoticed, and run too fast",
+        "before Linux 6.9, a process whose first thread sleeps while others keep all CPUs busy is stopped late, which is repaid, but not exactly: two threads on two CPUs were 6 % too slow at 25 % of 20 ms",
+        "the cost of a hold is measured once and kept for ten minutes: in one of three records at 25 % of 20 ms on two CPUs it was too high, and a program that sleeps and computes 2.7 % too fast",
+        "an interactive shell inside the zone takes the stops for its own job control",
+        "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
+        "paced I/O and timers are late by up to (1 - speed) of a period; memory bandwidth falls with the speed",
+        "a parent outside the zone sees its child stopped, e.g. the shell of an attached program; SIGCONT can be caught",
+        "sleeping system calls that SIGCONT interrupts, such as epoll_wait, may return EINTR (signal(7))",
+        "a SIGSTOP or SIGCONT that others send while a process is held does not last; Ctrl-Z does",
+        "with more than 32 processes, what others have stopped is left so only where a whole process group was",
+        "if emu is killed, what others have stopped is continued, too: its journal does not know who has",
+        "attaching stops the program for half a second while the cost of a hold is measured, unless that was done in the last ten minutes; the longest stall leaves it out",
+        "with hundreds of sleeping processes, their way into the stop and back takes CPU time from the others: with 500 and a period of 100 ms, 8 % in the first 16 holds, 1 % once it is known who sleeps",
+        "processes that outnumber the CPUs several times while all are busy get uneven turns, the more so the shorter the period, on \
+         one CPU, or without CAP_SYS_NICE; at 100 ms hundreds of them share evenly",
+        "a traced process is stopped in front of its debugger",
+        "a program that changes its user, such as sudo, escapes an emu that is not root",
+        "without a writable cgroup, a child is missed whose parent ends within a period, if it is in no process group or session of the program's",
+        "without a writable cgroup, some 400 000 processes fill the journal: emu then fails, and the program runs on at full speed",
+        "--variant published: each process by its CPU time over its lifetime, so sleep becomes credit, k processes get k times the speed, and n threads together what one should get; what others have stopped may be continued",
+    ],
+    source: "CPU-Lim of Wrekavoc, in Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011, slide 6",
+};
+
+const PERIOD: Duration = Duration::from_millis(20);
+
+const PERIOD_LOWEST: Duration = Duration::from_millis(1);
+
+/// How often the published variant decides; the publication does not say.
+const PUBLISHED_PERIOD: Duration = Duration::from_millis(10);
+
+impl Method for CpuLim {
+    fn id(&self) -> MethodId {
+        MethodId::CpuLim
+    }
+
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+        let period = detuned(check_period(asked_period(demand), PERIOD_LOWEST)?);
+        let share = duty_loop::uniform_share(&demand.targets)?;
+        let mut notes = duty_loop::notes_on(&demand.targets);
+        if !has_group(host) {
+            notes.push("no cgroup can be made: new children are looked for in /proc, once a period".into());
+        }
+        match demand.variant {
+            Variant::Best => {
+                let error = duty_loop::expected_error(period, share, demand.targets.len());
+                Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes })
+            }
+            Variant::Published => {
+                notes.push(PUBLISHED_NOTE.into());
+                let cpus = demand.targets.len().max(1) as f64;
+                let error = (1.0 - 1.0 / cpus).max(0.05);
+                Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 / share), notes })
+            }
+            Variant::Shares => Err(Unavailable::new(
+                Reason::NoVariant,
+                "it has no variant `shares`",
+                "leave out --variant, or use `published`; `shares` is for fracas",
+            )),
+        }
+    }
+
+    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
+        let targets = zone.demand.targets.clone();
+        let share = duty_loop::uniform_share(&targets).map_err(|why| why.into_error(self.id()))?;
+        let period = detuned(asked_period(&zone.demand));
+        let mut fixed_notes = duty_loop::notes_on(&targets);
+        let (members, notes) = members(host, zone, journal, &mut fixed_notes)?;
+        let proc = &host.roots.proc;
+        if zone.demand.variant == Variant::Published {
+            fixed_notes.push(PUBLISHED_NOTE.into());
+            let limiter = Limiter::start(host, zone, period, share, members, notes)?;
+            let cpus_folder = host.roots.cpus();
+            return Ok(Box::new(Published { limiter, period, targets, notes: fixed_notes, cpus_folder }));
+        }
+        let mut hold = Stopper::new(proc, members, zone.demand.targets.len(), notes.clone());
+        // From here on the tasks are held; what is measured now is measured without them.
+        hold.hold(time::now())?;
+        let cost = StopCost::of(host, &zone.demand.cpus(), "signals", &mut fixed_notes, |probe| {
+            let mut family = Descendants::of(proc, &[probe])?;
+            confine_without_group(host, zone, &mut family, journal)?;
+            Ok(Stopper::new(proc, Members::of_family(proc, family, journal)?, 1, Notes::default()))
+        })?;
+        let holder = DutyLoop::start("emu-lim", host, zone, (period, share, cost), hold, journal, notes)?;
+        Ok(Box::new(Stopped { holder, targets, notes: fixed_notes }))
+    }
+}
+
+const PUBLISHED_NOTE: &str = "as published, each process is judged alone, by its CPU time over its whole life: \
+    sleep becomes credit, several processes or threads are not held to the speed, and every process is looked at in each period";
+
+fn asked_period(demand: &Demand) -> Duration {
+    demand.period.unwrap_or(if demand.variant == Variant::Published { PUBLISHED_PERIOD } else { PERIOD })
+}
+
+/// Whether some hierarchy takes a group of ours; any will do.
+fn has_group(host: &Host) -> bool {
+    hierarchy_for(host, Controller::Cpuacct).is_some_and(|hierarchy| hierarchy.writable)
+}
+
+/// The zone's processes: in a cgroup where one can be had, else as `/proc` shows them; and where is told what becomes of
+/// them.
+fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>) -> Result<(Members, Notes)> {
+    let proc = &host.roots.proc;
+    let of_group = |group: TaskGroup| {
+        let notes = group.notes().clone();
+        Ok((Members::of_group(proc, group, journal)?, notes))
+    };
+    let Tasks::Processes(pids) = &zone.tasks else {
+        return of_group(TaskGroup::create(host, zone, GROUP, journal)?);
+    };
+    if has_group(host) {
+        match TaskGroup::create(host, zone, GROUP, journal) {
+            Ok(group) => return of_group(group),
+            // Signals may well be permitted where moving is not.
+            Err(error) if error.kind() == ErrorKind::NotPermitted => {
+                notes.push(format!("no cgroup can be used: {}", error.in_words()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let mut family = Descendants::of(proc, pids)?;
+    notes.extend(confine_without_group(host, zone, &mut family, journal)?);
+    notes.push("new children are looked for in /proc, once a period".into());
+    Ok((Members::of_family(proc, family, journal)?, Notes::default()))
+}
+
+const GROUP: &[Controller] = &[Controller::Cpuacct, Controller::Cpuset];
+
+/// The method at work.
+struct Stopped {
+    holder: DutyLoop,
+    targets: Targets,
+    notes: Vec<String>,
+}
+
+impl Emulation for Stopped {
+    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+        self.holder.set(new_share(&self.targets, targets)?);
+        self.targets.clone_from(targets);
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        self.holder.status(MethodId::CpuLim, &self.targets, &self.notes)
+    }
+
+    fn release(self: Box<Self>) -> Result<()> {
+        self.holder.stop()
+    }
+}
+
+fn new_share(old: &Targets, new: &Targets) -> Result<f64> {
+    super::same_cpus(old, new)?;
+    duty_loop::uniform_share(new).map_err(|why| why.into_error(MethodId::CpuLim))
+}
+
+/// The published variant at work.
+struct Published {
+    limiter: Limiter,
+    period: Duration,
+    targets: Targets,
+    notes: Vec<String>,
+    cpus_folder: PathBuf,
+}
+
+impl Emulation for Published {
+    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+        self.limiter.set(new_share(&self.targets, targets)?);
+        self.targets.clone_from(targets);
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        let counters = self.limiter.counters();
+        let mut status =
+            duty_loop::status(MethodId::CpuLim, self.period, counters, &self.targets, &self.cpus_folder);
+        status.notes.extend_from_slice(&self.notes);
+        status.add_all(self.limiter.notes());
+        if let Some(why) = self.limiter.ended() {
+            status.end(duty_loop::ended(&why));
+        }
+        status
+    }
+
+    fn release(self: Box<Self>) -> Result<()> {
+        self.limiter.stop()
+    }
+}

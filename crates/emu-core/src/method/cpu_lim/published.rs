@@ -1,0 +1,201 @@
+//! CPU-Lim as published: each process by itself, by its CPU time over its lifetime.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use rustix::process::Signal;
+
+use super::members::{Members, Sent};
+use crate::duty::duty_loop::settle_controller;
+use crate::duty::{Command, Counters, DutyThread, Grid, Notes, Wait};
+use crate::error::Result;
+use crate::host::Host;
+use crate::sys::time::{self, Nanos};
+use crate::sys::times::process_cpu_time;
+use crate::zone::Pid;
+use crate::zone::Zone;
+
+/// A thread that decides about each process in each period.
+#[derive(Debug)]
+pub(crate) struct Limiter {
+    controller: DutyThread<f64>,
+    counters: Arc<Counters>,
+    notes: Notes,
+}
+
+impl Limiter {
+    /// Begins with a decision about each process.
+    ///
+    /// # Errors
+    /// The thread cannot be made, or the processes not be listed.
+    pub(crate) fn start(
+        host: &Host,
+        zone: &Zone,
+        period: Duration,
+        share: f64,
+        members: Members,
+        notes: Notes,
+    ) -> Result<Self> {
+        let counters = Arc::new(Counters::default());
+        let (seen, said, cpus) = (Arc::clone(&counters), notes.clone(), zone.demand.cpus());
+        let (host, period) = (host.clone(), time::nanos(period));
+        let begin = move || {
+            settle_controller(&host, &cpus, &said);
+            let proc = host.roots.proc.clone();
+            let grid = Grid::new(time::now(), period);
+            let mut rule =
+                Rule { proc, members, grid, held_since: HashMap::new(), counters: seen, notes: said };
+            rule.decide(share)?;
+            Ok(rule)
+        };
+        let controller = DutyThread::spawn("emu-lim", share, begin, |mut rule, wait| rule.run(wait))?;
+        Ok(Self { controller, counters, notes })
+    }
+
+    /// Gives the processes another share.
+    pub(crate) fn set(&self, share: f64) {
+        self.counters.restart();
+        self.controller.set(share);
+    }
+
+    /// What it does.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What the user should know.
+    pub(crate) fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    /// Why the thread has ended, so that nobody is stopped any more; `None` while it runs.
+    pub(crate) fn ended(&self) -> Option<String> {
+        self.controller.ended()
+    }
+
+    /// Continues all processes for good.
+    ///
+    /// # Errors
+    /// What the thread had failed with.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        self.controller.stop()
+    }
+}
+
+/// The state of the thread. Dropping it continues what it has stopped.
+struct Rule {
+    proc: PathBuf,
+    members: Members,
+    grid: Grid,
+    held_since: HashMap<Pid, Nanos>,
+    counters: Arc<Counters>,
+    notes: Notes,
+}
+
+impl Rule {
+    fn run(&mut self, wait: &Wait<f64>) -> Result<()> {
+        let mut index = 1;
+        loop {
+            let (Command::Run(share), generation) = wait.command() else {
+                self.continue_held();
+                return self.members.release();
+            };
+            if !wait.until(self.grid.begin(index), generation) {
+                continue;
+            }
+            self.decide(share)?;
+            let reached = self.grid.index(time::now()).max(index);
+            self.counters.missed.fetch_add((reached - index) as u64, Ordering::Relaxed);
+            self.counters.periods.fetch_add(1, Ordering::Relaxed);
+            self.counters.cpu.store(time::thread_cpu(), Ordering::Relaxed);
+            index = reached + 1;
+        }
+    }
+
+    /// Stops every process whose usage has reached `share`, and continues every one of ours that is below.
+    fn decide(&mut self, share: f64) -> Result<()> {
+        self.members.refresh()?;
+        let (now, since_boot) = (time::now(), since_boot());
+        let (mut dead, mut held, mut all) = (HashSet::new(), 0, 0);
+        for member in self.members.iter_mut().filter(|member| member.is_proven()) {
+            let lifetime = since_boot - (member.starttime() as Nanos).saturating_mul(time::USER_TICK);
+            let Some(used) = process_cpu_time(member.pid).map(time::nanos) else { continue };
+            // Nobody is held at full speed, however many CPUs it uses: emu may be about to be stopped.
+            let reached = share < 1.0 && is_reached(used, lifetime, share);
+            all += 1;
+            held += i64::from(reached);
+            if reached == member.is_held {
+                continue;
+            }
+            match member.signal(&self.proc, if reached { Signal::STOP } else { Signal::CONT }) {
+                Sent::Yes => {
+                    member.is_held = reached;
+                    if reached {
+                        self.held_since.insert(member.pid, now);
+                    } else if let Some(since) = self.held_since.remove(&member.pid) {
+                        self.counters.longest_hold.fetch_max(now - since, Ordering::Relaxed);
+                    }
+                }
+                Sent::Gone => drop(dead.insert(member.pid)),
+                Sent::Refused => {
+                    self.notes.add_problem(format!("process {} may not be signalled", member.pid));
+                }
+            }
+        }
+        self.members.forget_dead(&dead);
+        self.held_since.retain(|pid, _| !dead.contains(pid));
+        // Whoever is held is held until the next decision.
+        let period = self.grid.period();
+        self.counters.elapsed.fetch_add(period, Ordering::Relaxed);
+        self.counters.held.fetch_add(period * held / all.max(1), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Continues what we have stopped.
+    fn continue_held(&mut self) {
+        for member in self.members.iter_mut().filter(|member| member.is_held) {
+            // Who has ended needs nothing; what fails is in the journal.
+            let _ = member.let_go(&self.proc);
+        }
+    }
+}
+
+impl Drop for Rule {
+    fn drop(&mut self) {
+        self.continue_held();
+    }
+}
+
+/// The rule: CPU time over lifetime against the threshold.
+fn is_reached(used: Nanos, lifetime: Nanos, share: f64) -> bool {
+    // The start is known to a tick only; a process is never younger than one.
+    used as f64 >= share * lifetime.max(time::USER_TICK) as f64
+}
+
+/// Now, on the clock of process start times.
+fn since_boot() -> Nanos {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |now| now.tv_sec() * 1_000_000_000 + now.tv_nsec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_stopped_when_its_usage_reaches_the_threshold() {
+        let second = 1_000_000_000;
+        assert!(is_reached(second / 2, second, 0.5));
+        assert!(!is_reached(second / 2 - 1, second, 0.5));
+        // The flaw: a minute of sleep is credit for half a minute at full speed.
+        assert!(!is_reached(29 * second, 60 * second, 0.5));
+    }
+
+    #[test]
+    fn a_newborn_process_is_not_stopped_for_being_young() {
+        assert!(!is_reached(1_000_000, 0, 0.5));
+    }
+}

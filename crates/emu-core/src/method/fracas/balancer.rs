@@ -1,0 +1,293 @@
+//! Spreads a zone's threads over the groups of its CPUs, at little cost.
+
+use std::path::PathBuf;
+
+use super::balance::{self, Place};
+use super::bindings::Bindings;
+use super::per_cpu_groups::CpuGroups;
+use super::quota_group::{Mark, QuotaGroup};
+use crate::control_file;
+use crate::cpu_list::CpuList;
+use crate::error::Result;
+use crate::sys::time::{self, Nanos};
+use crate::zone::Pid;
+
+/// The shortest and the longest time between two looks at the groups.
+const SOON: Nanos = 20_000_000;
+const LATE: Nanos = 100_000_000;
+
+/// Threads that have gone to sleep and woken up elsewhere are looked for this often.
+const CENSUS_EVERY: Nanos = 1_000_000_000;
+
+/// A look is followed by a pause of this many times the CPU time that it took.
+const PAUSE: Nanos = 100;
+
+/// How long no group has been crowded before groups are let loose on all CPUs again.
+const CALM: Nanos = 1_000_000_000;
+
+/// How long after a CPU of the zone has come back it cannot be told yet which threads the program has bound: the kernel
+/// gives them the CPU back after a while. Nor how long before its loss was noticed.
+const UNSURE: Nanos = 1_000_000_000;
+
+/// The longest time for which it is trusted that threads are bound, where that leaves a CPU idle.
+const TRUST: Nanos = 60_000_000_000;
+
+/// A group that used this part of its quota has its demand full, whether its throttling showed or not: with a
+/// quota close to the period, the next period can begin before the tick shows that the quota is used up.
+const BUSY: f64 = 0.9;
+
+/// Keeps the threads that want to run evenly spread.
+#[derive(Debug)]
+pub(crate) struct Balancer {
+    groups: CpuGroups,
+    /// Whether the threads were spread for the speeds in force; else each look tries it again.
+    has_begun: bool,
+    /// `/sys/devices/system/cpu/online`.
+    online_file: PathBuf,
+    /// The CPUs of the zone that tasks can use.
+    usable: CpuList,
+    /// Those that are online, and yet cannot be used.
+    missing: CpuList,
+    /// When that was looked at last.
+    looked: Nanos,
+    bindings: Bindings,
+    /// From when on bindings can be seen as they are: never, while a CPU of the zone is offline.
+    sure_from: Nanos,
+    /// When bindings are read anew. Set while threads share a group beside an idle CPU only because they are thought to be
+    /// bound there; that may be out of date, or from before the kernel gave them all CPUs back.
+    doubt: Option<Nanos>,
+    /// How long it is trusted until the look after that.
+    trust: Nanos,
+    /// What the last look saw.
+    before: Vec<Mark>,
+    busy: Vec<bool>,
+    lists: Vec<Vec<Pid>>,
+    /// What the last census saw.
+    real_time: usize,
+    stuck: usize,
+    calm_since: Option<Nanos>,
+    /// When the next look is due, and the pause after it.
+    next: Nanos,
+    pause: Nanos,
+    /// When the next census may be: keeps its cost low.
+    earliest: Nanos,
+    /// When a group with time to spare is a reason for one, and the pause after it.
+    retry: Nanos,
+    backoff: Nanos,
+    /// When there is one in any case.
+    routine: Nanos,
+}
+
+impl Balancer {
+    /// A balancer that has not looked yet.
+    pub(crate) fn new(mut groups: CpuGroups, online_file: PathBuf, online: &CpuList) -> Self {
+        let usable = groups.usable(online);
+        Self {
+            sure_from: if groups.is_whole(&usable) { 0 } else { Nanos::MAX },
+            groups,
+            has_begun: false,
+            online_file,
+            usable,
+            missing: CpuList::default(),
+            looked: 0,
+            bindings: Bindings::default(),
+            doubt: None,
+            trust: CENSUS_EVERY,
+            before: Vec::new(),
+            busy: Vec::new(),
+            lists: Vec::new(),
+            real_time: 0,
+            stuck: 0,
+            calm_since: None,
+            next: 0,
+            pause: SOON,
+            earliest: 0,
+            retry: 0,
+            backoff: SOON,
+            routine: 0,
+        }
+    }
+
+    /// Spreads the threads that are there already, and binds groups of unequal speeds: before the first task runs,
+    /// and with new speeds.
+    ///
+    /// # Errors
+    /// A file of the groups cannot be read or written.
+    pub(crate) fn begin(&mut self, governed: &[QuotaGroup]) -> Result<()> {
+        self.has_begun = false;
+        self.before = governed.iter().map(QuotaGroup::read).collect::<Result<_>>()?;
+        self.busy = vec![false; governed.len()];
+        self.census(governed, time::now())?;
+        self.has_begun = true;
+        Ok(())
+    }
+
+    /// When the next look is due.
+    pub(crate) fn next(&self) -> Nanos {
+        self.next
+    }
+
+    /// How many real-time threads there were in the last census.
+    pub(crate) fn real_time(&self) -> usize {
+        self.real_time
+    }
+
+    /// The CPUs of the zone that are online and that the group above does not have.
+    pub(crate) fn missing(&self) -> &CpuList {
+        &self.missing
+    }
+
+    /// How many threads the kernel would not move in the last census.
+    pub(crate) fn stuck(&self) -> usize {
+        self.stuck
+    }
+
+    /// Looks at the groups and, where something may have changed for the worse, at their threads.
+    ///
+    /// # Errors
+    /// A file of the groups cannot be read or written.
+    pub(crate) fn look(&mut self, governed: &[QuotaGroup]) -> Result<()> {
+        let begin = time::thread_cpu();
+        let result = self.look_now(governed);
+        let now = time::now();
+        let cost = time::thread_cpu() - begin;
+        self.next = now + self.pause.max(PAUSE * cost);
+        result
+    }
+
+    fn look_now(&mut self, governed: &[QuotaGroup]) -> Result<()> {
+        if !self.has_begun {
+            return self.begin(governed);
+        }
+        let now = time::now();
+        let busy = self.busy(governed)?;
+        let (cpus_changed, renewed) = self.look_at_cpus(now);
+        let any_busy = busy.contains(&true);
+        let mut changed = busy != self.busy || cpus_changed;
+        self.busy = busy;
+        if any_busy {
+            let known = std::mem::take(&mut self.lists);
+            self.groups.threads(&mut self.lists)?;
+            changed |= known != self.lists;
+        }
+        let soon = shortest_pause(governed);
+        if changed {
+            (self.pause, self.backoff, self.retry) = (soon, soon, now);
+        } else {
+            self.pause = (self.pause * 2).clamp(soon, LATE.max(soon));
+        }
+        let spare = self.busy.contains(&false);
+        let reason = cpus_changed
+            || any_busy && (changed || spare && now >= self.retry)
+            || (any_busy || self.groups.is_pinned()) && now >= self.routine;
+        let looked = if reason && now >= self.earliest { self.census(governed, now) } else { Ok(()) };
+        // Threads are spread all the same, over the CPUs that there are.
+        renewed.and(looked)
+    }
+
+    /// Which groups have used up their quota since the last look.
+    fn busy(&mut self, governed: &[QuotaGroup]) -> Result<Vec<bool>> {
+        let marks = governed.iter().map(QuotaGroup::read).collect::<Result<Vec<_>>>()?;
+        let before = std::mem::replace(&mut self.before, marks);
+        Ok(self
+            .before
+            .iter()
+            .zip(before)
+            .zip(governed)
+            .map(|((now, before), group)| {
+                let used = now.usage.zip(before.usage).map_or(0, |(now, before)| now - before);
+                let quota = group.duty() * (now.at - before.at) as f64;
+                now.throttling.throttled > before.throttling.throttled || used as f64 >= BUSY * quota
+            })
+            .collect())
+    }
+
+    /// Looks which CPUs can be used; returns whether that has changed, and whether the groups could take them up.
+    fn look_at_cpus(&mut self, now: Nanos) -> (bool, Result<()>) {
+        let before = std::mem::replace(&mut self.looked, now);
+        let Some(online) = control_file::probe_cpus(&self.online_file) else { return (false, Ok(())) };
+        let usable = self.groups.usable(&online);
+        let back = !usable.difference(&self.usable).is_empty();
+        let changed = usable != self.usable;
+        self.missing = self.groups.cpus().intersection(&online).difference(&usable);
+        self.usable = usable;
+        if changed {
+            self.bindings.forget_since(before - UNSURE);
+            self.sure_from = if self.groups.is_whole(&self.usable) { now + UNSURE } else { Nanos::MAX };
+        }
+        (changed, self.groups.renew(back, &self.usable))
+    }
+
+    /// Looks at every thread, and moves those that would be faster in another group.
+    fn census(&mut self, governed: &[QuotaGroup], now: Nanos) -> Result<()> {
+        let begin = time::thread_cpu();
+        // What was born in the zone's own group in the middle of a move.
+        self.stuck = self.groups.settle()?;
+        self.groups.threads(&mut self.lists)?;
+        self.groups.align(&self.lists)?;
+        let places: Vec<_> = self
+            .groups
+            .groups()
+            .iter()
+            .zip(governed)
+            .map(|(group, governed)| Place {
+                cpu: group.cpu,
+                share: if self.usable.contains(group.cpu) { governed.asked().0 } else { 0.0 },
+            })
+            .collect();
+        let closed = |place: usize| places.get(place).is_some_and(|place: &Place| place.share <= 0.0);
+        if now >= self.sure_from {
+            if self.doubt.is_some_and(|doubt| now >= doubt) {
+                self.groups.unpin_for_a_look(&self.usable)?;
+            }
+            self.bindings.learn(&self.groups, &self.lists, now);
+        }
+        let (mut runnable, real_time) = self.bindings.census(&self.groups, &self.lists, &self.usable, closed);
+        self.real_time = real_time;
+        let mut moved = 0;
+        for thread in balance::plan(&places, &mut runnable) {
+            match self.groups.move_to(thread.tid, thread.place) {
+                Ok(()) => moved += 1,
+                Err(_) => self.stuck += 1,
+            }
+        }
+        let counts = balance::counts(&places, &runnable);
+        let crowded = counts.iter().any(|&count| count > 1);
+        let idle = places.iter().zip(&counts).any(|(place, &count)| place.share > 0.0 && count == 0);
+        let is_in_doubt = crowded && idle && runnable.iter().any(|thread| thread.bound.is_some());
+        if !is_in_doubt {
+            (self.doubt, self.trust) = (None, CENSUS_EVERY);
+        } else if self.doubt.is_none_or(|doubt| now >= doubt) {
+            (self.doubt, self.trust) = (Some(now + self.trust), (2 * self.trust).min(TRUST));
+        }
+        let shares = || governed.iter().map(|group| group.asked().0);
+        let unequal = shares().fold(0.0, f64::max) - shares().fold(f64::INFINITY, f64::min) > 1e-9;
+        self.bind(crowded, unequal, now)?;
+        if moved > 0 {
+            self.groups.threads(&mut self.lists)?;
+            self.backoff = shortest_pause(governed);
+        }
+        self.retry = now + self.backoff;
+        self.backoff = (self.backoff * 2).min(CENSUS_EVERY);
+        self.routine = now + CENSUS_EVERY;
+        self.earliest = time::now() + PAUSE * (time::thread_cpu() - begin);
+        Ok(())
+    }
+
+    /// Binds groups to their CPUs at once when it is needed, and lets them loose after a while when it is not.
+    fn bind(&mut self, crowded: bool, unequal: bool, now: Nanos) -> Result<()> {
+        if crowded || unequal {
+            self.calm_since = None;
+            return self.groups.pin(true, &self.usable);
+        }
+        let calm = now - *self.calm_since.get_or_insert(now);
+        if calm >= CALM { self.groups.pin(false, &self.usable) } else { Ok(()) }
+    }
+}
+
+/// Within a period, a group that has used up its quota looks like one that is busy, and one that has not like one
+/// with time to spare.
+fn shortest_pause(governed: &[QuotaGroup]) -> Nanos {
+    let period_us = governed.first().map_or(0, |group| group.asked().1);
+    SOON.max(Nanos::try_from(period_us).unwrap_or(0) * 1_000)
+}

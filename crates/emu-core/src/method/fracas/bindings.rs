@@ -1,0 +1,114 @@
+//! Which threads the program has bound to CPUs, and which want to run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::balance::Runnable;
+use super::per_cpu_groups::{CpuGroups, is_real_time};
+use crate::cpu_list::CpuList;
+use crate::sys::time::Nanos;
+use crate::zone::Pid;
+
+/// The CPUs that the program has bound a thread to.
+#[derive(Debug)]
+struct Binding {
+    cpus: CpuList,
+    /// When it was first seen.
+    since: Nanos,
+}
+
+/// Remembers, while it can be seen, which threads the program has bound to CPUs.
+#[derive(Debug, Default)]
+pub(crate) struct Bindings(BTreeMap<Pid, Binding>);
+
+impl Bindings {
+    /// Looks at the threads in `lists`, those that sleep as well: once groups are bound it can no longer be seen.
+    /// While a CPU of the zone is offline, every thread looks as if it were bound to the others.
+    pub(crate) fn learn(&mut self, groups: &CpuGroups, lists: &[Vec<Pid>], now: Nanos) {
+        if !groups.shows_bindings() {
+            return;
+        }
+        let seen: Vec<_> = lists.iter().flatten().map(|&tid| (tid, groups.binding(tid))).collect();
+        if !groups.shows_bindings() {
+            // Not throughout.
+            return;
+        }
+        for (tid, cpus) in seen {
+            let Some(cpus) = cpus else {
+                self.0.remove(&tid);
+                continue;
+            };
+            let known = self.0.get(&tid).filter(|known| known.cpus == cpus);
+            let since = known.map_or(now, |known| known.since);
+            self.0.insert(tid, Binding { cpus, since });
+        }
+    }
+
+    /// Forgets what was seen for the first time at `moment` or later.
+    pub(crate) fn forget_since(&mut self, moment: Nanos) {
+        self.0.retain(|_, binding| binding.since < moment);
+    }
+
+    /// Where a thread may run among CPUs that are `usable`; `None` where it is not bound to any of them.
+    fn of(&self, tid: Pid, usable: &CpuList) -> Option<CpuList> {
+        let cpus = self.0.get(&tid)?.cpus.intersection(usable);
+        (!cpus.is_empty()).then_some(cpus)
+    }
+
+    /// The runnable threads among `lists`, those that are in the group of a CPU that they may not use, and how many
+    /// real-time ones there are. Of a place that is `closed`, all threads count as runnable, as all have to leave.
+    pub(crate) fn census(
+        &mut self,
+        groups: &CpuGroups,
+        lists: &[Vec<Pid>],
+        usable: &CpuList,
+        closed: impl Fn(usize) -> bool,
+    ) -> (Vec<Runnable>, usize) {
+        let (mut runnable, mut real_time) = (Vec::new(), 0);
+        for ((place, tids), group) in lists.iter().enumerate().zip(groups.groups()) {
+            for &tid in tids {
+                let Some(stat) = groups.stat(tid) else { continue };
+                real_time += usize::from(is_real_time(&stat));
+                let bound = self.of(tid, usable);
+                // It has to leave before its group is bound to a CPU that it may not use.
+                let is_astray = bound.as_ref().is_some_and(|cpus| !cpus.contains(group.cpu));
+                // A thread whose group is throttled is still `R`.
+                if stat.state != b'R' && !closed(place) && !is_astray {
+                    continue;
+                }
+                runnable.push(Runnable { tid, place, bound });
+            }
+        }
+        let alive: BTreeSet<_> = lists.iter().flatten().collect();
+        self.0.retain(|tid, _| alive.contains(tid));
+        (runnable, real_time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpus(text: &str) -> CpuList {
+        text.parse().unwrap()
+    }
+
+    fn bindings(known: &[(Pid, &str, Nanos)]) -> Bindings {
+        Bindings(known.iter().map(|&(tid, list, since)| (tid, Binding { cpus: cpus(list), since })).collect())
+    }
+
+    #[test]
+    fn what_was_first_seen_lately_is_forgotten() {
+        let mut bindings = bindings(&[(1, "0", 10), (2, "0", 20), (3, "0", 30)]);
+        bindings.forget_since(20);
+        assert_eq!([1, 2, 3].map(|tid| bindings.of(tid, &cpus("0-3")).is_some()), [true, false, false]);
+    }
+
+    #[test]
+    fn a_binding_to_cpus_that_are_all_offline_does_not_hold_until_one_is_back() {
+        let bindings = bindings(&[(1, "2-3", 0)]);
+        for (usable, bound) in [("0-3", Some("2-3")), ("0-2", Some("2")), ("0-1", None)] {
+            assert_eq!(bindings.of(1, &cpus(usable)), bound.map(cpus), "{usable}");
+        }
+        assert_eq!(bindings.of(2, &cpus("0-3")), None);
+    }
+}

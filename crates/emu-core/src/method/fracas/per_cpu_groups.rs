@@ -1,0 +1,429 @@
+//! One group for each CPU of a zone, so that one thread is slowed as much as many.
+//!
+//! A quota limits a sum: one group for a zone of n CPUs lets a single thread have what all of them were meant
+//! to share. So each CPU has a group of its own, below the zone's in every hierarchy concerned: on v1 tasks
+//! are moved by `tasks`, on v2 the groups are threaded (cgroup-v2.rst, "Threads").
+//!
+//! While no group has more than one thread to run, all of them may use all CPUs of the zone: a thread
+//! cannot have more than its group's quota wherever it is, and the program sees the CPUs it would see without
+//! us (`sched_getaffinity(2)`, by which `nproc` and OpenMP count). As soon as threads share a group, each group is
+//! bound to its CPU, because two threads of one group on two CPUs would use up its quota twice as fast and
+//! leave a CPU idle. Groups of unequal speeds are always bound.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::quota_loop::Threads;
+use crate::cgroup::bandwidth::{Bandwidth, Owner};
+use crate::cgroup::confine;
+use crate::cgroup::cpuset_return::CpusetReturn;
+use crate::cgroup::lists;
+use crate::cgroup::place;
+use crate::cgroup::{Folder, TaskGroup};
+use crate::control_file;
+use crate::cpu_list::{CpuId, CpuList};
+use crate::error::{Error, ErrorKind, Result};
+use crate::host;
+use crate::host::{Controller, Host};
+use crate::process::Stat;
+use crate::sys::affinity;
+use crate::undo::{Journal, Undo};
+use crate::zone::Pid;
+use crate::zone::Zone;
+
+const CONTROLLERS: [Controller; 3] = [Controller::Cpu, Controller::Cpuset, Controller::Cpuacct];
+
+/// How often the zone's own group is emptied before it is said that its tasks fork too fast.
+const SETTLE_ROUNDS: usize = 1_000;
+
+/// The part of a CPU's group in one hierarchy.
+#[derive(Debug)]
+struct Part {
+    folder: Folder,
+    /// The file that lists and takes threads.
+    members: PathBuf,
+}
+
+impl Part {
+    fn of(folder: Folder) -> Self {
+        Self { members: folder.threads_file(), folder }
+    }
+}
+
+/// The group of one CPU.
+#[derive(Debug)]
+pub(crate) struct CpuGroup {
+    /// The CPU it stands for.
+    pub(crate) cpu: CpuId,
+    /// One for each hierarchy, in the order of [`CpuGroups::homes`]. The first has the cpu controller and says
+    /// where a thread belongs.
+    parts: Vec<Part>,
+}
+
+/// The groups of all CPUs of a zone.
+#[derive(Debug)]
+pub(crate) struct CpuGroups {
+    /// The zone's own group in each hierarchy.
+    homes: Vec<Part>,
+    groups: Vec<CpuGroup>,
+    cpus: CpuList,
+    /// The index of the hierarchy with the cpuset controller.
+    cpuset: Option<usize>,
+    /// The index of the hierarchy that accounts CPU time.
+    accounting: Option<usize>,
+    /// Whether each group is bound to its CPU.
+    pinned: bool,
+    /// What looks after the zone's own cpuset.
+    returning: Option<CpusetReturn>,
+    /// Whether the cpusets of the CPUs' groups must be written again.
+    is_short: bool,
+    /// Whether threads keep what they are bound to while their group is.
+    keeps_affinity: bool,
+    procfs: PathBuf,
+}
+
+impl CpuGroups {
+    /// Makes the groups below the zone's, with no limit yet and no tasks in them.
+    ///
+    /// # Errors
+    /// A group cannot be made or recorded; the zone's group has groups below it already.
+    pub(crate) fn create(host: &Host, zone: &Zone, group: &TaskGroup, journal: &Journal) -> Result<Self> {
+        let mut homes: Vec<Part> = Vec::new();
+        let (mut cpuset, mut accounting) = (None, None);
+        for controller in CONTROLLERS {
+            let Some(folder) = group.folder(controller) else { continue };
+            let known = homes.iter().position(|home| home.folder == *folder);
+            let index = known.unwrap_or(homes.len());
+            if known.is_none() {
+                refuse_nested(&folder.path)?;
+                homes.push(Part::of(folder.clone()));
+            }
+            match controller {
+                Controller::Cpuset => cpuset = Some(index),
+                Controller::Cpuacct => accounting = Some(index),
+                _ => {}
+            }
+        }
+        for home in homes.iter().filter(|home| home.folder.version == 2) {
+            let here = |controller: &Controller| group.folder(*controller) == Some(&home.folder);
+            let needed = [Controller::Cpu, Controller::Cpuset].into_iter().filter(here);
+            enable_threaded(&home.folder.path, needed, journal)?;
+        }
+        let mut this = Self {
+            homes,
+            groups: Vec::new(),
+            cpus: zone.demand.cpus(),
+            cpuset,
+            accounting,
+            pinned: false,
+            returning: group.returning(zone),
+            is_short: false,
+            keeps_affinity: confine::keeps_affinity(host),
+            procfs: host.roots.proc.clone(),
+        };
+        for cpu in this.cpus.iter() {
+            let parts = this.homes.iter().map(|home| make(home, cpu, journal)).collect::<Result<_>>()?;
+            this.groups.push(CpuGroup { cpu, parts });
+        }
+        this.write_cpusets(false, &this.cpus.clone())?;
+        Ok(this)
+    }
+
+    /// The bandwidth of each group, in the order of the CPUs.
+    ///
+    /// # Errors
+    /// The kernel has no bandwidth control, or a file cannot be opened.
+    pub(crate) fn bandwidths(&self) -> Result<Vec<Bandwidth>> {
+        let open = |group: &CpuGroup| {
+            let folder = |index: usize| group.parts.get(index).map(|part| &part.folder);
+            let cpu = folder(0).ok_or_else(|| Error::unavailable("the zone has no cpu controller"))?;
+            Bandwidth::open(cpu, self.accounting.and_then(folder), Owner::Us)
+        };
+        self.groups.iter().map(open).collect()
+    }
+
+    /// What the kernel tells of a thread; `None` when it has ended.
+    pub(super) fn stat(&self, tid: Pid) -> Option<Stat> {
+        Stat::read(&self.procfs, tid)
+    }
+
+    /// The groups, in the order of the CPUs.
+    pub(crate) fn groups(&self) -> &[CpuGroup] {
+        &self.groups
+    }
+
+    /// Whether each group is bound to its CPU.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pinned
+    }
+
+    /// Whether groups can be bound to CPUs at all.
+    pub(crate) fn can_pin(&self) -> bool {
+        self.cpuset.is_some()
+    }
+
+    /// Binds each group to its CPU, or lets all of them use the zone's CPUs. Groups of CPUs that are not usable
+    /// are left as they are.
+    ///
+    /// # Errors
+    /// The kernel refuses; then [`renew`](Self::renew) tries again.
+    pub(crate) fn pin(&mut self, pinned: bool, usable: &CpuList) -> Result<()> {
+        if self.pinned != pinned && self.can_pin() { self.write_cpusets(pinned, usable) } else { Ok(()) }
+    }
+
+    /// The CPUs of the zone that tasks can use now. Those that have come back online are put back before, into the
+    /// zone's own cpuset; [`renew`](Self::renew) is to follow.
+    pub(crate) fn usable(&mut self, online: &CpuList) -> CpuList {
+        let online = self.cpus.intersection(online);
+        match &mut self.returning {
+            None => online,
+            Some(returning) => {
+                // The groups below have lost what this one had lost.
+                self.is_short |= returning.renew(&online) == Some(true);
+                online.intersection(returning.has())
+            }
+        }
+    }
+
+    /// The CPUs of the zone.
+    pub(crate) fn cpus(&self) -> &CpuList {
+        &self.cpus
+    }
+
+    /// Whether these are all CPUs of the zone.
+    pub(crate) fn is_whole(&self, cpus: &CpuList) -> bool {
+        self.cpus.difference(cpus).is_empty()
+    }
+
+    /// Whether what threads are bound to can be seen: while a cpuset lacks a CPU, or is bound to one, no thread can use
+    /// all.
+    pub(super) fn shows_bindings(&self) -> bool {
+        let Some(index) = self.cpuset else { return true };
+        let home = self.homes.get(index);
+        let parts = self.groups.iter().filter_map(|group| group.parts.get(index));
+        home.into_iter().chain(parts).all(|part| {
+            let file = part.folder.path.join(confine::in_force(part.folder.version));
+            control_file::probe_cpus(&file).is_some_and(|has| self.is_whole(&has))
+        })
+    }
+
+    /// Lets groups loose for once that are bound, where that shows what their threads are bound to.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn unpin_for_a_look(&mut self, usable: &CpuList) -> Result<()> {
+        // Kernels that do not keep a thread's own affinity would give all of them all CPUs.
+        if self.keeps_affinity { self.pin(false, usable) } else { Ok(()) }
+    }
+
+    /// Writes the cpusets of the CPUs' groups again, where CPUs are `back` or these groups had lost some.
+    ///
+    /// # Errors
+    /// The kernel refuses; then it is tried again the next time.
+    pub(crate) fn renew(&mut self, back: bool, usable: &CpuList) -> Result<()> {
+        if back || self.is_short { self.write_cpusets(self.pinned, usable) } else { Ok(()) }
+    }
+
+    fn write_cpusets(&mut self, pinned: bool, usable: &CpuList) -> Result<()> {
+        let Some(index) = self.cpuset else { return Ok(()) };
+        (self.pinned, self.is_short) = (pinned, true);
+        let all = self.cpus.intersection(usable);
+        for group in self.groups.iter().filter(|group| usable.contains(group.cpu)) {
+            let Some(part) = group.parts.get(index) else { continue };
+            let cpus = if pinned { group.cpu.to_string() } else { all.to_string() };
+            control_file::write(&part.folder.path.join(confine::CPUS), &cpus)?;
+        }
+        self.is_short = false;
+        Ok(())
+    }
+
+    /// Moves every thread that is still in the zone's own group to the groups of the CPUs, in turn; children
+    /// are born where their parent is. Returns how many could not be moved.
+    ///
+    /// # Errors
+    /// A list of threads cannot be read, or new threads appear without end.
+    pub(crate) fn settle(&self) -> Result<usize> {
+        let (mut next, mut lists) = (0, Vec::new());
+        for _ in 0..SETTLE_ROUNDS {
+            let mut found = BTreeSet::new();
+            for home in &self.homes {
+                found.extend(threads_of(&home.members)?);
+            }
+            if found.is_empty() {
+                return Ok(0);
+            }
+            // A thread that is in a group by its cpu controller, and by another not yet, stays with that group.
+            self.threads(&mut lists)?;
+            let mut places = BTreeMap::new();
+            for (place, tids) in lists.iter().enumerate() {
+                places.extend(tids.iter().map(|&tid| (tid, place)));
+            }
+            let mut refused = 0;
+            for &tid in &found {
+                let place = places.get(&tid).copied().unwrap_or_else(|| {
+                    next = (next + 1) % self.groups.len().max(1);
+                    next
+                });
+                refused += usize::from(self.move_to(tid, place).is_err());
+            }
+            if refused == found.len() {
+                return Ok(refused);
+            }
+        }
+        Err(Error::new(ErrorKind::Failed, "the zone's tasks start new ones faster than they can be moved")
+            .hint("start the program with `emu run` instead of attaching to it"))
+    }
+
+    /// Moves a thread to the group at `place` in every hierarchy. A thread that has ended is no error.
+    ///
+    /// # Errors
+    /// The kernel refuses: a real-time thread in a group without real-time budget (v1), a kernel thread.
+    pub(crate) fn move_to(&self, tid: Pid, place: usize) -> Result<()> {
+        let Some(group) = self.groups.get(place) else { return Ok(()) };
+        for part in &group.parts {
+            match control_file::write(&part.members, &tid.to_string()) {
+                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The threads in each group, as the cpu controller has them, into `lists`.
+    ///
+    /// # Errors
+    /// A list cannot be read.
+    pub(crate) fn threads(&self, lists: &mut Vec<Vec<Pid>>) -> Result<()> {
+        lists.clear();
+        for group in &self.groups {
+            lists.push(match group.parts.first() {
+                Some(part) => threads_of(&part.members)?,
+                None => Vec::new(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Puts threads right that are in one CPU's group by one controller and in another's by the next: born in
+    /// the middle of their parent's move.
+    ///
+    /// # Errors
+    /// A list cannot be read.
+    pub(crate) fn align(&self, lists: &[Vec<Pid>]) -> Result<()> {
+        for (place, (group, right)) in self.groups.iter().zip(lists).enumerate() {
+            for part in group.parts.iter().skip(1) {
+                let have: BTreeSet<_> = threads_of(&part.members)?.into_iter().collect();
+                for &tid in right.iter().filter(|tid| !have.contains(tid)) {
+                    // It may have ended, or be in the middle of another move; the next look tells.
+                    let _ = self.move_to(tid, place);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The CPUs that the program has bound a thread to, when they are fewer than the zone's. Only to be seen
+    /// while groups are not bound themselves.
+    pub(crate) fn binding(&self, tid: Pid) -> Option<CpuList> {
+        let fewer = |cpus: CpuList| {
+            let cpus = cpus.intersection(&self.cpus);
+            (!cpus.is_empty() && cpus != self.cpus).then_some(cpus)
+        };
+        fewer(affinity::get(tid).ok()?)?;
+        // The call leaves out a CPU that is on its way offline or back, whatever the thread may use.
+        let status = host::text(&self.procfs.join(format!("{tid}/status")));
+        fewer(host::mask(&status)?)
+    }
+}
+
+#[cfg(test)]
+impl CpuGroups {
+    /// Those of version 1 below a folder, which has no cpuset.
+    pub(super) fn below(folder: &Path, cpus: &CpuList) -> Self {
+        let part = |path: PathBuf| Part::of(Folder { version: 1, path });
+        let group = |cpu| CpuGroup { cpu, parts: vec![part(folder.join(format!("cpu{cpu}")))] };
+        Self {
+            homes: vec![part(folder.to_owned())],
+            groups: cpus.iter().map(group).collect(),
+            cpus: cpus.clone(),
+            cpuset: None,
+            accounting: None,
+            pinned: false,
+            returning: None,
+            is_short: false,
+            keeps_affinity: true,
+            procfs: "/proc".into(),
+        }
+    }
+}
+
+/// Whether a thread is real-time or deadline scheduled, which no quota limits.
+pub(super) fn is_real_time(stat: &Stat) -> bool {
+    const DEADLINE: i32 = 6;
+    matches!(stat.policy, Some(libc::SCHED_FIFO | libc::SCHED_RR | DEADLINE))
+}
+
+/// How many threads of a group are real-time.
+///
+/// # Errors
+/// The list cannot be read.
+pub(crate) fn count_real_time(threads: &Threads) -> Result<usize> {
+    let looks = threads_of(&threads.file)?.into_iter().filter_map(|tid| Stat::read(&threads.procfs, tid));
+    Ok(looks.filter(is_real_time).count())
+}
+
+/// Makes one CPU's part of a group below the zone's.
+fn make(home: &Part, cpu: CpuId, journal: &Journal) -> Result<Part> {
+    let path = home.folder.path.join(format!("cpu{cpu}"));
+    let members = home.folder.threads_name().to_owned();
+    journal.record(&Undo::Group { path: path.clone(), members, return_to: home.members.clone() })?;
+    fs::create_dir(&path).map_err(|e| Error::file("make", &path, e))?;
+    if home.folder.version == 2 {
+        control_file::write(&path.join("cgroup.type"), "threaded")?;
+    } else if let Some(mems) = control_file::read_if_present(&home.folder.path.join("cpuset.mems"))? {
+        // On v1 a cpuset takes no task before it has memory.
+        control_file::write(&path.join("cpuset.mems"), &mems)?;
+    }
+    Ok(Part::of(Folder { version: home.folder.version, path }))
+}
+
+/// Groups below somebody else's would have to be dissolved into ours, and could not be put back.
+fn refuse_nested(folder: &Path) -> Result<()> {
+    let entries = fs::read_dir(folder).map_err(|e| Error::file("list", folder, e))?;
+    let nested =
+        entries.filter_map(io::Result::ok).find(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    match nested {
+        None => Ok(()),
+        Some(nested) => Err(Error::unavailable(format!(
+            "{} has groups below it, such as {}: its threads cannot be spread over one group for each CPU",
+            folder.display(),
+            nested.file_name().to_string_lossy()
+        ))
+        .hint("attach to the groups below it, choose one CPU, or use cpu-freeze or `--variant published`")),
+    }
+}
+
+/// Lets groups below `folder` have controllers. That needs no empty group, as these two can be divided among
+/// threads (cgroup-v2.rst, "Threads"). The folder may be somebody else's: that they had none is in the journal.
+fn enable_threaded(
+    folder: &Path,
+    controllers: impl Iterator<Item = Controller>,
+    journal: &Journal,
+) -> Result<()> {
+    let enabled = control_file::read(&folder.join("cgroup.subtree_control"))?;
+    let is_enabled =
+        |controller: &Controller| enabled.split_whitespace().any(|name| name == controller.as_str());
+    let missing: Vec<_> = controllers.filter(|controller| !is_enabled(controller)).collect();
+    if missing.is_empty() { Ok(()) } else { place::enable(folder, &missing, journal) }
+}
+
+/// The threads that a file lists. It is opened anew each time: on v1 an open file keeps the list that it had
+/// when it was first read.
+fn threads_of(members: &Path) -> Result<Vec<Pid>> {
+    Ok(lists::named(&control_file::read(members)?).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,355 @@
+//! A group held at a share of the CPUs by its quota.
+
+use std::time::Duration;
+
+use super::idle_quota::{IdleQuota, QuotaTurns};
+use super::trim::{Due, Trim, Window};
+use crate::cgroup::bandwidth::{Bandwidth, Limit, QUOTA_MIN_US, Quota, Throttling};
+use crate::duty::stop_cost::StopCost;
+use crate::error::Result;
+use crate::sys::time::{self, Nanos};
+
+/// The most that a quota makes up for, in nanoseconds per stall. No machine has lost as much, but one that is emulated
+/// and busy has measured it: what is not sure must not make programs faster.
+const STALL_COST_MOST: Nanos = 150_000;
+
+/// A group and the quota that it is held at.
+#[derive(Debug)]
+pub(crate) struct QuotaGroup {
+    bandwidth: Bandwidth,
+    /// How many CPUs the group is for: a quota of that many is none.
+    size: f64,
+    /// The most that v1's kernel accepts, because a group above has no more; in CPUs.
+    ceiling: Option<f64>,
+    /// What is asked for, in CPUs.
+    asked: f64,
+    period_us: u64,
+    trim: Trim,
+    rest: IdleQuota,
+    /// The scheduler's.
+    tick: Duration,
+    /// What a stall costs the tasks, where the quota is to be corrected, by it and by the trim. Else the trim only keeps
+    /// account.
+    stall_cost: Option<StopCost>,
+    /// Where the last window ended.
+    mark: Option<Mark>,
+    /// What was written last.
+    written: Option<Limit>,
+    /// What was in force instead at the last look: somebody else has written it.
+    foreign: Option<Limit>,
+    /// The limit, in CPUs, that the owner of a group that is not ours has given it: it is not raised above that.
+    own: Option<f64>,
+}
+
+/// A reading of a group's counters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    /// When.
+    pub(crate) at: Nanos,
+    /// CPU time used; `None` where it is not accounted.
+    pub(crate) usage: Option<Nanos>,
+    /// Periods.
+    pub(crate) throttling: Throttling,
+}
+
+impl QuotaGroup {
+    /// A group without a quota yet. With `stall_cost` the quota is corrected so that the tasks get what is asked for;
+    /// without, it is what is asked for.
+    pub(crate) fn new(
+        bandwidth: Bandwidth,
+        size: usize,
+        ceiling: Option<f64>,
+        stall_cost: Option<StopCost>,
+    ) -> Self {
+        let size = size as f64;
+        // What cannot be read will be told when it cannot be written.
+        let own =
+            if bandwidth.is_theirs() { bandwidth.limit().ok().flatten().and_then(Limit::cpus) } else { None };
+        Self {
+            bandwidth,
+            size,
+            ceiling,
+            asked: size,
+            period_us: 0,
+            trim: Trim::default(),
+            rest: IdleQuota::default(),
+            tick: time::tick(),
+            stall_cost,
+            mark: None,
+            written: None,
+            foreign: None,
+            own,
+        }
+    }
+
+    /// The limit that gives `asked` CPUs, as corrected so far.
+    fn limit(&self, asked: f64, period_us: u64) -> Limit {
+        let (most, own) = (self.ceiling.unwrap_or(f64::INFINITY), self.own.unwrap_or(f64::INFINITY));
+        let wanted = self.charged(asked, period_us) * self.trim.factor();
+        let quota = if asked >= own {
+            Quota::Micros(((own.min(most) * period_us as f64) as u64).max(QUOTA_MIN_US))
+        } else if asked >= self.size || asked > most && most >= self.size {
+            Quota::Max
+        } else if wanted > most {
+            // Rounded down, as the kernel compares exactly.
+            Quota::Micros((most.min(own) * period_us as f64) as u64)
+        } else {
+            Quota::of(wanted.min(own), period_us)
+        };
+        Limit { quota, period_us }
+    }
+
+    /// What the kernel is to charge the group with for `asked` CPUs to be left to its tasks.
+    fn charged(&self, asked: f64, period_us: u64) -> f64 {
+        let Some(cost) = self.stall_cost.filter(|_| asked < self.size) else { return asked };
+        let period = period_us as f64 * 1e3;
+        let run = asked * period;
+        let stalls = stalls_per_period(run, time::nanos(self.tick) as f64);
+        let lost = stalls * cost.of_hold(run / stalls).min(STALL_COST_MOST) as f64 / period;
+        // Where hardly any time is left out of a period, the kernel does not do so in each.
+        asked + lost.min((self.size - asked) / 2.0)
+    }
+
+    /// Sets quota and period.
+    ///
+    /// # Errors
+    /// As [`Bandwidth::set_limit`]; then what was asked for before still counts.
+    pub(crate) fn ask(&mut self, cpus: f64, period_us: u64) -> Result<()> {
+        self.set(cpus, period_us, self.rest.is_resting())
+    }
+
+    /// As [`ask`](Self::ask) of a group in which nothing runs yet.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub(crate) fn begin(&mut self, cpus: f64, period_us: u64) -> Result<()> {
+        self.set(cpus, period_us, true)
+    }
+
+    fn set(&mut self, cpus: f64, period_us: u64, is_resting: bool) -> Result<()> {
+        let turns = self.turns(cpus, period_us);
+        let is_resting = is_resting && turns.is_some_and(|turns| turns.resting_share().is_some());
+        self.write(self.limit_now(cpus, period_us, is_resting))?;
+        (self.asked, self.period_us) = (cpus, period_us);
+        self.trim.restart();
+        self.rest.restart(is_resting, period_us as Nanos * 1_000, time::now());
+        self.mark = None;
+        Ok(())
+    }
+
+    /// The limit that gives `asked` CPUs to a group in use, or less to one at rest.
+    fn limit_now(&self, asked: f64, period_us: u64, is_resting: bool) -> Limit {
+        let full = self.limit(asked, period_us);
+        let Some(turns) = self.turns(asked, period_us).filter(|_| is_resting) else { return full };
+        let (Some(share), Quota::Micros(most)) = (turns.resting_share(), full.quota) else { return full };
+        let Quota::Micros(micros) = Quota::of(share, period_us) else { return full };
+        Limit { quota: Quota::Micros(micros.min(most)), period_us }
+    }
+
+    /// The turns of a group that is held to them one by one; `None` where there are none, or where they are not ours
+    /// to shift.
+    fn turns(&self, asked: f64, period_us: u64) -> Option<QuotaTurns> {
+        let is_ours = !self.bandwidth.is_theirs() && self.foreign.is_none();
+        let can_tell = self.bandwidth.is_accounted();
+        (is_ours && can_tell && self.stall_cost.is_some() && self.size <= 1.0)
+            .then(|| QuotaTurns::new(asked, period_us, self.tick))
+    }
+
+    fn write(&mut self, limit: Limit) -> Result<()> {
+        self.bandwidth.set_limit(limit)?;
+        (self.written, self.foreign) = (Some(limit), None);
+        Ok(())
+    }
+
+    /// Looks whether what was written is still in force; says so if not. It is left at that until something else is
+    /// asked for, and what the owner of a group that is not ours has written then bounds it.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn look(&mut self) -> Result<Option<String>> {
+        let Some(written) = self.written else { return Ok(None) };
+        // A group that has gone has no tasks.
+        let foreign = self.bandwidth.limit()?.filter(|now| *now != written);
+        if foreign != self.foreign {
+            // A mean over both would be neither.
+            self.trim.restart();
+            (self.foreign, self.mark) = (foreign, None);
+        }
+        let Some(foreign) = foreign else { return Ok(None) };
+        if self.bandwidth.is_theirs() {
+            self.own = foreign.cpus();
+        }
+        let tell =
+            |limit: Limit| limit.cpus().map_or("no limit".to_owned(), |cpus| format!("{cpus:.4} CPUs"));
+        // To a group at rest less was written, for now.
+        let ours = if self.rest.is_resting() { self.limit(self.asked, self.period_us) } else { written };
+        let (file, now) = (self.bandwidth.limit_file(), tell(foreign));
+        let file = file.display();
+        Ok(Some(if foreign == ours {
+            format!("somebody else has written {file}: {now} are in force while its tasks sleep, too")
+        } else {
+            format!("somebody else has written {file}: {now} instead of {} are in force", tell(ours))
+        }))
+    }
+
+    /// What to tell where the group had less before than it is to have.
+    pub(crate) fn shortfall(&self) -> Option<String> {
+        let own = self.own.filter(|own| *own < self.asked)?;
+        Some(format!(
+            "{} was {own:.4} CPUs, which is less than the {:.4} asked for: it is not raised",
+            self.bandwidth.limit_file().display(),
+            self.asked
+        ))
+    }
+
+    /// The limit that is in force.
+    fn in_force(&self) -> Limit {
+        self.foreign.unwrap_or_else(|| self.limit(self.asked, self.period_us))
+    }
+
+    /// What is asked for, in CPUs, and the period in microseconds.
+    pub(crate) fn asked(&self) -> (f64, u64) {
+        (self.asked, self.period_us)
+    }
+
+    /// The part of each period in which the group may run, per CPU.
+    pub(crate) fn duty(&self) -> f64 {
+        self.in_force().cpus().map_or(1.0, |cpus| (cpus / self.size).min(1.0))
+    }
+
+    /// What the tasks got per CPU while their demand was full, or what the quota gives where that is not known.
+    pub(crate) fn effective(&self) -> f64 {
+        let charged = self.trim.delivered().map_or_else(|| self.duty(), |cpus| cpus / self.size);
+        // A limit of somebody else's is told as it is.
+        let is_bounded = [self.ceiling, self.own].into_iter().flatten().any(|most| self.asked >= most);
+        let is_ours = self.foreign.is_none() && self.period_us > 0 && !is_bounded;
+        if is_ours { charged * self.asked / self.charged(self.asked, self.period_us) } else { charged }
+    }
+
+    /// The longest time for which one busy CPU of the group is held.
+    ///
+    /// A turn ends at the tick after its quota is used up, and the next ones pay for what it overran.
+    pub(crate) fn longest_stall(&self) -> Duration {
+        let turns = self.turns(self.asked, self.period_us);
+        let at_rest = turns.map_or(Duration::ZERO, |turns| turns.longest_stall());
+        longest_stall(self.duty(), self.in_force().period_us, self.tick).max(at_rest)
+    }
+
+    /// Reads the group's counters.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn read(&self) -> Result<Mark> {
+        Ok(Mark { at: time::now(), usage: self.bandwidth.usage(), throttling: self.bandwidth.throttled()? })
+    }
+
+    /// Ends a window and begins the next; true when the quota should be written anew, by [`renew`](Self::renew).
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn end_window(&mut self) -> Result<bool> {
+        if self.foreign.is_some() {
+            return Ok(false);
+        }
+        let now = self.read()?;
+        let Some(before) = self.mark.replace(now) else { return Ok(false) };
+        let (Some(usage), Some(used)) = (now.usage, before.usage) else { return Ok(false) };
+        let window = Window {
+            elapsed: now.at - before.at,
+            usage: usage - used,
+            periods: now.throttling.periods.saturating_sub(before.throttling.periods),
+            throttled: now.throttling.throttled.saturating_sub(before.throttling.throttled),
+            stalled: now.throttling.stalled - before.throttling.stalled,
+        };
+        let before = self.limit(self.asked, self.period_us);
+        let changed = self.trim.observe(&window, &self.due());
+        Ok(changed && self.stall_cost.is_some() && before != self.limit(self.asked, self.period_us))
+    }
+
+    fn due(&self) -> Due {
+        let cpus = self.charged(self.asked, self.period_us);
+        Due { cpus, period: self.period_us as Nanos * 1_000, tick: time::nanos(self.tick) }
+    }
+
+    /// Writes the quota as corrected.
+    ///
+    /// # Errors
+    /// As [`Bandwidth::set_limit`].
+    pub(crate) fn renew(&mut self) -> Result<()> {
+        self.write(self.limit_now(self.asked, self.period_us, self.rest.is_resting()))
+    }
+
+    /// When [`settle`](Self::settle) is due; `None` where it never is.
+    pub(crate) fn settle_at(&self) -> Option<Nanos> {
+        let turns = self.turns(self.asked, self.period_us)?;
+        turns.resting_share().map(|_| self.rest.next())
+    }
+
+    /// Looks whether the group sleeps or has woken up, once in each period; true when the quota is to be written anew, by
+    /// [`renew`](Self::renew), at once.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn settle(&mut self) -> Result<bool> {
+        // What fails is tried again, but not at once.
+        self.rest.put_off(time::now() + self.period_us as Nanos * 1_000);
+        let now = self.read()?;
+        if let Some(turns) = self.turns(self.asked, self.period_us) {
+            self.rest.observe(&now, &turns);
+        }
+        Ok(self.written != Some(self.limit_now(self.asked, self.period_us, self.rest.is_resting())))
+    }
+}
+
+/// How often tasks that use up a quota are stalled by it in each period, at most once.
+///
+/// A turn ends at the first tick at which the quota of `run` is used up, and what it overran is taken from the next
+/// periods. From a quota of a tick on, each period has a turn. Below, it depends on where the ticks are in a period;
+/// this is the mean over all places, within 0.1. Both times are in the same unit.
+fn stalls_per_period(run: f64, tick: f64) -> f64 {
+    (run / tick).sqrt().clamp(0.01, 1.0)
+}
+
+/// The longest time for which a task is held, at a `share` of one CPU.
+pub(crate) fn longest_stall(share: f64, period_us: u64, tick: Duration) -> Duration {
+    let turn = Duration::from_micros(period_us).mul_f64(share.clamp(0.0, 1.0)) + tick;
+    if share <= 0.0 || share >= 1.0 { Duration::ZERO } else { turn.mul_f64((1.0 - share) / share) }
+}
+
+/// Calls `write` for each group just after its period has begun: a write refills the quota, and there it is full
+/// anyway. A group without periods is written after one period.
+///
+/// # Errors
+/// What `write` returns; a file cannot be read.
+pub(crate) fn at_period_start<T>(
+    groups: &mut [(&mut QuotaGroup, T)],
+    mut write: impl FnMut(&mut QuotaGroup, &T) -> Result<()>,
+) -> Result<()> {
+    let longest = groups.iter().map(|(group, _)| group.period_us).max().unwrap_or(0);
+    let deadline = time::now() + longest as Nanos * 1_000;
+    // A late look gives at most this part of a quota on top, once.
+    let step = Duration::from_micros((longest / 100).clamp(100, 1_000));
+    let mut waiting = Vec::with_capacity(groups.len());
+    for (group, argument) in groups {
+        waiting.push((group.bandwidth.throttled()?.periods, group, argument));
+    }
+    while !waiting.is_empty() {
+        let late = time::now() >= deadline;
+        let mut still = Vec::with_capacity(waiting.len());
+        for (periods, group, argument) in waiting {
+            if late || group.bandwidth.throttled()?.periods != periods {
+                write(group, argument)?;
+            } else {
+                still.push((periods, group, argument));
+            }
+        }
+        waiting = still;
+        if !waiting.is_empty() {
+            std::thread::sleep(step);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,375 @@
+//! Keeps the quotas of a zone: corrects them, spreads threads, and knows how it goes.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::balancer::Balancer;
+use super::per_cpu_groups::count_real_time;
+use super::quota_group::{QuotaGroup, at_period_start};
+use crate::duty::{Command, DutyThread, Notes, Wait};
+use crate::error::{Error, Result};
+use crate::sys::time::{self, Nanos};
+
+/// How long demand is watched for one judgement of it, at least, and in how many periods.
+const WINDOW: Nanos = 2_000_000_000;
+const WINDOW_PERIODS: Nanos = 10;
+
+/// Where real-time threads are looked for, when there is no balancer that sees every thread anyway.
+#[derive(Debug, Clone)]
+pub(crate) struct Threads {
+    /// The file that lists the threads.
+    pub(crate) file: PathBuf,
+    /// procfs.
+    pub(crate) procfs: PathBuf,
+}
+
+/// What the thread works on, and what can be told of it.
+#[derive(Debug)]
+struct Work {
+    governed: Vec<QuotaGroup>,
+    balancer: Option<Balancer>,
+    threads: Option<Threads>,
+    window: Nanos,
+    window_end: Nanos,
+    first_periods: u64,
+    real_time: usize,
+    /// What letting a group rest, spreading threads and correcting quotas have failed with, each until it goes well.
+    unsettled: Option<(usize, Error)>,
+    unspread: Option<Error>,
+    uncorrected: Option<Error>,
+    /// What else was found since the start.
+    found: Notes,
+}
+
+/// Groups held at their quotas by a thread.
+#[derive(Debug)]
+pub(crate) struct QuotaLoop {
+    work: Arc<Mutex<Work>>,
+    thread: DutyThread<()>,
+    own_cpu: Arc<AtomicI64>,
+}
+
+/// What is delivered per CPU of one group.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Delivered {
+    /// What tasks got while demand was full, else what the quota gives.
+    pub(crate) effective: f64,
+    /// What the quota gives.
+    pub(crate) duty: f64,
+}
+
+/// How it goes.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// Each group.
+    pub(crate) groups: Vec<Delivered>,
+    /// The period in force.
+    pub(crate) period: Duration,
+    /// Periods in which there was something to run.
+    pub(crate) periods: u64,
+    /// The longest time that a busy thread is held.
+    pub(crate) longest_stall: Duration,
+    /// CPU time of the thread.
+    pub(crate) own_cpu: Duration,
+    /// What is not as it should be, or was not.
+    pub(crate) problems: Vec<String>,
+}
+
+impl QuotaLoop {
+    /// Gives each group `shares` (in CPUs, in the order of `governed`) of each period, fills the groups of
+    /// `balancer`, and keeps both up from then on.
+    ///
+    /// # Errors
+    /// The kernel refuses a quota, or a thread cannot be moved.
+    pub(crate) fn start(
+        mut governed: Vec<QuotaGroup>,
+        balancer: Option<Balancer>,
+        threads: Option<Threads>,
+        shares: &[f64],
+        period_us: u64,
+    ) -> Result<Self> {
+        for (group, &share) in governed.iter_mut().zip(shares) {
+            group.begin(share, period_us)?;
+        }
+        let mut work = Work {
+            governed,
+            balancer,
+            threads,
+            window: 0,
+            window_end: 0,
+            first_periods: 0,
+            real_time: 0,
+            unsettled: None,
+            unspread: None,
+            uncorrected: None,
+            found: Notes::default(),
+        };
+        work.first_periods = work.periods();
+        if let Some(balancer) = &mut work.balancer {
+            balancer.begin(&work.governed)?;
+        }
+        work.begin_windows(period_us);
+        let (work, own_cpu) = (Arc::new(Mutex::new(work)), Arc::new(AtomicI64::new(0)));
+        let (theirs, cpu) = (Arc::clone(&work), Arc::clone(&own_cpu));
+        let thread = DutyThread::spawn(
+            "emu-fracas",
+            (),
+            || Ok(()),
+            move |(), wait| {
+                run(&theirs, &cpu, wait);
+                Ok(())
+            },
+        )?;
+        Ok(Self { work, thread, own_cpu })
+    }
+
+    /// Changes the shares and the period, within one period and a little. Threads that cannot be spread anew are a problem
+    /// that the report tells.
+    ///
+    /// # Errors
+    /// The kernel refuses one of them; then all are set back.
+    pub(crate) fn retarget(&self, shares: &[f64], period_us: u64) -> Result<()> {
+        let mut work = lock(&self.work);
+        // Before it is written over.
+        work.look()?;
+        let before: Vec<_> = work.governed.iter().map(QuotaGroup::asked).collect();
+        let mut groups: Vec<_> = work.governed.iter_mut().zip(shares.iter().copied()).collect();
+        let changed = at_period_start(&mut groups, |group, share| group.ask(*share, period_us));
+        if let Err(error) = changed {
+            for (group, (share, period_us)) in work.governed.iter_mut().zip(before) {
+                // What the kernel had accepted before it accepts again.
+                let _ = group.ask(share, period_us);
+            }
+            return Err(error);
+        }
+        work.begin_windows(period_us);
+        let Work { governed, balancer, .. } = &mut *work;
+        // The new quotas are in force already, so that the caller must not go on as if they were not.
+        let begun = balancer.as_mut().map_or(Ok(()), |balancer| balancer.begin(governed));
+        work.unspread = begun.err();
+        drop(work);
+        self.thread.set(());
+        Ok(())
+    }
+
+    /// How it goes.
+    pub(crate) fn report(&self) -> Report {
+        let mut work = lock(&self.work);
+        let period_us = work.governed.first().map_or(0, |group| group.asked().1);
+        // What cannot be looked at now is told by the next round.
+        let _ = work.look();
+        let mut problems = work.found.problems();
+        problems.extend(work.governed.iter().filter_map(QuotaGroup::shortfall));
+        for error in
+            work.unsettled.iter().map(|(_, error)| error).chain(&work.unspread).chain(&work.uncorrected)
+        {
+            problems.push(format!("the quotas could not be looked after: {}", error.in_words()));
+        }
+        if let Some(why) = self.thread.ended() {
+            problems.push(format!(
+                "the thread that looks after the quotas has ended: they stay as they are, and threads are not spread: {why}"
+            ));
+        }
+        let missing = work.balancer.as_ref().map(Balancer::missing).filter(|missing| !missing.is_empty());
+        problems.extend(missing.map(|missing| {
+            format!(
+                "CPUs {missing} are online, but the cgroup above does not have them: tasks share the others"
+            )
+        }));
+        let stuck = work.balancer.as_ref().map_or(0, Balancer::stuck);
+        if stuck > 0 {
+            problems.push(format!("{stuck} threads could not be moved to the group of a CPU"));
+        }
+        if work.real_time > 0 {
+            problems.push(format!("{} threads are real-time: no quota limits them", work.real_time));
+        }
+        Report {
+            groups: work
+                .governed
+                .iter()
+                .map(|group| Delivered { effective: group.effective(), duty: group.duty() })
+                .collect(),
+            period: Duration::from_micros(period_us),
+            periods: work.periods().saturating_sub(work.first_periods),
+            longest_stall: work.governed.iter().map(QuotaGroup::longest_stall).max().unwrap_or_default(),
+            own_cpu: time::span(self.own_cpu.load(Ordering::Relaxed)),
+            problems,
+        }
+    }
+
+    /// Ends the thread. The quotas stay until their groups go.
+    ///
+    /// # Errors
+    /// The thread had failed.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        self.thread.stop()
+    }
+}
+
+/// Its contents are valid after any step, so a thread that panicked with it does not take it along.
+fn lock(work: &Mutex<Work>) -> MutexGuard<'_, Work> {
+    work.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The thread.
+fn run(work: &Mutex<Work>, own_cpu: &AtomicI64, wait: &Wait<()>) {
+    loop {
+        let (Command::Run(()), generation) = wait.command() else { return };
+        let next = lock(work).next();
+        if wait.until(next, generation) {
+            lock(work).round();
+            own_cpu.store(time::thread_cpu(), Ordering::Relaxed);
+        }
+    }
+}
+
+fn settle(group: &mut QuotaGroup, found: &mut Notes) -> Result<()> {
+    if !group.settle()? {
+        return Ok(());
+    }
+    match group.look()? {
+        Some(problem) => found.add_problem(problem),
+        None => group.renew()?,
+    }
+    Ok(())
+}
+
+impl Work {
+    fn begin_windows(&mut self, period_us: u64) {
+        let period = period_us as Nanos * 1_000;
+        // Whole periods, so that every window begins and ends at the same point of a turn.
+        self.window = (WINDOW / period.max(1) + 1).max(WINDOW_PERIODS) * period;
+        self.window_end = time::now();
+    }
+
+    fn next(&self) -> Nanos {
+        let looks = self.governed.iter().filter_map(QuotaGroup::settle_at);
+        looks.chain(self.balancer.as_ref().map(Balancer::next)).fold(self.window_end, Nanos::min)
+    }
+
+    fn periods(&self) -> u64 {
+        let periods = self.governed.iter().filter_map(|group| Some(group.read().ok()?.throttling.periods));
+        periods.max().unwrap_or(0)
+    }
+
+    /// Does what is due. A failure is kept to be reported, and tried again at the next round: a CPU may be on
+    /// its way offline, a thread on its way out.
+    fn round(&mut self) {
+        let now = time::now();
+        // First, as a quota is best written just after its period has begun.
+        self.settle(now);
+        if self.balancer.as_ref().is_some_and(|balancer| now >= balancer.next()) {
+            self.unspread = self.balance().err();
+        }
+        if now >= self.window_end {
+            self.uncorrected = self.correct(now).err();
+        }
+    }
+
+    /// Looks whether the quotas are still in force.
+    fn look(&mut self) -> Result<()> {
+        for group in &mut self.governed {
+            if let Some(problem) = group.look()? {
+                self.found.add_problem(problem);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets groups rest that have nothing to run, and has those that have woken up back at their full quotas.
+    fn settle(&mut self, now: Nanos) {
+        for (index, group) in self.governed.iter_mut().enumerate() {
+            if group.settle_at().is_none_or(|at| now < at) {
+                continue;
+            }
+            match settle(group, &mut self.found) {
+                Ok(()) => drop(self.unsettled.take_if(|(of, _)| *of == index)),
+                Err(error) => self.unsettled = Some((index, error)),
+            }
+        }
+    }
+
+    fn balance(&mut self) -> Result<()> {
+        let Some(balancer) = &mut self.balancer else { return Ok(()) };
+        let result = balancer.look(&self.governed);
+        self.real_time = balancer.real_time();
+        result
+    }
+
+    fn correct(&mut self, now: Nanos) -> Result<()> {
+        let behind = (now - self.window_end) / self.window.max(1);
+        self.window_end += (behind + 1) * self.window;
+        self.look()?;
+        let mut changed = Vec::new();
+        for group in &mut self.governed {
+            if group.end_window()? {
+                changed.push((group, ()));
+            }
+        }
+        at_period_start(&mut changed, |group, ()| group.renew())?;
+        if let Some(threads) = &self.threads {
+            self.real_time = count_real_time(threads)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::per_cpu_groups::CpuGroups;
+    use super::*;
+    use crate::cpu_list::CpuList;
+    use crate::host::testing::{tree, write};
+
+    const FILES: [(&str, &str); 5] = [
+        ("tasks", ""),
+        ("cpu0/tasks", ""),
+        ("cpu0/cpu.stat", "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n"),
+        ("cpu0/cpu.cfs_quota_us", "-1\n"),
+        ("cpu0/cpu.cfs_period_us", "100000\n"),
+    ];
+
+    fn keeper(root: &std::path::Path) -> QuotaLoop {
+        let cpus: CpuList = [0].into_iter().collect();
+        let groups = CpuGroups::below(root, &cpus);
+        let governed = groups.bandwidths().unwrap().into_iter();
+        let governed = governed.map(|bandwidth| QuotaGroup::new(bandwidth, 1, None, None)).collect();
+        let balancer = Balancer::new(groups, root.join("online"), &cpus);
+        QuotaLoop::start(governed, Some(balancer), None, &[0.5], 20_000).unwrap()
+    }
+
+    #[test]
+    fn new_quotas_count_even_if_threads_cannot_be_spread_anew() {
+        let root = tree(&FILES);
+        let keeper = keeper(root.path());
+        assert!(keeper.report().problems.is_empty());
+        fs::remove_file(root.path().join("tasks")).unwrap();
+        keeper.retarget(&[0.25], 20_000).unwrap();
+        for _ in 0..100 {
+            let report = keeper.report();
+            assert!((report.groups[0].duty - 0.25).abs() < 1e-9);
+            assert!(report.problems[0].contains("could not be looked after"), "{:?}", report.problems);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        write(root.path(), "tasks", b"");
+        crate::cgroup::testing::wait_until(|| keeper.report().problems.is_empty());
+    }
+
+    #[test]
+    fn a_quota_that_was_rewritten_and_put_back_stays_in_the_report() {
+        let root = tree(&FILES);
+        let keeper = keeper(root.path());
+        for (quota, effective) in [("30000", 1.0), ("2000", 0.1), ("10000", 0.5)] {
+            write(root.path(), "cpu0/cpu.cfs_quota_us", quota.as_bytes());
+            assert!((keeper.report().groups[0].effective - effective).abs() < 1e-9);
+        }
+        // The thread may have looked while a file was being written.
+        let problems = keeper.report().problems;
+        let rewritten = problems.iter().filter(|problem| problem.contains("somebody else has written"));
+        assert_eq!(rewritten.count(), 2, "{problems:?}");
+    }
+}

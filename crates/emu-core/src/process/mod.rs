@@ -1,0 +1,381 @@
+//! Processes and their descendants, as `/proc` shows them.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cpu_list::CpuId;
+use crate::error::{Error, Result};
+use crate::sys::time::{self, Nanos};
+use crate::zone::Pid;
+
+/// What `/proc/<pid>/stat` says of a process (`proc_pid_stat(5)`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// `R`, `S`, `T` (stopped), `Z`, …
+    pub(crate) state: u8,
+    /// The parent; a child whose parent has ended has init or a subreaper for one.
+    pub(crate) parent: Pid,
+    /// The process group.
+    pub(crate) group: Pid,
+    /// The session.
+    pub(crate) session: Pid,
+    /// Whether it is a thread of the kernel's own.
+    pub(crate) is_kernel: bool,
+    /// In clock ticks since boot: tells it from a later process with the same number.
+    pub(crate) starttime: u64,
+    /// The CPU that it runs on, or ran on last.
+    pub(crate) cpu: Option<CpuId>,
+    /// The scheduling policy, as for `sched_setscheduler(2)`.
+    pub(crate) policy: Option<i32>,
+}
+
+/// `PF_KTHREAD` of the flags in `/proc/<pid>/stat` (include/linux/sched.h).
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+impl Stat {
+    /// Whether only its exit code is left of it.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+
+    /// Reads it; `None` when there is no such process (any more).
+    pub(crate) fn read(proc: &Path, pid: Pid) -> Option<Self> {
+        // The name may be any bytes.
+        Self::parse(&fs::read(proc.join(pid.to_string()).join("stat")).ok()?)
+    }
+
+    /// Parses the line. The name, in parentheses, may hold anything, parentheses too.
+    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
+        let name_end = line.iter().rposition(|&byte| byte == b')')?;
+        let rest = std::str::from_utf8(line.get(name_end + 1..)?).ok()?;
+        let fields: Vec<_> = rest.split_ascii_whitespace().collect();
+        // Numbers as in the manual, where the state is the third field.
+        let field = |number: usize| fields.get(number - 3).copied();
+        Some(Self {
+            state: *field(3)?.as_bytes().first()?,
+            parent: field(4)?.parse().ok()?,
+            group: field(5)?.parse().ok()?,
+            session: field(6)?.parse().ok()?,
+            is_kernel: field(9)?.parse::<u64>().ok()? & KERNEL_THREAD != 0,
+            starttime: field(22)?.parse().ok()?,
+            cpu: field(39).and_then(|cpu| cpu.parse().ok()),
+            policy: field(41).and_then(|policy| policy.parse().ok()),
+        })
+    }
+}
+
+/// This process, those it descends from, and init: what must never be held.
+fn own_line(proc: &Path) -> Vec<Pid> {
+    let mut line = vec![1];
+    let mut pid = std::process::id() as Pid;
+    while pid > 1 && !line.contains(&pid) {
+        line.push(pid);
+        pid = Stat::read(proc, pid).map_or(0, |stat| stat.parent);
+    }
+    line
+}
+
+/// Refuses processes that must not be held or limited: init, emu, those that emu descends from, the kernel's.
+///
+/// # Errors
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) naming the process.
+pub(crate) fn check_targets(proc: &Path, pids: impl IntoIterator<Item = Pid>) -> Result<()> {
+    let own_line = own_line(proc);
+    let own = std::process::id() as Pid;
+    for pid in pids {
+        let what = match pid {
+            1 => "is init, on which everything depends",
+            _ if pid == own => "is emu itself",
+            _ if own_line.contains(&pid) => "is one that emu itself descends from",
+            _ if Stat::read(proc, pid).is_some_and(|stat| stat.is_kernel) => "is a thread of the kernel",
+            _ => continue,
+        };
+        return Err(Error::usage(format!("cannot emulate a slower CPU for process {pid}: it {what}"))
+            .hint("name the program's own process or cgroup, or start it with `emu run`"));
+    }
+    Ok(())
+}
+
+/// How often every process is looked at again, and not only the new ones: a number may have been given to
+/// another process between two looks.
+const LOOK_AT_ALL: Nanos = 1_000_000_000;
+
+/// Processes and their descendants.
+///
+/// A process belongs to the family when its parent does, or when it is in a process group or session whose
+/// number is that of a member: so a child whose parent has ended is still known, unless parent and child came
+/// between the same two looks *and* the child is in no group or session of a member's. Only a cgroup is without
+/// that gap.
+#[derive(Debug)]
+pub(crate) struct Descendants {
+    proc: PathBuf,
+    /// The members alive at the last look.
+    members: BTreeMap<Pid, Stat>,
+    /// Numbers of members that may be those of process groups and sessions; they outlive the member as long as
+    /// another is in the group or session.
+    lines: HashSet<Pid>,
+    /// Processes that are known not to belong.
+    others: HashSet<Pid>,
+    /// When the first member started: no process older than that is its descendant.
+    eldest: u64,
+    /// The last process number given out before the last look.
+    last_pid: Option<Pid>,
+    next_full: Nanos,
+}
+
+impl Descendants {
+    /// The family of these processes.
+    ///
+    /// # Errors
+    /// One of them does not exist, has ended, or is only a thread of a process; `/proc` cannot be read.
+    pub(crate) fn of(proc: &Path, pids: &[Pid]) -> Result<Self> {
+        let mut members = BTreeMap::new();
+        for &pid in pids {
+            let stat = Stat::read(proc, pid).filter(|stat| !stat.has_ended());
+            let stat = stat.ok_or_else(|| Error::usage(format!("there is no process {pid}")))?;
+            if process_of(proc, pid).is_some_and(|process| process != pid) {
+                return Err(Error::usage(format!("{pid} is a thread, not a process"))
+                    .hint("name its process; all threads go with it"));
+            }
+            members.insert(pid, stat);
+        }
+        let mut family = Self {
+            proc: proc.to_owned(),
+            lines: members.keys().copied().collect(),
+            eldest: members.values().map(|stat| stat.starttime).min().unwrap_or(0),
+            members,
+            others: HashSet::new(),
+            last_pid: None,
+            next_full: 0,
+        };
+        family.look()?;
+        Ok(family)
+    }
+
+    /// The members alive at the last look, by number.
+    pub(crate) fn members(&self) -> &BTreeMap<Pid, Stat> {
+        &self.members
+    }
+
+    /// Looks for new members, and for those that have ended.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub(crate) fn look(&mut self) -> Result<()> {
+        let (now, last_pid) = (time::now(), last_pid(&self.proc));
+        let full = now >= self.next_full;
+        // Where no number has been given out since, there is no new process.
+        if !full && last_pid.is_some() && last_pid == self.last_pid {
+            return Ok(());
+        }
+        let alive: HashSet<Pid> = pids(&self.proc)?.into_iter().collect();
+        self.members.retain(|pid, _| alive.contains(pid));
+        self.others.retain(|pid| !full && alive.contains(pid));
+        let mut strangers = Vec::new();
+        for &pid in alive.difference(&self.others) {
+            let known = self.members.get(&pid).map(|stat| stat.starttime);
+            if known.is_some() && !full {
+                continue;
+            }
+            match Stat::read(&self.proc, pid) {
+                Some(stat) if known == Some(stat.starttime) => drop(self.members.insert(pid, stat)),
+                Some(stat) => {
+                    self.members.remove(&pid);
+                    strangers.push((pid, stat));
+                }
+                None => drop(self.members.remove(&pid)),
+            }
+        }
+        self.adopt(strangers);
+        if full {
+            let in_use: HashSet<Pid> =
+                self.members.iter().flat_map(|(&pid, stat)| [pid, stat.group, stat.session]).collect();
+            self.lines.retain(|line| in_use.contains(line));
+            self.next_full = now + LOOK_AT_ALL;
+        }
+        self.last_pid = last_pid;
+        Ok(())
+    }
+
+    /// Forgets a member that has turned out to have ended.
+    pub(crate) fn forget(&mut self, pid: Pid) {
+        self.members.remove(&pid);
+    }
+
+    /// Takes in those that belong, until none is left that does.
+    fn adopt(&mut self, mut strangers: Vec<(Pid, Stat)>) {
+        let own = std::process::id() as Pid;
+        loop {
+            let before = strangers.len();
+            strangers.retain(|(pid, stat)| {
+                let related = self.members.contains_key(&stat.parent)
+                    || self.lines.contains(&stat.group)
+                    || self.lines.contains(&stat.session);
+                let belongs = related && stat.starttime >= self.eldest && *pid != own;
+                if belongs {
+                    self.members.insert(*pid, *stat);
+                    self.lines.insert(*pid);
+                }
+                !belongs
+            });
+            if strangers.len() == before {
+                break;
+            }
+        }
+        self.others.extend(strangers.into_iter().map(|(pid, _)| pid));
+    }
+}
+
+/// The numbers of all processes.
+fn pids(proc: &Path) -> Result<Vec<Pid>> {
+    let entries = fs::read_dir(proc).map_err(|e| Error::file("list", proc, e))?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// The numbers of a process's threads; none when it has ended.
+pub(crate) fn threads(proc: &Path, pid: Pid) -> Vec<Pid> {
+    pids(&proc.join(pid.to_string()).join("task")).unwrap_or_default()
+}
+
+/// The process that a thread belongs to.
+fn process_of(proc: &Path, tid: Pid) -> Option<Pid> {
+    let status = fs::read(proc.join(tid.to_string()).join("status")).ok()?;
+    let status = String::from_utf8_lossy(&status).into_owned();
+    status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
+}
+
+/// The last process number that the kernel has given out in our PID namespace: the last field of
+/// `/proc/loadavg` (`proc_loadavg(5)`).
+pub(crate) fn last_pid(proc: &Path) -> Option<Pid> {
+    fs::read_to_string(proc.join("loadavg")).ok()?.split_ascii_whitespace().last()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    const PROC: &str = "/proc";
+
+    fn shell(script: &str) -> Child {
+        Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn end(mut child: Child) {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
+    fn kill_all(family: &mut Descendants) {
+        family.look().unwrap();
+        for &pid in family.members().keys() {
+            let _ =
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+
+    /// Looks until the family has so many members.
+    fn look_for(family: &mut Descendants, count: usize) -> bool {
+        let deadline = time::now() + 5_000_000_000;
+        while time::now() < deadline {
+            family.look().unwrap();
+            if family.members().len() == count {
+                return true;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        false
+    }
+
+    #[test]
+    fn a_line_of_stat_is_read_whatever_the_name() {
+        let line = b"42 (a) R 1 (b)) T 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 0 0
+";
+        let stat = Stat::parse(line).unwrap();
+        assert_eq!((stat.state, stat.parent, stat.group, stat.session), (b'T', 7, 8, 9));
+        assert_eq!((stat.starttime, stat.is_kernel), (12345, false));
+        assert!(
+            Stat::parse(b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 33 0 0")
+                .unwrap()
+                .is_kernel
+        );
+        for bad in [
+            &b""[..],
+            b"42",
+            b"42 (x)",
+            b"42 (x) R 1",
+            b"\xff\xff",
+            b"1 (x) R a b c 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
+        ] {
+            assert_eq!(Stat::parse(bad), None);
+        }
+    }
+
+    #[test]
+    fn init_emu_and_its_ancestors_are_refused() {
+        let parent = nix::unistd::getppid().as_raw();
+        for (pid, what) in [(1, "init"), (std::process::id() as Pid, "emu itself"), (parent, "descends from")]
+        {
+            let error = check_targets(Path::new(PROC), [pid]).unwrap_err();
+            assert_eq!(error.kind(), crate::error::ErrorKind::Usage);
+            assert!(error.to_string().contains(what), "{error}");
+        }
+        let child = shell("sleep 10");
+        check_targets(Path::new(PROC), [child.id() as Pid]).unwrap();
+        end(child);
+    }
+
+    #[test]
+    fn processes_that_are_none_are_refused() {
+        let proc = Path::new(PROC);
+        let mut ended = shell("exit");
+        assert!(ended.wait().unwrap().success());
+        assert!(Descendants::of(proc, &[ended.id() as Pid]).unwrap_err().to_string().contains("no process"));
+        let (tid, told) = std::sync::mpsc::channel();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            tid.send(nix::unistd::gettid().as_raw()).unwrap();
+            let _ = stopped.recv();
+        });
+        let error = Descendants::of(proc, &[told.recv().unwrap()]).unwrap_err();
+        assert!(error.to_string().contains("a thread"), "{error}");
+        drop(stop);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn children_and_grandchildren_belong_and_strangers_do_not() {
+        let stranger = shell("sleep 20 & wait");
+        let root = shell("sh -c 'sleep 20 & wait' & wait");
+        let mut family = Descendants::of(Path::new(PROC), &[root.id() as Pid]).unwrap();
+        assert!(look_for(&mut family, 3), "{:?}", family.members());
+        assert!(!family.members().contains_key(&(stranger.id() as Pid)));
+        kill_all(&mut family);
+        assert!(look_for(&mut family, 1), "the root is a zombie, the others are gone");
+        end(root);
+        assert!(look_for(&mut family, 0));
+        let mut others = Descendants::of(Path::new(PROC), &[stranger.id() as Pid]).unwrap();
+        kill_all(&mut others);
+        end(stranger);
+    }
+
+    #[test]
+    fn an_orphan_is_known_by_the_session_its_parent_made() {
+        // The middle process makes a session, has a child and ends before anybody looks.
+        let root = shell(r#"sleep 0.2; setsid sh -c 'sh -c "sleep 20 & sleep 0.3" & sleep 0.3'; sleep 20"#);
+        let mut family = Descendants::of(Path::new(PROC), &[root.id() as Pid]).unwrap();
+        let deadline = time::now() + 1_500_000_000;
+        while time::now() < deadline {
+            family.look().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let is_orphan = |stat: &Stat| !stat.has_ended() && !family.members().contains_key(&stat.parent);
+        let orphans = family.members().values().filter(|stat| is_orphan(stat)).count();
+        // The root, and the sleeper whose parents have gone.
+        assert_eq!(orphans, 2, "{:?}", family.members());
+        kill_all(&mut family);
+        end(root);
+    }
+}

@@ -1,0 +1,243 @@
+//! Letting tasks run on the CPUs again that they were bound away from. Nothing here allocates.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{OFlags, RawDir};
+use rustix::io::Errno;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::field::Field;
+use super::group::each_number;
+use super::places::{Cause, of_process, open_below};
+use super::record::{KinField, Task};
+use super::task;
+use super::undoer::Undoer;
+use crate::zone::Pid;
+
+/// How often tasks are looked for that were born while they were looked for.
+const LOOKS: u32 = 100;
+/// The longest line of descent that is followed.
+const GENERATIONS: u32 = 64;
+
+/// A binding to be taken back.
+struct Binding {
+    cpus: CpuSet,
+    /// As the kernel tells it: without the CPUs that are offline.
+    ours: CpuSet,
+    /// Who has it started later.
+    since: u64,
+}
+
+impl Undoer<'_, '_> {
+    pub(super) fn restore_affinity(&mut self, task: Task, cpus: Field<'_>, ours: Option<Field<'_>>) -> bool {
+        let restored = self.restore_one(task, cpus, ours);
+        match restored {
+            Ok(true) | Err(Errno::SRCH | Errno::NOENT) => true,
+            Ok(false) => self.note(format_args!(
+                "left the CPUs of task {}: it has been bound anew since; it was on CPUs {cpus} before",
+                task.pid
+            )),
+            Err(cause) => {
+                self.failed(format_args!("cannot let task {} run on CPUs {cpus}: {}", task.pid, Cause(cause)))
+            }
+        }
+    }
+
+    /// Whether nobody else has bound the task.
+    fn restore_one(&self, task: Task, cpus: Field<'_>, ours: Option<Field<'_>>) -> rustix::io::Result<bool> {
+        let (proc, cpus) = (self.places.proc(), parse_cpus(cpus).unwrap_or_default());
+        if !task::is_same(proc, task)? {
+            return Ok(true);
+        }
+        if !task::is_ours(proc, task.pid)? {
+            return Err(Errno::PERM);
+        }
+        let pid = rustix::process::Pid::from_raw(task.pid);
+        if let Some(ours) = ours.and_then(parse_cpus) {
+            let (now, online) = (sched_getaffinity(pid)?, self.online());
+            if now != ours && now != both(&ours, online.as_ref()) {
+                return Ok(both(&cpus, online.as_ref()) == both(&now, Some(&cpus)));
+            }
+        }
+        sched_setaffinity(pid, &cpus)?;
+        Ok(true)
+    }
+
+    /// Lets those who have inherited a binding run on the CPUs of those that they have it from.
+    pub(super) fn restore_inherited(
+        &mut self,
+        kin: KinField<'_>,
+        since: u64,
+        [cpus, ours]: [Field<'_>; 2],
+    ) -> bool {
+        let ours = parse_cpus(ours).unwrap_or_default();
+        let (cpus_text, cpus) = (cpus, parse_cpus(cpus).unwrap_or_default());
+        let binding = Binding { cpus, ours: both(&ours, self.online().as_ref()), since };
+        let proc = self.places.proc();
+        for _ in 0..LOOKS {
+            let (mut found, mut refused) = (false, None);
+            let mut restore = |pid: Pid| {
+                match binding.take_from(proc, pid) {
+                    Ok(any) => found |= any,
+                    Err(Errno::NOENT | Errno::SRCH) => {}
+                    Err(cause) => refused = Some((pid, cause)),
+                }
+                Ok(())
+            };
+            let looked =
+                match kin {
+                    KinField::Members(path) => {
+                        let Some(members) = self.places.locate(path) else { return false };
+                        members.open(OFlags::RDONLY).and_then(|list| each_number(&list, restore))
+                    }
+                    KinField::Of(ancestor) => each_entry(proc, c".", |pid| {
+                        if descends(proc, pid, ancestor) { restore(pid) } else { Ok(()) }
+                    }),
+                };
+            match (looked, refused) {
+                (Err(Errno::NOENT | Errno::NODEV), _) => return true,
+                (Err(cause), _) => {
+                    return self.failed(format_args!("cannot look for bound tasks: {}", Cause(cause)));
+                }
+                (Ok(()), Some((pid, cause))) => {
+                    let cause = Cause(cause);
+                    return self.failed(format_args!(
+                        "cannot let the tasks of process {pid} run on CPUs {cpus_text}: {cause}"
+                    ));
+                }
+                (Ok(()), None) if !found => return true,
+                (Ok(()), None) => {}
+            }
+        }
+        self.failed(format_args!("cannot let all tasks run on CPUs {cpus_text}: new ones keep coming"))
+    }
+
+    /// The CPUs that are online, where the kernel tells.
+    fn online(&self) -> Option<CpuSet> {
+        let mut buffer = [0; 4096];
+        parse_cpus(self.places.sys_file("devices/system/cpu/online")?.read(&mut buffer).ok()?.into())
+    }
+}
+
+impl Binding {
+    /// Takes it from the threads of a process that have it; whether there were any.
+    fn take_from(&self, proc: BorrowedFd<'_>, process: Pid) -> rustix::io::Result<bool> {
+        let mut found = false;
+        each_entry(proc, of_process(process, "task").as_c_str(), |tid| {
+            let pid = rustix::process::Pid::from_raw(tid);
+            let has_it = task::stat(proc, tid)?.is_some_and(|stat| stat.starttime > self.since)
+                && sched_getaffinity(pid).is_ok_and(|now| now == self.ours)
+                && self.cpus != self.ours;
+            if has_it {
+                if !task::is_ours(proc, tid)? {
+                    return Err(Errno::PERM);
+                }
+                match sched_setaffinity(pid, &self.cpus) {
+                    Ok(()) => found = true,
+                    Err(Errno::SRCH) => {}
+                    Err(cause) => return Err(cause),
+                }
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+}
+
+/// Calls `each` with every number that names an entry of a folder below procfs.
+fn each_entry(
+    proc: BorrowedFd<'_>,
+    folder: &CStr,
+    mut each: impl FnMut(Pid) -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    let folder = open_below(proc, folder, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut entries = RawDir::new(&folder, &mut buffer);
+    while let Some(entry) = entries.next() {
+        if let Some(number) = Field::from(entry?.file_name().to_bytes()).number() {
+            each(number)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a process is this one or descends from it, as long as that lives.
+fn descends(proc: BorrowedFd<'_>, pid: Pid, ancestor: Task) -> bool {
+    let mut pid = pid;
+    for _ in 0..GENERATIONS {
+        match task::stat(proc, pid) {
+            Ok(Some(stat)) if pid == ancestor.pid => return stat.starttime == ancestor.starttime,
+            Ok(Some(stat)) if stat.parent > 0 => pid = stat.parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+fn both(cpus: &CpuSet, others: Option<&CpuSet>) -> CpuSet {
+    let Some(others) = others else { return *cpus };
+    let mut both = CpuSet::new();
+    (0..CpuSet::MAX_CPU).filter(|&cpu| cpus.is_set(cpu) && others.is_set(cpu)).for_each(|cpu| both.set(cpu));
+    both
+}
+
+/// Whether these are lists of CPUs that a record may have.
+pub(super) fn are_cpus(lists: [Field<'_>; 2]) -> Result<(), &'static str> {
+    if lists.iter().all(|list| parse_cpus(*list).is_some()) {
+        Ok(())
+    } else {
+        Err("it is no list of CPUs below 1024")
+    }
+}
+
+/// Reads a list of CPUs as the kernel writes it.
+fn parse_cpus(text: Field<'_>) -> Option<CpuSet> {
+    let mut set = CpuSet::new();
+    let (mut first, mut number) = (None, None::<usize>);
+    for byte in text.bytes().chain([b',']) {
+        match byte {
+            b'0'..=b'9' => {
+                let value = number.unwrap_or(0) * 10 + usize::from(byte - b'0');
+                number = Some(value).filter(|&cpu| cpu < CpuSet::MAX_CPU);
+                number?;
+            }
+            b'-' if first.is_none() => first = Some(number.take()?),
+            b',' => {
+                let last = number.take()?;
+                let first = first.take().unwrap_or(last);
+                if first > last {
+                    return None;
+                }
+                (first..=last).for_each(|cpu| set.set(cpu));
+            }
+            _ => return None,
+        }
+    }
+    Some(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_are_read_as_the_kernel_writes_them() {
+        let read = |list: &str| {
+            let set = parse_cpus(list.as_bytes().into())?;
+            Some(
+                (0..CpuSet::MAX_CPU)
+                    .filter(|&cpu| set.is_set(cpu))
+                    .collect::<crate::cpu_list::CpuList>()
+                    .to_string(),
+            )
+        };
+        for list in ["0", "0-3,8", "1023", "5,7,9-11"] {
+            assert_eq!(read(list).as_deref(), Some(list));
+        }
+        for list in ["", ",", "1,", "3-1", "1-", "-1", "1-2-3", "a", "1024", "18446744073709551616"] {
+            assert_eq!(read(list), None, "{list}");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Emptying, leaving and continuing groups of tasks. Nothing here allocates.
+//!
+//! The lists change while they are read: tasks fork and die. So each is gone through again until nothing is
+//! left to do, within bounds.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::{Signal, pidfd_send_signal};
+use rustix::thread::nanosleep;
+use rustix::time::Timespec;
+
+use super::field::Field;
+use super::places::{Cause, Located, open_below, write_once};
+use super::record::Task;
+use super::task;
+use super::undoer::Undoer;
+use crate::sys::time::user_ticks;
+use crate::zone::Pid;
+
+/// The files of a group that list its tasks; a PID written to them joins.
+pub(super) const MEMBER_FILES: [&[u8]; 3] = [b"cgroup.procs", b"cgroup.threads", b"tasks"];
+
+/// Long enough for a fork storm to be caught and for dying tasks to go.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(1);
+
+pub(super) fn is_member_file(name: &[u8]) -> bool {
+    MEMBER_FILES.contains(&name)
+}
+
+pub(super) fn pause() {
+    // Cut short by a signal: the caller looks again a little earlier.
+    let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: PAUSE.subsec_nanos().into() });
+}
+
+/// Calls `each` with every number in a file; stops at its first error.
+pub(super) fn each_number(
+    file: &OwnedFd,
+    mut each: impl FnMut(Pid) -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    let mut buffer = [0; 4096];
+    let mut number = None::<Pid>;
+    loop {
+        let count = match rustix::io::read(file, &mut buffer[..]) {
+            Ok(count) => count,
+            Err(Errno::INTR) => continue,
+            Err(cause) => return Err(cause),
+        };
+        for &byte in buffer.get(..count).unwrap_or_default() {
+            if byte.is_ascii_digit() {
+                let digit = Pid::from(byte - b'0');
+                number = number.unwrap_or(0).checked_mul(10).and_then(|value| value.checked_add(digit));
+            } else if let Some(pid) = number.take() {
+                each(pid)?;
+            }
+        }
+        if count == 0 {
+            return number.map_or(Ok(()), each);
+        }
+    }
+}
+
+/// Writes a PID in decimal.
+fn join(members: &OwnedFd, pid: Pid) -> rustix::io::Result<()> {
+    let mut text = super::places::FixedText::new();
+    // Ten digits always fit.
+    let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{pid}"));
+    write_once(members, text.as_bytes())
+}
+
+/// Moves every task that the group's file lists; says which was refused last and why.
+fn move_members(
+    group: BorrowedFd<'_>,
+    list: &std::ffi::CStr,
+    to: &OwnedFd,
+) -> rustix::io::Result<Option<(Pid, Errno)>> {
+    let mut refused = None;
+    let list = open_below(group, list, OFlags::RDONLY)?;
+    each_number(&list, |pid| {
+        // A task of a PID namespace that we do not see is listed as 0; writing that would move ourselves.
+        if pid > 0 {
+            match join(to, pid) {
+                // Dead by now.
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(cause) => refused = Some((pid, cause)),
+            }
+        }
+        Ok(())
+    })?;
+    Ok(refused)
+}
+
+impl Undoer<'_, '_> {
+    /// Moves every task out of a group and removes it.
+    pub(super) fn dissolve(&mut self, path: Field<'_>, members: Field<'_>, return_to: Field<'_>) -> bool {
+        let places = self.places;
+        let (Some(group), Some(target)) = (places.locate(path), places.locate(return_to)) else {
+            return false;
+        };
+        let deadline = Instant::now() + PATIENCE;
+        // Opened when the group turns out not to be empty.
+        let mut open = None;
+        let mut refused = None;
+        loop {
+            // The kernel removes a group only when no task is in it: the one proof that it is empty.
+            let busy = match group.remove_folder() {
+                Ok(()) | Err(Errno::NOENT) => return true,
+                Err(cause) => cause,
+            };
+            if open.is_none() {
+                open = match self.open_both(&group, &target, return_to) {
+                    Ok(open) => open,
+                    Err(cause) => {
+                        return self.failed(format_args!("cannot empty the group {path}: {}", Cause(cause)));
+                    }
+                };
+                // Gone in the meantime.
+                if open.is_none() {
+                    return true;
+                }
+            }
+            if let Some((folder, to)) = &open {
+                refused = empty(folder.as_fd(), members, to).unwrap_or(refused);
+            }
+            if !matches!(busy, Errno::BUSY | Errno::NOTEMPTY) || Instant::now() > deadline {
+                if let Some((pid, cause)) = refused {
+                    let cause = Cause(cause);
+                    self.failed(format_args!("cannot move task {pid} of {path} to {return_to}: {cause}"));
+                }
+                return self.failed(format_args!("cannot remove the group {path}: {}", Cause(busy)));
+            }
+            pause();
+        }
+    }
+
+    /// The group's folder, and the file that takes its tasks: the parent's when the recorded one has gone.
+    fn open_both(
+        &mut self,
+        group: &Located<'_>,
+        target: &Located<'_>,
+        return_to: Field<'_>,
+    ) -> rustix::io::Result<Option<(OwnedFd, OwnedFd)>> {
+        let folder = match group.open(OFlags::PATH | OFlags::DIRECTORY) {
+            Ok(folder) => folder,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(cause) => return Err(cause),
+        };
+        let to = match target.open(OFlags::WRONLY) {
+            Err(Errno::NOENT | Errno::NODEV) => {
+                self.note(format_args!("{return_to} is gone: its tasks go to the group above"));
+                let parent = group.parent();
+                let path = parent.path.join(target.path.name()).ok_or(Errno::NAMETOOLONG)?;
+                (Located { folder: parent.folder, path }).open(OFlags::WRONLY)?
+            }
+            to => to?,
+        };
+        Ok(Some((folder, to)))
+    }
+
+    /// Moves one process back to its group.
+    pub(super) fn return_task(&mut self, task: Task, path: Field<'_>) -> bool {
+        let Some(members) = self.places.locate(path) else { return false };
+        let pid = task.pid;
+        let moved = match task::is_same(self.places.proc(), task) {
+            Ok(true) => members.open(OFlags::WRONLY).and_then(|members| join(&members, pid)),
+            Ok(false) => Ok(()),
+            Err(cause) => Err(cause),
+        };
+        match moved {
+            Ok(()) | Err(Errno::SRCH) => true,
+            Err(Errno::NOENT | Errno::NODEV) => {
+                self.note(format_args!("task {pid} does not return to {path}: that group is gone"))
+            }
+            Err(cause) => self.failed(format_args!("cannot return task {pid} to {path}: {}", Cause(cause))),
+        }
+    }
+
+    /// Continues every process of a group.
+    pub(super) fn continue_all(&mut self, path: Field<'_>) -> bool {
+        let Some(members) = self.places.locate(path) else { return false };
+        let proc = self.places.proc();
+        let begun = user_ticks();
+        loop {
+            let (mut unsettled, mut refused) = (false, None);
+            let looked_at = user_ticks();
+            let looked = members.open(OFlags::RDONLY).and_then(|list| {
+                each_number(&list, |pid| {
+                    match continue_member(proc, pid, looked_at) {
+                        // Nobody has stopped a process that has started since this began.
+                        Ok(Some(started)) => unsettled |= started <= begun,
+                        Ok(None) => {}
+                        Err(cause) => refused = Some((pid, Cause(cause))),
+                    }
+                    Ok(())
+                })
+            });
+            match (looked, refused) {
+                // A tick later, every process of interest is older than the look.
+                (Ok(()), None) if unsettled => pause(),
+                (Ok(()), None) | (Err(Errno::NOENT | Errno::NODEV), _) => return true,
+                (Ok(()), Some((pid, cause))) => {
+                    return self.failed(format_args!("cannot continue process {pid} of {path}: {cause}"));
+                }
+                (Err(cause), _) => {
+                    return self.failed(format_args!("cannot read {path}: {}", Cause(cause)));
+                }
+            }
+        }
+    }
+}
+
+/// Moves what the group's files list.
+fn empty(
+    group: BorrowedFd<'_>,
+    members: Field<'_>,
+    to: &OwnedFd,
+) -> rustix::io::Result<Option<(Pid, Errno)>> {
+    let refused = if members.is(b"cgroup.procs") {
+        move_members(group, c"cgroup.procs", to)
+    } else {
+        Err(Errno::OPNOTSUPP)
+    };
+    // `cgroup.procs` of version 2 leaves out a process whose first thread has ended while others run, and
+    // cannot be read in a threaded group (EOPNOTSUPP). The list of threads has them all; a thread's number
+    // written to `cgroup.procs` moves its process.
+    if let Ok(Some(refused)) = refused {
+        return Ok(Some(refused));
+    }
+    match move_members(group, c"cgroup.threads", to) {
+        Err(Errno::NOENT) => move_members(group, c"tasks", to),
+        moved => moved,
+    }
+}
+
+/// Continues one process that a list read since `looked_at` has named; returns when it started if it is too
+/// young for that.
+///
+/// A process that started before the list was read is the one meant, for a number in use is not given again.
+/// One that started since may have got the number of a dead one: it is left until the next look.
+fn continue_member(proc: BorrowedFd<'_>, pid: Pid, looked_at: u64) -> rustix::io::Result<Option<u64>> {
+    let pidfd = match task::open_number(pid) {
+        Ok(Some(pidfd)) => pidfd,
+        // A thread has no pidfd of its own; its process is listed, too.
+        Ok(None) | Err(Errno::INVAL | Errno::NOENT) => return Ok(None),
+        Err(cause) => return Err(cause),
+    };
+    let Some(stat) = task::stat(proc, pid)? else { return Ok(None) };
+    if stat.starttime >= looked_at {
+        return Ok(Some(stat.starttime));
+    }
+    // In whatever state, because a stop signal may be on its way to a process that still runs.
+    match pidfd_send_signal(&pidfd, Signal::CONT) {
+        // Whom we may not signal we have not stopped.
+        Err(Errno::PERM) if stat.state != b'T' => Ok(None),
+        Ok(()) | Err(Errno::SRCH) => Ok(None),
+        Err(cause) => Err(cause),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::tests::playground;
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_across_the_edges_of_the_buffer() {
+        let numbers: Vec<Pid> = (99_000..101_500).collect();
+        let text = numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        let (_dir, roots) = playground();
+        let path = roots.sys.join("tasks");
+        for end in ["", "\n"] {
+            fs::write(&path, format!("{text}{end}")).unwrap();
+            let mut found = Vec::new();
+            let file = fs::File::open(&path).unwrap().into();
+            each_number(&file, |pid| {
+                found.push(pid);
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(found, numbers);
+        }
+    }
+}

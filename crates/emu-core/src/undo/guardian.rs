@@ -1,0 +1,172 @@
+//! The guardian: a small process that undoes everything when emu is killed.
+//!
+//! It is a fork of emu, which may have had many threads: from the fork on it only makes system calls and
+//! works in memory that it had before (see [`fork`]).
+
+use std::ffi::CStr;
+use std::fmt::{self, Write};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{PidfdFlags, getpid, pidfd_open, setsid};
+
+use super::field::Field;
+use super::peers::Peers;
+use super::places::{Cause, Places, write_once};
+use super::state::{LiveSession, StateDir};
+use super::undoer::{finish, undo};
+use crate::sys::fork::{Child, fork};
+
+/// The guardian of a session, as its emu sees it.
+#[derive(Debug)]
+pub(super) struct Guardian {
+    child: Child,
+    /// Closed when this process dies or runs another program.
+    #[cfg_attr(not(test), expect(dead_code, reason = "held for what its end means to the guardian"))]
+    pub(super) alive: OwnedFd,
+}
+
+impl Guardian {
+    /// Starts the guardian of the session file `name`, whose lock it shares with `locked` from then on.
+    ///
+    /// # Errors
+    /// A system call fails; Linux 5.3 is needed.
+    pub(super) fn start(
+        dir: &StateDir,
+        name: &CStr,
+        locked: &File,
+        places: &Places,
+        window: &mut [u8],
+        session: &LiveSession,
+    ) -> io::Result<Self> {
+        // Two signs of emu's end. The pidfd tells its death, even if a child of its has a copy of the pipe's
+        // end; the pipe tells when emu turns into another program.
+        let (closed, alive) = pipe_with(PipeFlags::CLOEXEC)?;
+        let emu = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let stderr = io::stderr();
+        let [proc, sys] = places.folders();
+        let (journal, folder) = (locked.as_fd(), dir.folder());
+        let keep = [closed.as_fd(), emu.as_fd(), journal, folder, proc, sys, stderr.as_fd()];
+        let (closed, emu, stderr) = (closed.as_fd(), emu.as_fd(), stderr.as_fd());
+        let watch = Watch { closed, emu, journal, folder, name, places, session, stderr };
+        #[expect(unsafe_code, reason = "a fork has a contract")]
+        // SAFETY: `run` works in memory that it had before, with system calls on the descriptors kept. Tests of it
+        // abort where it allocates.
+        let child = unsafe { fork(keep, || watch.run(window)) }?;
+        Ok(Self { child, alive })
+    }
+
+    /// Ends the guardian before it does anything.
+    pub(super) fn end(&self) {
+        self.child.end();
+    }
+
+    #[cfg(test)]
+    pub(super) fn pid(&self) -> crate::zone::Pid {
+        self.child.pid()
+    }
+}
+
+/// What the guardian has to work with.
+struct Watch<'a> {
+    closed: BorrowedFd<'a>,
+    emu: BorrowedFd<'a>,
+    journal: BorrowedFd<'a>,
+    folder: BorrowedFd<'a>,
+    name: &'a CStr,
+    places: &'a Places,
+    session: &'a LiveSession,
+    stderr: BorrowedFd<'a>,
+}
+
+impl Watch<'_> {
+    /// The guardian's life; returns its exit code.
+    fn run(&self, window: &mut [u8]) -> i32 {
+        #[cfg(test)]
+        crate::sys::fork::allocations::forbid();
+        // Out of reach of the terminal's signals, and in no folder's way. None of it can fail to matter.
+        let _ = setsid();
+        let _ = rustix::thread::set_name(c"emu-guardian");
+        let _ = rustix::process::chdir(c"/");
+        self.wait();
+        self.restore(window)
+    }
+
+    /// Waits for the end of emu.
+    fn wait(&self) {
+        loop {
+            // No event is asked for on the pipe: the hang-up of its other end is always told.
+            let mut ends =
+                [PollFd::new(&self.emu, PollFlags::IN), PollFd::new(&self.closed, PollFlags::empty())];
+            match poll(&mut ends, None) {
+                Err(Errno::INTR | Errno::AGAIN | Errno::NOMEM) => {}
+                _ => return,
+            }
+        }
+    }
+
+    fn restore(&self, window: &mut [u8]) -> i32 {
+        let zone = Field::from(self.session.name.as_bytes());
+        let (what, then) = if self.session.is_tuning() {
+            ("tuning for", "the machine is as before")
+        } else {
+            ("emulation of", "the program runs on at full speed")
+        };
+        let peers = Peers { folder: self.folder, own: self.name, places: self.places };
+        let outcome =
+            undo(self.journal, self.places, Some(peers), window, &mut |_, message| self.say(message));
+        if outcome.failed > 0 {
+            self.say(format_args!(
+                "the {what} {zone} ended because emu died; not everything could be restored: \
+                 run `emu restore`"
+            ));
+            return 1;
+        }
+        if let Err(cause) = finish(self.journal, self.folder, self.name) {
+            self.say(format_args!("cannot remove the journal: {}", Cause(cause)));
+        }
+        let restored = if outcome.undone > 0 { "everything was restored, " } else { "" };
+        self.say(format_args!("the {what} {zone} ended because emu died; {restored}{then}"));
+        0
+    }
+
+    /// One line on stderr, unless nobody takes it.
+    fn say(&self, message: fmt::Arguments<'_>) {
+        let mut line = Line { bytes: [0; LINE_LENGTH], length: 0 };
+        let _ = writeln!(line, "emu: {message}");
+        // A pipe that has room takes a whole line (PIPE_BUF), so this does not block for ever.
+        let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        let mut stderr = [PollFd::new(&self.stderr, PollFlags::OUT)];
+        if poll(&mut stderr, Some(&patience)).is_ok_and(|ready| ready > 0) {
+            let _ = write_once(self.stderr, line.bytes.get(..line.length).unwrap_or_default());
+        }
+    }
+}
+
+const LINE_LENGTH: usize = 1024;
+
+/// A line of limited length; what is too much is cut off, its newline never.
+struct Line {
+    bytes: [u8; LINE_LENGTH],
+    length: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            if let Some(free) = self.bytes.get_mut(self.length) {
+                *free = byte;
+                self.length += 1;
+            } else if byte == b'\n'
+                && let Some(last) = self.bytes.last_mut()
+            {
+                *last = byte;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,382 @@
+//! A session: its file, its guardian, and what it has changed so far.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use super::copy;
+use super::field::{Field, Values, push};
+use super::file::is_claimed;
+use super::form::Form;
+use super::guardian::Guardian;
+use super::lines::LINE_MAX;
+use super::peers::{Peers, SharingLock};
+use super::places::Places;
+use super::record::{Step, Undo};
+use super::state::{Header, PATIENCE, StateDir, lock_within};
+use super::undoer::{Gravity, check, finish, undo};
+use super::written::Written;
+use super::{JOURNAL_MAX, WINDOW};
+use crate::control_file;
+use crate::error::{Error, ErrorKind, Result};
+use crate::zone::Pid;
+
+/// A journal is copied from this length on.
+const COPY_AT: u64 = 1 << 20;
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    Open,
+    /// Undone.
+    Ended,
+    /// Ended, but for this.
+    Left(Vec<String>),
+}
+
+/// What a [`Journal`](super::Journal) shares with its clones.
+pub(super) struct Session {
+    /// The process that began it.
+    pub(super) owner: Pid,
+    dir: StateDir,
+    name: CString,
+    pub(super) file: File,
+    /// How much of the file is records.
+    pub(super) length: u64,
+    /// The length of the header.
+    header: u64,
+    /// Where the records that count begin.
+    begin: u64,
+    /// How long they may get before they are copied.
+    copy_at: u64,
+    places: Places,
+    window: Vec<u8>,
+    pub(super) guardian: Guardian,
+    pub(super) kept: Vec<Box<dyn Any + Send>>,
+    written: HashMap<PathBuf, Written>,
+    pub(super) notes: Vec<String>,
+    pub(super) phase: Phase,
+}
+
+impl Session {
+    pub(super) fn begin(
+        header: &Header,
+        dir: StateDir,
+        name: CString,
+        file: File,
+        places: Places,
+        notes: Vec<String>,
+    ) -> Result<Self> {
+        let mut window = vec![0; WINDOW];
+        let line = header.line();
+        let path = dir.file(&name);
+        let begun = write_line(&file, &line).map_err(|cause| no_record(&path, cause)).and_then(|()| {
+            // A lock of its own, which the guardian alone has when this is closed here.
+            let locked = dir.reopen(&name)?;
+            lock_within(&locked, Duration::ZERO).map_err(|cause| Error::file("lock", &path, cause.into()))?;
+            Guardian::start(&dir, &name, &locked, &places, &mut window, &header.session).map_err(|cause| {
+                Error::io("cannot start the guardian process", cause)
+                    .hint("emu needs Linux 5.9; is the number of processes limited?")
+            })
+        });
+        match begun {
+            Ok(guardian) => Ok(Self {
+                owner: header.task.pid,
+                dir,
+                name,
+                file,
+                length: line.len() as u64,
+                header: line.len() as u64,
+                begin: line.len() as u64,
+                copy_at: COPY_AT,
+                places,
+                window,
+                guardian,
+                kept: Vec::new(),
+                written: HashMap::new(),
+                notes,
+                phase: Phase::Open,
+            }),
+            Err(error) => {
+                // Nothing has been changed yet: an empty journal, if it stays, is removed by the next emu.
+                let _ = dir.remove(&name);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.dir.file(&self.name)
+    }
+
+    /// Whether this process began it, and is not a fork of the one that did.
+    fn is_ours(&self) -> bool {
+        self.owner == std::process::id() as Pid
+    }
+
+    pub(super) fn record(&mut self, undo: &Undo) -> Result<()> {
+        let Undo::File { path, old, new } = undo else { return self.append(undo) };
+        if new.is_empty() {
+            return self.append(undo);
+        }
+        let _lock = self.sharing_lock()?;
+        let known = self.written.get(path).filter(|written| written.found == old.trim()).cloned();
+        let mut written = known.unwrap_or_else(|| self.found(path, Form::Plain, old.trim()));
+        written.add(new.iter().map(String::as_str));
+        self.append(&written.undo(path))?;
+        self.written.insert(path.clone(), written);
+        Ok(())
+    }
+
+    /// Records that the session has controllers switched on in a list of them, or relies on another live one that has.
+    pub(super) fn claim(&mut self, path: &Path, names: &[&str]) -> Result<()> {
+        let _lock = self.sharing_lock()?;
+        let field = field_of(path);
+        let is_shared = |name: &str| {
+            let is_it = &mut |old: Field<'_>, new: Values<'_>| is_claimed(old, new, name.as_bytes());
+            self.peers().any(Field::from(field.as_slice()), true, is_it)
+        };
+        let current = control_file::read(path)?;
+        let old: Vec<_> = current.split_whitespace().filter(|name| !is_shared(name)).collect();
+        let claimed: Vec<_> = names.iter().copied().filter(|name| !old.contains(name)).collect();
+        if claimed.is_empty() {
+            return Ok(());
+        }
+        let new = vec![[old.as_slice(), &claimed].concat().join(" ")];
+        self.append(&Undo::File { path: path.into(), old: old.join(" "), new })
+    }
+
+    /// Whether another live session has a control file changed, or relies on one that has.
+    pub(super) fn is_shared(&self, path: &Path) -> bool {
+        self.peers().any(Field::from(field_of(path).as_slice()), false, &mut |_, _| true)
+    }
+
+    /// What is to be put back in a file that holds `current`: that, or what was there before another live session
+    /// changed it.
+    fn found(&self, path: &Path, form: Form, current: &str) -> Written {
+        let mut original = None;
+        let field = field_of(path);
+        self.peers().any(Field::from(field.as_slice()), false, &mut |old, theirs| {
+            let is_theirs = theirs.is_empty() || theirs.contains(current.as_bytes());
+            if is_theirs {
+                original = String::from_utf8(old.bytes().collect()).ok();
+            }
+            is_theirs
+        });
+        Written::new(form, current, original.as_deref())
+    }
+
+    fn peers(&self) -> Peers<'_> {
+        Peers { folder: self.dir.folder(), own: &self.name, places: &self.places }
+    }
+
+    fn sharing_lock(&self) -> Result<SharingLock> {
+        self.peers().lock(PATIENCE).map_err(|cause| {
+            Error::file("lock", &self.dir.path, cause.into()).hint("is an emu stopped? continue or kill it")
+        })
+    }
+
+    fn append(&mut self, undo: &Undo) -> Result<()> {
+        if !self.is_ours() || !matches!(self.phase, Phase::Open) {
+            return Err(Error::new(
+                ErrorKind::Failed,
+                "the emulation has ended: nothing more may be changed",
+            ));
+        }
+        let line = undo.line();
+        let text = line.strip_suffix(b"\n").unwrap_or_default();
+        let refused = match Step::parse(text) {
+            _ if line.len() > LINE_MAX => Some("it is too long"),
+            Some(step) => check(step, &self.places).err(),
+            None => Some("it could not be read back"),
+        };
+        if let Some(why) = refused {
+            let record = Field::from(text);
+            return Err(Error::new(ErrorKind::Failed, format!("cannot record `{record}`: {why}")));
+        }
+        if self.length - self.begin > self.copy_at {
+            self.copy();
+        }
+        let length = self.length + line.len() as u64;
+        if length - self.begin > JOURNAL_MAX {
+            let path = self.path();
+            let message =
+                format!("the journal {} has reached its limit of {JOURNAL_MAX} bytes", path.display());
+            return Err(Error::new(ErrorKind::Failed, message).hint("end this emulation and start it anew"));
+        }
+        self.write(&line)
+    }
+
+    fn write(&mut self, lines: &[u8]) -> Result<()> {
+        if let Err(cause) = write_line(&self.file, lines) {
+            let error = no_record(&self.path(), cause);
+            // Half a line would spoil the one after it.
+            if let Err(cause) = self.file.set_len(self.length) {
+                let problem = format!("cannot shorten {}: {cause}", self.path().display());
+                self.phase = Phase::Left(vec![problem]);
+            }
+            return Err(error);
+        }
+        self.length += lines.len() as u64;
+        Ok(())
+    }
+
+    /// Writes the records that still count anew, and gives the space of all before them back. Where that fails, the
+    /// journal goes on growing up to its limit.
+    fn copy(&mut self) {
+        let mut lines = vec![0; (self.length - self.begin) as usize];
+        let first = self.length;
+        if self.file.read_exact_at(&mut lines, self.begin).is_err() {
+            return;
+        }
+        let copied = copy::copied(&lines);
+        self.copy_at = COPY_AT.max(2 * copied.len() as u64);
+        if self.write(&copied).is_err() {
+            return;
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // The header stays, and the newline before the copy. A file system frees whole blocks and clears the rest.
+        if fallocate(&self.file, flags, self.header, first - 1 - self.header).is_ok() {
+            self.begin = first;
+        }
+    }
+
+    pub(super) fn write_file(&mut self, path: &Path, form: Form, value: &str) -> Result<String> {
+        let read = || control_file::read(path).map(|text| form.value_of(&text).to_owned());
+        let mut current = read()?;
+        let known = |current: &str| self.written.get(path).filter(|written| written.knows(current)).cloned();
+        let (mut written, _lock) = match known(&current) {
+            Some(_) if current == value => return Ok(current),
+            Some(written) => (written, None),
+            None => {
+                let lock = self.sharing_lock()?;
+                current = read()?;
+                (self.found(path, form, &current), Some(lock))
+            }
+        };
+        if current == value {
+            // It stays when the one that set it ends.
+            if written.old != current {
+                self.settle(path, &mut written, [value, value])?;
+            }
+            return Ok(current);
+        }
+        if written.knows(value) {
+            control_file::write(path, value)?;
+            let now = read()?;
+            if !written.knows(&now) {
+                self.settle(path, &mut written, [value, &now])?;
+            } else if written.old != value {
+                // Every record of it names the value already.
+                written.add([value]);
+                self.written.insert(path.into(), written);
+            }
+            return Ok(now);
+        }
+        // Until it is known what the kernel makes of the value, whatever the file holds is ours.
+        self.append(&written.undo_under_way(path))?;
+        if let Err(error) = control_file::write(path, value) {
+            self.settle(path, &mut written, [value, value])?;
+            return Err(error);
+        }
+        match read() {
+            Ok(now) => self.settle(path, &mut written, [value, &now]).map(|()| now),
+            Err(error) => {
+                control_file::write(path, &written.found)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Records which values of a file are ours; puts back what was found if that fails.
+    fn settle(&mut self, path: &Path, written: &mut Written, values: [&str; 2]) -> Result<()> {
+        written.add(values);
+        if let Err(error) = self.append(&written.undo(path)) {
+            control_file::write(path, &written.found)?;
+            return Err(error);
+        }
+        self.written.insert(path.into(), written.clone());
+        Ok(())
+    }
+
+    pub(super) fn undo(&mut self) -> Result<()> {
+        if !self.is_ours() {
+            return Ok(());
+        }
+        match &self.phase {
+            Phase::Open => {}
+            Phase::Ended => return Ok(()),
+            Phase::Left(problems) => return Err(incomplete(problems)),
+        }
+        self.kept.clear();
+        // Without space for the line, another that ends at the same moment may leave to us what we leave to it.
+        let _ = write_line(&self.file, b"ending\n");
+        let (mut notes, mut problems) = (Vec::new(), Vec::new());
+        let Self { dir, name, places, file, window, .. } = self;
+        let peers = Peers { folder: dir.folder(), own: name, places };
+        let outcome =
+            undo(file.as_fd(), places, Some(peers), window, &mut |gravity, message| match gravity {
+                Gravity::Note => notes.push(message.to_string()),
+                Gravity::Failure => problems.push(message.to_string()),
+            });
+        self.notes.append(&mut notes);
+        let result = if outcome.failed == 0 {
+            self.phase = Phase::Ended;
+            finish(self.file.as_fd(), self.dir.folder(), &self.name)
+                .map_err(|cause| Error::file("remove", &self.path(), cause.into()))
+        } else {
+            // Others need not wait for this process to end. Without space for the line, they do.
+            let _ = write_line(&self.file, b"left\n");
+            let error = incomplete(&problems);
+            self.phase = Phase::Left(problems);
+            Err(error)
+        };
+        self.guardian.end();
+        result
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // What cannot be undone stays in the file.
+        let _ = self.undo();
+        if !self.is_ours() {
+            // The threads of helpers are not in this process, and could be waited for without end.
+            std::mem::forget(std::mem::take(&mut self.kept));
+        }
+    }
+}
+
+/// One `write(2)`, then `fdatasync(2)`: a record is on disk before the change it undoes is made.
+fn write_line(mut file: &File, line: &[u8]) -> io::Result<()> {
+    let written = file.write(line)?;
+    if written < line.len() {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    file.sync_data()
+}
+
+/// A path as a field of a record.
+fn field_of(path: &Path) -> Vec<u8> {
+    let mut field = Vec::new();
+    push(&mut field, path.as_os_str().as_bytes());
+    field
+}
+
+fn no_record(path: &Path, cause: io::Error) -> Error {
+    Error::io(format!("cannot write to the journal {}", path.display()), cause)
+        .hint("without a record nothing is changed; is the file system full?")
+}
+
+fn incomplete(problems: &[String]) -> Error {
+    Error::new(ErrorKind::RestoreIncomplete, format!("cannot undo everything: {}", problems.join("; ")))
+        .hint("run `emu restore` when the cause is removed")
+}

@@ -1,0 +1,462 @@
+//! The records of the journal and their text, one line each. [`Undo`] is what the rest of
+//! the crate makes; [`Step`] is the same as found in the file, without a copy, for the executor that must not
+//! allocate.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::field::{Field, Fields, Values, push, push_all};
+use super::form::Form;
+use crate::cpu_list::CpuList;
+use crate::zone::Pid;
+
+/// How one change to the machine is undone. Recorded before the change is made.
+///
+/// Paths are absolute and lie below [`Roots::sys`](crate::roots::Roots::sys) or [`Roots::proc`](crate::roots::Roots::proc).
+/// `starttime` is the 22nd field of `/proc/<pid>/stat`: a number that another process has since got is never
+/// acted on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Undo {
+    /// Writes `old` back, if the file now holds one of `new`, surrounding white space aside. What somebody
+    /// else has written since is left, and said.
+    ///
+    /// An empty `new` stands for a write under way, whose result is not yet known: as the newest record it
+    /// takes any value for ours, otherwise it is void (the record after it says which values are).
+    ///
+    /// `cgroup.subtree_control` reads as a list of names and takes `+name` and `-name`: there, the names that
+    /// are in `new` but not in `old` are switched off.
+    File {
+        /// The control file.
+        path: PathBuf,
+        /// What it held before, without surrounding white space.
+        old: String,
+        /// What we wrote and what the kernel made of it, without surrounding white space.
+        new: Vec<String>,
+    },
+    /// As [`File`](Self::File), of a file that reads as all its choices with the one in force in brackets,
+    /// `always [madvise] never`, and takes one word.
+    Choice {
+        /// The control file.
+        path: PathBuf,
+        /// The choice that was in force before.
+        old: String,
+        /// Those that we made; as for a file, none while a write is under way.
+        new: Vec<String>,
+    },
+    /// Moves every task out of a group that we made, and removes the group. The caller makes sure that the
+    /// group did not exist before.
+    Group {
+        /// The group's folder.
+        path: PathBuf,
+        /// Which of the folder's files lists the tasks: `cgroup.procs`, `cgroup.threads` or `tasks`.
+        members: String,
+        /// The file of another group that takes them; where it has gone, the parent group does.
+        return_to: PathBuf,
+    },
+    /// Lets a frozen group run: `0` for `cgroup.freeze`, `THAWED` for `freezer.state`.
+    Thaw {
+        /// The control file.
+        file: PathBuf,
+        /// What to write.
+        value: String,
+    },
+    /// Continues a stopped process.
+    Continue {
+        /// The process.
+        pid: Pid,
+        /// When it started.
+        starttime: u64,
+    },
+    /// Continues every stopped process of a group.
+    ContinueAll {
+        /// The group's file that lists them.
+        members: PathBuf,
+    },
+    /// The session has continued everything it stopped; a process stopped now was stopped by others. Cancels all earlier
+    /// [`Continue`](Self::Continue) and [`ContinueAll`](Self::ContinueAll) records.
+    Continued,
+    /// Moves a process back to the group it came from, if that is still there.
+    Return {
+        /// The process.
+        pid: Pid,
+        /// When it started.
+        starttime: u64,
+        /// The group's file to write it to.
+        members: PathBuf,
+    },
+    /// Lets a task run on these CPUs again, if it is still bound as we have bound it.
+    Affinity {
+        /// The thread.
+        tid: Pid,
+        /// When it started.
+        starttime: u64,
+        /// The CPUs it was allowed before; numbers below 1024.
+        cpus: CpuList,
+        /// Those that we bound it to. None where the kernel may have made something else of it: then whatever it has is
+        /// ours.
+        ours: CpuList,
+    },
+    /// As [`Affinity`](Self::Affinity), for threads and children that have inherited our binding. To be recorded before
+    /// those that they may have it from, and so undone after them.
+    Inherited {
+        /// Where they are looked for.
+        kin: Kin,
+        /// They started after this, in clock ticks since boot. Who was there before has chosen such a binding itself.
+        since: u64,
+        /// The CPUs that those were allowed from which they have it.
+        cpus: CpuList,
+        /// The CPUs that those were bound to.
+        ours: CpuList,
+    },
+    /// Kills a process of our own, a burner for example, and waits until it is dead.
+    Kill {
+        /// The process.
+        pid: Pid,
+        /// When it started.
+        starttime: u64,
+    },
+}
+
+/// A kind of family of processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kin {
+    /// The members of a group, by its file that lists them.
+    Members(PathBuf),
+    /// A process and its descendants, as far as those between live.
+    Of {
+        /// The process.
+        pid: Pid,
+        /// When it started.
+        starttime: u64,
+    },
+}
+
+impl Undo {
+    /// The record as a line of the journal, its newline included.
+    pub(super) fn line(&self) -> Vec<u8> {
+        let mut line = Vec::new();
+        match self {
+            Self::File { path, old, new } => push_file(&mut line, b"file", path, old, new),
+            Self::Choice { path, old, new } => push_file(&mut line, b"choice", path, old, new),
+            Self::Group { path, members, return_to } => {
+                push_all(&mut line, [b"group", bytes(path), members.as_bytes(), bytes(return_to)]);
+            }
+            Self::Thaw { file, value } => push_all(&mut line, [b"thaw", bytes(file), value.as_bytes()]),
+            Self::Continue { pid, starttime } => push_task(&mut line, b"continue", *pid, *starttime),
+            Self::ContinueAll { members } => push_all(&mut line, [b"continue-all", bytes(members)]),
+            Self::Continued => push(&mut line, b"continued"),
+            Self::Return { pid, starttime, members } => {
+                push_task(&mut line, b"return", *pid, *starttime);
+                push(&mut line, bytes(members));
+            }
+            Self::Affinity { tid, starttime, cpus, ours } => {
+                push_task(&mut line, b"affinity", *tid, *starttime);
+                push(&mut line, cpus.to_string().as_bytes());
+                push(&mut line, ours.to_string().as_bytes());
+            }
+            Self::Inherited { kin, since, cpus, ours } => {
+                let [since, cpus, ours] = [since.to_string(), cpus.to_string(), ours.to_string()];
+                match kin {
+                    Kin::Members(members) => push_all(&mut line, [b"inherited-in", bytes(members)]),
+                    Kin::Of { pid, starttime } => push_task(&mut line, b"inherited-of", *pid, *starttime),
+                }
+                push_all(&mut line, [since, cpus, ours].iter().map(String::as_bytes));
+            }
+            Self::Kill { pid, starttime } => push_task(&mut line, b"kill", *pid, *starttime),
+        }
+        line.push(b'\n');
+        line
+    }
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+fn push_file(line: &mut Vec<u8>, verb: &[u8], path: &Path, old: &str, new: &[String]) {
+    push_all(line, [verb, bytes(path), old.trim().as_bytes()]);
+    push_all(line, new.iter().map(|value| value.trim().as_bytes()));
+}
+
+fn push_task(line: &mut Vec<u8>, verb: &[u8], pid: Pid, starttime: u64) {
+    push_all(line, [verb, pid.to_string().as_bytes(), starttime.to_string().as_bytes()]);
+}
+
+/// A process or thread, told from later ones with the same number by its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Task {
+    pub(super) pid: Pid,
+    /// In clock ticks since boot.
+    pub(super) starttime: u64,
+}
+
+impl Task {
+    pub(super) fn parse(fields: &mut Fields<'_>) -> Option<Self> {
+        let pid = fields.next()?.number().filter(|&pid: &Pid| pid > 0)?;
+        Some(Self { pid, starttime: fields.next()?.number()? })
+    }
+}
+
+/// An [`Undo`] as found in the file.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step<'a> {
+    /// An [`Undo::File`] or [`Undo::Choice`].
+    File {
+        form: Form,
+        path: Field<'a>,
+        old: Field<'a>,
+        new: Values<'a>,
+    },
+    Group {
+        path: Field<'a>,
+        members: Field<'a>,
+        return_to: Field<'a>,
+    },
+    Thaw {
+        file: Field<'a>,
+        value: Field<'a>,
+    },
+    Continue(Task),
+    ContinueAll {
+        members: Field<'a>,
+    },
+    Continued,
+    Return {
+        task: Task,
+        members: Field<'a>,
+    },
+    /// Journals of before have no `ours`.
+    Affinity {
+        task: Task,
+        cpus: Field<'a>,
+        ours: Option<Field<'a>>,
+    },
+    Inherited {
+        kin: KinField<'a>,
+        since: u64,
+        cpus: Field<'a>,
+        ours: Field<'a>,
+    },
+    Kill(Task),
+}
+
+/// A [`Kin`] as found in the file.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum KinField<'a> {
+    Members(Field<'a>),
+    Of(Task),
+}
+
+impl<'a> Step<'a> {
+    /// Reads a line without its newline; `None` when it is no record.
+    pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
+        let mut fields = Fields::of(line)?;
+        let step = match fields.next()?.escaped() {
+            b"file" => Self::file(Form::Plain, &mut fields)?,
+            b"choice" => Self::file(Form::Choice, &mut fields)?,
+            b"group" => {
+                Self::Group { path: fields.next()?, members: fields.next()?, return_to: fields.next()? }
+            }
+            b"thaw" => Self::Thaw { file: fields.next()?, value: fields.next()? },
+            b"continue" => Self::Continue(Task::parse(&mut fields)?),
+            b"continue-all" => Self::ContinueAll { members: fields.next()? },
+            b"continued" => Self::Continued,
+            b"return" => Self::Return { task: Task::parse(&mut fields)?, members: fields.next()? },
+            b"affinity" => {
+                let (task, cpus) = (Task::parse(&mut fields)?, fields.next()?);
+                Self::Affinity { task, cpus, ours: fields.next().filter(|ours| !ours.is(b"")) }
+            }
+            b"inherited-in" => Self::inherited(KinField::Members(fields.next()?), &mut fields)?,
+            b"inherited-of" => Self::inherited(KinField::Of(Task::parse(&mut fields)?), &mut fields)?,
+            b"kill" => Self::Kill(Task::parse(&mut fields)?),
+            _ => return None,
+        };
+        fields.is_empty().then_some(step)
+    }
+
+    fn file(form: Form, fields: &mut Fields<'a>) -> Option<Self> {
+        Some(Self::File { form, path: fields.next()?, old: fields.next()?, new: fields.rest() })
+    }
+
+    fn inherited(kin: KinField<'a>, fields: &mut Fields<'a>) -> Option<Self> {
+        let since = fields.next()?.number()?;
+        Some(Self::Inherited { kin, since, cpus: fields.next()?, ours: fields.next()? })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(field: Field<'_>) -> String {
+        String::from_utf8(field.bytes().collect()).unwrap()
+    }
+
+    fn path(field: Field<'_>) -> PathBuf {
+        OsString::from_vec(field.bytes().collect()).into()
+    }
+
+    impl Step<'_> {
+        fn to_undo(self) -> Undo {
+            match self {
+                Self::File { form, path: file, old, new } => {
+                    let (path, old, new) = (path(file), text(old), new.fields().map(text).collect());
+                    match form {
+                        Form::Plain => Undo::File { path, old, new },
+                        Form::Choice => Undo::Choice { path, old, new },
+                    }
+                }
+                Self::Group { path: group, members, return_to } => {
+                    Undo::Group { path: path(group), members: text(members), return_to: path(return_to) }
+                }
+                Self::Thaw { file, value } => Undo::Thaw { file: path(file), value: text(value) },
+                Self::Continue(Task { pid, starttime }) => Undo::Continue { pid, starttime },
+                Self::ContinueAll { members } => Undo::ContinueAll { members: path(members) },
+                Self::Continued => Undo::Continued,
+                Self::Return { task: Task { pid, starttime }, members } => {
+                    Undo::Return { pid, starttime, members: path(members) }
+                }
+                Self::Affinity { task: Task { pid, starttime }, cpus, ours } => Undo::Affinity {
+                    tid: pid,
+                    starttime,
+                    cpus: text(cpus).parse().unwrap(),
+                    ours: ours.map(|ours| text(ours).parse().unwrap()).unwrap_or_default(),
+                },
+                Self::Inherited { kin, since, cpus, ours } => Undo::Inherited {
+                    kin: match kin {
+                        KinField::Members(members) => Kin::Members(path(members)),
+                        KinField::Of(Task { pid, starttime }) => Kin::Of { pid, starttime },
+                    },
+                    since,
+                    cpus: text(cpus).parse().unwrap(),
+                    ours: text(ours).parse().unwrap(),
+                },
+                Self::Kill(Task { pid, starttime }) => Undo::Kill { pid, starttime },
+            }
+        }
+    }
+
+    /// Paths of any bytes but NUL, with those that are escaped more often than chance has it.
+    pub(crate) fn any_path() -> impl Strategy<Value = PathBuf> {
+        let byte = prop_oneof![Just(b'\t'), Just(b'\n'), Just(b'\\'), Just(b'/'), 1u8..];
+        vec(byte, 0..60).prop_map(|bytes| OsString::from_vec(bytes).into())
+    }
+
+    pub(crate) fn any_undo() -> impl Strategy<Value = Undo> {
+        let value = || prop_oneof!["[a-z0-9]{0,9}", "([a-z\\\\][\\t\\n\\\\tn]{0,9}[a-z\\\\])?", "\\PC{0,9}"];
+        let value = move || value().prop_map(|text| text.trim().to_owned());
+        let task = || (1..Pid::MAX, any::<u64>());
+        let cpus = |least: usize| {
+            proptest::collection::btree_set(0..1024usize, least..9)
+                .prop_map(|cpus| cpus.into_iter().collect::<CpuList>())
+        };
+        prop_oneof![
+            (any_path(), value(), vec(value(), 0..4)).prop_map(|(path, old, new)| Undo::File {
+                path,
+                old,
+                new
+            }),
+            (any_path(), value(), vec(value(), 0..4)).prop_map(|(path, old, new)| Undo::Choice {
+                path,
+                old,
+                new
+            }),
+            (any_path(), value(), any_path()).prop_map(|(path, members, return_to)| Undo::Group {
+                path,
+                members,
+                return_to
+            }),
+            (any_path(), value()).prop_map(|(file, value)| Undo::Thaw { file, value }),
+            task().prop_map(|(pid, starttime)| Undo::Continue { pid, starttime }),
+            any_path().prop_map(|members| Undo::ContinueAll { members }),
+            Just(Undo::Continued),
+            (task(), any_path()).prop_map(|((pid, starttime), members)| Undo::Return {
+                pid,
+                starttime,
+                members
+            }),
+            (task(), cpus(1), cpus(0)).prop_map(|((tid, starttime), cpus, ours)| Undo::Affinity {
+                tid,
+                starttime,
+                cpus,
+                ours
+            }),
+            (task(), any_path(), any::<bool>(), cpus(1), cpus(1)).prop_map(
+                |((pid, starttime), members, is_group, cpus, ours)| Undo::Inherited {
+                    kin: if is_group { Kin::Members(members) } else { Kin::Of { pid, starttime } },
+                    since: starttime,
+                    cpus,
+                    ours
+                }
+            ),
+            task().prop_map(|(pid, starttime)| Undo::Kill { pid, starttime }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn records_round_trip_whatever_bytes_are_in_them(undo in any_undo()) {
+            let line = undo.line();
+            let (newline, text) = line.split_last().unwrap();
+            prop_assert_eq!(*newline, b'\n');
+            prop_assert!(!text.contains(&b'\n'));
+            prop_assert_eq!(Step::parse(text).unwrap().to_undo(), undo);
+        }
+
+        #[test]
+        fn no_bytes_make_the_parser_panic(line in vec(any::<u8>(), 0..200)) {
+            if let Some(step) = Step::parse(&line) {
+                let _ = format!("{step:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_that_are_no_records_are_refused() {
+        for line in [
+            "",
+            "file",
+            "file\t/sys/a",
+            "thaw\t/sys/a",
+            "thaw\t/sys/a\t0\textra",
+            "kill\t1",
+            "kill\t0\t1",
+            "kill\t-1\t1",
+            "kill\t+1\t1",
+            "kill\t99999999999\t1",
+            "kill\t1\t",
+            "kill\t1\t1\t1",
+            "File\t/sys/a\tb",
+            "thaw\t/sys/a\\\t0",
+            "thaw\t/sys/\\x\t0",
+            "done",
+            "\t",
+            "continue\t1\t1 ",
+            "continued\t1",
+            "affinity\t1\t1",
+            "affinity\t1\t1\t0\t0\t0",
+            "inherited-in\t/sys/a\t1\t0",
+            "inherited-of\t1\t1\t1\t0",
+        ] {
+            assert!(Step::parse(line.as_bytes()).is_none(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn no_new_value_differs_from_an_empty_new_value() {
+        let none = Undo::File { path: "/sys/a".into(), old: "1".into(), new: vec![] };
+        let empty = Undo::File { path: "/sys/a".into(), old: "1".into(), new: vec![String::new()] };
+        assert_eq!(none.line(), b"file\t/sys/a\t1\n");
+        assert_eq!(empty.line(), b"file\t/sys/a\t1\t\n");
+        for undo in [none, empty] {
+            let line = undo.line();
+            assert_eq!(Step::parse(&line[..line.len() - 1]).unwrap().to_undo(), undo);
+        }
+    }
+}

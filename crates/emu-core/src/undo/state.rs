@@ -1,0 +1,472 @@
+//! The state folder: which sessions there are, who lives, who is dead, and whose CPUs overlap.
+//!
+//! A session is one file. Its guardian holds a lock on it for life, so a file whose lock is free belongs to a
+//! live session only if the emu that wrote it lives. The lock is not the emu's own, because a child that it
+//! forks would share it, and might be frozen with it.
+
+use std::ffi::{CStr, CString};
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, Dir, FlockOperation, Mode, OFlags, flock, openat};
+use rustix::io::Errno;
+use serde::Serialize;
+
+use super::WINDOW;
+use super::field::{Field, Fields, push_all};
+use super::lines::{Backwards, LINE_MAX};
+use super::places::Places;
+use super::record::Task;
+use super::task;
+use super::undoer::LEFT;
+use crate::cpu_list::CpuList;
+use crate::error::{Error, ErrorKind, Result};
+use crate::roots::Roots;
+use crate::zone::Pid;
+
+/// The first field of a journal, and the version of the format.
+const MAGIC: [&[u8]; 2] = [b"emu-journal", b"1"];
+const LOCK: &CStr = c"lock";
+pub(super) const SUFFIX: &[u8] = b".journal";
+
+/// How long another emu, or a guardian at its work, may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An emulation at work on this host, of this process or another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LiveSession {
+    /// The process that holds it.
+    pub pid: Pid,
+    /// The CPUs it emulates; none where it holds the machine tuned.
+    pub cpus: CpuList,
+    /// The method's name.
+    pub method: String,
+    /// The zone's name.
+    pub name: String,
+}
+
+impl LiveSession {
+    /// Whether a session with these CPUs, none for the machine as a whole, must not begin beside this one.
+    pub(super) fn is_in_the_way_of(&self, cpus: &CpuList) -> bool {
+        if cpus.is_empty() { self.is_tuning() } else { !self.cpus.intersection(cpus).is_empty() }
+    }
+
+    /// Whether it is no emulation but holds the machine tuned.
+    pub fn is_tuning(&self) -> bool {
+        self.cpus.is_empty()
+    }
+
+    /// Method and CPUs in words: `fracas on CPUs 0-1`.
+    pub fn what(&self) -> String {
+        let Self { method, cpus, .. } = self;
+        if self.is_tuning() { method.clone() } else { format!("{method} on CPUs {cpus}") }
+    }
+}
+
+/// So much of a name is kept, in characters: a line must not be longer than is read.
+const NAME_MAX: usize = 200;
+
+/// The first line of a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) task: Task,
+    /// The boot in which it was written; nothing that a journal undoes outlives the boot.
+    pub(super) boot: String,
+    pub(super) session: LiveSession,
+}
+
+impl Header {
+    /// Of a new session of this process.
+    ///
+    /// # Errors
+    /// The process cannot be found in procfs.
+    pub(super) fn new(
+        roots: &Roots,
+        places: &Places,
+        cpus: &CpuList,
+        method: &str,
+        name: &str,
+    ) -> Result<Self> {
+        let pid = std::process::id() as Pid;
+        let path = roots.proc.join(pid.to_string()).join("stat");
+        let stat =
+            task::stat(places.proc(), pid).and_then(|stat| stat.ok_or(Errno::NOENT)).map_err(|cause| {
+                Error::file("read", &path, cause.into()).hint("emu needs the proc file system and Linux 5.9")
+            })?;
+        let name = name.chars().take(NAME_MAX).collect();
+        let session = LiveSession { pid, cpus: cpus.clone(), method: method.into(), name };
+        Ok(Self { task: Task { pid, starttime: stat.starttime }, boot: boot(roots), session })
+    }
+
+    /// The line, its newline included.
+    pub(super) fn line(&self) -> Vec<u8> {
+        let (pid, starttime) = (self.task.pid.to_string(), self.task.starttime.to_string());
+        let cpus = self.session.cpus.to_string();
+        let fields = [&pid, &starttime, &self.boot, &cpus, &self.session.method, &self.session.name];
+        let mut line = Vec::new();
+        push_all(&mut line, MAGIC.into_iter().chain(fields.map(String::as_bytes)));
+        line.push(b'\n');
+        line
+    }
+
+    /// Reads a line without its newline.
+    pub(super) fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = Fields::of(line)?;
+        for magic in MAGIC {
+            fields.next().filter(|field| field.is(magic))?;
+        }
+        let task = Task::parse(&mut fields)?;
+        let mut text =
+            || fields.next().and_then(|field: Field<'_>| String::from_utf8(field.bytes().collect()).ok());
+        let (boot, cpus, method, name) = (text()?, CpuList::from_kernel(&text()?)?, text()?, text()?);
+        let session = LiveSession { pid: task.pid, cpus, method, name };
+        fields.next().is_none().then_some(Self { task, boot, session })
+    }
+}
+
+/// Which boot this is; empty where the kernel does not say.
+pub(super) fn boot(roots: &Roots) -> String {
+    crate::control_file::probe(&roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
+}
+
+/// What a session file turned out to be.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Its emu lives.
+    Live(LiveSession),
+    /// Its emu has gone and left something. The file is locked by us.
+    Dead(File, Header),
+    /// Its emu died before it did anything, or the machine has been booted since. The file is locked by us.
+    Void(File),
+    /// It went while we looked.
+    Gone,
+}
+
+/// The state folder, checked to be ours alone.
+#[derive(Debug)]
+pub(super) struct StateDir {
+    pub(super) path: PathBuf,
+    folder: OwnedFd,
+}
+
+/// The folder is locked as long as this lives.
+#[derive(Debug)]
+pub(super) struct StateLock(OwnedFd);
+
+impl Drop for StateLock {
+    fn drop(&mut self) {
+        // Closing alone would leave it locked by a child that another thread has forked meanwhile.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+impl StateDir {
+    /// Opens the folder; makes it where it is missing.
+    ///
+    /// # Errors
+    /// It cannot be made or opened, belongs to another user, or others may write to it.
+    pub(super) fn open(roots: &Roots) -> Result<Self> {
+        if !roots.state.is_absolute() {
+            return Err(Error::usage(format!("the state folder {} is not absolute", roots.state.display())));
+        }
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&roots.state)
+            .or_else(|cause| {
+                // Something else than a folder: said when it is opened.
+                if cause.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(cause) }
+            })
+            .map_err(|cause| Error::file("create the state folder", &roots.state, cause))?;
+        Self::open_existing(&roots.state)
+    }
+
+    /// Opens the folder if there is one.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(super) fn open_if_present(roots: &Roots) -> Result<Option<Self>> {
+        match roots.state.symlink_metadata() {
+            Err(cause) if matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(None)
+            }
+            _ => Self::open_existing(&roots.state).map(Some),
+        }
+    }
+
+    fn open_existing(path: &Path) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = openat(CWD, path, flags, Mode::empty()).map_err(|cause| {
+            let error = Error::file("open the state folder", path, cause.into());
+            if matches!(cause, Errno::NOTDIR | Errno::LOOP) {
+                error.hint("it must be a folder, not a link or a file; remove it")
+            } else {
+                error
+            }
+        })?;
+        let stat = rustix::fs::fstat(&folder).map_err(|cause| Error::file("look at", path, cause.into()))?;
+        if let Some(why) = not_ours_alone(stat.st_uid, stat.st_mode) {
+            return Err(Error::new(ErrorKind::Failed, format!("the state folder {} {why}", path.display()))
+                .hint("check who made it, then remove it"));
+        }
+        Ok(Self { path: path.to_owned(), folder })
+    }
+
+    /// Waits for the moment when no other emu lists, makes or removes sessions.
+    ///
+    /// # Errors
+    /// The lock cannot be made, or is held for too long.
+    pub(super) fn lock(&self) -> Result<StateLock> {
+        let path = self.path.join("lock");
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.folder, LOCK, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|cause| Error::file("open", &path, cause.into()))?;
+        if lock_within(&file, PATIENCE).map_err(|cause| Error::file("lock", &path, cause.into()))? {
+            return Ok(StateLock(file));
+        }
+        let message = format!("cannot lock {}: another emu has held it for {PATIENCE:?}", path.display());
+        Err(Error::new(ErrorKind::Failed, message).hint("is an emu stopped? continue or kill it"))
+    }
+
+    /// The names of the session files. To be called with the lock held.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub(super) fn sessions(&self) -> Result<Vec<CString>> {
+        let failed = |cause: Errno| Error::file("list", &self.path, cause.into());
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_name().to_bytes().ends_with(SUFFIX) {
+                names.push(entry.file_name().to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Makes a session file. To be called with the lock held.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub(super) fn create(&self, task: Task) -> Result<(CString, File)> {
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mut number = 0;
+        loop {
+            // A process may have several sessions, on CPUs of their own.
+            let ordinal = if number == 0 { String::new() } else { format!("-{number}") };
+            let name = format!("{}-{}{ordinal}.journal", task.pid, task.starttime);
+            let made = CString::new(name.as_str())
+                .map_err(|_| Errno::INVAL)
+                .and_then(|name| Ok((openat(&self.folder, &name, flags, Mode::RUSR | Mode::WUSR)?, name)))
+                // Not 0, 1 or 2 in a program that has closed those: what it prints must not get in here.
+                .and_then(|(file, name)| Ok((rustix::io::fcntl_dupfd_cloexec(file, 3)?, name)));
+            match made {
+                Ok((file, name)) => return Ok((name, file.into())),
+                Err(Errno::EXIST) => number += 1,
+                Err(cause) => return Err(Error::file("create", &self.path.join(name), cause.into())),
+            }
+        }
+    }
+
+    /// Opens a session file once more, as a lock of its own.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub(super) fn reopen(&self, name: &CStr) -> Result<File> {
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        openat(&self.folder, name, flags, Mode::empty())
+            .map(File::from)
+            .map_err(|cause| Error::file("open", &self.file(name), cause.into()))
+    }
+
+    /// Removes a session file; one that is gone already is no failure.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub(super) fn remove(&self, name: &CStr) -> Result<()> {
+        match rustix::fs::unlinkat(&self.folder, name, rustix::fs::AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(cause) => Err(Error::file("remove", &self.file(name), cause.into())),
+        }
+    }
+
+    /// The path of a session file.
+    pub(super) fn file(&self, name: &CStr) -> PathBuf {
+        self.path.join(std::ffi::OsStr::from_bytes(name.to_bytes()))
+    }
+
+    /// The open folder.
+    pub(super) fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
+    }
+
+    /// Finds out what a session file is. To be called with the lock held.
+    ///
+    /// # Errors
+    /// The file is not ours, cannot be read, or is not a journal; it is left as it is.
+    pub(super) fn inspect(&self, name: &CStr, places: &Places, boot: &str) -> Result<Found> {
+        let path = self.file(name);
+        let failed = |operation: &str, cause: io::Error| Error::file(operation, &path, cause);
+        let mut file = match self.reopen(name) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(Found::Gone),
+            file => file?,
+        };
+        let metadata = file.metadata().map_err(|cause| failed("look at", cause))?;
+        if let Some(why) = not_ours_alone(metadata.uid(), metadata.mode()) {
+            return Err(bad_journal(&path, why));
+        }
+        if !metadata.is_file() {
+            return Err(bad_journal(&path, "is not a regular file"));
+        }
+        let mut free = lock_within(&file, Duration::ZERO).map_err(|cause| failed("lock", cause.into()))?;
+        let mut start = vec![0; LINE_MAX];
+        let length = read_start(&mut file, &mut start).map_err(|cause| failed("read", cause))?;
+        let start = start.get(..length).unwrap_or_default();
+        let Some(end) = start.iter().position(|&byte| byte == b'\n') else {
+            let whole = Header::magic();
+            return if !free {
+                // Its guardian lives, so it had a header: it has just been removed and emptied.
+                Err(bad_journal(&path, "is in use but has no header"))
+            } else if length < LINE_MAX && (start.starts_with(&whole) || whole.starts_with(start)) {
+                Ok(Found::Void(file))
+            } else {
+                Err(bad_journal(&path, "is not a journal of this version of emu"))
+            };
+        };
+        let Some(header) = Header::parse(start.get(..end).unwrap_or_default()) else {
+            return Err(bad_journal(&path, "is not a journal of this version of emu"));
+        };
+        let another_boot = !boot.is_empty() && !header.boot.is_empty() && header.boot != boot;
+        if another_boot && free {
+            return Ok(Found::Void(file));
+        }
+        let alive = task::is_alive(places.proc(), header.task).map_err(|cause| {
+            Error::io(format!("cannot look for process {}", header.task.pid), cause.into())
+        })?;
+        if alive && !(free && was_left(&file)) {
+            return Ok(Found::Live(header.session));
+        }
+        if !free {
+            // The guardian of a dead emu is at work.
+            free = lock_within(&file, PATIENCE).map_err(|cause| failed("lock", cause.into()))?;
+        }
+        if !free {
+            return Err(bad_journal(&path, "is being undone by its guardian, which does not get on"));
+        }
+        match file.metadata().map_err(|cause| failed("look at", cause))?.nlink() {
+            0 => Ok(Found::Gone),
+            _ => Ok(Found::Dead(file, header)),
+        }
+    }
+}
+
+impl Header {
+    fn magic() -> Vec<u8> {
+        let mut line = Vec::new();
+        push_all(&mut line, MAGIC);
+        line.push(b'\t');
+        line
+    }
+}
+
+/// Whether the session gave up on what it could not undo.
+fn was_left(file: &File) -> bool {
+    let mut window = vec![0; WINDOW];
+    let newest =
+        Backwards::new(file.as_fd(), &mut window).and_then(|mut lines| Ok(lines.next()? == Some(LEFT)));
+    newest.unwrap_or(false)
+}
+
+fn read_start(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    loop {
+        match file.read(buffer.get_mut(length..).unwrap_or_default()) {
+            Ok(0) => return Ok(length),
+            Ok(count) => length += count,
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+}
+
+/// Takes the lock of a file; false when it is not to be had in time.
+pub(super) fn lock_within(file: impl AsFd, patience: Duration) -> rustix::io::Result<bool> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK) if Instant::now() >= deadline => return Ok(false),
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(1)),
+            Err(Errno::INTR) => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+}
+
+/// Why a folder or file may have been filled by somebody else.
+pub(super) fn not_ours_alone(owner: u32, mode: u32) -> Option<&'static str> {
+    if owner != rustix::process::geteuid().as_raw() {
+        Some("belongs to another user")
+    } else if mode & 0o022 != 0 {
+        Some("may be written by other users")
+    } else {
+        None
+    }
+}
+
+fn bad_journal(path: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::RestoreIncomplete, format!("the journal {} {why}", path.display()))
+        .hint("nothing was done on its account; look at it, then remove it")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::tests::playground;
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_let_go_is_free_even_if_a_forked_child_has_a_copy() {
+        let (_dir, roots) = playground();
+        let dir = StateDir::open(&roots).unwrap();
+        let lock = dir.lock().unwrap();
+        let copy = lock.0.try_clone().unwrap();
+        drop(lock);
+        let started = Instant::now();
+        drop(dir.lock().unwrap());
+        assert!(started.elapsed() < PATIENCE);
+        drop(copy);
+    }
+
+    #[test]
+    fn a_session_file_is_never_an_existing_one() {
+        let (_dir, roots) = playground();
+        let dir = StateDir::open(&roots).unwrap();
+        let task = Task { pid: 7, starttime: 8 };
+        let names: Vec<_> = (0..3).map(|_| dir.create(task).unwrap().0).collect();
+        assert_eq!(names, [c"7-8.journal", c"7-8-1.journal", c"7-8-2.journal"].map(CStr::to_owned));
+        let mode = dir.file(&names[0]).metadata().unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(roots.state.metadata().unwrap().mode() & 0o777, 0o700);
+    }
+
+    proptest! {
+        #[test]
+        fn headers_round_trip(
+            pid in 1..Pid::MAX, starttime: u64, method in "[a-z-]{0,9}", name in "[\\t\\n\\\\a-zü]{0,9}",
+            cpus in proptest::collection::btree_set(0..=crate::cpu_list::CPU_ID_MAX, 0..9),
+        ) {
+            let session = LiveSession { pid, cpus: cpus.into_iter().collect(), method, name };
+            let header = Header { task: Task { pid, starttime }, boot: "x-y".into(), session };
+            let line = header.line();
+            prop_assert_eq!(Header::parse(&line[..line.len() - 1]), Some(header));
+        }
+    }
+}
