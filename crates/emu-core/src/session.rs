@@ -12,9 +12,9 @@ use crate::method_id::MethodId;
 use crate::process::Stat;
 use crate::speed::{Speed, SpeedSpec, Targets};
 use crate::status::Status;
+use crate::sys::Pid;
 use crate::unavailable::Unavailable;
 use crate::undo::Journal;
-use crate::zone::Pid;
 use crate::zone::{Demand, Tasks, Zone};
 
 impl Demand {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_list::CpuId;
-use crate::duty::Notes;
 use crate::method_id::MethodId;
+use crate::notes::Notes;
 use crate::speed::{Hertz, Target};
 
 /// Whether the limit that was asked for is in force, as far as the method can know.

@@ -7,9 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cpu_list::CpuList;
 use crate::speed::{Targets, lowest_share};
-
-/// A process ID.
-pub type Pid = i32;
+use crate::sys::Pid;
 
 /// Which tasks a zone is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

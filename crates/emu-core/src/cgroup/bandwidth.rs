@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Folder;
+use super::folder::Folder;
 use super::usage::Usage;
 use crate::control_file;
 use crate::error::{Error, ErrorKind, Result};

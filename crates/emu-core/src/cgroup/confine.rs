@@ -8,9 +8,9 @@ use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
 use crate::host::{Controller, Host};
 use crate::process::{Stat, threads};
+use crate::sys::Pid;
 use crate::sys::{affinity, time};
 use crate::undo::{Journal, Kin, Undo};
-use crate::zone::Pid;
 use crate::zone::Zone;
 
 pub(crate) const CPUS: &str = "cpuset.cpus";
@@ -122,7 +122,7 @@ pub(crate) fn bind(
 ) -> Result<()> {
     let mut binder = Binder { proc, cpus, journal, kin, since: time::user_ticks(), made: HashSet::new() };
     let mut bound = HashSet::new();
-    for _ in 0..super::PASSES {
+    for _ in 0..super::folder::PASSES {
         let found: Vec<Pid> = list()?.into_iter().flat_map(|pid| threads(proc, pid)).collect();
         let mut new = false;
         for tid in found {

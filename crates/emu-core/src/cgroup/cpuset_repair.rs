@@ -5,16 +5,17 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{PASSES, lists, place};
+use super::folder::PASSES;
+use super::{lists, place};
 use crate::error::{Error, Result};
 use crate::host::Hierarchy;
 use crate::host::delegation::PROCS;
 use crate::process::{Descendants, Stat};
-use crate::zone::Pid;
+use crate::sys::Pid;
 
 /// The processes of a cpuset, for when it loses its last CPU.
 #[derive(Debug)]
-pub(super) struct CpusetRepair {
+pub(crate) struct CpusetRepair {
     proc: PathBuf,
     hierarchy: Hierarchy,
     folder: PathBuf,

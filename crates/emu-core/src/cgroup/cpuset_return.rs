@@ -5,13 +5,14 @@
 
 use std::path::PathBuf;
 
-use super::Folder;
 use super::confine;
 use super::cpuset_repair::CpusetRepair;
+use super::folder::Folder;
 use crate::control_file;
 use crate::cpu_list::CpuList;
-use crate::duty::{Command, DutyThread, Notes};
+use crate::duty::{Command, DutyThread};
 use crate::error::Result;
+use crate::notes::Notes;
 use crate::sys::time::{self, Nanos};
 
 /// How often it is looked which CPUs are online.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify;
 
-use super::Folder;
+use super::folder::Folder;
 use crate::control_file;
 use crate::error::{Error, Result};
 use crate::sys::time::{self, Nanos};

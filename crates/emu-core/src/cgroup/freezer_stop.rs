@@ -2,12 +2,12 @@
 
 use super::freezer::Freezer;
 use super::{Folder, TaskGroup};
-use crate::duty::Notes;
+use crate::duty::Census;
 use crate::duty::stop_cost::StopCost;
-use crate::duty::task_sampler::Census;
 use crate::duty::{Stop, Stopped};
 use crate::error::{Error, Result};
 use crate::host::{Controller, Host};
+use crate::notes::Notes;
 use crate::sys::time::{self, Nanos};
 use crate::undo::Journal;
 use crate::zone::Zone;

@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::{PASSES, place};
+use super::folder::PASSES;
+use super::place;
 use crate::error::{Error, Result};
 use crate::host::Hierarchy;
 use crate::host::delegation::PROCS;
 use crate::process::Descendants;
+use crate::sys::Pid;
 use crate::undo::{Journal, Undo};
-use crate::zone::Pid;
 
 /// A hierarchy, the list of our group in it, and the list to which the journal returns whoever is in the group
 /// at the end.

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{Folder, lists, place};
+use super::folder::Folder;
+use super::{lists, place};
 use crate::error::{Error, Result};
 use crate::host::delegation::PROCS;
 use crate::host::{Controller, Hierarchy, Host};
-use crate::zone::Pid;
+use crate::sys::Pid;
 
 /// How often two lists of processes are compared until they are taken for different.
 const LOOKS: u32 = 20;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::host::delegation::PROCS;
-use crate::zone::Pid;
+use crate::sys::Pid;
 
 /// A list as text. A group that has been removed lists nobody, and neither does one whose list cannot be read
 /// because it is threaded: the group above it lists its processes.

@@ -9,6 +9,7 @@ pub(crate) mod bandwidth;
 pub(crate) mod confine;
 mod cpuset_repair;
 pub(crate) mod cpuset_return;
+mod folder;
 mod freezer;
 mod freezer_stop;
 mod gather;
@@ -24,6 +25,7 @@ pub use bandwidth::throttled_time;
 pub(crate) use bandwidth::{
     Bandwidth, Limit, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Quota, Throttling, tightest_limit,
 };
+pub(crate) use folder::{Folder, PASSES};
 pub(crate) use freezer_stop::FreezerStop;
 pub(crate) use hierarchies::{can_have, hierarchy_for, is_same_everywhere};
 pub(crate) use place::DELEGATION_HINT;
@@ -37,40 +39,15 @@ use hierarchies::{existing, hierarchies, is_vital, no_such_group};
 use std::path::{Path, PathBuf};
 
 use crate::cpu_list::CpuList;
-use crate::duty::Notes;
 use crate::error::Result;
 use crate::host::delegation::PROCS;
 use crate::host::{Controller, Hierarchy, Host};
+use crate::notes::Notes;
 use crate::process::{Descendants, Stat, check_targets};
+use crate::sys::Pid;
 use crate::unavailable::{Reason, Unavailable};
 use crate::undo::{Journal, Kin};
-use crate::zone::Pid;
 use crate::zone::{Tasks, Zone};
-
-/// How often a list is gone through until nothing new is in it. A fork storm is caught within a few passes, as
-/// whatever has been caught has its children in the group.
-pub(crate) const PASSES: u32 = 1_000;
-
-/// A group's folder in one hierarchy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Folder {
-    /// The version of its hierarchy, 1 or 2.
-    pub(crate) version: u8,
-    /// Where it is.
-    pub(crate) path: PathBuf,
-}
-
-impl Folder {
-    /// The name of the file that lists the threads in it.
-    pub(crate) fn threads_name(&self) -> &'static str {
-        if self.version == 2 { "cgroup.threads" } else { "tasks" }
-    }
-
-    /// That file.
-    pub(crate) fn threads_file(&self) -> PathBuf {
-        self.path.join(self.threads_name())
-    }
-}
 
 /// One folder and what it controls.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use crate::control_file;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::delegation::{CONTROLLERS, PROCS, SUBTREE_CONTROL, can_enable, is_open};
 use crate::host::{Controller, Hierarchy};
+use crate::sys::Pid;
 use crate::undo::{Journal, Undo};
-use crate::zone::Pid;
 
 /// What to do when a group cannot be made or joined.
 pub(crate) const HINT: &str =
@@ -155,7 +155,7 @@ fn empty(group: &Path, journal: &Journal) -> Result<PathBuf> {
     let leaf = make(&Site { parent: group.to_owned(), return_to: procs.clone() }, journal)?;
     let target = leaf.join(PROCS);
     // Forks while we move: each pass leaves only what came since.
-    for _ in 0..super::PASSES {
+    for _ in 0..super::folder::PASSES {
         let listed = control_file::read(&procs)?;
         if listed.is_empty() {
             return Ok(leaf);

@@ -10,10 +10,10 @@ use crate::host::{Controller, Host};
 use crate::process::{Descendants, Stat};
 use crate::roots::Roots;
 use crate::speed::Target;
+use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::sys::times::process_cpu_time;
 use crate::undo::Journal;
-use crate::zone::Pid;
 use crate::zone::{Demand, Tasks, Zone};
 
 pub(crate) const PROC: &str = "/proc";

@@ -15,10 +15,10 @@ use crate::host::testing;
 use crate::host::{Controller, Hierarchy, Host};
 use crate::process::threads;
 use crate::roots::Roots;
+use crate::sys::Pid;
 use crate::sys::{affinity, time};
 use crate::unavailable::Reason;
 use crate::undo::Journal;
-use crate::zone::Pid;
 use crate::zone::Tasks;
 
 mod gather;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::Folder;
+use super::folder::Folder;
 use crate::sys::time::Nanos;
 
 /// Reads the CPU time of all tasks of a group, nested groups and tasks that have ended included.

@@ -13,11 +13,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use super::PERIOD_MAX;
-use super::duty_thread::{Command, Counters, DutyThread, Wait};
+use super::duty_thread::{Command, Counters, DutyThread, Wait, settle_controller};
 use super::grid::Grid;
 use super::idle_pusher::{IdlePusher, LOOKS_FOR};
 use super::ledger::Ledger;
-use super::notes::Notes;
 use super::own_time::OwnTime;
 use super::pin_apart::PinApart;
 pub(crate) use super::stop::{Stop, Stopped};
@@ -28,10 +27,10 @@ use crate::cpu_list::CpuList;
 use crate::error::Result;
 use crate::host::Host;
 use crate::method_id::MethodId;
+use crate::notes::Notes;
 use crate::speed::Targets;
 use crate::status::{CpuStatus, Status};
 use crate::sys::time::{self, Nanos};
-use crate::sys::{affinity, sched};
 use crate::unavailable::{Reason, Unavailable};
 use crate::undo::Journal;
 use crate::zone::Zone;
@@ -67,24 +66,6 @@ pub(crate) fn notes_on(targets: &Targets) -> Vec<String> {
     let note =
         "the frequency is kept as a share of the clock measured at the start; it moves as the real one does";
     if has_clock { vec![note.into()] } else { vec![] }
-}
-
-/// Above normal tasks, so that a busy zone does not keep its own controller waiting; below burners and the
-/// kernel's own threads.
-const PRIORITY: i32 = 5;
-
-/// Puts the calling thread where it disturbs the zone least: on other CPUs, if this process has any, and ahead of
-/// normal tasks, if it may. Returns whether it is on other CPUs.
-pub(crate) fn settle_controller(host: &Host, cpus: &CpuList, notes: &Notes) -> bool {
-    let others = host.allowed.difference(cpus);
-    let is_away = !others.is_empty() && affinity::set(0, &others).is_ok();
-    if sched::set_fifo(PRIORITY).is_err() && !is_away {
-        notes.add(
-            "the controller has no real-time priority and shares the zone's CPUs: it may come late when they are busy"
-                .into(),
-        );
-    }
-    is_away
 }
 
 /// A zone being held and let go.

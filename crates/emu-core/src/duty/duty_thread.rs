@@ -5,8 +5,12 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::notes::Notes;
 use crate::sys::time::{self, Nanos};
+use crate::sys::{affinity, sched};
 
 /// What the thread finds when it asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -236,6 +240,24 @@ impl<T> Drop for DutyThread<T> {
             let _ = thread.join();
         }
     }
+}
+
+/// Above normal tasks, so that a busy zone does not keep its own controller waiting; below burners and the
+/// kernel's own threads.
+const PRIORITY: i32 = 5;
+
+/// Puts the calling thread where it disturbs the zone least: on other CPUs, if this process has any, and ahead of
+/// normal tasks, if it may. Returns whether it is on other CPUs.
+pub(crate) fn settle_controller(host: &Host, cpus: &CpuList, notes: &Notes) -> bool {
+    let others = host.allowed.difference(cpus);
+    let is_away = !others.is_empty() && affinity::set(0, &others).is_ok();
+    if sched::set_fifo(PRIORITY).is_err() && !is_away {
+        notes.add(
+            "the controller has no real-time priority and shares the zone's CPUs: it may come late when they are busy"
+                .into(),
+        );
+    }
+    is_away
 }
 
 #[cfg(test)]

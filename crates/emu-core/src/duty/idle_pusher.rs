@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 
-use super::notes::Notes;
 use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
+use crate::notes::Notes;
 use crate::sys::relax::Relax;
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, sched};

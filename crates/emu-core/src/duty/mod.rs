@@ -7,7 +7,6 @@ mod grid;
 pub(crate) mod idle_pusher;
 pub(crate) mod kept;
 mod ledger;
-mod notes;
 mod own_time;
 mod pin_apart;
 mod probe;
@@ -16,11 +15,10 @@ pub(crate) mod stop_cost;
 pub(crate) mod task_sampler;
 
 pub(crate) use duty_loop::DutyLoop;
-pub(crate) use duty_thread::{Command, Counters, DutyThread, Wait};
+pub(crate) use duty_thread::{Command, Counters, DutyThread, Wait, settle_controller};
 pub(crate) use grid::{Grid, detuned};
 pub(crate) use ledger::Ledger;
-pub(crate) use notes::Notes;
-pub(crate) use stop::{Stop, Stopped};
+pub(crate) use stop::{Census, Stop, Stopped};
 
 use std::time::Duration;
 

@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::host::Host;
 use crate::process::Stat;
+use crate::sys::Pid;
 use crate::sys::affinity::Mask;
 use crate::undo::{Journal, Undo};
-use crate::zone::Pid;
 
 /// So many bindings are in the journal at most: each task has one for each CPU.
 const RECORDS: usize = 10_000;

@@ -7,9 +7,9 @@ use rustix::process::nice;
 
 use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
+use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, fork};
-use crate::zone::Pid;
 
 /// For how long it is to be held each time. A CPU that was idle for some milliseconds takes longer to get going than
 /// one that was so for a moment.

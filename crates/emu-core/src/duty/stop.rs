@@ -1,9 +1,8 @@
 //! What a way of holding tasks has to be able to do.
 
-use super::task_sampler::Census;
 use crate::error::Result;
+use crate::sys::Pid;
 use crate::sys::time::Nanos;
-use crate::zone::Pid;
 
 /// A way of holding all tasks of a zone at once. Dropping it lets them go.
 pub(crate) trait Stop: Send + 'static {
@@ -57,4 +56,29 @@ pub(crate) struct Stopped {
     pub(crate) from: Nanos,
     /// Whether the kernel has confirmed that all are held.
     pub(crate) is_sure: bool,
+}
+
+/// Of so many tasks the CPU time is read, at most.
+pub(super) const SOME: usize = 16;
+
+/// The tasks of a zone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Census {
+    /// How many there are, that is threads.
+    pub(crate) count: usize,
+    /// Some of them.
+    pub(super) some: Vec<Pid>,
+}
+
+impl Census {
+    /// Of that many tasks, among them these; of many of these, others in each `turn`.
+    pub(crate) fn of(count: usize, listed: &[Pid], turn: usize) -> Self {
+        let step = listed.len().div_ceil(SOME).max(1);
+        Self { count, some: listed.iter().copied().skip(turn % step).step_by(step).collect() }
+    }
+
+    /// The same with another one for each that is looked at.
+    pub(crate) fn map(self, another: impl FnMut(Pid) -> Pid) -> Self {
+        Self { some: self.some.into_iter().map(another).collect(), ..self }
+    }
 }

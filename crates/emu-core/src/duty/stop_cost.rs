@@ -11,9 +11,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::duty_loop::settle_controller;
+use super::duty_thread::settle_controller;
 use super::idle_pusher::IdlePusher;
-use super::notes::Notes;
 use super::own_time::OwnTime;
 use super::probe::{Gap, HOLD, Probe, two_ticks};
 use super::stop::Stop;
@@ -21,8 +20,9 @@ use crate::cpu_list::CpuList;
 use crate::duty::kept::Kept;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{CpuTimes, Host};
+use crate::notes::Notes;
+use crate::sys::Pid;
 use crate::sys::time::{self, Nanos, USER_TICK};
-use crate::zone::Pid;
 
 /// Name of the file in the state folder.
 const FILE: &str = "hold-costs.json";

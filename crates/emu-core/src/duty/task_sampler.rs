@@ -9,17 +9,14 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::stop::Stop;
+use super::stop::{Census, SOME, Stop};
+use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
-use crate::zone::Pid;
 
 /// How often the tasks are counted; few of them so often that busy ones that have just been born are known soon, where
 /// that matters.
 const COUNT_EVERY: Nanos = 1_000_000_000;
 const COUNT_FEW_EVERY: Nanos = 100_000_000;
-
-/// Of so many tasks the CPU time is read, at most.
-const SOME: usize = 16;
 
 /// A task that uses more than this, in nanoseconds, or more than a quarter of the time for which the tasks run, works.
 const WORK: f64 = 200_000.0;
@@ -36,28 +33,6 @@ const LOOKS: u32 = 2;
 
 /// Weight of the newest look in the mean.
 const WEIGHT: f64 = 0.125;
-
-/// The tasks of a zone.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Census {
-    /// How many there are, that is threads.
-    pub(crate) count: usize,
-    /// Some of them.
-    some: Vec<Pid>,
-}
-
-impl Census {
-    /// Of that many tasks, among them these; of many of these, others in each `turn`.
-    pub(crate) fn of(count: usize, listed: &[Pid], turn: usize) -> Self {
-        let step = listed.len().div_ceil(SOME).max(1);
-        Self { count, some: listed.iter().copied().skip(turn % step).step_by(step).collect() }
-    }
-
-    /// The same with another one for each that is looked at.
-    pub(crate) fn map(self, another: impl FnMut(Pid) -> Pid) -> Self {
-        Self { some: self.some.into_iter().map(another).collect(), ..self }
-    }
-}
 
 /// The account of the tasks of a zone.
 #[derive(Debug)]

@@ -8,49 +8,11 @@ use procfs::process::MountInfo;
 use procfs::{FromBufRead, ProcessCGroups};
 use serde::{Deserialize, Serialize};
 
-use super::delegation::{CONTROLLERS, PROCS, granted, is_open};
+use super::controller::Controller;
+use super::delegation::{CONTROLLERS, PROCS, granted, is_open, lineage};
 use super::text;
 use crate::control_file;
 use crate::roots::Roots;
-
-/// The controllers that emulation can use, and those that limit what runs may have besides CPU time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Controller {
-    /// Bandwidth and weight.
-    Cpu,
-    /// Usage accounting; part of the core of v2.
-    Cpuacct,
-    /// Which CPUs may be used.
-    Cpuset,
-    /// Freezing; part of the core of v2.
-    Freezer,
-    /// How much memory may be used.
-    Memory,
-    /// How many tasks there may be.
-    Pids,
-}
-
-impl Controller {
-    const ALL: [Self; 6] = [Self::Cpu, Self::Cpuacct, Self::Cpuset, Self::Freezer, Self::Memory, Self::Pids];
-
-    /// The kernel's name of it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Cpuacct => "cpuacct",
-            Self::Cpuset => "cpuset",
-            Self::Freezer => "freezer",
-            Self::Memory => "memory",
-            Self::Pids => "pids",
-        }
-    }
-
-    /// Whether a kernel's list of controllers has it.
-    pub(super) fn is_in(self, names: &str) -> bool {
-        names.split_whitespace().any(|name| name == self.as_str())
-    }
-}
 
 /// How the hierarchies are mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -190,10 +152,6 @@ fn in_reach(own: &Path, mount: &Path, kernel: Option<(u32, u32)>) -> Vec<Control
             }
         })
         .collect()
-}
-
-pub(super) fn lineage<'a>(own: &'a Path, mount: &'a Path) -> impl Iterator<Item = &'a Path> {
-    own.ancestors().take_while(move |group| group.starts_with(mount))
 }
 
 /// The folder of the group `path` below a mount that shows the hierarchy from `shown` on.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::cpus::cppc_nominal;
 use crate::control_file::probe;
 use crate::cpu_list::{CPU_ID_MAX, CpuId, CpuList};
 use crate::roots::Roots;
@@ -160,6 +159,14 @@ fn switch(path: &Path) -> Option<bool> {
         1 => Some(true),
         _ => None,
     }
+}
+
+/// The highest sustained frequency of a CPU by ACPI CPPC, whose file is in MHz
+/// (Documentation/admin-guide/acpi/cppc_sysfs.rst).
+pub(super) fn cppc_nominal(roots: &Roots, id: CpuId) -> Option<Hertz> {
+    let mhz = probe::<u64>(&roots.cpus().join(format!("cpu{id}/acpi_cppc/nominal_freq")))?;
+    // Firmware that does not know it says 0.
+    (mhz > 0).then(|| Hertz::from_khz(mhz.saturating_mul(1_000)))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::cpufreq::Cpufreq;
+use super::cpufreq::{Cpufreq, cppc_nominal};
 use super::field;
 use crate::control_file::{probe, probe_cpus};
 use crate::cpu_list::{CpuId, CpuList};
@@ -77,14 +77,6 @@ fn siblings(id: CpuId, topology: &Path, online: &CpuList) -> CpuList {
         .or_else(|| probe_cpus(&topology.join("thread_siblings_list")));
     let named = named.filter(|_| online.contains(id)).unwrap_or_default();
     named.intersection(online).iter().chain([id]).collect()
-}
-
-/// The highest sustained frequency of a CPU by ACPI CPPC, whose file is in MHz
-/// (Documentation/admin-guide/acpi/cppc_sysfs.rst).
-pub(super) fn cppc_nominal(roots: &Roots, id: CpuId) -> Option<Hertz> {
-    let mhz = probe::<u64>(&roots.cpus().join(format!("cpu{id}/acpi_cppc/nominal_freq")))?;
-    // Firmware that does not know it says 0.
-    (mhz > 0).then(|| Hertz::from_khz(mhz.saturating_mul(1_000)))
 }
 
 /// The processor's name, or `unknown`.

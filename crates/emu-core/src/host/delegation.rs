@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::cgroups::{Controller, lineage};
+use super::controller::Controller;
 use super::text;
 use crate::control_file;
 
@@ -62,6 +62,11 @@ pub(super) fn granted(own: &Path, mount: &Path, controllers: &[Controller]) -> V
         .map(handed_on)
         .max_by_key(|granted| [Controller::Cpu, Controller::Cpuset].map(|wanted| granted.contains(&wanted)))
         .unwrap_or_default()
+}
+
+/// A group and those above it, innermost first, as far as the mount shows them.
+pub(super) fn lineage<'a>(own: &'a Path, mount: &'a Path) -> impl Iterator<Item = &'a Path> {
+    own.ancestors().take_while(move |group| group.starts_with(mount))
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::cgroups::{Cgroups, Controller};
+use super::cgroups::Cgroups;
+use super::controller::Controller;
 use super::text;
 use crate::control_file::probe;
 use crate::cpu_list::CpuId;

@@ -5,6 +5,7 @@
 
 mod cgroups;
 mod clocks;
+mod controller;
 mod cpu_times;
 mod cpufreq;
 mod cpus;
@@ -16,8 +17,9 @@ mod task_time;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use cgroups::{CgroupLayout, Cgroups, Controller, Hierarchy};
+pub use cgroups::{CgroupLayout, Cgroups, Hierarchy};
 pub use clocks::Clocks;
+pub use controller::Controller;
 pub use cpu_times::CpuTimes;
 pub use cpufreq::{Cpufreq, Policy};
 pub use cpus::Cpu;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::cgroups::{Cgroups, Controller};
+use super::cgroups::Cgroups;
+use super::controller::Controller;
 use super::cpu_times::CpuTimes;
 use super::cpu_times::line_of;
 use crate::cpu_list::{CpuId, CpuList};

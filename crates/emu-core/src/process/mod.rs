@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::cpu_list::CpuId;
 use crate::error::{Error, Result};
+use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
-use crate::zone::Pid;
 
 /// What `/proc/<pid>/stat` says of a process (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

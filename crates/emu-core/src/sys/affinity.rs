@@ -5,7 +5,7 @@
 use std::io;
 
 use crate::cpu_list::{CPU_ID_MAX, CpuId, CpuList};
-use crate::zone::Pid;
+use crate::sys::Pid;
 
 const WORDS: usize = (CPU_ID_MAX + 1) / 64;
 

@@ -11,7 +11,7 @@ use rustix::process::{
     Resource, Signal, getpid, getppid, getrlimit, pidfd_send_signal, set_parent_process_death_signal,
 };
 
-use crate::zone::Pid;
+use crate::sys::Pid;
 
 /// A child of this process.
 #[derive(Debug)]

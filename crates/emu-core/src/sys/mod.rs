@@ -11,3 +11,6 @@ pub(crate) mod time;
 pub(crate) mod timer_prearm;
 pub(crate) mod times;
 pub(crate) mod tsc;
+
+/// A process ID.
+pub type Pid = i32;

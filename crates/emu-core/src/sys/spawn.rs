@@ -14,7 +14,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 use super::fork::{self, Child};
 use crate::error::{Error, Result};
-use crate::zone::Pid;
+use crate::sys::Pid;
 
 /// A child process that has not run its program yet: it waits until [`open`](Self::open) is called. It is killed when
 /// this is dropped before, and ends by itself when its parent dies.

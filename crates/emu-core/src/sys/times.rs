@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::time::{clock_getcpuclockid, clock_gettime};
 
-use crate::zone::Pid;
+use crate::sys::Pid;
 
 /// `times()`: CPU time of this process and its threads, in ticks (`sysconf(_SC_CLK_TCK)` to the second).
 ///

@@ -9,12 +9,11 @@ use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::field::Field;
-use super::group::each_number;
-use super::places::{Cause, of_process, open_below};
+use super::places::{Cause, each_number, of_process, open_below};
 use super::record::{KinField, Task};
 use super::task;
 use super::undoer::Undoer;
-use crate::zone::Pid;
+use crate::sys::Pid;
 
 /// How often tasks are looked for that were born while they were looked for.
 const LOOKS: u32 = 100;

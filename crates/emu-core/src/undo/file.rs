@@ -6,10 +6,9 @@ use rustix::io::Errno;
 
 use super::field::{Field, Values};
 use super::form::Form;
-use super::group::{PATIENCE, pause};
 use super::peers::Peers;
 use super::places::{Cause, FixedText, Located, VALUE_MAX};
-use super::undoer::Undoer;
+use super::undoer::{PATIENCE, Undoer, pause};
 
 /// The file of a version 2 group that lists controllers and takes `+name` and `-name`.
 pub(super) const SWITCHES: &[u8] = b"cgroup.subtree_control";
@@ -133,40 +132,6 @@ fn is_any(
 /// Whether a record of a list of controllers says that its session has one switched on, or relies on another that has.
 pub(super) fn is_claimed(old: Field<'_>, new: Values<'_>, name: &[u8]) -> bool {
     new.has_word(name) && !old.has_word(name)
-}
-
-/// So many files are told apart; of more, some may be named more than once.
-const LEFT_MAX: usize = 64;
-
-/// The files that were left to somebody else.
-#[derive(Debug)]
-pub(super) struct LeftFiles {
-    hashes: [u64; LEFT_MAX],
-    length: usize,
-}
-
-impl Default for LeftFiles {
-    fn default() -> Self {
-        Self { hashes: [0; LEFT_MAX], length: 0 }
-    }
-}
-
-impl LeftFiles {
-    /// Takes a file in; whether it was not there.
-    fn is_new(&mut self, path: Field<'_>) -> bool {
-        // FNV-1a.
-        let hash = path.escaped().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        if self.hashes.iter().take(self.length).any(|&known| known == hash) {
-            return false;
-        }
-        if let Some(free) = self.hashes.get_mut(self.length) {
-            *free = hash;
-            self.length += 1;
-        }
-        true
-    }
 }
 
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -4,64 +4,25 @@
 //! left to do, within bounds.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Signal, pidfd_send_signal};
-use rustix::thread::nanosleep;
-use rustix::time::Timespec;
 
 use super::field::Field;
-use super::places::{Cause, Located, open_below, write_once};
+use super::places::{Cause, Located, each_number, open_below, write_once};
 use super::record::Task;
 use super::task;
-use super::undoer::Undoer;
+use super::undoer::{PATIENCE, Undoer, pause};
+use crate::sys::Pid;
 use crate::sys::time::user_ticks;
-use crate::zone::Pid;
 
 /// The files of a group that list its tasks; a PID written to them joins.
 pub(super) const MEMBER_FILES: [&[u8]; 3] = [b"cgroup.procs", b"cgroup.threads", b"tasks"];
 
-/// Long enough for a fork storm to be caught and for dying tasks to go.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(1);
-
 pub(super) fn is_member_file(name: &[u8]) -> bool {
     MEMBER_FILES.contains(&name)
-}
-
-pub(super) fn pause() {
-    // Cut short by a signal: the caller looks again a little earlier.
-    let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: PAUSE.subsec_nanos().into() });
-}
-
-/// Calls `each` with every number in a file; stops at its first error.
-pub(super) fn each_number(
-    file: &OwnedFd,
-    mut each: impl FnMut(Pid) -> rustix::io::Result<()>,
-) -> rustix::io::Result<()> {
-    let mut buffer = [0; 4096];
-    let mut number = None::<Pid>;
-    loop {
-        let count = match rustix::io::read(file, &mut buffer[..]) {
-            Ok(count) => count,
-            Err(Errno::INTR) => continue,
-            Err(cause) => return Err(cause),
-        };
-        for &byte in buffer.get(..count).unwrap_or_default() {
-            if byte.is_ascii_digit() {
-                let digit = Pid::from(byte - b'0');
-                number = number.unwrap_or(0).checked_mul(10).and_then(|value| value.checked_add(digit));
-            } else if let Some(pid) = number.take() {
-                each(pid)?;
-            }
-        }
-        if count == 0 {
-            return number.map_or(Ok(()), each);
-        }
-    }
 }
 
 /// Writes a PID in decimal.

@@ -17,8 +17,8 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open, setsid};
 use super::field::Field;
 use super::peers::Peers;
 use super::places::{Cause, Places, write_once};
+use super::replay::{finish, undo};
 use super::state::{LiveSession, StateDir};
-use super::undoer::{finish, undo};
 use crate::sys::fork::{Child, fork};
 
 /// The guardian of a session, as its emu sees it.
@@ -66,7 +66,7 @@ impl Guardian {
     }
 
     #[cfg(test)]
-    pub(super) fn pid(&self) -> crate::zone::Pid {
+    pub(super) fn pid(&self) -> crate::sys::Pid {
         self.child.pid()
     }
 }

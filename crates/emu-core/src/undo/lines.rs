@@ -8,6 +8,16 @@ use rustix::io::{Errno, pread};
 /// The longest line that can be read, its newline included.
 pub(super) const LINE_MAX: usize = 32 * 1024;
 
+/// The buffer through which a journal is read.
+pub(super) const WINDOW: usize = 2 * LINE_MAX;
+
+/// The line that ends a journal of which nothing is left to undo.
+pub(super) const DONE: &[u8] = b"done";
+/// The line that says that the session has ended although something could not be undone: another may try.
+pub(super) const LEFT: &[u8] = b"left";
+/// The line that says that the session has begun to undo: it takes nothing over from others any more.
+pub(super) const ENDING: &[u8] = b"ending";
+
 /// The line before copies of records.
 pub(super) const COPYING: &[u8] = b"copying";
 /// What a line that is a copy begins with.

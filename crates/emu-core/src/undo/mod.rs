@@ -17,6 +17,7 @@ mod peers;
 mod places;
 mod recent;
 mod record;
+mod replay;
 mod restore;
 mod state;
 mod task;
@@ -40,17 +41,10 @@ use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
 use crate::roots::Roots;
 use form::Form;
-use lines::LINE_MAX;
 use open_journal::{Phase, Session};
 use places::Places;
 use restore::restore_in;
 use state::{Header, StateDir, boot};
-
-/// The buffer through which a journal is read.
-const WINDOW: usize = 2 * LINE_MAX;
-
-/// The longest journal, in bytes, as far as it counts: some 400 000 records of a process.
-const JOURNAL_MAX: u64 = 16 << 20;
 
 /// The undo journal of one session: what an emulation changes goes through it.
 ///

@@ -18,17 +18,20 @@ use super::field::{Field, Values, push};
 use super::file::is_claimed;
 use super::form::Form;
 use super::guardian::Guardian;
-use super::lines::LINE_MAX;
+use super::lines::{LINE_MAX, WINDOW};
 use super::peers::{Peers, SharingLock};
 use super::places::Places;
 use super::record::{Step, Undo};
+use super::replay::{check, finish, undo};
 use super::state::{Header, PATIENCE, StateDir, lock_within};
-use super::undoer::{Gravity, check, finish, undo};
+use super::undoer::Gravity;
 use super::written::Written;
-use super::{JOURNAL_MAX, WINDOW};
 use crate::control_file;
 use crate::error::{Error, ErrorKind, Result};
-use crate::zone::Pid;
+use crate::sys::Pid;
+
+/// The longest journal, in bytes, as far as it counts: some 400 000 records of a process.
+const JOURNAL_MAX: u64 = 16 << 20;
 
 /// A journal is copied from this length on.
 const COPY_AT: u64 = 1 << 20;

@@ -14,14 +14,12 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, Mode, OFlags, RawDir, flock, fstat, openat};
 use rustix::io::{Errno, pread};
 
-use super::WINDOW;
 use super::field::{Field, Values};
-use super::lines::Backwards;
+use super::lines::{Backwards, DONE, ENDING, LEFT, WINDOW};
 use super::places::Places;
 use super::record::{Step, Task};
 use super::state::{SUFFIX, lock_within, not_ours_alone};
 use super::task;
-use super::undoer::{DONE, ENDING, LEFT};
 
 /// How much of a journal is read to learn whose it is.
 const START: usize = 128;
@@ -138,6 +136,6 @@ impl Peers<'_> {
         let (Some(pid), Some(starttime)) = (number(fields.next()), number(fields.next())) else {
             return Ok(false);
         };
-        task::is_alive(self.places.proc(), Task { pid: pid as crate::zone::Pid, starttime })
+        task::is_alive(self.places.proc(), Task { pid: pid as crate::sys::Pid, starttime })
     }
 }

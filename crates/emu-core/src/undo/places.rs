@@ -2,6 +2,7 @@
 //!
 //! Nothing here allocates.
 
+use crate::sys::Pid;
 use std::ffi::CStr;
 use std::fmt::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -244,7 +245,7 @@ pub(super) fn open_below(folder: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> 
 }
 
 /// The path `<pid>/<file>` below procfs.
-pub(super) fn of_process(pid: crate::zone::Pid, file: &str) -> FixedText {
+pub(super) fn of_process(pid: crate::sys::Pid, file: &str) -> FixedText {
     let mut path = FixedText::new();
     // Ten digits and a short name always fit.
     let _ = write!(path, "{pid}/{file}");
@@ -272,6 +273,33 @@ impl fmt::Display for Cause {
             other => return write!(f, "os error {}", other.raw_os_error()),
         };
         write!(f, "{text} (os error {})", self.0.raw_os_error())
+    }
+}
+
+/// Calls `each` with every number in a file; stops at its first error.
+pub(super) fn each_number(
+    file: &OwnedFd,
+    mut each: impl FnMut(Pid) -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    let mut buffer = [0; 4096];
+    let mut number = None::<Pid>;
+    loop {
+        let count = match rustix::io::read(file, &mut buffer[..]) {
+            Ok(count) => count,
+            Err(Errno::INTR) => continue,
+            Err(cause) => return Err(cause),
+        };
+        for &byte in buffer.get(..count).unwrap_or_default() {
+            if byte.is_ascii_digit() {
+                let digit = Pid::from(byte - b'0');
+                number = number.unwrap_or(0).checked_mul(10).and_then(|value| value.checked_add(digit));
+            } else if let Some(pid) = number.take() {
+                each(pid)?;
+            }
+        }
+        if count == 0 {
+            return number.map_or(Ok(()), each);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::field::{Field, Fields, Values, push, push_all};
 use super::form::Form;
 use crate::cpu_list::CpuList;
-use crate::zone::Pid;
+use crate::sys::Pid;
 
 /// How one change to the machine is undone. Recorded before the change is made.
 ///

@@ -9,13 +9,13 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::WINDOW;
-use super::lines::Backwards;
+use super::lines::{Backwards, WINDOW};
 use super::peers::Peers;
 use super::places::Places;
 use super::record::Step;
+use super::replay::{finish, undo};
 use super::state::{Found, Header, LiveSession, StateDir, StateLock, boot};
-use super::undoer::{Gravity, finish, undo};
+use super::undoer::Gravity;
 use crate::error::{Error, Result};
 use crate::roots::Roots;
 

@@ -17,17 +17,15 @@ use rustix::fs::{CWD, Dir, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 use serde::Serialize;
 
-use super::WINDOW;
 use super::field::{Field, Fields, push_all};
-use super::lines::{Backwards, LINE_MAX};
+use super::lines::{Backwards, LEFT, LINE_MAX, WINDOW};
 use super::places::Places;
 use super::record::Task;
 use super::task;
-use super::undoer::LEFT;
 use crate::cpu_list::CpuList;
 use crate::error::{Error, ErrorKind, Result};
 use crate::roots::Roots;
-use crate::zone::Pid;
+use crate::sys::Pid;
 
 /// The first field of a journal, and the version of the format.
 const MAGIC: [&[u8]; 2] = [b"emu-journal", b"1"];

@@ -17,13 +17,13 @@ pub(super) struct Stat {
     /// `R`, `S`, `T`, `Z`, …
     pub(super) state: u8,
     /// 0 for none.
-    pub(super) parent: crate::zone::Pid,
+    pub(super) parent: crate::sys::Pid,
     /// In clock ticks since boot.
     pub(super) starttime: u64,
 }
 
 /// Reads a task's state; `None` when there is no such task.
-pub(super) fn stat(proc: BorrowedFd<'_>, pid: crate::zone::Pid) -> rustix::io::Result<Option<Stat>> {
+pub(super) fn stat(proc: BorrowedFd<'_>, pid: crate::sys::Pid) -> rustix::io::Result<Option<Stat>> {
     let mut buffer = [0; 1024];
     match (Located { folder: proc, path: of_process(pid, "stat") }).read(&mut buffer) {
         Ok(text) => parse(text).map(Some).ok_or(Errno::IO),
@@ -39,7 +39,7 @@ fn parse(text: &[u8]) -> Option<Stat> {
     let state = *fields.next()?.first()?;
     let mut number = |skip| std::str::from_utf8(fields.nth(skip)?).ok()?.parse::<u64>().ok();
     // State is the 3rd field, the parent the 4th, the start time the 22nd.
-    let parent = crate::zone::Pid::try_from(number(0)?).unwrap_or_default();
+    let parent = crate::sys::Pid::try_from(number(0)?).unwrap_or_default();
     Some(Stat { state, parent, starttime: number(17)? })
 }
 
@@ -51,7 +51,7 @@ pub(super) fn open(proc: BorrowedFd<'_>, task: Task) -> rustix::io::Result<Optio
 }
 
 /// A pidfd of whatever process has the number now.
-pub(super) fn open_number(pid: crate::zone::Pid) -> rustix::io::Result<Option<OwnedFd>> {
+pub(super) fn open_number(pid: crate::sys::Pid) -> rustix::io::Result<Option<OwnedFd>> {
     let Some(pid) = Pid::from_raw(pid) else { return Ok(None) };
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => Ok(Some(pidfd)),
@@ -66,7 +66,7 @@ pub(super) fn is_same(proc: BorrowedFd<'_>, task: Task) -> rustix::io::Result<bo
 }
 
 /// Whether the task runs as this process does, or this is root: emu may have a capability that its user has not.
-pub(super) fn is_ours(proc: BorrowedFd<'_>, pid: crate::zone::Pid) -> rustix::io::Result<bool> {
+pub(super) fn is_ours(proc: BorrowedFd<'_>, pid: crate::sys::Pid) -> rustix::io::Result<bool> {
     let file = Located { folder: proc, path: of_process(pid, "stat") }.open(OFlags::PATH)?;
     let own = geteuid();
     Ok(own.is_root() || fstat(file)?.st_uid == own.as_raw())

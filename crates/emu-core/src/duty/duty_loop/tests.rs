@@ -1,9 +1,9 @@
 //! The cycle with tasks that are counted only.
 
 use super::*;
-use crate::duty::task_sampler::Census;
+use crate::duty::stop::Census;
 use crate::status::Health;
-use crate::zone::Pid;
+use crate::sys::Pid;
 
 const PERIOD: Nanos = 100_000_000;
 

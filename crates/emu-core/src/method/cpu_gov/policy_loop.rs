@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::cpu_list::CpuList;
 use crate::cpufreq::{Mix, Setter};
-use crate::duty::duty_loop::settle_controller;
-use crate::duty::{Command, Counters, DutyThread, Grid, Ledger, Notes, Wait};
+use crate::duty::settle_controller;
+use crate::duty::{Command, Counters, DutyThread, Grid, Ledger, Wait};
 use crate::error::Result;
 use crate::host::Host;
+use crate::notes::Notes;
 use crate::speed::Hertz;
 use crate::sys::time::{self, Nanos};
 

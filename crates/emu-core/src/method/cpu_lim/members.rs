@@ -11,9 +11,9 @@ use super::runner::Runner;
 use crate::cgroup::{TaskGroup, lists};
 use crate::error::{Error, Result};
 use crate::process::{Descendants, Stat, check_targets, last_pid};
+use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::undo::{Journal, Undo};
-use crate::zone::Pid;
 
 /// How often the list is read even though no process has been made: one may have been moved into the group.
 const LIST_ANYWAY: Nanos = 1_000_000_000;

@@ -14,10 +14,11 @@ use crate::cgroup::{TaskGroup, confine_without_group, hierarchy_for};
 use crate::duty::Stop;
 use crate::duty::duty_loop::{self, DutyLoop};
 use crate::duty::stop_cost::StopCost;
-use crate::duty::{Notes, check_period, detuned};
+use crate::duty::{check_period, detuned};
 use crate::error::{ErrorKind, Result};
 use crate::host::{Controller, Host};
 use crate::method_id::MethodId;
+use crate::notes::Notes;
 use crate::process::Descendants;
 use crate::speed::Targets;
 use crate::status::Status;
@@ -232,3 +233,6 @@ impl Emulation for Published {
         self.limiter.stop()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,13 +10,14 @@ use nix::time::{ClockId, clock_gettime};
 use rustix::process::Signal;
 
 use super::members::{Members, Sent};
-use crate::duty::duty_loop::settle_controller;
-use crate::duty::{Command, Counters, DutyThread, Grid, Notes, Wait};
+use crate::duty::settle_controller;
+use crate::duty::{Command, Counters, DutyThread, Grid, Wait};
 use crate::error::Result;
 use crate::host::Host;
+use crate::notes::Notes;
+use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::sys::times::process_cpu_time;
-use crate::zone::Pid;
 use crate::zone::Zone;
 
 /// A thread that decides about each process in each period.

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::process::{self, PidfdFlags, Signal};
 
-use crate::zone::Pid;
+use crate::sys::Pid;
 
 /// Asks for a pidfd of a thread, of Linux 6.9 or later.
 const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::PIDFD_THREAD);

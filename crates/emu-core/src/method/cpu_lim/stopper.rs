@@ -10,14 +10,15 @@ use rustix::process::Signal;
 use super::members::{Member, Members, Sent};
 use super::turns::{Process, asleep, moment_of_work, one_after_another};
 use crate::cgroup::PASSES;
-use crate::duty::Notes;
-use crate::duty::task_sampler::{Census, times_in_schedstat};
+use crate::duty::Census;
+use crate::duty::task_sampler::times_in_schedstat;
 use crate::duty::{Stop, Stopped};
 use crate::error::Result;
+use crate::notes::Notes;
 use crate::process::{Stat, threads};
+use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::sys::times::process_cpu_time;
-use crate::zone::Pid;
 
 /// Up to so many processes, each is asked whether somebody else has stopped it before we do. With more, one of each
 /// process group is, as job control stops whole groups: a look at a process costs as much as stopping it.

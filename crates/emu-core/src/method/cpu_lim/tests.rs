@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use rustix::process::setpriority_process;
 
 use super::*;
-use crate::duty::Notes;
-use crate::duty::Stop;
-use crate::process::{Stat, threads};
 use crate::cgroup::TaskGroup;
 use crate::cgroup::testing::*;
-use crate::sys::affinity;
-use crate::zone::Pid;
+use crate::duty::Stop;
 use crate::host::{Controller, Host};
-use crate::undo::Journal;
+use crate::notes::Notes;
+use crate::process::{Stat, threads};
 use crate::roots::Roots;
+use crate::sys::Pid;
+use crate::sys::affinity;
+use crate::undo::Journal;
 
 /// A stopper of a program that is in a group, and one of a program that is not. The program ends before the session.
 fn for_each_source(test: impl Fn(&Program, &mut Stopper), script: &str) {

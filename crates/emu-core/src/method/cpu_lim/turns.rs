@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::members::Member;
+use crate::sys::Pid;
 use crate::sys::time::Nanos;
-use crate::zone::Pid;
 
 /// A process that used so much CPU time from one look to the next is at work.
 const WORK: Nanos = 1_000_000;

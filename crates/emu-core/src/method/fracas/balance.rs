@@ -1,7 +1,7 @@
 //! Which thread belongs in which CPU's group: the part of the balancer that only computes.
 
 use crate::cpu_list::{CpuId, CpuList};
-use crate::zone::Pid;
+use crate::sys::Pid;
 
 /// A group that threads can be in.
 #[derive(Debug, Clone, Copy, PartialEq)]

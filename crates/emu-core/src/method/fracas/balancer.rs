@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use super::balance::{self, Place};
 use super::bindings::Bindings;
+use super::mark::Mark;
 use super::per_cpu_groups::CpuGroups;
-use super::quota_group::{Mark, QuotaGroup};
+use super::quota_group::QuotaGroup;
 use crate::control_file;
 use crate::cpu_list::CpuList;
 use crate::error::Result;
+use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
-use crate::zone::Pid;
 
 /// The shortest and the longest time between two looks at the groups.
 const SOON: Nanos = 20_000_000;

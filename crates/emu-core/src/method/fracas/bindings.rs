@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::balance::Runnable;
-use super::per_cpu_groups::{CpuGroups, is_real_time};
+use super::per_cpu_groups::CpuGroups;
+use super::real_time::is_real_time;
 use crate::cpu_list::CpuList;
+use crate::sys::Pid;
 use crate::sys::time::Nanos;
-use crate::zone::Pid;
 
 /// The CPUs that the program has bound a thread to.
 #[derive(Debug)]

@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use super::quota_group::Mark;
+use super::mark::Mark;
 use crate::cgroup::bandwidth::QUOTA_MIN_US;
 use crate::sys::time::{self, Nanos};
 

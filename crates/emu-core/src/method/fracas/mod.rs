@@ -5,9 +5,11 @@ mod balancer;
 mod bindings;
 mod cfs_burner;
 mod idle_quota;
+mod mark;
 mod per_cpu_groups;
 mod quota_group;
 mod quota_loop;
+mod real_time;
 mod trim;
 
 mod quotas;

@@ -15,11 +15,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::quota_loop::Threads;
+use super::real_time::threads_of;
 use crate::cgroup::bandwidth::{Bandwidth, Owner};
 use crate::cgroup::confine;
 use crate::cgroup::cpuset_return::CpusetReturn;
-use crate::cgroup::lists;
 use crate::cgroup::place;
 use crate::cgroup::{Folder, TaskGroup};
 use crate::control_file;
@@ -28,9 +27,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::host;
 use crate::host::{Controller, Host};
 use crate::process::Stat;
+use crate::sys::Pid;
 use crate::sys::affinity;
 use crate::undo::{Journal, Undo};
-use crate::zone::Pid;
 use crate::zone::Zone;
 
 const CONTROLLERS: [Controller; 3] = [Controller::Cpu, Controller::Cpuset, Controller::Cpuacct];
@@ -359,21 +358,6 @@ impl CpuGroups {
     }
 }
 
-/// Whether a thread is real-time or deadline scheduled, which no quota limits.
-pub(super) fn is_real_time(stat: &Stat) -> bool {
-    const DEADLINE: i32 = 6;
-    matches!(stat.policy, Some(libc::SCHED_FIFO | libc::SCHED_RR | DEADLINE))
-}
-
-/// How many threads of a group are real-time.
-///
-/// # Errors
-/// The list cannot be read.
-pub(crate) fn count_real_time(threads: &Threads) -> Result<usize> {
-    let looks = threads_of(&threads.file)?.into_iter().filter_map(|tid| Stat::read(&threads.procfs, tid));
-    Ok(looks.filter(is_real_time).count())
-}
-
 /// Makes one CPU's part of a group below the zone's.
 fn make(home: &Part, cpu: CpuId, journal: &Journal) -> Result<Part> {
     let path = home.folder.path.join(format!("cpu{cpu}"));
@@ -417,12 +401,6 @@ fn enable_threaded(
         |controller: &Controller| enabled.split_whitespace().any(|name| name == controller.as_str());
     let missing: Vec<_> = controllers.filter(|controller| !is_enabled(controller)).collect();
     if missing.is_empty() { Ok(()) } else { place::enable(folder, &missing, journal) }
-}
-
-/// The threads that a file lists. It is opened anew each time: on v1 an open file keeps the list that it had
-/// when it was first read.
-fn threads_of(members: &Path) -> Result<Vec<Pid>> {
-    Ok(lists::named(&control_file::read(members)?).collect())
 }
 
 #[cfg(test)]

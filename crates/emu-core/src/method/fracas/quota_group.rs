@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::idle_quota::{IdleQuota, QuotaTurns};
+use super::mark::Mark;
 use super::trim::{Due, Trim, Window};
-use crate::cgroup::bandwidth::{Bandwidth, Limit, QUOTA_MIN_US, Quota, Throttling};
+use crate::cgroup::bandwidth::{Bandwidth, Limit, QUOTA_MIN_US, Quota};
 use crate::duty::stop_cost::StopCost;
 use crate::error::Result;
 use crate::sys::time::{self, Nanos};
@@ -39,17 +40,6 @@ pub(crate) struct QuotaGroup {
     foreign: Option<Limit>,
     /// The limit, in CPUs, that the owner of a group that is not ours has given it: it is not raised above that.
     own: Option<f64>,
-}
-
-/// A reading of a group's counters.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark {
-    /// When.
-    pub(crate) at: Nanos,
-    /// CPU time used; `None` where it is not accounted.
-    pub(crate) usage: Option<Nanos>,
-    /// Periods.
-    pub(crate) throttling: Throttling,
 }
 
 impl QuotaGroup {

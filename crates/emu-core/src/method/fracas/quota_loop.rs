@@ -1,29 +1,20 @@
 //! Keeps the quotas of a zone: corrects them, spreads threads, and knows how it goes.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::balancer::Balancer;
-use super::per_cpu_groups::count_real_time;
 use super::quota_group::{QuotaGroup, at_period_start};
-use crate::duty::{Command, DutyThread, Notes, Wait};
+use super::real_time::{Threads, count_real_time};
+use crate::duty::{Command, DutyThread, Wait};
 use crate::error::{Error, Result};
+use crate::notes::Notes;
 use crate::sys::time::{self, Nanos};
 
 /// How long demand is watched for one judgement of it, at least, and in how many periods.
 const WINDOW: Nanos = 2_000_000_000;
 const WINDOW_PERIODS: Nanos = 10;
-
-/// Where real-time threads are looked for, when there is no balancer that sees every thread anyway.
-#[derive(Debug, Clone)]
-pub(crate) struct Threads {
-    /// The file that lists the threads.
-    pub(crate) file: PathBuf,
-    /// procfs.
-    pub(crate) procfs: PathBuf,
-}
 
 /// What the thread works on, and what can be told of it.
 #[derive(Debug)]

@@ -6,19 +6,20 @@ use std::time::Duration;
 use super::balancer::Balancer;
 use super::per_cpu_groups::CpuGroups;
 use super::quota_group::QuotaGroup;
-use super::quota_loop::{QuotaLoop, Threads};
+use super::quota_loop::QuotaLoop;
+use super::real_time::Threads;
 use super::{
     Outer, check_equal, cpu_folder, group_count, offline_problem, online, owner, period_for, published_note,
     same_cpus, shares_of,
 };
 use crate::cgroup::{Bandwidth, Limit, Owner, Quota, TaskGroup};
-use crate::duty::Notes;
 use crate::duty::duty_loop::notes_on;
 use crate::duty::stop_cost::StopCost;
 use crate::error::Result;
 use crate::host::{Controller, Host};
 use crate::method::Emulation;
 use crate::method_id::MethodId;
+use crate::notes::Notes;
 use crate::speed::Targets;
 use crate::status::{CpuStatus, Status};
 use crate::unavailable::Unavailable;

@@ -10,11 +10,12 @@ use super::{
 };
 use crate::cgroup::{Bandwidth, TaskGroup};
 use crate::duty::duty_loop::notes_on;
-use crate::duty::{Command, DutyThread, Notes};
+use crate::duty::{Command, DutyThread};
 use crate::error::Result;
 use crate::host::{Controller, Host};
 use crate::method::Emulation;
 use crate::method_id::MethodId;
+use crate::notes::Notes;
 use crate::speed::Targets;
 use crate::status::{CpuStatus, Health, Status};
 use crate::sys::time::{self, Nanos};

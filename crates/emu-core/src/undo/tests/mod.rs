@@ -16,11 +16,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::lines::WINDOW;
 use super::places::Places;
 use super::record::Task;
 use super::record::Undo;
-use super::undoer::{Outcome, undo};
-use super::{Journal, WINDOW, task};
+use super::replay::{Outcome, undo};
+use super::{Journal, task};
 use crate::cpu_list::CpuList;
 use crate::error::Result;
 use crate::roots::Roots;

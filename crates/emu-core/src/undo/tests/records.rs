@@ -10,14 +10,14 @@ use proptest::prelude::*;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::super::WINDOW;
 use super::super::field::push_all;
 use super::super::lines::LINE_MAX;
+use super::super::lines::WINDOW;
 use super::super::places::{Places, VALUE_MAX};
 use super::super::record::Task;
 use super::super::record::tests::{any_path, any_undo};
 use super::super::record::{Kin, Undo};
-use super::super::undoer::undo;
+use super::super::replay::undo;
 use super::{Outcome, Sleeper, playground, run, run_lines, undone};
 use crate::cpu_list::CpuList;
 use crate::sys::fork::allocations;

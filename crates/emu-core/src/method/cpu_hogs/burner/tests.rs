@@ -1,8 +1,8 @@
 //! When a burner burns, and of what.
 
 use super::*;
-use crate::duty::Notes;
 use crate::host::Host;
+use crate::notes::Notes;
 use crate::roots::Roots;
 
 const MS: Nanos = 1_000_000;

@@ -1,3 +1,4 @@
+use super::super::real_time::is_real_time;
 use super::*;
 use crate::cpufreq::simulated;
 use crate::host::testing::{tree, write};

@@ -15,7 +15,7 @@ use super::*;
 use crate::roots::Roots;
 use crate::session::Session;
 use crate::status::Status;
-use crate::zone::Pid;
+use crate::sys::Pid;
 
 /// Two tests at a time would compete for the CPUs.
 static ALONE: Mutex<()> = Mutex::new(());

@@ -1,0 +1,231 @@
+//! Carrying out the records, newest first.
+//!
+//! Runs in the guardian, a fork of a program that may have had many threads, so nothing here allocates,
+//! locks or panics: buffers have fixed sizes, system calls are made directly, messages are formatted into the
+//! reporter's own buffer. Every step is idempotent: all of them twice is the same as once.
+
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{AtFlags, unlinkat};
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use super::affinity::are_cpus;
+use super::field::Field;
+use super::group;
+use super::lines::{Backwards, DONE, ENDING, LEFT};
+use super::peers::Peers;
+use super::places::{Cause, Places, VALUE_MAX, write_once};
+use super::record::{KinField, Step};
+use super::undoer::{Gravity, LeftFiles, Report, Undoer};
+
+/// What became of a journal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Records that were carried out or needed nothing.
+    pub(super) undone: usize,
+    /// Records that must be kept.
+    pub(super) failed: usize,
+    /// The session had ended in order.
+    pub(super) was_done: bool,
+}
+
+/// Carries out every record of a journal whose header has been checked, using `window` to read it. What `peers` rely on
+/// is left to them.
+///
+/// What fails is tried once more when the rest is undone: the kernel may take a value only together with another one, as a
+/// quota with its period.
+///
+/// The caller sees to it that nobody writes to the journal and nobody else undoes it meanwhile.
+pub(super) fn undo(
+    journal: BorrowedFd<'_>,
+    places: &Places,
+    peers: Option<Peers<'_>>,
+    window: &mut [u8],
+    report: Report<'_>,
+) -> Outcome {
+    let mut only = |wanted: Gravity| {
+        undo_once(journal, (places, peers), window, &mut |gravity, message| {
+            if gravity == wanted {
+                report(gravity, message);
+            }
+        })
+    };
+    let first = only(Gravity::Note);
+    if first.failed == 0 { first } else { only(Gravity::Failure) }
+}
+
+/// Where a journal is carried out, and beside whom.
+type Context<'a> = (&'a Places, Option<Peers<'a>>);
+
+fn undo_once(
+    journal: BorrowedFd<'_>,
+    context: Context<'_>,
+    window: &mut [u8],
+    report: Report<'_>,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    if let Err(cause) = undo_lines(journal, context, window, report, &mut outcome) {
+        outcome.failed += 1;
+        report(Gravity::Failure, format_args!("cannot read the journal: {}", Cause(cause)));
+    }
+    outcome
+}
+
+fn undo_lines(
+    journal: BorrowedFd<'_>,
+    (places, peers): Context<'_>,
+    window: &mut [u8],
+    report: Report<'_>,
+    outcome: &mut Outcome,
+) -> rustix::io::Result<()> {
+    let mut lines = Backwards::new(journal, window)?;
+    let mut newest = true;
+    // Whether the records still to be read are from before all that were stopped had been continued.
+    let mut all_continued = false;
+    let mut left = LeftFiles::default();
+    while let Some(line) = lines.next()? {
+        if line == DONE {
+            outcome.was_done = true;
+            return Ok(());
+        }
+        if line == LEFT || line == ENDING {
+            continue;
+        }
+        let undone = match Step::parse(line) {
+            // Whoever is stopped now has been stopped by others.
+            Some(Step::Continue(_) | Step::ContinueAll { .. }) if all_continued => true,
+            Some(step) => {
+                all_continued |= matches!(step, Step::Continued);
+                Undoer { places, peers, newest, left: &mut left, report: &mut *report }.carry_out(step)
+            }
+            None => {
+                report(Gravity::Failure, format_args!("refused `{}`: it is no record", Field::from(line)));
+                false
+            }
+        };
+        *(if undone { &mut outcome.undone } else { &mut outcome.failed }) += 1;
+        newest = false;
+    }
+    Ok(())
+}
+
+/// Closes a journal of which nothing is left to undo: marks and removes it.
+pub(super) fn finish(journal: BorrowedFd<'_>, folder: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
+    // Only there for an emu that dies between the two; with no space left for it, removing will do.
+    let _ = write_once(journal, b"done\n");
+    match unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(cause) => Err(cause),
+    }
+}
+
+/// Whether a record is one that [`undo`] would carry out; else why not.
+pub(super) fn check(step: Step<'_>, places: &Places) -> Result<(), &'static str> {
+    let located = |path: Field<'_>| match places.locate(path) {
+        Some(located) => Ok(located),
+        None => Err("its path is not below sysfs or procfs"),
+    };
+    let lists_tasks = |path: Field<'_>| {
+        if group::is_member_file(located(path)?.path.name()) {
+            Ok(())
+        } else {
+            Err("its file lists no tasks")
+        }
+    };
+    match step {
+        Step::File { path, old, .. } => {
+            located(path)?;
+            if old.bytes().count() > VALUE_MAX { Err("its value is too long") } else { Ok(()) }
+        }
+        Step::Group { path, members, return_to } => {
+            located(path)?;
+            lists_tasks(return_to)?;
+            if group::MEMBER_FILES.iter().any(|name| members.is(name)) {
+                Ok(())
+            } else {
+                Err("its file lists no tasks")
+            }
+        }
+        Step::Thaw { file, value } => {
+            let thaws = match located(file)?.path.name() {
+                b"cgroup.freeze" => value.is(b"0"),
+                b"freezer.state" => value.is(b"THAWED"),
+                _ => false,
+            };
+            if thaws { Ok(()) } else { Err("it does not thaw") }
+        }
+        Step::ContinueAll { members } | Step::Return { members, .. } => lists_tasks(members),
+        Step::Affinity { cpus, ours, .. } => are_cpus([cpus, ours.unwrap_or(cpus)]),
+        Step::Inherited { kin, cpus, ours, .. } => {
+            if let KinField::Members(members) = kin {
+                lists_tasks(members)?;
+            }
+            are_cpus([cpus, ours])
+        }
+        Step::Continue(_) | Step::Continued | Step::Kill(_) => Ok(()),
+    }
+}
+
+impl Undoer<'_, '_> {
+    /// Whether the record is done with.
+    fn carry_out(&mut self, step: Step<'_>) -> bool {
+        if let Err(why) = check(step, self.places) {
+            return self.failed(format_args!("refused a record: {why}"));
+        }
+        match step {
+            Step::File { form, path, old, new } => self.restore_file(path, form, old, new),
+            Step::Group { path, members, return_to } => self.dissolve(path, members, return_to),
+            Step::Thaw { file, value } => self.thaw(file, value),
+            Step::Continue(task) => self.signal(task, Signal::CONT, "continue"),
+            Step::ContinueAll { members } => self.continue_all(members),
+            // It says something of other records only.
+            Step::Continued => true,
+            Step::Return { task, members } => self.return_task(task, members),
+            Step::Affinity { task, cpus, ours } => self.restore_affinity(task, cpus, ours),
+            Step::Inherited { kin, since, cpus, ours } => self.restore_inherited(kin, since, [cpus, ours]),
+            Step::Kill(task) => self.signal(task, Signal::KILL, "kill"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+
+    use super::super::lines::WINDOW;
+    use super::super::record::Task;
+    use super::super::tests::{Sleeper, playground};
+    use super::*;
+
+    #[test]
+    fn what_others_have_stopped_is_left_once_all_have_been_continued() {
+        let (_dir, roots) = playground();
+        let places = Places::open(&roots).unwrap();
+        let run = |records: &str| {
+            let mut journal = tempfile::tempfile().unwrap();
+            journal.write_all(format!("header\n{records}").as_bytes()).unwrap();
+            undo(journal.as_fd(), &places, None, &mut vec![0; WINDOW], &mut |_, message| panic!("{message}"))
+        };
+        let sleeper = Sleeper::start();
+        let Task { pid, starttime } = sleeper.task();
+        sleeper.stop();
+        sleeper.reaches('T');
+        let members = roots.sys.join("cgroup.procs");
+        fs::write(&members, pid.to_string()).unwrap();
+        let all = Outcome { undone: 3, ..Outcome::default() };
+        let records = format!("continue\t{pid}\t{starttime}\ncontinue-all\t{}\n", members.display());
+        assert_eq!(run(&format!("{records}continued\n")), all);
+        assert_eq!(sleeper.state(), 'T');
+        for record in records.lines() {
+            // Recorded afterwards: stopped by us again.
+            sleeper.stop();
+            sleeper.reaches('T');
+            assert_eq!(run(&format!("continued\n{record}\n")), Outcome { undone: 2, ..all });
+            sleeper.reaches('S');
+        }
+    }
+}
