@@ -17,7 +17,7 @@ use emu_bench::workload::kernel::{self, QUANTUM};
 use emu_bench::workload::{now_ns, serve_if_asked};
 use emu_core::{
     CpuId, CpuList, Demand, Error, Host, Journal, MethodId, Pid, Result, Roots, SpeedSpec, Status, Target,
-    Undo, meter,
+    Undo, clock,
 };
 
 /// Length of a turn of the grid.
@@ -66,7 +66,7 @@ fn startup(c: &mut Criterion) {
     c.bench_function("startup/host", |b| b.iter(|| Host::detect(black_box(&roots))));
     c.bench_function("startup/speeds", |b| b.iter(|| black_box("0-63=1.2GHz,64=40%").parse::<SpeedSpec>()));
     let Some(cpu) = Host::detect(&roots).ok().and_then(|host| host.allowed.first()) else { return };
-    c.bench_function("startup/meter for 1 ms", |b| b.iter(|| meter::measure(cpu, Duration::from_millis(1))));
+    c.bench_function("startup/meter for 1 ms", |b| b.iter(|| clock::measure(cpu, Duration::from_millis(1))));
 }
 
 /// What stands before every change of the system, and the change.

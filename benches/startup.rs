@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use common::{Line, Run, median};
-use emu_core::{Error, ErrorKind, Hertz, Result, Speed, meter};
+use emu_core::{Error, ErrorKind, Hertz, Result, Speed, clock};
 use serde::Serialize;
 
 /// What `emu run -- true` may take beyond `true` and beyond metering, in milliseconds.
@@ -31,7 +31,7 @@ struct Taken {
 fn measure(run: &mut Run) -> Result<()> {
     let emu = emu()?;
     startup(run, &emu, Speed::Share(0.5), "emu run -- true, beyond true")?;
-    let clocks = meter::measure_all(&run.host.allowed, meter::BUDGET)?;
+    let clocks = clock::measure_all(&run.host.allowed, clock::BUDGET)?;
     let slowest = clocks.iter().map(|reading| reading.clock.0).min().unwrap_or_default();
     startup(run, &emu, Speed::Clock(Hertz(slowest / 2)), "half the clock in GHz, beyond metering too")
 }
@@ -75,7 +75,7 @@ fn startup(run: &mut Run, emu: &Path, speed: Speed, case: &str) -> Result<()> {
 /// Wall time of measuring the clocks of all CPUs in milliseconds.
 fn metering(run: &Run) -> Result<f64> {
     let begin = Instant::now();
-    meter::measure_all(&run.host.allowed, meter::BUDGET)?;
+    clock::measure_all(&run.host.allowed, clock::BUDGET)?;
     Ok(begin.elapsed().as_secs_f64() * 1e3)
 }
 

@@ -12,7 +12,7 @@ use emu_bench::record::{About, Machine, Record, seed_from_clock};
 use emu_bench::stats::{Band, Interval};
 use emu_bench::verify::{Finding, Outliers, Pair, Plan};
 use emu_bench::workload::serve_if_asked;
-use emu_core::{CpuList, Demand, Error, ErrorKind, Host, Result, Roots, SpeedSpec, meter};
+use emu_core::{CpuList, Demand, Error, ErrorKind, Host, Result, Roots, SpeedSpec, clock};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
@@ -316,7 +316,7 @@ fn run(bench: &str, measure: impl FnOnce(&mut Run) -> Result<()>) -> Result<()> 
 pub(crate) fn demand(speed: &str, cpus: &CpuList, period: Duration) -> Result<Demand> {
     let speeds = speed.parse::<SpeedSpec>()?.for_cpus(cpus)?;
     let targets = speeds.iter().map(|(&cpu, speed)| {
-        let reference = meter::measure(cpu, Duration::from_millis(20))?.clock;
+        let reference = clock::measure(cpu, Duration::from_millis(20))?.clock;
         Ok((cpu, speed.target(cpu, Some(reference))?))
     });
     let mut demand = Demand::new(targets.collect::<Result<_>>()?);

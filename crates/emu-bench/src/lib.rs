@@ -17,7 +17,6 @@
 //! # }
 //! ```
 
-pub mod clock;
 pub mod experiment;
 pub mod memory;
 pub mod record;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use emu_core::{CpuList, Demand, Error, Hertz, Host, Result, Speed, Target, Targets, meter};
+use emu_core::{CpuList, Demand, Error, Hertz, Host, Result, Speed, Target, Targets, clock};
 
 use super::{Cell, Contender, Experiment, OwnCosts, Refusal};
 use crate::stats::Band;
@@ -343,7 +343,7 @@ fn targets(zone: &CpuList, speed: Speed, reference: Hertz) -> Result<Targets> {
 
 /// The clock of the CPUs, which are taken to be alike: the median.
 fn reference(cpus: &CpuList) -> Result<Hertz> {
-    let readings = meter::measure_all(cpus, meter::BUDGET)?;
+    let readings = clock::measure_all(cpus, clock::BUDGET)?;
     let mut clocks: Vec<_> = readings.iter().map(|reading| reading.clock).collect();
     clocks.sort_unstable();
     clocks.get(clocks.len() / 2).copied().ok_or_else(|| Error::unavailable("no CPU may be used"))

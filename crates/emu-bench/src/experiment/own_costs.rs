@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_core::{CpuId, meter};
+use emu_core::{CpuId, clock};
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Sample;
@@ -59,7 +59,7 @@ fn warm_up(cpu: CpuId) -> (u64, bool) {
     let mut steady = false;
     while !steady && begin.elapsed() < LONGEST {
         // A reading that was disturbed says nothing; the next one may.
-        clocks.extend(meter::measure(cpu, meter::BUDGET).ok().map(|reading| reading.clock.as_f64()));
+        clocks.extend(clock::measure(cpu, clock::BUDGET).ok().map(|reading| reading.clock.as_f64()));
         steady = clocks.last_chunk::<ALIKE>().is_some_and(|last| {
             let (low, high) = last.iter().fold((f64::MAX, 0.0_f64), |(l, h), c| (l.min(*c), h.max(*c)));
             high < low * (1.0 + SPREAD)

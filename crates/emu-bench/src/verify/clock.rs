@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use emu_core::CpuList;
+use emu_core::{CpuList, clock};
 use serde::{Deserialize, Serialize};
-
-use crate::clock;
 
 /// How long the meter has on each CPU: over a hundred timings, of which 20 must be undisturbed.
 const BUDGET: Duration = Duration::from_millis(1);

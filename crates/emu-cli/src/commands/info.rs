@@ -1,6 +1,6 @@
 //! `emu info`: this host as found.
 
-use emu_core::{live_sessions, meter};
+use emu_core::{clock, live_sessions};
 
 use crate::args::InfoArgs;
 use crate::exit::{Exit, Failure};
@@ -12,7 +12,7 @@ use crate::output::info::{Info, Measured};
 pub(crate) fn info(args: &InfoArgs) -> Result<Exit, Failure> {
     let host = host::detect()?;
     let clocks =
-        host.allowed.iter().map(|cpu| Measured::new(cpu, meter::measure(cpu, meter::BUDGET))).collect();
+        host.allowed.iter().map(|cpu| Measured::new(cpu, clock::measure(cpu, clock::BUDGET))).collect();
     let running = live_sessions(&host.roots)?;
     let info = Info::new(host, clocks, running);
     output::print(&if args.json { output::json(&info)? } else { info.text() })?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use emu_core::meter::ClockReading;
+use emu_core::clock::ClockReading;
 use emu_core::{CgroupLayout, Controller, CpuId, Hertz, Host, LiveSession, RealTime, Result};
 use serde::Serialize;
 

@@ -4,7 +4,7 @@ pub(crate) mod probe;
 
 use std::time::Duration;
 
-use emu_core::{CpuId, Error, ErrorKind, Hertz, Host, Result, Session, Tasks, meter};
+use emu_core::{CpuId, Error, ErrorKind, Hertz, Host, Result, Session, Tasks, clock};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 
@@ -116,7 +116,7 @@ pub(crate) fn verify(host: &Host, plan: &Plan, signals: &Signals) -> Result<Veri
         signals::put_back(Signal::SIGTSTP);
     }
     drop(probe);
-    let clocks = meter::measure_all(&cpus, meter::BUDGET)?;
+    let clocks = clock::measure_all(&cpus, clock::BUDGET)?;
     let seen = plan.demand.targets.iter().zip(&clocks).map(|((&cpu, target), core)| {
         let native = f64::midpoint(clock_of(cpu, &before), clock_of(cpu, &after));
         let asked = target.clock.map_or(target.share, |clock| clock.as_f64() / native);

@@ -12,7 +12,7 @@ use std::sync::Barrier;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use emu_core::meter::{Delivered, delivered};
+use emu_core::clock::{Delivered, delivered};
 use emu_core::{CpuId, CpuList, Error, ErrorKind, Host, Result};
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};

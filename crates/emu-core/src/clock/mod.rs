@@ -8,7 +8,7 @@ mod delivered;
 mod reading;
 
 pub use delivered::{Delivered, delivered};
-pub use reading::{BUDGET, ClockReading, measure, measure_all};
+pub use reading::{BUDGET, ClockReading, mean, measure, measure_all};
 
 use crate::sys::{chain, time};
 

@@ -71,6 +71,16 @@ pub fn measure_all(cpus: &CpuList, budget: Duration) -> Result<Vec<ClockReading>
     cpus.iter().map(|cpu| measure(cpu, budget)).collect()
 }
 
+/// The mean core clock of the CPUs now in Hz, all measured at once for `budget`, as work on all of them keeps all of them
+/// busy; `None` where one is too busy to tell, and of no CPU.
+pub fn mean(cpus: &CpuList, budget: Duration) -> Option<f64> {
+    let clocks: Vec<f64> = thread::scope(|scope| {
+        let readings: Vec<_> = cpus.iter().map(|cpu| scope.spawn(move || measure(cpu, budget))).collect();
+        readings.into_iter().map(|one| Some(one.join().ok()?.ok()?.clock.as_f64())).collect::<Option<_>>()
+    })?;
+    (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
+}
+
 fn take(budget: Duration) -> Vec<(i64, i64)> {
     let end = time::now() + time::nanos(budget);
     // The first pair warms the instruction cache and is left out.
@@ -156,5 +166,11 @@ mod tests {
     #[test]
     fn a_cpu_that_is_not_there_is_an_error() {
         assert!(measure(8000, Duration::from_millis(1)).is_err());
+    }
+
+    #[test]
+    fn a_clock_that_cannot_be_measured_is_not_known() {
+        assert_eq!(mean(&CpuList::default(), BUDGET), None);
+        assert_eq!(mean(&"8000".parse().unwrap(), BUDGET), None);
     }
 }

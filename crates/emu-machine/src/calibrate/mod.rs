@@ -23,9 +23,8 @@ pub use solver::{SOLVER, serve};
 use std::path::Path;
 use std::time::Instant;
 
-use emu_bench::clock;
 use emu_bench::ticks::Ticks;
-use emu_core::{Error, Host, MethodId, Result, Session, Tasks, Zone, meter};
+use emu_core::{Error, Host, MethodId, Result, Session, Tasks, Zone, clock};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
@@ -186,7 +185,7 @@ fn sample(
         tasks: Tasks::Processes(vec![solver.pid()]),
     };
     // Long enough for a governor to see that the CPUs are busy.
-    let clock_before = clock::mean(&plan.cpus, meter::BUDGET);
+    let clock_before = clock::mean(&plan.cpus, clock::BUDGET);
     let (ticks, begin) = (Ticks::now(&host.roots.proc, &plan.cpus)?, Instant::now());
     let session = Session::engage(host, &zone, MethodId::Fracas)?;
     let begin_seconds = start.elapsed().as_secs_f64();
@@ -201,7 +200,7 @@ fn sample(
     let mut notes = status.messages();
     notes.retain(|note| !known.contains(note));
     let (done, ticks) = (done?, after?.since(ticks));
-    let clock_after = clock::mean(&plan.cpus, meter::BUDGET);
+    let clock_after = clock::mean(&plan.cpus, clock::BUDGET);
     let (residual, passed) = solver.check(go_on)?;
     let sample = Sample {
         order: cell.order,

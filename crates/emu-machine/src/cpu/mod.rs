@@ -9,7 +9,7 @@ pub use units::Units;
 use std::time::{Duration, Instant};
 
 use emu_bench::stats::Sample;
-use emu_core::{CpuId, CpuList, Error, ErrorKind, Hertz, Host, Result, meter};
+use emu_core::{CpuId, CpuList, Error, ErrorKind, Hertz, Host, Result, clock};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -155,13 +155,13 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
     let one: Vec<_> = Work::ALL.iter().map(|work| (*work, work.one())).collect();
     let one_of = |work: Work| one.iter().find(|(of, _)| *of == work).map_or(0, |(_, one)| *one);
     let (mut rates, mut waits, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
-    let mut left = Left::new(parts.len(), plan.sample() * plan.rounds as u32 + meter::BUDGET);
+    let mut left = Left::new(parts.len(), plan.sample() * plan.rounds as u32 + clock::BUDGET);
     for (number, part) in parts {
         let (Part::Rate { work, .. } | Part::Wait { work }) = part;
         watch(Event::Next { what: &work.name(), left: left.time() })?;
         let begin = Instant::now();
         // A guest may be refused a good reading for a while; operations are timed all the same.
-        clocks.extend(meter::measure(first, meter::BUDGET).ok().map(|reading| reading.clock.as_f64()));
+        clocks.extend(clock::measure(first, clock::BUDGET).ok().map(|reading| reading.clock.as_f64()));
         match part {
             Part::Rate { work, threads } => {
                 let places = places(host, threads);
@@ -234,7 +234,7 @@ fn peaks(host: &Host, rates: &[Rate], first: f64, lanes: usize) -> Vec<Peak> {
             let cpus: CpuList = places(host, rate.threads).iter().flat_map(CpuList::iter).collect();
             let cores = cores(host, &cpus);
             let alike = units::are_alike(host, &cpus);
-            let read = |cpu| Some(meter::measure(cpu, meter::BUDGET).ok()?.clock.as_f64());
+            let read = |cpu| Some(clock::measure(cpu, clock::BUDGET).ok()?.clock.as_f64());
             let clock = if alike { first } else { mean(&cores, read)? };
             let of_unit = cores.len() as f64 * clock * lanes as f64 * 2.0;
             let best_per_s = rate.samples.iter().copied().fold(0.0, f64::max);

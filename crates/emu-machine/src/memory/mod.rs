@@ -11,7 +11,7 @@ pub use plan::Plan;
 use std::time::{Duration, Instant};
 
 use emu_bench::memory::{Cache, StreamSize, caches};
-use emu_core::{Error, Hertz, Host, Result, meter};
+use emu_core::{Error, Hertz, Host, Result, clock};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -80,7 +80,7 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
     plan.check()?;
     let cpu = host.allowed.first().ok_or_else(|| Error::unavailable("no CPU may be used"))?;
     // A guest may be refused a good reading for a while; loads are timed all the same.
-    let clock = meter::measure(cpu, meter::BUDGET).ok().map(|reading| reading.clock);
+    let clock = clock::measure(cpu, clock::BUDGET).ok().map(|reading| reading.clock);
     let caches = caches(&host.roots, cpu);
     let (mut copies, mut stream, mut latencies) = (Vec::new(), Vec::new(), Vec::new());
     let mut parts: Vec<_> = parts(plan).into_iter().enumerate().collect();

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use emu_bench::stats::{Noise, Sample};
 use emu_bench::ticks::Ticks;
-use emu_core::{CpuList, Error, ErrorKind, Host, Result, meter};
+use emu_core::{CpuList, Error, ErrorKind, Host, Result, clock};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -252,7 +252,7 @@ fn gaps(host: &Host, plan: &Plan) -> Result<Vec<CpuGaps>> {
 
 /// The core clock of the first CPU; `None` where it is too busy to tell.
 fn clock(cpus: &CpuList) -> Option<f64> {
-    Some(meter::measure(cpus.first()?, METER).ok()?.clock.as_f64())
+    Some(clock::measure(cpus.first()?, METER).ok()?.clock.as_f64())
 }
 
 fn clock_range(clocks_hz: &[f64]) -> Option<f64> {
