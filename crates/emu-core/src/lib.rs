@@ -64,5 +64,5 @@ pub use sys::spawn::{ExecError, Gated};
 pub use sys::times::{cpu_ticks, process_cpu_time};
 pub use sys::tsc::tsc;
 pub use unavailable::{Reason, Unavailable};
-pub use undo::{Journal, Kin, LiveSession, RestoreReport, Undo, live_sessions, restore};
+pub use undo::{Journal, LiveSession, RestoreReport, TaskSet, Undo, live_sessions, restore};
 pub use zone::{Demand, Round, Tasks, Variant, Zone};

@@ -10,7 +10,7 @@ use crate::host::{Controller, Host};
 use crate::process::{Stat, threads};
 use crate::sys::Pid;
 use crate::sys::{affinity, time};
-use crate::undo::{Journal, Kin, Undo};
+use crate::undo::{Journal, TaskSet, Undo};
 use crate::zone::Zone;
 
 pub(crate) const CPUS: &str = "cpuset.cpus";
@@ -117,10 +117,11 @@ pub(crate) fn bind(
     proc: &Path,
     cpus: &CpuList,
     journal: &Journal,
-    kin: &[Kin],
+    task_sets: &[TaskSet],
     mut list: impl FnMut() -> Result<Vec<Pid>>,
 ) -> Result<()> {
-    let mut binder = Binder { proc, cpus, journal, kin, since: time::user_ticks(), made: HashSet::new() };
+    let mut binder =
+        Binder { proc, cpus, journal, task_sets, since: time::user_ticks(), made: HashSet::new() };
     let mut bound = HashSet::new();
     for _ in 0..super::folder::PASSES {
         let found: Vec<Pid> = list()?.into_iter().flat_map(|pid| threads(proc, pid)).collect();
@@ -143,7 +144,7 @@ struct Binder<'a> {
     proc: &'a Path,
     cpus: &'a CpuList,
     journal: &'a Journal,
-    kin: &'a [Kin],
+    task_sets: &'a [TaskSet],
     /// When it began, in clock ticks since boot.
     since: u64,
     /// The bindings so far: from which CPUs to which.
@@ -168,9 +169,9 @@ impl Binder<'_> {
         let new = if kept.is_empty() { cpus.clone() } else { kept };
         let binding = [old, new.clone()];
         if self.made.insert(binding.clone()) {
-            for kin in self.kin {
-                let (kin, since, [cpus, ours]) = (kin.clone(), self.since, binding.clone());
-                self.journal.record(&Undo::Inherited { kin, since, cpus, ours })?;
+            for tasks in self.task_sets {
+                let (tasks, since, [cpus, ours]) = (tasks.clone(), self.since, binding.clone());
+                self.journal.record(&Undo::Inherited { tasks, since, cpus, ours })?;
             }
         }
         record(self.proc, tid, binding, self.journal)?;
@@ -291,8 +292,12 @@ mod tests {
             let pid = shell.pid();
             let list = roots.sys.join("cgroup.procs");
             let starttime = Stat::read(&roots.proc, pid).unwrap().starttime;
-            let kin = if by_list { Kin::Members(list.clone()) } else { Kin::Of { pid, starttime } };
-            bind(&roots.proc, &one, &journal, &[kin], || Ok(vec![pid, early[0]])).unwrap();
+            let tasks = if by_list {
+                TaskSet::Members(list.clone())
+            } else {
+                TaskSet::DescendantsOf { pid, starttime }
+            };
+            bind(&roots.proc, &one, &journal, &[tasks], || Ok(vec![pid, early[0]])).unwrap();
             assert_eq!(bound(pid), one);
             std::thread::sleep(Duration::from_millis(30));
             shell.tell();

@@ -46,14 +46,14 @@ impl CpusetRepair {
     /// # Errors
     /// `/proc` cannot be read.
     pub(super) fn follow(&mut self) -> Result<()> {
-        if let Some(family) = &mut self.away {
-            return family.look();
+        if let Some(descendants) = &mut self.away {
+            return descendants.look();
         }
         let is_alive = |pid: &Pid| Stat::read(&self.proc, *pid).is_some_and(|stat| !stat.has_ended());
         loop {
             self.members.retain(is_alive);
             match Descendants::of(&self.proc, &self.members) {
-                Ok(family) => self.away = Some(family),
+                Ok(descendants) => self.away = Some(descendants),
                 // One has ended meanwhile.
                 Err(_) if !self.members.iter().all(is_alive) => continue,
                 Err(error) => return Err(error),
@@ -68,12 +68,12 @@ impl CpusetRepair {
     /// The kernel refuses to move one; the others are moved, and it can be tried again. Processes are made faster than they
     /// are moved.
     pub(super) fn bring_back(&mut self) -> Result<()> {
-        let Some(family) = &mut self.away else { return Ok(()) };
+        let Some(descendants) = &mut self.away else { return Ok(()) };
         let list = self.folder.join(PROCS);
         for _ in 0..PASSES {
-            family.look()?;
+            descendants.look()?;
             let (mut is_new, mut result) = (false, Ok(()));
-            for &pid in family.members().keys() {
+            for &pid in descendants.members().keys() {
                 let home = place::home(&self.proc, pid, &self.hierarchy);
                 if !home.is_some_and(|home| home != self.folder && self.folder.starts_with(home)) {
                     continue;

@@ -114,7 +114,7 @@ impl Freezer {
     }
 
     /// Whether somebody else has frozen the group, who is to thaw it himself. To be asked before each freeze.
-    pub(crate) fn is_held_by_others(&mut self) -> bool {
+    pub(crate) fn is_frozen_by_others(&mut self) -> bool {
         let is_theirs = !self.is_frozen && self.reads_other(self.words.thaw);
         let was_theirs = std::mem::replace(&mut self.is_theirs, is_theirs);
         // Whoever has just thawed it may not have closed the file yet, which would look like a freeze in the next hold.

@@ -33,16 +33,16 @@ impl FreezerStop {
         let group = TaskGroup::create(host, zone, &WANTED, journal)?;
         let (notes, mut more_notes) = (group.notes().clone(), Vec::new());
         let way = format!("freezer {}", folder(&group)?.version);
-        let mut hold = Self::new(group, journal)?;
+        let mut stopper = Self::new(group, journal)?;
         // From here on the tasks are held; what is measured now is measured without them.
-        hold.hold(time::now() + CONFIRM)?;
+        stopper.stop(time::now() + CONFIRM)?;
         let cost = StopCost::of(host, &zone.demand.cpus(), &way, &mut more_notes, |probe| {
             Self::new(TaskGroup::of_probe(host, zone, probe, Controller::Freezer, journal)?, journal)
         })?;
         for note in more_notes {
             notes.add(note);
         }
-        Ok((hold, cost, notes))
+        Ok((stopper, cost, notes))
     }
 
     fn new(group: TaskGroup, journal: &Journal) -> Result<Self> {
@@ -67,23 +67,23 @@ fn folder(group: &TaskGroup) -> Result<&Folder> {
 }
 
 impl Stop for FreezerStop {
-    fn hold(&mut self, deadline: Nanos) -> Result<Stopped> {
+    fn stop(&mut self, deadline: Nanos) -> Result<Stopped> {
         let frozen = self.freezer.freeze(deadline)?;
         // Those that run are interrupted one after another while it is asked for.
         let from = frozen.asked + (frozen.told - frozen.asked) / 2;
-        Ok(Stopped { from, is_sure: frozen.seen.is_some() })
+        Ok(Stopped { from, is_confirmed: frozen.seen.is_some() })
     }
 
-    fn let_go(&mut self) -> Result<Nanos> {
+    fn resume(&mut self) -> Result<Nanos> {
         let free = self.freezer.thaw()?;
         self.tell();
         Ok(free)
     }
 
-    fn is_held_by_others(&mut self) -> bool {
-        let is_held = self.freezer.is_held_by_others();
+    fn is_stopped_by_others(&mut self) -> bool {
+        let is_frozen = self.freezer.is_frozen_by_others();
         self.tell();
-        is_held
+        is_frozen
     }
 
     fn census(&mut self, turn: usize) -> Census {

@@ -27,15 +27,15 @@ pub(super) struct Move<'a> {
 /// The kernel refuses to move a process, or processes are made faster than they are done.
 pub(super) fn gather(
     proc: &Path,
-    family: &mut Descendants,
+    descendants: &mut Descendants,
     moves: &[Move<'_>],
     journal: &Journal,
 ) -> Result<()> {
     let mut done = HashSet::new();
     for _ in 0..PASSES {
-        family.look()?;
+        descendants.look()?;
         let mut new = false;
-        for (&pid, stat) in family.members() {
+        for (&pid, stat) in descendants.members() {
             if stat.has_ended() || !done.insert((pid, stat.starttime)) {
                 continue;
             }

@@ -46,7 +46,7 @@ use crate::notes::Notes;
 use crate::process::{Descendants, Stat, check_targets};
 use crate::sys::Pid;
 use crate::unavailable::{Reason, Unavailable};
-use crate::undo::{Journal, Kin};
+use crate::undo::{Journal, TaskSet};
 use crate::zone::{Tasks, Zone};
 
 /// One folder and what it controls.
@@ -227,8 +227,8 @@ impl TaskGroup {
     ///
     /// # Errors
     /// A folder cannot be listed.
-    fn kin(&self) -> Result<Vec<Kin>> {
-        Ok(self.lists()?.into_iter().map(Kin::Members).collect())
+    fn task_sets(&self) -> Result<Vec<TaskSet>> {
+        Ok(self.lists()?.into_iter().map(TaskSet::Members).collect())
     }
 
     /// What the user should know; whether tasks had to leave the zone's CPUs is told by a clone of it, too.
@@ -244,8 +244,8 @@ impl TaskGroup {
         journal: &Journal,
     ) -> Result<Self> {
         let proc = &host.roots.proc;
-        let mut family = Descendants::of(proc, pids)?;
-        check_targets(proc, family.members().keys().copied())?;
+        let mut descendants = Descendants::of(proc, pids)?;
+        check_targets(proc, descendants.members().keys().copied())?;
         let first = pids.first().copied().unwrap_or_default();
         let mut group = Self { parts: Vec::new(), notes: Notes::default() };
         let mut moves = Vec::new();
@@ -255,7 +255,7 @@ impl TaskGroup {
                 continue;
             };
             if controllers.contains(&confine::CONTROLLER) {
-                for &pid in family.members().keys() {
+                for &pid in descendants.members().keys() {
                     confine::remember(host, pid, journal)?;
                 }
             }
@@ -271,11 +271,11 @@ impl TaskGroup {
             moves.push(Move { hierarchy, list: path.join(PROCS), return_to: site.return_to });
             group.parts.push(Part { controllers, folder: Folder { version: hierarchy.version, path } });
         }
-        gather(proc, &mut family, &moves, journal)?;
+        gather(proc, &mut descendants, &moves, journal)?;
         let unconfined = group.folder(confine::CONTROLLER).is_none();
         if wanted.contains(&confine::CONTROLLER) && unconfined && confine::is_needed(host, zone) {
-            let kin = group.kin()?;
-            let note = bind_family(host, zone, &mut family, &kin, journal)?;
+            let task_sets = group.task_sets()?;
+            let note = bind_descendants(host, zone, &mut descendants, &task_sets, journal)?;
             group.notes.add(note);
         }
         Ok(group)
@@ -340,8 +340,8 @@ impl TaskGroup {
                 _ if !confine::is_needed(host, zone) => {}
                 _ if !confine::is_needed_now(host, zone) => group.notes.add(unbound_note(&cpus)),
                 _ => {
-                    let kin = group.kin()?;
-                    confine::bind(&host.roots.proc, &cpus, journal, &kin, || group.pids())?;
+                    let task_sets = group.task_sets()?;
+                    confine::bind(&host.roots.proc, &cpus, journal, &task_sets, || group.pids())?;
                     group.notes.add(bound_note(&cpus));
                 }
             }
@@ -364,33 +364,35 @@ impl TaskGroup {
 pub(crate) fn confine_without_group(
     host: &Host,
     zone: &Zone,
-    family: &mut Descendants,
+    descendants: &mut Descendants,
     journal: &Journal,
 ) -> Result<Option<String>> {
     if !confine::is_needed(host, zone) {
         return Ok(None);
     }
     let pids = if let Tasks::Processes(pids) = &zone.tasks { pids.as_slice() } else { &[] };
-    let task = |&pid: &Pid| Some(Kin::Of { pid, starttime: Stat::read(&host.roots.proc, pid)?.starttime });
-    let kin: Vec<_> = pids.iter().filter_map(task).collect();
-    bind_family(host, zone, family, &kin, journal).map(Some)
+    let task = |&pid: &Pid| {
+        Some(TaskSet::DescendantsOf { pid, starttime: Stat::read(&host.roots.proc, pid)?.starttime })
+    };
+    let task_sets: Vec<_> = pids.iter().filter_map(task).collect();
+    bind_descendants(host, zone, descendants, &task_sets, journal).map(Some)
 }
 
 /// Binds processes and their descendants to the zone's CPUs; returns what the user should know.
-fn bind_family(
+fn bind_descendants(
     host: &Host,
     zone: &Zone,
-    family: &mut Descendants,
-    kin: &[Kin],
+    descendants: &mut Descendants,
+    task_sets: &[TaskSet],
     journal: &Journal,
 ) -> Result<String> {
     let cpus = zone.demand.cpus();
     if !confine::is_needed_now(host, zone) {
         return Ok(unbound_note(&cpus));
     }
-    confine::bind(&host.roots.proc, &cpus, journal, kin, || {
-        family.look()?;
-        Ok(family.members().keys().copied().collect())
+    confine::bind(&host.roots.proc, &cpus, journal, task_sets, || {
+        descendants.look()?;
+        Ok(descendants.members().keys().copied().collect())
     })?;
     Ok(bound_note(&cpus))
 }

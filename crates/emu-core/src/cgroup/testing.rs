@@ -62,27 +62,27 @@ impl Program {
         self::signal(self.pid(), signal);
     }
 
-    pub(crate) fn family(&self) -> Descendants {
+    pub(crate) fn descendants(&self) -> Descendants {
         Descendants::of(Path::new(PROC), &[self.pid()]).unwrap()
     }
 
     /// Waits until it has so many processes, itself included.
     pub(crate) fn wait_for(&self, count: usize) -> Vec<Pid> {
-        let mut family = self.family();
+        let mut descendants = self.descendants();
         wait_until(|| {
-            family.look().unwrap();
-            family.members().len() == count
+            descendants.look().unwrap();
+            descendants.members().len() == count
         });
-        family.members().keys().copied().collect()
+        descendants.members().keys().copied().collect()
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        if let Ok(mut family) = Descendants::of(Path::new(PROC), &[self.pid()]) {
+        if let Ok(mut descendants) = Descendants::of(Path::new(PROC), &[self.pid()]) {
             for _ in 0..20 {
-                let _ = family.look();
-                family.members().keys().for_each(|&pid| signal(pid, libc::SIGKILL));
+                let _ = descendants.look();
+                descendants.members().keys().for_each(|&pid| signal(pid, libc::SIGKILL));
             }
         }
         let _ = self.0.kill();

@@ -131,24 +131,24 @@ fn a_group_that_somebody_else_freezes_meanwhile_is_not_thawed() {
         let soon = || time::now() + 5_000_000_000;
 
         for _ in 0..3 {
-            assert!(!freezer.is_held_by_others());
+            assert!(!freezer.is_frozen_by_others());
             freezer.freeze(soon()).unwrap();
             freezer.thaw().unwrap();
             assert!(!freezer.is_theirs() && !is_frozen(), "nobody else is there");
         }
         // Between two holds.
         write(frozen);
-        assert!(freezer.is_held_by_others() && freezer.is_held_by_others());
+        assert!(freezer.is_frozen_by_others() && freezer.is_frozen_by_others());
         write(thawed);
-        assert!(freezer.is_held_by_others(), "it may be the same that it has just been");
-        assert!(!freezer.is_held_by_others());
+        assert!(freezer.is_frozen_by_others(), "it may be the same that it has just been");
+        assert!(!freezer.is_frozen_by_others());
         // Within a hold, in which it reads the same before and after.
         freezer.freeze(soon()).unwrap();
         write(frozen);
         freezer.thaw().unwrap();
-        assert!(freezer.is_theirs() && is_frozen() && freezer.is_held_by_others());
+        assert!(freezer.is_theirs() && is_frozen() && freezer.is_frozen_by_others());
         write(thawed);
-        assert!(freezer.is_held_by_others() && !freezer.is_held_by_others());
+        assert!(freezer.is_frozen_by_others() && !freezer.is_frozen_by_others());
         // Thawed by somebody else within a hold.
         freezer.freeze(soon()).unwrap();
         write(thawed);

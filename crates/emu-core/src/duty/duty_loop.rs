@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use super::PERIOD_MAX;
-use super::duty_thread::{Command, Counters, DutyThread, Wait, settle_controller};
+use super::duty_thread::{Command, Counters, DutyThread, Wait, settle_duty_thread};
 use super::grid::Grid;
-use super::idle_pusher::{IdlePusher, LOOKS_FOR};
+use super::idle_pusher::{IdlePusher, SEARCH_FOR};
 use super::ledger::Ledger;
 use super::own_time::OwnTime;
 use super::pin_apart::PinApart;
@@ -70,26 +70,26 @@ pub(crate) fn notes_on(targets: &Targets) -> Vec<String> {
 
 /// A zone being held and let go.
 pub(crate) struct DutyLoop {
-    controller: DutyThread<f64>,
-    seen: Arc<Seen>,
+    thread: DutyThread<f64>,
+    progress: Arc<Progress>,
     cpus_folder: PathBuf,
     notes: Notes,
 }
 
 /// What the thread shows.
 #[derive(Debug, Default)]
-struct Seen {
+struct Progress {
     counters: Counters,
     /// Length of the present cycle, in nanoseconds: a period, or some of them with many tasks.
     cycle: AtomicI64,
     /// Holds that were made, and those of them that the kernel did not confirm in time.
-    holds: AtomicI64,
-    unsure: AtomicI64,
+    stops: AtomicI64,
+    unconfirmed: AtomicI64,
 }
 
 impl fmt::Debug for DutyLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Holder").field("controller", &self.controller).finish_non_exhaustive()
+        f.debug_struct("DutyLoop").field("controller", &self.thread).finish_non_exhaustive()
     }
 }
 
@@ -103,70 +103,70 @@ impl DutyLoop {
         host: &Host,
         zone: &Zone,
         (period, share, cost): (Duration, f64, StopCost),
-        mut hold: impl Stop,
+        mut stopper: impl Stop,
         journal: &Journal,
         notes: Notes,
     ) -> Result<Self> {
         let period = time::nanos(period);
-        let seen = Arc::new(Seen { cycle: AtomicI64::new(period), ..Seen::default() });
+        let progress = Arc::new(Progress { cycle: AtomicI64::new(period), ..Progress::default() });
         let begin = {
-            let (seen, notes, host, cpus) =
-                (Arc::clone(&seen), notes.clone(), host.clone(), zone.demand.cpus());
-            let parting = PinApart::new(&host, &cpus, journal);
+            let (progress, notes, host, cpus) =
+                (Arc::clone(&progress), notes.clone(), host.clone(), zone.demand.cpus());
+            let pin_apart = PinApart::new(&host, &cpus, journal);
             move || {
-                let is_away = settle_controller(&host, &cpus, &notes);
+                let is_away = settle_duty_thread(&host, &cpus, &notes);
                 let grid = Grid::new(time::now(), period);
-                let first = hold.hold(time::now() + period)?;
+                let first = stopper.stop(time::now() + period)?;
                 let shared_cpus = Some(cpus.len() as i64).filter(|&cpus| !is_away && cpus > 1);
                 let own_time = (!is_away && cpus.len() == 1).then(OwnTime::start);
-                let waker = IdlePusher::beside_controller(is_away, &cpus, &notes)?;
+                let idle_pusher = IdlePusher::beside_duty_thread(is_away, &cpus, &notes)?;
                 let last_cpu = time::thread_cpu();
                 let ledger = Ledger::new();
                 Ok(LoopState {
-                    hold,
+                    stopper,
                     grid,
                     share,
                     ledger,
                     cost,
-                    sleepers: TaskSampler::new(&host.roots.proc, parting.is_some()),
+                    sampler: TaskSampler::new(&host.roots.proc, pin_apart.is_some()),
                     early: Early::default(),
                     shared_cpus,
                     own_time,
-                    waker,
-                    parting,
+                    idle_pusher,
+                    pin_apart,
                     cpus: cpus.len().max(1) as i64,
-                    costs: [0; COSTS],
+                    cpu_costs: [0; COSTS],
                     last_cpu,
                     first: Some(first),
-                    seen,
+                    progress,
                     notes,
                 })
             }
         };
-        let controller = DutyThread::spawn(name, share, begin, |mut cycle, wait| cycle.run(wait))?;
-        Ok(Self { controller, seen, cpus_folder: host.roots.cpus(), notes })
+        let thread = DutyThread::spawn(name, share, begin, |mut state, wait| state.run(wait))?;
+        Ok(Self { thread, progress, cpus_folder: host.roots.cpus(), notes })
     }
 
     /// Gives the zone another share.
     pub(crate) fn set(&self, share: f64) {
-        self.controller.set(share);
+        self.thread.set(share);
     }
 
     /// What is delivered.
     pub(crate) fn status(&self, method: MethodId, targets: &Targets, more_notes: &[String]) -> Status {
-        let Seen { counters, cycle, holds, unsure } = &*self.seen;
+        let Progress { counters, cycle, stops, unconfirmed } = &*self.progress;
         let cycle = time::span(cycle.load(Ordering::Relaxed));
         let mut status = status(method, cycle, counters, targets, &self.cpus_folder);
         status.notes.extend_from_slice(more_notes);
         status.add_all(&self.notes);
-        let unsure = unsure.load(Ordering::Relaxed);
-        if unsure > 0 {
+        let unconfirmed = unconfirmed.load(Ordering::Relaxed);
+        if unconfirmed > 0 {
             status.notes.push(format!(
-                "{unsure} of {} holds were not confirmed in time: tasks in uninterruptible waits are held when these end",
-                holds.load(Ordering::Relaxed)
+                "{unconfirmed} of {} holds were not confirmed in time: tasks in uninterruptible waits are held when these end",
+                stops.load(Ordering::Relaxed)
             ));
         }
-        if let Some(why) = self.controller.ended() {
+        if let Some(why) = self.thread.ended() {
             status.end(ended(&why));
         }
         status
@@ -177,7 +177,7 @@ impl DutyLoop {
     /// # Errors
     /// What the thread had failed with.
     pub(crate) fn stop(mut self) -> Result<()> {
-        self.controller.stop()
+        self.thread.stop()
     }
 }
 
@@ -206,7 +206,7 @@ pub(crate) fn status(
     let mut status = Status {
         periods: counters.periods.load(Ordering::Relaxed),
         missed: counters.missed.load(Ordering::Relaxed),
-        longest_stall: span(&counters.longest_hold),
+        longest_stall: span(&counters.longest_stop),
         own_cpu: span(&counters.cpu),
         cpus,
         ..Status::new(method, period)
@@ -220,7 +220,7 @@ pub(crate) fn status(
 }
 
 /// Holds shorter than this are put off until more is owed: they would be all latency.
-const HOLD_MIN: f64 = 200_000.0;
+const STOP_MIN: f64 = 200_000.0;
 /// However much is owed, so much of the share of each period is given.
 const RUN_MIN: f64 = 0.5;
 /// How long a hold may wait to be confirmed, as a part of what is owed.
@@ -235,7 +235,7 @@ const MANY_TASKS: usize = 50;
 /// Holds of which the median cost is taken.
 const COSTS: usize = 5;
 /// For this part of the time that tasks run after a hold, CPUs that are idle look for some that wait elsewhere.
-const LOOK_PART: f64 = 0.25;
+const SEARCH_PART: f64 = 0.25;
 /// Those that sleep are given so many times the CPU time that their way out of a hold took lately.
 const WAY_OUT: f64 = 1.5;
 
@@ -271,14 +271,14 @@ impl Moment {
 }
 
 /// The state of the thread.
-struct LoopState<H> {
-    hold: H,
+struct LoopState<S> {
+    stopper: S,
     grid: Grid,
     share: f64,
     ledger: Ledger,
     /// What a hold costs the tasks on top.
     cost: StopCost,
-    sleepers: TaskSampler,
+    sampler: TaskSampler,
     early: Early,
     /// What this thread's own work costs them is divided by so many CPUs; `None` where it runs on others, or where
     /// there is one only.
@@ -286,28 +286,28 @@ struct LoopState<H> {
     /// What emu's own work costs them where there is one CPU for all.
     own_time: Option<OwnTime>,
     /// What has the CPUs awake when a hold ends; `None` where this thread does by itself.
-    waker: Option<IdlePusher>,
+    idle_pusher: Option<IdlePusher>,
     /// What has busy tasks start on a CPU each.
-    parting: Option<PinApart>,
+    pin_apart: Option<PinApart>,
     /// The CPUs of the zone.
     cpus: i64,
-    /// CPU time of this thread and of those that wake the CPUs, for each of the last holds.
-    costs: [Nanos; COSTS],
+    /// CPU time of this thread and of those that wake the CPUs, for each of the last stops.
+    cpu_costs: [Nanos; COSTS],
     last_cpu: Nanos,
     /// The hold that began when the emulation did; it is the first period's.
     first: Option<Stopped>,
-    seen: Arc<Seen>,
+    progress: Arc<Progress>,
     notes: Notes,
 }
 
-impl<H: Stop> LoopState<H> {
+impl<S: Stop> LoopState<S> {
     fn run(&mut self, wait: &Wait<f64>) -> Result<()> {
         let mut index = 0;
         loop {
-            let (Command::Run(share), generation) = wait.command() else { return self.hold.release() };
+            let (Command::Run(share), generation) = wait.command() else { return self.stopper.release() };
             if share.to_bits() != self.share.to_bits() {
                 self.share = share;
-                self.seen.counters.restart();
+                self.progress.counters.restart();
             }
             if wait.until(self.grid.begin(index), generation) {
                 index = self.one_period(index, wait)?;
@@ -320,31 +320,31 @@ impl<H: Stop> LoopState<H> {
         let period = self.grid.period();
         let woken = Moment::now();
         let late = (self.grid.index(woken.at) - index).max(0);
-        if self.first.is_none() && self.hold.is_held_by_others() {
+        if self.first.is_none() && self.stopper.is_stopped_by_others() {
             // Tasks that do not run owe nothing.
             return Ok(index + late + 1);
         }
         let stride = self.stride();
         let length = period * stride;
-        self.seen.cycle.store(length, Ordering::Relaxed);
+        self.progress.cycle.store(length, Ordering::Relaxed);
         // What the tasks had while nobody held them is owed, as far as the ledger carries it.
         self.ledger.charge((late * period + length) as f64, length as f64, self.share);
         let next = index + late + stride;
         let run = self.share * length as f64;
         let latest = self.grid.begin(next) - (run * RUN_MIN) as Nanos;
         if self.first.is_none() {
-            self.sleepers.before_hold(&mut self.hold, run);
+            self.sampler.before_stop(&mut self.stopper, run);
         }
         // Nobody is held at full speed, whatever is still owed: emu may be about to be stopped.
-        if (self.share < 1.0 && self.ledger.owed() >= HOLD_MIN) || self.first.is_some() {
-            self.hold_once(woken, latest, run, wait)?;
+        if (self.share < 1.0 && self.ledger.owed() >= STOP_MIN) || self.first.is_some() {
+            self.stop_once(woken, latest, run, wait)?;
         }
-        let counters = &self.seen.counters;
+        let counters = &self.progress.counters;
         counters.add_elapsed(late * period + length);
         counters.add_periods(stride as u64, late as u64);
-        let cpu = time::thread_cpu() + self.waker.as_ref().map_or(0, IdlePusher::cpu);
-        self.costs.rotate_left(1);
-        if let Some(last) = self.costs.last_mut() {
+        let cpu = time::thread_cpu() + self.idle_pusher.as_ref().map_or(0, IdlePusher::cpu);
+        self.cpu_costs.rotate_left(1);
+        if let Some(last) = self.cpu_costs.last_mut() {
             *last = cpu - self.last_cpu;
         }
         self.last_cpu = cpu;
@@ -354,100 +354,100 @@ impl<H: Stop> LoopState<H> {
 
     /// Holds for what is owed since this thread was `woken`, but not beyond `latest`, and settles what it took. The tasks
     /// are to run for about `run` nanoseconds then.
-    fn hold_once(&mut self, woken: Moment, latest: Nanos, run: f64, wait: &Wait<f64>) -> Result<()> {
-        let way_out = self.sleepers.cost() / self.cpus as f64;
-        let mut loss = self.cost.of_hold(run) + (way_out * (1.0 - self.early.part)) as Nanos;
+    fn stop_once(&mut self, woken: Moment, latest: Nanos, run: f64, wait: &Wait<f64>) -> Result<()> {
+        let way_out = self.sampler.cost() / self.cpus as f64;
+        let mut loss = self.cost.of_stop(run) + (way_out * (1.0 - self.early.part)) as Nanos;
         let owed = self.ledger.owed() - loss as f64;
         if let Some(own_time) = &mut self.own_time {
-            own_time.before_hold();
+            own_time.before_stop();
         }
-        let held = match self.first.take() {
-            Some(held) => held,
-            None => self.hold.hold(time::now() + (owed * CONFIRM) as Nanos)?,
+        let stopped = match self.first.take() {
+            Some(stopped) => stopped,
+            None => self.stopper.stop(time::now() + (owed * CONFIRM) as Nanos)?,
         };
         if let Some(own_time) = &mut self.own_time {
-            own_time.held(held.from);
+            own_time.stopped(stopped.from);
         }
         if let Some(cpus) = self.shared_cpus {
             // On one of the CPUs tasks have been kept waiting since this thread woke up, for as long as it had the CPU.
-            loss += woken.until(held.from) / cpus;
+            loss += woken.until(stopped.from) / cpus;
         }
-        let until = (held.from + self.ledger.owed() as Nanos - loss).min(latest);
+        let until = (stopped.from + self.ledger.owed() as Nanos - loss).min(latest);
         let expected = self.early.part;
-        self.let_sleepers_go(until, way_out, wait);
+        self.resume_sleepers(until, way_out, wait);
         loss += (way_out * (expected - self.early.part)) as Nanos;
-        let busy_tasks = self.sleepers.busy_tasks();
-        self.hold.know_busy(&busy_tasks);
-        if let Some(parting) = &mut self.parting
-            && self.sleepers.knows_all()
+        let busy_tasks = self.sampler.busy_tasks();
+        self.stopper.set_busy(&busy_tasks);
+        if let Some(pins) = &mut self.pin_apart
+            && self.sampler.knows_all()
         {
-            parting.bind(&busy_tasks);
+            pins.bind(&busy_tasks);
         }
-        let busy = self.sleepers.busy();
-        IdlePusher::sleep_until(self.waker.as_ref(), until, busy, |moment| sleep_until(moment, wait));
+        let busy = self.sampler.busy();
+        IdlePusher::sleep_until(self.idle_pusher.as_ref(), until, busy, |moment| sleep_until(moment, wait));
         if let Some(own_time) = &mut self.own_time {
-            own_time.before_let_go();
+            own_time.before_resume();
         }
         let before = Moment::now();
-        let free = self.hold.let_go()?;
-        if let Some(parting) = &mut self.parting {
-            parting.unbind();
+        let resumed = self.stopper.resume()?;
+        if let Some(pins) = &mut self.pin_apart {
+            pins.unbind();
         }
-        if let Some(waker) = &self.waker {
-            waker.rest_and_look(self.looks_for(run, way_out * (1.0 - self.early.part)));
+        if let Some(pusher) = &self.idle_pusher {
+            pusher.sleep_and_search(self.search_time(run, way_out * (1.0 - self.early.part)));
         }
         if let Some(cpus) = self.shared_cpus {
-            loss += Moment { at: free, ..before }.until(time::now()) / cpus;
+            loss += Moment { at: resumed, ..before }.until(time::now()) / cpus;
         }
         if let Some(own_time) = &mut self.own_time {
-            loss += own_time.free(free);
+            loss += own_time.resumed(resumed);
         }
-        let taken = (free - held.from - self.hold.leaked() / self.cpus).max(0);
+        let taken = (resumed - stopped.from - self.stopper.overrun() / self.cpus).max(0);
         self.ledger.settle((taken + loss) as f64);
-        self.seen.counters.add_hold(taken, loss);
-        self.seen.holds.fetch_add(1, Ordering::Relaxed);
-        self.seen.unsure.fetch_add(i64::from(!held.is_sure), Ordering::Relaxed);
+        self.progress.counters.add_stop(taken, loss);
+        self.progress.stops.fetch_add(1, Ordering::Relaxed);
+        self.progress.unconfirmed.fetch_add(i64::from(!stopped.is_confirmed), Ordering::Relaxed);
         Ok(())
     }
 
     /// Lets those that sleep go so long before `until` that they sleep again by then; their way out takes `way_out`
     /// nanoseconds.
-    fn let_sleepers_go(&mut self, until: Nanos, way_out: f64, wait: &Wait<f64>) {
+    fn resume_sleepers(&mut self, until: Nanos, way_out: f64, wait: &Wait<f64>) {
         self.early.part = 0.0;
         let lead = self.early.took + (WAY_OUT * way_out) as Nanos;
         // A short hold would be over before them.
-        if self.sleepers.tasks() < MANY_TASKS || until - time::now() < 2 * lead {
+        if self.sampler.tasks() < MANY_TASKS || until - time::now() < 2 * lead {
             // Not at the end of the hold, which would be longer by that.
             let settled = time::now() + SETTLE;
             if settled + SETTLE < until {
                 sleep_until(settled, wait);
             }
-            self.sleepers.while_held();
+            self.sampler.while_stopped();
             return;
         }
         sleep_until(until - lead, wait);
         let begin = time::now();
-        self.sleepers.while_held();
-        self.early.part = self.hold.let_sleepers_go();
+        self.sampler.while_stopped();
+        self.early.part = self.stopper.resume_sleepers();
         self.early.took = time::now() - begin;
     }
 
     /// For how long CPUs that are idle after a hold look for tasks that wait elsewhere, in nanoseconds. The tasks are to
     /// run for `run` then, and those that sleep are on their way out for `way_out` of it.
-    fn looks_for(&self, run: f64, way_out: f64) -> Nanos {
+    fn search_time(&self, run: f64, way_out: f64) -> Nanos {
         // Tasks that have a CPU each rarely meet on one.
-        if self.sleepers.tasks() as i64 <= self.cpus {
+        if self.sampler.tasks() as i64 <= self.cpus {
             return 0;
         }
-        (way_out + (run * LOOK_PART).min(LOOKS_FOR as f64)) as Nanos
+        (way_out + (run * SEARCH_PART).min(SEARCH_FOR as f64)) as Nanos
     }
 
     /// How many periods to take for one.
     fn stride(&self) -> i64 {
-        if self.sleepers.tasks() < MANY_TASKS {
+        if self.sampler.tasks() < MANY_TASKS {
             return 1;
         }
-        let mut costs = self.costs;
+        let mut costs = self.cpu_costs;
         costs.sort_unstable();
         let cost = costs.get(COSTS / 2).copied().unwrap_or(0);
         let period = self.grid.period() as f64;

@@ -29,9 +29,9 @@ pub(crate) struct Counters {
     /// Periods skipped for being late.
     pub(crate) missed: AtomicU64,
     /// The longest hold, in nanoseconds.
-    pub(crate) longest_hold: AtomicI64,
+    pub(crate) longest_stop: AtomicI64,
     /// Sum of holds since the last change of settings, in nanoseconds.
-    pub(crate) held: AtomicI64,
+    pub(crate) stopped: AtomicI64,
     /// Sum of time that the holds cost the tasks on top, since the last change of settings, in nanoseconds.
     pub(crate) cost: AtomicI64,
     /// Time since the last change of settings, in nanoseconds.
@@ -45,12 +45,12 @@ pub(crate) struct Counters {
 impl Counters {
     /// Share of time not held since the last change of settings; 1 before the first period.
     pub(crate) fn duty(&self) -> f64 {
-        self.share_left(self.held.load(Ordering::Relaxed))
+        self.share_left(self.stopped.load(Ordering::Relaxed))
     }
 
     /// Share of time that tasks could use since the last change of settings, costs taken off.
     pub(crate) fn effective(&self) -> f64 {
-        self.share_left(self.held.load(Ordering::Relaxed) + self.cost.load(Ordering::Relaxed))
+        self.share_left(self.stopped.load(Ordering::Relaxed) + self.cost.load(Ordering::Relaxed))
     }
 
     fn share_left(&self, taken: Nanos) -> f64 {
@@ -59,10 +59,10 @@ impl Counters {
     }
 
     /// Notes a hold and what it cost on top.
-    pub(crate) fn add_hold(&self, held: Nanos, cost: Nanos) {
-        self.held.fetch_add(held, Ordering::Relaxed);
+    pub(crate) fn add_stop(&self, stopped: Nanos, cost: Nanos) {
+        self.stopped.fetch_add(stopped, Ordering::Relaxed);
         self.cost.fetch_add(cost, Ordering::Relaxed);
-        self.longest_hold.fetch_max(held + cost, Ordering::Relaxed);
+        self.longest_stop.fetch_max(stopped + cost, Ordering::Relaxed);
     }
 
     /// Adds time that has passed; after the holds within it, so that shares are right at any moment.
@@ -83,7 +83,7 @@ impl Counters {
 
     /// Starts the sums anew, as the settings have changed.
     pub(crate) fn restart(&self) {
-        for sum in [&self.held, &self.cost, &self.elapsed] {
+        for sum in [&self.stopped, &self.cost, &self.elapsed] {
             sum.store(0, Ordering::Relaxed);
         }
     }
@@ -248,7 +248,7 @@ const PRIORITY: i32 = 5;
 
 /// Puts the calling thread where it disturbs the zone least: on other CPUs, if this process has any, and ahead of
 /// normal tasks, if it may. Returns whether it is on other CPUs.
-pub(crate) fn settle_controller(host: &Host, cpus: &CpuList, notes: &Notes) -> bool {
+pub(crate) fn settle_duty_thread(host: &Host, cpus: &CpuList, notes: &Notes) -> bool {
     let others = host.allowed.difference(cpus);
     let is_away = !others.is_empty() && affinity::set(0, &others).is_ok();
     if sched::set_fifo(PRIORITY).is_err() && !is_away {

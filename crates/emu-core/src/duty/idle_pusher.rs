@@ -35,13 +35,13 @@ const LONGEST: Nanos = 3 * LEAD;
 
 /// How long after the tasks have been let go an idle CPU looks for some that wait elsewhere, and how often: it gets one
 /// at a time, and what is skipped as cache-hot for 0.5 ms (`sysctl_sched_migration_cost`) is had by the next look.
-pub(crate) const LOOKS_FOR: Nanos = 10_000_000;
-const LOOK_EVERY: Nanos = 600_000;
+pub(crate) const SEARCH_FOR: Nanos = 10_000_000;
+const SEARCH_EVERY: Nanos = 600_000;
 
 /// The same after a burn, when tasks may have only little time until the next one. More often is worse: the kernel does not
 /// look where a CPU has hardly been idle for as long as that takes (`rq->avg_idle`).
-pub(crate) const LOOKS_FOR_AFTER_BURN: Nanos = 1_000_000;
-const LOOK_EVERY_AFTER_BURN: Nanos = 80_000;
+pub(crate) const SEARCH_FOR_AFTER_BURN: Nanos = 1_000_000;
+const SEARCH_EVERY_AFTER_BURN: Nanos = 80_000;
 
 /// A thread on each CPU, of the lowest priority there is (`SCHED_IDLE`): it takes nothing from tasks that run.
 #[derive(Debug)]
@@ -53,15 +53,15 @@ pub(crate) struct IdlePusher {
 #[derive(Debug)]
 struct Shared {
     /// How often an idle CPU looks for tasks that wait elsewhere.
-    look_every: Nanos,
+    search_every: Nanos,
     /// Counts up with each change of what the CPUs are to do.
     turn: AtomicU32,
     /// From when on they hold a place in the queues; `Nanos::MAX` for never.
-    place_from: AtomicI64,
+    queue_from: AtomicI64,
     /// Until when they are to be awake; [`END`] ends the threads.
     until: AtomicI64,
     /// Until when they are to look for tasks that wait elsewhere.
-    look_until: AtomicI64,
+    search_until: AtomicI64,
     /// CPU time of all threads, in nanoseconds.
     cpu: AtomicI64,
 }
@@ -70,7 +70,7 @@ const END: Nanos = -1;
 
 /// How long before the tasks are let go a thread takes its place in the queue of its CPU, in nanoseconds: longer than
 /// that takes. Other programs wait for the CPU meanwhile.
-const PLACE_LEAD: Nanos = 20_000;
+const QUEUE_LEAD: Nanos = 20_000;
 
 /// The nice value of the most weight: 88761, where a normal task has 1024 (`sched_prio_to_weight`).
 const MOST_WEIGHT: i32 = -20;
@@ -81,8 +81,8 @@ impl IdlePusher {
     ///
     /// # Errors
     /// A thread cannot be made.
-    pub(crate) fn beside_controller(is_away: bool, cpus: &CpuList, notes: &Notes) -> Result<Option<Self>> {
-        (is_away || cpus.len() > 1).then(|| Self::start(cpus, LOOK_EVERY, notes)).transpose()
+    pub(crate) fn beside_duty_thread(is_away: bool, cpus: &CpuList, notes: &Notes) -> Result<Option<Self>> {
+        (is_away || cpus.len() > 1).then(|| Self::start(cpus, SEARCH_EVERY, notes)).transpose()
     }
 
     /// The thread for a CPU on which burns alternate with tasks.
@@ -90,58 +90,63 @@ impl IdlePusher {
     /// # Errors
     /// The thread cannot be made.
     pub(crate) fn beside_burner(cpu: usize, notes: &Notes) -> Result<Self> {
-        Self::start(&[cpu].into_iter().collect(), LOOK_EVERY_AFTER_BURN, notes)
+        Self::start(&[cpu].into_iter().collect(), SEARCH_EVERY_AFTER_BURN, notes)
     }
 
     /// Makes the threads. A CPU that emu may not use sleeps on, and `notes` say so.
     ///
     /// # Errors
     /// A thread cannot be made.
-    fn start(cpus: &CpuList, look_every: Nanos, notes: &Notes) -> Result<Self> {
-        let mut waker = Self { shared: Arc::new(Shared::new(look_every)), threads: Vec::new() };
+    fn start(cpus: &CpuList, search_every: Nanos, notes: &Notes) -> Result<Self> {
+        let mut pusher = Self { shared: Arc::new(Shared::new(search_every)), threads: Vec::new() };
         for cpu in cpus.iter() {
-            let (shared, notes) = (Arc::clone(&waker.shared), notes.clone());
+            let (shared, notes) = (Arc::clone(&pusher.shared), notes.clone());
             let thread = thread::Builder::new()
                 .name("emu-wake".into())
                 .spawn(move || shared.attend(cpu, &notes))
                 .map_err(|e| Error::io(format!("cannot start a thread to keep CPU {cpu} awake"), e))?;
-            waker.threads.push(thread);
+            pusher.threads.push(thread);
         }
-        Ok(waker)
+        Ok(pusher)
     }
 
     /// Sleeps by `sleep_until` until the tasks are to be let go, and wakes the CPUs up on the way where that is to be done,
     /// so that so many `busy` tasks, which compute or wait for a CPU, get a CPU each, or else their places in the queues.
-    pub(crate) fn sleep_until(waker: Option<&Self>, moment: Nanos, busy: usize, sleep_until: impl Fn(Nanos)) {
-        if let Some(waker) = waker {
+    pub(crate) fn sleep_until(
+        pusher: Option<&Self>,
+        moment: Nanos,
+        busy: usize,
+        sleep_until: impl Fn(Nanos),
+    ) {
+        if let Some(pusher) = pusher {
             sleep_until(moment - LEAD);
-            waker.wake(moment, busy > waker.threads.len());
+            pusher.wake(moment, busy > pusher.threads.len());
         }
         sleep_until(moment);
     }
 
-    fn wake(&self, moment: Nanos, in_place: bool) {
-        let place_from = if in_place { moment - PLACE_LEAD } else { Nanos::MAX };
-        self.shared.place_from.store(place_from, Ordering::Relaxed);
+    fn wake(&self, moment: Nanos, queued: bool) {
+        let queue_from = if queued { moment - QUEUE_LEAD } else { Nanos::MAX };
+        self.shared.queue_from.store(queue_from, Ordering::Relaxed);
         self.tell(time::now() + LONGEST);
     }
 
     /// Lets them rest, or do what the tasks want of them.
-    pub(crate) fn rest(&self) {
-        self.rest_and_look(0);
+    pub(crate) fn let_sleep(&self) {
+        self.sleep_and_search(0);
     }
 
     /// Lets them rest, and has those that are idle look for tasks that wait elsewhere for `span` nanoseconds.
-    pub(crate) fn rest_and_look(&self, span: Nanos) {
-        self.shared.look_until.store(time::now() + span, Ordering::Relaxed);
+    pub(crate) fn sleep_and_search(&self, span: Nanos) {
+        self.shared.search_until.store(time::now() + span, Ordering::Relaxed);
         self.shared.until.store(0, Ordering::Relaxed);
         // Nobody sleeps who would have to be told.
         self.shared.turn.fetch_add(1, Ordering::Release);
     }
 
     /// Has those whose CPU is idle look for tasks that wait elsewhere until then.
-    pub(crate) fn look(&self, until: Nanos) {
-        self.shared.look_until.store(until, Ordering::Relaxed);
+    pub(crate) fn search(&self, until: Nanos) {
+        self.shared.search_until.store(until, Ordering::Relaxed);
         self.tell(0);
     }
 
@@ -172,13 +177,13 @@ impl Drop for IdlePusher {
 }
 
 impl Shared {
-    fn new(look_every: Nanos) -> Self {
+    fn new(search_every: Nanos) -> Self {
         Self {
-            look_every,
+            search_every,
             turn: AtomicU32::new(0),
-            place_from: AtomicI64::new(0),
+            queue_from: AtomicI64::new(0),
             until: AtomicI64::new(0),
-            look_until: AtomicI64::new(0),
+            search_until: AtomicI64::new(0),
             cpu: AtomicI64::new(0),
         }
     }
@@ -191,7 +196,7 @@ impl Shared {
             return;
         }
         // Of no effect as long as the thread is `SCHED_IDLE`.
-        let may_take_place = rustix::process::setpriority_process(None, MOST_WEIGHT).is_ok();
+        let may_queue = rustix::process::setpriority_process(None, MOST_WEIGHT).is_ok();
         let relax = Relax::best();
         let mut counted = 0;
         loop {
@@ -205,14 +210,14 @@ impl Shared {
                 self.sleep(turn);
                 continue;
             }
-            let (place_from, mut is_in_place) = (self.place_from.load(Ordering::Relaxed), false);
+            let (queue_from, mut is_queued) = (self.queue_from.load(Ordering::Relaxed), false);
             while time::now() < until && self.turn.load(Ordering::Acquire) == turn {
-                if may_take_place && !is_in_place && time::now() >= place_from {
-                    is_in_place = sched::set_normal().is_ok();
+                if may_queue && !is_queued && time::now() >= queue_from {
+                    is_queued = sched::set_normal().is_ok();
                 }
                 relax.moment();
             }
-            if is_in_place && let Err(why) = sched::set_idle() {
+            if is_queued && let Err(why) = sched::set_idle() {
                 notes.add(format!("CPU {cpu} cannot be kept awake at nobody's cost any more: {why}"));
                 return;
             }
@@ -228,8 +233,8 @@ impl Shared {
     fn sleep(&self, turn: u32) -> u32 {
         let mut looks = 0;
         while self.turn.load(Ordering::Acquire) == turn {
-            let next = time::now() + self.look_every;
-            let is_to_look = next < self.look_until.load(Ordering::Relaxed);
+            let next = time::now() + self.search_every;
+            let is_to_look = next < self.search_until.load(Ordering::Relaxed);
             time::wait_until(&self.turn, turn, if is_to_look { next } else { Nanos::MAX });
             looks += u32::from(is_to_look);
         }
@@ -248,9 +253,9 @@ mod tests {
     use crate::roots::Roots;
 
     /// Waits for the threads, too.
-    fn end(mut waker: IdlePusher) {
-        let threads = std::mem::take(&mut waker.threads);
-        drop(waker);
+    fn end(mut pusher: IdlePusher) {
+        let threads = std::mem::take(&mut pusher.threads);
+        drop(pusher);
         for thread in threads {
             thread.join().unwrap();
         }
@@ -266,14 +271,14 @@ mod tests {
     fn cpus_are_awake_for_a_while_and_rest_when_told() {
         let cpus = Host::detect(&Roots::system()).unwrap().allowed;
         let notes = Notes::default();
-        let waker = IdlePusher::start(&cpus, LOOK_EVERY, &notes).unwrap();
+        let pusher = IdlePusher::start(&cpus, SEARCH_EVERY, &notes).unwrap();
         for _ in 0..20 {
-            waker.wake(time::now() + LEAD, true);
+            pusher.wake(time::now() + LEAD, true);
             thread::sleep(time::span(LEAD));
-            waker.rest();
+            pusher.let_sleep();
         }
-        let shared = Arc::clone(&waker.shared);
-        end(waker);
+        let shared = Arc::clone(&pusher.shared);
+        end(pusher);
         let cpu = shared.cpu.load(Ordering::Relaxed);
         // Twice that: whatever else runs here, a CPU is awake no longer for each time, but for its way.
         let most = 2 * 20 * LONGEST * cpus.len() as Nanos;
@@ -295,10 +300,10 @@ mod tests {
                 });
             }
             let are_left = (0..20).any(|_| {
-                let waker = IdlePusher::start(&cpus, LOOK_EVERY, &Notes::default()).unwrap();
+                let pusher = IdlePusher::start(&cpus, SEARCH_EVERY, &Notes::default()).unwrap();
                 thread::sleep(time::span(LEAD));
-                let shared = Arc::clone(&waker.shared);
-                drop(waker);
+                let shared = Arc::clone(&pusher.shared);
+                drop(pusher);
                 Arc::strong_count(&shared) > 1
             });
             is_over.store(true, Ordering::Relaxed);
@@ -313,33 +318,33 @@ mod tests {
     #[test]
     fn a_cpu_looks_for_tasks_for_a_while_after_a_hold() {
         let looks = |span| {
-            let waker = IdlePusher { shared: Arc::new(Shared::new(LOOK_EVERY)), threads: Vec::new() };
-            waker.rest_and_look(span);
-            let shared = Arc::clone(&waker.shared);
+            let pusher = IdlePusher { shared: Arc::new(Shared::new(SEARCH_EVERY)), threads: Vec::new() };
+            pusher.sleep_and_search(span);
+            let shared = Arc::clone(&pusher.shared);
             let turn = shared.turn.load(Ordering::Relaxed);
             let thread = thread::spawn(move || shared.sleep(turn));
-            thread::sleep(time::span(2 * LOOKS_FOR));
-            waker.tell(0);
+            thread::sleep(time::span(2 * SEARCH_FOR));
+            pusher.tell(0);
             thread.join().unwrap()
         };
         assert_eq!(looks(0), 0);
-        let most = (LOOKS_FOR / LOOK_EVERY) as u32;
-        assert!((1..=most).contains(&looks(LOOKS_FOR)));
+        let most = (SEARCH_FOR / SEARCH_EVERY) as u32;
+        assert!((1..=most).contains(&looks(SEARCH_FOR)));
     }
 
     #[test]
     fn a_place_is_taken_shortly_before_the_tasks_are_let_go_and_given_back_then() {
         let notes = Notes::default();
-        let waker = IdlePusher { shared: Arc::new(Shared::new(LOOK_EVERY)), threads: Vec::new() };
-        let (shared, (tell, told)) = (Arc::clone(&waker.shared), std::sync::mpsc::channel());
+        let pusher = IdlePusher { shared: Arc::new(Shared::new(SEARCH_EVERY)), threads: Vec::new() };
+        let (shared, (tell, told)) = (Arc::clone(&pusher.shared), std::sync::mpsc::channel());
         let cpu = Host::detect(&Roots::system()).unwrap().allowed.iter().next().unwrap();
         let thread = thread::spawn(move || {
-            let may_take_place = rustix::process::setpriority_process(None, MOST_WEIGHT).is_ok();
-            tell.send((nix::unistd::gettid(), may_take_place)).unwrap();
+            let may_queue = rustix::process::setpriority_process(None, MOST_WEIGHT).is_ok();
+            tell.send((nix::unistd::gettid(), may_queue)).unwrap();
             shared.attend(cpu, &notes);
             notes.list()
         });
-        let (tid, may_take_place) = told.recv().unwrap();
+        let (tid, may_queue) = told.recv().unwrap();
         // Long: what is `SCHED_IDLE` may wait for a CPU on which another test computes.
         let deadline = time::now() + 10_000_000_000;
         let policy = || Stat::read(Path::new("/proc"), tid.as_raw()).unwrap().policy.unwrap();
@@ -350,26 +355,26 @@ mod tests {
             policy() == wanted
         };
         assert!(is_reached(libc::SCHED_IDLE), "it begins at nobody's cost");
-        waker.wake(time::now() + LEAD, false);
+        pusher.wake(time::now() + LEAD, false);
         thread::sleep(time::span(2 * LONGEST));
         assert_eq!(policy(), libc::SCHED_IDLE, "a place was taken that nobody asked for");
-        if may_take_place {
-            waker.shared.place_from.store(time::now() + LEAD, Ordering::Relaxed);
-            waker.tell(deadline);
+        if may_queue {
+            pusher.shared.queue_from.store(time::now() + LEAD, Ordering::Relaxed);
+            pusher.tell(deadline);
             assert!(is_reached(libc::SCHED_OTHER) && time::now() < deadline, "no place was taken");
-            waker.rest();
+            pusher.let_sleep();
             assert!(is_reached(libc::SCHED_IDLE), "the place was not given back");
         } else {
             skip("no place is taken");
         }
-        waker.tell(END);
+        pusher.tell(END);
         assert_eq!(thread.join().unwrap(), Vec::<String>::new());
     }
 
     #[test]
     fn a_cpu_that_may_not_be_used_is_told_of() {
         let notes = Notes::default();
-        end(IdlePusher::start(&"1000".parse().unwrap(), LOOK_EVERY, &notes).unwrap());
+        end(IdlePusher::start(&"1000".parse().unwrap(), SEARCH_EVERY, &notes).unwrap());
         assert!(notes.list().iter().any(|note| note.contains("CPU 1000")));
     }
 }

@@ -15,7 +15,7 @@ pub(crate) mod stop_cost;
 pub(crate) mod task_sampler;
 
 pub(crate) use duty_loop::DutyLoop;
-pub(crate) use duty_thread::{Command, Counters, DutyThread, Wait, settle_controller};
+pub(crate) use duty_thread::{Command, Counters, DutyThread, Wait, settle_duty_thread};
 pub(crate) use grid::{Grid, detuned};
 pub(crate) use ledger::Ledger;
 pub(crate) use stop::{Census, Stop, Stopped};

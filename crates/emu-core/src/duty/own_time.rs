@@ -23,25 +23,25 @@ impl OwnTime {
     }
 
     /// The tasks have been running, and are to be held next.
-    pub(super) fn before_hold(&mut self) {
+    pub(super) fn before_stop(&mut self) {
         let before = std::mem::replace(self, Self::start());
         self.taken = self.cpu - before.cpu;
     }
 
     /// They have been held from then on.
-    pub(super) fn held(&mut self, from: Nanos) {
+    pub(super) fn stopped(&mut self, from: Nanos) {
         self.taken += (from - self.at).clamp(0, time::process_cpu() - self.cpu);
     }
 
     /// They are to be let go next.
-    pub(super) fn before_let_go(&mut self) {
+    pub(super) fn before_resume(&mut self) {
         self.cpu = time::process_cpu();
     }
 
     /// They have been let go then; returns what was taken from them for this hold.
-    pub(super) fn free(&mut self, free: Nanos) -> Nanos {
+    pub(super) fn resumed(&mut self, resumed: Nanos) -> Nanos {
         let before = std::mem::replace(self, Self::start());
-        before.taken + (self.at - free).clamp(0, self.cpu - before.cpu)
+        before.taken + (self.at - resumed).clamp(0, self.cpu - before.cpu)
     }
 }
 
@@ -54,12 +54,12 @@ mod tests {
     #[test]
     fn time_without_the_cpu_is_not_taken_from_the_tasks() {
         let mut own_time = OwnTime::start();
-        own_time.before_hold();
-        own_time.before_let_go();
+        own_time.before_stop();
+        own_time.before_resume();
         let free = time::now();
         // As if the tasks had sent this thread off the CPU. Other tests have CPU time of the same process meanwhile.
         std::thread::sleep(Duration::from_millis(20));
         let cpu = time::process_cpu() - own_time.cpu;
-        assert!(own_time.free(free) <= cpu + 1_000_000);
+        assert!(own_time.resumed(free) <= cpu + 1_000_000);
     }
 }

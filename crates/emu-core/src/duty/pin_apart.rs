@@ -167,7 +167,7 @@ mod tests {
         let host = Host::detect(&roots).unwrap();
         let all = host.online();
         let journal = Journal::open(&host.roots, &all, "test", "test").unwrap();
-        let Some(parting) = PinApart::new(&host, &all, &journal) else {
+        let Some(pins) = PinApart::new(&host, &all, &journal) else {
             println!("skipped: there is one CPU only");
             return None;
         };
@@ -181,26 +181,26 @@ mod tests {
             wait_until(|| stat().state == b'T');
             affinity::set(program.pid(), &all).unwrap();
         }
-        Some((parting, host, programs))
+        Some((pins, host, programs))
     }
 
     #[test]
     fn a_held_task_is_bound_until_it_is_let_go() {
         let dir = tempfile::tempdir().unwrap();
-        let Some((mut parting, host, programs)) = met(dir.path()) else { return };
+        let Some((mut pins, host, programs)) = met(dir.path()) else { return };
         let pids = [0, 1].map(|index: usize| programs[index].pid());
         let bound = || pids.map(|pid| affinity::get(pid).unwrap());
         let all = host.online();
         let [one, free]: [CpuList; 2] = [0, 1].map(|index| all.iter().nth(index).into_iter().collect());
-        parting.bind(&pids);
+        pins.bind(&pids);
         assert_eq!(bound(), [one.clone(), free.clone()]);
-        parting.unbind();
+        pins.unbind();
         assert_eq!(bound(), [all.clone(), all.clone()]);
         // Once more, and nobody unbinds them: the journal does.
-        parting.bind(&pids);
+        pins.bind(&pids);
         assert_eq!(bound(), [one, free]);
-        let journal = parting.journal.clone();
-        std::mem::forget(parting);
+        let journal = pins.journal.clone();
+        std::mem::forget(pins);
         journal.undo_all().unwrap();
         assert_eq!(bound(), [all.clone(), all]);
     }
@@ -208,13 +208,13 @@ mod tests {
     #[test]
     fn what_a_program_has_bound_itself_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let Some((mut parting, host, programs)) = met(dir.path()) else { return };
+        let Some((mut pins, host, programs)) = met(dir.path()) else { return };
         let pids = [0, 1].map(|index: usize| programs[index].pid());
         let one: CpuList = host.online().first().into_iter().collect();
         affinity::set(pids[1], &one).unwrap();
-        parting.bind(&pids);
+        pins.bind(&pids);
         assert_eq!(affinity::get(pids[1]).unwrap(), one);
-        parting.unbind();
+        pins.unbind();
         assert_eq!(affinity::get(pids[1]).unwrap(), one);
     }
 }

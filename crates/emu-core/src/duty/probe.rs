@@ -13,10 +13,10 @@ use crate::sys::{affinity, fork};
 
 /// For how long it is to be held each time. A CPU that was idle for some milliseconds takes longer to get going than
 /// one that was so for a moment.
-pub(super) const HOLD: Nanos = 16_000_000;
+pub(super) const STOP: Nanos = 16_000_000;
 
 /// A stretch without the CPU that may have been a hold.
-const GAP: Nanos = HOLD / 2;
+const GAP: Nanos = STOP / 2;
 
 /// What an interrupt takes, in nanoseconds; less may be a look at a slow clock, more is another task's doing.
 const INTERRUPT: std::ops::RangeInclusive<Nanos> = 1_000..=200_000;

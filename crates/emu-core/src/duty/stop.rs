@@ -10,11 +10,11 @@ pub(crate) trait Stop: Send + 'static {
     ///
     /// # Errors
     /// The tasks cannot be held (any more).
-    fn hold(&mut self, deadline: Nanos) -> Result<Stopped>;
+    fn stop(&mut self, deadline: Nanos) -> Result<Stopped>;
 
     /// Lets those tasks go that only go on sleeping, where that is possible: their way out of the hold is at nobody's
     /// cost while the others are held still. Returns which part of all tasks that were.
-    fn let_sleepers_go(&mut self) -> f64 {
+    fn resume_sleepers(&mut self) -> f64 {
         0.0
     }
 
@@ -22,7 +22,7 @@ pub(crate) trait Stop: Send + 'static {
     ///
     /// # Errors
     /// Some may still be held.
-    fn let_go(&mut self) -> Result<Nanos>;
+    fn resume(&mut self) -> Result<Nanos>;
 
     /// Lets every task go for good; a way of holding that the journal knows of has it know that, too.
     ///
@@ -33,17 +33,17 @@ pub(crate) trait Stop: Send + 'static {
     }
 
     /// Whether somebody else holds the tasks, who is to let them go himself: the period is skipped then.
-    fn is_held_by_others(&mut self) -> bool {
+    fn is_stopped_by_others(&mut self) -> bool {
         false
     }
 
     /// CPU time that tasks had in the last hold because they came to be held late.
-    fn leaked(&self) -> Nanos {
+    fn overrun(&self) -> Nanos {
         0
     }
 
     /// Takes in which of the tasks that the last census has named are busy; called while the tasks are held.
-    fn know_busy(&mut self, _busy: &[Pid]) {}
+    fn set_busy(&mut self, _busy: &[Pid]) {}
 
     /// How many tasks, that is threads, there are, and which are some of them: others in each `turn`.
     fn census(&mut self, turn: usize) -> Census;
@@ -55,11 +55,11 @@ pub(crate) struct Stopped {
     /// From when on no task ran.
     pub(crate) from: Nanos,
     /// Whether the kernel has confirmed that all are held.
-    pub(crate) is_sure: bool,
+    pub(crate) is_confirmed: bool,
 }
 
 /// Of so many tasks the CPU time is read, at most.
-pub(super) const SOME: usize = 16;
+pub(super) const SAMPLE_MAX: usize = 16;
 
 /// The tasks of a zone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,18 +67,18 @@ pub(crate) struct Census {
     /// How many there are, that is threads.
     pub(crate) count: usize,
     /// Some of them.
-    pub(super) some: Vec<Pid>,
+    pub(super) sample: Vec<Pid>,
 }
 
 impl Census {
     /// Of that many tasks, among them these; of many of these, others in each `turn`.
     pub(crate) fn of(count: usize, listed: &[Pid], turn: usize) -> Self {
-        let step = listed.len().div_ceil(SOME).max(1);
-        Self { count, some: listed.iter().copied().skip(turn % step).step_by(step).collect() }
+        let step = listed.len().div_ceil(SAMPLE_MAX).max(1);
+        Self { count, sample: listed.iter().copied().skip(turn % step).step_by(step).collect() }
     }
 
     /// The same with another one for each that is looked at.
     pub(crate) fn map(self, another: impl FnMut(Pid) -> Pid) -> Self {
-        Self { some: self.some.into_iter().map(another).collect(), ..self }
+        Self { sample: self.sample.into_iter().map(another).collect(), ..self }
     }
 }

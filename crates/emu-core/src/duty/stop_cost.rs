@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::duty_thread::settle_controller;
+use super::duty_thread::settle_duty_thread;
 use super::idle_pusher::IdlePusher;
 use super::own_time::OwnTime;
-use super::probe::{Gap, HOLD, Probe, two_ticks};
+use super::probe::{Gap, Probe, STOP, two_ticks};
 use super::stop::Stop;
 use crate::cpu_list::CpuList;
 use crate::duty::kept::Kept;
@@ -25,7 +25,7 @@ use crate::sys::Pid;
 use crate::sys::time::{self, Nanos, USER_TICK};
 
 /// Name of the file in the state folder.
-const FILE: &str = "hold-costs.json";
+const FILE: &str = "stop-costs.json";
 
 /// The cost of one hold or stall, in nanoseconds, beyond the [`OwnTime`] of emu on a zone of one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -51,19 +51,19 @@ impl StopCost {
     ///
     /// # Errors
     /// The probe cannot be started or held.
-    pub(crate) fn of<H: Stop>(
+    pub(crate) fn of<S: Stop>(
         host: &Host,
         cpus: &CpuList,
         way: &str,
         notes: &mut Vec<String>,
-        make: impl Fn(Pid) -> Result<H>,
+        make: impl Fn(Pid) -> Result<S>,
     ) -> Result<Self> {
         let measured = Self::kept_or_measured(host, cpus, way, || {
             let probe = Probe::start(cpus)?;
-            let hold = make(probe.pid())?;
-            let holds = hold_again_and_again(host, cpus, hold)?;
+            let stopper = make(probe.pid())?;
+            let stops = stop_repeatedly(host, cpus, stopper)?;
             let gaps = probe.end()?;
-            Ok(median_loss(&holds, &gaps).zip(mean_more(&gaps)))
+            Ok(median_loss(&stops, &gaps).zip(mean_more(&gaps)))
         })?;
         Ok(measured.unwrap_or_else(|| Self::assumed("a hold", "on these busy CPUs", notes)))
     }
@@ -82,11 +82,11 @@ impl StopCost {
             // The probe tells only of stretches of two ticks, and of stalls that are not short. A turn ends at a tick.
             let tick = time::nanos(time::tick());
             let run = two_ticks() + tick / 2;
-            let period = run + tick + HOLD;
+            let period = run + tick + STOP;
             let probe = Probe::start(cpus)?;
             let end = limit(probe.pid(), time::span(run), time::span(period))?;
             let before = idle_time(host, cpus);
-            std::thread::sleep(time::span(period) * HOLDS as u32);
+            std::thread::sleep(time::span(period) * STOPS as u32);
             let idle = idle_time(host, cpus).zip(before).map(|(after, before)| after - before);
             let gaps = probe.end()?;
             end();
@@ -133,14 +133,14 @@ impl StopCost {
     }
 
     /// That of a hold after which the tasks run for `run` nanoseconds.
-    pub(crate) fn of_hold(&self, run: f64) -> Nanos {
+    pub(crate) fn of_stop(&self, run: f64) -> Nanos {
         let ticks = run / time::nanos(time::tick()) as f64;
         (self.base + self.tick * ticks.clamp(0.0, 1.0)) as Nanos
     }
 }
 
 /// How often a probe is held.
-const HOLDS: usize = 20;
+const STOPS: usize = 20;
 /// So many holds must be undisturbed.
 const ENOUGH: usize = 5;
 /// How much longer than two ticks it runs in between.
@@ -156,39 +156,39 @@ const TICK: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     from: Nanos,
-    free: Nanos,
+    resumed: Nanos,
     /// What emu itself took from the probe, which the holder measures as it goes.
     own: Nanos,
 }
 
 /// Holds the probe, which is one busy task, as the zone will be held.
-fn hold_again_and_again<H: Stop>(host: &Host, cpus: &CpuList, mut hold: H) -> Result<Vec<Sample>> {
+fn stop_repeatedly<S: Stop>(host: &Host, cpus: &CpuList, mut stopper: S) -> Result<Vec<Sample>> {
     let (host, cpus) = (host.clone(), cpus.clone());
     let free_for = time::span(two_ticks() + FREE);
     let measured = std::thread::Builder::new().name("emu-measure".into()).spawn(move || {
         time::no_timer_slack();
         // The notes are given when the emulation begins.
-        let is_away = settle_controller(&host, &cpus, &Notes::default());
+        let is_away = settle_duty_thread(&host, &cpus, &Notes::default());
         let is_in_the_way = !is_away && cpus.len() == 1;
-        let waker = IdlePusher::beside_controller(is_away, &cpus, &Notes::default())?;
-        let mut holds = Vec::with_capacity(HOLDS);
+        let pusher = IdlePusher::beside_duty_thread(is_away, &cpus, &Notes::default())?;
+        let mut stops = Vec::with_capacity(STOPS);
         let mut own_time = OwnTime::start();
-        for _ in 0..HOLDS {
+        for _ in 0..STOPS {
             std::thread::sleep(free_for);
-            own_time.before_hold();
-            let from = hold.hold(time::now() + HOLD)?.from;
-            own_time.held(from);
-            IdlePusher::sleep_until(waker.as_ref(), from + HOLD, 1, |moment| {
+            own_time.before_stop();
+            let from = stopper.stop(time::now() + STOP)?.from;
+            own_time.stopped(from);
+            IdlePusher::sleep_until(pusher.as_ref(), from + STOP, 1, |moment| {
                 std::thread::sleep(time::span(moment - time::now()));
             });
-            own_time.before_let_go();
-            let free = hold.let_go()?;
-            waker.as_ref().inspect(|waker| waker.rest());
-            let own = own_time.free(free);
-            holds.push(Sample { from, free, own: if is_in_the_way { own } else { 0 } });
+            own_time.before_resume();
+            let resumed = stopper.resume()?;
+            pusher.as_ref().inspect(|pusher| pusher.let_sleep());
+            let own = own_time.resumed(resumed);
+            stops.push(Sample { from, resumed, own: if is_in_the_way { own } else { 0 } });
         }
         std::thread::sleep(free_for);
-        Ok(holds)
+        Ok(stops)
     });
     let measured = measured.map_err(|e| Error::io("cannot start a thread to measure holds", e))?;
     measured.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Failed, "the measurement has panicked")))
@@ -196,14 +196,15 @@ fn hold_again_and_again<H: Stop>(host: &Host, cpus: &CpuList, mut hold: H) -> Re
 
 /// By how much the gap of a hold is longer than the hold and emu's own time: the median over the holds
 /// that nothing else has disturbed, if there are enough of them.
-fn median_loss(holds: &[Sample], gaps: &[Gap]) -> Option<Nanos> {
-    let loss_of = |&Sample { from, free, own }: &Sample| {
-        let middle = from + (free - from) / 2;
+fn median_loss(stops: &[Sample], gaps: &[Gap]) -> Option<Nanos> {
+    let loss_of = |&Sample { from, resumed, own }: &Sample| {
+        let middle = from + (resumed - from) / 2;
         let gap = gaps.iter().find(|gap| (gap.before..gap.after).contains(&middle))?;
-        let loss = Some((gap.after - gap.before) - (free - from)).filter(|loss| PLAUSIBLE.contains(loss))?;
+        let loss =
+            Some((gap.after - gap.before) - (resumed - from)).filter(|loss| PLAUSIBLE.contains(loss))?;
         Some((loss - own).max(0))
     };
-    median_of_enough(holds.iter().filter_map(loss_of).collect())
+    median_of_enough(stops.iter().filter_map(loss_of).collect())
 }
 
 /// What the probe is charged with from the end of one gap to the end of the next, beyond the time for which it runs in
@@ -226,8 +227,8 @@ fn idle_time(host: &Host, cpus: &CpuList) -> Option<Nanos> {
 /// Whether the CPU was idle in most of the gaps, as it will be where the zone has it: a stall in which another task runs
 /// costs less.
 fn is_idle_in(gaps: &[Gap], idle: Nanos) -> bool {
-    let held: Nanos = gaps.iter().map(|gap| gap.after - gap.before).sum();
-    idle as f64 >= IDLE_LEAST * held as f64
+    let stopped: Nanos = gaps.iter().map(|gap| gap.after - gap.before).sum();
+    idle as f64 >= IDLE_LEAST * stopped as f64
 }
 
 fn median_of_enough(mut losses: Vec<Nanos>) -> Option<Nanos> {
@@ -248,24 +249,24 @@ mod tests {
 
     #[test]
     fn the_loss_is_what_the_gap_has_beyond_the_hold() {
-        let hold = |k: Nanos| Sample { from: k * 10_000_000, free: k * 10_000_000 + 3_000_000, own: 0 };
-        let holds: Vec<_> = (0..8).map(hold).collect();
-        let gap_of = |hold: &Sample| Gap {
-            before: hold.from - 10_000,
-            after: hold.free + 40_000,
+        let stop = |k: Nanos| Sample { from: k * 10_000_000, resumed: k * 10_000_000 + 3_000_000, own: 0 };
+        let stops: Vec<_> = (0..8).map(stop).collect();
+        let gap_of = |stop: &Sample| Gap {
+            before: stop.from - 10_000,
+            after: stop.resumed + 40_000,
             more: None,
             charged: 0,
         };
-        let mut gaps: Vec<_> = holds.iter().map(gap_of).collect();
-        assert_eq!(median_loss(&holds, &gaps), Some(50_000));
-        let with_own: Vec<_> = holds.iter().map(|hold| Sample { own: 20_000, ..*hold }).collect();
+        let mut gaps: Vec<_> = stops.iter().map(gap_of).collect();
+        assert_eq!(median_loss(&stops, &gaps), Some(50_000));
+        let with_own: Vec<_> = stops.iter().map(|stop| Sample { own: 20_000, ..*stop }).collect();
         assert_eq!(median_loss(&with_own, &gaps), Some(30_000));
         // Others had the CPU: not a loss of the hold's.
         gaps[..3].iter_mut().for_each(|gap| gap.after += 2_000_000);
-        assert_eq!(median_loss(&holds, &gaps), Some(50_000));
+        assert_eq!(median_loss(&stops, &gaps), Some(50_000));
         gaps[3].after += 2_000_000;
-        assert_eq!(median_loss(&holds, &gaps), None, "too few are left");
-        assert_eq!(median_loss(&holds, &[]), None);
+        assert_eq!(median_loss(&stops, &gaps), None, "too few are left");
+        assert_eq!(median_loss(&stops, &[]), None);
         assert_eq!(median_loss(&[], &[]), None);
     }
 
@@ -305,7 +306,7 @@ mod tests {
         let cost = StopCost { base: 30_000.0, tick };
         let one_tick = time::nanos(time::tick()) as f64;
         for (run, loss) in [(0.0, 30_000), (one_tick / 4.0, 31_000), (3.0 * one_tick, 34_000)] {
-            assert_eq!(cost.of_hold(run), loss);
+            assert_eq!(cost.of_stop(run), loss);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::stop::{Census, SOME, Stop};
+use super::stop::{Census, SAMPLE_MAX, Stop};
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 
@@ -25,7 +25,7 @@ const WORK_PART: f64 = 0.25;
 /// A task that computes or waits for a CPU for more than this part of that time is busy, however little it got.
 const BUSY_PART: f64 = 0.5;
 
-/// One of [`SOME`] busy tasks on a CPU computes for more than this part of it.
+/// One of [`SAMPLE_MAX`] busy tasks on a CPU computes for more than this part of it.
 const COMPUTE_PART: f64 = 0.05;
 
 /// So many looks tell what those that are watched do from one hold to the next.
@@ -42,7 +42,7 @@ pub(crate) struct TaskSampler {
     by_name: bool,
     next_count: Nanos,
     tasks: usize,
-    some: Vec<Watched>,
+    watched: Vec<Watched>,
     /// CPU time of those that do not work, spread over all tasks, in nanoseconds for each and each hold.
     mean: Option<f64>,
     /// Which part of all tasks is busy; `None` as long as nothing is known.
@@ -77,7 +77,7 @@ impl TaskSampler {
             by_name,
             next_count: 0,
             tasks: 0,
-            some: Vec::new(),
+            watched: Vec::new(),
             mean: None,
             busy_part: None,
             ran: 0.0,
@@ -87,11 +87,11 @@ impl TaskSampler {
     }
 
     /// To be called before the tasks are held, after they were to run for `run` nanoseconds.
-    pub(crate) fn before_hold(&mut self, hold: &mut impl Stop, run: f64) {
+    pub(crate) fn before_stop(&mut self, stopper: &mut impl Stop, run: f64) {
         self.ran += run;
         let work = WORK.min(run * WORK_PART);
         let used = |one: &mut Watched| Some((times(&one.schedstat)?.0 - one.before.take()?).max(0) as f64);
-        let used: Vec<_> = self.some.iter_mut().filter_map(used).collect();
+        let used: Vec<_> = self.watched.iter_mut().filter_map(used).collect();
         if !used.is_empty() {
             let slept = used.iter().filter(|used| **used <= work);
             let newest = slept.sum::<f64>() / used.len() as f64;
@@ -99,9 +99,9 @@ impl TaskSampler {
             *mean += (newest - *mean) * WEIGHT;
         }
         let now = time::now();
-        if now >= self.next_count && (self.looks >= LOOKS || self.some.is_empty()) {
-            let Census { count, some } = hold.census(self.turn);
-            let mut known = std::mem::take(&mut self.some);
+        if now >= self.next_count && (self.looks >= LOOKS || self.watched.is_empty()) {
+            let Census { count, sample } = stopper.census(self.turn);
+            let mut known = std::mem::take(&mut self.watched);
             let watch = |&tid: &Pid| {
                 if let Some(place) = known.iter().position(|one| one.tid == tid) {
                     return Some(known.swap_remove(place));
@@ -109,20 +109,20 @@ impl TaskSampler {
                 let schedstat = File::open(self.proc.join(format!("{tid}/schedstat"))).ok()?;
                 Some(Watched { tid, schedstat, before: None, last: None, is_busy: false, computed: None })
             };
-            self.some = some.iter().filter_map(watch).collect();
+            self.watched = sample.iter().filter_map(watch).collect();
             self.tasks = count;
             self.looks = 0;
             self.turn = self.turn.wrapping_add(1);
-            let are_few = self.by_name && count <= SOME;
+            let are_few = self.by_name && count <= SAMPLE_MAX;
             self.next_count = now + if are_few { COUNT_FEW_EVERY } else { COUNT_EVERY };
         }
     }
 
     /// To be called while the tasks are held.
-    pub(crate) fn while_held(&mut self) {
+    pub(crate) fn while_stopped(&mut self) {
         let ran = std::mem::take(&mut self.ran);
         let (mut seen, mut busy) = (0_usize, 0_usize);
-        for one in &mut self.some {
+        for one in &mut self.watched {
             let times = times(&one.schedstat);
             one.before = times.map(|(on_cpu, _)| on_cpu);
             one.is_busy = false;
@@ -158,12 +158,12 @@ impl TaskSampler {
     /// a CPU: a parent that is told of each hold may wait for one most of the time, too.
     pub(crate) fn busy_tasks(&self) -> Vec<Pid> {
         let computes = |one: &&Watched| one.is_busy && one.computed.is_some_and(|part| part > COMPUTE_PART);
-        self.some.iter().filter(computes).map(|one| one.tid).collect()
+        self.watched.iter().filter(computes).map(|one| one.tid).collect()
     }
 
     /// Whether all tasks are watched.
     pub(crate) fn knows_all(&self) -> bool {
-        self.some.len() == self.tasks
+        self.watched.len() == self.tasks
     }
 
     /// CPU time that those that sleep take for each hold, in nanoseconds on all CPUs.
@@ -200,13 +200,13 @@ mod tests {
         };
         let pids = 0..count as Pid;
         pids.clone().for_each(|pid| write(pid, 1_000));
-        let mut sleepers = TaskSampler::new(dir.path(), false);
-        sleepers.before_hold(&mut Tasks(count), run);
-        assert_eq!((sleepers.tasks(), sleepers.cost().to_bits()), (count, 0), "nothing is known yet");
-        sleepers.while_held();
+        let mut sampler = TaskSampler::new(dir.path(), false);
+        sampler.before_stop(&mut Tasks(count), run);
+        assert_eq!((sampler.tasks(), sampler.cost().to_bits()), (count, 0), "nothing is known yet");
+        sampler.while_stopped();
         pids.for_each(|pid| write(pid, 1_000 + used(pid)));
-        sleepers.before_hold(&mut Tasks(count), run);
-        sleepers.cost()
+        sampler.before_stop(&mut Tasks(count), run);
+        sampler.cost()
     }
 
     #[test]
@@ -222,14 +222,14 @@ mod tests {
         // Every other one is still waiting for its turn.
         let cost = cost(320, 1e7, |pid| if pid % 40 == 0 { 30_000 } else { 0 });
         assert!((cost - 320.0 * 15_000.0).abs() < 1e-6, "{cost}");
-        assert_eq!(Census::of(9, &[], 5), Census { count: 9, some: vec![] });
-        assert_eq!(Census::of(3, &[5, 6, 7], 5).some, [5, 6, 7]);
+        assert_eq!(Census::of(9, &[], 5), Census { count: 9, sample: vec![] });
+        assert_eq!(Census::of(3, &[5, 6, 7], 5).sample, [5, 6, 7]);
         let listed: Vec<_> = (0..40).collect();
-        assert_eq!(Census::of(40, &listed, 0).some.len(), 14);
-        let mut all: Vec<_> = (7..10).flat_map(|turn| Census::of(40, &listed, turn).some).collect();
+        assert_eq!(Census::of(40, &listed, 0).sample.len(), 14);
+        let mut all: Vec<_> = (7..10).flat_map(|turn| Census::of(40, &listed, turn).sample).collect();
         all.sort_unstable();
         assert_eq!(all, listed);
-        assert_eq!(Census::of(9, &[1, 2], 0).map(|pid| pid * 10), Census { count: 9, some: vec![10, 20] });
+        assert_eq!(Census::of(9, &[1, 2], 0).map(|pid| pid * 10), Census { count: 9, sample: vec![10, 20] });
     }
 
     #[test]
@@ -244,20 +244,20 @@ mod tests {
                     .unwrap();
             }
         };
-        let mut sleepers = TaskSampler::new(dir.path(), false);
+        let mut sampler = TaskSampler::new(dir.path(), false);
         // Nothing is known at first; in the end there were two periods without a hold.
         for (hold, periods, busy) in
             [(0, 1, 4), (1, 1, 3), (2, 1, 3), (2, 1, 0), (3, 1, 3), (4, 1, 3), (5, 1, 3), (6, 3, 0)]
         {
             write(hold);
             // Each time they are due to be counted again.
-            sleepers.next_count = 0;
-            (0..periods).for_each(|_| sleepers.before_hold(&mut Tasks(4), 1_000.0));
-            sleepers.while_held();
-            assert_eq!(sleepers.busy(), busy, "{hold}");
+            sampler.next_count = 0;
+            (0..periods).for_each(|_| sampler.before_stop(&mut Tasks(4), 1_000.0));
+            sampler.while_stopped();
+            assert_eq!(sampler.busy(), busy, "{hold}");
             // Of the first three, which are busy, the second one only waits.
             let computing: &[Pid] = if busy == 3 { &[0, 2] } else { &[] };
-            assert_eq!(sleepers.busy_tasks(), computing, "{hold}");
+            assert_eq!(sampler.busy_tasks(), computing, "{hold}");
         }
     }
 
@@ -268,12 +268,12 @@ mod tests {
             std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
             std::fs::write(dir.path().join(format!("{pid}/schedstat")), "0 0 0\n").unwrap();
         }
-        let mut sleepers = TaskSampler::new(dir.path(), false);
+        let mut sampler = TaskSampler::new(dir.path(), false);
         for _ in 0..3 {
-            sleepers.before_hold(&mut Tasks(3), 1_000.0);
-            sleepers.while_held();
+            sampler.before_stop(&mut Tasks(3), 1_000.0);
+            sampler.while_stopped();
         }
-        assert_eq!(sleepers.busy(), 3);
+        assert_eq!(sampler.busy(), 3);
     }
 
     #[test]
@@ -284,11 +284,11 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             assert_eq!(times(&File::open(&path).unwrap()), None);
         }
-        let mut sleepers = TaskSampler::new(dir.path(), false);
+        let mut sampler = TaskSampler::new(dir.path(), false);
         for _ in 0..3 {
-            sleepers.before_hold(&mut Tasks(5), 1e6);
-            sleepers.while_held();
+            sampler.before_stop(&mut Tasks(5), 1e6);
+            sampler.while_stopped();
         }
-        assert_eq!((sleepers.tasks(), sleepers.cost().to_bits(), sleepers.busy()), (5, 0, 5));
+        assert_eq!((sampler.tasks(), sampler.cost().to_bits(), sampler.busy()), (5, 0, 5));
     }
 }

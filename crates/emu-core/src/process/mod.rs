@@ -140,7 +140,7 @@ impl Descendants {
             }
             members.insert(pid, stat);
         }
-        let mut family = Self {
+        let mut descendants = Self {
             proc: proc.to_owned(),
             lines: members.keys().copied().collect(),
             eldest: members.values().map(|stat| stat.starttime).min().unwrap_or(0),
@@ -149,8 +149,8 @@ impl Descendants {
             last_pid: None,
             next_full: 0,
         };
-        family.look()?;
-        Ok(family)
+        descendants.look()?;
+        Ok(descendants)
     }
 
     /// The members alive at the last look, by number.
@@ -268,20 +268,20 @@ mod tests {
         let _ = child.wait();
     }
 
-    fn kill_all(family: &mut Descendants) {
-        family.look().unwrap();
-        for &pid in family.members().keys() {
+    fn kill_all(descendants: &mut Descendants) {
+        descendants.look().unwrap();
+        for &pid in descendants.members().keys() {
             let _ =
                 nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
         }
     }
 
     /// Looks until the family has so many members.
-    fn look_for(family: &mut Descendants, count: usize) -> bool {
+    fn look_for(descendants: &mut Descendants, count: usize) -> bool {
         let deadline = time::now() + 5_000_000_000;
         while time::now() < deadline {
-            family.look().unwrap();
-            if family.members().len() == count {
+            descendants.look().unwrap();
+            if descendants.members().len() == count {
                 return true;
             }
             std::thread::sleep(std::time::Duration::from_millis(2));
@@ -349,13 +349,13 @@ mod tests {
     fn children_and_grandchildren_belong_and_strangers_do_not() {
         let stranger = shell("sleep 20 & wait");
         let root = shell("sh -c 'sleep 20 & wait' & wait");
-        let mut family = Descendants::of(Path::new(PROC), &[root.id() as Pid]).unwrap();
-        assert!(look_for(&mut family, 3), "{:?}", family.members());
-        assert!(!family.members().contains_key(&(stranger.id() as Pid)));
-        kill_all(&mut family);
-        assert!(look_for(&mut family, 1), "the root is a zombie, the others are gone");
+        let mut descendants = Descendants::of(Path::new(PROC), &[root.id() as Pid]).unwrap();
+        assert!(look_for(&mut descendants, 3), "{:?}", descendants.members());
+        assert!(!descendants.members().contains_key(&(stranger.id() as Pid)));
+        kill_all(&mut descendants);
+        assert!(look_for(&mut descendants, 1), "the root is a zombie, the others are gone");
         end(root);
-        assert!(look_for(&mut family, 0));
+        assert!(look_for(&mut descendants, 0));
         let mut others = Descendants::of(Path::new(PROC), &[stranger.id() as Pid]).unwrap();
         kill_all(&mut others);
         end(stranger);
@@ -365,17 +365,17 @@ mod tests {
     fn an_orphan_is_known_by_the_session_its_parent_made() {
         // The middle process makes a session, has a child and ends before anybody looks.
         let root = shell(r#"sleep 0.2; setsid sh -c 'sh -c "sleep 20 & sleep 0.3" & sleep 0.3'; sleep 20"#);
-        let mut family = Descendants::of(Path::new(PROC), &[root.id() as Pid]).unwrap();
+        let mut descendants = Descendants::of(Path::new(PROC), &[root.id() as Pid]).unwrap();
         let deadline = time::now() + 1_500_000_000;
         while time::now() < deadline {
-            family.look().unwrap();
+            descendants.look().unwrap();
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        let is_orphan = |stat: &Stat| !stat.has_ended() && !family.members().contains_key(&stat.parent);
-        let orphans = family.members().values().filter(|stat| is_orphan(stat)).count();
+        let is_orphan = |stat: &Stat| !stat.has_ended() && !descendants.members().contains_key(&stat.parent);
+        let orphans = descendants.members().values().filter(|stat| is_orphan(stat)).count();
         // The root, and the sleeper whose parents have gone.
-        assert_eq!(orphans, 2, "{:?}", family.members());
-        kill_all(&mut family);
+        assert_eq!(orphans, 2, "{:?}", descendants.members());
+        kill_all(&mut descendants);
         end(root);
     }
 }

@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::field::Field;
 use super::places::{Cause, each_number, of_process, open_below};
-use super::record::{KinField, Task};
+use super::record::{Task, TaskSetField};
 use super::task;
 use super::undoer::Undoer;
 use crate::sys::Pid;
@@ -67,7 +67,7 @@ impl Undoer<'_, '_> {
     /// Lets those who have inherited a binding run on the CPUs of those that they have it from.
     pub(super) fn restore_inherited(
         &mut self,
-        kin: KinField<'_>,
+        tasks: TaskSetField<'_>,
         since: u64,
         [cpus, ours]: [Field<'_>; 2],
     ) -> bool {
@@ -86,12 +86,12 @@ impl Undoer<'_, '_> {
                 Ok(())
             };
             let looked =
-                match kin {
-                    KinField::Members(path) => {
+                match tasks {
+                    TaskSetField::Members(path) => {
                         let Some(members) = self.places.locate(path) else { return false };
                         members.open(OFlags::RDONLY).and_then(|list| each_number(&list, restore))
                     }
-                    KinField::Of(ancestor) => each_entry(proc, c".", |pid| {
+                    TaskSetField::DescendantsOf(ancestor) => each_entry(proc, c".", |pid| {
                         if descends(proc, pid, ancestor) { restore(pid) } else { Ok(()) }
                     }),
                 };

@@ -27,7 +27,7 @@ mod undoer;
 mod written;
 
 pub(crate) use recent::Recent;
-pub use record::{Kin, Undo};
+pub use record::{TaskSet, Undo};
 pub(crate) use restore::tuning_below;
 pub use restore::{RestoreReport, live_sessions, restore};
 pub use state::LiveSession;

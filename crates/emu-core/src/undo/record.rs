@@ -100,7 +100,7 @@ pub enum Undo {
     /// those that they may have it from, and so undone after them.
     Inherited {
         /// Where they are looked for.
-        kin: Kin,
+        tasks: TaskSet,
         /// They started after this, in clock ticks since boot. Who was there before has chosen such a binding itself.
         since: u64,
         /// The CPUs that those were allowed from which they have it.
@@ -117,13 +117,13 @@ pub enum Undo {
     },
 }
 
-/// A kind of family of processes.
+/// The tasks that may have inherited a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kin {
+pub enum TaskSet {
     /// The members of a group, by its file that lists them.
     Members(PathBuf),
     /// A process and its descendants, as far as those between live.
-    Of {
+    DescendantsOf {
         /// The process.
         pid: Pid,
         /// When it started.
@@ -154,11 +154,13 @@ impl Undo {
                 push(&mut line, cpus.to_string().as_bytes());
                 push(&mut line, ours.to_string().as_bytes());
             }
-            Self::Inherited { kin, since, cpus, ours } => {
+            Self::Inherited { tasks, since, cpus, ours } => {
                 let [since, cpus, ours] = [since.to_string(), cpus.to_string(), ours.to_string()];
-                match kin {
-                    Kin::Members(members) => push_all(&mut line, [b"inherited-in", bytes(members)]),
-                    Kin::Of { pid, starttime } => push_task(&mut line, b"inherited-of", *pid, *starttime),
+                match tasks {
+                    TaskSet::Members(members) => push_all(&mut line, [b"inherited-in", bytes(members)]),
+                    TaskSet::DescendantsOf { pid, starttime } => {
+                        push_task(&mut line, b"inherited-of", *pid, *starttime)
+                    }
                 }
                 push_all(&mut line, [since, cpus, ours].iter().map(String::as_bytes));
             }
@@ -232,7 +234,7 @@ pub(super) enum Step<'a> {
         ours: Option<Field<'a>>,
     },
     Inherited {
-        kin: KinField<'a>,
+        tasks: TaskSetField<'a>,
         since: u64,
         cpus: Field<'a>,
         ours: Field<'a>,
@@ -240,11 +242,11 @@ pub(super) enum Step<'a> {
     Kill(Task),
 }
 
-/// A [`Kin`] as found in the file.
+/// A [`TaskSet`] as found in the file.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum KinField<'a> {
+pub(super) enum TaskSetField<'a> {
     Members(Field<'a>),
-    Of(Task),
+    DescendantsOf(Task),
 }
 
 impl<'a> Step<'a> {
@@ -266,8 +268,10 @@ impl<'a> Step<'a> {
                 let (task, cpus) = (Task::parse(&mut fields)?, fields.next()?);
                 Self::Affinity { task, cpus, ours: fields.next().filter(|ours| !ours.is(b"")) }
             }
-            b"inherited-in" => Self::inherited(KinField::Members(fields.next()?), &mut fields)?,
-            b"inherited-of" => Self::inherited(KinField::Of(Task::parse(&mut fields)?), &mut fields)?,
+            b"inherited-in" => Self::inherited(TaskSetField::Members(fields.next()?), &mut fields)?,
+            b"inherited-of" => {
+                Self::inherited(TaskSetField::DescendantsOf(Task::parse(&mut fields)?), &mut fields)?
+            }
             b"kill" => Self::Kill(Task::parse(&mut fields)?),
             _ => return None,
         };
@@ -278,9 +282,9 @@ impl<'a> Step<'a> {
         Some(Self::File { form, path: fields.next()?, old: fields.next()?, new: fields.rest() })
     }
 
-    fn inherited(kin: KinField<'a>, fields: &mut Fields<'a>) -> Option<Self> {
+    fn inherited(tasks: TaskSetField<'a>, fields: &mut Fields<'a>) -> Option<Self> {
         let since = fields.next()?.number()?;
-        Some(Self::Inherited { kin, since, cpus: fields.next()?, ours: fields.next()? })
+        Some(Self::Inherited { tasks, since, cpus: fields.next()?, ours: fields.next()? })
     }
 }
 
@@ -328,10 +332,12 @@ pub(super) mod tests {
                     cpus: text(cpus).parse().unwrap(),
                     ours: ours.map(|ours| text(ours).parse().unwrap()).unwrap_or_default(),
                 },
-                Self::Inherited { kin, since, cpus, ours } => Undo::Inherited {
-                    kin: match kin {
-                        KinField::Members(members) => Kin::Members(path(members)),
-                        KinField::Of(Task { pid, starttime }) => Kin::Of { pid, starttime },
+                Self::Inherited { tasks, since, cpus, ours } => Undo::Inherited {
+                    tasks: match tasks {
+                        TaskSetField::Members(members) => TaskSet::Members(path(members)),
+                        TaskSetField::DescendantsOf(Task { pid, starttime }) => {
+                            TaskSet::DescendantsOf { pid, starttime }
+                        }
                     },
                     since,
                     cpus: text(cpus).parse().unwrap(),
@@ -389,7 +395,11 @@ pub(super) mod tests {
             }),
             (task(), any_path(), any::<bool>(), cpus(1), cpus(1)).prop_map(
                 |((pid, starttime), members, is_group, cpus, ours)| Undo::Inherited {
-                    kin: if is_group { Kin::Members(members) } else { Kin::Of { pid, starttime } },
+                    tasks: if is_group {
+                        TaskSet::Members(members)
+                    } else {
+                        TaskSet::DescendantsOf { pid, starttime }
+                    },
                     since: starttime,
                     cpus,
                     ours

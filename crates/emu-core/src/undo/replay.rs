@@ -17,7 +17,7 @@ use super::group;
 use super::lines::{Backwards, DONE, ENDING, LEFT};
 use super::peers::Peers;
 use super::places::{Cause, Places, VALUE_MAX, write_once};
-use super::record::{KinField, Step};
+use super::record::{Step, TaskSetField};
 use super::undoer::{Gravity, LeftFiles, Report, Undoer};
 
 /// What became of a journal.
@@ -158,8 +158,8 @@ pub(super) fn check(step: Step<'_>, places: &Places) -> Result<(), &'static str>
         }
         Step::ContinueAll { members } | Step::Return { members, .. } => lists_tasks(members),
         Step::Affinity { cpus, ours, .. } => are_cpus([cpus, ours.unwrap_or(cpus)]),
-        Step::Inherited { kin, cpus, ours, .. } => {
-            if let KinField::Members(members) = kin {
+        Step::Inherited { tasks, cpus, ours, .. } => {
+            if let TaskSetField::Members(members) = tasks {
                 lists_tasks(members)?;
             }
             are_cpus([cpus, ours])
@@ -184,7 +184,9 @@ impl Undoer<'_, '_> {
             Step::Continued => true,
             Step::Return { task, members } => self.return_task(task, members),
             Step::Affinity { task, cpus, ours } => self.restore_affinity(task, cpus, ours),
-            Step::Inherited { kin, since, cpus, ours } => self.restore_inherited(kin, since, [cpus, ours]),
+            Step::Inherited { tasks, since, cpus, ours } => {
+                self.restore_inherited(tasks, since, [cpus, ours])
+            }
             Step::Kill(task) => self.signal(task, Signal::KILL, "kill"),
         }
     }

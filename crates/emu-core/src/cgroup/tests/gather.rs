@@ -42,11 +42,14 @@ fn a_fork_storm_is_gathered_whole() {
         let mut freezer = Freezer::open(&folder, &journal).unwrap();
         wait_until(|| freezer.freeze(time::now() + 100_000_000).unwrap().seen.is_some());
         // Nothing can fork now, so the list stands still.
-        let mut family = program.family();
-        family.look().unwrap();
+        let mut descendants = program.descendants();
+        descendants.look().unwrap();
         let held = group.pids().unwrap();
-        let outside: Vec<_> =
-            family.members().iter().filter(|(pid, stat)| !stat.has_ended() && !held.contains(pid)).collect();
+        let outside: Vec<_> = descendants
+            .members()
+            .iter()
+            .filter(|(pid, stat)| !stat.has_ended() && !held.contains(pid))
+            .collect();
         assert_eq!(outside, [], "of {}", held.len());
         drop(freezer);
         drop(program);
@@ -85,9 +88,9 @@ fn who_was_moved_out_of_a_group_is_brought_back_with_its_children() {
         fs::write(&go, "\n").unwrap();
         wait_until(|| {
             evicted.follow().unwrap();
-            program.family().members().len() == 3
+            program.descendants().members().len() == 3
         });
-        let mut all: Vec<_> = program.family().members().keys().copied().collect();
+        let mut all: Vec<_> = program.descendants().members().keys().copied().collect();
         let owners = all.pop().unwrap();
         moved(owners, &elsewhere);
         evicted.bring_back().unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cpu_list::CpuList;
 use crate::cpufreq::{Mix, Setter};
-use crate::duty::settle_controller;
+use crate::duty::settle_duty_thread;
 use crate::duty::{Command, Counters, DutyThread, Grid, Ledger, Wait};
 use crate::error::Result;
 use crate::host::Host;
@@ -55,7 +55,7 @@ impl PolicyLoop {
             name,
             settings,
             move || {
-                settle_controller(&host, &avoided, &notes);
+                settle_duty_thread(&host, &avoided, &notes);
                 setter.set(settings.mix.low)?;
                 Ok(setter)
             },
@@ -139,7 +139,7 @@ impl Loop<'_> {
         self.ledger.settle((raised - begun) as f64);
         // A late end gave the high level more time than was charged for.
         self.ledger.settle(-(1.0 - settings.mix.high_share) * (lowered - end) as f64);
-        self.counters.add_hold(raised - begun, 0);
+        self.counters.add_stop(raised - begun, 0);
         self.counters.add_elapsed(lowered - begun);
         let missed = (grid.index(lowered) - next).max(0);
         self.counters.add_periods((next - index) as u64, missed as u64);

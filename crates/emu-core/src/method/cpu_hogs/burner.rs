@@ -16,7 +16,7 @@ use super::background_load::BackgroundLoad;
 use super::wake_cost::WakeCost;
 use crate::clock;
 use crate::cpu_list::{CpuId, CpuList};
-use crate::duty::idle_pusher::{IdlePusher, LOOKS_FOR_AFTER_BURN};
+use crate::duty::idle_pusher::{IdlePusher, SEARCH_FOR_AFTER_BURN};
 use crate::duty::{Command, Counters, DutyThread, Grid, Ledger, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::speed::{Hertz, Target};
@@ -102,7 +102,7 @@ pub(crate) struct Burner {
 
 impl Burner {
     /// Starts a burner on `cpu`, which has a place among those that keep up what others have, where that can be told, and
-    /// a waker, where tasks have other CPUs, too.
+    /// a pusher, where tasks have other CPUs, too.
     ///
     /// # Errors
     /// The CPU cannot be used, or real-time priority is not to be had.
@@ -111,7 +111,7 @@ impl Burner {
         settings: Settings,
         cost: WakeCost,
         others: Option<(Arc<BackgroundLoad>, usize)>,
-        waker: Option<IdlePusher>,
+        pusher: Option<IdlePusher>,
     ) -> Result<Self> {
         let seen = Arc::new(Seen {
             counters: Counters::default(),
@@ -128,7 +128,7 @@ impl Burner {
                 TimerPrearm::new()
             },
             move |announcer, wait| {
-                Loop::new(cpu, cost, &theirs, announcer, others, waker).run(wait);
+                Loop::new(cpu, cost, &theirs, announcer, others, pusher).run(wait);
                 Ok(())
             },
         )?;
@@ -184,7 +184,7 @@ impl Burner {
             on_its_cpu: AtomicBool::new(true),
             dropped: AtomicU64::new(0),
         };
-        seen.counters.add_hold(6, 0);
+        seen.counters.add_stop(6, 0);
         seen.counters.add_elapsed(10);
         let settings = Settings::new(Grid::new(0, 1), Target { share: 0.4, clock: None });
         let controller = DutyThread::spawn("failed", settings, || Ok(()), |(), _| Err(error)).unwrap();
@@ -226,7 +226,7 @@ struct Loop<'a> {
     clocks_taken: usize,
     next_clock: Nanos,
     /// Looks for tasks that wait for another CPU.
-    waker: Option<IdlePusher>,
+    pusher: Option<IdlePusher>,
     next_look: Nanos,
     /// Its CPU time when it was told to look last.
     looked: Nanos,
@@ -239,7 +239,7 @@ impl<'a> Loop<'a> {
         seen: &'a Seen,
         announcer: TimerPrearm,
         others: Option<(Arc<BackgroundLoad>, usize)>,
-        waker: Option<IdlePusher>,
+        pusher: Option<IdlePusher>,
     ) -> Self {
         Self {
             cpu,
@@ -254,7 +254,7 @@ impl<'a> Loop<'a> {
             clocks: [0.0; CLOCK_READINGS],
             clocks_taken: 0,
             next_clock: 0,
-            waker,
+            pusher,
             next_look: 0,
             looked: 0,
         }
@@ -338,7 +338,7 @@ impl<'a> Loop<'a> {
         self.ledger.settle(burned as f64 + hidden);
         let counters = &self.seen.counters;
         counters.periods.fetch_add(1 + skipped as u64, Ordering::Relaxed);
-        counters.add_hold(burned, seen + hidden as Nanos);
+        counters.add_stop(burned, seen + hidden as Nanos);
         // Of the time that others left, so that shares are of it too.
         counters.add_elapsed(left);
         counters.burned.fetch_add(burned, Ordering::Relaxed);
@@ -349,14 +349,14 @@ impl<'a> Loop<'a> {
 
     /// Has this CPU look for tasks that wait for another one until the `next` burn, if that may be needed at this speed.
     fn look(&mut self, share: f64, next: Nanos) {
-        let Some(waker) = self.waker.as_ref().filter(|_| share <= LOOKS_BELOW) else { return };
+        let Some(pusher) = self.pusher.as_ref().filter(|_| share <= LOOKS_BELOW) else { return };
         let now = time::now();
         if now < self.next_look {
             return;
         }
         self.next_look = now + LOOKS_APART;
-        waker.look(next.min(now + LOOKS_FOR_AFTER_BURN));
-        let cpu = waker.cpu();
+        pusher.search(next.min(now + SEARCH_FOR_AFTER_BURN));
+        let cpu = pusher.cpu();
         self.ledger.settle((cpu - self.looked).min(LOOK_COST_MAX) as f64);
         self.looked = cpu;
     }

@@ -312,7 +312,7 @@ impl Emulation for Hogs {
             let read = |counter: &std::sync::atomic::AtomicI64| time::span(counter.load(Ordering::Relaxed));
             status.periods = status.periods.max(counters.periods.load(Ordering::Relaxed));
             status.missed += counters.missed.load(Ordering::Relaxed);
-            status.longest_stall = status.longest_stall.max(read(&counters.longest_hold));
+            status.longest_stall = status.longest_stall.max(read(&counters.longest_stop));
             let burned = read(&counters.burned);
             status.own_cpu += read(&counters.cpu).saturating_sub(burned);
             status.burned += burned;

@@ -100,8 +100,8 @@ impl Members {
     ///
     /// # Errors
     /// As [`of_group`](Self::of_group).
-    pub(crate) fn of_family(proc: &Path, family: Descendants, journal: &Journal) -> Result<Self> {
-        Self::of(proc, Source::Descendants(family), journal)
+    pub(crate) fn of_family(proc: &Path, descendants: Descendants, journal: &Journal) -> Result<Self> {
+        Self::of(proc, Source::Descendants(descendants), journal)
     }
 
     fn of(proc: &Path, source: Source, journal: &Journal) -> Result<Self> {
@@ -178,8 +178,8 @@ impl Members {
                 if let Some(member) = self.meet(pid)? {
                     self.numbers.insert(pid);
                     self.known.push(member);
-                } else if let Source::Descendants(family) = &mut self.source {
-                    family.forget(pid);
+                } else if let Source::Descendants(descendants) = &mut self.source {
+                    descendants.forget(pid);
                 }
             }
         }
@@ -212,10 +212,10 @@ impl Members {
     /// The numbers of all processes now, parents before their children as far as the kernel lists them so.
     fn list(&mut self) -> Result<Vec<Pid>> {
         match &mut self.source {
-            Source::Descendants(family) => {
-                family.look()?;
+            Source::Descendants(descendants) => {
+                descendants.look()?;
                 let mut members: Vec<_> =
-                    family.members().iter().filter(|(_, stat)| !stat.has_ended()).collect();
+                    descendants.members().iter().filter(|(_, stat)| !stat.has_ended()).collect();
                 members.sort_by_key(|(pid, stat)| (stat.starttime, **pid));
                 Ok(members.into_iter().map(|(pid, _)| *pid).collect())
             }
@@ -247,10 +247,10 @@ impl Members {
         let Some(stat) = Stat::read(&self.proc, pid) else { return Ok(None) };
         let is_unproven = match &self.source {
             Source::Group(_) => true,
-            Source::Descendants(family) => {
+            Source::Descendants(descendants) => {
                 // The family read the start time before the pidfd was opened. If it is still the same, the
                 // number has been that of one process throughout.
-                if family.members().get(&pid).is_none_or(|known| known.starttime != stat.starttime) {
+                if descendants.members().get(&pid).is_none_or(|known| known.starttime != stat.starttime) {
                     return Ok(None);
                 }
                 self.journal.record(&Undo::Continue { pid, starttime: stat.starttime })?;
@@ -307,7 +307,7 @@ impl Member {
     }
 
     /// Continues it, unless it may not be signalled: then it is still held.
-    pub(crate) fn let_go(&mut self, proc: &Path) -> Sent {
+    pub(crate) fn resume(&mut self, proc: &Path) -> Sent {
         let sent = self.signal(proc, Signal::CONT);
         self.is_held = sent == Sent::Refused;
         sent

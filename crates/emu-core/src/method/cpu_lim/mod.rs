@@ -121,7 +121,7 @@ impl Method for CpuLim {
         }
         let mut hold = Stopper::new(proc, members, zone.demand.targets.len(), notes.clone());
         // From here on the tasks are held; what is measured now is measured without them.
-        hold.hold(time::now())?;
+        hold.stop(time::now())?;
         let cost = StopCost::of(host, &zone.demand.cpus(), "signals", &mut fixed_notes, |probe| {
             let mut family = Descendants::of(proc, &[probe])?;
             confine_without_group(host, zone, &mut family, journal)?;

@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use rustix::process::Signal;
 
 use super::members::{Members, Sent};
-use crate::duty::settle_controller;
+use crate::duty::settle_duty_thread;
 use crate::duty::{Command, Counters, DutyThread, Grid, Wait};
 use crate::error::Result;
 use crate::host::Host;
@@ -45,7 +45,7 @@ impl Limiter {
         let (seen, said, cpus) = (Arc::clone(&counters), notes.clone(), zone.demand.cpus());
         let (host, period) = (host.clone(), time::nanos(period));
         let begin = move || {
-            settle_controller(&host, &cpus, &said);
+            settle_duty_thread(&host, &cpus, &said);
             let proc = host.roots.proc.clone();
             let grid = Grid::new(time::now(), period);
             let mut rule =
@@ -138,7 +138,7 @@ impl Rule {
                     if reached {
                         self.held_since.insert(member.pid, now);
                     } else if let Some(since) = self.held_since.remove(&member.pid) {
-                        self.counters.longest_hold.fetch_max(now - since, Ordering::Relaxed);
+                        self.counters.longest_stop.fetch_max(now - since, Ordering::Relaxed);
                     }
                 }
                 Sent::Gone => drop(dead.insert(member.pid)),
@@ -152,7 +152,7 @@ impl Rule {
         // Whoever is held is held until the next decision.
         let period = self.grid.period();
         self.counters.elapsed.fetch_add(period, Ordering::Relaxed);
-        self.counters.held.fetch_add(period * held / all.max(1), Ordering::Relaxed);
+        self.counters.stopped.fetch_add(period * held / all.max(1), Ordering::Relaxed);
         Ok(())
     }
 
@@ -160,7 +160,7 @@ impl Rule {
     fn continue_held(&mut self) {
         for member in self.members.iter_mut().filter(|member| member.is_held) {
             // Who has ended needs nothing; what fails is in the journal.
-            let _ = member.let_go(&self.proc);
+            let _ = member.resume(&self.proc);
         }
     }
 }

@@ -69,7 +69,7 @@ pub(crate) struct Stopper {
     free: Option<Nanos>,
     ran: Nanos,
     /// CPU time used in the last hold by those that were stopped late.
-    leaked: Nanos,
+    overrun: Nanos,
     /// Whether CPU times have been looked at in this hold, or were not due.
     is_looked_at: bool,
     notes: Notes,
@@ -86,7 +86,7 @@ impl Stopper {
             holds: 0,
             free: None,
             ran: 0,
-            leaked: 0,
+            overrun: 0,
             is_looked_at: false,
             notes,
         }
@@ -185,7 +185,7 @@ impl Stopper {
         for member in self.members.iter_mut().rev().filter(|member| member.is_held && is_meant(member.pid)) {
             // Before, because it may send this thread off the CPU.
             member.signalled = time::now();
-            if member.let_go(&self.proc) == Sent::Gone {
+            if member.resume(&self.proc) == Sent::Gone {
                 dead.insert(member.pid);
             }
             count += 1;
@@ -197,7 +197,7 @@ impl Stopper {
     /// Notes who has used how much CPU time since the last look; now and then, if there are many.
     fn look_at_usage(&mut self) {
         self.holds += 1;
-        self.leaked = 0;
+        self.overrun = 0;
         let are_many = self.members.len() > ASK_EACH;
         if are_many && self.holds % LOOK_EVERY != 1 {
             return;
@@ -215,7 +215,7 @@ impl Stopper {
                 member.used = Some(used);
                 let since_stop = member.at_stop.map_or(0, |at_stop| used - at_stop);
                 if since_stop > LATE {
-                    self.leaked += IN_TIME + since_stop;
+                    self.overrun += IN_TIME + since_stop;
                 }
             }
         }
@@ -233,11 +233,11 @@ impl Stopper {
 }
 
 impl Stop for Stopper {
-    fn hold(&mut self, deadline: Nanos) -> Result<Stopped> {
+    fn stop(&mut self, deadline: Nanos) -> Result<Stopped> {
         let begin = time::now();
         self.members.iter_mut().for_each(|member| member.is_judged = false);
         let mut groups = HashMap::new();
-        let mut is_sure = false;
+        let mut is_confirmed = false;
         for _ in 0..PASSES {
             let complete = self.members.refresh()?;
             let mut dead = HashSet::new();
@@ -245,7 +245,7 @@ impl Stop for Stopper {
             self.members.forget_dead(&dead);
             // Before it was stopped, one may have made another.
             if complete && dead.is_empty() && !are_new {
-                is_sure = true;
+                is_confirmed = true;
                 break;
             }
         }
@@ -253,10 +253,10 @@ impl Stop for Stopper {
         let from = from.unwrap_or_else(time::now);
         self.ran += self.free.take().map_or(0, |free| from - free);
         self.look_at_threads(deadline);
-        Ok(Stopped { from, is_sure })
+        Ok(Stopped { from, is_confirmed })
     }
 
-    fn let_sleepers_go(&mut self) -> f64 {
+    fn resume_sleepers(&mut self) -> f64 {
         if self.members.len() <= ASK_EACH {
             return 0.0;
         }
@@ -271,7 +271,7 @@ impl Stop for Stopper {
         self.continue_some(|pid| asleep.contains(&pid)) as f64 / all as f64
     }
 
-    fn let_go(&mut self) -> Result<Nanos> {
+    fn resume(&mut self) -> Result<Nanos> {
         self.leave_put_aside();
         if !std::mem::take(&mut self.is_looked_at) {
             self.look_at_usage();
@@ -290,11 +290,11 @@ impl Stop for Stopper {
         self.members.release()
     }
 
-    fn leaked(&self) -> Nanos {
-        self.leaked
+    fn overrun(&self) -> Nanos {
+        self.overrun
     }
 
-    fn know_busy(&mut self, busy: &[Pid]) {
+    fn set_busy(&mut self, busy: &[Pid]) {
         let mut of_process: HashMap<Pid, Vec<Pid>> = HashMap::new();
         for &tid in busy {
             if let Some(&pid) = self.processes.get(&tid) {

@@ -45,7 +45,7 @@ fn for_each_session(test: impl Fn(Program, Stopper, &Journal), script: &str) {
     let host = Host::detect(&Roots { state: dir.path().join("state"), ..Roots::system() }).unwrap();
     let program = Program::shell(script);
     let journal = journal(&host);
-    let members = Members::of_family(Path::new(PROC), program.family(), &journal).unwrap();
+    let members = Members::of_family(Path::new(PROC), program.descendants(), &journal).unwrap();
     test(program, Stopper::new(Path::new(PROC), members, 2, Notes::default()), &journal);
 }
 
@@ -55,9 +55,9 @@ fn all_processes_are_stopped_and_continued() {
         |program, stopper| {
             let pids = program.wait_for(4);
             for _ in 0..3 {
-                assert!(stopper.hold(0).unwrap().is_sure);
+                assert!(stopper.stop(0).unwrap().is_confirmed);
                 wait_until(|| pids.iter().all(|&pid| state(pid) == Some(b'T')));
-                stopper.let_go().unwrap();
+                stopper.resume().unwrap();
                 wait_until(|| pids.iter().all(|&pid| state(pid) != Some(b'T')));
             }
         },
@@ -71,18 +71,18 @@ fn a_fork_storm_is_stopped_whole() {
         |program, stopper| {
             for _ in 0..5 {
                 std::thread::sleep(Duration::from_millis(20));
-                assert!(stopper.hold(0).unwrap().is_sure);
-                let mut family = program.family();
+                assert!(stopper.stop(0).unwrap().is_confirmed);
+                let mut descendants = program.descendants();
                 // `D`: a parent that waits for the child it has made by vfork, which is stopped.
                 let is_held = |stat: &Stat| matches!(stat.state, b'T' | b'Z' | b'X' | b'D');
                 wait_until(|| {
-                    family.look().unwrap();
-                    family
+                    descendants.look().unwrap();
+                    descendants
                         .members()
                         .keys()
                         .all(|&pid| Stat::read(Path::new(PROC), pid).is_none_or(|s| is_held(&s)))
                 });
-                stopper.let_go().unwrap();
+                stopper.resume().unwrap();
             }
         },
         "while :; do (sleep 0.05 & sleep 0.02) & sleep 0.005; done",
@@ -97,13 +97,13 @@ fn what_others_have_stopped_is_not_continued() {
             let child = *pids.iter().find(|&&pid| pid != program.pid()).unwrap();
             signal(child, libc::SIGSTOP);
             wait_until(|| state(child) == Some(b'T'));
-            stopper.hold(0).unwrap();
+            stopper.stop(0).unwrap();
             wait_until(|| state(program.pid()) == Some(b'T'));
-            stopper.let_go().unwrap();
+            stopper.resume().unwrap();
             wait_until(|| state(program.pid()) != Some(b'T'));
             assert_eq!(state(child), Some(b'T'));
             // Nor at the end, be it in the middle of a hold.
-            stopper.hold(0).unwrap();
+            stopper.stop(0).unwrap();
             wait_until(|| state(program.pid()) == Some(b'T'));
             stopper.release().unwrap();
             drop(stopper);
@@ -123,10 +123,10 @@ fn of_a_large_process_group_one_that_is_stopped_does_not_keep_the_others_from_be
         |program, mut stopper, journal| {
             let pids = program.wait_for(41);
             let mut hold_but = |stopped: &[Pid], during: &dyn Fn()| {
-                stopper.hold(0).unwrap();
+                stopper.stop(0).unwrap();
                 wait_until(|| pids.iter().all(|&pid| state(pid) == Some(b'T')));
                 during();
-                stopper.let_go().unwrap();
+                stopper.resume().unwrap();
                 let others = || pids.iter().filter(|pid| !stopped.contains(pid));
                 wait_until(|| others().all(|&pid| state(pid) != Some(b'T')));
                 assert!(stopped.iter().all(|&pid| state(pid) == Some(b'T')));
@@ -153,16 +153,16 @@ fn a_stop_from_the_terminal_that_comes_during_a_hold_lasts() {
         |program, stopper| {
             let pids = program.wait_for(2);
             let child = *pids.iter().find(|&&pid| pid != program.pid()).unwrap();
-            stopper.hold(0).unwrap();
+            stopper.stop(0).unwrap();
             wait_until(|| pids.iter().all(|&pid| state(pid) == Some(b'T')));
             signal(child, libc::SIGTSTP);
-            stopper.let_go().unwrap();
+            stopper.resume().unwrap();
             wait_until(|| state(program.pid()) != Some(b'T'));
             std::thread::sleep(Duration::from_millis(10));
             assert_eq!(state(child), Some(b'T'));
             // And in the next round, too.
-            stopper.hold(0).unwrap();
-            stopper.let_go().unwrap();
+            stopper.stop(0).unwrap();
+            stopper.resume().unwrap();
             assert_eq!(state(child), Some(b'T'));
             signal(child, libc::SIGCONT);
             wait_until(|| state(child) != Some(b'T'));
@@ -177,14 +177,16 @@ fn a_process_that_ends_while_held_or_free_is_forgotten() {
         |program, stopper| {
             let pids = program.wait_for(3);
             let children: Vec<_> = pids.into_iter().filter(|&pid| pid != program.pid()).collect();
-            stopper.hold(0).unwrap();
+            stopper.stop(0).unwrap();
             signal(children[0], libc::SIGKILL);
-            stopper.let_go().unwrap();
+            stopper.resume().unwrap();
             signal(children[1], libc::SIGKILL);
-            wait_until(|| program.family().members().values().filter(|stat| !stat.has_ended()).count() == 1);
-            assert!(stopper.hold(0).unwrap().is_sure);
+            wait_until(|| {
+                program.descendants().members().values().filter(|stat| !stat.has_ended()).count() == 1
+            });
+            assert!(stopper.stop(0).unwrap().is_confirmed);
             wait_until(|| state(program.pid()) == Some(b'T'));
-            stopper.let_go().unwrap();
+            stopper.resume().unwrap();
         },
         "sleep 30 & sleep 30 & wait; exec sleep 30",
     );
@@ -198,9 +200,9 @@ fn a_stopper_that_ends_leaves_nothing_stopped() {
     let pids = program.wait_for(2);
     let journal = journal(&host);
     let stopper = || {
-        let members = Members::of_family(Path::new(PROC), program.family(), &journal).unwrap();
+        let members = Members::of_family(Path::new(PROC), program.descendants(), &journal).unwrap();
         let mut stopper = Stopper::new(Path::new(PROC), members, 2, Notes::default());
-        stopper.hold(0).unwrap();
+        stopper.stop(0).unwrap();
         wait_until(|| pids.iter().all(|&pid| state(pid) == Some(b'T')));
         stopper
     };
@@ -248,17 +250,17 @@ fn a_process_whose_first_thread_waits_is_stopped_by_one_that_computes() {
         affinity::set(tid, &one).unwrap();
     }
     setpriority_process(rustix::process::Pid::from_raw(pid), 19).unwrap();
-    let members = Members::of_family(Path::new(PROC), program.family(), &journal(&host)).unwrap();
+    let members = Members::of_family(Path::new(PROC), program.descendants(), &journal(&host)).unwrap();
     let mut stopper = Stopper::new(Path::new(PROC), members, 1, Notes::default());
     stopper.census(0);
     for _ in 0..10 {
-        stopper.know_busy(&busy);
+        stopper.set_busy(&busy);
         // What was used until then is not known to the nanosecond.
         let before = cpu_time(pid) + 20_000_000;
-        stopper.hold(0).unwrap();
+        stopper.stop(0).unwrap();
         wait_until(|| tids().iter().all(|&tid| state(tid) == Some(b'T')));
         assert!(cpu_time(pid) < before, "{} ms late", (cpu_time(pid) - before) / 1_000_000 + 20);
-        stopper.let_go().unwrap();
+        stopper.resume().unwrap();
         wait_until(|| computes(&busy[0]));
         std::thread::sleep(Duration::from_millis(10));
     }

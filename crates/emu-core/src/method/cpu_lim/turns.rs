@@ -95,14 +95,14 @@ mod tests {
     use super::*;
 
     /// Processes with their parents, and whether they are at work.
-    fn family<const N: usize>(all: [(Pid, Pid, bool); N]) -> impl DoubleEndedIterator<Item = Process> {
+    fn descendants<const N: usize>(all: [(Pid, Pid, bool); N]) -> impl DoubleEndedIterator<Item = Process> {
         all.into_iter().map(|(pid, parent, is_at_work)| Process { pid, parent, is_at_work })
     }
 
     #[test]
     fn those_without_children_are_continued_first_that_work() {
         let members = [(10, 1, true), (11, 10, true), (12, 10, false), (13, 12, true), (14, 12, false)];
-        let members: Vec<_> = family(members).collect();
+        let members: Vec<_> = descendants(members).collect();
         assert_eq!(one_after_another(&members, 0), [[].into(), [11, 13].into(), [].into(), [14].into()]);
         assert!(one_after_another(&[], 1).iter().all(HashSet::is_empty));
     }
@@ -156,8 +156,8 @@ mod tests {
     #[test]
     fn those_asleep_are_continued_early_unless_a_descendant_is_at_work() {
         let members = [(10, 1, false), (11, 10, false), (12, 10, false), (13, 12, true), (14, 12, false)];
-        assert_eq!(asleep(family(members)), [11, 14].into());
-        assert_eq!(asleep(family([(10, 1, false), (11, 10, false)])), [10, 11].into());
-        assert!(asleep(family([])).is_empty());
+        assert_eq!(asleep(descendants(members)), [11, 14].into());
+        assert_eq!(asleep(descendants([(10, 1, false), (11, 10, false)])), [10, 11].into());
+        assert!(asleep(descendants([])).is_empty());
     }
 }

@@ -95,7 +95,7 @@ impl QuotaGroup {
         let period = period_us as f64 * 1e3;
         let run = asked * period;
         let stalls = stalls_per_period(run, time::nanos(self.tick) as f64);
-        let lost = stalls * cost.of_hold(run / stalls).min(STALL_COST_MOST) as f64 / period;
+        let lost = stalls * cost.of_stop(run / stalls).min(STALL_COST_MOST) as f64 / period;
         // Where hardly any time is left out of a period, the kernel does not do so in each.
         asked + lost.min((self.size - asked) / 2.0)
     }

@@ -16,7 +16,7 @@ use super::super::lines::WINDOW;
 use super::super::places::{Places, VALUE_MAX};
 use super::super::record::Task;
 use super::super::record::tests::{any_path, any_undo};
-use super::super::record::{Kin, Undo};
+use super::super::record::{TaskSet, Undo};
 use super::super::replay::undo;
 use super::{Outcome, Sleeper, playground, run, run_lines, undone};
 use crate::cpu_list::CpuList;
@@ -272,7 +272,7 @@ fn no_record_of_any_kind_makes_the_executor_allocate() {
         Undo::ContinueAll { members: listed },
         Undo::Return { pid, starttime, members: taker },
         Undo::Inherited {
-            kin: Kin::Of { pid, starttime },
+            tasks: TaskSet::DescendantsOf { pid, starttime },
             since: 0,
             cpus: cpus.clone(),
             ours: [1000].into_iter().collect(),

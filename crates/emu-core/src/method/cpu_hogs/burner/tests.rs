@@ -96,7 +96,7 @@ fn at_low_speeds_a_cpu_of_several_looks_for_tasks_but_not_after_each_burn() {
     this.look(0.1, next);
     assert_eq!(this.next_look, 0, "nobody is there to look");
     let cpu = Host::detect(&Roots::system()).unwrap().allowed.iter().next().unwrap();
-    this.waker = Some(IdlePusher::beside_burner(cpu, &Notes::default()).unwrap());
+    this.pusher = Some(IdlePusher::beside_burner(cpu, &Notes::default()).unwrap());
     this.look(0.3, next);
     assert_eq!(this.next_look, 0, "the speed is high");
     this.look(0.1, next);
@@ -104,7 +104,7 @@ fn at_low_speeds_a_cpu_of_several_looks_for_tasks_but_not_after_each_burn() {
     this.look(0.1, next);
     assert!(due > 0 && due == this.next_look);
     let begin = std::time::Instant::now();
-    while this.waker.as_ref().unwrap().cpu() == 0 {
+    while this.pusher.as_ref().unwrap().cpu() == 0 {
         assert!(begin.elapsed() < Duration::from_secs(10), "it does not look");
         std::thread::sleep(Duration::from_millis(1));
     }
