@@ -167,7 +167,7 @@ mod tests {
         let host = Host::detect(&roots).unwrap();
         let all = host.online();
         let journal = Journal::open(&host.roots, &all, "test", "test").unwrap();
-        let Some(pins) = PinApart::new(&host, &all, &journal) else {
+        let Some(pin_apart) = PinApart::new(&host, &all, &journal) else {
             println!("skipped: there is one CPU only");
             return None;
         };
@@ -181,26 +181,26 @@ mod tests {
             wait_until(|| stat().state == b'T');
             affinity::set(program.pid(), &all).unwrap();
         }
-        Some((pins, host, programs))
+        Some((pin_apart, host, programs))
     }
 
     #[test]
     fn a_held_task_is_bound_until_it_is_let_go() {
         let dir = tempfile::tempdir().unwrap();
-        let Some((mut pins, host, programs)) = met(dir.path()) else { return };
+        let Some((mut pin_apart, host, programs)) = met(dir.path()) else { return };
         let pids = [0, 1].map(|index: usize| programs[index].pid());
         let bound = || pids.map(|pid| affinity::get(pid).unwrap());
         let all = host.online();
         let [one, free]: [CpuList; 2] = [0, 1].map(|index| all.iter().nth(index).into_iter().collect());
-        pins.bind(&pids);
+        pin_apart.bind(&pids);
         assert_eq!(bound(), [one.clone(), free.clone()]);
-        pins.unbind();
+        pin_apart.unbind();
         assert_eq!(bound(), [all.clone(), all.clone()]);
         // Once more, and nobody unbinds them: the journal does.
-        pins.bind(&pids);
+        pin_apart.bind(&pids);
         assert_eq!(bound(), [one, free]);
-        let journal = pins.journal.clone();
-        std::mem::forget(pins);
+        let journal = pin_apart.journal.clone();
+        std::mem::forget(pin_apart);
         journal.undo_all().unwrap();
         assert_eq!(bound(), [all.clone(), all]);
     }
@@ -208,13 +208,13 @@ mod tests {
     #[test]
     fn what_a_program_has_bound_itself_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let Some((mut pins, host, programs)) = met(dir.path()) else { return };
+        let Some((mut pin_apart, host, programs)) = met(dir.path()) else { return };
         let pids = [0, 1].map(|index: usize| programs[index].pid());
         let one: CpuList = host.online().first().into_iter().collect();
         affinity::set(pids[1], &one).unwrap();
-        pins.bind(&pids);
+        pin_apart.bind(&pids);
         assert_eq!(affinity::get(pids[1]).unwrap(), one);
-        pins.unbind();
+        pin_apart.unbind();
         assert_eq!(affinity::get(pids[1]).unwrap(), one);
     }
 }

@@ -159,7 +159,7 @@ impl Undo {
                 match tasks {
                     TaskSet::Members(members) => push_all(&mut line, [b"inherited-in", bytes(members)]),
                     TaskSet::DescendantsOf { pid, starttime } => {
-                        push_task(&mut line, b"inherited-of", *pid, *starttime)
+                        push_task(&mut line, b"inherited-of", *pid, *starttime);
                     }
                 }
                 push_all(&mut line, [since, cpus, ours].iter().map(String::as_bytes));
