@@ -237,7 +237,7 @@ fn a_process_whose_first_thread_waits_is_stopped_by_one_that_computes() {
         return;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "processes::tests::computing", "--test-threads=1"]).env(COMPUTE, "1");
+    command.args(["--exact", "method::cpu_lim::tests::computing", "--test-threads=1"]).env(COMPUTE, "1");
     let program = Program(command.stdout(Stdio::null()).spawn().unwrap());
     let pid = program.pid();
     let tids = || threads(Path::new(PROC), pid);

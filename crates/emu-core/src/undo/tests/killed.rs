@@ -50,7 +50,7 @@ impl Emu {
         fs::write(dir.path().join("starttime"), task.starttime.to_string()).unwrap();
         let stderr = File::create(dir.path().join("stderr")).unwrap();
         let process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", &format!("journal::tests::killed::{test}"), "--nocapture"])
+            .args(["--exact", &format!("undo::tests::killed::{test}"), "--nocapture"])
             .env("EMU_TEST_ROOT", dir.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -118,7 +118,7 @@ fn an_emu_that_exits_without_releasing_is_restored() {
     fs::write(dir.path().join("pid"), stopped.task().pid.to_string()).unwrap();
     fs::write(dir.path().join("starttime"), stopped.task().starttime.to_string()).unwrap();
     let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "journal::tests::killed::an_emu_that_exits_without_releasing_is_restored"])
+        .args(["--exact", "undo::tests::killed::an_emu_that_exits_without_releasing_is_restored"])
         .env("EMU_TEST_ROOT", dir.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -256,7 +256,7 @@ fn a_full_state_folder_changes_nothing() {
         .arg("sh")
         .arg(&roots.state)
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "journal::tests::killed::a_full_state_folder_changes_nothing"])
+        .args(["--exact", "undo::tests::killed::a_full_state_folder_changes_nothing"])
         .env("EMU_TEST_FULL", dir.path())
         .stdout(Stdio::piped())
         .spawn()

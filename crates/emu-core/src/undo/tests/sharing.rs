@@ -158,7 +158,7 @@ fn other_emu(test: &str) -> (tempfile::TempDir, Roots, Sleeper) {
     control(&roots, "a", "950000\n");
     let start = |roots: &Roots| {
         let process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", &format!("journal::tests::sharing::{test}")])
+            .args(["--exact", &format!("undo::tests::sharing::{test}")])
             .env("EMU_TEST_ROOT", dir.path())
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null())

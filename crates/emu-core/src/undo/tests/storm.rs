@@ -77,7 +77,7 @@ impl Scene {
     fn start(&self, test: &str) -> Sleeper {
         let Task { pid, starttime } = self.stopped.task();
         let emu = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", &format!("journal::tests::storm::{test}")])
+            .args(["--exact", &format!("undo::tests::storm::{test}")])
             .env("EMU_TEST_STATE", &self.roots.state)
             .env("EMU_TEST_FILE", &self.file)
             .env("EMU_TEST_GROUP", &self.made)
