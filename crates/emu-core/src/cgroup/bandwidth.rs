@@ -1,6 +1,7 @@
-//! What one cgroup may use of the CPUs: quota, period and weight, in the files of v1 and of v2.
+//! The CPU bandwidth of one cgroup: quota, period and weight, in the files of v1 and of v2.
 //!
-//! References: Documentation/scheduler/sched-bwc.rst, Documentation/admin-guide/cgroup-v2.rst ("CPU").
+//! References: Documentation/scheduler/sched-bwc.rst, Documentation/admin-guide/cgroup-v2.rst
+//! ("CPU").
 
 use std::fs::File;
 use std::io;
@@ -24,26 +25,25 @@ const V2_BURST: &str = "cpu.max.burst";
 const V2_WEIGHT: &str = "cpu.weight";
 const STAT: &str = "cpu.stat";
 
-/// The kernel's limits for the period, and the least quota it accepts (`min_cfs_quota_period`,
-/// `max_cfs_quota_period`).
+/// The shortest period that the kernel accepts, and its smallest quota (`min_cfs_quota_period`).
 pub(crate) const PERIOD_MIN: Duration = Duration::from_millis(1);
-/// The longest period.
+/// The longest period that the kernel accepts (`max_cfs_quota_period`).
 pub(crate) const PERIOD_MAX: Duration = Duration::from_secs(1);
-/// The least quota, in microseconds.
+/// The smallest quota, in microseconds.
 pub(crate) const QUOTA_MIN_US: u64 = 1_000;
 
-/// CPU time that a group may use in each period.
+/// The CPU time that a group may use in each period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quota {
-    /// All it can get.
+    /// No limit.
     Max,
-    /// So many microseconds, summed over all CPUs.
+    /// Microseconds, summed over all CPUs.
     Micros(u64),
 }
 
 impl Quota {
     /// `cpus` CPUs' worth of each period (a share of one CPU, or a sum of shares), rounded to the
-    /// microsecond that the kernel counts in, never below what it accepts.
+    /// kernel's unit of a microsecond, and never below the smallest quota.
     pub(crate) fn of(cpus: f64, period_us: u64) -> Self {
         Self::Micros(((cpus * period_us as f64).round() as u64).max(QUOTA_MIN_US))
     }
@@ -79,7 +79,7 @@ impl Limit {
         Some(Self { quota, period_us: period.trim().parse().ok()? })
     }
 
-    /// From v1's two files; a negative quota is none.
+    /// Parses v1's two files; a negative quota means none.
     fn parse_v1(quota: &str, period: &str) -> Option<Self> {
         let quota = match quota.parse::<i64>().ok()? {
             micros if micros < 0 => Quota::Max,
@@ -88,10 +88,10 @@ impl Limit {
         Some(Self { quota, period_us: period.parse().ok()? })
     }
 
-    /// Reads the limit of any group; `None` where it has no such files (a v2 root group).
+    /// Reads the limit of a group; `None` where the files are missing, as in a v2 root group.
     ///
     /// # Errors
-    /// The files cannot be read or hold something else.
+    /// The files cannot be read or contain something else.
     pub(crate) fn read(folder: &Folder) -> Result<Option<Self>> {
         let read = |name| control_file::read_if_present(&folder.path.join(name));
         let (texts, parsed) = if folder.version == 2 {
@@ -105,7 +105,8 @@ impl Limit {
     }
 }
 
-/// The tightest limit among a group and those above it up to `mount`, in CPUs, and whose it is.
+/// The tightest limit of a group and its ancestors up to `mount`, in CPUs, and the group that has
+/// it.
 pub(crate) fn tightest_limit(folder: &Folder, mount: &Path) -> Option<(f64, PathBuf)> {
     folder
         .path
@@ -113,31 +114,31 @@ pub(crate) fn tightest_limit(folder: &Folder, mount: &Path) -> Option<(f64, Path
         .take_while(|group| group.starts_with(mount))
         .filter_map(|group| {
             let group = Folder { version: folder.version, path: group.to_owned() };
-            // A group that cannot be read says nothing; the kernel still holds us to its limit.
+            // A group that cannot be read is skipped; the kernel still enforces its limit.
             Some((Limit::read(&group).ok()??.cpus()?, group.path))
         })
         .min_by(|(one, _), (other, _)| one.total_cmp(other))
 }
 
-/// How often a group was throttled since it was made.
+/// How often a group has been throttled since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Throttling {
-    /// Periods in which it had something to run.
+    /// Periods in which it had runnable tasks.
     pub(crate) periods: u64,
     /// Periods in which its quota was used up.
     pub(crate) throttled: u64,
-    /// How long it could not run for that, in nanoseconds, summed over CPUs. The kernel adds a stall when it
-    /// ends.
+    /// How long it was throttled, in nanoseconds, summed over CPUs. The kernel adds a stall at its
+    /// end.
     pub(crate) stalled: Nanos,
 }
 
 impl Throttling {
-    /// That of any group; `None` where it does not tell.
+    /// Reads the counters of a group; `None` where it has none.
     pub(crate) fn of(group: &Path) -> Option<Self> {
         Self::parse(&control_file::read(&group.join(STAT)).ok()?)
     }
 
-    /// Parses `cpu.stat`. The two versions count the time in different units.
+    /// Parses `cpu.stat`. The two versions report the time in different units.
     fn parse(text: &str) -> Option<Self> {
         let v1 = || field(text, "throttled_time");
         let v2 = || field(text, "throttled_usec")?.checked_mul(1_000);
@@ -146,8 +147,9 @@ impl Throttling {
     }
 }
 
-/// For how long a limit on the CPU time of the cgroup in the folder `group` has kept its tasks waiting since it was made,
-/// summed over CPUs; `None` where it is not told, as by the root of version 2 and by groups without the `cpu` controller.
+/// How long a quota has throttled the tasks of the cgroup in the folder `group` since it was made,
+/// summed over CPUs. `None` where the kernel does not report it: at the root of version 2 and
+/// without the `cpu` controller.
 ///
 /// # References
 /// - Documentation/scheduler/sched-bwc.rst and Documentation/admin-guide/cgroup-v2.rst, "cpu.stat".
@@ -159,13 +161,13 @@ fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// Who owns the files, and so how they are written.
+/// Who made the group, and so how its files are written.
 #[derive(Debug, Clone)]
 pub(crate) enum Owner {
-    /// We made the group: whatever is in its files goes with it.
+    /// emu: its files are removed with the group.
     Us,
-    /// Somebody else did: every change is in the journal before it is made.
-    BackgroundLoad(Journal),
+    /// Another program: each change is recorded in the journal first.
+    Other(Journal),
 }
 
 /// The CPU bandwidth of one group.
@@ -174,15 +176,17 @@ pub(crate) struct Bandwidth {
     folder: Folder,
     owner: Owner,
     stat: KernelFile,
-    /// Missing on v1 without cpuacct.
+    /// `None` on v1 without cpuacct.
     usage: Option<Usage>,
 }
 
 impl Bandwidth {
-    /// Of the group `folder`, with `accounting` its folder of the cpuacct controller (the same one on v2).
+    /// Opens the group `folder`; `accounting` is its folder of the cpuacct controller (the same one
+    /// on v2).
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] where the kernel has no CFS bandwidth control; a file cannot be opened.
+    /// [`ErrorKind::Unavailable`] where the kernel has no CFS bandwidth control; a file cannot be
+    /// opened.
     pub(crate) fn open(folder: &Folder, accounting: Option<&Folder>, owner: Owner) -> Result<Self> {
         let limit = folder.path.join(if folder.version == 2 { V2_MAX } else { V1_QUOTA });
         if !limit.exists() {
@@ -195,7 +199,7 @@ impl Bandwidth {
         Ok(Self { folder: folder.clone(), owner, stat, usage })
     }
 
-    /// The limit in force.
+    /// The present limit.
     ///
     /// # Errors
     /// As [`Limit::read`].
@@ -203,9 +207,9 @@ impl Bandwidth {
         Limit::read(&self.folder)
     }
 
-    /// Whether somebody else has made the group.
+    /// Whether another program made the group.
     pub(crate) fn is_theirs(&self) -> bool {
-        matches!(self.owner, Owner::BackgroundLoad(_))
+        matches!(self.owner, Owner::Other(_))
     }
 
     /// The file that has the quota.
@@ -215,13 +219,14 @@ impl Bandwidth {
 
     /// Sets quota and period, with no burst.
     ///
-    /// Each write refills the group's quota at once and lets it run (`tg_set_cfs_bandwidth`).
+    /// Each write refills the group's quota at once and unthrottles it (`tg_set_cfs_bandwidth`).
     ///
     /// # Errors
-    /// The kernel refuses: a quota under 1 ms, a period outside 1 ms to 1 s, or on v1 more than a group above has.
+    /// The kernel refuses: a quota under 1 ms, a period outside 1 ms to 1 s, or on v1 more than an
+    /// ancestor has.
     pub(crate) fn set_limit(&self, limit: Limit) -> Result<()> {
         let Limit { quota, period_us } = limit;
-        // The burst is cleared first, as it must not be above a quota that gets lower.
+        // The burst is cleared first, because it must not exceed a quota that is lowered.
         if self.folder.version == 2 {
             self.clear_burst(V2_BURST)?;
             let quota = if let Quota::Micros(micros) = quota { micros.to_string() } else { "max".to_owned() };
@@ -229,8 +234,9 @@ impl Bandwidth {
         }
         self.clear_burst(V1_BURST)?;
         let quota = if let Quota::Micros(micros) = quota { micros.to_string() } else { "-1".to_owned() };
-        // Quota and period are two files. In this order the pair in between is never looser than both the old
-        // and the new one: no moment at full speed, and none above what a group above allows.
+        // Quota and period are two files. In this order the pair in between is never looser than
+        // the old and the new one, so the group is never unlimited and never above an ancestor's
+        // limit.
         let now = Limit::read(&self.folder)?;
         let shorter = now.is_some_and(|now| now.period_us > period_us && now.quota != Quota::Max);
         if shorter {
@@ -243,7 +249,7 @@ impl Bandwidth {
         self.write(V1_QUOTA, &quota)
     }
 
-    /// A burst would let a program that slept run faster than the CPU that is emulated.
+    /// Clears the burst, which would let a program that slept run faster than the emulated CPU.
     fn clear_burst(&self, name: &str) -> Result<()> {
         // Linux before 5.14 has no burst.
         match control_file::read_if_present(&self.folder.path.join(name))? {
@@ -260,7 +266,7 @@ impl Bandwidth {
         self.write(self.weight_name(), &weight.to_string())
     }
 
-    /// The weight in force; `None` when it cannot be read, as that of a group that has gone.
+    /// The present weight; `None` when it cannot be read, for example after the group was removed.
     pub(crate) fn weight(&self) -> Option<u64> {
         control_file::probe(&self.weight_file())
     }
@@ -278,7 +284,7 @@ impl Bandwidth {
         let path = self.folder.path.join(name);
         match &self.owner {
             Owner::Us => control_file::write(&path, value),
-            Owner::BackgroundLoad(journal) => journal.write_file(&path, value).map(drop),
+            Owner::Other(journal) => journal.write_file(&path, value).map(drop),
         }
         .map_err(|e| {
             e.hint("a group above may have a lower limit, or belong to another user: run as root or in a group of your own")
@@ -298,13 +304,13 @@ impl Bandwidth {
     /// How often the group was throttled.
     ///
     /// # Errors
-    /// The file cannot be read or holds something else.
+    /// The file cannot be read or contains something else.
     pub(crate) fn throttled(&self) -> Result<Throttling> {
         self.stat.parse(Throttling::parse)
     }
 }
 
-/// A file that is read again and again, kept open.
+/// A file that is read repeatedly and so kept open.
 #[derive(Debug)]
 struct KernelFile {
     file: File,
@@ -317,7 +323,7 @@ impl KernelFile {
         Ok(Self { file, path })
     }
 
-    /// Reads from the start, without allocating: `cpu.stat` has a few hundred bytes.
+    /// Reads the file from its start, without allocating: `cpu.stat` has a few hundred bytes.
     fn parse<T>(&self, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
         let mut buffer = [0; 4096];
         let mut length = 0;
@@ -380,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_written_as_each_version_has_it_and_a_burst_is_cleared() {
+    fn a_limit_is_written_for_each_version_and_bursts_are_cleared() {
         let limit = Limit { quota: Quota::Micros(25_000), period_us: 100_000 };
         let root = tree(&[("cpu.max", ""), ("cpu.max.burst", "5"), ("cpu.stat", STAT_V2)]);
         let v2 = folder(&root, 2, "");
@@ -426,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_limit_of_a_group_and_those_above_it_counts() {
+    fn the_tightest_limit_of_a_group_and_its_ancestors_counts() {
         let root = tree(&[
             ("fs/cpu.max", "300000 100000"),
             ("fs/a/cpu.max", "50000 100000"),
@@ -444,7 +450,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_quota_is_what_was_asked_for_but_for_half_a_microsecond(cpus in 0.0f64..64.0, period_us in 1_000u64..=1_000_000) {
+        fn a_quota_is_what_was_asked_within_half_a_microsecond(cpus in 0.0f64..64.0, period_us in 1_000u64..=1_000_000) {
             let Quota::Micros(micros) = Quota::of(cpus, period_us) else { panic!() };
             let exact = cpus * period_us as f64;
             prop_assert!(micros >= QUOTA_MIN_US);

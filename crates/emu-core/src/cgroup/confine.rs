@@ -1,4 +1,4 @@
-//! Keeping a zone's tasks on its CPUs.
+//! Keeping a zone's tasks on its CPUs, by a cpuset or by their affinity.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -17,31 +17,31 @@ pub(crate) const CPUS: &str = "cpuset.cpus";
 const CPUS_EFFECTIVE: &str = "cpuset.cpus.effective";
 const MEMS: &str = "cpuset.mems";
 
-/// The first Linux that gives a task its own affinity back when it leaves a cpuset ("sched: Always
+/// The first Linux version that restores a task's affinity when it leaves a cpuset ("sched: Always
 /// preserve the user requested cpumask").
 const KEEPS_AFFINITY: (u32, u32) = (6, 2);
 
-/// Whether a task gets the CPUs back that it is bound to when its cpuset gets them.
+/// Whether a task gets the CPUs of its affinity back when its cpuset gets them.
 pub(crate) fn keeps_affinity(host: &Host) -> bool {
     host.kernel_version() >= Some(KEEPS_AFFINITY)
 }
 
-/// Whether tasks could run on CPUs outside the zone, now or when one comes online.
+/// Whether tasks could run on CPUs outside the zone, now or after one comes online.
 pub(crate) fn is_needed(host: &Host, zone: &Zone) -> bool {
     let zone = zone.demand.cpus();
     host.cpus.iter().any(|cpu| !zone.contains(cpu.id))
 }
 
-/// Whether they could now: of a task's affinity the kernel tells the CPUs that are online only, so that no more can be
-/// bound, and put back.
+/// Whether tasks could run on other CPUs now. The kernel reports only the online CPUs of an
+/// affinity, so offline CPUs cannot be excluded and restored.
 pub(crate) fn is_needed_now(host: &Host, zone: &Zone) -> bool {
     !host.online().difference(&zone.demand.cpus()).is_empty()
 }
 
-/// Gives a new group the CPUs. On version 1 it needs memory nodes, too, before a task can join.
+/// Gives a new group the CPUs. On version 1 it also needs memory nodes before a task can join.
 ///
 /// # Errors
-/// The group above does not have all of them.
+/// The parent group does not have all of them.
 pub(crate) fn set(folder: &Path, version: u8, cpus: &CpuList) -> Result<()> {
     if version == 1 {
         let above = folder.parent().unwrap_or(folder).join(MEMS);
@@ -51,7 +51,7 @@ pub(crate) fn set(folder: &Path, version: u8, cpus: &CpuList) -> Result<()> {
     check(folder, version, cpus)
 }
 
-/// Gives an existing group the CPUs for as long as the journal lasts.
+/// Gives an existing group the CPUs until the session ends.
 ///
 /// # Errors
 /// As [`set`].
@@ -64,12 +64,13 @@ fn not_all(error: Error) -> Error {
     error.hint("the cgroup above has to have all CPUs of the zone; choose others with --cpus")
 }
 
-/// The file that tells which CPUs a group's tasks can use.
+/// The file that lists the CPUs which a group's tasks can use.
 pub(crate) fn in_force(version: u8) -> &'static str {
     if version == 2 { CPUS_EFFECTIVE } else { CPUS }
 }
 
-/// Version 2 takes CPUs that the group above does not have, and does without them.
+/// Checks what version 2 does silently: it accepts CPUs that the parent group lacks, and ignores
+/// them.
 fn check(folder: &Path, version: u8, cpus: &CpuList) -> Result<()> {
     let file = folder.join(in_force(version));
     let got = control_file::read(&file)?;
@@ -79,20 +80,20 @@ fn check(folder: &Path, version: u8, cpus: &CpuList) -> Result<()> {
     Err(not_all(Error::unavailable(format!("{} is `{got}` and not `{cpus}`", file.display()))))
 }
 
-/// Records what affinity the threads of a process have, where leaving a cpuset would not give it back.
+/// Records the affinity of a process's threads where leaving a cpuset would not restore it.
 ///
 /// # Errors
-/// It cannot be recorded.
+/// The journal cannot be written.
 pub(crate) fn remember(host: &Host, pid: Pid, journal: &Journal) -> Result<()> {
     if keeps_affinity(host) {
         return Ok(());
     }
     let online = host.online();
     for tid in threads(&host.roots.proc, pid) {
-        // Gone since: nothing to remember.
+        // The thread has ended.
         let Ok(old) = affinity::get(tid) else { continue };
         if !online.difference(&old).is_empty() {
-            // What the cpuset of the group makes of it is the kernel's.
+            // The cpuset of the group changes the affinity, so any value counts as ours.
             record(&host.roots.proc, tid, [old, CpuList::default()], journal)?;
         }
     }
@@ -106,13 +107,13 @@ fn record(proc: &Path, tid: Pid, [cpus, ours]: [CpuList; 2], journal: &Journal) 
     }
 }
 
-/// Binds all threads of the processes to the CPUs by their affinity. Those they make later inherit it, but may
-/// change it, too; at the end they are looked for among `kin`.
+/// Binds all threads of the processes to the CPUs by their affinity. Their new threads inherit it,
+/// but may change it; at the end those that have inherited it are searched for in `task_sets`.
 ///
-/// `list` names the processes anew each time.
+/// `list` lists the processes again for each pass.
 ///
 /// # Errors
-/// A thread's affinity cannot be recorded or set, or threads keep coming.
+/// A thread's affinity cannot be recorded or set, or new threads keep coming.
 pub(crate) fn bind(
     proc: &Path,
     cpus: &CpuList,
@@ -139,20 +140,20 @@ pub(crate) fn bind(
         .hint("start the program with `emu run`, so that it begins in its zone"))
 }
 
-/// Binds one thread after another.
+/// Binds threads, each recorded before.
 struct Binder<'a> {
     proc: &'a Path,
     cpus: &'a CpuList,
     journal: &'a Journal,
     task_sets: &'a [TaskSet],
-    /// When it began, in clock ticks since boot.
+    /// The beginning, in clock ticks since boot.
     since: u64,
     /// The bindings so far: from which CPUs to which.
     made: HashSet<[CpuList; 2]>,
 }
 
 impl Binder<'_> {
-    /// Whether the thread had to be bound.
+    /// Binds a thread; returns whether that was necessary.
     fn bind(&mut self, tid: Pid) -> Result<bool> {
         let cpus = self.cpus;
         let is_gone = |error: &std::io::Error| error.raw_os_error() == Some(libc::ESRCH);
@@ -164,7 +165,7 @@ impl Binder<'_> {
         if old.difference(cpus).is_empty() {
             return Ok(false);
         }
-        // What the program has chosen itself stays, as far as it lies in the zone.
+        // CPUs that the program has chosen itself stay, as far as they lie in the zone.
         let kept = old.intersection(cpus);
         let new = if kept.is_empty() { cpus.clone() } else { kept };
         let binding = [old, new.clone()];
@@ -189,7 +190,7 @@ pub(crate) fn is_cpuset(folder: &Path) -> bool {
     folder.join(CPUS).exists()
 }
 
-/// The controller that confines.
+/// The controller of cpusets.
 pub(crate) const CONTROLLER: Controller = Controller::Cpuset;
 
 #[cfg(test)]
@@ -206,7 +207,7 @@ mod tests {
     use crate::zone::{Demand, Tasks};
 
     #[test]
-    fn tasks_could_leave_for_a_cpu_that_is_offline_yet() {
+    fn a_cpu_that_is_offline_yet_counts_as_a_way_out() {
         let mut host = testing::host();
         let all: Vec<_> = host.cpus.iter().map(|cpu| cpu.id).collect();
         let zone = |cpus: &[usize]| {
@@ -218,7 +219,8 @@ mod tests {
         assert!(is_needed(&host, &zone(&all[1..])) && !is_needed_now(&host, &zone(&all[1..])));
     }
 
-    /// All CPUs, and the first and the last of them; says so where there is one only.
+    /// All CPUs, and the first and the last of them; prints that the test is skipped where there is
+    /// one only.
     fn two_cpus() -> Option<(CpuList, [CpuList; 2])> {
         let all = affinity::get(0).unwrap();
         let two = [all.first(), all.iter().last()].map(|cpu| cpu.into_iter().collect::<CpuList>());
@@ -229,7 +231,7 @@ mod tests {
         Some((all, two))
     }
 
-    /// A shell that makes children when it is told to.
+    /// A shell that starts children on command.
     struct Shell(Child);
 
     impl Shell {
@@ -247,7 +249,7 @@ mod tests {
             self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         }
 
-        /// Its children that sleep.
+        /// Its children that run `sleep`.
         fn sleepers(&self, count: usize) -> Vec<Pid> {
             let path = format!("/proc/{0}/task/{0}/children", self.pid());
             let deadline = Instant::now() + Duration::from_secs(10);
@@ -276,18 +278,19 @@ mod tests {
     }
 
     #[test]
-    fn those_born_while_bound_are_let_go_and_those_who_have_chosen_are_not() {
+    fn tasks_born_while_bound_are_freed_but_not_self_bound_ones() {
         let Some((all, [one, other])) = two_cpus() else { return };
         let bound = |pid| affinity::get(pid).unwrap();
         let dir = tempfile::tempdir().unwrap();
         for by_list in [false, true] {
             let (roots, journal) = simulated::journal(dir.path());
-            // The second child binds itself; the third one did, to the zone's CPU, before there was a zone.
+            // The second child binds itself; the third bound itself to the zone's CPU before there
+            // was a zone.
             let mut shell = Shell::start(&format!(
                 "taskset -c {one} sleep 60 & read a; sleep 60 & taskset -c {other} sleep 60 & read a"
             ));
             let early = shell.sleepers(1);
-            // Later than this, as the clock of start times tells.
+            // Later than the children's start times, which count in ticks.
             std::thread::sleep(Duration::from_millis(30));
             let pid = shell.pid();
             let list = roots.sys.join("cgroup.procs");
@@ -313,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_binds_itself_anew_while_bound_stays_so() {
+    fn a_task_that_changes_its_affinity_while_bound_keeps_it() {
         let Some((_, [one, other])) = two_cpus() else { return };
         let dir = tempfile::tempdir().unwrap();
         let (roots, journal) = simulated::journal(dir.path());

@@ -1,7 +1,9 @@
-//! Tasks that version 1 of cgroups has moved out of a cpuset whose last CPU went offline.
+//! Brings tasks back that the kernel has moved out of a version 1 cpuset whose last CPU went
+//! offline.
 //!
-//! The kernel moves them to the nearest group above that has CPUs, and leaves them there when theirs are back
-//! (cgroups-v1/cpusets.rst, "How do I use cpusets?"): there they may use CPUs that nobody slows.
+//! The kernel moves them to the nearest ancestor group that has CPUs, and leaves them there when
+//! the CPUs come back (cgroups-v1/cpusets.rst, "How do I use cpusets?"). There they may use CPUs
+//! that are not slowed.
 
 use std::path::{Path, PathBuf};
 
@@ -13,26 +15,26 @@ use crate::host::delegation::PROCS;
 use crate::process::{Descendants, Stat};
 use crate::sys::Pid;
 
-/// The processes of a cpuset, for when it loses its last CPU.
+/// The processes of a cpuset, remembered for the time without CPUs.
 #[derive(Debug)]
 pub(crate) struct CpusetRepair {
     proc: PathBuf,
     hierarchy: Hierarchy,
     folder: PathBuf,
-    /// Those in it at the last look.
+    /// The processes in it at the last look.
     members: Vec<Pid>,
-    /// They and what they have started since they were moved out.
+    /// These processes and their descendants, while they are moved out.
     away: Option<Descendants>,
 }
 
 impl CpusetRepair {
-    /// Nobody is away from the cpuset of this folder.
+    /// For the cpuset of this folder, from which no task is moved out yet.
     pub(super) fn new(proc: &Path, hierarchy: &Hierarchy, folder: &Path) -> Self {
         let (proc, hierarchy, folder) = (proc.to_owned(), hierarchy.clone(), folder.to_owned());
         Self { proc, hierarchy, folder, members: Vec::new(), away: None }
     }
 
-    /// To be called as long as the cpuset has CPUs.
+    /// To be called while the cpuset has CPUs.
     ///
     /// # Errors
     /// The lists cannot be read.
@@ -41,7 +43,7 @@ impl CpusetRepair {
         Ok(())
     }
 
-    /// To be called as long as it has none: who starts meanwhile belongs to them, too.
+    /// To be called while it has none: processes that are started meanwhile also belong to it.
     ///
     /// # Errors
     /// `/proc` cannot be read.
@@ -62,11 +64,12 @@ impl CpusetRepair {
         }
     }
 
-    /// Moves them back into the cpuset, which has CPUs again. Who is elsewhere than where the kernel moves them stays there.
+    /// Moves them back into the cpuset, which has CPUs again. A process that has been moved
+    /// elsewhere stays.
     ///
     /// # Errors
-    /// The kernel refuses to move one; the others are moved, and it can be tried again. Processes are made faster than they
-    /// are moved.
+    /// The kernel refuses to move one; the others are moved, and the call can be repeated. Or new
+    /// processes appear faster than they are moved.
     pub(super) fn bring_back(&mut self) -> Result<()> {
         let Some(descendants) = &mut self.away else { return Ok(()) };
         let list = self.folder.join(PROCS);

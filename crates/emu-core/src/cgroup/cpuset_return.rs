@@ -1,7 +1,7 @@
-//! Looks whether the cpuset of a zone still has its CPUs, and gives them back when they come online again.
+//! Watches the cpuset of a zone, and restores its CPUs when they come online again.
 //!
-//! Version 1 takes a CPU that goes offline out of every cpuset and does not put it back; version 2 does
-//! (cgroups-v1/cpusets.rst, "Modifying"; cgroup-v2.rst, `cpuset.cpus.effective`).
+//! Version 1 removes a CPU that goes offline from every cpuset and does not restore it; version 2
+//! does (cgroups-v1/cpusets.rst, "Modifying"; cgroup-v2.rst, `cpuset.cpus.effective`).
 
 use std::path::PathBuf;
 
@@ -15,52 +15,53 @@ use crate::error::Result;
 use crate::notes::Notes;
 use crate::sys::time::{self, Nanos};
 
-/// How often it is looked which CPUs are online.
+/// How often the list of online CPUs is read, in nanoseconds.
 const EVERY: Nanos = 500_000_000;
 
-/// What becomes of the tasks when the last CPU of a cpuset of version 1 goes.
+/// The problem to report when the last CPU of a version 1 cpuset goes offline.
 const EVICTED: &str = "all CPUs of the zone were offline: the kernel let its tasks run elsewhere until one was back, which a \
                        method that slows CPUs does not reach";
 
-/// A cpuset, and what it is to have.
+/// A cpuset and the CPUs that it should have.
 #[derive(Debug)]
 pub(crate) struct CpusetReturn {
-    /// Which CPUs its tasks can use.
+    /// The file that lists the CPUs which its tasks can use.
     file: PathBuf,
     version: u8,
     /// The CPUs of the zone.
     cpus: CpuList,
-    /// Those that it had at the last look.
+    /// The CPUs that it had at the last look.
     has: CpuList,
-    /// Those that the kernel has taken out of somebody else's cpuset; of one that is ours it is known without.
+    /// CPUs that the kernel has removed from a cpuset of another owner; not needed for emu's own.
     lost: Option<CpuList>,
-    /// Those of the zone that are online and that it did not have at the last look.
+    /// CPUs of the zone that are online and were missing at the last look.
     missing: CpuList,
     notes: Notes,
 }
 
 impl CpusetReturn {
-    /// For a group that was made for the zone.
+    /// For a group that emu made for the zone.
     pub(crate) fn ours(folder: &Folder, cpus: CpuList, notes: &Notes) -> Self {
         let file = folder.path.join(confine::in_force(folder.version));
         let (has, missing, notes) = (cpus.clone(), CpuList::default(), notes.clone());
         Self { file, version: folder.version, has, cpus, lost: None, missing, notes }
     }
 
-    /// For somebody else's group: what its owner takes out meanwhile stays out.
+    /// For a group of another owner: CPUs that its owner removes stay removed.
     pub(crate) fn theirs(folder: &Folder, cpus: CpuList, notes: &Notes) -> Self {
         Self { lost: Some(CpuList::default()), ..Self::ours(folder, cpus, notes) }
     }
 
-    /// The CPUs that the cpuset had at the last look, those put back included.
+    /// The CPUs that the cpuset had at the last look, restored ones included.
     pub(crate) fn has(&self) -> &CpuList {
         &self.has
     }
 
-    /// Looks after it and its tasks on a thread, until that is dropped. Whether the tasks were moved out meanwhile, or may
-    /// use other CPUs, is noted.
+    /// Watches the cpuset and its tasks on a thread until that is dropped. It notes tasks that were
+    /// moved out and tasks that may use other CPUs.
     ///
     /// # Errors
+    /// The thread cannot be made.
     /// The thread cannot be made.
     pub(crate) fn start(mut self, online_file: PathBuf, mut tasks: CpusetRepair) -> Result<DutyThread<()>> {
         DutyThread::spawn(
@@ -71,7 +72,7 @@ impl CpusetReturn {
                 loop {
                     let (Command::Run(()), generation) = wait.command() else { return Ok(()) };
                     let online = control_file::probe_cpus(&online_file);
-                    // Its owner may give it back what he has taken.
+                    // Its owner may give back the CPUs that he has removed.
                     let is_ours = online.is_none_or(|online| self.renew(&online).is_some());
                     let followed = if !is_ours || self.version == 2 {
                         Ok(())
@@ -93,8 +94,8 @@ impl CpusetReturn {
         )
     }
 
-    /// Puts back what has come back, and returns whether there was anything; `None` when the cpuset is no longer to be
-    /// looked after: it has gone, or its owner has given it other CPUs.
+    /// Restores CPUs that have come back, and returns whether there were any; `None` when the
+    /// cpuset is no longer to be restored: it was removed, or its owner gave it other CPUs.
     pub(crate) fn renew(&mut self, online: &CpuList) -> Option<bool> {
         let Ok(text) = control_file::read_if_present(&self.file) else { return Some(false) };
         let has = CpuList::from_kernel(&text?)?;
@@ -108,7 +109,7 @@ impl CpusetReturn {
             return None;
         }
         if self.version == 2 {
-            // The kernel puts them back itself.
+            // The kernel restores them itself.
             self.tell_missing(online);
             return Some(false);
         }
@@ -120,7 +121,8 @@ impl CpusetReturn {
             }
         };
         let back = lost.intersection(online).difference(&has);
-        // Refused while the group above has not got them back itself, which it may for a part; then it is tried again.
+        // The kernel refuses CPUs that the parent group lacks, perhaps only some of them; these are
+        // retried.
         let each = back.iter().map(|cpu| [cpu].into_iter().collect());
         for more in std::iter::once(back.clone()).filter(|back| !back.is_empty()).chain(each) {
             let all = self.has.union(&more);
@@ -132,8 +134,8 @@ impl CpusetReturn {
         Some(self.has != has)
     }
 
-    /// Tells which CPUs are online and not in the cpuset, when they are missing for the second time: the kernel puts them
-    /// back after a while.
+    /// Reports online CPUs that are missing for the second time: the kernel restores them after a
+    /// while.
     fn tell_missing(&mut self, online: &CpuList) {
         let missing = self.cpus.intersection(online).difference(&self.has);
         let still = missing.intersection(&self.missing);
@@ -161,7 +163,8 @@ mod tests {
         Folder { version, path: path.to_owned() }
     }
 
-    /// What the cpuset of a zone of CPUs 0 to 3 has in the end, when these are online, and in it, one after another.
+    /// The final contents of the cpuset of a zone of CPUs 0 to 3; each step sets the online CPUs
+    /// and the cpuset.
     fn renewed(new: New, steps: &[(&str, &str)]) -> String {
         let root = tree(&[("cpuset.cpus", "")]);
         let file = root.path().join("cpuset.cpus");
@@ -188,17 +191,17 @@ mod tests {
     #[test]
     fn what_the_owner_of_a_group_takes_out_stays_out() {
         assert_eq!(renewed(CpusetReturn::theirs, &[("0-7", "0-3"), ("0-7", "0-1")]), "0-1");
-        // Given back once, and then taken out.
+        // Restored once, and removed afterwards.
         let steps = [("0-2", "0-2"), ("0-3", "0-2"), ("0-3", "0-3"), ("0-3", "0-2")];
         assert_eq!(renewed(CpusetReturn::theirs, &steps), "0-2");
-        // Taken out before it went offline.
+        // Removed before it went offline.
         assert_eq!(renewed(CpusetReturn::theirs, &[("0-3", "0-2"), ("0-2", "0-2"), ("0-3", "0-2")]), "0-2");
-        // One of ours has only been offline between two looks.
+        // In emu's own group, a CPU went offline and came back between two looks.
         assert_eq!(renewed(CpusetReturn::ours, &[("0-7", "0-3"), ("0-7", "0-1")]), "0-3");
     }
 
     #[test]
-    fn a_group_that_has_gone_or_has_other_cpus_gets_none_back() {
+    fn a_removed_group_or_one_with_other_cpus_gets_none_back() {
         let root = tree(&[("cpuset.cpus", "4-5")]);
         let notes = Notes::default();
         let mut returning = CpusetReturn::theirs(&folder(root.path(), 1), (0..4).collect(), &notes);
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_that_a_cpuset_of_version_2_has_too_many_or_too_few_are_told() {
+    fn too_many_or_too_few_cpus_in_version_2_are_reported() {
         let root = tree(&[("cpuset.cpus", "0-3\n"), ("cpuset.cpus.effective", "0-3\n")]);
         let (notes, online) = (Notes::default(), (0..4).collect());
         let mut returning = CpusetReturn::ours(&folder(root.path(), 2), (0..4).collect(), &notes);
@@ -218,11 +221,11 @@ mod tests {
             (returning.renew(online), notes.problems().len())
         };
         assert_eq!(look("0-3\n", &online), (Some(false), 0));
-        // CPU 3 goes offline and comes back, a little before the kernel puts it back.
+        // CPU 3 goes offline and comes back, a little before the kernel restores it.
         assert_eq!(look("0-2\n", &(0..3).collect()), (Some(false), 0));
         assert_eq!(look("0-2\n", &online), (Some(false), 0));
         assert_eq!(look("0-3\n", &online), (Some(false), 0));
-        // The group above loses one.
+        // The parent group loses one.
         assert_eq!(look("0-2\n", &online), (Some(false), 0));
         assert_eq!(look("0-2\n", &online), (Some(false), 1));
         assert_eq!(look("0-5\n", &online), (None, 2));
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpuset_that_its_owner_changes_and_changes_back_is_looked_after_all_the_time() {
+    fn a_cpuset_changed_and_changed_back_is_watched_all_the_time() {
         let root = tree(&[("cpuset.cpus", "0-3"), ("cgroup.procs", ""), ("online", "0-7")]);
         let write = |has: &str| fs::write(root.path().join("cpuset.cpus"), has).unwrap();
         let notes = Notes::default();

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-/// How often a list is gone through until nothing new is in it. A fork storm is caught within a few passes, as
-/// whatever has been caught has its children in the group.
+/// How often a list of tasks is read until it has nothing new. A fork storm ends within a few
+/// passes, because the children of moved processes are born in the group.
 pub(crate) const PASSES: u32 = 1_000;
 
 /// A group's folder in one hierarchy.
@@ -16,12 +16,12 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// The name of the file that lists the threads in it.
+    /// The name of the file that lists the group's threads.
     pub(crate) fn threads_name(&self) -> &'static str {
         if self.version == 2 { "cgroup.threads" } else { "tasks" }
     }
 
-    /// That file.
+    /// The path of that file.
     pub(crate) fn threads_file(&self) -> PathBuf {
         self.path.join(self.threads_name())
     }

@@ -1,4 +1,4 @@
-//! Freezing and thawing a cgroup, and knowing when it is frozen.
+//! Freezing and thawing a cgroup, and checking that it is frozen.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,13 +14,13 @@ use crate::error::{Error, Result};
 use crate::sys::time::{self, Nanos};
 use crate::undo::{Journal, Undo};
 
-/// How to tell a version's freezer what to do, and what it answers
+/// The files and words of one version's freezer
 /// (Documentation/admin-guide/cgroup-v2.rst; cgroup-v1/freezer-subsystem.rst).
 struct Words {
     control: &'static str,
     freeze: &'static str,
     thaw: &'static str,
-    /// The file that tells whether every task is frozen, and how it says so.
+    /// The file that tells whether every task is frozen, and the text for that.
     state: &'static str,
     frozen: &'static str,
 }
@@ -36,23 +36,24 @@ const V1: Words = Words {
 const V2: Words =
     Words { control: "cgroup.freeze", freeze: "1", thaw: "0", state: "cgroup.events", frozen: "frozen 1" };
 
-/// The first pause between two looks at the state; each is twice the one before.
+/// The first pause between two reads of the state, in nanoseconds; each pause is twice the one
+/// before.
 ///
-/// Neither version tells in time that a group is frozen: version 1 not at all, version 2 by a notification that the
-/// kernel holds back to one in 10 ms (`CGROUP_FILE_NOTIFY_MIN_INTV`).
+/// Neither version notifies in time that a group is frozen: version 1 not at all, version 2 at most
+/// once in 10 ms (`CGROUP_FILE_NOTIFY_MIN_INTV`).
 const FIRST_PAUSE: Nanos = 40_000;
 
-/// The longest pause.
+/// The longest pause, in nanoseconds.
 const LAST_PAUSE: Nanos = 5_000_000;
 
 /// The moments of a freeze.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frozen {
-    /// Before it was asked for.
+    /// Before the request.
     pub(crate) asked: Nanos,
-    /// When the kernel had told every task to stop: what runs has been interrupted.
+    /// When the kernel had signalled every task: running tasks have been interrupted.
     pub(crate) told: Nanos,
-    /// When every task was seen to be frozen; `None` when that did not happen in time.
+    /// When every task was seen to be frozen; `None` when that did not happen before the deadline.
     pub(crate) seen: Option<Nanos>,
 }
 
@@ -62,11 +63,12 @@ pub(crate) struct Freezer {
     path: PathBuf,
     control: File,
     state: File,
-    /// Tells who else writes to the control file; `None` where the kernel offers no more watches.
+    /// Reports writes of other programs to the control file; `None` where no inotify watch could be
+    /// had.
     watch: Option<OwnedFd>,
-    /// Whether the group is, or may be, frozen by us.
+    /// Whether emu has, or may have, frozen the group.
     is_frozen: bool,
-    /// Whether somebody else had frozen it at the last look.
+    /// Whether another program had frozen the group at the last look.
     is_theirs: bool,
 }
 
@@ -77,10 +79,11 @@ impl std::fmt::Debug for Freezer {
 }
 
 impl Freezer {
-    /// The freezer of a group that is not frozen; that it is to be thawed is in the journal from now on.
+    /// The freezer of a group that is not frozen. The journal has a record for thawing it from now
+    /// on.
     ///
     /// # Errors
-    /// The group has no freezer, is frozen by somebody else, or may not be frozen by this process.
+    /// The group has no freezer, another program has frozen it, or this process may not freeze it.
     pub(crate) fn open(folder: &Folder, journal: &Journal) -> Result<Self> {
         let words = if folder.version == 2 { &V2 } else { &V1 };
         let path = folder.path.join(words.control);
@@ -113,23 +116,25 @@ impl Freezer {
         &self.path
     }
 
-    /// Whether somebody else has frozen the group, who is to thaw it himself. To be asked before each freeze.
+    /// Whether another program has frozen the group, and has to thaw it. To be asked before each
+    /// freeze.
     pub(crate) fn is_frozen_by_others(&mut self) -> bool {
         let is_theirs = !self.is_frozen && self.reads_other(self.words.thaw);
         let was_theirs = std::mem::replace(&mut self.is_theirs, is_theirs);
-        // Whoever has just thawed it may not have closed the file yet, which would look like a freeze in the next hold.
+        // A program that has just thawed it may not have closed the file yet, which would look like
+        // a freeze.
         was_theirs || self.is_theirs
     }
 
-    /// Whether the control file can be read, and does not have that word.
+    /// Whether the control file can be read and has another word.
     fn reads_other(&self, word: &str) -> bool {
         let mut buffer = [0; 16];
         let Ok(length) = self.control.read_at(&mut buffer, 0) else { return false };
         buffer.get(..length).unwrap_or_default().trim_ascii() != word.as_bytes()
     }
 
-    /// Whether somebody else has written to the control file since this was asked last: whoever does opens and closes it,
-    /// where we keep it open.
+    /// Whether another program has written to the control file since the last call: others open and
+    /// close the file, while emu keeps it open.
     fn has_been_written(&self) -> bool {
         let Some(watch) = &self.watch else { return false };
         let mut buffer = [const { std::mem::MaybeUninit::uninit() }; 1024];
@@ -141,19 +146,20 @@ impl Freezer {
         is_written
     }
 
-    /// Freezes the group, and looks whether every task is frozen until `deadline`, at least once.
+    /// Freezes the group, and checks until `deadline`, at least once, whether every task is frozen.
     ///
-    /// A task in an uninterruptible wait keeps the group from being frozen as a whole; it freezes when the wait
-    /// ends. Makes no allocation.
+    /// A task in an uninterruptible wait freezes when the wait ends, so it delays the group as a
+    /// whole. Makes no allocation.
     ///
     /// # Errors
-    /// The kernel refuses; the group is thawed then. A group that has been removed is frozen.
+    /// The kernel refuses; the group is thawed then. A group that has been removed counts as
+    /// frozen.
     pub(crate) fn freeze(&mut self, deadline: Nanos) -> Result<Frozen> {
         let asked = time::now();
         self.is_frozen = true;
         let written = self.write(self.words.freeze);
         let told = time::now();
-        // What was before says nothing of the time from now on.
+        // Forget earlier writes.
         self.has_been_written();
         if let Err(error) = written {
             let _ = self.thaw();
@@ -176,13 +182,14 @@ impl Freezer {
         }
     }
 
-    /// Lets the group run again; returns the moment in the middle of asking and being done, around which
-    /// the tasks begin to run. If they send this thread off its CPU, the time for which it is off is theirs.
+    /// Thaws the group. Returns the middle between request and completion, around which the tasks
+    /// begin to run. If they preempt this thread meanwhile, that time counts as theirs.
     ///
-    /// Does nothing where somebody else has frozen the group meanwhile, as [`is_theirs`](Self::is_theirs) tells then.
+    /// Does nothing where another program has frozen the group meanwhile;
+    /// [`is_theirs`](Self::is_theirs) tells.
     ///
     /// # Errors
-    /// The kernel refuses. A group that has been removed has nothing left to thaw.
+    /// The kernel refuses. A group that has been removed needs no thawing.
     pub(crate) fn thaw(&mut self) -> Result<Nanos> {
         if self.is_frozen && self.has_been_written() && self.reads_other(self.words.thaw) {
             (self.is_frozen, self.is_theirs) = (false, true);
@@ -194,7 +201,8 @@ impl Freezer {
         Ok(before + (time::now() - before).min(time::thread_cpu() - cpu) / 2)
     }
 
-    /// Whether somebody else had frozen the group at the last look, or froze it in the last hold.
+    /// Whether another program had frozen the group at the last look, or froze it during the last
+    /// stop.
     pub(crate) fn is_theirs(&self) -> bool {
         self.is_theirs
     }
@@ -211,7 +219,7 @@ impl Freezer {
         }
     }
 
-    /// Opens the files of the group that has the same path now: a service that is started anew has its group made anew.
+    /// Reopens the files by path: a service that is restarted has a new group of the same name.
     fn open_again(&mut self) -> io::Result<()> {
         let control = OpenOptions::new().read(true).write(true).open(&self.path)?;
         self.state = File::open(self.path.with_file_name(self.words.state))?;
@@ -236,13 +244,13 @@ impl Freezer {
 impl Drop for Freezer {
     fn drop(&mut self) {
         if self.is_frozen {
-            // What fails here is still in the journal.
+            // If this fails, the journal still has the record.
             let _ = self.thaw();
         }
     }
 }
 
-/// Tells when somebody closes the file who has had it open for writing.
+/// An inotify watch for the closing of the file by a writer.
 fn watch(path: &Path) -> io::Result<OwnedFd> {
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
     inotify::add_watch(&watch, path, inotify::WatchFlags::CLOSE_WRITE)?;

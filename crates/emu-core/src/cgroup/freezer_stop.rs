@@ -1,4 +1,4 @@
-//! The freezer as a way of holding all tasks of a zone.
+//! Stopping all tasks of a zone by the freezer of a cgroup.
 
 use super::freezer::Freezer;
 use super::{Folder, TaskGroup};
@@ -17,15 +17,15 @@ const CONFIRM: Nanos = 20_000_000;
 
 const WANTED: [Controller; 2] = [Controller::Freezer, Controller::Cpuset];
 
-/// A group's freezer as a hold.
+/// Stops the tasks of a group by its freezer.
 pub(crate) struct FreezerStop {
     group: TaskGroup,
     freezer: Freezer,
 }
 
 impl FreezerStop {
-    /// Puts the zone's tasks into a group and freezes them there; returns what a hold costs on these CPUs, and
-    /// what the user should know, now and later.
+    /// Moves the zone's tasks into a group and freezes them there. Also returns what a stop costs
+    /// on these CPUs, and notes for the user, to which later ones are added.
     ///
     /// # Errors
     /// As [`TaskGroup::create`]; the tasks cannot be frozen.
@@ -34,7 +34,7 @@ impl FreezerStop {
         let (notes, mut more_notes) = (group.notes().clone(), Vec::new());
         let way = format!("freezer {}", folder(&group)?.version);
         let mut stopper = Self::new(group, journal)?;
-        // From here on the tasks are held; what is measured now is measured without them.
+        // From here on the zone's tasks are stopped; the cost is measured on a probe.
         stopper.stop(time::now() + CONFIRM)?;
         let cost = StopCost::of(host, &zone.demand.cpus(), &way, &mut more_notes, |probe| {
             Self::new(TaskGroup::of_probe(host, zone, probe, Controller::Freezer, journal)?, journal)
@@ -69,7 +69,7 @@ fn folder(group: &TaskGroup) -> Result<&Folder> {
 impl Stop for FreezerStop {
     fn stop(&mut self, deadline: Nanos) -> Result<Stopped> {
         let frozen = self.freezer.freeze(deadline)?;
-        // Those that run are interrupted one after another while it is asked for.
+        // Running tasks are interrupted one after another between these two moments.
         let from = frozen.asked + (frozen.told - frozen.asked) / 2;
         Ok(Stopped { from, is_confirmed: frozen.seen.is_some() })
     }

@@ -1,4 +1,4 @@
-//! Moving processes into groups.
+//! Moving all processes of a program into groups.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use crate::process::Descendants;
 use crate::sys::Pid;
 use crate::undo::{Journal, Undo};
 
-/// A hierarchy, the list of our group in it, and the list to which the journal returns whoever is in the group
-/// at the end.
+/// A hierarchy, the `cgroup.procs` of emu's group in it, and the one to which the journal returns
+/// the processes of that group at the end.
 pub(super) struct Move<'a> {
     pub(super) hierarchy: &'a Hierarchy,
     pub(super) list: PathBuf,
     pub(super) return_to: PathBuf,
 }
 
-/// Moves the members of a family into groups, until all are there. Who comes from elsewhere than where the group
-/// returns to has a record of its own.
+/// Moves all processes into groups, until no new one is found. A process that comes from another
+/// group than the one to which emu's group returns has a record of its own.
 ///
 /// # Errors
-/// The kernel refuses to move a process, or processes are made faster than they are done.
+/// The kernel refuses to move a process, or new processes appear faster than they are moved.
 pub(super) fn gather(
     proc: &Path,
     descendants: &mut Descendants,
@@ -51,10 +51,10 @@ pub(super) fn gather(
         .hint("start the program with `emu run`, so that it begins in its zone"))
 }
 
-/// Moves a process into a group; whether it had to be moved.
+/// Moves a process into a group; returns whether that was necessary.
 fn join(proc: &Path, (pid, starttime): (Pid, u64), to: &Move<'_>, journal: &Journal) -> Result<bool> {
     if let Some(home) = place::home(proc, pid, to.hierarchy) {
-        // A child of one that was moved is there already, or in a group nested there.
+        // Children of moved processes are already in the group, or in a group nested in it.
         if to.list.parent().is_some_and(|group| home.starts_with(group)) {
             return Ok(false);
         }

@@ -1,4 +1,4 @@
-//! Which hierarchy serves a controller, and groups that exist already in each of them.
+//! Choosing the hierarchy for each controller, and finding existing groups in them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,28 +10,29 @@ use crate::host::delegation::PROCS;
 use crate::host::{Controller, Hierarchy, Host};
 use crate::sys::Pid;
 
-/// How often two lists of processes are compared until they are taken for different.
+/// How often two lists of processes are compared before they count as different.
 const LOOKS: u32 = 20;
 
-/// Controllers that nothing can stand in for.
+/// Whether a method cannot do without the controller.
 pub(super) fn is_vital(controller: Controller) -> bool {
     matches!(controller, Controller::Cpu | Controller::Freezer)
 }
 
-/// The hierarchy to use for a controller. Freezing and accounting are in version 2 whatever else is mounted,
-/// and better there; but one that can be written comes first.
+/// The hierarchy to use for a controller. Freezing and accounting exist in version 2 beside version
+/// 1, and work better there; but a writable hierarchy comes first.
 pub(crate) fn hierarchy_for(host: &Host, controller: Controller) -> Option<&Hierarchy> {
     let having = host.cgroups.hierarchies.iter().filter(|h| h.controllers.contains(&controller));
     having.max_by_key(|hierarchy| (hierarchy.writable, hierarchy.version))
 }
 
-/// Whether a group of ours can have a controller, as far as `host` tells.
+/// Whether groups of emu can have a controller, as far as `host` tells.
 pub(crate) fn can_have(host: &Host, controller: Controller) -> bool {
     hierarchy_for(host, controller)
         .is_some_and(|hierarchy| hierarchy.writable && hierarchy.granted.contains(&controller))
 }
 
-/// The hierarchies to use for controllers, each with what is wanted of it. What is not vital and cannot be had is left out.
+/// The hierarchies to use, each with its controllers. Missing controllers that are not vital are
+/// left out.
 pub(super) fn hierarchies<'a>(
     host: &'a Host,
     wanted: &[Controller],
@@ -57,7 +58,8 @@ pub(super) fn existing(hierarchy: &Hierarchy, path: &Path) -> Option<Folder> {
     Some(Folder { version: hierarchy.version, path: folder })
 }
 
-/// Whether the existing group `path` has the same processes in every hierarchy that has it: it need not.
+/// Whether the existing group `path` has the same processes in every hierarchy that has a group of
+/// this path.
 ///
 /// # Errors
 /// A list cannot be read.
@@ -66,7 +68,7 @@ pub(crate) fn is_same_everywhere(host: &Host, path: &Path) -> Result<bool> {
     let members = |folder: &Folder| -> Result<BTreeSet<Pid>> {
         Ok(lists::read_all(&folder.path, PROCS)?.into_iter().collect())
     };
-    // Processes are born and end between two looks.
+    // Processes start and end between two reads.
     for _ in 0..LOOKS {
         let members = folders.iter().map(members).collect::<Result<Vec<_>>>()?;
         if members.iter().zip(members.iter().skip(1)).all(|(one, next)| one == next) {
@@ -76,7 +78,8 @@ pub(crate) fn is_same_everywhere(host: &Host, path: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// The error for a path that is no group, or none with this controller; its hint tells where such groups are.
+/// The error for a path that is no group, or has no such controller; its hint names the mounts of
+/// groups.
 pub(super) fn no_such_group(host: &Host, path: &Path, controller: Option<Controller>) -> Error {
     let mounts: Vec<_> = host
         .cgroups

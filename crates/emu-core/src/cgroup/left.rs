@@ -1,14 +1,13 @@
-//! Limits that do not hold for tasks which are in a group of ours.
+//! Limits that tasks lose while they are in a group of emu.
 
 use std::path::Path;
 
 use crate::control_file;
 
-/// Files of version 2 in which a group limits what is in it.
+/// The files of version 2 by which a group limits its tasks.
 const LIMITS: [&str; 4] = ["cpu.max", "io.max", "memory.max", "pids.max"];
 
-/// What the user should know of the limits of `home` and the groups above it when its tasks go into a group below `site`,
-/// which may be elsewhere.
+/// Notes on the limits of `home` and its ancestors that do not hold in a group below `site`.
 pub(super) fn notes(home: &Path, site: &Path) -> Vec<String> {
     let left = home.ancestors().take_while(|group| !site.starts_with(group));
     let limits = left.flat_map(|group| LIMITS.map(|name| (group, name)));
@@ -26,7 +25,8 @@ pub(super) fn notes(home: &Path, site: &Path) -> Vec<String> {
     limits.filter_map(note).collect()
 }
 
-/// Whether a file says anything but `max` (cgroup-v2.rst, "Core Interface Files" and those of each controller).
+/// Whether a file has a value other than `max` (cgroup-v2.rst, "Core Interface Files" and each
+/// controller's).
 fn is_limit(name: &str, text: &str) -> bool {
     if name == "io.max" {
         // `8:16 rbps=2097152 wbps=max …` for each device.
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_at_most_max_or_empty_is_no_limit() {
+    fn a_maximum_or_empty_file_is_no_limit() {
         for (name, text) in
             [("pids.max", "max"), ("cpu.max", "max 100000"), ("io.max", ""), ("memory.max", "")]
         {

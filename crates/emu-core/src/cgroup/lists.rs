@@ -1,4 +1,4 @@
-//! The lists of a group's processes.
+//! Reading the files that list a group's processes and threads.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::host::delegation::PROCS;
 use crate::sys::Pid;
 
-/// A list as text. A group that has been removed lists nobody, and neither does one whose list cannot be read
-/// because it is threaded: the group above it lists its processes.
+/// A list as text, empty for a removed group. A threaded group has no readable list of processes:
+/// the group above lists them.
 fn text(list: &Path) -> Result<String> {
     match fs::read_to_string(list) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP)) => {
@@ -22,19 +22,19 @@ fn text(list: &Path) -> Result<String> {
 /// Appends the processes, or threads, that a group's file lists.
 ///
 /// # Errors
-/// It cannot be read. A group that has been removed lists nobody.
+/// The file cannot be read. A group that has been removed lists nothing.
 pub(crate) fn read(list: &Path, pids: &mut Vec<Pid>) -> Result<()> {
     pids.extend(named(&text(list)?));
     Ok(())
 }
 
-/// The tasks that the text of a list names. One of a PID namespace that we do not see is listed as 0, and written back that
-/// would move the task that writes.
+/// The tasks in the text of a list. A task outside this PID namespace is listed as 0; writing 0
+/// back would move the writer.
 pub(crate) fn named(list: &str) -> impl Iterator<Item = Pid> {
     list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).filter(|&pid| pid > 0)
 }
 
-/// What the files of this name list, in a group and in all groups nested in it.
+/// The entries of the files of this name in a group and in all groups nested in it.
 ///
 /// # Errors
 /// As [`collect`] and [`read`].
@@ -51,7 +51,7 @@ pub(crate) fn read_all(folder: &Path, name: &str) -> Result<Vec<Pid>> {
 /// A folder cannot be listed.
 pub(super) fn collect(folder: &Path, lists: &mut Vec<PathBuf>) -> Result<()> {
     lists.push(folder.join(PROCS));
-    // The link count of a folder is two and one for each folder in it: most groups need not be listed.
+    // The link count of a folder is 2 plus its subfolders, so most groups need not be listed.
     match fs::metadata(folder) {
         Ok(metadata) if metadata.nlink() > 2 => {}
         _ => return Ok(()),

@@ -1,9 +1,11 @@
-//! The cgroups that hold a zone's tasks.
+//! The cgroups that a zone's tasks are put into: making, filling and removing them, whatever the
+//! method.
 //!
-//! Groups of our own are made below the group that the tasks are in where that can be, so that the tasks keep the limits
-//! that they have. On version 2 a group with the controllers `cpu` or `cpuset` often has to be made below a group further
-//! up: the limits of those between do not hold meanwhile, which a note says. Our groups are gone when the session ends:
-//! the journal moves the tasks back and removes them. An existing group is used in place.
+//! Groups are made below the tasks' present group where possible, so that the tasks keep their
+//! limits. On version 2, a group with the controllers `cpu` or `cpuset` often has to be made below
+//! a more distant ancestor; the limits in between do not hold meanwhile, and a note tells so. At
+//! the end of the session the journal moves the tasks back and removes the groups. An existing
+//! group is used in place.
 
 pub(crate) mod bandwidth;
 pub(crate) mod confine;
@@ -49,15 +51,15 @@ use crate::unavailable::{Reason, Unavailable};
 use crate::undo::{Journal, TaskSet};
 use crate::zone::{Tasks, Zone};
 
-/// One folder and what it controls.
+/// One folder and the controllers that it serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
     controllers: Vec<Controller>,
     folder: Folder,
 }
 
-/// The tasks of a zone, in one group for each hierarchy that is needed. What was made for it is undone by the
-/// journal, not by dropping this.
+/// The tasks of a zone, in one group for each hierarchy that is needed. The journal undoes what was
+/// made for it; dropping this does not.
 #[derive(Debug)]
 pub(crate) struct TaskGroup {
     parts: Vec<Part>,
@@ -65,17 +67,17 @@ pub(crate) struct TaskGroup {
 }
 
 impl TaskGroup {
-    /// Puts the zone's tasks into groups with these controllers: all threads, all descendants, until no new
-    /// one appears.
+    /// Puts the zone's tasks into groups with these controllers: all threads and all descendants,
+    /// until no new one appears.
     ///
-    /// [`Controller::Cpu`] and [`Controller::Freezer`] must be there. [`Controller::Cpuacct`] is taken where
-    /// it can be had. With [`Controller::Cpuset`] the tasks are kept on the zone's CPUs, unless the zone has
-    /// all that there are: by a cpuset where one can be had, else by their affinity, which
-    /// [`notes`](Self::notes) says then.
+    /// [`Controller::Cpu`] and [`Controller::Freezer`] are required if wanted.
+    /// [`Controller::Cpuacct`] is optional. With [`Controller::Cpuset`] the tasks are kept on the
+    /// zone's CPUs, unless the zone has all CPUs: by a cpuset where possible, else by their
+    /// affinity, which [`notes`](Self::notes) tells.
     ///
     /// # Errors
-    /// A controller cannot be had; a task has ended, is emu itself or one that must not be held; the kernel
-    /// refuses to move a task.
+    /// A controller is missing; a task has ended, or must not be stopped, such as emu itself; the
+    /// kernel refuses to move a task.
     pub(crate) fn create(
         host: &Host,
         zone: &Zone,
@@ -94,9 +96,9 @@ impl TaskGroup {
         Ok(group)
     }
 
-    /// As [`create`](Self::create), for groups that are to be divided among the CPUs of the zone: with
-    /// [`Controller::Cpuset`] they get a cpuset, where one can be had, even if the zone has all CPUs. Whoever divides them
-    /// looks after [`returning`](Self::returning) CPUs.
+    /// As [`create`](Self::create), for groups that will be divided among the CPUs of the zone:
+    /// with [`Controller::Cpuset`] they get a cpuset, where possible, even if the zone has all
+    /// CPUs. The caller watches [`returning`](Self::returning) CPUs.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -109,7 +111,7 @@ impl TaskGroup {
         Self::with(host, zone, controllers, journal)
     }
 
-    /// A group for a process that measures what the zone's tasks will meet. It binds itself to a CPU, and needs no cpuset.
+    /// A group for a probe. The probe binds itself to a CPU and needs no cpuset.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -133,7 +135,7 @@ impl TaskGroup {
     /// Whether [`create`](Self::create) can work, as far as `host` tells.
     ///
     /// # Errors
-    /// The first controller that is missing, or not to be used by this process.
+    /// The first controller that is missing, or that this process may not use.
     pub(crate) fn check(host: &Host, controllers: &[Controller]) -> Result<(), Unavailable> {
         for &controller in controllers.iter().filter(|controller| is_vital(**controller)) {
             let name = controller.as_str();
@@ -168,7 +170,7 @@ impl TaskGroup {
         Ok(())
     }
 
-    /// Removes the groups, in which nothing is any more. The journal removes what cannot be removed yet.
+    /// Removes the groups, which are empty. The journal removes those that cannot be removed yet.
     pub(crate) fn remove(self) {
         for part in self.parts {
             let _ = std::fs::remove_dir(part.folder.path);
@@ -180,7 +182,8 @@ impl TaskGroup {
         self.parts.iter().find(|part| part.controllers.contains(&controller)).map(|part| &part.folder)
     }
 
-    /// What looks after its cpuset, and gives it the CPUs back that come back online, where the kernel does not.
+    /// The watcher of its cpuset, which restores CPUs that come online again where the kernel does
+    /// not.
     pub(crate) fn returning(&self, zone: &Zone) -> Option<CpusetReturn> {
         let folder = self.folder(confine::CONTROLLER)?;
         if !confine::is_cpuset(&folder.path) {
@@ -193,7 +196,7 @@ impl TaskGroup {
         Some(new(folder, zone.demand.cpus(), &self.notes))
     }
 
-    /// The processes in it, nested groups included.
+    /// The processes in it, including those in nested groups.
     ///
     /// # Errors
     /// A list cannot be read. A group that has been removed is empty.
@@ -201,7 +204,7 @@ impl TaskGroup {
         self.parts.first().map_or(Ok(Vec::new()), |part| lists::read_all(&part.folder.path, PROCS))
     }
 
-    /// The tasks, that is threads, in it, nested groups included.
+    /// The threads in it, including those in nested groups.
     ///
     /// # Errors
     /// As [`pids`](Self::pids).
@@ -223,7 +226,7 @@ impl TaskGroup {
         Ok(lists)
     }
 
-    /// Where those are found that its tasks make.
+    /// The tasks that may inherit settings of its tasks.
     ///
     /// # Errors
     /// A folder cannot be listed.
@@ -231,7 +234,8 @@ impl TaskGroup {
         Ok(self.lists()?.into_iter().map(TaskSet::Members).collect())
     }
 
-    /// What the user should know; whether tasks had to leave the zone's CPUs is told by a clone of it, too.
+    /// Notes for the user. A clone of them also gets later notes on tasks that had to leave the
+    /// zone's CPUs.
     pub(crate) fn notes(&self) -> &Notes {
         &self.notes
     }
@@ -281,8 +285,8 @@ impl TaskGroup {
         Ok(group)
     }
 
-    /// Where a group with these controllers can be made, and which of them it will have; `None` when it can do
-    /// without.
+    /// Where a group with these controllers can be made, and which of them it will have; `None`
+    /// when the group is not vital.
     fn site(
         hierarchy: &Hierarchy,
         home: &Path,
@@ -293,7 +297,8 @@ impl TaskGroup {
             let needs_enabling = |c: &Controller| matches!(c, Controller::Cpu | Controller::Cpuset);
             controllers.iter().copied().filter(needs_enabling).collect()
         };
-        // A cpuset is not worth moving other processes; their affinity will do.
+        // Other processes are moved for `Cpu` only; instead of a cpuset, the tasks' affinity will
+        // do.
         let may_empty = controllers.contains(&Controller::Cpu);
         match place::find(hierarchy, home, &domain(&controllers), may_empty, journal) {
             Ok(site) => return Ok(Some((site, controllers))),
@@ -357,7 +362,7 @@ impl TaskGroup {
     }
 }
 
-/// Keeps processes that are in no group of ours on the zone's CPUs; returns what the user should know.
+/// Keeps processes without a group of emu on the zone's CPUs; returns notes for the user.
 ///
 /// # Errors
 /// As [`TaskGroup::create`].
@@ -378,7 +383,7 @@ pub(crate) fn confine_without_group(
     bind_descendants(host, zone, descendants, &task_sets, journal).map(Some)
 }
 
-/// Binds processes and their descendants to the zone's CPUs; returns what the user should know.
+/// Binds processes and their descendants to the zone's CPUs; returns a note for the user.
 fn bind_descendants(
     host: &Host,
     zone: &Zone,

@@ -1,4 +1,4 @@
-//! Where a group can be made, and what has to be prepared for it.
+//! Finding the place for a new group, and preparing it.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -12,25 +12,25 @@ use crate::host::{Controller, Hierarchy};
 use crate::sys::Pid;
 use crate::undo::{Journal, Undo};
 
-/// What to do when a group cannot be made or joined.
+/// The hint when a group cannot be made or joined.
 pub(crate) const HINT: &str =
     "run as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes emu …";
 
-/// What to do when no group can have a controller.
+/// The hint when no group can have a controller.
 pub(crate) const DELEGATION_HINT: &str = "run as root, or in a group of your own: systemd-run --user --scope \
      -p Delegate=yes emu …; where that has it neither, root can delegate it: Delegate=yes in `systemctl edit user@.service`";
 
-/// A group below which ours can be made.
+/// A group below which emu's group can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Site {
     /// The group's folder.
     pub(crate) parent: PathBuf,
-    /// The `cgroup.procs` that takes the tasks when our group is undone.
+    /// The `cgroup.procs` that takes the tasks when emu's group is removed.
     pub(crate) return_to: PathBuf,
 }
 
-/// The folder, as the mount shows it, of the group that a process is in; `None` when the process has ended or
-/// the mount does not show its group.
+/// The folder, as the mount shows it, of a process's group; `None` when the process has ended or
+/// the mount does not show the group.
 pub(crate) fn home(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathBuf> {
     let text = fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()?;
     let path = group_in(&text, hierarchy)?;
@@ -51,7 +51,7 @@ fn group_in<'a>(text: &'a str, hierarchy: &Hierarchy) -> Option<&'a Path> {
     })
 }
 
-/// `path` below `mount`; `None` when it would leave it.
+/// `path` below `mount`; `None` when it would lead out of it.
 pub(crate) fn below(mount: &Path, path: &Path) -> Option<PathBuf> {
     path.components().try_fold(mount.to_owned(), |folder, part| match part {
         Component::Normal(name) => Some(folder.join(name)),
@@ -65,16 +65,16 @@ pub(crate) fn is_group(folder: &Path) -> bool {
     folder.join(PROCS).exists()
 }
 
-/// Finds the group below which one for tasks from `home` can be made with `needed`, the controllers that
-/// version 2 must enable for it; prepares it where it must be.
+/// Finds the group below which one for tasks from `home` can be made, and prepares it if necessary.
+/// `needed` are the controllers that version 2 must enable for it.
 ///
-/// Without such controllers that is `home` itself: so tasks keep the limits they have. With them it is the
-/// nearest group above that enables them already, else the nearest that can. A group that holds processes
-/// cannot; where nothing else is left and `may_empty`, the processes of `home` go into a group of their own below it
-/// first. [`Hierarchy::granted`] tells beforehand what will be found.
+/// Without such controllers this is `home` itself, so tasks keep their limits. With them it is the
+/// nearest ancestor that enables them already, else the nearest that can. A group with processes
+/// cannot; as a last resort, if `may_empty`, the processes of `home` are first moved into a group
+/// of their own below it. [`Hierarchy::granted`] predicts the result.
 ///
 /// # Errors
-/// No group will do, or the kernel refuses a step.
+/// No group is suitable, or the kernel refuses a step.
 pub(crate) fn find(
     hierarchy: &Hierarchy,
     home: &Path,
@@ -109,16 +109,16 @@ pub(crate) fn find(
     .hint(DELEGATION_HINT))
 }
 
-/// Makes a group of ours; it is in the journal before.
+/// Makes a group of emu, recorded in the journal before.
 ///
 /// # Errors
-/// It cannot be recorded, or the kernel refuses.
+/// The journal cannot be written, or the kernel refuses.
 pub(crate) fn make(site: &Site, journal: &Journal) -> Result<PathBuf> {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let path = loop {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let path = site.parent.join(format!("emu-{}-{number}", std::process::id()));
-        // An emu of the same number may have left one that could not be removed.
+        // An earlier emu with the same PID may have left a group that could not be removed.
         if !path.exists() {
             break path;
         }
@@ -132,13 +132,13 @@ pub(crate) fn make(site: &Site, journal: &Journal) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether a list of controllers names all of these.
+/// Whether a list of controllers has all of these.
 fn has(group: &Path, list: &str, needed: &[Controller]) -> bool {
     let text = fs::read_to_string(group.join(list)).unwrap_or_default();
     needed.iter().all(|controller| text.split_whitespace().any(|name| name == controller.as_str()))
 }
 
-/// Moves a process into the group of this list; `false` where it has ended.
+/// Moves a process into the group of this list; `false` where the process has ended.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -154,7 +154,7 @@ fn empty(group: &Path, journal: &Journal) -> Result<PathBuf> {
     let procs = group.join(PROCS);
     let leaf = make(&Site { parent: group.to_owned(), return_to: procs.clone() }, journal)?;
     let target = leaf.join(PROCS);
-    // Forks while we move: each pass leaves only what came since.
+    // Processes fork meanwhile: each pass leaves only the new ones.
     for _ in 0..super::folder::PASSES {
         let listed = control_file::read(&procs)?;
         if listed.is_empty() {
@@ -176,12 +176,13 @@ fn empty(group: &Path, journal: &Journal) -> Result<PathBuf> {
         .hint("run emu in a group of its own: systemd-run --user --scope -p Delegate=yes emu …"))
 }
 
-/// Has controllers enabled for the groups below one, by us where they are not yet, as long as the session lasts.
+/// Enables controllers for the groups below one until the session ends, unless they are enabled
+/// already.
 pub(crate) fn enable(group: &Path, needed: &[Controller], journal: &Journal) -> Result<()> {
     let file = group.join(SUBTREE_CONTROL);
     let names: Vec<_> = needed.iter().map(|controller| controller.as_str()).collect();
     journal.claim(&file, &names)?;
-    // Looked at after it was recorded: another emu that had them enabled may just have ended.
+    // Checked after recording: another emu that had enabled them may just have ended.
     if has(group, SUBTREE_CONTROL, needed) {
         return Ok(());
     }
@@ -199,7 +200,7 @@ mod tests {
     use crate::cpufreq::simulated;
 
     #[test]
-    fn a_controller_that_another_emu_has_enabled_is_kept_when_that_one_ends() {
+    fn a_controller_enabled_by_another_emu_outlives_that_one() {
         let dir = tempfile::tempdir().unwrap();
         let (roots, first) = simulated::journal(dir.path());
         let second = Journal::open(&roots, &"1".parse().unwrap(), "cpu-hogs", "other").unwrap();
@@ -222,7 +223,7 @@ mod tests {
         let find = |journal| find(&hierarchy, &mount, &[Controller::Cpuset], false, journal).unwrap();
         let site = find(&first);
         assert_eq!(fs::read_to_string(&file).unwrap(), "+cpuset");
-        // What the kernel makes of it.
+        // As the kernel would.
         fs::write(&file, "cpuset memory\n").unwrap();
         assert_eq!(find(&second), site);
         first.undo_all().unwrap();

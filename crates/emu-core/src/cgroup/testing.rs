@@ -18,8 +18,9 @@ use crate::zone::{Demand, Tasks, Zone};
 
 pub(crate) const PROC: &str = "/proc";
 
-/// This host with a state folder of its own, if groups can be made in a hierarchy of `version` that has the
-/// controller; only such hierarchies are left in it. Else says what is skipped.
+/// This host with a temporary state folder, if groups can be made in a hierarchy of `version` that
+/// has the controller; only such hierarchies are left in it. Otherwise prints that the test is
+/// skipped.
 pub(crate) fn host_with(version: u8, controller: Controller, dir: &Path) -> Option<Host> {
     let roots = Roots { state: dir.join("state"), ..Roots::system() };
     let mut host = Host::detect(&roots).unwrap();
@@ -46,7 +47,7 @@ pub(crate) fn journal(host: &Host) -> Journal {
     Journal::open(&host.roots, &host.allowed, "test", "test").unwrap()
 }
 
-/// A program with its children; killed when dropped, with what is in `groups`.
+/// A program with its children; killed when dropped.
 pub(crate) struct Program(pub(crate) Child);
 
 impl Program {
@@ -66,7 +67,7 @@ impl Program {
         Descendants::of(Path::new(PROC), &[self.pid()]).unwrap()
     }
 
-    /// Waits until it has so many processes, itself included.
+    /// Waits until the program has `count` processes, itself included.
     pub(crate) fn wait_for(&self, count: usize) -> Vec<Pid> {
         let mut descendants = self.descendants();
         wait_until(|| {
@@ -111,7 +112,7 @@ pub(crate) fn home(host: &Host, pid: Pid, controller: Controller) -> PathBuf {
     place::home(Path::new(PROC), pid, super::hierarchies::hierarchy_for(host, controller).unwrap()).unwrap()
 }
 
-/// Every version of a controller that this host has.
+/// Runs a test for every version of a controller that this host has.
 pub(crate) fn for_each_version(controller: Controller, test: impl Fn(&Host)) {
     for version in [1, 2] {
         let dir = tempfile::tempdir().unwrap();

@@ -24,7 +24,7 @@ use crate::zone::Tasks;
 mod gather;
 
 #[test]
-fn freezing_stops_a_busy_program_and_thawing_lets_it_go() {
+fn freezing_stops_a_busy_program_and_thawing_resumes_it() {
     for_each_version(Controller::Freezer, |host| {
         let program = Program::shell("while :; do :; done");
         let journal = journal(host);
@@ -36,11 +36,11 @@ fn freezing_stops_a_busy_program_and_thawing_lets_it_go() {
         assert!(frozen.asked <= frozen.told && frozen.seen.is_some_and(|seen| frozen.told <= seen));
         let before = used();
         std::thread::sleep(Duration::from_millis(50));
-        // It counts as frozen when it is about to leave its CPU.
+        // A task counts as frozen shortly before it leaves its CPU.
         assert!(used() - before < 5_000_000, "{} ns used while frozen", used() - before);
         freezer.thaw().unwrap();
         wait_until(|| used() > before + 1_000_000);
-        // Left frozen by a controller that ends in any way.
+        // Dropped while frozen, as by a control thread that ends in any way.
         freezer.freeze(time::now() + 5_000_000_000).unwrap();
         drop(freezer);
         let before = used();
@@ -68,7 +68,7 @@ fn a_frozen_group_is_thawed_by_the_journal_alone() {
 }
 
 #[test]
-fn a_group_that_is_made_anew_is_held_again() {
+fn a_group_that_is_made_anew_is_frozen_again() {
     for_each_version(Controller::Freezer, |host| {
         let hierarchy = super::hierarchies::hierarchy_for(host, Controller::Freezer).unwrap();
         let path = hierarchy.own.join(format!("emu-test-{}-anew-{}", std::process::id(), hierarchy.version));
@@ -79,7 +79,7 @@ fn a_group_that_is_made_anew_is_held_again() {
         let mut freeze = || freezer.freeze(time::now() + 5_000_000_000).unwrap().seen.is_some();
         assert!(freeze());
         fs::remove_dir(&path).unwrap();
-        assert!(freeze(), "nobody is in it");
+        assert!(freeze(), "an empty group");
         fs::create_dir(&path).unwrap();
         let program = Program::shell("while :; do :; done");
         control_file::write(&path.join("cgroup.procs"), &program.pid().to_string()).unwrap();
@@ -97,7 +97,7 @@ fn a_group_that_is_made_anew_is_held_again() {
 }
 
 #[test]
-fn a_group_that_somebody_else_has_frozen_is_refused() {
+fn a_group_that_another_program_has_frozen_is_refused() {
     for_each_version(Controller::Freezer, |host| {
         let program = Program::shell("exec sleep 30");
         let journal = journal(host);
@@ -115,7 +115,7 @@ fn a_group_that_somebody_else_has_frozen_is_refused() {
 }
 
 #[test]
-fn a_group_that_somebody_else_freezes_meanwhile_is_not_thawed() {
+fn a_group_that_another_program_freezes_is_not_thawed() {
     for_each_version(Controller::Freezer, |host| {
         let program = Program::shell("exec sleep 30");
         let journal = journal(host);
@@ -125,7 +125,7 @@ fn a_group_that_somebody_else_freezes_meanwhile_is_not_thawed() {
         let mut freezer = Freezer::open(folder, &journal).unwrap();
         let [frozen, thawed] = if folder.version == 2 { ["1", "0"] } else { ["FROZEN", "THAWED"] };
         let control = freezer.path().to_owned();
-        // As others do: it is closed again.
+        // As other programs do: the file is closed again.
         let write = |word: &str| fs::write(&control, word).unwrap();
         let is_frozen = || control_file::read(&control).unwrap() != thawed;
         let soon = || time::now() + 5_000_000_000;
@@ -134,27 +134,27 @@ fn a_group_that_somebody_else_freezes_meanwhile_is_not_thawed() {
             assert!(!freezer.is_frozen_by_others());
             freezer.freeze(soon()).unwrap();
             freezer.thaw().unwrap();
-            assert!(!freezer.is_theirs() && !is_frozen(), "nobody else is there");
+            assert!(!freezer.is_theirs() && !is_frozen(), "no other program has frozen it");
         }
-        // Between two holds.
+        // Between two stops.
         write(frozen);
         assert!(freezer.is_frozen_by_others() && freezer.is_frozen_by_others());
         write(thawed);
-        assert!(freezer.is_frozen_by_others(), "it may be the same that it has just been");
+        assert!(freezer.is_frozen_by_others(), "the thawing program may not have closed the file yet");
         assert!(!freezer.is_frozen_by_others());
-        // Within a hold, in which it reads the same before and after.
+        // During a stop, in which the file reads the same before and after.
         freezer.freeze(soon()).unwrap();
         write(frozen);
         freezer.thaw().unwrap();
         assert!(freezer.is_theirs() && is_frozen() && freezer.is_frozen_by_others());
         write(thawed);
         assert!(freezer.is_frozen_by_others() && !freezer.is_frozen_by_others());
-        // Thawed by somebody else within a hold.
+        // Thawed by another program during a stop.
         freezer.freeze(soon()).unwrap();
         write(thawed);
         freezer.thaw().unwrap();
         assert!(!freezer.is_theirs() && !is_frozen());
-        // Dropped with the group frozen by somebody else.
+        // Dropped while another program has frozen the group.
         freezer.freeze(soon()).unwrap();
         write(frozen);
         drop(freezer);
@@ -210,7 +210,7 @@ fn emu_itself_and_its_ancestors_are_not_taken() {
     });
 }
 
-/// One CPU, where there are more; else says what is skipped.
+/// One CPU, where there are more; otherwise prints that the test is skipped.
 fn one_of(host: &Host) -> Option<CpuList> {
     if host.online().len() < 2 || host.allowed.len() < 2 {
         println!("skipped: confining needs two CPUs");
@@ -236,7 +236,7 @@ fn a_zone_of_some_cpus_confines_its_tasks_by_a_cpuset() {
         assert!(group.notes().list().is_empty(), "{:?}", group.notes());
         for &pid in &pids {
             assert_eq!(affinity::get(pid).unwrap(), one);
-            // The program cannot get out of it.
+            // The program cannot leave the cpuset.
             assert!(affinity::set(pid, &host.allowed.difference(&one)).is_err());
         }
         journal.undo_all().unwrap();
@@ -247,7 +247,7 @@ fn a_zone_of_some_cpus_confines_its_tasks_by_a_cpuset() {
 }
 
 #[test]
-fn without_a_cpuset_tasks_are_bound_by_their_affinity_and_the_user_is_told() {
+fn without_a_cpuset_tasks_are_bound_by_their_affinity() {
     for_each_version(Controller::Freezer, |host| {
         let Some(one) = one_of(host) else { return };
         let mut host = host.clone();
@@ -271,14 +271,14 @@ fn without_a_cpuset_tasks_are_bound_by_their_affinity_and_the_user_is_told() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_controllers_are_named() {
     let mut host = testing::host();
     assert!(TaskGroup::check(&host, &[Controller::Freezer, Controller::Cpu, Controller::Cpuset]).is_ok());
     host.cgroups.hierarchies.iter_mut().for_each(|hierarchy| hierarchy.writable = false);
     let why = TaskGroup::check(&host, &[Controller::Freezer]).unwrap_err();
     assert_eq!(why.reason, Reason::NoPrivilege);
     assert!(why.hint.contains("Delegate=yes"), "{}", why.hint);
-    // These two are taken where they can be had only.
+    // These two are optional.
     assert!(TaskGroup::check(&host, &[Controller::Cpuset, Controller::Cpuacct]).is_ok());
     host.cgroups.hierarchies.clear();
     let why = TaskGroup::check(&host, &[Controller::Cpu]).unwrap_err();
@@ -329,7 +329,7 @@ fn controllers_are_enabled_at_the_nearest_group_that_can() {
         let site = site.map(|Site { parent, return_to }| (below(parent), below(return_to)));
         let written = |path: &str| fs::read_to_string(hierarchy.mount.join(path)).unwrap();
         let written = (written("cgroup.subtree_control"), written("user/cgroup.subtree_control"));
-        // Plain files are not what the kernel's are: what they hold now is not what was announced.
+        // Undoing reports plain files, which do not change as the kernel's do.
         let _ = journal.undo_all();
         drop(dir);
         (site, written)
@@ -346,12 +346,12 @@ fn controllers_are_enabled_at_the_nearest_group_that_can() {
     let (site, written) = find(FILES, &[Controller::Cpuset], true);
     assert!(written.0.starts_with("+cpuset"), "{written:?}");
     assert_eq!(site.unwrap(), ("".into(), came_from.clone()));
-    // `user` is free of processes.
+    // `user` has no processes.
     let not_at_root = testing::with(FILES, &[("cgroup.subtree_control", "memory\n")]);
     let (site, written) = find(&not_at_root, &[Controller::Cpu], true);
     assert!(written.1.starts_with("+cpu"), "{written:?}");
     assert_eq!(site.unwrap(), ("user".into(), came_from));
-    // Nobody has it.
+    // No group has it.
     let nowhere = testing::with(FILES, &[("cgroup.controllers", "memory\n")]);
     let error = find(&nowhere, &[Controller::Cpuset], true).0.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotPermitted);
@@ -359,7 +359,7 @@ fn controllers_are_enabled_at_the_nearest_group_that_can() {
 }
 
 #[test]
-fn processes_that_are_not_seen_are_not_moved_and_neither_is_emu() {
+fn processes_of_other_namespaces_and_emu_itself_are_not_moved() {
     let (_dir, hierarchy, journal) = tree(&[
         ("cgroup.procs", ""),
         ("cgroup.controllers", "memory"),
@@ -375,7 +375,7 @@ fn processes_that_are_not_seen_are_not_moved_and_neither_is_emu() {
 }
 
 #[test]
-fn a_group_that_has_other_tasks_in_another_hierarchy_is_seen() {
+fn a_group_with_other_tasks_in_another_hierarchy_is_noticed() {
     let group = |one: &str, other: &str| {
         let dir = testing::tree(&[
             ("v1/x/cgroup.procs", one),

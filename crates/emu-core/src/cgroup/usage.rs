@@ -6,10 +6,10 @@ use std::os::unix::fs::FileExt;
 use super::folder::Folder;
 use crate::sys::time::Nanos;
 
-/// Reads the CPU time of all tasks of a group, nested groups and tasks that have ended included.
+/// Reads the CPU time of all tasks of a group, including nested groups and tasks that have ended.
 ///
-/// The kernel brings it up to date when a task leaves its CPU and at each tick: it is exact while nothing in the
-/// group runs.
+/// The kernel updates it when a task leaves its CPU and at each tick, so it is exact while no task
+/// of the group runs.
 #[derive(Debug)]
 pub(crate) struct Usage {
     file: File,
@@ -17,7 +17,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Of one folder of the cpuacct controller, or of version 2.
+    /// Opens it in a folder of the cpuacct controller or of version 2.
     pub(crate) fn open(folder: &Folder) -> Option<Self> {
         let name = if folder.version == 2 { "cpu.stat" } else { "cpuacct.usage" };
         let usage = Self { file: File::open(folder.path.join(name)).ok()?, version: folder.version };

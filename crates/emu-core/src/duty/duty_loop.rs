@@ -1,10 +1,11 @@
-//! One controller thread that holds all tasks of a zone and lets them go again, on the grid.
+//! The loop of the methods that stop all tasks of a zone for a part of each period and resume them.
 //!
-//! Every period begins with a hold of what is owed, so that the first moment of an emulation is a held one. What a
-//! hold really took is measured each time and settled in the ledger, with what it costs the tasks on top.
+//! One thread runs the loop on a [`Grid`] of periods. Every period begins with a stop of the length
+//! that the [`Ledger`] owes, so that an emulation begins with its tasks stopped. The real length of
+//! each stop is measured and settled in the ledger, together with what the stop cost the tasks.
 //!
-//! The tasks' own CPU time is of no use for that: their way into the hold and out of it is counted as theirs, and is
-//! most of the cost.
+//! The loop does not use the tasks' CPU time for this account: the kernel charges tasks with their
+//! way into the stop and out of it, which is most of the cost.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -35,10 +36,11 @@ use crate::unavailable::{Reason, Unavailable};
 use crate::undo::Journal;
 use crate::zone::Zone;
 
-/// The one share that a zone can be given by holding all of it.
+/// The share that all CPUs of a zone have in common: stopping all tasks gives each CPU the same
+/// one.
 ///
 /// # Errors
-/// The CPUs are to have different shares.
+/// The targets differ in their shares.
 pub(crate) fn uniform_share(targets: &Targets) -> Result<f64, Unavailable> {
     let mut shares = targets.values().map(|target| target.share);
     let first = shares.next().unwrap_or(1.0);
@@ -47,20 +49,22 @@ pub(crate) fn uniform_share(targets: &Targets) -> Result<f64, Unavailable> {
     }
     Err(Unavailable::new(
         Reason::UnequalSpeeds,
-        "it holds all tasks at once, so it cannot give different speeds to different CPUs",
+        "it stops all tasks at once, so it cannot give different speeds to different CPUs",
         "use cpu-hogs or fracas, or one zone for each speed",
     ))
 }
 
-/// The error to expect of CPU-bound work that is held in each period: what was seen on a virtual machine with noisy
-/// neighbours, where a trial of holds tells the cost of the next ones to some 15 µs. What else tasks lose of each CPU is more
-/// where two of them may begin on one of several.
+/// The relative error to expect of CPU-bound work that is stopped in each period.
+///
+/// The constants were measured on a virtual machine with noisy neighbours: a measured stop cost
+/// predicts the next ones to 15 µs, and other tasks take 0.06 % of a single CPU. On several CPUs
+/// this is 0.5 %, because two tasks may resume on the same one.
 pub(crate) fn expected_error(period: Duration, share: f64, cpus: usize) -> f64 {
     let taken = if cpus > 1 { 0.005 } else { 0.000_6 };
     0.01 + taken / share + 15e-6 / (period.as_secs_f64() * share)
 }
 
-/// What the user should know of targets that are met as shares of the time.
+/// Notes for the user on targets that are met as shares of the time.
 pub(crate) fn notes_on(targets: &Targets) -> Vec<String> {
     let has_clock = targets.values().any(|target| target.clock.is_some());
     let note =
@@ -68,7 +72,7 @@ pub(crate) fn notes_on(targets: &Targets) -> Vec<String> {
     if has_clock { vec![note.into()] } else { vec![] }
 }
 
-/// A zone being held and let go.
+/// A zone whose tasks are stopped for a part of each period.
 pub(crate) struct DutyLoop {
     thread: DutyThread<f64>,
     progress: Arc<Progress>,
@@ -76,13 +80,14 @@ pub(crate) struct DutyLoop {
     notes: Notes,
 }
 
-/// What the thread shows.
+/// What the thread publishes.
 #[derive(Debug, Default)]
 struct Progress {
     counters: Counters,
-    /// Length of the present cycle, in nanoseconds: a period, or some of them with many tasks.
+    /// Length of the present cycle in nanoseconds: one period, or several where there are many
+    /// tasks.
     cycle: AtomicI64,
-    /// Holds that were made, and those of them that the kernel did not confirm in time.
+    /// Stops that were made, and those of them that the kernel did not confirm in time.
     stops: AtomicI64,
     unconfirmed: AtomicI64,
 }
@@ -94,10 +99,10 @@ impl fmt::Debug for DutyLoop {
 }
 
 impl DutyLoop {
-    /// Begins with a hold: the tasks are held when this returns, and may have been before.
+    /// Starts the thread. Its tasks are stopped when this returns, and may have been before.
     ///
     /// # Errors
-    /// The thread cannot be made, or the first hold fails.
+    /// The thread cannot be made, or the first stop fails.
     pub(crate) fn start(
         name: &str,
         host: &Host,
@@ -152,7 +157,7 @@ impl DutyLoop {
         self.thread.set(share);
     }
 
-    /// What is delivered.
+    /// What the thread has delivered so far.
     pub(crate) fn status(&self, method: MethodId, targets: &Targets, more_notes: &[String]) -> Status {
         let Progress { counters, cycle, stops, unconfirmed } = &*self.progress;
         let cycle = time::span(cycle.load(Ordering::Relaxed));
@@ -162,7 +167,7 @@ impl DutyLoop {
         let unconfirmed = unconfirmed.load(Ordering::Relaxed);
         if unconfirmed > 0 {
             status.notes.push(format!(
-                "{unconfirmed} of {} holds were not confirmed in time: tasks in uninterruptible waits are held when these end",
+                "{unconfirmed} of {} stops were not confirmed in time: tasks in uninterruptible waits stop when these end",
                 stops.load(Ordering::Relaxed)
             ));
         }
@@ -172,18 +177,18 @@ impl DutyLoop {
         status
     }
 
-    /// Lets the tasks go for good.
+    /// Resumes the tasks for good.
     ///
     /// # Errors
-    /// What the thread had failed with.
+    /// Those that ended the thread.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.thread.stop()
     }
 }
 
-/// What to tell when a controller has ended.
+/// The problem to report where the control thread has ended.
 pub(crate) fn ended(why: &str) -> String {
-    format!("the controller has ended, and the tasks run at full speed: {why}")
+    format!("emu's control thread has ended, and the tasks run at full speed: {why}")
 }
 
 /// A status from counters; `cpus_folder` tells which CPUs are online.
@@ -213,45 +218,48 @@ pub(crate) fn status(
     };
     for cpu in offline.iter() {
         status.add_problem(format!(
-            "CPU {cpu} is offline; the tasks go on where they may, as slowly as before"
+            "CPU {cpu} is offline; the tasks run on the remaining CPUs, as slowly as before"
         ));
     }
     status
 }
 
-/// Holds shorter than this are put off until more is owed: they would be all latency.
+/// Shorter stops are put off until more is owed, in nanoseconds: they would consist of latency
+/// only.
 const STOP_MIN: f64 = 200_000.0;
-/// However much is owed, so much of the share of each period is given.
+/// The least part of its share that each period gives the tasks, however much is owed.
 const RUN_MIN: f64 = 0.5;
-/// How long a hold may wait to be confirmed, as a part of what is owed.
+/// How long a stop may wait to be confirmed, as a part of what is owed.
 const CONFIRM: f64 = 0.5;
-/// The largest part of one CPU that this thread and those that wake the CPUs take when there are many tasks: holds are
-/// made fewer and longer then.
+/// The largest part of one CPU that this thread and the idle pushers use where there are many
+/// tasks. Stops are made fewer and longer to stay below it.
 const OWN_CPU_MAX: f64 = 0.02;
-/// What is aimed at: holds cost more in the mean than in the median.
+/// The part to aim for: the mean cost of a stop is above the median that is measured.
 const OWN_CPU_AIM: f64 = 0.9 * OWN_CPU_MAX;
-/// With fewer tasks than that a hold takes the controller long only when something else has disturbed it.
+/// Below this number of tasks, a stop takes the thread long only when something else disturbed it.
 const MANY_TASKS: usize = 50;
-/// Holds of which the median cost is taken.
+/// The number of stops of which the median cost is taken.
 const COSTS: usize = 5;
-/// For this part of the time that tasks run after a hold, CPUs that are idle look for some that wait elsewhere.
+/// The part of the run time after a stop in which idle CPUs search for tasks that wait on other
+/// CPUs.
 const SEARCH_PART: f64 = 0.25;
-/// Those that sleep are given so many times the CPU time that their way out of a hold took lately.
+/// Resumed sleepers are given this multiple of the CPU time that they needed lately to sleep again.
 const WAY_OUT: f64 = 1.5;
 
-/// Tasks that waited for a turn need a moment on a CPU in order to be held; only then it is known for how long they waited.
+/// Waiting tasks stop only once they get a CPU, and their waiting time is known only then; in
+/// nanoseconds.
 const SETTLE: Nanos = 300_000;
 
-/// Those that sleep, as they were let go before the end of the last hold.
+/// The sleeping tasks that were resumed before the end of the last stop.
 #[derive(Debug, Clone, Copy, Default)]
 struct Early {
-    /// Which part of all tasks they were.
+    /// Their part of all tasks.
     part: f64,
-    /// How long this thread took.
+    /// How long this thread took to resume them.
     took: Nanos,
 }
 
-/// A moment, and the CPU time of this thread then.
+/// A moment, and the CPU time that this thread had used by then.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     at: Nanos,
@@ -263,8 +271,8 @@ impl Moment {
         Self { at: time::now(), cpu: time::thread_cpu() }
     }
 
-    /// For how long this thread has kept its CPU from then to `end`, at most: the very tasks that it holds and lets go may
-    /// send it off.
+    /// How long this thread kept its CPU from this moment to `end`, at most: the tasks that it
+    /// stops and resumes may preempt it.
     fn until(self, end: Nanos) -> Nanos {
         (end - self.at).clamp(0, (time::thread_cpu() - self.cpu).max(0))
     }
@@ -276,25 +284,25 @@ struct LoopState<S> {
     grid: Grid,
     share: f64,
     ledger: Ledger,
-    /// What a hold costs the tasks on top.
+    /// What a stop costs the tasks beyond its length.
     cost: StopCost,
     sampler: TaskSampler,
     early: Early,
-    /// What this thread's own work costs them is divided by so many CPUs; `None` where it runs on others, or where
-    /// there is one only.
+    /// The number of CPUs among which this thread's own work is spread; `None` where it runs on
+    /// other CPUs than the tasks, or where the zone has one CPU only.
     shared_cpus: Option<i64>,
-    /// What emu's own work costs them where there is one CPU for all.
+    /// What emu's own work costs the tasks where all share one CPU.
     own_time: Option<OwnTime>,
-    /// What has the CPUs awake when a hold ends; `None` where this thread does by itself.
+    /// Wakes the CPUs before the tasks resume; `None` where this thread does so by running itself.
     idle_pusher: Option<IdlePusher>,
-    /// What has busy tasks start on a CPU each.
+    /// Makes busy tasks resume on a CPU each.
     pin_apart: Option<PinApart>,
     /// The CPUs of the zone.
     cpus: i64,
-    /// CPU time of this thread and of those that wake the CPUs, for each of the last stops.
+    /// CPU time of this thread and of the idle pushers for each of the last stops.
     cpu_costs: [Nanos; COSTS],
     last_cpu: Nanos,
-    /// The hold that began when the emulation did; it is the first period's.
+    /// The stop that `start` began; it is the first period's.
     first: Option<Stopped>,
     progress: Arc<Progress>,
     notes: Notes,
@@ -315,19 +323,19 @@ impl<S: Stop> LoopState<S> {
         }
     }
 
-    /// Holds for what is owed, and returns the index of the next period.
+    /// Stops the tasks for as long as is owed, and returns the index of the next period.
     fn one_period(&mut self, index: i64, wait: &Wait<f64>) -> Result<i64> {
         let period = self.grid.period();
         let woken = Moment::now();
         let late = (self.grid.index(woken.at) - index).max(0);
         if self.first.is_none() && self.stopper.is_stopped_by_others() {
-            // Tasks that do not run owe nothing.
+            // Tasks that do not run owe no stopped time.
             return Ok(index + late + 1);
         }
         let stride = self.stride();
         let length = period * stride;
         self.progress.cycle.store(length, Ordering::Relaxed);
-        // What the tasks had while nobody held them is owed, as far as the ledger carries it.
+        // What the tasks ran during late periods is owed, as far as the ledger carries it.
         self.ledger.charge((late * period + length) as f64, length as f64, self.share);
         let next = index + late + stride;
         let run = self.share * length as f64;
@@ -335,7 +343,8 @@ impl<S: Stop> LoopState<S> {
         if self.first.is_none() {
             self.sampler.before_stop(&mut self.stopper, run);
         }
-        // Nobody is held at full speed, whatever is still owed: emu may be about to be stopped.
+        // At full speed the tasks are not stopped, whatever is owed: emu itself may be about to be
+        // stopped.
         if (self.share < 1.0 && self.ledger.owed() >= STOP_MIN) || self.first.is_some() {
             self.stop_once(woken, latest, run, wait)?;
         }
@@ -352,8 +361,8 @@ impl<S: Stop> LoopState<S> {
         Ok(next)
     }
 
-    /// Holds for what is owed since this thread was `woken`, but not beyond `latest`, and settles what it took. The tasks
-    /// are to run for about `run` nanoseconds then.
+    /// Stops the tasks for as long as is owed, but not beyond `latest`, and settles what the stop
+    /// took. The tasks then run for about `run` nanoseconds.
     fn stop_once(&mut self, woken: Moment, latest: Nanos, run: f64, wait: &Wait<f64>) -> Result<()> {
         let way_out = self.sampler.cost() / self.cpus as f64;
         let mut loss = self.cost.of_stop(run) + (way_out * (1.0 - self.early.part)) as Nanos;
@@ -369,7 +378,8 @@ impl<S: Stop> LoopState<S> {
             own_time.stopped(stopped.from);
         }
         if let Some(cpus) = self.shared_cpus {
-            // On one of the CPUs tasks have been kept waiting since this thread woke up, for as long as it had the CPU.
+            // Since this thread woke up, tasks on one of the CPUs have waited for as long as it
+            // ran.
             loss += woken.until(stopped.from) / cpus;
         }
         let until = (stopped.from + self.ledger.owed() as Nanos - loss).min(latest);
@@ -410,14 +420,14 @@ impl<S: Stop> LoopState<S> {
         Ok(())
     }
 
-    /// Lets those that sleep go so long before `until` that they sleep again by then; their way out takes `way_out`
-    /// nanoseconds.
+    /// Resumes the sleeping tasks so long before `until` that they sleep again by then. They need
+    /// `way_out` nanoseconds for this.
     fn resume_sleepers(&mut self, until: Nanos, way_out: f64, wait: &Wait<f64>) {
         self.early.part = 0.0;
         let lead = self.early.took + (WAY_OUT * way_out) as Nanos;
-        // A short hold would be over before them.
+        // A short stop would be over before the sleepers are resumed.
         if self.sampler.tasks() < MANY_TASKS || until - time::now() < 2 * lead {
-            // Not at the end of the hold, which would be longer by that.
+            // At the end of the stop, reading the CPU times would make it longer.
             let settled = time::now() + SETTLE;
             if settled + SETTLE < until {
                 sleep_until(settled, wait);
@@ -432,17 +442,17 @@ impl<S: Stop> LoopState<S> {
         self.early.took = time::now() - begin;
     }
 
-    /// For how long CPUs that are idle after a hold look for tasks that wait elsewhere, in nanoseconds. The tasks are to
-    /// run for `run` then, and those that sleep are on their way out for `way_out` of it.
+    /// How long CPUs that are idle after a stop search for tasks that wait on other CPUs, in
+    /// nanoseconds. The tasks run for `run`, of which the sleepers need `way_out` to sleep again.
     fn search_time(&self, run: f64, way_out: f64) -> Nanos {
-        // Tasks that have a CPU each rarely meet on one.
+        // Where there is a CPU for each task, two tasks rarely meet on one.
         if self.sampler.tasks() as i64 <= self.cpus {
             return 0;
         }
         (way_out + (run * SEARCH_PART).min(SEARCH_FOR as f64)) as Nanos
     }
 
-    /// How many periods to take for one.
+    /// How many periods to merge into one.
     fn stride(&self) -> i64 {
         if self.sampler.tasks() < MANY_TASKS {
             return 1;
@@ -455,7 +465,7 @@ impl<S: Stop> LoopState<S> {
         let stride = (cost as f64 / (OWN_CPU_AIM * period)).ceil().clamp(1.0, longest);
         if stride > 1.0 {
             self.notes.add(format!(
-                "there are so many tasks that holds are made fewer and longer, to keep emu's own CPU time at {:.0} %",
+                "there are so many tasks that stops are made fewer and longer, to keep emu's own CPU time at {:.0} %",
                 OWN_CPU_MAX * 100.0
             ));
         }
@@ -463,8 +473,8 @@ impl<S: Stop> LoopState<S> {
     }
 }
 
-/// Sleeps until a moment within a hold, or until the end of the emulation. A new share waits for the end of the hold,
-/// which was due under the old one.
+/// Sleeps until a moment within a stop, or until the end of the emulation. A new share waits for
+/// the end of this stop, which is due under the old one.
 fn sleep_until(moment: Nanos, wait: &Wait<f64>) {
     loop {
         let (command, generation) = wait.command();

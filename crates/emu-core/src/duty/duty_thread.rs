@@ -1,4 +1,5 @@
-//! A thread that runs a duty cycle, can be retargeted and stopped at any moment, and publishes what it does.
+//! The control thread of a method. It can be retargeted and stopped at any moment and publishes
+//! counters.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -12,27 +13,27 @@ use crate::notes::Notes;
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, sched};
 
-/// What the thread finds when it asks.
+/// What the thread has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Command<T> {
     /// Go on with these settings.
     Run(T),
-    /// Let everything go and end.
+    /// Resume all tasks and end.
     Stop,
 }
 
-/// Counters that the thread keeps and anybody reads.
+/// Counters that the thread updates and that any thread may read.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Periods done.
     pub(crate) periods: AtomicU64,
     /// Periods skipped for being late.
     pub(crate) missed: AtomicU64,
-    /// The longest hold, in nanoseconds.
+    /// The longest stop, in nanoseconds, with its cost.
     pub(crate) longest_stop: AtomicI64,
-    /// Sum of holds since the last change of settings, in nanoseconds.
+    /// Stopped time since the last change of settings, in nanoseconds.
     pub(crate) stopped: AtomicI64,
-    /// Sum of time that the holds cost the tasks on top, since the last change of settings, in nanoseconds.
+    /// What the stops cost the tasks beyond their length since then, in nanoseconds.
     pub(crate) cost: AtomicI64,
     /// Time since the last change of settings, in nanoseconds.
     pub(crate) elapsed: AtomicI64,
@@ -43,12 +44,12 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Share of time not held since the last change of settings; 1 before the first period.
+    /// Share of time not stopped since the last change of settings; 1 before the first period.
     pub(crate) fn duty(&self) -> f64 {
         self.share_left(self.stopped.load(Ordering::Relaxed))
     }
 
-    /// Share of time that tasks could use since the last change of settings, costs taken off.
+    /// Share of time that tasks could use since the last change of settings, costs subtracted.
     pub(crate) fn effective(&self) -> f64 {
         self.share_left(self.stopped.load(Ordering::Relaxed) + self.cost.load(Ordering::Relaxed))
     }
@@ -58,14 +59,15 @@ impl Counters {
         if elapsed <= 0 { 1.0 } else { (1.0 - taken as f64 / elapsed as f64).max(0.0) }
     }
 
-    /// Notes a hold and what it cost on top.
+    /// Counts a stop and its cost.
     pub(crate) fn add_stop(&self, stopped: Nanos, cost: Nanos) {
         self.stopped.fetch_add(stopped, Ordering::Relaxed);
         self.cost.fetch_add(cost, Ordering::Relaxed);
         self.longest_stop.fetch_max(stopped + cost, Ordering::Relaxed);
     }
 
-    /// Adds time that has passed; after the holds within it, so that shares are right at any moment.
+    /// Adds time that has passed. Called after the stops within it, so that shares are always
+    /// right.
     pub(crate) fn add_elapsed(&self, elapsed: Nanos) {
         self.elapsed.fetch_add(elapsed, Ordering::Relaxed);
     }
@@ -76,12 +78,12 @@ impl Counters {
         self.missed.fetch_add(missed, Ordering::Relaxed);
     }
 
-    /// Notes the CPU time of the thread so far.
+    /// Stores the CPU time of the thread so far.
     pub(crate) fn set_cpu(&self, cpu: Nanos) {
         self.cpu.store(cpu, Ordering::Relaxed);
     }
 
-    /// Starts the sums anew, as the settings have changed.
+    /// Starts the sums anew after a change of settings.
     pub(crate) fn restart(&self) {
         for sum in [&self.stopped, &self.cost, &self.elapsed] {
             sum.store(0, Ordering::Relaxed);
@@ -90,10 +92,10 @@ impl Counters {
 }
 
 struct Shared<T> {
-    /// Changes with each command; threads wait on it.
+    /// Changes with each command; the thread waits on it.
     generation: AtomicU32,
     command: Mutex<Command<T>>,
-    /// Why the thread has ended; `None` while it runs, and when it has panicked.
+    /// Why the thread has ended; `None` while it runs and after a panic.
     end: Mutex<Option<String>>,
 }
 
@@ -112,7 +114,7 @@ impl<T: Copy> Wait<T> {
         self.0.generation.load(Ordering::Acquire)
     }
 
-    /// Whether it is to end.
+    /// Whether the thread is to end.
     pub(crate) fn is_stopped(&self) -> bool {
         matches!(*self.0.command.lock().unwrap_or_else(PoisonError::into_inner), Command::Stop)
     }
@@ -131,7 +133,7 @@ impl<T: Copy> Wait<T> {
     }
 }
 
-/// A running controller thread; dropping it stops it.
+/// A running control thread; dropping it stops the thread.
 pub(crate) struct DutyThread<T> {
     shared: Arc<Shared<T>>,
     thread: Option<JoinHandle<Result<()>>>,
@@ -150,7 +152,7 @@ impl<T: Copy + Send + 'static> DutyThread<T> {
     /// `setup` runs first, on the thread; `spawn` returns only once it has succeeded.
     ///
     /// # Errors
-    /// The thread cannot be made, or what `setup` returns.
+    /// The thread cannot be made, or `setup` fails.
     pub(crate) fn spawn<S: 'static>(
         name: &str,
         first: T,
@@ -196,12 +198,12 @@ impl<T: Copy + Send + 'static> DutyThread<T> {
         self.command(Command::Run(settings));
     }
 
-    /// Whether the thread has ended by itself.
+    /// Whether the thread has ended.
     pub(crate) fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Why the thread has ended, such as what it has failed with; `None` while it runs.
+    /// Why the thread has ended; `None` while it runs.
     pub(crate) fn ended(&self) -> Option<String> {
         let why = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.is_finished().then(|| why.unwrap_or_else(|| "it has panicked".into()))
@@ -210,7 +212,7 @@ impl<T: Copy + Send + 'static> DutyThread<T> {
     /// Stops the thread and waits for it.
     ///
     /// # Errors
-    /// What the thread had failed with.
+    /// Those that ended the thread.
     pub(crate) fn stop(&mut self) -> Result<()> {
         self.command(Command::Stop);
         match self.thread.take().map(JoinHandle::join) {
@@ -242,18 +244,19 @@ impl<T> Drop for DutyThread<T> {
     }
 }
 
-/// Above normal tasks, so that a busy zone does not keep its own controller waiting; below burners and the
-/// kernel's own threads.
+/// Above normal tasks, so that a busy zone does not delay its own control thread; below burners and
+/// kernel threads.
 const PRIORITY: i32 = 5;
 
-/// Puts the calling thread where it disturbs the zone least: on other CPUs, if this process has any, and ahead of
-/// normal tasks, if it may. Returns whether it is on other CPUs.
+/// Puts the calling thread where it disturbs the zone least: on CPUs outside the zone, if this
+/// process may use any, and ahead of normal tasks, if allowed. Returns whether it is outside the
+/// zone.
 pub(crate) fn settle_duty_thread(host: &Host, cpus: &CpuList, notes: &Notes) -> bool {
     let others = host.allowed.difference(cpus);
     let is_away = !others.is_empty() && affinity::set(0, &others).is_ok();
     if sched::set_fifo(PRIORITY).is_err() && !is_away {
         notes.add(
-            "the controller has no real-time priority and shares the zone's CPUs: it may come late when they are busy"
+            "emu's control thread has no real-time priority and shares the zone's CPUs: it may run late when they are busy"
                 .into(),
         );
     }
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_runs_takes_new_settings_and_stops() {
+    fn a_thread_runs_takes_new_settings_and_stops() {
         let counter = Arc::new(AtomicU64::new(0));
         let mut controller = counting(Arc::clone(&counter)).unwrap();
         controller.set(1_000_000);
@@ -301,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_thread_has_ended_is_told_once_it_has() {
+    fn the_reason_for_an_end_is_told_after_it() {
         let end_with = |result: fn() -> Result<()>| {
             let controller = DutyThread::spawn("ending", (), || Ok(()), move |(), _| result()).unwrap();
             while !controller.is_finished() {
@@ -322,7 +325,7 @@ mod tests {
             (),
             || Ok(()),
             |(), wait| {
-                // It may have been stopped before it gets here.
+                // The stop may come before the thread gets here.
                 if let (Command::Run(()), generation) = wait.command() {
                     wait.until(time::now() + 3_600_000_000_000, generation);
                 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::sys::time::Nanos;
 
-/// By this part of itself a period is made longer than asked for.
+/// A period is made longer than asked by this part of itself: 0.2 %.
 const DETUNING: u32 = 512;
 
-/// The period to use where `asked` is asked for: a fifth of a percent longer.
+/// The period to use where `asked` is asked for: 0.2 % longer.
 ///
-/// The kernel's tick and the timers of programs have round periods. On a grid in a fixed phase to the tick, the
-/// tasks' part of a period either meets a tick each time or never, which at low speeds is a percent of it. A grid
-/// that is slightly out of tune drifts through all phases, within 1 s for a tick of 2 ms.
+/// The kernel's tick and the timers of programs have round periods. On a grid in a fixed phase to
+/// the tick, the tasks' part of a period contains a tick either always or never, which changes low
+/// speeds by 1 %. A detuned grid drifts through all phases, within 1 s for a tick of 2 ms.
 pub(crate) fn detuned(asked: Duration) -> Duration {
     asked + asked / DETUNING
 }
@@ -29,7 +29,7 @@ impl Grid {
         Self { start, period: period.max(1) }
     }
 
-    /// The length of a period.
+    /// The length of a period in nanoseconds.
     pub(crate) fn period(self) -> Nanos {
         self.period
     }
@@ -39,7 +39,7 @@ impl Grid {
         self.start.saturating_add(index.saturating_mul(self.period))
     }
 
-    /// The period that `now` lies in; negative before the start.
+    /// The period that contains `now`; negative before the start.
     pub(crate) fn index(self, now: Nanos) -> i64 {
         (now - self.start).div_euclid(self.period)
     }

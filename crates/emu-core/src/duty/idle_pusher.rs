@@ -1,20 +1,24 @@
-//! Keeps the CPUs of a zone awake while its tasks are about to be let go, and has them share the tasks out then.
+//! Threads that keep a zone's CPUs awake shortly before its tasks resume, and help spread the tasks
+//! then.
 //!
-//! A CPU that is idle most of the time for seconds sleeps ever more deeply: its caches and clocks are turned off, a
-//! hypervisor gives its core to somebody else. It then takes 0.1 ms and more to come back, now and then some
-//! milliseconds, which the tasks would lose each time they are let go. So each CPU is woken a little before, and
-//! does nothing until they are.
+//! **Awake.** A CPU that is idle most of the time for seconds enters ever deeper idle states: its
+//! caches and clocks are turned off, and a hypervisor gives its core to another guest. It then
+//! takes 0.1 ms and sometimes milliseconds to wake up, which tasks would lose at each resume. So a
+//! thread wakes each CPU a little earlier and spins until the tasks resume.
 //!
-//! On its way into a hold, a CPU whose tasks are all held already pulls those of another CPU, so that two tasks that
-//! work may begin in the queue of one CPU when they are let go. The kernel's periodic balance sees that tens of
-//! milliseconds later. But a CPU on which the last task falls asleep looks for tasks that wait elsewhere at once
-//! (`sched_balance_newidle` in kernel/sched/fair.c): so each CPU is woken some times after the hold, too, and where tasks
-//! have hardly any time between two burns, after a burn.
+//! **Search.** While tasks are being stopped, a CPU whose tasks have all stopped pulls tasks from
+//! another CPU, so two busy tasks may resume on the run queue of one CPU. The kernel's periodic
+//! load balancer notices that tens of milliseconds later. But a CPU that becomes idle searches
+//! other run queues at once (`sched_balance_newidle` in kernel/sched/fair.c). So the thread wakes
+//! up and sleeps a few times after each resume, and after a burn where tasks have little time
+//! between two burns.
 //!
-//! A task that is let go enters its CPU's queue by its lag (`place_entity`). In an empty queue the first one's lag is
-//! ignored and later ones are placed ahead of it, so in a fixed order the first would hardly ever run. A heavy thread
-//! already in the queue gives all of them the same reference. Not used where there are CPUs enough: the kernel takes a CPU
-//! with only `SCHED_IDLE` work for idle (`sched_idle_cpu`) and starts tasks there.
+//! **Queue.** A resumed task is placed on the run queue by its lag (`place_entity`). On an empty
+//! queue the kernel ignores the lag of the first task and places later ones ahead of it; resumed
+//! always in the same order, the first task would hardly ever run. A heavy thread that is already
+//! queued gives all of them the same reference. It is not used where each task has a CPU: the
+//! kernel counts a CPU with only `SCHED_IDLE` work as idle (`sched_idle_cpu`) and starts tasks
+//! there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -27,23 +31,25 @@ use crate::sys::relax::Relax;
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, sched};
 
-/// How long before the tasks are let go, in nanoseconds: longer than the deepest sleep takes to end.
+/// How long before the tasks resume the CPUs are woken, in nanoseconds: longer than any idle
+/// state's exit.
 const LEAD: Nanos = 300_000;
 
-/// A CPU does not wait longer than that, whatever becomes of the thread that lets the tasks go.
+/// The longest time for which a CPU spins, should the control thread be late; in nanoseconds.
 const LONGEST: Nanos = 3 * LEAD;
 
-/// How long after the tasks have been let go an idle CPU looks for some that wait elsewhere, and how often: it gets one
-/// at a time, and what is skipped as cache-hot for 0.5 ms (`sysctl_sched_migration_cost`) is had by the next look.
+/// How long after the resume, and how often, an idle CPU searches other run queues; in nanoseconds.
+/// A search pulls one task and skips those that ran within 0.5 ms (`sysctl_sched_migration_cost`).
 pub(crate) const SEARCH_FOR: Nanos = 10_000_000;
 const SEARCH_EVERY: Nanos = 600_000;
 
-/// The same after a burn, when tasks may have only little time until the next one. More often is worse: the kernel does not
-/// look where a CPU has hardly been idle for as long as that takes (`rq->avg_idle`).
+/// The same after a burn, when tasks may have little time until the next one. More often is worse:
+/// the kernel does not search where a CPU's idle spells are shorter than a search (`rq->avg_idle`).
 pub(crate) const SEARCH_FOR_AFTER_BURN: Nanos = 1_000_000;
 const SEARCH_EVERY_AFTER_BURN: Nanos = 80_000;
 
-/// A thread on each CPU, of the lowest priority there is (`SCHED_IDLE`): it takes nothing from tasks that run.
+/// A thread on each CPU with the lowest priority (`SCHED_IDLE`): it takes nothing from tasks that
+/// run.
 #[derive(Debug)]
 pub(crate) struct IdlePusher {
     shared: Arc<Shared>,
@@ -52,15 +58,15 @@ pub(crate) struct IdlePusher {
 
 #[derive(Debug)]
 struct Shared {
-    /// How often an idle CPU looks for tasks that wait elsewhere.
+    /// How often an idle CPU searches other run queues, in nanoseconds.
     search_every: Nanos,
-    /// Counts up with each change of what the CPUs are to do.
+    /// Counts the orders to the threads.
     turn: AtomicU32,
-    /// From when on they hold a place in the queues; `Nanos::MAX` for never.
+    /// The moment from which the threads stay on the run queues; `Nanos::MAX` for never.
     queue_from: AtomicI64,
-    /// Until when they are to be awake; [`END`] ends the threads.
+    /// Until when the threads spin; [`END`] ends them.
     until: AtomicI64,
-    /// Until when they are to look for tasks that wait elsewhere.
+    /// Until when idle CPUs search other run queues.
     search_until: AtomicI64,
     /// CPU time of all threads, in nanoseconds.
     cpu: AtomicI64,
@@ -68,16 +74,17 @@ struct Shared {
 
 const END: Nanos = -1;
 
-/// How long before the tasks are let go a thread takes its place in the queue of its CPU, in nanoseconds: longer than
-/// that takes. Other programs wait for the CPU meanwhile.
+/// How long before the resume a thread enters the run queue at normal priority, in nanoseconds:
+/// longer than the change takes. Other programs wait for the CPU meanwhile.
 const QUEUE_LEAD: Nanos = 20_000;
 
-/// The nice value of the most weight: 88761, where a normal task has 1024 (`sched_prio_to_weight`).
+/// The nice value of the largest weight: 88761, where a normal task has 1024
+/// (`sched_prio_to_weight`).
 const MOST_WEIGHT: i32 = -20;
 
 impl IdlePusher {
-    /// The threads for the CPUs of a zone; `None` where the thread that lets its tasks go has only the one CPU that they
-    /// have, and so wakes it itself.
+    /// The threads for the CPUs of a zone; `None` where the control thread shares the zone's only
+    /// CPU, and so wakes it itself.
     ///
     /// # Errors
     /// A thread cannot be made.
@@ -93,7 +100,7 @@ impl IdlePusher {
         Self::start(&[cpu].into_iter().collect(), SEARCH_EVERY_AFTER_BURN, notes)
     }
 
-    /// Makes the threads. A CPU that emu may not use sleeps on, and `notes` say so.
+    /// Starts the threads. A CPU that emu may not use is not kept awake, and `notes` tell so.
     ///
     /// # Errors
     /// A thread cannot be made.
@@ -110,8 +117,9 @@ impl IdlePusher {
         Ok(pusher)
     }
 
-    /// Sleeps by `sleep_until` until the tasks are to be let go, and wakes the CPUs up on the way where that is to be done,
-    /// so that so many `busy` tasks, which compute or wait for a CPU, get a CPU each, or else their places in the queues.
+    /// Sleeps by `sleep_until` until the tasks are to be resumed, and wakes the CPUs shortly
+    /// before. `busy` is the number of tasks that compute or wait for a CPU; where they outnumber
+    /// the CPUs, the threads also take their places on the run queues.
     pub(crate) fn sleep_until(
         pusher: Option<&Self>,
         moment: Nanos,
@@ -131,26 +139,26 @@ impl IdlePusher {
         self.tell(time::now() + LONGEST);
     }
 
-    /// Lets them rest, or do what the tasks want of them.
+    /// Lets the threads sleep.
     pub(crate) fn let_sleep(&self) {
         self.sleep_and_search(0);
     }
 
-    /// Lets them rest, and has those that are idle look for tasks that wait elsewhere for `span` nanoseconds.
+    /// Lets the threads sleep, and makes idle CPUs search other run queues for `span` nanoseconds.
     pub(crate) fn sleep_and_search(&self, span: Nanos) {
         self.shared.search_until.store(time::now() + span, Ordering::Relaxed);
         self.shared.until.store(0, Ordering::Relaxed);
-        // Nobody sleeps who would have to be told.
+        // The threads are spinning and read `turn`: no wake-up is needed.
         self.shared.turn.fetch_add(1, Ordering::Release);
     }
 
-    /// Has those whose CPU is idle look for tasks that wait elsewhere until then.
+    /// Makes idle CPUs search other run queues until a moment.
     pub(crate) fn search(&self, until: Nanos) {
         self.shared.search_until.store(until, Ordering::Relaxed);
         self.tell(0);
     }
 
-    /// CPU time of all threads so far, in nanoseconds; of looks, those that are over.
+    /// CPU time of all threads so far, in nanoseconds, without searches that are not over.
     pub(crate) fn cpu(&self) -> Nanos {
         self.shared.cpu.load(Ordering::Relaxed)
     }
@@ -164,8 +172,8 @@ impl IdlePusher {
 
 impl Drop for IdlePusher {
     fn drop(&mut self) {
-        // A `SCHED_IDLE` thread ends only when others leave it the CPU; joining it could block release that long. It is
-        // made normal first. One that cannot be is not joined: it ends by itself.
+        // A `SCHED_IDLE` thread ends only when other tasks leave it the CPU, so joining it could
+        // block for long. It is made normal first; one that cannot be ends by itself later.
         let threads = std::mem::take(&mut self.threads);
         let lifted: Vec<_> =
             threads.into_iter().filter(|thread| sched::set_thread_normal(thread).is_ok()).collect();
@@ -188,14 +196,14 @@ impl Shared {
         }
     }
 
-    /// The life of a thread.
+    /// The body of a thread.
     fn attend(&self, cpu: usize, notes: &Notes) {
         let only: CpuList = [cpu].into_iter().collect();
         if affinity::set(0, &only).is_err() || sched::set_idle().is_err() {
-            notes.add(format!("CPU {cpu} cannot be kept awake: tasks may start late on it after a hold"));
+            notes.add(format!("CPU {cpu} cannot be kept awake: tasks may resume late on it"));
             return;
         }
-        // Of no effect as long as the thread is `SCHED_IDLE`.
+        // Without effect while the thread is `SCHED_IDLE`.
         let may_queue = rustix::process::setpriority_process(None, MOST_WEIGHT).is_ok();
         let relax = Relax::best();
         let mut counted = 0;
@@ -205,7 +213,8 @@ impl Shared {
             if until == END {
                 return;
             }
-            // The kernel has put the thread elsewhere if its CPU went offline; it can go back as soon as that is back.
+            // The kernel has moved the thread if its CPU went offline; the thread returns once that
+            // is back.
             if affinity::current_cpu() != Some(cpu) && affinity::set(0, &only).is_err() {
                 self.sleep(turn);
                 continue;
@@ -218,7 +227,7 @@ impl Shared {
                 relax.moment();
             }
             if is_queued && let Err(why) = sched::set_idle() {
-                notes.add(format!("CPU {cpu} cannot be kept awake at nobody's cost any more: {why}"));
+                notes.add(format!("CPU {cpu} cannot be kept awake at the lowest priority any more: {why}"));
                 return;
             }
             let cpu = time::thread_cpu();
@@ -228,8 +237,8 @@ impl Shared {
         }
     }
 
-    /// Sleeps until that turn is over. As long as it is to look for tasks, it falls asleep again and again, so that the
-    /// kernel does; returns how often that was.
+    /// Sleeps until the turn is over. While a search is due, the thread falls asleep again and
+    /// again, so that its CPU becomes idle and searches; returns the number of searches.
     fn sleep(&self, turn: u32) -> u32 {
         let mut looks = 0;
         while self.turn.load(Ordering::Acquire) == turn {
@@ -252,7 +261,7 @@ mod tests {
     use crate::process::Stat;
     use crate::roots::Roots;
 
-    /// Waits for the threads, too.
+    /// Ends the threads and waits for them.
     fn end(mut pusher: IdlePusher) {
         let threads = std::mem::take(&mut pusher.threads);
         drop(pusher);
@@ -261,14 +270,14 @@ mod tests {
         }
     }
 
-    /// What cannot be tested without `CAP_SYS_NICE`.
+    /// Reports a test that needs `CAP_SYS_NICE`.
     fn skip(what: &str) {
         assert!(std::env::var_os("EMU_NO_SKIP").is_none(), "CAP_SYS_NICE is missing");
         eprintln!("skipped: {what} without CAP_SYS_NICE");
     }
 
     #[test]
-    fn cpus_are_awake_for_a_while_and_rest_when_told() {
+    fn cpus_are_awake_for_a_while_and_sleep_when_told() {
         let cpus = Host::detect(&Roots::system()).unwrap().allowed;
         let notes = Notes::default();
         let pusher = IdlePusher::start(&cpus, SEARCH_EVERY, &notes).unwrap();
@@ -280,14 +289,14 @@ mod tests {
         let shared = Arc::clone(&pusher.shared);
         end(pusher);
         let cpu = shared.cpu.load(Ordering::Relaxed);
-        // Twice that: whatever else runs here, a CPU is awake no longer for each time, but for its way.
+        // Twice the longest time, for what else runs here.
         let most = 2 * 20 * LONGEST * cpus.len() as Nanos;
         assert!((1..most).contains(&cpu), "{cpu} of {most}");
         assert_eq!(notes.list(), Vec::<String>::new());
     }
 
     #[test]
-    fn the_threads_end_with_it_where_cpus_are_busy_too() {
+    fn the_threads_end_where_cpus_are_busy_too() {
         let host = Host::detect(&Roots::system()).unwrap();
         let (cpus, may_lift) = (host.allowed, host.privileges.sys_nice);
         let is_over = AtomicBool::new(false);
@@ -316,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_looks_for_tasks_for_a_while_after_a_hold() {
+    fn an_idle_cpu_searches_for_a_while_after_a_stop() {
         let looks = |span| {
             let pusher = IdlePusher { shared: Arc::new(Shared::new(SEARCH_EVERY)), threads: Vec::new() };
             pusher.sleep_and_search(span);
@@ -333,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_taken_shortly_before_the_tasks_are_let_go_and_given_back_then() {
+    fn a_place_on_the_run_queue_is_taken_for_the_resume_only() {
         let notes = Notes::default();
         let pusher = IdlePusher { shared: Arc::new(Shared::new(SEARCH_EVERY)), threads: Vec::new() };
         let (shared, (tell, told)) = (Arc::clone(&pusher.shared), std::sync::mpsc::channel());
@@ -345,7 +354,7 @@ mod tests {
             notes.list()
         });
         let (tid, may_queue) = told.recv().unwrap();
-        // Long: what is `SCHED_IDLE` may wait for a CPU on which another test computes.
+        // Long, because a `SCHED_IDLE` thread may wait for a CPU on which another test computes.
         let deadline = time::now() + 10_000_000_000;
         let policy = || Stat::read(Path::new("/proc"), tid.as_raw()).unwrap().policy.unwrap();
         let is_reached = |wanted| {
@@ -354,25 +363,25 @@ mod tests {
             }
             policy() == wanted
         };
-        assert!(is_reached(libc::SCHED_IDLE), "it begins at nobody's cost");
+        assert!(is_reached(libc::SCHED_IDLE), "the thread begins at the lowest priority");
         pusher.wake(time::now() + LEAD, false);
         thread::sleep(time::span(2 * LONGEST));
-        assert_eq!(policy(), libc::SCHED_IDLE, "a place was taken that nobody asked for");
+        assert_eq!(policy(), libc::SCHED_IDLE, "the thread was queued without an order");
         if may_queue {
             pusher.shared.queue_from.store(time::now() + LEAD, Ordering::Relaxed);
             pusher.tell(deadline);
-            assert!(is_reached(libc::SCHED_OTHER) && time::now() < deadline, "no place was taken");
+            assert!(is_reached(libc::SCHED_OTHER) && time::now() < deadline, "the thread was not queued");
             pusher.let_sleep();
-            assert!(is_reached(libc::SCHED_IDLE), "the place was not given back");
+            assert!(is_reached(libc::SCHED_IDLE), "the thread stays queued");
         } else {
-            skip("no place is taken");
+            skip("no thread is queued");
         }
         pusher.tell(END);
         assert_eq!(thread.join().unwrap(), Vec::<String>::new());
     }
 
     #[test]
-    fn a_cpu_that_may_not_be_used_is_told_of() {
+    fn a_cpu_that_may_not_be_used_is_noted() {
         let notes = Notes::default();
         end(IdlePusher::start(&"1000".parse().unwrap(), SEARCH_EVERY, &notes).unwrap());
         assert!(notes.list().iter().any(|note| note.contains("CPU 1000")));

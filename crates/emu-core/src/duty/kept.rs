@@ -1,5 +1,8 @@
-//! Measurements that are kept for some minutes of a boot: another boot may bring another kernel or hypervisor, and another
-//! hour another clock or other load, which has moved the cost of a wake-up by a fifth.
+//! Measurements that the state folder keeps for ten minutes of the same boot.
+//!
+//! They cost time to repeat and are not valid for long: another boot may bring another kernel or
+//! hypervisor, and an hour brings another clock or load, which has changed the cost of a wake-up by
+//! 20 %.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,16 +16,16 @@ use crate::sys::time::user_ticks;
 /// How long a value is kept, in clock ticks: ten minutes.
 const KEPT_FOR: u64 = 60_000;
 
-/// Values of one kind by key, as a file of the state folder keeps them.
+/// Values of one kind by key, as written to a file of the state folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Kept<K: Ord, V> {
     boot_id: String,
-    values: BTreeMap<K, Measured<V>>,
+    values: BTreeMap<K, Entry<V>>,
 }
 
-/// A value, and when it was measured.
+/// A value and the time of its measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Measured<V> {
+struct Entry<V> {
     value: V,
     /// In clock ticks since boot.
     at: u64,
@@ -33,13 +36,14 @@ where
     K: Ord + Serialize + DeserializeOwned,
     V: Serialize + DeserializeOwned,
 {
-    /// What `file` keeps of the last minutes of this boot; one that is missing, or has a value that is not plausible, keeps nothing.
+    /// Reads the values of the last minutes of this boot from `file`. A file that is missing or has
+    /// an implausible value counts as empty.
     pub(crate) fn load(host: &Host, file: &str, is_plausible: impl Fn(&V) -> bool) -> Self {
         let now = user_ticks();
         let mut kept = fs::read_to_string(host.roots.state.join(file))
             .ok()
             .and_then(|text| serde_json::from_str::<Self>(&text).ok())
-            // A host that does not tell its boot cannot have anything kept for it.
+            // Without a boot id, the values of another boot could not be told apart.
             .filter(|kept| !host.boot_id.is_empty() && kept.boot_id == host.boot_id)
             .filter(|kept| kept.values.values().all(|measured| is_plausible(&measured.value)))
             .unwrap_or_else(|| Self { boot_id: host.boot_id.clone(), values: BTreeMap::new() });
@@ -51,12 +55,12 @@ where
         self.values.get(key).map(|measured| &measured.value)
     }
 
-    /// Takes in a value that was measured just now.
+    /// Adds a value that was measured just now.
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        self.values.insert(key, Measured { value, at: user_ticks() });
+        self.values.insert(key, Entry { value, at: user_ticks() });
     }
 
-    /// Keeps the values for the next emu. Where that fails they are measured again, which costs time only.
+    /// Writes the values for the next emu. If that fails, the next emu measures again.
     pub(crate) fn save(&self, host: &Host, file: &str) {
         let Ok(text) = serde_json::to_string(self) else { return };
         let path = host.roots.state.join(file);
@@ -85,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back_in_the_same_boot_only() {
+    fn values_come_back_in_the_same_boot_only() {
         let dir = tempfile::tempdir().unwrap();
         let mut host = host_in(dir.path());
         let mut kept = load(&host);
@@ -99,17 +103,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_long_ago_or_later_than_now_is_measured_anew() {
+    fn values_older_than_the_limit_or_from_the_future_are_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let host = host_in(dir.path());
         let now = user_ticks();
         let mut kept = load(&host);
-        // A machine that was just started has no moment that is long ago.
+        // Shortly after boot, no moment is old enough.
         let moments =
             [("new", Some(now)), ("old", now.checked_sub(KEPT_FOR)), ("later", Some(now + KEPT_FOR))];
         for (name, at) in moments {
             let Some(at) = at else { continue };
-            kept.values.insert(name.into(), Measured { value: 1.0, at });
+            kept.values.insert(name.into(), Entry { value: 1.0, at });
         }
         kept.save(&host, FILE);
         let kept = load(&host);
@@ -118,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_senseless_file_counts_as_nothing_kept() {
+    fn a_senseless_file_counts_as_empty() {
         let dir = tempfile::tempdir().unwrap();
         let host = host_in(dir.path());
         let negative = format!(

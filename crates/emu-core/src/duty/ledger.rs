@@ -1,31 +1,31 @@
-//! The account of held time that makes every duty cycle right in the mean.
+//! The account of stopped time that makes every duty cycle right in the mean.
 
-/// What is owed: time for which tasks must still be held so that they get their share.
+/// The stopped time that is still owed so that the tasks get their share.
 ///
-/// Each period adds `(1 − share) × period`; each hold takes off what it really held, its costs included. A
-/// late wake-up, an overlong hold or a changing cost is thus corrected in the next period instead of adding
-/// up. What can never be repaid (a suspended machine, a stopped emu) is dropped after two periods and
-/// counted.
+/// Each period adds `(1 − share) × period`; each stop subtracts its real length and its cost. A
+/// late wake-up, an overlong stop or a changing cost is thus corrected in the next period instead
+/// of adding up. What can never be repaid (after a suspend of the machine or a stop of emu) is
+/// dropped beyond two periods, and counted.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ledger {
     owed: f64,
-    /// Stopped time that was due and has been given up, in nanoseconds.
+    /// Stopped time that was due and has been dropped, in nanoseconds.
     dropped: f64,
 }
 
-/// Periods of debt or credit that are carried on.
+/// The periods of debt or credit that are carried over: more would show as one long pause or burst.
 const CARRY_PERIODS: f64 = 2.0;
 
 impl Ledger {
-    /// An even account.
+    /// An account that owes nothing.
     pub(crate) fn new() -> Self {
         Self { owed: 0.0, dropped: 0.0 }
     }
 
-    /// Adds what is due for the next `elapsed` nanoseconds at `share`, and returns what is owed in all: of two periods of
-    /// `period` nanoseconds at most.
+    /// Adds what is due for the next `elapsed` nanoseconds at `share`. Returns all that is owed, at
+    /// most two periods of `period` nanoseconds.
     pub(crate) fn charge(&mut self, elapsed: f64, period: f64, share: f64) -> f64 {
-        // No time has passed: nothing is due, and nothing is given up.
+        // Where no time has passed, nothing is due and nothing is dropped.
         if elapsed <= 0.0 {
             return self.owed;
         }
@@ -36,8 +36,8 @@ impl Ledger {
         carried
     }
 
-    /// What of it is going to be carried on with this period. Credit arises where a hold took far longer than planned;
-    /// tasks get it back, but not for ever.
+    /// What of the account is carried into a `period`. Credit arises where a stop took far longer
+    /// than planned; the tasks get back at most two periods of it.
     pub(crate) fn carried(&self, period: f64) -> f64 {
         let limit = CARRY_PERIODS * period;
         self.owed.clamp(-limit, limit)
@@ -48,7 +48,7 @@ impl Ledger {
         self.owed = 0.0;
     }
 
-    /// Takes off what has been held.
+    /// Subtracts stopped time.
     pub(crate) fn settle(&mut self, held: f64) {
         self.owed -= held;
     }
@@ -58,7 +58,7 @@ impl Ledger {
         self.owed
     }
 
-    /// Stopped time that was due and has been given up, in nanoseconds.
+    /// Stopped time that was due and has been dropped, in nanoseconds.
     pub(crate) fn dropped(&self) -> f64 {
         self.dropped
     }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn however_long_nobody_was_held_two_periods_are_carried() {
+    fn two_periods_are_carried_however_late_the_stop_is() {
         let mut ledger = Ledger::new();
         assert!((ledger.charge(100_000.0, 100.0, 0.5) - 200.0).abs() < 1e-9);
         assert!((ledger.dropped() - 49_800.0).abs() < 1e-9);
@@ -100,8 +100,8 @@ mod tests {
     }
 
     proptest! {
-        /// Holds that miss their plan by a bounded error leave the mean right: the sum held differs from
-        /// the sum due by one error, not by their sum.
+        /// Stops that miss their plan by a bounded error leave the mean right: the stopped time
+        /// differs from the time due by one error, not by the sum of all.
         #[test]
         fn errors_do_not_add_up(share in 0.05f64..0.95, errors in proptest::collection::vec(-20.0f64..20.0, 1..300)) {
             let mut ledger = Ledger::new();
@@ -112,7 +112,7 @@ mod tests {
                 held += hold;
             }
             let due = (1.0 - share) * 1000.0 * errors.len() as f64;
-            prop_assert!((held - due).abs() <= 20.0 + 1e-6, "held {held}, due {due}");
+            prop_assert!((held - due).abs() <= 20.0 + 1e-6, "stopped {held}, due {due}");
             prop_assert!(ledger.dropped() == 0.0);
         }
     }

@@ -1,5 +1,9 @@
-//! The machinery that all on/off methods share: an absolute grid, the account of held time, a controller
-//! thread.
+//! What the methods share that let tasks run for only a part (the duty) of each period.
+//!
+//! [`DutyThread`] is the control thread of a method, [`Grid`] places its periods, [`Ledger`]
+//! accounts for stopped time. [`DutyLoop`] puts them together for methods that stop all tasks of a
+//! zone at once; each such method brings an implementation of [`Stop`]. The other files measure and
+//! reduce what stopping and resuming costs the tasks.
 
 pub(crate) mod duty_loop;
 mod duty_thread;
@@ -24,9 +28,9 @@ use std::time::Duration;
 
 use crate::unavailable::{Reason, Unavailable};
 
-/// The shortest period that on/off methods accept: below, switching costs more than it gives.
+/// The shortest period that duty methods accept: below it, switching costs more than it gives.
 pub const PERIOD_MIN: Duration = Duration::from_micros(500);
-/// The longest period: above, no program would take the result for a slow CPU.
+/// The longest period: above it, programs see pauses instead of a slow CPU.
 pub const PERIOD_MAX: Duration = Duration::from_secs(1);
 
 /// Checks a period against the limits of a method.

@@ -1,44 +1,44 @@
-//! What emu takes from the tasks where it has only their one CPU.
+//! The CPU time that emu takes from the tasks in a zone of one CPU, which both share.
 
 use crate::sys::time::{self, Nanos};
 
-/// Counts what each hold costs the tasks; its methods are called at the steps of a hold, in order. What emu does while
-/// the tasks are held costs them nothing.
+/// Counts what emu's own work costs the tasks in each stop. Its methods are called at the steps of
+/// a stop, in order. What emu does while the tasks are stopped costs them nothing.
 ///
-/// A step costs them no more than the CPU time that emu had for it: without real-time priority, emu may lose the CPU in the
-/// middle of a step to the very tasks that it lets go.
+/// A step costs no more than the CPU time that emu used for it: without real-time priority, the
+/// tasks may preempt emu in the middle of a step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwnTime {
-    /// When the last step began, and the CPU time of all threads of emu then.
+    /// When the last step began, and the CPU time of all threads of emu at that moment.
     at: Nanos,
     cpu: Nanos,
-    /// What has been taken from the tasks for this hold.
+    /// What this stop has cost the tasks so far.
     taken: Nanos,
 }
 
 impl OwnTime {
-    /// The tasks run.
+    /// Starts while the tasks run.
     pub(super) fn start() -> Self {
         Self { at: time::now(), cpu: time::process_cpu(), taken: 0 }
     }
 
-    /// The tasks have been running, and are to be held next.
+    /// The tasks have run until now and are stopped next.
     pub(super) fn before_stop(&mut self) {
         let before = std::mem::replace(self, Self::start());
         self.taken = self.cpu - before.cpu;
     }
 
-    /// They have been held from then on.
+    /// The tasks have been stopped since `from`.
     pub(super) fn stopped(&mut self, from: Nanos) {
         self.taken += (from - self.at).clamp(0, time::process_cpu() - self.cpu);
     }
 
-    /// They are to be let go next.
+    /// The tasks are resumed next.
     pub(super) fn before_resume(&mut self) {
         self.cpu = time::process_cpu();
     }
 
-    /// They have been let go then; returns what was taken from them for this hold.
+    /// The tasks ran from `resumed` on; returns what this stop cost them.
     pub(super) fn resumed(&mut self, resumed: Nanos) -> Nanos {
         let before = std::mem::replace(self, Self::start());
         before.taken + (self.at - resumed).clamp(0, self.cpu - before.cpu)
@@ -57,7 +57,8 @@ mod tests {
         own_time.before_stop();
         own_time.before_resume();
         let free = time::now();
-        // As if the tasks had sent this thread off the CPU. Other tests have CPU time of the same process meanwhile.
+        // As if the tasks had preempted this thread. Other tests use CPU time of this process
+        // meanwhile.
         std::thread::sleep(Duration::from_millis(20));
         let cpu = time::process_cpu() - own_time.cpu;
         assert!(own_time.resumed(free) <= cpu + 1_000_000);

@@ -1,12 +1,14 @@
-//! Keeps busy tasks apart where there is a CPU for each, or as many for each CPU.
+//! Keeps busy tasks on different CPUs while they resume.
 //!
-//! A task that is let go starts where the kernel finds a CPU idle, else on the CPU that it was on before. The thread that
-//! lets the tasks go is on one of the zone's CPUs, and a task that only goes on sleeping may be on its way on another one:
-//! so two busy tasks may start on one CPU. Both come back to it after each hold until the kernel balances, which takes some
-//! periods, and sometimes a quarter of a second. Where there are as many as two on each CPU, all may start on the same one.
+//! A resumed task starts on an idle CPU, else on its previous one. The thread that resumes the
+//! tasks occupies one of the zone's CPUs, and a sleeping task on its way back to sleep may occupy
+//! another, so two busy tasks may start on one CPU. They stay there after each stop until the load
+//! balancer moves one, which takes several periods and up to 250 ms. With two busy tasks for each
+//! CPU, all may meet on the same one.
 //!
-//! So emu looks, while the tasks are held, where the busy ones were. Each is bound to that CPU, or to another one where too many
-//! were on it, for no longer than until it has been let go.
+//! While the tasks are stopped, [`PinApart::bind`] pins each busy task to its last CPU, or to
+//! another one where that CPU has too many. [`PinApart::unbind`] ends this as soon as the tasks are
+//! resumed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -18,10 +20,10 @@ use crate::sys::Pid;
 use crate::sys::affinity::Mask;
 use crate::undo::{Journal, Undo};
 
-/// So many bindings are in the journal at most: each task has one for each CPU.
+/// The largest number of bindings in the journal: each task has one for each CPU.
 const RECORDS: usize = 10_000;
 
-/// Parts tasks that share a CPU.
+/// Pins busy tasks apart.
 #[derive(Debug)]
 pub(crate) struct PinApart {
     proc: PathBuf,
@@ -33,7 +35,7 @@ pub(crate) struct PinApart {
     bound: Vec<Binding>,
 }
 
-/// A task that is bound to a CPU until it is let go.
+/// A task that is pinned to a CPU until it has resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Binding {
     tid: Pid,
@@ -42,8 +44,9 @@ struct Binding {
 }
 
 impl PinApart {
-    /// For a zone that has all CPUs that are online; `None` for others. There the thread that lets the tasks go is on another
-    /// CPU; and a task's binding could not be given back in full, as the kernel tells of CPUs that the task may use now only.
+    /// For a zone of all online CPUs; `None` for other zones. There the control thread runs outside
+    /// the zone. A task's affinity also could not be restored in full, because the kernel reports
+    /// only those of its CPUs that it may use now.
     pub(crate) fn new(host: &Host, cpus: &CpuList, journal: &Journal) -> Option<Self> {
         let has_all = host.online().difference(cpus).is_empty();
         (has_all && cpus.len() > 1).then(|| Self {
@@ -56,8 +59,8 @@ impl PinApart {
         })
     }
 
-    /// Binds each of these busy tasks, which are held, to a CPU of its own; or to one that it shares with as many others as
-    /// each has to. Where some would have to share a CPU and others not, the kernel is left to take them in turn.
+    /// Pins each of these stopped busy tasks to a CPU of its own, or to one that the same number of
+    /// tasks share on each CPU. Where the numbers would differ, the kernel's balancing is fairer.
     pub(crate) fn bind(&mut self, busy: &[Pid]) {
         let is_even = busy.len() <= self.cpus.len() || busy.len().is_multiple_of(self.cpus.len());
         if busy.len() < 2 || !is_even {
@@ -69,7 +72,7 @@ impl PinApart {
             .iter()
             .filter_map(|(tid, stat)| Some((*tid, stat.starttime, stat.cpu?)))
             .partition(|(tid, ..)| Mask::get(*tid).is_ok_and(|mask| mask == self.all));
-        // A task that the program has bound itself stays where it is.
+        // A task that the program itself has bound stays where it is.
         let taken: Vec<_> = bound.iter().map(|(.., cpu)| *cpu).collect();
         let places: Vec<_> = free.iter().map(|(.., cpu)| *cpu).collect();
         for (&(tid, starttime, _), cpu) in free.iter().zip(apart(&places, &taken, &self.cpus)) {
@@ -80,7 +83,7 @@ impl PinApart {
         }
     }
 
-    /// Whether the journal knows of the binding, as it has to beforehand.
+    /// Whether the journal has the binding; it must, before the binding is made.
     fn is_recorded(&mut self, binding: Binding) -> bool {
         if self.recorded.contains(&binding) {
             return true;
@@ -91,12 +94,13 @@ impl PinApart {
         self.recorded.len() < RECORDS && self.journal.record(&undo).is_ok() && self.recorded.insert(binding)
     }
 
-    /// Gives the tasks that were bound all CPUs back, unless somebody else has bound them meanwhile. To be called as soon as
-    /// they have been let go.
+    /// Gives the bound tasks all CPUs back, unless another program has changed their affinity
+    /// meanwhile. To be called as soon as they are resumed.
     pub(crate) fn unbind(&mut self) {
         for Binding { tid, cpu, .. } in self.bound.drain(..) {
             if Mask::get(tid).is_ok_and(|now| now == Mask::of([cpu])) {
-                // Also those that come online later. That fails only where the task is gone.
+                // All CPUs, also those that come online later. This fails only where the task is
+                // gone.
                 let _ = Mask::ALL.set(tid);
             }
         }
@@ -109,8 +113,8 @@ impl Drop for PinApart {
     }
 }
 
-/// A CPU for each of the tasks that were last at these `places`, beside those that others have `taken`: that one, as long
-/// as no more tasks are there than have to be.
+/// A CPU for each task: its last one, from `places`, unless more tasks than necessary were there.
+/// CPUs in `taken` already have a task each.
 fn apart(places: &[CpuId], taken: &[CpuId], cpus: &CpuList) -> Vec<CpuId> {
     let most = (places.len() + taken.len()).div_ceil(cpus.len().max(1));
     let mut counts: BTreeMap<CpuId, usize> = cpus.iter().map(|cpu| (cpu, 0)).collect();
@@ -144,7 +148,7 @@ mod tests {
     use crate::sys::affinity;
 
     #[test]
-    fn each_task_gets_a_cpu_of_its_own_and_keeps_its_last_one_where_it_can() {
+    fn each_task_gets_a_cpu_of_its_own_its_last_one_if_it_can() {
         let cpus: CpuList = "0-3".parse().unwrap();
         for (places, taken, found) in [
             (&[][..], &[][..], &[][..]),
@@ -160,9 +164,9 @@ mod tests {
         }
     }
 
-    /// Two busy programs that were last on the same CPU of a whole machine, stopped; what parts them; `None` where there is
-    /// one CPU only.
-    fn met(dir: &std::path::Path) -> Option<(PinApart, Host, [Program; 2])> {
+    /// Two stopped busy programs that were last on the same CPU of a whole machine, and what pins
+    /// them apart; `None` where there is one CPU only.
+    fn two_on_one_cpu(dir: &std::path::Path) -> Option<(PinApart, Host, [Program; 2])> {
         let roots = Roots { state: dir.join("state"), ..Roots::system() };
         let host = Host::detect(&roots).unwrap();
         let all = host.online();
@@ -185,9 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn a_held_task_is_bound_until_it_is_let_go() {
+    fn a_stopped_task_is_bound_until_it_has_resumed() {
         let dir = tempfile::tempdir().unwrap();
-        let Some((mut pin_apart, host, programs)) = met(dir.path()) else { return };
+        let Some((mut pin_apart, host, programs)) = two_on_one_cpu(dir.path()) else { return };
         let pids = [0, 1].map(|index: usize| programs[index].pid());
         let bound = || pids.map(|pid| affinity::get(pid).unwrap());
         let all = host.online();
@@ -196,7 +200,7 @@ mod tests {
         assert_eq!(bound(), [one.clone(), free.clone()]);
         pin_apart.unbind();
         assert_eq!(bound(), [all.clone(), all.clone()]);
-        // Once more, and nobody unbinds them: the journal does.
+        // This time nothing unbinds them but the journal.
         pin_apart.bind(&pids);
         assert_eq!(bound(), [one, free]);
         let journal = pin_apart.journal.clone();
@@ -206,9 +210,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_has_bound_itself_stays() {
+    fn a_binding_by_the_program_itself_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let Some((mut pin_apart, host, programs)) = met(dir.path()) else { return };
+        let Some((mut pin_apart, host, programs)) = two_on_one_cpu(dir.path()) else { return };
         let pids = [0, 1].map(|index: usize| programs[index].pid());
         let one: CpuList = host.online().first().into_iter().collect();
         affinity::set(pids[1], &one).unwrap();

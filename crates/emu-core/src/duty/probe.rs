@@ -1,4 +1,6 @@
-//! A process that does nothing but look at the clock, so that it sees when it is held and what else it loses.
+//! The task on which [`StopCost`](super::stop_cost::StopCost) measures what stops cost.
+//!
+//! The probe is a process that only reads the clock, so that it sees each stretch without the CPU.
 
 use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
@@ -11,57 +13,58 @@ use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, fork};
 
-/// For how long it is to be held each time. A CPU that was idle for some milliseconds takes longer to get going than
-/// one that was so for a moment.
+/// How long each stop of the probe lasts, in nanoseconds: a CPU that was idle for milliseconds
+/// takes longer to wake up than one that was idle for a moment.
 pub(super) const STOP: Nanos = 16_000_000;
 
-/// A stretch without the CPU that may have been a hold.
+/// A stretch without the CPU that may have been a stop, in nanoseconds.
 const GAP: Nanos = STOP / 2;
 
-/// What an interrupt takes, in nanoseconds; less may be a look at a slow clock, more is another task's doing.
+/// What an interrupt takes, in nanoseconds. Less may be a read of a slow clock, more is another
+/// task.
 const INTERRUPT: std::ops::RangeInclusive<Nanos> = 1_000..=200_000;
 
-/// It ends by itself after this time, whatever becomes of its parent.
+/// The probe ends by itself after this time, whatever becomes of its parent; in nanoseconds.
 const LIFETIME: Nanos = 5_000_000_000;
 
-/// Instead of a time that is not known.
+/// Stands for an unknown time in the pipe.
 const UNKNOWN: Nanos = Nanos::MIN;
 
 /// A stretch without the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gap {
-    /// When the process last had the CPU.
+    /// When the probe last had the CPU.
     pub(super) before: Nanos,
-    /// When it had it again.
+    /// When the probe had the CPU again.
     pub(super) after: Nanos,
-    /// What interrupts took from it in the first tick after the gap before this one, beyond what they took in the second
-    /// tick; `None` where it did not run for as long.
+    /// How much more interrupts took in the first tick after the gap before this one than in the
+    /// second tick; `None` where the probe did not run for two ticks.
     pub(super) more: Option<Nanos>,
-    /// The CPU time that the kernel had charged to the process when it had the CPU again.
+    /// The CPU time that the kernel had charged to the probe at `after`.
     pub(super) charged: Nanos,
 }
 
-/// How long the process has to run between two gaps to tell [`Gap::more`].
+/// How long the probe has to run between two gaps to measure [`Gap::more`].
 pub(super) fn two_ticks() -> Nanos {
     2 * time::nanos(time::tick())
 }
 
-/// The process; it ends with the thread that has started it.
+/// The process; it ends with the thread that started it.
 pub(super) struct Probe {
     child: fork::Child,
     gaps: PipeReader,
 }
 
 impl Probe {
-    /// Starts one on the first of the CPUs, and waits until it runs.
+    /// Starts a probe on the first of the CPUs, and waits until it runs.
     pub(super) fn start(cpus: &CpuList) -> Result<Self> {
         let (mut gaps, tell) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", e))?;
-        // Made here: after the fork there are no allocations.
+        // Made here because the child must not allocate after the fork.
         let first: CpuList = cpus.first().into_iter().collect();
         #[expect(unsafe_code, reason = "a fork has a contract")]
-        // SAFETY: `live` only computes and makes system calls, on memory that it had before.
+        // SAFETY: `live` only computes and makes system calls, on memory from before the fork.
         let child = unsafe { fork::fork_bound([tell.as_fd()], || live(&tell, &first)) }
-            .map_err(|e| Error::io("cannot start a process to measure holds with", e))?;
+            .map_err(|e| Error::io("cannot start a process to measure stops with", e))?;
         drop(tell);
         let probe = Self { child, gaps: gaps.try_clone().map_err(|e| Error::io("cannot copy a pipe", e))? };
         gaps.read_exact(&mut [0; BYTES]).map_err(|e| Error::io("cannot read from the probe", e))?;
@@ -72,7 +75,7 @@ impl Probe {
         self.child.pid()
     }
 
-    /// Ends it; returns the gaps that it has seen.
+    /// Ends the probe; returns the gaps that it saw.
     pub(super) fn end(mut self) -> Result<Vec<Gap>> {
         self.child.end();
         let mut told = Vec::new();
@@ -87,7 +90,7 @@ impl Drop for Probe {
     }
 }
 
-/// A gap in the pipe: four numbers.
+/// The length of a gap in the pipe: four numbers.
 const BYTES: usize = 32;
 
 impl Gap {
@@ -108,12 +111,13 @@ impl Gap {
     }
 }
 
-/// The probe's life: says that it runs, and looks at the clock. Keeps to the contract of [`fork`](fork::fork).
+/// The body of the child: reports that it runs, then reads the clock. Keeps the contract of
+/// [`fork`](fork::fork).
 fn live(tell: &PipeWriter, cpu: &CpuList) -> i32 {
-    // Ahead of other tasks where that is allowed, so that what is measured is the hold and not their load; but not in
-    // real time, because the zone's tasks share their CPUs with those that they wake up beside.
+    // Ahead of other tasks where that is allowed, so that stops are measured and not their load.
+    // Not in real time: the zone's tasks share their CPUs with tasks that they have to preempt.
     let _ = nice(-20);
-    // A CPU of its own: a move to another one would look like a loss.
+    // One CPU only: a migration would look like a loss.
     let _ = affinity::set(0, cpu);
     Gap { before: 0, after: 0, more: None, charged: 0 }.tell(tell);
     let end = time::now() + LIFETIME;
@@ -153,11 +157,11 @@ mod tests {
 
     #[test]
     fn a_probe_is_killed_with_its_parent() {
-        // For a parent is the thread that has forked.
+        // The kernel sends the signal at the end of the thread that forked.
         let start = || Probe::start(&affinity::get(0).unwrap()).unwrap();
         let probe = std::thread::spawn(start).join().unwrap();
         let pid = nix::unistd::Pid::from_raw(probe.pid());
-        // It would exit by itself after a while.
+        // An exit by itself would be `Exited`.
         assert_eq!(waitpid(pid, Some(WaitPidFlag::__WALL)), Ok(WaitStatus::Signaled(pid, SIGKILL, false)));
     }
 
@@ -181,12 +185,12 @@ mod tests {
             .map(|&middle| gaps.iter().find(|gap| (gap.before..gap.after).contains(&middle)))
             .collect();
         let [Some(_), Some(second)] = seen[..] else { panic!("{stops:?} in {gaps:?}") };
-        // Other tasks may have kept it waiting in between.
+        // Other tasks may have preempted the probe in between.
         assert!(second.more.is_some() || gaps.len() > 2, "{gaps:?}");
     }
 
     #[test]
-    fn a_gap_is_told_as_it_is() {
+    fn a_gap_passes_the_pipe_unchanged() {
         let (mut told, tell) = std::io::pipe().unwrap();
         let gaps = [Some(-7), None].map(|more| Gap { before: 5, after: 9, more, charged: 3 });
         for gap in gaps {

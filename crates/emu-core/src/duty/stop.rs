@@ -1,83 +1,86 @@
-//! What a way of holding tasks has to be able to do.
+//! The interface between the duty loop and a method that stops and resumes tasks.
 
 use crate::error::Result;
 use crate::sys::Pid;
 use crate::sys::time::Nanos;
 
-/// A way of holding all tasks of a zone at once. Dropping it lets them go.
+/// A way of stopping all tasks of a zone at once. Dropping it resumes them.
 pub(crate) trait Stop: Send + 'static {
-    /// Holds every task; may go on looking whether all are held until `deadline`.
+    /// Stops every task; may check until `deadline` that all have stopped.
     ///
     /// # Errors
-    /// The tasks cannot be held (any more).
+    /// The tasks cannot be stopped, or not any longer.
     fn stop(&mut self, deadline: Nanos) -> Result<Stopped>;
 
-    /// Lets those tasks go that only go on sleeping, where that is possible: their way out of the hold is at nobody's
-    /// cost while the others are held still. Returns which part of all tasks that were.
+    /// Resumes the sleeping tasks ahead of the others, where the method can: they go back to sleep
+    /// at no one's cost while the other tasks are stopped. Returns their part of all tasks.
     fn resume_sleepers(&mut self) -> f64 {
         0.0
     }
 
-    /// Lets every task go; returns from when on they ran.
+    /// Resumes every task; returns the moment from which they ran.
     ///
     /// # Errors
-    /// Some may still be held.
+    /// Some tasks may still be stopped.
     fn resume(&mut self) -> Result<Nanos>;
 
-    /// Lets every task go for good; a way of holding that the journal knows of has it know that, too.
+    /// Resumes every task for good, and records that in the journal where the stop is recorded
+    /// there.
     ///
     /// # Errors
-    /// It cannot be recorded.
+    /// The journal cannot be written.
     fn release(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Whether somebody else holds the tasks, who is to let them go himself: the period is skipped then.
+    /// Whether another program has stopped the tasks. Only it may resume them, so the period is
+    /// skipped.
     fn is_stopped_by_others(&mut self) -> bool {
         false
     }
 
-    /// CPU time that tasks had in the last hold because they came to be held late.
+    /// CPU time that tasks used during the last stop because they were stopped late.
     fn overrun(&self) -> Nanos {
         0
     }
 
-    /// Takes in which of the tasks that the last census has named are busy; called while the tasks are held.
+    /// Tells which tasks of the last census are busy; called while the tasks are stopped.
     fn set_busy(&mut self, _busy: &[Pid]) {}
 
-    /// How many tasks, that is threads, there are, and which are some of them: others in each `turn`.
+    /// The number of tasks (threads) and a sample of them, a different one for each `turn`.
     fn census(&mut self, turn: usize) -> Census;
 }
 
-/// A hold that has begun.
+/// A stop that has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopped {
-    /// From when on no task ran.
+    /// The moment from which no task ran.
     pub(crate) from: Nanos,
-    /// Whether the kernel has confirmed that all are held.
+    /// Whether the kernel has confirmed that all tasks are stopped.
     pub(crate) is_confirmed: bool,
 }
 
-/// Of so many tasks the CPU time is read, at most.
+/// The largest number of tasks whose CPU time is read in each period.
 pub(super) const SAMPLE_MAX: usize = 16;
 
 /// The tasks of a zone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Census {
-    /// How many there are, that is threads.
+    /// The number of tasks (threads).
     pub(crate) count: usize,
-    /// Some of them.
+    /// Some of the tasks.
     pub(super) sample: Vec<Pid>,
 }
 
 impl Census {
-    /// Of that many tasks, among them these; of many of these, others in each `turn`.
+    /// A census of `count` tasks, sampled from those `listed`; each `turn` takes a different
+    /// sample.
     pub(crate) fn of(count: usize, listed: &[Pid], turn: usize) -> Self {
         let step = listed.len().div_ceil(SAMPLE_MAX).max(1);
         Self { count, sample: listed.iter().copied().skip(turn % step).step_by(step).collect() }
     }
 
-    /// The same with another one for each that is looked at.
+    /// The same census with each task of the sample replaced.
     pub(crate) fn map(self, another: impl FnMut(Pid) -> Pid) -> Self {
         Self { sample: self.sample.into_iter().map(another).collect(), ..self }
     }

@@ -1,10 +1,11 @@
-//! What a hold costs the tasks beyond the time for which they are held.
+//! What a stop costs the tasks beyond its length.
 //!
-//! A task that is let go has to be woken, on a CPU that may have to be woken itself, and to find its way out of
-//! the kernel: some 10 µs, under a hypervisor 50 µs. The CPU then catches up on what it has left undone while it was
-//! idle: its interrupts take longer for some milliseconds. Both are measured by a probe, which is held and let go a few
-//! times as the zone will be. For a quota, which holds tasks by itself, what counts is the time that it charges them
-//! with and that they do not have.
+//! A resumed task has to be woken, on a CPU that may have to be woken itself, and has to leave the
+//! kernel: about 10 µs, under a hypervisor 50 µs. The CPU then catches up on the work that it
+//! deferred while it was idle, so its interrupts take longer for some milliseconds. Both costs are
+//! measured on a [`Probe`] that is stopped and resumed a few times as the zone will be. A quota
+//! stops tasks without emu; its cost is the time that the kernel charges to tasks and that they do
+//! not get.
 
 use std::fs;
 use std::time::Duration;
@@ -27,17 +28,18 @@ use crate::sys::time::{self, Nanos, USER_TICK};
 /// Name of the file in the state folder.
 const FILE: &str = "stop-costs.json";
 
-/// The cost of one hold or stall, in nanoseconds, beyond the [`OwnTime`] of emu on a zone of one CPU.
+/// The cost of one stop or stall, in nanoseconds, beyond the [`OwnTime`] of emu on a zone of one
+/// CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StopCost {
     /// What every task loses until it runs.
     base: f64,
-    /// What it loses more, by interrupts, in the first tick that it runs for.
+    /// What interrupts take in addition in the first tick for which a task runs.
     tick: f64,
 }
 
 impl StopCost {
-    /// What is assumed where other load does not let it be measured.
+    /// Assumed where other load prevents the measurement.
     pub(super) const ASSUMED: Self = Self { base: 30_000.0, tick: 15_000.0 };
 
     #[cfg(test)]
@@ -45,12 +47,13 @@ impl StopCost {
         Self { base, tick }
     }
 
-    /// The cost of holding by `way` on `cpus`: from the state folder where it was measured in the last minutes, else
-    /// measured now, by the hold that `make` returns for the probe. That takes half a second. Where other load does
-    /// not let it be measured, something is assumed, and `notes` say so.
+    /// The cost of stopping tasks on `cpus` in the manner called `way`: a value kept for the last
+    /// minutes, or one measured now on a probe, which takes half a second. `make` returns the
+    /// [`Stop`] for the probe. Where other load prevents the measurement, a value is assumed and
+    /// `notes` tell so.
     ///
     /// # Errors
-    /// The probe cannot be started or held.
+    /// The probe cannot be started or stopped.
     pub(crate) fn of<S: Stop>(
         host: &Host,
         cpus: &CpuList,
@@ -65,13 +68,13 @@ impl StopCost {
             let gaps = probe.end()?;
             Ok(median_loss(&stops, &gaps).zip(mean_more(&gaps)))
         })?;
-        Ok(measured.unwrap_or_else(|| Self::assumed("a hold", "on these busy CPUs", notes)))
+        Ok(measured.unwrap_or_else(|| Self::assumed("a stop", "on these busy CPUs", notes)))
     }
 
-    /// The cost of each time that a quota stalls tasks on `cpus`, by the kernel's account of their CPU time: kept as by
-    /// [`of`](Self::of), else measured while `limit` has the probe run for the first span of CPU time in each period of
-    /// the second one. What `limit` returns is called when the probe has ended. Where the cost cannot be measured, something is
-    /// assumed, and `notes` say why.
+    /// The cost of each stall by a quota on `cpus`: a value kept as in [`of`](Self::of), or one
+    /// measured now by the kernel's account of the probe's CPU time. `limit` lets the probe run for
+    /// the first span in each period of the second; the function that it returns is called at the
+    /// end. Where the cost cannot be measured, a value is assumed and `notes` tell why.
     pub(crate) fn of_stalls<End: FnOnce()>(
         host: &Host,
         cpus: &CpuList,
@@ -79,7 +82,7 @@ impl StopCost {
         limit: impl FnOnce(Pid, Duration, Duration) -> Result<End>,
     ) -> Self {
         let measured = Self::kept_or_measured(host, cpus, "quota", || {
-            // The probe tells only of stretches of two ticks, and of stalls that are not short. A turn ends at a tick.
+            // The probe needs two ticks between gaps, and long gaps. A quota is enforced at ticks.
             let tick = time::nanos(time::tick());
             let run = two_ticks() + tick / 2;
             let period = run + tick + STOP;
@@ -100,7 +103,7 @@ impl StopCost {
         }
     }
 
-    /// What was measured in the last minutes, or `measure` measures now; `None` where it cannot tell.
+    /// The kept value, or the one that `measure` returns; `None` where it cannot tell.
     fn kept_or_measured(
         host: &Host,
         cpus: &CpuList,
@@ -132,42 +135,42 @@ impl StopCost {
         base.contains(&self.base) && TICK.contains(&self.tick)
     }
 
-    /// That of a hold after which the tasks run for `run` nanoseconds.
+    /// The cost of a stop after which the tasks run for `run` nanoseconds.
     pub(crate) fn of_stop(&self, run: f64) -> Nanos {
         let ticks = run / time::nanos(time::tick()) as f64;
         (self.base + self.tick * ticks.clamp(0.0, 1.0)) as Nanos
     }
 }
 
-/// How often a probe is held.
+/// How often the probe is stopped.
 const STOPS: usize = 20;
-/// So many holds must be undisturbed.
+/// The number of stops that must be undisturbed.
 const ENOUGH: usize = 5;
-/// How much longer than two ticks it runs in between.
+/// How much longer than two ticks the probe runs in between, in nanoseconds.
 const FREE: Nanos = 500_000;
 /// Losses outside this range are a disturbed measurement: another task had the CPU.
 const PLAUSIBLE: std::ops::RangeInclusive<Nanos> = 0..=500_000;
 /// The part of the probe's stalls in which its CPU must be idle.
 const IDLE_LEAST: f64 = 0.75;
-/// What interrupts can take more in a tick.
+/// The plausible additional time of interrupts in a tick, in nanoseconds.
 const TICK: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
 
-/// One hold of a probe.
+/// One stop of a probe.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     from: Nanos,
     resumed: Nanos,
-    /// What emu itself took from the probe, which the holder measures as it goes.
+    /// What emu's own work took from the probe.
     own: Nanos,
 }
 
-/// Holds the probe, which is one busy task, as the zone will be held.
+/// Stops and resumes the probe, which is one busy task, as the zone will be.
 fn stop_repeatedly<S: Stop>(host: &Host, cpus: &CpuList, mut stopper: S) -> Result<Vec<Sample>> {
     let (host, cpus) = (host.clone(), cpus.clone());
     let free_for = time::span(two_ticks() + FREE);
     let measured = std::thread::Builder::new().name("emu-measure".into()).spawn(move || {
         time::no_timer_slack();
-        // The notes are given when the emulation begins.
+        // The same notes are given when the emulation begins.
         let is_away = settle_duty_thread(&host, &cpus, &Notes::default());
         let is_in_the_way = !is_away && cpus.len() == 1;
         let pusher = IdlePusher::beside_duty_thread(is_away, &cpus, &Notes::default())?;
@@ -190,12 +193,12 @@ fn stop_repeatedly<S: Stop>(host: &Host, cpus: &CpuList, mut stopper: S) -> Resu
         std::thread::sleep(free_for);
         Ok(stops)
     });
-    let measured = measured.map_err(|e| Error::io("cannot start a thread to measure holds", e))?;
+    let measured = measured.map_err(|e| Error::io("cannot start a thread to measure stops", e))?;
     measured.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Failed, "the measurement has panicked")))
 }
 
-/// By how much the gap of a hold is longer than the hold and emu's own time: the median over the holds
-/// that nothing else has disturbed, if there are enough of them.
+/// By how much the gap of a stop exceeds the stop and emu's own time: the median over the
+/// undisturbed stops, if there are enough of them.
 fn median_loss(stops: &[Sample], gaps: &[Gap]) -> Option<Nanos> {
     let loss_of = |&Sample { from, resumed, own }: &Sample| {
         let middle = from + (resumed - from) / 2;
@@ -207,8 +210,8 @@ fn median_loss(stops: &[Sample], gaps: &[Gap]) -> Option<Nanos> {
     median_of_enough(stops.iter().filter_map(loss_of).collect())
 }
 
-/// What the probe is charged with from the end of one gap to the end of the next, beyond the time for which it runs in
-/// between: the median, if enough are undisturbed.
+/// What the kernel charges to the probe between the ends of two gaps, beyond the time for which the
+/// probe ran: the median, if enough stalls are undisturbed.
 fn median_charge(gaps: &[Gap]) -> Option<Nanos> {
     let charges = gaps.windows(2).filter_map(|pair| {
         let [one, next] = pair else { return None };
@@ -218,14 +221,14 @@ fn median_charge(gaps: &[Gap]) -> Option<Nanos> {
     median_of_enough(charges.collect())
 }
 
-/// For how long the first of the CPUs has been idle since boot.
+/// The idle time of the first of the CPUs since boot.
 fn idle_time(host: &Host, cpus: &CpuList) -> Option<Nanos> {
     let stat = fs::read_to_string(host.roots.proc.join("stat")).ok()?;
     Nanos::try_from(CpuTimes::of(&stat, cpus.first()?)?.idle).ok()?.checked_mul(USER_TICK)
 }
 
-/// Whether the CPU was idle in most of the gaps, as it will be where the zone has it: a stall in which another task runs
-/// costs less.
+/// Whether the CPU was idle in most of the gaps, as in a zone that has the CPU to itself: a stall
+/// costs less where another task runs meanwhile.
 fn is_idle_in(gaps: &[Gap], idle: Nanos) -> bool {
     let stopped: Nanos = gaps.iter().map(|gap| gap.after - gap.before).sum();
     idle as f64 >= IDLE_LEAST * stopped as f64
@@ -236,8 +239,8 @@ fn median_of_enough(mut losses: Vec<Nanos>) -> Option<Nanos> {
     losses.get(losses.len() / 2).copied().filter(|_| losses.len() >= ENOUGH)
 }
 
-/// What interrupts took more in the first tick after a hold than in the second, if enough holds tell: the mean, as there
-/// are few of them in a tick.
+/// How much more interrupts took in the first tick after a stop than in the second, if enough stops
+/// tell: the mean, because a tick has few interrupts.
 fn mean_more(gaps: &[Gap]) -> Option<f64> {
     let more: Vec<_> = gaps.iter().filter_map(|gap| gap.more).collect();
     (more.len() >= ENOUGH).then(|| more.iter().sum::<Nanos>() as f64 / more.len() as f64)
@@ -248,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loss_is_what_the_gap_has_beyond_the_hold() {
+    fn the_loss_is_what_the_gap_has_beyond_the_stop() {
         let stop = |k: Nanos| Sample { from: k * 10_000_000, resumed: k * 10_000_000 + 3_000_000, own: 0 };
         let stops: Vec<_> = (0..8).map(stop).collect();
         let gap_of = |stop: &Sample| Gap {
@@ -261,7 +264,7 @@ mod tests {
         assert_eq!(median_loss(&stops, &gaps), Some(50_000));
         let with_own: Vec<_> = stops.iter().map(|stop| Sample { own: 20_000, ..*stop }).collect();
         assert_eq!(median_loss(&with_own, &gaps), Some(30_000));
-        // Others had the CPU: not a loss of the hold's.
+        // Other tasks had the CPU: not a cost of the stop.
         gaps[..3].iter_mut().for_each(|gap| gap.after += 2_000_000);
         assert_eq!(median_loss(&stops, &gaps), Some(50_000));
         gaps[3].after += 2_000_000;
@@ -271,8 +274,8 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_costs_what_is_charged_and_not_run() {
-        // Turns of 8 ms in each 24 ms, of which the tasks have 50 µs less than is charged.
+    fn a_stall_costs_what_is_charged_but_not_run() {
+        // 8 ms in each 24 ms, of which the probe gets 50 µs less than is charged.
         let gap = |k: Nanos| Gap {
             before: 24_000_000 * k,
             after: 24_000_000 * k + 16_000_000,
@@ -281,7 +284,7 @@ mod tests {
         };
         let mut gaps: Vec<_> = (0..8).map(gap).collect();
         assert_eq!(median_charge(&gaps), Some(50_000));
-        // Another task had the CPU for a while in one turn: less is charged than the probe seems to run.
+        // Another task had the CPU for a while: less is charged than the probe seems to run.
         gaps[1..].iter_mut().for_each(|gap| gap.charged -= 1_000_000);
         assert_eq!(median_charge(&gaps), Some(50_000));
         assert_eq!(median_charge(&gaps[..6]), None, "too few are left");

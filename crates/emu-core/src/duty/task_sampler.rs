@@ -1,9 +1,11 @@
-//! How many tasks of a zone are busy, and what those that sleep take from them when all are let go.
+//! Counts the tasks of a zone, finds those that are busy, and measures what sleeping tasks cost at
+//! a resume.
 //!
-//! Those that sleep are woken, find their way out of the kernel, and go on sleeping: some microseconds each, by what they
-//! sleep in and by how many of them want the kernel's locks at once. Their CPU time from one hold to the next is just that.
+//! A sleeping task that is resumed wakes up, leaves the signal or freezer code and sleeps again.
+//! This takes microseconds, depending on where it sleeps and on how many tasks compete for the same
+//! kernel locks. The cost is the task's CPU time between two stops.
 //!
-//! Of many tasks only some are looked at, others in each count: what they tell for all is as coarse as they are few.
+//! Of many tasks only a sample is read, a different one after each census.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,22 +15,23 @@ use super::stop::{Census, SAMPLE_MAX, Stop};
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 
-/// How often the tasks are counted; few of them so often that busy ones that have just been born are known soon, where
-/// that matters.
+/// How often the tasks are counted, in nanoseconds. Few tasks are counted more often where their
+/// identity matters, so that new busy tasks are known soon.
 const COUNT_EVERY: Nanos = 1_000_000_000;
 const COUNT_FEW_EVERY: Nanos = 100_000_000;
 
-/// A task that uses more than this, in nanoseconds, or more than a quarter of the time for which the tasks run, works.
+/// A task that uses more than this in nanoseconds, or more than this part of the run time, works.
 const WORK: f64 = 200_000.0;
 const WORK_PART: f64 = 0.25;
 
-/// A task that computes or waits for a CPU for more than this part of that time is busy, however little it got.
+/// A task that computes or waits for a CPU for more than this part of the run time is busy.
 const BUSY_PART: f64 = 0.5;
 
-/// One of [`SAMPLE_MAX`] busy tasks on a CPU computes for more than this part of it.
+/// Each of [`SAMPLE_MAX`] busy tasks on one CPU computes for more than this part of the run time.
 const COMPUTE_PART: f64 = 0.05;
 
-/// So many looks tell what those that are watched do from one hold to the next.
+/// The number of looks after which the watched tasks can be replaced: two tell the use between
+/// stops.
 const LOOKS: u32 = 2;
 
 /// Weight of the newest look in the mean.
@@ -38,18 +41,19 @@ const WEIGHT: f64 = 0.125;
 #[derive(Debug)]
 pub(crate) struct TaskSampler {
     proc: PathBuf,
-    /// Whether it matters who is busy, and not only how many are.
+    /// Whether it matters which tasks are busy, and not only how many.
     by_name: bool,
     next_count: Nanos,
     tasks: usize,
     watched: Vec<Watched>,
-    /// CPU time of those that do not work, spread over all tasks, in nanoseconds for each and each hold.
+    /// CPU time of the tasks that do not work, spread over all tasks: nanoseconds for each task and
+    /// stop.
     mean: Option<f64>,
-    /// Which part of all tasks is busy; `None` as long as nothing is known.
+    /// The part of all tasks that is busy; `None` before the first measurement.
     busy_part: Option<f64>,
-    /// For how long the tasks were to run since the last look in a hold, in nanoseconds.
+    /// How long the tasks were to run since the last look, in nanoseconds.
     ran: f64,
-    /// Looks at those that are watched, and which count they come from.
+    /// The number of looks at the watched tasks, and of the census that chose them.
     looks: u32,
     turn: usize,
 }
@@ -59,18 +63,18 @@ pub(crate) struct TaskSampler {
 struct Watched {
     tid: Pid,
     schedstat: File,
-    /// Its CPU time before it was let go.
+    /// Its CPU time before it was resumed.
     before: Option<Nanos>,
-    /// Its CPU time and its waiting for a CPU, as read in the last hold.
+    /// Its CPU time and its waiting time on run queues, as read in the last stop.
     last: Option<(Nanos, Nanos)>,
-    /// Whether it computed or waited for a CPU most of the time before the last look in a hold.
+    /// Whether it computed or waited for a CPU most of the time before the last look.
     is_busy: bool,
-    /// For which part of the time that tasks ran it computed itself, in the mean.
+    /// The mean part of the run time for which it computed.
     computed: Option<f64>,
 }
 
 impl TaskSampler {
-    /// Nothing is known yet. `by_name` is whether it matters who is busy, and not only how many are.
+    /// Watches no task yet. `by_name` tells whether it matters which tasks are busy.
     pub(crate) fn new(proc: &Path, by_name: bool) -> Self {
         Self {
             proc: proc.to_owned(),
@@ -86,7 +90,7 @@ impl TaskSampler {
         }
     }
 
-    /// To be called before the tasks are held, after they were to run for `run` nanoseconds.
+    /// To be called before the tasks are stopped, after they were to run for `run` nanoseconds.
     pub(crate) fn before_stop(&mut self, stopper: &mut impl Stop, run: f64) {
         self.ran += run;
         let work = WORK.min(run * WORK_PART);
@@ -118,7 +122,7 @@ impl TaskSampler {
         }
     }
 
-    /// To be called while the tasks are held.
+    /// To be called while the tasks are stopped.
     pub(crate) fn while_stopped(&mut self) {
         let ran = std::mem::take(&mut self.ran);
         let (mut seen, mut busy) = (0_usize, 0_usize);
@@ -144,18 +148,19 @@ impl TaskSampler {
         self.looks += 1;
     }
 
-    /// How many tasks the zone had when they were last counted.
+    /// The number of tasks at the last census.
     pub(crate) fn tasks(&self) -> usize {
         self.tasks
     }
 
-    /// How many tasks compute or wait for a CPU most of the time, about; all as long as nothing is known.
+    /// About how many tasks compute or wait for a CPU most of the time; all before the first
+    /// measurement.
     pub(crate) fn busy(&self) -> usize {
         (self.busy_part.unwrap_or(1.0) * self.tasks as f64).round() as usize
     }
 
-    /// Those of the tasks that are watched that were busy when they were last looked at in a hold, and compute when they get
-    /// a CPU: a parent that is told of each hold may wait for one most of the time, too.
+    /// The watched tasks that were busy at the last look and compute when they get a CPU. A parent
+    /// that is told of each stop may wait for a CPU most of the time, too, and is not among them.
     pub(crate) fn busy_tasks(&self) -> Vec<Pid> {
         let computes = |one: &&Watched| one.is_busy && one.computed.is_some_and(|part| part > COMPUTE_PART);
         self.watched.iter().filter(computes).map(|one| one.tid).collect()
@@ -166,20 +171,20 @@ impl TaskSampler {
         self.watched.len() == self.tasks
     }
 
-    /// CPU time that those that sleep take for each hold, in nanoseconds on all CPUs.
+    /// CPU time that sleeping tasks use after each stop, in nanoseconds on all CPUs.
     pub(crate) fn cost(&self) -> f64 {
         self.mean.unwrap_or(0.0) * self.tasks as f64
     }
 }
 
-/// The time of a task on CPUs and its time of waiting for one: the first two numbers of `/proc/<tid>/schedstat`
-/// (Documentation/scheduler/sched-stats.rst), up to date for a task that is on none.
+/// The time of a task on CPUs and on run queues: the first two numbers of `/proc/<tid>/schedstat`
+/// (Documentation/scheduler/sched-stats.rst). They are up to date for a task that is not running.
 pub(crate) fn times_in_schedstat(text: &str) -> Option<(Nanos, Nanos)> {
     let mut numbers = text.split_ascii_whitespace();
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Zeros are no times: a kernel that does not count writes them.
+/// The times of a task; `None` for zeros, which a kernel without this accounting writes.
 fn times(schedstat: &File) -> Option<(Nanos, Nanos)> {
     let mut buffer = [0; 80];
     let length = schedstat.read_at(&mut buffer, 0).ok()?;
@@ -191,7 +196,7 @@ mod tests {
     use super::*;
     use crate::duty::duty_loop::tests::Tasks;
 
-    /// The cost for this many tasks, each of which has used so much since it was let go.
+    /// The cost for `count` tasks, each of which has used CPU time since it was resumed.
     fn cost(count: usize, run: f64, used: impl Fn(Pid) -> Nanos) -> f64 {
         let dir = tempfile::tempdir().unwrap();
         let write = |pid: Pid, used: Nanos| {
@@ -202,7 +207,7 @@ mod tests {
         pids.clone().for_each(|pid| write(pid, 1_000));
         let mut sampler = TaskSampler::new(dir.path(), false);
         sampler.before_stop(&mut Tasks(count), run);
-        assert_eq!((sampler.tasks(), sampler.cost().to_bits()), (count, 0), "nothing is known yet");
+        assert_eq!((sampler.tasks(), sampler.cost().to_bits()), (count, 0), "nothing is measured yet");
         sampler.while_stopped();
         pids.for_each(|pid| write(pid, 1_000 + used(pid)));
         sampler.before_stop(&mut Tasks(count), run);
@@ -210,16 +215,16 @@ mod tests {
     }
 
     #[test]
-    fn those_that_work_are_no_cost() {
+    fn tasks_that_work_are_no_cost() {
         assert!(cost(3, 1e7, |_| 3_000_000).abs() < 1e-9);
         assert!((cost(3, 1e7, |pid| [3_000_000, 20_000, 0][pid as usize]) - 20_000.0).abs() < 1e-6);
-        // All that there was to be had in a short time.
+        // 90 % of a short run time.
         assert!(cost(1, 100_000.0, |_| 90_000).abs() < 1e-9);
     }
 
     #[test]
-    fn some_of_many_tell_for_all() {
-        // Every other one is still waiting for its turn.
+    fn a_sample_of_many_tells_for_all() {
+        // Every other one of the sample is still waiting for its turn.
         let cost = cost(320, 1e7, |pid| if pid % 40 == 0 { 30_000 } else { 0 });
         assert!((cost - 320.0 * 15_000.0).abs() < 1e-6, "{cost}");
         assert_eq!(Census::of(9, &[], 5), Census { count: 9, sample: vec![] });
@@ -233,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn who_computes_or_waits_most_of_the_time_is_busy() {
+    fn tasks_that_compute_or_wait_most_of_the_time_are_busy() {
         let dir = tempfile::tempdir().unwrap();
         let write = |hold: Nanos| {
             for pid in 0..4 {
@@ -245,12 +250,12 @@ mod tests {
             }
         };
         let mut sampler = TaskSampler::new(dir.path(), false);
-        // Nothing is known at first; in the end there were two periods without a hold.
+        // Nothing is known at first; at the end there were two periods without a stop.
         for (hold, periods, busy) in
             [(0, 1, 4), (1, 1, 3), (2, 1, 3), (2, 1, 0), (3, 1, 3), (4, 1, 3), (5, 1, 3), (6, 3, 0)]
         {
             write(hold);
-            // Each time they are due to be counted again.
+            // Have the tasks counted again each time.
             sampler.next_count = 0;
             (0..periods).for_each(|_| sampler.before_stop(&mut Tasks(4), 1_000.0));
             sampler.while_stopped();
@@ -262,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_taken_for_busy_where_the_kernel_does_not_count() {
+    fn all_count_as_busy_where_the_kernel_does_not_account() {
         let dir = tempfile::tempdir().unwrap();
         for pid in 0..3 {
             std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
@@ -277,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_text_and_missing_files_say_nothing() {
+    fn strange_text_and_missing_files_tell_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("schedstat");
         for text in [&b""[..], b"x 1 2", b"\xff"] {

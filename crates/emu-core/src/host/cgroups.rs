@@ -1,5 +1,7 @@
-//! Cgroup hierarchies, the controllers in each, and our own place in them
-//! (`cgroups(7)`, `cgroup_namespaces(7)`, `proc_pid_mountinfo(5)`, Documentation/admin-guide/cgroup-v2.rst).
+//! The mounted cgroup hierarchies, the controllers of each, and this process's group in them.
+//!
+//! References: `cgroups(7)`, `cgroup_namespaces(7)`, `proc_pid_mountinfo(5)`,
+//! Documentation/admin-guide/cgroup-v2.rst.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -20,7 +22,7 @@ use crate::roots::Roots;
 pub enum CgroupLayout {
     /// Only per-controller hierarchies.
     V1,
-    /// One unified hierarchy.
+    /// One unified hierarchy of version 2.
     V2,
     /// Both; each controller is in one of them.
     Hybrid,
@@ -28,42 +30,43 @@ pub enum CgroupLayout {
     None,
 }
 
-/// One mounted hierarchy and our group in it.
+/// One mounted hierarchy, and this process's group in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hierarchy {
     /// 1 or 2.
     pub version: u8,
     /// Where it is mounted.
     pub mount: PathBuf,
-    /// The part of the hierarchy that the mount shows (`/` unless bind-mounted), from mountinfo's fourth field.
-    /// As `/proc/self/cgroup`, it counts from the root of our cgroup namespace.
+    /// The part of the hierarchy that the mount shows: `/` unless bind-mounted. It is mountinfo's
+    /// fourth field and counts, as `/proc/self/cgroup`, from the root of this cgroup namespace.
     pub shown: PathBuf,
-    /// The controllers of interest in it. On v2 those in our reach (`cgroup.controllers` of our group's nearest
-    /// ancestor that shows them), `Freezer` and `Cpuacct` included as they need no controller there: `Cpuacct`
-    /// always, `Freezer` where the kernel has `cgroup.freeze` (Linux 5.2).
+    /// The controllers that emu uses. On v2 those within reach: in the `cgroup.controllers` of this
+    /// group or of its nearest ancestor that has them. `Cpuacct` and `Freezer` need no controller
+    /// there: `Cpuacct` is always included, `Freezer` where the kernel has `cgroup.freeze` (Linux
+    /// 5.2).
     pub controllers: Vec<Controller>,
-    /// Those of them that groups made by this process can have at once. On v2 `Cpu`, `Cpuset` and the like must be
-    /// handed on by a group that it may use, its own or one above: they are in reach of many whom nobody has
-    /// delegated them to.
+    /// Those of them that groups made by this process can have together. On v2, a group that this
+    /// process may use has to pass them on. Controllers within reach are often not delegated.
     pub granted: Vec<Controller>,
-    /// The folder of the group that this process is in, as seen through the mount.
+    /// The folder of this process's group, as seen through the mount.
     pub own: PathBuf,
-    /// Whether this process may create groups below `own`; on v2 also whether it may move its tasks into them,
-    /// for which the kernel wants write permission on `own/cgroup.procs`.
+    /// Whether this process may create groups below `own`; on v2 also whether it may move its tasks
+    /// there, for which the kernel requires write permission on `own/cgroup.procs`.
     pub writable: bool,
 }
 
 impl Hierarchy {
-    /// Our own group and those above it, innermost first, as far as the mount shows them.
+    /// This process's group and its ancestors, innermost first, as far as the mount shows them.
     ///
-    /// On v2, the first of them whose `cgroup.controllers` names a controller is the one below which groups
-    /// with that controller can be made.
+    /// On v2, groups with a controller can be made below the first of them whose
+    /// `cgroup.controllers` names the controller.
     pub fn lineage(&self) -> impl Iterator<Item = &Path> {
         lineage(&self.own, &self.mount)
     }
 
-    /// The least number in the files `name` of our own group and those above it, and whose file that is: the limit that
-    /// holds. `None` where no file has a number; `max` is none.
+    /// The smallest number in the files `name` of this process's group and its ancestors, which is
+    /// the limit in force, and the file that has it. `None` where no file has a number; `max` is
+    /// none.
     pub fn least(&self, name: &str) -> Option<(u64, &Path)> {
         let number = |group: &Path| control_file::probe::<u64>(&group.join(name));
         self.lineage().filter_map(|group| Some((number(group)?, group))).min_by_key(|(number, _)| *number)
@@ -73,16 +76,17 @@ impl Hierarchy {
 /// The cgroup hierarchies of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroups {
-    /// Every mounted hierarchy that has a controller of interest, and the v2 one; v1 first. A mount through which
-    /// our own group cannot be seen is left out, and of several mounts of a hierarchy one is taken, a
-    /// writable one if there is any.
+    /// Every mounted hierarchy that has a controller of interest, and the v2 one; v1 first. Mounts
+    /// that do not show this process's group are left out. Of several mounts of one hierarchy the
+    /// writable one is taken.
     pub hierarchies: Vec<Hierarchy>,
-    /// `name=` hierarchies and others without a controller of interest are left out.
+    /// How the hierarchies are mounted, not counting those without a controller of interest.
     pub layout: CgroupLayout,
 }
 
 impl Cgroups {
-    /// The hierarchy that has the controller, v1 before v2 as a controller can only be in one.
+    /// The hierarchy that has the controller. A controller is in one hierarchy only; v1 is searched
+    /// first.
     pub fn with(&self, controller: Controller) -> Option<&Hierarchy> {
         self.hierarchies.iter().find(|hierarchy| hierarchy.controllers.contains(&controller))
     }
@@ -101,11 +105,12 @@ pub(super) fn read(roots: &Roots, kernel: Option<(u32, u32)>) -> Cgroups {
         .filter_map(Mount::parse)
         .filter_map(|mount| hierarchy(roots, mount, &own, kernel))
         .collect();
-    // The sort is stable: among equals, the first of mountinfo stays first.
+    // The sort is stable: the order of mountinfo stays among equals.
     hierarchies.sort_by_key(|hierarchy| (hierarchy.version, !hierarchy.writable));
     let mut seen = Vec::new();
     hierarchies.retain(|hierarchy| {
-        // What a v2 mount has in reach depends on how much it shows, but there is only one v2 hierarchy.
+        // The controllers within reach depend on what a mount shows, but there is only one v2
+        // hierarchy.
         let identity = (hierarchy.version == 1).then(|| hierarchy.controllers.clone());
         let new = !seen.contains(&identity);
         seen.push(identity);
@@ -121,13 +126,13 @@ pub(super) fn read(roots: &Roots, kernel: Option<(u32, u32)>) -> Cgroups {
     Cgroups { hierarchies, layout }
 }
 
-/// The hierarchy of a mount, if our group can be seen in it.
+/// The hierarchy of a mount that shows this process's group.
 fn hierarchy(roots: &Roots, mount: Mount, own: &OwnPaths, kernel: Option<(u32, u32)>) -> Option<Hierarchy> {
     let Mount { version, point, shown, controllers } = mount;
     let path = if version == 2 { own.v2.as_ref()? } else { own.v1.get(controllers.first()?.as_str())? };
     let mount = relocate(roots, &point)?;
     let own = seen_through(&mount, &shown, path)?;
-    // Something else may be mounted over it, and the group may be gone.
+    // Another file system may be mounted over it, and the group may have been removed.
     if !own.join(PROCS).exists() {
         return None;
     }
@@ -137,10 +142,10 @@ fn hierarchy(roots: &Roots, mount: Mount, own: &OwnPaths, kernel: Option<(u32, u
     Some(Hierarchy { version, mount, shown, controllers, granted, own, writable })
 }
 
-/// The controllers that can be had at `own` on v2.
+/// The controllers within reach of `own` on v2.
 fn in_reach(own: &Path, mount: &Path, kernel: Option<(u32, u32)>) -> Vec<Controller> {
     let offered: String = lineage(own, mount).map(|group| text(&group.join(CONTROLLERS)) + " ").collect();
-    // The root group itself cannot be frozen and has no such file, but groups below it can.
+    // The root group cannot be frozen and has no such file, but groups below it can.
     let freezes = own.join("cgroup.freeze").exists() || (own == mount && kernel >= Some((5, 2)));
     Controller::ALL
         .into_iter()
@@ -156,7 +161,7 @@ fn in_reach(own: &Path, mount: &Path, kernel: Option<(u32, u32)>) -> Vec<Control
 
 /// The folder of the group `path` below a mount that shows the hierarchy from `shown` on.
 ///
-/// Both count from the root of our cgroup namespace, with `..` for what lies outside of it.
+/// Both paths count from the root of this cgroup namespace, with `..` for what lies outside of it.
 fn seen_through(mount: &Path, shown: &Path, path: &Path) -> Option<PathBuf> {
     let rest = path.strip_prefix(shown).ok()?;
     // Joining an empty path would add a slash.
@@ -166,8 +171,8 @@ fn seen_through(mount: &Path, shown: &Path, path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// A mount point of the running system as found below `roots`; none for a mount outside of sysfs when `roots`
-/// are not the system's.
+/// A mount point of the running system as found below `roots`; `None` for a mount outside of sysfs
+/// where `roots` is another tree.
 fn relocate(roots: &Roots, point: &Path) -> Option<PathBuf> {
     let system = Roots::system();
     if roots.sys == system.sys {
@@ -182,15 +187,15 @@ struct Mount {
     version: u8,
     point: PathBuf,
     shown: PathBuf,
-    /// On v1; they are not among the options of a v2 mount.
+    /// The controllers on v1; a v2 mount does not list its controllers.
     controllers: Vec<Controller>,
 }
 
 impl Mount {
-    /// A line of mountinfo; none for other file systems, and for a line that cannot be parsed, as one strange
-    /// mount somewhere must not hide the others.
+    /// Parses a line of mountinfo. `None` for other file systems and for lines that cannot be
+    /// parsed, because a strange mount must not hide the others.
     fn parse(line: &str) -> Option<Self> {
-        // Most hosts have many mounts of other kinds.
+        // A quick check: most hosts have many other mounts.
         if !line.contains(" - cgroup") {
             return None;
         }
@@ -215,7 +220,7 @@ impl Mount {
     }
 }
 
-/// Undoes mountinfo's octal escapes of white space and backslash (`\040`).
+/// Decodes mountinfo's octal escapes of white space and backslash (`\040`).
 fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -228,7 +233,7 @@ fn unescape(text: &str) -> String {
     plain + rest
 }
 
-/// Our groups, from `/proc/self/cgroup`.
+/// This process's groups, from `/proc/self/cgroup`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct OwnPaths {
     v1: BTreeMap<String, PathBuf>,
@@ -236,7 +241,7 @@ struct OwnPaths {
 }
 
 impl OwnPaths {
-    /// Lines that cannot be parsed are left out.
+    /// Parses the lines; those that cannot be parsed are left out.
     fn parse(text: &str) -> Self {
         let mut own = Self::default();
         let groups =
@@ -259,7 +264,7 @@ mod tests {
     use super::super::testing::{tree, write};
     use super::*;
 
-    /// Reads a tree of the given `/proc/self/cgroup`, mountinfo and other files, as a kernel 6.1.
+    /// Reads a tree with these `/proc/self/cgroup`, mountinfo and other files, as on Linux 6.1.
     fn cgroups(own: &str, mounts: &str, files: &[&str]) -> (tempfile::TempDir, Cgroups) {
         let mut all = vec![("proc/self/cgroup", own), ("proc/self/mountinfo", mounts)];
         all.extend(files.iter().map(|path| (*path, "")));
@@ -273,8 +278,9 @@ mod tests {
     }
 
     #[test]
-    fn separate_and_shared_v1_hierarchies_are_told() {
-        // cgroups(7), "Mounting v1 controllers": systemd's legacy layout, where cpu and cpuacct share a mount.
+    fn separate_and_shared_v1_hierarchies_are_recognized() {
+        // cgroups(7), "Mounting v1 controllers": systemd's legacy layout, where cpu and cpuacct
+        // share a mount.
         let (dir, cgroups) = cgroups(
             "4:freezer:/\n3:cpuset:/\n2:cpu,cpuacct:/user.slice\n1:name=systemd:/user.slice\n",
             "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\
@@ -301,9 +307,9 @@ mod tests {
     }
 
     #[test]
-    fn a_v2_controller_is_in_reach_when_a_group_above_ours_shows_it() {
-        // Documentation/admin-guide/cgroup-v2.rst, "Enabling and Disabling": a controller is shown in a group
-        // when its parent enables it in cgroup.subtree_control.
+    fn a_v2_controller_is_in_reach_where_an_ancestor_shows_it() {
+        // Documentation/admin-guide/cgroup-v2.rst, "Enabling and Disabling": a controller is shown
+        // in a group when its parent enables it in cgroup.subtree_control.
         let own = "sys/fs/cgroup/user.slice/user-1000.slice/session-2.scope";
         let dir = tree(&[
             ("proc/self/cgroup", "0::/user.slice/user-1000.slice/session-2.scope\n"),
@@ -343,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn freezing_on_v2_came_with_linux_5_2() {
+    fn freezing_on_v2_needs_linux_5_2() {
         let dir = tree(&[
             ("proc/self/cgroup", "0::/\n"),
             ("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
@@ -365,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_cgroup_namespace_our_group_is_the_root_of_the_mount() {
+    fn in_a_cgroup_namespace_our_group_is_the_mounts_root() {
         // cgroup_namespaces(7): both files count from the namespace's root.
         let (dir, cgroups) = cgroups(
             "0::/\n",
@@ -376,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_without_namespace_sees_its_group_through_a_bind_mount() {
+    fn a_container_sees_its_group_through_a_bind_mount() {
         let (dir, cgroups) = cgroups(
             "2:cpu,cpuacct:/docker/3f2a/inner\n",
             "33 31 0:30 /docker/3f2a /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n",

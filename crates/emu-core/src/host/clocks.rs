@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::control_file::probe;
 use crate::roots::Roots;
 
-/// Clock sources whose counter the vDSO reads in user space: those that set a `vdso_clock_mode` in the
-/// kernel's source. A hypervisor may still withhold the right of `kvm-clock` to it.
+/// Clock sources whose counter the vDSO reads in user space: those that set a `vdso_clock_mode` in
+/// the kernel's source. A hypervisor may still forbid this for `kvm-clock`.
 const FAST: &[&str] = &[
     "tsc",
     "kvm-clock",
@@ -17,14 +17,14 @@ const FAST: &[&str] = &[
     "tod",
 ];
 
-/// The clock source in use and those that could be.
+/// The clock source in use, and the available ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clocks {
     /// `current_clocksource`, e.g. `tsc`, `kvm-clock`, `arch_sys_counter`.
     pub source: Option<String>,
     /// `available_clocksource`.
     pub available: Vec<String>,
-    /// Whether `CLOCK_MONOTONIC` is read without a system call (by the source's name).
+    /// Whether `CLOCK_MONOTONIC` is read without a system call, judged by the source's name.
     pub fast: bool,
 }
 
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_does_not_tell_its_clock_source_has_none() {
+    fn a_host_that_does_not_report_its_clock_source_has_none() {
         let dir = tree(&[]);
         let clocks = read(&Roots::below(dir.path()));
         assert_eq!(clocks, Clocks { source: None, available: vec![], fast: false });

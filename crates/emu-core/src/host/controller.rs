@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The controllers that emulation can use, and those that limit what runs may have besides CPU time.
+/// The controllers that emu uses, and those whose limits tasks may lose when they change their
+/// group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Controller {
@@ -24,7 +25,7 @@ impl Controller {
     pub(super) const ALL: [Self; 6] =
         [Self::Cpu, Self::Cpuacct, Self::Cpuset, Self::Freezer, Self::Memory, Self::Pids];
 
-    /// The kernel's name of it.
+    /// The kernel's name of the controller.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -36,7 +37,7 @@ impl Controller {
         }
     }
 
-    /// Whether a kernel's list of controllers has it.
+    /// Whether a kernel's list of controllers names this one.
     pub(super) fn is_in(self, names: &str) -> bool {
         names.split_whitespace().any(|name| name == self.as_str())
     }

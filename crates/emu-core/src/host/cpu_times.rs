@@ -1,30 +1,32 @@
-//! How a CPU's time was spent, by the kernel's account.
+//! How CPUs have spent their time, by the kernel's account in `/proc/stat`.
 
 use std::ops::Add;
 
 use crate::cpu_list::CpuId;
 
-/// Time of a CPU, or of several, from `/proc/stat` (`proc_stat(5)`), in ticks of `sysconf(_SC_CLK_TCK)`.
+/// Time of one or more CPUs from `/proc/stat` (`proc_stat(5)`), in ticks of `sysconf(_SC_CLK_TCK)`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// All of it.
+    /// All time.
     pub all: u64,
-    /// While nothing was to be run, or all that was waited for a disk.
+    /// Idle time, including waits for a disk.
     pub idle: u64,
-    /// In interrupts, by a kernel that accounts for them, else at those ticks that fell into one.
+    /// Time in interrupts; without precise accounting, the ticks that fell into one.
     pub interrupts: u64,
-    /// What the hypervisor gave to others; zero on kernels that do not tell.
+    /// Time that the hypervisor gave to other guests; zero where the kernel does not report it.
     pub stolen: u64,
 }
 
-/// What follows the name of `cpu` in the text of `/proc/stat` or `/proc/schedstat`; `None` where it has no line.
+/// The rest of the line of `cpu` in `/proc/stat` or `/proc/schedstat`; `None` where there is no
+/// such line.
 pub(super) fn line_of(text: &str, cpu: CpuId) -> Option<&str> {
     let name = format!("cpu{cpu} ");
     text.lines().find_map(|line| line.strip_prefix(name.as_str()))
 }
 
 impl CpuTimes {
-    /// That of `cpu`, from the text of `/proc/stat`; `None` where it has no line or a strange one.
+    /// The times of `cpu` from the text of `/proc/stat`; `None` where its line is missing or
+    /// unreadable.
     pub fn of(stat: &str, cpu: CpuId) -> Option<Self> {
         let line = line_of(stat, cpu)?;
         // user nice system idle iowait irq softirq steal; guest times are part of user and nice.
@@ -39,7 +41,7 @@ impl CpuTimes {
         })
     }
 
-    /// What has been added since `earlier`.
+    /// The time since `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {

@@ -1,5 +1,6 @@
-//! Control of the CPU frequency, from `/sys/devices/system/cpu/cpufreq`
-//! (Documentation/admin-guide/pm/cpufreq.rst, `intel_pstate.rst`, amd-pstate.rst).
+//! What the host offers to control the CPU frequency, from `/sys/devices/system/cpu/cpufreq`.
+//!
+//! References: Documentation/admin-guide/pm/cpufreq.rst, `intel_pstate.rst`, `amd-pstate.rst`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,18 +14,18 @@ use crate::cpu_list::{CPU_ID_MAX, CpuId, CpuList};
 use crate::roots::Roots;
 use crate::speed::Hertz;
 
-/// One policy: CPUs whose frequency is set together.
+/// A policy: CPUs whose frequency is set together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// Its folder, `.../cpufreq/policyN`.
     pub path: PathBuf,
     /// `related_cpus`: online and offline CPUs of the policy.
     pub cpus: CpuList,
-    /// `freqdomain_cpus`: CPUs that share a clock in hardware, where the driver tells.
+    /// `freqdomain_cpus`: CPUs that share a clock in hardware, where the driver reports it.
     pub domain: Option<CpuList>,
     /// `scaling_driver`, e.g. `acpi-cpufreq`, `intel_pstate`, `amd-pstate-epp`.
     pub driver: String,
-    /// `scaling_governor` in force; empty where the kernel does not tell it.
+    /// `scaling_governor`; empty where the kernel does not report it.
     pub governor: String,
     /// `scaling_available_governors`.
     pub governors: Vec<String>,
@@ -38,7 +39,7 @@ pub struct Policy {
     pub min: Option<Hertz>,
     /// `scaling_max_freq`.
     pub max: Option<Hertz>,
-    /// The highest frequency that is not turbo: `base_frequency`, else the nominal one of ACPI CPPC.
+    /// The highest frequency without turbo: `base_frequency`, else the nominal one of ACPI CPPC.
     pub base: Option<Hertz>,
     /// `bios_limit`: a cap set by the firmware.
     pub bios_limit: Option<Hertz>,
@@ -55,7 +56,7 @@ pub struct Policy {
 pub struct Cpufreq {
     /// The policies by number.
     pub policies: Vec<Policy>,
-    /// `cpufreq/boost`: turbo allowed, for drivers that have the switch.
+    /// `cpufreq/boost`: whether turbo is allowed, for drivers with this switch.
     pub boost: Option<bool>,
     /// `intel_pstate/status`: `active`, `passive` or `off`.
     pub intel_pstate: Option<String>,
@@ -72,7 +73,7 @@ impl Cpufreq {
     }
 }
 
-/// Reads the policies; none when no CPU's frequency can be controlled.
+/// Reads the policies; `None` where no CPU's frequency can be controlled.
 pub(super) fn read(roots: &Roots) -> Option<Cpufreq> {
     let cpus = roots.cpus();
     let dir = cpus.join("cpufreq");
@@ -95,8 +96,8 @@ pub(super) fn read(roots: &Roots) -> Option<Cpufreq> {
     })
 }
 
-/// One policy. The kernel answers `EBUSY` for every file of a policy whose CPUs are all offline; such a one, and
-/// one that names no CPU or no driver, is left out.
+/// Reads one policy. Policies without CPUs or driver are left out, and so are those whose CPUs are
+/// all offline: the kernel answers `EBUSY` for their files.
 fn policy(roots: &Roots, path: PathBuf) -> Option<Policy> {
     let file = |name: &str| path.join(name);
     let frequency = |name: &str| probe::<u64>(&file(name)).and_then(khz);
@@ -129,25 +130,26 @@ fn policy(roots: &Roots, path: PathBuf) -> Option<Policy> {
     })
 }
 
-/// The CPUs of `related_cpus` and its like, separated by spaces; none when there is none, or anything else.
+/// The CPUs of `related_cpus` and similar files, separated by spaces; `None` for an empty or other
+/// text.
 fn cpus_of(text: &str) -> Option<CpuList> {
     let cpus: Option<CpuList> =
         text.split_whitespace().map(|cpu| cpu.parse().ok().filter(|&cpu| cpu <= CPU_ID_MAX)).collect();
     cpus.filter(|cpus| !cpus.is_empty())
 }
 
-/// A table of frequencies in any order, ascending and each once.
+/// A table of frequencies in any order, sorted and without duplicates.
 fn frequencies(text: &str) -> Vec<Hertz> {
     let table: BTreeSet<_> = text.split_whitespace().filter_map(|word| khz(word.parse().ok()?)).collect();
     table.into_iter().collect()
 }
 
-/// A frequency in the unit of cpufreq's files; 0 stands for unknown.
+/// A frequency in the unit of cpufreq's files; 0 means unknown.
 fn khz(khz: u64) -> Option<Hertz> {
     (khz > 0).then(|| Hertz::from_khz(khz))
 }
 
-/// A file of one word; an empty one is as good as none.
+/// A file of one word; `None` for an empty one.
 fn word(path: &Path) -> Option<String> {
     probe::<String>(path).filter(|word| !word.is_empty())
 }
@@ -165,7 +167,7 @@ fn switch(path: &Path) -> Option<bool> {
 /// (Documentation/admin-guide/acpi/cppc_sysfs.rst).
 pub(super) fn cppc_nominal(roots: &Roots, id: CpuId) -> Option<Hertz> {
     let mhz = probe::<u64>(&roots.cpus().join(format!("cpu{id}/acpi_cppc/nominal_freq")))?;
-    // Firmware that does not know it says 0.
+    // Firmware that does not know the frequency reports 0.
     (mhz > 0).then(|| Hertz::from_khz(mhz.saturating_mul(1_000)))
 }
 
@@ -174,8 +176,8 @@ mod tests {
     use super::super::testing::tree;
     use super::*;
 
-    /// A table of policies in the layout of Documentation/admin-guide/pm/cpufreq.rst, "Policy Interface in
-    /// sysfs", with paths below the folder of CPUs.
+    /// A table of policies in the layout of Documentation/admin-guide/pm/cpufreq.rst, "Policy
+    /// Interface in sysfs", with paths below the folder of CPUs.
     fn cpufreq(files: &[(&str, &str)]) -> Option<Cpufreq> {
         let paths: Vec<_> =
             files.iter().map(|(path, text)| (format!("sys/devices/system/cpu/{path}"), *text)).collect();
@@ -194,8 +196,8 @@ mod tests {
 
     #[test]
     fn acpi_cpufreq_has_a_table_and_hardware_domains() {
-        // The P-states of tests/rig/pstates, which lists them as the ACPI specification, 8.4.5, has it;
-        // freqdomain_cpus by Documentation/ABI/testing/sysfs-devices-system-cpu.
+        // The P-states of tests/rig/pstates, which lists them as the ACPI specification, 8.4.5, has
+        // it; freqdomain_cpus by Documentation/ABI/testing/sysfs-devices-system-cpu.
         let cpufreq = cpufreq(&[
             ("cpufreq/boost", "1\n"),
             ("cpufreq/policy0/related_cpus", "0\n"),
@@ -235,8 +237,9 @@ mod tests {
 
     #[test]
     fn intel_pstate_active_with_hwp_has_a_base_frequency_and_no_table() {
-        // Documentation/admin-guide/pm/intel_pstate.rst: "User Space Interface in sysfs", "Energy vs Performance
-        // Hints"; no boost file, one policy for each CPU. The frequencies are examples.
+        // Documentation/admin-guide/pm/intel_pstate.rst: "User Space Interface in sysfs", "Energy
+        // vs Performance Hints"; no boost file, one policy for each CPU. The frequencies are
+        // examples.
         let cpufreq = cpufreq(&[
             ("intel_pstate/status", "active\n"),
             ("intel_pstate/no_turbo", "0\n"),
@@ -262,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn intel_pstate_passive_is_intel_cpufreq_with_the_generic_governors() {
+    fn intel_pstate_passive_has_the_generic_governors() {
         // Documentation/admin-guide/pm/intel_pstate.rst, "Passive Mode".
         let cpufreq = cpufreq(&[
             ("intel_pstate/status", "passive\n"),
@@ -282,8 +285,9 @@ mod tests {
     }
 
     #[test]
-    fn amd_pstate_active_is_told_by_status_and_driver_name() {
-        // Documentation/admin-guide/pm/amd-pstate.rst: "Active Mode"; the frequencies of its cpupower example.
+    fn amd_pstate_active_is_known_by_status_and_driver_name() {
+        // Documentation/admin-guide/pm/amd-pstate.rst: "Active Mode"; the frequencies of its
+        // cpupower example.
         let cpufreq = cpufreq(&[
             ("amd_pstate/status", "active\n"),
             ("cpu0/acpi_cppc/nominal_freq", "3300\n"),
@@ -348,8 +352,8 @@ mod tests {
 
     #[test]
     fn clusters_of_big_and_little_cores_are_two_policies() {
-        // Documentation/devicetree/bindings/cpu/cpu-capacity.txt, example 1: two big and four little cores of at
-        // most 1100 and 850 MHz. The lower frequencies are examples.
+        // Documentation/devicetree/bindings/cpu/cpu-capacity.txt, example 1: two big and four
+        // little cores of at most 1100 and 850 MHz. The lower frequencies are examples.
         let cpufreq = cpufreq(&[
             ("cpufreq/policy2/related_cpus", "2 3 4 5\n"),
             ("cpufreq/policy2/scaling_driver", "cpufreq-dt\n"),
@@ -368,7 +372,7 @@ mod tests {
     #[test]
     fn a_vm_without_policies_has_no_cpufreq() {
         assert_eq!(cpufreq(&[]), None);
-        // The folder is there as soon as the kernel is built with cpufreq.
+        // The folder exists on every kernel that is built with cpufreq.
         assert_eq!(cpufreq(&[("cpufreq/boost", "1\n")]), None);
     }
 

@@ -1,5 +1,7 @@
-//! CPUs and their topology, from `/sys/devices/system/cpu`
-//! (Documentation/ABI/testing/sysfs-devices-system-cpu, Documentation/admin-guide/cputopology.rst).
+//! The CPUs and their topology, from `/sys/devices/system/cpu`.
+//!
+//! References: Documentation/ABI/testing/sysfs-devices-system-cpu,
+//! Documentation/admin-guide/cputopology.rst.
 
 use std::path::Path;
 
@@ -17,27 +19,27 @@ use crate::speed::Hertz;
 pub struct Cpu {
     /// Its number.
     pub id: CpuId,
-    /// Whether the kernel schedules on it now.
+    /// Whether the kernel schedules tasks on it now.
     pub online: bool,
-    /// Whether it was set apart at boot (`isolcpus=`).
+    /// Whether it was isolated at boot (`isolcpus=`).
     pub isolated: bool,
-    /// The online CPUs that share its core (SMT), itself included. An offline CPU has only itself, as the
-    /// kernel does not tell its topology.
+    /// The online CPUs that share its core (SMT), itself included. An offline CPU has only itself,
+    /// because the kernel does not report its topology.
     pub siblings: CpuList,
     /// `physical_package_id`, the socket.
     pub package: Option<u32>,
     /// `core_id` within the package.
     pub core: Option<u32>,
-    /// Capacity relative to the biggest CPU of the machine, 1024 = biggest; absent where the kernel does not
-    /// tell it (Documentation/scheduler/sched-capacity.rst).
+    /// Capacity relative to the biggest CPU of the machine, which has 1024; `None` where the kernel
+    /// does not report it (Documentation/scheduler/sched-capacity.rst).
     pub capacity: Option<u32>,
-    /// The base clock that the vendor names, where the kernel tells it (`base_frequency`, ACPI CPPC nominal).
+    /// The base clock, where the kernel reports it (`base_frequency`, ACPI CPPC nominal).
     pub nominal: Option<Hertz>,
 }
 
 /// The CPUs that are present, by number; empty when none can be found.
 ///
-/// Without sysfs, the CPUs of `/proc/cpuinfo` are taken, which lists those that are online.
+/// Without sysfs, these are the CPUs of `/proc/cpuinfo`, which lists the online ones.
 pub(super) fn read(roots: &Roots, cpuinfo: &str, cpufreq: Option<&Cpufreq>) -> Vec<Cpu> {
     let dir = roots.cpus();
     let online = probe_cpus(&dir.join("online"));
@@ -71,7 +73,7 @@ pub(super) fn read(roots: &Roots, cpuinfo: &str, cpufreq: Option<&Cpufreq>) -> V
         .collect()
 }
 
-/// `core_cpus_list`, or its name before Linux 5.3, without what is offline and with the CPU itself.
+/// `core_cpus_list`, or its name before Linux 5.3, without offline CPUs and with the CPU itself.
 fn siblings(id: CpuId, topology: &Path, online: &CpuList) -> CpuList {
     let named = probe_cpus(&topology.join("core_cpus_list"))
         .or_else(|| probe_cpus(&topology.join("thread_siblings_list")));
@@ -81,8 +83,9 @@ fn siblings(id: CpuId, topology: &Path, online: &CpuList) -> CpuList {
 
 /// The processor's name, or `unknown`.
 ///
-/// Each architecture writes its own `/proc/cpuinfo`: x86 has `model name`, POWER `cpu`, MIPS `cpu model`,
-/// RISC-V `uarch`, 32-bit Arm `Hardware`; 64-bit Arm gives only the numbers of implementer and part.
+/// Each architecture writes its own `/proc/cpuinfo`: x86 has `model name`, POWER `cpu`, MIPS
+/// `cpu model`, RISC-V `uarch`, 32-bit Arm `Hardware`; 64-bit Arm gives only the numbers of
+/// implementer and part.
 pub(super) fn model(cpuinfo: &str) -> String {
     let arm = || {
         let (implementer, part) = (field(cpuinfo, "CPU implementer")?, field(cpuinfo, "CPU part")?);
@@ -129,9 +132,9 @@ mod tests {
     }
 
     #[test]
-    fn smt_siblings_offline_and_isolated_cpus_are_told() {
-        // Documentation/admin-guide/cputopology.rst; two cores of two threads, CPU 3 offline: the kernel removes
-        // its topology folder and takes it out of its sibling's list.
+    fn smt_siblings_offline_and_isolated_cpus_are_recognized() {
+        // Documentation/admin-guide/cputopology.rst; two cores of two threads, CPU 3 offline: the
+        // kernel removes its topology folder and its number from its sibling's list.
         let cpus = cpus(&[
             ("present", "0-3\n"),
             ("online", "0-2\n"),
@@ -179,14 +182,15 @@ mod tests {
 
     #[test]
     fn capacities_of_unequal_cpus_are_read() {
-        // Documentation/devicetree/bindings/cpu/cpu-capacity.txt, example 1: 1024 and 578 * 850 / 1100.
+        // Documentation/devicetree/bindings/cpu/cpu-capacity.txt, example 1: 1024 and 578 * 850 /
+        // 1100.
         let cpus =
             cpus(&[("present", "0-1"), ("cpu0/cpu_capacity", "1024\n"), ("cpu1/cpu_capacity", "446\n")]);
         assert_eq!(cpus.iter().map(|cpu| cpu.capacity).collect::<Vec<_>>(), [Some(1024), Some(446)]);
     }
 
     #[test]
-    fn the_nominal_clock_is_that_of_acpi_where_cpufreq_has_none() {
+    fn the_nominal_clock_comes_from_acpi_if_not_from_cpufreq() {
         // Documentation/admin-guide/acpi/cppc_sysfs.rst: MHz.
         let cpus = cpus(&[
             ("present", "0-1"),

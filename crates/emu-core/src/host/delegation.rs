@@ -1,5 +1,5 @@
-//! Which cgroups may have groups of ours, and with which controllers (Documentation/admin-guide/cgroup-v2.rst,
-//! "Delegation").
+//! Below which groups emu can make groups of its own, and with which controllers
+//! (Documentation/admin-guide/cgroup-v2.rst, "Delegation").
 
 use std::fs;
 use std::path::Path;
@@ -8,27 +8,29 @@ use super::controller::Controller;
 use super::text;
 use crate::control_file;
 
-/// The file that lists a group's processes, and takes new ones.
+/// The file that lists a group's processes; a PID written to it joins the group.
 pub(crate) const PROCS: &str = "cgroup.procs";
-/// The controllers that a version 2 group has.
+/// The file that lists the controllers of a version 2 group.
 pub(crate) const CONTROLLERS: &str = "cgroup.controllers";
-/// Those of them that groups below it have.
+/// The file that lists the controllers which a version 2 group passes on to groups below it.
 pub(crate) const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
 
-/// Whether groups can be made in it, and on version 2 tasks moved out of it into them.
+/// Whether groups can be made in it, and on version 2 tasks moved from it into them.
 pub(crate) fn is_open(group: &Path, version: u8) -> bool {
     control_file::is_writable(group) && (version == 1 || control_file::is_writable(&group.join(PROCS)))
 }
 
-/// Whether a version 2 group can enable controllers that it has for the groups below it. One that holds processes
-/// cannot (cgroup-v2.rst, "No Internal Process Constraint"; the root can), unless it `may_empty` itself first.
+/// Whether a version 2 group can enable its controllers for the groups below it. Except for the
+/// root, a group with processes cannot (cgroup-v2.rst, "No Internal Process Constraint"), unless
+/// emu `may_empty` it first.
 pub(crate) fn can_enable(group: &Path, may_empty: bool) -> bool {
     is_open(group, 2)
         && control_file::is_writable(&group.join(SUBTREE_CONTROL))
         && (may_empty || is_root(group) || is_empty(group))
 }
 
-/// The root of the whole hierarchy, and not just of a namespace, has no type.
+/// Whether this is the root of the hierarchy and not just of a namespace: only the root has no
+/// type.
 fn is_root(group: &Path) -> bool {
     !group.join("cgroup.type").exists()
 }
@@ -37,11 +39,12 @@ fn is_empty(group: &Path) -> bool {
     fs::read(group.join(PROCS)).is_ok_and(|text| text.is_empty())
 }
 
-/// Those of `controllers` that groups of ours on v2 can have at once: what the group hands on below which they are
-/// made. Of several such groups one that hands on `Cpu` comes first, and of these one that hands on `Cpuset`, too.
+/// Those of `controllers` that groups made by emu on v2 can have together: what one group passes on
+/// below which they are made. A group that passes on `Cpu` is preferred, and then one that passes
+/// on `Cpuset`.
 pub(super) fn granted(own: &Path, mount: &Path, controllers: &[Controller]) -> Vec<Controller> {
     let handed_on = |group: &Path| -> Vec<Controller> {
-        // Only for `Cpu` are the processes of our own group moved into one below it.
+        // emu empties its own group for the `Cpu` controller only.
         let may_empty = group == own && controllers.contains(&Controller::Cpu);
         let names = if can_enable(group, may_empty) {
             text(&group.join(CONTROLLERS))
@@ -64,7 +67,7 @@ pub(super) fn granted(own: &Path, mount: &Path, controllers: &[Controller]) -> V
         .unwrap_or_default()
 }
 
-/// A group and those above it, innermost first, as far as the mount shows them.
+/// A group and its ancestors, innermost first, as far as the mount shows them.
 pub(super) fn lineage<'a>(own: &'a Path, mount: &'a Path) -> impl Iterator<Item = &'a Path> {
     own.ancestors().take_while(move |group| group.starts_with(mount))
 }
@@ -77,9 +80,9 @@ mod tests {
     use crate::roots::Roots;
 
     #[test]
-    fn a_v2_controller_is_granted_where_a_group_that_we_may_use_hands_it_on() {
-        // We are in /user/scope, with other processes. The root and /user are not ours: we cannot write to their
-        // cgroup.procs, which stands here for that by being absent.
+    fn a_v2_controller_is_granted_where_a_usable_group_passes_it_on() {
+        // This process is in /user/scope, with others. The root and /user are not delegated: their
+        // cgroup.procs cannot be written, which this tree shows by leaving the files out.
         const FILES: &[(&str, &str)] = &[
             ("proc/self/cgroup", "0::/user/scope\n"),
             ("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"),
@@ -106,14 +109,14 @@ mod tests {
         assert_eq!(granted(&[(own, "cpu memory\n")]), [true, false]);
         assert_eq!(granted(&[(own, "cpuset cpu memory\n")]), [true, true]);
         let ours = ("sys/fs/cgroup/user/cgroup.procs", "");
-        assert_eq!(granted(&[ours]), [true, false], "the group above is free to enable it");
+        assert_eq!(granted(&[ours]), [true, false], "the parent group is free to enable it");
         let busy = ("sys/fs/cgroup/user/cgroup.procs", "1\n");
-        assert_eq!(granted(&[busy]), [false, false], "it has processes");
+        assert_eq!(granted(&[busy]), [false, false], "the parent group has processes");
         let enabled = ("sys/fs/cgroup/user/cgroup.subtree_control", "cpu memory\n");
-        assert_eq!(granted(&[busy, enabled]), [true, false], "it has enabled it already");
+        assert_eq!(granted(&[busy, enabled]), [true, false], "the parent group has enabled it already");
         let root = ("sys/fs/cgroup/cgroup.procs", "1\n");
         assert_eq!(granted(&[root]), [true, true], "the root may have processes");
-        // Groups of ours are made below one group: what no group has together cannot be had together.
+        // All groups of emu are made below one group, which must pass on all controllers.
         let apart = [(own, "cpuset memory\n"), busy, enabled];
         assert_eq!(granted(&apart), [true, false]);
     }

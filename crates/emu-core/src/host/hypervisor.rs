@@ -1,4 +1,4 @@
-//! Whether this machine is a virtual one, and of whom.
+//! Whether this machine is a virtual one, and which hypervisor runs it.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::text;
 use crate::control_file::probe;
 use crate::roots::Roots;
 
-/// What makers of virtual machines put at the start of the DMI vendor or product name.
+/// The beginnings of the DMI vendor or product names of virtual machines.
 const VIRTUAL: &[&str] = &[
     "Alibaba Cloud ECS",
     "Amazon EC2",
@@ -27,11 +27,11 @@ const VIRTUAL: &[&str] = &[
     "Xen",
 ];
 
-/// The hypervisor, named as well as it shows itself: by the kernel's interface to it, then by the
-/// machine that it plays. `None` on a bare machine, or when it hides.
+/// The hypervisor, named by the kernel's interface to it, else by the machine that it emulates.
+/// `None` on a bare machine, or where the hypervisor hides.
 ///
-/// On x86 the CPU itself tells that there is one (flag `hypervisor`, CPUID leaf 1); elsewhere the device tree or
-/// the machine's name does.
+/// On x86 the CPU reports a hypervisor (flag `hypervisor`, CPUID leaf 1); elsewhere the device tree
+/// or the machine's name does.
 pub(super) fn read(roots: &Roots, cpuinfo: &str, clocks: &Clocks) -> Option<String> {
     let machine = machine(&roots.sys.join("class/dmi/id"));
     let interface =
@@ -56,7 +56,8 @@ fn xen(roots: &Roots) -> Option<String> {
 }
 
 /// The first name of the `hypervisor` node, or of a machine that exists only virtually
-/// (Documentation/devicetree/bindings/arm/xen.txt; `linux,dummy-virt` is what QEMU and others play on Arm).
+/// (Documentation/devicetree/bindings/arm/xen.txt). QEMU and others emulate `linux,dummy-virt` on
+/// Arm.
 fn device_tree(dir: &Path) -> Option<String> {
     let names = |path: &Path| -> Vec<String> {
         let names = text(path);
@@ -68,7 +69,7 @@ fn device_tree(dir: &Path) -> Option<String> {
         .or_else(|| names(&dir.join("compatible")).into_iter().find(|name| name == "linux,dummy-virt"))
 }
 
-/// Clock sources that only a hypervisor offers.
+/// The hypervisor whose clock source is available.
 fn clock(clocks: &Clocks) -> Option<String> {
     clocks.available.iter().find_map(|name| match name.as_str() {
         "kvm-clock" => Some("kvm".to_owned()),
@@ -87,7 +88,7 @@ fn machine(dmi: &Path) -> Option<String> {
 }
 
 fn is_virtual(machine: &str) -> bool {
-    // Amazon's bare machines have the vendor of its virtual ones.
+    // Amazon's bare machines have the same vendor as its virtual ones.
     let bare = machine.rsplit('.').next() == Some("metal");
     !bare && VIRTUAL.iter().any(|name| machine.starts_with(name) || machine.contains(&format!(" {name}")))
 }
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn on_x86_the_cpu_tells_that_there_is_one_and_other_files_which() {
+    fn on_x86_the_cpu_reports_a_hypervisor_and_files_name_it() {
         let qemu = [
             ("sys/class/dmi/id/sys_vendor", "QEMU\n"),
             ("sys/class/dmi/id/product_name", "Standard PC (Q35)\n"),
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn on_arm_the_device_tree_or_the_machines_name_tells() {
+    fn on_arm_the_device_tree_or_the_machines_name_reports_it() {
         // Documentation/devicetree/bindings/arm/xen.txt.
         let xen = [("proc/device-tree/hypervisor/compatible", "xen,xen-4.3\0xen,xen\0")];
         assert_eq!(hypervisor(ARM, "arch_sys_counter", &xen).as_deref(), Some("xen,xen-4.3"));

@@ -1,4 +1,5 @@
-//! What the kernel lets real-time tasks have (Documentation/scheduler/sched-rt-group.rst, sched-deadline.rst).
+//! The kernel's limits for real-time tasks (Documentation/scheduler/sched-rt-group.rst,
+//! sched-deadline.rst).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,10 +13,11 @@ use crate::control_file::probe;
 use crate::cpu_list::CpuId;
 use crate::roots::Roots;
 
-/// The per-CPU deadline server that keeps normal tasks alive beside real-time ones (Linux 6.12).
+/// The per-CPU deadline server that reserves time for normal tasks beside real-time ones (Linux
+/// 6.12).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FairServer {
-    /// CPU time kept for normal tasks in each period.
+    /// CPU time reserved for normal tasks in each period.
     pub runtime: Duration,
     /// The period.
     pub period: Duration,
@@ -28,13 +30,13 @@ pub struct RealTime {
     pub runtime: Option<Duration>,
     /// `sched_rt_period_us`.
     pub period: Option<Duration>,
-    /// The file of `sched_rt_runtime_us`, where present.
+    /// The file `sched_rt_runtime_us`, where present.
     pub runtime_file: Option<PathBuf>,
-    /// Our own cgroup's `cpu.rt_runtime_us`, where the kernel divides real-time budgets among groups
-    /// (`CONFIG_RT_GROUP_SCHED` on cgroup v1): zero means that no thread in it can be real-time. `None` where
-    /// it does not, and when the group is unlimited (-1).
+    /// `cpu.rt_runtime_us` of this process's cgroup, where the kernel divides real-time budgets
+    /// among groups (`CONFIG_RT_GROUP_SCHED` on cgroup v1). Zero means that no thread in the group
+    /// can be real-time. `None` without such budgets, and for an unlimited group (-1).
     pub group_runtime: Option<Duration>,
-    /// `cpu.rt_period_us` beside it. The budget is one for each CPU.
+    /// `cpu.rt_period_us` of that cgroup. The budget is one for each CPU.
     pub group_period: Option<Duration>,
     /// `/sys/kernel/debug/sched/fair_server/cpuN` of the first online CPU, where it can be read.
     pub fair_server: Option<FairServer>,
@@ -43,36 +45,39 @@ pub struct RealTime {
 }
 
 impl RealTime {
-    /// The largest share of a CPU that real-time tasks of our cgroup may take, 1 when nothing limits them: the smaller
-    /// of what throttling allows and what the fair server, where it can be seen, does not keep for normal tasks.
+    /// The largest share of a CPU that real-time tasks of this cgroup may use, 1 without a limit:
+    /// the smaller of what real-time throttling allows and what the fair server, where it can be
+    /// read, does not reserve.
     pub fn largest_share(&self) -> f64 {
         self.throttled_share().min(self.unthrottled_share())
     }
 
-    /// What the fair server leaves, where it can be seen: it keeps its part whether real-time tasks are throttled or not.
+    /// The share that the fair server leaves, where it can be read: it runs also without
+    /// throttling.
     pub(crate) fn unthrottled_share(&self) -> f64 {
         let kept = self.fair_server.as_ref().and_then(|server| share(server.runtime, server.period));
         1.0 - kept.unwrap_or(0.0)
     }
 
-    /// What throttling allows: the smaller of the limit for all and the budget of our cgroup.
+    /// The share that throttling allows: the smaller of the limit for all and the budget of this
+    /// cgroup.
     pub(crate) fn throttled_share(&self) -> f64 {
         self.system_share().min(self.group_share())
     }
 
-    /// What the limit for all real-time tasks of a CPU allows, 1 without one.
+    /// The share that the limit for all real-time tasks of a CPU allows; 1 without a limit.
     pub(crate) fn system_share(&self) -> f64 {
         allowed(self.runtime, self.period)
     }
 
-    /// What the budget of our cgroup allows, 1 without one. Where there is no limit for all, the kernel does not
-    /// look at budgets either (`update_curr_rt`, kernel/sched/rt.c).
+    /// The share that the budget of this cgroup allows; 1 without a budget. Without a limit for
+    /// all, the kernel ignores the budgets, too (`update_curr_rt`, kernel/sched/rt.c).
     pub(crate) fn group_share(&self) -> f64 {
         self.runtime.map_or(1.0, |_| allowed(self.group_runtime, self.group_period))
     }
 }
 
-/// The share that a limit allows; 1 where there is none, or a part of it is not known.
+/// The share that a limit allows; 1 where there is none, or where it is not completely known.
 fn allowed(runtime: Option<Duration>, period: Option<Duration>) -> f64 {
     runtime.zip(period).and_then(|(runtime, period)| share(runtime, period)).unwrap_or(1.0)
 }
@@ -82,7 +87,7 @@ fn share(runtime: Duration, period: Duration) -> Option<f64> {
     (!period.is_zero()).then(|| (runtime.as_secs_f64() / period.as_secs_f64()).min(1.0))
 }
 
-/// Reads the limits; the fair server is that of CPU `first`.
+/// Reads the limits, and the fair server of CPU `first`.
 pub(super) fn read(roots: &Roots, cgroups: &Cgroups, first: Option<CpuId>) -> RealTime {
     let kernel = roots.proc.join("sys/kernel");
     let runtime_file = kernel.join("sched_rt_runtime_us");
@@ -98,12 +103,12 @@ pub(super) fn read(roots: &Roots, cgroups: &Cgroups, first: Option<CpuId>) -> Re
     }
 }
 
-/// A number of microseconds; -1, for unlimited, is `None`.
+/// A number of microseconds; `None` for -1, which means unlimited.
 fn micros(path: &Path) -> Option<Duration> {
     probe(path).map(Duration::from_micros)
 }
 
-/// The server's two files are in nanoseconds (kernel/sched/debug.c).
+/// Reads the fair server, whose two files are in nanoseconds (kernel/sched/debug.c).
 fn fair_server(roots: &Roots, cpu: CpuId) -> Option<FairServer> {
     let dir = roots.sys.join(format!("kernel/debug/sched/fair_server/cpu{cpu}"));
     Some(FairServer {
@@ -112,7 +117,8 @@ fn fair_server(roots: &Roots, cpu: CpuId) -> Option<FairServer> {
     })
 }
 
-/// The soft limit of the line `Max realtime priority` of `/proc/self/limits`; 0 where there is none.
+/// The soft limit in the line `Max realtime priority` of `/proc/self/limits`; 0 where there is
+/// none.
 fn rtprio_limit(limits: &str) -> u64 {
     let soft = limits
         .lines()
@@ -140,7 +146,8 @@ mod tests {
 
     #[test]
     fn the_default_limit_leaves_95_percent() {
-        // Documentation/scheduler/sched-rt-group.rst: the defaults, and the budget of a group on cgroup v1.
+        // Documentation/scheduler/sched-rt-group.rst: the defaults, and the budget of a group on
+        // cgroup v1.
         let limits = real_time(&[]);
         assert_eq!(limits.runtime, Some(Duration::from_millis(950)));
         assert_eq!(limits.period, Some(Duration::from_secs(1)));
@@ -150,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_budget_is_told_from_one_without_limit() {
+    fn a_group_without_budget_differs_from_one_without_limit() {
         let budget = "sys/fs/cgroup/cpu/cpu.rt_runtime_us";
         assert_eq!(real_time(&[(budget, "0\n")]).group_runtime, Some(Duration::ZERO));
         assert_eq!(real_time(&[(budget, "-1\n")]).group_runtime, None);
     }
 
     #[test]
-    fn a_budget_of_our_group_counts_where_it_is_less_than_the_limit_for_all() {
+    fn a_budget_below_the_limit_for_all_counts() {
         let period = ("sys/fs/cgroup/cpu/cpu.rt_period_us", "1000000\n");
         for (runtime, expected) in [("100000\n", 0.1), ("0\n", 0.0), ("960000\n", 0.95), ("-1\n", 0.95)] {
             let limits = real_time(&[("sys/fs/cgroup/cpu/cpu.rt_runtime_us", runtime), period]);
@@ -166,7 +173,7 @@ mod tests {
         }
         let unlimited = ("proc/sys/kernel/sched_rt_runtime_us", "-1\n");
         let limits = real_time(&[("sys/fs/cgroup/cpu/cpu.rt_runtime_us", "100000\n"), period, unlimited]);
-        assert!((limits.largest_share() - 1.0).abs() < 1e-9, "the kernel does not look at budgets then");
+        assert!((limits.largest_share() - 1.0).abs() < 1e-9, "the kernel ignores budgets then");
     }
 
     #[test]

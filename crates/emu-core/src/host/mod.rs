@@ -1,7 +1,7 @@
-//! This machine as found: a plain value that can be saved, replayed and tested on.
+//! This machine as emu finds it: a plain value that can be saved, replayed and used in tests.
 //!
-//! Nothing here changes anything. A file that is missing or strange is left out of the picture; only what
-//! makes emulation impossible (no `/proc`, no CPU) is an error.
+//! Reading it changes nothing. A file that is missing or unreadable leaves its field empty; only
+//! what makes emulation impossible (no `/proc`, no CPU) is an error.
 
 mod cgroups;
 mod clocks;
@@ -37,26 +37,26 @@ use crate::cpu_list::{CpuId, CpuList};
 use crate::error::{Error, Result};
 use crate::roots::Roots;
 
-/// This machine as found.
+/// This machine as emu finds it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Host {
-    /// Where it was read.
+    /// Where it was read from.
     pub roots: Roots,
     /// `uname -r`; empty where it cannot be read.
     pub kernel: String,
     /// The processor's name from `/proc/cpuinfo`, or `unknown`.
     pub model: String,
-    /// The boot, from `/proc/sys/kernel/random/boot_id`: what was measured in another boot is not used. Empty where
-    /// it cannot be read: then nothing can be known to be of this boot.
+    /// The id of the boot, from `/proc/sys/kernel/random/boot_id`. Measurements of another boot are
+    /// not used. Empty where it cannot be read; then kept measurements are not used either.
     pub boot_id: String,
     /// The CPUs that are present, by number.
     pub cpus: Vec<Cpu>,
-    /// The CPUs that this process may run on: affinity and cpuset, without those that are offline.
+    /// The CPUs that this process may run on: by affinity and cpuset, without offline ones.
     pub allowed: CpuList,
-    /// Control of the CPU frequency, where there is any.
+    /// Control of the CPU frequency, where available.
     pub cpufreq: Option<Cpufreq>,
-    /// The cgroup hierarchies and our place in them.
+    /// The cgroup hierarchies and this process's group in them.
     pub cgroups: Cgroups,
     /// The limits for real-time tasks.
     pub real_time: RealTime,
@@ -64,10 +64,10 @@ pub struct Host {
     pub privileges: Privileges,
     /// The kernel's time base.
     pub clocks: Clocks,
-    /// Where the kernel tells the CPU time of all tasks on a CPU, if it does.
+    /// Where the kernel reports the CPU time of all tasks on each CPU, if it does.
     #[serde(default)]
     pub task_time: Option<TaskTime>,
-    /// The hypervisor this runs under, if one shows itself: its name for people, `unknown` if it has none.
+    /// The hypervisor under which this runs, if one shows itself; `unknown` if it has no name.
     pub hypervisor: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl Host {
     /// Reads the machine.
     ///
     /// # Errors
-    /// `/proc` is not there, or no CPU can be found.
+    /// There is no `/proc`, or no CPU can be found.
     pub fn detect(roots: &Roots) -> Result<Self> {
         let own = roots.proc.join("self");
         if !own.exists() {
@@ -127,8 +127,8 @@ impl Host {
         version(&self.kernel)
     }
 
-    /// The online CPUs that share a core (SMT) with a CPU of `cpus` without being one of them. What runs there
-    /// takes execution units from the zone, and draws its clock up or down.
+    /// The online CPUs that share a core (SMT) with a CPU of `cpus` without being one of them.
+    /// Tasks there compete for the core's execution units and change its clock.
     pub fn siblings_outside(&self, cpus: &CpuList) -> CpuList {
         let siblings: CpuList =
             cpus.iter().filter_map(|id| self.cpu(id)).flat_map(|cpu| cpu.siblings.iter()).collect();
@@ -138,7 +138,7 @@ impl Host {
     /// Checks that every CPU exists, is online, and may be used by this process.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) naming the first CPU that is not usable, and why.
+    /// [`ErrorKind::Usage`](crate::error::ErrorKind) naming the first unusable CPU, and why.
     pub fn check_cpus(&self, cpus: &CpuList) -> Result<()> {
         for id in cpus.iter() {
             let Some(cpu) = self.cpu(id) else {
@@ -162,13 +162,13 @@ impl Host {
     }
 }
 
-/// The CPUs that the process may run on, from `/proc/self/status`. The kernel's mask may name CPUs that are not
-/// there; without it, every online CPU is taken.
+/// The CPUs that the process may run on, from `/proc/self/status`. The kernel's mask may contain
+/// CPUs that do not exist; without a mask, every online CPU is taken.
 fn allowed(status: &str, online: &CpuList) -> CpuList {
     mask(status).map_or_else(|| online.clone(), |mask| mask.intersection(online))
 }
 
-/// The CPUs that a task may run on, from its `/proc/<pid>/status`, whether they are online or not.
+/// The CPUs that a task may run on, from its `/proc/<pid>/status`, online or not.
 pub(crate) fn mask(status: &str) -> Option<CpuList> {
     field(status, "Cpus_allowed_list").and_then(CpuList::from_kernel)
 }
@@ -179,7 +179,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// A file as text. What is not UTF-8 is replaced, what cannot be read is empty.
+/// A file as text. Invalid UTF-8 is replaced; an unreadable file is empty.
 pub(crate) fn text(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
@@ -189,7 +189,7 @@ fn line(path: &Path) -> String {
     text(path).trim().to_owned()
 }
 
-/// The value of the first line `key: value`, as `/proc/<pid>/status` and `/proc/cpuinfo` have them.
+/// The value of the first line `key: value`, as in `/proc/<pid>/status` and `/proc/cpuinfo`.
 fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines()
         .filter_map(|line| line.split_once(':'))
@@ -219,7 +219,7 @@ mod tests {
         assert_round_trip(&host);
         assert!(!host.kernel.is_empty() && host.kernel_version().is_some());
         assert_eq!(host.boot_id.len(), 36);
-        // What the kernel says to the same questions by system calls.
+        // System calls answer the same questions.
         let uname = nix::sys::utsname::uname().unwrap();
         assert_eq!(uname.release().to_str(), Some(host.kernel.as_str()));
         assert_eq!(host.privileges.uid, nix::unistd::geteuid().as_raw());
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn siblings_outside_are_the_other_threads_of_the_zones_cores() {
+    fn siblings_outside_are_other_threads_of_the_zones_cores() {
         let topology = "sys/devices/system/cpu";
         let lists = ["0,4", "1,5", "2,6", "3", "0,4", "1,5", "2,6"];
         let files: Vec<_> = lists
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_cannot_be_read_are_left_out_of_the_picture() {
+    fn unreadable_files_leave_their_fields_empty() {
         // Reading a folder fails, for root too.
         let dir = tree(&[("proc/cpuinfo", "processor\t: 0\n")]);
         for (path, _) in VM_V1.iter().filter(|(path, _)| *path != "proc/cpuinfo") {
@@ -340,7 +340,7 @@ mod tests {
         }
     }
 
-    /// Pieces of what kernel files hold, to get past the first check of each parser.
+    /// Fragments of kernel files that pass the first check of each parser.
     const PIECES: &[&str] = &[
         "0",
         "1",
@@ -378,7 +378,7 @@ mod tests {
         "é",
     ];
 
-    /// Files that only some hosts have; with those of [`VM_V1`], all that are read.
+    /// Files that only some hosts have. With those of [`VM_V1`], they are all that is read.
     const OTHER_FILES: &[&str] = &[
         "proc/device-tree/compatible",
         "proc/device-tree/hypervisor/compatible",
@@ -415,7 +415,7 @@ mod tests {
         "sys/kernel/debug/sched/fair_server/cpu0/runtime",
     ];
 
-    /// What a strange file holds; `None` leaves it as recorded, or away.
+    /// The contents of a strange file; `None` leaves the file as recorded, or absent.
     fn contents() -> impl Strategy<Value = Option<Vec<u8>>> {
         let pieces = proptest::collection::vec(proptest::sample::select(PIECES), 0..12);
         prop_oneof![

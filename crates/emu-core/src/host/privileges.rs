@@ -1,4 +1,4 @@
-//! What this process may do.
+//! What this process is allowed to do.
 
 use std::fs;
 use std::path::Path;
@@ -9,31 +9,33 @@ use serde::{Deserialize, Serialize};
 use super::{field, text};
 use crate::roots::Roots;
 
-/// The name of the first user namespace, whose inode number is fixed (`PROC_USER_INIT_INO` in the kernel's
-/// `include/linux/proc_ns.h`).
+/// The name of the first user namespace, whose inode number is fixed (`PROC_USER_INIT_INO` in the
+/// kernel's `include/linux/proc_ns.h`).
 const INITIAL_USERNS: &str = "user:[4026531837]";
 
-/// Identity and the capabilities that emulation uses.
+/// The user, and the capabilities that emu uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, named as the kernel names it")]
 pub struct Privileges {
     /// The effective user.
     pub uid: u32,
-    /// `CAP_SYS_NICE`: real-time policies, affinity of others' tasks.
+    /// `CAP_SYS_NICE`: real-time policies, and the affinity of other users' tasks.
     pub sys_nice: bool,
     /// `CAP_SYS_ADMIN`.
     pub sys_admin: bool,
-    /// `CAP_KILL`: signals to others' processes.
+    /// `CAP_KILL`: signals to other users' processes.
     pub kill: bool,
     /// `CAP_DAC_OVERRIDE`: writing files without file permission.
     pub dac_override: bool,
-    /// Whether the process is in the first user namespace, where capabilities count for the whole machine.
+    /// Whether the process is in the first user namespace, where capabilities hold for the whole
+    /// machine.
     pub initial_userns: bool,
 }
 
-/// Reads the privileges from `/proc/self/status`, given as text, and the user namespace of this process.
+/// Reads the privileges from `/proc/self/status`, given as text, and the user namespace of this
+/// process.
 ///
-/// Capabilities that cannot be read are taken as missing.
+/// Capabilities that cannot be read count as missing.
 pub(super) fn read(roots: &Roots, status: &str) -> Privileges {
     let effective =
         field(status, "CapEff").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or_default();
@@ -53,8 +55,9 @@ fn effective_uid(status: &str) -> Option<u32> {
     field(status, "Uid")?.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Told by the namespace's link; where that cannot be read, by the map, which is the identity in the first
-/// namespace. A kernel without either file has no other user namespace.
+/// Whether this is the first user namespace, by the namespace's link. Where the link cannot be
+/// read, by the map, which is the identity in the first namespace. A kernel without either file has
+/// no other namespaces.
 fn initial_userns(own: &Path) -> bool {
     if let Ok(name) = fs::read_link(own.join("ns/user")) {
         return name == Path::new(INITIAL_USERNS);
@@ -68,13 +71,13 @@ mod tests {
     use super::super::testing::tree;
     use super::*;
 
-    /// `/proc/self/status` of a process with `CAP_DAC_OVERRIDE` (bit 1), `CAP_KILL` (5), and `CAP_SYS_NICE` (23)
-    /// by include/uapi/linux/capability.h.
+    /// `/proc/self/status` of a process with `CAP_DAC_OVERRIDE` (bit 1), `CAP_KILL` (5), and
+    /// `CAP_SYS_NICE` (23) by include/uapi/linux/capability.h.
     const STATUS: &str =
         "Name:\temu\nUid:\t1000\t1001\t1000\t1000\nCapPrm:\t000001ffffffffff\nCapEff:\t0000000000800022\n";
 
     #[test]
-    fn effective_user_and_capabilities_are_told() {
+    fn effective_user_and_capabilities_are_read() {
         let dir = tree(&[("proc/self/uid_map", "         0          0 4294967295\n")]);
         let privileges = read(&Roots::below(dir.path()), STATUS);
         assert_eq!(

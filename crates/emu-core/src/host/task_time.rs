@@ -1,4 +1,4 @@
-//! How much CPU time tasks have had on some CPUs, whoever's they are.
+//! The CPU time that all tasks together have used on some CPUs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,29 +13,34 @@ use crate::cpu_list::{CpuId, CpuList};
 use crate::roots::Roots;
 use crate::sys::time::{Nanos, USER_TICK};
 
-/// The kernel's account of the CPU time of all tasks on each CPU, to the nanosecond: `/proc/stat` counts ticks.
+/// The kernel's account of the CPU time of all tasks on each CPU, in nanoseconds. (`/proc/stat`
+/// counts ticks.)
 ///
-/// It is brought up to date when a task leaves its CPU.
+/// The kernel updates it when a task leaves its CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskTime {
-    /// `cpuacct.usage_percpu` of the root group (`Documentation/admin-guide/cgroup-v1/cpuacct.rst`).
+    /// `cpuacct.usage_percpu` of the root group
+    /// (`Documentation/admin-guide/cgroup-v1/cpuacct.rst`).
     Cpuacct(PathBuf),
-    /// `schedstat` in this procfs (`Documentation/scheduler/sched-stats.rst`), of kernels with `CONFIG_SCHEDSTATS`.
+    /// `schedstat` in this procfs (`Documentation/scheduler/sched-stats.rst`), of kernels with
+    /// `CONFIG_SCHEDSTATS`.
     Schedstat(PathBuf),
 }
 
-/// CPU time since some moment of this boot, in nanoseconds; sums wrap around.
+/// CPU time since some moment of this boot, in nanoseconds. Sums wrap around.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct AllTasks {
     pub(crate) time: Nanos,
-    /// The most of `time` that may be interrupts and steal. Kernels that account for these leave them out of the time of
-    /// tasks and groups. `None` where `time` has none of it (cpuacct).
+    /// The largest part of `time` that may be interrupts and steal. Kernels that account for these
+    /// exclude them from the time of tasks and groups. `None` where `time` contains none of it
+    /// (cpuacct).
     pub(crate) interrupts: Option<Nanos>,
 }
 
 impl TaskTime {
-    /// Where this host tells it; of a container's own cgroup mount only the tasks of the container could be told.
+    /// Finds the account. A container's own cgroup mount is not used, because it has the
+    /// container's tasks only.
     pub(super) fn find(roots: &Roots, cgroups: &Cgroups) -> Option<Self> {
         let is_root = |mount: &Path| mount.join("release_agent").exists();
         let cpuacct = cgroups
@@ -56,7 +61,8 @@ impl TaskTime {
         }
     }
 
-    /// The sum over these CPUs; `None` where one has no account, as `/proc/schedstat` has none of a CPU that is offline.
+    /// The sum over these CPUs; `None` where one has no account, such as an offline CPU in
+    /// `/proc/schedstat`.
     pub(crate) fn read(&self, cpus: &CpuList) -> Option<AllTasks> {
         let text = fs::read_to_string(self.file()).ok()?;
         let sum = |of_cpu: &dyn Fn(CpuId) -> Option<Nanos>| {
@@ -80,7 +86,7 @@ impl TaskTime {
     }
 }
 
-/// The seventh number of a CPU's line: time spent running by tasks.
+/// The time that tasks ran on a CPU: the seventh number of its line.
 fn in_schedstat(text: &str, cpu: CpuId) -> Option<Nanos> {
     line_of(text, cpu)?.split_ascii_whitespace().nth(6)?.parse().ok()
 }

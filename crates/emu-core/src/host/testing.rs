@@ -1,4 +1,4 @@
-//! Hosts for tests, here and in other modules: trees of kernel files below a temporary folder.
+//! Recorded hosts for tests of all modules: trees of kernel files below a temporary folder.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use super::Host;
 use crate::roots::Roots;
 
 /// A virtual machine with two CPUs of one thread each, every controller of interest in a version-1
-/// hierarchy of its own beside an empty version-2 one, no cpufreq, and root's privileges. Taken from Linux 6.18
-/// under KVM, and shortened.
+/// hierarchy of its own beside an empty version-2 one, no cpufreq, and root's privileges. Taken
+/// from Linux 6.18 under KVM, and shortened.
 pub(crate) const VM_V1: &[(&str, &str)] = &[
     (
         "proc/cpuinfo",
@@ -63,7 +63,7 @@ pub(crate) const VM_V1: &[(&str, &str)] = &[
     ("sys/fs/cgroup/unified/cgroup.procs", ""),
 ];
 
-/// The files of a table over those of another; of a file in both, the second text counts.
+/// The files of one table, replaced or extended by those of another.
 pub(crate) fn with<'a>(
     base: &[(&'a str, &'a str)],
     changes: &[(&'a str, &'a str)],
@@ -87,12 +87,13 @@ pub(crate) fn write(root: &Path, path: &str, contents: &[u8]) {
     fs::write(path, contents).unwrap();
 }
 
-/// The host of [`VM_V1`]. Its files are gone, so that nothing can be changed by way of it.
+/// The host of [`VM_V1`]. Its files are already deleted, so tests cannot change anything through
+/// it.
 pub(crate) fn host() -> Host {
     host_of(VM_V1)
 }
 
-/// The host of a table of files, which are gone when this returns.
+/// The host of a table of files, which are deleted when this returns.
 pub(crate) fn host_of(files: &[(&str, &str)]) -> Host {
     Host::detect(&Roots::below(tree(files).path())).unwrap()
 }

@@ -1,4 +1,5 @@
-//! Processes and their descendants, as `/proc` shows them.
+//! Processes as `/proc` shows them: their state, threads and descendants, and which of them emu
+//! must not stop.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -9,20 +10,20 @@ use crate::error::{Error, Result};
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 
-/// What `/proc/<pid>/stat` says of a process (`proc_pid_stat(5)`).
+/// The fields of `/proc/<pid>/stat` that emu uses (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stat {
     /// `R`, `S`, `T` (stopped), `Z`, …
     pub(crate) state: u8,
-    /// The parent; a child whose parent has ended has init or a subreaper for one.
+    /// The parent: init or a subreaper for a child whose parent has ended.
     pub(crate) parent: Pid,
     /// The process group.
     pub(crate) group: Pid,
     /// The session.
     pub(crate) session: Pid,
-    /// Whether it is a thread of the kernel's own.
+    /// Whether it is a kernel thread.
     pub(crate) is_kernel: bool,
-    /// In clock ticks since boot: tells it from a later process with the same number.
+    /// The start in clock ticks since boot; distinguishes processes that had the same number.
     pub(crate) starttime: u64,
     /// The CPU that it runs on, or ran on last.
     pub(crate) cpu: Option<CpuId>,
@@ -34,23 +35,23 @@ pub(crate) struct Stat {
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
 impl Stat {
-    /// Whether only its exit code is left of it.
+    /// Whether it has ended and only its exit code remains.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
 
-    /// Reads it; `None` when there is no such process (any more).
+    /// Reads the fields; `None` when the process does not exist.
     pub(crate) fn read(proc: &Path, pid: Pid) -> Option<Self> {
-        // The name may be any bytes.
+        // The name may contain any bytes.
         Self::parse(&fs::read(proc.join(pid.to_string()).join("stat")).ok()?)
     }
 
-    /// Parses the line. The name, in parentheses, may hold anything, parentheses too.
+    /// Parses the line. The name is in parentheses and may contain parentheses, too.
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
         let name_end = line.iter().rposition(|&byte| byte == b')')?;
         let rest = std::str::from_utf8(line.get(name_end + 1..)?).ok()?;
         let fields: Vec<_> = rest.split_ascii_whitespace().collect();
-        // Numbers as in the manual, where the state is the third field.
+        // The manual counts the state as field 3.
         let field = |number: usize| fields.get(number - 3).copied();
         Some(Self {
             state: *field(3)?.as_bytes().first()?,
@@ -65,7 +66,7 @@ impl Stat {
     }
 }
 
-/// This process, those it descends from, and init: what must never be held.
+/// This process, its ancestors, and init: processes that must never be stopped.
 fn own_line(proc: &Path) -> Vec<Pid> {
     let mut line = vec![1];
     let mut pid = std::process::id() as Pid;
@@ -76,7 +77,7 @@ fn own_line(proc: &Path) -> Vec<Pid> {
     line
 }
 
-/// Refuses processes that must not be held or limited: init, emu, those that emu descends from, the kernel's.
+/// Refuses processes that must not be stopped or limited: init, emu, its ancestors, kernel threads.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`](crate::error::ErrorKind) naming the process.
@@ -97,38 +98,38 @@ pub(crate) fn check_targets(proc: &Path, pids: impl IntoIterator<Item = Pid>) ->
     Ok(())
 }
 
-/// How often every process is looked at again, and not only the new ones: a number may have been given to
-/// another process between two looks.
+/// How often all processes are read again and not only the new ones, in nanoseconds: between two
+/// looks a number may have been given to another process.
 const LOOK_AT_ALL: Nanos = 1_000_000_000;
 
-/// Processes and their descendants.
+/// Some processes and all their descendants.
 ///
-/// A process belongs to the family when its parent does, or when it is in a process group or session whose
-/// number is that of a member: so a child whose parent has ended is still known, unless parent and child came
-/// between the same two looks *and* the child is in no group or session of a member's. Only a cgroup is without
-/// that gap.
+/// A process is a member when its parent is, or when it is in a process group or session that a
+/// member has made. So an orphan is still recognized, unless parent and child both appeared between
+/// the same two looks *and* the child is in no member's group or session. Only a cgroup has no such
+/// gap.
 #[derive(Debug)]
 pub(crate) struct Descendants {
     proc: PathBuf,
     /// The members alive at the last look.
     members: BTreeMap<Pid, Stat>,
-    /// Numbers of members that may be those of process groups and sessions; they outlive the member as long as
-    /// another is in the group or session.
+    /// The numbers of members that may be process groups or sessions. They are kept after the
+    /// member's end while another member is in the group or session.
     lines: HashSet<Pid>,
-    /// Processes that are known not to belong.
+    /// Processes that are known not to be members.
     others: HashSet<Pid>,
-    /// When the first member started: no process older than that is its descendant.
+    /// When the first member started: older processes cannot be descendants.
     eldest: u64,
-    /// The last process number given out before the last look.
+    /// The last process number that the kernel had given out before the last look.
     last_pid: Option<Pid>,
     next_full: Nanos,
 }
 
 impl Descendants {
-    /// The family of these processes.
+    /// These processes and their descendants.
     ///
     /// # Errors
-    /// One of them does not exist, has ended, or is only a thread of a process; `/proc` cannot be read.
+    /// A process does not exist, has ended, or is a thread of another; `/proc` cannot be read.
     pub(crate) fn of(proc: &Path, pids: &[Pid]) -> Result<Self> {
         let mut members = BTreeMap::new();
         for &pid in pids {
@@ -158,14 +159,14 @@ impl Descendants {
         &self.members
     }
 
-    /// Looks for new members, and for those that have ended.
+    /// Updates the members: adds new ones and drops those that have ended.
     ///
     /// # Errors
     /// `/proc` cannot be read.
     pub(crate) fn look(&mut self) -> Result<()> {
         let (now, last_pid) = (time::now(), last_pid(&self.proc));
         let full = now >= self.next_full;
-        // Where no number has been given out since, there is no new process.
+        // If no number has been given out since, there is no new process.
         if !full && last_pid.is_some() && last_pid == self.last_pid {
             return Ok(());
         }
@@ -198,12 +199,12 @@ impl Descendants {
         Ok(())
     }
 
-    /// Forgets a member that has turned out to have ended.
+    /// Removes a member that has ended.
     pub(crate) fn forget(&mut self, pid: Pid) {
         self.members.remove(&pid);
     }
 
-    /// Takes in those that belong, until none is left that does.
+    /// Adds those strangers that are members, until none is found any more.
     fn adopt(&mut self, mut strangers: Vec<(Pid, Stat)>) {
         let own = std::process::id() as Pid;
         loop {
@@ -233,7 +234,7 @@ fn pids(proc: &Path) -> Result<Vec<Pid>> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// The numbers of a process's threads; none when it has ended.
+/// The numbers of a process's threads; empty when it has ended.
 pub(crate) fn threads(proc: &Path, pid: Pid) -> Vec<Pid> {
     pids(&proc.join(pid.to_string()).join("task")).unwrap_or_default()
 }
@@ -245,7 +246,7 @@ fn process_of(proc: &Path, tid: Pid) -> Option<Pid> {
     status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
 }
 
-/// The last process number that the kernel has given out in our PID namespace: the last field of
+/// The last process number that the kernel has given out in this PID namespace: the last field of
 /// `/proc/loadavg` (`proc_loadavg(5)`).
 pub(crate) fn last_pid(proc: &Path) -> Option<Pid> {
     fs::read_to_string(proc.join("loadavg")).ok()?.split_ascii_whitespace().last()?.parse().ok()
@@ -276,7 +277,7 @@ mod tests {
         }
     }
 
-    /// Looks until the family has so many members.
+    /// Looks until there are `count` members.
     fn look_for(descendants: &mut Descendants, count: usize) -> bool {
         let deadline = time::now() + 5_000_000_000;
         while time::now() < deadline {
@@ -363,7 +364,7 @@ mod tests {
 
     #[test]
     fn an_orphan_is_known_by_the_session_its_parent_made() {
-        // The middle process makes a session, has a child and ends before anybody looks.
+        // The middle process makes a session, has a child and ends before the first look.
         let root = shell(r#"sleep 0.2; setsid sh -c 'sh -c "sleep 20 & sleep 0.3" & sleep 0.3'; sleep 20"#);
         let mut descendants = Descendants::of(Path::new(PROC), &[root.id() as Pid]).unwrap();
         let deadline = time::now() + 1_500_000_000;
@@ -373,7 +374,7 @@ mod tests {
         }
         let is_orphan = |stat: &Stat| !stat.has_ended() && !descendants.members().contains_key(&stat.parent);
         let orphans = descendants.members().values().filter(|stat| is_orphan(stat)).count();
-        // The root, and the sleeper whose parents have gone.
+        // The root, and the sleeping process whose parents have ended.
         assert_eq!(orphans, 2, "{:?}", descendants.members());
         kill_all(&mut descendants);
         end(root);

@@ -1,4 +1,5 @@
-//! Letting tasks run on the CPUs again that they were bound away from. Nothing here allocates.
+//! Undoing changes to the CPU affinity of tasks and of their later children. Nothing here
+//! allocates.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -15,17 +16,17 @@ use super::task;
 use super::undoer::Undoer;
 use crate::sys::Pid;
 
-/// How often tasks are looked for that were born while they were looked for.
+/// How many times tasks are searched: new ones may be created during each search.
 const LOOKS: u32 = 100;
-/// The longest line of descent that is followed.
+/// The largest number of ancestors that are followed.
 const GENERATIONS: u32 = 64;
 
-/// A binding to be taken back.
+/// A change of affinity to undo.
 struct Binding {
     cpus: CpuSet,
-    /// As the kernel tells it: without the CPUs that are offline.
+    /// As the kernel reports it: without offline CPUs.
     ours: CpuSet,
-    /// Who has it started later.
+    /// Only tasks that started later have inherited it.
     since: u64,
 }
 
@@ -44,7 +45,7 @@ impl Undoer<'_, '_> {
         }
     }
 
-    /// Whether nobody else has bound the task.
+    /// Undoes the change of one task; false where another program has changed the affinity since.
     fn restore_one(&self, task: Task, cpus: Field<'_>, ours: Option<Field<'_>>) -> rustix::io::Result<bool> {
         let (proc, cpus) = (self.places.proc(), parse_cpus(cpus).unwrap_or_default());
         if !task::is_same(proc, task)? {
@@ -64,7 +65,7 @@ impl Undoer<'_, '_> {
         Ok(true)
     }
 
-    /// Lets those who have inherited a binding run on the CPUs of those that they have it from.
+    /// Undoes the change in tasks that have inherited it.
     pub(super) fn restore_inherited(
         &mut self,
         tasks: TaskSetField<'_>,
@@ -113,7 +114,7 @@ impl Undoer<'_, '_> {
         self.failed(format_args!("cannot let all tasks run on CPUs {cpus_text}: new ones keep coming"))
     }
 
-    /// The CPUs that are online, where the kernel tells.
+    /// The CPUs that are online; `None` where the kernel does not report them.
     fn online(&self) -> Option<CpuSet> {
         let mut buffer = [0; 4096];
         parse_cpus(self.places.sys_file("devices/system/cpu/online")?.read(&mut buffer).ok()?.into())
@@ -121,7 +122,7 @@ impl Undoer<'_, '_> {
 }
 
 impl Binding {
-    /// Takes it from the threads of a process that have it; whether there were any.
+    /// Undoes the change in all threads of a process; returns whether a thread had it.
     fn take_from(&self, proc: BorrowedFd<'_>, process: Pid) -> rustix::io::Result<bool> {
         let mut found = false;
         each_entry(proc, of_process(process, "task").as_c_str(), |tid| {
@@ -162,7 +163,7 @@ fn each_entry(
     Ok(())
 }
 
-/// Whether a process is this one or descends from it, as long as that lives.
+/// Whether a process is `ancestor` or descends from it, while all processes in between live.
 fn descends(proc: BorrowedFd<'_>, pid: Pid, ancestor: Task) -> bool {
     let mut pid = pid;
     for _ in 0..GENERATIONS {
@@ -182,7 +183,7 @@ fn both(cpus: &CpuSet, others: Option<&CpuSet>) -> CpuSet {
     both
 }
 
-/// Whether these are lists of CPUs that a record may have.
+/// Checks that these are lists of CPUs that a record may have.
 pub(super) fn are_cpus(lists: [Field<'_>; 2]) -> Result<(), &'static str> {
     if lists.iter().all(|list| parse_cpus(*list).is_some()) {
         Ok(())

@@ -1,8 +1,9 @@
-//! What of a long journal still counts.
+//! Compaction of a long journal.
 //!
-//! A session that goes on for days writes a record for every new value of a file. From time to time it copies the records
-//! that count to the end of its journal: a line `copying`, the records each with a `+` before it, a line `copied`. A copy
-//! without its last line, as a killed emu leaves it, counts for nothing; a whole one stands for all lines before it.
+//! A session that runs for days writes a record for every new value of a file. From time to time it
+//! copies the records that still count to the end of its journal: a line `copying`, the records
+//! each after a `+`, a line `copied`. A complete copy replaces all lines before it. A copy without
+//! its last line, as a killed emu leaves it, is ignored.
 
 use std::collections::HashMap;
 
@@ -11,10 +12,10 @@ use super::lines::{COPIED, COPY, COPYING};
 use super::places::FixedText;
 use super::record::Step;
 
-/// Path and old value, as they stand in a record.
+/// Path and old value, as written in a record.
 type FileField<'a> = (&'a [u8], &'a [u8]);
 
-/// A copy of the records in these lines that count.
+/// A copy of those records of `lines` that still count.
 pub(super) fn copied(lines: &[u8]) -> Vec<u8> {
     let records: Vec<_> = lines
         .split(|&byte| byte == b'\n')
@@ -23,7 +24,7 @@ pub(super) fn copied(lines: &[u8]) -> Vec<u8> {
         .collect();
     let mut counts = vec![true; records.len()];
     let mut all_continued = false;
-    // Of a file's records with one old value: where the newest is, and the oldest so far.
+    // For each file and old value: the positions of the newest record and of the oldest so far.
     let mut files: HashMap<FileField<'_>, (usize, usize)> = HashMap::new();
     for (number, (record, counts)) in records.iter().zip(counts.iter_mut()).enumerate().rev() {
         let newest = number + 1 == records.len();
@@ -53,7 +54,8 @@ pub(super) fn copied(lines: &[u8]) -> Vec<u8> {
     };
     push(COPYING, b"");
     for (number, record) in records.iter().enumerate() {
-        // The oldest one, too, for it comes after what has moved the file when it was written back.
+        // The oldest one counts as well: undoing the records in between may have changed the file
+        // again.
         let is_outlived = match Step::parse(record) {
             Some(Step::File { path, old, new, .. }) if !new.is_empty() => files
                 .get(&(path.escaped(), old.escaped()))

@@ -1,8 +1,9 @@
-//! The fields of a line of the journal: any bytes, divided by tabs, with tabs, newlines and backslashes escaped.
+//! The fields of a line of the journal: bytes separated by tabs; tabs, newlines and backslashes are
+//! escaped.
 
 use std::fmt;
 
-/// Appends fields, each with a tab before it but the line's first.
+/// Appends fields to a line, with a tab before each but the first.
 pub(super) fn push_all<'a>(line: &mut Vec<u8>, fields: impl IntoIterator<Item = &'a [u8]>) {
     for field in fields {
         push(line, field);
@@ -23,17 +24,17 @@ pub(super) fn push(line: &mut Vec<u8>, field: &[u8]) {
     }
 }
 
-/// A field as it stands in the file, escaped.
+/// A field as written in the file, with its escapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Field<'a>(&'a [u8]);
 
 impl<'a> Field<'a> {
-    /// As it stands there.
+    /// The bytes with their escapes.
     pub(super) fn escaped(self) -> &'a [u8] {
         self.0
     }
 
-    /// The bytes meant.
+    /// The bytes without escapes.
     pub(super) fn bytes(self) -> impl Iterator<Item = u8> + 'a {
         let mut escaped = self.0.iter();
         std::iter::from_fn(move || match *escaped.next()? {
@@ -46,12 +47,12 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Whether it means exactly `value`.
+    /// Whether the field stands for exactly `value`.
     pub(super) fn is(self, value: &[u8]) -> bool {
         self.bytes().eq(value.iter().copied())
     }
 
-    /// Whether the words it consists of include `word`.
+    /// Whether `word` is one of the field's words.
     pub(super) fn has_word(self, word: &[u8]) -> bool {
         let (mut rest, mut same) = (word.iter(), true);
         for byte in self.bytes().chain([b' ']) {
@@ -66,7 +67,7 @@ impl<'a> Field<'a> {
         false
     }
 
-    /// A decimal number without a sign.
+    /// The field as a decimal number without a sign.
     pub(super) fn number<T: std::str::FromStr>(self) -> Option<T> {
         let digits =
             std::str::from_utf8(self.0).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
@@ -84,7 +85,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// For messages: control characters and bytes that are no text are shown as `?`.
+/// For messages: control characters and invalid UTF-8 are shown as `?`.
 impl fmt::Display for Field<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use fmt::Write;
@@ -106,23 +107,23 @@ impl<'a> From<&'a [u8]> for Field<'a> {
     }
 }
 
-/// The fields of a line that are still to be read.
+/// The fields of a line that are not yet read.
 #[derive(Debug, Clone)]
 pub(super) struct Fields<'a>(Option<&'a [u8]>);
 
 impl<'a> Fields<'a> {
-    /// The fields of a line without its newline; `None` when one of them is not escaped as it should be.
+    /// The fields of a line without its newline; `None` when one of them is escaped wrongly.
     pub(super) fn of(line: &'a [u8]) -> Option<Self> {
         let fields = Self(Some(line));
         fields.clone().all(Field::is_well_escaped).then_some(fields)
     }
 
-    /// All that are left.
+    /// All remaining fields.
     pub(super) fn rest(&mut self) -> Values<'a> {
         Values(self.0.take())
     }
 
-    /// Whether none is left.
+    /// Whether no field remains.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -140,7 +141,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The values of a file that are ours.
+/// The values of a file that emu has written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Values<'a>(Option<&'a [u8]>);
 
@@ -157,7 +158,7 @@ impl<'a> Values<'a> {
         self.fields().any(|field| field.is(value))
     }
 
-    /// Whether the words of any of them include `word`.
+    /// Whether `word` is a word of one of them.
     pub(super) fn has_word(self, word: &[u8]) -> bool {
         self.fields().any(|field| field.has_word(word))
     }

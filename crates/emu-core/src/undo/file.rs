@@ -1,4 +1,4 @@
-//! Giving control files their old values back. Nothing here allocates.
+//! Restoring the old values of control files. Nothing here allocates.
 
 use std::time::Instant;
 
@@ -22,12 +22,12 @@ impl Undoer<'_, '_> {
         new: Values<'_>,
     ) -> bool {
         let Some(file) = self.places.locate(path) else { return false };
-        // Without the lock, of which somebody may be in the way, undoing still has to get on.
+        // A lock that cannot be had must not prevent the undo.
         let _lock = self.peers.and_then(|peers| peers.lock(PATIENCE).ok());
         let mut current = [0; VALUE_MAX];
         let current = match file.read(&mut current) {
             Ok(current) => form.value(current),
-            // It went with its group or its device, and its value with it.
+            // The file was removed with its group or device, and its value with it.
             Err(Errno::NOENT | Errno::NODEV) => return true,
             Err(cause) => return self.failed(format_args!("cannot read {path}: {}", Cause(cause))),
         };
@@ -40,7 +40,7 @@ impl Undoer<'_, '_> {
         let mut wanted = FixedText::new();
         let mut fits = wanted.extend(old.bytes());
         let is_theirs = is_any(self.peers, path, false, &mut |_old, theirs| {
-            // Under way to a value that nobody knows yet, or there.
+            // `theirs` is empty while that session writes a value, whose result is not known yet.
             let is_theirs = theirs.is_empty() || theirs.contains(current);
             if !is_theirs && let Some(last) = theirs.fields().last() {
                 wanted = FixedText::new();
@@ -64,7 +64,7 @@ impl Undoer<'_, '_> {
         if let Err(cause) = fits.ok_or(Errno::NAMETOOLONG).and_then(|()| file.write(wanted.as_bytes())) {
             return self.failed(format_args!("cannot write `{wanted_text}` to {path}: {}", Cause(cause)));
         }
-        // A limit of cpufreq is put into force by a worker of the kernel, which may come later than this.
+        // The kernel applies limits of cpufreq in a worker thread, which may run later than this.
         let end = Instant::now() + PATIENCE;
         loop {
             match file.read(&mut [0; VALUE_MAX]) {
@@ -81,8 +81,8 @@ impl Undoer<'_, '_> {
         }
     }
 
-    /// Switches off the controllers that we have switched on, whatever others have switched since, but for those that
-    /// another live session relies on.
+    /// Disables the controllers that this session has enabled, whatever others have enabled since,
+    /// except those that another live session relies on.
     fn switch_off(
         &mut self,
         path: Field<'_>,
@@ -119,7 +119,7 @@ impl Undoer<'_, '_> {
     }
 }
 
-/// [`Peers::any`], where there are others.
+/// [`Peers::any`], where there are other sessions.
 fn is_any(
     peers: Option<Peers<'_>>,
     path: Field<'_>,
@@ -129,7 +129,8 @@ fn is_any(
     peers.is_some_and(|peers| peers.any(path, all, is_it))
 }
 
-/// Whether a record of a list of controllers says that its session has one switched on, or relies on another that has.
+/// Whether a record of a list of controllers tells that its session has enabled `name` or relies on
+/// it.
 pub(super) fn is_claimed(old: Field<'_>, new: Values<'_>, name: &[u8]) -> bool {
     new.has_word(name) && !old.has_word(name)
 }

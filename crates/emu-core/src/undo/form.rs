@@ -1,18 +1,19 @@
-//! How control files show what is in force.
+//! How control files show their current value.
 
 use crate::control_file;
 
-/// How a control file shows what is in force.
+/// How a control file shows its current value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// It reads as it was written.
+    /// The file reads as it was written.
     Plain,
-    /// It reads as all choices with the one in force in brackets: `always [madvise] never`.
+    /// The file reads as all choices with the current one in brackets: `always [madvise] never`.
     Choice,
 }
 
 impl Form {
-    /// The value in force, in the text of a file. A list of choices with none in brackets is taken whole.
+    /// The current value in the text of a file. A list of choices without brackets is returned
+    /// whole.
     pub(super) fn value(self, text: &[u8]) -> &[u8] {
         match self {
             Self::Plain => text,
@@ -20,7 +21,7 @@ impl Form {
         }
     }
 
-    /// As [`value`](Self::value), of a text.
+    /// As [`value`](Self::value), of a string.
     pub(super) fn value_of(self, text: &str) -> &str {
         let value = self.value(text.as_bytes());
         // Brackets are ASCII, so what is between them is text where the whole is.

@@ -1,7 +1,8 @@
-//! Emptying, leaving and continuing groups of tasks. Nothing here allocates.
+//! Undoing groups of tasks: emptying and removing them, returning and continuing their tasks.
+//! Nothing here allocates.
 //!
-//! The lists change while they are read: tasks fork and die. So each is gone through again until nothing is
-//! left to do, within bounds.
+//! The lists of tasks change while they are read, because tasks fork and exit. So each list is read
+//! again until nothing is left to do, within bounds.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -18,7 +19,7 @@ use super::undoer::{PATIENCE, Undoer, pause};
 use crate::sys::Pid;
 use crate::sys::time::user_ticks;
 
-/// The files of a group that list its tasks; a PID written to them joins.
+/// The files of a group that list its tasks. A PID written to one of them joins the group.
 pub(super) const MEMBER_FILES: [&[u8]; 3] = [b"cgroup.procs", b"cgroup.threads", b"tasks"];
 
 pub(super) fn is_member_file(name: &[u8]) -> bool {
@@ -33,7 +34,7 @@ fn join(members: &OwnedFd, pid: Pid) -> rustix::io::Result<()> {
     write_once(members, text.as_bytes())
 }
 
-/// Moves every task that the group's file lists; says which was refused last and why.
+/// Moves every task that the group's file lists; returns the last refused one and the reason.
 fn move_members(
     group: BorrowedFd<'_>,
     list: &std::ffi::CStr,
@@ -42,10 +43,11 @@ fn move_members(
     let mut refused = None;
     let list = open_below(group, list, OFlags::RDONLY)?;
     each_number(&list, |pid| {
-        // A task of a PID namespace that we do not see is listed as 0; writing that would move ourselves.
+        // A task outside our PID namespace is listed as 0; writing that would move this process
+        // itself.
         if pid > 0 {
             match join(to, pid) {
-                // Dead by now.
+                // The task has ended.
                 Ok(()) | Err(Errno::SRCH) => {}
                 Err(cause) => refused = Some((pid, cause)),
             }
@@ -56,18 +58,18 @@ fn move_members(
 }
 
 impl Undoer<'_, '_> {
-    /// Moves every task out of a group and removes it.
+    /// Moves every task out of a group and removes the group.
     pub(super) fn dissolve(&mut self, path: Field<'_>, members: Field<'_>, return_to: Field<'_>) -> bool {
         let places = self.places;
         let (Some(group), Some(target)) = (places.locate(path), places.locate(return_to)) else {
             return false;
         };
         let deadline = Instant::now() + PATIENCE;
-        // Opened when the group turns out not to be empty.
+        // Opened only when the group turns out not to be empty.
         let mut open = None;
         let mut refused = None;
         loop {
-            // The kernel removes a group only when no task is in it: the one proof that it is empty.
+            // The kernel removes a group only when no task is in it, which is the only proof.
             let busy = match group.remove_folder() {
                 Ok(()) | Err(Errno::NOENT) => return true,
                 Err(cause) => cause,
@@ -79,7 +81,7 @@ impl Undoer<'_, '_> {
                         return self.failed(format_args!("cannot empty the group {path}: {}", Cause(cause)));
                     }
                 };
-                // Gone in the meantime.
+                // The group was removed in the meantime.
                 if open.is_none() {
                     return true;
                 }
@@ -98,7 +100,8 @@ impl Undoer<'_, '_> {
         }
     }
 
-    /// The group's folder, and the file that takes its tasks: the parent's when the recorded one has gone.
+    /// The group's folder, and the file that takes its tasks: that of the parent if the recorded
+    /// one is gone.
     fn open_both(
         &mut self,
         group: &Located<'_>,
@@ -151,7 +154,7 @@ impl Undoer<'_, '_> {
             let looked = members.open(OFlags::RDONLY).and_then(|list| {
                 each_number(&list, |pid| {
                     match continue_member(proc, pid, looked_at) {
-                        // Nobody has stopped a process that has started since this began.
+                        // emu cannot have stopped a process that started after this began.
                         Ok(Some(started)) => unsettled |= started <= begun,
                         Ok(None) => {}
                         Err(cause) => refused = Some((pid, Cause(cause))),
@@ -160,7 +163,7 @@ impl Undoer<'_, '_> {
                 })
             });
             match (looked, refused) {
-                // A tick later, every process of interest is older than the look.
+                // A tick later, the start times tell which processes are older than the list.
                 (Ok(()), None) if unsettled => pause(),
                 (Ok(()), None) | (Err(Errno::NOENT | Errno::NODEV), _) => return true,
                 (Ok(()), Some((pid, cause))) => {
@@ -174,7 +177,7 @@ impl Undoer<'_, '_> {
     }
 }
 
-/// Moves what the group's files list.
+/// Moves all tasks that the group's files list.
 fn empty(
     group: BorrowedFd<'_>,
     members: Field<'_>,
@@ -185,9 +188,9 @@ fn empty(
     } else {
         Err(Errno::OPNOTSUPP)
     };
-    // `cgroup.procs` of version 2 leaves out a process whose first thread has ended while others run, and
-    // cannot be read in a threaded group (EOPNOTSUPP). The list of threads has them all; a thread's number
-    // written to `cgroup.procs` moves its process.
+    // `cgroup.procs` of version 2 omits a process whose first thread has ended while others run,
+    // and cannot be read in a threaded group (EOPNOTSUPP). The list of threads has all of them, and
+    // writing the number of a thread to `cgroup.procs` moves its process.
     if let Ok(Some(refused)) = refused {
         return Ok(Some(refused));
     }
@@ -197,15 +200,16 @@ fn empty(
     }
 }
 
-/// Continues one process that a list read since `looked_at` has named; returns when it started if it is too
-/// young for that.
+/// Continues one process of a list that was read at `looked_at`. Returns the process's start time
+/// if it started later.
 ///
-/// A process that started before the list was read is the one meant, for a number in use is not given again.
-/// One that started since may have got the number of a dead one: it is left until the next look.
+/// A process that started before the list was read is the listed one, because numbers in use are
+/// not given again. One that started since may have the number of a dead one, so it waits for the
+/// next look.
 fn continue_member(proc: BorrowedFd<'_>, pid: Pid, looked_at: u64) -> rustix::io::Result<Option<u64>> {
     let pidfd = match task::open_number(pid) {
         Ok(Some(pidfd)) => pidfd,
-        // A thread has no pidfd of its own; its process is listed, too.
+        // A thread has no pidfd of its own; its process is listed as well.
         Ok(None) | Err(Errno::INVAL | Errno::NOENT) => return Ok(None),
         Err(cause) => return Err(cause),
     };
@@ -213,9 +217,9 @@ fn continue_member(proc: BorrowedFd<'_>, pid: Pid, looked_at: u64) -> rustix::io
     if stat.starttime >= looked_at {
         return Ok(Some(stat.starttime));
     }
-    // In whatever state, because a stop signal may be on its way to a process that still runs.
+    // Whatever its state is: a stop signal may be on its way to a process that still runs.
     match pidfd_send_signal(&pidfd, Signal::CONT) {
-        // Whom we may not signal we have not stopped.
+        // emu cannot have stopped a process that it may not signal.
         Err(Errno::PERM) if stat.state != b'T' => Ok(None),
         Ok(()) | Err(Errno::SRCH) => Ok(None),
         Err(cause) => Err(cause),

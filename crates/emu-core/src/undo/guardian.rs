@@ -1,7 +1,7 @@
-//! The guardian: a small process that undoes everything when emu is killed.
+//! The guardian: a small process that undoes all changes when emu is killed.
 //!
-//! It is a fork of emu, which may have had many threads: from the fork on it only makes system calls and
-//! works in memory that it had before (see [`fork`]).
+//! The guardian is a fork of emu, which may have had many threads. So after the fork it only makes
+//! system calls and uses memory from before (see [`fork`]).
 
 use std::ffi::CStr;
 use std::fmt::{self, Write};
@@ -21,17 +21,17 @@ use super::replay::{finish, undo};
 use super::state::{LiveSession, StateDir};
 use crate::sys::fork::{Child, fork};
 
-/// The guardian of a session, as its emu sees it.
+/// The guardian of a session, seen from its emu.
 #[derive(Debug)]
 pub(super) struct Guardian {
     child: Child,
     /// Closed when this process dies or runs another program.
-    #[cfg_attr(not(test), expect(dead_code, reason = "held for what its end means to the guardian"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "its closing tells the guardian that emu has ended"))]
     pub(super) alive: OwnedFd,
 }
 
 impl Guardian {
-    /// Starts the guardian of the session file `name`, whose lock it shares with `locked` from then on.
+    /// Starts the guardian of the session file `name`. It shares the lock of `locked` from then on.
     ///
     /// # Errors
     /// A system call fails; Linux 5.3 is needed.
@@ -43,8 +43,8 @@ impl Guardian {
         window: &mut [u8],
         session: &LiveSession,
     ) -> io::Result<Self> {
-        // Two signs of emu's end. The pidfd tells its death, even if a child of its has a copy of the pipe's
-        // end; the pipe tells when emu turns into another program.
+        // Two signs of emu's end. The pidfd tells its death, even if a child of emu has inherited
+        // the pipe; the pipe tells that emu runs another program.
         let (closed, alive) = pipe_with(PipeFlags::CLOEXEC)?;
         let emu = pidfd_open(getpid(), PidfdFlags::empty())?;
         let stderr = io::stderr();
@@ -54,13 +54,13 @@ impl Guardian {
         let (closed, emu, stderr) = (closed.as_fd(), emu.as_fd(), stderr.as_fd());
         let watch = Watch { closed, emu, journal, folder, name, places, session, stderr };
         #[expect(unsafe_code, reason = "a fork has a contract")]
-        // SAFETY: `run` works in memory that it had before, with system calls on the descriptors kept. Tests of it
-        // abort where it allocates.
+        // SAFETY: `run` only makes system calls, on the kept descriptors and on memory from before
+        // the fork. A test aborts where it allocates.
         let child = unsafe { fork(keep, || watch.run(window)) }?;
         Ok(Self { child, alive })
     }
 
-    /// Ends the guardian before it does anything.
+    /// Ends the guardian before it undoes anything.
     pub(super) fn end(&self) {
         self.child.end();
     }
@@ -71,7 +71,7 @@ impl Guardian {
     }
 }
 
-/// What the guardian has to work with.
+/// What the guardian works with.
 struct Watch<'a> {
     closed: BorrowedFd<'a>,
     emu: BorrowedFd<'a>,
@@ -84,11 +84,12 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// The guardian's life; returns its exit code.
+    /// The body of the guardian; returns its exit code.
     fn run(&self, window: &mut [u8]) -> i32 {
         #[cfg(test)]
         crate::sys::fork::allocations::forbid();
-        // Out of reach of the terminal's signals, and in no folder's way. None of it can fail to matter.
+        // Away from the terminal's signals and from any mounted folder. If this fails, undoing
+        // still works.
         let _ = setsid();
         let _ = rustix::thread::set_name(c"emu-guardian");
         let _ = rustix::process::chdir(c"/");
@@ -99,7 +100,7 @@ impl Watch<'_> {
     /// Waits for the end of emu.
     fn wait(&self) {
         loop {
-            // No event is asked for on the pipe: the hang-up of its other end is always told.
+            // The hang-up of the pipe's other end is reported without asking for any event.
             let mut ends =
                 [PollFd::new(&self.emu, PollFlags::IN), PollFd::new(&self.closed, PollFlags::empty())];
             match poll(&mut ends, None) {
@@ -134,11 +135,11 @@ impl Watch<'_> {
         0
     }
 
-    /// One line on stderr, unless nobody takes it.
+    /// Writes a line to stderr, unless no one reads it.
     fn say(&self, message: fmt::Arguments<'_>) {
         let mut line = Line { bytes: [0; LINE_LENGTH], length: 0 };
         let _ = writeln!(line, "emu: {message}");
-        // A pipe that has room takes a whole line (PIPE_BUF), so this does not block for ever.
+        // A pipe that has room takes a whole line (PIPE_BUF), so this write cannot block.
         let patience = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         let mut stderr = [PollFd::new(&self.stderr, PollFlags::OUT)];
         if poll(&mut stderr, Some(&patience)).is_ok_and(|ready| ready > 0) {
@@ -149,7 +150,7 @@ impl Watch<'_> {
 
 const LINE_LENGTH: usize = 1024;
 
-/// A line of limited length; what is too much is cut off, its newline never.
+/// A line of limited length. Text beyond the limit is cut off; the newline is kept.
 struct Line {
     bytes: [u8; LINE_LENGTH],
     length: usize,

@@ -1,4 +1,4 @@
-//! Reading a journal from its end, in a buffer of fixed size and without allocating.
+//! Reading a journal backwards, in a buffer of fixed size and without allocating.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -11,35 +11,38 @@ pub(super) const LINE_MAX: usize = 32 * 1024;
 /// The buffer through which a journal is read.
 pub(super) const WINDOW: usize = 2 * LINE_MAX;
 
-/// The line that ends a journal of which nothing is left to undo.
+/// The last line of a journal that is completely undone.
 pub(super) const DONE: &[u8] = b"done";
-/// The line that says that the session has ended although something could not be undone: another may try.
+/// The line for a session that has ended although something could not be undone: another emu may
+/// try again.
 pub(super) const LEFT: &[u8] = b"left";
-/// The line that says that the session has begun to undo: it takes nothing over from others any more.
+/// The line for a session that has begun to undo: it takes over nothing from other sessions any
+/// more.
 pub(super) const ENDING: &[u8] = b"ending";
 
 /// The line before copies of records.
 pub(super) const COPYING: &[u8] = b"copying";
-/// What a line that is a copy begins with.
+/// The first character of a copied record.
 pub(super) const COPY: &[u8] = b"+";
-/// The line after copies of records, by which they come to stand for all lines before them.
+/// The line after copied records: from here on they replace all lines before them.
 pub(super) const COPIED: &[u8] = b"copied";
 
-/// The complete lines of a file but its first, the last one first, and of those that have been copied only the copies. What
-/// comes after the last newline was cut off while it was written: nothing has been done on its account.
+/// The complete lines of a file except its header, the last one first. If records were copied, only
+/// the copies. Text after the last newline belongs to a record whose change was not made, and is
+/// ignored.
 pub(super) struct Backwards<'a> {
     file: BorrowedFd<'a>,
     window: &'a mut [u8],
-    /// Where in the file the window begins.
+    /// The window's position in the file.
     start: u64,
-    /// How much of the window is yet to be read; ends with a newline or is empty.
+    /// How much of the window is not yet returned; ends with a newline or is empty.
     length: usize,
-    /// Whether a whole copy is being read.
+    /// Whether a complete copy is being read.
     copied: bool,
 }
 
 impl<'a> Backwards<'a> {
-    /// Starts at the end of the file. The buffer takes more than [`LINE_MAX`] bytes.
+    /// Starts at the end of the file. The buffer must be longer than [`LINE_MAX`] bytes.
     pub(super) fn new(file: BorrowedFd<'a>, window: &'a mut [u8]) -> rustix::io::Result<Self> {
         let end = rustix::fs::fstat(file)?.st_size.max(0) as u64;
         let mut lines = Self { file, window, start: end, length: 0, copied: false };
@@ -52,7 +55,7 @@ impl<'a> Backwards<'a> {
         Ok(lines)
     }
 
-    /// The line before the one returned last, without its newline.
+    /// The next line towards the beginning, without its newline.
     ///
     /// # Errors
     /// The file cannot be read; `EFBIG` when a line is longer than the buffer.
@@ -75,7 +78,7 @@ impl<'a> Backwards<'a> {
         Ok(None)
     }
 
-    /// Where in the window the line before the one found last is, without its newline.
+    /// The position of the next line in the window, without its newline.
     fn range(&mut self) -> rustix::io::Result<Option<Range<usize>>> {
         loop {
             let Some((_newline, text)) = self.text().split_last() else { return Ok(None) };
@@ -98,7 +101,7 @@ impl<'a> Backwards<'a> {
         self.window.get(..self.length).unwrap_or_default()
     }
 
-    /// Moves the window so that it ends where the unread text does.
+    /// Moves the window so that it ends at the end of the unread text.
     fn fill(&mut self) -> rustix::io::Result<()> {
         let end = self.start + self.length as u64;
         self.start = end.saturating_sub(self.window.len() as u64);
@@ -107,7 +110,7 @@ impl<'a> Backwards<'a> {
         while filled < wanted {
             let rest = self.window.get_mut(filled..wanted).unwrap_or_default();
             match pread(self.file, rest, self.start + filled as u64) {
-                // Shorter than it was a moment ago.
+                // The file has been shortened meanwhile.
                 Ok(0) => return Err(Errno::IO),
                 Ok(count) => filled += count,
                 Err(Errno::INTR) => {}
@@ -159,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_copy_stands_for_what_was_before_and_a_cut_one_for_nothing() {
+    fn a_complete_copy_replaces_what_was_before_and_a_cut_one_does_not() {
         let text = "header\na\ncopying\n+b\n+c\ncopied\nd\n";
         let found = |length: usize| backwards(&text.as_bytes()[..length], 12).unwrap().concat();
         assert_eq!(found(text.len()), b"dcb");

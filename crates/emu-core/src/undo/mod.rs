@@ -1,8 +1,9 @@
-//! The undo journal: nothing stays changed, however emu ends.
+//! The undo journal: no change to the machine outlives the emulation, however emu ends.
 //!
-//! Every change to the machine is first a record in a file: how to undo it. The file is worked off, newest
-//! record first, when the session ends; when emu is killed, by its guardian, a small process made for that;
-//! when that is killed too, by the next emu or [`restore`]. All of them run the same code.
+//! Before emu changes anything, it writes a record to a file: how to undo the change. The records
+//! are carried out, newest first, when the session ends; when emu is killed, by its guardian, a
+//! small process that waits for this; when the guardian is killed too, by the next emu or
+//! [`restore`]. All of them run the same code ([`replay`]).
 
 mod affinity;
 mod copy;
@@ -41,33 +42,35 @@ use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
 use crate::roots::Roots;
 use form::Form;
-use open_journal::{Phase, Session};
+use open_journal::{OpenJournal, Phase};
 use places::Places;
 use restore::restore_in;
 use state::{Header, StateDir, boot};
 
-/// The undo journal of one session: what an emulation changes goes through it.
+/// The undo journal of one session: all changes of an emulation go through it.
 ///
-/// Clones share the session, for controllers on threads of their own. Dropping the last one undoes whatever
-/// [`undo_all`](Self::undo_all) has not undone. In a child that this process forks it does nothing.
+/// Clones share the session, for threads of their own. Dropping the last one undoes whatever
+/// [`undo_all`](Self::undo_all) has not undone. In a forked child of this process the journal does
+/// nothing.
 ///
-/// The guardian is a fork of this process, made in [`open`](Self::open). It keeps a copy-on-write image of this process's
-/// memory: the first write to a page after the fork costs one page copy.
+/// The guardian is a fork of this process, made in [`open`](Self::open). It keeps a copy-on-write
+/// image of the memory: the first write to a page after the fork costs one page copy.
 #[derive(Clone)]
-pub struct Journal(Arc<Mutex<Session>>);
+pub struct Journal(Arc<Mutex<OpenJournal>>);
 
 impl Journal {
-    /// Begins a session: undoes what dead emus have left, makes sure that no other emu has one of the CPUs,
-    /// and starts the guardian.
+    /// Begins a session: undoes what dead emus have left, makes sure that no other session has one
+    /// of the CPUs, and starts the guardian.
     ///
-    /// A session without CPUs is for the machine as a whole. There is one of that kind at a time; emulations may go
-    /// on beside it.
+    /// A session without CPUs is for the machine as a whole. There is one of that kind at a time,
+    /// and emulations may run beside it.
     ///
-    /// What was undone, and what of it failed, is in [`notes`](Self::notes).
+    /// [`notes`](Self::notes) tells what was undone and what of it failed.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::error::ErrorKind::Unavailable) when a live session has one of the CPUs, naming it; else the state folder
-    /// cannot be used, there is no procfs, or the guardian cannot be started.
+    /// [`ErrorKind::Unavailable`](crate::error::ErrorKind::Unavailable) naming the live session
+    /// that has one of the CPUs. Other errors: the state folder cannot be used, there is no procfs,
+    /// or the guardian cannot be started.
     pub fn open(roots: &Roots, cpus: &CpuList, method: &str, name: &str) -> Result<Self> {
         let places = Places::open(roots)?;
         let header = Header::new(roots, &places, cpus, method, name)?;
@@ -91,94 +94,99 @@ impl Journal {
         let (file_name, file) = dir.create(header.task)?;
         let mut notes: Vec<_> = report.restored.iter().map(|what| format!("restored {what}")).collect();
         notes.extend(report.notes.into_iter().chain(report.problems));
-        // Only now is there something to clean up on failure.
-        Session::begin(&header, dir, file_name, file, places, notes)
+        // From here on, a failure has a file to remove.
+        OpenJournal::begin(&header, dir, file_name, file, places, notes)
             .map(|session| Self(Arc::new(Mutex::new(session))))
     }
 
-    /// Writes a record and has it on disk before it returns. To be called before the change is made.
+    /// Writes a record to disk. To be called before the change is made.
     ///
-    /// Several [`Undo::File`] of one file with the same old value need not repeat each other's new values.
+    /// Several [`Undo::File`] of one file with the same old value need not repeat each other's new
+    /// values.
     ///
     /// # Errors
-    /// The record names a path outside sysfs and procfs or is otherwise one that would not be carried out;
-    /// there is no space for it; the session has ended. The change must not be made then.
+    /// The record could not be carried out, for example because its path is outside sysfs and
+    /// procfs; the disk is full; the session has ended. The change must not be made then.
     pub fn record(&self, undo: &Undo) -> Result<()> {
-        self.session().record(undo)
+        self.open_journal().record(undo)
     }
 
-    /// Changes a control file, to be changed back when the session ends; returns what it holds now, without
-    /// surrounding white space. The kernel may have made something else of the value.
+    /// Changes a control file until the session ends. Returns what the file holds now, without
+    /// surrounding white space, because the kernel may have changed the value.
     ///
-    /// Values written before to the same file are told apart from those of others, so this may be called any
-    /// number of times; only the first time for a value costs a record, or when others have come between. Files of a group that is recorded
-    /// as [`Undo::Group`] need no record: they go with the group.
+    /// May be called any number of times: the session remembers its own recent values, so a value
+    /// needs a record the first time only, or again after many others. Files of a group that is
+    /// recorded as [`Undo::Group`] need no record, because they are removed with the group.
     ///
-    /// A value that another live session has set stays at its end, and what it found is put back by the last one.
+    /// At the end, a value that another live session has set stays; the last session restores the
+    /// first one.
     ///
     /// # Errors
-    /// The file cannot be read, the kernel refuses the value, or it cannot be recorded.
+    /// The file cannot be read, the kernel refuses the value, or the journal cannot be written.
     pub fn write_file(&self, path: &Path, value: &str) -> Result<String> {
-        self.session().write_file(path, Form::Plain, value.trim())
+        self.open_journal().write_file(path, Form::Plain, value.trim())
     }
 
-    /// As [`write_file`](Self::write_file), for a file that reads as all its choices with the one in force in
-    /// brackets; returns the one in force.
+    /// As [`write_file`](Self::write_file), for a file that reads as all its choices with the
+    /// current one in brackets. Returns the current one.
     ///
     /// # Errors
     /// As [`write_file`](Self::write_file).
     pub fn write_choice(&self, path: &Path, value: &str) -> Result<String> {
-        self.session().write_file(path, Form::Choice, value.trim())
+        self.open_journal().write_file(path, Form::Choice, value.trim())
     }
 
-    /// Has controllers that are switched on in the list of a version 2 group stay so for this session, and be switched
-    /// off after it if they were not before. To be called before they are switched on, and also where they are already:
-    /// by another live session perhaps, which would switch them off at its end.
+    /// Keeps controllers enabled in the `cgroup.subtree_control` of a group for this session, and
+    /// disables them after it if they were disabled before. To be called before they are enabled,
+    /// and also where they already are: another live session may have enabled them, and would
+    /// disable them at its end.
     ///
     /// # Errors
-    /// The list cannot be read, or it cannot be recorded.
+    /// The file cannot be read, or the journal cannot be written.
     pub(crate) fn claim(&self, list: &Path, names: &[&str]) -> Result<()> {
-        self.session().claim(list, names)
+        self.open_journal().claim(list, names)
     }
 
-    /// Whether another live session has a control file changed. Who relies on what it holds
-    /// [writes](Self::write_file) that, and so has it stay.
+    /// Whether another live session has changed a control file. A session that relies on the
+    /// present value has to [write](Self::write_file) the same one, which keeps it.
     pub(crate) fn is_shared(&self, path: &Path) -> bool {
-        self.session().is_shared(path)
+        self.open_journal().is_shared(path)
     }
 
-    /// Keeps a helper of the session, such as a thread, until it ends: it is dropped before anything is undone, and
-    /// at once where the session has ended. It must not have a clone of the journal.
+    /// Keeps a helper of the session, such as a thread, until the session ends: it is dropped
+    /// before anything is undone, or at once after the end. The helper must not have a clone of the
+    /// journal.
     pub(crate) fn keep(&self, helper: impl Any + Send) {
-        let mut session = self.session();
+        let mut session = self.open_journal();
         if matches!(session.phase, Phase::Open) {
             session.kept.push(Box::new(helper));
         }
     }
 
-    /// Ends the session: undoes every record, newest first, and removes the journal. Whoever has a clone
-    /// can record nothing more. A second call does nothing and returns the same.
+    /// Ends the session: undoes every record, newest first, and removes the journal. Clones can
+    /// record nothing afterwards. A second call does nothing and returns the same.
     ///
     /// # Errors
-    /// [`ErrorKind::RestoreIncomplete`](crate::error::ErrorKind::RestoreIncomplete) naming what could not be undone; the rest is. The journal stays for
-    /// [`restore`].
+    /// [`ErrorKind::RestoreIncomplete`](crate::error::ErrorKind::RestoreIncomplete) naming what
+    /// could not be undone. All else is undone, and the journal stays for [`restore`].
     pub fn undo_all(&self) -> Result<()> {
-        self.session().undo()
+        self.open_journal().undo()
     }
 
-    /// The file.
+    /// The path of the journal.
     pub fn path(&self) -> PathBuf {
-        self.session().path()
+        self.open_journal().path()
     }
 
-    /// What the user should know: that a dead emu's changes were undone, that a value was left because
-    /// somebody else has changed it.
+    /// Notes for the user: changes of a dead emu that were undone, and values that were left
+    /// because another program has changed them.
     pub fn notes(&self) -> Vec<String> {
-        self.session().notes.clone()
+        self.open_journal().notes.clone()
     }
 
-    /// The session, even if a thread has panicked while it had it: what is recorded has to be undone.
-    fn session(&self) -> MutexGuard<'_, Session> {
+    /// The open journal, also after a panic of a thread that had locked it: the records must be
+    /// undone.
+    fn open_journal(&self) -> MutexGuard<'_, OpenJournal> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,5 @@
-//! A session: its file, its guardian, and what it has changed so far.
+//! The open journal of a session of this process: its file, its guardian, and the values it has
+//! written.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -30,10 +31,11 @@ use crate::control_file;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sys::Pid;
 
-/// The longest journal, in bytes, as far as it counts: some 400 000 records of a process.
+/// The longest journal in bytes, without what copies have replaced: some 400 000 records of a
+/// process.
 const JOURNAL_MAX: u64 = 16 << 20;
 
-/// A journal is copied from this length on.
+/// The length in bytes at which a journal is copied.
 const COPY_AT: u64 = 1 << 20;
 
 #[derive(Debug)]
@@ -41,24 +43,24 @@ pub(super) enum Phase {
     Open,
     /// Undone.
     Ended,
-    /// Ended, but for this.
+    /// Undone, except for these problems.
     Left(Vec<String>),
 }
 
 /// What a [`Journal`](super::Journal) shares with its clones.
-pub(super) struct Session {
-    /// The process that began it.
+pub(super) struct OpenJournal {
+    /// The process that opened it.
     pub(super) owner: Pid,
     dir: StateDir,
     name: CString,
     pub(super) file: File,
-    /// How much of the file is records.
+    /// The length of the complete records in the file.
     pub(super) length: u64,
     /// The length of the header.
     header: u64,
-    /// Where the records that count begin.
+    /// The position of the first record that counts.
     begin: u64,
-    /// How long they may get before they are copied.
+    /// The length at which the records are copied next.
     copy_at: u64,
     places: Places,
     window: Vec<u8>,
@@ -69,7 +71,7 @@ pub(super) struct Session {
     pub(super) phase: Phase,
 }
 
-impl Session {
+impl OpenJournal {
     pub(super) fn begin(
         header: &Header,
         dir: StateDir,
@@ -82,7 +84,7 @@ impl Session {
         let line = header.line();
         let path = dir.file(&name);
         let begun = write_line(&file, &line).map_err(|cause| no_record(&path, cause)).and_then(|()| {
-            // A lock of its own, which the guardian alone has when this is closed here.
+            // A lock of its own: when this descriptor is closed here, only the guardian has it.
             let locked = dir.reopen(&name)?;
             lock_within(&locked, Duration::ZERO).map_err(|cause| Error::file("lock", &path, cause.into()))?;
             Guardian::start(&dir, &name, &locked, &places, &mut window, &header.session).map_err(|cause| {
@@ -109,7 +111,8 @@ impl Session {
                 phase: Phase::Open,
             }),
             Err(error) => {
-                // Nothing has been changed yet: an empty journal, if it stays, is removed by the next emu.
+                // Nothing has been changed yet. If the empty journal stays, the next emu removes
+                // it.
                 let _ = dir.remove(&name);
                 Err(error)
             }
@@ -120,7 +123,7 @@ impl Session {
         self.dir.file(&self.name)
     }
 
-    /// Whether this process began it, and is not a fork of the one that did.
+    /// Whether this process opened it, and is not a forked child.
     fn is_ours(&self) -> bool {
         self.owner == std::process::id() as Pid
     }
@@ -139,7 +142,8 @@ impl Session {
         Ok(())
     }
 
-    /// Records that the session has controllers switched on in a list of them, or relies on another live one that has.
+    /// Records that the session enables controllers in a list, or relies on another live session
+    /// that has.
     pub(super) fn claim(&mut self, path: &Path, names: &[&str]) -> Result<()> {
         let _lock = self.sharing_lock()?;
         let field = field_of(path);
@@ -157,13 +161,13 @@ impl Session {
         self.append(&Undo::File { path: path.into(), old: old.join(" "), new })
     }
 
-    /// Whether another live session has a control file changed, or relies on one that has.
+    /// Whether another live session has changed a control file, or relies on one that has.
     pub(super) fn is_shared(&self, path: &Path) -> bool {
         self.peers().any(Field::from(field_of(path).as_slice()), false, &mut |_, _| true)
     }
 
-    /// What is to be put back in a file that holds `current`: that, or what was there before another live session
-    /// changed it.
+    /// The value to restore in a file that holds `current`: that one, or the one that was there
+    /// before another live session changed it.
     fn found(&self, path: &Path, form: Form, current: &str) -> Written {
         let mut original = None;
         let field = field_of(path);
@@ -221,7 +225,7 @@ impl Session {
     fn write(&mut self, lines: &[u8]) -> Result<()> {
         if let Err(cause) = write_line(&self.file, lines) {
             let error = no_record(&self.path(), cause);
-            // Half a line would spoil the one after it.
+            // A partial line would make the next one unreadable.
             if let Err(cause) = self.file.set_len(self.length) {
                 let problem = format!("cannot shorten {}: {cause}", self.path().display());
                 self.phase = Phase::Left(vec![problem]);
@@ -232,8 +236,8 @@ impl Session {
         Ok(())
     }
 
-    /// Writes the records that still count anew, and gives the space of all before them back. Where that fails, the
-    /// journal goes on growing up to its limit.
+    /// Copies the records that still count, and frees the space of all before them. If that fails,
+    /// the journal grows on up to its limit.
     fn copy(&mut self) {
         let mut lines = vec![0; (self.length - self.begin) as usize];
         let first = self.length;
@@ -246,7 +250,8 @@ impl Session {
             return;
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // The header stays, and the newline before the copy. A file system frees whole blocks and clears the rest.
+        // The header and the newline before the copy stay. A file system frees whole blocks and
+        // zeroes the rest.
         if fallocate(&self.file, flags, self.header, first - 1 - self.header).is_ok() {
             self.begin = first;
         }
@@ -266,7 +271,7 @@ impl Session {
             }
         };
         if current == value {
-            // It stays when the one that set it ends.
+            // The value must stay when the session that set it ends.
             if written.old != current {
                 self.settle(path, &mut written, [value, value])?;
             }
@@ -278,13 +283,13 @@ impl Session {
             if !written.knows(&now) {
                 self.settle(path, &mut written, [value, &now])?;
             } else if written.old != value {
-                // Every record of it names the value already.
+                // Every record of that session names the value already.
                 written.add([value]);
                 self.written.insert(path.into(), written);
             }
             return Ok(now);
         }
-        // Until it is known what the kernel makes of the value, whatever the file holds is ours.
+        // Until the kernel's version of the value is known, whatever the file holds counts as ours.
         self.append(&written.undo_under_way(path))?;
         if let Err(error) = control_file::write(path, value) {
             self.settle(path, &mut written, [value, value])?;
@@ -299,7 +304,7 @@ impl Session {
         }
     }
 
-    /// Records which values of a file are ours; puts back what was found if that fails.
+    /// Records the values that this session wrote to a file. If that fails, restores the old value.
     fn settle(&mut self, path: &Path, written: &mut Written, values: [&str; 2]) -> Result<()> {
         written.add(values);
         if let Err(error) = self.append(&written.undo(path)) {
@@ -320,7 +325,8 @@ impl Session {
             Phase::Left(problems) => return Err(incomplete(problems)),
         }
         self.kept.clear();
-        // Without space for the line, another that ends at the same moment may leave to us what we leave to it.
+        // If this line cannot be written, a session that ends at the same moment may leave its
+        // values to us.
         let _ = write_line(&self.file, b"ending\n");
         let (mut notes, mut problems) = (Vec::new(), Vec::new());
         let Self { dir, name, places, file, window, .. } = self;
@@ -336,7 +342,8 @@ impl Session {
             finish(self.file.as_fd(), self.dir.folder(), &self.name)
                 .map_err(|cause| Error::file("remove", &self.path(), cause.into()))
         } else {
-            // Others need not wait for this process to end. Without space for the line, they do.
+            // Lets other emus restore before this process ends; without the line they wait for its
+            // end.
             let _ = write_line(&self.file, b"left\n");
             let error = incomplete(&problems);
             self.phase = Phase::Left(problems);
@@ -347,18 +354,19 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for OpenJournal {
     fn drop(&mut self) {
         // What cannot be undone stays in the file.
         let _ = self.undo();
         if !self.is_ours() {
-            // The threads of helpers are not in this process, and could be waited for without end.
+            // In a forked child the helpers' threads do not exist, and joining them would never
+            // return.
             std::mem::forget(std::mem::take(&mut self.kept));
         }
     }
 }
 
-/// One `write(2)`, then `fdatasync(2)`: a record is on disk before the change it undoes is made.
+/// One `write(2)`, then `fdatasync(2)`: the record is on disk before its change is made.
 fn write_line(mut file: &File, line: &[u8]) -> io::Result<()> {
     let written = file.write(line)?;
     if written < line.len() {

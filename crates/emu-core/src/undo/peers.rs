@@ -1,8 +1,9 @@
-//! The other sessions at work: what this one has changed, they may rely on.
+//! The other live sessions, which may rely on what this one has changed.
 //!
-//! Sessions on CPUs of their own overlap in time and share files of the machine as a whole, such as a limit or a list
-//! of controllers. So each that relies on a value has a record of it, with the value that the first one found. Who ends
-//! leaves the file to those who go on, and the last one puts the old value back.
+//! Sessions on different CPUs overlap in time and share files of the whole machine, such as a limit
+//! or a list of controllers. So each session that relies on a value has a record of it, with the
+//! value that the first session found. A session that ends leaves the file to the others, and the
+//! last one restores the old value.
 //!
 //! Nothing here allocates.
 
@@ -21,43 +22,45 @@ use super::record::{Step, Task};
 use super::state::{SUFFIX, lock_within, not_ours_alone};
 use super::task;
 
-/// How much of a journal is read to learn whose it is.
+/// How much of a journal is read to learn which process wrote it, in bytes.
 const START: usize = 128;
 
-/// The sessions of a state folder but one.
+/// All sessions of a state folder except one.
 #[derive(Clone, Copy)]
 pub(super) struct Peers<'a> {
     pub(super) folder: BorrowedFd<'a>,
-    /// The file of the one that asks.
+    /// The session file of the one that asks.
     pub(super) own: &'a CStr,
     pub(super) places: &'a Places,
 }
 
-/// As long as this lives, no other session takes up or gives up a shared file.
+/// While this exists, no other session begins or ends the use of a shared file.
 pub(super) struct SharingLock(OwnedFd);
 
 impl Drop for SharingLock {
     fn drop(&mut self) {
-        // Closing alone would leave it locked by a child that another thread has forked meanwhile.
+        // A child forked by another thread shares the lock, so closing the file would not release
+        // it.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
 impl Peers<'_> {
-    /// Takes the lock on the folder itself: its file `lock` is held by those who wait for a guardian.
+    /// Locks the folder itself: its file `lock` is taken by emus that wait for a guardian.
     ///
     /// # Errors
-    /// The folder cannot be opened or locked; `EWOULDBLOCK` when another session has it for longer than `patience`.
+    /// The folder cannot be opened or locked; `EWOULDBLOCK` when another session has the lock for
+    /// `patience`.
     pub(super) fn lock(&self, patience: Duration) -> rustix::io::Result<SharingLock> {
         let folder = self.open_folder()?;
         if lock_within(&folder, patience)? { Ok(SharingLock(folder)) } else { Err(Errno::WOULDBLOCK) }
     }
 
-    /// Whether `is_it` holds for the record of a control file in the journal of a live session that is not ending:
-    /// old value and new ones, of which there is none while a write is under way. Of each journal the newest record
-    /// of the file counts, or with `all` every one.
+    /// Whether `is_it` holds for the record of a control file in the journal of a live session that
+    /// is not ending. Its arguments are the old value and the new ones, none while a write is under
+    /// way. Only the newest record of the file in each journal counts, or with `all` every one.
     ///
-    /// A journal that cannot be read counts for none: whoever restores tells of it.
+    /// A journal that cannot be read is skipped: restoring reports it.
     pub(super) fn any(
         &self,
         path: Field<'_>,
@@ -129,7 +132,8 @@ impl Peers<'_> {
         }
         let mut start = [0; START];
         let length = pread(journal, &mut start[..], 0)?;
-        // The end of what was read may be amid a field; the first four, two words and two numbers, are whole.
+        // The text may end within a field, but the first four (two words and two numbers) are
+        // complete.
         let mut fields = start.get(..length).unwrap_or_default().splitn(5, |&byte| byte == b'\t');
         let (Some(_magic), Some(_version)) = (fields.next(), fields.next()) else { return Ok(false) };
         let number = |field: Option<&[u8]>| field.and_then(|text| Field::from(text).number::<u64>());

@@ -1,4 +1,5 @@
-//! The only parts of the file system that a record may act on: the open folders of sysfs and procfs.
+//! The only parts of the file system in which a record may act: the opened folders of sysfs and
+//! procfs.
 //!
 //! Nothing here allocates.
 
@@ -16,10 +17,10 @@ use super::field::Field;
 use crate::error::{Error, Result};
 use crate::roots::Roots;
 
-/// Linux's `PATH_MAX`, the closing NUL included.
+/// Linux's `PATH_MAX`, including the final NUL.
 const PATH_MAX: usize = 4096;
 
-/// The longest text of a control file that can be restored; sysfs's own limit is a page.
+/// The longest text of a control file that can be restored; the limit of sysfs is a page, too.
 pub(super) const VALUE_MAX: usize = 4096;
 
 /// A path or value of limited length.
@@ -33,7 +34,7 @@ impl FixedText {
         Self { bytes: [0; PATH_MAX], length: 0 }
     }
 
-    /// Appends bytes; `None` when it gets too long or would hold a NUL.
+    /// Appends bytes; `None` when the text would become too long or contain a NUL.
     pub(super) fn extend(&mut self, bytes: impl Iterator<Item = u8>) -> Option<()> {
         for byte in bytes {
             if byte == 0 || self.length + 1 >= PATH_MAX {
@@ -58,12 +59,12 @@ impl FixedText {
         self.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default()
     }
 
-    /// The path up to its last component: `.` where there is only one.
+    /// The path without its last component: `.` where there is only one.
     pub(super) fn parent(&self) -> Self {
         let mut parent = Self::new();
         let length = self.length - self.name().len();
         let folder = self.as_bytes().get(..length.saturating_sub(1)).filter(|folder| !folder.is_empty());
-        // A part of a path that fitted fits.
+        // A part of a path that fits also fits.
         let _ = parent.extend(folder.unwrap_or(b".").iter().copied());
         parent
     }
@@ -82,22 +83,22 @@ impl fmt::Write for FixedText {
     }
 }
 
-/// An open folder and the path by which records name it.
+/// An open folder, and its path in records.
 #[derive(Debug)]
 struct Place {
     path: Vec<u8>,
     folder: OwnedFd,
 }
 
-/// sysfs and procfs, opened once: a record can lead nowhere else.
+/// sysfs and procfs, opened once: a record cannot reach anything else.
 #[derive(Debug)]
 pub(super) struct Places {
     proc: Place,
-    /// Not needed as long as no record names it.
+    /// `None` where there is no sysfs; records of its files are refused then.
     sys: Option<Place>,
 }
 
-/// A file or folder below one of the places.
+/// A file or folder below one of the two.
 pub(super) struct Located<'a> {
     pub(super) folder: BorrowedFd<'a>,
     pub(super) path: FixedText,
@@ -126,7 +127,7 @@ impl Places {
         Ok(Self { proc, sys })
     }
 
-    /// procfs.
+    /// The folder of procfs.
     pub(super) fn proc(&self) -> BorrowedFd<'_> {
         self.proc.folder.as_fd()
     }
@@ -138,15 +139,16 @@ impl Places {
         self.sys.as_ref().map(|sys| Located { folder: sys.folder.as_fd(), path })
     }
 
-    /// The open folders, for a child that keeps nothing else open.
+    /// The open folders, for a child that closes all other descriptors.
     pub(super) fn folders(&self) -> [BorrowedFd<'_>; 2] {
         let sys = self.sys.as_ref().unwrap_or(&self.proc);
         [self.proc.folder.as_fd(), sys.folder.as_fd()]
     }
 
-    /// Where a record's path leads; `None` when that is outside sysfs and procfs, or no path at all.
+    /// The file that a record's path names; `None` when it is outside sysfs and procfs or is no
+    /// valid path.
     ///
-    /// Symbolic links are dealt with when it is opened.
+    /// Symbolic links are checked when it is opened.
     pub(super) fn locate(&self, path: Field<'_>) -> Option<Located<'_>> {
         let below = |place: &Place| {
             let mut bytes = path.bytes();
@@ -204,15 +206,15 @@ impl Located<'_> {
 
     /// Writes the value with a single `write(2)`, as kernel files expect.
     pub(super) fn write(&self, value: &[u8]) -> rustix::io::Result<()> {
-        // The kernel's own files have no length to cut; a recorded tree is made of files that do.
+        // Kernel files have no length to cut, but the files of a recorded tree do.
         let file = self.open(OFlags::WRONLY | OFlags::TRUNC)?;
-        // A write of nothing would not reach the kernel.
+        // An empty write would not reach the kernel.
         let value = if value.is_empty() { b"\n" } else { value };
         write_once(&file, value)
     }
 }
 
-/// One `write(2)`, repeated only when a signal came before it did anything.
+/// One `write(2)`, repeated only if a signal interrupted it before it did anything.
 pub(super) fn write_once(file: impl AsFd, value: &[u8]) -> rustix::io::Result<()> {
     loop {
         match rustix::io::write(&file, value) {
@@ -224,12 +226,12 @@ pub(super) fn write_once(file: impl AsFd, value: &[u8]) -> rustix::io::Result<()
     }
 }
 
-/// `openat2(2)` that fails with `EXDEV` or `ELOOP` rather than leave `folder`, whatever symbolic links there
-/// are. Needs Linux 5.6.
+/// `openat2(2)` that fails with `EXDEV` or `ELOOP` instead of leaving `folder` through a symbolic
+/// link. Needs Linux 5.6.
 pub(super) fn open_below(folder: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let mut flags = flags | OFlags::CLOEXEC;
     if !flags.contains(OFlags::PATH) {
-        // A FIFO or terminal, of which sysfs has none, must not make us wait.
+        // A FIFO or terminal, which sysfs does not have, must not block.
         flags |= OFlags::NOCTTY | OFlags::NONBLOCK;
     }
     let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -237,7 +239,7 @@ pub(super) fn open_below(folder: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> 
     loop {
         attempts += 1;
         match openat2(folder, path, flags, Mode::empty(), inside) {
-            // EAGAIN: something was renamed while a `..` of a link was followed; openat2(2) says to try again.
+            // EAGAIN: a folder was renamed while `..` was resolved; openat2(2) says to try again.
             Err(Errno::AGAIN | Errno::INTR) if attempts < 100 => {}
             result => return result,
         }
@@ -252,7 +254,7 @@ pub(super) fn of_process(pid: crate::sys::Pid, file: &str) -> FixedText {
     path
 }
 
-/// A system call's failure in words, without asking the C library, which allocates.
+/// The failure of a system call in words, without the C library, which allocates.
 pub(super) struct Cause(pub(super) Errno);
 
 impl fmt::Display for Cause {

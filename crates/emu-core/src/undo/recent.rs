@@ -1,10 +1,10 @@
-//! The values that a control file was given last.
+//! The values that a control file was given recently.
 
-/// So many are known, or as many as were given at once.
+/// How many values are remembered, unless more were given at once.
 const KNOWN: usize = 16;
 
-/// Values that a control file was given, the newest last. Of those before, it can only have one that was given last, so a
-/// few are known: whoever takes turns between them needs no record each time.
+/// The recent values of a control file, the newest last. The file holds the newest one, so a few
+/// are enough: a session that alternates between values needs no new record each time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recent(Vec<String>);
 

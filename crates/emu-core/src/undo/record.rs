@@ -1,5 +1,5 @@
-//! The records of the journal and their text, one line each. [`Undo`] is what the rest of
-//! the crate makes; [`Step`] is the same as found in the file, without a copy, for the executor that must not
+//! The records of the journal and their text, one line each. The rest of the crate makes an
+//! [`Undo`]. A [`Step`] is the same record borrowed from the file, for the code that must not
 //! allocate.
 
 use std::os::unix::ffi::OsStrExt;
@@ -12,48 +12,50 @@ use crate::sys::Pid;
 
 /// How one change to the machine is undone. Recorded before the change is made.
 ///
-/// Paths are absolute and lie below [`Roots::sys`](crate::roots::Roots::sys) or [`Roots::proc`](crate::roots::Roots::proc).
-/// `starttime` is the 22nd field of `/proc/<pid>/stat`: a number that another process has since got is never
-/// acted on.
+/// Paths are absolute and lie below [`Roots::sys`](crate::roots::Roots::sys) or
+/// [`Roots::proc`](crate::roots::Roots::proc). `starttime` is the 22nd field of `/proc/<pid>/stat`:
+/// it prevents acting on a later process with the same number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Undo {
-    /// Writes `old` back, if the file now holds one of `new`, surrounding white space aside. What somebody
-    /// else has written since is left, and said.
+    /// Writes `old` back if the file now holds one of `new`, without surrounding white space. A
+    /// value that another program has written since stays, and is reported.
     ///
-    /// An empty `new` stands for a write under way, whose result is not yet known: as the newest record it
-    /// takes any value for ours, otherwise it is void (the record after it says which values are).
+    /// An empty `new` stands for a write whose result is not yet known: as the newest record it
+    /// accepts any value as ours, otherwise it is void, because the record after it lists the
+    /// values.
     ///
-    /// `cgroup.subtree_control` reads as a list of names and takes `+name` and `-name`: there, the names that
-    /// are in `new` but not in `old` are switched off.
+    /// `cgroup.subtree_control` reads as a list of names and takes `+name` and `-name`: there, the
+    /// names in `new` that are not in `old` are disabled.
     File {
         /// The control file.
         path: PathBuf,
-        /// What it held before, without surrounding white space.
+        /// Its value before, without surrounding white space.
         old: String,
-        /// What we wrote and what the kernel made of it, without surrounding white space.
+        /// The values that emu wrote and what the kernel made of them, without surrounding white
+        /// space.
         new: Vec<String>,
     },
-    /// As [`File`](Self::File), of a file that reads as all its choices with the one in force in brackets,
-    /// `always [madvise] never`, and takes one word.
+    /// As [`File`](Self::File), for a file that reads as all its choices with the current one in
+    /// brackets, such as `always [madvise] never`, and takes one word.
     Choice {
         /// The control file.
         path: PathBuf,
-        /// The choice that was in force before.
+        /// The current choice before.
         old: String,
-        /// Those that we made; as for a file, none while a write is under way.
+        /// The choices that emu made; none while a write is under way.
         new: Vec<String>,
     },
-    /// Moves every task out of a group that we made, and removes the group. The caller makes sure that the
-    /// group did not exist before.
+    /// Moves every task out of a group that emu made, and removes the group. The caller makes sure
+    /// that the group did not exist before.
     Group {
         /// The group's folder.
         path: PathBuf,
-        /// Which of the folder's files lists the tasks: `cgroup.procs`, `cgroup.threads` or `tasks`.
+        /// The folder's file that lists the tasks: `cgroup.procs`, `cgroup.threads` or `tasks`.
         members: String,
-        /// The file of another group that takes them; where it has gone, the parent group does.
+        /// The file of another group that takes the tasks; if it is gone, the parent group does.
         return_to: PathBuf,
     },
-    /// Lets a frozen group run: `0` for `cgroup.freeze`, `THAWED` for `freezer.state`.
+    /// Thaws a frozen group: `0` for `cgroup.freeze`, `THAWED` for `freezer.state`.
     Thaw {
         /// The control file.
         file: PathBuf,
@@ -72,43 +74,45 @@ pub enum Undo {
         /// The group's file that lists them.
         members: PathBuf,
     },
-    /// The session has continued everything it stopped; a process stopped now was stopped by others. Cancels all earlier
-    /// [`Continue`](Self::Continue) and [`ContinueAll`](Self::ContinueAll) records.
+    /// The session has continued everything that it stopped: a process that is stopped now was
+    /// stopped by another program. Cancels all earlier [`Continue`](Self::Continue) and
+    /// [`ContinueAll`](Self::ContinueAll) records.
     Continued,
-    /// Moves a process back to the group it came from, if that is still there.
+    /// Moves a process back to the group it came from, if that still exists.
     Return {
         /// The process.
         pid: Pid,
         /// When it started.
         starttime: u64,
-        /// The group's file to write it to.
+        /// The group's file to write its number to.
         members: PathBuf,
     },
-    /// Lets a task run on these CPUs again, if it is still bound as we have bound it.
+    /// Restores the CPU affinity of a task, if it is still as emu has set it.
     Affinity {
         /// The thread.
         tid: Pid,
         /// When it started.
         starttime: u64,
-        /// The CPUs it was allowed before; numbers below 1024.
+        /// The CPUs that it was allowed before; numbers below 1024.
         cpus: CpuList,
-        /// Those that we bound it to. None where the kernel may have made something else of it: then whatever it has is
-        /// ours.
+        /// The CPUs that emu bound it to. Empty where the kernel may have changed the list; then
+        /// any affinity counts as ours.
         ours: CpuList,
     },
-    /// As [`Affinity`](Self::Affinity), for threads and children that have inherited our binding. To be recorded before
-    /// those that they may have it from, and so undone after them.
+    /// As [`Affinity`](Self::Affinity), for threads and children that have inherited emu's setting.
+    /// Recorded before the tasks that they may have it from, and so undone after them.
     Inherited {
-        /// Where they are looked for.
+        /// The tasks to look at.
         tasks: TaskSet,
-        /// They started after this, in clock ticks since boot. Who was there before has chosen such a binding itself.
+        /// Only tasks that started later, in clock ticks since boot. Older ones have chosen the
+        /// affinity.
         since: u64,
-        /// The CPUs that those were allowed from which they have it.
+        /// The CPUs that their parents were allowed before.
         cpus: CpuList,
-        /// The CPUs that those were bound to.
+        /// The CPUs that their parents were bound to.
         ours: CpuList,
     },
-    /// Kills a process of our own, a burner for example, and waits until it is dead.
+    /// Kills a process that emu started, such as a burner, and waits until it has ended.
     Kill {
         /// The process.
         pid: Pid,
@@ -120,9 +124,9 @@ pub enum Undo {
 /// The tasks that may have inherited a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskSet {
-    /// The members of a group, by its file that lists them.
+    /// The members of a group, given by the file that lists them.
     Members(PathBuf),
-    /// A process and its descendants, as far as those between live.
+    /// A process and its descendants, as long as those in between live.
     DescendantsOf {
         /// The process.
         pid: Pid,
@@ -184,7 +188,7 @@ fn push_task(line: &mut Vec<u8>, verb: &[u8], pid: Pid, starttime: u64) {
     push_all(line, [verb, pid.to_string().as_bytes(), starttime.to_string().as_bytes()]);
 }
 
-/// A process or thread, told from later ones with the same number by its start.
+/// A process or thread, distinguished by its start from later ones with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) pid: Pid,
@@ -227,7 +231,7 @@ pub(super) enum Step<'a> {
         task: Task,
         members: Field<'a>,
     },
-    /// Journals of before have no `ours`.
+    /// Older journals have no `ours`.
     Affinity {
         task: Task,
         cpus: Field<'a>,
@@ -348,7 +352,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Paths of any bytes but NUL, with those that are escaped more often than chance has it.
+    /// Paths of any bytes but NUL, with more characters that need escapes than chance gives.
     pub(crate) fn any_path() -> impl Strategy<Value = PathBuf> {
         let byte = prop_oneof![Just(b'\t'), Just(b'\n'), Just(b'\\'), Just(b'/'), 1u8..];
         vec(byte, 0..60).prop_map(|bytes| OsString::from_vec(bytes).into())

@@ -1,8 +1,9 @@
-//! Carrying out the records, newest first.
+//! Carrying out the records of a journal, newest first.
 //!
-//! Runs in the guardian, a fork of a program that may have had many threads, so nothing here allocates,
-//! locks or panics: buffers have fixed sizes, system calls are made directly, messages are formatted into the
-//! reporter's own buffer. Every step is idempotent: all of them twice is the same as once.
+//! This runs in the guardian, a fork of a program that may have had many threads. So nothing here
+//! allocates, locks or panics: buffers have fixed sizes, system calls are made directly, and
+//! messages are formatted into the reporter's own buffer. Every step is idempotent: carrying out
+//! all of them twice is the same as once.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -20,7 +21,7 @@ use super::places::{Cause, Places, VALUE_MAX, write_once};
 use super::record::{Step, TaskSetField};
 use super::undoer::{Gravity, LeftFiles, Report, Undoer};
 
-/// What became of a journal.
+/// The result of carrying out a journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// Records that were carried out or needed nothing.
@@ -31,13 +32,13 @@ pub(super) struct Outcome {
     pub(super) was_done: bool,
 }
 
-/// Carries out every record of a journal whose header has been checked, using `window` to read it. What `peers` rely on
-/// is left to them.
+/// Carries out every record of a journal whose header has been checked, using `window` to read it.
+/// Values that `peers` rely on are left to them.
 ///
-/// What fails is tried once more when the rest is undone: the kernel may take a value only together with another one, as a
-/// quota with its period.
+/// Failed records are tried once more at the end: the kernel may accept a value only together with
+/// another, as a quota with its period.
 ///
-/// The caller sees to it that nobody writes to the journal and nobody else undoes it meanwhile.
+/// The caller makes sure that no one writes to the journal or undoes it at the same time.
 pub(super) fn undo(
     journal: BorrowedFd<'_>,
     places: &Places,
@@ -56,7 +57,7 @@ pub(super) fn undo(
     if first.failed == 0 { first } else { only(Gravity::Failure) }
 }
 
-/// Where a journal is carried out, and beside whom.
+/// The folders that records act in, and the other sessions.
 type Context<'a> = (&'a Places, Option<Peers<'a>>);
 
 fn undo_once(
@@ -82,7 +83,8 @@ fn undo_lines(
 ) -> rustix::io::Result<()> {
     let mut lines = Backwards::new(journal, window)?;
     let mut newest = true;
-    // Whether the records still to be read are from before all that were stopped had been continued.
+    // Whether the records that are read next were made before the session continued all its
+    // processes.
     let mut all_continued = false;
     let mut left = LeftFiles::default();
     while let Some(line) = lines.next()? {
@@ -94,7 +96,7 @@ fn undo_lines(
             continue;
         }
         let undone = match Step::parse(line) {
-            // Whoever is stopped now has been stopped by others.
+            // A process that is stopped now was stopped by another program.
             Some(Step::Continue(_) | Step::ContinueAll { .. }) if all_continued => true,
             Some(step) => {
                 all_continued |= matches!(step, Step::Continued);
@@ -111,9 +113,10 @@ fn undo_lines(
     Ok(())
 }
 
-/// Closes a journal of which nothing is left to undo: marks and removes it.
+/// Closes a journal that is completely undone: marks and removes it.
 pub(super) fn finish(journal: BorrowedFd<'_>, folder: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
-    // Only there for an emu that dies between the two; with no space left for it, removing will do.
+    // For an emu that dies before the removal. Where no space is left for the line, removing is
+    // enough.
     let _ = write_once(journal, b"done\n");
     match unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -121,7 +124,7 @@ pub(super) fn finish(journal: BorrowedFd<'_>, folder: BorrowedFd<'_>, name: &CSt
     }
 }
 
-/// Whether a record is one that [`undo`] would carry out; else why not.
+/// Whether [`undo`] would carry out a record; if not, the reason.
 pub(super) fn check(step: Step<'_>, places: &Places) -> Result<(), &'static str> {
     let located = |path: Field<'_>| match places.locate(path) {
         Some(located) => Ok(located),
@@ -169,7 +172,7 @@ pub(super) fn check(step: Step<'_>, places: &Places) -> Result<(), &'static str>
 }
 
 impl Undoer<'_, '_> {
-    /// Whether the record is done with.
+    /// Carries out a record; returns whether it is done with.
     fn carry_out(&mut self, step: Step<'_>) -> bool {
         if let Err(why) = check(step, self.places) {
             return self.failed(format_args!("refused a record: {why}"));
@@ -180,7 +183,7 @@ impl Undoer<'_, '_> {
             Step::Thaw { file, value } => self.thaw(file, value),
             Step::Continue(task) => self.signal(task, Signal::CONT, "continue"),
             Step::ContinueAll { members } => self.continue_all(members),
-            // It says something of other records only.
+            // It only affects other records.
             Step::Continued => true,
             Step::Return { task, members } => self.return_task(task, members),
             Step::Affinity { task, cpus, ours } => self.restore_affinity(task, cpus, ours),
@@ -204,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_have_stopped_is_left_once_all_have_been_continued() {
+    fn processes_stopped_by_others_stay_once_all_are_continued() {
         let (_dir, roots) = playground();
         let places = Places::open(&roots).unwrap();
         let run = |records: &str| {
@@ -223,7 +226,7 @@ mod tests {
         assert_eq!(run(&format!("{records}continued\n")), all);
         assert_eq!(sleeper.state(), 'T');
         for record in records.lines() {
-            // Recorded afterwards: stopped by us again.
+            // A later record: emu has stopped the process again.
             sleeper.stop();
             sleeper.reaches('T');
             assert_eq!(run(&format!("continued\n{record}\n")), Outcome { undone: 2, ..all });

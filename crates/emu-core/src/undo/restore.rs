@@ -1,4 +1,4 @@
-//! Undoing what killed emus have left.
+//! Undoing what killed emus have left, and listing the sessions that live.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -24,17 +24,17 @@ use crate::roots::Roots;
 pub struct RestoreReport {
     /// The dead sessions that were undone, in words.
     pub restored: Vec<String>,
-    /// What was not undone because somebody else has changed it since.
+    /// What was not undone because another program has changed it since.
     pub notes: Vec<String>,
-    /// What could not be undone or understood, and is still recorded.
+    /// What could not be undone or understood; its record is kept.
     pub problems: Vec<String>,
-    /// The sessions that live, and were left alone.
+    /// The live sessions, which were left alone.
     pub live: Vec<LiveSession>,
 }
 
 /// Undoes what emus have left that were killed together with their guardian.
 ///
-/// A journal that cannot be read, or may have been written by somebody else, is reported and left.
+/// A journal that cannot be read, or that another user may have written, is reported and left.
 ///
 /// # Errors
 /// The state folder or procfs cannot be used at all.
@@ -59,8 +59,8 @@ pub fn live_sessions(roots: &Roots) -> Result<Vec<LiveSession>> {
         .collect())
 }
 
-/// The tuning at work, and which of these folders it has changed a file below, the first one. A journal that cannot be read
-/// tells of none.
+/// The session that tunes this machine, and the first of `folders` below which it has changed a
+/// file. A journal that cannot be read counts as none.
 ///
 /// # Errors
 /// The state folder or procfs cannot be used.
@@ -95,7 +95,7 @@ fn changed_below(journal: &Path, window: &mut [u8], folders: &[&Path]) -> io::Re
     Ok(first)
 }
 
-/// [`restore`] with everything at hand.
+/// [`restore`] in an open state folder.
 pub(super) fn restore_in(
     dir: &StateDir,
     _lock: &StateLock,

@@ -1,8 +1,8 @@
-//! The state folder: which sessions there are, who lives, who is dead, and whose CPUs overlap.
+//! The state folder: which sessions exist, which of them live, and whose CPUs overlap.
 //!
-//! A session is one file. Its guardian holds a lock on it for life, so a file whose lock is free belongs to a
-//! live session only if the emu that wrote it lives. The lock is not the emu's own, because a child that it
-//! forks would share it, and might be frozen with it.
+//! A session is one file. Its guardian locks the file for as long as the guardian lives, so a file
+//! that is not locked belongs to a live session only if its emu lives. The lock is not emu's own,
+//! because children of emu would share it and might be frozen with it.
 
 use std::ffi::{CStr, CString};
 use std::fs::{DirBuilder, File};
@@ -32,15 +32,15 @@ const MAGIC: [&[u8]; 2] = [b"emu-journal", b"1"];
 const LOCK: &CStr = c"lock";
 pub(super) const SUFFIX: &[u8] = b".journal";
 
-/// How long another emu, or a guardian at its work, may take.
+/// How long another emu or a guardian at work may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An emulation at work on this host, of this process or another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LiveSession {
-    /// The process that holds it.
+    /// The process that runs it.
     pub pid: Pid,
-    /// The CPUs it emulates; none where it holds the machine tuned.
+    /// The CPUs it emulates; none where it tunes the machine.
     pub cpus: CpuList,
     /// The method's name.
     pub method: String,
@@ -49,12 +49,12 @@ pub struct LiveSession {
 }
 
 impl LiveSession {
-    /// Whether a session with these CPUs, none for the machine as a whole, must not begin beside this one.
+    /// Whether a session with these CPUs, none for the machine as a whole, conflicts with this one.
     pub(super) fn is_in_the_way_of(&self, cpus: &CpuList) -> bool {
         if cpus.is_empty() { self.is_tuning() } else { !self.cpus.intersection(cpus).is_empty() }
     }
 
-    /// Whether it is no emulation but holds the machine tuned.
+    /// Whether the session tunes the machine instead of emulating.
     pub fn is_tuning(&self) -> bool {
         self.cpus.is_empty()
     }
@@ -66,20 +66,20 @@ impl LiveSession {
     }
 }
 
-/// So much of a name is kept, in characters: a line must not be longer than is read.
+/// How many characters of a name are kept: lines have a length limit.
 const NAME_MAX: usize = 200;
 
 /// The first line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) task: Task,
-    /// The boot in which it was written; nothing that a journal undoes outlives the boot.
+    /// The boot in which it was written: no change of a session outlives the boot.
     pub(super) boot: String,
     pub(super) session: LiveSession,
 }
 
 impl Header {
-    /// Of a new session of this process.
+    /// The header of a new session of this process.
     ///
     /// # Errors
     /// The process cannot be found in procfs.
@@ -127,7 +127,7 @@ impl Header {
     }
 }
 
-/// Which boot this is; empty where the kernel does not say.
+/// The id of this boot; empty where the kernel does not tell.
 pub(super) fn boot(roots: &Roots) -> String {
     crate::control_file::probe(&roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
 }
@@ -137,37 +137,39 @@ pub(super) fn boot(roots: &Roots) -> String {
 pub(super) enum Found {
     /// Its emu lives.
     Live(LiveSession),
-    /// Its emu has gone and left something. The file is locked by us.
+    /// Its emu has ended and left changes. This process has locked the file.
     Dead(File, Header),
-    /// Its emu died before it did anything, or the machine has been booted since. The file is locked by us.
+    /// Its emu died before any change, or the machine has been booted since. This process has
+    /// locked the file.
     Void(File),
-    /// It went while we looked.
+    /// The file was removed meanwhile.
     Gone,
 }
 
-/// The state folder, checked to be ours alone.
+/// The state folder, checked to be writable by this user only.
 #[derive(Debug)]
 pub(super) struct StateDir {
     pub(super) path: PathBuf,
     folder: OwnedFd,
 }
 
-/// The folder is locked as long as this lives.
+/// While this exists, the folder is locked.
 #[derive(Debug)]
 pub(super) struct StateLock(OwnedFd);
 
 impl Drop for StateLock {
     fn drop(&mut self) {
-        // Closing alone would leave it locked by a child that another thread has forked meanwhile.
+        // A child forked by another thread shares the lock, so closing the file would not release
+        // it.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
 impl StateDir {
-    /// Opens the folder; makes it where it is missing.
+    /// Opens the folder; creates it where it is missing.
     ///
     /// # Errors
-    /// It cannot be made or opened, belongs to another user, or others may write to it.
+    /// It cannot be created or opened, belongs to another user, or others may write to it.
     pub(super) fn open(roots: &Roots) -> Result<Self> {
         if !roots.state.is_absolute() {
             return Err(Error::usage(format!("the state folder {} is not absolute", roots.state.display())));
@@ -177,14 +179,14 @@ impl StateDir {
             .mode(0o700)
             .create(&roots.state)
             .or_else(|cause| {
-                // Something else than a folder: said when it is opened.
+                // Not a folder: reported when it is opened.
                 if cause.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(cause) }
             })
             .map_err(|cause| Error::file("create the state folder", &roots.state, cause))?;
         Self::open_existing(&roots.state)
     }
 
-    /// Opens the folder if there is one.
+    /// Opens the folder if it exists.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -215,10 +217,10 @@ impl StateDir {
         Ok(Self { path: path.to_owned(), folder })
     }
 
-    /// Waits for the moment when no other emu lists, makes or removes sessions.
+    /// Waits until no other emu lists, creates or removes sessions.
     ///
     /// # Errors
-    /// The lock cannot be made, or is held for too long.
+    /// The lock file cannot be made, or another emu has locked it for too long.
     pub(super) fn lock(&self) -> Result<StateLock> {
         let path = self.path.join("lock");
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -231,7 +233,7 @@ impl StateDir {
         Err(Error::new(ErrorKind::Failed, message).hint("is an emu stopped? continue or kill it"))
     }
 
-    /// The names of the session files. To be called with the lock held.
+    /// The names of the session files. The caller has locked the folder.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -248,10 +250,10 @@ impl StateDir {
         Ok(names)
     }
 
-    /// Makes a session file. To be called with the lock held.
+    /// Creates a session file. The caller has locked the folder.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub(super) fn create(&self, task: Task) -> Result<(CString, File)> {
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mut number = 0;
@@ -262,7 +264,8 @@ impl StateDir {
             let made = CString::new(name.as_str())
                 .map_err(|_| Errno::INVAL)
                 .and_then(|name| Ok((openat(&self.folder, &name, flags, Mode::RUSR | Mode::WUSR)?, name)))
-                // Not 0, 1 or 2 in a program that has closed those: what it prints must not get in here.
+                // Not 0, 1 or 2 in a program that has closed those: its output would go into the
+                // journal.
                 .and_then(|(file, name)| Ok((rustix::io::fcntl_dupfd_cloexec(file, 3)?, name)));
             match made {
                 Ok((file, name)) => return Ok((name, file.into())),
@@ -272,7 +275,7 @@ impl StateDir {
         }
     }
 
-    /// Opens a session file once more, as a lock of its own.
+    /// Opens a session file once more, for a separate lock.
     ///
     /// # Errors
     /// The file cannot be opened.
@@ -283,7 +286,7 @@ impl StateDir {
             .map_err(|cause| Error::file("open", &self.file(name), cause.into()))
     }
 
-    /// Removes a session file; one that is gone already is no failure.
+    /// Removes a session file; a missing one is no error.
     ///
     /// # Errors
     /// The file cannot be removed.
@@ -304,10 +307,10 @@ impl StateDir {
         self.folder.as_fd()
     }
 
-    /// Finds out what a session file is. To be called with the lock held.
+    /// Finds out what a session file is. The caller has locked the folder.
     ///
     /// # Errors
-    /// The file is not ours, cannot be read, or is not a journal; it is left as it is.
+    /// The file belongs to another user, cannot be read, or is no journal; it is left unchanged.
     pub(super) fn inspect(&self, name: &CStr, places: &Places, boot: &str) -> Result<Found> {
         let path = self.file(name);
         let failed = |operation: &str, cause: io::Error| Error::file(operation, &path, cause);
@@ -329,7 +332,8 @@ impl StateDir {
         let Some(end) = start.iter().position(|&byte| byte == b'\n') else {
             let whole = Header::magic();
             return if !free {
-                // Its guardian lives, so it had a header: it has just been removed and emptied.
+                // Its guardian lives, so it had a header: the file has just been removed and
+                // emptied.
                 Err(bad_journal(&path, "is in use but has no header"))
             } else if length < LINE_MAX && (start.starts_with(&whole) || whole.starts_with(start)) {
                 Ok(Found::Void(file))
@@ -351,7 +355,7 @@ impl StateDir {
             return Ok(Found::Live(header.session));
         }
         if !free {
-            // The guardian of a dead emu is at work.
+            // The guardian of a dead emu is undoing it.
             free = lock_within(&file, PATIENCE).map_err(|cause| failed("lock", cause.into()))?;
         }
         if !free {
@@ -373,7 +377,7 @@ impl Header {
     }
 }
 
-/// Whether the session gave up on what it could not undo.
+/// Whether the session has given up on what it could not undo.
 fn was_left(file: &File) -> bool {
     let mut window = vec![0; WINDOW];
     let newest =
@@ -393,7 +397,7 @@ fn read_start(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Takes the lock of a file; false when it is not to be had in time.
+/// Locks a file; false when another process keeps it locked for `patience`.
 pub(super) fn lock_within(file: impl AsFd, patience: Duration) -> rustix::io::Result<bool> {
     let deadline = Instant::now() + patience;
     loop {
@@ -407,7 +411,7 @@ pub(super) fn lock_within(file: impl AsFd, patience: Duration) -> rustix::io::Re
     }
 }
 
-/// Why a folder or file may have been filled by somebody else.
+/// Why a folder or file may have been written by another user.
 pub(super) fn not_ours_alone(owner: u32, mode: u32) -> Option<&'static str> {
     if owner != rustix::process::geteuid().as_raw() {
         Some("belongs to another user")
@@ -431,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_that_is_let_go_is_free_even_if_a_forked_child_has_a_copy() {
+    fn a_released_lock_is_free_even_if_a_child_has_a_copy() {
         let (_dir, roots) = playground();
         let dir = StateDir::open(&roots).unwrap();
         let lock = dir.lock().unwrap();

@@ -1,4 +1,4 @@
-//! Telling a process from a later one with the same number, and acting on it. Nothing here allocates.
+//! Identifying a process despite reused numbers, and acting on it. Nothing here allocates.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use super::places::{Located, of_process};
 use super::record::Task;
 
-/// What `/proc/<pid>/stat` says of a task (`proc_pid_stat(5)`).
+/// The fields of `/proc/<pid>/stat` that undoing needs (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
     /// `R`, `S`, `T`, `Z`, …
@@ -22,7 +22,7 @@ pub(super) struct Stat {
     pub(super) starttime: u64,
 }
 
-/// Reads a task's state; `None` when there is no such task.
+/// Reads a task's state; `None` when the task does not exist.
 pub(super) fn stat(proc: BorrowedFd<'_>, pid: crate::sys::Pid) -> rustix::io::Result<Option<Stat>> {
     let mut buffer = [0; 1024];
     match (Located { folder: proc, path: of_process(pid, "stat") }).read(&mut buffer) {
@@ -43,14 +43,14 @@ fn parse(text: &[u8]) -> Option<Stat> {
     Some(Stat { state, parent, starttime: number(17)? })
 }
 
-/// A pidfd of the process, `None` when it is gone or its number belongs to another one now.
+/// A pidfd of the process; `None` when the process has ended, even if its number is in use again.
 pub(super) fn open(proc: BorrowedFd<'_>, task: Task) -> rustix::io::Result<Option<OwnedFd>> {
     let Some(pidfd) = open_number(task.pid)? else { return Ok(None) };
-    // Read after the pidfd was opened: what has this start now is what the pidfd stands for.
+    // Checked after the pidfd was opened: if the start time fits now, the pidfd is of that process.
     Ok(is_same(proc, task)?.then_some(pidfd))
 }
 
-/// A pidfd of whatever process has the number now.
+/// A pidfd of the process that has the number now.
 pub(super) fn open_number(pid: crate::sys::Pid) -> rustix::io::Result<Option<OwnedFd>> {
     let Some(pid) = Pid::from_raw(pid) else { return Ok(None) };
     match pidfd_open(pid, PidfdFlags::empty()) {
@@ -60,21 +60,22 @@ pub(super) fn open_number(pid: crate::sys::Pid) -> rustix::io::Result<Option<Own
     }
 }
 
-/// Whether the task's number still means the same task, be it a zombie.
+/// Whether the number still belongs to the same task, be it a zombie.
 pub(super) fn is_same(proc: BorrowedFd<'_>, task: Task) -> rustix::io::Result<bool> {
     Ok(stat(proc, task.pid)?.is_some_and(|now| now.starttime == task.starttime))
 }
 
-/// Whether the task runs as this process does, or this is root: emu may have a capability that its user has not.
+/// Whether the task has this process's user, or this is root: emu may have capabilities that its
+/// user lacks.
 pub(super) fn is_ours(proc: BorrowedFd<'_>, pid: crate::sys::Pid) -> rustix::io::Result<bool> {
     let file = Located { folder: proc, path: of_process(pid, "stat") }.open(OFlags::PATH)?;
     let own = geteuid();
     Ok(own.is_root() || fstat(file)?.st_uid == own.as_raw())
 }
 
-/// Whether the process runs: it exists, and some thread of it has not ended.
+/// Whether the process runs: it exists, and one of its threads has not ended.
 pub(super) fn is_alive(proc: BorrowedFd<'_>, task: Task) -> rustix::io::Result<bool> {
-    // A thread that is not its process's first one has no pidfd (EINVAL, since Linux 6.9 ENOENT).
+    // A thread that is not its process's first has no pidfd (EINVAL, since Linux 6.9 ENOENT).
     match open(proc, task) {
         Ok(Some(pidfd)) => Ok(!ends_within(&pidfd, Duration::ZERO)?),
         Ok(None) | Err(Errno::INVAL | Errno::NOENT) => Ok(false),

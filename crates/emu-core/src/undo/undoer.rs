@@ -1,6 +1,7 @@
-//! One record being carried out: what every kind of record needs for it.
+//! The state that every kind of record needs while it is carried out.
 //!
-//! Runs in the guardian, as all of [`replay`](super::replay): nothing here allocates, locks or panics.
+//! This runs in the guardian, as all of [`replay`](super::replay): nothing here allocates, locks or
+//! panics.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -17,27 +18,27 @@ use super::places::{Cause, Places};
 use super::record::Task;
 use super::task;
 
-/// How long a killed process may take to die.
+/// How long a killed process may take to end.
 const DYING: Duration = Duration::from_secs(1);
 
-/// Long enough for a fork storm to be caught and for dying tasks to go.
+/// How long retries go on: enough for a fork storm to be caught and for dying tasks to end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two looks.
+/// The pause between two retries.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How grave it is that something was not undone.
+/// How grave it is that a change was not undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gravity {
-    /// It is no longer ours to undo.
+    /// The change is no longer emu's to undo.
     Note,
-    /// It should have been; the record must be kept.
+    /// The change should have been undone; its record must be kept.
     Failure,
 }
 
 /// Where messages go.
 pub(super) type Report<'a> = &'a mut dyn FnMut(Gravity, fmt::Arguments<'_>);
 
-/// One record being carried out.
+/// A record that is being carried out.
 pub(super) struct Undoer<'a, 'r> {
     pub(super) places: &'a Places,
     pub(super) peers: Option<Peers<'a>>,
@@ -62,7 +63,7 @@ impl Undoer<'_, '_> {
         let Some(file) = self.places.locate(path) else { return false };
         let written = if value.is(b"0") { file.write(b"0") } else { file.write(b"THAWED") };
         match written {
-            // A group that has been removed holds nobody.
+            // A group that has been removed freezes no task.
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => true,
             Err(cause) => self.failed(format_args!("cannot write `{value}` to {path}: {}", Cause(cause))),
         }
@@ -83,14 +84,14 @@ impl Undoer<'_, '_> {
 }
 
 pub(super) fn pause() {
-    // Cut short by a signal: the caller looks again a little earlier.
+    // If a signal interrupts the sleep, the caller retries a little earlier.
     let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: PAUSE.subsec_nanos().into() });
 }
 
-/// So many files are told apart; of more, some may be named more than once.
+/// How many files are remembered; beyond that, a file may be reported more than once.
 const LEFT_MAX: usize = 64;
 
-/// The files that were left to somebody else.
+/// The files that were left because another program has changed them.
 #[derive(Debug)]
 pub(super) struct LeftFiles {
     hashes: [u64; LEFT_MAX],
@@ -104,7 +105,7 @@ impl Default for LeftFiles {
 }
 
 impl LeftFiles {
-    /// Takes a file in; whether it was not there.
+    /// Adds a file; returns whether it is new.
     pub(super) fn is_new(&mut self, path: Field<'_>) -> bool {
         // FNV-1a.
         let hash = path.escaped().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {

@@ -9,9 +9,9 @@ use super::record::Undo;
 #[derive(Debug, Clone)]
 pub(super) struct Written {
     form: Form,
-    /// What it held when the session came to it.
+    /// The value when the session first read the file.
     pub(super) found: String,
-    /// What is put back: as found, or what another session found that had changed it before.
+    /// The value to restore: `found`, or the one from before another live session changed it.
     pub(super) old: String,
     ours: Recent,
 }
@@ -25,7 +25,7 @@ impl Written {
         self.old == value || self.ours.has(value)
     }
 
-    /// Takes in values that the file may have by us.
+    /// Adds values that the file may have from this session.
     pub(super) fn add<'a>(&mut self, values: impl IntoIterator<Item = &'a str>) {
         self.ours.add(values.into_iter().map(str::trim));
     }
@@ -34,7 +34,7 @@ impl Written {
         self.undo_with(path, self.ours.values().to_vec())
     }
 
-    /// For a write whose result is not known yet.
+    /// The record for a write whose result is not known yet.
     pub(super) fn undo_under_way(&self, path: &Path) -> Undo {
         self.undo_with(path, Vec::new())
     }

@@ -1,4 +1,4 @@
-//! Gathering the processes of a program in a group, giving them back, and bringing back who was moved out of it.
+//! Gathering the processes of a program in a group, returning them, and bringing moved ones back.
 
 use super::*;
 use crate::cgroup::cpuset_repair::CpusetRepair;
@@ -41,7 +41,7 @@ fn a_fork_storm_is_gathered_whole() {
         let folder = group.folder(Controller::Freezer).unwrap().clone();
         let mut freezer = Freezer::open(&folder, &journal).unwrap();
         wait_until(|| freezer.freeze(time::now() + 100_000_000).unwrap().seen.is_some());
-        // Nothing can fork now, so the list stands still.
+        // The group is frozen, so the list does not change.
         let mut descendants = program.descendants();
         descendants.look().unwrap();
         let held = group.pids().unwrap();
@@ -58,10 +58,10 @@ fn a_fork_storm_is_gathered_whole() {
 }
 
 #[test]
-fn who_was_moved_out_of_a_group_is_brought_back_with_its_children() {
+fn processes_moved_out_of_a_group_come_back_with_their_children() {
     for_each_version(Controller::Freezer, |host| {
         let dir = tempfile::tempdir().unwrap();
-        // Its second child is started when this is written to.
+        // Its second child starts when this pipe is written to.
         let go = dir.path().join("go");
         nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let program = Program::shell(&format!("sleep 30 & read line <{}; sleep 30 & wait", go.display()));

@@ -1,4 +1,4 @@
-//! The cycle with tasks that are counted only.
+//! The loop on counted tasks: none is ever really stopped.
 
 use super::*;
 use crate::duty::stop::Census;
@@ -7,7 +7,7 @@ use crate::sys::Pid;
 
 const PERIOD: Nanos = 100_000_000;
 
-/// So many tasks that must not be held.
+/// A number of tasks that must not be stopped.
 pub(in crate::duty) struct Tasks(pub(in crate::duty) usize);
 
 impl Stop for Tasks {
@@ -24,7 +24,7 @@ impl Stop for Tasks {
     }
 }
 
-/// A thread that does `body` with a cycle of many tasks at full speed.
+/// A thread that does `body` with the state of a loop over many tasks at full speed.
 fn duty_loop(
     body: impl FnOnce(&mut LoopState<Tasks>, &Wait<f64>) -> Result<()> + Send + 'static,
 ) -> Result<DutyLoop> {
@@ -63,7 +63,7 @@ fn duty_loop_of<S: Stop>(
 }
 
 #[test]
-fn nobody_is_held_at_full_speed_whatever_is_owed() {
+fn tasks_at_full_speed_are_not_stopped_whatever_is_owed() {
     let duty_loop = duty_loop(|state, wait| {
         state.ledger.charge(PERIOD as f64, PERIOD as f64, 0.5);
         assert!(state.ledger.owed() >= STOP_MIN);
@@ -73,7 +73,7 @@ fn nobody_is_held_at_full_speed_whatever_is_owed() {
 }
 
 #[test]
-fn the_status_tells_the_cycle_that_there_is_with_many_tasks() {
+fn the_status_reports_the_longer_cycle_of_many_tasks() {
     let mut duty_loop = duty_loop(|state, wait| {
         // The tasks are counted.
         state.one_period(0, wait)?;
@@ -87,7 +87,7 @@ fn the_status_tells_the_cycle_that_there_is_with_many_tasks() {
 }
 
 #[test]
-fn a_controller_that_has_ended_is_not_taken_for_one_that_slows() {
+fn an_ended_thread_is_reported_as_full_speed() {
     let duty_loop = duty_loop(|state, _| {
         state.progress.counters.add_stop(75, 0);
         state.progress.counters.add_elapsed(100);
@@ -104,7 +104,7 @@ fn a_controller_that_has_ended_is_not_taken_for_one_that_slows() {
     assert!(status.notes.is_empty(), "{:?}", status.notes);
 }
 
-/// Tasks that somebody else stops.
+/// Tasks that another program has stopped.
 struct Theirs;
 
 impl Stop for Theirs {
@@ -126,7 +126,7 @@ impl Stop for Theirs {
 }
 
 #[test]
-fn a_period_in_which_somebody_else_holds_the_tasks_is_skipped_and_not_owed() {
+fn a_period_in_which_another_program_stops_is_not_owed() {
     let duty_loop = duty_loop_of(Theirs, |state, wait| {
         (state.share, state.grid) = (0.5, Grid::new(time::now(), PERIOD));
         assert_eq!(state.one_period(0, wait)?, 1);
@@ -137,10 +137,10 @@ fn a_period_in_which_somebody_else_holds_the_tasks_is_skipped_and_not_owed() {
 }
 
 #[test]
-fn idle_cpus_look_for_tasks_where_there_are_more_of_them_than_cpus() {
+fn idle_cpus_search_where_tasks_outnumber_cpus() {
     let duty_loop = duty_loop(|state, wait| {
         let ms = 1e6;
-        assert_eq!(state.search_time(50.0 * ms, 0.0), 0, "nobody has counted the tasks yet");
+        assert_eq!(state.search_time(50.0 * ms, 0.0), 0, "the tasks are not yet counted");
         state.one_period(0, wait)?;
         assert_eq!(state.search_time(50.0 * ms, 0.0), SEARCH_FOR);
         assert_eq!(state.search_time(4.0 * ms, 3.0 * ms), 4_000_000);

@@ -299,7 +299,7 @@ fn cpu_folder(group: &TaskGroup) -> Result<&Folder> {
 /// Who owns the zone's own group: somebody else's gets its values back by the journal.
 fn owner(zone: &Zone, journal: &Journal) -> Owner {
     match &zone.tasks {
-        Tasks::Cgroup(_) => Owner::BackgroundLoad(journal.clone()),
+        Tasks::Cgroup(_) => Owner::Other(journal.clone()),
         Tasks::Processes(_) => Owner::Us,
     }
 }

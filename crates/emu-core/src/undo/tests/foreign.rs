@@ -1,4 +1,4 @@
-//! Journals that somebody else, or nobody, has written.
+//! Journals that were written by other users or by no emu.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -60,7 +60,7 @@ fn a_journal_of_another_boot_is_void() {
 }
 
 #[test]
-fn a_session_that_had_not_begun_or_had_ended_is_removed_in_silence() {
+fn a_session_that_had_not_begun_or_had_ended_is_removed() {
     let (_dir, roots) = playground();
     let path = control(&roots, "a", "2");
     let ended = format!("file\t{}\t1\t2\ndone\n", path.display());
@@ -100,7 +100,7 @@ fn a_journal_that_is_not_ours_is_reported_and_left() {
     assert_eq!((report.problems.len(), report.restored.len()), (bad, 0), "{report:#?}");
     assert_eq!(text(&path), "2");
     assert_eq!(journals(&roots).len(), files);
-    // They do not keep anybody from working, but are told.
+    // Such journals are noted and do not prevent a session.
     let journal = open(&roots, "0").unwrap();
     assert_eq!(journal.notes().len(), bad);
     drop((journal, dir));
@@ -128,7 +128,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_bytes_as_a_journal_file_panic_or_are_taken_for_a_live_session(
+    fn no_bytes_as_a_journal_panic_or_count_as_a_live_session(
         bytes in proptest::collection::vec(prop_oneof![Just(b'\t'), Just(b'\n'), any::<u8>()], 0..200),
         with_header in any::<bool>(),
     ) {

@@ -1,4 +1,4 @@
-//! Real groups, where they can be made; each test says why it is skipped.
+//! Real groups, where they can be made; otherwise each test prints why it is skipped.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -19,11 +19,11 @@ fn system() -> Roots {
     Roots { sys: "/sys".into(), ..playground().1 }
 }
 
-/// A real group of ours; removed when dropped, if the test has not.
+/// A real group of the test; removed when dropped, if the test has not removed it.
 struct Group(PathBuf);
 
 impl Group {
-    /// Makes a group in a hierarchy that has the file; says so where that is not possible.
+    /// Makes a group in a hierarchy that has the file; prints why where that is impossible.
     fn create(mounts: &[&str], file: &str) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         for mount in mounts {
@@ -64,7 +64,7 @@ impl Group {
         }
     }
 
-    /// Whether the process is in this group, by its own account.
+    /// Whether the process is in this group, by its `/proc/<pid>/cgroup`.
     fn holds(&self, sleeper: &Sleeper) -> bool {
         let name = self.0.file_name().unwrap().to_str().unwrap();
         fs::read_to_string(format!("/proc/{}/cgroup", sleeper.0.id())).unwrap().contains(name)
@@ -91,7 +91,7 @@ fn write(path: &Path, value: &impl ToString) {
 }
 
 #[test]
-fn a_frozen_group_of_version_1_is_thawed_and_removed_and_its_process_lives() {
+fn a_frozen_group_of_version_1_is_thawed_and_removed() {
     let Some(group) = Group::freezer_v1() else { return };
     let sleeper = Sleeper::start();
     write(&group.file("cgroup.procs"), &sleeper.0.id());
@@ -106,7 +106,7 @@ fn a_frozen_group_of_version_1_is_thawed_and_removed_and_its_process_lives() {
 }
 
 #[test]
-fn a_frozen_group_of_version_2_is_thawed_and_removed_and_its_process_lives() {
+fn a_frozen_group_of_version_2_is_thawed_and_removed() {
     let Some(group) = Group::v2() else { return };
     let sleeper = Sleeper::start();
     write(&group.file("cgroup.procs"), &sleeper.0.id());
@@ -210,13 +210,13 @@ fn a_group_that_holds_another_is_a_failure_in_bounded_time() {
     let (outcome, messages) = run(&system(), &[group.undo()]);
     assert_eq!((outcome.undone, outcome.failed), (0, 1));
     assert!(messages[0].contains("cannot remove the group"), "{messages:?}");
-    // It is tried twice.
+    // Removing is tried twice.
     assert!(started.elapsed() < Duration::from_secs(8));
     drop(inner);
 }
 
 #[test]
-fn a_quota_that_fits_its_old_period_only_is_given_back_after_that() {
+fn a_quota_that_needs_its_old_period_is_restored_after_it() {
     let mounts = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
     let Some(group) = Group::create(&mounts, "cpu.cfs_quota_us") else { return };
     let inner = Group(group.file("inner"));
@@ -231,7 +231,7 @@ fn a_quota_that_fits_its_old_period_only_is_given_back_after_that() {
         old: old.to_string(),
         new: vec![new.to_string()],
     };
-    // Of 20 ms it would be more than the group above has.
+    // With a period of 20 ms, the quota would exceed that of the parent group.
     let records = [record(&period, 100_000, 20_000), record(&quota, 50_000, 4_000)];
     assert_eq!(run(&system(), &records), (undone(2), vec![]));
     assert_eq!((text(&quota).trim(), text(&period).trim()), ("50000", "100000"));
@@ -271,7 +271,7 @@ fn a_process_returns_to_its_group_unless_that_has_gone() {
 }
 
 #[test]
-fn every_stopped_process_of_a_list_runs_again_however_young() {
+fn every_stopped_process_of_a_list_runs_again_however_new() {
     let (_dir, roots) = playground();
     let members = roots.sys.join("cgroup.procs");
     for count in [1, 1, 1, 1, 1, 1, 1, 1, 20] {
@@ -281,7 +281,7 @@ fn every_stopped_process_of_a_list_runs_again_however_young() {
         for sleeper in &sleepers {
             sleeper.stop();
         }
-        // At once: they are as young as the look at the list, and some are not even stopped yet.
+        // At once: they are as new as the list, and some are not even stopped yet.
         let members = members.clone();
         assert_eq!(run(&roots, &[Undo::ContinueAll { members }]), (undone(1), vec![]));
         for sleeper in &sleepers {
@@ -291,14 +291,14 @@ fn every_stopped_process_of_a_list_runs_again_however_young() {
 }
 
 #[test]
-fn a_stop_that_has_not_arrived_yet_is_taken_back_too() {
+fn a_stop_that_has_not_yet_arrived_is_undone_too() {
     let Some(group) = Group::freezer_v1() else { return };
     let sleeper = Sleeper::start();
     let members = group.file("cgroup.procs");
     write(&members, &sleeper.0.id());
     write(&group.file("freezer.state"), &"FROZEN");
     eventually("the process is frozen", || sleeper.state() == 'D');
-    // It will not stop before it thaws.
+    // The process stops only after it is thawed.
     sleeper.stop();
     thread::sleep(Duration::from_millis(30));
     assert_eq!(sleeper.state(), 'D');
@@ -311,13 +311,13 @@ fn a_stop_that_has_not_arrived_yet_is_taken_back_too() {
 }
 
 #[test]
-fn a_process_younger_than_the_list_is_not_taken_for_a_member() {
+fn a_process_newer_than_the_list_is_no_member() {
     let (_dir, roots) = playground();
     let sleeper = Sleeper::start();
     sleeper.stop();
     sleeper.reaches('T');
     let pid = sleeper.0.id();
-    // A kernel that says that the number was given away after the list was read.
+    // As if the kernel had given the number away after the list was read.
     let roots = Roots { proc: roots.sys.parent().unwrap().join("proc"), ..roots };
     fs::create_dir_all(roots.proc.join(pid.to_string())).unwrap();
     let stat = format!("{pid} (sleep) T{}", " 9223372036854775807".repeat(30));

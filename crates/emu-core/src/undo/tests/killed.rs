@@ -1,4 +1,4 @@
-//! Processes that are killed, each the same test started again in a process of its own.
+//! Processes that are killed: each is the same test, started again in a process of its own.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -17,7 +17,8 @@ use super::super::restore::{RestoreReport, restore};
 use super::{Sleeper, control, cpus, eventually, is_root, journals, open, playground, text};
 use crate::roots::Roots;
 
-/// An emu at work: it has changed `a`, stopped a process, and tells the numbers of that and its guardian.
+/// An emu at work: it has changed `a`, stopped a process, and tells the numbers of that and of its
+/// guardian.
 struct Emu {
     roots: Roots,
     dir: tempfile::TempDir,
@@ -26,7 +27,7 @@ struct Emu {
     guardian: Pid,
 }
 
-/// Whether this process is the emu of a test, and then its session.
+/// The roots and the session where this process is the emu of a test.
 fn as_emu() -> Option<(Roots, Journal)> {
     let root = PathBuf::from(std::env::var_os("EMU_TEST_ROOT")?);
     let roots = Roots { proc: "/proc".into(), ..Roots::below(&root) };
@@ -35,7 +36,7 @@ fn as_emu() -> Option<(Roots, Journal)> {
     let [pid, starttime] = ["pid", "starttime"].map(|name| text(&root.join(name)).parse::<u64>().unwrap());
     journal.record(&Undo::Continue { pid: pid as i32, starttime }).unwrap();
     kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::STOP).unwrap();
-    fs::write(root.join("guardian"), journal.session().guardian.pid().to_string()).unwrap();
+    fs::write(root.join("guardian"), journal.open_journal().guardian.pid().to_string()).unwrap();
     fs::rename(root.join("guardian"), root.join("ready")).unwrap();
     Some((roots, journal))
 }
@@ -96,7 +97,7 @@ fn sleep_for_ever() -> ! {
 }
 
 #[test]
-fn the_guardian_restores_what_a_killed_emu_has_changed_and_says_so() {
+fn the_guardian_restores_and_reports_what_a_killed_emu_changed() {
     if as_emu().is_some_and(|_session| sleep_for_ever()) {
         return;
     }
@@ -111,7 +112,7 @@ fn an_emu_that_exits_without_releasing_is_restored() {
     if as_emu().is_some_and(|_session| std::process::exit(3)) {
         return;
     }
-    // It may be over before it is looked at.
+    // The emu may have ended before the test looks.
     let (dir, roots) = playground();
     let path = control(&roots, "a", "1");
     let stopped = Sleeper::start();
@@ -144,10 +145,10 @@ fn an_emu_that_becomes_another_program_is_restored() {
 #[test]
 fn a_child_that_shares_the_pipe_does_not_hide_the_death_of_emu() {
     if as_emu().is_some_and(|(_roots, journal)| {
-        let session = journal.session();
-        // Bounded, as nobody ends it.
+        let open = journal.open_journal();
+        // Bounded, because no one ends it.
         let timeout = rustix::time::Timespec { tv_sec: 8, tv_nsec: 0 };
-        let keep = [session.guardian.alive.as_fd(), session.file.as_fd()];
+        let keep = [open.guardian.alive.as_fd(), open.file.as_fd()];
         let wait = || rustix::event::poll(&mut [], Some(&timeout)).map_or(1, |_| 0);
         #[expect(unsafe_code, reason = "a fork has a contract")]
         // SAFETY: only makes a system call.
@@ -168,7 +169,7 @@ fn restore_does_it_when_the_guardian_was_killed_too() {
     }
     let mut emu = Emu::start("restore_does_it_when_the_guardian_was_killed_too");
     emu.kill_guardian();
-    // The emu lives: nobody touches its session.
+    // The emu lives, so its session is left alone.
     let pid = emu.process.0.id() as i32;
     let report = restore(&emu.roots).unwrap();
     assert_eq!(report.live.iter().map(|live| live.pid).collect::<Vec<_>>(), [pid]);
@@ -214,7 +215,7 @@ fn the_guardian_holds_neither_input_nor_output_of_emu() {
     });
     let open = fs::read_dir(format!("{folder}/fd")).unwrap().count();
     assert_eq!(open, 7, "stderr, pipe, pidfd, journal, state folder, procfs, sysfs");
-    // Whoever reads emu's output sees its end although the guardian is still there.
+    // A reader of emu's output sees its end although the guardian still lives.
     kill_process(emu.guardian, Signal::STOP).unwrap();
     let mut output = emu.process.0.stdout.take().unwrap();
     emu.kill();
@@ -231,7 +232,7 @@ fn a_full_state_folder_changes_nothing() {
         let path = control(&roots, "a", "1");
         let journal = open(&roots, "0").unwrap();
         journal.write_file(&path, "2").unwrap();
-        // Fills what is left of the file system.
+        // Fills the rest of the file system.
         let full = io::copy(&mut io::repeat(b'x'), &mut File::create(roots.state.join("x")).unwrap());
         assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
         let error = (0..10_000).find_map(|n| journal.write_file(&path, &format!("{n}")).err()).unwrap();

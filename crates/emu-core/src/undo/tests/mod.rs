@@ -34,7 +34,7 @@ pub(super) fn playground() -> (tempfile::TempDir, Roots) {
     (dir, roots)
 }
 
-/// Whether the tests run as root; says what is skipped otherwise.
+/// Whether the tests run as root; prints what is skipped otherwise.
 fn is_root(what: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -51,7 +51,7 @@ fn open(roots: &Roots, list: &str) -> Result<Journal> {
     Journal::open(roots, &cpus(list), "cpu-hogs", "node1")
 }
 
-/// A control file with that in it.
+/// A control file with the value.
 fn control(roots: &Roots, name: &str, value: &str) -> PathBuf {
     let path = roots.sys.join(name);
     fs::write(&path, value).unwrap();
@@ -62,13 +62,13 @@ fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// What is in the state folder but its lock.
+/// The files of the state folder except its lock.
 fn journals(roots: &Roots) -> Vec<PathBuf> {
     let entries = fs::read_dir(&roots.state).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| !path.ends_with("lock")).collect()
 }
 
-/// Carries out these lines; returns what became of them and the messages.
+/// Carries out these lines; returns the outcome and the messages.
 fn run_lines(roots: &Roots, lines: &[u8]) -> (Outcome, Vec<String>) {
     let mut journal = tempfile::tempfile().unwrap();
     journal.write_all(b"header\n").unwrap();
@@ -86,7 +86,7 @@ fn run(roots: &Roots, records: &[Undo]) -> (Outcome, Vec<String>) {
     run_lines(roots, &lines)
 }
 
-/// What becomes of records that are all carried out.
+/// The outcome of `count` records that are all carried out.
 fn undone(count: usize) -> Outcome {
     Outcome { undone: count, ..Outcome::default() }
 }
@@ -108,7 +108,7 @@ pub(super) fn proc() -> File {
 pub(super) struct Sleeper(pub(super) Child);
 
 impl Sleeper {
-    /// One that sleeps for a minute.
+    /// A process that sleeps for a minute.
     pub(super) fn start() -> Self {
         Self(Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap())
     }

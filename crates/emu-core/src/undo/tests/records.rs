@@ -1,4 +1,4 @@
-//! Each kind of record carried out, on a folder of ordinary files and on processes of our own.
+//! Each kind of record carried out, on a folder of ordinary files and on processes of the test.
 
 use std::fs;
 use std::io::Write;
@@ -136,7 +136,7 @@ fn a_file_that_cannot_be_restored_is_a_failure_that_names_it() {
 }
 
 #[test]
-fn a_stopped_process_runs_again_and_a_recycled_number_is_not_signalled() {
+fn a_stopped_process_runs_again_and_a_reused_number_is_left() {
     let (_dir, roots) = playground();
     let sleeper = Sleeper::start();
     let Task { pid, starttime } = sleeper.task();
@@ -176,7 +176,7 @@ fn affinity_is_restored() {
     let by_us = Undo::Affinity { tid, starttime, cpus: cpus.clone(), ours };
     assert_eq!(run(&roots, &[by_us]), (undone(1), vec![]));
     assert_eq!(sched_getaffinity(task).unwrap(), all);
-    // As journals of before have it.
+    // As older journals have it.
     sched_setaffinity(task, &narrow).unwrap();
     let line = format!("affinity\t{tid}\t{starttime}\t{cpus}\n");
     assert_eq!(run_lines(&roots, line.as_bytes()), (undone(1), vec![]));
@@ -251,7 +251,7 @@ fn no_record_of_any_kind_makes_the_executor_allocate() {
     let taker = path("taker/cgroup.procs", "");
     let cpus: CpuList = "0-1023".parse().unwrap();
     let records = [
-        // Read last: there is nothing left for it to make void.
+        // Read last, when no record is left for it to cancel.
         Undo::Continued,
         file(&path("restored", "2"), "1", &["2"]),
         file(&path("foreign", "3"), "1", &["2"]),
@@ -259,7 +259,7 @@ fn no_record_of_any_kind_makes_the_executor_allocate() {
         file(&roots.sys.join("gone"), "1", &["2"]),
         file(&roots.sys, "1", &["2"]),
         file(&roots.sys.join("listed"), "1", &["2"]),
-        // No kernel removes this one, so every way through is taken.
+        // No kernel removes this group, so every attempt is made.
         Undo::Group {
             path: roots.sys.join("listed"),
             members: "cgroup.procs".into(),
@@ -296,18 +296,19 @@ fn no_record_of_any_kind_makes_the_executor_allocate() {
     });
     let text = String::from_utf8_lossy(messages.get_ref()).into_owned();
     assert_eq!(allocations, 0);
-    // Refused or stuck: the nonsense, the root itself, the folder taken for a file, the immovable group.
+    // Refused or stuck: the nonsense, the root itself, the folder in place of a file, the immovable
+    // group.
     assert_eq!((outcome.undone, outcome.failed), (14, 4), "{text}");
     sleeper.reaches('S');
     assert_eq!(victim.state(), 'Z');
     assert_eq!(fs::read_to_string(roots.sys.join("restored")).unwrap(), "1");
     assert_eq!(fs::read_to_string(roots.sys.join("freezer.state")).unwrap(), "THAWED");
-    // Each listed number again and again, but never the 0.
+    // Each listed number again and again, but never 0.
     let joined = fs::read_to_string(roots.sys.join("taker/cgroup.procs")).unwrap();
     assert_eq!(joined.replace(&format!("{pid}4000000"), ""), "");
 }
 
-/// Records whose paths are anywhere: below sysfs, above it, beside it, through a link.
+/// Records with paths below sysfs, above it, beside it, and through a link.
 fn hostile_undo(sys: &'static str) -> impl Strategy<Value = Vec<u8>> {
     let bytes = proptest::collection::vec(any::<u8>(), 0..60);
     let place = prop_oneof![
@@ -336,7 +337,7 @@ fn hostile_undo(sys: &'static str) -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_bytes_as_a_journal_neither_panic_nor_touch_anything_outside(
+    fn any_bytes_as_a_journal_neither_panic_nor_reach_outside(
         lines in proptest::collection::vec(hostile_undo("{ROOT}"), 0..12)
     ) {
         let (dir, roots) = playground();
@@ -348,7 +349,7 @@ proptest! {
         let root = dir.path().as_os_str().as_encoded_bytes();
         let mut text = Vec::new();
         for line in lines {
-            // The place is not known before the test runs.
+            // The folder is known only when the test runs.
             match line.windows(6).position(|part| part == b"{ROOT}") {
                 Some(at) => text.extend([&line[..at], root, &line[at + 6..]].concat()),
                 None => text.extend(line),

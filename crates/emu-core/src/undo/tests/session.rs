@@ -1,4 +1,4 @@
-//! A session in one process.
+//! The sessions of one process.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -49,7 +49,7 @@ fn a_choice_is_written_and_undone_as_a_word() {
 }
 
 #[test]
-fn one_session_at_a_time_is_for_no_cpu_but_the_machine() {
+fn one_session_at_a_time_tunes_the_machine() {
     let (_dir, roots) = playground();
     let emulation = open(&roots, "0").unwrap();
     let tuning = |name| Journal::open(&roots, &CpuList::default(), "doctor", name);
@@ -81,8 +81,8 @@ fn a_panic_with_the_journal_in_hand_undoes() {
     let journal = open(&roots, "0").unwrap();
     let clone = journal.clone();
     let panicked = thread::spawn(move || {
-        let session = clone.session();
-        assert!(session.length == 0, "poisons the mutex");
+        let open = clone.open_journal();
+        assert!(open.length == 0, "poisons the mutex");
     });
     assert!(panicked.join().is_err());
     journal.write_file(&path, "2").unwrap();
@@ -107,12 +107,12 @@ fn the_copy_of_a_journal_in_a_forked_child_does_nothing() {
     let path = control(&roots, "a", "1");
     let journal = open(&roots, "0").unwrap();
     journal.write_file(&path, "2").unwrap();
-    // As a child sees it: the session of another process.
-    journal.session().owner += 1;
+    // As a child sees it: the journal of another process.
+    journal.open_journal().owner += 1;
     journal.undo_all().unwrap();
     assert!(journal.record(&Undo::Kill { pid: 1, starttime: 1 }).is_err());
     assert_eq!((text(&path).as_str(), journals(&roots).len()), ("2", 1));
-    journal.session().owner -= 1;
+    journal.open_journal().owner -= 1;
     journal.undo_all().unwrap();
     assert_eq!((text(&path).as_str(), journals(&roots).len()), ("1", 0));
 }
@@ -164,7 +164,7 @@ fn any_number_of_values_fits_into_a_journal_of_bounded_size() {
         }
     }
     assert!(most < 4 << 20, "{most} bytes");
-    // As a guardian finds it; another emu sees what it relies on.
+    // As a guardian reads it, and as another emu does.
     let second = Journal::open(&roots, &cpus("1"), "fracas", "node2").unwrap();
     assert!(second.is_shared(&other) && second.is_shared(&path));
     drop(second);
@@ -174,7 +174,7 @@ fn any_number_of_values_fits_into_a_journal_of_bounded_size() {
 }
 
 #[test]
-fn a_file_that_somebody_else_has_changed_is_named_once() {
+fn a_file_that_another_program_has_changed_is_named_once() {
     let (_dir, roots) = playground();
     let path = control(&roots, "a", "1");
     let journal = open(&roots, "0").unwrap();
@@ -203,7 +203,7 @@ fn records_of_one_file_know_each_others_values() {
 }
 
 #[test]
-fn a_value_changed_by_somebody_else_is_left_and_noted() {
+fn a_value_changed_by_another_program_is_left_and_noted() {
     let (_dir, roots) = playground();
     let path = control(&roots, "a", "1");
     let journal = open(&roots, "0").unwrap();
@@ -217,11 +217,11 @@ fn a_value_changed_by_somebody_else_is_left_and_noted() {
 }
 
 #[test]
-fn what_the_kernel_makes_of_a_value_is_ours() {
+fn what_the_kernel_makes_of_a_value_counts_as_ours() {
     if !is_root("changing a setting of the kernel") {
         return;
     }
-    // The kernel shows `0x9` as `9`. The table of fragments is not in use by anything here.
+    // The kernel shows `0x9` as `9`. Nothing here uses the setting for fragments.
     let (_dir, roots) = playground();
     let path = Path::new("/proc/sys/net/ipv4/ipfrag_max_dist");
     let Ok(before) = control_file::read(path) else {
@@ -236,7 +236,7 @@ fn what_the_kernel_makes_of_a_value_is_ours() {
 }
 
 #[test]
-fn a_record_that_would_not_be_carried_out_is_refused_beforehand() {
+fn a_record_that_could_not_be_carried_out_is_refused() {
     let (dir, roots) = playground();
     let outside = dir.path().join("outside");
     fs::write(&outside, "1").unwrap();
@@ -274,7 +274,7 @@ fn what_cannot_be_undone_is_an_error_and_kept_for_restore() {
     assert!(error.hint_text().unwrap().contains("emu restore"));
     assert_eq!(text(&first), "1");
     assert_eq!(journal.undo_all().unwrap_err().to_string(), error.to_string());
-    // This process still lives, but it has given up: anybody may restore.
+    // This process still lives but has given up, so any emu may restore.
     let report = restore(&roots).unwrap();
     assert!(report.restored.is_empty() && report.live.is_empty() && report.problems.len() > 1, "{report:?}");
     fs::remove_dir(&second).unwrap();
@@ -341,7 +341,7 @@ fn without_procfs_nothing_begins() {
     let error = open(&roots, "0").unwrap_err();
     assert!(error.to_string().contains("none") && error.hint_text().is_some(), "{error}");
     assert!(!roots.state.exists());
-    // An empty folder in its place is no better.
+    // An empty folder in its place is not enough.
     fs::create_dir(&roots.proc).unwrap();
     assert!(open(&roots, "0").unwrap_err().to_string().contains("/stat"));
 }
@@ -365,7 +365,7 @@ fn a_session_costs_little() {
     let (whole, opened, _) = spans[20];
     let cpu = spans.iter().map(|(.., cpu)| *cpu).min().unwrap();
     println!("of 40: open {opened:?}, with write_file and undo_all {whole:?}, own CPU at least {cpu:?}");
-    // Time on the clock, and what a busy machine adds to CPU time, say more of it than of us.
+    // Elapsed time, and the CPU time that a busy machine adds, would measure the machine.
     assert!(cpu < Duration::from_millis(10), "{cpu:?}");
 }
 
@@ -410,7 +410,7 @@ proptest! {
         let (_dir, roots) = playground();
         let path = control(&roots, "a", "a");
         let journal = open(&roots, "0").unwrap();
-        // What the file may hold when the journal has each length: a record comes before its change.
+        // What the file may hold at each length of the journal: a record comes before its change.
         let mut held: Vec<(usize, String)> = Vec::new();
         for value in &writes {
             let before = text(&path);

@@ -13,7 +13,7 @@ fn second(roots: &Roots) -> Journal {
     Journal::open(roots, &cpus("1"), "cpu-hogs", "node2").unwrap()
 }
 
-/// Ends both, the first one first or last, and checks what the file holds in between and at the end.
+/// Ends both sessions, the first one first or last, and checks the file after each.
 fn end_both([first, second]: [Journal; 2], first_first: bool, mut held: impl FnMut(&str)) {
     let (one, other) = if first_first { (first, second) } else { (second, first) };
     one.undo_all().unwrap();
@@ -24,7 +24,7 @@ fn end_both([first, second]: [Journal; 2], first_first: bool, mut held: impl FnM
 }
 
 #[test]
-fn a_limit_that_two_have_lifted_comes_back_with_the_end_of_the_last() {
+fn a_limit_that_two_have_lifted_is_restored_by_the_last() {
     for first_first in [true, false] {
         let (_dir, roots) = playground();
         let path = control(&roots, "sched_rt_runtime_us", "950000\n");
@@ -41,7 +41,7 @@ fn a_limit_that_two_have_lifted_comes_back_with_the_end_of_the_last() {
 }
 
 #[test]
-fn each_of_two_values_of_a_file_is_there_as_long_as_its_session() {
+fn each_of_two_values_of_a_file_stays_as_long_as_its_session() {
     for (first_first, between) in [(true, "3"), (false, "2")] {
         let (_dir, roots) = playground();
         let path = control(&roots, "a", "1\n");
@@ -56,7 +56,7 @@ fn each_of_two_values_of_a_file_is_there_as_long_as_its_session() {
 }
 
 #[test]
-fn what_the_first_of_two_records_by_itself_is_the_old_value_of_both() {
+fn the_value_that_the_first_of_two_found_is_restored_by_both() {
     for first_first in [true, false] {
         let (_dir, roots) = playground();
         let path = control(&roots, "scaling_governor", "powersave\n");
@@ -79,7 +79,7 @@ fn what_the_first_of_two_records_by_itself_is_the_old_value_of_both() {
 }
 
 #[test]
-fn a_value_that_somebody_else_has_set_is_left_and_named_by_the_last() {
+fn a_value_set_by_another_program_is_left_and_named_by_the_last() {
     let (_dir, roots) = playground();
     let path = control(&roots, "a", "1\n");
     let (first, second) = (open(&roots, "0").unwrap(), second(&roots));
@@ -93,7 +93,7 @@ fn a_value_that_somebody_else_has_set_is_left_and_named_by_the_last() {
     assert_eq!(second.notes().len(), 1, "{:?}", second.notes());
 }
 
-/// As the kernel does: names are added and taken away.
+/// As the kernel does: names are added and removed.
 fn switch(path: &Path, asked: &str) {
     let mut names: Vec<String> = text(path).split_whitespace().map(str::to_owned).collect();
     for change in asked.split_whitespace() {
@@ -107,7 +107,7 @@ fn switch(path: &Path, asked: &str) {
 }
 
 #[test]
-fn a_controller_is_switched_off_by_the_last_session_that_relies_on_it() {
+fn a_controller_is_disabled_by_the_last_session_that_uses_it() {
     let path_in = |roots: &Roots| roots.sys.join("cgroup.subtree_control");
     for first_first in [true, false] {
         let (_dir, roots) = playground();
@@ -115,13 +115,13 @@ fn a_controller_is_switched_off_by_the_last_session_that_relies_on_it() {
         let journals = [open(&roots, "0").unwrap(), second(&roots)];
         journals[0].claim(&path, &["cpuset"]).unwrap();
         switch(&path, "+cpuset");
-        // One that is there, one that is not.
+        // One that is enabled, one that is not.
         journals[1].claim(&path, &["cpuset", "cpu"]).unwrap();
         switch(&path, "+cpu");
         let mut seen = Vec::new();
         end_both(journals, first_first, |_| {
             let now = text(&path_in(&roots));
-            // What is written to a real list is taken away from it.
+            // The kernel removes such a name from a real list.
             if now.starts_with('-') {
                 fs::write(&path, if first_first { "memory cpuset cpu" } else { "memory cpuset" }).unwrap();
             }
@@ -134,7 +134,7 @@ fn a_controller_is_switched_off_by_the_last_session_that_relies_on_it() {
 }
 
 #[test]
-fn a_controller_that_is_there_by_nobody_of_us_is_not_recorded() {
+fn a_controller_enabled_by_no_session_is_not_recorded() {
     let (_dir, roots) = playground();
     let path = control(&roots, "cgroup.subtree_control", "cpu cpuset");
     let journal = open(&roots, "0").unwrap();
@@ -172,7 +172,7 @@ fn other_emu(test: &str) -> (tempfile::TempDir, Roots, Sleeper) {
 }
 
 #[test]
-fn the_guardian_of_a_killed_emu_leaves_to_others_what_they_rely_on() {
+fn the_guardian_leaves_to_others_what_they_rely_on() {
     let test = "the_guardian_of_a_killed_emu_leaves_to_others_what_they_rely_on";
     let (_dir, roots, mut other) = other_emu(test);
     let path = roots.sys.join("a");
@@ -192,7 +192,7 @@ fn nothing_is_left_to_an_emu_that_was_killed() {
     let path = roots.sys.join("a");
     let journal = open(&roots, "0").unwrap();
     journal.write_file(&path, "-1").unwrap();
-    // As if its guardian had been killed, too: it never gets at its journal.
+    // As if its guardian had been killed, too, before it read the journal.
     let left = super::journals(&roots).into_iter().find(|left| *left != journal.path()).unwrap();
     let records = fs::read(&left).unwrap();
     other.0.kill().unwrap();
@@ -201,7 +201,7 @@ fn nothing_is_left_to_an_emu_that_was_killed() {
     fs::write(&left, records).unwrap();
     journal.undo_all().unwrap();
     assert_eq!(text(&path), "950000");
-    // Whose value it is not any more, is not touched later.
+    // A value that is no longer emu's is not changed later.
     restore(&roots).unwrap();
     assert_eq!(text(&path), "950000");
 }

@@ -15,15 +15,15 @@ use super::{Sleeper, eventually, journals, open, playground, text};
 use crate::control_file;
 use crate::roots::Roots;
 
-/// How often each death is tried; more with `EMU_TEST_ROUNDS`.
+/// How often each kind of death is tried; `EMU_TEST_ROUNDS` sets another number.
 const ROUNDS: u32 = 10;
 
-/// The words of a hierarchy with a freezer.
+/// The files of a hierarchy with a freezer.
 struct Kind {
     mount: &'static str,
-    /// The control file of the freezer, with what freezes and what thaws.
+    /// The control file of the freezer, the value that freezes and the one that thaws.
     freezer: [&'static str; 3],
-    /// Another control file, with what it holds in a new group and what is written to it.
+    /// Another control file, its value in a new group and the one that is written.
     other: [&'static str; 3],
 }
 
@@ -47,7 +47,7 @@ const KINDS: [Kind; 3] = [
 
 /// What an emu of these tests changes: a control file, a stopped process, and a frozen group.
 ///
-/// Only real control files will do, whose values are never half written.
+/// These are real control files, because ordinary ones may be found half written.
 struct Scene {
     kind: usize,
     roots: Roots,
@@ -90,14 +90,14 @@ impl Scene {
 
     /// What is still changed.
     fn left(&self) -> Vec<&'static str> {
-        // Its guardian may remove it at this moment.
+        // The guardian may remove it at this moment.
         let records = |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| text.lines().count() > 1);
         let changes = [
             (text(&self.file).trim() != KINDS[self.kind].other[1], "file"),
             (self.stopped.state() == 'T', "stopped process"),
             (self.frozen.state() != 'S', "frozen process"),
             (self.made.exists(), "group"),
-            // One that was killed before it had a guardian has not changed anything either.
+            // An emu that was killed before it had a guardian has not changed anything.
             (journals(&self.roots).iter().any(records), "journal"),
         ];
         changes.into_iter().filter_map(|(left, what)| left.then_some(what)).collect()
@@ -118,7 +118,7 @@ impl Drop for Scene {
     }
 }
 
-/// Whether this process is the emu of a test: then it begins and ends sessions until it is killed.
+/// Begins and ends sessions until this process is killed, where it is the emu of a test.
 fn work() -> Option<()> {
     let path = |name: &str| std::env::var_os(format!("EMU_TEST_{name}")).map(PathBuf::from);
     let roots = Roots { state: path("STATE")?, ..Roots::system() };

@@ -92,7 +92,7 @@ fn attached(size: usize, limit: &str) -> (TempDir, PathBuf, QuotaGroup) {
     write(&roots.sys, "cpu.max", limit.as_bytes());
     write(&roots.sys, "cpu.stat", STAT.as_bytes());
     let folder = Folder { version: 2, path: roots.sys.clone() };
-    let bandwidth = Bandwidth::open(&folder, Some(&folder), Owner::BackgroundLoad(journal)).unwrap();
+    let bandwidth = Bandwidth::open(&folder, Some(&folder), Owner::Other(journal)).unwrap();
     (dir, roots.sys, QuotaGroup::new(bandwidth, size, None, Some(FREE)))
 }
 
