@@ -56,9 +56,9 @@ pub(crate) fn uniform_share(targets: &Targets) -> Result<f64, Unavailable> {
 
 /// The relative error to expect of CPU-bound work that is stopped in each period.
 ///
-/// The constants were measured on a virtual machine with noisy neighbours: a measured stop cost
-/// predicts the next ones to 15 µs, and other tasks take 0.06 % of a single CPU. On several CPUs
-/// this is 0.5 %, because two tasks may resume on the same one.
+/// The constants were measured on a virtual machine with noisy neighbours: 1 % in any case, 15 µs
+/// for each stop, whose cost varies, and a further loss of 0.06 % of a CPU. On several CPUs this
+/// loss is 0.5 %, because two tasks may resume on the same one.
 pub(crate) fn expected_error(period: Duration, share: f64, cpus: usize) -> f64 {
     let taken = if cpus > 1 { 0.005 } else { 0.000_6 };
     0.01 + taken / share + 15e-6 / (period.as_secs_f64() * share)

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_are_charged_for_as_much_of_a_tick_as_the_tasks_run() {
+    fn interrupts_are_charged_for_the_part_of_a_tick_that_tasks_run() {
         let gap = |more| Gap { before: 0, after: 1, more, charged: 0 };
         let gaps = [Some(10_000), None, Some(-2_000), Some(4_000), Some(0), Some(8_000)].map(gap);
         let Some(tick) = mean_more(&gaps) else { panic!() };

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn intel_pstate_active_with_hwp_has_a_base_frequency_and_no_table() {
+    fn intel_pstate_active_has_a_base_frequency_and_no_table() {
         // Documentation/admin-guide/pm/intel_pstate.rst: "User Space Interface in sysfs", "Energy
         // vs Performance Hints"; no boost file, one policy for each CPU. The frequencies are
         // examples.

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_copy_replaces_what_was_before_and_a_cut_one_does_not() {
+    fn a_complete_copy_replaces_earlier_lines_a_cut_one_does_not() {
         let text = "header\na\ncopying\n+b\n+c\ncopied\nd\n";
         let found = |length: usize| backwards(&text.as_bytes()[..length], 12).unwrap().concat();
         assert_eq!(found(text.len()), b"dcb");

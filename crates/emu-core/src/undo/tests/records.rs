@@ -85,7 +85,7 @@ fn a_write_under_way_is_undone_only_when_nothing_followed_it() {
 }
 
 #[test]
-fn controllers_that_were_switched_on_are_switched_off_and_no_others() {
+fn only_controllers_that_the_session_enabled_are_disabled() {
     let (_dir, roots) = playground();
     let path = roots.sys.join("cgroup.subtree_control");
     for (old, new, now, written) in [
