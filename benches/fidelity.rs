@@ -51,25 +51,30 @@ fn main() -> ExitCode {
     })
 }
 
+const HOGS: MethodId = MethodId::new("cpu-hogs");
+const FREEZE: MethodId = MethodId::new("cpu-freeze");
+const LIM: MethodId = MethodId::new("cpu-lim");
+const FRACAS: MethodId = MethodId::new("fracas");
+
 type Measure = fn(&mut Run, &'static str) -> Result<()>;
 
 const ROWS: &[(&str, Measure)] = &[
-    ("hogs-10ms", |run, row| one_cpu(run, row, MethodId::CpuHogs, 10, 1.0, Some(2.0))),
-    ("hogs-1ms", |run, row| one_cpu(run, row, MethodId::CpuHogs, 1, 2.0, None)),
-    ("hogs-two", |run, row| two_cpus(run, row, MethodId::CpuHogs, 10, false)),
-    ("hogs-two-spared", |run, row| two_cpus(run, row, MethodId::CpuHogs, 10, true)),
-    ("hogs-mixed", |run, row| mixed(run, row, MethodId::CpuHogs, 10)),
+    ("hogs-10ms", |run, row| one_cpu(run, row, HOGS, 10, 1.0, Some(2.0))),
+    ("hogs-1ms", |run, row| one_cpu(run, row, HOGS, 1, 2.0, None)),
+    ("hogs-two", |run, row| two_cpus(run, row, HOGS, 10, false)),
+    ("hogs-two-spared", |run, row| two_cpus(run, row, HOGS, 10, true)),
+    ("hogs-mixed", |run, row| mixed(run, row, HOGS, 10)),
     ("hogs-clock", clock),
     ("hogs-grain", grain),
     ("hogs-cost", cost),
-    ("freeze-20ms", |run, row| whole_table(run, row, MethodId::CpuFreeze, 20)),
-    ("freeze-100ms", |run, row| whole_table(run, row, MethodId::CpuFreeze, 100)),
-    ("fracas-20ms", |run, row| whole_table(run, row, MethodId::Fracas, 20)),
-    ("fracas-100ms", |run, row| whole_table(run, row, MethodId::Fracas, 100)),
-    ("lim-20ms", |run, row| whole_table(run, row, MethodId::CpuLim, 20)),
-    ("lim-100ms", |run, row| whole_table(run, row, MethodId::CpuLim, 100)),
-    ("crowd-freeze", |run, row| crowd(run, row, MethodId::CpuFreeze)),
-    ("crowd-lim", |run, row| crowd(run, row, MethodId::CpuLim)),
+    ("freeze-20ms", |run, row| whole_table(run, row, FREEZE, 20)),
+    ("freeze-100ms", |run, row| whole_table(run, row, FREEZE, 100)),
+    ("fracas-20ms", |run, row| whole_table(run, row, FRACAS, 20)),
+    ("fracas-100ms", |run, row| whole_table(run, row, FRACAS, 100)),
+    ("lim-20ms", |run, row| whole_table(run, row, LIM, 20)),
+    ("lim-100ms", |run, row| whole_table(run, row, LIM, 100)),
+    ("crowd-freeze", |run, row| crowd(run, row, FREEZE)),
+    ("crowd-lim", |run, row| crowd(run, row, LIM)),
 ];
 
 /// One emulated case and what it must reach.
@@ -127,7 +132,7 @@ fn fairness(finding: &Finding) -> String {
 }
 
 fn findings(run: &mut Run, row: &str, case: &Case, plan: &Plan) -> Result<Vec<Finding>> {
-    let mut emulated = SessionEmulated::new(&run.host, case.demand.clone(), case.method)?;
+    let mut emulated = SessionEmulated::named(&run.host, case.demand.clone(), case.method)?;
     let period = case.demand.period.unwrap_or_default();
     let mut trial = Trial::of(case.workload, &case.demand, &plan.setting(&emulated, &case.demand.targets))?;
     if !trial.job.sleep.is_zero() {
@@ -198,7 +203,7 @@ fn clock(run: &mut Run, row: &'static str) -> Result<()> {
     const WITHIN: f64 = 2.0;
     let speed = format!("{GHZ}GHz");
     let demand = demand(&speed, &run.cpus(1), MS * 10)?;
-    let mut emulated = SessionEmulated::new(&run.host, demand.clone(), MethodId::CpuHogs)?;
+    let mut emulated = SessionEmulated::named(&run.host, demand.clone(), HOGS)?;
     let plan = run.plan(window(&demand));
     let trial = Trial::of("cpu-loop", &demand, &plan.setting(&emulated, &demand.targets))?;
     let outcome = verify(&mut emulated, &trial, &plan, &mut |pair| run.pair(row, &speed, pair))?;
@@ -260,7 +265,7 @@ fn roughest(seen: &Granularity) -> Option<f64> {
 fn grain(run: &mut Run, row: &'static str) -> Result<()> {
     for speed in ["25%", "50%", "75%"] {
         let demand = demand(speed, &run.cpus(1), MS)?;
-        let mut emulated = SessionEmulated::new(&run.host, demand.clone(), MethodId::CpuHogs)?;
+        let mut emulated = SessionEmulated::named(&run.host, demand.clone(), HOGS)?;
         let plan = run.plan(MS * 1000);
         let trial = Trial::of("cpu-loop", &demand, &plan.setting(&emulated, &demand.targets))?;
         let (mut native_at_ten, mut at_ten, mut stalls) = (Vec::new(), Vec::new(), Vec::new());
@@ -310,7 +315,7 @@ fn cost(run: &mut Run, row: &'static str) -> Result<()> {
         }
         _ => {}
     }
-    let mut emulated = SessionEmulated::new(&run.host, demand.clone(), MethodId::CpuHogs)?;
+    let mut emulated = SessionEmulated::named(&run.host, demand.clone(), HOGS)?;
     let plan = run.plan(MS * 1000);
     let trial = Trial::of("multithread", &demand, &plan.setting(&emulated, &demand.targets))?;
     let outcome = verify(&mut emulated, &trial, &plan, &mut |pair| run.pair(row, "50%", pair))?;
@@ -365,7 +370,7 @@ fn wake_cost_us(run: &Run) -> Option<f64> {
 fn crowd(run: &mut Run, row: &'static str, method: MethodId) -> Result<()> {
     let cpus = run.cpus(2);
     let demand = demand("50%", &cpus, MS * 100)?;
-    let mut emulated = match SessionEmulated::new(&run.host, demand.clone(), method) {
+    let mut emulated = match SessionEmulated::named(&run.host, demand.clone(), method) {
         Ok(emulated) => emulated,
         Err(why) => {
             run.line(row, Line::refused("50%", "≤ 2%", &why));

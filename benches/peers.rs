@@ -74,7 +74,7 @@ fn side_by_side(run: &mut Run, workload: &'static str, cpus: usize, speed: &str)
     demand.spare_others = true;
     let share = demand.lowest_share();
     let best = choose(&run.host, &demand)?.method;
-    let mut emu = SessionEmulated::new(&run.host, demand.clone(), best)?;
+    let mut emu = SessionEmulated::named(&run.host, demand.clone(), best)?;
     let (mut cpulimit, mut quota, mut shares) = (
         Cpulimit::new(&run.host, share, &cpus),
         Quota::new(&run.host, share, &cpus),

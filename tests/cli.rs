@@ -173,7 +173,7 @@ fn json_tells_what_was_asked_and_delivered() {
     let ended = run(&mut half(&format!("-q --json {} -- sh -c {script}", path.display())), "");
     assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
     let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-    assert_eq!(json["schema"], 1);
+    assert_eq!(json["schema"], 2);
     assert_eq!(json["command"][0], "sh");
     assert_eq!(json["asked"]["speed"], "50%");
     assert_eq!(
@@ -378,10 +378,12 @@ fn reading_commands_keep_to_eighty_columns_and_have_json() {
             assert!(text.chars().count() <= 80, "{line}: {text}");
         }
     }
-    for line in ["methods --json", "info --json", "restore --json", "doctor reset --json"] {
+    for (line, schema) in
+        [("methods --json", 2), ("info --json", 1), ("restore --json", 1), ("doctor reset --json", 1)]
+    {
         let ended = run(&mut emu(words(line)), "");
         let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
-        assert_eq!(json["schema"], 1, "{line}");
+        assert_eq!(json["schema"], schema, "{line}");
     }
 }
 
@@ -399,33 +401,30 @@ fn what_emu_says_keeps_to_eighty_columns() {
         let line = format!("{line} --help");
         narrow(&line, &run(&mut emu(words(&line)), "").stdout);
     }
-    // An error with a line for each method, and one with all that is said at the begin and the end of a command.
-    let line = "run --speed 50% --variant shares --period 700us -- true";
-    let ended = run(&mut emu(words(line)), "");
-    assert_refused(&ended, 3, line);
-    narrow(line, &ended.stderr);
+    // All that is said at the begin and the end of a command.
     for method in methods() {
-        assert!(ended.stderr.contains(&format!("\n  {method}: ")), "{}", ended.stderr);
         let line = format!("--method {method} -- true");
         narrow(&line, &run(&mut half(&line), "").stderr);
     }
 }
 
 #[test]
-fn a_method_can_be_named_with_its_variant() {
+fn a_published_form_is_a_method_of_its_own() {
     let _alone = alone();
     if !methods().contains(&"cpu-lim".to_owned()) {
-        skip("a_method_can_be_named_with_its_variant", "cpu-lim does not work here for this user");
+        skip("a_published_form_is_a_method_of_its_own", "cpu-lim does not work here for this user");
         return;
     }
     let ended = run(&mut half("--method cpu-lim:published -- true"), "");
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
-    assert!(ended.stderr.starts_with("emu: cpu-lim published slows "), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("emu: cpu-lim:published slows "), "{}", ended.stderr);
     let ended = run(&mut emu(words("methods --json --method cpu-lim:published")), "");
     let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert_eq!(json["variant"], "published");
-    let line = "--method cpu-lim:published --variant shares -- true";
-    assert_refused(&run(&mut half(line), ""), 2, line);
+    assert_eq!(json["methods"][0]["method"], "cpu-lim:published");
+    let line = "--method cpu-lim --variant published -- true";
+    let ended = run(&mut half(line), "");
+    assert_refused(&ended, 2, line);
+    assert!(ended.stderr.contains("--method fracas:published or --method cpu-lim:published"), "{}", ended.stderr);
 }
 
 #[test]

@@ -176,6 +176,7 @@ pub(crate) fn methods() -> Vec<String> {
     methods
         .filter(|method| method["works"] == true)
         .map(|method| method["method"].as_str().expect("a name").to_owned())
+        .filter(|name| !name.contains(':'))
         .collect()
 }
 

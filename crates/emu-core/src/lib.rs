@@ -53,7 +53,7 @@ pub use host::{
     CgroupLayout, Cgroups, Clocks, Controller, Cpu, CpuTimes, Cpufreq, FairServer, Hierarchy, Host, Policy,
     Privileges, RealTime, TaskTime,
 };
-pub use method::{About, Emulation, Expected, METHODS, Method, method};
+pub use method::{About, Emulation, Expected, METHODS, Method, Trait, find, method};
 pub use method_id::MethodId;
 pub use roots::Roots;
 pub use session::{Choice, Session, choose};
@@ -65,4 +65,4 @@ pub use sys::times::{cpu_ticks, process_cpu_time};
 pub use sys::tsc::tsc;
 pub use unavailable::{Reason, Unavailable};
 pub use undo::{Journal, LiveSession, RestoreReport, TaskSet, Undo, live_sessions, restore};
-pub use zone::{Demand, Round, Tasks, Variant, Zone};
+pub use zone::{Demand, Round, Tasks, Zone};

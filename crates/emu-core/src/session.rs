@@ -6,8 +6,7 @@ use crate::clock;
 use crate::cpu_list::CpuList;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::Host;
-use crate::method::{self, METHODS};
-use crate::method::{Emulation, Expected};
+use crate::method::{self, Emulation, Expected, METHODS, Trait};
 use crate::method_id::MethodId;
 use crate::process::Stat;
 use crate::speed::{Speed, SpeedSpec, Targets};
@@ -48,14 +47,15 @@ pub struct Choice {
     pub refused: Vec<(MethodId, Unavailable)>,
 }
 
-/// Picks the most faithful method for a demand: the least expected error; among equals the shortest stall.
+/// Picks the most faithful method for a demand: the least expected error; among equals the shortest stall. Those that are
+/// as they were [published](Trait::Published) are left out.
 ///
 /// # Errors
 /// [`ErrorKind::Unavailable`] when no method can, naming every reason.
 pub fn choose(host: &Host, demand: &Demand) -> Result<Choice> {
     let mut refused = Vec::new();
     let mut best: Option<(MethodId, Expected)> = None;
-    for method in METHODS {
+    for method in METHODS.iter().filter(|method| !method.about().has(Trait::Published)) {
         match method.check(host, demand) {
             Err(unavailable) => refused.push((method.id(), unavailable)),
             Ok(expected) => {
@@ -237,6 +237,8 @@ mod tests {
     use std::fs;
     use std::time::Duration;
 
+    const ID: MethodId = MethodId::new("cpu-hogs");
+
     struct Idle {
         fails: bool,
     }
@@ -248,7 +250,7 @@ mod tests {
 
         fn status(&self) -> Status {
             let notes = vec!["its own".into()];
-            Status { notes, ..Status::new(MethodId::CpuHogs, Duration::ZERO) }
+            Status { notes, ..Status::new(ID, Duration::ZERO) }
         }
 
         fn release(self: Box<Self>) -> Result<()> {
@@ -266,7 +268,7 @@ mod tests {
         let journal = Journal::open(&roots, &cpus, "cpu-hogs", "test").unwrap();
         journal.write_file(&file, "2").unwrap();
         fs::write(&file, "9").unwrap();
-        Session { method: MethodId::CpuHogs, emulation: Box::new(Idle { fails }), journal: Undoing(journal) }
+        Session { method: ID, emulation: Box::new(Idle { fails }), journal: Undoing(journal) }
     }
 
     #[test]
@@ -285,7 +287,7 @@ mod tests {
         let host = Host::detect(&Roots::system()).unwrap();
         let tasks = Tasks::Processes(vec![1]);
         let zone = Zone { name: "test".into(), demand: Demand::new(Targets::new()), tasks };
-        let error = Session::engage(&host, &zone, MethodId::CpuHogs).unwrap_err();
+        let error = Session::engage(&host, &zone, ID).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Usage);
         assert!(error.to_string().contains("at least one CPU"), "{error}");
     }

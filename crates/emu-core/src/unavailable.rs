@@ -24,8 +24,6 @@ pub enum Reason {
     PeriodOutOfReach,
     /// It cannot give different speeds to different CPUs.
     UnequalSpeeds,
-    /// It has no such variant.
-    NoVariant,
     /// It slows all tasks of a CPU, and was to spare those outside the zone.
     SlowsOthers,
     /// A tuning of the machine holds what it would change.
@@ -56,7 +54,7 @@ impl Unavailable {
     pub fn into_error(self, method: MethodId) -> Error {
         let kind = match self.reason {
             Reason::NoPrivilege => ErrorKind::NotPermitted,
-            Reason::PeriodOutOfReach | Reason::NoVariant => ErrorKind::Usage,
+            Reason::PeriodOutOfReach => ErrorKind::Usage,
             _ => ErrorKind::Unavailable,
         };
         Error::new(kind, format!("{method} cannot do this here: {}", self.detail)).hint(self.hint)

@@ -19,20 +19,6 @@ pub enum Tasks {
     Cgroup(PathBuf),
 }
 
-/// Choices of one method that change what it does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Variant {
-    /// The method at its best.
-    #[default]
-    Best,
-    /// As in the paper, with its known errors (`cpu-lim`: each process by its lifetime average;
-    /// `fracas`: one quota for the sum of all CPUs).
-    Published,
-    /// `fracas` by weights against CFS burners, as published.
-    Shares,
-}
-
 /// Which of the hardware's frequencies stands for one that it does not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -46,16 +32,6 @@ pub enum Round {
     Up,
 }
 
-impl std::fmt::Display for Variant {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Best => "best",
-            Self::Published => "published",
-            Self::Shares => "shares",
-        })
-    }
-}
-
 /// What a method is asked for; [`Method::check`](crate::method::Method::check) judges it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Demand {
@@ -63,13 +39,11 @@ pub struct Demand {
     pub targets: Targets,
     /// Length of one on/off cycle; `None` is the method's default.
     pub period: Option<Duration>,
-    /// Which variant of the method.
-    pub variant: Variant,
     /// Whether a real-time throttling limit that is in the way may be lifted while the zone exists.
     pub lift_rt_limit: bool,
     /// Whether tasks outside the zone keep the time that they use of its CPUs, and the zone gets its share of the rest.
-    /// Without it `cpu-hogs` slows them too, and what they use comes out of what is left. `cpu-freq`, `cpu-gov` and the
-    /// shares of `fracas` cannot do it; all else limits the zone's tasks alone.
+    /// Without it `cpu-hogs` slows them too, and what they use comes out of what is left. `cpu-freq`, `cpu-gov` and
+    /// `fracas:shares` cannot do it; all else limits the zone's tasks alone.
     #[serde(default)]
     pub spare_others: bool,
     /// Which hardware frequency `cpu-freq` takes for one that the hardware does not have.
@@ -84,7 +58,6 @@ impl Demand {
         Self {
             targets,
             period: None,
-            variant: Variant::Best,
             lift_rt_limit: false,
             spare_others: false,
             round: Round::Nearest,

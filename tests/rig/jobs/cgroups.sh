@@ -76,7 +76,7 @@ attach() { # NAME ARGUMENTS...
 for name; do
   case $name in
     *-unequal) zone "$name" --method "${name%-unequal}" --speed 0=40%,1=60% ;;
-    fracas-*) zone "$name" --method fracas --variant "${name#fracas-}" --speed 40% ;;
+    fracas-*) zone "$name" --method "fracas:${name#fracas-}" --speed 40% ;;
     attach-*) attach "$name" --method "${name#attach-}" --speed 40% ;;
     *) zone "$name" --method "$name" --speed 40% ;;
   esac

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use emu_core::{CpuList, Demand, Error, Hertz, Host, Result, Speed, Target, Targets, clock};
+use emu_core::{CpuList, Demand, Error, Hertz, Host, MethodId, Result, Speed, Target, Targets, clock};
 
-use super::{Cell, Contender, Experiment, OwnCosts, Refusal};
+use super::{Cell, Experiment, NONE, OwnCosts, Refusal, methods};
 use crate::stats::Band;
 use crate::verify::{Plan, SMOOTH, Trial, spectrum_of_periods, window_of_periods};
 use crate::workload::{Job, Worker, Workload, workload};
@@ -23,7 +23,7 @@ const PLANNED: f64 = 0.95;
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Who is compared; controls are added.
-    pub contenders: Vec<Contender>,
+    pub contenders: Vec<MethodId>,
     /// The workloads.
     pub workloads: Vec<String>,
     /// The speeds.
@@ -107,15 +107,15 @@ impl Experiment {
         }
         experiment.refuse_once();
         let is_nothing = experiment.cells.is_empty();
-        if experiment.cells.iter().all(|cell| cell.contender == Contender::None)
-            && (is_nothing || request.contenders.iter().any(|one| *one != Contender::None))
+        if experiment.cells.iter().all(|cell| cell.contender == NONE)
+            && (is_nothing || request.contenders.iter().any(|one| *one != NONE))
         {
             let first = experiment.unavailable.first();
             let why = first.map_or("nothing is asked for", |refusal| refusal.why.as_str());
             return Err(Error::unavailable(format!("no method can do any of this here: {why}"))
                 .hint("`emu methods` tells for each method what is missing and how to get it"));
         }
-        for one in request.contenders.iter().filter(|one| **one != Contender::None) {
+        for one in request.contenders.iter().filter(|one| **one != NONE) {
             let smooth = experiment
                 .cells
                 .iter_mut()
@@ -137,10 +137,9 @@ impl Experiment {
     fn add_group(&mut self, host: &Host, request: &Request, name: &str, zone: &CpuList) -> Result<()> {
         let mut cells = Vec::new();
         for &speed in &request.speeds {
-            for &one in request.contenders.iter().filter(|one| **one != Contender::None) {
+            for &one in request.contenders.iter().filter(|one| **one != NONE) {
                 let mut demand = Demand::new(targets(zone, speed, self.reference)?);
                 demand.period = request.period;
-                demand.variant = one.variant();
                 match self.cell(host, one, name, demand, None) {
                     Ok(cell) => cells.push(cell),
                     Err(why) => {
@@ -153,7 +152,7 @@ impl Experiment {
         // The controls do what the slowest of the others does, but at full speed.
         let slowest = cells.iter().max_by_key(|cell| cell.pair_time).cloned();
         let native = Demand::new(targets(zone, Speed::share(1.0)?, self.reference)?);
-        let mut control = self.cell(host, Contender::None, name, native, slowest.as_ref())?;
+        let mut control = self.cell(host, NONE, name, native, slowest.as_ref())?;
         // How much memory is free moves while this is planned; all are to have arrays of the same length.
         let arrays = cells.first().map_or(control.trial.job.arrays, |first| first.trial.job.arrays);
         for cell in cells.iter_mut().chain([&mut control]) {
@@ -171,7 +170,7 @@ impl Experiment {
             // Nobody can be measured where the work itself cannot be done.
             Err(why) => {
                 let wanted = format!("{name} on {}", cpus_in_words(zone.len()));
-                let refuse = |&one: &Contender| Refusal::of(one, wanted.clone(), &why);
+                let refuse = |&one: &MethodId| Refusal::of(one, wanted.clone(), &why);
                 self.unavailable.extend(request.contenders.iter().map(refuse));
             }
         }
@@ -182,12 +181,12 @@ impl Experiment {
     fn cell(
         &self,
         host: &Host,
-        contender: Contender,
+        contender: MethodId,
         name: &str,
         demand: Demand,
         like: Option<&Cell>,
     ) -> Result<Cell> {
-        let emulated = contender.emulated(host, &demand)?;
+        let emulated = methods::emulated(contender, host, &demand)?;
         let period = emulated.cycle();
         let longest = like.map_or(period, |like| like.period);
         let plan = Plan { window: window_of_periods(self.window, longest), ..Plan::new(self.seed) };
@@ -280,14 +279,14 @@ fn start_time(job: &Job) -> Result<Duration> {
 
 /// How long a worker is held for what its start took of its CPUs, by an emulation that judges its whole life.
 fn held_for_start(host: &Host, cell: &Cell, start: Duration) -> Duration {
-    let rule = cell.contender.emulated(host, &cell.demand).ok().and_then(|emulated| emulated.lifetime_rule());
+    let rule = methods::emulated(cell.contender, host, &cell.demand).ok().and_then(|emulated| emulated.lifetime_rule());
     let used = start * cell.trial.job.active.min(cell.cores()) as u32;
     rule.map_or(Duration::ZERO, |rule| rule.held_for(used, start))
 }
 
 /// How often a cell is measured where the others are measured `pairs` times.
 fn count(cell: &Cell, pairs: usize, request: &Request) -> usize {
-    let is_control = cell.contender == Contender::None && !request.contenders.contains(&Contender::None);
+    let is_control = cell.contender == NONE && !request.contenders.contains(&NONE);
     let is_promised = workload(cell.workload()).is_ok_and(Workload::is_promised);
     match (is_control, request.sparing && !is_promised) {
         (true, true) => 0,
@@ -356,13 +355,13 @@ fn cpus_in_words(count: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emu_core::{ErrorKind, MethodId, Roots, Variant};
+    use emu_core::{ErrorKind, Roots};
 
     const WINDOW: Duration = Duration::from_millis(200);
 
     fn request() -> Request {
         Request {
-            contenders: vec![Contender::None],
+            contenders: vec![NONE],
             workloads: vec!["cpu-loop".into()],
             speeds: vec![Speed::share(0.5).unwrap()],
             cores: Cores::Each(vec![1]),
@@ -414,15 +413,14 @@ mod tests {
             unavailable: Vec::new(),
             own_costs: OwnCosts::default(),
         };
-        let cell = |variant| {
+        let cell = |name: &str| {
             let speed = Speed::share(0.1).unwrap();
             let targets = targets(&zone, speed, experiment.reference).unwrap();
-            let demand = Demand { variant, ..Demand::new(targets) };
-            let contender = Contender::Method(MethodId::CpuLim, variant);
-            experiment.cell(&host, contender, "cpu-loop", demand, None).unwrap()
+            let contender = name.parse().unwrap();
+            experiment.cell(&host, contender, "cpu-loop", Demand::new(targets), None).unwrap()
         };
         let window = |cell: &Cell| experiment.plan(cell, &host.roots.proc).unwrap().window;
-        let (best, published) = (cell(Variant::Best), cell(Variant::Published));
+        let (best, published) = (cell("cpu-lim"), cell("cpu-lim:published"));
         assert_eq!(window(&best), WINDOW);
         // A look of 10 ms, a tenth of the time: 100 ms.
         assert!(published.period > Duration::from_millis(99), "{:?}", published.period);

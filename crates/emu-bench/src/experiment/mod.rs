@@ -6,21 +6,22 @@
 //! continued as if nothing had happened.
 
 mod blocks;
-mod contender;
 mod matrix;
+pub mod methods;
 mod own_costs;
 mod run;
 mod stored;
 
-pub use contender::Contender;
+pub(crate) use methods::in_order;
 pub use matrix::{Cores, Repetitions, Request};
+pub use methods::NONE;
 pub use own_costs::OwnCosts;
 pub use run::{Progress, Run};
 pub use stored::{End, Failure, Rows, Seen, Taken};
 
 use std::time::Duration;
 
-use emu_core::{Demand, Error, Hertz, Result};
+use emu_core::{Demand, Error, Hertz, MethodId, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Band, Level};
@@ -61,7 +62,7 @@ pub struct Experiment {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// The method.
-    pub contender: Contender,
+    pub contender: MethodId,
     /// What is asked of it.
     pub demand: Demand,
     /// What the worker does.
@@ -99,7 +100,7 @@ impl Cell {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The method.
-    pub contender: Contender,
+    pub contender: MethodId,
     /// What was wanted of it: `50% on 2 CPUs`; empty where it can do nothing that was asked for.
     pub wanted: String,
     /// Why it cannot.
@@ -109,7 +110,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn of(contender: Contender, wanted: String, why: &Error) -> Self {
+    fn of(contender: MethodId, wanted: String, why: &Error) -> Self {
         Self { contender, wanted, why: why.in_words(), hint: why.hint_text().map(str::to_owned) }
     }
 }
@@ -119,7 +120,7 @@ impl Experiment {
     /// those that do the same work.
     fn longest_period(&self, cell: &Cell) -> Duration {
         let does_the_same = |other: &&Cell| {
-            cell.contender == Contender::None
+            cell.contender == NONE
                 && (other.workload(), &other.trial.job.cpus) == (cell.workload(), &cell.trial.job.cpus)
         };
         self.cells.iter().filter(does_the_same).map(|other| other.period).fold(cell.period, Duration::max)
@@ -136,7 +137,7 @@ impl Experiment {
             repeats: 0,
             tolerance: Band::new(self.tolerance)?,
             level: Level::P95,
-            clock_is_emulated: cell.contender.moves_clock(),
+            clock_is_emulated: methods::moves_clock(cell.contender),
             proc: proc.to_owned(),
             ..Plan::new(self.seed)
         })

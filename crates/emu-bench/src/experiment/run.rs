@@ -8,7 +8,7 @@ use emu_core::{CpuList, Error, ErrorKind, Host, Result};
 
 use super::blocks::{Step, steps};
 use super::stored::{self, End, Failure, Rows, Seen, Taken};
-use super::{Cell, Experiment};
+use super::{Cell, Experiment, methods};
 use crate::record::{About, Machine, Record, unusable};
 use crate::verify::{self, Emulated, Pair, Plan, Window, spectrum_of_periods};
 use crate::workload::{Job, confine};
@@ -229,7 +229,7 @@ impl Run {
             .get(number)
             .ok_or_else(|| Error::usage(format!("there is no cell {number}")))?;
         let plan = self.experiment.plan(cell, &self.host.roots.proc)?;
-        Ok((cell, cell.contender.emulated(&self.host, &cell.demand)?, plan))
+        Ok((cell, methods::emulated(cell.contender, &self.host, &cell.demand)?, plan))
     }
 
     /// Tells whether what has failed is to be tried again: a wrong result is not, and what else fails, such as a worker that

@@ -2,7 +2,9 @@
 
 use super::style::verdict;
 use super::{Judged, Results};
-use crate::experiment::Contender;
+use emu_core::MethodId;
+
+use crate::experiment::NONE;
 use crate::listed;
 use crate::stats::Verdict;
 
@@ -16,7 +18,7 @@ const CLASSES: [(&str, &[&str]); 4] = [
 
 /// The sentence.
 pub(super) fn sentence(results: &Results) -> String {
-    let mut good: Vec<(Contender, Vec<String>)> = Vec::new();
+    let mut good: Vec<(MethodId, Vec<String>)> = Vec::new();
     let (mut bad, mut unknown) = (Vec::new(), Vec::new());
     for (kind, workloads) in CLASSES {
         let candidates = candidates(results, workloads);
@@ -56,7 +58,7 @@ pub(super) fn sentence(results: &Results) -> String {
 /// A method on the ground of a kind where it is furthest off.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
-    contender: Contender,
+    contender: MethodId,
     /// Over all grounds of the kind.
     verdict: Verdict,
     /// The mean error on that ground, and how far its worst speed is from the ideal, on the logarithmic scale; `None`
@@ -102,7 +104,7 @@ fn candidates(results: &Results, workloads: &[&str]) -> Vec<Candidate> {
     let of_kind = |one: &&Judged| workloads.contains(&one.workload.as_str());
     let grounds =
         results.grounds.iter().filter(|ground| workloads.contains(&ground.workload.as_str())).count();
-    let candidate = |contender: Contender| {
+    let candidate = |contender: MethodId| {
         let of_one: Vec<_> =
             results.fidelity.iter().filter(of_kind).filter(|one| one.contender == contender).collect();
         let off = |one: &&Judged| {
@@ -114,19 +116,18 @@ fn candidates(results: &Results, workloads: &[&str]) -> Vec<Candidate> {
         let off = offs.and_then(|offs| offs.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)));
         (of_one.len() == grounds).then_some(Candidate { contender, verdict, off })
     };
-    results.contenders().into_iter().filter(|one| *one != Contender::None).filter_map(candidate).collect()
+    results.contenders().into_iter().filter(|one| *one != NONE).filter_map(candidate).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emu_core::{MethodId, Variant};
-
+    
     const UNTOLD: Verdict = Verdict::NotEnoughData { pairs_needed: None };
 
-    fn candidate(method: MethodId, verdict: Verdict, error: f64) -> Candidate {
+    fn candidate(method: &str, verdict: Verdict, error: f64) -> Candidate {
         let off = Some((error, (1.0 + error).ln().abs()));
-        Candidate { contender: Contender::Method(method, Variant::Best), verdict, off }
+        Candidate { contender: method.parse().unwrap(), verdict, off }
     }
 
     fn told(candidates: &[Candidate]) -> String {
@@ -139,26 +140,26 @@ mod tests {
 
     #[test]
     fn the_nearest_of_methods_that_are_all_wrong_is_the_one_that_is_least_off() {
-        let far = candidate(MethodId::Fracas, UNTOLD, -0.99);
-        let near = candidate(MethodId::CpuLim, Verdict::Fail, -0.56);
+        let far = candidate("fracas", UNTOLD, -0.99);
+        let near = candidate("cpu-lim", Verdict::Fail, -0.56);
         assert_eq!(told(&[far, near]), "nearest cpu-lim -56.0%");
         assert_eq!(told(&[far]), "nearest fracas -99.0%, not enough data");
     }
 
     #[test]
     fn what_passes_is_better_than_what_may_be_nearer() {
-        let passed = candidate(MethodId::CpuHogs, Verdict::Pass, 0.03);
-        let nearer = candidate(MethodId::Fracas, UNTOLD, 0.01);
+        let passed = candidate("cpu-hogs", Verdict::Pass, 0.03);
+        let nearer = candidate("fracas", UNTOLD, 0.01);
         assert_eq!(told(&[nearer, passed]), "use cpu-hogs +3.0%");
         assert_eq!(told(&[nearer]), "use fracas +1.0%, not enough data");
     }
 
     #[test]
     fn a_method_of_which_nothing_undisturbed_is_known_is_neither_used_nor_near() {
-        let unknown = Candidate { off: None, ..candidate(MethodId::CpuLim, UNTOLD, 0.0) };
+        let unknown = Candidate { off: None, ..candidate("cpu-lim", UNTOLD, 0.0) };
         assert_eq!(told(&[unknown]), "nothing");
         assert_eq!(
-            told(&[unknown, candidate(MethodId::Fracas, Verdict::Fail, 0.3)]),
+            told(&[unknown, candidate("fracas", Verdict::Fail, 0.3)]),
             "nearest fracas +30.0%"
         );
     }

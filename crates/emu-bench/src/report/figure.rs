@@ -1,11 +1,11 @@
 //! Figures, as SVG: perceived speed over emulated frequency, and how smooth progress is.
 
-use emu_core::Result;
+use emu_core::{MethodId, Result};
 
 use super::chart::{Axis, Chart, Point, Series};
 use super::results::{CellResult, Ground, Results};
 use super::style;
-use crate::experiment::Contender;
+use crate::experiment::NONE;
 use crate::stats::{Interval, Spread};
 use crate::workload::workload;
 
@@ -23,7 +23,7 @@ pub(super) fn of_ground(results: &Results, ground: &Ground) -> Result<String> {
     let unit = workload(&ground.workload).map_or("work", |workload| workload.unit());
     let reference = results.reference.as_f64() / 1e9;
     let contenders: Vec<_> = results.contenders();
-    let curve = |contender: &Contender| {
+    let curve = |contender: &MethodId| {
         let of_it: Vec<_> = cells.iter().filter(|cell| cell.contender == *contender).collect();
         let place = contenders.iter().position(|one| one == contender).unwrap_or(0) as f64;
         let moved = (place - (contenders.len() - 1) as f64 / 2.0) * APART * reference;
@@ -31,10 +31,7 @@ pub(super) fn of_ground(results: &Results, ground: &Ground) -> Result<String> {
             let perceived = cell.perceived(ground);
             Point::of_interval(cell.emulated.as_f64() / 1e9 + moved, &scaled(&perceived, scale))
         };
-        let name = match contender {
-            Contender::None => "native".to_owned(),
-            method @ Contender::Method(..) => method.to_string(),
-        };
+        let name = if *contender == NONE { "native".to_owned() } else { contender.to_string() };
         (!of_it.is_empty())
             .then(|| Series::curve(name, of_it.iter().map(point).collect()).looking(style::of(*contender)))
     };

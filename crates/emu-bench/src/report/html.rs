@@ -6,9 +6,9 @@ use super::markup::escape;
 use super::results::{Ground, Judged, Results, RunInfo};
 use super::style::{off, percent, signed, span, verdict};
 use super::{figure, published::Compared};
-use crate::experiment::Contender;
+use crate::experiment::NONE;
 use crate::stats::{Coefficient, Fidelity, Interval, Spread, Verdict};
-use emu_core::Result;
+use emu_core::{MethodId, Result};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -113,8 +113,8 @@ fn class(judged: Verdict) -> &'static str {
     }
 }
 
-fn compared(results: &Results) -> Vec<Contender> {
-    results.contenders().into_iter().filter(|one| *one != Contender::None).collect()
+fn compared(results: &Results) -> Vec<MethodId> {
+    results.contenders().into_iter().filter(|one| *one != NONE).collect()
 }
 
 fn fidelity(results: &Results) -> String {
@@ -171,7 +171,7 @@ fn totals(results: &Results) -> String {
             total.own_cpu.map_or_else(|| "–".into(), percent),
         ]
     };
-    let totals = results.totals.iter().filter(|total| total.contender != Contender::None);
+    let totals = results.totals.iter().filter(|total| total.contender != NONE);
     let rows: Vec<_> = totals.map(row).collect();
     if rows.is_empty() {
         return String::new();

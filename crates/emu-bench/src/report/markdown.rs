@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 
 use super::results::{Judged, Results};
 use super::style::{off, percent, signed, span, verdict};
-use crate::experiment::Contender;
+
+use emu_core::MethodId;
+
+use crate::experiment::NONE;
 use crate::stats::Fidelity;
 use crate::verify::Outliers;
 
@@ -34,7 +37,7 @@ pub(super) fn summary(results: &Results) -> String {
 }
 
 fn fidelity(results: &Results) -> String {
-    let contenders: Vec<_> = results.contenders().into_iter().filter(|one| *one != Contender::None).collect();
+    let contenders: Vec<_> = results.contenders().into_iter().filter(|one| *one != NONE).collect();
     let names: Vec<_> = contenders.iter().map(|one| one.as_str()).collect();
     let mut text = format!("| work | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
     let cell = |one: &Judged| match &one.fidelity {
@@ -50,7 +53,7 @@ fn fidelity(results: &Results) -> String {
             .collect();
         let _ = writeln!(text, "| {} | {} |", escape(&ground.name()), cells.join(" | "));
     }
-    let total = |one: &Contender| results.totals.iter().find(|total| total.contender == *one);
+    let total = |one: &MethodId| results.totals.iter().find(|total| total.contender == *one);
     let row = |value: &dyn Fn(&super::Total) -> String| {
         contenders
             .iter()
@@ -67,7 +70,7 @@ fn fidelity(results: &Results) -> String {
         "\nMean error of the perceived speed against the ideal, and the error at the worst speed. pass: at every speed the 95% interval and the mean lie within ±{}, and no more than one window in eight is far off. Disturbed pairs do not count.\n",
         percent(results.tolerance)
     );
-    for one in results.fidelity.iter().filter(|one| one.contender != Contender::None) {
+    for one in results.fidelity.iter().filter(|one| one.contender != NONE) {
         if let Some(doubt) = one.doubt_in_words() {
             let ground = escape(&one.ground_name());
             let _ = writeln!(text, "- no verdict: {}, {ground}, {doubt}", one.contender);

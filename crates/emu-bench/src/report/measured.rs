@@ -6,7 +6,7 @@ use emu_core::{Error, Hertz, Result};
 
 use super::results::{CellResult, Ground, Judged, Rate};
 use super::stored::Stored;
-use crate::experiment::{Cell, Contender, Experiment, Taken};
+use crate::experiment::{Cell, Experiment, Taken, in_order};
 use crate::stats::{self, Bootstrap, Fidelity, Interval, Level, LinearFit, PairedRatios, Sample, Verdict};
 use crate::verify::{Pair, Plan, Side, Trial, Window, counting, findings, rates};
 
@@ -112,8 +112,9 @@ pub(super) fn judged(
     reference: Hertz,
 ) -> Result<Vec<Judged>> {
     let mut judged = Vec::new();
+    let contenders = in_order(cells.iter().map(|cell| cell.contender));
     for ground in grounds {
-        for contender in Contender::all() {
+        for &contender in &contenders {
             let of_both = || {
                 measured.iter().zip(cells).filter(|(_, cell)| {
                     (cell.contender, cell.workload.as_str(), cell.cores)

@@ -18,7 +18,7 @@ mod style;
 
 pub use chart::{Axis, Chart, Point, Series};
 pub use csv::{Csv, optional};
-pub use published::{BUCHERT_2011, Compared, Reproduced, Says};
+pub use published::{BUCHERT_2011, BUCHERT_2011_METHODS, Compared, Reproduced, Says};
 pub use results::{CellResult, Ground, Judged, Rate, Results, RunInfo, Smoothness, Total};
 
 use emu_core::Result;

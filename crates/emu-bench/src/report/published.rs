@@ -1,11 +1,10 @@
 //! What was published, beside what is measured here.
 
-use emu_core::{MethodId, Variant};
+use emu_core::MethodId;
 use serde::Serialize;
 
 use super::results::{CellResult, Results, ground_name};
 use super::style::{percent, signed};
-use crate::experiment::Contender;
 use crate::stats::{Band, Interval, Level, Verdict, slope_through_origin};
 
 /// The name of the evaluation by Buchert, Nussbaum and Gustedt.
@@ -75,7 +74,7 @@ pub struct Compared {
     /// The slide that says it.
     pub slide: u8,
     /// The method.
-    pub contender: Contender,
+    pub contender: MethodId,
     /// The workload and the number of CPUs: `multithread, 2 CPUs`.
     pub ground: String,
     /// What it says.
@@ -86,24 +85,27 @@ pub struct Compared {
     pub reproduced: Reproduced,
 }
 
-const LIM: Contender = Contender::Method(MethodId::CpuLim, Variant::Published);
-const HOGS: Contender = Contender::Method(MethodId::CpuHogs, Variant::Best);
-const FRACAS: Contender = Contender::Method(MethodId::Fracas, Variant::Shares);
-const GOV: Contender = Contender::Method(MethodId::CpuGov, Variant::Best);
-const FREQ: Contender = Contender::Method(MethodId::CpuFreq, Variant::Best);
+const LIM: MethodId = MethodId::new("cpu-lim:published");
+const HOGS: MethodId = MethodId::new("cpu-hogs");
+const FRACAS: MethodId = MethodId::new("fracas:shares");
+const GOV: MethodId = MethodId::new("cpu-gov");
+const FREQ: MethodId = MethodId::new("cpu-freq");
+
+/// Those that were evaluated, as they were.
+pub const BUCHERT_2011_METHODS: [MethodId; 5] = [LIM, HOGS, FRACAS, GOV, FREQ];
 
 /// What is said of some methods.
-type Statement = (&'static [Contender], Says);
+type Statement = (&'static [MethodId], Says);
 
 /// Slides 13 to 20 of the talk (T. Buchert, L. Nussbaum, J. Gustedt, HPCC 2011): the workload, the number of
 /// CPUs, and what is said of whom. Slide 14 states what should be, for all methods.
 const SLIDES: &[(u8, &str, usize, &[Statement])] = &[
-    (13, "cpu-loop", 1, &[(&[LIM, HOGS, FRACAS, GOV, FREQ], Says::Right)]),
-    (14, "udp-io", 1, &[(&[LIM, HOGS, FRACAS, GOV, FREQ], Says::Flat)]),
+    (13, "cpu-loop", 1, &[(&BUCHERT_2011_METHODS, Says::Right)]),
+    (14, "udp-io", 1, &[(&BUCHERT_2011_METHODS, Says::Flat)]),
     (15, "stream", 1, &[(&[LIM, HOGS, FRACAS], Says::Scales)]),
     (16, "sleep-compute", 1, &[(&[LIM], Says::Wrong), (&[HOGS, FRACAS, GOV, FREQ], Says::Right)]),
     (17, "multiprocess", 1, &[(&[LIM], Says::Wrong), (&[HOGS, FRACAS, GOV, FREQ], Says::Right)]),
-    (18, "multithread", 1, &[(&[LIM, HOGS, FRACAS, GOV, FREQ], Says::Right)]),
+    (18, "multithread", 1, &[(&BUCHERT_2011_METHODS, Says::Right)]),
     (19, "multithread", 2, &[(&[LIM, FRACAS], Says::TwiceTooSlow), (&[HOGS, GOV, FREQ], Says::Right)]),
     (20, "multiprocess", 2, &[(&[LIM, FRACAS], Says::Wrong), (&[HOGS, GOV, FREQ], Says::Right)]),
 ];
@@ -140,7 +142,7 @@ pub(super) fn compare(results: &Results) -> Vec<Compared> {
     all
 }
 
-fn why_not(results: &Results, contender: Contender) -> String {
+fn why_not(results: &Results, contender: MethodId) -> String {
     let refusal = results.unavailable.iter().find(|refusal| refusal.contender == contender);
     refusal.map_or_else(|| "it was left out".into(), |refusal| refusal.why.clone())
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use emu_core::{Error, ErrorKind, Hertz, Result};
+use emu_core::{Error, ErrorKind, Hertz, MethodId, Result};
 use serde::Serialize;
 
 use super::measured::{Measured, judged, measured};
 use super::stored::{Stored, smoothness, unavailable};
 use super::style::percent;
 use super::{conclusion, published};
-use crate::experiment::{Contender, Experiment, OwnCosts, Refusal};
+use crate::experiment::{Experiment, NONE, OwnCosts, Refusal, in_order};
 use crate::memory::StreamSize;
 use crate::record::{self, Machine, unusable};
 use crate::stats::{AaTest, Bootstrap, Centre, Fidelity, Interval, Level, LinearFit, Sample, Verdict};
@@ -109,7 +109,7 @@ pub struct Ground {
 #[derive(Debug, Clone, Serialize)]
 pub struct CellResult {
     /// The method.
-    pub contender: Contender,
+    pub contender: MethodId,
     /// The workload.
     pub workload: String,
     /// The number of CPUs.
@@ -146,7 +146,7 @@ pub struct Rate {
 #[derive(Debug, Clone, Serialize)]
 pub struct Judged {
     /// The method.
-    pub contender: Contender,
+    pub contender: MethodId,
     /// The workload.
     pub workload: String,
     /// The number of CPUs.
@@ -165,7 +165,7 @@ pub struct Judged {
 #[derive(Debug, Clone, Serialize)]
 pub struct Total {
     /// The method.
-    pub contender: Contender,
+    pub contender: MethodId,
     /// The score of the worst ground, 0 to 100, of those that emulation promises to get right.
     pub score: f64,
     /// That ground.
@@ -181,7 +181,7 @@ pub struct Total {
 #[derive(Debug, Clone, Serialize)]
 pub struct Smoothness {
     /// The method.
-    pub contender: Contender,
+    pub contender: MethodId,
     /// The speed asked for, as a share.
     pub share: f64,
     /// The spectrum.
@@ -291,13 +291,12 @@ impl Results {
     }
 
     /// The methods that were measured, in the order in which methods are listed.
-    pub fn contenders(&self) -> Vec<Contender> {
-        let is_here = |one: &Contender| self.cells.iter().any(|cell| cell.contender == *one);
-        Contender::all().into_iter().filter(is_here).collect()
+    pub fn contenders(&self) -> Vec<MethodId> {
+        in_order(self.cells.iter().map(|cell| cell.contender))
     }
 
     /// A method on a ground.
-    pub fn judged(&self, contender: Contender, ground: &Ground) -> Option<&Judged> {
+    pub fn judged(&self, contender: MethodId, ground: &Ground) -> Option<&Judged> {
         let is_it = |one: &&Judged| {
             (one.contender, one.workload.as_str(), one.cores)
                 == (contender, ground.workload.as_str(), ground.cores)
@@ -340,7 +339,7 @@ impl Ground {
         let centre = Bootstrap::new(seed);
         let windows: Vec<Window> = here().flat_map(|one| one.windows(Side::Native)).collect();
         let ideal = ideal(workload, windows.iter().map(|window| &window.done))?;
-        let controls = here().filter(|one| one.cell.contender == Contender::None);
+        let controls = here().filter(|one| one.cell.contender == NONE);
         let controls = controls.map(Measured::rates).collect::<Result<Vec<_>>>()?.concat();
         Ok(Self {
             workload: workload.into(),
@@ -398,7 +397,7 @@ impl CellResult {
 }
 
 fn totals(fidelity: &[Judged], cells: &[CellResult]) -> Vec<Total> {
-    let total = |contender: Contender| {
+    let total = |contender: MethodId| {
         let (worst, score) = fidelity
             .iter()
             .filter(|one| one.contender == contender && is_promised(&one.workload))
@@ -416,7 +415,7 @@ fn totals(fidelity: &[Judged], cells: &[CellResult]) -> Vec<Total> {
             own_cpu: own().filter_map(|cell| cell.finding.own_cpu).reduce(f64::max),
         })
     };
-    Contender::all().into_iter().filter_map(total).collect()
+    in_order(cells.iter().map(|cell| cell.contender)).into_iter().filter_map(total).collect()
 }
 
 /// Whether emulation promises to get a workload right.

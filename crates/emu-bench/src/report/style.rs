@@ -2,7 +2,9 @@
 
 use plotters::style::RGBColor;
 
-use crate::experiment::Contender;
+use emu_core::MethodId;
+
+use crate::experiment::{NONE, methods};
 use crate::stats::Verdict;
 
 /// The palette of Okabe and Ito, made to be told apart whatever colours somebody sees (*Color universal design*,
@@ -37,11 +39,11 @@ pub(super) struct Look {
 }
 
 /// The look of a method: the same in every figure of every report.
-pub(super) fn of(contender: Contender) -> Look {
-    if contender == Contender::None {
+pub(super) fn of(contender: MethodId) -> Look {
+    if contender == NONE {
         return Look { colour: RGBColor(120, 120, 120), shape: Shape::Disc };
     }
-    look(Contender::all().iter().position(|one| *one == contender).unwrap_or(0))
+    look(methods::all().iter().position(|one| *one == contender).unwrap_or(0))
 }
 
 /// The look of a place in a list, the first being 0; 35 of them are different.
@@ -102,9 +104,9 @@ mod tests {
 
     #[test]
     fn no_two_contenders_look_alike() {
-        let looks: Vec<_> = Contender::all().into_iter().map(of).collect();
+        let looks: Vec<_> = methods::all().into_iter().map(of).collect();
         for (index, look) in looks.iter().enumerate() {
-            assert!(!looks[..index].contains(look), "{:?}", Contender::all()[index]);
+            assert!(!looks[..index].contains(look), "{:?}", methods::all()[index]);
         }
     }
 

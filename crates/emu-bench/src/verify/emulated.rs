@@ -1,8 +1,9 @@
 //! What is judged: something that slows a worker down and lets it go again.
 
+use std::fmt;
 use std::time::Duration;
 
-use emu_core::{Demand, Error, Host, MethodId, Pid, Result, Session, Status, Tasks, Variant, Zone};
+use emu_core::{Demand, Host, Method, MethodId, Pid, Result, Session, Status, Tasks, Trait, Zone, find};
 
 use super::LifetimeRule;
 
@@ -67,12 +68,12 @@ pub struct Nothing;
 
 impl Nothing {
     /// What tables and records call it.
-    pub const NAME: &str = "none";
+    pub const ID: MethodId = MethodId::new("none");
 }
 
 impl Emulated for Nothing {
     fn name(&self) -> String {
-        Self::NAME.into()
+        Self::ID.to_string()
     }
 
     fn period(&self) -> Duration {
@@ -92,14 +93,19 @@ impl Emulated for Nothing {
     }
 }
 
-/// One of our methods, in a session.
-#[derive(Debug)]
+/// A method, in a session.
 pub struct SessionEmulated {
     host: Host,
     demand: Demand,
-    method: MethodId,
+    method: &'static dyn Method,
     period: Duration,
     session: Option<Session>,
+}
+
+impl fmt::Debug for SessionEmulated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionEmulated").field("method", &self.method.id()).finish_non_exhaustive()
+    }
 }
 
 impl SessionEmulated {
@@ -107,11 +113,17 @@ impl SessionEmulated {
     ///
     /// # Errors
     /// It cannot, and why.
-    pub fn new(host: &Host, demand: Demand, method: MethodId) -> Result<Self> {
-        let implementation = emu_core::method(method)
-            .ok_or_else(|| Error::unavailable(format!("the method {method} is not built in")))?;
-        let expected = implementation.check(host, &demand).map_err(|why| why.into_error(method))?;
+    pub fn new(host: &Host, demand: Demand, method: &'static dyn Method) -> Result<Self> {
+        let expected = method.check(host, &demand).map_err(|why| why.into_error(method.id()))?;
         Ok(Self { host: host.clone(), demand, method, period: expected.period, session: None })
+    }
+
+    /// As [`new`](Self::new), for a method of ours.
+    ///
+    /// # Errors
+    /// There is no such method, or it cannot meet the demand here, and why.
+    pub fn named(host: &Host, demand: Demand, id: MethodId) -> Result<Self> {
+        Self::new(host, demand, find(id.as_str())?)
     }
 
     /// What is asked for.
@@ -122,7 +134,7 @@ impl SessionEmulated {
 
 impl Emulated for SessionEmulated {
     fn name(&self) -> String {
-        self.method.to_string()
+        self.method.id().to_string()
     }
 
     fn period(&self) -> Duration {
@@ -135,7 +147,7 @@ impl Emulated for SessionEmulated {
             demand: self.demand.clone(),
             tasks: Tasks::Processes(vec![worker]),
         };
-        self.session = Some(Session::engage(&self.host, &zone, self.method)?);
+        self.session = Some(Session::engage(&self.host, &zone, self.method.id())?);
         Ok(())
     }
 
@@ -145,16 +157,15 @@ impl Emulated for SessionEmulated {
 
     /// The tasks of a group with a share compete with processes that burn.
     fn has_helpers(&self) -> bool {
-        self.method == MethodId::Fracas && self.demand.variant == Variant::Shares
+        self.method.about().has(Trait::HasHelpers)
     }
 
     fn moves_clock(&self) -> bool {
-        matches!(self.method, MethodId::CpuFreq | MethodId::CpuGov)
+        self.method.about().has(Trait::MovesClock)
     }
 
     fn lifetime_rule(&self) -> Option<LifetimeRule> {
-        let judges_lives = self.method == MethodId::CpuLim && self.demand.variant == Variant::Published;
-        judges_lives.then(|| LifetimeRule {
+        self.method.about().has(Trait::JudgesLifetimes).then(|| LifetimeRule {
             share: self.demand.lowest_share(),
             period: self.period,
             cpus: self.demand.targets.len(),
@@ -171,17 +182,17 @@ mod tests {
     use super::*;
     use emu_core::{Roots, Target};
 
-    fn cpu_lim(variant: Variant, share: f64) -> SessionEmulated {
+    fn emulated(name: &str, share: f64) -> SessionEmulated {
         let host = Host::detect(&Roots::system()).unwrap();
         let cpu = host.allowed.first().unwrap();
-        let demand = Demand { variant, ..Demand::new([(cpu, Target { share, clock: None })].into()) };
-        SessionEmulated::new(&host, demand, MethodId::CpuLim).unwrap()
+        let demand = Demand::new([(cpu, Target { share, clock: None })].into());
+        SessionEmulated::named(&host, demand, name.parse().unwrap()).unwrap()
     }
 
     #[test]
     fn cpu_lim_as_published_has_cycles_longer_than_its_period() {
         for share in [0.1, 0.2, 0.5] {
-            let published = cpu_lim(Variant::Published, share);
+            let published = emulated("cpu-lim:published", share);
             let cycle = published.period().as_secs_f64() / share;
             assert!((published.cycle().as_secs_f64() - cycle).abs() < 1e-6, "{share}");
             assert!(published.settle() >= published.cycle() * 3);
@@ -190,7 +201,7 @@ mod tests {
 
     #[test]
     fn methods_that_hold_in_each_period_have_no_rule() {
-        let best = cpu_lim(Variant::Best, 0.2);
+        let best = emulated("cpu-lim", 0.2);
         assert_eq!((best.lifetime_rule(), best.cycle()), (None, best.period()));
         assert_eq!(best.settle(), Duration::from_millis(100));
         assert_eq!((Nothing.lifetime_rule(), Nothing.cycle()), (None, Duration::ZERO));

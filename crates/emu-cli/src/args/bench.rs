@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use emu_bench::experiment::Contender;
-use emu_core::Speed;
+use emu_bench::experiment::methods;
+use emu_core::{MethodId, Speed};
 
 use super::values;
 
@@ -36,7 +36,7 @@ pub(crate) struct BenchArgs {
 
     /// Methods to compare; `none` is native against native [default: all at their best; with --preset the published ones]
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = contenders())]
-    pub(crate) methods: Vec<Contender>,
+    pub(crate) methods: Vec<MethodId>,
 
     /// Kinds of work [default: all; with --quick or --preset all but udp-io-unpaced]
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = values::workloads())]
@@ -91,8 +91,9 @@ pub(crate) enum Preset {
     Buchert2011,
 }
 
-/// Parses the name of a method, a variant of it, or `none`.
-fn contenders() -> impl TypedValueParser<Value = Contender> {
-    let names = Contender::all().into_iter().map(|one| PossibleValue::new(one.as_str()).help(one.about()));
-    PossibleValuesParser::new(names.collect::<Vec<_>>()).try_map(|name| name.parse::<Contender>())
+/// Parses the name of a method, or `none`.
+fn contenders() -> impl TypedValueParser<Value = MethodId> {
+    let name = |id: MethodId| PossibleValue::new(id.as_str()).help(methods::summary(id));
+    PossibleValuesParser::new(methods::all().into_iter().map(name).collect::<Vec<_>>())
+        .try_map(|name| name.parse::<MethodId>())
 }

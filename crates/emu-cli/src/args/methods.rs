@@ -1,7 +1,7 @@
 use clap::Args;
-use emu_core::SpeedSpec;
+use emu_core::{MethodId, SpeedSpec};
 
-use super::{DemandArgs, Named, values};
+use super::{DemandArgs, values};
 
 /// Show which methods work here, how well, and why others do not
 ///
@@ -15,7 +15,7 @@ pub(crate) struct MethodsArgs {
 
     /// Show one method in full
     #[arg(short, long, value_parser = values::method())]
-    pub(crate) method: Option<Named>,
+    pub(crate) method: Option<MethodId>,
 
     #[command(flatten)]
     pub(crate) demand: DemandArgs,

@@ -37,7 +37,7 @@ pub(crate) use report::ReportArgs;
 pub(crate) use restore::RestoreArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use timers::TimersArgs;
-pub(crate) use values::{MethodChoice, Methods, Named, PAIRS_MOST, TOLERANCE, round_name, share};
+pub(crate) use values::{MethodChoice, Methods, PAIRS_MOST, TOLERANCE, round_name, share};
 pub(crate) use verify::VerifyArgs;
 pub(crate) use worker::WorkerArgs;
 pub(crate) use zone::{DemandArgs, TellArgs, ZoneArgs};
@@ -102,7 +102,7 @@ mod tests {
         "emu run --speed 1.2GHz --method cpu-hogs --cpus 0-1,3 --period 1ms -- true",
         "emu run --speed 0-1=1.2GHz,2=40% --lift-rt-limit --spare-others --verify --quiet --json out.json -- sh -c true",
         "emu run --speed 1.2GHz --method cpu-freq --round up --widen -- true",
-        "emu run --speed 800␣MHz --variant published --method cpu-lim -- true",
+        "emu run --speed 800␣MHz --method cpu-lim:published -- true",
         "emu run --speed 40% --period 1␣s -- true",
         "emu run --speed 40% --period 0.5ms -- true",
         "emu run --speed 40% --method cpu-lim:published -- true",
@@ -119,7 +119,7 @@ mod tests {
         "emu verify",
         "emu verify --speed 25% --speed 0=40%,1=80% --method all --cpus 0-1 --period 1ms --pairs 40",
         "emu verify --speed 1.2GHz --method cpu-freq --cpus 0 --round up --widen",
-        "emu verify --speeds 25% --method cpu-lim:published --variant published",
+        "emu verify --speeds 25% --method cpu-lim:published",
         "emu verify --workloads cpu-loop,multithread --tolerance 2.5% --quick --seed 7 --json",
         "emu bench",
         "emu bench --quick",
@@ -200,7 +200,7 @@ mod tests {
         "emu run --speed 40% --method cpu-hogs:published -- true",
         "emu run --speed 40% --method none -- true",
         "emu run --speed 40%,50% -- true",
-        "emu run --speed 40% --variant worst -- true",
+        "emu run --speed 40% --method cpu-lim --variant published -- true",
         "emu run --speed 40% --method cpu-freq --round off -- true",
         "emu run --speed 40% --json - -- true",
         "emu methods --round off",

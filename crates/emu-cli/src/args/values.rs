@@ -8,10 +8,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use emu_bench::experiment::Contender;
 use emu_bench::workload::WORKLOADS;
 use emu_core::doctor::KNOBS;
-use emu_core::{Error, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, SpeedSpec, Variant};
+use emu_core::{Error, METHODS, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, SpeedSpec};
 use emu_machine::disk::{Column, Operation};
 use emu_machine::kernel::random_access::THREADS_MAX;
 use jiff::SignedDuration;
@@ -28,7 +27,7 @@ pub(crate) enum MethodChoice {
     /// The most faithful that can do it.
     Auto,
     /// This one and no other.
-    Named(Named),
+    Named(MethodId),
 }
 
 /// Which methods to verify.
@@ -40,53 +39,13 @@ pub(crate) enum Methods {
     All,
 }
 
-/// A method by name, and its variant where the name has one: `cpu-lim:published`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Named {
-    /// Which method.
-    pub(crate) id: MethodId,
-    /// Which form of it; `None` for its name alone.
-    pub(crate) variant: Option<Variant>,
-}
-
-impl Named {
-    fn parse(text: &str) -> Result<Self> {
-        match text.parse()? {
-            Contender::Method(id, variant) => {
-                Ok(Self { id, variant: Some(variant).filter(|variant| *variant != Variant::Best) })
-            }
-            Contender::None => Err(Error::usage(format!("`{text}` is no method"))),
-        }
-    }
-}
-
-impl MethodChoice {
-    /// The variant that its name has.
-    pub(crate) fn variant(self) -> Option<Variant> {
-        match self {
-            Self::Auto => None,
-            Self::Named(named) => named.variant,
-        }
-    }
-}
-
-impl Methods {
-    /// The variant that their name has.
-    pub(crate) fn variant(self) -> Option<Variant> {
-        match self {
-            Self::One(choice) => choice.variant(),
-            Self::All => None,
-        }
-    }
-}
-
 /// Parses `auto` or the name of a method; clap suggests the nearest name for another word.
 pub(super) fn method_or_auto() -> impl TypedValueParser<Value = MethodChoice> {
     let auto = PossibleValue::new("auto").help("the most faithful method that can do it here");
     let names = std::iter::once(auto).chain(method_names());
     PossibleValuesParser::new(names).try_map(|name| match name.as_str() {
         "auto" => Ok(MethodChoice::Auto),
-        name => Named::parse(name).map(MethodChoice::Named),
+        name => name.parse().map(MethodChoice::Named),
     })
 }
 
@@ -98,7 +57,7 @@ pub(super) fn methods() -> impl TypedValueParser<Value = Methods> {
         match name.as_str() {
             "all" => Ok(Methods::All),
             "auto" => Ok(Methods::One(MethodChoice::Auto)),
-            name => Named::parse(name).map(|named| Methods::One(MethodChoice::Named(named))),
+            name => name.parse().map(|id| Methods::One(MethodChoice::Named(id))),
         }
     })
 }
@@ -115,41 +74,31 @@ pub(crate) fn share(text: &str) -> Result<f64> {
     if share > 0.0 && share < 1.0 { Ok(share) } else { Err(bad()) }
 }
 
-/// Parses the name of a method, or of a method in one of its variants.
-pub(super) fn method() -> impl TypedValueParser<Value = Named> {
-    PossibleValuesParser::new(method_names()).try_map(|name| Named::parse(&name))
+/// Parses the name of a method.
+pub(super) fn method() -> impl TypedValueParser<Value = MethodId> {
+    PossibleValuesParser::new(method_names()).try_map(|name| name.parse::<MethodId>())
 }
 
 fn method_names() -> impl Iterator<Item = PossibleValue> {
-    let methods = Contender::all().into_iter().filter(|one| *one != Contender::None);
-    methods.map(|one| PossibleValue::new(one.as_str()).help(one.about()))
+    METHODS.iter().map(|method| PossibleValue::new(method.id().as_str()).help(method.about().summary))
 }
 
-/// Parses the name of a variant.
-pub(super) fn variant() -> impl TypedValueParser<Value = Variant> {
-    PossibleValuesParser::new([
-        PossibleValue::new("best").help("the method at its best"),
-        PossibleValue::new("published").help("cpu-lim, fracas: as in the paper, with its known errors"),
-        PossibleValue::new("shares").help("fracas: weights against burners, as in the paper"),
-    ])
-    .map(|name| match name.as_str() {
-        "published" => Variant::Published,
-        "shares" => Variant::Shares,
-        _ => Variant::Best,
-    })
-}
-
-impl Display for Named {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Contender::Method(self.id, self.variant.unwrap_or_default()).fmt(f)
-    }
+/// Refuses what `--variant` asked for, which is a method now.
+pub(super) fn variant(text: &str) -> Result<()> {
+    let suffix = format!(":{text}");
+    let ids = METHODS.iter().map(|method| method.id().as_str());
+    let hint = match ids.filter(|id| id.ends_with(&suffix)).collect::<Vec<_>>().as_slice() {
+        [] => "leave it out: every method is at its best unless its name says otherwise".to_owned(),
+        names => format!("name the method: --method {}", names.join(" or --method ")),
+    };
+    Err(Error::usage("a variant is a method of its own now").hint(hint))
 }
 
 impl Display for MethodChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
-            Self::Named(named) => named.fmt(f),
+            Self::Named(id) => id.fmt(f),
         }
     }
 }

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use emu_core::{CpuList, Round, SpeedSpec, Variant};
+use emu_core::{CpuList, Round, SpeedSpec};
 
 use super::MethodChoice;
 use super::values;
@@ -25,9 +25,9 @@ pub(crate) struct ZoneArgs {
 /// What is asked of a method beside the speed, for `run`, `attach`, `methods` and `verify`.
 #[derive(Debug, Args)]
 pub(crate) struct DemandArgs {
-    /// Which form of the method [default: best, or that of --method NAME:VARIANT]
-    #[arg(long, value_parser = values::variant())]
-    pub(crate) variant: Option<Variant>,
+    /// An old name of what is part of the method's name now
+    #[arg(long, hide = true, value_name = "NAME", value_parser = values::variant)]
+    pub(crate) variant: Option<()>,
 
     /// CPUs to slow down and to run on, as 0-2,5 [default: those that --speed names, else all allowed]
     #[arg(short, long, value_name = "LIST", allow_hyphen_values = true)]

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use emu_bench::experiment::{Contender, Cores, Experiment, Repetitions, Request, Run};
+use emu_bench::experiment::{Cores, Experiment, Repetitions, Request, Run, methods};
 use emu_bench::record::{About, Machine, Record, seed_from_clock};
 use emu_bench::report::Results;
 use emu_bench::stats::Band;
 use emu_bench::workload::WORKLOADS;
-use emu_core::{Host, MethodId, Result, Speed, Variant};
+use emu_core::{Host, Result, Speed};
 
 use super::report;
 use crate::args::{BenchArgs, Preset, TOLERANCE, share};
@@ -139,8 +139,8 @@ fn request(host: &Host, args: &BenchArgs) -> Result<Request> {
         _ => percent(&[25, 50, 75]),
     };
     let contenders = match args.preset {
-        Some(Preset::Buchert2011) => published(),
-        None => Contender::best(),
+        Some(Preset::Buchert2011) => emu_bench::report::BUCHERT_2011_METHODS.into(),
+        None => methods::best(),
     };
     // The unpaced traffic is bound to the CPU, as the loop is, and was not published.
     let is_usual = |name: &&str| *name != UNPACED || !(args.quick || args.preset.is_some());
@@ -194,19 +194,6 @@ fn cores(host: &Host, args: &BenchArgs) -> Cores {
         (None, true) => Cores::Filled,
         (None, false) => Cores::Each(powers.collect()),
     }
-}
-
-/// The methods of the published evaluation, as they were.
-fn published() -> Vec<Contender> {
-    [
-        (MethodId::CpuLim, Variant::Published),
-        (MethodId::CpuHogs, Variant::Best),
-        (MethodId::Fracas, Variant::Shares),
-        (MethodId::CpuGov, Variant::Best),
-        (MethodId::CpuFreq, Variant::Best),
-    ]
-    .map(|(id, variant)| Contender::Method(id, variant))
-    .into()
 }
 
 /// The command that takes the same measurements again; where results go is left out.

@@ -12,11 +12,11 @@ use crate::plan;
 /// Judges every method by the demand, and shows it.
 pub(crate) fn methods(args: &MethodsArgs) -> Result<Exit, Failure> {
     let host = host::detect()?;
-    let demand = plan::demand(&host, &args.speed, &args.demand, args.method.and_then(|named| named.variant))?;
+    let demand = plan::demand(&host, &args.speed, &args.demand)?;
     let auto = choose(&host, &demand).ok().map(|choice| choice.method);
     let verdicts = METHODS
         .iter()
-        .filter(|method| args.method.is_none_or(|wanted| wanted.id == method.id()))
+        .filter(|method| args.method.is_none_or(|wanted| wanted == method.id()))
         .map(|method| Verdict::new(method.id(), *method.about(), method.check(&host, &demand)))
         .collect();
     let listing = Listing::new(&args.speed, &demand, auto, verdicts);

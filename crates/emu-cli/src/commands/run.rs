@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Instant;
 
-use emu_core::{Gated, MethodId, Result, Session, Tasks};
+use emu_core::{Gated, Result, Session, Tasks, Trait, method};
 
 use crate::args::RunArgs;
 use crate::commands::pause;
@@ -71,6 +71,6 @@ impl Hold for Emulated<'_> {
     }
 
     fn stops_processes(&self) -> bool {
-        self.plan.method == MethodId::CpuLim
+        method(self.plan.method).is_some_and(|method| method.about().has(Trait::SendsSignals))
     }
 }

@@ -70,7 +70,6 @@ fn command(args: &VerifyArgs, seed: u64) -> Result<String> {
         "emu verify".to_owned(),
         speeds.collect(),
         option("method", [args.method]),
-        option("variant", demand.variant),
         option("cpus", &demand.cpus),
         option("period", demand.period.map(|period| format!("{}us", period.as_micros()))),
         flag("lift-rt-limit", demand.lift_rt_limit),
@@ -105,7 +104,7 @@ impl Case {
         settings: &Settings,
         names: &[&str],
     ) -> Result<Self> {
-        let emulated = SessionEmulated::new(host, demand.clone(), method)?;
+        let emulated = SessionEmulated::named(host, demand.clone(), method)?;
         let plan = Plan {
             pairs: settings.pairs,
             window: verify::window_of_periods(settings.window, emulated.cycle()),
@@ -139,11 +138,11 @@ fn repeats(pairs: usize) -> usize {
 fn cases(host: &Host, args: &VerifyArgs, report: &mut Report) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for speed in &args.speed {
-        let demand = plan::demand(host, speed, &args.demand, args.method.variant())?;
+        let demand = plan::demand(host, speed, &args.demand)?;
         let names = workloads(args, &demand);
         let methods = match args.method {
             Methods::One(MethodChoice::Auto) => vec![plan::choose(host, &demand)?.method],
-            Methods::One(MethodChoice::Named(method)) => vec![method.id],
+            Methods::One(MethodChoice::Named(method)) => vec![method],
             Methods::All => METHODS
                 .iter()
                 .map(|method| method.id())

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use emu_bench::experiment::Contender;
+use emu_bench::experiment::NONE;
 use emu_bench::report::{Ground, Judged, Reproduced, Results};
 use emu_bench::stats::Verdict;
 use emu_bench::verify::Doubt;
+use emu_core::MethodId;
 
 use super::numbers::{percent, signed, span};
 use super::table::{Align, Table, WIDTH, wrap};
@@ -17,7 +18,7 @@ const CELL: usize = 12;
 
 /// The tables and the sentence.
 pub(crate) fn text(results: &Results) -> String {
-    let contenders: Vec<_> = results.contenders().into_iter().filter(|one| *one != Contender::None).collect();
+    let contenders: Vec<_> = results.contenders().into_iter().filter(|one| *one != NONE).collect();
     let mut text = String::new();
     let name_width = results.grounds.iter().map(|ground| ground.name().chars().count()).max().unwrap_or(0);
     for some in fitting(&contenders, name_width) {
@@ -74,8 +75,8 @@ pub(crate) fn page(path: &Path) -> String {
 }
 
 /// The methods in groups that fit side by side.
-fn fitting(contenders: &[Contender], name_width: usize) -> Vec<Vec<Contender>> {
-    let mut groups: Vec<Vec<Contender>> = Vec::new();
+fn fitting(contenders: &[MethodId], name_width: usize) -> Vec<Vec<MethodId>> {
+    let mut groups: Vec<Vec<MethodId>> = Vec::new();
     let mut used = WIDTH;
     for one in contenders {
         let width = one.to_string().len().max(CELL) + 2;
@@ -103,7 +104,7 @@ fn cell(judged: &Judged) -> String {
     format!("{error} {verdict}")
 }
 
-fn score(results: &Results, contender: Contender) -> String {
+fn score(results: &Results, contender: MethodId) -> String {
     let total = results.totals.iter().find(|total| total.contender == contender);
     total.map_or_else(|| "-".into(), |total| format!("{:.0} of 100", total.score))
 }
@@ -136,7 +137,7 @@ fn notes(results: &Results) -> Vec<String> {
     let stalls: Vec<_> = results
         .totals
         .iter()
-        .filter(|total| total.contender != Contender::None)
+        .filter(|total| total.contender != NONE)
         .filter_map(|total| Some((total.contender, total.longest_stall_ns?)))
         .map(|(contender, stall_ns)| format!("{contender} {}", span(Duration::from_nanos(stall_ns))))
         .collect();
@@ -164,7 +165,7 @@ fn notes(results: &Results) -> Vec<String> {
 fn doubts(judged: &[Judged]) -> Vec<String> {
     let mut grounds: Vec<(String, Vec<String>)> = Vec::new();
     let mut others = Vec::new();
-    for one in judged.iter().filter(|one| one.contender != Contender::None) {
+    for one in judged.iter().filter(|one| one.contender != NONE) {
         let ground = one.ground_name();
         match (one.doubt, one.doubt_in_words()) {
             (Some((_, Doubt::Disturbed { disturbed, pairs })), _) => {
@@ -196,7 +197,7 @@ fn speeds(results: &Results) -> String {
     let mut shares: Vec<f64> = results
         .cells
         .iter()
-        .filter(|cell| cell.contender != Contender::None)
+        .filter(|cell| cell.contender != NONE)
         .map(|cell| cell.share)
         .collect();
     shares.sort_by(f64::total_cmp);
@@ -227,12 +228,12 @@ fn noise(results: &Results) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emu_core::{MethodId, Reason, Unavailable, Variant};
+    use emu_core::{Reason, Unavailable};
 
     #[test]
     fn what_a_noisy_machine_left_undecided_is_one_sentence() {
-        let judged = |method, workload: &str, doubt| Judged {
-            contender: Contender::Method(method, Variant::Best),
+        let judged = |method: &str, workload: &str, doubt| Judged {
+            contender: method.parse().unwrap(),
             workload: workload.into(),
             cores: 2,
             verdict: Verdict::NotEnoughData { pairs_needed: None },
@@ -242,10 +243,10 @@ mod tests {
         };
         let disturbed = |disturbed| Doubt::Disturbed { disturbed, pairs: 8 };
         let all = [
-            judged(MethodId::CpuHogs, "stream", disturbed(3)),
-            judged(MethodId::CpuLim, "stream", disturbed(4)),
-            judged(MethodId::CpuLim, "udp-io", disturbed(5)),
-            judged(MethodId::Fracas, "udp-io", Doubt::Mean(-0.06)),
+            judged("cpu-hogs", "stream", disturbed(3)),
+            judged("cpu-lim", "stream", disturbed(4)),
+            judged("cpu-lim", "udp-io", disturbed(5)),
+            judged("fracas", "udp-io", Doubt::Mean(-0.06)),
         ];
         assert_eq!(
             doubts(&all),
@@ -261,7 +262,7 @@ mod tests {
     #[test]
     fn the_reason_of_a_method_that_cannot_does_not_name_it_again() {
         let why = Unavailable::new(Reason::NoCpufreq, "there is no cpufreq here: kvm", "use cpu-hogs");
-        let error = why.into_error(MethodId::CpuGov).to_string();
+        let error = why.into_error(MethodId::new("cpu-gov")).to_string();
         assert!(error.starts_with("cpu-gov "), "{error}");
         assert_eq!(reason(&error), "there is no cpufreq here: kvm");
         assert_eq!(reason("there are 2 CPUs"), "there are 2 CPUs");

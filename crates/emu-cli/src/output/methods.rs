@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 use emu_core::{About, CpuList, Demand, Expected, MethodId, SpeedSpec, Unavailable};
 use serde::Serialize;
 
-use super::SCHEMA;
 use super::numbers::{percent, span};
-use super::record::{ExpectedRecord, Options};
+use super::record::{ExpectedRecord, FORM, Options};
 use super::summary::cpus;
 use super::table::{Align, Table, wrap};
 
@@ -63,7 +62,7 @@ impl Listing {
         methods: Vec<Verdict>,
     ) -> Self {
         Self {
-            schema: SCHEMA,
+            schema: FORM,
             speed: speed.to_string(),
             cpus: demand.cpus(),
             options: Options::of(demand),
@@ -171,13 +170,13 @@ mod tests {
     use emu_core::Reason;
     use std::time::Duration;
 
-    const ABOUT: About = About {
-        summary: "burners on each CPU take away what a slower CPU would not have",
-        acts_on: "CPU",
-        continuous: true,
-        needs: "CAP_SYS_NICE",
-        limits: &["everything else on the zone's CPUs is slowed too", "burns power"],
-        source: "a paper",
+    const ABOUT: About = {
+        let mut about = About::new("burners on each CPU take away what a slower CPU would not have");
+        about.acts_on = "CPU";
+        about.needs = "CAP_SYS_NICE";
+        about.limits = &["everything else on the zone's CPUs is slowed too", "burns power"];
+        about.source = "a paper";
+        about
     };
 
     fn listing() -> Listing {
@@ -194,10 +193,10 @@ mod tests {
         Listing::new(
             &speed,
             &Demand::new(targets.into()),
-            Some(MethodId::CpuHogs),
+            Some(MethodId::new("cpu-hogs")),
             vec![
-                Verdict::new(MethodId::CpuFreq, ABOUT, Err(refusal)),
-                Verdict::new(MethodId::CpuHogs, ABOUT, Ok(expected)),
+                Verdict::new(MethodId::new("cpu-freq"), ABOUT, Err(refusal)),
+                Verdict::new(MethodId::new("cpu-hogs"), ABOUT, Ok(expected)),
             ],
         )
     }
@@ -262,8 +261,7 @@ On this host, for 40% on CPUs 0-1:
     #[test]
     fn json_has_the_reason_by_name() {
         let json = serde_json::to_value(listing()).unwrap();
-        assert_eq!(json["schema"], 1);
-        assert_eq!((&json["auto"], &json["variant"]), (&"cpu-hogs".into(), &"best".into()));
+        assert_eq!((&json["schema"], &json["auto"]), (&2.into(), &"cpu-hogs".into()));
         assert_eq!(json["methods"][0]["unavailable"]["reason"], "no-cpufreq");
         assert_eq!(json["methods"][1]["expected"]["longest_stall_ns"], 6_000_000);
     }

@@ -3,13 +3,17 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use emu_core::{CpuId, Demand, Expected, Health, MethodId, Round, Status, Tasks, Variant};
+use emu_core::{CpuId, Demand, Expected, Health, MethodId, Round, Status, Tasks};
 use serde::Serialize;
 
-use super::{SCHEMA, nanos};
+use super::nanos;
 use crate::exit::Exit;
 use crate::plan::Plan;
 use crate::verification::Verification;
+
+/// The version of the JSON of `run`, `attach` and `methods`. In the first one the variant of a method was not part of its
+/// name.
+pub(crate) const FORM: u32 = 2;
 
 /// One emulation from begin to end.
 #[derive(Debug, Serialize)]
@@ -48,7 +52,6 @@ struct Asked {
 /// What is asked of a method beside the speed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Options {
-    variant: Variant,
     period_ns: Option<u64>,
     lift_rt_limit: bool,
     spare_others: bool,
@@ -117,7 +120,7 @@ impl Record {
 
     fn new(plan: &Plan, command: Option<Vec<String>>, attached: Option<Tasks>) -> Self {
         Self {
-            schema: SCHEMA,
+            schema: FORM,
             emu: env!("CARGO_PKG_VERSION"),
             started: jiff::Timestamp::now().to_string(),
             command,
@@ -196,7 +199,6 @@ impl Asked {
 impl Options {
     pub(crate) fn of(demand: &Demand) -> Self {
         Self {
-            variant: demand.variant,
             period_ns: demand.period.map(nanos),
             lift_rt_limit: demand.lift_rt_limit,
             spare_others: demand.spare_others,
@@ -226,12 +228,11 @@ mod tests {
     fn a_record_is_complete_and_unrounded() {
         let target = Target { share: 1.0 / 3.0, clock: None };
         let mut demand = Demand::new([(0, target)].into());
-        demand.variant = Variant::Published;
         demand.widen_policies = true;
         let plan = Plan {
             speed: "0.33333333".parse().unwrap(),
             demand,
-            method: MethodId::CpuLim,
+            method: MethodId::new("cpu-lim:published"),
             automatic: false,
             expected: Expected {
                 error: 0.0123,
@@ -245,7 +246,7 @@ mod tests {
         record.note("later");
         record.status(
             &Status {
-                method: MethodId::CpuLim,
+                method: MethodId::new("cpu-lim:published"),
                 period: Duration::from_millis(100),
                 periods: 12,
                 missed: 1,
@@ -271,16 +272,16 @@ mod tests {
         assert_eq!(
             serde_json::to_value(&record).unwrap(),
             json!({
-                "schema": 1,
+                "schema": 2,
                 "emu": env!("CARGO_PKG_VERSION"),
                 "started": "2026-01-01T00:00:00Z",
                 "command": ["true"],
                 "asked": {
-                    "speed": "33.3333%", "variant": "published", "period_ns": null, "lift_rt_limit": false,
+                    "speed": "33.3333%", "period_ns": null, "lift_rt_limit": false,
                     "spare_others": false, "round": "nearest", "widen_policies": true,
                     "cpus": [{"cpu": 0, "share": 1.0 / 3.0, "clock_hz": null}],
                 },
-                "method": "cpu-lim",
+                "method": "cpu-lim:published",
                 "automatic": false,
                 "expected": {"error": 0.0123, "period_ns": 100_000_000, "longest_stall_ns": 66_667_000},
                 "delivered": null,

@@ -7,12 +7,11 @@ use emu_core::{CpuList, CpuStatus, SpeedSpec, Status, Target};
 use super::numbers::{percent, signed, span};
 use super::table::WIDTH;
 use crate::output::PREFIX;
-use crate::plan::{Plan, variant_name};
+use crate::plan::Plan;
 use crate::verification::Verification;
 
 /// What will be done and what is expected of it.
 pub(crate) fn opening(plan: &Plan) -> String {
-    let variant = variant_name(plan.demand.variant).map(|name| format!(" {name}")).unwrap_or_default();
     let picked = if plan.automatic { " (best here)" } else { "" };
     // Speeds for each CPU name their CPUs.
     let cpus = match plan.speed {
@@ -24,7 +23,7 @@ pub(crate) fn opening(plan: &Plan) -> String {
         Duration::ZERO => String::new(),
         period => format!(", period {}", span(period)),
     };
-    format!("{}{variant}{picked} slows {cpus} to {}: expected error {error}{cycle}", plan.method, plan.speed)
+    format!("{}{picked} slows {cpus} to {}: expected error {error}{cycle}", plan.method, plan.speed)
 }
 
 /// What was asked and delivered, and at what cost.
@@ -129,7 +128,7 @@ mod tests {
 
     fn status(cpus: &[(usize, Target, f64)]) -> Status {
         Status {
-            method: MethodId::CpuHogs,
+            method: MethodId::new("cpu-hogs"),
             period: Duration::from_millis(10),
             periods: 1234,
             missed: 2,

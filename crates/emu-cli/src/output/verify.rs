@@ -302,7 +302,7 @@ mod tests {
             findings: vec![finding(*verdict)],
         };
         report.sections.push(Section {
-            method: MethodId::CpuFreeze,
+            method: MethodId::new("cpu-freeze"),
             speed: "50%".into(),
             cpus: "0".parse().unwrap(),
             period_ns: 20_000_000,

@@ -16,12 +16,13 @@ use crate::host::Host;
 use crate::method_id::MethodId;
 use crate::speed::Targets;
 use crate::status::Status;
-use crate::unavailable::{Reason, Unavailable};
+use crate::unavailable::Unavailable;
 use crate::undo::Journal;
-use crate::zone::{Demand, Variant, Zone};
+use crate::zone::{Demand, Zone};
 
 /// What a method is, the same on every host.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[non_exhaustive]
 pub struct About {
     /// What it does, in one line.
     pub summary: &'static str,
@@ -29,12 +30,53 @@ pub struct About {
     pub acts_on: &'static str,
     /// Whether any speed can be had, not only those the hardware has.
     pub continuous: bool,
+    /// How it is unlike other methods, where others have to know.
+    pub traits: &'static [Trait],
     /// What it needs of the host and the caller.
     pub needs: &'static str,
     /// What it cannot do or gets wrong, known beforehand.
     pub limits: &'static [&'static str],
     /// Where it comes from.
     pub source: &'static str,
+}
+
+impl About {
+    /// Of a method that can give any speed, and of which nothing more is told yet.
+    pub const fn new(summary: &'static str) -> Self {
+        Self { summary, acts_on: "processes", continuous: true, traits: &[], needs: "", limits: &[], source: "" }
+    }
+
+    /// Whether it is so.
+    pub fn has(&self, what: Trait) -> bool {
+        self.traits.contains(&what)
+    }
+}
+
+/// How a method works, where the tasks, the measurement or the caller see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Trait {
+    /// Gives each CPU of a zone a speed of its own.
+    PerCpu,
+    /// Takes all tasks of the zone off their CPUs for a part of each period.
+    StopsTasks,
+    /// Stops and continues processes by signals, as job control does.
+    SendsSignals,
+    /// Works by the core clock itself: a changed clock is its effect, not a disturbance.
+    MovesClock,
+    /// Has the tasks in a cgroup of their own, and cannot do without.
+    NeedsGroup,
+    /// Burns CPU time on purpose.
+    Burns,
+    /// Burns it in processes of their own, whose CPU time nobody can tell from a disturbance.
+    HasHelpers,
+    /// Slows whatever else runs on the CPUs of the zone, too.
+    SlowsOthers,
+    /// Judges each process by its CPU time over its whole life, so that sleep becomes credit.
+    JudgesLifetimes,
+    /// Is as it was published, with its known errors: taken only by name, to compare.
+    Published,
 }
 
 /// What can be expected of a method for a demand on a host.
@@ -105,8 +147,11 @@ pub static METHODS: &[&dyn Method] = &[
     &cpu_freq::CpuFreq,
     &cpu_gov::CpuGov,
     &cpu_hogs::CpuHogs,
-    &fracas::Fracas,
+    &fracas::Fracas::PER_CPU,
+    &fracas::Fracas::PUBLISHED,
+    &fracas::FracasShares,
     &cpu_lim::CpuLim,
+    &cpu_lim::CpuLimPublished,
     &cpu_freeze::CpuFreeze,
 ];
 
@@ -115,17 +160,25 @@ pub fn method(id: MethodId) -> Option<&'static dyn Method> {
     METHODS.iter().copied().find(|method| method.id() == id)
 }
 
-/// Refuses variants other than the best, for methods that have just that one.
-fn only_best(variant: Variant) -> Result<(), Unavailable> {
-    match variant {
-        Variant::Best => Ok(()),
-        Variant::Published | Variant::Shares => Err(Unavailable::new(
-            Reason::NoVariant,
-            format!("it has no variant `{variant}`"),
-            "leave out --variant; `published` is for cpu-lim and fracas, `shares` for fracas",
-        )),
-    }
+/// The method of that name, as somebody has typed it.
+///
+/// # Errors
+/// Usage: there is none; the hint names the nearest, or all.
+pub fn find(name: &str) -> Result<&'static dyn Method> {
+    let names = || METHODS.iter().map(|method| method.id().as_str());
+    METHODS.iter().copied().find(|method| method.id().as_str() == name).ok_or_else(|| {
+        let likeness = |known: &&str| strsim::jaro(name, known);
+        let nearest = names().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        let hint = match nearest.filter(|known| likeness(known) > ALIKE) {
+            Some(nearest) => format!("a similar name is {nearest}"),
+            None => format!("one of {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        Error::usage(format!("there is no method `{name}`")).hint(hint)
+    })
 }
+
+/// From this likeness on a name may have been meant, as clap has it.
+const ALIKE: f64 = 0.7;
 
 /// Whether new targets are for the CPUs of the old ones, as retargeting demands.
 fn same_cpus(old: &Targets, new: &Targets) -> Result<()> {
@@ -144,13 +197,13 @@ mod tests {
 
     #[test]
     fn every_method_has_a_name_of_its_own_and_says_what_it_is() {
-        assert!(METHODS.iter().map(|method| method.id()).eq(MethodId::ALL));
-        let mut names = MethodId::ALL.map(MethodId::as_str).to_vec();
+        let mut names: Vec<_> = METHODS.iter().map(|method| method.id().as_str()).collect();
         for method in METHODS {
             let about = method.about();
             assert!(!about.summary.is_empty() && !about.needs.is_empty() && !about.source.is_empty());
             assert!(!about.limits.is_empty(), "{} has limits", method.id());
-            assert_eq!(method.id().as_str().parse::<MethodId>().unwrap(), method.id());
+            assert_eq!(find(method.id().as_str()).unwrap().id(), method.id());
+            assert_eq!(method.id().as_str().contains(':'), about.has(Trait::Published), "{}", method.id());
         }
         names.sort_unstable();
         names.dedup();
@@ -160,32 +213,32 @@ mod tests {
     #[test]
     fn the_expected_error_bounds_what_records_show_and_orders_the_methods() {
         let host = testing::host();
-        let expected = |id: MethodId, share: f64, cpus: usize, period_ms: u64| {
+        let expected = |id: &str, share: f64, cpus: usize, period_ms: u64| {
             let targets = (0..cpus).map(|cpu| (cpu, Target { share, clock: None })).collect();
             let demand = Demand { period: Some(Duration::from_millis(period_ms)), ..Demand::new(targets) };
-            method(id).unwrap().check(&host, &demand).unwrap().error
+            find(id).unwrap().check(&host, &demand).unwrap().error
         };
         // The largest medians of benches/results/*/summary.md for one thread on each CPU, in percent.
         for (id, percent, cpus, period_ms, seen) in [
-            (MethodId::CpuHogs, 5, 1, 10, 0.57),
-            (MethodId::CpuHogs, 10, 1, 1, 1.61),
-            (MethodId::CpuHogs, 75, 1, 10, 0.36),
-            (MethodId::CpuHogs, 10, 2, 10, 3.04),
-            (MethodId::CpuHogs, 25, 2, 10, 1.28),
-            (MethodId::CpuHogs, 50, 2, 10, 0.60),
-            (MethodId::Fracas, 5, 1, 100, 1.53),
-            (MethodId::Fracas, 10, 1, 20, 1.28),
-            (MethodId::Fracas, 25, 1, 100, 0.81),
-            (MethodId::Fracas, 25, 2, 20, 1.75),
-            (MethodId::Fracas, 5, 1, 20, 3.57),
-            (MethodId::Fracas, 75, 1, 20, 0.68),
-            (MethodId::Fracas, 75, 2, 20, 0.67),
-            (MethodId::CpuFreeze, 5, 1, 20, 2.11),
-            (MethodId::CpuFreeze, 5, 1, 100, 1.61),
-            (MethodId::CpuFreeze, 25, 1, 100, 1.08),
-            (MethodId::CpuFreeze, 25, 1, 20, 1.51),
-            (MethodId::CpuFreeze, 50, 1, 20, 1.22),
-            (MethodId::CpuFreeze, 25, 2, 20, 1.81),
+            ("cpu-hogs", 5, 1, 10, 0.57),
+            ("cpu-hogs", 10, 1, 1, 1.61),
+            ("cpu-hogs", 75, 1, 10, 0.36),
+            ("cpu-hogs", 10, 2, 10, 3.04),
+            ("cpu-hogs", 25, 2, 10, 1.28),
+            ("cpu-hogs", 50, 2, 10, 0.60),
+            ("fracas", 5, 1, 100, 1.53),
+            ("fracas", 10, 1, 20, 1.28),
+            ("fracas", 25, 1, 100, 0.81),
+            ("fracas", 25, 2, 20, 1.75),
+            ("fracas", 5, 1, 20, 3.57),
+            ("fracas", 75, 1, 20, 0.68),
+            ("fracas", 75, 2, 20, 0.67),
+            ("cpu-freeze", 5, 1, 20, 2.11),
+            ("cpu-freeze", 5, 1, 100, 1.61),
+            ("cpu-freeze", 25, 1, 100, 1.08),
+            ("cpu-freeze", 25, 1, 20, 1.51),
+            ("cpu-freeze", 50, 1, 20, 1.22),
+            ("cpu-freeze", 25, 2, 20, 1.81),
         ] {
             let expected = 100.0 * expected(id, f64::from(percent) / 100.0, cpus, period_ms);
             assert!(expected >= seen, "{id} {percent}% on {cpus} CPUs, {period_ms} ms: {expected} < {seen}");
@@ -193,7 +246,7 @@ mod tests {
         for (cpus, percent) in [1, 2].into_iter().flat_map(|cpus| (5..=95).step_by(5).map(move |p| (cpus, p)))
         {
             let error = |id| expected(id, f64::from(percent) / 100.0, cpus, 20);
-            let ordered = [MethodId::CpuHogs, MethodId::Fracas, MethodId::CpuFreeze].map(error);
+            let ordered = ["cpu-hogs", "fracas", "cpu-freeze"].map(error);
             // Where hardly any time is left out of a period, fracas begins too slow.
             let is_fracas_apart = ordered[1] > 0.03;
             assert!(ordered[0] < ordered[2], "{percent}% on {cpus} CPUs: {ordered:?}");
@@ -202,8 +255,10 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_method_is_refused_with_the_names_there_are() {
-        let error = "cpu-frog".parse::<MethodId>().unwrap_err();
-        assert!(error.hint_text().unwrap().contains("cpu-freq"));
+    fn an_unknown_name_is_refused_with_the_nearest() {
+        let hint = |name: &str| find(name).err().unwrap().hint_text().unwrap().to_owned();
+        assert_eq!(hint("cpu-frog"), "a similar name is cpu-freq");
+        assert_eq!(hint("fracas:publish"), "a similar name is fracas:published");
+        assert!(hint("snail").starts_with("one of cpu-freq, cpu-gov,"));
     }
 }

@@ -24,12 +24,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use emu_bench::ticks::Ticks;
-use emu_core::{Error, Host, MethodId, Result, Session, Tasks, Zone, clock};
+use emu_core::{Error, Host, Result, Session, Tasks, Zone, clock};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
 use crate::kernel::linpack;
-use plan::Cell;
+use plan::{Cell, FRACAS};
 use solver::{GoOn, Solver};
 
 /// LINPACK at one quota.
@@ -187,7 +187,7 @@ fn sample(
     // Long enough for a governor to see that the CPUs are busy.
     let clock_before = clock::mean(&plan.cpus, clock::BUDGET);
     let (ticks, begin) = (Ticks::now(&host.roots.proc, &plan.cpus)?, Instant::now());
-    let session = Session::engage(host, &zone, MethodId::Fracas)?;
+    let session = Session::engage(host, &zone, FRACAS)?;
     let begin_seconds = start.elapsed().as_secs_f64();
     let done = solver.solve(go_on);
     let (after, wall_s) = (Ticks::now(&host.roots.proc, &plan.cpus), begin.elapsed().as_secs_f64());

@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use emu_bench::memory::available;
-use emu_core::{CpuList, Demand, Error, ErrorKind, Host, MethodId, Reason, Result, Target, Variant, method};
+use emu_core::{CpuList, Demand, Error, ErrorKind, Host, MethodId, Reason, Result, Target, find};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -23,6 +23,9 @@ use serde::{Deserialize, Serialize};
 
 use super::published;
 use crate::kernel::linpack;
+
+/// One quota for the sum of all CPUs, as containers have it.
+pub(super) const FRACAS: MethodId = MethodId::new("fracas:published");
 
 /// The period of Docker's quotas, as in the paper.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -196,9 +199,9 @@ impl Plan {
 
     /// Whether a quota can be set; returns what is to be known of it beforehand.
     pub(super) fn check_quota(&self, host: &Host, quota: f64) -> Result<Vec<String>> {
-        let expected = fracas()?.check(host, &self.demand(quota)).map_err(|why| {
+        let expected = find(FRACAS.as_str())?.check(host, &self.demand(quota)).map_err(|why| {
             let is_floor = matches!(why.reason, Reason::PeriodOutOfReach | Reason::SpeedOutOfReach);
-            let error = why.into_error(MethodId::Fracas);
+            let error = why.into_error(FRACAS);
             if is_floor {
                 error
                     .with_kind(ErrorKind::Usage)
@@ -216,7 +219,6 @@ impl Plan {
         let targets = self.cpus.iter().map(|cpu| (cpu, Target { share, clock: None })).collect();
         Demand {
             period: Some(Duration::from_secs_f64(self.period_seconds)),
-            variant: Variant::Published,
             ..Demand::new(targets)
         }
     }
@@ -283,10 +285,6 @@ fn quick_step(cpus: usize) -> f64 {
 fn solutions_max(host: &Host, equations: usize) -> usize {
     let bytes = available(host).map_or(u64::MAX, |bytes| (bytes as f64 * SHARE_MAX) as u64);
     (bytes / linpack::bytes(equations).max(1)).max(1) as usize
-}
-
-fn fracas() -> Result<&'static dyn emu_core::Method> {
-    method(MethodId::Fracas).ok_or_else(|| Error::unavailable("the method fracas is not built in"))
 }
 
 /// What one sample is taken of.
@@ -386,7 +384,7 @@ mod tests {
     #[test]
     fn a_quota_is_one_for_all_cpus() {
         let demand = plan("0-3", &[]).demand(1.0);
-        assert_eq!((demand.variant, demand.uniform_share()), (Variant::Published, Some(0.25)));
+        assert_eq!((demand.targets.len(), demand.uniform_share()), (4, Some(0.25)));
         assert_eq!(demand.period, Some(Duration::from_millis(100)));
     }
 

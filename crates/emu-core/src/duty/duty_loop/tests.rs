@@ -82,7 +82,7 @@ fn the_status_reports_the_longer_cycle_of_many_tasks() {
     })
     .unwrap();
     duty_loop.thread.stop().unwrap();
-    let status = duty_loop.status(MethodId::CpuFreeze, &Targets::new(), &[]);
+    let status = duty_loop.status(MethodId::new("cpu-freeze"), &Targets::new(), &[]);
     assert_eq!(status.period, time::span(3 * PERIOD));
 }
 
@@ -98,7 +98,7 @@ fn an_ended_thread_is_reported_as_full_speed() {
         std::thread::yield_now();
     }
     let targets = [(0, crate::speed::Target { share: 0.25, clock: None })].into();
-    let status = duty_loop.status(MethodId::CpuFreeze, &targets, &[]);
+    let status = duty_loop.status(MethodId::new("cpu-freeze"), &targets, &[]);
     assert_eq!((status.health, status.cpus[0].effective, status.cpus[0].duty), (Health::Ended, 1.0, 1.0));
     assert!(status.problems[0].contains("full speed: the kernel refuses"), "{:?}", status.problems);
     assert!(status.notes.is_empty(), "{:?}", status.notes);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method};
+use super::{About, Emulation, Expected, Method, Trait};
 use crate::cgroup::{FreezerStop, TaskGroup, hierarchy_for};
 use crate::duty::duty_loop::{self, DutyLoop};
 use crate::duty::{check_period, detuned};
@@ -18,10 +18,13 @@ use crate::zone::{Demand, Zone};
 /// The method.
 pub(super) struct CpuFreeze;
 
+const ID: MethodId = MethodId::new("cpu-freeze");
+
 const ABOUT: About = About {
     summary: "freezes all tasks of a cgroup for a part of each period; the time this takes is measured and made up for",
     acts_on: "cgroup",
     continuous: true,
+    traits: &[Trait::StopsTasks, Trait::NeedsGroup],
     needs: "a cgroup freezer that may be written: version 2 from Linux 5.2 on, or version 1",
     limits: &[
         "one speed for all CPUs of the zone",
@@ -47,7 +50,7 @@ const PERIOD_LOWEST: Duration = Duration::from_millis(1);
 
 impl Method for CpuFreeze {
     fn id(&self) -> MethodId {
-        MethodId::CpuFreeze
+        ID
     }
 
     fn about(&self) -> &'static About {
@@ -56,7 +59,6 @@ impl Method for CpuFreeze {
 
     fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
         let period = detuned(check_period(demand.period.unwrap_or(PERIOD), PERIOD_LOWEST)?);
-        super::only_best(demand.variant)?;
         let share = duty_loop::uniform_share(&demand.targets)?;
         TaskGroup::check(host, &[Controller::Freezer])?;
         let mut notes = duty_loop::notes_on(&demand.targets);
@@ -92,14 +94,14 @@ struct Frozen {
 impl Emulation for Frozen {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         super::same_cpus(&self.targets, targets)?;
-        let share = duty_loop::uniform_share(targets).map_err(|why| why.into_error(MethodId::CpuFreeze))?;
+        let share = duty_loop::uniform_share(targets).map_err(|why| why.into_error(ID))?;
         self.holder.set(share);
         self.targets.clone_from(targets);
         Ok(())
     }
 
     fn status(&self) -> Status {
-        self.holder.status(MethodId::CpuFreeze, &self.targets, &self.notes)
+        self.holder.status(ID, &self.targets, &self.notes)
     }
 
     fn release(self: Box<Self>) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method};
+use super::{About, Emulation, Expected, Method, Trait};
 use crate::cgroup::TaskGroup;
 use crate::cpu_list::CpuList;
 use crate::cpufreq::{self, Control, Wish};
@@ -20,10 +20,13 @@ use crate::zone::{Demand, Zone};
 /// The method.
 pub(super) struct CpuFreq;
 
+const ID: MethodId = MethodId::new("cpu-freq");
+
 const ABOUT: About = About {
     summary: "sets the nearest frequency that the hardware has",
     acts_on: "CPU",
     continuous: false,
+    traits: &[Trait::PerCpu, Trait::MovesClock, Trait::SlowsOthers],
     needs: "cpufreq and root",
     limits: &[
         "only the frequencies that the hardware has, none below its lowest",
@@ -35,7 +38,7 @@ const ABOUT: About = About {
 
 impl Method for CpuFreq {
     fn id(&self) -> MethodId {
-        MethodId::CpuFreq
+        ID
     }
 
     fn about(&self) -> &'static About {
@@ -43,7 +46,6 @@ impl Method for CpuFreq {
     }
 
     fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
-        super::only_best(demand.variant)?;
         let wishes = cpufreq::wishes(host, demand)?;
         cpufreq::check_untuned(host, &wishes)?;
         let mut notes = Vec::new();
@@ -142,7 +144,7 @@ impl Emulation for SetFrequencies {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         super::same_cpus(&self.demand.targets, targets)?;
         let demand = Demand { targets: targets.clone(), ..self.demand.clone() };
-        let refuse = |why: Unavailable| why.into_error(MethodId::CpuFreq);
+        let refuse = |why: Unavailable| why.into_error(ID);
         let wishes = cpufreq::wishes(&self.host, &demand).map_err(refuse)?;
         let levels: Vec<_> =
             wishes.iter().map(|wish| level(wish, demand.round)).collect::<Result<_, _>>().map_err(refuse)?;
@@ -167,7 +169,7 @@ impl Emulation for SetFrequencies {
 
     fn status(&self) -> Status {
         let notes = self.notes.clone();
-        let mut status = Status { notes, ..Status::new(MethodId::CpuFreq, Duration::ZERO) };
+        let mut status = Status { notes, ..Status::new(ID, Duration::ZERO) };
         status.add_all(&self.more_notes);
         for one in &self.set {
             if let Err(error) = one.control.check(&[one.level]) {

@@ -6,7 +6,7 @@ mod policy_loop;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method};
+use super::{About, Emulation, Expected, Method, Trait};
 use crate::cgroup::{FreezerStop, TaskGroup};
 use crate::cpu_list::CpuList;
 use crate::cpufreq::{self, Control, Mix, Wish};
@@ -26,10 +26,13 @@ use policy_loop::{PolicyLoop, Settings};
 /// The method.
 pub(super) struct CpuGov;
 
+const ID: MethodId = MethodId::new("cpu-gov");
+
 const ABOUT: About = About {
     summary: "alternates the two hardware frequencies next to the one wanted; freezes below the lowest",
     acts_on: "CPU",
     continuous: true,
+    traits: &[Trait::PerCpu, Trait::MovesClock, Trait::SlowsOthers],
     needs: "cpufreq and root; a cgroup freezer for speeds below the lowest frequency",
     limits: &[
         "CPUs of one cpufreq policy share a frequency",
@@ -131,7 +134,7 @@ fn mix(wish: &Wish, running: f64) -> Result<Mix, Unavailable> {
 
 impl Method for CpuGov {
     fn id(&self) -> MethodId {
-        MethodId::CpuGov
+        ID
     }
 
     fn about(&self) -> &'static About {
@@ -139,7 +142,6 @@ impl Method for CpuGov {
     }
 
     fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
-        super::only_best(demand.variant)?;
         let wishes = cpufreq::wishes(host, demand)?;
         cpufreq::check_untuned(host, &wishes)?;
         let plan = PolicyPlan::new(demand, &wishes)?;
@@ -237,7 +239,7 @@ struct Governor {
 impl Emulation for Governor {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         super::same_cpus(&self.demand.targets, targets)?;
-        let refuse = |why: Unavailable| why.into_error(MethodId::CpuGov);
+        let refuse = |why: Unavailable| why.into_error(ID);
         let demand =
             Demand { targets: targets.clone(), period: Some(self.plan.period), ..self.demand.clone() };
         let wishes = cpufreq::wishes(&self.host, &demand).map_err(refuse)?;
@@ -265,7 +267,7 @@ impl Emulation for Governor {
     }
 
     fn status(&self) -> Status {
-        let held = self.holder.as_ref().map(|h| h.status(MethodId::CpuGov, &self.demand.targets, &[]));
+        let held = self.holder.as_ref().map(|h| h.status(ID, &self.demand.targets, &[]));
         let frozen_cpu =
             |cpu| held.as_ref().and_then(|s| s.cpus.iter().find(|seen: &&CpuStatus| seen.cpu == cpu));
         let mut status = Status {
@@ -273,7 +275,7 @@ impl Emulation for Governor {
             longest_stall: held.as_ref().map_or(Duration::ZERO, |status| status.longest_stall),
             own_cpu: held.as_ref().map_or(Duration::ZERO, |status| status.own_cpu),
             notes: self.notes.clone(),
-            ..Status::new(MethodId::CpuGov, self.plan.period)
+            ..Status::new(ID, self.plan.period)
         };
         match &held {
             // It tells what the alternators have to tell, too.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method};
+use super::{About, Emulation, Expected, Method, Trait};
 use crate::cgroup::{TaskGroup, Usage, can_have, is_same_everywhere};
 use crate::cpu_list::CpuId;
 use crate::duty::idle_pusher::IdlePusher;
@@ -31,10 +31,13 @@ use burner::{Burner, Settings};
 /// The method.
 pub(super) struct CpuHogs;
 
+const ID: MethodId = MethodId::new("cpu-hogs");
+
 const ABOUT: About = About {
     summary: "a real-time burner on each CPU, closed loop, takes what a slower CPU would not have",
     acts_on: "CPU",
     continuous: true,
+    traits: &[Trait::PerCpu, Trait::Burns, Trait::SlowsOthers],
     needs: "CAP_SYS_NICE or RLIMIT_RTPRIO, and a real-time budget for our cgroup",
     limits: &[
         "everything else on the zone's CPUs is slowed too; what it uses comes out of what is left, as on a slower CPU, or with \
@@ -65,7 +68,7 @@ const UNLIMITED: &str = "-1";
 
 impl Method for CpuHogs {
     fn id(&self) -> MethodId {
-        MethodId::CpuHogs
+        ID
     }
 
     fn about(&self) -> &'static About {
@@ -74,7 +77,6 @@ impl Method for CpuHogs {
 
     fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
         let period = detuned(check_period(demand.period.unwrap_or(PERIOD), PERIOD_MIN)?);
-        super::only_best(demand.variant)?;
         check_real_time(host, demand)?;
         if demand.spare_others {
             check_account(host)?;
@@ -283,7 +285,7 @@ impl Emulation for Hogs {
         super::same_cpus(&self.targets, targets)?;
         let lowest = lowest_share(targets);
         check_limits(&self.limits, self.lifts.is_some(), lowest)
-            .map_err(|why| why.into_error(MethodId::CpuHogs))?;
+            .map_err(|why| why.into_error(ID))?;
         if let Some(journal) = &self.lifts {
             lift(&self.limits, lowest, journal)?;
         }
@@ -300,7 +302,7 @@ impl Emulation for Hogs {
         let mut status = Status {
             others: self.others.as_ref().map(|others| others.mean_share()),
             notes: self.notes.clone(),
-            ..Status::new(MethodId::CpuHogs, time::span(self.grid.period()))
+            ..Status::new(ID, time::span(self.grid.period()))
         };
         status.add_all(&self.more_notes);
         if self.others.as_ref().is_some_and(|others| !others.is_told()) {

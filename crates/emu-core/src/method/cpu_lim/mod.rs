@@ -6,10 +6,9 @@ mod runner;
 mod stopper;
 mod turns;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method};
+use super::{About, Emulation, Expected, Method, Trait};
 use crate::cgroup::{TaskGroup, confine_without_group, hierarchy_for};
 use crate::duty::Stop;
 use crate::duty::duty_loop::{self, DutyLoop};
@@ -23,20 +22,23 @@ use crate::process::Descendants;
 use crate::speed::Targets;
 use crate::status::Status;
 use crate::sys::time;
-use crate::unavailable::{Reason, Unavailable};
+use crate::unavailable::Unavailable;
 use crate::undo::Journal;
-use crate::zone::{Demand, Tasks, Variant, Zone};
+use crate::zone::{Demand, Tasks, Zone};
 use members::Members;
-use published::Limiter;
+pub(super) use published::CpuLimPublished;
 use stopper::Stopper;
 
 /// The method.
 pub(super) struct CpuLim;
 
+const ID: MethodId = MethodId::new("cpu-lim");
+
 const ABOUT: About = About {
     summary: "stops all processes of a program for a part of each period by SIGSTOP, and continues them by SIGCONT",
     acts_on: "processes",
     continuous: true,
+    traits: &[Trait::StopsTasks, Trait::SendsSignals],
     needs: "permission to signal the processes; nothing else",
     limits: &[
         "one speed for all CPUs of the zone",
@@ -59,7 +61,6 @@ const ABOUT: About = About {
         "a program that changes its user, such as sudo, escapes an emu that is not root",
         "without a writable cgroup, a child is missed whose parent ends within a period, if it is in no process group or session of the program's",
         "without a writable cgroup, some 400 000 processes fill the journal: emu then fails, and the program runs on at full speed",
-        "--variant published: each process by its CPU time over its lifetime, so sleep becomes credit, k processes get k times the speed, and n threads together what one should get; what others have stopped may be continued",
     ],
     source: "CPU-Lim of Wrekavoc, in Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011, slide 6",
 };
@@ -68,12 +69,9 @@ const PERIOD: Duration = Duration::from_millis(20);
 
 const PERIOD_LOWEST: Duration = Duration::from_millis(1);
 
-/// How often the published variant decides; the publication does not say.
-const PUBLISHED_PERIOD: Duration = Duration::from_millis(10);
-
 impl Method for CpuLim {
     fn id(&self) -> MethodId {
-        MethodId::CpuLim
+        ID
     }
 
     fn about(&self) -> &'static About {
@@ -81,44 +79,19 @@ impl Method for CpuLim {
     }
 
     fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
-        let period = detuned(check_period(asked_period(demand), PERIOD_LOWEST)?);
+        let period = period(demand, PERIOD)?;
         let share = duty_loop::uniform_share(&demand.targets)?;
-        let mut notes = duty_loop::notes_on(&demand.targets);
-        if !has_group(host) {
-            notes.push("no cgroup can be made: new children are looked for in /proc, once a period".into());
-        }
-        match demand.variant {
-            Variant::Best => {
-                let error = duty_loop::expected_error(period, share, demand.targets.len());
-                Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes })
-            }
-            Variant::Published => {
-                notes.push(PUBLISHED_NOTE.into());
-                let cpus = demand.targets.len().max(1) as f64;
-                let error = (1.0 - 1.0 / cpus).max(0.05);
-                Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 / share), notes })
-            }
-            Variant::Shares => Err(Unavailable::new(
-                Reason::NoVariant,
-                "it has no variant `shares`",
-                "leave out --variant, or use `published`; `shares` is for fracas",
-            )),
-        }
+        let error = duty_loop::expected_error(period, share, demand.targets.len());
+        Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes: notes_on(host, demand) })
     }
 
     fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
         let targets = zone.demand.targets.clone();
-        let share = duty_loop::uniform_share(&targets).map_err(|why| why.into_error(self.id()))?;
-        let period = detuned(asked_period(&zone.demand));
+        let share = duty_loop::uniform_share(&targets).map_err(|why| why.into_error(ID))?;
+        let period = period(&zone.demand, PERIOD).map_err(|why| why.into_error(ID))?;
         let mut fixed_notes = duty_loop::notes_on(&targets);
         let (members, notes) = members(host, zone, journal, &mut fixed_notes)?;
         let proc = &host.roots.proc;
-        if zone.demand.variant == Variant::Published {
-            fixed_notes.push(PUBLISHED_NOTE.into());
-            let limiter = Limiter::start(host, zone, period, share, members, notes)?;
-            let cpus_folder = host.roots.cpus();
-            return Ok(Box::new(Published { limiter, period, targets, notes: fixed_notes, cpus_folder }));
-        }
         let mut hold = Stopper::new(proc, members, zone.demand.targets.len(), notes.clone());
         // From here on the tasks are held; what is measured now is measured without them.
         hold.stop(time::now())?;
@@ -132,11 +105,18 @@ impl Method for CpuLim {
     }
 }
 
-const PUBLISHED_NOTE: &str = "as published, each process is judged alone, by its CPU time over its whole life: \
-    sleep becomes credit, several processes or threads are not held to the speed, and every process is looked at in each period";
+/// The period in force; `usual` where none is asked for.
+fn period(demand: &Demand, usual: Duration) -> Result<Duration, Unavailable> {
+    check_period(demand.period.unwrap_or(usual), PERIOD_LOWEST).map(detuned)
+}
 
-fn asked_period(demand: &Demand) -> Duration {
-    demand.period.unwrap_or(if demand.variant == Variant::Published { PUBLISHED_PERIOD } else { PERIOD })
+/// What the user should know beforehand.
+fn notes_on(host: &Host, demand: &Demand) -> Vec<String> {
+    let mut notes = duty_loop::notes_on(&demand.targets);
+    if !has_group(host) {
+        notes.push("no cgroup can be made: new children are looked for in /proc, once a period".into());
+    }
+    notes
 }
 
 /// Whether some hierarchy takes a group of ours; any will do.
@@ -182,13 +162,13 @@ struct Stopped {
 
 impl Emulation for Stopped {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
-        self.holder.set(new_share(&self.targets, targets)?);
+        self.holder.set(new_share(ID, &self.targets, targets)?);
         self.targets.clone_from(targets);
         Ok(())
     }
 
     fn status(&self) -> Status {
-        self.holder.status(MethodId::CpuLim, &self.targets, &self.notes)
+        self.holder.status(ID, &self.targets, &self.notes)
     }
 
     fn release(self: Box<Self>) -> Result<()> {
@@ -196,42 +176,9 @@ impl Emulation for Stopped {
     }
 }
 
-fn new_share(old: &Targets, new: &Targets) -> Result<f64> {
+fn new_share(id: MethodId, old: &Targets, new: &Targets) -> Result<f64> {
     super::same_cpus(old, new)?;
-    duty_loop::uniform_share(new).map_err(|why| why.into_error(MethodId::CpuLim))
-}
-
-/// The published variant at work.
-struct Published {
-    limiter: Limiter,
-    period: Duration,
-    targets: Targets,
-    notes: Vec<String>,
-    cpus_folder: PathBuf,
-}
-
-impl Emulation for Published {
-    fn retarget(&mut self, targets: &Targets) -> Result<()> {
-        self.limiter.set(new_share(&self.targets, targets)?);
-        self.targets.clone_from(targets);
-        Ok(())
-    }
-
-    fn status(&self) -> Status {
-        let counters = self.limiter.counters();
-        let mut status =
-            duty_loop::status(MethodId::CpuLim, self.period, counters, &self.targets, &self.cpus_folder);
-        status.notes.extend_from_slice(&self.notes);
-        status.add_all(self.limiter.notes());
-        if let Some(why) = self.limiter.ended() {
-            status.end(duty_loop::ended(&why));
-        }
-        status
-    }
-
-    fn release(self: Box<Self>) -> Result<()> {
-        self.limiter.stop()
-    }
+    duty_loop::uniform_share(new).map_err(|why| why.into_error(id))
 }
 
 #[cfg(test)]

@@ -10,19 +10,115 @@ use nix::time::{ClockId, clock_gettime};
 use rustix::process::Signal;
 
 use super::members::{Members, Sent};
-use crate::duty::settle_duty_thread;
-use crate::duty::{Command, Counters, DutyThread, Grid, Wait};
+use super::{members, new_share, notes_on, period};
+use crate::duty::{Command, Counters, DutyThread, Grid, Wait, duty_loop, settle_duty_thread};
 use crate::error::Result;
 use crate::host::Host;
+use crate::method::{About, Emulation, Expected, Method, Trait};
+use crate::method_id::MethodId;
 use crate::notes::Notes;
+use crate::speed::Targets;
+use crate::status::Status;
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::sys::times::process_cpu_time;
-use crate::zone::Zone;
+use crate::unavailable::Unavailable;
+use crate::undo::Journal;
+use crate::zone::{Demand, Zone};
+
+/// The method.
+pub(in crate::method) struct CpuLimPublished;
+
+const ID: MethodId = MethodId::new("cpu-lim:published");
+
+const ABOUT: About = About {
+    summary: "stops each process while its CPU time over its whole life is above the speed: as in the paper, with its \
+              known errors",
+    acts_on: "processes",
+    continuous: true,
+    traits: &[Trait::StopsTasks, Trait::SendsSignals, Trait::JudgesLifetimes, Trait::Published],
+    needs: "permission to signal the processes; nothing else",
+    limits: &[
+        "one speed for all CPUs of the zone",
+        "sleep becomes credit; k processes get k times the speed, and n threads together what one should get",
+        "what others have stopped may be continued",
+        "every process is looked at in each period",
+    ],
+    source: super::ABOUT.source,
+};
+
+/// How often it decides; the publication does not say.
+const PERIOD: Duration = Duration::from_millis(10);
+
+const NOTE: &str = "as published, each process is judged alone, by its CPU time over its whole life: \
+    sleep becomes credit, several processes or threads are not held to the speed, and every process is looked at in each period";
+
+impl Method for CpuLimPublished {
+    fn id(&self) -> MethodId {
+        ID
+    }
+
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+        let period = period(demand, PERIOD)?;
+        let share = duty_loop::uniform_share(&demand.targets)?;
+        let mut notes = notes_on(host, demand);
+        notes.push(NOTE.into());
+        let cpus = demand.targets.len().max(1) as f64;
+        let error = (1.0 - 1.0 / cpus).max(0.05);
+        Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 / share), notes })
+    }
+
+    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
+        let targets = zone.demand.targets.clone();
+        let share = duty_loop::uniform_share(&targets).map_err(|why| why.into_error(ID))?;
+        let period = period(&zone.demand, PERIOD).map_err(|why| why.into_error(ID))?;
+        let mut notes = duty_loop::notes_on(&targets);
+        let (members, more_notes) = members(host, zone, journal, &mut notes)?;
+        notes.push(NOTE.into());
+        let limiter = Limiter::start(host, zone, period, share, members, more_notes)?;
+        Ok(Box::new(Published { limiter, period, targets, notes, cpus_folder: host.roots.cpus() }))
+    }
+}
+
+/// The method at work.
+struct Published {
+    limiter: Limiter,
+    period: Duration,
+    targets: Targets,
+    notes: Vec<String>,
+    cpus_folder: PathBuf,
+}
+
+impl Emulation for Published {
+    fn retarget(&mut self, targets: &Targets) -> Result<()> {
+        self.limiter.set(new_share(ID, &self.targets, targets)?);
+        self.targets.clone_from(targets);
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        let counters = self.limiter.counters();
+        let mut status = duty_loop::status(ID, self.period, counters, &self.targets, &self.cpus_folder);
+        status.notes.extend_from_slice(&self.notes);
+        status.add_all(self.limiter.notes());
+        if let Some(why) = self.limiter.ended() {
+            status.end(duty_loop::ended(&why));
+        }
+        status
+    }
+
+    fn release(self: Box<Self>) -> Result<()> {
+        self.limiter.stop()
+    }
+}
 
 /// A thread that decides about each process in each period.
 #[derive(Debug)]
-pub(crate) struct Limiter {
+struct Limiter {
     controller: DutyThread<f64>,
     counters: Arc<Counters>,
     notes: Notes,
@@ -33,7 +129,7 @@ impl Limiter {
     ///
     /// # Errors
     /// The thread cannot be made, or the processes not be listed.
-    pub(crate) fn start(
+    fn start(
         host: &Host,
         zone: &Zone,
         period: Duration,
@@ -58,23 +154,23 @@ impl Limiter {
     }
 
     /// Gives the processes another share.
-    pub(crate) fn set(&self, share: f64) {
+    fn set(&self, share: f64) {
         self.counters.restart();
         self.controller.set(share);
     }
 
     /// What it does.
-    pub(crate) fn counters(&self) -> &Counters {
+    fn counters(&self) -> &Counters {
         &self.counters
     }
 
     /// What the user should know.
-    pub(crate) fn notes(&self) -> &Notes {
+    fn notes(&self) -> &Notes {
         &self.notes
     }
 
     /// Why the thread has ended, so that nobody is stopped any more; `None` while it runs.
-    pub(crate) fn ended(&self) -> Option<String> {
+    fn ended(&self) -> Option<String> {
         self.controller.ended()
     }
 
@@ -82,7 +178,7 @@ impl Limiter {
     ///
     /// # Errors
     /// What the thread had failed with.
-    pub(crate) fn stop(mut self) -> Result<()> {
+    fn stop(mut self) -> Result<()> {
         self.controller.stop()
     }
 }

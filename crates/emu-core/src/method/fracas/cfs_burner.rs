@@ -162,7 +162,7 @@ fn beside(zone: &Folder, cpu: CpuId) -> Result<Folder> {
     let name = zone.path.file_name().map(|name| name.to_string_lossy().into_owned());
     let (Some(parent), Some(name)) = (zone.path.parent(), name) else {
         return Err(Error::unavailable("the root group cannot be emulated by weight")
-            .hint("name a group below it, or use another variant"));
+            .hint("name a group below it, or use fracas itself"));
     };
     let path: PathBuf = parent.join(format!("{name}-rival{cpu}"));
     Ok(Folder { version: zone.version, path })

@@ -18,7 +18,7 @@ mod shares;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method, same_cpus};
+use super::{About, Emulation, Expected, Method, Trait, same_cpus};
 use crate::cgroup::{
     DELEGATION_HINT, Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, can_have, hierarchy_for,
     tightest_limit,
@@ -35,18 +35,37 @@ use crate::status::Status;
 use crate::sys::time;
 use crate::unavailable::{Reason, Unavailable};
 use crate::undo::Journal;
-use crate::zone::{Demand, Tasks, Variant, Zone};
-use cfs_burner::Weights;
+use crate::zone::{Demand, Tasks, Zone};
 use idle_quota::QuotaTurns;
 use quota_group::longest_stall;
+pub(super) use shares::FracasShares;
 
-/// The method.
-pub(super) struct Fracas;
+/// The method by quotas: one for each CPU, or, as published, one for all of them.
+pub(super) struct Fracas {
+    id: MethodId,
+    about: &'static About,
+    kind: Kind,
+}
+
+/// How many quotas there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    PerCpu,
+    /// As published.
+    One,
+}
+
+impl Fracas {
+    pub(super) const PER_CPU: Self = Self { id: MethodId::new("fracas"), about: &ABOUT, kind: Kind::PerCpu };
+    pub(super) const PUBLISHED: Self =
+        Self { id: MethodId::new("fracas:published"), about: &ABOUT_PUBLISHED, kind: Kind::One };
+}
 
 const ABOUT: About = About {
     summary: "the scheduler's bandwidth control gives the tasks a share of each CPU; one cgroup for each CPU",
     acts_on: "cgroup",
     continuous: true,
+    traits: &[Trait::PerCpu, Trait::NeedsGroup],
     needs: "the cgroup cpu controller, and cpuset for unequal speeds: root, or a delegated v2 group",
     limits: &[
         "at 1 ms at least in each period: a low speed needs a long period (5 % at least 20 ms)",
@@ -57,11 +76,25 @@ const ABOUT: About = About {
         "on several CPUs a thread is spread to a free one within about two periods: programs that live shorter share one CPU",
         "while threads share a CPU's group, and with unequal speeds always, threads are bound to their group's CPU: they see one CPU, and the kernel does not let them bind themselves to another (EINVAL); bind them before, or use cpu-hogs",
         "a frequency asked for is turned into a share at the start and does not follow the real clock",
-        "`--variant published` (one quota for all): one thread on n CPUs runs up to n times as fast as asked",
-        "`--variant shares` (weights, as published): with k of n CPUs busy the speed is r/(r+k(1-r)) instead of r; burns power",
     ],
     source: "Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011; \
              Perarnau, Huard: KRASH, 2010; Documentation/scheduler/sched-bwc.rst",
+};
+
+const ABOUT_PUBLISHED: About = About {
+    summary: "one quota of the scheduler's bandwidth control for the sum of all CPUs: as in the paper, with its known errors",
+    traits: &[Trait::NeedsGroup, Trait::Published],
+    needs: "the cgroup cpu controller: root, or a delegated v2 group",
+    limits: &[
+        "one speed for all CPUs of the zone",
+        "one thread on n CPUs runs up to n times as fast as asked",
+        "what a stall costs the tasks is not made up for",
+        "a turn ends at the scheduler's tick (1 to 10 ms), so that turns and stalls are longer than asked, by that much",
+        "bursts shorter than a period see full speed or none",
+        "real-time and deadline tasks are not limited",
+        "a frequency asked for is turned into a share at the start and does not follow the real clock",
+    ],
+    ..ABOUT
 };
 
 /// The default period. Measured: 20, 50 and 100 ms are equally right in the mean, and this has the shortest stalls.
@@ -78,36 +111,27 @@ const TRIM_ROOM: f64 = 1.05;
 const TICKS_LEFT_OUT: f64 = 0.75;
 const PERIOD_LATE: Duration = Duration::from_millis(100);
 
-/// For how many ticks a rival runs at a stretch, about: the scheduler decides.
-const STALL_TICKS: u32 = 4;
-
 impl Method for Fracas {
     fn id(&self) -> MethodId {
-        MethodId::Fracas
+        self.id
     }
 
     fn about(&self) -> &'static About {
-        &ABOUT
+        self.about
     }
 
     fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
-        match demand.variant {
-            Variant::Shares => check_shares(host, demand),
-            Variant::Best | Variant::Published => check_quota(host, demand),
-        }
+        check_quota(self.kind, host, demand)
     }
 
     fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
-        match zone.demand.variant {
-            Variant::Shares => Ok(Box::new(shares::Shares::engage(host, zone, journal)?)),
-            Variant::Best | Variant::Published => Ok(Box::new(quotas::Quotas::engage(host, zone, journal)?)),
-        }
+        Ok(Box::new(quotas::Quotas::engage(self, host, zone, journal)?))
     }
 }
 
 /// How many groups hold the zone: one for each CPU, or one for all of them.
-fn group_count(demand: &Demand) -> usize {
-    if demand.variant == Variant::Best { demand.targets.len() } else { 1 }
+fn group_count(kind: Kind, demand: &Demand) -> usize {
+    if kind == Kind::PerCpu { demand.targets.len() } else { 1 }
 }
 
 /// What each of `groups` is to have, in CPUs.
@@ -116,9 +140,9 @@ fn shares_of(targets: &Targets, groups: usize) -> Vec<f64> {
     if groups == 1 { vec![each.sum()] } else { each.collect() }
 }
 
-fn check_quota(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+fn check_quota(kind: Kind, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
     let (count, lowest) = (demand.targets.len(), demand.lowest_share());
-    let groups = group_count(demand);
+    let groups = group_count(kind, demand);
     TaskGroup::check(host, &[Controller::Cpu, Controller::Cpuset, Controller::Cpuacct])?;
     check_equal(&demand.targets, groups > 1 && can_have(host, Controller::Cpuset))?;
     let period_us = period_for(demand.period, &demand.targets, groups)?;
@@ -137,7 +161,7 @@ fn check_quota(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
         error = (1.0 / lowest).min(count as f64) - 1.0;
     }
     let tick = time::tick();
-    let at_rest = if demand.variant == Variant::Best {
+    let at_rest = if kind == Kind::PerCpu {
         QuotaTurns::new(lowest, period_us, tick).longest_stall()
     } else {
         Duration::ZERO
@@ -175,49 +199,8 @@ fn check_equal(targets: &Targets, can_bind: bool) -> Result<(), Unavailable> {
         Reason::UnequalSpeeds,
         "different speeds need a group for each CPU, bound to it by the cgroup cpuset controller",
         format!(
-            "ask for the same speed on all CPUs; or leave out --variant, and, where cpuset is mounted, {DELEGATION_HINT}"
+            "ask for the same speed on all CPUs; or use fracas itself, and, where cpuset is mounted, {DELEGATION_HINT}"
         ),
-    ))
-}
-
-fn check_shares(host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
-    if demand.period.is_some() {
-        return Err(Unavailable::new(
-            Reason::PeriodOutOfReach,
-            "weights have no period",
-            "leave out --period with `--variant shares`",
-        ));
-    }
-    if demand.spare_others {
-        return Err(Unavailable::new(
-            Reason::SlowsOthers,
-            "tasks outside the zone compete with the burners as those in it do: they cannot be spared",
-            "leave out --spare-others, or leave out `--variant shares`",
-        ));
-    }
-    let version = hierarchy_for(host, Controller::Cpu).map_or(2, |hierarchy| hierarchy.version);
-    check_weights(&demand.targets, version)?;
-    TaskGroup::check(host, &[Controller::Cpu, Controller::Cpuset])?;
-    let (count, lowest) = (demand.targets.len(), demand.lowest_share());
-    let mut notes = notes_on(&demand.targets);
-    let mut error = 0.03;
-    if count > 1 {
-        notes.push(shares_note(count, lowest));
-        error = 1.0 - Weights::share_when_busy(lowest, count) / lowest;
-    }
-    Ok(Expected { error, period: Duration::ZERO, longest_stall: time::tick() * STALL_TICKS, notes })
-}
-
-fn check_weights(targets: &Targets, version: u8) -> Result<(), Unavailable> {
-    let lowest = lowest_share(targets);
-    let least = Weights::lowest_share(version);
-    if lowest >= least {
-        return Ok(());
-    }
-    Err(Unavailable::new(
-        Reason::SpeedOutOfReach,
-        format!("{:.4}% is below the {:.4}% that cgroup weights can give", lowest * 100.0, least * 100.0),
-        "ask for more, or leave out --variant",
     ))
 }
 
@@ -226,14 +209,6 @@ fn published_note(count: usize, share: f64) -> String {
     format!(
         "as published, one quota for the sum of {count} CPUs: a single thread runs at up to {:.0}% instead of {:.0}%",
         most * 100.0,
-        share * 100.0
-    )
-}
-
-fn shares_note(count: usize, share: f64) -> String {
-    format!(
-        "as published, by weights: with all {count} CPUs busy they run at {:.1}% instead of {:.1}%",
-        Weights::share_when_busy(share, count) * 100.0,
         share * 100.0
     )
 }

@@ -385,7 +385,7 @@ fn refuse_nested(folder: &Path) -> Result<()> {
             folder.display(),
             nested.file_name().to_string_lossy()
         ))
-        .hint("attach to the groups below it, choose one CPU, or use cpu-freeze or `--variant published`")),
+        .hint("attach to the groups below it, choose one CPU, or use cpu-freeze or fracas:published")),
     }
 }
 

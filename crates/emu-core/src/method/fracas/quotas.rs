@@ -1,4 +1,4 @@
-//! The quota variants of Fracas: a group for each CPU, or, as published, one for all.
+//! Fracas by quotas: a group for each CPU, or, as published, one for all.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::quota_group::QuotaGroup;
 use super::quota_loop::QuotaLoop;
 use super::real_time::Threads;
 use super::{
-    Outer, check_equal, cpu_folder, group_count, offline_problem, online, owner, period_for, published_note,
+    Fracas, Kind, Outer, check_equal, cpu_folder, group_count, offline_problem, online, owner, period_for, published_note,
     same_cpus, shares_of,
 };
 use crate::cgroup::{Bandwidth, Limit, Owner, Quota, TaskGroup};
@@ -24,12 +24,13 @@ use crate::speed::Targets;
 use crate::status::{CpuStatus, Status};
 use crate::unavailable::Unavailable;
 use crate::undo::Journal;
-use crate::zone::{Variant, Zone};
+use crate::zone::Zone;
 
 const CONTROLLERS: [Controller; 3] = [Controller::Cpu, Controller::Cpuset, Controller::Cpuacct];
 
 /// Groups held by quotas.
 pub(super) struct Quotas {
+    id: MethodId,
     targets: Targets,
     /// As asked for; a period that was not follows the speeds.
     period: Option<Duration>,
@@ -46,18 +47,15 @@ pub(super) struct Quotas {
     host_cpus: PathBuf,
 }
 
-fn refused(why: Unavailable) -> crate::error::Error {
-    why.into_error(MethodId::Fracas)
-}
-
 impl Quotas {
-    pub(super) fn engage(host: &Host, zone: &Zone, journal: &Journal) -> Result<Self> {
+    pub(super) fn engage(method: &Fracas, host: &Host, zone: &Zone, journal: &Journal) -> Result<Self> {
         let (demand, targets) = (&zone.demand, &zone.demand.targets);
-        let groups = group_count(demand);
+        let groups = group_count(method.kind, demand);
+        let refused = |why: Unavailable| why.into_error(method.id);
         let period_us = period_for(demand.period, targets, groups).map_err(refused)?;
         let mut notes = notes_on(targets);
         let stall_cost =
-            (demand.variant == Variant::Best).then(|| stall_cost(host, zone, journal, &mut notes));
+            (method.kind == Kind::PerCpu).then(|| stall_cost(host, zone, journal, &mut notes));
         let group = if groups > 1 {
             TaskGroup::create_divisible(host, zone, &CONTROLLERS, journal)?
         } else {
@@ -100,7 +98,7 @@ impl Quotas {
             QuotaLoop::start(vec![governed], None, Some(threads), &shares, period_us)?
         };
         let (targets, period) = (targets.clone(), demand.period);
-        Ok(Self { targets, period, groups, can_bind, keeper, outer, notes, more_notes, host_cpus })
+        Ok(Self { id: method.id, targets, period, groups, can_bind, keeper, outer, notes, more_notes, host_cpus })
     }
 }
 
@@ -121,6 +119,7 @@ fn stall_cost(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<Strin
 impl Emulation for Quotas {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         same_cpus(&self.targets, targets)?;
+        let refused = |why: Unavailable| why.into_error(self.id);
         check_equal(targets, self.can_bind).map_err(refused)?;
         let period_us = period_for(self.period, targets, self.groups).map_err(refused)?;
         self.keeper.retarget(&shares_of(targets, self.groups), period_us)?;
@@ -144,7 +143,7 @@ impl Emulation for Quotas {
             own_cpu: report.own_cpu,
             cpus: cpus.collect(),
             notes: self.notes.clone(),
-            ..Status::new(MethodId::Fracas, report.period)
+            ..Status::new(self.id, report.period)
         };
         status.add_all(&self.more_notes);
         let offline = offline_problem(&self.targets, online.as_ref());

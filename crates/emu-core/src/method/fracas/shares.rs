@@ -1,29 +1,120 @@
-//! The shares variant of Fracas, as published: one group of tasks against busy processes, by weight.
+//! Fracas by weights, as published: one group of tasks against busy processes, by weight.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::cfs_burner::{CfsBurner, Weights};
-use super::{
-    Outer, STALL_TICKS, check_weights, cpu_folder, offline_problem, online, owner, same_cpus, shares_note,
-};
-use crate::cgroup::{Bandwidth, TaskGroup};
+use super::{Outer, cpu_folder, offline_problem, online, owner, same_cpus};
+use crate::cgroup::{Bandwidth, TaskGroup, hierarchy_for};
 use crate::duty::duty_loop::notes_on;
 use crate::duty::{Command, DutyThread};
 use crate::error::Result;
 use crate::host::{Controller, Host};
-use crate::method::Emulation;
+use crate::method::{About, Emulation, Expected, Method, Trait};
 use crate::method_id::MethodId;
 use crate::notes::Notes;
-use crate::speed::Targets;
+use crate::speed::{Targets, lowest_share};
 use crate::status::{CpuStatus, Health, Status};
 use crate::sys::time::{self, Nanos};
+use crate::unavailable::{Reason, Unavailable};
 use crate::undo::Journal;
-use crate::zone::Zone;
+use crate::zone::{Demand, Zone};
+
+/// The method.
+pub(in crate::method) struct FracasShares;
+
+const ID: MethodId = MethodId::new("fracas:shares");
+
+const ABOUT: About = About {
+    summary: "the tasks' cgroup competes with a burner on each CPU by weight: as in the paper, with its known errors",
+    traits: &[
+        Trait::PerCpu,
+        Trait::NeedsGroup,
+        Trait::Burns,
+        Trait::HasHelpers,
+        Trait::SlowsOthers,
+        Trait::Published,
+    ],
+    needs: "the cgroup cpu controller: root, or a delegated v2 group",
+    limits: &[
+        "with k of n CPUs busy the speed is r/(r+k(1-r)) instead of r",
+        "tasks outside the zone compete with the burners, too",
+        "burns power",
+        "real-time and deadline tasks are not limited",
+        "a frequency asked for is turned into a share at the start and does not follow the real clock",
+    ],
+    ..super::ABOUT
+};
+
+/// For how many ticks a rival runs at a stretch, about: the scheduler decides.
+const STALL_TICKS: u32 = 4;
+
+impl Method for FracasShares {
+    fn id(&self) -> MethodId {
+        ID
+    }
+
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+        if demand.period.is_some() {
+            return Err(Unavailable::new(
+                Reason::PeriodOutOfReach,
+                "weights have no period",
+                "leave out --period",
+            ));
+        }
+        if demand.spare_others {
+            return Err(Unavailable::new(
+                Reason::SlowsOthers,
+                "tasks outside the zone compete with the burners as those in it do: they cannot be spared",
+                "leave out --spare-others, or use fracas itself",
+            ));
+        }
+        let version = hierarchy_for(host, Controller::Cpu).map_or(2, |hierarchy| hierarchy.version);
+        check_weights(&demand.targets, version)?;
+        TaskGroup::check(host, &[Controller::Cpu, Controller::Cpuset])?;
+        let (count, lowest) = (demand.targets.len(), demand.lowest_share());
+        let mut notes = notes_on(&demand.targets);
+        let mut error = 0.03;
+        if count > 1 {
+            notes.push(shares_note(count, lowest));
+            error = 1.0 - Weights::share_when_busy(lowest, count) / lowest;
+        }
+        Ok(Expected { error, period: Duration::ZERO, longest_stall: time::tick() * STALL_TICKS, notes })
+    }
+
+    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
+        Ok(Box::new(Shares::engage(host, zone, journal)?))
+    }
+}
+
+pub(super) fn check_weights(targets: &Targets, version: u8) -> Result<(), Unavailable> {
+    let lowest = lowest_share(targets);
+    let least = Weights::lowest_share(version);
+    if lowest >= least {
+        return Ok(());
+    }
+    Err(Unavailable::new(
+        Reason::SpeedOutOfReach,
+        format!("{:.4}% is below the {:.4}% that cgroup weights can give", lowest * 100.0, least * 100.0),
+        "ask for more, or use fracas itself",
+    ))
+}
+
+fn shares_note(count: usize, share: f64) -> String {
+    format!(
+        "as published, by weights: with all {count} CPUs busy they run at {:.1}% instead of {:.1}%",
+        Weights::share_when_busy(share, count) * 100.0,
+        share * 100.0
+    )
+}
 
 /// A group that competes with busy processes.
-pub(super) struct Shares {
+struct Shares {
     targets: Targets,
     /// The version of the cpu controller's hierarchy.
     version: u8,
@@ -40,7 +131,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    pub(super) fn engage(host: &Host, zone: &Zone, journal: &Journal) -> Result<Self> {
+    fn engage(host: &Host, zone: &Zone, journal: &Journal) -> Result<Self> {
         let targets = &zone.demand.targets;
         let group = TaskGroup::create(host, zone, &[Controller::Cpu, Controller::Cpuset], journal)?;
         let folder = cpu_folder(&group)?.clone();
@@ -92,7 +183,7 @@ fn lock(rivals: &Mutex<Vec<CfsBurner>>) -> MutexGuard<'_, Vec<CfsBurner>> {
 impl Emulation for Shares {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         same_cpus(&self.targets, targets)?;
-        check_weights(targets, self.version).map_err(|why| why.into_error(MethodId::Fracas))?;
+        check_weights(targets, self.version).map_err(|why| why.into_error(ID))?;
         if let Err(error) = self.set_weights(targets) {
             // What the kernel had accepted before it accepts again.
             let _ = self.set_weights(&self.targets);
@@ -110,7 +201,7 @@ impl Emulation for Shares {
             longest_stall: time::tick() * STALL_TICKS,
             burned: rivals.iter().filter_map(CfsBurner::burned).sum(),
             notes: self.notes.clone(),
-            ..Status::new(MethodId::Fracas, Duration::ZERO)
+            ..Status::new(ID, Duration::ZERO)
         };
         status.add_all(&self.more_notes);
         in_force(&self.zone, &mut weights.zone, &mut status);

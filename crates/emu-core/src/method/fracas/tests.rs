@@ -2,6 +2,7 @@
 
 mod real;
 
+use super::shares::check_weights;
 use super::*;
 use crate::host::testing;
 use crate::speed::Target;
@@ -11,28 +12,44 @@ fn targets(shares: &[f64]) -> Targets {
     shares.iter().map(|&share| Target { share, clock: None }).enumerate().collect()
 }
 
-fn demand(shares: &[f64], period_ms: Option<u64>, variant: Variant) -> Demand {
+const BEST: &dyn Method = &Fracas::PER_CPU;
+const PUBLISHED: &dyn Method = &Fracas::PUBLISHED;
+const SHARES: &dyn Method = &FracasShares;
+
+/// What is asked of one of the methods.
+struct Asked {
+    method: &'static dyn Method,
+    demand: Demand,
+}
+
+impl Asked {
+    fn check(&self, host: &Host) -> Result<Expected, Unavailable> {
+        self.method.check(host, &self.demand)
+    }
+}
+
+fn demand(shares: &[f64], period_ms: Option<u64>, method: &'static dyn Method) -> Asked {
     let period = period_ms.map(Duration::from_millis);
-    Demand { period, variant, ..Demand::new(targets(shares)) }
+    Asked { method, demand: Demand { period, ..Demand::new(targets(shares)) } }
 }
 
 /// The refusal on a host whose v1 hierarchies can be written.
-fn refused(demand: &Demand) -> Unavailable {
-    Fracas.check(&testing::host(), demand).unwrap_err()
+fn refused(asked: &Asked) -> Unavailable {
+    asked.check(&testing::host()).unwrap_err()
 }
 
 #[test]
 fn a_quota_below_the_kernels_least_is_refused_with_what_would_do() {
-    let why = refused(&demand(&[0.05], Some(10), Variant::Best));
+    let why = refused(&demand(&[0.05], Some(10), BEST));
     assert_eq!(why.reason, Reason::PeriodOutOfReach);
     assert!(why.hint.contains("at least 20ms") && why.hint.contains("at least 10.00%"), "{}", why.hint);
-    let period = |demand| Fracas.check(&testing::host(), &demand).unwrap().period;
+    let period = |asked: Asked| asked.check(&testing::host()).unwrap().period;
     // Quotas of 1 ms, which is less than most ticks.
     let in_force = |period_us, detuned_us| {
         Duration::from_micros(if time::tick().as_millis() > 1 { detuned_us } else { period_us })
     };
-    assert_eq!(period(demand(&[0.05], Some(20), Variant::Best)), in_force(20_000, 20_039));
-    assert_eq!(period(demand(&[1.0 / 3.0], Some(3), Variant::Best)), in_force(3_000, 3_005));
+    assert_eq!(period(demand(&[0.05], Some(20), BEST)), in_force(20_000, 20_039));
+    assert_eq!(period(demand(&[1.0 / 3.0], Some(3), BEST)), in_force(3_000, 3_005));
 }
 
 #[test]
@@ -40,8 +57,9 @@ fn periods_out_of_the_kernels_bounds_are_refused() {
     for period in
         [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999), Duration::from_secs(3600)]
     {
-        let demand = Demand { period: Some(period), ..demand(&[1.0], None, Variant::Best) };
-        assert_eq!(refused(&demand).reason, Reason::PeriodOutOfReach, "{period:?}");
+        let mut asked = demand(&[1.0], None, BEST);
+        asked.demand.period = Some(period);
+        assert_eq!(refused(&asked).reason, Reason::PeriodOutOfReach, "{period:?}");
     }
 }
 
@@ -74,22 +92,21 @@ fn one_quota_for_all_needs_less_of_a_period_than_one_for_each_cpu() {
 
 #[test]
 fn unequal_speeds_need_cpuset_and_a_group_for_each_cpu() {
-    let unequal = demand(&[0.4, 0.8], None, Variant::Best);
-    assert!(Fracas.check(&testing::host(), &unequal).is_ok());
-    let published = Demand { variant: Variant::Published, ..unequal.clone() };
-    assert_eq!(refused(&published).reason, Reason::UnequalSpeeds);
+    let unequal = demand(&[0.4, 0.8], None, BEST);
+    assert!(unequal.check(&testing::host()).is_ok());
+    assert_eq!(refused(&demand(&[0.4, 0.8], None, PUBLISHED)).reason, Reason::UnequalSpeeds);
     let mut host = testing::host();
     host.cgroups.hierarchies.retain(|hierarchy| !hierarchy.controllers.contains(&Controller::Cpuset));
-    assert_eq!(Fracas.check(&host, &unequal).unwrap_err().reason, Reason::UnequalSpeeds);
+    assert_eq!(unequal.check(&host).unwrap_err().reason, Reason::UnequalSpeeds);
 }
 
 #[test]
 fn a_host_without_the_cpu_controller_is_refused() {
     let mut host = testing::host();
     host.cgroups.hierarchies.retain(|hierarchy| !hierarchy.controllers.contains(&Controller::Cpu));
-    for variant in [Variant::Best, Variant::Published, Variant::Shares] {
+    for method in [BEST, PUBLISHED, SHARES] {
         assert_eq!(
-            Fracas.check(&host, &demand(&[0.4], None, variant)).unwrap_err().reason,
+            demand(&[0.4], None, method).check(&host).unwrap_err().reason,
             Reason::NoController
         );
     }
@@ -112,24 +129,24 @@ fn host_in_scope(controllers: &str) -> Host {
 #[test]
 fn controllers_that_were_not_delegated_are_refused_with_the_way_out() {
     let (equal, unequal) = ([0.4, 0.4], [0.4, 0.8]);
-    let refused = |controllers, shares: &[f64], variant| {
-        let why = Fracas.check(&host_in_scope(controllers), &demand(shares, None, variant)).unwrap_err();
+    let refused = |controllers, shares: &[f64], method| {
+        let why = demand(shares, None, method).check(&host_in_scope(controllers)).unwrap_err();
         assert!(why.hint.contains("systemd-run --user --scope -p Delegate=yes"), "{}", why.hint);
         why.reason
     };
-    for variant in [Variant::Best, Variant::Published, Variant::Shares] {
-        assert_eq!(refused("memory\n", &equal, variant), Reason::NoController);
-        assert!(Fracas.check(&host_in_scope("cpu memory\n"), &demand(&equal, None, variant)).is_ok());
+    for method in [BEST, PUBLISHED, SHARES] {
+        assert_eq!(refused("memory\n", &equal, method), Reason::NoController);
+        assert!(demand(&equal, None, method).check(&host_in_scope("cpu memory\n")).is_ok());
     }
-    assert_eq!(refused("memory\n", &unequal, Variant::Best), Reason::NoController);
-    assert_eq!(refused("cpu memory\n", &unequal, Variant::Best), Reason::UnequalSpeeds);
+    assert_eq!(refused("memory\n", &unequal, BEST), Reason::NoController);
+    assert_eq!(refused("cpu memory\n", &unequal, BEST), Reason::UnequalSpeeds);
     let delegated = host_in_scope("cpuset cpu memory\n");
-    assert!(Fracas.check(&delegated, &demand(&unequal, None, Variant::Best)).is_ok());
+    assert!(demand(&unequal, None, BEST).check(&delegated).is_ok());
 }
 
 #[test]
 fn speeds_are_rounded_in_refusals() {
-    let why = refused(&demand(&[0.946_560_000_260_493_4], Some(1), Variant::Best));
+    let why = refused(&demand(&[0.946_560_000_260_493_4], Some(1), BEST));
     assert!(why.detail.starts_with("94.66% of a period of 1ms"), "{}", why.detail);
     let why = check_weights(&targets(&[0.000_012_345_67]), 2).unwrap_err();
     assert_eq!(why.detail, "0.0012% is below the 0.0100% that cgroup weights can give");
@@ -137,7 +154,7 @@ fn speeds_are_rounded_in_refusals() {
 
 #[test]
 fn weights_have_no_period_and_a_lowest_speed() {
-    assert_eq!(refused(&demand(&[0.4], Some(20), Variant::Shares)).reason, Reason::PeriodOutOfReach);
+    assert_eq!(refused(&demand(&[0.4], Some(20), SHARES)).reason, Reason::PeriodOutOfReach);
     let why = check_weights(&targets(&[0.00005]), 2).unwrap_err();
     assert_eq!(why.reason, Reason::SpeedOutOfReach);
     assert!(check_weights(&targets(&[0.0001]), 2).is_ok() && check_weights(&targets(&[0.00005]), 1).is_ok());
@@ -145,13 +162,13 @@ fn weights_have_no_period_and_a_lowest_speed() {
 
 #[test]
 fn known_errors_are_told_beforehand() {
-    let expected = |demand: &Demand| Fracas.check(&testing::host(), demand).unwrap();
-    let published = expected(&demand(&[0.5, 0.5], None, Variant::Published));
+    let expected = |asked: &Asked| asked.check(&testing::host()).unwrap();
+    let published = expected(&demand(&[0.5, 0.5], None, PUBLISHED));
     assert!((published.error - 1.0).abs() < 1e-9 && published.notes[0].contains("100% instead of 50%"));
-    let shares = expected(&demand(&[0.5, 0.5], None, Variant::Shares));
+    let shares = expected(&demand(&[0.5, 0.5], None, SHARES));
     assert!((shares.error - 1.0 / 3.0).abs() < 1e-9 && shares.notes[0].contains("33.3%"));
-    assert!(expected(&demand(&[0.5, 0.5], None, Variant::Best)).error < 0.02);
-    for word in ["published", "shares", "real-time", "wakes up", "EINVAL"] {
+    assert!(expected(&demand(&[0.5, 0.5], None, BEST)).error < 0.02);
+    for word in ["real-time", "wakes up", "EINVAL"] {
         assert!(ABOUT.limits.iter().any(|limit| limit.contains(word)), "{word}");
     }
 }

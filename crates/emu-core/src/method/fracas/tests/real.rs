@@ -113,27 +113,27 @@ impl Drop for Busy {
 }
 
 /// The machine, with a state folder of its own, when the demand can be met here.
-fn host(demand: &Demand) -> Option<(tempfile::TempDir, Host)> {
+fn host(demand: &Asked) -> Option<(tempfile::TempDir, Host)> {
     let state = tempfile::tempdir().unwrap();
     let host = Host::detect(&Roots { state: state.path().to_owned(), ..Roots::system() }).unwrap();
-    if let Err(why) = host.check_cpus(&demand.cpus()) {
+    if let Err(why) = host.check_cpus(&demand.demand.cpus()) {
         println!("skipped: {why}");
         return None;
     }
-    if let Err(why) = Fracas.check(&host, demand) {
+    if let Err(why) = demand.check(&host) {
         println!("skipped: {why}; {}", why.hint);
         return None;
     }
     Some((state, host))
 }
 
-fn engage(host: &Host, demand: &Demand, tasks: Tasks) -> Session {
-    let zone = Zone { name: "test".into(), demand: demand.clone(), tasks };
-    Session::engage(host, &zone, MethodId::Fracas).unwrap()
+fn engage(host: &Host, demand: &Asked, tasks: Tasks) -> Session {
+    let zone = Zone { name: "test".into(), demand: demand.demand.clone(), tasks };
+    Session::engage(host, &zone, demand.method.id()).unwrap()
 }
 
 /// Checks what busy tasks use under a demand, in CPUs, and that nothing is left of it; returns the last status.
-fn status_under(demand: &Demand, (processes, threads): (usize, usize), wanted: Range<f64>) -> Option<Status> {
+fn status_under(demand: &Asked, (processes, threads): (usize, usize), wanted: Range<f64>) -> Option<Status> {
     let _alone = ALONE.lock();
     let (_state, host) = host(demand)?;
     let busy = Busy::start(processes, threads);
@@ -163,7 +163,7 @@ fn held(wanted: f64) -> Range<f64> {
 
 #[test]
 fn a_thread_on_one_cpu_gets_its_share() {
-    let demand = demand(&[0.3], None, Variant::Best);
+    let demand = demand(&[0.3], None, BEST);
     let Some(status) = status_under(&demand, (1, 1), held(0.3)) else { return };
     assert_eq!(status.period, Duration::from_millis(20));
     assert!(status.periods > 20 && (status.cpus[0].duty - 0.3).abs() < 0.02, "{status:?}");
@@ -171,7 +171,7 @@ fn a_thread_on_one_cpu_gets_its_share() {
 
 #[test]
 fn one_thread_on_two_cpus_is_slowed_as_much_as_two() {
-    let demand = demand(&[0.3, 0.3], None, Variant::Best);
+    let demand = demand(&[0.3, 0.3], None, BEST);
     if status_under(&demand, (1, 1), held(0.3)).is_some() {
         status_under(&demand, (1, 2), held(0.6));
     }
@@ -179,26 +179,26 @@ fn one_thread_on_two_cpus_is_slowed_as_much_as_two() {
 
 #[test]
 fn four_processes_share_two_slow_cpus() {
-    let demand = demand(&[0.3, 0.3], None, Variant::Best);
+    let demand = demand(&[0.3, 0.3], None, BEST);
     let Some(status) = status_under(&demand, (4, 1), held(0.6)) else { return };
     assert!(status.own_cpu < Duration::from_millis(200), "{status:?}");
 }
 
 #[test]
 fn a_lone_thread_runs_on_the_faster_of_two_cpus() {
-    status_under(&demand(&[0.1, 0.3], None, Variant::Best), (1, 1), 0.14..0.34);
+    status_under(&demand(&[0.1, 0.3], None, BEST), (1, 1), 0.14..0.34);
 }
 
 #[test]
 fn as_published_a_thread_on_two_cpus_is_too_fast_and_the_status_says_so() {
-    let demand = demand(&[0.2, 0.2], None, Variant::Published);
+    let demand = demand(&[0.2, 0.2], None, PUBLISHED);
     let Some(status) = status_under(&demand, (1, 1), 0.25..0.45) else { return };
     assert!(status.notes.iter().any(|note| note.contains("40% instead of 20%")), "{:?}", status.notes);
 }
 
 #[test]
 fn by_weight_a_thread_competes_with_a_rival_that_ends_with_the_session() {
-    let demand = demand(&[0.3], None, Variant::Shares);
+    let demand = demand(&[0.3], None, SHARES);
     // A rival takes what others leave, so only an idle machine holds the share.
     let Some(status) = status_under(&demand, (1, 1), 0.01..0.42) else { return };
     assert!(status.burned > Duration::from_millis(100), "{status:?}");
@@ -207,7 +207,7 @@ fn by_weight_a_thread_competes_with_a_rival_that_ends_with_the_session() {
 #[test]
 fn new_speeds_hold_within_two_periods_and_all_speeds_can_be_undone() {
     let _alone = ALONE.lock();
-    let demand = demand(&[0.2], Some(50), Variant::Best);
+    let demand = demand(&[0.2], Some(50), BEST);
     let Some((_state, host)) = host(&demand) else { return };
     let busy = Busy::start(1, 1);
     let mut session = engage(&host, &demand, Tasks::Processes(busy.pids()));
@@ -230,7 +230,7 @@ fn new_speeds_hold_within_two_periods_and_all_speeds_can_be_undone() {
 #[test]
 fn a_thread_born_later_is_slowed_and_spread_too() {
     let _alone = ALONE.lock();
-    let demand = demand(&[0.25, 0.25], None, Variant::Best);
+    let demand = demand(&[0.25, 0.25], None, BEST);
     let Some((_state, host)) = host(&demand) else { return };
     let busy = Busy::after(Duration::from_millis(1_500), 1, 2);
     let session = engage(&host, &demand, Tasks::Processes(busy.pids()));
@@ -281,7 +281,7 @@ impl Drop for OwnGroup {
 #[test]
 fn somebody_elses_group_gets_its_values_back() {
     let _alone = ALONE.lock();
-    let demand = demand(&[0.25], Some(40), Variant::Best);
+    let demand = demand(&[0.25], Some(40), BEST);
     let Some((_state, host)) = host(&demand) else { return };
     let Some(group) = OwnGroup::make(&host, "adopted") else { return };
     let Some(quota) = group.file("cpu.cfs_quota_us").or(group.file("cpu.max")) else {
@@ -305,7 +305,7 @@ fn somebody_elses_group_gets_its_values_back() {
 #[test]
 fn a_lower_limit_above_is_noted_and_kept_to() {
     let _alone = ALONE.lock();
-    let demand = demand(&[0.5], Some(20), Variant::Best);
+    let demand = demand(&[0.5], Some(20), BEST);
     let Some((_state, host)) = host(&demand) else { return };
     let Some(group) = OwnGroup::make(&host, "outer") else { return };
     let Some(quota) = group.file("cpu.cfs_quota_us") else {
@@ -332,7 +332,7 @@ fn a_lower_limit_above_is_noted_and_kept_to() {
 
 /// Attaches to a busy program in a group that has a limit of `quota` of 100 ms, where that can be had.
 fn attached_with(
-    demand: &Demand,
+    demand: &Asked,
     name: &str,
     quota: &str,
     test: impl FnOnce(Session, &Busy, &dyn Fn(&str) -> Option<PathBuf>),
@@ -345,7 +345,7 @@ fn attached_with(
         return;
     };
     fs::write(&file, quota).unwrap();
-    let busy = Busy::start(1, demand.targets.len());
+    let busy = Busy::start(1, demand.demand.targets.len());
     for folder in &group.0 {
         let cpuset = folder.join("cpuset.mems");
         if cpuset.exists() {
@@ -362,7 +362,7 @@ fn attached_with(
 
 #[test]
 fn an_attached_group_with_a_limit_of_its_own_is_not_raised() {
-    let demand = demand(&[0.8], Some(20), Variant::Best);
+    let demand = demand(&[0.8], Some(20), BEST);
     attached_with(&demand, "own", "20000", |mut session, busy, file| {
         let told = |session: &Session| {
             let status = session.status();
@@ -383,7 +383,7 @@ fn an_attached_group_with_a_limit_of_its_own_is_not_raised() {
 
 #[test]
 fn the_limit_of_an_attached_group_bounds_the_groups_of_its_cpus() {
-    let demand = demand(&[0.4, 0.4], Some(20), Variant::Best);
+    let demand = demand(&[0.4, 0.4], Some(20), BEST);
     attached_with(&demand, "sum", "20000", |session, busy, file| {
         let status = session.status();
         assert!(status.problems[0].contains("to 0.20 CPUs"), "{:?}", status.problems);
@@ -397,7 +397,7 @@ fn the_limit_of_an_attached_group_bounds_the_groups_of_its_cpus() {
 
 #[test]
 fn a_quota_that_somebody_else_rewrites_is_told_and_counted() {
-    let demand = demand(&[0.25], Some(40), Variant::Best);
+    let demand = demand(&[0.25], Some(40), BEST);
     let _alone = ALONE.lock();
     let Some((_state, host)) = host(&demand) else { return };
     let busy = Busy::start(1, 1);
@@ -416,7 +416,7 @@ fn a_quota_that_somebody_else_rewrites_is_told_and_counted() {
 
 #[test]
 fn a_program_that_sleeps_has_a_lower_quota_until_it_has_used_it_up() {
-    let demand = demand(&[0.5], Some(20), Variant::Best);
+    let demand = demand(&[0.5], Some(20), BEST);
     let _alone = ALONE.lock();
     let Some((_state, host)) = host(&demand) else { return };
     let mut sleeper = Busy::after(Duration::from_secs(2), 1, 1);
@@ -439,7 +439,7 @@ fn a_program_that_sleeps_has_a_lower_quota_until_it_has_used_it_up() {
 
 #[test]
 fn a_weight_that_somebody_else_rewrites_and_a_burner_that_dies_are_told_and_counted() {
-    let demand = demand(&[0.25], None, Variant::Shares);
+    let demand = demand(&[0.25], None, SHARES);
     let _alone = ALONE.lock();
     let Some((_state, host)) = host(&demand) else { return };
     let busy = Busy::start(1, 1);
