@@ -424,7 +424,11 @@ fn a_published_form_is_a_method_of_its_own() {
     let line = "--method cpu-lim --variant published -- true";
     let ended = run(&mut half(line), "");
     assert_refused(&ended, 2, line);
-    assert!(ended.stderr.contains("--method fracas:published or --method cpu-lim:published"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("--method fracas:published or --method cpu-lim:published"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::Serialize;
+use serde::de::{Deserialize, Deserializer, Error as _};
 
 use crate::error::{Error, Result};
 
@@ -26,7 +26,10 @@ impl MethodId {
     /// # Panics
     /// It is no name; where it is a constant, the program does not compile.
     pub const fn new(name: &'static str) -> Self {
-        assert!(is_name(name), "a method's name is words of a-z, 0-9 and -, or two such with a colon between");
+        assert!(
+            is_name(name),
+            "a method's name is words of a-z, 0-9 and -, or two such with a colon between"
+        );
         Self(name)
     }
 

@@ -279,7 +279,9 @@ fn start_time(job: &Job) -> Result<Duration> {
 
 /// How long a worker is held for what its start took of its CPUs, by an emulation that judges its whole life.
 fn held_for_start(host: &Host, cell: &Cell, start: Duration) -> Duration {
-    let rule = methods::emulated(cell.contender, host, &cell.demand).ok().and_then(|emulated| emulated.lifetime_rule());
+    let rule = methods::emulated(cell.contender, host, &cell.demand)
+        .ok()
+        .and_then(|emulated| emulated.lifetime_rule());
     let used = start * cell.trial.job.active.min(cell.cores()) as u32;
     rule.map_or(Duration::ZERO, |rule| rule.held_for(used, start))
 }

@@ -12,9 +12,9 @@ mod own_costs;
 mod run;
 mod stored;
 
-pub(crate) use methods::in_order;
 pub use matrix::{Cores, Repetitions, Request};
 pub use methods::NONE;
+pub(crate) use methods::in_order;
 pub use own_costs::OwnCosts;
 pub use run::{Progress, Run};
 pub use stored::{End, Failure, Rows, Seen, Taken};

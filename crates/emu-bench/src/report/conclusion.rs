@@ -122,7 +122,7 @@ fn candidates(results: &Results, workloads: &[&str]) -> Vec<Candidate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    
+
     const UNTOLD: Verdict = Verdict::NotEnoughData { pairs_needed: None };
 
     fn candidate(method: &str, verdict: Verdict, error: f64) -> Candidate {
@@ -158,9 +158,6 @@ mod tests {
     fn a_method_of_which_nothing_undisturbed_is_known_is_neither_used_nor_near() {
         let unknown = Candidate { off: None, ..candidate("cpu-lim", UNTOLD, 0.0) };
         assert_eq!(told(&[unknown]), "nothing");
-        assert_eq!(
-            told(&[unknown, candidate("fracas", Verdict::Fail, 0.3)]),
-            "nearest fracas +30.0%"
-        );
+        assert_eq!(told(&[unknown, candidate("fracas", Verdict::Fail, 0.3)]), "nearest fracas +30.0%");
     }
 }

@@ -194,12 +194,8 @@ fn reason(why: &str) -> &str {
 
 /// The speeds that were measured: `25%, 50%`.
 fn speeds(results: &Results) -> String {
-    let mut shares: Vec<f64> = results
-        .cells
-        .iter()
-        .filter(|cell| cell.contender != NONE)
-        .map(|cell| cell.share)
-        .collect();
+    let mut shares: Vec<f64> =
+        results.cells.iter().filter(|cell| cell.contender != NONE).map(|cell| cell.share).collect();
     shares.sort_by(f64::total_cmp);
     shares.dedup();
     shares.into_iter().map(percent).collect::<Vec<_>>().join(", ")

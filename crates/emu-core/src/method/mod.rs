@@ -43,7 +43,15 @@ pub struct About {
 impl About {
     /// Of a method that can give any speed, and of which nothing more is told yet.
     pub const fn new(summary: &'static str) -> Self {
-        Self { summary, acts_on: "processes", continuous: true, traits: &[], needs: "", limits: &[], source: "" }
+        Self {
+            summary,
+            acts_on: "processes",
+            continuous: true,
+            traits: &[],
+            needs: "",
+            limits: &[],
+            source: "",
+        }
     }
 
     /// Whether it is so.

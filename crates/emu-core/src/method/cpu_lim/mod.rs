@@ -82,7 +82,12 @@ impl Method for CpuLim {
         let period = period(demand, PERIOD)?;
         let share = duty_loop::uniform_share(&demand.targets)?;
         let error = duty_loop::expected_error(period, share, demand.targets.len());
-        Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes: notes_on(host, demand) })
+        Ok(Expected {
+            error,
+            period,
+            longest_stall: period.mul_f64(1.0 - share),
+            notes: notes_on(host, demand),
+        })
     }
 
     fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {

@@ -9,8 +9,8 @@ use super::quota_group::QuotaGroup;
 use super::quota_loop::QuotaLoop;
 use super::real_time::Threads;
 use super::{
-    Fracas, Kind, Outer, check_equal, cpu_folder, group_count, offline_problem, online, owner, period_for, published_note,
-    same_cpus, shares_of,
+    Fracas, Kind, Outer, check_equal, cpu_folder, group_count, offline_problem, online, owner, period_for,
+    published_note, same_cpus, shares_of,
 };
 use crate::cgroup::{Bandwidth, Limit, Owner, Quota, TaskGroup};
 use crate::duty::duty_loop::notes_on;
@@ -54,8 +54,7 @@ impl Quotas {
         let refused = |why: Unavailable| why.into_error(method.id);
         let period_us = period_for(demand.period, targets, groups).map_err(refused)?;
         let mut notes = notes_on(targets);
-        let stall_cost =
-            (method.kind == Kind::PerCpu).then(|| stall_cost(host, zone, journal, &mut notes));
+        let stall_cost = (method.kind == Kind::PerCpu).then(|| stall_cost(host, zone, journal, &mut notes));
         let group = if groups > 1 {
             TaskGroup::create_divisible(host, zone, &CONTROLLERS, journal)?
         } else {
@@ -98,7 +97,18 @@ impl Quotas {
             QuotaLoop::start(vec![governed], None, Some(threads), &shares, period_us)?
         };
         let (targets, period) = (targets.clone(), demand.period);
-        Ok(Self { id: method.id, targets, period, groups, can_bind, keeper, outer, notes, more_notes, host_cpus })
+        Ok(Self {
+            id: method.id,
+            targets,
+            period,
+            groups,
+            can_bind,
+            keeper,
+            outer,
+            notes,
+            more_notes,
+            host_cpus,
+        })
     }
 }
 

@@ -105,10 +105,7 @@ fn a_host_without_the_cpu_controller_is_refused() {
     let mut host = testing::host();
     host.cgroups.hierarchies.retain(|hierarchy| !hierarchy.controllers.contains(&Controller::Cpu));
     for method in [BEST, PUBLISHED, SHARES] {
-        assert_eq!(
-            demand(&[0.4], None, method).check(&host).unwrap_err().reason,
-            Reason::NoController
-        );
+        assert_eq!(demand(&[0.4], None, method).check(&host).unwrap_err().reason, Reason::NoController);
     }
 }
 
