@@ -22,6 +22,10 @@
 //! # }
 //! ```
 
+#[cfg(not(feature = "ablation"))]
+mod ablation;
+#[cfg(feature = "ablation")]
+pub mod ablation;
 mod cgroup;
 mod control_file;
 mod cpu_list;

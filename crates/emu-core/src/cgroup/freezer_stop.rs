@@ -2,6 +2,7 @@
 
 use super::freezer::Freezer;
 use super::{Folder, TaskGroup};
+use crate::ablation::{Correction, is_off};
 use crate::duty::Census;
 use crate::duty::stop_cost::StopCost;
 use crate::duty::{Stop, Stopped};
@@ -70,7 +71,8 @@ impl Stop for FreezerStop {
     fn stop(&mut self, deadline: Nanos) -> Result<Stopped> {
         let frozen = self.freezer.freeze(deadline)?;
         // Running tasks are interrupted one after another between these two moments.
-        let from = frozen.asked + (frozen.told - frozen.asked) / 2;
+        let middle = if is_off(Correction::FreezeMiddle) { 1 } else { 2 };
+        let from = frozen.asked + (frozen.told - frozen.asked) / middle;
         Ok(Stopped { from, is_confirmed: frozen.seen.is_some() })
     }
 

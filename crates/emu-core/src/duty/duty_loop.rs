@@ -23,6 +23,7 @@ use super::pin_apart::PinApart;
 pub(crate) use super::stop::{Stop, Stopped};
 use super::stop_cost::StopCost;
 use super::task_sampler::TaskSampler;
+use crate::ablation::{Correction, is_off};
 use crate::control_file;
 use crate::cpu_list::CpuList;
 use crate::error::Result;
@@ -122,8 +123,10 @@ impl DutyLoop {
                 let is_away = settle_duty_thread(&host, &cpus, &notes);
                 let grid = Grid::new(time::now(), period);
                 let first = stopper.stop(time::now() + period)?;
-                let shared_cpus = Some(cpus.len() as i64).filter(|&cpus| !is_away && cpus > 1);
-                let own_time = (!is_away && cpus.len() == 1).then(OwnTime::start);
+                let shared_cpus = Some(cpus.len() as i64)
+                    .filter(|&cpus| !is_away && cpus > 1 && !is_off(Correction::SharedController));
+                let own_time =
+                    (!is_away && cpus.len() == 1 && !is_off(Correction::OwnTime)).then(OwnTime::start);
                 let idle_pusher = IdlePusher::beside_duty_thread(is_away, &cpus, &notes)?;
                 let last_cpu = time::thread_cpu();
                 let ledger = Ledger::new();
@@ -336,7 +339,8 @@ impl<S: Stop> LoopState<S> {
         let length = period * stride;
         self.progress.cycle.store(length, Ordering::Relaxed);
         // What the tasks ran during late periods is owed, as far as the ledger carries it.
-        self.ledger.charge((late * period + length) as f64, length as f64, self.share);
+        let owing = if is_off(Correction::LateStart) { 0 } else { late };
+        self.ledger.charge((owing * period + length) as f64, length as f64, self.share);
         let next = index + late + stride;
         let run = self.share * length as f64;
         let latest = self.grid.begin(next) - (run * RUN_MIN) as Nanos;
@@ -364,7 +368,7 @@ impl<S: Stop> LoopState<S> {
     /// Stops the tasks for as long as is owed, but not beyond `latest`, and settles what the stop
     /// took. The tasks then run for about `run` nanoseconds.
     fn stop_once(&mut self, woken: Moment, latest: Nanos, run: f64, wait: &Wait<f64>) -> Result<()> {
-        let way_out = self.sampler.cost() / self.cpus as f64;
+        let way_out = if is_off(Correction::WayOut) { 0.0 } else { self.sampler.cost() / self.cpus as f64 };
         let mut loss = self.cost.of_stop(run) + (way_out * (1.0 - self.early.part)) as Nanos;
         let owed = self.ledger.owed() - loss as f64;
         if let Some(own_time) = &mut self.own_time {
@@ -426,10 +430,13 @@ impl<S: Stop> LoopState<S> {
         self.early.part = 0.0;
         let lead = self.early.took + (WAY_OUT * way_out) as Nanos;
         // A short stop would be over before the sleepers are resumed.
-        if self.sampler.tasks() < MANY_TASKS || until - time::now() < 2 * lead {
+        if self.sampler.tasks() < MANY_TASKS
+            || until - time::now() < 2 * lead
+            || is_off(Correction::EarlySleepers)
+        {
             // At the end of the stop, reading the CPU times would make it longer.
             let settled = time::now() + SETTLE;
-            if settled + SETTLE < until {
+            if settled + SETTLE < until && !is_off(Correction::Settle) {
                 sleep_until(settled, wait);
             }
             self.sampler.while_stopped();
@@ -446,7 +453,7 @@ impl<S: Stop> LoopState<S> {
     /// nanoseconds. The tasks run for `run`, of which the sleepers need `way_out` to sleep again.
     fn search_time(&self, run: f64, way_out: f64) -> Nanos {
         // Where there is a CPU for each task, two tasks rarely meet on one.
-        if self.sampler.tasks() as i64 <= self.cpus {
+        if self.sampler.tasks() as i64 <= self.cpus || is_off(Correction::SearchAfterStop) {
             return 0;
         }
         (way_out + (run * SEARCH_PART).min(SEARCH_FOR as f64)) as Nanos

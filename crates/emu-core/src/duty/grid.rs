@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::ablation::{Correction, is_off};
 use crate::sys::time::Nanos;
 
 /// A period is made longer than asked by this part of itself: 0.2 %.
@@ -13,7 +14,7 @@ const DETUNING: u32 = 512;
 /// the tick, the tasks' part of a period contains a tick either always or never, which changes low
 /// speeds by 1 %. A detuned grid drifts through all phases, within 1 s for a tick of 2 ms.
 pub(crate) fn detuned(asked: Duration) -> Duration {
-    asked + asked / DETUNING
+    if is_off(Correction::DetunedGrid) { asked } else { asked + asked / DETUNING }
 }
 
 /// Period `k` begins at `start + k × period`, on every CPU at the same moment and without drift.

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 
+use crate::ablation::{Correction, is_off};
 use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
 use crate::notes::Notes;
@@ -127,8 +128,11 @@ impl IdlePusher {
         sleep_until: impl Fn(Nanos),
     ) {
         if let Some(pusher) = pusher {
+            let in_place = busy > pusher.threads.len() && !is_off(Correction::QueuePlace);
             sleep_until(moment - LEAD);
-            pusher.wake(moment, busy > pusher.threads.len());
+            if in_place || !is_off(Correction::CpuAwake) {
+                pusher.wake(moment, in_place);
+            }
         }
         sleep_until(moment);
     }

@@ -1,5 +1,7 @@
 //! The account of stopped time that makes every duty cycle right in the mean.
 
+use crate::ablation::{Correction, is_off};
+
 /// The stopped time that is still owed so that the tasks get their share.
 ///
 /// Each period adds `(1 − share) × period`; each stop subtracts its real length and its cost. A
@@ -28,6 +30,9 @@ impl Ledger {
         // Where no time has passed, nothing is due and nothing is dropped.
         if elapsed <= 0.0 {
             return self.owed;
+        }
+        if is_off(Correction::Account) {
+            self.owed = 0.0;
         }
         self.owed += (1.0 - share) * elapsed;
         let carried = self.carried(period);

@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
+use crate::ablation::{Correction, is_off};
 use crate::cpu_list::{CpuId, CpuList};
 use crate::host::Host;
 use crate::process::Stat;
@@ -49,7 +50,7 @@ impl PinApart {
     /// only those of its CPUs that it may use now.
     pub(crate) fn new(host: &Host, cpus: &CpuList, journal: &Journal) -> Option<Self> {
         let has_all = host.online().difference(cpus).is_empty();
-        (has_all && cpus.len() > 1).then(|| Self {
+        (has_all && cpus.len() > 1 && !is_off(Correction::PinApart)).then(|| Self {
             proc: host.roots.proc.clone(),
             journal: journal.clone(),
             cpus: cpus.clone(),

@@ -17,6 +17,7 @@ use super::idle_pusher::IdlePusher;
 use super::own_time::OwnTime;
 use super::probe::{Gap, Probe, STOP, two_ticks};
 use super::stop::Stop;
+use crate::ablation::{Correction, is_off};
 use crate::cpu_list::CpuList;
 use crate::duty::kept::Kept;
 use crate::error::{Error, ErrorKind, Result};
@@ -138,7 +139,9 @@ impl StopCost {
     /// The cost of a stop after which the tasks run for `run` nanoseconds.
     pub(crate) fn of_stop(&self, run: f64) -> Nanos {
         let ticks = run / time::nanos(time::tick()) as f64;
-        (self.base + self.tick * ticks.clamp(0.0, 1.0)) as Nanos
+        let base = if is_off(Correction::StopCostBase) { 0.0 } else { self.base };
+        let tick = if is_off(Correction::StopCostTick) { 0.0 } else { self.tick };
+        (base + tick * ticks.clamp(0.0, 1.0)) as Nanos
     }
 }
 

@@ -4,6 +4,7 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use super::time::Nanos;
+use crate::ablation::{Correction, is_off};
 use crate::error::{Error, Result};
 
 /// Timers for the next two wake-ups of a thread that wakes up in steps.
@@ -37,6 +38,9 @@ impl TimerPrearm {
 
     /// Tells of a wake-up at `at`, the one after that which was told last.
     pub(crate) fn tell(&mut self, at: Nanos) {
+        if is_off(Correction::TimerPrearm) {
+            return;
+        }
         let at = TimeSpec::new(at / 1_000_000_000, at % 1_000_000_000);
         let [expired, _] = &self.timers;
         // A wake-up that nobody was told of takes place all the same.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
+use crate::ablation::{Correction, is_off};
 use crate::host::AllTasks;
 use crate::sys::time::Nanos;
 
@@ -216,6 +217,7 @@ fn others(last: &Sums, now: &Sums) -> f64 {
     let (by_clock, by_cpu) = (since(|sums| sums.by_clock), since(|sums| sums.by_cpu));
     if let (Some(before), Some(after)) = (last.used.all.interrupts, now.used.all.interrupts)
         && by_cpu < by_clock
+        && !is_off(Correction::InterruptsOfOthers)
     {
         // Burners lost CPU time to interrupts, so the kernel leaves them out of what tasks had: they are nobody's. The
         // zone's own strike it more often than burners.

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::background_load::BackgroundLoad;
 use super::wake_cost::WakeCost;
+use crate::ablation::{Correction, is_off};
 use crate::clock;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::duty::idle_pusher::{IdlePusher, SEARCH_FOR_AFTER_BURN};
@@ -301,7 +302,8 @@ impl<'a> Loop<'a> {
         let late = (grid.index(woken) - index).max(0);
         self.seen.counters.missed.fetch_add(late as u64, Ordering::Relaxed);
         let index = index + late;
-        let elapsed = self.charge(grid, index + 1 - first, share);
+        let owing = if is_off(Correction::LateStart) { late } else { 0 };
+        let elapsed = self.charge(grid, index + 1 - first - owing, share);
         let left = elapsed - (elapsed as f64 * others) as Nanos;
         if self.is_displaced() {
             // Burning elsewhere would slow a CPU that is not ours.
@@ -349,7 +351,11 @@ impl<'a> Loop<'a> {
 
     /// Has this CPU look for tasks that wait for another one until the `next` burn, if that may be needed at this speed.
     fn look(&mut self, share: f64, next: Nanos) {
-        let Some(pusher) = self.pusher.as_ref().filter(|_| share <= LOOKS_BELOW) else { return };
+        let Some(pusher) =
+            self.pusher.as_ref().filter(|_| share <= LOOKS_BELOW && !is_off(Correction::SearchAfterBurn))
+        else {
+            return;
+        };
         let now = time::now();
         if now < self.next_look {
             return;
@@ -378,6 +384,9 @@ impl<'a> Loop<'a> {
         if due <= 0.0 {
             // Full speed: nothing to do until new settings come, or another clock.
             return most;
+        }
+        if is_off(Correction::SkippedPeriods) {
+            return 0;
         }
         let worth = self.cost() + least as f64;
         let owed = self.ledger.carried(settings.grid.period() as f64);
@@ -420,13 +429,21 @@ impl<'a> Loop<'a> {
 
     /// The part of it that the burner cannot see.
     fn hidden(&self) -> f64 {
+        if is_off(Correction::HiddenWakeCost) {
+            return 0.0;
+        }
+        if is_off(Correction::HiddenScaling) {
+            return self.reference.hidden;
+        }
         self.reference.hidden * self.visible / self.reference.visible.max(1.0)
     }
 
     /// Books `seen`, the CPU time since the last burn: the way to sleep and the way back, which tasks did not have.
     /// Returns what they lost unseen.
     fn settle_wake_up(&mut self, seen: f64) -> f64 {
-        self.ledger.settle(seen);
+        if !is_off(Correction::VisibleWakeCost) {
+            self.ledger.settle(seen);
+        }
         // An interrupt that struck just then, or a turn of another guest, says nothing of what cannot be seen.
         if (0.2..5.0).contains(&(seen / self.reference.visible.max(1.0))) {
             self.visible += COST_WEIGHT * (seen - self.visible);
@@ -455,7 +472,7 @@ impl<'a> Loop<'a> {
             self.relax.moment();
             let before = now;
             now = time::now();
-            if now - before > GAP {
+            if now - before > GAP && !is_off(Correction::BurnGaps) {
                 // Only a switch to another task gives time away, as where emu is stopped; steal and interrupts take it
                 // from all alike.
                 let seen = switches_away();

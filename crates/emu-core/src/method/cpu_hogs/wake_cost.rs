@@ -10,6 +10,7 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ablation::{Correction, is_off};
 use crate::cpu_list::{CpuId, CpuList};
 use crate::error::{Error, Result};
 use crate::sys::fork::{Child, fork_bound};
@@ -95,7 +96,8 @@ fn trial() -> Result<Option<WakeCost>> {
     let hidden = median(seen.iter().map(|cost| cost.hidden));
     let normal_hidden = median(normal.iter().map(|cost| cost.hidden));
     let cost = |visible, hidden: f64, normal: f64| {
-        let extra = if NORMAL_EXTRA.contains(&(normal - hidden)) { normal - hidden } else { 0.0 };
+        let is_trusted = NORMAL_EXTRA.contains(&(normal - hidden)) && !is_off(Correction::NormalProbe);
+        let extra = if is_trusted { normal - hidden } else { 0.0 };
         // On a quiet CPU the hidden part can come out slightly below zero, within its error.
         WakeCost { visible, hidden: (hidden + extra).clamp(*PLAUSIBLE.start(), *PLAUSIBLE.end()) }
     };

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 
 use super::members::{Member, Members, Sent};
 use super::turns::{Process, asleep, moment_of_work, one_after_another};
+use crate::ablation::{Correction, is_off};
 use crate::cgroup::PASSES;
 use crate::duty::Census;
 use crate::duty::task_sampler::times_in_schedstat;
@@ -133,7 +134,7 @@ impl Stopper {
     /// Notes what those have used that may be stopped late, when the others have been stopped; unless that is too late.
     fn look_at_threads(&mut self, deadline: Nanos) {
         self.members.iter_mut().for_each(|member| member.at_stop = None);
-        if self.members.len() > ASK_EACH {
+        if self.members.len() > ASK_EACH || is_off(Correction::Leaked) {
             return;
         }
         let proc = &self.proc;
@@ -171,6 +172,7 @@ impl Stopper {
     /// Continues what we have stopped.
     fn continue_held(&mut self) {
         let members: Vec<_> = self.members.iter().map(Process::of).collect();
+        let members = if is_off(Correction::TurnOrder) { Vec::new() } else { members };
         for some in one_after_another(&members, self.holds) {
             self.continue_some(|pid| some.contains(&pid));
         }
@@ -250,7 +252,7 @@ impl Stop for Stopper {
             }
         }
         let from = moment_of_work(self.signalled_since(begin).into_iter().rev(), self.cpus);
-        let from = from.unwrap_or_else(time::now);
+        let from = from.filter(|_| !is_off(Correction::MomentOfWork)).unwrap_or_else(time::now);
         self.ran += self.free.take().map_or(0, |free| from - free);
         self.look_at_threads(deadline);
         Ok(Stopped { from, is_confirmed })
@@ -279,7 +281,7 @@ impl Stop for Stopper {
         let begin = time::now();
         self.continue_held();
         let free = moment_of_work(self.signalled_since(begin).into_iter(), self.cpus);
-        let free = free.unwrap_or_else(time::now);
+        let free = free.filter(|_| !is_off(Correction::MomentOfWork)).unwrap_or_else(time::now);
         self.free = Some(free);
         Ok(free)
     }
@@ -295,6 +297,9 @@ impl Stop for Stopper {
     }
 
     fn set_busy(&mut self, busy: &[Pid]) {
+        if is_off(Correction::RunnerSignals) {
+            return;
+        }
         let mut of_process: HashMap<Pid, Vec<Pid>> = HashMap::new();
         for &tid in busy {
             if let Some(&pid) = self.processes.get(&tid) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::idle_quota::{IdleQuota, QuotaTurns};
 use super::mark::Mark;
 use super::trim::{Due, Trim, Window};
+use crate::ablation::{Correction, is_off};
 use crate::cgroup::bandwidth::{Bandwidth, Limit, QUOTA_MIN_US, Quota};
 use crate::duty::stop_cost::StopCost;
 use crate::error::Result;
@@ -75,7 +76,8 @@ impl QuotaGroup {
     /// The limit that gives `asked` CPUs, as corrected so far.
     fn limit(&self, asked: f64, period_us: u64) -> Limit {
         let (most, own) = (self.ceiling.unwrap_or(f64::INFINITY), self.own.unwrap_or(f64::INFINITY));
-        let wanted = self.charged(asked, period_us) * self.trim.factor();
+        let trim = if is_off(Correction::Trim) { 1.0 } else { self.trim.factor() };
+        let wanted = self.charged(asked, period_us) * trim;
         let quota = if asked >= own {
             Quota::Micros(((own.min(most) * period_us as f64) as u64).max(QUOTA_MIN_US))
         } else if asked >= self.size || asked > most && most >= self.size {
@@ -91,7 +93,10 @@ impl QuotaGroup {
 
     /// What the kernel is to charge the group with for `asked` CPUs to be left to its tasks.
     fn charged(&self, asked: f64, period_us: u64) -> f64 {
-        let Some(cost) = self.stall_cost.filter(|_| asked < self.size) else { return asked };
+        let Some(cost) = self.stall_cost.filter(|_| asked < self.size && !is_off(Correction::StallCost))
+        else {
+            return asked;
+        };
         let period = period_us as f64 * 1e3;
         let run = asked * period;
         let stalls = stalls_per_period(run, time::nanos(self.tick) as f64);
@@ -141,7 +146,11 @@ impl QuotaGroup {
     fn turns(&self, asked: f64, period_us: u64) -> Option<QuotaTurns> {
         let is_ours = !self.bandwidth.is_theirs() && self.foreign.is_none();
         let can_tell = self.bandwidth.is_accounted();
-        (is_ours && can_tell && self.stall_cost.is_some() && self.size <= 1.0)
+        (is_ours
+            && can_tell
+            && !is_off(Correction::IdleQuota)
+            && self.stall_cost.is_some()
+            && self.size <= 1.0)
             .then(|| QuotaTurns::new(asked, period_us, self.tick))
     }
 
@@ -297,6 +306,9 @@ impl QuotaGroup {
 /// periods. From a quota of a tick on, each period has a turn. Below, it depends on where the ticks are in a period;
 /// this is the mean over all places, within 0.1. Both times are in the same unit.
 fn stalls_per_period(run: f64, tick: f64) -> f64 {
+    if is_off(Correction::StallFrequency) {
+        return 1.0;
+    }
     (run / tick).sqrt().clamp(0.01, 1.0)
 }
 
