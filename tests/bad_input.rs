@@ -1,15 +1,13 @@
 //! Bad input, and hosts that lack something: one clear error with a hint, the documented exit code, and nothing
 //! changed.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use common::{
-    EMU, alone, assert_refused, child_called, emu, eventually, finish, half, inside, is_root, leave_out,
-    methods, run, skip, start, unwrapped, words,
+use crate::common::{
+    EMU, alone, assert_refused, emu, eventually, finish, half, inside, is_root, leave_out, methods, run,
+    skip, start, until_child, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -84,7 +82,7 @@ fn an_offline_cpu_is_refused() {
     let _alone = alone();
     let offline = fs::read_to_string("/sys/devices/system/cpu/offline").unwrap_or_default();
     let Some(cpu) = offline.trim().split([',', '-']).next().filter(|cpu| !cpu.is_empty()) else {
-        leave_out("an_offline_cpu_is_refused", "every CPU of this host is online");
+        leave_out("every CPU of this host is online");
         return;
     };
     assert_refused(&run(&mut half(&format!("--cpus {cpu} -- true")), ""), 2, "an offline CPU");
@@ -114,13 +112,10 @@ fn another_users_process_is_not_permitted() {
 
 /// As `su` does, the command becomes another user, whose processes take no signals from emu.
 #[test]
-fn the_json_is_written_also_when_the_command_can_be_watched_no_more() {
+fn the_json_is_written_even_for_an_unwatchable_command() {
     let _alone = alone();
     if !is_root() {
-        skip(
-            "the_json_is_written_also_when_the_command_can_be_watched_no_more",
-            "it needs root to make such a program",
-        );
+        skip("it needs root to make such a program");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -144,15 +139,11 @@ fn the_json_is_written_also_when_the_command_can_be_watched_no_more() {
         .args(words("--reuid 0 --regid 0 --clear-groups sleep 600"));
     let mut child = start(command.env("XDG_RUNTIME_DIR", dir.path()));
     let emu = child.id();
-    let mut sleeper = None;
-    eventually("the command runs", || {
-        sleeper = child_called(emu, "sleep");
-        sleeper.is_some()
-    });
+    let sleeper = until_child(emu, "sleep");
     kill(Pid::from_raw(emu as i32), Signal::SIGUSR1).unwrap();
     eventually("emu has ended", || child.try_wait().unwrap().is_some());
     // It has the pipes, too.
-    kill(Pid::from_raw(sleeper.unwrap()), Signal::SIGKILL).unwrap();
+    kill(Pid::from_raw(sleeper), Signal::SIGKILL).unwrap();
     let ended = finish(child);
     assert_eq!(ended.code(), Some(4), "{}", ended.stderr);
     assert!(ended.stderr.contains("cannot pass SIGUSR1 on"), "{}", ended.stderr);
@@ -164,7 +155,7 @@ fn the_json_is_written_also_when_the_command_can_be_watched_no_more() {
 fn a_host_without_proc_sys_or_room_for_state_is_refused() {
     let _alone = alone();
     if !is_root() {
-        skip("a_host_without_proc_sys_or_room_for_state_is_refused", "it needs root for a mount namespace");
+        skip("it needs root for a mount namespace");
         return;
     }
     let refused = |setup: &str, arguments: &str, code: i32| {
@@ -189,10 +180,7 @@ fn a_host_without_proc_sys_or_room_for_state_is_refused() {
 fn a_journal_that_cannot_be_trusted_is_reported_and_left() {
     let _alone = alone();
     if !is_root() {
-        skip(
-            "a_journal_that_cannot_be_trusted_is_reported_and_left",
-            "it needs root for a state folder of its own",
-        );
+        skip("it needs root for a state folder of its own");
         return;
     }
     let state = "mount -t tmpfs -o mode=700 none /run/emu && cd /run/emu";
@@ -330,10 +318,7 @@ fn a_record_that_cannot_be_trusted_is_refused() {
 fn a_full_disk_ends_a_bench_and_the_record_can_be_completed() {
     let _alone = alone();
     if !is_root() {
-        skip(
-            "a_full_disk_ends_a_bench_and_the_record_can_be_completed",
-            "it needs root for a small file system",
-        );
+        skip("it needs root for a small file system");
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -2,10 +2,6 @@
 //!
 //! `EMU_CRASH_ROUNDS` sets how often; the seed is printed.
 
-#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -13,7 +9,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::{alone, emu, eventually, finish, groups_of, run, some_method, start, until_it_takes, words};
+use crate::common::{
+    alone, emu, eventually, finish, groups_of, run, some_method, start, until_it_takes, words,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

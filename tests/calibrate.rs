@@ -1,13 +1,9 @@
 //! `emu calibrate` and `emu calibrate map`, from the command line to the record.
 
-#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
-
 use std::fs;
 use std::thread::available_parallelism;
 
-use common::{alone, emu, eventually, groups_of, methods, run, skip, start, unwrapped, words};
+use crate::common::{self, alone, emu, eventually, groups_of, methods, run, skip, start, unwrapped, words};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -17,17 +13,17 @@ fn step() -> f64 {
     available_parallelism().map_or(1.0, |count| count.get() as f64) / 4.0
 }
 
-fn needs_quotas(test: &str) -> bool {
+fn needs_quotas() -> bool {
     let has = methods().iter().any(|method| method == "fracas");
     if !has {
-        skip(test, "there are no CPU quotas here");
+        skip("there are no CPU quotas here");
     }
     has
 }
 
 #[test]
 fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
-    if !needs_quotas("a_calibration_is_measured_recorded_and_mapped_onto_itself") {
+    if !needs_quotas() {
         return;
     }
     let _alone = alone();
@@ -87,7 +83,7 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
 
 #[test]
 fn a_calibration_that_is_interrupted_leaves_nothing_behind() {
-    if !needs_quotas("a_calibration_that_is_interrupted_leaves_nothing_behind") {
+    if !needs_quotas() {
         return;
     }
     let _alone = alone();
@@ -119,7 +115,7 @@ fn what_makes_no_sense_is_refused_with_a_hint() {
 
 #[test]
 fn a_quota_below_the_kernels_floor_is_refused() {
-    if !needs_quotas("a_quota_below_the_kernels_floor_is_refused") {
+    if !needs_quotas() {
         return;
     }
     // 0.4 ms of a period of 100 ms.

@@ -1,7 +1,5 @@
 //! The command from end to end: exit codes, streams, signals, and what is left behind.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -10,19 +8,19 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{
-    EMU, alone, assert_nothing_left, assert_refused, child_called, comm, emu, eventually, finish, groups_of,
-    half, inside, is_root, methods, run, skip, some_method, start, state, until_it_acts, until_it_takes,
-    unwrapped, words,
+use crate::common::{
+    EMU, alone, assert_nothing_left, assert_refused, comm, emu, finish, groups_of, half, inside, is_root,
+    methods, run, skip, some_method, start, state, until_child, until_it_acts, until_it_takes, unwrapped,
+    words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// Whether any method works; else says why the test does not run.
-fn can_emulate(test: &str) -> bool {
+fn can_emulate() -> bool {
     let can = !methods().is_empty();
     if !can {
-        skip(test, "no method works here for this user; `emu methods` tells why");
+        skip("no method works here for this user; `emu methods` tells why");
     }
     can
 }
@@ -30,7 +28,7 @@ fn can_emulate(test: &str) -> bool {
 #[test]
 fn the_exit_code_of_the_command_is_passed_on() {
     let _alone = alone();
-    if !can_emulate("the_exit_code_of_the_command_is_passed_on") {
+    if !can_emulate() {
         return;
     }
     for method in methods() {
@@ -42,13 +40,10 @@ fn the_exit_code_of_the_command_is_passed_on() {
 }
 
 #[test]
-fn the_exit_code_is_passed_on_where_the_ends_of_children_are_ignored() {
+fn the_exit_code_is_passed_on_where_sigchld_is_ignored() {
     let _alone = alone();
     let Some(method) = some_method() else {
-        skip(
-            "the_exit_code_is_passed_on_where_the_ends_of_children_are_ignored",
-            "no method works here for this user",
-        );
+        skip("no method works here for this user");
         return;
     };
     // As some daemons start their children; dash would reset the action.
@@ -74,7 +69,7 @@ fn the_exit_code_is_passed_on_where_the_ends_of_children_are_ignored() {
 #[test]
 fn death_by_signal_is_passed_on_as_death_by_the_same_signal() {
     let _alone = alone();
-    if !can_emulate("death_by_signal_is_passed_on_as_death_by_the_same_signal") {
+    if !can_emulate() {
         return;
     }
     for signal in [
@@ -114,7 +109,7 @@ fn a_command_that_cannot_run_is_told_apart_as_env_does() {
         let ended = run(&mut half(&format!("-- {program}")), "");
         assert_refused(&ended, code, program);
     }
-    if can_emulate("a_command_that_cannot_run_is_told_apart_as_env_does (interpreter)") {
+    if can_emulate() {
         // Only the kernel can tell that its interpreter is not there.
         let script = dir.path().join("script");
         fs::write(&script, "#!/no/such/interpreter\n").unwrap();
@@ -127,7 +122,7 @@ fn a_command_that_cannot_run_is_told_apart_as_env_does() {
 #[test]
 fn input_and_output_are_the_commands_alone() {
     let _alone = alone();
-    if !can_emulate("input_and_output_are_the_commands_alone") {
+    if !can_emulate() {
         return;
     }
     let text = "a line of some length\n".repeat(20_000);
@@ -146,9 +141,9 @@ fn input_and_output_are_the_commands_alone() {
 }
 
 #[test]
-fn the_command_keeps_its_process_group_environment_and_signal_mask() {
+fn the_command_keeps_its_group_environment_and_signal_mask() {
     let _alone = alone();
-    if !can_emulate("the_command_keeps_its_process_group_environment_and_signal_mask") {
+    if !can_emulate() {
         return;
     }
     let script = "ps␣-o␣pgid=␣-p␣$$;␣ps␣-o␣pgid=␣-p␣$PPID;␣echo␣$COLOUR;␣grep␣SigBlk␣/proc/self/status";
@@ -164,7 +159,7 @@ fn the_command_keeps_its_process_group_environment_and_signal_mask() {
 #[test]
 fn json_tells_what_was_asked_and_delivered() {
     let _alone = alone();
-    if !can_emulate("json_tells_what_was_asked_and_delivered") {
+    if !can_emulate() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -189,7 +184,7 @@ fn json_tells_what_was_asked_and_delivered() {
 #[test]
 fn a_command_is_not_started_when_its_speed_is_not_delivered() {
     let _alone = alone();
-    if !can_emulate("a_command_is_not_started_when_its_speed_is_not_delivered") {
+    if !can_emulate() {
         return;
     }
     for method in methods() {
@@ -213,7 +208,7 @@ fn a_command_is_not_started_when_its_speed_is_not_delivered() {
 fn an_interrupted_verification_ends_emu_by_the_signal() {
     let _alone = alone();
     let Some(method) = some_method() else {
-        skip("an_interrupted_verification_ends_emu_by_the_signal", "no method works here for this user");
+        skip("no method works here for this user");
         return;
     };
     // Thirty periods are measured.
@@ -228,7 +223,7 @@ fn an_interrupted_verification_ends_emu_by_the_signal() {
 #[test]
 fn what_another_process_sends_to_emu_reaches_the_command() {
     let _alone = alone();
-    if !can_emulate("what_another_process_sends_to_emu_reaches_the_command") {
+    if !can_emulate() {
         return;
     }
     let script =
@@ -249,21 +244,15 @@ fn what_another_process_sends_to_emu_reaches_the_command() {
 }
 
 #[test]
-fn a_killed_emu_leaves_the_command_running_freely_and_its_guardian_says_so() {
+fn after_a_kill_the_command_runs_freely_and_the_guardian_speaks() {
     let _alone = alone();
-    if !can_emulate("a_killed_emu_leaves_the_command_running_freely_and_its_guardian_says_so") {
+    if !can_emulate() {
         return;
     }
     for method in methods() {
         let mut child = start(&mut half(&format!("--method {method} -q -- sleep 600")));
         let emu = child.id();
-        let mut sleeper = None;
-        eventually("the command runs", || {
-            sleeper = child_called(emu, "sleep");
-            sleeper.is_some()
-        });
-        let sleeper = sleeper.unwrap();
-        std::thread::sleep(Duration::from_millis(150));
+        let sleeper = until_child(emu, "sleep");
         let had_groups = !groups_of(emu).is_empty();
         kill(Pid::from_raw(emu as i32), Signal::SIGKILL).unwrap();
         // Where nothing had been changed there is nothing to be said.
@@ -285,13 +274,13 @@ fn a_killed_emu_leaves_the_command_running_freely_and_its_guardian_says_so() {
 #[test]
 fn a_second_emu_on_the_same_cpus_is_refused_and_names_the_first() {
     let _alone = alone();
-    if !can_emulate("a_second_emu_on_the_same_cpus_is_refused_and_names_the_first") {
+    if !can_emulate() {
         return;
     }
     let method = some_method().unwrap();
     let line = format!("--method {method}");
     let first = start(&mut half(&format!("{line} -- sleep 600")));
-    eventually("the first is at work", || child_called(first.id(), "sleep").is_some());
+    until_child(first.id(), "sleep");
     let second = run(&mut half(&format!("{line} -- true")), "");
     kill(Pid::from_raw(first.id() as i32), Signal::SIGTERM).unwrap();
     let first = finish(first);
@@ -303,7 +292,7 @@ fn a_second_emu_on_the_same_cpus_is_refused_and_names_the_first() {
 #[test]
 fn attach_ends_with_its_processes_its_time_or_a_signal() {
     let _alone = alone();
-    if !can_emulate("attach_ends_with_its_processes_its_time_or_a_signal") {
+    if !can_emulate() {
         return;
     }
     for method in methods() {
@@ -342,7 +331,7 @@ fn attach_acts_on_a_cgroup_until_it_is_empty() {
     let hierarchy = freezers.into_iter().find(|mount| mount.join("cgroup.procs").exists());
     let works = methods().contains(&"cpu-freeze".to_owned());
     let (true, true, Some(hierarchy)) = (is_root(), works, hierarchy) else {
-        skip("attach_acts_on_a_cgroup_until_it_is_empty", "it needs root and a cgroup freezer");
+        skip("it needs root and a cgroup freezer");
         return;
     };
     let name = format!("cli-test-{}", std::process::id());
@@ -412,7 +401,7 @@ fn what_emu_says_keeps_to_eighty_columns() {
 fn a_published_form_is_a_method_of_its_own() {
     let _alone = alone();
     if !methods().contains(&"cpu-lim".to_owned()) {
-        skip("a_published_form_is_a_method_of_its_own", "cpu-lim does not work here for this user");
+        skip("cpu-lim does not work here for this user");
         return;
     }
     let ended = run(&mut half("--method cpu-lim:published -- true"), "");

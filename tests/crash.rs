@@ -4,16 +4,14 @@
 //! `EMU_CRASH_ROUNDS` sets how often each death is tried with each method: raise it after a change of how things are
 //! undone. The seed is printed.
 
-#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
-
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use common::{PATIENCE, alone, child_called, emu, eventually, groups_of, inside, methods, run, skip, words};
+use crate::common::{
+    self, PATIENCE, alone, child_called, emu, eventually, groups_of, inside, methods, run, skip, words,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -64,7 +62,7 @@ fn nothing_is_left_whoever_is_killed_at_whatever_moment() {
     let _alone = alone();
     let methods = methods();
     if methods.is_empty() {
-        skip("nothing_is_left_whoever_is_killed_at_whatever_moment", "no method works here");
+        skip("no method works here");
         return;
     }
     let rounds = std::env::var("EMU_CRASH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);

@@ -2,17 +2,13 @@
 //!
 //! What is changed here for a moment is the randomisation of addresses, and what only this process's children see.
 
-#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Child;
 
-use common::{
-    Ended, alone, assert_refused, child_called, emu, eventually, finish, inside, is_root, leave_out, run,
-    skip, start, unwrapped, words,
+use crate::common::{
+    self, Ended, alone, assert_refused, child_called, emu, eventually, finish, inside, is_root, leave_out,
+    run, skip, start, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -29,9 +25,9 @@ fn doctor(line: &str) -> Ended {
 }
 
 /// Whether the tests may turn the one knob of the kernel that they turn; says why not.
-fn may_tune(test: &str) -> bool {
+fn may_tune() -> bool {
     if !is_root() || aslr() == "0" {
-        skip(test, "needs root, and addresses that are random");
+        skip("needs root, and addresses that are random");
         return false;
     }
     true
@@ -64,7 +60,7 @@ fn send(pid: i32, signal: Signal) {
 }
 
 #[test]
-fn every_knob_is_shown_and_the_code_says_whether_the_machine_is_ready() {
+fn every_knob_is_shown_and_the_exit_code_tells_readiness() {
     let _alone = alone();
     let ended = doctor("show --json");
     let json: Value = serde_json::from_str(&ended.stdout).expect("JSON");
@@ -101,7 +97,7 @@ fn named_knobs_are_shown_in_full_and_alone_decide() {
 
 #[test]
 fn a_command_runs_tuned_and_all_is_put_back() {
-    if !may_tune("a_command_runs_tuned_and_all_is_put_back") {
+    if !may_tune() {
         return;
     }
     let _alone = alone();
@@ -120,7 +116,7 @@ fn a_command_runs_tuned_and_all_is_put_back() {
 
 #[test]
 fn a_tuning_ends_by_time_and_by_signal() {
-    if !may_tune("a_tuning_ends_by_time_and_by_signal") {
+    if !may_tune() {
         return;
     }
     let _alone = alone();
@@ -139,7 +135,7 @@ fn a_tuning_ends_by_time_and_by_signal() {
 
 #[test]
 fn a_killed_tuning_is_undone_by_its_guardian_or_by_reset() {
-    if !may_tune("a_killed_tuning_is_undone_by_its_guardian_or_by_reset") {
+    if !may_tune() {
         return;
     }
     let _alone = alone();
@@ -160,8 +156,8 @@ fn a_killed_tuning_is_undone_by_its_guardian_or_by_reset() {
 }
 
 #[test]
-fn whoever_looks_at_the_machine_undoes_first_what_a_killed_emu_left() {
-    if !may_tune("whoever_looks_at_the_machine_undoes_first_what_a_killed_emu_left") {
+fn a_look_at_the_machine_first_undoes_what_a_killed_emu_left() {
+    if !may_tune() {
         return;
     }
     let _alone = alone();
@@ -187,7 +183,7 @@ fn whoever_looks_at_the_machine_undoes_first_what_a_killed_emu_left() {
 
 #[test]
 fn what_somebody_else_has_changed_meanwhile_is_left_and_told() {
-    if !may_tune("what_somebody_else_has_changed_meanwhile_is_left_and_told") {
+    if !may_tune() {
         return;
     }
     let _alone = alone();
@@ -208,7 +204,7 @@ fn what_somebody_else_has_changed_meanwhile_is_left_and_told() {
 
 #[test]
 fn a_second_tuning_is_refused_and_an_emulation_is_not() {
-    if !may_tune("a_second_tuning_is_refused_and_an_emulation_is_not") {
+    if !may_tune() {
         return;
     }
     let _alone = alone();
@@ -225,7 +221,7 @@ fn a_second_tuning_is_refused_and_an_emulation_is_not() {
     if common::some_method().is_some() {
         assert_eq!(run(&mut common::half("-- true"), "").code(), Some(0));
     } else {
-        leave_out("a_second_tuning_is_refused_and_an_emulation_is_not", "no method works here");
+        leave_out("no method works here");
     }
     send(child.id() as i32, Signal::SIGTERM);
     assert_eq!(finish(child).code(), Some(0));
@@ -255,7 +251,7 @@ fn a_knob_that_may_not_be_written_is_named() {
         assert_refused(&ended, 4, "without root");
         return;
     }
-    if !may_tune("a_knob_that_may_not_be_written_is_named") {
+    if !may_tune() {
         return;
     }
     let _alone = alone();

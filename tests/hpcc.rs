@@ -1,10 +1,8 @@
 //! `emu measure hpcc`, from the command line to the record.
 
-mod common;
-
 use std::fs;
 
-use common::{alone, emu, run, unwrapped, words};
+use crate::common::{alone, emu, run, unwrapped, words};
 use serde_json::Value;
 
 #[test]

@@ -1,15 +1,6 @@
 //! Job control under a real terminal and a real shell: with emu in front, a command stops, continues, and is
 //! interrupted as without it.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    reason = "helpers of tests fail as tests do"
-)]
-
-mod common;
-
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -19,9 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     EMU, PATIENCE, alone, child_called, comm, eventually, groups_of, inside, is_root, leave_out, methods,
-    skip, some_method, state,
+    skip, some_method, state, until_child, until_it_acts,
 };
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -105,12 +96,7 @@ impl Terminal {
 
     /// The process ID of the one emu that the shell has as its child.
     fn emu(&self) -> u32 {
-        let mut found = None;
-        eventually("emu runs", || {
-            found = child_called(self.shell_pid(), "emu");
-            found.is_some()
-        });
-        found.unwrap() as u32
+        until_child(self.shell_pid(), "emu") as u32
     }
 
     /// The shell itself: `setsid` forks when it leads a process group.
@@ -141,28 +127,28 @@ fn emu(what: &str, method: &str) -> String {
 }
 
 /// Does `act` for each method, with the shells in turn.
-fn with_each_method(test: &str, act: impl Fn(&mut Terminal, &str)) {
-    among(test, |shell, method, shells| method % shells == shell, act);
+fn with_each_method(act: impl Fn(&mut Terminal, &str)) {
+    among(|shell, method, shells| method % shells == shell, act);
 }
 
 /// Does `act` for each shell and method.
-fn everywhere(test: &str, act: impl Fn(&mut Terminal, &str)) {
-    among(test, |_, _, _| true, act);
+fn everywhere(act: impl Fn(&mut Terminal, &str)) {
+    among(|_, _, _| true, act);
 }
 
 /// Does `act` for the shells and methods that are `wanted`, by the number of the shell, that of the method, and how many
 /// shells there are.
-fn among(test: &str, wanted: impl Fn(usize, usize, usize) -> bool, act: impl Fn(&mut Terminal, &str)) {
+fn among(wanted: impl Fn(usize, usize, usize) -> bool, act: impl Fn(&mut Terminal, &str)) {
     let _alone = alone();
     let (shells, methods) = (shells(), methods());
     if shells.is_empty() || methods.is_empty() {
-        skip(test, "there is no shell with job control, or no method works here for this user");
+        skip("there is no shell with job control, or no method works here for this user");
         return;
     }
     for (number, shell) in shells.iter().enumerate() {
         for (_, method) in methods.iter().enumerate().filter(|(of, _)| wanted(number, *of, shells.len())) {
             let mut terminal = Terminal::open(shell);
-            eprintln!("{test}: {} with {method}", shell[0]);
+            eprintln!("{} with {method}", shell[0]);
             act(&mut terminal, method);
         }
     }
@@ -188,12 +174,13 @@ fn assert_let_go(emu: u32) {
 
 #[test]
 fn ctrl_c_interrupts_the_command_and_the_shell_sees_it() {
-    with_each_method("ctrl_c_interrupts_the_command_and_the_shell_sees_it", |terminal, method| {
+    with_each_method(|terminal, method| {
         let emu = emu("run", method);
-        for command in ["sleep 600", "sh -c 'echo begun; while :; do :; done'"] {
+        for (program, arguments) in [("sleep", "600"), ("sh", "-c 'while :; do :; done'")] {
+            let command = format!("{program} {arguments}");
             terminal.send(&format!("{emu} -- {command}\n"));
             let pid = terminal.emu();
-            thread::sleep(Duration::from_millis(300));
+            until_child(pid, program);
             terminal.send("\x03");
             terminal.wait_for(PROMPT);
             assert_eq!(terminal.line("echo code-$?").lines().nth(1), Some("code-130"), "{command}");
@@ -204,19 +191,14 @@ fn ctrl_c_interrupts_the_command_and_the_shell_sees_it() {
 
 #[test]
 fn ctrl_z_stops_the_job_fg_and_bg_continue_it() {
-    everywhere("ctrl_z_stops_the_job_fg_and_bg_continue_it", |terminal, method| {
+    everywhere(|terminal, method| {
         let emu = emu("run", method);
         terminal.send(&format!("{emu} -- sh -c 'trap \"exit 5\" TERM; while :; do sleep 0.02; done'\n"));
         let pid = terminal.emu();
-        let mut command = None;
-        eventually("the command runs", || {
-            command = child_called(pid, "sh");
-            command.is_some()
-        });
-        let command = command.unwrap();
+        let command = until_child(pid, "sh");
         // Often, as the signal falls into another part of the period each time.
         for round in 0..3 {
-            thread::sleep(Duration::from_millis(150 + 7 * round));
+            thread::sleep(Duration::from_millis(50 + 7 * round));
             terminal.send("\x1a");
             terminal.wait_for(PROMPT);
             assert!(terminal.line("jobs").contains("Stopped"), "round {round}");
@@ -227,7 +209,7 @@ fn ctrl_z_stops_the_job_fg_and_bg_continue_it() {
             terminal.send("fg\n");
             eventually("both are continued", || state(pid as i32) != Some('T'));
         }
-        thread::sleep(Duration::from_millis(150));
+        thread::sleep(Duration::from_millis(50));
         terminal.send("\x1a");
         terminal.wait_for(PROMPT);
         terminal.line("bg");
@@ -241,11 +223,11 @@ fn ctrl_z_stops_the_job_fg_and_bg_continue_it() {
 
 #[test]
 fn a_stopped_job_can_be_killed() {
-    with_each_method("a_stopped_job_can_be_killed", |terminal, method| {
+    with_each_method(|terminal, method| {
         let emu = emu("run", method);
         terminal.send(&format!("{emu} -- sleep 600\n"));
         let pid = terminal.emu();
-        thread::sleep(Duration::from_millis(300));
+        until_child(pid, "sleep");
         terminal.send("\x1a");
         terminal.wait_for(PROMPT);
         // bash continues a stopped job that it kills; dash leaves that to the user.
@@ -258,33 +240,29 @@ fn a_stopped_job_can_be_killed() {
 }
 
 #[test]
-fn a_background_job_that_reads_the_terminal_stops_until_it_is_in_front() {
-    with_each_method(
-        "a_background_job_that_reads_the_terminal_stops_until_it_is_in_front",
-        |terminal, method| {
-            let emu = emu("run", method);
-            terminal.line(&format!("{emu} -- cat &"));
-            let pid = terminal.emu();
-            // A shell hears of it when the last thread has stopped.
-            eventually("the job is stopped", || threads(pid).all(|thread| state(thread) == Some('T')));
-            let jobs = terminal.line("jobs");
-            assert!(jobs.contains("Stopped"), "{jobs}");
-            assert_let_go(pid);
-            terminal.send("fg\n");
-            eventually("the job is continued", || state(pid as i32) != Some('T'));
-            thread::sleep(Duration::from_millis(200));
-            terminal.send("hello\n");
-            terminal.wait_for("hello\nhello\n");
-            terminal.send("\x04");
-            terminal.wait_for(PROMPT);
-            assert_eq!(terminal.line("echo code-$?").lines().nth(1), Some("code-0"));
-        },
-    );
+fn a_background_job_that_reads_stops_until_it_is_in_front() {
+    with_each_method(|terminal, method| {
+        let emu = emu("run", method);
+        terminal.line(&format!("{emu} -- cat &"));
+        let pid = terminal.emu();
+        // A shell hears of it when the last thread has stopped.
+        eventually("the job is stopped", || threads(pid).all(|thread| state(thread) == Some('T')));
+        let jobs = terminal.line("jobs");
+        assert!(jobs.contains("Stopped"), "{jobs}");
+        assert_let_go(pid);
+        terminal.send("fg\n");
+        eventually("the job is continued", || state(pid as i32) != Some('T'));
+        terminal.send("hello\n");
+        terminal.wait_for("hello\nhello\n");
+        terminal.send("\x04");
+        terminal.wait_for(PROMPT);
+        assert_eq!(terminal.line("echo code-$?").lines().nth(1), Some("code-0"));
+    });
 }
 
 #[test]
 fn a_command_that_stops_itself_gives_the_terminal_back() {
-    with_each_method("a_command_that_stops_itself_gives_the_terminal_back", |terminal, method| {
+    with_each_method(|terminal, method| {
         let emu = emu("run", method);
         terminal.send(&format!("{emu} -- sh -c 'sleep 0.2; kill -TSTP $$; echo went-on; exit 4'\n"));
         terminal.wait_for(PROMPT);
@@ -298,26 +276,27 @@ fn a_command_that_stops_itself_gives_the_terminal_back() {
 
 #[test]
 fn an_interactive_shell_can_be_the_command() {
-    with_each_method("an_interactive_shell_can_be_the_command", |terminal, method| {
+    with_each_method(|terminal, method| {
         let emu = emu("run", method);
         if shells().first().is_none_or(|shell| shell[0] != "bash") {
-            skip("an_interactive_shell_can_be_the_command", "there is no bash");
+            skip("there is no bash");
             return;
         }
         if method == "cpu-lim" {
             // A shell may see its job stopped by the method before it is stopped itself.
-            leave_out("an_interactive_shell_can_be_the_command", "cpu-lim uses the signals of job control");
+            leave_out("cpu-lim uses the signals of job control");
             return;
         }
         // Spelled in another way than it will be shown, as the terminal shows what is typed.
         terminal.send(&format!("PS1='inner''> ' {emu} -- bash --norc --noprofile --noediting -i\n"));
         terminal.wait_for("inner> ");
+        let inner = until_child(terminal.emu(), "bash");
         terminal.send("sleep 600\n");
-        thread::sleep(Duration::from_millis(400));
+        let sleeper = until_child(inner as u32, "sleep");
         terminal.send("\x1a");
         terminal.wait_for("inner> ");
         terminal.send("fg\n");
-        thread::sleep(Duration::from_millis(400));
+        eventually("the job is continued", || state(sleeper) != Some('T'));
         terminal.send("\x03");
         terminal.wait_for("inner> ");
         terminal.send("exit 6\n");
@@ -327,27 +306,22 @@ fn an_interactive_shell_can_be_the_command() {
 }
 
 #[test]
-fn where_no_shell_waits_a_command_that_is_stopped_alone_stays_in_its_zone() {
+fn without_a_shell_a_command_stopped_alone_stays_in_its_zone() {
     let _alone = alone();
-    let test = "where_no_shell_waits_a_command_that_is_stopped_alone_stays_in_its_zone";
     if methods().is_empty() {
-        skip(test, "no method works here for this user");
+        skip("no method works here for this user");
         return;
     }
     for method in methods() {
         // Without a terminal.
         let arguments = ["run", "--quiet", "--speed", "50%", "--method", &method, "--", "sleep", "600"];
         let mut emu = inside(":", "setsid").arg(EMU).args(arguments).spawn().unwrap();
-        let mut sleeper = None;
-        eventually("the command runs", || {
-            sleeper = child_called(emu.id(), "sleep");
-            sleeper.is_some()
-        });
-        let sleeper = sleeper.unwrap();
+        let sleeper = until_child(emu.id(), "sleep");
         let send = |signal| kill(Pid::from_raw(sleeper), signal).unwrap();
         send(Signal::SIGSTOP);
         eventually("the command is stopped", || state(sleeper) == Some('T'));
-        thread::sleep(Duration::from_millis(500));
+        // In vain, if it is right, and long enough for one that is wrong.
+        thread::sleep(Duration::from_millis(200));
         assert_ne!(state(emu.id() as i32), Some('T'), "{method}");
         send(Signal::SIGCONT);
         send(Signal::SIGTERM);
@@ -360,10 +334,7 @@ fn where_no_shell_waits_a_command_that_is_stopped_alone_stays_in_its_zone() {
 fn a_hang_up_that_was_to_be_ignored_does_not_end_an_emulation() {
     let _alone = alone();
     let Some(method) = some_method().filter(|_| is_root()) else {
-        skip(
-            "a_hang_up_that_was_to_be_ignored_does_not_end_an_emulation",
-            "it needs root and a method that works",
-        );
+        skip("it needs root and a method that works");
         return;
     };
     let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
@@ -383,19 +354,15 @@ fn a_hang_up_that_was_to_be_ignored_does_not_end_an_emulation() {
 
 #[test]
 fn a_hang_up_ends_command_and_emulation() {
-    with_each_method("a_hang_up_ends_command_and_emulation", |terminal, method| {
+    with_each_method(|terminal, method| {
         let emu = emu("run", method);
         terminal.send(&format!("{emu} -- sleep 600\n"));
         let pid = terminal.emu();
-        let mut sleeper = None;
-        eventually("the command runs", || {
-            sleeper = child_called(pid, "sleep");
-            sleeper.is_some()
-        });
+        let sleeper = until_child(pid, "sleep");
         // Without its last user, the terminal hangs up.
         terminal.master = File::open("/dev/null").unwrap();
         eventually("all have ended", || {
-            state(sleeper.unwrap()).is_none_or(|s| s == 'Z') && state(pid as i32).is_none_or(|s| s == 'Z')
+            state(sleeper).is_none_or(|s| s == 'Z') && state(pid as i32).is_none_or(|s| s == 'Z')
         });
         assert!(groups_of(pid).is_empty());
     });
@@ -403,13 +370,13 @@ fn a_hang_up_ends_command_and_emulation() {
 
 #[test]
 fn attach_stops_and_continues_as_a_job() {
-    with_each_method("attach_stops_and_continues_as_a_job", |terminal, method| {
+    with_each_method(|terminal, method| {
         let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
         let pid = sleeper.id();
         let attach = emu("attach", method);
         terminal.send(&format!("{attach} --pid {pid}\n"));
         let emu = terminal.emu();
-        thread::sleep(Duration::from_millis(300));
+        until_it_acts(emu);
         terminal.send("\x1a");
         terminal.wait_for(PROMPT);
         assert!(terminal.line("jobs").contains("Stopped"));

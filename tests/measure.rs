@@ -1,16 +1,12 @@
 //! `emu measure`: what it refuses, what it writes, and that it leaves no file however it ends.
 
-#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use common::{
-    EMU, alone, assert_refused, emu, eventually, finish, inside, is_root, run, start, unwrapped, words,
+use crate::common::{
+    self, EMU, alone, assert_refused, emu, eventually, finish, inside, is_root, run, start, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -101,7 +97,7 @@ fn a_disk_that_cannot_be_written_or_is_full_is_told_at_once() {
 fn a_file_system_in_memory_says_what_cannot_be_had() {
     let _alone = alone();
     if !is_root() {
-        common::skip("a_file_system_in_memory_says_what_cannot_be_had", "mounting needs root");
+        common::skip("mounting needs root");
         return;
     }
     let memory = "mount -t tmpfs -o size=16m none /mnt";
@@ -113,7 +109,7 @@ fn a_file_system_in_memory_says_what_cannot_be_had() {
     if fs::read_to_string("/proc/filesystems").is_ok_and(|text| text.contains("\toverlay\n")) {
         setups.push((overlay.as_str(), "/mnt/all"));
     } else {
-        common::leave_out("a_file_system_in_memory_says_what_cannot_be_had", "there are no overlays here");
+        common::leave_out("there are no overlays here");
     }
     for (setup, folder) in setups {
         let line =
@@ -139,7 +135,7 @@ fn a_file_system_in_memory_says_what_cannot_be_had() {
 }
 
 #[test]
-fn a_disk_is_measured_into_a_record_without_a_trace_in_its_folder() {
+fn a_disk_is_measured_into_a_record_without_a_trace() {
     let _alone = alone();
     let (dir, record) = (on_disk(), on_disk());
     let out = record.path().join("record");
@@ -211,7 +207,7 @@ fn command(document: &Value) -> Option<&str> {
 }
 
 #[test]
-fn a_disk_is_measured_for_a_while_without_a_trace_in_its_folder() {
+fn a_disk_is_measured_for_a_while_without_a_trace() {
     let _alone = alone();
     let dir = on_disk();
     let path = dir.path().display();

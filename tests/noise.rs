@@ -1,16 +1,14 @@
 //! `emu noise` from end to end: what it prints, its record, bad input, and an end by a signal.
 
-mod common;
-
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 
-use common::{alone, assert_measured, assert_refused, emu, eventually, finish, run, start, words};
+use crate::common::{alone, assert_measured, assert_refused, emu, eventually, finish, run, start, words};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 #[test]
-fn a_quick_look_makes_tables_a_conclusion_and_a_record_that_is_never_written_over() {
+fn a_quick_look_makes_tables_a_conclusion_and_a_lasting_record() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("record");

@@ -1,13 +1,11 @@
 //! `emu timers` from end to end: what it prints, its record, a reference, bad input.
 
-mod common;
-
 use std::fs;
 
-use common::{alone, assert_measured, assert_refused, emu, run, words};
+use crate::common::{alone, assert_measured, assert_refused, emu, run, words};
 
 #[test]
-fn a_quick_look_tells_of_every_clock_and_compares_with_a_reference() {
+fn a_quick_look_tells_of_every_clock_and_takes_a_reference() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("first");

@@ -3,21 +3,13 @@
 //! As root every emu gets a mount namespace with a state folder that only the tests use, so that emus outside of
 //! the tests neither refuse nor are refused.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "helpers of tests fail as tests do"
-)]
-
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,14 +36,20 @@ pub(crate) fn is_root() -> bool {
 }
 
 /// Says on stderr what a test does not try here, as it makes no sense on such a host.
-pub(crate) fn leave_out(test: &str, why: &str) {
-    eprintln!("left out of {test}: {why}");
+pub(crate) fn leave_out(why: &str) {
+    eprintln!("left out of {}: {why}", this_test());
 }
 
 /// Says on stderr why a test did not run; with `EMU_NO_SKIP` in the environment it fails instead.
-pub(crate) fn skip(test: &str, why: &str) {
+pub(crate) fn skip(why: &str) {
+    let test = this_test();
     assert!(std::env::var_os("EMU_NO_SKIP").is_none(), "{test} must not be skipped here: {why}");
     eprintln!("skipped {test}: {why}");
+}
+
+/// The test that the calling thread runs: the harness names its threads so.
+fn this_test() -> String {
+    thread::current().name().unwrap_or("a part of a test").to_owned()
 }
 
 /// A shell has its background jobs ignore the keyboard's signals, and `nohup` a hang-up; so would what the tests start from
@@ -170,14 +168,16 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// The methods that can do 50 % here, for the caller.
 pub(crate) fn methods() -> Vec<String> {
-    let ended = run(&mut emu(["methods", "--json", "--speed", "50%"]), "");
-    let json: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
-    let methods = json["methods"].as_array().expect("a list").iter();
-    methods
-        .filter(|method| method["works"] == true)
-        .map(|method| method["method"].as_str().expect("a name").to_owned())
-        .filter(|name| !name.contains(':'))
-        .collect()
+    static METHODS: OnceLock<Vec<String>> = OnceLock::new();
+    let ask = || {
+        let ended = run(&mut emu(["methods", "--json", "--speed", "50%"]), "");
+        let json: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+        let methods = json["methods"].as_array().expect("a list").iter();
+        let works = methods.filter(|method| method["works"] == true);
+        let names = works.map(|method| method["method"].as_str().expect("a name").to_owned());
+        names.filter(|name| !name.contains(':')).collect()
+    };
+    METHODS.get_or_init(ask).clone()
 }
 
 /// A method that needs little of the host, for tests of what is around it.
@@ -194,6 +194,16 @@ pub(crate) fn child_called(parent: u32, name: &str) -> Option<i32> {
         .split_whitespace()
         .filter_map(|pid| pid.parse().ok())
         .find(|pid| comm(*pid).as_deref() == Some(name))
+}
+
+/// Waits until a child of `parent` is the program of this name; returns it. As emu's command it is in its zone by then.
+pub(crate) fn until_child(parent: u32, name: &str) -> i32 {
+    let mut found = None;
+    eventually(&format!("{name} runs"), || {
+        found = child_called(parent, name);
+        found.is_some()
+    });
+    found.expect("found")
 }
 
 /// The name of a process.

@@ -1,8 +1,8 @@
 //! The methods with every layout of cgroups, on several CPUs, by root and by an ordinary user; and what `emu info` and
 //! `emu methods` tell of such hosts.
 
-use crate::duty;
-use crate::guest::{Guest, Report, numbers, run_at_once};
+use super::duty;
+use super::guest::{Guest, Report, numbers, run_at_once};
 
 /// The shares of a CPU that the two threads used.
 fn used(report: &Report, name: &str) -> [f64; 2] {

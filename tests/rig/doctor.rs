@@ -1,7 +1,7 @@
 //! However a tuning of the machine ends, by itself or by signals, every file that it has changed is as it was: governors
 //! with their tunables, interrupts, addresses.
 
-use crate::guest::Guest;
+use super::guest::Guest;
 
 fn check(guest: Guest, states: &[&str], endings: &[&str]) {
     let Some(report) = guest.run(&format!("doctor.sh {} {}", states.join(","), endings.join(","))) else {
@@ -32,6 +32,6 @@ fn however_a_tuning_ends_the_machine_is_as_before() {
 }
 
 #[test]
-fn however_a_tuning_ends_the_machine_is_as_before_on_the_newer_kernel() {
+fn however_a_tuning_ends_a_newer_kernel_is_as_before() {
     check(Guest::TWO_NEW, &["conservative", "schedutil"], &["interrupt", "kill-both"]);
 }

@@ -1,7 +1,7 @@
 //! However an emulation ends, by itself or by signals, every file of cpufreq is as it was, and nothing is left stopped,
 //! frozen, limited or in the way.
 
-use crate::guest::Guest;
+use super::guest::Guest;
 
 const ENDINGS: [&str; 4] = ["release", "interrupt", "kill", "kill-both"];
 /// In each state of the policies: cpu-freq, and cpu-gov with and without freezing.

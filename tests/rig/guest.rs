@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use crate::common::skip;
+use crate::common::{EMU, skip};
 
 /// Where the repository is.
 fn root() -> PathBuf {
@@ -122,48 +122,27 @@ impl Rig {
     }
 }
 
-/// Fetches packages and builds static programs, once; says why where that is impossible.
+/// Fetches packages, takes the symbols off the binary under test and builds the guest's program, once; says why where
+/// that is impossible.
 fn rig() -> Option<&'static Rig> {
     static RIG: OnceLock<Option<Rig>> = OnceLock::new();
     RIG.get_or_init(|| {
         let rig = root().join("tests/rig");
         let fetched = output(&mut Command::new(rig.join("fetch")));
         if !fetched.status.success() {
-            skip("the rig", String::from_utf8_lossy(&fetched.stderr).trim());
+            skip(String::from_utf8_lossy(&fetched.stderr).trim());
             return None;
         }
-        let build = root().join("target/rig/build");
-        let release = build.join(format!("{TARGET}/release"));
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--release", "--locked", "--package", "emu-cli", "--target", TARGET]);
-        let flags = flags();
-        cargo
-            .current_dir(root())
-            .env("CARGO_TARGET_DIR", &build)
-            .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+        let [emu, program] = ["emu", "program"].map(|name| root().join("target/rig").join(name));
         // Every megabyte has to be unpacked in each boot.
-        built(cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols"));
-        let program = release.join("program");
+        built(Command::new("strip").arg("-o").arg(&emu).arg(EMU));
+        let static_one = ["--edition", "2024", "-O", "-C", "target-feature=+crt-static"];
         let mut rustc = Command::new("rustc");
-        rustc.args(["--edition", "2024", "-O", "--target", TARGET]).args(flags);
-        built(rustc.arg("-o").arg(&program).arg(rig.join("program.rs")));
-        Some(Rig { emu: release.join("emu"), program, jobs: rig.join("jobs") })
+        // By a short name of the source: a longer one would move all that follows in a guest that counts instructions.
+        built(rustc.current_dir(&rig).args(static_one).arg("-o").arg(&program).arg("program.rs"));
+        Some(Rig { emu, program, jobs: rig.join("jobs") })
     })
     .as_ref()
-}
-
-const TARGET: &str = "x86_64-unknown-linux-gnu";
-
-/// The flags of the compiler: for static programs, which are the same wherever they are built. A string that is longer by the
-/// name of a folder would move all that follows in a guest that counts instructions.
-fn flags() -> [String; 3] {
-    let home = std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| home + "/.cargo"));
-    let home = home.unwrap_or_else(|error| panic!("the folder of cargo: {error}"));
-    [
-        "-Ctarget-feature=+crt-static".into(),
-        format!("--remap-path-prefix={}=emu", root().display()),
-        format!("--remap-path-prefix={home}=cargo"),
-    ]
 }
 
 fn built(command: &mut Command) {

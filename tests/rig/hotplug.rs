@@ -1,6 +1,6 @@
 //! CPUs of a zone that go offline and come back.
 
-use crate::guest::{Guest, Report, numbers, run_at_once};
+use super::guest::{Guest, Report, numbers, run_at_once};
 
 /// What a program may be off by, as a share of what it is to use.
 const CLOSENESS: f64 = 0.05;
@@ -45,7 +45,7 @@ fn a_cpu_that_comes_back_is_used_again() {
 }
 
 #[test]
-fn tasks_that_lose_their_last_cpu_are_slowed_again_when_it_is_back() {
+fn tasks_that_lose_their_last_cpu_are_slowed_when_it_is_back() {
     // The windows have 80 periods each, and burners wait for their guest's turn: 5.3 % off was seen. Unslowed it is 150 %.
     const CLOSE: f64 = 0.1;
     let Some(report) = Guest::FOUR_V1.run("last-cpu.sh") else { return };

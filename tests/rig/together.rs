@@ -1,7 +1,7 @@
 //! Two emus at once, on CPUs of their own, which rely on the same state of the machine: whichever ends first, and however,
 //! leaves it to the other, and after both everything is as before.
 
-use crate::guest::{Guest, numbers};
+use super::guest::{Guest, numbers};
 
 /// METHOD-WHO-ENDING, as `together.sh` takes them.
 const CASES: [&str; 5] = [

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn values_stay_of_one_size_and_are_never_twice_the_same_in_a_row() {
+    fn values_stay_of_one_size_and_never_repeat_in_a_row() {
         assert!((Values::after(4).a - 2.0).abs() < 1e-12);
         assert!((Values::after(8000).a - 1.0).abs() < 1e-10);
         let rows: Vec<_> = (0..20).map(Values::after).collect();

@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_option_is_written_as_it_was_given_and_not_where_it_was_not() {
+    fn an_option_is_written_as_given_and_only_where_given() {
         assert_eq!(option("threads", [1, 2]), " --threads 1,2");
         assert_eq!(option("step", Some(0.2)), " --step 0.2");
         assert_eq!(option::<u32>("threads", []), "");

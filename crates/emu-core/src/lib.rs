@@ -42,6 +42,8 @@ mod session;
 mod speed;
 mod status;
 mod sys;
+#[cfg(test)]
+mod testing;
 mod unavailable;
 mod undo;
 mod zone;

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_that_is_held_up_to_its_end_is_no_longer_than_planned() {
+    fn a_series_that_is_stopped_until_its_end_is_not_longer() {
         let plan = Plan::new(10 * STEP, STEP).unwrap();
         let time = Cell::new(Duration::ZERO);
         let sample = |left: Duration| {

@@ -16,7 +16,7 @@ watch() { # NAME
   program=$(cat /tmp/program.pid)
   # Everything is spread and settled by then. Nothing else may run on these CPUs while they are watched.
   sleep 1
-  echo "used $1 $(program used 3400000 /proc/"$program"/task/*)"
+  echo "used $1 $(program used 1700000 /proc/"$program"/task/*)"
   if [ -n "$is_v2" ]; then
     for moment in $(seq 20); do
       cat $root/*/cgroup.freeze

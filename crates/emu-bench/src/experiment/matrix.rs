@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_and_times_of_cpu_lim_as_published_are_those_of_its_real_cycles() {
+    fn published_cpu_lim_has_windows_and_times_of_its_real_cycles() {
         let host = Host::detect(&Roots::system()).unwrap();
         let zone: CpuList = host.allowed.iter().take(1).collect();
         let experiment = Experiment {

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_result_ends_a_cell_and_what_may_pass_only_after_some_tries() {
+    fn a_wrong_result_ends_a_cell_a_passing_failure_is_retried() {
         let late = Error::new(ErrorKind::Failed, "the worker did not reply");
         let wrong = Error::new(ErrorKind::WrongResult, "wrong result");
         assert!(may_be_tried_again(&late, 1) && may_be_tried_again(&late, TAKEN_AGAIN));

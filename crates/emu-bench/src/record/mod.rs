@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_continued_after_the_last_whole_line_and_by_one_process_at_a_time() {
+    fn a_record_is_continued_after_its_last_whole_line_by_one_only() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("record");
         let mut record = Record::at(&folder, &about()).unwrap();

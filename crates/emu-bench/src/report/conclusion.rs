@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_of_methods_that_are_all_wrong_is_the_one_that_is_least_off() {
+    fn of_methods_that_are_all_wrong_the_least_off_is_the_nearest() {
         let far = candidate("fracas", UNTOLD, -0.99);
         let near = candidate("cpu-lim", Verdict::Fail, -0.56);
         assert_eq!(told(&[far, near]), "nearest cpu-lim -56.0%");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_of_which_nothing_undisturbed_is_known_is_neither_used_nor_near() {
+    fn a_method_with_only_disturbed_data_is_neither_used_nor_near() {
         let unknown = Candidate { off: None, ..candidate("cpu-lim", UNTOLD, 0.0) };
         assert_eq!(told(&[unknown]), "nothing");
         assert_eq!(told(&[unknown, candidate("fracas", Verdict::Fail, 0.3)]), "nearest fracas +30.0%");

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hundred_simulated_runs_exclude_the_truth_as_often_as_they_say() {
+    fn simulated_runs_exclude_the_truth_as_often_as_they_say() {
         for (centre, seed) in [(Centre::Mean, 1), (Centre::Mean, 2), (median(1), 1), (median(2), 2)] {
             let excluded = excluded(&tests(&pairs(200 * 12, 0.01, 0.0, seed), centre));
             // 5 % of 200 within three standard deviations: neither too wide nor too narrow.
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_of_the_detectable_size_is_found_four_times_in_five_by_its_interval() {
+    fn an_effect_of_detectable_size_is_found_four_times_in_five() {
         let tests_of_nothing = tests(&pairs(2400, 0.01, 0.0, 3), Centre::Mean);
         let detectable =
             tests_of_nothing.iter().map(|test| test.detectable).sum::<f64>() / tests_of_nothing.len() as f64;

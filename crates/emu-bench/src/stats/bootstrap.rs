@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_interval_and_another_seed_another() {
+    fn the_same_seed_gives_the_same_interval_and_no_other_does() {
         let units = Normals::new(3).take(20).collect::<Vec<_>>();
         let interval = |seed| Bootstrap::new(seed).percentile(&units, Level::P95, mean).unwrap();
         assert_eq!(interval(1), interval(1));
@@ -205,7 +205,7 @@ mod tests {
     /// Twenty-four processes with eight alike measurements each: taking the measurements for units promises
     /// 95 % and holds far less; resampling processes holds it.
     #[test]
-    fn resampling_processes_covers_where_resampling_their_measurements_does_not() {
+    fn resampling_processes_covers_resampling_measurements_does_not() {
         let grand_mean = |processes: &[&Vec<f64>]| {
             processes.iter().map(|process| process.iter().sum::<f64>()).sum::<f64>()
                 / (processes.len() * 8) as f64

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn under_six_measurements_the_median_interval_admits_its_lower_level() {
+    fn below_six_measurements_the_interval_admits_a_lower_level() {
         let five = Interval::of_median(&one_to(5), Level::P95, &Bootstrap::new(1)).unwrap();
         assert_eq!((five.low, five.high, five.level), (1.0, 5.0, 0.9375));
         assert!(!five.reaches(Level::P95));
@@ -240,7 +240,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_interval_contains_its_estimate_and_widens_with_the_level(
+        fn intervals_contain_their_estimate_and_widen_with_the_level(
             values in prop::collection::vec(-1e3..1e3, 2..25), seed: u64,
         ) {
             let sample = Sample::new(values).unwrap();

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wanted_clock_is_a_share_of_the_clock_that_the_native_window_had() {
+    fn a_wanted_clock_is_a_share_of_the_native_windows_clock() {
         let cpu_loop = workload("cpu-loop").unwrap();
         let pairs = [pair(at(3.0, 0.01)), pair(at(3.5, -0.02)), pair(at(4.0, 0.0))];
         let pairs: Vec<_> = pairs.iter().collect();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn without_quanta_the_meter_tells_the_clock_and_without_both_the_plan() {
+    fn the_clock_comes_from_quanta_then_the_meter_then_the_plan() {
         let cpu_loop = workload("cpu-loop").unwrap();
         let mut metered = at(4.0, 0.0);
         metered.done.quantum_ns = 0.0;

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_makes_up_for_what_all_cpus_use_from_one_look_to_the_next() {
+    fn a_cycle_makes_up_for_what_all_cpus_use_between_looks() {
         let on_one = [(1.0, 1, 10.0), (0.4, 1, 25.0), (0.2, 1, 50.0), (0.8, 1, 50.0), (0.95, 1, 200.0)];
         for (share, cpus, ms) in on_one.into_iter().chain([(0.2, 2, 100.0), (0.8, 2, 25.0)]) {
             assert_ms(rule(share, cpus).cycle(), ms);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn who_computed_at_full_speed_is_held_until_his_life_is_long_enough() {
+    fn who_ran_at_full_speed_is_stopped_until_the_share_fits() {
         let held = |share, used_ms, lived_ms| {
             let Account { used, lived } = account(used_ms, lived_ms);
             rule(share, 1).held_for(used, lived)

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_hold_several_real_cycles_where_a_whole_life_is_judged() {
+    fn windows_hold_several_cycles_where_a_whole_life_is_judged() {
         for (share, cpus, window_ms) in [(0.4, 1, 200), (0.2, 1, 200), (0.2, 2, 300), (0.1, 2, 600)] {
             let judge = Judge::new(share, cpus);
             let window = window_of_periods(Plan::new(1).window, judge.cycle());
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn work_has_some_cycles_to_get_under_way_and_a_judged_sleeper_begins_at_once() {
+    fn work_has_cycles_to_get_going_a_judged_sleeper_starts_at_once() {
         let plan = Plan::new(1);
         let busy = crate::workload::testing::job("cpu-loop", &"0".parse().unwrap());
         let sleeper = Job { sleep: Duration::from_millis(50), ..busy.clone() };
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_controls_enough_for_an_interval_unless_there_are_few_pairs() {
+    fn controls_suffice_for_an_interval_unless_pairs_are_few() {
         let controls = |pairs| Plan { pairs, ..Plan::new(1) }.controls();
         assert_eq!([3, 5, 15, 30].map(controls), [3, 5, 6, 10]);
     }

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_bound_from_the_start_and_report_in_order_over_two_windows() {
+    fn threads_are_bound_from_the_start_and_report_in_order() {
         let job = job(&allowed());
         let mut bound = Bound::start(&job, || {
             let cpus = part::own_cpus().unwrap();

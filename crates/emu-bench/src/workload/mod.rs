@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn every_workload_has_a_name_of_its_own_and_makes_jobs_by_that_name() {
+    fn every_workload_has_its_own_name_and_makes_jobs_by_it() {
         for workload in WORKLOADS {
             assert!(!workload.about().is_empty());
             assert_eq!(workload.job(&setting("0-1")).workload, workload.name());

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_the_longest_span_with_work_and_a_step_the_usual_one() {
+    fn a_stall_is_the_longest_span_and_a_step_the_usual_one() {
         let some = [(0, 0), (10, 1), (20, 2), (30, 3), (530, 3), (590, 4), (600, 5)];
         let few = stamps(&some);
         assert_eq!(few.longest_stall_ns(), 60, "the sleep from 30 to 530 is none");

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_out_of_their_range_are_refused_with_the_value_the_range_and_an_example() {
+    fn whole_numbers_out_of_range_are_refused_with_an_example() {
         assert_eq!(threads(" 2").unwrap(), 2);
         for text in ["", "0", "-1", "257", "1.5", "x"] {
             let error = threads(text).unwrap_err();
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_and_operations_have_the_names_by_which_they_are_shown() {
+    fn columns_and_operations_have_the_names_that_are_shown() {
         let command = clap::Command::new("emu");
         let column = |name: &str| column().parse_ref(&command, None, name.as_ref());
         for kind in Column::ALL {

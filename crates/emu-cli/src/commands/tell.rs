@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_when_there_is_something_to_write_and_not_before() {
+    fn a_file_is_replaced_only_when_there_is_something_to_write() {
         let dir = tempfile::tempdir().unwrap();
         let (old, new) = (dir.path().join("old"), dir.path().join("new"));
         fs::write(&old, "old and long").unwrap();

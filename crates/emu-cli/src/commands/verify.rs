@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_loop_is_measured_on_one_cpu_too_unless_cpus_or_other_work_are_named() {
+    fn the_cpu_loop_is_also_measured_on_one_cpu_unless_told_else() {
         let alone = |line: &str, cpus: usize| {
             let line = format!("emu verify {line}");
             let Command::Verify(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {

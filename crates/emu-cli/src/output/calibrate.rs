@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rates_at_equal_clock_have_rows_of_their_own_where_the_clock_is_known() {
+    fn rates_at_equal_clock_have_rows_where_the_clock_is_known() {
         let text = text(&measured(), false);
         let rows = |name: &str| -> Vec<String> {
             let own = text.lines().filter(|line| line.starts_with(name));
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figure_has_the_points_lines_and_bands_of_every_number_of_threads() {
+    fn the_figure_has_points_lines_and_bands_for_all_threads() {
         let mut measured = measured();
         measured.analyses[1].measured.bands.truncate(1);
         let chart = figures::chart(&measured);

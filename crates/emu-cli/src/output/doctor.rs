@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tuning_gives_to_its_command_alone_leaves_the_machine_ready() {
+    fn what_a_tuning_gives_its_command_alone_leaves_a_host_ready() {
         let mut report = report(&[State::Advice]);
         report.knobs[0].finding.changes = vec![Change::TimerSlack { value: 1 }];
         assert!(report.is_ready());

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_a_marked_paragraph_has_the_mark_within_the_width() {
+    fn a_marked_paragraph_has_the_mark_on_each_line_within_width() {
         assert_eq!(marked("emu: ", "short"), "emu: short\n");
         let long = marked("emu: ", &"µs ".repeat(40));
         assert_eq!(long.lines().count(), 2, "{long}");

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_a_doubt_it_is_told_and_more_pairs_are_not_asked_for() {
+    fn where_there_is_doubt_it_is_told_instead_of_more_pairs() {
         let outliers = Outliers { pairs: 4, beyond: 0.1 };
         for (doubt, words) in [
             (Doubt::Disturbed { disturbed: 10, pairs: 15 }, "10 of 15 pairs were disturbed"),

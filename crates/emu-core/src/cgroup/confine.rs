@@ -225,7 +225,7 @@ mod tests {
         let all = affinity::get(0).unwrap();
         let two = [all.first(), all.iter().last()].map(|cpu| cpu.into_iter().collect::<CpuList>());
         if two[0] == two[1] {
-            println!("skipped: there is one CPU only");
+            crate::testing::skip("there is one CPU only");
             return None;
         }
         Some((all, two))

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
 
 use super::{TaskGroup, place};
 use crate::cpu_list::CpuList;
@@ -13,6 +12,7 @@ use crate::speed::Target;
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::sys::times::process_cpu_time;
+pub(crate) use crate::testing::{skip, wait_until};
 use crate::undo::Journal;
 use crate::zone::{Demand, Tasks, Zone};
 
@@ -94,14 +94,6 @@ impl Drop for Program {
 pub(crate) fn signal(pid: Pid, signal: i32) {
     let signal = nix::sys::signal::Signal::try_from(signal).unwrap();
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal);
-}
-
-pub(crate) fn wait_until(mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 pub(crate) fn state(pid: Pid) -> Option<u8> {

@@ -213,7 +213,7 @@ fn emu_itself_and_its_ancestors_are_not_taken() {
 /// One CPU, where there are more; otherwise prints that the test is skipped.
 fn one_of(host: &Host) -> Option<CpuList> {
     if host.online().len() < 2 || host.allowed.len() < 2 {
-        println!("skipped: confining needs two CPUs");
+        skip("confining needs two CPUs");
         return None;
     }
     Some(host.allowed.first().into_iter().collect())

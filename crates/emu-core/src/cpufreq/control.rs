@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_kernel_refuses_half_way_all_policies_are_as_before() {
+    fn whatever_is_refused_half_way_all_policies_are_as_before() {
         let files = [GOVERNOR, MIN, MAX];
         for (refused, code, kind) in [
             ("userspace", libc::EINVAL, ErrorKind::Failed),

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn one_busy_cpu_is_not_hidden_by_idle_ones_nor_told_where_it_is_not_measured() {
+    fn one_busy_cpu_is_told_only_where_measured_despite_idle_ones() {
         let line = |cpu: u32, busy: u32, idle: u32, stolen: u32| {
             format!("cpu{cpu} {busy} 0 0 {idle} 0 0 0 {stolen} 0 0\n")
         };

@@ -264,6 +264,7 @@ mod tests {
     use crate::host::Host;
     use crate::process::Stat;
     use crate::roots::Roots;
+    use crate::testing::skip;
 
     /// Ends the threads and waits for them.
     fn end(mut pusher: IdlePusher) {
@@ -272,12 +273,6 @@ mod tests {
         for thread in threads {
             thread.join().unwrap();
         }
-    }
-
-    /// Reports a test that needs `CAP_SYS_NICE`.
-    fn skip(what: &str) {
-        assert!(std::env::var_os("EMU_NO_SKIP").is_none(), "CAP_SYS_NICE is missing");
-        eprintln!("skipped: {what} without CAP_SYS_NICE");
     }
 
     #[test]
@@ -323,7 +318,7 @@ mod tests {
             if may_lift {
                 assert!(!are_left);
             } else {
-                skip("threads of the lowest priority end late");
+                skip("threads of the lowest priority end late without CAP_SYS_NICE");
             }
         });
     }
@@ -378,7 +373,7 @@ mod tests {
             pusher.let_sleep();
             assert!(is_reached(libc::SCHED_IDLE), "the thread stays queued");
         } else {
-            skip("no thread is queued");
+            skip("no thread is queued without CAP_SYS_NICE");
         }
         pusher.tell(END);
         assert_eq!(thread.join().unwrap(), Vec::<String>::new());

@@ -144,7 +144,7 @@ fn apart(places: &[CpuId], taken: &[CpuId], cpus: &CpuList) -> Vec<CpuId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroup::testing::{PROC, Program, wait_until};
+    use crate::cgroup::testing::{PROC, Program, skip, wait_until};
     use crate::roots::Roots;
     use crate::sys::affinity;
 
@@ -173,7 +173,7 @@ mod tests {
         let all = host.online();
         let journal = Journal::open(&host.roots, &all, "test", "test").unwrap();
         let Some(pin_apart) = PinApart::new(&host, &all, &journal) else {
-            println!("skipped: there is one CPU only");
+            skip("there is one CPU only");
             return None;
         };
         let one: CpuList = all.first().into_iter().collect();

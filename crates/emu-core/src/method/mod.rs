@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_expected_error_bounds_what_records_show_and_orders_the_methods() {
+    fn the_expected_error_bounds_records_and_orders_methods() {
         let host = testing::host();
         let expected = |id: &str, share: f64, cpus: usize, period_ms: u64| {
             let targets = (0..cpus).map(|cpu| (cpu, Target { share, clock: None })).collect();

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn one_disturbed_sample_at_the_largest_quota_makes_no_other_seem_off() {
+    fn one_disturbed_sample_at_full_quota_makes_no_other_seem_off() {
         let mut samples = sweep(Order::Random, |quota| 60.0 * quota);
         samples.last_mut().unwrap().gflops *= 0.9;
         let model = Analysis::of(&samples, Threads::All, 2).unwrap().measured;

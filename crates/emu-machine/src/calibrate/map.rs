@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calibration_that_calibrate_calls_no_line_is_in_doubt_on_either_side() {
+    fn a_calibration_that_is_no_line_is_in_doubt_on_either_side() {
         let good = machine(0.0, 10.0);
         let bad = of(|quota| if quota > 3.95 { 9.0 * quota } else { 10.0 * quota });
         let model = bad.analyses[0].model();

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_matters_is_found_whether_or_not_the_machine_drifts() {
+    fn an_order_that_matters_is_found_with_or_without_drift() {
         for drift in [-0.2, 0.0, 0.2] {
             for seed in 0..20 {
                 let factor = |cell: &Cell, time: f64| {

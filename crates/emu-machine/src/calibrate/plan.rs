@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_goes_through_every_quota_and_number_of_threads_once() {
+    fn every_order_has_each_quota_and_number_of_threads_once() {
         let ascending = [(0.5, 1), (0.5, 2), (1.0, 1), (1.0, 2), (1.5, 2), (2.0, 2)];
         for passes in [ORDERS.to_vec(), balanced(7)] {
             let plan = plan("0-1", &passes);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_is_at_the_same_time_on_average_and_the_seed_says_which_is_first() {
+    fn orders_are_balanced_in_time_and_the_seed_picks_the_first() {
         let mut first = Vec::new();
         for seed in 0..20 {
             let passes = balanced(seed);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_calibration_has_about_20_quotas_however_many_cpus_there_are() {
+    fn a_quick_calibration_has_about_20_quotas_on_any_host() {
         for (cpus, step) in [(1, 0.1), (2, 0.1), (3, 0.2), (4, 0.2), (16, 0.8), (256, 12.8)] {
             assert!((quick_step(cpus) - step).abs() < 1e-9, "{cpus}");
         }
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_below_the_kernels_least_quota_are_refused_before_they_are_listed() {
+    fn steps_below_the_kernels_least_quota_are_refused_unlisted() {
         let host = Host::detect(&Roots::system()).unwrap();
         for step in [1e-3, 1e-9, 1e-300] {
             assert!(Plan::new(&host, true, 1, Some(step)).is_err(), "{step}");

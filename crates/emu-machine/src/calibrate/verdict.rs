@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn one_number_is_for_machines_that_are_proportional_with_all_threads() {
+    fn one_number_is_for_machines_proportional_with_all_threads() {
         let cases = [
             (20.0, 0.0, "does not follow a line (threads: all CPUs):"),
             (60.0, 0.03, "proportional to the quota (threads: all CPUs): -28.9% at 0.1 "),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_matters_is_named_and_so_is_a_machine_that_drifts() {
+    fn an_order_that_matters_and_a_drifting_machine_are_named() {
         let still = words(&ordered(0.0));
         assert!(still.contains("in each pass: ascending it is +10.0% against random"), "{still}");
         assert!(!still.contains("The machine drifts"), "{still}");

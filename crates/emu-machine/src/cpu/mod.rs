@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_is_measured_many_at_a_time_and_one_after_another() {
+    fn every_operation_is_measured_in_bulk_and_in_a_chain() {
         let host = host();
         let mut told = 0;
         let cpu = run(&plan(), &host, &mut |event| {

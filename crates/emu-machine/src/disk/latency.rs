@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_right_to_one_percent_and_need_enough_operations() {
+    fn percentiles_are_right_to_1_percent_with_enough_operations() {
         let mut times = Times::new().unwrap();
         assert_eq!(times.summary(), None);
         (1..=1000).for_each(|us| times.take(Duration::from_micros(us)));

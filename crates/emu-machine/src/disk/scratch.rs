@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn where_pages_cannot_be_dropped_nobody_can_tell_whether_they_are_used() {
+    fn where_pages_cannot_be_dropped_their_use_is_unknown() {
         // Pages of a file in memory are the file.
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else {
             assert!(std::env::var_os("EMU_NO_SKIP").is_none(), "no /dev/shm");
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probe_of_writes_keeps_the_content_and_takes_no_failure_for_a_refusal() {
+    fn the_probe_of_writes_keeps_content_and_tells_failures_apart() {
         let dir = tempfile::tempdir().unwrap();
         let mut watch = || Ok(());
         let file = Scratch::make(dir.path(), 1 << 20, 5, &mut watch).unwrap().buffered;

@@ -82,7 +82,7 @@ fn every_transfer_is_measured_or_says_why_not() {
 }
 
 #[test]
-fn a_transfer_that_the_kernel_refuses_is_not_available_and_one_that_fails_ends_all() {
+fn a_refused_transfer_is_unavailable_and_a_failed_one_ends_all() {
     let transfer = plan(Path::new("/")).transfers().pop().unwrap();
     let refused = std::io::Error::from_raw_os_error(nix::libc::EINVAL);
     let refused = Error::io("cannot write", refused).with_kind(ErrorKind::Unavailable);

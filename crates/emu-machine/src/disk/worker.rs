@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_that_the_kernel_refuses_is_told_apart_from_one_that_fails() {
+    fn a_refused_transfer_is_told_apart_from_a_failed_one() {
         let (_dir, scratch) = scratch();
         let kind = |start, write| {
             let mut worker = [Worker::new(Job { start, ..job(&scratch, 4096, write, false) })];
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_that_falls_far_behind_ends_and_tells_what_was_not_made() {
+    fn a_phase_that_falls_far_behind_ends_and_tells_what_it_missed() {
         let (_dir, scratch) = scratch();
         let mut workers = [Worker::new(job(&scratch, 1 << 18, false, false))];
         // No machine reads 256 KiB in a nanosecond.

@@ -295,7 +295,7 @@ mod tests {
     use emu_core::{ErrorKind, Roots};
 
     #[test]
-    fn every_kernel_is_run_and_verified_with_every_number_of_threads() {
+    fn every_kernel_is_verified_with_every_number_of_threads() {
         let host = Host::detect(&Roots::system()).unwrap();
         let mut plan = Plan::new(&host, true, 7, &[2, 1, 2]).unwrap();
         assert_eq!(plan.threads, [1, 2]);

@@ -91,7 +91,7 @@ mod tests {
     use crate::kernel::testing::threads;
 
     #[test]
-    fn matrices_of_all_sizes_are_transposed_by_any_number_of_threads() {
+    fn matrices_of_all_sizes_are_transposed_by_any_threads() {
         for order in [1, 2, 15, 16, 17, 100, 333] {
             for count in [1, 2, 5] {
                 let outcome = run(order, 42, &threads(count)).unwrap();

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn where_one_thread_cannot_be_made_the_others_do_not_wait_for_it() {
+    fn where_one_thread_cannot_be_made_the_others_do_not_wait() {
         let barrier = Barrier::new(3);
         // No address space has room for such a stack.
         let builder = |number| Builder::new().stack_size(if number == 2 { 1 << 60 } else { 1 << 20 });

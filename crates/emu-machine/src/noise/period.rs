@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_that_is_followed_by_another_disturbance_keeps_its_period() {
+    fn a_tick_followed_by_another_disturbance_keeps_its_period() {
         let mut rng = Pcg64::seed_from_u64(1);
         let mut times = train(&mut rng, 4e-3, 50e-6, 1.0);
         times.extend(train(&mut rng, 4e-3, 100e-6, 0.8).iter().map(|at| at + 1.5e-3));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_is_found_beside_another_period_that_shares_its_multiples() {
+    fn a_tick_is_found_beside_a_period_that_shares_its_multiples() {
         let mut rng = Pcg64::seed_from_u64(2);
         let mut times = train(&mut rng, 4e-3, 30e-6, 0.95);
         times.extend(train(&mut rng, 10e-3, 30e-6, 1.0).iter().map(|at| at + 0.7e-3));

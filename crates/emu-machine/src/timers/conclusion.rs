@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_from_running_is_named_by_the_accounts_and_not_without_them() {
+    fn what_prevents_running_is_named_only_with_accounts() {
         let calm = Ledger {
             wall_ns: 150,
             run_ns: 100,

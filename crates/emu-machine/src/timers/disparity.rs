@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_clock_that_gains_is_found_by_its_inversions_and_their_size() {
+    fn a_cpu_clock_that_gains_is_found_by_its_inversions() {
         let fast = Synthetic { counts: Counts::Process, gain: 0.5, ..RIGHT };
         let found = against(&RIGHT, &fast, 100.0);
         assert!((found.inverted.estimate - 1.0).abs() < 1e-9 && found.inverted.low > 0.8, "{found:?}");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_clocks_of_this_machine_are_not_accused_beyond_their_error() {
+    fn the_cpu_clocks_of_this_machine_are_right_within_their_error() {
         for clock in [SystemClock::PROCESS, SystemClock::THREAD] {
             // The test has other threads, whose CPU time counts for the process.
             if clock.counts() == Counts::Thread {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_agree_from_the_size_on_after_which_no_larger_one_disagrees() {
+    fn clocks_agree_from_the_size_beyond_which_none_disagrees() {
         let size = |steps, cpu_ns| OfSize { steps, times: vec![Times { cpu_ns, wall_ns: 1000 }] };
         let sizes = vec![size(1, 1000), size(2, 500), size(4, 995), size(8, 1005)];
         let found = Disparity::new("x".into(), 0.0, sizes).unwrap();

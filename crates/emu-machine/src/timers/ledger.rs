@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stolen_from_a_cpu_does_not_shorten_the_sleep_that_was_asked_for() {
+    fn stolen_time_does_not_shorten_the_sleep_asked_for() {
         let before = accounts(0, 0, Some(0), None, None, 0);
         let after = accounts(100, 60, Some(0), None, None, 5);
         let ledger = after.since(&before, Duration::from_millis(30));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_of_this_machine_sleeps_as_long_as_it_asked_to_and_runs() {
+    fn a_sample_of_this_machine_sleeps_and_runs_as_asked() {
         let host = Host::detect(&Roots::system()).unwrap();
         let cpu: CpuList = host.allowed.first().into_iter().collect();
         let take = move || {

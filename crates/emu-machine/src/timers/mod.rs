@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_is_compared_with_a_clock_that_nobody_slews_and_whose_step_is_known() {
+    fn cpu_time_is_compared_with_an_unslewed_clock_of_known_step() {
         assert_eq!(WALL.name(), "MONOTONIC_RAW");
         assert!(SystemClock::all().iter().any(|clock| clock.name() == WALL.name()));
     }

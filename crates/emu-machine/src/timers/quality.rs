@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_right_is_not_accused_and_one_that_falls_back_is() {
+    fn only_a_clock_that_falls_back_is_accused() {
         assert!(!Quality::of(&RIGHT, &cpus(), LENGTH).unwrap().runs_back());
         let falling = Synthetic { falls_every_ns: 2_000_000, ..RIGHT };
         let quality = Quality::of(&falling, &cpus(), LENGTH).unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skew_between_cpus_is_found_with_its_size_and_only_between_them() {
+    fn a_skew_is_found_with_its_size_and_only_between_its_cpus() {
         let cpus = cpus();
         if cpus.len() < 2 {
             eprintln!("left out of a_skew_between_cpus: there is one CPU");

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_the_best_and_their_deviations_add_in_quadrature() {
+    fn shares_are_of_the_best_and_deviations_add_in_quadrature() {
         let here = [drift(1, 30.0, 0.9), drift(2, 50.0, 0.0), drift(8, 1.0, 0.0)];
         let there = [drift(1, 60.0, 2.4), drift(2, 50.0, 5.0), drift(4, 1.0, 0.0)];
         let relative = Relative::new(&here, &there, "x").unwrap();

@@ -223,7 +223,7 @@ fn drifting(is_held: bool) -> Vec<Pair> {
 }
 
 #[test]
-fn a_wanted_clock_is_judged_by_whether_it_is_held_while_the_own_one_moves() {
+fn a_wanted_clock_must_be_held_while_the_hosts_own_moves() {
     let trial = Trial { clocks: vec![(0, Hertz(1_200_000_000))], ..trial(&[0.4], false) };
     let plan = Plan::new(1);
     let found = |is_held| findings(&trial, &drifting(is_held), &plan).unwrap().remove(0);
@@ -268,7 +268,7 @@ fn found(share: f64, asked: f64, seed: u64) -> Finding {
 }
 
 #[test]
-fn two_hundred_experiments_without_a_difference_raise_few_false_alarms() {
+fn experiments_without_a_difference_raise_few_false_alarms() {
     let runs: Vec<_> = (0..200).map(|seed| found(1.0, 1.0, seed)).collect();
     let alarms = runs.iter().filter(|run| !run.relative.contains(1.0)).count();
     // 5 % of 200 are 10; more than 15 come by chance once in twenty times (binomial).
@@ -277,7 +277,7 @@ fn two_hundred_experiments_without_a_difference_raise_few_false_alarms() {
 }
 
 #[test]
-fn a_slowdown_and_a_bias_are_found_with_their_size_as_often_as_the_interval_says() {
+fn slowdown_and_bias_are_found_as_often_as_the_interval_says() {
     for (share, asked) in [(0.5, 0.5), (0.515, 0.5), (0.09, 0.1)] {
         let runs: Vec<_> = (0..200).map(|seed| found(share, asked, 1000 + seed)).collect();
         let right = runs.iter().filter(|run| run.ratio.contains(share)).count();

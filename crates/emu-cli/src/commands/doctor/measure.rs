@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_knob_that_was_not_put_back_ends_all_and_one_that_is_refused_is_left_out() {
+    fn a_knob_not_put_back_ends_all_and_a_refused_one_is_left_out() {
         assert!(ends_all(&Error::new(ErrorKind::RestoreIncomplete, "cannot write `1`")));
         assert!(!ends_all(&Error::not_permitted("cannot tune aslr")));
     }

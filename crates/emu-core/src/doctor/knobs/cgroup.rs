@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_limits_of_memory_and_tasks_are_told_with_whose_they_are() {
+    fn the_tightest_limits_of_memory_and_tasks_name_their_groups() {
         let expected = "no quota; memory.high 256 MiB; memory.max 512 MiB; 7 of at most 100 tasks";
         assert_eq!(seen(&bare(NESTED), "cgroup"), (State::Advice, expected.into()));
         let (_dir, machine) = machine(&bare(NESTED));

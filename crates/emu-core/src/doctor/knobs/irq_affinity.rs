@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_irqbalance_is_told_though_a_tuning_moves_interrupts() {
+    fn a_running_irqbalance_is_told_when_interrupts_are_moved() {
         let finding = quiet(&RUNNING, "1");
         assert_eq!((finding.state, finding.changes.len()), (State::Tune, 2));
         assert_eq!(finding.found, format!("2 of 2 may come to CPUs 1{BALANCED}"));

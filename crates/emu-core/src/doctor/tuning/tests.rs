@@ -94,7 +94,7 @@ fn refusing<'a>(
 }
 
 #[test]
-fn a_knob_that_is_refused_is_left_as_it_was_and_the_others_are_tuned() {
+fn a_refused_knob_is_left_as_it_was_and_the_others_are_tuned() {
     let fails = |path: &Path| Err(Error::file("write `0` to", path, std::io::Error::from_raw_os_error(22)));
     let ignores = |path: &Path| {
         std::fs::write(path, "1\n").unwrap();
@@ -161,7 +161,7 @@ fn a_later_knob_that_moves_an_earlier_one_is_noticed() {
 }
 
 #[test]
-fn a_preference_that_a_driver_changes_with_the_governor_is_put_back() {
+fn a_preference_changed_along_with_the_governor_is_put_back() {
     for only_governor in [true, false] {
         let (_dir, machine) = machine(&intel_active());
         let preference = machine.host.roots.cpus().join("cpufreq/policy0/energy_performance_preference");
@@ -240,7 +240,7 @@ fn without_permission_for_any_knob_it_is_an_error() {
 }
 
 #[test]
-fn beside_an_emulation_that_sets_frequencies_the_governor_is_left_alone() {
+fn beside_a_frequency_emulation_the_governor_is_left_alone() {
     let (_dir, machine) = machine(&acpi());
     let emulation = Journal::open(&machine.host.roots, &"0".parse().unwrap(), "cpu-freq", "make").unwrap();
     let error = Tuning::begin(&machine, &examine(&machine), "test", false).unwrap_err();

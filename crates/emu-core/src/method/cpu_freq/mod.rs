@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frequency_beyond_the_table_is_rounded_to_its_end_or_refused() {
+    fn a_frequency_beyond_the_table_becomes_its_end_or_is_refused() {
         let target = |mhz: u64| Target { share: 0.1, clock: Some(Hertz(mhz * 1_000_000)) };
         let check = |mhz, round| CpuFreq.check(&host(), &Demand { round, ..demand(&[0, 1], target(mhz)) });
         let expected = check(400, Round::Nearest).unwrap();

@@ -148,7 +148,7 @@ fn the_limit_is_lifted_where_it_is_in_the_way_only() {
 }
 
 #[test]
-fn tasks_that_burners_cannot_slow_are_told_with_the_burners_priority() {
+fn tasks_above_the_burners_priority_are_told() {
     let priority = format!("priority {}", burner::PRIORITY);
     assert!(ABOUT.limits.iter().any(|limit| limit.contains(&priority) && limit.contains("deadline")));
 }

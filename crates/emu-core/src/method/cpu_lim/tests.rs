@@ -1,8 +1,7 @@
 //! Stopping and continuing the processes of a program, in a group and without one.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::setpriority_process;
 
@@ -12,10 +11,11 @@ use crate::cgroup::testing::*;
 use crate::duty::Stop;
 use crate::host::{Controller, Host};
 use crate::notes::Notes;
-use crate::process::{Stat, threads};
+use crate::process::{Descendants, Stat, threads};
 use crate::roots::Roots;
 use crate::sys::Pid;
 use crate::sys::affinity;
+use crate::testing::Busy;
 use crate::undo::Journal;
 
 /// A stopper of a program that is in a group, and one of a program that is not. The program ends before the session.
@@ -118,7 +118,7 @@ fn what_others_have_stopped_is_not_continued() {
 }
 
 #[test]
-fn of_a_large_process_group_one_that_is_stopped_does_not_keep_the_others_from_being_held() {
+fn a_stopped_member_does_not_keep_a_large_group_from_stopping() {
     for_each_session(
         |program, mut stopper, journal| {
             let pids = program.wait_for(41);
@@ -214,43 +214,28 @@ fn a_stopper_that_ends_leaves_nothing_stopped() {
     wait_until(|| pids.iter().all(|&pid| state(pid) != Some(b'T')));
 }
 
-/// Has [`computing`] compute.
-const COMPUTE: &str = "EMU_TEST_COMPUTE";
-
 #[test]
-fn computing() {
-    if std::env::var_os(COMPUTE).is_none() {
-        // Only a helper of the other tests.
-        return;
-    }
-    // Whatever becomes of the test that started this.
-    let end = Instant::now() + Duration::from_secs(20);
-    std::thread::spawn(move || while Instant::now() < end {}).join().unwrap();
-}
-
-#[test]
-fn a_process_whose_first_thread_waits_is_stopped_by_one_that_computes() {
+fn a_process_with_a_waiting_leader_is_stopped_by_a_busy_thread() {
     let dir = tempfile::tempdir().unwrap();
     let host = Host::detect(&Roots { state: dir.path().join("state"), ..Roots::system() }).unwrap();
     if host.kernel_version() < Some((6, 9)) {
-        println!("skipped: pidfds of threads need Linux 6.9");
+        skip("pidfds of threads need Linux 6.9");
         return;
     }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "method::cpu_lim::tests::computing", "--test-threads=1"]).env(COMPUTE, "1");
-    let program = Program(command.stdout(Stdio::null()).spawn().unwrap());
-    let pid = program.pid();
+    let program = Busy::aside();
+    let pid = program.pids()[0];
     let tids = || threads(Path::new(PROC), pid);
     let computes = |tid: &Pid| *tid != pid && state(*tid) == Some(b'R');
-    wait_until(|| cpu_time(pid) > 30_000_000 && tids().iter().any(computes));
+    wait_until(|| tids().iter().any(computes));
     let busy: Vec<_> = tids().into_iter().filter(computes).collect();
     // The first thread has to wait for the other one, and long.
     let one = host.online().first().into_iter().collect();
     for tid in tids() {
         affinity::set(tid, &one).unwrap();
     }
+    let descendants = Descendants::of(Path::new(PROC), &[pid]).unwrap();
     setpriority_process(rustix::process::Pid::from_raw(pid), 19).unwrap();
-    let members = Members::of_family(Path::new(PROC), program.descendants(), &journal(&host)).unwrap();
+    let members = Members::of_family(Path::new(PROC), descendants, &journal(&host)).unwrap();
     let mut stopper = Stopper::new(Path::new(PROC), members, 1, Notes::default());
     stopper.census(0);
     for _ in 0..10 {

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_continued_first_in_its_turn_and_the_others_after_it_in_a_circle() {
+    fn each_is_continued_first_in_turn_and_the_others_after_it() {
         for count in [1, 2, 3, 16, 500] {
             let members: Vec<_> =
                 (0..count).map(|pid| Process { pid, parent: -1, is_at_work: true }).collect();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_at_work_until_those_are_stopped_that_occupy_all_of_them() {
+    fn cpus_are_at_work_until_all_their_occupants_are_stopped() {
         let stopped = |all: &[(Nanos, f64)], cpus| moment_of_work(all.iter().copied().rev(), cpus);
         let continued = |all: &[(Nanos, f64)], cpus| moment_of_work(all.iter().copied(), cpus);
         let busy: Vec<_> = (0..=100).map(|moment| (moment, 5.0)).collect();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn those_asleep_are_continued_early_unless_a_descendant_is_at_work() {
+    fn sleepers_are_continued_early_unless_a_descendant_works() {
         let members = [(10, 1, false), (11, 10, false), (12, 10, false), (13, 12, true), (14, 12, false)];
         assert_eq!(asleep(descendants(members)), [11, 14].into());
         assert_eq!(asleep(descendants([(10, 1, false), (11, 10, false)])), [10, 11].into());

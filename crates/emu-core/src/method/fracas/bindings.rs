@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_to_cpus_that_are_all_offline_does_not_hold_until_one_is_back() {
+    fn a_binding_to_offline_cpus_holds_again_when_one_is_back() {
         let bindings = bindings(&[(1, "2-3", 0)]);
         for (usable, bound) in [("0-3", Some("2-3")), ("0-2", Some("2")), ("0-1", None)] {
             assert_eq!(bindings.of(1, &cpus(usable)), bound.map(cpus), "{usable}");

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn new_speeds_in_each_period_leave_a_group_in_use_its_full_quota() {
+    fn new_speeds_each_period_leave_a_used_group_its_full_quota() {
         let (mut kernel, mut rest) = (Kernel::new(0.5), IdleQuota::default());
         rest.restart(true, PERIOD, 0);
         kernel.write(true);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_come_just_after_periods_begin_also_when_those_come_later() {
+    fn looks_come_just_after_periods_begin_even_if_late() {
         let (mut kernel, mut rest) = (Kernel::new(0.5), IdleQuota::default());
         rest.restart(true, PERIOD, 0);
         for moved in [0, 9_000_000] {

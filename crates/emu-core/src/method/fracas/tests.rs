@@ -39,7 +39,7 @@ fn refused(asked: &Asked) -> Unavailable {
 }
 
 #[test]
-fn a_quota_below_the_kernels_least_is_refused_with_what_would_do() {
+fn a_quota_below_the_kernels_least_is_refused_with_advice() {
     let why = refused(&demand(&[0.05], Some(10), BEST));
     assert_eq!(why.reason, Reason::PeriodOutOfReach);
     assert!(why.hint.contains("at least 20ms") && why.hint.contains("at least 10.00%"), "{}", why.hint);
@@ -85,7 +85,7 @@ fn the_default_period_grows_where_the_speed_is_high() {
 }
 
 #[test]
-fn one_quota_for_all_needs_less_of_a_period_than_one_for_each_cpu() {
+fn one_quota_for_all_needs_less_of_a_period_than_one_each() {
     assert!(period_for(Some(Duration::from_millis(10)), &targets(&[0.05, 0.05]), 1).is_ok());
     assert!(period_for(Some(Duration::from_millis(10)), &targets(&[0.05, 0.05]), 2).is_err());
 }
@@ -124,7 +124,7 @@ fn host_in_scope(controllers: &str) -> Host {
 }
 
 #[test]
-fn controllers_that_were_not_delegated_are_refused_with_the_way_out() {
+fn undelegated_controllers_are_refused_with_the_way_out() {
     let (equal, unequal) = ([0.4, 0.4], [0.4, 0.8]);
     let refused = |controllers, shares: &[f64], method| {
         let why = demand(shares, None, method).check(&host_in_scope(controllers)).unwrap_err();
@@ -173,7 +173,7 @@ fn known_errors_are_told_beforehand() {
 proptest! {
     /// Whatever period is accepted or chosen, each group's quota is one that the kernel takes.
     #[test]
-    fn an_accepted_period_gives_every_group_a_quota_the_kernel_takes(
+    fn an_accepted_period_gives_every_group_a_valid_quota(
         shares in proptest::collection::vec(0.0001f64..=1.0, 1..8),
         period in proptest::option::of(1_000u64..2_000_000),
         one in any::<bool>(),

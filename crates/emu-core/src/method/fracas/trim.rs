@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn demand_is_full_when_the_group_ran_or_was_stalled_all_the_time() {
+    fn demand_is_full_when_a_group_always_ran_or_was_stalled() {
         // Linux 6.1, 95 % of 20 ms: throttled in every third period, and busy in all of them.
         let busy = Window { stalled: 156_000_000, ..window(1_844e6, 38) };
         assert!(busy.is_full(PERIOD));

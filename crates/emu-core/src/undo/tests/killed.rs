@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::super::Journal;
 use super::super::record::Undo;
 use super::super::restore::{RestoreReport, restore};
-use super::{Sleeper, control, cpus, eventually, is_root, journals, open, playground, text};
+use super::{Sleeper, control, cpus, eventually, is_root, journals, open, playground, test_name, text};
 use crate::roots::Roots;
 
 /// An emu at work: it has changed `a`, stopped a process, and tells the numbers of that and of its
@@ -51,7 +51,7 @@ impl Emu {
         fs::write(dir.path().join("starttime"), task.starttime.to_string()).unwrap();
         let stderr = File::create(dir.path().join("stderr")).unwrap();
         let process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", &format!("undo::tests::killed::{test}"), "--nocapture"])
+            .args(["--exact", &test_name(module_path!(), test), "--nocapture"])
             .env("EMU_TEST_ROOT", dir.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -101,7 +101,7 @@ fn the_guardian_restores_and_reports_what_a_killed_emu_changed() {
     if as_emu().is_some_and(|_session| sleep_for_ever()) {
         return;
     }
-    let mut emu = Emu::start("the_guardian_restores_what_a_killed_emu_has_changed_and_says_so");
+    let mut emu = Emu::start("the_guardian_restores_what_a_killed_emu_changed_and_says_so");
     emu.kill();
     eventually("restored", || emu.is_restored());
     eventually("said", || emu.stderr().contains("node1 ended because emu died; everything was restored"));
@@ -119,7 +119,7 @@ fn an_emu_that_exits_without_releasing_is_restored() {
     fs::write(dir.path().join("pid"), stopped.task().pid.to_string()).unwrap();
     fs::write(dir.path().join("starttime"), stopped.task().starttime.to_string()).unwrap();
     let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "undo::tests::killed::an_emu_that_exits_without_releasing_is_restored"])
+        .args(["--exact", &test_name(module_path!(), "an_emu_that_exits_without_releasing_is_restored")])
         .env("EMU_TEST_ROOT", dir.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -257,7 +257,7 @@ fn a_full_state_folder_changes_nothing() {
         .arg("sh")
         .arg(&roots.state)
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "undo::tests::killed::a_full_state_folder_changes_nothing"])
+        .args(["--exact", &test_name(module_path!(), "a_full_state_folder_changes_nothing")])
         .env("EMU_TEST_FULL", dir.path())
         .stdout(Stdio::piped())
         .spawn()

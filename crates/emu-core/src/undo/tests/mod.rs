@@ -13,8 +13,6 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use super::lines::WINDOW;
 use super::places::Places;
@@ -25,6 +23,7 @@ use super::{Journal, task};
 use crate::cpu_list::CpuList;
 use crate::error::Result;
 use crate::roots::Roots;
+use crate::testing::{eventually, skip, test_name};
 
 /// The real `/proc`, and an empty sysfs and state folder.
 pub(super) fn playground() -> (tempfile::TempDir, Roots) {
@@ -38,7 +37,7 @@ pub(super) fn playground() -> (tempfile::TempDir, Roots) {
 fn is_root(what: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        println!("skipped: {what} needs root");
+        skip(&format!("{what} needs root"));
     }
     root
 }
@@ -89,15 +88,6 @@ fn run(roots: &Roots, records: &[Undo]) -> (Outcome, Vec<String>) {
 /// The outcome of `count` records that are all carried out.
 fn undone(count: usize) -> Outcome {
     Outcome { undone: count, ..Outcome::default() }
-}
-
-/// Waits up to 5 s.
-fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 pub(super) fn proc() -> File {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::super::record::Undo;
 use super::super::{Journal, restore};
-use super::{Sleeper, control, cpus, eventually, open, playground, text};
+use super::{Sleeper, control, cpus, eventually, open, playground, test_name, text};
 use crate::roots::Roots;
 
 fn second(roots: &Roots) -> Journal {
@@ -158,7 +158,7 @@ fn other_emu(test: &str) -> (tempfile::TempDir, Roots, Sleeper) {
     control(&roots, "a", "950000\n");
     let start = |roots: &Roots| {
         let process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", &format!("undo::tests::sharing::{test}")])
+            .args(["--exact", &test_name(module_path!(), test)])
             .env("EMU_TEST_ROOT", dir.path())
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null())
@@ -173,7 +173,7 @@ fn other_emu(test: &str) -> (tempfile::TempDir, Roots, Sleeper) {
 
 #[test]
 fn the_guardian_leaves_to_others_what_they_rely_on() {
-    let test = "the_guardian_of_a_killed_emu_leaves_to_others_what_they_rely_on";
+    let test = "the_guardian_leaves_to_other_emus_what_they_rely_on";
     let (_dir, roots, mut other) = other_emu(test);
     let path = roots.sys.join("a");
     let journal = open(&roots, "0").unwrap();

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::super::record::Task;
 use super::super::record::Undo;
 use super::super::restore::{RestoreReport, restore};
-use super::{Sleeper, eventually, journals, open, playground, text};
+use super::{Sleeper, eventually, journals, open, playground, skip, test_name, text};
 use crate::control_file;
 use crate::roots::Roots;
 
@@ -77,7 +77,7 @@ impl Scene {
     fn start(&self, test: &str) -> Sleeper {
         let Task { pid, starttime } = self.stopped.task();
         let emu = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", &format!("undo::tests::storm::{test}")])
+            .args(["--exact", &test_name(module_path!(), test)])
             .env("EMU_TEST_STATE", &self.roots.state)
             .env("EMU_TEST_FILE", &self.file)
             .env("EMU_TEST_GROUP", &self.made)
@@ -161,7 +161,7 @@ fn rounds(test: &str, and_then: impl Fn(&Roots)) {
     }
     let rounds = std::env::var("EMU_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
     let Some(kind) = (0..KINDS.len()).find(|kind| Scene::set(test, *kind).is_some()) else {
-        println!("skipped: no group that can be frozen can be made (needs root and a cgroup mount)");
+        skip("no group that can be frozen can be made (needs root and a cgroup mount)");
         return;
     };
     for round in 0..rounds {

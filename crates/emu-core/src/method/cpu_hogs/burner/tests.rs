@@ -74,7 +74,7 @@ fn an_overlong_burn_is_not_made_up_for_without_end() {
 }
 
 #[test]
-fn all_cpu_time_between_burns_is_booked_and_what_is_usual_is_learned() {
+fn cpu_time_between_burns_is_booked_and_its_usual_part_learned() {
     let seen = seen();
     let mut this = burning(&seen, None);
     this.ledger.charge(1e6, 1e6, 0.5);
@@ -89,7 +89,7 @@ fn all_cpu_time_between_burns_is_booked_and_what_is_usual_is_learned() {
 }
 
 #[test]
-fn at_low_speeds_a_cpu_of_several_looks_for_tasks_but_not_after_each_burn() {
+fn at_low_speeds_a_cpu_pulls_tasks_but_not_after_each_burn() {
     let seen = seen();
     let mut this = burning(&seen, None);
     let next = time::now() + 3_600_000 * MS;

@@ -17,7 +17,7 @@ fn real_time_and_deadline_threads_are_told_from_normal_ones() {
 fn a_cpu_that_goes_offline_does_not_look_like_a_binding() {
     let all = affinity::get(0).unwrap();
     let [one, other] = all.iter().take(2).collect::<Vec<_>>()[..] else {
-        println!("skipped: that takes two CPUs, and this process has {all}");
+        crate::testing::skip(&format!("it takes two CPUs, and this process has {all}"));
         return;
     };
     // On a thread of its own, so that no other test runs with a narrowed affinity.

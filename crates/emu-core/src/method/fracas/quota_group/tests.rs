@@ -74,7 +74,7 @@ fn a_limit_that_somebody_else_has_written_is_told_and_left() {
 }
 
 #[test]
-fn the_full_quota_that_somebody_else_has_written_to_a_group_at_rest_is_told() {
+fn a_full_quota_written_by_others_to_a_group_at_rest_is_told() {
     let (root, mut one) = group(1, None);
     one.tick = Duration::from_millis(4);
     one.begin(0.5, 20_000).unwrap();
@@ -153,7 +153,7 @@ fn two_seconds(root: &TempDir, one: &mut QuotaGroup, count: u64, usage_us: u64) 
 }
 
 #[test]
-fn a_group_that_gets_too_little_is_given_more_and_no_more_than_the_bound() {
+fn a_group_that_gets_too_little_is_given_more_up_to_a_bound() {
     let (root, mut one) = group(1, None);
     one.ask(0.5, 20_000).unwrap();
     let mut written = false;
@@ -212,7 +212,7 @@ fn stalls_are_counted_as_the_kernel_s_ticks_make_them() {
 }
 
 #[test]
-fn new_shares_wait_for_a_period_to_begin_but_not_longer_than_one() {
+fn new_shares_wait_for_a_period_to_begin_and_no_longer() {
     let (_root, mut one) = group(1, None);
     one.ask(0.5, 20_000).unwrap();
     let begin = time::now();

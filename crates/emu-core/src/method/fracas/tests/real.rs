@@ -4,112 +4,41 @@
 use std::fs;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
-
-use nix::time::ClockId;
 
 use super::*;
 use crate::roots::Roots;
 use crate::session::Session;
 use crate::status::Status;
-use crate::sys::Pid;
+use crate::testing::{Busy, skip, wait_until};
 
 /// Two tests at a time would compete for the CPUs.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Makes this program, run as a process of its own, burn with so many threads, after so many milliseconds.
-const BURN: &str = "EMU_TEST_BURN";
-const DELAY: &str = "EMU_TEST_DELAY";
-
-#[test]
-fn burning() {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let (Some(count), Some(delay)) = (number(BURN), number(DELAY)) else {
-        // Only a helper of the other tests.
-        return;
-    };
-    thread::sleep(Duration::from_millis(delay));
-    // Whatever becomes of the test that started this.
-    let end = Instant::now() + Duration::from_secs(20);
-    let burn = move || while Instant::now() < end {};
-    thread::scope(|scope| {
-        (1..count).for_each(|_| drop(scope.spawn(burn)));
-        burn();
-    });
+/// CPUs that they use from now on, on average over a second.
+fn rate(busy: &Busy) -> f64 {
+    let (begin, before) = (Instant::now(), busy.used());
+    thread::sleep(Duration::from_secs(1));
+    busy.used().saturating_sub(before).as_secs_f64() / begin.elapsed().as_secs_f64()
 }
 
-/// Busy processes, killed in the end.
-struct Busy(Vec<Child>);
-
-impl Busy {
-    /// Starts them, and waits until they burn.
-    fn start(processes: usize, threads: usize) -> Self {
-        let this = Self::after(Duration::ZERO, processes, threads);
-        let begin = Instant::now();
-        while this.used() < Duration::from_millis(30) && begin.elapsed() < Duration::from_secs(5) {
-            thread::sleep(Duration::from_millis(5));
-        }
-        this
-    }
-
-    /// Starts processes that will be busy after a while.
-    fn after(delay: Duration, processes: usize, threads: usize) -> Self {
-        let test = "method::fracas::tests::real::burning";
-        let start = |_| {
-            Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", test, "--test-threads=1"])
-                .envs([(BURN, threads.to_string()), (DELAY, delay.as_millis().to_string())])
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap()
-        };
-        Self((0..processes).map(start).collect())
-    }
-
-    fn pids(&self) -> Vec<Pid> {
-        self.0.iter().map(|child| child.id() as Pid).collect()
-    }
-
-    fn used(&self) -> Duration {
-        let clock = |pid| ClockId::pid_cpu_clock_id(nix::unistd::Pid::from_raw(pid)).unwrap();
-        self.pids().into_iter().map(|pid| Duration::from(clock(pid).now().unwrap())).sum()
-    }
-
-    /// CPUs used from now on, on average over a second.
-    fn rate(&self) -> f64 {
-        let (begin, before) = (Instant::now(), self.used());
-        thread::sleep(Duration::from_secs(1));
-        self.used().saturating_sub(before).as_secs_f64() / begin.elapsed().as_secs_f64()
-    }
-
-    fn assert_held(&self, wanted: f64) {
-        self.assert_rate(held(wanted));
-    }
-
-    /// A virtual machine that its host stops for a moment counts that as CPU time of whoever was running; so not
-    /// every second has to be right, but one of a few.
-    fn assert_rate(&self, wanted: Range<f64>) {
-        let mut rates = Vec::new();
-        for _ in 0..5 {
-            rates.push(self.rate());
-            if rates.last().is_some_and(|rate| wanted.contains(rate)) {
-                return;
-            }
-        }
-        panic!("{rates:?} CPUs used, not in {wanted:?}");
-    }
+fn assert_held(busy: &Busy, wanted: f64) {
+    assert_rate(busy, held(wanted));
 }
 
-impl Drop for Busy {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
+/// A virtual machine that its host stops for a moment counts that as CPU time of whoever was running; so not
+/// every second has to be right, but one of a few.
+fn assert_rate(busy: &Busy, wanted: Range<f64>) {
+    let mut rates = Vec::new();
+    for _ in 0..5 {
+        rates.push(rate(busy));
+        if rates.last().is_some_and(|rate| wanted.contains(rate)) {
+            return;
         }
     }
+    panic!("{rates:?} CPUs used, not in {wanted:?}");
 }
 
 /// The machine, with a state folder of its own, when the demand can be met here.
@@ -117,11 +46,11 @@ fn host(demand: &Asked) -> Option<(tempfile::TempDir, Host)> {
     let state = tempfile::tempdir().unwrap();
     let host = Host::detect(&Roots { state: state.path().to_owned(), ..Roots::system() }).unwrap();
     if let Err(why) = host.check_cpus(&demand.demand.cpus()) {
-        println!("skipped: {why}");
+        skip(&why.to_string());
         return None;
     }
     if let Err(why) = demand.check(&host) {
-        println!("skipped: {why}; {}", why.hint);
+        skip(&format!("{why}; {}", why.hint));
         return None;
     }
     Some((state, host))
@@ -143,7 +72,7 @@ fn status_under(demand: &Asked, (processes, threads): (usize, usize), wanted: Ra
     let name = groups().split(['/', '\n']).find(|part| part.starts_with("emu-")).unwrap().to_owned();
     // Threads are spread within two periods, and a little more on a busy machine.
     thread::sleep(Duration::from_millis(300));
-    busy.assert_rate(wanted);
+    assert_rate(&busy, wanted);
     let (status, released) = session.release();
     released.unwrap();
     assert_eq!(groups(), before);
@@ -190,14 +119,14 @@ fn a_lone_thread_runs_on_the_faster_of_two_cpus() {
 }
 
 #[test]
-fn as_published_a_thread_on_two_cpus_is_too_fast_and_the_status_says_so() {
+fn as_published_a_thread_on_two_cpus_is_too_fast_and_told_so() {
     let demand = demand(&[0.2, 0.2], None, PUBLISHED);
     let Some(status) = status_under(&demand, (1, 1), 0.25..0.45) else { return };
     assert!(status.notes.iter().any(|note| note.contains("40% instead of 20%")), "{:?}", status.notes);
 }
 
 #[test]
-fn by_weight_a_thread_competes_with_a_rival_that_ends_with_the_session() {
+fn by_weight_a_thread_has_a_rival_that_ends_with_the_session() {
     let demand = demand(&[0.3], None, SHARES);
     // A rival takes what others leave, so only an idle machine holds the share.
     let Some(status) = status_under(&demand, (1, 1), 0.01..0.42) else { return };
@@ -205,26 +134,26 @@ fn by_weight_a_thread_competes_with_a_rival_that_ends_with_the_session() {
 }
 
 #[test]
-fn new_speeds_hold_within_two_periods_and_all_speeds_can_be_undone() {
+fn new_speeds_hold_within_two_periods_and_can_be_undone() {
     let _alone = ALONE.lock();
     let demand = demand(&[0.2], Some(50), BEST);
     let Some((_state, host)) = host(&demand) else { return };
     let busy = Busy::start(1, 1);
     let mut session = engage(&host, &demand, Tasks::Processes(busy.pids()));
-    busy.assert_held(0.2);
+    assert_held(&busy, 0.2);
     for (share, wanted) in [(0.6, 0.6), (1.0, 1.0), (0.1, 0.1)] {
         let begin = Instant::now();
         session.retarget(&targets(&[share])).unwrap();
         // Two periods, and as much for a busy machine.
         assert!(begin.elapsed() < Duration::from_millis(200), "{:?}", begin.elapsed());
         thread::sleep(Duration::from_millis(50));
-        busy.assert_held(wanted);
+        assert_held(&busy, wanted);
     }
     let error = session.retarget(&targets(&[0.01])).unwrap_err();
     assert_eq!(error.kind(), crate::error::ErrorKind::Usage);
-    busy.assert_held(0.1);
+    assert_held(&busy, 0.1);
     session.release().1.unwrap();
-    busy.assert_rate(0.12..1.1);
+    assert_rate(&busy, 0.12..1.1);
 }
 
 #[test]
@@ -236,9 +165,9 @@ fn a_thread_born_later_is_slowed_and_spread_too() {
     let session = engage(&host, &demand, Tasks::Processes(busy.pids()));
     assert!(busy.used() < Duration::from_millis(500), "the second thread was born before the session");
     thread::sleep(Duration::from_secs(2));
-    busy.assert_held(0.5);
+    assert_held(&busy, 0.5);
     // One CPU alone gives a quarter.
-    busy.assert_rate(0.26..0.56);
+    assert_rate(&busy, 0.26..0.56);
     session.release().1.unwrap();
 }
 
@@ -254,7 +183,7 @@ impl OwnGroup {
         for hierarchy in &host.cgroups.hierarchies {
             let folder = hierarchy.mount.join(path).join(&name);
             if let Err(cause) = fs::create_dir(&folder) {
-                println!("skipped: cannot make {}: {cause}", folder.display());
+                skip(&format!("cannot make {}: {cause}", folder.display()));
                 return None;
             }
             folders.push(folder);
@@ -297,7 +226,7 @@ fn somebody_elses_group_gets_its_values_back() {
     let written: u64 = written.split_whitespace().next().unwrap().parse().unwrap();
     // A quarter, and what stalls cost the tasks.
     assert!((10_000..=10_150).contains(&written), "{written}");
-    busy.assert_held(0.25);
+    assert_held(&busy, 0.25);
     session.release().1.unwrap();
     assert_eq!(fs::read_to_string(&quota).unwrap(), before);
 }
@@ -326,7 +255,7 @@ fn a_lower_limit_above_is_noted_and_kept_to() {
         status.problems
     );
     assert!((status.cpus[0].effective - 0.2).abs() < 1e-9);
-    busy.assert_held(0.2);
+    assert_held(&busy, 0.2);
     session.release().1.unwrap();
 }
 
@@ -371,7 +300,7 @@ fn an_attached_group_with_a_limit_of_its_own_is_not_raised() {
             assert!(status.problems[0].contains("was 0.2000 CPUs"), "{:?}", status.problems);
         };
         told(&session);
-        busy.assert_held(0.2);
+        assert_held(busy, 0.2);
         session.retarget(&targets(&[1.0])).unwrap();
         told(&session);
         assert_eq!(fs::read_to_string(file("cpu.cfs_quota_us").unwrap()).unwrap().trim(), "4000");
@@ -390,7 +319,7 @@ fn the_limit_of_an_attached_group_bounds_the_groups_of_its_cpus() {
         let effective: f64 = status.cpus.iter().map(|cpu| cpu.effective).sum();
         assert!(effective <= 0.2 + 1e-9, "{:?}", status.cpus);
         assert_eq!(fs::read_to_string(file("cpu.cfs_quota_us").unwrap()).unwrap().trim(), "20000");
-        busy.assert_held(0.2);
+        assert_held(busy, 0.2);
         session.release().1.unwrap();
     });
 }
@@ -415,7 +344,7 @@ fn a_quota_that_somebody_else_rewrites_is_told_and_counted() {
 }
 
 #[test]
-fn a_program_that_sleeps_has_a_lower_quota_until_it_has_used_it_up() {
+fn a_sleeping_program_has_a_lower_quota_until_it_is_used_up() {
     let demand = demand(&[0.5], Some(20), BEST);
     let _alone = ALONE.lock();
     let Some((_state, host)) = host(&demand) else { return };
@@ -428,17 +357,17 @@ fn a_program_that_sleeps_has_a_lower_quota_until_it_has_used_it_up() {
         let text = fs::read_to_string(&file).unwrap();
         text.split_whitespace().next().unwrap().parse::<u64>().unwrap()
     };
-    crate::cgroup::testing::wait_until(|| sleeper.used() < Duration::from_millis(20) && quota_us() < 5_000);
+    wait_until(|| sleeper.used() < Duration::from_millis(20) && quota_us() < 5_000);
     assert!((session.status().cpus[0].duty - 0.5).abs() < 0.02, "what a busy program gets is told");
-    crate::cgroup::testing::wait_until(|| sleeper.used() > Duration::from_millis(20) && quota_us() >= 10_000);
+    wait_until(|| sleeper.used() > Duration::from_millis(20) && quota_us() >= 10_000);
     sleeper.0[0].kill().unwrap();
-    crate::cgroup::testing::wait_until(|| quota_us() < 5_000);
+    wait_until(|| quota_us() < 5_000);
     assert_eq!(session.status().problems, Vec::<String>::new());
     session.release().1.unwrap();
 }
 
 #[test]
-fn a_weight_that_somebody_else_rewrites_and_a_burner_that_dies_are_told_and_counted() {
+fn a_rewritten_weight_and_a_dead_burner_are_told_and_counted() {
     let demand = demand(&[0.25], None, SHARES);
     let _alone = ALONE.lock();
     let Some((_state, host)) = host(&demand) else { return };
@@ -457,7 +386,7 @@ fn a_weight_that_somebody_else_rewrites_and_a_burner_that_dies_are_told_and_coun
     assert!((status.cpus[0].effective - 0.5).abs() < 0.01, "{:?}", status.cpus);
     let pid = fs::read_to_string(rival.join("cgroup.procs")).unwrap().trim().parse().unwrap();
     crate::cgroup::testing::signal(pid, libc::SIGKILL);
-    crate::cgroup::testing::wait_until(|| session.status().health == crate::status::Health::Ended);
+    wait_until(|| session.status().health == crate::status::Health::Ended);
     assert!((session.status().cpus[0].effective - 1.0).abs() < 1e-9);
     session.release().1.unwrap();
 }

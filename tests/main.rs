@@ -1,0 +1,26 @@
+//! The command from end to end, and the methods in guests of the rig.
+//!
+//! One binary, so that tests that emulate wait for each other and what they share is linked once. A file by itself:
+//! `cargo test -p emu-cli --test end_to_end job_control::`.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail as tests do"
+)]
+
+mod bad_input;
+mod bench;
+mod calibrate;
+mod cli;
+mod common;
+mod crash;
+mod doctor;
+mod hpcc;
+mod job_control;
+mod measure;
+mod noise;
+mod rig;
+mod timers;
