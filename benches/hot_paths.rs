@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group};
 use emu_bench::stats::{Bootstrap, Granularity, Interval, Level, Sample, Stamp};
 use emu_bench::verify::{Emulated, Nothing, Plan, SessionEmulated, Side, Trial, take};
+use emu_bench::worker::serve_if_asked;
 use emu_bench::workload::kernel::{self, QUANTUM};
-use emu_bench::workload::{now_ns, serve_if_asked};
+use emu_bench::workload::{TASK, now_ns};
 use emu_core::{
     CpuId, CpuList, Demand, Error, Host, Journal, MethodId, Pid, Result, Roots, SpeedSpec, Status, Target,
     Undo, clock,
@@ -30,7 +31,7 @@ const WINDOW: Duration = Duration::from_millis(10);
 const LIFETIME_S: &str = "120";
 
 fn main() -> ExitCode {
-    if let Some(code) = serve_if_asked() {
+    if let Some(code) = serve_if_asked(&[TASK]) {
         return code;
     }
     benches();

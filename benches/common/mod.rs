@@ -11,7 +11,8 @@ use std::time::Duration;
 use emu_bench::record::{About, Machine, Record, seed_from_clock};
 use emu_bench::stats::{Band, Interval};
 use emu_bench::verify::{Finding, Outliers, Pair, Plan};
-use emu_bench::workload::serve_if_asked;
+use emu_bench::worker::serve_if_asked;
+use emu_bench::workload::TASK;
 use emu_core::{CpuList, Demand, Error, ErrorKind, Host, Result, Roots, SpeedSpec, clock};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -276,7 +277,7 @@ impl Run {
 
 /// The `main` of a measuring bench.
 pub(crate) fn main(bench: &str, measure: impl FnOnce(&mut Run) -> Result<()>) -> ExitCode {
-    if let Some(code) = serve_if_asked() {
+    if let Some(code) = serve_if_asked(&[TASK]) {
         return code;
     }
     match run(bench, measure) {

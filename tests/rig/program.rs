@@ -2,19 +2,35 @@
 //!
 //! `count` writes how many units of work fit in a fixed time, five times over; `rate SETTLE_MS WINDOW_MS AWAY_US [turns]` how many
 //! steps of work it gets done in a second; `load PRIORITY STEPS IDLE_MS` works and sleeps in turns, with a priority above 0 as a
-//! real-time task; `used WINDOW_US FOLDER_IN_PROC...` writes the share of a CPU that each of these tasks uses, by the kernel's
+//! real-time task; `busy CPU...` works on each of these CPUs for as long as it lives; `used WINDOW_US FOLDER_IN_PROC...` writes the share of a CPU that each of these tasks uses, by the kernel's
 //! own account; `registers` writes the P-state registers of CPUs 0 to 3, read from the hardware ports past the kernel.
 
 use std::error::Error;
 use std::fs;
 use std::hint::black_box;
 use std::process::ExitCode;
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 unsafe extern "C" {
     /// `sched_setscheduler(2)`. Needs `CAP_SYS_NICE` for real-time policies.
     fn sched_setscheduler(pid: i32, policy: i32, priority: *const i32) -> i32;
+    /// `sched_setaffinity(2)`.
+    fn sched_setaffinity(pid: i32, size: usize, mask: *const u64) -> i32;
+}
+
+/// Works on each of these CPUs, of the first 64, by a thread bound to it.
+fn busy(cpus: &[&str]) -> Result<(), Box<dyn Error>> {
+    let masks = cpus.iter().map(|cpu| Ok(1_u64 << cpu.parse::<u32>()?)).collect::<Result<Vec<_>, Box<dyn Error>>>()?;
+    let work = |mask: u64| {
+        // SAFETY: the mask is as long as it is said to be. A method may have bound the thread elsewhere already.
+        unsafe { sched_setaffinity(0, size_of_val(&mask), &mask) };
+        loop {
+            black_box(mask);
+        }
+    };
+    thread::scope(|scope| masks.iter().for_each(|mask| drop(scope.spawn(move || work(*mask)))));
+    Ok(())
 }
 
 /// Units of 1000 additions done in 200 ms, and the time they took.
@@ -140,6 +156,12 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             };
             return load(priority, steps, Duration::from_millis(idle));
+        }
+        ["busy", ref cpus @ ..] => {
+            if let Err(error) = busy(cpus) {
+                eprintln!("busy: {error}");
+                return ExitCode::from(2);
+            }
         }
         ["used", window, ref tasks @ ..] => {
             let Ok(window) = window.parse() else { return ExitCode::from(2) };

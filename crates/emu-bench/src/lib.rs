@@ -26,6 +26,7 @@ pub mod stream;
 pub mod throttle;
 pub mod ticks;
 pub mod verify;
+pub mod worker;
 pub mod workload;
 
 /// A time in whole nanoseconds, as records have it.

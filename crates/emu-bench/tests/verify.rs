@@ -19,13 +19,14 @@ use emu_bench::stats::{Interval, Verdict};
 use emu_bench::verify::{
     Emulated, Finding, LifetimeRule, Outcome, Pair, Plan, Trial, compare, spectrum, verify,
 };
-use emu_bench::workload::serve_if_asked;
+use emu_bench::worker::serve_if_asked;
+use emu_bench::workload::TASK;
 use emu_core::{Demand, Error, Host, Pid, Result, Roots, Target};
 use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 
 fn main() -> ExitCode {
-    if let Some(code) = serve_if_asked() {
+    if let Some(code) = serve_if_asked(&[TASK]) {
         return code;
     }
     let tests: &[(&str, fn())] = &[

@@ -15,8 +15,8 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::noise::{Kind, Order, RUNS, Runs};
-use super::{Event, Watch, process, tell};
+use super::noise::{Kind, Order, Runs, runs};
+use super::{Event, Watch, tell};
 
 /// Pairs of windows of each knob, and for a first look the fewest that give an interval of 95 %.
 const PAIRS: u32 = 12;
@@ -105,7 +105,7 @@ pub struct Measured {
 /// # Errors
 /// A knob cannot be turned, a process fails, or `watch` ends it.
 pub fn measure(switches: &mut [Box<dyn Switch + '_>], plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
-    measure_with(switches, plan, watch, &mut |order| process::ask::<Runs>(RUNS, order))
+    measure_with(switches, plan, watch, &mut runs)
 }
 
 type Ask<'a> = &'a mut dyn FnMut(&Order) -> Result<Runs>;

@@ -10,11 +10,8 @@ pub mod kernel;
 pub mod knobs;
 pub mod memory;
 pub mod noise;
-mod process;
 pub mod series;
 pub mod timers;
-
-pub use process::answer;
 
 use std::time::Duration;
 

@@ -5,12 +5,11 @@
 root=/sys/fs/cgroup
 [ -e $root/cgroup.controllers ] && is_v2=1
 
-# The program: two threads that compute for as long as it takes. Its input stays open, or it would end.
+# The program: two threads that compute for as long as it takes.
 cat >/tmp/program <<'JOB'
 echo $$ >/tmp/program.pid
-exec emu probe </tmp/orders >/dev/null
+exec program busy 0 1
 JOB
-mkfifo /tmp/orders
 
 watch() { # NAME
   program=$(cat /tmp/program.pid)
@@ -30,26 +29,16 @@ watch() { # NAME
   done
 }
 
-open_orders() {
-  rm -f /tmp/program.pid
-  (echo "0-1 0 60000000000"; exec sleep 60) >/tmp/orders &
-  orders=$!
-}
-
-close_orders() {
-  kill -KILL "$(cat /tmp/program.pid)" $orders
-  wait $orders $1
-}
-
 zone() { # NAME ARGUMENTS...
   name=$1
   shift
-  open_orders
+  rm -f /tmp/program.pid
   emu run --quiet "$@" -- sh /tmp/program &
   emu=$!
   await "$name"
   watch "$name"
-  close_orders $emu
+  kill -KILL "$(cat /tmp/program.pid)"
+  wait $emu
 }
 
 # A group that is there already, as a container's would be.
@@ -57,7 +46,7 @@ attach() { # NAME ARGUMENTS...
   name=$1
   shift
   mkdir $root/theirs
-  open_orders
+  rm -f /tmp/program.pid
   (sh -c 'echo $PPID >/sys/fs/cgroup/theirs/cgroup.procs'; exec sh /tmp/program) &
   emu=$!
   await "$name"
@@ -67,8 +56,6 @@ attach() { # NAME ARGUMENTS...
   watch "$name"
   echo 1 >$root/theirs/cgroup.kill
   wait $program $emu
-  kill $orders
-  wait $orders
   echo "left-in-theirs $name $(cat $root/theirs/cgroup.freeze) $(cat $root/theirs/cpu.max) [$(cat $root/theirs/cgroup.subtree_control)] $(ls -d $root/theirs/*/ 2>/dev/null)"
   rmdir $root/theirs
 }

@@ -14,20 +14,16 @@ state() {
 begin() { # CPU ARGUMENTS...
   cpu=$1
   shift
-  rm -f /tmp/program.pid "/tmp/orders-$cpu"
-  mkfifo "/tmp/orders-$cpu"
-  # Open for as long as it takes, or the program would end.
-  (echo "$cpu 0 60000000000"; exec sleep 60) >"/tmp/orders-$cpu" &
-  orders=$!
+  rm -f /tmp/program.pid
   emu run --quiet --cpus "$cpu" "$@" -- \
-    sh -c "echo \$\$ >/tmp/program.pid; exec emu probe </tmp/orders-$cpu >/dev/null" &
+    sh -c "echo \$\$ >/tmp/program.pid; exec program busy $cpu" &
   emu=$!
   await "$cpu"
-  echo "$emu $(guardian_of $emu) $(cat /tmp/program.pid) $orders" >"/tmp/zone-$cpu"
+  echo "$emu $(guardian_of $emu) $(cat /tmp/program.pid)" >"/tmp/zone-$cpu"
 }
 
 end() { # CPU ENDING
-  read -r emu guardian program orders <"/tmp/zone-$1"
+  read -r emu guardian program <"/tmp/zone-$1"
   case $2 in
     release) kill -KILL "$program" ;;
     terminate) kill -TERM "$emu" ;;
@@ -39,8 +35,6 @@ end() { # CPU ENDING
   [ "$2" != both ] || emu restore >/dev/null
   kill -KILL "$program" 2>/dev/null
   wait_for is_gone "$program"
-  kill "$orders"
-  wait "$orders"
 }
 
 look() { # MOMENT
@@ -60,7 +54,7 @@ one() { # WHO ENDING ARGUMENTS...
   look both
   end $goes "$ending"
   look one
-  read -r _ _ program _ <"/tmp/zone-$stays"
+  read -r _ _ program <"/tmp/zone-$stays"
   # It is settled by then. Nothing else may run on its CPU while it is watched.
   sleep 1
   echo "used $case $(program used 1700000 /proc/"$program"/task/*)"

@@ -17,6 +17,7 @@
 //! for long: the worker works under it, uncounted, until what it did before no longer matters.
 
 mod clock;
+mod delivered;
 mod doubt;
 mod emulated;
 mod fairness;
@@ -32,6 +33,7 @@ mod testing;
 mod trial;
 
 pub use clock::CoreClock;
+pub use delivered::{Delivered, delivered};
 pub use doubt::Doubt;
 pub use emulated::{Emulated, Nothing, SessionEmulated};
 pub use fairness::Fairness;

@@ -17,7 +17,7 @@ mod udp_io;
 mod worker;
 
 pub use part::{confine, now_ns, process_cpu_ns, thread_cpu_ns};
-pub use worker::{WORKER, Worker, serve, serve_if_asked};
+pub use worker::Worker;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -27,6 +27,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::memory::StreamSize;
 use crate::stream::Kernel;
+use crate::worker::Kind;
+
+/// The task of the processes that workloads run in; every program that starts a [`Worker`] serves it.
+pub const TASK: Kind = Kind::of::<worker::JobTask>();
 
 /// One kind of program.
 ///

@@ -59,12 +59,3 @@ pub(crate) struct CalibrateMapArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
-
-/// Solve systems for `emu calibrate`
-///
-/// Does what standard input asks for, a line of JSON each.
-#[derive(Debug, Args)]
-pub(crate) struct CalibrateSolverArgs {
-    /// The process that it must not outlive
-    pub(crate) parent: i32,
-}

@@ -10,7 +10,6 @@ mod man;
 mod measure;
 mod methods;
 mod noise;
-mod probe;
 mod report;
 mod restore;
 mod run;
@@ -22,17 +21,14 @@ mod zone;
 
 pub(crate) use attach::AttachArgs;
 pub(crate) use bench::{BenchArgs, Preset};
-pub(crate) use calibrate::{
-    CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibratePreset, CalibrateSolverArgs,
-};
+pub(crate) use calibrate::{CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibratePreset};
 pub(crate) use completions::CompletionsArgs;
 pub(crate) use doctor::{DoctorAction, DoctorArgs, DoctorShowArgs, DoctorTuneArgs};
 pub(crate) use info::InfoArgs;
 pub(crate) use man::ManArgs;
 pub(crate) use measure::{CpuArgs, DiskArgs, HpccArgs, MeasureArgs, MeasureCommand, MemoryArgs, Numbers};
 pub(crate) use methods::MethodsArgs;
-pub(crate) use noise::{NoiseArgs, NoiseRunsArgs};
-pub(crate) use probe::ProbeArgs;
+pub(crate) use noise::NoiseArgs;
 pub(crate) use report::ReportArgs;
 pub(crate) use restore::RestoreArgs;
 pub(crate) use run::RunArgs;
@@ -71,12 +67,6 @@ pub(crate) enum Command {
     Restore(RestoreArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
-    #[command(hide = true)]
-    CalibrateSolver(CalibrateSolverArgs),
-    #[command(hide = true)]
-    NoiseRuns(NoiseRunsArgs),
-    #[command(hide = true)]
-    Probe(ProbeArgs),
     #[command(hide = true)]
     Worker(WorkerArgs),
 }

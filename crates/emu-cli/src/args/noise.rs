@@ -17,12 +17,3 @@ pub(crate) struct NoiseArgs {
     #[arg(long, value_name = "DURATION", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) threshold: Option<Duration>,
 }
-
-/// Make runs for `emu noise`
-///
-/// Does what the order says and answers with a line of JSON.
-#[derive(Debug, Args)]
-pub(crate) struct NoiseRunsArgs {
-    /// What to run, as JSON
-    pub(crate) order: String,
-}

@@ -1,10 +1,13 @@
 use clap::Args;
 
-/// Work through measuring windows, for `emu verify`
+/// Do a task for another emu
 ///
-/// Reads an order from stdin for each window and answers it with a line of JSON.
+/// Answers each request on stdin, a line of JSON, with one on stdout.
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
-    /// What to work at, and for which parent, as JSON
-    pub(crate) spec: String,
+    /// The task
+    pub(crate) task: String,
+
+    /// The process that it must not outlive
+    pub(crate) parent: i32,
 }

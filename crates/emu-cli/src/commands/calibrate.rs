@@ -1,5 +1,4 @@
-//! `emu calibrate`: how speed follows the quota; what two calibrations make of each other; and the hidden command that
-//! solves.
+//! `emu calibrate`: how speed follows the quota; and what two calibrations make of each other.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,7 +7,7 @@ use std::path::Path;
 use emu_core::{Error, ErrorKind, Result};
 use emu_machine::calibrate::{self, Measured, Other, Plan};
 
-use crate::args::{CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibratePreset, CalibrateSolverArgs};
+use crate::args::{CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibratePreset};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::measuring::{Document, Measuring, Task};
@@ -60,10 +59,4 @@ fn read(record: &Path) -> Result<Measured> {
     let measured = Document::<Measured>::read(record, NAME)?.result;
     measured.check_solutions(record)?;
     Ok(measured)
-}
-
-/// Solves what standard input asks for.
-pub(crate) fn solver(args: &CalibrateSolverArgs) -> Result<Exit, Failure> {
-    calibrate::serve(args.parent)?;
-    Ok(Exit::Success)
 }

@@ -11,7 +11,6 @@ mod measure;
 mod methods;
 mod noise;
 mod pause;
-mod probe;
 mod report;
 mod restore;
 mod run;
@@ -41,9 +40,6 @@ pub(crate) fn dispatch(command: Command) -> Result<Exit, Failure> {
         Command::Restore(args) => restore::restore(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),
-        Command::CalibrateSolver(args) => calibrate::solver(&args),
-        Command::NoiseRuns(args) => noise::runs(&args),
-        Command::Probe(_) => probe::probe(),
         Command::Worker(args) => worker::worker(&args),
     }
 }

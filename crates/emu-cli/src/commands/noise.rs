@@ -1,10 +1,9 @@
-//! `emu noise`: how far runs lie apart, and what disturbs them; and the hidden command by which it makes its runs.
+//! `emu noise`: how far runs lie apart, and what disturbs them.
 
-use emu_core::Result;
-use emu_machine::noise::{self, Order, Plan};
-use emu_machine::{Event, answer};
+use emu_machine::Event;
+use emu_machine::noise::{self, Plan};
 
-use crate::args::{NoiseArgs, NoiseRunsArgs};
+use crate::args::NoiseArgs;
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::measuring::{Measuring, Task};
@@ -21,11 +20,5 @@ pub(crate) fn noise(args: &NoiseArgs) -> Result<Exit, Failure> {
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
     let measured = noise::measure(&host, &plan, &mut |event: Event<'_>| measuring.watch(event));
     measuring.finish(measured, |measured| Ok(output::noise::shown(measured)))?;
-    Ok(Exit::Success)
-}
-
-/// Makes the runs of one process.
-pub(crate) fn runs(args: &NoiseRunsArgs) -> Result<Exit, Failure> {
-    output::print(&answer(&args.order, Order::answer)?)?;
     Ok(Exit::Success)
 }

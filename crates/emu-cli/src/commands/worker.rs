@@ -1,10 +1,13 @@
-//! `emu worker`, hidden: the process that is measured.
+//! `emu worker`, hidden: the process that is measured, or measures, for another emu.
+
+use emu_bench::{worker, workload};
+use emu_machine::{calibrate, noise};
 
 use crate::args::WorkerArgs;
 use crate::exit::{Exit, Failure};
 
-/// Works through windows until stdin ends.
+/// Answers requests until stdin ends.
 pub(crate) fn worker(args: &WorkerArgs) -> Result<Exit, Failure> {
-    emu_bench::workload::serve(&args.spec)?;
+    worker::serve(&[workload::TASK, calibrate::TASK, noise::TASK], &args.task, args.parent)?;
     Ok(Exit::Success)
 }

@@ -18,19 +18,22 @@ pub use analysis::{Analysis, Model, Residuals};
 pub use map::{Equivalent, Other, equivalent};
 pub use orders::OrderEffect;
 pub use plan::{Order, Plan, Threads};
-pub use solver::{SOLVER, serve};
 
 use std::path::Path;
 use std::time::Instant;
 
 use emu_bench::ticks::Ticks;
+use emu_bench::worker::{Kind, Look};
 use emu_core::{Error, Host, Result, Session, Tasks, Zone, clock};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
 use crate::kernel::linpack;
 use plan::{Cell, FRACAS};
-use solver::{GoOn, Solver};
+use solver::{Solver, Solving};
+
+/// The task of the processes that solve; who calls [`measure`] serves it.
+pub const TASK: Kind = Kind::of::<Solving>();
 
 /// LINPACK at one quota.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -174,7 +177,7 @@ fn sample(
     cell: &Cell,
     alone: f64,
     start: Instant,
-    go_on: GoOn<'_>,
+    go_on: Look<'_>,
 ) -> Result<(Sample, Vec<String>)> {
     let solutions = plan.times(cell.quota, alone);
     let known = plan.check_quota(host, cell.quota)?;

@@ -17,17 +17,20 @@ use std::time::Duration;
 
 use emu_bench::stats::{Noise, Sample};
 use emu_bench::ticks::Ticks;
+use emu_bench::worker::{self, Kind as WorkerKind, Task};
 use emu_core::{CpuList, Error, ErrorKind, Host, Result, clock};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Watch, notes_of_build, process, tell};
+use super::{Event, Watch, notes_of_build, tell};
 
-/// The hidden subcommand by which a fresh process is asked for runs; its argument is an [`Order`] as JSON, and it prints
-/// an [`Answer`].
-pub const RUNS: &str = "noise-runs";
+/// The task of the processes that make runs; who measures serves it.
+pub const TASK: WorkerKind = WorkerKind::of::<Runner>();
+
+/// No runs take longer.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Fresh processes of each kind, and runs in each: as published, as the figure grows with their number.
 const BLOCKS: u32 = 5;
@@ -46,6 +49,31 @@ const METER: Duration = Duration::from_millis(5);
 
 /// Time to start and end a process, for the time left.
 const START: Duration = Duration::from_millis(5);
+
+/// Makes the runs that it is asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Runner;
+
+impl Task for Runner {
+    const NAME: &'static str = "noise";
+    type Request = Order;
+    type Answer = Answer;
+
+    fn answer(&mut self, order: Order) -> Result<Answer> {
+        order.answer()
+    }
+}
+
+/// Has a fresh process make runs, of work that every machine can do.
+///
+/// # Errors
+/// The process fails.
+pub(crate) fn runs(order: &Order) -> Result<Runs> {
+    match worker::ask_once::<Runner>(order, PATIENCE)? {
+        Answer::Done(runs) => Ok(runs),
+        Answer::NotAvailable { not_available } => Err(Error::unavailable(not_available)),
+    }
+}
 
 /// What is to be measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -164,13 +192,12 @@ impl OfKind {
 
 /// Measures by a plan.
 ///
-/// Runs are made in fresh processes of this executable, which must call [`Order::answer`] when its first argument is
-/// [`RUNS`].
+/// Runs are made in fresh processes of this executable, which must serve [`TASK`].
 ///
 /// # Errors
 /// A process, a CPU or an account of the kernel cannot be used; a result was wrong; `watch` ends it.
 pub fn measure(host: &Host, plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
-    measure_with(host, plan, &|order| process::ask(RUNS, order), watch)
+    measure_with(host, plan, &|order| worker::ask_once::<Runner>(order, PATIENCE), watch)
 }
 
 fn measure_with(

@@ -1,10 +1,9 @@
-//! `--verify`: a probe in a zone like the command's measures that the speed is delivered.
-
-pub(crate) mod probe;
+//! `--verify`: whether the speed is delivered in a zone like the command's, measured before the command starts.
 
 use std::time::Duration;
 
-use emu_core::{CpuId, Error, ErrorKind, Hertz, Host, Result, Session, Tasks, clock};
+use emu_bench::verify::{Delivered, Pair, SessionEmulated, delivered};
+use emu_core::{CpuId, Error, ErrorKind, Hertz, Host};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 
@@ -13,41 +12,31 @@ use crate::output::nanos;
 use crate::output::numbers::percent;
 use crate::plan::Plan;
 use crate::signals::{self, Signals};
-use probe::{Probe, Seen};
 
 /// The largest relative error that counts as delivered.
 pub(crate) const TOLERANCE: f64 = 0.05;
 
-/// Periods that the probe runs for, so that a part of one more or less does not count.
-const PERIODS: u32 = 30;
-
-/// Periods that a method is given to settle.
-const SETTLING: u32 = 5;
-
-/// The shortest measurement: the clock of a virtual machine wanders by some percent within less.
-const SHORTEST: Duration = Duration::from_millis(300);
-
-/// What the probe found.
+/// What was measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Verification {
-    /// Length of the measurement inside the zone.
+    /// Length of a window inside the zone.
     window_ns: u64,
     /// Each CPU of the zone.
     pub(crate) cpus: Vec<Verified>,
 }
 
-/// What the probe found on one CPU.
+/// What was measured on one CPU.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Verified {
     /// Which CPU.
     pub(crate) cpu: CpuId,
     /// The share that was asked for; of a clock, what it is of the native clock at this moment.
     pub(crate) asked: f64,
-    /// The share delivered: clock inside the zone by the mean of the native clocks just before and after.
+    /// The share delivered.
     pub(crate) delivered: f64,
     /// `delivered / asked - 1`.
     pub(crate) error: f64,
-    /// The mean of the native clocks just before and after.
+    /// The clock that a thread perceives outside the zone.
     #[serde(rename = "native_clock_hz")]
     pub(crate) native_clock: Hertz,
     /// The clock perceived inside the zone.
@@ -55,8 +44,23 @@ pub(crate) struct Verified {
     delivered_clock: Hertz,
     /// The longest time without progress inside the zone.
     longest_stall_ns: u64,
-    /// Share of the core clock that the probe was given outside the zone; the rest went to other tasks.
+    /// Share of the core clock that a thread is given outside the zone; the rest goes to other tasks.
     free: f64,
+}
+
+impl Verified {
+    fn of(seen: &Delivered) -> Self {
+        Self {
+            cpu: seen.cpu,
+            asked: seen.asked,
+            delivered: seen.delivered,
+            error: seen.error(),
+            native_clock: seen.native_clock,
+            delivered_clock: Hertz((seen.native_clock.as_f64() * seen.delivered) as u64),
+            longest_stall_ns: nanos(seen.longest_stall),
+            free: seen.free,
+        }
+    }
 }
 
 impl Verification {
@@ -93,53 +97,33 @@ impl Verification {
     }
 }
 
-/// Runs the probe outside, inside and outside of a zone like the plan's.
+/// Measures what a zone like the plan's delivers.
 ///
 /// # Errors
-/// The zone cannot be made, the probe fails, or a signal asked emu to end.
+/// The zone cannot be made, the worker fails, or a signal asked emu to end.
 pub(crate) fn verify(host: &Host, plan: &Plan, signals: &Signals) -> Result<Verification, Failure> {
-    let cpus = plan.demand.cpus();
-    let period = plan.expected.period;
-    let window = (period * PERIODS).max(SHORTEST);
-    // Whole periods: in a steady cycle the phase at which the probe begins does not matter then.
-    let window =
-        if period.is_zero() { window } else { period * window.div_duration_f64(period).ceil() as u32 };
-    let mut probe = Probe::start(host)?;
-    let before = probe.measure(&cpus, Duration::ZERO, SHORTEST, signals)?;
-    let zone = plan.zone("verification".into(), Tasks::Processes(vec![probe.pid()]));
-    let session = Session::engage(host, &zone, plan.method)?;
-    let inside = probe.measure(&cpus, period * SETTLING, window, signals)?;
-    session.release().1?;
-    let after = probe.measure(&cpus, Duration::ZERO, SHORTEST, signals)?;
-    if probe.is_to_stop {
+    let mut emulated = SessionEmulated::new(host, plan.demand.clone(), plan.method)?;
+    let (mut ending, mut is_to_stop) = (None, false);
+    let mut watch = |_: &Pair| {
+        while let Some(received) = signals.next()? {
+            is_to_stop |= received.signal == Signal::SIGTSTP;
+            if signals.is_ending(received) {
+                ending = Some(received.signal);
+                return Err(Error::new(ErrorKind::Failed, "ended by a signal"));
+            }
+        }
+        Ok(())
+    };
+    let measured = delivered(&mut emulated, &plan.demand, &mut watch);
+    if let Some(signal) = ending {
+        return Err(Failure::interrupted(signal));
+    }
+    if is_to_stop {
         // With the command, which is not there yet.
         signals::put_back(Signal::SIGTSTP);
     }
-    drop(probe);
-    let clocks = clock::measure_all(&cpus, clock::BUDGET)?;
-    let seen = plan.demand.targets.iter().zip(&clocks).map(|((&cpu, target), core)| {
-        let native = f64::midpoint(clock_of(cpu, &before), clock_of(cpu, &after));
-        let asked = target.clock.map_or(target.share, |clock| clock.as_f64() / native);
-        let clock = clock_of(cpu, &inside);
-        let stalls = inside.iter().filter(|(at, _)| *at == cpu).map(|(_, seen)| seen.longest_stall);
-        Verified {
-            cpu,
-            asked,
-            delivered: clock / native,
-            error: clock / native / asked - 1.0,
-            native_clock: Hertz(native as u64),
-            delivered_clock: Hertz(clock as u64),
-            longest_stall_ns: nanos(stalls.max().unwrap_or(window)),
-            free: native / core.clock.as_f64(),
-        }
-    });
-    Ok(Verification { window_ns: nanos(window), cpus: seen.collect() })
-}
-
-/// What the threads of a CPU were given in all; nothing, where a method has put none there.
-fn clock_of(cpu: CpuId, seen: &[Seen]) -> f64 {
-    // Not `sum`, which is -0 of nothing.
-    seen.iter().filter(|(at, _)| *at == cpu).fold(0.0, |sum, (_, seen)| sum + seen.clock.as_f64())
+    let (window, cpus) = measured?;
+    Ok(Verification { window_ns: nanos(window), cpus: cpus.iter().map(Verified::of).collect() })
 }
 
 #[cfg(test)]
@@ -147,16 +131,14 @@ mod tests {
     use super::*;
 
     fn seen(error: f64) -> Verified {
-        Verified {
+        Verified::of(&Delivered {
             cpu: 0,
             asked: 0.4,
             delivered: 0.4 * (1.0 + error),
-            error,
             native_clock: Hertz(3_000_000_000),
-            delivered_clock: Hertz(1_200_000_000),
-            longest_stall_ns: 0,
             free: 0.99,
-        }
+            longest_stall: Duration::ZERO,
+        })
     }
 
     #[test]

@@ -1,0 +1,90 @@
+//! What each CPU of a zone delivers, by as few pairs as show it: the check before a program starts there.
+
+use std::time::Duration;
+
+use emu_core::{CpuId, Demand, Error, Hertz, Result};
+
+use super::pair::{self, Pair, Side, Window};
+use super::{Emulated, Plan, Trial, findings, take_all};
+use crate::workload::kernel::QUANTUM;
+
+/// Periods in a window, so that a part of one more or less does not count.
+const PERIODS: u32 = 10;
+
+/// The shortest window: the clock of a virtual machine wanders by some percent within less.
+const SHORTEST: Duration = Duration::from_millis(200);
+
+/// Disturbed pairs that are taken again.
+const REPEATS: usize = 2;
+
+/// What one CPU delivers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Delivered {
+    /// Which CPU.
+    pub cpu: CpuId,
+    /// The share that was asked for; of a clock, what it is of the native clock at this moment.
+    pub asked: f64,
+    /// The share delivered: work under the emulation by work without, at the same core clock where a share is asked for.
+    pub delivered: f64,
+    /// The clock that its thread perceives without the emulation.
+    pub native_clock: Hertz,
+    /// Share of the core clock that its thread was given without the emulation; the rest went to other tasks.
+    pub free: f64,
+    /// The longest time without progress under the emulation, on any of the CPUs.
+    pub longest_stall: Duration,
+}
+
+impl Delivered {
+    /// Relative error of the speed: −0.01 is one percent too slow.
+    pub fn error(&self) -> f64 {
+        self.delivered / self.asked - 1.0
+    }
+}
+
+/// Measures what an emulation delivers on each CPU of a demand, to a thread bound to it: in two pairs of opposite order.
+///
+/// Returns the length of the windows as well. `watch` is called after each pair; its error ends the measurement.
+///
+/// # Errors
+/// As [`verify`](super::verify); a CPU is too busy for its clock to be measured.
+pub fn delivered(
+    emulated: &mut dyn Emulated,
+    demand: &Demand,
+    watch: &mut dyn FnMut(&Pair) -> Result<()>,
+) -> Result<(Duration, Vec<Delivered>)> {
+    let window = (emulated.cycle() * PERIODS).max(SHORTEST);
+    let plan = Plan { window, clock_is_emulated: emulated.moves_clock(), ..Plan::new(0) };
+    let mut trial = Trial::of("multithread", demand, &plan.setting(emulated, &demand.targets))?;
+    (trial.job.active, trial.job.pinned) = (trial.shares.len(), true);
+    let orders = [[Side::Native, Side::Emulated], [Side::Emulated, Side::Native]];
+    let take = |(number, sides)| pair::take(emulated, &trial, &plan, number, sides);
+    let pairs = take_all(orders.into_iter().enumerate().collect(), REPEATS, take, watch)?;
+    let native: Vec<&Window> =
+        pairs.iter().filter(|pair| pair.kept).filter_map(|pair| Some(pair.sides()?.0)).collect();
+    let mean = |of: &dyn Fn(&Window) -> f64| {
+        native.iter().map(|window| of(window)).sum::<f64>() / native.len().max(1) as f64
+    };
+    let core_hz = mean(&|window| window.clock.map_or(f64::NAN, |clock| clock.mean_hz()));
+    if !core_hz.is_finite() {
+        return Err(Error::unavailable(format!(
+            "CPUs {} are too busy for their clock to be measured",
+            trial.job.cpus
+        )));
+    }
+    let findings = findings(&trial, &pairs, &plan)?;
+    let of_cpu = |(part, finding): (usize, &super::Finding)| {
+        let free = mean(&|window| {
+            let rate = window.done.parts.get(part).copied().unwrap_or(0.0) / window.done.wall_s();
+            rate * window.done.quantum_ns / 1e9 / QUANTUM as f64
+        });
+        Delivered {
+            cpu: finding.cpu.unwrap_or_default(),
+            asked: finding.ideal,
+            delivered: finding.ideal * finding.relative.estimate,
+            native_clock: Hertz((core_hz * free) as u64),
+            free,
+            longest_stall: Duration::from_nanos(finding.longest_stall_ns),
+        }
+    };
+    Ok((plan.window_of(emulated), findings.iter().enumerate().map(of_cpu).collect()))
+}
