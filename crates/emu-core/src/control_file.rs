@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// The file cannot be read, or is not UTF-8.
-pub(crate) fn read(path: &Path) -> Result<String> {
+pub fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).map_err(|e| Error::file("read", path, e))
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn read(path: &Path) -> Result<String> {
 ///
 /// # Errors
 /// Any other failure than that the file does not exist (`ENOENT`, `ENODEV`, `ENOTDIR`).
-pub(crate) fn read_if_present(path: &Path) -> Result<Option<String>> {
+pub fn read_if_present(path: &Path) -> Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ENOTDIR)) => Ok(None),
@@ -33,20 +33,20 @@ pub(crate) fn read_if_present(path: &Path) -> Result<Option<String>> {
 /// Reads one value; a file that is absent, unreadable or holds something else is `None`.
 ///
 /// For facts that only describe the host, where a strange file must not stop anybody.
-pub(crate) fn probe<T: FromStr>(path: &Path) -> Option<T> {
+pub fn probe<T: FromStr>(path: &Path) -> Option<T> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// The choice in force in a file that reads as all of them with that one in brackets: `madvise` of
 /// `always [madvise] never`.
-pub(crate) fn chosen(text: &[u8]) -> Option<&[u8]> {
+pub fn chosen(text: &[u8]) -> Option<&[u8]> {
     let from = text.iter().position(|&byte| byte == b'[')? + 1;
     let length = text.get(from..)?.iter().position(|&byte| byte == b']')?;
     text.get(from..from + length)
 }
 
 /// As [`probe`], for a file in the kernel's list format, in which an empty line means no CPU.
-pub(crate) fn probe_cpus(path: &Path) -> Option<CpuList> {
+pub fn probe_cpus(path: &Path) -> Option<CpuList> {
     CpuList::from_kernel(&probe::<String>(path)?)
 }
 
@@ -67,7 +67,7 @@ fn write_error(path: &Path, value: &str, cause: io::Error) -> Error {
 
 /// Whether this process may write to the file or folder, judged by its effective identity: a binary with
 /// file capabilities has more than the user who started it.
-pub(crate) fn is_writable(path: &Path) -> bool {
+pub fn is_writable(path: &Path) -> bool {
     use nix::fcntl::{AT_FDCWD, AtFlags};
     nix::unistd::faccessat(AT_FDCWD, path, nix::unistd::AccessFlags::W_OK, AtFlags::AT_EACCESS).is_ok()
 }

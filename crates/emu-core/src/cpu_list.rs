@@ -72,8 +72,8 @@ impl CpuList {
         Self(self.0.difference(&other.0).copied().collect())
     }
 
-    /// Parses a kernel file, in which an empty line means no CPU.
-    pub(crate) fn from_kernel(text: &str) -> Option<Self> {
+    /// Parses a kernel file, in which an empty line means no CPU; `None` for anything else than a list.
+    pub fn from_kernel(text: &str) -> Option<Self> {
         if text.trim().is_empty() { Some(Self::default()) } else { text.parse().ok() }
     }
 }

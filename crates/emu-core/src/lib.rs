@@ -3,8 +3,7 @@
 //! The words used everywhere: a *host* is this machine as found; a *speed* is what is wanted of a CPU; a
 //! *zone* is CPUs with a speed for each and the tasks meant; a *method* is one way of emulating a slower
 //! CPU; an *emulation* is a method at work on a zone, and a *session* holds it with the journal that undoes
-//! every change. A *knob* is something of the machine that makes runs differ; a *tuning* ([`doctor`]) holds knobs still,
-//! with a journal too.
+//! every change.
 //!
 //! ```no_run
 //! use emu_core::{Demand, Host, Roots, Session, Tasks, Zone, choose};
@@ -27,7 +26,6 @@ mod ablation;
 #[cfg(feature = "ablation")]
 pub mod ablation;
 mod cgroup;
-mod control_file;
 mod cpu_list;
 mod cpufreq;
 mod duty;
@@ -49,10 +47,11 @@ mod undo;
 mod zone;
 
 pub mod clock;
-pub mod doctor;
+pub mod control_file;
 
-pub use cgroup::throttled_time;
+pub use cgroup::{QuotaLimit, throttled_time};
 pub use cpu_list::{CPU_ID_MAX, CpuId, CpuList};
+pub use cpufreq::select_governor;
 pub use duty::{PERIOD_MAX, PERIOD_MIN};
 pub use error::{Error, ErrorKind, Result};
 pub use host::{

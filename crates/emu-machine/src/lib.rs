@@ -5,9 +5,10 @@
 pub mod calibrate;
 pub mod cpu;
 pub mod disk;
+pub mod doctor;
 pub mod hpcc;
 pub mod kernel;
-pub mod knobs;
+
 pub mod memory;
 pub mod noise;
 pub mod series;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use emu_bench::workload::WORKLOADS;
-use emu_core::doctor::KNOBS;
 use emu_core::{Error, METHODS, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, SpeedSpec};
 use emu_machine::disk::{Column, Operation};
+use emu_machine::doctor::KNOBS;
 use emu_machine::kernel::random_access::THREADS_MAX;
 use jiff::SignedDuration;
 
@@ -137,11 +137,7 @@ pub(super) fn round() -> impl TypedValueParser<Value = Round> {
 
 /// Parses the name of a knob.
 pub(super) fn knobs() -> PossibleValuesParser {
-    KNOBS
-        .iter()
-        .map(|knob| PossibleValue::new(knob.about().name).help(knob.about().better))
-        .collect::<Vec<_>>()
-        .into()
+    KNOBS.iter().map(|knob| PossibleValue::new(knob.name).help(knob.better)).collect::<Vec<_>>().into()
 }
 
 /// Parses the name of a workload.

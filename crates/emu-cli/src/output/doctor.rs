@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 use emu_bench::stats::Interval;
 use emu_core::CpuList;
-use emu_core::doctor::{Change, Examined, Finding, Load, Machine, State, Takes, Tuned, Tuning};
-use emu_machine::knobs::{Effect, Measured};
+use emu_machine::doctor::effects::{Effect, Measured};
+use emu_machine::doctor::{Change, Examined, Finding, Load, Machine, State, Takes, Tuned, Tuning};
 use serde::Serialize;
 
 use super::SCHEMA;
@@ -245,7 +245,7 @@ fn chart(measured: &Measured) -> Chart {
             names.push(&effect.knob);
         }
     }
-    let series = emu_machine::knobs::KINDS.iter().map(|kind| {
+    let series = emu_machine::doctor::effects::KINDS.iter().map(|kind| {
         let of_kind = measured.effects.iter().filter(|effect| effect.kind == *kind);
         let point = |effect: &Effect| {
             let place = names.iter().position(|name| *name == effect.knob).unwrap_or(0);
@@ -264,7 +264,7 @@ fn chart(measured: &Measured) -> Chart {
 #[cfg(test)]
 mod tests {
     use emu_core::Roots;
-    use emu_core::doctor::{KNOBS, examine};
+    use emu_machine::doctor::{KNOBS, examine};
 
     use super::*;
 
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn the_conclusion_names_what_to_do() {
         let text = report(&[State::Tune, State::Hand, State::Unseen]).conclusion();
-        let [first, second] = [0, 1].map(|place| KNOBS[place].about().name);
+        let [first, second] = [0, 1].map(|place| KNOBS[place].name);
         let expected = format!(
             "Not tuned: `emu doctor tune` changes {first}; put right by hand {second}. What is n/a cannot be seen from \
              here (1)."
@@ -321,7 +321,7 @@ mod tests {
         let report = report(&[State::Tune, State::Hand, State::Unseen, State::Fact, State::Advice]);
         for text in [report.table(), report.in_full()] {
             assert!(text.lines().all(|line| line.chars().count() <= super::super::table::WIDTH), "{text}");
-            assert!(KNOBS.iter().all(|knob| text.contains(knob.about().name)));
+            assert!(KNOBS.iter().all(|knob| text.contains(knob.name)));
         }
         let json = super::super::json(&report).unwrap();
         assert!(json.contains("\"ready\": false") && json.contains("\"takes\": \"tuning\""), "{json}");

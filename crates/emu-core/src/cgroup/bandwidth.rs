@@ -13,6 +13,7 @@ use super::folder::Folder;
 use super::usage::Usage;
 use crate::control_file;
 use crate::error::{Error, ErrorKind, Result};
+use crate::host::Hierarchy;
 use crate::sys::time::{self, Nanos};
 use crate::undo::Journal;
 
@@ -118,6 +119,27 @@ pub(crate) fn tightest_limit(folder: &Folder, mount: &Path) -> Option<(f64, Path
             Some((Limit::read(&group).ok()??.cpus()?, group.path))
         })
         .min_by(|(one, _), (other, _)| one.total_cmp(other))
+}
+
+/// The tightest quota on CPU time that holds for this process.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QuotaLimit {
+    /// CPU time per wall time.
+    pub cpus: f64,
+    /// The folder of the group whose limit it is.
+    pub group: PathBuf,
+    /// How often it was used up since the group was made; `None` where that is not told.
+    pub throttled: Option<u64>,
+}
+
+impl QuotaLimit {
+    /// That of our own group in a hierarchy with the `cpu` controller, or of a group above it; `None` without a limit.
+    pub fn tightest(hierarchy: &Hierarchy) -> Option<Self> {
+        let own = Folder { version: hierarchy.version, path: hierarchy.own.clone() };
+        let (cpus, group) = tightest_limit(&own, &hierarchy.mount)?;
+        let throttled = Throttling::of(&group).map(|stat| stat.throttled);
+        Some(Self { cpus, group, throttled })
+    }
 }
 
 /// How often a group has been throttled since it was made.

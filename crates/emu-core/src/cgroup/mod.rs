@@ -23,10 +23,10 @@ pub(crate) mod place;
 pub(crate) mod testing;
 mod usage;
 
-pub use bandwidth::throttled_time;
 pub(crate) use bandwidth::{
-    Bandwidth, Limit, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Quota, Throttling, tightest_limit,
+    Bandwidth, Limit, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Quota, tightest_limit,
 };
+pub use bandwidth::{QuotaLimit, throttled_time};
 pub(crate) use folder::{Folder, PASSES};
 pub(crate) use freezer_stop::FreezerStop;
 pub(crate) use hierarchies::{can_have, hierarchy_for, is_same_everywhere};

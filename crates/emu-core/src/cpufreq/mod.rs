@@ -22,6 +22,14 @@ use crate::undo::tuning_below;
 use crate::undo::{Journal, Undo};
 use crate::zone::Demand;
 
+/// Selects a governor for a policy and leaves it at that. The journal gives back the one found, with its tunables.
+///
+/// # Errors
+/// A file cannot be read, or the kernel refuses the governor.
+pub fn select_governor(policy: &Policy, governor: &str, journal: &Journal) -> Result<()> {
+    Control::select(policy, governor, journal).map(drop)
+}
+
 /// What is wanted of one policy.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wish {

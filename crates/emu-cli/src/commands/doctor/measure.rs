@@ -1,9 +1,9 @@
 //! `emu doctor tune --measure`: what each knob does to the noise here.
 
-use emu_core::doctor::{Examined, Machine, Refused, Tuning};
 use emu_core::{Error, ErrorKind, Result};
 use emu_machine::Event;
-use emu_machine::knobs::{self, Plan, Switch};
+use emu_machine::doctor::effects::{self, Plan, Switch};
+use emu_machine::doctor::{Examined, Machine, Refused, Tuning};
 
 use super::examine;
 use crate::args::DoctorTuneArgs;
@@ -31,7 +31,7 @@ pub(super) fn measure(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
         for Refused { name, why } in refused {
             Reporter::new(args.quiet).say(&format!("{name} is left out: {why}"));
         }
-        knobs::measure(&mut switches, &plan, &mut |event: Event<'_>| measuring.watch(event))
+        effects::measure(&mut switches, &plan, &mut |event: Event<'_>| measuring.watch(event))
     });
     measuring.finish(measured, |measured| Ok(output::doctor::shown(measured)))?;
     Ok(Exit::Success)

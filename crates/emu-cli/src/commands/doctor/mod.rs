@@ -5,7 +5,7 @@ mod show;
 mod tune;
 
 use emu_core::Result;
-use emu_core::doctor::{self, Examined, KNOBS, Machine};
+use emu_machine::doctor::{self, Examined, KNOBS, Machine};
 
 use super::restore;
 use crate::args::{DoctorAction, DoctorArgs};
@@ -26,6 +26,6 @@ fn examine(machine: &Machine, names: &[String]) -> Result<Vec<Examined>> {
     // In the order in which they are changed, whatever the order in which they are named.
     names.iter().try_for_each(|name| doctor::knob(name).map(drop))?;
     let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
-    let knobs = KNOBS.iter().filter(|knob| wanted(knob.about().name));
+    let knobs = KNOBS.iter().filter(|knob| wanted(knob.name));
     Ok(knobs.map(|knob| Examined::new(*knob, machine)).collect())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use emu_core::doctor::Machine;
+use emu_machine::doctor::Machine;
 
 use super::examine;
 use crate::args::DoctorShowArgs;

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use emu_core::doctor::{Machine, Tuning, throttled};
 use emu_core::{Error, Gated, Result};
+use emu_machine::doctor::{Machine, Tuning, throttled};
 use nix::sys::signal::Signal;
 
 use super::examine;

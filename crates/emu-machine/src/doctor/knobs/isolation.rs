@@ -1,0 +1,36 @@
+//! CPUs that the scheduler leaves alone.
+
+use emu_core::CpuList;
+
+use super::super::finding::Finding;
+use super::super::knob::{Knob, Takes};
+use super::super::machine::Machine;
+
+/// CPUs set apart at boot.
+pub(in crate::doctor) static ISOLATION: Knob = Knob {
+    name: "isolcpus",
+    better: "the measured CPUs isolated, the rest of the system on others",
+    why: "the scheduler puts nothing on an isolated CPU by itself, so that runs bound to it are not disturbed \
+          by other tasks",
+    source: "Linux Documentation/admin-guide/kernel-parameters.txt (isolcpus=)",
+    takes: Takes::Reboot,
+    look,
+};
+
+fn look(machine: &Machine) -> Finding {
+    let isolated: CpuList = machine.host.cpus.iter().filter(|cpu| cpu.isolated).map(|cpu| cpu.id).collect();
+    if isolated.is_empty() {
+        return Finding::advice(
+            "no CPU is isolated",
+            "boot with isolcpus=LIST; until then bind runs to some CPUs and other work to the rest",
+        );
+    }
+    let others = machine.cpus.difference(&isolated);
+    if !others.is_empty() {
+        return Finding::advice(
+            format!("CPUs {isolated} are isolated, {others} are not"),
+            "boot with isolcpus=LIST; until then name with --cpus those that are, and bind runs to them",
+        );
+    }
+    Finding::ready(format!("CPUs {isolated} are isolated"))
+}

@@ -1,0 +1,55 @@
+//! Whether this machine gives the same result twice: what moves it, and holding that still.
+//!
+//! A *knob* is something of the machine that makes runs of the same work differ. [`examine`] tells what is found of
+//! each and what would be better; [`Tuning`] changes those that can be changed while it lives, through the undo
+//! journal.
+
+pub mod effects;
+mod finding;
+mod knob;
+mod knobs;
+mod machine;
+#[cfg(test)]
+mod tests;
+mod tuning;
+
+pub use finding::{Change, Finding, State};
+pub use knob::{Knob, Takes};
+pub use knobs::throttling::throttled;
+pub use knobs::{KNOBS, knob};
+pub use machine::{Load, Machine};
+pub use tuning::{Refused, Tuned, Tuning};
+
+use serde::Serialize;
+
+/// A knob as found on a machine.
+#[derive(Debug, Clone, Serialize)]
+pub struct Examined {
+    /// What it is.
+    #[serde(flatten)]
+    pub about: &'static Knob,
+    /// What was found.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// Why this process could not make the changes, where it could not.
+    pub not_permitted: Option<String>,
+}
+
+impl Examined {
+    /// Looks at one knob.
+    pub fn new(knob: &'static Knob, machine: &Machine) -> Self {
+        let finding = (knob.look)(machine);
+        let not_permitted = finding.changes.iter().find_map(Change::obstacle);
+        Self { about: knob, finding, not_permitted }
+    }
+
+    /// Whether a [`Tuning`] by this process would change it.
+    pub fn is_tunable(&self) -> bool {
+        !self.finding.changes.is_empty() && self.not_permitted.is_none()
+    }
+}
+
+/// Looks at all knobs.
+pub fn examine(machine: &Machine) -> Vec<Examined> {
+    KNOBS.iter().map(|knob| Examined::new(knob, machine)).collect()
+}
