@@ -99,6 +99,15 @@ pub(crate) fn one_and_all(host: &Host) -> Vec<usize> {
     if all > 1 { vec![1, all] } else { vec![1] }
 }
 
+/// These numbers of threads, else one and all for a first look, and more in between for a full one.
+pub(crate) fn or_usual(threads: &[usize], host: &Host, quick: bool) -> Vec<usize> {
+    match threads {
+        [] if quick => one_and_all(host),
+        [] => powers_of_two(host),
+        given => given.to_vec(),
+    }
+}
+
 /// Whether numbers of threads make sense, of which `most` is the largest.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ use emu_bench::stats::{self, Level, LinearFit, Segment};
 use emu_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+use super::deviations::{NOTABLE, largest, median_of};
 use super::orders::{self, OrderEffect};
 use super::{Sample, Threads};
 
@@ -14,10 +15,6 @@ const R_SQUARED_MIN: f64 = 0.99;
 
 /// The largest residual that passes, as a share of the largest rate.
 const RESIDUAL_MAX: f64 = 0.05;
-
-/// Deviations up to this share are no finding: of quotas from being proportional, of orders from each other, of the
-/// end from the begin.
-pub(super) const NOTABLE: f64 = 0.05;
 
 /// How far points are from the line.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -187,10 +184,6 @@ pub(super) fn at_equal_clock(samples: &[Sample]) -> Option<Vec<Sample>> {
     Some(level.collect())
 }
 
-pub(super) fn median_of(values: impl Iterator<Item = f64>) -> Result<f64> {
-    Ok(stats::Sample::new(values.collect::<Vec<_>>())?.median())
-}
-
 /// The quota of which the smallest share was delivered, and that share first; of each quota, the median of its samples.
 ///
 /// It is not the median over all quotas, as a limit from outside holds back large quotas only. Quotas of one CPU or more
@@ -210,13 +203,6 @@ fn delivered(samples: &[Sample]) -> Result<(f64, f64)> {
         }
     }
     least.ok_or_else(|| Error::usage("cannot analyse a calibration without samples"))
-}
-
-/// The value of the largest magnitude, with its place.
-pub(super) fn largest(values: impl Iterator<Item = (f64, f64)>) -> Result<(f64, f64)> {
-    values
-        .max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))
-        .ok_or_else(|| Error::usage("cannot analyse a calibration without samples"))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! between samples of the same quota. Both are told where they are made: `plan`, `orders`.
 
 mod analysis;
+mod deviations;
 mod map;
 mod orders;
 mod plan;

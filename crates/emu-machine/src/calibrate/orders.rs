@@ -18,7 +18,7 @@ use emu_bench::stats::{Interval, Level, LinearFit};
 use emu_core::Result;
 use serde::{Deserialize, Serialize};
 
-use super::analysis::{NOTABLE, largest, median_of};
+use super::deviations::{NOTABLE, largest, median_of};
 use super::{Order, Sample};
 
 /// How samples of one order differ from those of the random order, or of the first, at the same quotas, without what the

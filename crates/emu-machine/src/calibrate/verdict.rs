@@ -3,7 +3,8 @@
 use emu_bench::verify::{FOREIGN_MAX, STEAL_MAX};
 use emu_core::Host;
 
-use super::analysis::{Analysis, Model, NOTABLE};
+use super::analysis::{Analysis, Model};
+use super::deviations::NOTABLE;
 use super::{OrderEffect, Sample, Threads, clock_range};
 
 /// Change of the rate per CPU second, from low quotas to high ones, that points to the clock.

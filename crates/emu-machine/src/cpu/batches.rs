@@ -1,13 +1,12 @@
 //! Batches of operations by several threads, for a while.
 
-use std::slice;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use emu_core::{CpuList, Error, ErrorKind, Result};
 
 use crate::kernel::arithmetic::Work;
-use crate::kernel::on_threads;
+use crate::kernel::{on_one, on_threads};
 
 /// What threads are named by in errors.
 const WHAT: &str = "the calculation";
@@ -45,7 +44,7 @@ pub(super) fn rate(work: Work, one: u64, places: &[CpuList], length: Duration) -
 /// # Errors
 /// As [`rate`].
 pub(super) fn wait_ns(work: Work, one: u64, place: &CpuList, length: Duration) -> Result<f64> {
-    let of_one: Vec<f64> = on_threads(WHAT, slice::from_ref(place), |_| {
+    on_one(WHAT, place, || {
         let (mut batches, mut right) = (0, true);
         let begin = Instant::now();
         loop {
@@ -57,8 +56,7 @@ pub(super) fn wait_ns(work: Work, one: u64, place: &CpuList, length: Duration) -
                 return if right { Ok(passed.as_secs_f64() * 1e9 / steps as f64) } else { Err(wrong(work)) };
             }
         }
-    })?;
-    Ok(of_one.into_iter().sum())
+    })
 }
 
 fn wrong(work: Work) -> Error {
@@ -79,7 +77,7 @@ mod tests {
             let one = work.one();
             assert!(rate(work, one, &[cpus.clone(), cpus.clone()], length).unwrap() > 0.0);
             assert!(wait_ns(work, one, &cpus, length).unwrap() > 0.0);
-            let error = rate(work, one ^ 1, slice::from_ref(&cpus), length).unwrap_err();
+            let error = rate(work, one ^ 1, std::slice::from_ref(&cpus), length).unwrap_err();
             assert!(error.to_string().contains("wrong result"), "{error}");
             assert_eq!(error.kind(), ErrorKind::WrongResult);
             let error = wait_ns(work, one ^ 1, &cpus, length).unwrap_err();

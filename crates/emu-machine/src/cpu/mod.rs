@@ -15,10 +15,7 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Event, Left, OPTIMISED, THREADS_MAX, Watch, check_threads, in_order, one_and_all, places, powers_of_two,
-    tell,
-};
+use super::{Event, Left, OPTIMISED, THREADS_MAX, Watch, check_threads, in_order, or_usual, places, tell};
 use crate::kernel::arithmetic::{Number, Operation, Work, instruction_set, is_fused};
 
 /// No CPU has more vector units than this: a higher rate says that the compiler has left out work.
@@ -38,14 +35,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// One thread and all, short samples.
-    pub fn quick(host: &Host, seed: u64) -> Self {
-        Self { threads: one_and_all(host), sample_ns: 30_000_000, rounds: 5, seed }
-    }
-
-    /// 1, 2, 4 … threads, long samples.
-    pub fn full(host: &Host, seed: u64) -> Self {
-        Self { threads: powers_of_two(host), sample_ns: 200_000_000, rounds: 9, seed }
+    /// Long samples with these numbers of threads, else with 1, 2, 4 … and all; or short ones, else with one and all.
+    pub fn new(host: &Host, quick: bool, threads: &[usize], seed: u64) -> Self {
+        let (sample_ns, rounds) = if quick { (30_000_000, 5) } else { (200_000_000, 9) };
+        Self { threads: or_usual(threads, host, quick), sample_ns, rounds, seed }
     }
 
     fn sample(&self) -> Duration {

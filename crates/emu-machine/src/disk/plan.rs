@@ -7,7 +7,7 @@ use emu_core::{Error, Host, Result};
 use serde::{Deserialize, Serialize};
 
 use super::scratch;
-use crate::{THREADS_MAX, check_threads, one_and_all, powers_of_two};
+use crate::{THREADS_MAX, check_threads, or_usual};
 
 /// The largest block.
 const BLOCK_MAX: u64 = 64 << 20;
@@ -134,20 +134,15 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Three sizes of blocks, each once: half a minute on a quick disk.
-    pub fn quick(folder: PathBuf, host: &Host, seed: u64) -> Self {
-        let phase_ns = 100_000_000;
-        let threads = one_and_all(host);
-        let blocks = vec![1, 4 << 10, 1 << 20];
-        Self { folder, file_bytes: 64 << 20, blocks, threads, phase_ns, rounds: 1, seed }
-    }
-
-    /// Five sizes of blocks, each three times.
-    pub fn full(folder: PathBuf, host: &Host, seed: u64) -> Self {
-        let threads = powers_of_two(host);
-        let blocks = vec![1, 1 << 10, 4 << 10, 64 << 10, 1 << 20];
-        let phase_ns = 500_000_000;
-        Self { folder, file_bytes: 256 << 20, blocks, threads, phase_ns, rounds: 3, seed }
+    /// Five sizes of blocks, each three times; for a first look three, each once: half a minute on a quick disk. With
+    /// these numbers of threads, else with the usual ones.
+    pub fn new(folder: PathBuf, host: &Host, quick: bool, threads: &[usize], seed: u64) -> Self {
+        let (blocks, file_bytes, phase_ns, rounds) = if quick {
+            (vec![1, 4 << 10, 1 << 20], 64 << 20, 100_000_000, 1)
+        } else {
+            (vec![1, 1 << 10, 4 << 10, 64 << 10, 1 << 20], 256 << 20, 500_000_000, 3)
+        };
+        Self { folder, file_bytes, blocks, threads: or_usual(threads, host, quick), phase_ns, rounds, seed }
     }
 
     /// Whether it can be carried out, as far as can be told without writing.
@@ -218,7 +213,7 @@ mod tests {
 
     fn plan() -> Plan {
         let host = Host::detect(&Roots::system()).unwrap();
-        Plan::quick(std::env::temp_dir(), &host, 1)
+        Plan::new(std::env::temp_dir(), &host, true, &[], 1)
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Threads that work at the same time, and how long all of them took.
 
 use std::io;
+use std::slice;
 use std::sync::{Barrier, PoisonError, RwLock};
 use std::thread::{self, Builder};
 use std::time::Instant;
 
 use emu_bench::workload::confine;
-use emu_core::{CpuList, Error, ErrorKind, Result};
+use emu_core::{CpuId, CpuList, Error, ErrorKind, Result};
 
 /// Runs `work` on a thread for each list of CPUs, bound to it, with the number of the thread, and returns what
 /// each has made of it.
@@ -24,6 +25,28 @@ pub(crate) fn on_threads<T: Send>(
         return Err(Error::usage(format!("{what} needs a thread")));
     }
     each_on(what, threads.iter().enumerate(), work)
+}
+
+/// Runs `work` on a thread bound to `cpus`.
+///
+/// # Errors
+/// As [`on_threads`].
+pub(crate) fn on_one<T: Send>(what: &str, cpus: &CpuList, work: impl Fn() -> Result<T> + Sync) -> Result<T> {
+    let mut done = on_threads(what, slice::from_ref(cpus), |_| work())?;
+    done.pop().ok_or_else(|| panicked(what))
+}
+
+/// Runs `work` for each CPU on a thread bound to it, and returns what each has made of it, in their order.
+///
+/// # Errors
+/// As [`on_threads`].
+pub(crate) fn on_each_cpu<T: Send>(
+    what: &str,
+    cpus: &CpuList,
+    work: impl Fn(CpuId) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let places: Vec<CpuList> = cpus.iter().map(|cpu| [cpu].into_iter().collect()).collect();
+    each_on(what, cpus.iter().zip(&places), work)
 }
 
 /// Runs `work` for each worker on a thread bound to the CPUs beside it, and returns what each has made of it, in their
@@ -85,14 +108,17 @@ fn made_by<W: Send, T: Send>(
             Error::io(format!("cannot make all threads of {what}"), cause)
                 .hint("take fewer threads, or raise the limit of tasks (ulimit -u, pids.max of the cgroup)")
         })?;
-        let panicked = || Error::new(ErrorKind::Failed, format!("a thread of {what} has panicked"));
         // All are joined before a failure is told: a panic that nobody has asked for would be the scope's.
         let done: Vec<_> = threads
             .into_iter()
-            .map(|thread| thread.join().ok().flatten().unwrap_or_else(|| Err(panicked())))
+            .map(|thread| thread.join().ok().flatten().unwrap_or_else(|| Err(panicked(what))))
             .collect();
         done.into_iter().collect()
     })
+}
+
+fn panicked(what: &str) -> Error {
+    Error::new(ErrorKind::Failed, format!("a thread of {what} has panicked"))
 }
 
 /// When a thread worked.

@@ -1,6 +1,5 @@
 //! How long a load takes, by the memory that loads are spread over.
 
-use std::slice;
 use std::time::{Duration, Instant};
 
 use emu_bench::stats::Sample;
@@ -8,7 +7,7 @@ use emu_core::{CpuId, CpuList, Hertz, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::chase::Chase;
-use crate::kernel::on_threads;
+use crate::kernel::on_one;
 
 /// Steps of the way that are gone before it is timed, at most: once around, unless that takes too long.
 const WARM_MAX: u64 = 1 << 20;
@@ -41,7 +40,7 @@ pub(super) fn measure(
     seed: u64,
 ) -> Result<Latency> {
     let only: CpuList = [cpu].into_iter().collect();
-    let of_one: Vec<Vec<f64>> = on_threads("the pointer chase", slice::from_ref(&only), |_| {
+    let samples = on_one("the pointer chase", &only, || {
         let mut chase = Chase::new(bytes, seed)?;
         chase.walk(chase.lines().min(WARM_MAX));
         let begin = Instant::now();
@@ -57,7 +56,6 @@ pub(super) fn measure(
         }
         Ok(samples)
     })?;
-    let samples = of_one.concat();
     let load_ns = Sample::new(samples.clone())?.median();
     let load_cycles = clock.map(|clock| load_ns * clock.as_f64() / 1e9);
     Ok(Latency { working_set_bytes: bytes, load_ns, load_cycles, samples })

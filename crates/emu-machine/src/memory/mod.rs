@@ -143,7 +143,7 @@ mod tests {
 
     fn plan(host: &Host) -> Plan {
         let size = StreamSize { array_bytes: 1 << 20, cache_bytes: None, available_bytes: None };
-        Plan { sample_ns: 300_000, rounds: 2, ..Plan::quick(host, size, &[1, 2], 3) }
+        Plan { sample_ns: 300_000, rounds: 2, ..Plan::new(host, true, size, &[1, 2], 3) }
     }
 
     #[test]

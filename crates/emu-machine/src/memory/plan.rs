@@ -5,7 +5,7 @@ use emu_core::{Error, Host, Result};
 use serde::Serialize;
 
 use crate::kernel::chase;
-use crate::{THREADS_MAX, check_threads, one_and_all, powers_of_two};
+use crate::{THREADS_MAX, check_threads, or_usual};
 
 /// The smallest working set of a pointer chase.
 const CHASE_MIN: u64 = 4 << 10;
@@ -32,36 +32,18 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Three sizes of blocks, as far as they fit, and every fourth size of working sets; with these numbers of threads,
-    /// else with one and all.
-    pub fn quick(host: &Host, size: StreamSize, threads: &[usize], seed: u64) -> Self {
-        let threads = if threads.is_empty() { one_and_all(host) } else { threads.to_vec() };
-        Self {
-            size,
-            blocks: fitting(&[1, 1 << 10, 1 << 20], &threads, size),
-            threads,
-            working_sets: working_sets(size.array_bytes, 4),
-            sample_ns: 50_000_000,
-            rounds: 3,
-            iterations: 4,
-            seed,
-        }
-    }
-
-    /// Seven sizes of blocks, as far as they fit, every second size of working sets, and STREAM as its rules are; with
-    /// these numbers of threads, else with 1, 2, 4 … and all.
-    pub fn full(host: &Host, size: StreamSize, threads: &[usize], seed: u64) -> Self {
-        let threads = if threads.is_empty() { powers_of_two(host) } else { threads.to_vec() };
-        Self {
-            size,
-            blocks: fitting(&[1, 8, 64, 1 << 10, 16 << 10, 1 << 20, 16 << 20], &threads, size),
-            threads,
-            working_sets: working_sets(size.array_bytes, 2),
-            sample_ns: 300_000_000,
-            rounds: 5,
-            iterations: 10,
-            seed,
-        }
+    /// Seven sizes of blocks, as far as they fit, every second size of working sets, and STREAM as its rules are; for a
+    /// first look three, every fourth, and fewer passes. With these numbers of threads, else with the usual ones.
+    pub fn new(host: &Host, quick: bool, size: StreamSize, threads: &[usize], seed: u64) -> Self {
+        let threads = or_usual(threads, host, quick);
+        let (blocks, factor, sample_ns, rounds, iterations): (&[u64], _, _, _, _) = if quick {
+            (&[1, 1 << 10, 1 << 20], 4, 50_000_000, 3, 4)
+        } else {
+            (&[1, 8, 64, 1 << 10, 16 << 10, 1 << 20, 16 << 20], 2, 300_000_000, 5, 10)
+        };
+        let blocks = fitting(blocks, &threads, size);
+        let working_sets = working_sets(size.array_bytes, factor);
+        Self { size, blocks, threads, working_sets, sample_ns, rounds, iterations, seed }
     }
 
     /// Whether it can be carried out.
@@ -132,20 +114,20 @@ mod tests {
         let host = Host::detect(&Roots::system()).unwrap();
         let size = StreamSize { array_bytes: 1 << 20, cache_bytes: None, available_bytes: None };
         let blocks = |threads: &[usize]| {
-            let plan = Plan::full(&host, size, threads, 1);
+            let plan = Plan::new(&host, false, size, threads, 1);
             plan.check().unwrap();
             plan.blocks
         };
         assert_eq!(blocks(&[1]), [1, 8, 64, 1 << 10, 16 << 10, 1 << 20]);
         assert_eq!(blocks(&[THREADS_MAX, 1]), [1, 8, 64, 1 << 10]);
-        assert!(Plan::full(&host, size, &[0], 1).check().is_err());
+        assert!(Plan::new(&host, false, size, &[0], 1).check().is_err());
     }
 
     #[test]
     fn sizes_that_make_no_sense_are_refused() {
         let host = Host::detect(&Roots::system()).unwrap();
         let size = StreamSize { array_bytes: 1 << 20, cache_bytes: None, available_bytes: None };
-        let plan = Plan::quick(&host, size, &[1], 1);
+        let plan = Plan::new(&host, true, size, &[1], 1);
         assert!(plan.check().is_ok(), "usual blocks that do not fit are left out");
         for bad in [
             Plan { blocks: vec![0], ..plan.clone() },

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use emu_bench::stats::Sample;
 use emu_bench::ticks::Ticks;
-use emu_bench::workload::{confine, now_ns};
+use emu_bench::workload::now_ns;
 use emu_core::{Clocks, CpuId, CpuList, Error, Result, tsc};
 use serde::{Deserialize, Serialize};
 
@@ -148,10 +148,10 @@ impl Counter {
     }
 }
 
-/// Looks for gaps on one CPU from a thread of its own that is bound to it.
+/// Looks for gaps on one CPU, to which the calling thread is bound.
 ///
 /// # Errors
-/// The thread cannot be bound to the CPU, or its account cannot be read.
+/// The account of the CPU cannot be read, or no counter is fine enough.
 pub(super) fn of_cpu(
     cpu: CpuId,
     clocks: &Clocks,
@@ -160,7 +160,6 @@ pub(super) fn of_cpu(
     threshold: Option<Duration>,
 ) -> Result<CpuGaps> {
     let only: CpuList = [cpu].into_iter().collect();
-    confine(&only)?;
     let counter = Counter::new(clocks);
     let before = Ticks::now(proc, &only)?;
     let threshold_ns = threshold.map(|threshold| threshold.as_nanos() as f64);
@@ -303,9 +302,8 @@ mod tests {
     fn this_cpu_can_be_watched() {
         let host = emu_core::Host::detect(&emu_core::Roots::system()).unwrap();
         let cpu = host.allowed.first().unwrap();
-        let watch = move || of_cpu(cpu, &host.clocks, &host.roots.proc, Duration::from_millis(30), None);
-        // On a thread of its own, whose affinity may be changed.
-        let gaps = std::thread::spawn(watch).join().unwrap().unwrap();
+        let watch = || of_cpu(cpu, &host.clocks, &host.roots.proc, Duration::from_millis(30), None);
+        let gaps = crate::kernel::on_one("a test", &[cpu].into_iter().collect(), watch).unwrap();
         assert!(gaps.span_ns >= 30_000_000 && gaps.step_ns > 0.0, "{gaps:?}");
         assert!((0.0..=1.0).contains(&gaps.lost) && gaps.preempted <= gaps.lost + 1e-12);
         assert!(gaps.gaps.iter().all(|gap| gap.length_ns as f64 >= gaps.threshold_ns * 0.99));

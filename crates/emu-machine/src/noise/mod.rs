@@ -12,19 +12,19 @@ pub use gap::{CpuGaps, Gap};
 pub use kind::{Answer, Kind, Order, Run, Runs};
 pub use period::Period;
 
-use std::thread;
 use std::time::Duration;
 
 use emu_bench::stats::{Noise, Sample};
 use emu_bench::ticks::Ticks;
 use emu_bench::worker::{self, Kind as WorkerKind, Task};
-use emu_core::{CpuList, Error, ErrorKind, Host, Result, clock};
+use emu_core::{CpuList, Error, Host, Result, clock};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, notes_of_build, tell};
+use crate::kernel::on_each_cpu;
 
 /// The task of the processes that make runs; who measures serves it.
 pub const TASK: WorkerKind = WorkerKind::of::<Runner>();
@@ -265,16 +265,7 @@ fn measure_with(
 fn gaps(host: &Host, plan: &Plan) -> Result<Vec<CpuGaps>> {
     let threshold = plan.threshold_ns.map(Duration::from_nanos);
     let look = |cpu| gap::of_cpu(cpu, &host.clocks, &host.roots.proc, plan.look_time(), threshold);
-    thread::scope(|scope| {
-        let threads: Vec<_> = plan.cpus.iter().map(|cpu| scope.spawn(move || look(cpu))).collect();
-        threads
-            .into_iter()
-            .map(|thread| {
-                let panicked = || Error::new(ErrorKind::Failed, "a look for gaps has panicked");
-                thread.join().unwrap_or_else(|_| Err(panicked()))
-            })
-            .collect()
-    })
+    on_each_cpu("the look for gaps", &plan.cpus, look)
 }
 
 /// The core clock of the first CPU; `None` where it is too busy to tell.
@@ -294,7 +285,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use emu_core::Roots;
+    use emu_core::{ErrorKind, Roots};
 
     fn plan(host: &Host) -> Plan {
         Plan { run_ns: 1, look_ns: 20_000_000, ..Plan::new(host, true, 7) }

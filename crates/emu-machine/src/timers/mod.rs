@@ -15,16 +15,15 @@ pub use ledger::Ledger;
 pub use quality::{Backwards, Quality};
 pub use reference::{Relative, RelativeSize};
 
-use std::thread;
 use std::time::Duration;
 
-use emu_bench::workload::confine;
-use emu_core::{CpuList, Error, ErrorKind, Host, Result};
+use emu_core::{CpuList, Host, Result};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
+use crate::kernel::on_one;
 use clock::{Clock, Counts, SystemClock};
 
 /// How long each clock is read for each question.
@@ -190,10 +189,7 @@ fn measure_with(host: &Host, plan: &Plan, clocks: &[&dyn Clock], watch: Watch<'_
 /// A sample on a thread of its own, bound to the first CPU.
 fn ledger(host: &Host, cpus: &CpuList) -> Result<Ledger> {
     let cpu: CpuList = cpus.first().into_iter().collect();
-    thread::scope(|scope| {
-        let thread = scope.spawn(|| confine(&cpu).and_then(|()| Ledger::take(host, &cpu)));
-        thread.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Failed, "a sample has panicked")))
-    })
+    on_one("the sample", &cpu, || Ledger::take(host, &cpu))
 }
 
 /// How far the measurement is.
@@ -230,7 +226,7 @@ impl<'a> Run<'a> {
 mod tests {
     use super::clock::testing::{RIGHT, Synthetic};
     use super::*;
-    use emu_core::Roots;
+    use emu_core::{Error, ErrorKind, Roots};
 
     fn plan(host: &Host) -> Plan {
         Plan {

@@ -1,16 +1,19 @@
 //! What one clock is worth: its cost, its step, and whether it ever runs back.
 
 use std::hint::spin_loop;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use emu_bench::stats::Sample;
 use emu_bench::workload::{confine, now_ns};
-use emu_core::{CpuId, CpuList, Error, ErrorKind, Result};
+use emu_core::{CpuId, CpuList, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::clock::{Clock, Counts};
+use crate::kernel::{on_each_cpu, on_one};
+
+/// What threads are named by in errors.
+const WHAT: &str = "the readers of clocks";
 
 /// Reads that are timed together, so that the reads of the timing clock vanish.
 const BATCH: u32 = 500;
@@ -79,8 +82,8 @@ impl Quality {
     /// A CPU cannot be used.
     pub fn of(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Self> {
         let first = cpus.first().ok_or_else(|| Error::usage("there is no CPU to read clocks on"))?;
-        let (cost_ns, step_ns) = on_thread(&[first].into_iter().collect(), || {
-            (cost(clock, first), step(clock, first, length * 2))
+        let (cost_ns, step_ns) = on_one(WHAT, &[first].into_iter().collect(), || {
+            Ok((cost(clock, first), step(clock, first, length * 2)))
         })?;
         Ok(Self {
             clock: clock.name().into(),
@@ -98,16 +101,6 @@ impl Quality {
     pub fn runs_back(&self) -> bool {
         self.within.iter().chain(&self.across).any(|seen| seen.count > 0)
     }
-}
-
-/// Does something on a thread that is bound to some CPUs.
-fn on_thread<T: Send>(cpus: &CpuList, work: impl FnOnce() -> T + Send) -> Result<T> {
-    thread::scope(|scope| {
-        let thread = scope.spawn(|| confine(cpus).map(|()| work()));
-        thread
-            .join()
-            .unwrap_or_else(|_| Err(Error::new(ErrorKind::Failed, "a reader of clocks has panicked")))
-    })
 }
 
 fn cost(clock: &dyn Clock, cpu: CpuId) -> f64 {
@@ -139,7 +132,7 @@ fn step(clock: &dyn Clock, cpu: CpuId, length: Duration) -> Option<f64> {
 
 /// A reader on each CPU, all at the same time.
 fn within(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Vec<Backwards>> {
-    let read = |cpu| {
+    on_each_cpu(WHAT, cpus, |cpu| {
         let mut seen = Backwards::on(cpu);
         let (begin, mut last) = (Instant::now(), clock.read(cpu));
         // However late this reader comes to run, it has read.
@@ -148,15 +141,9 @@ fn within(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Vec<Bac
             seen.compare(last, now);
             last = now;
             if seen.reads.is_multiple_of(CHECK) && begin.elapsed() >= length {
-                return seen;
+                return Ok(seen);
             }
         }
-    };
-    thread::scope(|scope| {
-        let reader = |cpu| scope.spawn(move || on_thread(&[cpu].into_iter().collect(), || read(cpu)));
-        let readers: Vec<_> = cpus.iter().map(reader).collect();
-        let panicked = || Error::new(ErrorKind::Failed, "a reader of clocks has panicked");
-        readers.into_iter().map(|reader| reader.join().unwrap_or_else(|_| Err(panicked()))).collect()
     })
 }
 
@@ -164,26 +151,10 @@ fn within(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Vec<Bac
 /// the kernel checks its time-stamp counters (`arch/x86/kernel/tsc_sync.c`); one of a thread by a thread that moves.
 fn across(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Backwards> {
     if clock.counts() == Counts::Thread {
-        return on_thread(cpus, || moving(clock, cpus, length))?;
+        return on_one(WHAT, cpus, || moving(clock, cpus, length));
     }
-    let ring = Ring::new(clock, cpus.len(), length);
-    let seen: Vec<Backwards> = thread::scope(|scope| {
-        let ring = &ring;
-        let reader = |(place, cpu)| {
-            scope.spawn(move || {
-                let seen = on_thread(&[cpu].into_iter().collect(), || ring.read(place, cpu));
-                // The others wait for this one, and must not where it could not begin.
-                ring.is_over.store(true, Ordering::SeqCst);
-                seen
-            })
-        };
-        let readers: Vec<_> = cpus.iter().enumerate().map(reader).collect();
-        let panicked = || Error::new(ErrorKind::Failed, "a reader of clocks has panicked");
-        readers
-            .into_iter()
-            .map(|reader| reader.join().unwrap_or_else(|_| Err(panicked())))
-            .collect::<Result<_>>()
-    })?;
+    let ring = Ring::new(clock, cpus, length);
+    let seen = on_each_cpu(WHAT, cpus, |cpu| Ok(ring.read(cpu)))?;
     let worst = seen.iter().max_by_key(|seen| seen.worst_ns).map_or(0, |seen| seen.cpu);
     Ok(seen.iter().fold(Backwards::on(worst), |sum, seen| Backwards {
         reads: sum.reads + seen.reads,
@@ -196,37 +167,31 @@ fn across(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Backwar
 /// Readers that take turns.
 struct Ring<'a> {
     clock: &'a dyn Clock,
-    readers: usize,
+    /// That of each reader, in the order of their turns.
+    cpus: &'a CpuList,
     length: Duration,
     begin: Instant,
     turn: AtomicUsize,
     last: AtomicI64,
-    is_over: AtomicBool,
 }
 
 impl<'a> Ring<'a> {
-    fn new(clock: &'a dyn Clock, readers: usize, length: Duration) -> Self {
-        Self {
-            clock,
-            readers,
-            length,
-            begin: Instant::now(),
-            turn: AtomicUsize::new(0),
-            last: AtomicI64::new(i64::MIN),
-            is_over: AtomicBool::new(false),
-        }
+    fn new(clock: &'a dyn Clock, cpus: &'a CpuList, length: Duration) -> Self {
+        let (turn, last) = (AtomicUsize::new(0), AtomicI64::new(i64::MIN));
+        Self { clock, cpus, length, begin: Instant::now(), turn, last }
     }
 
     /// Reads at each of its turns until time is up. A read is compared with the one before, of another CPU.
-    fn read(&self, place: usize, cpu: CpuId) -> Backwards {
+    fn read(&self, cpu: CpuId) -> Backwards {
+        let (readers, place) = (self.cpus.len(), self.cpus.iter().take_while(|other| *other != cpu).count());
         let mut seen = Backwards::on(cpu);
         loop {
             let mut waited = 0u64;
             // Acquire: what is read now is later than the read of the one before.
-            while self.turn.load(Ordering::Acquire) % self.readers != place {
+            while self.turn.load(Ordering::Acquire) % readers != place {
                 waited += 1;
-                let is_late = waited.is_multiple_of(4096) && self.begin.elapsed() > self.length;
-                if is_late || self.is_over.load(Ordering::Relaxed) {
+                // The one before has gone when time is up, and its turn does not end.
+                if waited.is_multiple_of(4096) && self.begin.elapsed() > self.length {
                     return seen;
                 }
                 spin_loop();

@@ -24,11 +24,7 @@ pub(crate) fn cpu(args: &CpuArgs) -> Result<Exit, Failure> {
         return for_long(args, &host, plan);
     }
     let seed = args.measure.seed();
-    let usual = if args.measure.quick { Plan::quick } else { Plan::full };
-    let mut plan = usual(&host, seed);
-    if !args.threads.is_empty() {
-        plan.threads.clone_from(&args.threads);
-    }
+    let plan = Plan::new(&host, args.measure.quick, &args.threads, seed);
     plan.check()?;
     let task = Task { name: NAME, options: option("threads", &args.threads), seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;

@@ -23,14 +23,10 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<Exit, Failure> {
         return for_long(args, &host, plan);
     }
     let seed = args.measure.seed();
-    let usual = if args.measure.quick { Plan::quick } else { Plan::full };
-    let mut plan = usual(args.dir.clone(), &host, seed);
+    let mut plan = Plan::new(args.dir.clone(), &host, args.measure.quick, &args.threads, seed);
     plan.file_bytes = args.size.unwrap_or(plan.file_bytes);
     if !args.blocks.is_empty() {
         plan.blocks.clone_from(&args.blocks);
-    }
-    if !args.threads.is_empty() {
-        plan.threads.clone_from(&args.threads);
     }
     plan.check()?;
     // The folder is left out: a record tells no path.

@@ -31,8 +31,7 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
         + &option("blocks", &args.blocks)
         + &option("threads", &args.threads);
     let seed = args.measure.seed();
-    let usual = if args.measure.quick { Plan::quick } else { Plan::full };
-    let mut plan = usual(&host, size, &args.threads, seed);
+    let mut plan = Plan::new(&host, args.measure.quick, size, &args.threads, seed);
     if !args.blocks.is_empty() {
         plan.blocks.clone_from(&args.blocks);
     }
