@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use emu_bench::stats::{Interval, Verdict};
 use emu_bench::verify::{
-    Emulated, Finding, LifetimeRule, Outcome, Pair, Plan, Trial, compare, spectrum, verify,
+    Emulated, Finding, LifetimeRule, Outcome, Pair, Plan, Trial, compare, delivered, spectrum, verify,
 };
 use emu_bench::worker::serve_if_asked;
 use emu_bench::workload::TASK;
@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     }
     let tests: &[(&str, fn())] = &[
         ("an_emulation_is_measured_as_what_it_is", an_emulation_is_measured_as_what_it_is),
+        ("two_pairs_tell_what_a_cpu_delivers", two_pairs_tell_what_a_cpu_delivers),
         ("an_emulation_that_does_nothing_is_caught", an_emulation_that_does_nothing_is_caught),
         ("an_emulation_that_forgets_children_is_caught", an_emulation_that_forgets_children_is_caught),
         ("sleeps_do_not_count_as_work", sleeps_do_not_count_as_work),
@@ -308,6 +309,25 @@ fn an_emulation_is_measured_as_what_it_is() {
     let found = judge(&mut stopper, "cpu-loop", 0.5);
     assert_holds(&found, &found.ratio, stopper.delivered());
     assert!(found.longest_stall_ns > 5_000_000, "{found:?}");
+}
+
+fn two_pairs_tell_what_a_cpu_delivers() {
+    let cpu = Host::detect(&Roots::system()).unwrap().allowed.first().unwrap();
+    let demand = Demand::new([(cpu, Target { share: 0.8, clock: None })].into());
+    // It is asked for 80 % and gives half.
+    let mut stopper = Stopper::new(0.5);
+    let mut pairs = 0;
+    let (window, cpus) = delivered(&mut stopper, &demand, &mut |_| {
+        pairs += 1;
+        Ok(())
+    })
+    .unwrap();
+    assert!((2..=4).contains(&pairs) && window == Duration::from_millis(200), "{pairs} of {window:?}");
+    let [seen] = &cpus[..] else { panic!("{cpus:?}") };
+    let [least, most] = stopper.delivered();
+    assert!((least - 0.1..=most + 0.1).contains(&seen.delivered), "{seen:?}, {least} to {most}");
+    assert!(seen.cpu == cpu && (seen.asked - 0.8).abs() < 1e-9 && seen.error() < -0.2, "{seen:?}");
+    assert!(seen.longest_stall >= Duration::from_millis(5) && seen.free > 0.3, "{seen:?}");
 }
 
 /// The smallest error of the false emulations.
