@@ -8,7 +8,6 @@ pub mod disk;
 pub mod doctor;
 pub mod hpcc;
 pub mod kernel;
-
 pub mod memory;
 pub mod noise;
 pub mod series;

@@ -17,14 +17,14 @@ const EVERY_MAX: Duration = Duration::from_secs(10);
 
 /// How long and how closely is looked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Plan {
+pub struct SeriesPlan {
     /// The whole time.
     pub length_ns: u64,
     /// From the begin of one sample to that of the next.
     pub every_ns: u64,
 }
 
-impl Plan {
+impl SeriesPlan {
     /// A plan for these times.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Series {
 /// # Errors
 /// A sample fails, or `watch` ends the series.
 pub fn run(
-    plan: Plan,
+    plan: SeriesPlan,
     names: (&str, &str),
     sample: impl FnMut(Duration) -> Result<f64>,
     watch: Watch<'_>,
@@ -106,7 +106,7 @@ pub fn run(
 /// As [`run`], by a clock that tells the time since the begin.
 fn run_by(
     clock: impl Fn() -> Duration,
-    plan: Plan,
+    plan: SeriesPlan,
     (what, unit): (&str, &str),
     mut sample: impl FnMut(Duration) -> Result<f64>,
     watch: Watch<'_>,
@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn too_few_or_too_short_samples_are_refused() {
-        let plan = |length, every| Plan::new(Duration::from_millis(length), Duration::from_millis(every));
+        let plan =
+            |length, every| SeriesPlan::new(Duration::from_millis(length), Duration::from_millis(every));
         assert_eq!(plan(1000, 100).unwrap().samples(), 10);
         for (length, every) in [(999, 100), (1000, 9), (0, 10), (1, 1000), (1_000_000, 10_001)] {
             assert!(plan(length, every).unwrap_err().hint_text().is_some(), "{length} {every}");
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_dips_every_eighth_sample_is_found_out() {
-        let plan = Plan::new(64 * STEP, STEP).unwrap();
+        let plan = SeriesPlan::new(64 * STEP, STEP).unwrap();
         let (time, mut number) = (Cell::new(Duration::ZERO), 0);
         let sample = |left: Duration| {
             time.set(time.get() + left);
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_sample_that_is_held_up_is_a_dip_as_long_as_it_was() {
-        let plan = Plan::new(100 * STEP, STEP).unwrap();
+        let plan = SeriesPlan::new(100 * STEP, STEP).unwrap();
         let time = Cell::new(Duration::ZERO);
         let sample = |left: Duration| {
             // The machine stands still once, for 20 s.
@@ -198,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_series_that_is_stopped_until_its_end_is_not_longer() {
-        let plan = Plan::new(10 * STEP, STEP).unwrap();
+        let plan = SeriesPlan::new(10 * STEP, STEP).unwrap();
         let time = Cell::new(Duration::ZERO);
         let sample = |left: Duration| {
             time.set(time.get() + if time.get() == 9 * STEP { 50 * STEP } else { left });
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_series_ends_when_it_is_told_to() {
-        let plan = Plan { length_ns: 64_000, every_ns: 1000 };
+        let plan = SeriesPlan { length_ns: 64_000, every_ns: 1000 };
         let ended = run(plan, ("test", "x"), |_| Ok(1.0), &mut |_| Err(Error::usage("ended")));
         assert_eq!(ended.unwrap_err().to_string(), "ended");
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use emu_bench::record::seed_from_clock;
 use emu_core::Result;
-use emu_machine::series::Plan;
+use emu_machine::series::SeriesPlan;
 
 use crate::args::values;
 
@@ -71,7 +71,7 @@ impl SeriesArgs {
     ///
     /// # Errors
     /// Usage, for times that make no sense.
-    pub(crate) fn plan(&self) -> Result<Option<Plan>> {
-        self.length.map(|length| Plan::new(length, self.every)).transpose()
+    pub(crate) fn plan(&self) -> Result<Option<SeriesPlan>> {
+        self.length.map(|length| SeriesPlan::new(length, self.every)).transpose()
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use emu_core::{Error, ErrorKind, Result};
-use emu_machine::calibrate::{self, Measured, Other, Plan};
+use emu_machine::calibrate::{self, CalibrationPlan, Measured, Other};
 
 use crate::args::{CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibratePreset};
 use crate::exit::{Exit, Failure};
@@ -23,7 +23,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<Exit, Failure> {
     }
     let host = host::detect()?;
     let (quick, seed, preset) = (args.measure.quick, args.measure.seed(), args.preset);
-    let mut plan = Plan::new(&host, quick, seed, args.step)?;
+    let mut plan = CalibrationPlan::new(&host, quick, seed, args.step)?;
     if preset.is_some() && !quick {
         plan = plan.as_published(&host)?;
     }

@@ -1,7 +1,7 @@
 //! `emu noise`: how far runs lie apart, and what disturbs them.
 
 use emu_machine::Event;
-use emu_machine::noise::{self, Plan};
+use emu_machine::noise::{self, NoisePlan};
 
 use crate::args::NoiseArgs;
 use crate::exit::{Exit, Failure};
@@ -14,7 +14,10 @@ use crate::output::nanos;
 pub(crate) fn noise(args: &NoiseArgs) -> Result<Exit, Failure> {
     let host = host::detect()?;
     let seed = args.measure.seed();
-    let plan = Plan { threshold_ns: args.threshold.map(nanos), ..Plan::new(&host, args.measure.quick, seed) };
+    let plan = NoisePlan {
+        threshold_ns: args.threshold.map(nanos),
+        ..NoisePlan::new(&host, args.measure.quick, seed)
+    };
     let options = plan.threshold_ns.map_or_else(String::new, |nanos| format!(" --threshold {nanos}ns"));
     let task = Task { name: "noise", options, seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;

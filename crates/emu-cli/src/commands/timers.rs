@@ -1,7 +1,7 @@
 //! `emu timers`: whether the clocks tell the truth.
 
 use emu_machine::Event;
-use emu_machine::timers::{self, Measured, Plan};
+use emu_machine::timers::{self, Measured, TimersPlan};
 
 use crate::args::TimersArgs;
 use crate::exit::{Exit, Failure};
@@ -17,7 +17,7 @@ pub(crate) fn timers(args: &TimersArgs) -> Result<Exit, Failure> {
     let reference = args.reference.as_ref().map(|path| Document::<Measured>::read(path, NAME)).transpose()?;
     let host = host::detect()?;
     let seed = args.measure.seed();
-    let plan = Plan::new(&host, args.measure.quick, seed);
+    let plan = TimersPlan::new(&host, args.measure.quick, seed);
     let task = Task { name: NAME, options: String::new(), seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
     let measured = timers::measure(&host, &plan, &mut |event: Event<'_>| measuring.watch(event));

@@ -18,7 +18,7 @@ mod verdict;
 pub use analysis::{Analysis, Model, Residuals};
 pub use map::{Equivalent, Other, equivalent};
 pub use orders::OrderEffect;
-pub use plan::{Order, Plan, Threads};
+pub use plan::{CalibrationPlan, Order, Threads};
 
 use std::path::Path;
 use std::time::Instant;
@@ -135,7 +135,7 @@ fn clock_range(samples: &[Sample]) -> Option<(f64, f64)> {
 ///
 /// # Errors
 /// A quota cannot be set or undone, the solving process fails, or `watch` ends it.
-pub fn measure(host: &Host, plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
+pub fn measure(host: &Host, plan: &CalibrationPlan, watch: Watch<'_>) -> Result<Measured> {
     let start = Instant::now();
     let mut solver = Solver::start()?;
     let cells = plan.cells();
@@ -173,7 +173,7 @@ pub fn measure(host: &Host, plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
 /// A sample of a measurement that began at `start`, and what went otherwise than asked.
 fn sample(
     host: &Host,
-    plan: &Plan,
+    plan: &CalibrationPlan,
     solver: &mut Solver,
     cell: &Cell,
     alone: f64,

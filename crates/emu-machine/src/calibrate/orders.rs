@@ -159,7 +159,7 @@ fn share(log: &Interval, factor: f64) -> Option<Interval> {
 mod tests {
     use super::super::plan::{Cell, balanced};
     use super::super::testing::sample;
-    use super::super::{Plan, Threads};
+    use super::super::{CalibrationPlan, Threads};
     use super::*;
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;
@@ -175,7 +175,7 @@ mod tests {
         noise: f64,
         mut factor: impl FnMut(&Cell, f64) -> f64,
     ) -> Vec<Sample> {
-        let plan = Plan {
+        let plan = CalibrationPlan {
             seed,
             cpus: "0-1".parse().unwrap(),
             quotas: (1..=20).map(|tenth| f64::from(tenth) / 10.0).collect(),

@@ -104,7 +104,7 @@ impl Threads {
 
 /// What will be measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct CalibrationPlan {
     /// Start of the random numbers.
     pub seed: u64,
     /// The CPUs that threads may run on.
@@ -125,7 +125,7 @@ pub struct Plan {
     pub period_seconds: f64,
 }
 
-impl Plan {
+impl CalibrationPlan {
     /// Quotas from `step` to all CPUs that may be used, in steps of it; without one in the paper's, or, when it is to be
     /// quick, in such as make about 20 quotas.
     ///
@@ -302,8 +302,8 @@ mod tests {
     use super::*;
     use emu_core::Roots;
 
-    fn plan(cpus: &str, passes: &[Order]) -> Plan {
-        Plan {
+    fn plan(cpus: &str, passes: &[Order]) -> CalibrationPlan {
+        CalibrationPlan {
             seed: 5,
             cpus: cpus.parse().unwrap(),
             quotas: vec![0.5, 1.0, 1.5, 2.0],
@@ -319,7 +319,7 @@ mod tests {
     const ORDERS: [Order; 3] = [Order::Ascending, Order::Descending, Order::Random];
 
     /// What is measured in the passes that are meant, in order.
-    fn steps(plan: &Plan, is_meant: impl Fn(&Cell) -> bool) -> Vec<(f64, usize)> {
+    fn steps(plan: &CalibrationPlan, is_meant: impl Fn(&Cell) -> bool) -> Vec<(f64, usize)> {
         let cells = plan.cells();
         cells.iter().filter(|&cell| is_meant(cell)).map(|cell| (cell.quota, cell.threads)).collect()
     }
@@ -407,7 +407,11 @@ mod tests {
     fn steps_that_make_no_line_are_refused() {
         let host = Host::detect(&Roots::system()).unwrap();
         for step in [0.0, -0.1, f64::NAN, f64::INFINITY, 1e6] {
-            assert_eq!(Plan::new(&host, true, 1, Some(step)).unwrap_err().kind(), ErrorKind::Usage, "{step}");
+            assert_eq!(
+                CalibrationPlan::new(&host, true, 1, Some(step)).unwrap_err().kind(),
+                ErrorKind::Usage,
+                "{step}"
+            );
         }
     }
 
@@ -415,7 +419,7 @@ mod tests {
     fn steps_below_the_kernels_least_quota_are_refused_unlisted() {
         let host = Host::detect(&Roots::system()).unwrap();
         for step in [1e-3, 1e-9, 1e-300] {
-            assert!(Plan::new(&host, true, 1, Some(step)).is_err(), "{step}");
+            assert!(CalibrationPlan::new(&host, true, 1, Some(step)).is_err(), "{step}");
         }
     }
 }

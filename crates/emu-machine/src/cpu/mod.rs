@@ -23,7 +23,7 @@ const UNITS_MAX: f64 = 6.0;
 
 /// What is measured of the CPUs, and for how long.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Plan {
+pub struct CpuPlan {
     /// Numbers of threads.
     pub threads: Vec<usize>,
     /// How long a sample is.
@@ -34,7 +34,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-impl Plan {
+impl CpuPlan {
     /// Long samples with these numbers of threads, else with 1, 2, 4 … and all; or short ones, else with one and all.
     pub fn new(host: &Host, quick: bool, threads: &[usize], seed: u64) -> Self {
         let (sample_ns, rounds) = if quick { (30_000_000, 5) } else { (200_000_000, 9) };
@@ -137,7 +137,7 @@ enum Part {
 ///
 /// # Errors
 /// A thread cannot be made or bound, a result is wrong, or `watch` ends it.
-pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
+pub fn run(plan: &CpuPlan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
     plan.check()?;
     let first = host.allowed.first().ok_or_else(|| Error::unavailable("no CPU may be used"))?;
     let of_rates = Work::ALL
@@ -197,7 +197,7 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
     })
 }
 
-fn sampled(plan: &Plan, mut sample: impl FnMut() -> Result<f64>) -> Result<Vec<f64>> {
+fn sampled(plan: &CpuPlan, mut sample: impl FnMut() -> Result<f64>) -> Result<Vec<f64>> {
     (0..plan.rounds).map(|_| sample()).collect()
 }
 
@@ -299,8 +299,8 @@ mod tests {
         Host::detect(&Roots::system()).unwrap()
     }
 
-    fn plan() -> Plan {
-        Plan { threads: vec![1, 2], sample_ns: 100_000, rounds: 3, seed: 4 }
+    fn plan() -> CpuPlan {
+        CpuPlan { threads: vec![1, 2], sample_ns: 100_000, rounds: 3, seed: 4 }
     }
 
     #[test]
@@ -363,10 +363,10 @@ mod tests {
     fn plans_that_measure_nothing_are_refused() {
         assert!(plan().check().is_ok());
         for bad in [
-            Plan { threads: vec![], ..plan() },
-            Plan { threads: vec![0], ..plan() },
-            Plan { rounds: 0, ..plan() },
-            Plan { sample_ns: 0, ..plan() },
+            CpuPlan { threads: vec![], ..plan() },
+            CpuPlan { threads: vec![0], ..plan() },
+            CpuPlan { rounds: 0, ..plan() },
+            CpuPlan { sample_ns: 0, ..plan() },
         ] {
             assert!(bad.check().is_err(), "{bad:?}");
         }

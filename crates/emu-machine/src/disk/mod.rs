@@ -14,7 +14,7 @@ mod target;
 mod worker;
 
 pub use latency::Latency;
-pub use plan::{Column, Operation, Order, Plan, Transfer};
+pub use plan::{Column, DiskPlan, Operation, Order, Transfer};
 pub use steady::Steady;
 
 use std::fs::File;
@@ -106,7 +106,7 @@ pub struct Sample {
 ///
 /// # Errors
 /// The files cannot be made, a transfer fails or transfers something wrong, or `watch` ends it.
-pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
+pub fn run(plan: &DiskPlan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
     plan.check()?;
     let mut bench = Bench::new(plan, host, watch)?;
     let transfers = plan.transfers();
@@ -228,9 +228,9 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Self> {
+    fn new(plan: &DiskPlan, host: &Host, watch: Watch<'_>) -> Result<Self> {
         let mut watch = || watch(Event::Next { what: "making the files", left: Duration::ZERO });
-        let Plan { folder, file_bytes, seed, .. } = plan;
+        let DiskPlan { folder, file_bytes, seed, .. } = plan;
         let fits_memory = fits_memory(host, file_bytes.saturating_mul(2));
         let mut make = |seed| {
             let scratch = Scratch::make(folder, *file_bytes, seed, &mut watch);

@@ -115,7 +115,7 @@ impl Transfer {
 
 /// What is measured of a disk, and for how long.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Plan {
+pub struct DiskPlan {
     /// The files are made in this folder; they never have a name there. No record tells of it.
     #[serde(skip)]
     pub folder: PathBuf,
@@ -133,7 +133,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-impl Plan {
+impl DiskPlan {
     /// Five sizes of blocks, each three times; for a first look three, each once: half a minute on a quick disk. With
     /// these numbers of threads, else with the usual ones.
     pub fn new(folder: PathBuf, host: &Host, quick: bool, threads: &[usize], seed: u64) -> Self {
@@ -211,24 +211,24 @@ mod tests {
     use super::*;
     use emu_core::{ErrorKind, Roots};
 
-    fn plan() -> Plan {
+    fn plan() -> DiskPlan {
         let host = Host::detect(&Roots::system()).unwrap();
-        Plan::new(std::env::temp_dir(), &host, true, &[], 1)
+        DiskPlan::new(std::env::temp_dir(), &host, true, &[], 1)
     }
 
     #[test]
     fn sizes_that_make_no_sense_are_refused() {
         assert!(plan().check().is_ok());
         for bad in [
-            Plan { blocks: vec![], ..plan() },
-            Plan { blocks: vec![0], ..plan() },
-            Plan { blocks: vec![4096, 1000], ..plan() },
-            Plan { blocks: vec![128 << 20], ..plan() },
-            Plan { threads: vec![0, 1], ..plan() },
-            Plan { threads: vec![257], ..plan() },
-            Plan { file_bytes: 0, ..plan() },
-            Plan { file_bytes: 1 << 20, ..plan() },
-            Plan { folder: "/dev/null".into(), ..plan() },
+            DiskPlan { blocks: vec![], ..plan() },
+            DiskPlan { blocks: vec![0], ..plan() },
+            DiskPlan { blocks: vec![4096, 1000], ..plan() },
+            DiskPlan { blocks: vec![128 << 20], ..plan() },
+            DiskPlan { threads: vec![0, 1], ..plan() },
+            DiskPlan { threads: vec![257], ..plan() },
+            DiskPlan { file_bytes: 0, ..plan() },
+            DiskPlan { file_bytes: 1 << 20, ..plan() },
+            DiskPlan { folder: "/dev/null".into(), ..plan() },
         ] {
             assert_eq!(bad.check().unwrap_err().kind(), ErrorKind::Usage, "{bad:?}");
         }
@@ -236,15 +236,15 @@ mod tests {
 
     #[test]
     fn more_than_the_disk_has_is_refused_before_anything_is_written() {
-        let error = Plan { file_bytes: 1 << 60, ..plan() }.check().unwrap_err();
+        let error = DiskPlan { file_bytes: 1 << 60, ..plan() }.check().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.to_string().contains("no room"), "{error}");
-        assert!(Plan { file_bytes: u64::MAX, ..plan() }.check().is_err());
+        assert!(DiskPlan { file_bytes: u64::MAX, ..plan() }.check().is_err());
     }
 
     #[test]
     fn every_transfer_comes_once() {
-        let plan = Plan { blocks: vec![1, 2], threads: vec![1, 2, 4], ..plan() };
+        let plan = DiskPlan { blocks: vec![1, 2], threads: vec![1, 2, 4], ..plan() };
         let all = plan.transfers();
         assert_eq!(all.len(), 2 * 2 * 2 * 3 * 4);
         assert!(all.iter().enumerate().all(|(place, one)| !all[..place].contains(one)));

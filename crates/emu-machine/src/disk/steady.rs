@@ -59,7 +59,7 @@ impl Steady {
     /// # Errors
     /// As [`check`](Self::check). Unavailable, where such transfers cannot be had or the kernel refuses one. The file cannot be made, a transfer
     /// fails or transfers something wrong, or `watch` ends it.
-    pub fn run(&self, host: &Host, plan: series::Plan, watch: Watch<'_>) -> Result<Series> {
+    pub fn run(&self, host: &Host, plan: series::SeriesPlan, watch: Watch<'_>) -> Result<Series> {
         self.check()?;
         let fits_memory = fits_memory(host, self.file_bytes);
         let scratch = {

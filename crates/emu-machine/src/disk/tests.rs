@@ -15,9 +15,9 @@ fn host() -> Host {
     Host::detect(&Roots::system()).unwrap()
 }
 
-fn plan(folder: &Path) -> Plan {
+fn plan(folder: &Path) -> DiskPlan {
     let blocks = vec![1, 4096];
-    Plan {
+    DiskPlan {
         folder: folder.into(),
         file_bytes: 1 << 20,
         blocks,
@@ -140,7 +140,7 @@ fn a_folder_that_cannot_be_used_is_an_error() {
 
 /// A series of ten short samples of one kind of transfer.
 fn series_of(steady: &Steady) -> Result<series::Series> {
-    let plan = series::Plan { length_ns: 20_000_000, every_ns: 2_000_000 };
+    let plan = series::SeriesPlan { length_ns: 20_000_000, every_ns: 2_000_000 };
     steady.run(&host(), plan, &mut |_| Ok(()))
 }
 
@@ -200,7 +200,7 @@ fn a_long_series_is_never_of_something_else_than_was_asked_for() {
 fn a_long_series_that_is_ended_leaves_nothing() {
     let dir = on_disk();
     // Far more than is taken: a machine that is held up does not come to its end.
-    let plan = series::Plan { length_ns: 60_000_000_000, every_ns: 2_000_000 };
+    let plan = series::SeriesPlan { length_ns: 60_000_000_000, every_ns: 2_000_000 };
     let mut calls = 0;
     let error = steady(dir.path(), Operation::Write, Column::Cached)
         .run(&host(), plan, &mut |_| {

@@ -53,7 +53,7 @@ pub trait Switch {
 
 /// What is to be measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct EffectsPlan {
     /// Pairs of windows of each knob.
     pub pairs: u32,
     /// Fresh processes of each window and kind.
@@ -69,7 +69,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-impl Plan {
+impl EffectsPlan {
     /// The usual plan, or a shorter one for a first look.
     pub fn new(quick: bool, seed: u64) -> Self {
         Self {
@@ -104,7 +104,11 @@ pub struct Measured {
 ///
 /// # Errors
 /// A knob cannot be turned, a process fails, or `watch` ends it.
-pub fn measure(switches: &mut [Box<dyn Switch + '_>], plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
+pub fn measure(
+    switches: &mut [Box<dyn Switch + '_>],
+    plan: &EffectsPlan,
+    watch: Watch<'_>,
+) -> Result<Measured> {
     measure_with(switches, plan, watch, &mut runs)
 }
 
@@ -112,7 +116,7 @@ type Ask<'a> = &'a mut dyn FnMut(&Order) -> Result<Runs>;
 
 fn measure_with(
     switches: &mut [Box<dyn Switch + '_>],
-    plan: &Plan,
+    plan: &EffectsPlan,
     watch: Watch<'_>,
     ask: Ask<'_>,
 ) -> Result<Measured> {
@@ -162,7 +166,7 @@ fn measure_with(
 }
 
 /// As many operations as fill a run.
-fn operations(kind: Kind, plan: &Plan, ask: Ask<'_>) -> Result<(Kind, u64)> {
+fn operations(kind: Kind, plan: &EffectsPlan, ask: Ask<'_>) -> Result<(Kind, u64)> {
     Ok((kind, ask(&plan.order(kind, 1, None))?.operations))
 }
 
@@ -179,7 +183,7 @@ fn orders(pairs: u32, rng: &mut Pcg64) -> Vec<bool> {
 }
 
 /// Nanoseconds of an operation in every run, by kind.
-fn window(operations: &[(Kind, u64)], plan: &Plan, ask: Ask<'_>) -> Result<Vec<Vec<f64>>> {
+fn window(operations: &[(Kind, u64)], plan: &EffectsPlan, ask: Ask<'_>) -> Result<Vec<Vec<f64>>> {
     let mut times = vec![Vec::new(); operations.len()];
     for _ in 0..plan.processes {
         for (times, &(kind, operations)) in times.iter_mut().zip(operations) {
@@ -233,8 +237,8 @@ mod tests {
         Runs { operations, runs }
     }
 
-    fn plan() -> Plan {
-        Plan { pairs: 6, processes: 1, ..Plan::new(true, 7) }
+    fn plan() -> EffectsPlan {
+        EffectsPlan { pairs: 6, processes: 1, ..EffectsPlan::new(true, 7) }
     }
 
     fn with_effect(factor: f64) -> Measured {
@@ -290,7 +294,7 @@ mod tests {
         let (spread, log) = (Cell::new(0.4), RefCell::default());
         let mut switches: Vec<Box<dyn Switch + '_>> =
             vec![Box::new(Fake { spread: &spread, factor: 2.0, log: &log })];
-        let plan = Plan { cpus: "1,3".parse().unwrap(), ..plan() };
+        let plan = EffectsPlan { cpus: "1,3".parse().unwrap(), ..plan() };
         let mut asked = 0;
         let mut ask = |order: &Order| {
             asked += 1;

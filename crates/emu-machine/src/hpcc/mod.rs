@@ -7,7 +7,7 @@
 mod plan;
 mod words;
 
-pub use plan::{Plan, Sizes};
+pub use plan::{HpccPlan, Sizes};
 
 use std::time::Instant;
 
@@ -71,13 +71,13 @@ impl Kernel {
         }
     }
 
-    fn size(self, plan: &Plan) -> usize {
+    fn size(self, plan: &HpccPlan) -> usize {
         plan.sizes.of(self).unwrap_or(plan.stream.array_bytes as usize / size_of::<f64>())
     }
 
     /// Bytes that so many threads go over while they are timed, where a cache that holds them makes the rate; `None`
     /// for kernels that work by blocks, and for STREAM, which has a rule of its own.
-    fn spread_bytes(self, plan: &Plan, threads: usize) -> Option<u64> {
+    fn spread_bytes(self, plan: &HpccPlan, threads: usize) -> Option<u64> {
         let size = self.size(plan);
         match self {
             Self::RandomAccess => Some(random_access::bytes(size)),
@@ -87,7 +87,7 @@ impl Kernel {
         }
     }
 
-    fn run(self, plan: &Plan, threads: &[CpuList]) -> Result<Outcome> {
+    fn run(self, plan: &HpccPlan, threads: &[CpuList]) -> Result<Outcome> {
         let size = self.size(plan);
         match self {
             Self::Linpack => linpack::run(size, plan.seed, threads),
@@ -233,7 +233,7 @@ impl Measured {
 ///
 /// # Errors
 /// A thread cannot be made or bound, or `watch` ends it.
-pub fn measure(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Measured> {
+pub fn measure(plan: &HpccPlan, host: &Host, watch: Watch<'_>) -> Result<Measured> {
     plan.check()?;
     let mut parts: Vec<_> = plan
         .threads
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn every_kernel_is_verified_with_every_number_of_threads() {
         let host = Host::detect(&Roots::system()).unwrap();
-        let mut plan = Plan::new(&host, true, 7, &[2, 1, 2]).unwrap();
+        let mut plan = HpccPlan::new(&host, true, 7, &[2, 1, 2]).unwrap();
         assert_eq!(plan.threads, [1, 2]);
         // Threads that race may get some fifty words wrong, which is more than 1 % of a thousand.
         plan.sizes = Sizes { words: 1 << 16, ..Sizes::LEAST };

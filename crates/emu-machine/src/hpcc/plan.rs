@@ -38,7 +38,7 @@ pub struct Sizes {
 
 /// What will be run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct HpccPlan {
     /// Start of the random numbers, also of those by which the rounds are ordered.
     pub seed: u64,
     /// Numbers of threads.
@@ -53,7 +53,7 @@ pub struct Plan {
     pub stream: StreamSize,
 }
 
-impl Plan {
+impl HpccPlan {
     /// All kernels with these numbers of threads, else with one thread and one for each CPU that may be used, as far
     /// as `RandomAccess` takes so many.
     ///
@@ -150,10 +150,14 @@ mod tests {
     #[test]
     fn no_more_threads_are_planned_than_every_kernel_takes() {
         let host = host_of(&[], "0-199");
-        assert_eq!(Plan::new(&host, true, 7, &[]).unwrap().threads, [1, THREADS_MAX]);
-        assert_eq!(Plan::new(&host_of(&[], "0"), true, 7, &[]).unwrap().threads, [1]);
+        assert_eq!(HpccPlan::new(&host, true, 7, &[]).unwrap().threads, [1, THREADS_MAX]);
+        assert_eq!(HpccPlan::new(&host_of(&[], "0"), true, 7, &[]).unwrap().threads, [1]);
         for bad in [0, THREADS_MAX + 1] {
-            assert_eq!(Plan::new(&host, true, 7, &[1, bad]).unwrap_err().kind(), ErrorKind::Usage, "{bad}");
+            assert_eq!(
+                HpccPlan::new(&host, true, 7, &[1, bad]).unwrap_err().kind(),
+                ErrorKind::Usage,
+                "{bad}"
+            );
         }
     }
 }

@@ -6,11 +6,11 @@ use emu_bench::memory::last_level_caches;
 use emu_core::{CpuList, Host};
 
 use super::super::places;
-use super::{Kernel, Plan, Row};
+use super::{HpccPlan, Kernel, Row};
 use crate::kernel::stream;
 
 /// What is to be known of the figures by the sizes alone: which are smaller than usual, and which fit a cache.
-pub(super) fn notes(plan: &Plan, host: &Host) -> Vec<String> {
+pub(super) fn notes(plan: &HpccPlan, host: &Host) -> Vec<String> {
     let mut notes = Vec::new();
     let smaller = Kernel::SINGLE.into_iter().filter_map(|kernel| {
         let (is, usual) = (plan.sizes.of(kernel)?, plan.usual.of(kernel)?);
@@ -100,8 +100,8 @@ mod tests {
         }
         let mut host = host_of(&["0"], "0");
         host.roots = Roots::below(dir.path());
-        let plan = Plan::new(&host, true, 7, &[1, 2]).unwrap();
-        let mut plan = Plan { sizes: LARGEST_QUICK, usual: LARGEST_QUICK, ..plan };
+        let plan = HpccPlan::new(&host, true, 7, &[1, 2]).unwrap();
+        let mut plan = HpccPlan { sizes: LARGEST_QUICK, usual: LARGEST_QUICK, ..plan };
         let fits = "These fit the last-level caches, so that their rates are those of a cache: \
                     fft (1 threads).";
         assert_eq!(notes(&plan, &host), [fits]);
@@ -109,7 +109,7 @@ mod tests {
         let smaller = "Memory does not suffice for the usual sizes: linpack 1000 instead of 2000.";
         assert_eq!(notes(&plan, &host), [smaller, fits]);
         host.roots.sys = dir.path().join("nothing");
-        let unknown = Plan::new(&host, true, 7, &[1]).unwrap();
+        let unknown = HpccPlan::new(&host, true, 7, &[1]).unwrap();
         assert!(notes(&unknown, &host).concat().contains("does not tell of its caches"));
     }
 

@@ -6,7 +6,7 @@ mod plan;
 
 pub use copy::{Copy, Steady};
 pub use latency::Latency;
-pub use plan::Plan;
+pub use plan::MemoryPlan;
 
 use std::time::{Duration, Instant};
 
@@ -76,7 +76,7 @@ impl Part {
 ///
 /// # Errors
 /// A thread cannot be made or bound, a result is wrong, or `watch` ends it.
-pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
+pub fn run(plan: &MemoryPlan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
     plan.check()?;
     let cpu = host.allowed.first().ok_or_else(|| Error::unavailable("no CPU may be used"))?;
     // A guest may be refused a good reading for a while; loads are timed all the same.
@@ -116,7 +116,7 @@ pub fn run(plan: &Plan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
     Ok(Memory { size: plan.size, caches, clock, copies, stream, latencies, notes: notes_of_build() })
 }
 
-fn parts(plan: &Plan) -> Vec<Part> {
+fn parts(plan: &MemoryPlan) -> Vec<Part> {
     let mut parts = Vec::new();
     for &block in &plan.blocks {
         for random in [false, true] {
@@ -128,7 +128,7 @@ fn parts(plan: &Plan) -> Vec<Part> {
     parts
 }
 
-fn run_stream(plan: &Plan, host: &Host, threads: usize) -> Result<Stream> {
+fn run_stream(plan: &MemoryPlan, host: &Host, threads: usize) -> Result<Stream> {
     let elements = plan.size.array_bytes as usize / size_of::<f64>();
     let passes = stream::run(elements, &places(host, threads), plan.iterations)?;
     // There are two iterations at least, by the plan's check.
@@ -141,16 +141,16 @@ mod tests {
     use super::*;
     use emu_core::{ErrorKind, Roots};
 
-    fn plan(host: &Host) -> Plan {
+    fn plan(host: &Host) -> MemoryPlan {
         let size = StreamSize { array_bytes: 1 << 20, cache_bytes: None, available_bytes: None };
-        Plan { sample_ns: 300_000, rounds: 2, ..Plan::new(host, true, size, &[1, 2], 3) }
+        MemoryPlan { sample_ns: 300_000, rounds: 2, ..MemoryPlan::new(host, true, size, &[1, 2], 3) }
     }
 
     #[test]
     fn all_parts_are_measured_and_told_in_the_order_of_the_plan() {
         let host = Host::detect(&Roots::system()).unwrap();
         let plan = plan(&host);
-        let plan = Plan { blocks: vec![1, 4096], ..plan };
+        let plan = MemoryPlan { blocks: vec![1, 4096], ..plan };
         let mut told = 0;
         let memory = run(&plan, &host, &mut |event| {
             told += usize::from(matches!(event, Event::Sample { .. }));

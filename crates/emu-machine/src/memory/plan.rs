@@ -12,7 +12,7 @@ const CHASE_MIN: u64 = 4 << 10;
 
 /// What is measured of the memory, and for how long.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Plan {
+pub struct MemoryPlan {
     /// Length of the arrays: three for STREAM, two for copies; the longest chase goes through one.
     pub size: StreamSize,
     /// Bytes of the blocks that are copied.
@@ -31,7 +31,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-impl Plan {
+impl MemoryPlan {
     /// Seven sizes of blocks, as far as they fit, every second size of working sets, and STREAM as its rules are; for a
     /// first look three, every fourth, and fewer passes. With these numbers of threads, else with the usual ones.
     pub fn new(host: &Host, quick: bool, size: StreamSize, threads: &[usize], seed: u64) -> Self {
@@ -114,29 +114,29 @@ mod tests {
         let host = Host::detect(&Roots::system()).unwrap();
         let size = StreamSize { array_bytes: 1 << 20, cache_bytes: None, available_bytes: None };
         let blocks = |threads: &[usize]| {
-            let plan = Plan::new(&host, false, size, threads, 1);
+            let plan = MemoryPlan::new(&host, false, size, threads, 1);
             plan.check().unwrap();
             plan.blocks
         };
         assert_eq!(blocks(&[1]), [1, 8, 64, 1 << 10, 16 << 10, 1 << 20]);
         assert_eq!(blocks(&[THREADS_MAX, 1]), [1, 8, 64, 1 << 10]);
-        assert!(Plan::new(&host, false, size, &[0], 1).check().is_err());
+        assert!(MemoryPlan::new(&host, false, size, &[0], 1).check().is_err());
     }
 
     #[test]
     fn sizes_that_make_no_sense_are_refused() {
         let host = Host::detect(&Roots::system()).unwrap();
         let size = StreamSize { array_bytes: 1 << 20, cache_bytes: None, available_bytes: None };
-        let plan = Plan::new(&host, true, size, &[1], 1);
+        let plan = MemoryPlan::new(&host, true, size, &[1], 1);
         assert!(plan.check().is_ok(), "usual blocks that do not fit are left out");
         for bad in [
-            Plan { blocks: vec![0], ..plan.clone() },
-            Plan { blocks: vec![2 << 20], ..plan.clone() },
-            Plan { threads: vec![], ..plan.clone() },
-            Plan { threads: vec![2], blocks: vec![1 << 20], ..plan.clone() },
-            Plan { working_sets: vec![64], ..plan.clone() },
-            Plan { working_sets: vec![2 << 20], ..plan.clone() },
-            Plan { iterations: 1, ..plan.clone() },
+            MemoryPlan { blocks: vec![0], ..plan.clone() },
+            MemoryPlan { blocks: vec![2 << 20], ..plan.clone() },
+            MemoryPlan { threads: vec![], ..plan.clone() },
+            MemoryPlan { threads: vec![2], blocks: vec![1 << 20], ..plan.clone() },
+            MemoryPlan { working_sets: vec![64], ..plan.clone() },
+            MemoryPlan { working_sets: vec![2 << 20], ..plan.clone() },
+            MemoryPlan { iterations: 1, ..plan.clone() },
         ] {
             assert_eq!(bad.check().unwrap_err().kind(), ErrorKind::Usage, "{bad:?}");
         }

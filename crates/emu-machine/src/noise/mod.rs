@@ -77,7 +77,7 @@ pub(crate) fn runs(order: &Order) -> Result<Runs> {
 
 /// What is to be measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct NoisePlan {
     /// Fresh processes of each kind.
     pub blocks: u32,
     /// Runs in each of them.
@@ -94,7 +94,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-impl Plan {
+impl NoisePlan {
     /// The usual plan, or a shorter one for a first look: fewer operations in a run, never fewer runs.
     pub fn new(host: &Host, quick: bool, seed: u64) -> Self {
         let (run, look) = if quick { (RUN_QUICK, LOOK_QUICK) } else { (RUN, LOOK) };
@@ -196,13 +196,13 @@ impl OfKind {
 ///
 /// # Errors
 /// A process, a CPU or an account of the kernel cannot be used; a result was wrong; `watch` ends it.
-pub fn measure(host: &Host, plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
+pub fn measure(host: &Host, plan: &NoisePlan, watch: Watch<'_>) -> Result<Measured> {
     measure_with(host, plan, &|order| worker::ask_once::<Runner>(order, PATIENCE), watch)
 }
 
 fn measure_with(
     host: &Host,
-    plan: &Plan,
+    plan: &NoisePlan,
     ask: &dyn Fn(&Order) -> Result<Answer>,
     watch: Watch<'_>,
 ) -> Result<Measured> {
@@ -262,7 +262,7 @@ fn measure_with(
 }
 
 /// Looks at all CPUs at the same time.
-fn gaps(host: &Host, plan: &Plan) -> Result<Vec<CpuGaps>> {
+fn gaps(host: &Host, plan: &NoisePlan) -> Result<Vec<CpuGaps>> {
     let threshold = plan.threshold_ns.map(Duration::from_nanos);
     let look = |cpu| gap::of_cpu(cpu, &host.clocks, &host.roots.proc, plan.look_time(), threshold);
     on_each_cpu("the look for gaps", &plan.cpus, look)
@@ -287,8 +287,8 @@ mod tests {
     use super::*;
     use emu_core::{ErrorKind, Roots};
 
-    fn plan(host: &Host) -> Plan {
-        Plan { run_ns: 1, look_ns: 20_000_000, ..Plan::new(host, true, 7) }
+    fn plan(host: &Host) -> NoisePlan {
+        NoisePlan { run_ns: 1, look_ns: 20_000_000, ..NoisePlan::new(host, true, 7) }
     }
 
     #[test]

@@ -46,7 +46,7 @@ const QUESTIONS: u32 = 4;
 
 /// What is to be measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct TimersPlan {
     /// Whether it is only a first look.
     pub quick: bool,
     /// How long each clock is read for each question.
@@ -63,7 +63,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-impl Plan {
+impl TimersPlan {
     /// The usual plan, or a shorter one for a first look.
     pub fn new(host: &Host, quick: bool, seed: u64) -> Self {
         let pick = |full, short| if quick { short } else { full };
@@ -129,13 +129,13 @@ impl Measured {
 ///
 /// # Errors
 /// A CPU or an account of the kernel cannot be used; a result was wrong; `watch` ends it.
-pub fn measure(host: &Host, plan: &Plan, watch: Watch<'_>) -> Result<Measured> {
+pub fn measure(host: &Host, plan: &TimersPlan, watch: Watch<'_>) -> Result<Measured> {
     let clocks = SystemClock::all();
     let clocks: Vec<&dyn Clock> = clocks.iter().map(|clock| clock as &dyn Clock).collect();
     measure_with(host, plan, &clocks, watch)
 }
 
-fn measure_with(host: &Host, plan: &Plan, clocks: &[&dyn Clock], watch: Watch<'_>) -> Result<Measured> {
+fn measure_with(host: &Host, plan: &TimersPlan, clocks: &[&dyn Clock], watch: Watch<'_>) -> Result<Measured> {
     host.check_cpus(&plan.cpus)?;
     let is_of_cpu = |clock: &&&dyn Clock| clock.counts() != Counts::Wall;
     let mut run = Run::new(plan, clocks.len() as u32, clocks.iter().filter(is_of_cpu).count() as u32, watch);
@@ -201,7 +201,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(plan: &Plan, clocks: u32, of_cpu: u32, watch: Watch<'a>) -> Self {
+    fn new(plan: &TimersPlan, clocks: u32, of_cpu: u32, watch: Watch<'a>) -> Self {
         let left = plan.length() * QUESTIONS * clocks
             + plan.disparity_time() * of_cpu
             + plan.pass_time() * Direction::ALL.len() as u32 * plan.rounds
@@ -228,13 +228,13 @@ mod tests {
     use super::*;
     use emu_core::{Error, ErrorKind, Roots};
 
-    fn plan(host: &Host) -> Plan {
-        Plan {
+    fn plan(host: &Host) -> TimersPlan {
+        TimersPlan {
             length_ns: 5_000_000,
             sizes: vec![256, 1 << 12],
             rounds: 2,
             ledgers: 1,
-            ..Plan::new(host, true, 7)
+            ..TimersPlan::new(host, true, 7)
         }
     }
 

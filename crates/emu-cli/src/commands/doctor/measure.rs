@@ -2,7 +2,7 @@
 
 use emu_core::{Error, ErrorKind, Result};
 use emu_machine::Event;
-use emu_machine::doctor::effects::{self, Plan, Switch};
+use emu_machine::doctor::effects::{self, EffectsPlan, Switch};
 use emu_machine::doctor::{Examined, Machine, Refused, Tuning};
 
 use super::examine;
@@ -19,7 +19,7 @@ pub(super) fn measure(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
     let machine = Machine::of_files(&host::roots(), args.knobs.cpus.as_ref())?;
     let examined = examine(&machine, &args.knobs.knobs)?;
     let seed = args.measuring.seed();
-    let mut plan = Plan::new(args.measuring.quick, seed);
+    let mut plan = EffectsPlan::new(args.measuring.quick, seed);
     plan.pairs = args.pairs.unwrap_or(plan.pairs);
     plan.cpus = args.knobs.cpus.clone().unwrap_or_default();
     let options = options(args);

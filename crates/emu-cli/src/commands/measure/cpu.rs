@@ -2,7 +2,7 @@
 
 use emu_core::Host;
 use emu_machine::Event;
-use emu_machine::cpu::{self, Plan, Steady};
+use emu_machine::cpu::{self, CpuPlan, Steady};
 use emu_machine::kernel::arithmetic::Number;
 use emu_machine::series;
 
@@ -24,7 +24,7 @@ pub(crate) fn cpu(args: &CpuArgs) -> Result<Exit, Failure> {
         return for_long(args, &host, plan);
     }
     let seed = args.measure.seed();
-    let plan = Plan::new(&host, args.measure.quick, &args.threads, seed);
+    let plan = CpuPlan::new(&host, args.measure.quick, &args.threads, seed);
     plan.check()?;
     let task = Task { name: NAME, options: option("threads", &args.threads), seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
@@ -34,7 +34,7 @@ pub(crate) fn cpu(args: &CpuArgs) -> Result<Exit, Failure> {
 }
 
 /// Takes a long series.
-fn for_long(args: &CpuArgs, host: &Host, plan: series::Plan) -> Result<Exit, Failure> {
+fn for_long(args: &CpuArgs, host: &Host, plan: series::SeriesPlan) -> Result<Exit, Failure> {
     // A dip may come to one CPU alone.
     let threads = long::only("threads", &args.threads, host.allowed.len())?;
     let (number, name) = match args.numbers {

@@ -2,7 +2,7 @@
 
 use emu_core::Host;
 use emu_machine::Event;
-use emu_machine::disk::{self, Plan, Steady, Transfer};
+use emu_machine::disk::{self, DiskPlan, Steady, Transfer};
 use emu_machine::series;
 
 use super::long;
@@ -23,7 +23,7 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<Exit, Failure> {
         return for_long(args, &host, plan);
     }
     let seed = args.measure.seed();
-    let mut plan = Plan::new(args.dir.clone(), &host, args.measure.quick, &args.threads, seed);
+    let mut plan = DiskPlan::new(args.dir.clone(), &host, args.measure.quick, &args.threads, seed);
     plan.file_bytes = args.size.unwrap_or(plan.file_bytes);
     if !args.blocks.is_empty() {
         plan.blocks.clone_from(&args.blocks);
@@ -41,7 +41,7 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<Exit, Failure> {
 }
 
 /// Takes a long series.
-fn for_long(args: &DiskArgs, host: &Host, plan: series::Plan) -> Result<Exit, Failure> {
+fn for_long(args: &DiskArgs, host: &Host, plan: series::SeriesPlan) -> Result<Exit, Failure> {
     let seed = args.measure.seed();
     let usual = Steady::usual(args.dir.clone(), seed);
     let transfer = Transfer {

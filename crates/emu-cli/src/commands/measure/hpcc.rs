@@ -1,6 +1,6 @@
 //! `emu measure hpcc`: the kernels of the HPC Challenge.
 
-use emu_machine::hpcc::{self, Plan};
+use emu_machine::hpcc::{self, HpccPlan};
 
 use crate::args::HpccArgs;
 use crate::exit::{Exit, Failure};
@@ -13,7 +13,7 @@ use crate::output;
 pub(crate) fn hpcc(args: &HpccArgs) -> Result<Exit, Failure> {
     let host = host::detect()?;
     let seed = args.measure.seed();
-    let plan = Plan::new(&host, args.measure.quick, seed, &args.threads)?;
+    let plan = HpccPlan::new(&host, args.measure.quick, seed, &args.threads)?;
     let options = option("threads", &args.threads);
     let task = Task { name: "measure hpcc", options, seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;

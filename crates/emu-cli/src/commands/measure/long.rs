@@ -1,7 +1,7 @@
 //! A long series of one kind of work: what `--for` means to every measurement that has it.
 
 use emu_core::{Error, Host, Result};
-use emu_machine::series::{Plan, Series};
+use emu_machine::series::{Series, SeriesPlan};
 use emu_machine::{Event, Watch};
 
 use crate::args::MeasureArgs;
@@ -33,8 +33,8 @@ pub(super) fn only<T: Copy>(name: &str, values: &[T], usual: T) -> Result<T> {
 pub(super) fn take(
     host: &Host,
     args: &MeasureArgs,
-    task: Task<'_, Plan>,
-    run: impl FnOnce(Plan, Watch<'_>) -> Result<Series>,
+    task: Task<'_, SeriesPlan>,
+    run: impl FnOnce(SeriesPlan, Watch<'_>) -> Result<Series>,
 ) -> Result<Exit, Failure> {
     let plan = *task.plan;
     let (length_us, every_us) = (plan.length_ns / 1000, plan.every_ns / 1000);

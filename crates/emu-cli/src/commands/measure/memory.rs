@@ -3,7 +3,7 @@
 use emu_bench::memory::StreamSize;
 use emu_core::Host;
 use emu_machine::Event;
-use emu_machine::memory::{self, Plan, Steady};
+use emu_machine::memory::{self, MemoryPlan, Steady};
 use emu_machine::series;
 
 use super::long;
@@ -31,7 +31,7 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
         + &option("blocks", &args.blocks)
         + &option("threads", &args.threads);
     let seed = args.measure.seed();
-    let mut plan = Plan::new(&host, args.measure.quick, size, &args.threads, seed);
+    let mut plan = MemoryPlan::new(&host, args.measure.quick, size, &args.threads, seed);
     if !args.blocks.is_empty() {
         plan.blocks.clone_from(&args.blocks);
     }
@@ -44,7 +44,12 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
 }
 
 /// Takes a long series.
-fn for_long(args: &MemoryArgs, host: &Host, size: StreamSize, plan: series::Plan) -> Result<Exit, Failure> {
+fn for_long(
+    args: &MemoryArgs,
+    host: &Host,
+    size: StreamSize,
+    plan: series::SeriesPlan,
+) -> Result<Exit, Failure> {
     let threads = long::only("threads", &args.threads, host.allowed.len())?;
     let block = long::only("blocks", &args.blocks, Steady::usual_block(size, threads))?;
     let seed = args.measure.seed();
