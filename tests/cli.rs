@@ -211,7 +211,7 @@ fn an_interrupted_verification_ends_emu_by_the_signal() {
         skip("no method works here for this user");
         return;
     };
-    // Thirty periods are measured.
+    // Four windows of ten periods are measured.
     let child = start(&mut half(&format!("--verify --period 200ms --method {method} -- true")));
     until_it_takes(child.id(), Signal::SIGINT);
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
@@ -432,7 +432,7 @@ fn completions_and_manual_pages_can_be_had() {
     for name in ["emu.1", "emu-run.1", "emu-attach.1", "emu-methods.1"] {
         assert!(dir.path().join(name).is_file(), "{name}");
     }
-    assert!(!dir.path().join("emu-probe.1").exists());
+    assert!(!dir.path().join("emu-worker.1").exists());
     let page = fs::read_to_string(dir.path().join("emu-run.1")).unwrap();
     assert!(page.contains("Examples:") && page.contains("Exit codes:"), "{page}");
     assert_refused(&run(&mut emu(["man", "--dir", "/no/such/folder"]), ""), 2, "no folder");
