@@ -102,7 +102,7 @@ impl Verification {
 /// # Errors
 /// The zone cannot be made, the worker fails, or a signal asked emu to end.
 pub(crate) fn verify(host: &Host, plan: &Plan, signals: &Signals) -> Result<Verification, Failure> {
-    let mut emulated = SessionEmulated::new(host, plan.demand.clone(), plan.method)?;
+    let mut emulated = SessionEmulated::named(host, plan.demand.clone(), plan.method)?;
     let (mut ending, mut is_to_stop) = (None, false);
     let mut watch = |_: &Pair| {
         while let Some(received) = signals.next()? {
