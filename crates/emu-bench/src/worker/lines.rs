@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_writer_that_stops_in_the_middle_of_a_line_is_not_waited_for() {
+    fn a_writer_that_stops_within_a_line_is_not_awaited_for_ever() {
         let (reading, mut writing) = std::io::pipe().unwrap();
         let mut lines = Lines::new(reading);
         let mut next = |ms| lines.next(Duration::from_millis(ms), &mut None);
