@@ -132,7 +132,7 @@ fn fairness(finding: &Finding) -> String {
 }
 
 fn findings(run: &mut Run, row: &str, case: &Case, plan: &Plan) -> Result<Vec<Finding>> {
-    let mut emulated = SessionEmulated::named(&run.host, case.demand.clone(), case.method)?;
+    let mut emulated = SessionEmulated::named(&run.host, &case.demand, case.method)?;
     let period = case.demand.period.unwrap_or_default();
     let mut trial = Trial::of(case.workload, &case.demand, &plan.setting(&emulated, &case.demand.targets))?;
     if !trial.job.sleep.is_zero() {
@@ -203,7 +203,7 @@ fn clock(run: &mut Run, row: &'static str) -> Result<()> {
     const WITHIN: f64 = 2.0;
     let speed = format!("{GHZ}GHz");
     let demand = demand(&speed, &run.cpus(1), MS * 10)?;
-    let mut emulated = SessionEmulated::named(&run.host, demand.clone(), HOGS)?;
+    let mut emulated = SessionEmulated::named(&run.host, &demand, HOGS)?;
     let plan = run.plan(window(&demand));
     let trial = Trial::of("cpu-loop", &demand, &plan.setting(&emulated, &demand.targets))?;
     let outcome = verify(&mut emulated, &trial, &plan, &mut |pair| run.pair(row, &speed, pair))?;
@@ -265,7 +265,7 @@ fn roughest(seen: &Granularity) -> Option<f64> {
 fn grain(run: &mut Run, row: &'static str) -> Result<()> {
     for speed in ["25%", "50%", "75%"] {
         let demand = demand(speed, &run.cpus(1), MS)?;
-        let mut emulated = SessionEmulated::named(&run.host, demand.clone(), HOGS)?;
+        let mut emulated = SessionEmulated::named(&run.host, &demand, HOGS)?;
         let plan = run.plan(MS * 1000);
         let trial = Trial::of("cpu-loop", &demand, &plan.setting(&emulated, &demand.targets))?;
         let (mut native_at_ten, mut at_ten, mut stalls) = (Vec::new(), Vec::new(), Vec::new());
@@ -315,7 +315,7 @@ fn cost(run: &mut Run, row: &'static str) -> Result<()> {
         }
         _ => {}
     }
-    let mut emulated = SessionEmulated::named(&run.host, demand.clone(), HOGS)?;
+    let mut emulated = SessionEmulated::named(&run.host, &demand, HOGS)?;
     let plan = run.plan(MS * 1000);
     let trial = Trial::of("multithread", &demand, &plan.setting(&emulated, &demand.targets))?;
     let outcome = verify(&mut emulated, &trial, &plan, &mut |pair| run.pair(row, "50%", pair))?;
@@ -370,7 +370,7 @@ fn wake_cost_us(run: &Run) -> Option<f64> {
 fn crowd(run: &mut Run, row: &'static str, method: MethodId) -> Result<()> {
     let cpus = run.cpus(2);
     let demand = demand("50%", &cpus, MS * 100)?;
-    let mut emulated = match SessionEmulated::named(&run.host, demand.clone(), method) {
+    let mut emulated = match SessionEmulated::named(&run.host, &demand, method) {
         Ok(emulated) => emulated,
         Err(why) => {
             run.line(row, Line::refused("50%", "≤ 2%", &why));

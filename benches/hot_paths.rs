@@ -96,7 +96,7 @@ fn grid(c: &mut Criterion) {
 fn tick(c: &mut Criterion) -> Result<()> {
     let host = Host::detect(&Roots::system())?;
     let demand = Demand { period: Some(TICK), ..Demand::new([target(&host, 0.5)].into()) };
-    let mut hogs = SessionEmulated::named(&host, demand, MethodId::new("cpu-hogs"))?;
+    let mut hogs = SessionEmulated::named(&host, &demand, MethodId::new("cpu-hogs"))?;
     let busy = Busy::start()?;
     hogs.engage(busy.pid())?;
     let status = || hogs.status().unwrap_or_else(|| unreachable!("it is engaged"));

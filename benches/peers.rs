@@ -73,8 +73,8 @@ fn side_by_side(run: &mut Run, workload: &'static str, cpus: usize, speed: &str)
     // As the others do, which limit the tasks alone.
     demand.spare_others = true;
     let share = demand.lowest_share();
-    let best = choose(&run.host, &demand)?.method;
-    let mut emu = SessionEmulated::named(&run.host, demand.clone(), best)?;
+    let mut emu = SessionEmulated::new(choose(&run.host, &demand)?);
+    let best = emu.method().id();
     let (mut cpulimit, mut quota, mut shares) = (
         Cpulimit::new(&run.host, share, &cpus),
         Quota::new(&run.host, share, &cpus),

@@ -1,8 +1,6 @@
 //! From what was asked for to a demand, and the method that meets it.
 
-use emu_core::{
-    Choice, Demand, Error, Expected, Host, METHODS, Method, MethodId, Result, SpeedSpec, Tasks, Zone, find,
-};
+use emu_core::{Demand, Host, Prepared, Result, SpeedSpec, choose};
 
 use crate::args::{DemandArgs, MethodChoice, ZoneArgs};
 
@@ -11,14 +9,10 @@ use crate::args::{DemandArgs, MethodChoice, ZoneArgs};
 pub(crate) struct Plan {
     /// The speed as asked for.
     pub(crate) speed: SpeedSpec,
-    /// What is wanted of each CPU.
-    pub(crate) demand: Demand,
-    /// The method.
-    pub(crate) method: MethodId,
     /// Whether emu has picked the method.
     pub(crate) automatic: bool,
-    /// What to expect of it.
-    pub(crate) expected: Expected,
+    /// The method, and what is asked of it.
+    pub(crate) prepared: Prepared,
 }
 
 impl Plan {
@@ -28,36 +22,13 @@ impl Plan {
     /// A CPU cannot be used, a speed is out of reach, or the method (with `auto`: no method) can do it.
     pub(crate) fn new(host: &Host, args: &ZoneArgs) -> Result<Self> {
         let demand = demand(host, &args.speed, &args.demand)?;
-        let (method, expected) = match args.method {
-            MethodChoice::Auto => {
-                let choice = choose(host, &demand)?;
-                (choice.method, choice.expected)
-            }
-            MethodChoice::Named(id) => (id, check(host, &demand, id)?),
+        let prepared = match args.method {
+            MethodChoice::Auto => choose(host, &demand)?,
+            MethodChoice::Named(id) => Prepared::named(id, host, &demand)?,
         };
         let automatic = args.method == MethodChoice::Auto;
-        Ok(Self { speed: args.speed.clone(), demand, method, automatic, expected })
+        Ok(Self { speed: args.speed.clone(), automatic, prepared })
     }
-
-    /// The zone of these tasks.
-    pub(crate) fn zone(&self, name: String, tasks: Tasks) -> Zone {
-        Zone { name, demand: self.demand.clone(), tasks }
-    }
-}
-
-/// As [`emu_core::choose`].
-///
-/// # Errors
-/// No method can; each says why on a line of its own.
-pub(crate) fn choose(host: &Host, demand: &Demand) -> Result<Choice> {
-    emu_core::choose(host, demand).map_err(|error| {
-        let why = |method: &&dyn Method| {
-            Some(format!("\n  {}: {}", method.id(), method.check(host, demand).err()?))
-        };
-        let reasons: String = METHODS.iter().filter_map(why).collect();
-        let hint = error.hint_text().unwrap_or_default().to_owned();
-        Error::new(error.kind(), format!("no method can do this here:{reasons}")).hint(hint)
-    })
 }
 
 /// What is wanted of each CPU.
@@ -75,8 +46,41 @@ pub(crate) fn demand(host: &Host, speed: &SpeedSpec, args: &DemandArgs) -> Resul
     })
 }
 
-fn check(host: &Host, demand: &Demand, id: MethodId) -> Result<Expected> {
-    find(id.as_str())?.check(host, demand).map_err(|why| why.into_error(id))
+#[cfg(test)]
+pub(crate) mod testing {
+    //! A method that is only told of.
+
+    use emu_core::{About, Expected, Host, Method, MethodId, Roots, Unavailable};
+
+    use super::*;
+
+    pub(crate) struct Told {
+        pub(crate) name: &'static str,
+        pub(crate) expected: fn() -> Expected,
+    }
+
+    impl Method for Told {
+        fn id(&self) -> MethodId {
+            MethodId::new(self.name)
+        }
+
+        fn about(&self) -> &'static About {
+            const ABOUT: &About = &About::new("told of");
+            ABOUT
+        }
+
+        fn check(&self, _: &Host, _: &Demand) -> Result<emu_core::Plan, Unavailable> {
+            let refuse = |_: &Host, _: &emu_core::Zone, _: &emu_core::Journal| {
+                Err(emu_core::Error::unavailable("it is only told of"))
+            };
+            Ok(emu_core::Plan::new((self.expected)(), refuse))
+        }
+    }
+
+    /// What the method is prepared for.
+    pub(crate) fn prepared(method: &'static Told, demand: &Demand) -> Prepared {
+        Prepared::new(method, &Host::detect(&Roots::system()).unwrap(), demand).unwrap()
+    }
 }
 
 #[cfg(test)]

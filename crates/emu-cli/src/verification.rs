@@ -1,9 +1,7 @@
 //! `--verify`: whether the speed is delivered in a zone like the command's, measured before the command starts.
 
-use std::time::Duration;
-
 use emu_bench::verify::{Delivered, Pair, SessionEmulated, delivered};
-use emu_core::{CpuId, Error, ErrorKind, Hertz, Host};
+use emu_core::{CpuId, Error, ErrorKind, Hertz};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 
@@ -101,8 +99,9 @@ impl Verification {
 ///
 /// # Errors
 /// The zone cannot be made, the worker fails, or a signal asked emu to end.
-pub(crate) fn verify(host: &Host, plan: &Plan, signals: &Signals) -> Result<Verification, Failure> {
-    let mut emulated = SessionEmulated::named(host, plan.demand.clone(), plan.method)?;
+pub(crate) fn verify(plan: &Plan, signals: &Signals) -> Result<Verification, Failure> {
+    let prepared = &plan.prepared;
+    let mut emulated = SessionEmulated::named(prepared.host(), prepared.demand(), prepared.method().id())?;
     let (mut ending, mut is_to_stop) = (None, false);
     let mut watch = |_: &Pair| {
         while let Some(received) = signals.next()? {
@@ -114,7 +113,7 @@ pub(crate) fn verify(host: &Host, plan: &Plan, signals: &Signals) -> Result<Veri
         }
         Ok(())
     };
-    let measured = delivered(&mut emulated, &plan.demand, &mut watch);
+    let measured = delivered(&mut emulated, prepared.demand(), &mut watch);
     if let Some(signal) = ending {
         return Err(Failure::interrupted(signal));
     }
@@ -128,6 +127,8 @@ pub(crate) fn verify(host: &Host, plan: &Plan, signals: &Signals) -> Result<Veri
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn seen(error: f64) -> Verified {

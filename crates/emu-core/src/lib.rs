@@ -6,14 +6,12 @@
 //! every change.
 //!
 //! ```no_run
-//! use emu_core::{Demand, Host, Roots, Session, Tasks, Zone, choose};
+//! use emu_core::{Demand, Host, Roots, Session, Tasks, choose};
 //!
 //! # fn main() -> emu_core::Result<()> {
 //! let host = Host::detect(&Roots::system())?;
 //! let demand = Demand::measured(&host, &"40%".parse()?, None)?;
-//! let method = choose(&host, &demand)?.method;
-//! let zone = Zone { name: "example".into(), demand, tasks: Tasks::Processes(vec![1234]) };
-//! let session = Session::engage(&host, &zone, method)?;
+//! let session = Session::engage(&choose(&host, &demand)?, "example", Tasks::Processes(vec![1234]))?;
 //! std::thread::sleep(std::time::Duration::from_secs(10));
 //! let (status, released) = session.release();
 //! println!("{status:?}");
@@ -58,10 +56,10 @@ pub use host::{
     CgroupLayout, Cgroups, Clocks, Controller, Cpu, CpuTimes, Cpufreq, FairServer, Hierarchy, Host, Policy,
     Privileges, RealTime, TaskTime,
 };
-pub use method::{About, Emulation, Expected, METHODS, Method, Trait, find, method};
+pub use method::{About, Emulation, Expected, METHODS, Method, Plan, Trait, find, method};
 pub use method_id::MethodId;
 pub use roots::Roots;
-pub use session::{Choice, Session, choose};
+pub use session::{Judged, Prepared, Session, best, choose, judge};
 pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets, lowest_share};
 pub use status::{CpuStatus, Health, Status};
 pub use sys::Pid;

@@ -1,15 +1,17 @@
 //! From a zone to an emulation at work and back: what a caller of the library uses.
 
+use std::fmt;
 use std::path::Path;
+use std::thread;
 
 use crate::clock;
 use crate::cpu_list::CpuList;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::Host;
-use crate::method::{self, Emulation, Expected, METHODS, Trait};
+use crate::method::{self, Emulation, Expected, METHODS, Method, Plan, Trait};
 use crate::method_id::MethodId;
 use crate::process::Stat;
-use crate::speed::{Speed, SpeedSpec, Targets};
+use crate::speed::{Speed, SpeedSpec, Target, Targets};
 use crate::status::Status;
 use crate::sys::Pid;
 use crate::unavailable::Unavailable;
@@ -36,44 +38,110 @@ impl Demand {
     }
 }
 
-/// The method that was picked for a demand, and why.
-#[derive(Debug, Clone)]
-pub struct Choice {
-    /// The most faithful method that can do it here.
-    pub method: MethodId,
-    /// What to expect of it.
-    pub expected: Expected,
-    /// The methods that cannot, each with its reason.
-    pub refused: Vec<(MethodId, Unavailable)>,
+/// A method that can meet a demand on a host, with all that it has worked out: what a session begins with.
+pub struct Prepared {
+    method: &'static dyn Method,
+    host: Host,
+    demand: Demand,
+    plan: Plan,
 }
 
-/// Picks the most faithful method for a demand: the least expected error; among equals the shortest stall. Those that are
-/// as they were [published](Trait::Published) are left out.
+impl Prepared {
+    /// Has the method judge the demand. Changes nothing.
+    ///
+    /// # Errors
+    /// It cannot meet it here, and why.
+    pub fn new(method: &'static dyn Method, host: &Host, demand: &Demand) -> Result<Self, Unavailable> {
+        let plan = method.check(host, demand)?;
+        Ok(Self { method, host: host.clone(), demand: demand.clone(), plan })
+    }
+
+    /// As [`new`](Self::new), for a method of the registry.
+    ///
+    /// # Errors
+    /// There is no such method, or it cannot meet the demand here, and why.
+    pub fn named(id: MethodId, host: &Host, demand: &Demand) -> Result<Self> {
+        Self::new(method::find(id.as_str())?, host, demand).map_err(|why| why.into_error(id))
+    }
+
+    /// The method.
+    pub fn method(&self) -> &'static dyn Method {
+        self.method
+    }
+
+    /// The host that it was judged for.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// What is asked for.
+    pub fn demand(&self) -> &Demand {
+        &self.demand
+    }
+
+    /// What is to be expected.
+    pub fn expected(&self) -> &Expected {
+        self.plan.expected()
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, demand, plan, .. } = self;
+        let mut shown = f.debug_struct("Prepared");
+        shown
+            .field("method", &method.id())
+            .field("demand", demand)
+            .field("plan", plan)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a method says to a demand.
+#[derive(Debug)]
+pub struct Judged {
+    /// The method.
+    pub method: MethodId,
+    /// Whether it can meet the demand, or why not.
+    pub result: Result<Prepared, Unavailable>,
+}
+
+/// What each method of the registry says to a demand, in the order in which they are listed.
+pub fn judge(host: &Host, demand: &Demand) -> Vec<Judged> {
+    let judged = |method: &&'static dyn Method| Judged {
+        method: method.id(),
+        result: Prepared::new(*method, host, demand),
+    };
+    METHODS.iter().map(judged).collect()
+}
+
+/// The most faithful of those that can: the least expected error; among equals the shortest stall. Those that are as they
+/// were [published](Trait::Published) are left out.
+pub fn best(judged: &[Judged]) -> Option<&Prepared> {
+    let able = judged.iter().filter_map(|one| one.result.as_ref().ok());
+    let able = able.filter(|prepared| !prepared.method.about().has(Trait::Published));
+    able.min_by(|a, b| {
+        let (a, b) = (a.expected(), b.expected());
+        a.error.total_cmp(&b.error).then(a.longest_stall.cmp(&b.longest_stall))
+    })
+}
+
+/// Picks the [best] method for a demand.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] when no method can, naming every reason.
-pub fn choose(host: &Host, demand: &Demand) -> Result<Choice> {
-    let mut refused = Vec::new();
-    let mut best: Option<(MethodId, Expected)> = None;
-    for method in METHODS.iter().filter(|method| !method.about().has(Trait::Published)) {
-        match method.check(host, demand) {
-            Err(unavailable) => refused.push((method.id(), unavailable)),
-            Ok(expected) => {
-                let better = best.as_ref().is_none_or(|(_, other)| {
-                    (expected.error, expected.longest_stall) < (other.error, other.longest_stall)
-                });
-                if better {
-                    best = Some((method.id(), expected));
-                }
-            }
-        }
+/// [`ErrorKind::Unavailable`] when no method can; each says why on a line of its own.
+pub fn choose(host: &Host, demand: &Demand) -> Result<Prepared> {
+    let mut judged = judge(host, demand);
+    let best = best(&judged).map(|prepared| prepared.method.id());
+    if let Some(index) = judged.iter().position(|one| Some(one.method) == best)
+        && let Ok(prepared) = judged.swap_remove(index).result
+    {
+        return Ok(prepared);
     }
-    let Some((method, expected)) = best else {
-        let reasons: Vec<_> = refused.iter().map(|(id, why)| format!("{id}: {why}")).collect();
-        return Err(Error::unavailable(format!("no method can do this here: {}", reasons.join("; ")))
-            .hint("`emu methods` tells for each method what is missing and how to get it"));
-    };
-    Ok(Choice { method, expected, refused })
+    let why = |one: &Judged| Some(format!("\n  {}: {}", one.method, one.result.as_ref().err()?));
+    let reasons: String = judged.iter().filter_map(why).collect();
+    Err(Error::unavailable(format!("no method can do this here:{reasons}"))
+        .hint("`emu methods` tells for each method what is missing and how to get it"))
 }
 
 /// An emulation at work, with the journal that undoes it. Dropping it releases it.
@@ -83,6 +151,9 @@ pub fn choose(host: &Host, demand: &Demand) -> Result<Choice> {
 #[must_use = "dropping a session ends its emulation"]
 pub struct Session {
     method: MethodId,
+    /// What is asked for, also while it is paused.
+    targets: Targets,
+    is_paused: bool,
     /// Dropped before the journal undoes: its controllers would change things again.
     emulation: Box<dyn Emulation>,
     journal: Undoing,
@@ -98,40 +169,42 @@ impl Drop for Undoing {
     }
 }
 
-impl std::fmt::Debug for Session {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("method", &self.method).finish_non_exhaustive()
     }
 }
 
 impl Session {
-    /// Starts `method` on `zone`.
+    /// Starts what was prepared, on these tasks; `name` is what messages and other emus call the zone.
     ///
     /// What earlier emus left behind is undone first; see [`notes`](Self::notes). A host that was read before that may be
     /// out of date, and targets with it: call [`restore`](crate::undo::restore()) before [`Host::detect`].
     ///
     /// # Errors
-    /// A CPU or task cannot be used, the method cannot do it here, another emu has a CPU of the zone, or the
-    /// kernel refused a step. Nothing stays changed; where undoing failed too, the error is
-    /// [`ErrorKind::RestoreIncomplete`].
-    pub fn engage(host: &Host, zone: &Zone, method: MethodId) -> Result<Self> {
-        if zone.demand.targets.is_empty() {
+    /// A CPU or task cannot be used, another emu has a CPU of the zone, or the kernel refused a step. Nothing stays
+    /// changed; where undoing failed too, the error is [`ErrorKind::RestoreIncomplete`].
+    pub fn engage(prepared: &Prepared, name: impl Into<String>, tasks: Tasks) -> Result<Self> {
+        let Prepared { host, demand, plan, .. } = prepared;
+        if demand.targets.is_empty() {
             return Err(Error::usage("a zone needs at least one CPU"));
         }
-        host.check_cpus(&zone.demand.cpus())?;
-        check_shares(&zone.demand.targets)?;
-        let started = check_tasks(&host.roots.proc, &zone.tasks)?;
-        let implementation = method::method(method)
-            .ok_or_else(|| Error::unavailable(format!("the method {method} is not built in")))?;
-        implementation.check(host, &zone.demand).map_err(|why| why.into_error(method))?;
-        let journal = Journal::open(&host.roots, &zone.demand.cpus(), method.as_str(), &zone.name)?;
-        let engaged = implementation.engage(host, zone, &journal).and_then(|emulation| {
+        host.check_cpus(&demand.cpus())?;
+        check_shares(&demand.targets)?;
+        let started = check_tasks(&host.roots.proc, &tasks)?;
+        let method = prepared.method.id();
+        let zone = Zone { name: name.into(), demand: demand.clone(), tasks };
+        let journal = Journal::open(&host.roots, &demand.cpus(), method.as_str(), &zone.name)?;
+        let engaged = plan.engage(host, &zone, &journal).and_then(|emulation| {
             // Measuring may have come before the tasks were taken.
             check_same(&host.roots.proc, &started)?;
             Ok(emulation)
         });
         match engaged {
-            Ok(emulation) => Ok(Self { method, emulation, journal: Undoing(journal) }),
+            Ok(emulation) => {
+                let (targets, journal) = (zone.demand.targets, Undoing(journal));
+                Ok(Self { method, targets, is_paused: false, emulation, journal })
+            }
             Err(error) => match journal.undo_all() {
                 Ok(()) => Err(error),
                 Err(left) => Err(left.caused_by(error).with_kind(ErrorKind::RestoreIncomplete)),
@@ -149,12 +222,48 @@ impl Session {
         self.journal.0.notes()
     }
 
-    /// Changes the targets of the zone's CPUs within two periods, without a gap at full speed.
+    /// Changes the targets of the zone's CPUs within two periods, without a gap at full speed. While it is paused they are
+    /// kept for [`resume`](Self::resume).
     ///
     /// # Errors
     /// The targets are not for the zone's CPUs, or out of reach; then nothing changes.
     pub fn retarget(&mut self, targets: &Targets) -> Result<()> {
-        check_shares(targets).and_then(|()| self.emulation.retarget(targets))
+        check_shares(targets)?;
+        method::same_cpus(&self.targets, targets)?;
+        if !self.is_paused {
+            self.emulation.retarget(targets)?;
+        }
+        self.targets.clone_from(targets);
+        Ok(())
+    }
+
+    /// Lets the tasks run freely until [`resume`](Self::resume); they do when this returns, two periods later. While it is
+    /// paused, this process may be stopped for any time: nothing is stopped that it would have to continue.
+    ///
+    /// # Errors
+    /// The method refuses the change.
+    pub fn pause(&mut self) -> Result<()> {
+        if self.is_paused {
+            return Ok(());
+        }
+        let free = self.targets.keys().map(|&cpu| (cpu, Target { share: 1.0, clock: None })).collect();
+        self.emulation.retarget(&free)?;
+        self.is_paused = true;
+        // New targets are in force after two periods, as long as these are now.
+        thread::sleep(self.emulation.status().period * 2);
+        Ok(())
+    }
+
+    /// Holds the tasks to their targets again, within two periods.
+    ///
+    /// # Errors
+    /// The method refuses targets that were given while it was paused; then it stays paused.
+    pub fn resume(&mut self) -> Result<()> {
+        if self.is_paused {
+            self.emulation.retarget(&self.targets)?;
+            self.is_paused = false;
+        }
+        Ok(())
     }
 
     /// What is delivered now. This may wait for the controllers: for up to a period with `fracas`, for 20 ms for each
@@ -235,17 +344,21 @@ mod tests {
     use crate::cpu_list::CpuList;
     use crate::roots::Roots;
     use std::fs;
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     const ID: MethodId = MethodId::new("cpu-hogs");
 
     struct Idle {
         fails: bool,
+        /// The shares that were asked for.
+        seen: Arc<Mutex<Vec<f64>>>,
     }
 
     impl Emulation for Idle {
-        fn retarget(&mut self, _: &Targets) -> Result<()> {
-            Ok(())
+        fn retarget(&mut self, targets: &Targets) -> Result<()> {
+            self.seen.lock().unwrap().push(targets[&0].share);
+            if targets[&0].share < 0.1 { Err(Error::unavailable("out of reach")) } else { Ok(()) }
         }
 
         fn status(&self) -> Status {
@@ -268,7 +381,13 @@ mod tests {
         let journal = Journal::open(&roots, &cpus, "cpu-hogs", "test").unwrap();
         journal.write_file(&file, "2").unwrap();
         fs::write(&file, "9").unwrap();
-        Session { method: ID, emulation: Box::new(Idle { fails }), journal: Undoing(journal) }
+        Session {
+            method: ID,
+            targets: [(0, Target { share: 0.4, clock: None })].into(),
+            is_paused: false,
+            emulation: Box::new(Idle { fails, seen: Arc::default() }),
+            journal: Undoing(journal),
+        }
     }
 
     #[test]
@@ -283,11 +402,33 @@ mod tests {
     }
 
     #[test]
+    fn a_paused_session_runs_freely_and_keeps_its_targets() {
+        let dir = tempfile::tempdir().unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let mut session = session(dir.path(), false);
+        session.emulation = Box::new(Idle { fails: false, seen: Arc::clone(&seen) });
+        let share = |share| [(0, Target { share, clock: None })].into();
+        session.resume().unwrap();
+        session.pause().unwrap();
+        session.pause().unwrap();
+        session.retarget(&share(0.5)).unwrap();
+        assert!(session.retarget(&[(1, Target { share: 0.5, clock: None })].into()).is_err());
+        session.resume().unwrap();
+        assert_eq!(*seen.lock().unwrap(), [1.0, 0.5]);
+        session.pause().unwrap();
+        session.retarget(&share(0.05)).unwrap();
+        assert!(session.resume().is_err());
+        session.retarget(&share(0.2)).unwrap();
+        session.resume().unwrap();
+        assert_eq!(*seen.lock().unwrap(), [1.0, 0.5, 1.0, 0.05, 0.2]);
+    }
+
+    #[test]
     fn a_zone_without_cpus_is_refused() {
         let host = Host::detect(&Roots::system()).unwrap();
-        let tasks = Tasks::Processes(vec![1]);
-        let zone = Zone { name: "test".into(), demand: Demand::new(Targets::new()), tasks };
-        let error = Session::engage(&host, &zone, ID).unwrap_err();
+        let demand = Demand::new(Targets::new());
+        let prepared = Prepared::named(MethodId::new("cpu-lim"), &host, &demand).unwrap();
+        let error = Session::engage(&prepared, "test", Tasks::Processes(vec![1])).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Usage);
         assert!(error.to_string().contains("at least one CPU"), "{error}");
     }

@@ -57,7 +57,7 @@ pub struct Status {
 
 impl Status {
     /// Of a method that has counted nothing yet, and tells of no CPU.
-    pub(crate) fn new(method: MethodId, period: Duration) -> Self {
+    pub fn new(method: MethodId, period: Duration) -> Self {
         Self {
             method,
             period,
@@ -118,4 +118,11 @@ pub struct CpuStatus {
     pub clock: Option<Hertz>,
     /// Whether the CPU is still online.
     pub online: bool,
+}
+
+impl CpuStatus {
+    /// Of a CPU that is online and has what was asked for.
+    pub fn new(cpu: CpuId, asked: Target) -> Self {
+        Self { cpu, asked, effective: asked.share, duty: asked.share, clock: None, online: true }
+    }
 }

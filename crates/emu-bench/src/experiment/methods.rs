@@ -34,7 +34,7 @@ pub fn emulated(id: MethodId, host: &Host, demand: &Demand) -> Result<Box<dyn Em
     if id == NONE {
         return Ok(Box::new(Nothing));
     }
-    Ok(Box::new(SessionEmulated::named(host, demand.clone(), id)?))
+    Ok(Box::new(SessionEmulated::named(host, demand, id)?))
 }
 
 /// Whether it works by the core clock itself.

@@ -1,9 +1,8 @@
 //! What is judged: something that slows a worker down and lets it go again.
 
-use std::fmt;
 use std::time::Duration;
 
-use emu_core::{Demand, Host, Method, MethodId, Pid, Result, Session, Status, Tasks, Trait, Zone, find};
+use emu_core::{Demand, Host, Method, MethodId, Pid, Prepared, Result, Session, Status, Tasks, Trait};
 
 use super::LifetimeRule;
 
@@ -94,60 +93,49 @@ impl Emulated for Nothing {
 }
 
 /// A method, in a session.
+#[derive(Debug)]
 pub struct SessionEmulated {
-    host: Host,
-    demand: Demand,
-    method: &'static dyn Method,
-    period: Duration,
+    prepared: Prepared,
     session: Option<Session>,
 }
 
-impl fmt::Debug for SessionEmulated {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionEmulated").field("method", &self.method.id()).finish_non_exhaustive()
-    }
-}
-
 impl SessionEmulated {
-    /// Checks that the method can meet the demand. Changes nothing.
-    ///
-    /// # Errors
-    /// It cannot, and why.
-    pub fn new(host: &Host, demand: Demand, method: &'static dyn Method) -> Result<Self> {
-        let expected = method.check(host, &demand).map_err(|why| why.into_error(method.id()))?;
-        Ok(Self { host: host.clone(), demand, method, period: expected.period, session: None })
+    /// What is prepared, to be engaged for each sample. Changes nothing.
+    pub fn new(prepared: Prepared) -> Self {
+        Self { prepared, session: None }
     }
 
-    /// As [`new`](Self::new), for a method of ours.
+    /// As [`new`](Self::new), for a method of the registry.
     ///
     /// # Errors
     /// There is no such method, or it cannot meet the demand here, and why.
-    pub fn named(host: &Host, demand: Demand, id: MethodId) -> Result<Self> {
-        Self::new(host, demand, find(id.as_str())?)
+    pub fn named(host: &Host, demand: &Demand, id: MethodId) -> Result<Self> {
+        Prepared::named(id, host, demand).map(Self::new)
+    }
+
+    /// The method.
+    pub fn method(&self) -> &'static dyn Method {
+        self.prepared.method()
     }
 
     /// What is asked for.
     pub fn demand(&self) -> &Demand {
-        &self.demand
+        self.prepared.demand()
     }
 }
 
 impl Emulated for SessionEmulated {
     fn name(&self) -> String {
-        self.method.id().to_string()
+        self.method().id().to_string()
     }
 
     fn period(&self) -> Duration {
-        self.period
+        self.prepared.expected().period
     }
 
     fn engage(&mut self, worker: Pid) -> Result<()> {
-        let zone = Zone {
-            name: "verify".into(),
-            demand: self.demand.clone(),
-            tasks: Tasks::Processes(vec![worker]),
-        };
-        self.session = Some(Session::engage(&self.host, &zone, self.method.id())?);
+        let tasks = Tasks::Processes(vec![worker]);
+        self.session = Some(Session::engage(&self.prepared, "verify", tasks)?);
         Ok(())
     }
 
@@ -157,18 +145,18 @@ impl Emulated for SessionEmulated {
 
     /// The tasks of a group with a share compete with processes that burn.
     fn has_helpers(&self) -> bool {
-        self.method.about().has(Trait::HasHelpers)
+        self.method().about().has(Trait::HasHelpers)
     }
 
     fn moves_clock(&self) -> bool {
-        self.method.about().has(Trait::MovesClock)
+        self.method().about().has(Trait::MovesClock)
     }
 
     fn lifetime_rule(&self) -> Option<LifetimeRule> {
-        self.method.about().has(Trait::JudgesLifetimes).then(|| LifetimeRule {
-            share: self.demand.lowest_share(),
-            period: self.period,
-            cpus: self.demand.targets.len(),
+        self.method().about().has(Trait::JudgesLifetimes).then(|| LifetimeRule {
+            share: self.demand().lowest_share(),
+            period: self.period(),
+            cpus: self.demand().targets.len(),
         })
     }
 
@@ -186,7 +174,7 @@ mod tests {
         let host = Host::detect(&Roots::system()).unwrap();
         let cpu = host.allowed.first().unwrap();
         let demand = Demand::new([(cpu, Target { share, clock: None })].into());
-        SessionEmulated::named(&host, demand, name.parse().unwrap()).unwrap()
+        SessionEmulated::named(&host, &demand, name.parse().unwrap()).unwrap()
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use emu_core::{Result, Session};
 use nix::sys::signal::Signal;
 
-use super::pause;
 use super::tell::{JsonFile, Report};
 use crate::args::AttachArgs;
 use crate::exit::{Exit, Failure};
@@ -31,14 +30,14 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     report.begin(&plan);
     report.tell(&restored);
     if args.report.verify {
-        report.verify(&host, &plan, &signals, "nothing was slowed down")?;
+        report.verify(&plan, &signals, "nothing was slowed down")?;
     }
 
-    let mut session = Session::engage(&host, &plan.zone(target.name(), target.tasks()), plan.method)?;
+    let mut session = Session::engage(&plan.prepared, target.name(), target.tasks())?;
     report.tell(&session.notes());
     let begun = Instant::now();
     let end = args.limit.and_then(|limit| begun.checked_add(limit));
-    let watched = watch(&mut session, &plan, &signals, &target, end, &mut report);
+    let watched = watch(&mut session, &signals, &target, end, &mut report);
 
     let wall = begun.elapsed();
     let (status, released) = session.release();
@@ -50,7 +49,6 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
 
 fn watch(
     session: &mut Session,
-    plan: &Plan,
     signals: &Signals,
     target: &Target,
     end: Option<Instant>,
@@ -60,12 +58,11 @@ fn watch(
         match signals.wait_for_end(&target.ends(), end, LOOK)? {
             Came::End => return Ok(()),
             Came::Stop => {
-                let stopped = pause::while_let_go(session, &plan.demand.targets, || {
-                    let begin = Instant::now();
-                    signals::stop_self(Signal::SIGTSTP);
-                    begin.elapsed()
-                })?;
-                report.was_stopped(stopped);
+                session.pause()?;
+                let begin = Instant::now();
+                signals::stop_self(Signal::SIGTSTP);
+                report.was_stopped(begin.elapsed());
+                session.resume()?;
             }
             Came::Nothing => {}
         }

@@ -1,6 +1,6 @@
 //! `emu methods`: what works here, how well, and why the rest does not.
 
-use emu_core::{METHODS, choose};
+use emu_core::{METHODS, best, judge};
 
 use crate::args::MethodsArgs;
 use crate::exit::{Exit, Failure};
@@ -13,11 +13,16 @@ use crate::plan;
 pub(crate) fn methods(args: &MethodsArgs) -> Result<Exit, Failure> {
     let host = host::detect()?;
     let demand = plan::demand(&host, &args.speed, &args.demand)?;
-    let auto = choose(&host, &demand).ok().map(|choice| choice.method);
-    let verdicts = METHODS
-        .iter()
-        .filter(|method| args.method.is_none_or(|wanted| wanted == method.id()))
-        .map(|method| Verdict::new(method.id(), *method.about(), method.check(&host, &demand)))
+    let judged = judge(&host, &demand);
+    let auto = best(&judged).map(|prepared| prepared.method().id());
+    let verdicts = judged
+        .into_iter()
+        .zip(METHODS)
+        .filter(|(judged, _)| args.method.is_none_or(|wanted| wanted == judged.method))
+        .map(|(judged, method)| {
+            let expected = judged.result.map(|prepared| prepared.expected().clone());
+            Verdict::new(judged.method, *method.about(), expected)
+        })
         .collect();
     let listing = Listing::new(&args.speed, &demand, auto, verdicts);
     let text = match (args.json, args.method) {

@@ -10,7 +10,6 @@ mod man;
 mod measure;
 mod methods;
 mod noise;
-mod pause;
 mod report;
 mod restore;
 mod run;

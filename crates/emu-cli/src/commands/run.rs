@@ -3,10 +3,9 @@
 use std::ffi::OsString;
 use std::time::Instant;
 
-use emu_core::{Gated, Result, Session, Tasks, Trait, method};
+use emu_core::{About, Gated, Result, Session, Tasks, Trait};
 
 use crate::args::RunArgs;
-use crate::commands::pause;
 use crate::commands::tell::{JsonFile, Report};
 use crate::exit::{Exit, Failure};
 use crate::host;
@@ -28,15 +27,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     report.begin(&plan);
     report.tell(&restored);
     if args.report.verify {
-        report.verify(&host, &plan, &signals, "the command was not started")?;
+        report.verify(&plan, &signals, "the command was not started")?;
     }
 
     let gated = Gated::spawn(&args.command, signals.original())?;
-    let zone = plan.zone(name(program), Tasks::Processes(vec![gated.pid()]));
-    let session = Session::engage(&host, &zone, plan.method)?;
+    let tasks = Tasks::Processes(vec![gated.pid()]);
+    let session = Session::engage(&plan.prepared, name(program), tasks)?;
     report.tell(&session.notes());
     let child = Child::open(&host.roots, gated.pid())?;
-    let mut supervisor = Supervisor::new(&signals, child, Emulated { plan: &plan, session });
+    let mut supervisor =
+        Supervisor::new(&signals, child, Emulated { about: plan.prepared.method().about(), session });
     supervisor.pass_on_early_signals()?;
     let begun = Instant::now();
     let opening = open(gated, program.to_owned());
@@ -60,17 +60,20 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
 
 /// The emulation that the command is in.
 #[derive(Debug)]
-struct Emulated<'a> {
-    plan: &'a Plan,
+struct Emulated {
+    about: &'static About,
     session: Session,
 }
 
-impl Hold for Emulated<'_> {
+impl Hold for Emulated {
     fn while_let_go(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        pause::while_let_go(&mut self.session, &self.plan.demand.targets, act)?
+        self.session.pause()?;
+        let done = act();
+        self.session.resume()?;
+        done
     }
 
     fn stops_processes(&self) -> bool {
-        method(self.plan.method).is_some_and(|method| method.about().has(Trait::SendsSignals))
+        self.about.has(Trait::SendsSignals)
     }
 }

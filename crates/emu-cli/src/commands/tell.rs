@@ -6,7 +6,7 @@ use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use emu_core::{Error, ErrorKind, Host, Result, Status};
+use emu_core::{Error, ErrorKind, Result, Status};
 
 use crate::exit::{Exit, Failure};
 use crate::output::numbers::span;
@@ -36,7 +36,7 @@ impl Report {
     /// Says what will be done, and what is known about it beforehand.
     pub(crate) fn begin(&mut self, plan: &Plan) {
         self.reporter.tell(&summary::opening(plan));
-        self.tell(&plan.expected.notes);
+        self.tell(&plan.prepared.expected().notes);
     }
 
     /// Tells each note that has not been told.
@@ -67,14 +67,8 @@ impl Report {
     ///
     /// # Errors
     /// It is not ([`Exit::NotVerified`]; the JSON is written), or it could not be measured.
-    pub(crate) fn verify(
-        &mut self,
-        host: &Host,
-        plan: &Plan,
-        signals: &Signals,
-        otherwise: &str,
-    ) -> Result<(), Failure> {
-        let verification = verification::verify(host, plan, signals)?;
+    pub(crate) fn verify(&mut self, plan: &Plan, signals: &Signals, otherwise: &str) -> Result<(), Failure> {
+        let verification = verification::verify(plan, signals)?;
         for line in summary::verified(&verification) {
             self.reporter.say(&line);
         }

@@ -6,7 +6,10 @@ use emu_bench::record::{About, Machine, seed_from_clock};
 use emu_bench::stats::Band;
 use emu_bench::verify::{self, Emulated, Outcome, Plan, SessionEmulated, Spectrum, Trial};
 use emu_bench::workload::WORKLOADS;
-use emu_core::{Demand, Error, Host, METHODS, MethodId, Result, Round, SpeedSpec};
+use emu_core::{
+    Demand, Error, Host, MethodId, Prepared, Result, Round, SpeedSpec, Trait, Unavailable, choose, judge,
+    method,
+};
 
 use crate::args::{MethodChoice, Methods, TOLERANCE, VerifyArgs, round_name, share};
 use crate::ending::Ending;
@@ -87,7 +90,6 @@ fn command(args: &VerifyArgs, seed: u64) -> Result<String> {
 
 /// A method at a speed, and what is tried with it.
 struct Case {
-    method: MethodId,
     speed: SpeedSpec,
     emulated: SessionEmulated,
     plan: Plan,
@@ -95,27 +97,26 @@ struct Case {
 }
 
 impl Case {
-    /// Judges beforehand whether the method can do it. Changes nothing.
-    fn new(
-        host: &Host,
-        speed: &SpeedSpec,
-        demand: &Demand,
-        method: MethodId,
-        settings: &Settings,
-        names: &[&str],
-    ) -> Result<Self> {
-        let emulated = SessionEmulated::named(host, demand.clone(), method)?;
+    /// Changes nothing.
+    fn new(speed: &SpeedSpec, prepared: Prepared, settings: &Settings, names: &[&str]) -> Result<Self> {
+        let proc = prepared.host().roots.proc.clone();
+        let emulated = SessionEmulated::new(prepared);
         let plan = Plan {
             pairs: settings.pairs,
             window: verify::window_of_periods(settings.window, emulated.cycle()),
             repeats: repeats(settings.pairs),
             tolerance: settings.tolerance,
-            proc: host.roots.proc.clone(),
+            proc,
             ..Plan::new(settings.seed)
         };
+        let demand = emulated.demand();
         let setting = plan.setting(&emulated, &demand.targets);
         let trials = names.iter().map(|name| Trial::of(name, demand, &setting)).collect::<Result<_>>()?;
-        Ok(Self { method, speed: speed.clone(), emulated, plan, trials })
+        Ok(Self { speed: speed.clone(), emulated, plan, trials })
+    }
+
+    fn method(&self) -> MethodId {
+        self.emulated.method().id()
     }
 
     fn spectrum(&self) -> Duration {
@@ -140,22 +141,24 @@ fn cases(host: &Host, args: &VerifyArgs, report: &mut Report) -> Result<Vec<Case
     for speed in &args.speed {
         let demand = plan::demand(host, speed, &args.demand)?;
         let names = workloads(args, &demand);
-        let methods = match args.method {
-            Methods::One(MethodChoice::Auto) => vec![plan::choose(host, &demand)?.method],
-            Methods::One(MethodChoice::Named(method)) => vec![method],
-            Methods::All => METHODS
-                .iter()
-                .map(|method| method.id())
-                .filter(|method| can_do(host, *method, speed, &demand, report))
+        let prepared = match args.method {
+            Methods::One(MethodChoice::Auto) => vec![choose(host, &demand)?],
+            Methods::One(MethodChoice::Named(id)) => vec![Prepared::named(id, host, &demand)?],
+            Methods::All => judge(host, &demand)
+                .into_iter()
+                .filter(|one| method(one.method).is_some_and(|it| !it.about().has(Trait::Published)))
+                .filter_map(|one| accepted(one.method, one.result, speed, &demand, report))
                 .collect(),
         };
         let alone = on_one_cpu(args, speed, &demand);
-        for method in methods {
-            cases.push(Case::new(host, speed, &demand, method, &report.settings, &names)?);
+        for prepared in prepared {
+            let method = prepared.method();
+            cases.push(Case::new(speed, prepared, &report.settings, &names)?);
             if let Some(alone) = &alone
-                && can_do(host, method, speed, alone, report)
+                && let judged = Prepared::new(method, host, alone)
+                && let Some(prepared) = accepted(method.id(), judged, speed, alone, report)
             {
-                cases.push(Case::new(host, speed, alone, method, &report.settings, &[verify::SMOOTH])?);
+                cases.push(Case::new(speed, prepared, &report.settings, &[verify::SMOOTH])?);
             }
         }
     }
@@ -166,14 +169,16 @@ fn cases(host: &Host, args: &VerifyArgs, report: &mut Report) -> Result<Vec<Case
     Ok(cases)
 }
 
-/// Whether a method can meet a demand; why it cannot goes to the report.
-fn can_do(host: &Host, method: MethodId, speed: &SpeedSpec, demand: &Demand, report: &mut Report) -> bool {
-    // One that is not built in is an error of its case.
-    let Some(Err(unavailable)) = emu_core::method(method).map(|method| method.check(host, demand)) else {
-        return true;
-    };
-    report.refused.push(Refused { method, speed: speed.to_string(), cpus: demand.cpus(), unavailable });
-    false
+/// The method where it can meet the demand; why it cannot goes to the report.
+fn accepted(
+    method: MethodId,
+    judged: Result<Prepared, Unavailable>,
+    speed: &SpeedSpec,
+    demand: &Demand,
+    report: &mut Report,
+) -> Option<Prepared> {
+    let refuse = |unavailable| Refused { method, speed: speed.to_string(), cpus: demand.cpus(), unavailable };
+    judged.map_err(|why| report.refused.push(refuse(why))).ok()
 }
 
 /// The same of the first CPU alone, for [`SMOOTH`](verify::SMOOTH), whose one thread can move on several; `None` where
@@ -208,7 +213,7 @@ impl Run {
     fn section(&mut self, case: &mut Case) -> Result<Section> {
         let mut outcomes: Vec<Outcome> = Vec::new();
         let mut spectrum: Option<Spectrum> = None;
-        let title = title(case.method, &case.speed.to_string(), &case.emulated.demand().cpus());
+        let title = title(case.method(), &case.speed.to_string(), &case.emulated.demand().cpus());
         for trial in &case.trials {
             let name = format!("{title}, {}", trial.job.workload);
             let mut left = case.plan.pairs + case.plan.controls();
@@ -231,7 +236,7 @@ impl Run {
                 self.ending.go_on()?;
             }
         }
-        Ok(Section::new(case.method, &case.speed, &case.emulated, &case.plan, spectrum, outcomes))
+        Ok(Section::new(case.method(), &case.speed, &case.emulated, &case.plan, spectrum, outcomes))
     }
 }
 

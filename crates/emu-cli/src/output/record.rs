@@ -126,9 +126,9 @@ impl Record {
             command,
             attached,
             asked: Asked::of(plan),
-            method: plan.method,
+            method: plan.prepared.method().id(),
             automatic: plan.automatic,
-            expected: ExpectedRecord::of(&plan.expected),
+            expected: ExpectedRecord::of(plan.prepared.expected()),
             delivered: None,
             status: None,
             notes: vec![],
@@ -186,7 +186,7 @@ impl Record {
 
 impl Asked {
     fn of(plan: &Plan) -> Self {
-        let demand = &plan.demand;
+        let demand = plan.prepared.demand();
         let cpus = demand.targets.iter().map(|(&cpu, target)| AskedCpu {
             cpu,
             share: target.share,
@@ -221,8 +221,19 @@ impl ExpectedRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::testing::{Told, prepared};
     use emu_core::{CpuStatus, Target};
     use serde_json::json;
+
+    static TOLD: Told = Told {
+        name: "cpu-lim:published",
+        expected: || Expected {
+            error: 0.0123,
+            period: Duration::from_millis(100),
+            longest_stall: Duration::from_micros(66_667),
+            notes: vec![],
+        },
+    };
 
     #[test]
     fn a_record_is_complete_and_unrounded() {
@@ -231,15 +242,8 @@ mod tests {
         demand.widen_policies = true;
         let plan = Plan {
             speed: "0.33333333".parse().unwrap(),
-            demand,
-            method: MethodId::new("cpu-lim:published"),
             automatic: false,
-            expected: Expected {
-                error: 0.0123,
-                period: Duration::from_millis(100),
-                longest_stall: Duration::from_micros(66_667),
-                notes: vec![],
-            },
+            prepared: prepared(&TOLD, &demand),
         };
         let mut record = Record::of_command(&plan, &["true".into()]);
         record.started = "2026-01-01T00:00:00Z".into();

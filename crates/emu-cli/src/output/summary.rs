@@ -15,15 +15,17 @@ pub(crate) fn opening(plan: &Plan) -> String {
     let picked = if plan.automatic { " (best here)" } else { "" };
     // Speeds for each CPU name their CPUs.
     let cpus = match plan.speed {
-        SpeedSpec::Uniform(_) => cpus(&plan.demand.cpus()),
+        SpeedSpec::Uniform(_) => cpus(&plan.prepared.demand().cpus()),
         SpeedSpec::PerCpu(_) => "CPUs".to_owned(),
     };
-    let error = percent(plan.expected.error);
-    let cycle = match plan.expected.period {
+    let expected = plan.prepared.expected();
+    let error = percent(expected.error);
+    let cycle = match expected.period {
         Duration::ZERO => String::new(),
         period => format!(", period {}", span(period)),
     };
-    format!("{}{picked} slows {cpus} to {}: expected error {error}{cycle}", plan.method, plan.speed)
+    let method = plan.prepared.method().id();
+    format!("{method}{picked} slows {cpus} to {}: expected error {error}{cycle}", plan.speed)
 }
 
 /// What was asked and delivered, and at what cost.

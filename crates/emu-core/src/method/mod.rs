@@ -7,6 +7,7 @@ mod cpu_hogs;
 mod cpu_lim;
 mod fracas;
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -101,14 +102,21 @@ pub struct Expected {
     pub notes: Vec<String>,
 }
 
+impl Expected {
+    /// Without notes.
+    pub fn new(error: f64, period: Duration, longest_stall: Duration) -> Self {
+        Self { error, period, longest_stall, notes: Vec::new() }
+    }
+}
+
 /// One way of making tasks run as on a slower CPU.
 ///
 /// Implementors keep to this contract:
 /// - [`check`](Self::check) never changes the machine and reads nothing but `host` and `demand`;
-/// - [`engage`](Self::engage) records each change in the journal before it makes it, so that whatever
-///   interrupts it, the journal alone can undo it; on error it may leave changes for the journal to undo;
-/// - the emulation never lets tasks run at full speed in silence: what it cannot deliver is an error at
-///   engage, or a problem in its status.
+/// - the plan records each change in the journal before it makes it, so that whatever interrupts it, the journal alone can
+///   undo it; on error it may leave changes for the journal to undo;
+/// - the emulation never lets tasks run at full speed in silence: what it cannot deliver is an error when it begins, or a
+///   problem in its status.
 pub trait Method: Sync {
     /// Its name.
     fn id(&self) -> MethodId;
@@ -116,17 +124,49 @@ pub trait Method: Sync {
     /// What it is.
     fn about(&self) -> &'static About;
 
-    /// Whether it can do `demand` on `host`, and how well.
+    /// Whether it can do `demand` on `host`, how well, and all that was worked out to say so.
     ///
     /// # Errors
     /// The first thing that is missing, by name, with a hint.
-    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable>;
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable>;
+}
+
+/// How a method will meet a demand on a host: worked out once, carried out any number of times.
+pub struct Plan {
+    expected: Expected,
+    engage: Box<Engage>,
+}
+
+/// What begins an emulation of the zone, whose demand is the one that was checked.
+type Engage = dyn Fn(&Host, &Zone, &Journal) -> Result<Box<dyn Emulation>> + Send + Sync;
+
+impl Plan {
+    /// What is to be expected, and what carries it out.
+    pub fn new(
+        expected: Expected,
+        engage: impl Fn(&Host, &Zone, &Journal) -> Result<Box<dyn Emulation>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { expected, engage: Box::new(engage) }
+    }
+
+    /// What is to be expected.
+    pub fn expected(&self) -> &Expected {
+        &self.expected
+    }
 
     /// Starts emulating.
     ///
     /// # Errors
     /// The kernel refused a step. What had been changed is in the journal, to be undone by the caller.
-    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>>;
+    pub(crate) fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
+        (self.engage)(host, zone, journal)
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan").field("expected", &self.expected).finish_non_exhaustive()
+    }
 }
 
 /// A method at work on a zone.
@@ -175,7 +215,7 @@ pub fn method(id: MethodId) -> Option<&'static dyn Method> {
 pub fn find(name: &str) -> Result<&'static dyn Method> {
     let names = || METHODS.iter().map(|method| method.id().as_str());
     METHODS.iter().copied().find(|method| method.id().as_str() == name).ok_or_else(|| {
-        let likeness = |known: &&str| strsim::jaro(name, known);
+        let likeness = |known: &&str| strsim::normalized_damerau_levenshtein(name, known);
         let nearest = names().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
         let hint = match nearest.filter(|known| likeness(known) > ALIKE) {
             Some(nearest) => format!("a similar name is {nearest}"),
@@ -185,11 +225,11 @@ pub fn find(name: &str) -> Result<&'static dyn Method> {
     })
 }
 
-/// From this likeness on a name may have been meant, as clap has it.
-const ALIKE: f64 = 0.7;
+/// From this likeness on a name may have been meant.
+const ALIKE: f64 = 0.6;
 
 /// Whether new targets are for the CPUs of the old ones, as retargeting demands.
-fn same_cpus(old: &Targets, new: &Targets) -> Result<()> {
+pub(crate) fn same_cpus(old: &Targets, new: &Targets) -> Result<()> {
     if old.keys().eq(new.keys()) {
         return Ok(());
     }
@@ -224,7 +264,7 @@ mod tests {
         let expected = |id: &str, share: f64, cpus: usize, period_ms: u64| {
             let targets = (0..cpus).map(|cpu| (cpu, Target { share, clock: None })).collect();
             let demand = Demand { period: Some(Duration::from_millis(period_ms)), ..Demand::new(targets) };
-            find(id).unwrap().check(&host, &demand).unwrap().error
+            find(id).unwrap().check(&host, &demand).unwrap().expected().error
         };
         // The largest medians of benches/results/*/summary.md for one thread on each CPU, in percent.
         for (id, percent, cpus, period_ms, seen) in [

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use super::field::{Field, Fields, Values, push, push_all};
 use super::form::Form;
 use crate::cpu_list::CpuList;
+use crate::error::{Error, Result};
+use crate::process::Stat;
+use crate::roots::Roots;
 use crate::sys::Pid;
 
 /// How one change to the machine is undone. Recorded before the change is made.
@@ -136,6 +139,16 @@ pub enum TaskSet {
 }
 
 impl Undo {
+    /// Continues a process that is there now.
+    ///
+    /// # Errors
+    /// Usage: there is none of that number.
+    pub fn continuing(roots: &Roots, pid: Pid) -> Result<Self> {
+        let stat = Stat::read(&roots.proc, pid);
+        let starttime = stat.ok_or_else(|| Error::usage(format!("there is no process {pid}")))?.starttime;
+        Ok(Self::Continue { pid, starttime })
+    }
+
     /// The record as a line of the journal, its newline included.
     pub(super) fn line(&self) -> Vec<u8> {
         let mut line = Vec::new();

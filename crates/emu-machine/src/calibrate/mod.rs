@@ -25,12 +25,12 @@ use std::time::Instant;
 
 use emu_bench::ticks::Ticks;
 use emu_bench::worker::{Kind, Look};
-use emu_core::{Error, Host, Result, Session, Tasks, Zone, clock};
+use emu_core::{Error, Host, Result, Session, Tasks, clock};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
 use crate::kernel::linpack;
-use plan::{Cell, FRACAS};
+use plan::Cell;
 use solver::{Solver, Solving};
 
 /// The task of the processes that solve; who calls [`measure`] serves it.
@@ -181,17 +181,12 @@ fn sample(
     go_on: Look<'_>,
 ) -> Result<(Sample, Vec<String>)> {
     let solutions = plan.times(cell.quota, alone);
-    let known = plan.check_quota(host, cell.quota)?;
+    let prepared = plan.prepare(host, cell.quota)?;
     solver.prepare(plan.equations, plan.seed, &plan.cpus, cell.threads, solutions, go_on)?;
-    let zone = Zone {
-        name: "calibrate".into(),
-        demand: plan.demand(cell.quota),
-        tasks: Tasks::Processes(vec![solver.pid()]),
-    };
     // Long enough for a governor to see that the CPUs are busy.
     let clock_before = clock::mean(&plan.cpus, clock::BUDGET);
     let (ticks, begin) = (Ticks::now(&host.roots.proc, &plan.cpus)?, Instant::now());
-    let session = Session::engage(host, &zone, FRACAS)?;
+    let session = Session::engage(&prepared, "calibrate", Tasks::Processes(vec![solver.pid()]))?;
     let begin_seconds = start.elapsed().as_secs_f64();
     let done = solver.solve(go_on);
     let (after, wall_s) = (Ticks::now(&host.roots.proc, &plan.cpus), begin.elapsed().as_secs_f64());
@@ -202,7 +197,7 @@ fn sample(
     let (status, released) = session.release();
     released?;
     let mut notes = status.messages();
-    notes.retain(|note| !known.contains(note));
+    notes.retain(|note| !prepared.expected().notes.contains(note));
     let (done, ticks) = (done?, after?.since(ticks));
     let clock_after = clock::mean(&plan.cpus, clock::BUDGET);
     let (residual, passed) = solver.check(go_on)?;

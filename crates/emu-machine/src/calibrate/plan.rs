@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use emu_bench::memory::available;
-use emu_core::{CpuList, Demand, Error, ErrorKind, Host, MethodId, Reason, Result, Target, find};
+use emu_core::{CpuList, Demand, Error, ErrorKind, Host, MethodId, Prepared, Reason, Result, Target, find};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -25,7 +25,7 @@ use super::published;
 use crate::kernel::linpack;
 
 /// One quota for the sum of all CPUs, as containers have it.
-pub(super) const FRACAS: MethodId = MethodId::new("fracas:published");
+const FRACAS: MethodId = MethodId::new("fracas:published");
 
 /// The period of Docker's quotas, as in the paper.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -156,7 +156,7 @@ impl CalibrationPlan {
             period_seconds: PERIOD.as_secs_f64(),
         };
         // Before all are listed: steps below the kernel's least quota can be as many as fill the memory.
-        plan.check_quota(host, step)?;
+        plan.prepare(host, step)?;
         let count = (most / step + 1e-9).floor() as u32;
         plan.quotas.extend((1..=count).map(|number| f64::from(number) * step));
         if plan.quotas.last().is_some_and(|last| most - last > 1e-9) {
@@ -194,12 +194,12 @@ impl CalibrationPlan {
             ))
             .hint("free memory, or use --quick"));
         }
-        self.quotas.iter().try_for_each(|quota| self.check_quota(host, *quota).map(drop))
+        self.quotas.iter().try_for_each(|quota| self.prepare(host, *quota).map(drop))
     }
 
-    /// Whether a quota can be set; returns what is to be known of it beforehand.
-    pub(super) fn check_quota(&self, host: &Host, quota: f64) -> Result<Vec<String>> {
-        let expected = find(FRACAS.as_str())?.check(host, &self.demand(quota)).map_err(|why| {
+    /// What sets a quota, where it can be set.
+    pub(super) fn prepare(&self, host: &Host, quota: f64) -> Result<Prepared> {
+        Prepared::new(find(FRACAS.as_str())?, host, &self.demand(quota)).map_err(|why| {
             let is_floor = matches!(why.reason, Reason::PeriodOutOfReach | Reason::SpeedOutOfReach);
             let error = why.into_error(FRACAS);
             if is_floor {
@@ -209,8 +209,7 @@ impl CalibrationPlan {
             } else {
                 error
             }
-        })?;
-        Ok(expected.notes)
+        })
     }
 
     /// One quota for the sum of all CPUs, as Docker's `--cpus` has it.

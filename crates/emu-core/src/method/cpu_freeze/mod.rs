@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method, Trait};
+use super::{About, Emulation, Expected, Method, Plan, Trait};
 use crate::cgroup::{FreezerStop, TaskGroup, hierarchy_for};
 use crate::duty::duty_loop::{self, DutyLoop};
 use crate::duty::{check_period, detuned};
@@ -12,8 +12,7 @@ use crate::method_id::MethodId;
 use crate::speed::Targets;
 use crate::status::Status;
 use crate::unavailable::Unavailable;
-use crate::undo::Journal;
-use crate::zone::{Demand, Zone};
+use crate::zone::Demand;
 
 /// The method.
 pub(super) struct CpuFreeze;
@@ -57,11 +56,12 @@ impl Method for CpuFreeze {
         &ABOUT
     }
 
-    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         let period = detuned(check_period(demand.period.unwrap_or(PERIOD), PERIOD_LOWEST)?);
         let share = duty_loop::uniform_share(&demand.targets)?;
         TaskGroup::check(host, &[Controller::Freezer])?;
-        let mut notes = duty_loop::notes_on(&demand.targets);
+        let told = duty_loop::notes_on(&demand.targets);
+        let mut notes = told.clone();
         let version = hierarchy_for(host, Controller::Freezer).map_or(2, |hierarchy| hierarchy.version);
         if version == 1 {
             notes.push(
@@ -69,24 +69,19 @@ impl Method for CpuFreeze {
             );
         }
         let error = duty_loop::expected_error(period, share, demand.targets.len());
-        Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes })
-    }
-
-    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
-        let targets = zone.demand.targets.clone();
-        let share = duty_loop::uniform_share(&targets).map_err(|why| why.into_error(self.id()))?;
-        let (hold, cost, more_notes) = FreezerStop::measured(host, zone, journal)?;
-        let notes = duty_loop::notes_on(&targets);
-        let period = detuned(zone.demand.period.unwrap_or(PERIOD));
-        let holder =
-            DutyLoop::start("emu-freeze", host, zone, (period, share, cost), hold, journal, more_notes)?;
-        Ok(Box::new(Frozen { holder, targets, notes }))
+        let expected = Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes };
+        Ok(Plan::new(expected, move |host, zone, journal| {
+            let (stopper, cost, notes) = FreezerStop::measured(host, zone, journal)?;
+            let cycle = (period, share, cost);
+            let duty_loop = DutyLoop::start("emu-freeze", host, zone, cycle, stopper, journal, notes)?;
+            Ok(Box::new(Frozen { duty_loop, targets: zone.demand.targets.clone(), notes: told.clone() }))
+        }))
     }
 }
 
 /// The method at work.
 struct Frozen {
-    holder: DutyLoop,
+    duty_loop: DutyLoop,
     targets: Targets,
     notes: Vec<String>,
 }
@@ -95,16 +90,16 @@ impl Emulation for Frozen {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         super::same_cpus(&self.targets, targets)?;
         let share = duty_loop::uniform_share(targets).map_err(|why| why.into_error(ID))?;
-        self.holder.set(share);
+        self.duty_loop.set(share);
         self.targets.clone_from(targets);
         Ok(())
     }
 
     fn status(&self) -> Status {
-        self.holder.status(ID, &self.targets, &self.notes)
+        self.duty_loop.status(ID, &self.targets, &self.notes)
     }
 
     fn release(self: Box<Self>) -> Result<()> {
-        self.holder.stop()
+        self.duty_loop.stop()
     }
 }

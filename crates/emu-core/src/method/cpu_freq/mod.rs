@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method, Trait};
+use super::{About, Emulation, Expected, Method, Plan, Trait};
 use crate::cgroup::TaskGroup;
 use crate::cpu_list::CpuList;
 use crate::cpufreq::{self, Control, Wish};
@@ -45,13 +45,14 @@ impl Method for CpuFreq {
         &ABOUT
     }
 
-    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         let wishes = cpufreq::wishes(host, demand)?;
         cpufreq::check_untuned(host, &wishes)?;
         let mut notes = Vec::new();
         let mut worst: f64 = 0.0;
-        for wish in &wishes {
-            let level = level(wish, demand.round)?;
+        let mut set = Vec::with_capacity(wishes.len());
+        for wish in wishes {
+            let level = level(&wish, demand.round)?;
             let error = level.as_f64() / wish.wanted.as_f64() - 1.0;
             worst = worst.max(error.abs());
             if error.abs() > EXACT {
@@ -63,26 +64,13 @@ impl Method for CpuFreq {
                 ));
             }
             notes.extend(cpufreq::caveats(&wish.policy, level));
+            set.push((wish, level));
         }
-        Ok(Expected { error: worst, period: Duration::ZERO, longest_stall: Duration::ZERO, notes })
-    }
-
-    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
-        let wishes = cpufreq::wishes(host, &zone.demand).map_err(|why| why.into_error(self.id()))?;
-        let group = TaskGroup::create(host, zone, &[Controller::Cpuset], journal)?;
-        let mut notes = Vec::new();
-        let mut set = Vec::with_capacity(wishes.len());
-        for wish in wishes {
-            let level = level(&wish, zone.demand.round).map_err(|why| why.into_error(self.id()))?;
-            cpufreq::stop_boost(host, &wish, level, journal, &mut notes)?;
-            let control = Control::take(&wish.policy, journal)?;
-            let mut one = SetPolicy { cpus: wish.policy.cpus.clone(), wanted: wish.wanted, level, control };
-            one.set(level)?;
-            set.push(one);
-        }
-        let (host, demand, journal) = (host.clone(), zone.demand.clone(), journal.clone());
-        let more_notes = group.notes().clone();
-        Ok(Box::new(SetFrequencies { host, demand, journal, set, notes, more_notes }))
+        let expected =
+            Expected { error: worst, period: Duration::ZERO, longest_stall: Duration::ZERO, notes };
+        Ok(Plan::new(expected, move |host, zone, journal| {
+            Ok(Box::new(SetFrequencies::engage(&set, host, zone, journal)?))
+        }))
     }
 }
 
@@ -138,6 +126,24 @@ struct SetFrequencies {
     notes: Vec<String>,
     /// Those of the zone's group.
     more_notes: Notes,
+}
+
+impl SetFrequencies {
+    fn engage(levels: &[(Wish, Hertz)], host: &Host, zone: &Zone, journal: &Journal) -> Result<Self> {
+        let group = TaskGroup::create(host, zone, &[Controller::Cpuset], journal)?;
+        let mut notes = Vec::new();
+        let mut set = Vec::with_capacity(levels.len());
+        for &(ref wish, level) in levels {
+            cpufreq::stop_boost(host, wish, level, journal, &mut notes)?;
+            let control = Control::take(&wish.policy, journal)?;
+            let mut one = SetPolicy { cpus: wish.policy.cpus.clone(), wanted: wish.wanted, level, control };
+            one.set(level)?;
+            set.push(one);
+        }
+        let (host, demand, journal) = (host.clone(), zone.demand.clone(), journal.clone());
+        let more_notes = group.notes().clone();
+        Ok(Self { host, demand, journal, set, notes, more_notes })
+    }
 }
 
 impl Emulation for SetFrequencies {
@@ -221,18 +227,20 @@ mod tests {
     #[test]
     fn the_rounding_error_is_told_beforehand() {
         let target = Target { share: 0.5, clock: Some(Hertz(1_500_000_000)) };
-        let expected = CpuFreq.check(&host(), &demand(&[0, 1], target)).unwrap();
+        let plan = CpuFreq.check(&host(), &demand(&[0, 1], target)).unwrap();
+        let expected = plan.expected();
         assert!((expected.error - 0.0667).abs() < 1e-3, "{expected:?}");
         assert!(expected.notes[0].contains("1.400 GHz stands for 1.500 GHz"), "{:?}", expected.notes);
         let up = Demand { round: Round::Up, ..demand(&[0, 1], target) };
-        assert!((CpuFreq.check(&host(), &up).unwrap().error - 0.2).abs() < 1e-3);
+        assert!((CpuFreq.check(&host(), &up).unwrap().expected().error - 0.2).abs() < 1e-3);
     }
 
     #[test]
     fn a_frequency_beyond_the_table_becomes_its_end_or_is_refused() {
         let target = |mhz: u64| Target { share: 0.1, clock: Some(Hertz(mhz * 1_000_000)) };
         let check = |mhz, round| CpuFreq.check(&host(), &Demand { round, ..demand(&[0, 1], target(mhz)) });
-        let expected = check(400, Round::Nearest).unwrap();
+        let plan = check(400, Round::Nearest).unwrap();
+        let expected = plan.expected();
         assert!(
             expected.notes[0].contains("800.0 MHz stands for 400.0 MHz, +100.0 % off"),
             "{:?}",

@@ -6,7 +6,7 @@ mod policy_loop;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method, Trait};
+use super::{About, Emulation, Expected, Method, Plan, Trait};
 use crate::cgroup::{FreezerStop, TaskGroup};
 use crate::cpu_list::CpuList;
 use crate::cpufreq::{self, Control, Mix, Wish};
@@ -141,7 +141,7 @@ impl Method for CpuGov {
         &ABOUT
     }
 
-    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         let wishes = cpufreq::wishes(host, demand)?;
         cpufreq::check_untuned(host, &wishes)?;
         let plan = PolicyPlan::new(demand, &wishes)?;
@@ -161,13 +161,21 @@ impl Method for CpuGov {
         } else {
             Duration::ZERO
         };
-        Ok(Expected { error, period: plan.period, longest_stall, notes })
+        let expected = Expected { error, period: plan.period, longest_stall, notes };
+        Ok(Plan::new(expected, move |host, zone, journal| {
+            Ok(Box::new(Governor::engage(&plan, &wishes, host, zone, journal)?))
+        }))
     }
+}
 
-    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
-        let refuse = |why: Unavailable| why.into_error(self.id());
-        let wishes = cpufreq::wishes(host, &zone.demand).map_err(refuse)?;
-        let plan = PolicyPlan::new(&zone.demand, &wishes).map_err(refuse)?;
+impl Governor {
+    fn engage(
+        plan: &PolicyPlan,
+        wishes: &[Wish],
+        host: &Host,
+        zone: &Zone,
+        journal: &Journal,
+    ) -> Result<Self> {
         let (holder, mut notes, more_notes) = if plan.freezes() {
             let (hold, cost, more_notes) = FreezerStop::measured(host, zone, journal)?;
             let cycle = (plan.period, plan.running, cost);
@@ -194,7 +202,8 @@ impl Method for CpuGov {
         }
         let demand = zone.demand.clone();
         let (host, journal) = (host.clone(), journal.clone());
-        Ok(Box::new(Governor { host, demand, journal, plan, grid, policies, holder, notes, more_notes }))
+        let plan = plan.clone();
+        Ok(Self { host, demand, journal, plan, grid, policies, holder, notes, more_notes })
     }
 }
 

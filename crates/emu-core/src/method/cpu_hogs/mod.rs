@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method, Trait};
+use super::{About, Emulation, Expected, Method, Plan, Trait};
 use crate::cgroup::{TaskGroup, Usage, can_have, is_same_everywhere};
 use crate::cpu_list::CpuId;
 use crate::duty::idle_pusher::IdlePusher;
@@ -75,7 +75,7 @@ impl Method for CpuHogs {
         &ABOUT
     }
 
-    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         let period = detuned(check_period(demand.period.unwrap_or(PERIOD), PERIOD_MIN)?);
         check_real_time(host, demand)?;
         if demand.spare_others {
@@ -94,11 +94,15 @@ impl Method for CpuHogs {
         // there, with the threads that it has change their CPU, takes 0.3 % of each from the tasks.
         let taken = if demand.targets.len() > 1 && !demand.spare_others { 0.003 } else { 0.0 };
         let error = 0.004 + taken / share + 2e-6 / (period.as_secs_f64() * share);
-        Ok(Expected { error, period, longest_stall: burn, notes })
+        let expected = Expected { error, period, longest_stall: burn, notes };
+        Ok(Plan::new(expected, move |host, zone, journal| {
+            Ok(Box::new(Hogs::engage(period, host, zone, journal)?))
+        }))
     }
+}
 
-    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
-        let period = detuned(zone.demand.period.unwrap_or(PERIOD));
+impl Hogs {
+    fn engage(period: Duration, host: &Host, zone: &Zone, journal: &Journal) -> Result<Self> {
         let cpus = zone.demand.cpus();
         let limits = host.real_time.clone();
         let lifts = zone.demand.lift_rt_limit.then(|| journal.clone());
@@ -134,7 +138,7 @@ impl Method for CpuHogs {
             })
             .collect::<Result<BTreeMap<_, _>>>()?;
         let (targets, more_notes) = (zone.demand.targets.clone(), group.notes().clone());
-        Ok(Box::new(Hogs { grid, targets, limits, lifts, burners, others, notes, more_notes }))
+        Ok(Self { grid, targets, limits, lifts, burners, others, notes, more_notes })
     }
 }
 

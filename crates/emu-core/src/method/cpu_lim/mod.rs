@@ -8,7 +8,7 @@ mod turns;
 
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method, Trait};
+use super::{About, Emulation, Expected, Method, Plan, Trait};
 use crate::cgroup::{TaskGroup, confine_without_group, hierarchy_for};
 use crate::duty::Stop;
 use crate::duty::duty_loop::{self, DutyLoop};
@@ -78,22 +78,20 @@ impl Method for CpuLim {
         &ABOUT
     }
 
-    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         let period = period(demand, PERIOD)?;
         let share = duty_loop::uniform_share(&demand.targets)?;
         let error = duty_loop::expected_error(period, share, demand.targets.len());
-        Ok(Expected {
-            error,
-            period,
-            longest_stall: period.mul_f64(1.0 - share),
-            notes: notes_on(host, demand),
-        })
+        let (longest_stall, notes) = (period.mul_f64(1.0 - share), notes_on(host, demand));
+        Ok(Plan::new(Expected { error, period, longest_stall, notes }, move |host, zone, journal| {
+            Ok(Box::new(Stopped::engage((period, share), host, zone, journal)?))
+        }))
     }
+}
 
-    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
+impl Stopped {
+    fn engage((period, share): (Duration, f64), host: &Host, zone: &Zone, journal: &Journal) -> Result<Self> {
         let targets = zone.demand.targets.clone();
-        let share = duty_loop::uniform_share(&targets).map_err(|why| why.into_error(ID))?;
-        let period = period(&zone.demand, PERIOD).map_err(|why| why.into_error(ID))?;
         let mut fixed_notes = duty_loop::notes_on(&targets);
         let (members, notes) = members(host, zone, journal, &mut fixed_notes)?;
         let proc = &host.roots.proc;
@@ -106,7 +104,7 @@ impl Method for CpuLim {
             Ok(Stopper::new(proc, Members::of_family(proc, family, journal)?, 1, Notes::default()))
         })?;
         let holder = DutyLoop::start("emu-lim", host, zone, (period, share, cost), hold, journal, notes)?;
-        Ok(Box::new(Stopped { holder, targets, notes: fixed_notes }))
+        Ok(Self { holder, targets, notes: fixed_notes })
     }
 }
 

@@ -14,7 +14,7 @@ use super::{members, new_share, notes_on, period};
 use crate::duty::{Command, Counters, DutyThread, Grid, Wait, duty_loop, settle_duty_thread};
 use crate::error::Result;
 use crate::host::Host;
-use crate::method::{About, Emulation, Expected, Method, Trait};
+use crate::method::{About, Emulation, Expected, Method, Plan, Trait};
 use crate::method_id::MethodId;
 use crate::notes::Notes;
 use crate::speed::Targets;
@@ -23,7 +23,6 @@ use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::sys::times::process_cpu_time;
 use crate::unavailable::Unavailable;
-use crate::undo::Journal;
 use crate::zone::{Demand, Zone};
 
 /// The method.
@@ -62,25 +61,22 @@ impl Method for CpuLimPublished {
         &ABOUT
     }
 
-    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         let period = period(demand, PERIOD)?;
         let share = duty_loop::uniform_share(&demand.targets)?;
         let mut notes = notes_on(host, demand);
         notes.push(NOTE.into());
         let cpus = demand.targets.len().max(1) as f64;
         let error = (1.0 - 1.0 / cpus).max(0.05);
-        Ok(Expected { error, period, longest_stall: period.mul_f64(1.0 / share), notes })
-    }
-
-    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
-        let targets = zone.demand.targets.clone();
-        let share = duty_loop::uniform_share(&targets).map_err(|why| why.into_error(ID))?;
-        let period = period(&zone.demand, PERIOD).map_err(|why| why.into_error(ID))?;
-        let mut notes = duty_loop::notes_on(&targets);
-        let (members, more_notes) = members(host, zone, journal, &mut notes)?;
-        notes.push(NOTE.into());
-        let limiter = Limiter::start(host, zone, period, share, members, more_notes)?;
-        Ok(Box::new(Published { limiter, period, targets, notes, cpus_folder: host.roots.cpus() }))
+        let longest_stall = period.mul_f64(1.0 / share);
+        Ok(Plan::new(Expected { error, period, longest_stall, notes }, move |host, zone, journal| {
+            let targets = zone.demand.targets.clone();
+            let mut notes = duty_loop::notes_on(&targets);
+            let (members, more_notes) = members(host, zone, journal, &mut notes)?;
+            notes.push(NOTE.into());
+            let limiter = Limiter::start(host, zone, period, share, members, more_notes)?;
+            Ok(Box::new(Published { limiter, period, targets, notes, cpus_folder: host.roots.cpus() }))
+        }))
     }
 }
 

@@ -18,7 +18,7 @@ mod shares;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{About, Emulation, Expected, Method, Trait, same_cpus};
+use super::{About, Expected, Method, Plan, Trait, same_cpus};
 use crate::cgroup::{
     DELEGATION_HINT, Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, can_have, hierarchy_for,
     tightest_limit,
@@ -120,12 +120,13 @@ impl Method for Fracas {
         self.about
     }
 
-    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
-        check_quota(self.kind, host, demand)
-    }
-
-    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
-        Ok(Box::new(quotas::Quotas::engage(self, host, zone, journal)?))
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
+        let (id, kind) = (self.id, self.kind);
+        let expected = check_quota(kind, host, demand)?;
+        let period = expected.period;
+        Ok(Plan::new(expected, move |host, zone, journal| {
+            Ok(Box::new(quotas::Quotas::engage((id, kind), period, host, zone, journal)?))
+        }))
     }
 }
 

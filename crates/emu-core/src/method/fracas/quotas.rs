@@ -9,7 +9,7 @@ use super::quota_group::QuotaGroup;
 use super::quota_loop::QuotaLoop;
 use super::real_time::Threads;
 use super::{
-    Fracas, Kind, Outer, check_equal, cpu_folder, group_count, offline_problem, online, owner, period_for,
+    Kind, Outer, check_equal, cpu_folder, group_count, offline_problem, online, owner, period_for,
     published_note, same_cpus, shares_of,
 };
 use crate::cgroup::{Bandwidth, Limit, Owner, Quota, TaskGroup};
@@ -48,13 +48,18 @@ pub(super) struct Quotas {
 }
 
 impl Quotas {
-    pub(super) fn engage(method: &Fracas, host: &Host, zone: &Zone, journal: &Journal) -> Result<Self> {
+    pub(super) fn engage(
+        (id, kind): (MethodId, Kind),
+        period: Duration,
+        host: &Host,
+        zone: &Zone,
+        journal: &Journal,
+    ) -> Result<Self> {
         let (demand, targets) = (&zone.demand, &zone.demand.targets);
-        let groups = group_count(method.kind, demand);
-        let refused = |why: Unavailable| why.into_error(method.id);
-        let period_us = period_for(demand.period, targets, groups).map_err(refused)?;
+        let groups = group_count(kind, demand);
+        let period_us = period.as_micros() as u64;
         let mut notes = notes_on(targets);
-        let stall_cost = (method.kind == Kind::PerCpu).then(|| stall_cost(host, zone, journal, &mut notes));
+        let stall_cost = (kind == Kind::PerCpu).then(|| stall_cost(host, zone, journal, &mut notes));
         let group = if groups > 1 {
             TaskGroup::create_divisible(host, zone, &CONTROLLERS, journal)?
         } else {
@@ -76,7 +81,7 @@ impl Quotas {
         let keeper = if groups > 1 {
             let parts = CpuGroups::create(host, zone, &group, journal)?;
             can_bind = parts.can_pin();
-            check_equal(targets, can_bind).map_err(refused)?;
+            check_equal(targets, can_bind).map_err(|why| why.into_error(id))?;
             if !can_bind {
                 notes.push(
                     "there is no cpuset: with more threads than CPUs, they may get less than asked"
@@ -97,18 +102,7 @@ impl Quotas {
             QuotaLoop::start(vec![governed], None, Some(threads), &shares, period_us)?
         };
         let (targets, period) = (targets.clone(), demand.period);
-        Ok(Self {
-            id: method.id,
-            targets,
-            period,
-            groups,
-            can_bind,
-            keeper,
-            outer,
-            notes,
-            more_notes,
-            host_cpus,
-        })
+        Ok(Self { id, targets, period, groups, can_bind, keeper, outer, notes, more_notes, host_cpus })
     }
 }
 

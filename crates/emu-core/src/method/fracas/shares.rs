@@ -11,7 +11,7 @@ use crate::duty::duty_loop::notes_on;
 use crate::duty::{Command, DutyThread};
 use crate::error::Result;
 use crate::host::{Controller, Host};
-use crate::method::{About, Emulation, Expected, Method, Trait};
+use crate::method::{About, Emulation, Expected, Method, Plan, Trait};
 use crate::method_id::MethodId;
 use crate::notes::Notes;
 use crate::speed::{Targets, lowest_share};
@@ -59,7 +59,7 @@ impl Method for FracasShares {
         &ABOUT
     }
 
-    fn check(&self, host: &Host, demand: &Demand) -> Result<Expected, Unavailable> {
+    fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         if demand.period.is_some() {
             return Err(Unavailable::new(
                 Reason::PeriodOutOfReach,
@@ -84,11 +84,9 @@ impl Method for FracasShares {
             notes.push(shares_note(count, lowest));
             error = 1.0 - Weights::share_when_busy(lowest, count) / lowest;
         }
-        Ok(Expected { error, period: Duration::ZERO, longest_stall: time::tick() * STALL_TICKS, notes })
-    }
-
-    fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
-        Ok(Box::new(Shares::engage(host, zone, journal)?))
+        let longest_stall = time::tick() * STALL_TICKS;
+        let expected = Expected { error, period: Duration::ZERO, longest_stall, notes };
+        Ok(Plan::new(expected, |host, zone, journal| Ok(Box::new(Shares::engage(host, zone, journal)?))))
     }
 }
 

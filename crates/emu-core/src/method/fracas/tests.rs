@@ -24,7 +24,7 @@ struct Asked {
 
 impl Asked {
     fn check(&self, host: &Host) -> Result<Expected, Unavailable> {
-        self.method.check(host, &self.demand)
+        self.method.check(host, &self.demand).map(|plan| plan.expected().clone())
     }
 }
 

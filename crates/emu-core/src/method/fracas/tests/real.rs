@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::roots::Roots;
-use crate::session::Session;
+use crate::session::{Prepared, Session};
 use crate::status::Status;
 use crate::testing::{Busy, skip, wait_until};
 
@@ -57,8 +57,8 @@ fn host(demand: &Asked) -> Option<(tempfile::TempDir, Host)> {
 }
 
 fn engage(host: &Host, demand: &Asked, tasks: Tasks) -> Session {
-    let zone = Zone { name: "test".into(), demand: demand.demand.clone(), tasks };
-    Session::engage(host, &zone, demand.method.id()).unwrap()
+    let prepared = Prepared::new(demand.method, host, &demand.demand).unwrap();
+    Session::engage(&prepared, "test", tasks).unwrap()
 }
 
 /// Checks what busy tasks use under a demand, in CPUs, and that nothing is left of it; returns the last status.
