@@ -133,7 +133,9 @@ fn rig() -> Option<&'static Rig> {
             skip(String::from_utf8_lossy(&fetched.stderr).trim());
             return None;
         }
-        let [emu, program] = ["emu", "program"].map(|name| root().join("target/rig").join(name));
+        let made = root().join("target/rig");
+        std::fs::create_dir_all(&made).expect("a folder for the guests' files");
+        let [emu, program] = ["emu", "program"].map(|name| made.join(name));
         // Every megabyte has to be unpacked in each boot.
         built(Command::new("strip").arg("-o").arg(&emu).arg(EMU));
         let static_one = ["--edition", "2024", "-O", "-C", "target-feature=+crt-static"];
