@@ -29,6 +29,8 @@ pub const SCHEMA: u32 = 2;
 /// Files of a record.
 const ABOUT: &str = "record.json";
 const SAMPLES: &str = "samples.jsonl";
+/// What `gzip` makes of [`SAMPLES`].
+const COMPRESSED: &str = "samples.jsonl.gz";
 const SUMMARY: &str = "summary.md";
 
 /// The longest name of a machine in a folder's name.
@@ -171,6 +173,10 @@ impl Record {
         let path = folder.join(SAMPLES);
         // Read first, so that what is no record is not touched.
         read(folder)?;
+        if !path.exists() {
+            return Err(unusable(folder, "its samples are compressed")
+                .hint(format!("expand them before: gunzip {COMPRESSED}")));
+        }
         let failed = |cause| Error::file("continue", &path, cause);
         let samples = OpenOptions::new().append(true).open(&path).map_err(failed)?;
         lock(&samples, folder)?;

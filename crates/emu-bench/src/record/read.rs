@@ -1,13 +1,15 @@
 //! Reading a record back, trusting nothing in it.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use emu_core::{Error, Result};
+use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ABOUT, About, SAMPLES, SCHEMA};
+use super::{ABOUT, About, COMPRESSED, SAMPLES, SCHEMA};
 
 /// A line of the samples.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -35,8 +37,22 @@ pub struct Lines {
 /// # Errors
 /// Usage, when the folder is no record, is one of a later emu, or has lines that are no samples.
 pub fn read(folder: &Path) -> Result<(About, Lines)> {
-    let (about, samples) = (text(bytes(folder, ABOUT)?, folder, ABOUT)?, bytes(folder, SAMPLES)?);
+    let (about, samples) = (text(bytes(folder, ABOUT)?, folder, ABOUT)?, samples(folder)?);
     Ok((parse_about(&about, folder)?, parse_lines(samples, folder)?))
+}
+
+/// The samples as they were written, or as `gzip` has compressed them since.
+fn samples(folder: &Path) -> Result<Vec<u8>> {
+    if folder.join(SAMPLES).exists() || !folder.join(COMPRESSED).exists() {
+        return bytes(folder, SAMPLES);
+    }
+    let mut samples = Vec::new();
+    MultiGzDecoder::new(&*bytes(folder, COMPRESSED)?).read_to_end(&mut samples).map_err(|cause| {
+        unusable(folder, format_args!("{COMPRESSED} cannot be expanded"))
+            .caused_by(cause)
+            .hint("it was cut short or damaged; take it from where it was copied")
+    })?;
+    Ok(samples)
 }
 
 /// Something about a record that cannot be used.
@@ -139,6 +155,21 @@ mod tests {
             assert!(error.to_string().contains(what), "{error}");
             assert!(error.hint_text().is_some(), "{error}");
         }
+    }
+
+    #[test]
+    fn compressed_samples_are_read_as_those_that_were_written() {
+        let line = "{\"row\":\"a\",\"sample\":1}\n";
+        let dir = record(&about(), line);
+        let plain = read(dir.path()).unwrap();
+        fs::remove_file(dir.path().join(SAMPLES)).unwrap();
+        let mut gzip = flate2::read::GzEncoder::new(line.as_bytes(), flate2::Compression::best());
+        let mut bytes = Vec::new();
+        gzip.read_to_end(&mut bytes).unwrap();
+        fs::write(dir.path().join(COMPRESSED), &bytes).unwrap();
+        assert_eq!(read(dir.path()).unwrap(), plain);
+        fs::write(dir.path().join(COMPRESSED), &bytes[..bytes.len() - 4]).unwrap();
+        assert!(read(dir.path()).unwrap_err().to_string().contains("cannot be expanded"));
     }
 
     #[test]
