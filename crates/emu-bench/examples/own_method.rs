@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use emu_bench::verify::{self, Finding, SessionEmulated, Trial};
-use emu_bench::workload::serve_if_asked;
+use emu_bench::worker::serve_if_asked;
 use emu_core::{
     About, CpuStatus, Demand, Emulation, Error, Expected, Host, Method, MethodId, Pid, Plan, Prepared,
     Reason, Result, Roots, Session, Status, Targets, Tasks, Unavailable, Undo, lowest_share,
@@ -14,6 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid as RawPid;
 
 /// Stops the processes of a zone for a part of each period; children of theirs are left alone.
+#[derive(Debug)]
 pub struct StopAndGo;
 
 const ID: MethodId = MethodId::new("stop-and-go");
@@ -54,7 +55,7 @@ impl Stopping {
     fn start(pids: Vec<Pid>, period: Duration, targets: Targets) -> Self {
         let (shares, received) = mpsc::channel();
         let mut share = lowest_share(&targets);
-        let signal = move |signal| pids.iter().for_each(|&pid| drop(kill(RawPid::from_raw(pid), signal)));
+        let signal = move |signal| pids.iter().for_each(|&pid| _ = kill(RawPid::from_raw(pid), signal));
         let thread = thread::spawn(move || {
             loop {
                 if share < 1.0 {
@@ -113,7 +114,7 @@ pub fn measure() -> Result<Vec<Finding>> {
 }
 
 fn main() {
-    if serve_if_asked().is_none() {
+    if serve_if_asked(&[emu_bench::workload::TASK]).is_none() {
         println!("{:?}", measure());
     }
 }

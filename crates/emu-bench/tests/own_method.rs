@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests without a harness are not known as such")]
 
 #[path = "../examples/own_method.rs"]
-#[expect(dead_code, reason = "its main is not this one's")]
+#[expect(dead_code, unreachable_pub, reason = "a program of its own, whose main is not this one's")]
 mod own_method;
 
 use std::fs;
@@ -13,14 +13,14 @@ use std::process::{Child, Command, ExitCode};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_bench::workload::serve_if_asked;
+use emu_bench::worker::serve_if_asked;
 use emu_core::Pid;
 
 /// Has this program engage the method on the process of that number, and wait to be killed.
 const ENGAGE: &str = "EMU_TEST_ENGAGE";
 
 fn main() -> ExitCode {
-    if let Some(code) = serve_if_asked() {
+    if let Some(code) = serve_if_asked(&[emu_bench::workload::TASK]) {
         return code;
     }
     if let Ok(pid) = std::env::var(ENGAGE) {
