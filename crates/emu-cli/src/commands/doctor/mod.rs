@@ -27,5 +27,5 @@ fn examine(machine: &Machine, names: &[String]) -> Result<Vec<Examined>> {
     names.iter().try_for_each(|name| doctor::knob(name).map(drop))?;
     let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
     let knobs = KNOBS.iter().filter(|knob| wanted(knob.name));
-    Ok(knobs.map(|knob| Examined::new(*knob, machine)).collect())
+    Ok(knobs.map(|knob| Examined::new(knob, machine)).collect())
 }
