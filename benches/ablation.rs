@@ -25,7 +25,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use emu_core::ablation::{Correction, Correction::*, VARIABLE};
-use emu_core::{Demand, Gated, Host, MethodId, Roots, Session, Tasks, Zone};
+use emu_core::{Demand, Gated, Host, MethodId, Prepared, Roots, Session, Tasks};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -69,13 +69,13 @@ fn methods() -> [(&'static str, MethodId, u64, Vec<Correction>); 7] {
     let freeze: Vec<_> = OF_STOPS.into_iter().chain(OF_FREEZE).collect();
     let lim: Vec<_> = OF_STOPS.into_iter().chain(OF_LIM).collect();
     [
-        ("cpu-hogs", MethodId::CpuHogs, 10, OF_HOGS.into()),
-        ("cpu-hogs-1ms", MethodId::CpuHogs, 1, OF_HOGS.into()),
-        ("cpu-hogs-spared", MethodId::CpuHogs, 10, OF_HOGS.into()),
-        ("cpu-freeze", MethodId::CpuFreeze, 20, freeze.clone()),
-        ("cpu-freeze-100ms", MethodId::CpuFreeze, 100, freeze),
-        ("cpu-lim", MethodId::CpuLim, 20, lim),
-        ("fracas", MethodId::Fracas, 20, OF_FRACAS.into()),
+        ("cpu-hogs", MethodId::new("cpu-hogs"), 10, OF_HOGS.into()),
+        ("cpu-hogs-1ms", MethodId::new("cpu-hogs"), 1, OF_HOGS.into()),
+        ("cpu-hogs-spared", MethodId::new("cpu-hogs"), 10, OF_HOGS.into()),
+        ("cpu-freeze", MethodId::new("cpu-freeze"), 20, freeze.clone()),
+        ("cpu-freeze-100ms", MethodId::new("cpu-freeze"), 100, freeze),
+        ("cpu-lim", MethodId::new("cpu-lim"), 20, lim),
+        ("fracas", MethodId::new("fracas"), 20, OF_FRACAS.into()),
     ]
 }
 
@@ -252,8 +252,8 @@ fn sample(method: &str, state: &str, cpus: &str, speed: &str, job: &[&str]) -> O
     let command: Vec<OsString> =
         [program.clone(), "work".into()].into_iter().chain(job.iter().map(OsString::from)).collect();
     let gated = Gated::spawn(&command, &nix::sys::signal::SigSet::empty())?;
-    let zone = Zone { name: "ablation".into(), demand, tasks: Tasks::Processes(vec![gated.pid()]) };
-    let session = Session::engage(&host, &zone, id)?;
+    let prepared = Prepared::named(id, &host, &demand)?;
+    let session = Session::engage(&prepared, "ablation", Tasks::Processes(vec![gated.pid()]))?;
     let begin = Instant::now();
     let pid = gated.open(&program)?;
     nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(pid), None)?;

@@ -14,8 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid as RawPid;
 
 /// Stops the processes of a zone for a part of each period; children of theirs are left alone.
-#[derive(Debug)]
-pub struct StopAndGo;
+struct StopAndGo;
 
 const ID: MethodId = MethodId::new("stop-and-go");
 

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::thread::{self, ThreadId};
 
 use emu_core::select_governor;
-use emu_core::{CpuList, Error, ErrorKind, Hertz, Journal, Result, Undo, control_file, live_sessions};
+use emu_core::{
+    CpuList, Error, ErrorKind, Hertz, Journal, LiveSession, METHODS, Result, Trait, Undo, control_file, live_sessions,
+};
 use nix::sys::prctl;
 use serde::Serialize;
 
@@ -23,9 +25,6 @@ const METHOD: &str = "doctor tune";
 
 /// The preference for energy that comes with the governor `performance`.
 const BEST_EPP: &str = "performance";
-
-/// The emulations that set frequencies themselves.
-const SETS_FREQUENCIES: [&str; 2] = ["cpu-freq", "cpu-gov"];
 
 /// A knob that was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -240,7 +239,11 @@ fn check_frequencies(machine: &Machine, knobs: &[&Examined]) -> Result<()> {
         return Ok(());
     }
     let live = live_sessions(roots)?;
-    let busy = live.iter().find(|session| SETS_FREQUENCIES.contains(&session.method.as_str()));
+    let sets_frequencies = |session: &&LiveSession| {
+        let method = METHODS.iter().find(|method| method.id().as_str() == session.method);
+        method.is_some_and(|method| method.about().has(Trait::MovesClock))
+    };
+    let busy = live.iter().find(sets_frequencies);
     busy.map_or(Ok(()), |session| {
         let message = format!("cannot tune the frequency: emu {} sets it ({})", session.pid, session.what());
         Err(Error::unavailable(message).hint("end that emulation first, or name other knobs with --knobs"))
