@@ -98,11 +98,17 @@ fn prepared() -> Result<Prepared> {
 }
 
 /// Slows a process down.
+///
+/// # Errors
+/// It cannot be slowed here.
 pub fn engage(pid: Pid) -> Result<Session> {
     Session::engage(&prepared()?, "own", Tasks::Processes(vec![pid]))
 }
 
 /// Measures how faithful it is.
+///
+/// # Errors
+/// It cannot be engaged or measured.
 pub fn measure() -> Result<Vec<Finding>> {
     let prepared = prepared()?;
     let demand = prepared.demand().clone();

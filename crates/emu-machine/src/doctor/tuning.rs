@@ -10,7 +10,8 @@ use std::thread::{self, ThreadId};
 
 use emu_core::select_governor;
 use emu_core::{
-    CpuList, Error, ErrorKind, Hertz, Journal, LiveSession, METHODS, Result, Trait, Undo, control_file, live_sessions,
+    CpuList, Error, ErrorKind, Hertz, Journal, LiveSession, METHODS, Result, Trait, Undo, control_file,
+    live_sessions,
 };
 use nix::sys::prctl;
 use serde::Serialize;
