@@ -101,7 +101,7 @@ fn the_guardian_restores_and_reports_what_a_killed_emu_changed() {
     if as_emu().is_some_and(|_session| sleep_for_ever()) {
         return;
     }
-    let mut emu = Emu::start("the_guardian_restores_what_a_killed_emu_changed_and_says_so");
+    let mut emu = Emu::start("the_guardian_restores_and_reports_what_a_killed_emu_changed");
     emu.kill();
     eventually("restored", || emu.is_restored());
     eventually("said", || emu.stderr().contains("node1 ended because emu died; everything was restored"));

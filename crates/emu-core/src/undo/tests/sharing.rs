@@ -173,7 +173,7 @@ fn other_emu(test: &str) -> (tempfile::TempDir, Roots, Sleeper) {
 
 #[test]
 fn the_guardian_leaves_to_others_what_they_rely_on() {
-    let test = "the_guardian_leaves_to_other_emus_what_they_rely_on";
+    let test = "the_guardian_leaves_to_others_what_they_rely_on";
     let (_dir, roots, mut other) = other_emu(test);
     let path = roots.sys.join("a");
     let journal = open(&roots, "0").unwrap();
