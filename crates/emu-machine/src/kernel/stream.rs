@@ -39,7 +39,7 @@ impl Passes {
 /// as there are lists of CPUs, each bound to its own. Every element is verified afterwards.
 ///
 /// # Errors
-/// A thread cannot be made or bound, or a result is wrong ([`ErrorKind::WrongResult`]).
+/// A thread cannot be made or bound, or a result is wrong ([`ErrorKind::WrongResult`](emu_core::ErrorKind)).
 pub fn run(elements: usize, threads: &[CpuList], iterations: usize) -> Result<Passes> {
     let (passes, right) = run_and_verify(elements, threads, iterations)?;
     right.map(|()| passes)
