@@ -85,6 +85,20 @@ impl Terminal {
         }
     }
 
+    /// Waits until the shell says that its job is stopped. A parent is told after the last thread has stopped, so `/proc`
+    /// may show that before.
+    fn wait_for_stopped_job(&mut self) {
+        let begin = Instant::now();
+        loop {
+            let jobs = self.line("jobs");
+            if jobs.contains("Stopped") {
+                return;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{jobs}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     fn read(&mut self) {
         let mut fds = [PollFd::new(self.master.as_fd(), PollFlags::POLLIN)];
         let _ = poll(&mut fds, PollTimeout::from(100u8));
@@ -154,12 +168,6 @@ fn among(wanted: impl Fn(usize, usize, usize) -> bool, act: impl Fn(&mut Termina
     }
 }
 
-/// The threads of a process; `/proc` shows each as a process, too.
-fn threads(pid: u32) -> impl Iterator<Item = i32> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-}
-
 /// Nothing of the emulation holds the command any more: no group of emu is frozen.
 fn assert_let_go(emu: u32) {
     for group in groups_of(emu) {
@@ -201,7 +209,7 @@ fn ctrl_z_stops_the_job_fg_and_bg_continue_it() {
             thread::sleep(Duration::from_millis(50 + 7 * round));
             terminal.send("\x1a");
             terminal.wait_for(PROMPT);
-            assert!(terminal.line("jobs").contains("Stopped"), "round {round}");
+            terminal.wait_for_stopped_job();
             assert_eq!(state(pid as i32), Some('T'), "round {round}");
             // A shell that waits for its vfork child to run a program cannot stop; the child can.
             assert!(matches!(state(command), Some('T' | 'D')), "round {round}");
@@ -245,10 +253,7 @@ fn a_background_job_that_reads_stops_until_it_is_in_front() {
         let emu = emu("run", method);
         terminal.line(&format!("{emu} -- cat &"));
         let pid = terminal.emu();
-        // A shell hears of it when the last thread has stopped.
-        eventually("the job is stopped", || threads(pid).all(|thread| state(thread) == Some('T')));
-        let jobs = terminal.line("jobs");
-        assert!(jobs.contains("Stopped"), "{jobs}");
+        terminal.wait_for_stopped_job();
         assert_let_go(pid);
         terminal.send("fg\n");
         eventually("the job is continued", || state(pid as i32) != Some('T'));
@@ -266,7 +271,7 @@ fn a_command_that_stops_itself_gives_the_terminal_back() {
         let emu = emu("run", method);
         terminal.send(&format!("{emu} -- sh -c 'sleep 0.2; kill -TSTP $$; echo went-on; exit 4'\n"));
         terminal.wait_for(PROMPT);
-        assert!(terminal.line("jobs").contains("Stopped"));
+        terminal.wait_for_stopped_job();
         terminal.send("fg\n");
         terminal.wait_for("went-on\n");
         terminal.wait_for(PROMPT);
@@ -379,7 +384,7 @@ fn attach_stops_and_continues_as_a_job() {
         until_it_acts(emu);
         terminal.send("\x1a");
         terminal.wait_for(PROMPT);
-        assert!(terminal.line("jobs").contains("Stopped"));
+        terminal.wait_for_stopped_job();
         assert_eq!(state(pid as i32), Some('S'), "the target runs freely");
         assert_let_go(emu);
         terminal.send("fg\n");
