@@ -6,6 +6,7 @@ mod args;
 mod commands;
 mod ending;
 mod exit;
+mod hints;
 mod host;
 mod measuring;
 mod options;

@@ -7,13 +7,14 @@ use emu_bench::stats::Band;
 use emu_bench::verify::{self, Emulated, Outcome, Plan, SessionEmulated, Spectrum, Trial};
 use emu_bench::workload::WORKLOADS;
 use emu_core::{
-    Demand, Error, Host, MethodId, Prepared, Result, Round, SpeedSpec, Trait, Unavailable, choose, judge,
-    method,
+    Demand, Error, Hint, Host, MethodId, Prepared, Result, Round, SpeedSpec, Trait, Unavailable, choose,
+    judge, method,
 };
 
 use crate::args::{MethodChoice, Methods, TOLERANCE, VerifyArgs, round_name, share};
 use crate::ending::Ending;
 use crate::exit::{Exit, Failure};
+use crate::hints;
 use crate::host;
 use crate::options::{flag, option};
 use crate::output;
@@ -163,8 +164,7 @@ fn cases(host: &Host, args: &VerifyArgs, report: &mut Report) -> Result<Vec<Case
         }
     }
     if cases.is_empty() {
-        return Err(Error::unavailable("no method can do this here")
-            .hint("`emu methods` tells for each method what is missing and how to get it"));
+        return Err(Error::unavailable("no method can do this here").hint(Hint::Judge));
     }
     Ok(cases)
 }
@@ -177,7 +177,12 @@ fn accepted(
     demand: &Demand,
     report: &mut Report,
 ) -> Option<Prepared> {
-    let refuse = |unavailable| Refused { method, speed: speed.to_string(), cpus: demand.cpus(), unavailable };
+    let refuse = |why| Refused {
+        method,
+        speed: speed.to_string(),
+        cpus: demand.cpus(),
+        unavailable: hints::worded(why),
+    };
     judged.map_err(|why| report.refused.push(refuse(why))).ok()
 }
 

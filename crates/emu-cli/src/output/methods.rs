@@ -9,6 +9,7 @@ use super::numbers::{percent, span};
 use super::record::{ExpectedRecord, FORM, Options};
 use super::summary::cpus;
 use super::table::{Align, Table, wrap};
+use crate::hints;
 
 /// Every method judged by one demand.
 #[derive(Debug, Serialize)]
@@ -41,6 +42,7 @@ pub(crate) struct Verdict {
 impl Verdict {
     /// What `check` said of a method.
     pub(crate) fn new(method: MethodId, about: About, judged: Result<Expected, Unavailable>) -> Self {
+        let judged = judged.map_err(hints::worded);
         Self {
             method,
             works: judged.is_ok(),
@@ -143,7 +145,7 @@ impl Listing {
                 Err(unavailable) => {
                     line(&mut text, "works", "no");
                     line(&mut text, "reason", &unavailable.detail);
-                    line(&mut text, "hint", &unavailable.hint);
+                    line(&mut text, "hint", &unavailable.hint.to_string());
                 }
             }
         }

@@ -15,6 +15,7 @@ use std::path::Path;
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::error::Result;
+use crate::hint::{Hint, Setting};
 use crate::host::{Host, Policy};
 use crate::speed::{Hertz, Target};
 use crate::unavailable::{Reason, Unavailable};
@@ -61,7 +62,7 @@ pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavaila
         return Err(Unavailable::new(
             Reason::SlowsOthers,
             "a frequency is that of all tasks on a CPU: tasks outside the zone cannot be spared",
-            "leave out --spare-others, or use another method",
+            Hint::LeaveOut(Setting::SpareOthers).or("use another method"),
         ));
     }
     let cpus = demand.cpus();
@@ -71,7 +72,7 @@ pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavaila
             return Err(Unavailable::new(
                 Reason::NoCpufreq,
                 format!("CPU {cpu} has no cpufreq policy"),
-                "choose other CPUs, or another method",
+                Hint::OtherCpus.or("use another method"),
             ));
         };
         let levels = Levels::of(policy)?;
@@ -94,7 +95,7 @@ pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavaila
             return Err(Unavailable::new(
                 Reason::NoPrivilege,
                 format!("{} can only be written by root", wish.policy.path.display()),
-                "run as root, or use cpu-lim",
+                Hint::Root.or("use cpu-lim"),
             ));
         }
     }
@@ -117,7 +118,7 @@ pub(crate) fn check_untuned(host: &Host, wishes: &[Wish]) -> Result<(), Unavaila
                 "emu {} holds the frequency of CPUs {} tuned ({}, for {})",
                 tuning.pid, policy.cpus, tuning.method, tuning.name
             ),
-            "end that tuning first, or leave its knobs `governor` and `turbo` out with --knobs",
+            Hint::EndTuning,
         ));
     }
     Ok(())
@@ -137,7 +138,7 @@ fn check_whole(policy: &Policy, zone: &CpuList, online: &CpuList, widen: bool) -
     Err(Unavailable::new(
         Reason::UnequalSpeeds,
         format!("CPUs {outside} share a clock with the zone's CPUs and are not in it"),
-        "take them into --cpus, or pass --widen to have them slowed too",
+        Hint::AddCpus.or(Hint::WidenPolicies),
     ))
 }
 

@@ -7,6 +7,7 @@ use crate::cgroup::TaskGroup;
 use crate::cpu_list::CpuList;
 use crate::cpufreq::{self, Control, Wish};
 use crate::error::Result;
+use crate::hint::{Hint, Setting};
 use crate::host::{Controller, Host};
 use crate::method_id::MethodId;
 use crate::notes::Notes;
@@ -95,7 +96,7 @@ fn level(wish: &Wish, round: Round) -> Result<Hertz, Unavailable> {
             "CPUs {} have no frequency of {} or {side}: the table ends at {end}",
             wish.policy.cpus, wish.wanted
         ),
-        "leave out --round, or use cpu-gov",
+        Hint::LeaveOut(Setting::Round).or("use cpu-gov"),
     ))
 }
 

@@ -16,6 +16,7 @@ use crate::cpu_list::CpuId;
 use crate::duty::idle_pusher::IdlePusher;
 use crate::duty::{Grid, PERIOD_MIN, check_period, detuned};
 use crate::error::{Error, Result};
+use crate::hint::{Hint, Setting};
 use crate::host::{Controller, Host, RealTime};
 use crate::method_id::MethodId;
 use crate::notes::Notes;
@@ -40,16 +41,16 @@ const ABOUT: About = About {
     traits: &[Trait::PerCpu, Trait::Burns, Trait::SlowsOthers],
     needs: "CAP_SYS_NICE or RLIMIT_RTPRIO, and a real-time budget for our cgroup",
     limits: &[
-        "everything else on the zone's CPUs is slowed too; what it uses comes out of what is left, as on a slower CPU, or with \
-         --spare-others is left to it, and the zone gets its share of the rest",
+        "everything else on the zone's CPUs is slowed too; what it uses comes out of what is left, as on a slower CPU, or, where \
+         tasks outside the zone are spared, is left to it, and the zone gets its share of the rest",
         "real-time tasks of priority 10 and above, and deadline tasks, are not slowed",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "memory bandwidth and paced I/O fall with the speed instead of staying as they are",
         "takes all of the zone's CPUs for some 0.7 s, up to about 2 s where other load disturbs it, before it begins, once in a \
          boot: what a wake-up costs is measured then",
         "burns power; SMT siblings outside the zone share their core with a burner",
-        "speeds below what the kernel's real-time limits leave (5 % as shipped; more with a small budget of our cgroup) need --lift-rt-limit, and \
-         cannot be had beside a fair server (from Linux 6.12 on) that keeps as much",
+        "speeds below what the kernel's real-time limits leave (5 % as shipped; more with a small budget of our cgroup) need these lifted, and cannot \
+         be had beside a fair server (from Linux 6.12 on) that keeps as much",
     ],
     source: "Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011",
 };
@@ -148,14 +149,14 @@ fn check_account(host: &Host) -> Result<(), Unavailable> {
         return Err(Unavailable::new(
             Reason::NoController,
             "the kernel does not tell what others have of a CPU: it has neither cpuacct nor /proc/schedstat",
-            "leave out --spare-others, or use a method that slows nobody else, as cpu-freeze",
+            Hint::LeaveOut(Setting::SpareOthers).or("use a method that slows nobody else, as cpu-freeze"),
         ));
     }
     if !can_have(host, Controller::Cpuacct) {
         return Err(Unavailable::new(
             Reason::NoPrivilege,
             "no cgroup can be made that tells the zone's CPU time",
-            "run as root, or leave out --spare-others",
+            Hint::Root.or(Hint::LeaveOut(Setting::SpareOthers)),
         ));
     }
     Ok(())
@@ -167,7 +168,7 @@ fn others(host: &Host, group: &TaskGroup, zone: &Zone, period: Nanos) -> Result<
         Error::unavailable(
             "cannot spare other tasks: the CPU time of the zone's group or of its CPUs is not told",
         )
-        .hint("leave out --spare-others")
+        .hint(Hint::LeaveOut(Setting::SpareOthers))
     };
     // Tasks that are accounted elsewhere would pass for others, and not be slowed at all.
     if let Tasks::Cgroup(path) = &zone.tasks
@@ -177,7 +178,7 @@ fn others(host: &Host, group: &TaskGroup, zone: &Zone, period: Nanos) -> Result<
             "cannot spare other tasks: the cgroup {} has other tasks in one hierarchy than in another",
             path.display()
         ))
-        .hint("leave out --spare-others, or attach to the processes"));
+        .hint(Hint::LeaveOut(Setting::SpareOthers).or("attach to the processes")));
     }
     let cpus = zone.demand.cpus();
     let tasks = group.folder(Controller::Cpuacct).and_then(Usage::open).ok_or_else(untold)?;
@@ -197,7 +198,7 @@ fn check_real_time(host: &Host, demand: &Demand) -> Result<(), Unavailable> {
                 "real-time priority needs CAP_SYS_NICE or RLIMIT_RTPRIO of at least {}",
                 burner::PRIORITY
             ),
-            "run as root, or `setcap cap_sys_nice+ep` the emu binary, or raise `ulimit -r`",
+            Hint::RealTime(burner::PRIORITY as u64),
         ));
     }
     if limits.group_runtime == Some(Duration::ZERO) {
@@ -237,13 +238,15 @@ fn check_limits(limits: &RealTime, is_lifted: bool, share: f64) -> Result<(), Un
                 runtime.as_micros(),
                 period.as_micros()
             ),
-            "ask for more, write a larger budget to cpu.rt_runtime_us of the group and its parents, use another \
-             method, or pass --lift-rt-limit (undone at the end)",
+            Hint::from("ask for more")
+                .or("write a larger budget to cpu.rt_runtime_us of the group and its parents")
+                .or("use another method")
+                .or(Hint::LiftRtLimit),
         ),
         _ => Unavailable::new(
             Reason::RealTimeLimit,
             format!("{asked}, which the kernel's real-time limit keeps for other tasks"),
-            "ask for more, use another method, or pass --lift-rt-limit (undone at the end)",
+            Hint::from("ask for more").or("use another method").or(Hint::LiftRtLimit),
         ),
     })
 }
