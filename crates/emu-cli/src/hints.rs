@@ -123,7 +123,7 @@ fn option(setting: Setting) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Cli;
+    use crate::cli::Cli;
     use clap::CommandFactory;
     use std::time::Duration;
 
