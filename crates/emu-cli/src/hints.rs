@@ -99,8 +99,8 @@ impl Caller {
             }
             _ => {
                 return format!(
-                    "run as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes emu …; where that \
-                     has no `{}`, root can delegate it: Delegate=yes in `systemctl edit user@.service`",
+                    "run as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes emu …; \
+                     where that has no `{}`, root can delegate it: Delegate=yes in `systemctl edit user@.service`",
                     controllers.join(" ")
                 );
             }
@@ -114,7 +114,7 @@ fn option(setting: Setting) -> Option<&'static str> {
     Some(match setting {
         Setting::Cpus => "--cpus",
         Setting::Period => "--period",
-        Setting::SpareOthers => "--spare-others",
+        Setting::ExcludeBackground => "--exclude-background",
         Setting::Round => "--round",
         _ => return None,
     })
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn every_option_and_subcommand_that_a_hint_names_exists() {
         let periods = Duration::from_millis(1)..=Duration::from_secs(1);
-        let settings = [Setting::Cpus, Setting::Period, Setting::SpareOthers, Setting::Round];
+        let settings = [Setting::Cpus, Setting::Period, Setting::ExcludeBackground, Setting::Round];
         let hints =
             [Hint::LiftRtLimit, Hint::WidenPolicies, Hint::OtherCpus, Hint::AddCpus, Hint::Period(periods)];
         let command = Cli::command();

@@ -94,6 +94,11 @@ pub(crate) fn variant(text: &str) -> Result<()> {
     Err(Error::usage("a variant is a method of its own now").hint(hint))
 }
 
+/// Refuses `--spare-others`, an old name.
+pub(crate) fn spare_others(_: &str) -> Result<()> {
+    Err(Error::usage("background load is excluded by another option").hint("pass --exclude-background"))
+}
+
 impl Display for MethodChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,5 +1,5 @@
-//! What can be done about a refusal or a failure. Typed where the words depend on who asks: a caller with a command line names
-//! its options, and knows whether it is root.
+//! What can be done about a refusal or a failure. Typed where the words depend on who asks: a caller with a command
+//! line names its options, and knows whether it is root.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -52,8 +52,8 @@ pub enum Setting {
     Cpus,
     /// The period.
     Period,
-    /// That tasks outside the zone are spared.
-    SpareOthers,
+    /// That the background load is excluded.
+    ExcludeBackground,
     /// How to round a frequency.
     Round,
 }
@@ -115,7 +115,7 @@ impl fmt::Display for Setting {
         f.write_str(match self {
             Self::Cpus => "cpus",
             Self::Period => "period",
-            Self::SpareOthers => "spare_others",
+            Self::ExcludeBackground => "exclude_background",
             Self::Round => "round",
         })
     }

@@ -25,7 +25,7 @@ pub enum Reason {
     PeriodOutOfReach,
     /// It cannot give different speeds to different CPUs.
     UnequalSpeeds,
-    /// It slows all tasks of a CPU, and was to spare those outside the zone.
+    /// It slows all tasks of a CPU, and was to exclude the background load.
     SlowsOthers,
     /// A tuning of the machine holds what it would change.
     Tuned,

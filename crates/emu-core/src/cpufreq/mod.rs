@@ -46,8 +46,8 @@ pub(crate) struct Wish {
 /// (`cpuinfo_max_freq`); a clock is taken as it is.
 ///
 /// # Errors
-/// No cpufreq, others to be spared, a CPU without policy, no privilege, a zone that holds part of a policy without
-/// `widen_policies`, or CPUs of one policy with different targets.
+/// No cpufreq, background load to be excluded, a CPU without policy, no privilege, a zone that holds part of a policy
+/// without `widen_policies`, or CPUs of one policy with different targets.
 pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavailable> {
     let Some(cpufreq) = &host.cpufreq else {
         let why = match &host.hypervisor {
@@ -58,11 +58,11 @@ pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavaila
         };
         return Err(Unavailable::new(Reason::NoCpufreq, why, "use cpu-hogs, cpu-freeze, fracas or cpu-lim"));
     };
-    if demand.spare_others {
+    if demand.exclude_background {
         return Err(Unavailable::new(
             Reason::SlowsOthers,
-            "a frequency is that of all tasks on a CPU: tasks outside the zone cannot be spared",
-            Hint::LeaveOut(Setting::SpareOthers).or("use another method"),
+            "a frequency is that of all tasks on a CPU: the background load cannot be excluded",
+            Hint::LeaveOut(Setting::ExcludeBackground).or("use another method"),
         ));
     }
     let cpus = demand.cpus();

@@ -80,7 +80,7 @@ fn command(args: &VerifyArgs, seed: u64) -> Result<String> {
         option("cpus", &demand.cpus),
         option("period", demand.period.map(|period| format!("{}us", period.as_micros()))),
         flag("lift-rt-limit", demand.lift_rt_limit),
-        flag("spare-others", demand.spare_others),
+        flag("exclude-background", demand.exclude_background),
         option("round", round),
         flag("widen", demand.widen),
         option("workloads", &args.workloads),
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn the_command_that_is_recorded_measures_the_same_again() {
         let line = "emu verify --speed 25% --speed 0=40%,1=1.200GHz --method cpu-lim:published --cpus 0-1 --period 10000us \
-                    --lift-rt-limit --spare-others --round up --widen --workloads cpu-loop,stream --pairs 40 \
+                    --lift-rt-limit --exclude-background --round up --widen --workloads cpu-loop,stream --pairs 40 \
                     --tolerance 0.02 --quick --seed 7";
         let command = |line: &str| {
             let Command::Verify(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {

@@ -264,10 +264,10 @@ mod tests {
     }
 
     #[test]
-    fn others_on_the_cpu_cannot_be_spared() {
+    fn background_load_cannot_be_excluded() {
         let target = Target { share: 0.5, clock: None };
-        let sparing = Demand { spare_others: true, ..demand(&[0, 1], target) };
-        assert_eq!(CpuFreq.check(&host(), &sparing).unwrap_err().reason, Reason::SlowsOthers);
+        let excluding = Demand { exclude_background: true, ..demand(&[0, 1], target) };
+        assert_eq!(CpuFreq.check(&host(), &excluding).unwrap_err().reason, Reason::SlowsOthers);
         assert!(CpuFreq.check(&host(), &demand(&[0, 1], target)).is_ok());
     }
 

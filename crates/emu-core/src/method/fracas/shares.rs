@@ -68,11 +68,11 @@ impl Method for FracasShares {
                 Hint::LeaveOut(Setting::Period),
             ));
         }
-        if demand.spare_others {
+        if demand.exclude_background {
             return Err(Unavailable::new(
                 Reason::SlowsOthers,
-                "tasks outside the zone compete with the burners as those in it do: they cannot be spared",
-                Hint::LeaveOut(Setting::SpareOthers).or("use fracas itself"),
+                "tasks outside the zone compete with the burners as those in it do: they cannot be excluded",
+                Hint::LeaveOut(Setting::ExcludeBackground).or("use fracas itself"),
             ));
         }
         let version = hierarchy_for(host, Controller::Cpu).map_or(2, |hierarchy| hierarchy.version);
