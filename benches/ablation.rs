@@ -247,7 +247,7 @@ fn sample(method: &str, state: &str, cpus: &str, speed: &str, job: &[&str]) -> O
     let cpus = if cpus == "one" { &one } else { &host.allowed };
     let mut demand = Demand::measured(&host, &format!("{speed}%").parse()?, Some(cpus))?;
     demand.period = Some(Duration::from_millis(period));
-    demand.spare_others = method.ends_with("spared");
+    demand.exclude_background = method.ends_with("spared");
     let program = std::env::current_exe()?.into_os_string();
     let command: Vec<OsString> =
         [program.clone(), "work".into()].into_iter().chain(job.iter().map(OsString::from)).collect();

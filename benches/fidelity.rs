@@ -165,11 +165,12 @@ fn two_cpus(
     row: &'static str,
     method: MethodId,
     period: u32,
-    spare_others: bool,
+    exclude_background: bool,
 ) -> Result<()> {
     for workload in WORKLOADS {
         for speed in SPEEDS_OF_TWO {
-            let demand = Demand { spare_others, ..demand(speed, &run.cpus(2), MS * period)? };
+            let mut demand = demand(speed, &run.cpus(2), MS * period)?;
+            demand.exclude_background = exclude_background;
             let name = format!("{workload} {speed} on 2 CPUs");
             case(run, row, &Case { name, demand, method, workload, must: 2.0 })?;
         }

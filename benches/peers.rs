@@ -71,7 +71,7 @@ fn side_by_side(run: &mut Run, workload: &'static str, cpus: usize, speed: &str)
     let mut demand = demand(speed, &cpus, MS * 10)?;
     demand.period = None;
     // As the others do, which limit the tasks alone.
-    demand.spare_others = true;
+    demand.exclude_background = true;
     let share = demand.lowest_share();
     let mut emu = SessionEmulated::new(choose(&run.host, &demand)?);
     let best = emu.method().id();

@@ -39,6 +39,7 @@ fn bad_input_is_refused_with_a_hint_and_changes_nothing() {
         ("run --speed 50% --period -1ms", 2),
         ("run --speed 50% --method cpu-hog", 2),
         ("run --speed 50% --method fracas --variant shares", 2),
+        ("run --speed 50% --spare-others", 2),
         ("run --speed 50% --json -", 2),
         ("run --speed 50% --json /no/such/folder/x", 2),
     ] {

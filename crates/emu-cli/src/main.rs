@@ -6,6 +6,7 @@ mod cli;
 mod commands;
 mod ending;
 mod exit;
+mod hints;
 mod host;
 mod measuring;
 mod options;

@@ -94,6 +94,11 @@ pub(crate) fn variant(text: &str) -> Result<()> {
     Err(Error::usage("a variant is a method of its own now").hint(hint))
 }
 
+/// Refuses `--spare-others`, an old name.
+pub(crate) fn spare_others(_: &str) -> Result<()> {
+    Err(Error::usage("background load is excluded by another option").hint("pass --exclude-background"))
+}
+
 impl Display for MethodChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -361,7 +366,10 @@ mod tests {
         for text in ["", "0", "-1", "257", "1.5", "x"] {
             let error = threads(text).unwrap_err();
             assert_eq!(error.to_string(), format!("bad number of threads `{text}`"));
-            assert_eq!(error.hint_text(), Some("give a whole number from 1 to 256: --threads 1,2"));
+            assert_eq!(
+                error.hint_text().as_deref(),
+                Some("give a whole number from 1 to 256: --threads 1,2")
+            );
         }
         assert_eq!((hpcc_threads("128").unwrap(), hpcc_threads("129").is_err()), (128, true));
         assert_eq!((pairs("2").unwrap(), pairs("1000").unwrap()), (2, 1000));
@@ -389,7 +397,7 @@ mod tests {
     #[test]
     fn an_option_that_is_to_be_repeated_says_so() {
         assert!(speed_to_repeat("0=25%,1=50%").is_ok());
-        let hint = |text: &str| speed_to_repeat(text).unwrap_err().hint_text().map(str::to_owned).unwrap();
+        let hint = |text: &str| speed_to_repeat(text).unwrap_err().hint_text().unwrap();
         assert_eq!(hint("25%,50%"), "give the option once for each: --speed 25% --speed 50%");
         assert!(hint("140%").starts_with("write "), "{}", hint("140%"));
     }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use crate::hint::Hint;
+
 /// What kind of failure it is; the command turns it into its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -33,7 +35,7 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     source: Option<Box<dyn std::error::Error + Send + Sync + 'static>>,
-    hint: Option<String>,
+    hint: Option<Hint>,
 }
 
 /// Shorthand used across the crate.
@@ -77,7 +79,7 @@ impl Error {
 
     /// Adds what the user can do about it.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<Hint>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -109,8 +111,13 @@ impl Error {
     }
 
     /// What the user can do about it, if anything is known.
-    pub fn hint_text(&self) -> Option<&str> {
-        self.hint.as_deref()
+    pub fn typed_hint(&self) -> Option<&Hint> {
+        self.hint.as_ref()
+    }
+
+    /// The same in the library's words.
+    pub fn hint_text(&self) -> Option<String> {
+        self.hint.as_ref().map(Hint::to_string)
     }
 
     /// The error and its causes on one line, each said once; without the hint.

@@ -28,6 +28,7 @@ mod cpu_list;
 mod cpufreq;
 mod duty;
 mod error;
+mod hint;
 mod host;
 mod method;
 mod method_id;
@@ -52,6 +53,7 @@ pub use cpu_list::{CPU_ID_MAX, CpuId, CpuList};
 pub use cpufreq::select_governor;
 pub use duty::{PERIOD_MAX, PERIOD_MIN};
 pub use error::{Error, ErrorKind, Result};
+pub use hint::{Hint, Setting};
 pub use host::{
     CgroupLayout, Cgroups, Clocks, Controller, Cpu, CpuTimes, Cpufreq, FairServer, Hierarchy, Host, Policy,
     Privileges, RealTime, TaskTime,

@@ -7,6 +7,7 @@ use std::thread;
 use crate::clock;
 use crate::cpu_list::CpuList;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hint::Hint;
 use crate::host::Host;
 use crate::method::{self, Emulation, Expected, METHODS, Method, Plan, Trait};
 use crate::method_id::MethodId;
@@ -140,8 +141,7 @@ pub fn choose(host: &Host, demand: &Demand) -> Result<Prepared> {
     }
     let why = |one: &Judged| Some(format!("\n  {}: {}", one.method, one.result.as_ref().err()?));
     let reasons: String = judged.iter().filter_map(why).collect();
-    Err(Error::unavailable(format!("no method can do this here:{reasons}"))
-        .hint("`emu methods` tells for each method what is missing and how to get it"))
+    Err(Error::unavailable(format!("no method can do this here:{reasons}")).hint(Hint::Judge))
 }
 
 /// An emulation at work, with the journal that undoes it. Dropping it releases it.
@@ -311,7 +311,7 @@ fn check_tasks(proc: &Path, tasks: &Tasks) -> Result<Vec<(Pid, u64)>> {
         }
         if pid == std::process::id() as i32 {
             return Err(Error::usage(format!("process {pid} is emu itself"))
-                .hint("start the program with `emu run`, or name its own process"));
+                .hint(Hint::StartInZone.or("name its own process")));
         }
         let no_process = || Error::usage(format!("there is no process {pid}"));
         started.push((pid, Stat::read(proc, pid).ok_or_else(no_process)?.starttime));
@@ -321,7 +321,7 @@ fn check_tasks(proc: &Path, tasks: &Tasks) -> Result<Vec<(Pid, u64)>> {
             Err(cause) => {
                 return Err(Error::io(format!("cannot act on process {pid}"), cause.into())
                     .with_kind(ErrorKind::NotPermitted)
-                    .hint("it belongs to another user; run emu as that user or as root"));
+                    .hint("it belongs to another user: be that user, or root"));
             }
         }
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cpu_list::{CpuId, CpuList};
 use crate::error::{Error, Result};
+use crate::hint::{Hint, Setting};
 
 /// A frequency in hertz.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -199,7 +200,9 @@ impl SpeedSpec {
                     return Ok(speeds.clone());
                 }
                 Err(Error::usage(format!("speeds are given for CPUs {named}, but the zone has CPUs {cpus}"))
-                    .hint("give a speed for each CPU of the zone, or leave out --cpus"))
+                    .hint(
+                        Hint::from("give a speed for each CPU of the zone").or(Hint::LeaveOut(Setting::Cpus)),
+                    ))
             }
         }
     }

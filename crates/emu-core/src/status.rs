@@ -40,9 +40,9 @@ pub struct Status {
     pub own_cpu: Duration,
     /// CPU time burned on purpose, summed over CPUs.
     pub burned: Duration,
-    /// Share of the zone's CPUs that tasks outside it had, where they are spared: other shares are of the rest.
+    /// The background load as a share of the zone's CPUs, where it is excluded: other shares are of the rest.
     #[serde(default)]
-    pub others: Option<f64>,
+    pub background: Option<f64>,
     /// Each CPU of the zone.
     pub cpus: Vec<CpuStatus>,
     /// Whether what was asked for is in force; records from before it was told have [`Health::Holding`].
@@ -66,7 +66,7 @@ impl Status {
             longest_stall: Duration::ZERO,
             own_cpu: Duration::ZERO,
             burned: Duration::ZERO,
-            others: None,
+            background: None,
             cpus: Vec::new(),
             health: Health::default(),
             problems: Vec::new(),

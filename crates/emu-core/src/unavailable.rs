@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
+use crate::hint::Hint;
 use crate::method_id::MethodId;
 
 /// Why a method cannot do what is asked, by name.
@@ -24,7 +25,7 @@ pub enum Reason {
     PeriodOutOfReach,
     /// It cannot give different speeds to different CPUs.
     UnequalSpeeds,
-    /// It slows all tasks of a CPU, and was to spare those outside the zone.
+    /// It slows all tasks of a CPU, and was to exclude the background load.
     SlowsOthers,
     /// A tuning of the machine holds what it would change.
     Tuned,
@@ -33,7 +34,7 @@ pub enum Reason {
 }
 
 /// A method's refusal: what is missing, and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{detail}")]
 pub struct Unavailable {
     /// The reason by name.
@@ -41,12 +42,12 @@ pub struct Unavailable {
     /// The reason in words, with the object and value concerned.
     pub detail: String,
     /// What to do about it.
-    pub hint: String,
+    pub hint: Hint,
 }
 
 impl Unavailable {
     /// A refusal.
-    pub fn new(reason: Reason, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub fn new(reason: Reason, detail: impl Into<String>, hint: impl Into<Hint>) -> Self {
         Self { reason, detail: detail.into(), hint: hint.into() }
     }
 

@@ -41,11 +41,12 @@ pub struct Demand {
     pub period: Option<Duration>,
     /// Whether a real-time throttling limit that is in the way may be lifted while the zone exists.
     pub lift_rt_limit: bool,
-    /// Whether tasks outside the zone keep the time that they use of its CPUs, and the zone gets its share of the rest.
-    /// Without it `cpu-hogs` slows them too, and what they use comes out of what is left. `cpu-freq`, `cpu-gov` and
-    /// `fracas:shares` cannot do it; all else limits the zone's tasks alone.
-    #[serde(default)]
-    pub spare_others: bool,
+    /// Whether the background load, which tasks outside the zone make on its CPUs, is left to them, and the zone gets its
+    /// share of the rest. Without it `cpu-hogs` slows them too, and what they use comes out of what is left. `cpu-freq`,
+    /// `cpu-gov` and `fracas:shares` cannot do it; all else limits the zone's tasks alone.
+    // The name in records.
+    #[serde(default, rename = "spare_others")]
+    pub exclude_background: bool,
     /// Which hardware frequency `cpu-freq` takes for one that the hardware does not have.
     pub round: Round,
     /// Whether CPUs outside the zone that share a clock with it may be slowed too.
@@ -59,7 +60,7 @@ impl Demand {
             targets,
             period: None,
             lift_rt_limit: false,
-            spare_others: false,
+            exclude_background: false,
             round: Round::Nearest,
             widen_policies: false,
         }

@@ -222,7 +222,7 @@ mod tests {
         let bad: [&[usize]; 3] = [&[], &[0], &[1, 5]];
         for bad in bad {
             let error = check_threads(bad, 4).unwrap_err();
-            assert_eq!(error.hint_text(), Some("give whole numbers from 1 to 4"), "{bad:?}");
+            assert_eq!(error.hint_text().as_deref(), Some("give whole numbers from 1 to 4"), "{bad:?}");
         }
     }
 

@@ -6,7 +6,7 @@ for run; do
   program load $(echo "$run" | tr : ' ') &
   load=$!
   rm -f /tmp/program.pid
-  emu run --quiet --method cpu-hogs --spare-others --speed 50% -- sh -c 'echo $$ >/tmp/program.pid; exec program rate 200 60000 300' >/dev/null &
+  emu run --quiet --method cpu-hogs --exclude-background --speed 50% -- sh -c 'echo $$ >/tmp/program.pid; exec program rate 200 60000 300' >/dev/null &
   emu=$!
   wait_for [ -s /tmp/program.pid ]
   both="/proc/$load /proc/$(cat /tmp/program.pid)"

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use emu_core::{CpuList, Demand, Error, Hertz, Host, MethodId, Result, Speed, Target, Targets, clock};
+use emu_core::{CpuList, Demand, Error, Hertz, Hint, Host, MethodId, Result, Speed, Target, Targets, clock};
 
 use super::{Cell, Experiment, NONE, OwnCosts, Refusal, methods};
 use crate::stats::Band;
@@ -112,8 +112,9 @@ impl Experiment {
         {
             let first = experiment.unavailable.first();
             let why = first.map_or("nothing is asked for", |refusal| refusal.why.as_str());
-            return Err(Error::unavailable(format!("no method can do any of this here: {why}"))
-                .hint("`emu methods` tells for each method what is missing and how to get it"));
+            return Err(
+                Error::unavailable(format!("no method can do any of this here: {why}")).hint(Hint::Judge)
+            );
         }
         for one in request.contenders.iter().filter(|one| **one != NONE) {
             let smooth = experiment

@@ -111,7 +111,7 @@ pub struct Refusal {
 
 impl Refusal {
     fn of(contender: MethodId, wanted: String, why: &Error) -> Self {
-        Self { contender, wanted, why: why.in_words(), hint: why.hint_text().map(str::to_owned) }
+        Self { contender, wanted, why: why.in_words(), hint: why.hint_text() }
     }
 }
 

@@ -252,7 +252,7 @@ impl Run {
         if may_be_tried_again(&why, *tries) {
             return Ok(true);
         }
-        let failure = Failure { cell, why: why.in_words(), hint: why.hint_text().map(str::to_owned) };
+        let failure = Failure { cell, why: why.in_words(), hint: why.hint_text() };
         self.record.sample(stored::FAILURE, &failure)?;
         self.rows.failures.push(failure);
         Ok(false)

@@ -10,6 +10,7 @@ use emu_core::Error;
 use nix::errno::Errno;
 
 use crate::exit::Exit;
+use crate::hints;
 use crate::output::table::wrap;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -65,7 +66,7 @@ pub(crate) fn explain_panics() {
 fn text(option: &str, error: &Error) -> String {
     let mut text = styled(ERROR, &paragraphs("error", 0, &format!("{option}{error}")));
     let mut said = error.to_string();
-    let mut hint = error.hint_text();
+    let mut hint = error.typed_hint();
     let mut usual = None;
     let mut source = error.source();
     while let Some(cause) = source {
@@ -75,12 +76,12 @@ fn text(option: &str, error: &Error) -> String {
             text.push_str(&paragraphs("caused by", 2, &words));
         }
         said.push_str(&words);
-        hint = hint.or_else(|| cause.downcast_ref().and_then(Error::hint_text));
+        hint = hint.or_else(|| cause.downcast_ref().and_then(Error::typed_hint));
         usual = usual.or_else(|| cause.downcast_ref().and_then(usual_hint));
         source = cause.source();
     }
-    if let Some(hint) = hint.or(usual) {
-        text.push_str(&styled(HINT, &paragraphs("hint", 2, hint)));
+    if let Some(hint) = hint.map(hints::words).or(usual.map(str::to_owned)) {
+        text.push_str(&styled(HINT, &paragraphs("hint", 2, &hint)));
     }
     text
 }
@@ -139,7 +140,7 @@ mod tests {
     #[test]
     fn what_is_long_is_wrapped_and_what_is_listed_keeps_its_lines() {
         let long = "word ".repeat(20);
-        let error = Error::unavailable(format!("no method can:\n  a: {long}\n  b: no")).hint(&long);
+        let error = Error::unavailable(format!("no method can:\n  a: {long}\n  b: no")).hint(long.clone());
         let text = plain(&error);
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         assert!(

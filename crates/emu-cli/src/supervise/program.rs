@@ -19,7 +19,7 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// [`Exit::NotFound`] or [`Exit::NotExecutable`], as `env(1)` has them.
 pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
-    let failed = |exit, cause: io::Error, hint: &str| {
+    let failed = |exit, cause: io::Error, hint: &'static str| {
         let message = format!("cannot run `{}`", program.to_string_lossy());
         Failure::new(exit, Error::new(ErrorKind::Usage, message).caused_by(cause).hint(hint))
     };

@@ -40,9 +40,14 @@ pub(crate) struct DemandArgs {
     #[arg(long)]
     pub(crate) lift_rt_limit: bool,
 
-    /// cpu-hogs: do not slow tasks outside the zone
+    /// cpu-hogs: leave tasks outside the zone the time that they use, and slow the zone by the rest
     #[arg(long)]
-    pub(crate) spare_others: bool,
+    pub(crate) exclude_background: bool,
+
+    /// An old name of --exclude-background
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "",
+          value_parser = values::spare_others)]
+    pub(crate) spare_others: Option<()>,
 
     /// cpu-freq: how to round a frequency that the hardware lacks
     #[arg(long, default_value = "nearest", value_parser = values::round())]

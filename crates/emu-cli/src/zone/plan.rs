@@ -41,7 +41,7 @@ pub(crate) fn demand(host: &Host, speed: &SpeedSpec, args: &DemandArgs) -> Resul
         targets: Demand::measured(host, speed, args.cpus.as_ref())?.targets,
         period: args.period,
         lift_rt_limit: args.lift_rt_limit,
-        spare_others: args.spare_others,
+        exclude_background: args.exclude_background,
         round: args.round,
         widen_policies: args.widen,
     })
@@ -99,14 +99,15 @@ mod tests {
             cpus: Some(first),
             period: Some(Duration::from_millis(10)),
             lift_rt_limit: true,
-            spare_others: true,
+            exclude_background: true,
+            spare_others: None,
             round: Round::Up,
             widen: true,
         };
         let speed = "40%".parse().unwrap();
         let demand = demand(&host, &speed, &args).unwrap();
         assert_eq!((Some(demand.cpus()), demand.uniform_share()), (args.cpus, Some(0.4)));
-        assert_eq!((demand.spare_others, demand.period), (true, args.period));
+        assert_eq!((demand.exclude_background, demand.period), (true, args.period));
         assert_eq!((demand.lift_rt_limit, demand.round, demand.widen_policies), (true, Round::Up, true));
     }
 }

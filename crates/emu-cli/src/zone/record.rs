@@ -54,7 +54,8 @@ struct Asked {
 pub(crate) struct Options {
     period_ns: Option<u64>,
     lift_rt_limit: bool,
-    spare_others: bool,
+    #[serde(rename = "spare_others")]
+    exclude_background: bool,
     round: Round,
     widen_policies: bool,
 }
@@ -158,7 +159,7 @@ impl Record {
             longest_stall_ns: nanos(status.longest_stall),
             own_cpu_ns: nanos(status.own_cpu),
             burned_ns: nanos(status.burned),
-            others_share: status.others,
+            others_share: status.background,
             cpus: status
                 .cpus
                 .iter()
@@ -201,7 +202,7 @@ impl Options {
         Self {
             period_ns: demand.period.map(nanos),
             lift_rt_limit: demand.lift_rt_limit,
-            spare_others: demand.spare_others,
+            exclude_background: demand.exclude_background,
             round: demand.round,
             widen_policies: demand.widen_policies,
         }
@@ -257,7 +258,7 @@ mod tests {
                 longest_stall: Duration::from_nanos(66_700_001),
                 own_cpu: Duration::from_nanos(123_457),
                 burned: Duration::ZERO,
-                others: None,
+                background: None,
                 cpus: vec![CpuStatus {
                     cpu: 0,
                     asked: target,

@@ -62,7 +62,7 @@ pub(crate) fn closing(status: &Status, wall: Duration) -> Vec<String> {
     } else {
         lines.push(line);
     }
-    lines.extend(status.others.map(|share| {
+    lines.extend(status.background.map(|share| {
         format!("tasks outside the zone were left the {} of its CPUs that they used", percent(share))
     }));
     lines
@@ -137,7 +137,7 @@ mod tests {
             longest_stall: Duration::from_micros(6130),
             own_cpu: Duration::from_micros(24_700),
             burned: Duration::from_secs(7),
-            others: None,
+            background: None,
             cpus: cpus
                 .iter()
                 .map(|&(cpu, asked, effective)| CpuStatus {
@@ -209,9 +209,9 @@ mod tests {
     }
 
     #[test]
-    fn what_others_were_left_is_told_where_they_are_spared() {
+    fn the_background_load_is_told_where_it_is_excluded() {
         let mut status = status(&[(0, HALF, 0.5)]);
-        status.others = Some(0.0321);
+        status.background = Some(0.0321);
         let lines = closing(&status, Duration::from_secs(1));
         assert_eq!(
             lines.last().unwrap(),

@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::control_file;
 use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
+use crate::hint::Hint;
 use crate::host::{Controller, Host};
 use crate::process::{Stat, threads};
 use crate::sys::Pid;
@@ -61,7 +62,7 @@ pub(crate) fn set_in_place(folder: &Path, version: u8, cpus: &CpuList, journal: 
 }
 
 fn not_all(error: Error) -> Error {
-    error.hint("the cgroup above has to have all CPUs of the zone; choose others with --cpus")
+    error.hint(Hint::from("give the cgroup above all CPUs of the zone").or(Hint::OtherCpus))
 }
 
 /// The file that lists the CPUs which a group's tasks can use.
@@ -137,7 +138,7 @@ pub(crate) fn bind(
         }
     }
     Err(Error::unavailable("cannot bind the tasks to the zone's CPUs: new ones keep coming")
-        .hint("start the program with `emu run`, so that it begins in its zone"))
+        .hint(Hint::StartInZone))
 }
 
 /// Binds threads, each recorded before.
@@ -180,7 +181,7 @@ impl Binder<'_> {
             Ok(()) => Ok(true),
             Err(error) if is_gone(&error) => Ok(false),
             Err(error) => Err(Error::io(format!("cannot bind task {tid} to CPUs {new}"), error)
-                .hint("another user's tasks need CAP_SYS_NICE; run as root")),
+                .hint("another user's tasks need CAP_SYS_NICE: be root")),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::folder::PASSES;
 use super::place;
 use crate::error::{Error, Result};
+use crate::hint::Hint;
 use crate::host::Hierarchy;
 use crate::host::delegation::PROCS;
 use crate::process::Descendants;
@@ -48,7 +49,7 @@ pub(super) fn gather(
         }
     }
     Err(Error::unavailable("cannot gather the tasks: new ones are made faster than they are caught")
-        .hint("start the program with `emu run`, so that it begins in its zone"))
+        .hint(Hint::StartInZone))
 }
 
 /// Moves a process into a group; returns whether that was necessary.
@@ -67,6 +68,6 @@ fn join(proc: &Path, (pid, starttime): (Pid, u64), to: &Move<'_>, journal: &Jour
         Some(libc::EINVAL) => error.hint(format!(
             "a real-time task cannot join a group without real-time budget; look at `chrt -ap {pid}`"
         )),
-        _ => error.hint(place::HINT),
+        _ => error.hint(Hint::OwnGroup(vec![])),
     })
 }

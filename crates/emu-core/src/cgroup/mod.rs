@@ -30,7 +30,6 @@ pub use bandwidth::{QuotaLimit, throttled_time};
 pub(crate) use folder::{Folder, PASSES};
 pub(crate) use freezer_stop::FreezerStop;
 pub(crate) use hierarchies::{can_have, hierarchy_for, is_same_everywhere};
-pub(crate) use place::DELEGATION_HINT;
 pub(crate) use usage::Usage;
 
 use cpuset_repair::CpusetRepair;
@@ -42,6 +41,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cpu_list::CpuList;
 use crate::error::Result;
+use crate::hint::Hint;
 use crate::host::delegation::PROCS;
 use crate::host::{Controller, Hierarchy, Host};
 use crate::notes::Notes;
@@ -144,7 +144,7 @@ impl TaskGroup {
                     return Err(Unavailable::new(
                         Reason::NoPrivilege,
                         format!("no cgroup can be made in {} for `{name}`", hierarchy.own.display()),
-                        place::HINT,
+                        Hint::OwnGroup(vec![]),
                     ));
                 }
                 Some(hierarchy) if !hierarchy.granted.contains(&controller) => {
@@ -154,7 +154,7 @@ impl TaskGroup {
                             "no cgroup with `{name}` can be made at or above {}: it is not delegated",
                             hierarchy.own.display()
                         ),
-                        place::DELEGATION_HINT,
+                        Hint::OwnGroup(vec![name]),
                     ));
                 }
                 Some(_) => {}

@@ -7,18 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::lists;
 use crate::control_file;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hint::Hint;
 use crate::host::delegation::{CONTROLLERS, PROCS, SUBTREE_CONTROL, can_enable, is_open};
 use crate::host::{Controller, Hierarchy};
 use crate::sys::Pid;
 use crate::undo::{Journal, Undo};
-
-/// The hint when a group cannot be made or joined.
-pub(crate) const HINT: &str =
-    "run as root, or in a group of your own: systemd-run --user --scope -p Delegate=yes emu …";
-
-/// The hint when no group can have a controller.
-pub(crate) const DELEGATION_HINT: &str = "run as root, or in a group of your own: systemd-run --user --scope \
-     -p Delegate=yes emu …; where that has it neither, root can delegate it: Delegate=yes in `systemctl edit user@.service`";
 
 /// A group below which emu's group can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +99,7 @@ pub(crate) fn find(
         ErrorKind::NotPermitted,
         format!("cannot make a cgroup with `{}` at or above {}", names.join(" "), home.display()),
     )
-    .hint(DELEGATION_HINT))
+    .hint(Hint::OwnGroup(names)))
 }
 
 /// Makes a group of emu, recorded in the journal before.
@@ -128,7 +121,8 @@ pub(crate) fn make(site: &Site, journal: &Journal) -> Result<PathBuf> {
         members: PROCS.into(),
         return_to: site.return_to.clone(),
     })?;
-    fs::create_dir(&path).map_err(|e| Error::file("make the cgroup", &path, e).hint(HINT))?;
+    fs::create_dir(&path)
+        .map_err(|e| Error::file("make the cgroup", &path, e).hint(Hint::OwnGroup(vec![])))?;
     Ok(path)
 }
 
@@ -166,14 +160,14 @@ fn empty(group: &Path, journal: &Journal) -> Result<PathBuf> {
                 "cannot empty the cgroup {}: it has processes of a PID namespace that emu does not see",
                 group.display()
             ))
-            .hint("run emu in a group of its own, or in the initial PID namespace"));
+            .hint("be in a group of your own, or in the initial PID namespace"));
         }
         for pid in pids {
-            put(&target, &pid.to_string()).map_err(|error| error.hint(HINT))?;
+            put(&target, &pid.to_string()).map_err(|error| error.hint(Hint::OwnGroup(vec![])))?;
         }
     }
     Err(Error::unavailable(format!("cannot empty the cgroup {}: processes keep coming", group.display()))
-        .hint("run emu in a group of its own: systemd-run --user --scope -p Delegate=yes emu …"))
+        .hint(Hint::OwnGroup(vec![])))
 }
 
 /// Enables controllers for the groups below one until the session ends, unless they are enabled

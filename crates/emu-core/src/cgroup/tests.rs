@@ -11,6 +11,7 @@ use super::{Folder, TaskGroup};
 use crate::control_file;
 use crate::cpu_list::CpuList;
 use crate::error::ErrorKind;
+use crate::hint::Hint;
 use crate::host::testing;
 use crate::host::{Controller, Hierarchy, Host};
 use crate::process::threads;
@@ -277,7 +278,7 @@ fn missing_controllers_are_named() {
     host.cgroups.hierarchies.iter_mut().for_each(|hierarchy| hierarchy.writable = false);
     let why = TaskGroup::check(&host, &[Controller::Freezer]).unwrap_err();
     assert_eq!(why.reason, Reason::NoPrivilege);
-    assert!(why.hint.contains("Delegate=yes"), "{}", why.hint);
+    assert_eq!(why.hint, Hint::OwnGroup(vec![]));
     // These two are optional.
     assert!(TaskGroup::check(&host, &[Controller::Cpuset, Controller::Cpuacct]).is_ok());
     host.cgroups.hierarchies.clear();
@@ -355,7 +356,7 @@ fn controllers_are_enabled_at_the_nearest_group_that_can() {
     let nowhere = testing::with(FILES, &[("cgroup.controllers", "memory\n")]);
     let error = find(&nowhere, &[Controller::Cpuset], true).0.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotPermitted);
-    assert!(error.hint_text().unwrap().contains("Delegate=yes"));
+    assert_eq!(error.typed_hint(), Some(&Hint::OwnGroup(vec!["cpuset"])));
 }
 
 #[test]

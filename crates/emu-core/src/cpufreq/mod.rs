@@ -15,6 +15,7 @@ use std::path::Path;
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::error::Result;
+use crate::hint::{Hint, Setting};
 use crate::host::{Host, Policy};
 use crate::speed::{Hertz, Target};
 use crate::unavailable::{Reason, Unavailable};
@@ -45,8 +46,8 @@ pub(crate) struct Wish {
 /// (`cpuinfo_max_freq`); a clock is taken as it is.
 ///
 /// # Errors
-/// No cpufreq, others to be spared, a CPU without policy, no privilege, a zone that holds part of a policy without
-/// `widen_policies`, or CPUs of one policy with different targets.
+/// No cpufreq, background load to be excluded, a CPU without policy, no privilege, a zone that holds part of a policy
+/// without `widen_policies`, or CPUs of one policy with different targets.
 pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavailable> {
     let Some(cpufreq) = &host.cpufreq else {
         let why = match &host.hypervisor {
@@ -57,11 +58,11 @@ pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavaila
         };
         return Err(Unavailable::new(Reason::NoCpufreq, why, "use cpu-hogs, cpu-freeze, fracas or cpu-lim"));
     };
-    if demand.spare_others {
+    if demand.exclude_background {
         return Err(Unavailable::new(
             Reason::SlowsOthers,
-            "a frequency is that of all tasks on a CPU: tasks outside the zone cannot be spared",
-            "leave out --spare-others, or use another method",
+            "a frequency is that of all tasks on a CPU: the background load cannot be excluded",
+            Hint::LeaveOut(Setting::ExcludeBackground).or("use another method"),
         ));
     }
     let cpus = demand.cpus();
@@ -71,7 +72,7 @@ pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavaila
             return Err(Unavailable::new(
                 Reason::NoCpufreq,
                 format!("CPU {cpu} has no cpufreq policy"),
-                "choose other CPUs, or another method",
+                Hint::OtherCpus.or("use another method"),
             ));
         };
         let levels = Levels::of(policy)?;
@@ -94,7 +95,7 @@ pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavaila
             return Err(Unavailable::new(
                 Reason::NoPrivilege,
                 format!("{} can only be written by root", wish.policy.path.display()),
-                "run as root, or use cpu-lim",
+                Hint::Root.or("use cpu-lim"),
             ));
         }
     }
@@ -117,7 +118,7 @@ pub(crate) fn check_untuned(host: &Host, wishes: &[Wish]) -> Result<(), Unavaila
                 "emu {} holds the frequency of CPUs {} tuned ({}, for {})",
                 tuning.pid, policy.cpus, tuning.method, tuning.name
             ),
-            "end that tuning first, or leave its knobs `governor` and `turbo` out with --knobs",
+            Hint::EndTuning,
         ));
     }
     Ok(())
@@ -137,7 +138,7 @@ fn check_whole(policy: &Policy, zone: &CpuList, online: &CpuList, widen: bool) -
     Err(Unavailable::new(
         Reason::UnequalSpeeds,
         format!("CPUs {outside} share a clock with the zone's CPUs and are not in it"),
-        "take them into --cpus, or pass --widen to have them slowed too",
+        Hint::AddCpus.or(Hint::WidenPolicies),
     ))
 }
 

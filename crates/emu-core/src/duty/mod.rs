@@ -26,6 +26,7 @@ pub(crate) use stop::{Census, Stop, Stopped};
 
 use std::time::Duration;
 
+use crate::hint::Hint;
 use crate::unavailable::{Reason, Unavailable};
 
 /// The shortest period that duty methods accept: below it, switching costs more than it gives.
@@ -41,6 +42,6 @@ pub(crate) fn check_period(period: Duration, lowest: Duration) -> Result<Duratio
     Err(Unavailable::new(
         Reason::PeriodOutOfReach,
         format!("a period of {period:?} is outside {lowest:?} to {PERIOD_MAX:?}"),
-        format!("pass --period with a value from {lowest:?} to {PERIOD_MAX:?}, or leave it out"),
+        Hint::Period(lowest..=PERIOD_MAX),
     ))
 }

@@ -274,7 +274,7 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Usage);
             assert!(error.hint_text().is_some());
         }
-        let hint = host.check_cpus(&cpu_list("2")).unwrap_err().hint_text().unwrap().to_owned();
+        let hint = host.check_cpus(&cpu_list("2")).unwrap_err().hint_text().unwrap();
         assert!(hint.ends_with("sys/devices/system/cpu/cpu2/online"), "{hint}");
     }
 

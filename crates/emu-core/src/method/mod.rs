@@ -92,7 +92,7 @@ pub enum Trait {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Expected {
     /// Expected relative error of the perceived speed of CPU-bound work, e.g. 0.01: an estimate for CPU-bound work, from
-    /// records on virtual machines; `emu verify` measures this host.
+    /// records on virtual machines; what it is on this host has to be measured.
     pub error: f64,
     /// Length of one on/off cycle that will be used; zero for methods without one.
     pub period: Duration,
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_refused_with_the_nearest() {
-        let hint = |name: &str| find(name).err().unwrap().hint_text().unwrap().to_owned();
+        let hint = |name: &str| find(name).err().unwrap().hint_text().unwrap();
         assert_eq!(hint("cpu-frog"), "a similar name is cpu-freq");
         assert_eq!(hint("fracas:publish"), "a similar name is fracas:published");
         assert!(hint("snail").starts_with("one of cpu-freq, cpu-gov,"));

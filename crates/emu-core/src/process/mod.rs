@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cpu_list::CpuId;
 use crate::error::{Error, Result};
+use crate::hint::Hint;
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 
@@ -93,7 +94,7 @@ pub(crate) fn check_targets(proc: &Path, pids: impl IntoIterator<Item = Pid>) ->
             _ => continue,
         };
         return Err(Error::usage(format!("cannot emulate a slower CPU for process {pid}: it {what}"))
-            .hint("name the program's own process or cgroup, or start it with `emu run`"));
+            .hint(Hint::from("name the program's own process or cgroup").or(Hint::StartInZone)));
     }
     Ok(())
 }

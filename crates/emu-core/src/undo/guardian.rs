@@ -122,8 +122,7 @@ impl Watch<'_> {
             undo(self.journal, self.places, Some(peers), window, &mut |_, message| self.say(message));
         if outcome.failed > 0 {
             self.say(format_args!(
-                "the {what} {zone} ended because emu died; not everything could be restored: \
-                 run `emu restore`"
+                "the {what} {zone} ended because emu died; not everything could be restored: the next emu tries again"
             ));
             return 1;
         }

@@ -40,6 +40,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
+use crate::hint::Hint;
 use crate::roots::Roots;
 use form::Form;
 use open_journal::{OpenJournal, Phase};
@@ -89,7 +90,7 @@ impl Journal {
             return Err(Error::unavailable(format!(
                 "CPUs {shared} are emulated already: by emu {pid}, with {method} for {name} on CPUs {theirs}"
             ))
-            .hint("choose other CPUs with --cpus, or end that emulation first"));
+            .hint(Hint::OtherCpus.or("end that emulation first")));
         }
         let (file_name, file) = dir.create(header.task)?;
         let mut notes: Vec<_> = report.restored.iter().map(|what| format!("restored {what}")).collect();

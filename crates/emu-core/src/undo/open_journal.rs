@@ -29,6 +29,7 @@ use super::undoer::Gravity;
 use super::written::Written;
 use crate::control_file;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hint::Hint;
 use crate::sys::Pid;
 
 /// The longest journal in bytes, without what copies have replaced: some 400 000 records of a
@@ -389,5 +390,5 @@ fn no_record(path: &Path, cause: io::Error) -> Error {
 
 fn incomplete(problems: &[String]) -> Error {
     Error::new(ErrorKind::RestoreIncomplete, format!("cannot undo everything: {}", problems.join("; ")))
-        .hint("run `emu restore` when the cause is removed")
+        .hint(Hint::Restore)
 }

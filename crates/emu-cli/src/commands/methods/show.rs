@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use emu_core::{About, CpuList, Demand, Expected, MethodId, SpeedSpec, Unavailable};
 use serde::Serialize;
 
+use crate::hints;
 use crate::output::numbers::{percent, span};
 use crate::output::table::{Align, Table, wrap};
 use crate::zone::record::{ExpectedRecord, FORM, Options};
@@ -41,6 +42,7 @@ pub(crate) struct Verdict {
 impl Verdict {
     /// What `check` said of a method.
     pub(crate) fn new(method: MethodId, about: About, judged: Result<Expected, Unavailable>) -> Self {
+        let judged = judged.map_err(hints::worded);
         Self {
             method,
             works: judged.is_ok(),
@@ -143,7 +145,7 @@ impl Listing {
                 Err(unavailable) => {
                     line(&mut text, "works", "no");
                     line(&mut text, "reason", &unavailable.detail);
-                    line(&mut text, "hint", &unavailable.hint);
+                    line(&mut text, "hint", &unavailable.hint.to_string());
                 }
             }
         }

@@ -12,8 +12,8 @@ use emu_bench::stats::Band;
 use emu_bench::verify::{self, Emulated, Outcome, Plan, SessionEmulated, Spectrum, Trial};
 use emu_bench::workload::WORKLOADS;
 use emu_core::{
-    Demand, Error, Host, MethodId, Prepared, Result, Round, SpeedSpec, Trait, Unavailable, choose, judge,
-    method,
+    Demand, Error, Hint, Host, MethodId, Prepared, Result, Round, SpeedSpec, Trait, Unavailable, choose,
+    judge, method,
 };
 
 use self::show::{Refused, Report, Section, Settings, title};
@@ -24,7 +24,7 @@ use crate::output::progress::Progress;
 use crate::signals::Signals;
 use crate::values::{MethodChoice, Methods, TOLERANCE, round_name, share};
 use crate::zone::plan;
-use crate::{host, output};
+use crate::{hints, host, output};
 
 /// Pairs unless given, and with `--quick`: the fewest that give an interval of 95 %.
 const PAIRS: u16 = 15;
@@ -80,7 +80,7 @@ fn command(args: &VerifyArgs, seed: u64) -> Result<String> {
         option("cpus", &demand.cpus),
         option("period", demand.period.map(|period| format!("{}us", period.as_micros()))),
         flag("lift-rt-limit", demand.lift_rt_limit),
-        flag("spare-others", demand.spare_others),
+        flag("exclude-background", demand.exclude_background),
         option("round", round),
         flag("widen", demand.widen),
         option("workloads", &args.workloads),
@@ -167,8 +167,7 @@ fn cases(host: &Host, args: &VerifyArgs, report: &mut Report) -> Result<Vec<Case
         }
     }
     if cases.is_empty() {
-        return Err(Error::unavailable("no method can do this here")
-            .hint("`emu methods` tells for each method what is missing and how to get it"));
+        return Err(Error::unavailable("no method can do this here").hint(Hint::Judge));
     }
     Ok(cases)
 }
@@ -181,7 +180,12 @@ fn accepted(
     demand: &Demand,
     report: &mut Report,
 ) -> Option<Prepared> {
-    let refuse = |unavailable| Refused { method, speed: speed.to_string(), cpus: demand.cpus(), unavailable };
+    let refuse = |why| Refused {
+        method,
+        speed: speed.to_string(),
+        cpus: demand.cpus(),
+        unavailable: hints::worded(why),
+    };
     judged.map_err(|why| report.refused.push(refuse(why))).ok()
 }
 
@@ -254,7 +258,7 @@ mod tests {
     #[test]
     fn the_command_that_is_recorded_measures_the_same_again() {
         let line = "emu verify --speed 25% --speed 0=40%,1=1.200GHz --method cpu-lim:published --cpus 0-1 --period 10000us \
-                    --lift-rt-limit --spare-others --round up --widen --workloads cpu-loop,stream --pairs 40 \
+                    --lift-rt-limit --exclude-background --round up --widen --workloads cpu-loop,stream --pairs 40 \
                     --tolerance 0.02 --quick --seed 7";
         let command = |line: &str| {
             let Command::Verify(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {

@@ -7,6 +7,7 @@ use crate::cgroup::TaskGroup;
 use crate::cpu_list::CpuList;
 use crate::cpufreq::{self, Control, Wish};
 use crate::error::Result;
+use crate::hint::{Hint, Setting};
 use crate::host::{Controller, Host};
 use crate::method_id::MethodId;
 use crate::notes::Notes;
@@ -95,7 +96,7 @@ fn level(wish: &Wish, round: Round) -> Result<Hertz, Unavailable> {
             "CPUs {} have no frequency of {} or {side}: the table ends at {end}",
             wish.policy.cpus, wish.wanted
         ),
-        "leave out --round, or use cpu-gov",
+        Hint::LeaveOut(Setting::Round).or("use cpu-gov"),
     ))
 }
 
@@ -263,10 +264,10 @@ mod tests {
     }
 
     #[test]
-    fn others_on_the_cpu_cannot_be_spared() {
+    fn background_load_cannot_be_excluded() {
         let target = Target { share: 0.5, clock: None };
-        let sparing = Demand { spare_others: true, ..demand(&[0, 1], target) };
-        assert_eq!(CpuFreq.check(&host(), &sparing).unwrap_err().reason, Reason::SlowsOthers);
+        let excluding = Demand { exclude_background: true, ..demand(&[0, 1], target) };
+        assert_eq!(CpuFreq.check(&host(), &excluding).unwrap_err().reason, Reason::SlowsOthers);
         assert!(CpuFreq.check(&host(), &demand(&[0, 1], target)).is_ok());
     }
 

@@ -266,14 +266,14 @@ mod tests {
 
     #[test]
     fn nothing_is_told_while_a_burner_has_no_cpu() {
-        let others = BackgroundLoad::new(2, 1, Box::new(|| Some(used(0, 0)))).unwrap();
+        let load = BackgroundLoad::new(2, 1, Box::new(|| Some(used(0, 0)))).unwrap();
         let told = |place, second| {
-            others.woken(place, second * SECOND, 0);
-            others.is_told()
+            load.woken(place, second * SECOND, 0);
+            load.is_told()
         };
         assert!(told(0, 1));
-        others.displaced(1);
-        assert!(!others.is_told() && !told(0, 2), "the other one cannot tell either");
+        load.displaced(1);
+        assert!(!load.is_told() && !told(0, 2), "the other one cannot tell either");
         assert!(told(1, 3));
     }
 
@@ -364,28 +364,28 @@ mod tests {
     fn burners_look_once_in_a_while_and_not_both() {
         static LOOKS: AtomicI64 = AtomicI64::new(0);
         let read = || Some(used(LOOKS.fetch_add(1, Ordering::Relaxed) * 40_000_000, 0));
-        let others = BackgroundLoad::new(2, 10_000_000, Box::new(read)).unwrap();
+        let load = BackgroundLoad::new(2, 10_000_000, Box::new(read)).unwrap();
         for now in [0, EVERY / 2, EVERY, EVERY * 3 / 2] {
-            others.woken(0, now, now / 20);
-            others.woken(1, now, now / 20);
+            load.woken(0, now, now / 20);
+            load.woken(1, now, now / 20);
         }
         assert_eq!(LOOKS.load(Ordering::Relaxed), 3);
         // 40 ms of two CPUs' 200 ms, 5 ms of them the first burner's and 2.5 ms the other one's.
-        assert!((others.share() - 0.1625).abs() < 1e-9, "{}", others.share());
+        assert!((load.share() - 0.1625).abs() < 1e-9, "{}", load.share());
     }
 
     #[test]
-    fn what_cannot_be_read_is_said_and_nobody_is_spared() {
+    fn what_cannot_be_read_is_said_and_nothing_is_excluded() {
         assert!(BackgroundLoad::new(2, 1, Box::new(|| None)).is_none());
         let all = AtomicI64::new(0);
         let read = move || match all.fetch_add(50_000_000, Ordering::Relaxed) {
             150_000_000 => None,
             all => Some(used(all, 0)),
         };
-        let others = BackgroundLoad::new(1, 1, Box::new(read)).unwrap();
+        let load = BackgroundLoad::new(1, 1, Box::new(read)).unwrap();
         let told = [0, EVERY, 2 * EVERY].map(|now| {
-            others.woken(0, now, 0);
-            (others.is_told(), others.share())
+            load.woken(0, now, 0);
+            (load.is_told(), load.share())
         });
         assert_eq!(told, [(true, 0.0), (true, 0.5), (false, 0.0)]);
     }

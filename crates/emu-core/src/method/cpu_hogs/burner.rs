@@ -102,7 +102,7 @@ pub(crate) struct Burner {
 }
 
 impl Burner {
-    /// Starts a burner on `cpu`, which has a place among those that keep up what others have, where that can be told, and
+    /// Starts a burner on `cpu`, which has a place among those that account for background load, where it is excluded, and
     /// a pusher, where tasks have other CPUs, too.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Burner {
         cpu: CpuId,
         settings: Settings,
         cost: WakeCost,
-        others: Option<(Arc<BackgroundLoad>, usize)>,
+        background: Option<(Arc<BackgroundLoad>, usize)>,
         pusher: Option<IdlePusher>,
     ) -> Result<Self> {
         let seen = Arc::new(Seen {
@@ -129,7 +129,7 @@ impl Burner {
                 TimerPrearm::new()
             },
             move |announcer, wait| {
-                Loop::new(cpu, cost, &theirs, announcer, others, pusher).run(wait);
+                Loop::new(cpu, cost, &theirs, announcer, background, pusher).run(wait);
                 Ok(())
             },
         )?;
@@ -215,7 +215,7 @@ struct Loop<'a> {
     relax: Relax,
     announcer: TimerPrearm,
     /// Where it can be told, and the place of this burner there.
-    others: Option<(Arc<BackgroundLoad>, usize)>,
+    background: Option<(Arc<BackgroundLoad>, usize)>,
     ledger: Ledger,
     /// The cost as measured on the quiet CPU, to scale the hidden part.
     reference: WakeCost,
@@ -239,7 +239,7 @@ impl<'a> Loop<'a> {
         cost: WakeCost,
         seen: &'a Seen,
         announcer: TimerPrearm,
-        others: Option<(Arc<BackgroundLoad>, usize)>,
+        background: Option<(Arc<BackgroundLoad>, usize)>,
         pusher: Option<IdlePusher>,
     ) -> Self {
         Self {
@@ -247,7 +247,7 @@ impl<'a> Loop<'a> {
             seen,
             relax: Relax::best(),
             announcer,
-            others,
+            background,
             ledger: Ledger::new(),
             reference: cost,
             visible: cost.visible,
@@ -283,8 +283,8 @@ impl<'a> Loop<'a> {
         generation: u32,
     ) -> i64 {
         let grid = settings.grid;
-        let others = self.others.as_ref().map_or(0.0, |(others, _)| others.share());
-        let share = beside(self.share(settings.target), others);
+        let background = self.background.as_ref().map_or(0.0, |(background, _)| background.share());
+        let share = beside(self.share(settings.target), background);
         let due = (1.0 - share) * grid.period() as f64;
         // The very first burn begins at once: a program must not have a full-speed period to start with.
         let first = planned.unwrap_or_else(|| grid.index(time::now()));
@@ -304,11 +304,11 @@ impl<'a> Loop<'a> {
         let index = index + late;
         let owing = if is_off(Correction::LateStart) { late } else { 0 };
         let elapsed = self.charge(grid, index + 1 - first - owing, share);
-        let left = elapsed - (elapsed as f64 * others) as Nanos;
+        let left = elapsed - (elapsed as f64 * background) as Nanos;
         if self.is_displaced() {
             // Burning elsewhere would slow a CPU that is not ours.
             self.ledger.clear();
-            self.others.iter().for_each(|(others, place)| others.displaced(*place));
+            self.background.iter().for_each(|(background, place)| background.displaced(*place));
             self.rested = time::thread_cpu();
             return index + 1;
         }
@@ -328,14 +328,14 @@ impl<'a> Loop<'a> {
             self.read_clock();
             self.next_clock = time::now() + CLOCK_EVERY;
         }
-        if let Some((others, place)) = &self.others {
+        if let Some((background, place)) = &self.background {
             // Who has this CPU look works for emu, too.
-            others.woken(*place, woken, cpu + self.looked);
+            background.woken(*place, woken, cpu + self.looked);
         }
         let burned = self.burn(woken, until, wait, generation);
         self.rested = time::thread_cpu();
-        if let Some((others, place)) = &self.others {
-            others.burned(*place, self.rested + self.looked, (burned, self.rested - cpu));
+        if let Some((background, place)) = &self.background {
+            background.burned(*place, self.rested + self.looked, (burned, self.rested - cpu));
         }
         self.ledger.settle(burned as f64 + hidden);
         let counters = &self.seen.counters;
@@ -376,9 +376,9 @@ impl<'a> Loop<'a> {
             Some(_) => (periods_of_clock(settings.grid), MIN_BURN),
             None => (1 << 20, MIN_BURN),
         };
-        let looks = |others: &BackgroundLoad| (others.every() / settings.grid.period()).max(1);
-        let most = match &self.others {
-            Some((others, _)) if settings.target.share < 1.0 => most.min(looks(others)),
+        let looks = |background: &BackgroundLoad| (background.every() / settings.grid.period()).max(1);
+        let most = match &self.background {
+            Some((background, _)) if settings.target.share < 1.0 => most.min(looks(background)),
             _ => most,
         };
         if due <= 0.0 {
@@ -500,8 +500,8 @@ impl<'a> Loop<'a> {
 }
 
 /// What all tasks are to have so that those of the zone have `share` of what others leave, who have theirs.
-fn beside(share: f64, others: f64) -> f64 {
-    1.0 - (1.0 - share) * (1.0 - others)
+fn beside(share: f64, background: f64) -> f64 {
+    1.0 - (1.0 - share) * (1.0 - background)
 }
 
 /// Periods after which the clock is measured even so.

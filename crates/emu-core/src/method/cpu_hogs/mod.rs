@@ -16,6 +16,7 @@ use crate::cpu_list::CpuId;
 use crate::duty::idle_pusher::IdlePusher;
 use crate::duty::{Grid, PERIOD_MIN, check_period, detuned};
 use crate::error::{Error, Result};
+use crate::hint::{Hint, Setting};
 use crate::host::{Controller, Host, RealTime};
 use crate::method_id::MethodId;
 use crate::notes::Notes;
@@ -40,16 +41,16 @@ const ABOUT: About = About {
     traits: &[Trait::PerCpu, Trait::Burns, Trait::SlowsOthers],
     needs: "CAP_SYS_NICE or RLIMIT_RTPRIO, and a real-time budget for our cgroup",
     limits: &[
-        "everything else on the zone's CPUs is slowed too; what it uses comes out of what is left, as on a slower CPU, or with \
-         --spare-others is left to it, and the zone gets its share of the rest",
+        "everything else on the zone's CPUs is slowed too; what it uses comes out of what is left, as on a slower CPU, or, where \
+         the background load is excluded, is left to it, and the zone gets its share of the rest",
         "real-time tasks of priority 10 and above, and deadline tasks, are not slowed",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "memory bandwidth and paced I/O fall with the speed instead of staying as they are",
         "takes all of the zone's CPUs for some 0.7 s, up to about 2 s where other load disturbs it, before it begins, once in a \
          boot: what a wake-up costs is measured then",
         "burns power; SMT siblings outside the zone share their core with a burner",
-        "speeds below what the kernel's real-time limits leave (5 % as shipped; more with a small budget of our cgroup) need --lift-rt-limit, and \
-         cannot be had beside a fair server (from Linux 6.12 on) that keeps as much",
+        "speeds below what the kernel's real-time limits leave (5 % as shipped; more with a small budget of our cgroup) need these lifted, and cannot \
+         be had beside a fair server (from Linux 6.12 on) that keeps as much",
     ],
     source: "Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011",
 };
@@ -78,7 +79,7 @@ impl Method for CpuHogs {
     fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         let period = detuned(check_period(demand.period.unwrap_or(PERIOD), PERIOD_MIN)?);
         check_real_time(host, demand)?;
-        if demand.spare_others {
+        if demand.exclude_background {
             check_account(host)?;
         }
         let burn = period.mul_f64(1.0 - demand.lowest_share());
@@ -92,7 +93,7 @@ impl Method for CpuHogs {
         let share = demand.lowest_share();
         // Measured: about 2 µs of a wake-up's cost remain unknown, whatever the period. And on several CPUs that what else runs
         // there, with the threads that it has change their CPU, takes 0.3 % of each from the tasks.
-        let taken = if demand.targets.len() > 1 && !demand.spare_others { 0.003 } else { 0.0 };
+        let taken = if demand.targets.len() > 1 && !demand.exclude_background { 0.003 } else { 0.0 };
         let error = 0.004 + taken / share + 2e-6 / (period.as_secs_f64() * share);
         let expected = Expected { error, period, longest_stall: burn, notes };
         Ok(Plan::new(expected, move |host, zone, journal| {
@@ -116,12 +117,12 @@ impl Hogs {
         }
         let mut notes = Vec::new();
         let costs = wake_costs::of(host, &cpus, &mut notes)?;
-        let spares = zone.demand.spare_others;
+        let is_excluded = zone.demand.exclude_background;
         let mut controllers = vec![Controller::Cpuset];
-        controllers.extend(spares.then_some(Controller::Cpuacct));
+        controllers.extend(is_excluded.then_some(Controller::Cpuacct));
         let group = TaskGroup::create(host, zone, &controllers, journal)?;
-        let others =
-            spares.then(|| others(host, &group, zone, time::nanos(period))).transpose()?.map(Arc::new);
+        let background =
+            is_excluded.then(|| account(host, &group, zone, time::nanos(period))).transpose()?.map(Arc::new);
         let grid = Grid::new(time::now(), time::nanos(period));
         let burners = zone
             .demand
@@ -131,14 +132,14 @@ impl Hogs {
             .enumerate()
             .map(|(place, ((&cpu, &target), cost))| {
                 let settings = Settings::new(grid, target);
-                let others = others.clone().map(|others| (others, place));
+                let background = background.clone().map(|background| (background, place));
                 let waker =
                     (cpus.len() > 1).then(|| IdlePusher::beside_burner(cpu, group.notes())).transpose()?;
-                Ok((cpu, Burner::start(cpu, settings, cost, others, waker)?))
+                Ok((cpu, Burner::start(cpu, settings, cost, background, waker)?))
             })
             .collect::<Result<BTreeMap<_, _>>>()?;
         let (targets, more_notes) = (zone.demand.targets.clone(), group.notes().clone());
-        Ok(Self { grid, targets, limits, lifts, burners, others, notes, more_notes })
+        Ok(Self { grid, targets, limits, lifts, burners, background, notes, more_notes })
     }
 }
 
@@ -147,37 +148,38 @@ fn check_account(host: &Host) -> Result<(), Unavailable> {
     if host.task_time.is_none() {
         return Err(Unavailable::new(
             Reason::NoController,
-            "the kernel does not tell what others have of a CPU: it has neither cpuacct nor /proc/schedstat",
-            "leave out --spare-others, or use a method that slows nobody else, as cpu-freeze",
+            "the kernel does not tell the background load of a CPU: it has neither cpuacct nor /proc/schedstat",
+            Hint::LeaveOut(Setting::ExcludeBackground)
+                .or("use a method that slows nobody else, as cpu-freeze"),
         ));
     }
     if !can_have(host, Controller::Cpuacct) {
         return Err(Unavailable::new(
             Reason::NoPrivilege,
             "no cgroup can be made that tells the zone's CPU time",
-            "run as root, or leave out --spare-others",
+            Hint::Root.or(Hint::LeaveOut(Setting::ExcludeBackground)),
         ));
     }
     Ok(())
 }
 
 /// What tells how much tasks outside the group have of the zone's CPUs.
-fn others(host: &Host, group: &TaskGroup, zone: &Zone, period: Nanos) -> Result<BackgroundLoad> {
+fn account(host: &Host, group: &TaskGroup, zone: &Zone, period: Nanos) -> Result<BackgroundLoad> {
     let untold = || {
         Error::unavailable(
-            "cannot spare other tasks: the CPU time of the zone's group or of its CPUs is not told",
+            "cannot exclude the background load: the CPU time of the zone's group or of its CPUs is not told",
         )
-        .hint("leave out --spare-others")
+        .hint(Hint::LeaveOut(Setting::ExcludeBackground))
     };
-    // Tasks that are accounted elsewhere would pass for others, and not be slowed at all.
+    // Tasks that are accounted elsewhere would pass for background load, and not be slowed at all.
     if let Tasks::Cgroup(path) = &zone.tasks
         && !is_same_everywhere(host, path)?
     {
         return Err(Error::unavailable(format!(
-            "cannot spare other tasks: the cgroup {} has other tasks in one hierarchy than in another",
+            "cannot exclude the background load: the cgroup {} has other tasks in one hierarchy than in another",
             path.display()
         ))
-        .hint("leave out --spare-others, or attach to the processes"));
+        .hint(Hint::LeaveOut(Setting::ExcludeBackground).or("attach to the processes")));
     }
     let cpus = zone.demand.cpus();
     let tasks = group.folder(Controller::Cpuacct).and_then(Usage::open).ok_or_else(untold)?;
@@ -197,7 +199,7 @@ fn check_real_time(host: &Host, demand: &Demand) -> Result<(), Unavailable> {
                 "real-time priority needs CAP_SYS_NICE or RLIMIT_RTPRIO of at least {}",
                 burner::PRIORITY
             ),
-            "run as root, or `setcap cap_sys_nice+ep` the emu binary, or raise `ulimit -r`",
+            Hint::RealTime(burner::PRIORITY as u64),
         ));
     }
     if limits.group_runtime == Some(Duration::ZERO) {
@@ -237,13 +239,15 @@ fn check_limits(limits: &RealTime, is_lifted: bool, share: f64) -> Result<(), Un
                 runtime.as_micros(),
                 period.as_micros()
             ),
-            "ask for more, write a larger budget to cpu.rt_runtime_us of the group and its parents, use another \
-             method, or pass --lift-rt-limit (undone at the end)",
+            Hint::from("ask for more")
+                .or("write a larger budget to cpu.rt_runtime_us of the group and its parents")
+                .or("use another method")
+                .or(Hint::LiftRtLimit),
         ),
         _ => Unavailable::new(
             Reason::RealTimeLimit,
             format!("{asked}, which the kernel's real-time limit keeps for other tasks"),
-            "ask for more, use another method, or pass --lift-rt-limit (undone at the end)",
+            Hint::from("ask for more").or("use another method").or(Hint::LiftRtLimit),
         ),
     })
 }
@@ -277,8 +281,8 @@ struct Hogs {
     /// Keeps what lifting a limit changes, where that was allowed.
     lifts: Option<Journal>,
     burners: BTreeMap<CpuId, Burner>,
-    /// Where others are spared.
-    others: Option<Arc<BackgroundLoad>>,
+    /// Where the background load is excluded.
+    background: Option<Arc<BackgroundLoad>>,
     notes: Vec<String>,
     /// Those of the zone's group.
     more_notes: Notes,
@@ -303,12 +307,12 @@ impl Emulation for Hogs {
 
     fn status(&self) -> Status {
         let mut status = Status {
-            others: self.others.as_ref().map(|others| others.mean_share()),
+            background: self.background.as_ref().map(|background| background.mean_share()),
             notes: self.notes.clone(),
             ..Status::new(ID, time::span(self.grid.period()))
         };
         status.add_all(&self.more_notes);
-        if self.others.as_ref().is_some_and(|others| !others.is_told()) {
+        if self.background.as_ref().is_some_and(|background| !background.is_told()) {
             status.add_problem(UNTOLD.to_owned());
         }
         let mut ended = 0;

@@ -16,19 +16,19 @@ fn without_privilege_the_missing_capability_is_named() {
     host.real_time.rtprio_limit = 0;
     let refused = CpuHogs.check(&host, &demand(0.4)).unwrap_err();
     assert_eq!(refused.reason, Reason::NoPrivilege);
-    assert!(refused.hint.contains("setcap"));
+    assert_eq!(refused.hint, Hint::RealTime(burner::PRIORITY as u64));
 }
 
 #[test]
-fn others_are_spared_only_where_the_kernel_tells_what_they_have() {
-    let sparing = Demand { spare_others: true, ..demand(0.4) };
+fn background_load_is_excluded_only_where_the_kernel_tells_it() {
+    let excluding = Demand { exclude_background: true, ..demand(0.4) };
     let check = |files: &[(&str, &str)]| {
         let dir = testing::tree(&testing::with(testing::VM_V1, files));
         let mut host = Host::detect(&crate::roots::Roots::below(dir.path())).unwrap();
         assert!(CpuHogs.check(&host, &demand(0.4)).is_ok());
-        let told = CpuHogs.check(&host, &sparing).map_err(|why| why.reason);
+        let told = CpuHogs.check(&host, &excluding).map_err(|why| why.reason);
         host.cgroups.hierarchies.iter_mut().for_each(|hierarchy| hierarchy.writable = false);
-        (told.map(drop), CpuHogs.check(&host, &sparing).map(drop).map_err(|why| why.reason))
+        (told.map(drop), CpuHogs.check(&host, &excluding).map(drop).map_err(|why| why.reason))
     };
     let percpu = [
         ("sys/fs/cgroup/cpuacct/cpuacct.usage_percpu", "10 20\n"),
@@ -63,7 +63,7 @@ fn no_limit_that_can_be_lifted_helps_against_the_fair_server() {
     let refused = lifted(0.03).unwrap_err();
     assert_eq!(refused.reason, Reason::RealTimeLimit);
     assert!(refused.detail.contains("fair server"), "{}", refused.detail);
-    assert!(!refused.hint.contains("--lift-rt-limit"));
+    assert!(!refused.hint.to_string().contains(&Hint::LiftRtLimit.to_string()));
 }
 
 fn hogs(burners: BTreeMap<CpuId, Burner>) -> Hogs {
@@ -73,7 +73,7 @@ fn hogs(burners: BTreeMap<CpuId, Burner>) -> Hogs {
         limits: testing::host().real_time,
         lifts: None,
         burners,
-        others: None,
+        background: None,
         notes: vec![],
         more_notes: Notes::default(),
     }

@@ -20,14 +20,14 @@ use std::time::Duration;
 
 use super::{About, Expected, Method, Plan, Trait, same_cpus};
 use crate::cgroup::{
-    DELEGATION_HINT, Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, can_have, hierarchy_for,
-    tightest_limit,
+    Folder, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, TaskGroup, can_have, hierarchy_for, tightest_limit,
 };
 use crate::control_file;
 use crate::cpu_list::CpuList;
 use crate::duty::duty_loop::notes_on;
 use crate::duty::{check_period, detuned};
 use crate::error::{Error, Result};
+use crate::hint::Hint;
 use crate::host::{Controller, Host};
 use crate::method_id::MethodId;
 use crate::speed::{Targets, lowest_share};
@@ -199,9 +199,9 @@ fn check_equal(targets: &Targets, can_bind: bool) -> Result<(), Unavailable> {
     Err(Unavailable::new(
         Reason::UnequalSpeeds,
         "different speeds need a group for each CPU, bound to it by the cgroup cpuset controller",
-        format!(
-            "ask for the same speed on all CPUs; or use fracas itself, and, where cpuset is mounted, {DELEGATION_HINT}"
-        ),
+        Hint::from("ask for the same speed on all CPUs")
+            .or("use fracas itself")
+            .or(Hint::OwnGroup(vec![Controller::Cpuset.as_str()])),
     ))
 }
 
@@ -260,11 +260,8 @@ fn period_for(asked: Option<Duration>, targets: &Targets, groups: usize) -> Resu
             "{:.2}% of a period of {period:?} is less than 1ms, the kernel's least quota",
             lowest * 100.0
         ),
-        format!(
-            "pass --period with at least {:.0}ms, or ask for at least {:.2}%",
-            (shortest_us / 1_000.0).ceil(),
-            percent(period_us as f64)
-        ),
+        Hint::Period(Duration::from_millis((shortest_us / 1_000.0).ceil() as u64)..=PERIOD_MAX)
+            .or(format!("ask for at least {:.2}%", percent(period_us as f64))),
     ))
 }
 

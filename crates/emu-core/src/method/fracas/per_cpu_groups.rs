@@ -24,6 +24,7 @@ use crate::cgroup::{Folder, TaskGroup};
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::error::{Error, ErrorKind, Result};
+use crate::hint::Hint;
 use crate::host;
 use crate::host::{Controller, Host};
 use crate::process::Stat;
@@ -272,7 +273,7 @@ impl CpuGroups {
             }
         }
         Err(Error::new(ErrorKind::Failed, "the zone's tasks start new ones faster than they can be moved")
-            .hint("start the program with `emu run` instead of attaching to it"))
+            .hint(Hint::StartInZone))
     }
 
     /// Moves a thread to the group at `place` in every hierarchy. A thread that has ended is no error.

@@ -10,6 +10,7 @@ use crate::cgroup::{Bandwidth, TaskGroup, hierarchy_for};
 use crate::duty::duty_loop::notes_on;
 use crate::duty::{Command, DutyThread};
 use crate::error::Result;
+use crate::hint::{Hint, Setting};
 use crate::host::{Controller, Host};
 use crate::method::{About, Emulation, Expected, Method, Plan, Trait};
 use crate::method_id::MethodId;
@@ -64,14 +65,14 @@ impl Method for FracasShares {
             return Err(Unavailable::new(
                 Reason::PeriodOutOfReach,
                 "weights have no period",
-                "leave out --period",
+                Hint::LeaveOut(Setting::Period),
             ));
         }
-        if demand.spare_others {
+        if demand.exclude_background {
             return Err(Unavailable::new(
                 Reason::SlowsOthers,
-                "tasks outside the zone compete with the burners as those in it do: they cannot be spared",
-                "leave out --spare-others, or use fracas itself",
+                "tasks outside the zone compete with the burners as those in it do: they cannot be excluded",
+                Hint::LeaveOut(Setting::ExcludeBackground).or("use fracas itself"),
             ));
         }
         let version = hierarchy_for(host, Controller::Cpu).map_or(2, |hierarchy| hierarchy.version);

@@ -17,6 +17,7 @@ use super::{control, cpus, is_root, journals, open, playground, run_lines, text}
 use crate::control_file;
 use crate::cpu_list::CpuList;
 use crate::error::ErrorKind;
+use crate::hint::Hint;
 use crate::roots::Roots;
 
 #[test]
@@ -271,7 +272,7 @@ fn what_cannot_be_undone_is_an_error_and_kept_for_restore() {
     let error = journal.undo_all().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::RestoreIncomplete);
     assert!(error.to_string().contains(second.to_str().unwrap()), "{error}");
-    assert!(error.hint_text().unwrap().contains("emu restore"));
+    assert_eq!(error.typed_hint(), Some(&Hint::Restore));
     assert_eq!(text(&first), "1");
     assert_eq!(journal.undo_all().unwrap_err().to_string(), error.to_string());
     // This process still lives but has given up, so any emu may restore.
@@ -295,7 +296,7 @@ fn a_second_session_on_a_cpu_is_refused_and_names_the_first() {
     for part in ["CPUs 1 ", "node1", "cpu-hogs", "0-1", pid.as_str()] {
         assert!(error.to_string().contains(part), "{error}");
     }
-    assert!(error.hint_text().unwrap().contains("--cpus"));
+    assert_eq!(error.typed_hint(), Some(&Hint::OtherCpus.or("end that emulation first")));
     let second = Journal::open(&roots, &cpus("2"), "fracas", "node2").unwrap();
     let names =
         |roots| -> Vec<_> { live_sessions(roots).unwrap().into_iter().map(|session| session.name).collect() };

@@ -21,9 +21,9 @@ fn seen() -> Seen {
 }
 
 /// A burner whose wake-ups usually cost 8 µs that it sees and 2 µs that it does not.
-fn burning(seen: &Seen, others: Option<(Arc<BackgroundLoad>, usize)>) -> Loop<'_> {
+fn burning(seen: &Seen, background: Option<(Arc<BackgroundLoad>, usize)>) -> Loop<'_> {
     let cost = WakeCost { visible: 8_000.0, hidden: 2_000.0 };
-    Loop::new(0, cost, seen, TimerPrearm::new().unwrap(), others, None)
+    Loop::new(0, cost, seen, TimerPrearm::new().unwrap(), background, None)
 }
 
 /// Periods that a burner sleeps through which owes nothing yet, in a period of 1 ms.
@@ -36,11 +36,11 @@ fn skipped_beside(
     share: f64,
     clock: Option<u64>,
     next_clock: Nanos,
-    others: Option<(Arc<BackgroundLoad>, usize)>,
+    background: Option<(Arc<BackgroundLoad>, usize)>,
 ) -> i64 {
-    let had = if others.is_some() { 0.999_999 } else { 0.0 };
+    let had = if background.is_some() { 0.999_999 } else { 0.0 };
     let seen = seen();
-    let mut this = burning(&seen, others);
+    let mut this = burning(&seen, background);
     this.next_clock = next_clock;
     if let Some(clock) = clock {
         read(&mut this, &[clock as f64 / share; CLOCK_READINGS]);
@@ -126,12 +126,12 @@ fn the_share_is_of_what_others_leave() {
 fn a_burner_looks_again_however_much_others_have() {
     let never = time::now() + 3_600_000 * MS;
     let read = || Some(crate::method::cpu_hogs::background_load::Used::default());
-    let others = Arc::new(BackgroundLoad::new(1, MS, Box::new(read)).unwrap());
-    let most = others.every() / MS;
+    let background = Arc::new(BackgroundLoad::new(1, MS, Box::new(read)).unwrap());
+    let most = background.every() / MS;
     for share in [0.4, 0.999_999] {
-        assert_eq!(skipped_beside(share, None, never, Some((Arc::clone(&others), 0))), most);
+        assert_eq!(skipped_beside(share, None, never, Some((Arc::clone(&background), 0))), most);
     }
-    assert_eq!(skipped_beside(1.0, None, never, Some((others, 0))), 1 << 20);
+    assert_eq!(skipped_beside(1.0, None, never, Some((background, 0))), 1 << 20);
 }
 
 #[test]
