@@ -9,6 +9,7 @@ use emu_core::MethodId;
 
 use crate::experiment::NONE;
 use crate::stats::Fidelity;
+use crate::table::escaped;
 use crate::verify::Outliers;
 
 /// The summary.
@@ -16,16 +17,16 @@ pub(super) fn summary(results: &Results) -> String {
     let machine = &results.machine;
     let mut text = format!(
         "# CPU emulation on {}\n\n{}\n\n{} CPUs, Linux {}, {}, core clock {}, emu {}\n\n",
-        escape(&machine.model),
-        escape(&results.conclusion),
+        escaped(&machine.model),
+        escaped(&results.conclusion),
         machine.cpus,
-        escape(&machine.kernel),
-        escape(machine.hypervisor.as_deref().unwrap_or("no hypervisor")),
+        escaped(&machine.kernel),
+        escaped(machine.hypervisor.as_deref().unwrap_or("no hypervisor")),
         results.reference,
-        escape(&results.version)
+        escaped(&results.version)
     );
     for run in &results.runs {
-        let _ = writeln!(text, "`{}` ({})\n", run.command.replace('`', ""), escape(&run.date));
+        let _ = writeln!(text, "`{}` ({})\n", run.command.replace('`', ""), escaped(&run.date));
         if let Some(missing) = run.missing() {
             let _ = writeln!(text, "{missing}\n");
         }
@@ -51,7 +52,7 @@ fn fidelity(results: &Results) -> String {
             .iter()
             .map(|one| results.judged(*one, ground).map_or_else(|| "–".into(), cell))
             .collect();
-        let _ = writeln!(text, "| {} | {} |", escape(&ground.name()), cells.join(" | "));
+        let _ = writeln!(text, "| {} | {} |", escaped(&ground.name()), cells.join(" | "));
     }
     let total = |one: &MethodId| results.totals.iter().find(|total| total.contender == *one);
     let row = |value: &dyn Fn(&super::Total) -> String| {
@@ -72,7 +73,7 @@ fn fidelity(results: &Results) -> String {
     );
     for one in results.fidelity.iter().filter(|one| one.contender != NONE) {
         if let Some(doubt) = one.doubt_in_words() {
-            let ground = escape(&one.ground_name());
+            let ground = escaped(&one.ground_name());
             let _ = writeln!(text, "- no verdict: {}, {ground}, {doubt}", one.contender);
         }
     }
@@ -83,14 +84,14 @@ fn fidelity(results: &Results) -> String {
             "- far off: {} at {}, {}: {pairs} of {} windows by more than {}",
             cell.contender,
             percent(cell.share),
-            escape(&super::results::ground_name(&cell.workload, cell.cores)),
+            escaped(&super::results::ground_name(&cell.workload, cell.cores)),
             cell.finding.pairs,
             percent(beyond)
         );
     }
     text.push('\n');
     for doubt in results.grounds.iter().filter_map(super::Ground::doubt) {
-        let _ = writeln!(text, "{}\n", escape(&doubt));
+        let _ = writeln!(text, "{}\n", escaped(&doubt));
     }
     text
 }
@@ -107,10 +108,10 @@ fn published(results: &Results) -> String {
             text,
             "| {} | {} | {} | {} | {} | {} |",
             one.slide,
-            escape(&one.ground),
+            escaped(&one.ground),
             one.contender,
             one.says.as_str(),
-            escape(&one.found),
+            escaped(&one.found),
             one.reproduced.as_str()
         );
     }
@@ -125,14 +126,9 @@ fn unavailable(results: &Results) -> String {
             text,
             "- not measured: {}{}: {}",
             refusal.contender,
-            escape(&wanted),
-            escape(&refusal.why)
+            escaped(&wanted),
+            escaped(&refusal.why)
         );
     }
     text
-}
-
-/// Text that is no markup.
-fn escape(text: &str) -> String {
-    text.replace('\n', " ").replace('|', "\\|").replace('<', "&lt;").replace('[', "\\[")
 }
