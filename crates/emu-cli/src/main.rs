@@ -2,7 +2,7 @@
 
 #![deny(unsafe_code)]
 
-mod args;
+mod cli;
 mod commands;
 mod ending;
 mod exit;
@@ -10,24 +10,24 @@ mod host;
 mod measuring;
 mod options;
 mod output;
-mod plan;
 mod reporter;
 mod signals;
 mod supervise;
-mod verification;
+mod values;
+mod zone;
 
 use std::panic;
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::Cli;
+use crate::cli::Cli;
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
     output::errors::explain_panics();
     let outcome = panic::catch_unwind(|| match Cli::try_parse() {
-        Ok(cli) => commands::dispatch(cli.command).unwrap_or_else(|failure| {
+        Ok(cli) => cli.command.act().unwrap_or_else(|failure| {
             failure.error.iter().for_each(output::errors::print);
             failure.exit
         }),

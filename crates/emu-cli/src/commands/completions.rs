@@ -1,15 +1,22 @@
 //! `emu completions`: scripts that teach a shell emu's options.
 
-use clap::{Command, CommandFactory};
+use clap::{Args, Command};
+use clap_complete::Shell;
 
-use crate::args::{Cli, CompletionsArgs};
 use crate::exit::{Exit, Failure};
 use crate::output;
 
-/// Writes the script of a shell to stdout.
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit, Failure> {
+/// Write a completion script for a shell
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// For which shell
+    pub(crate) shell: Shell,
+}
+
+/// Writes the script of a shell to stdout, for the `whole` command line.
+pub(crate) fn completions(args: &CompletionsArgs, whole: &Command) -> Result<Exit, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut shown(&Cli::command()), "emu", &mut script);
+    clap_complete::generate(args.shell, &mut shown(whole), "emu", &mut script);
     output::print(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Success)
 }
@@ -28,7 +35,10 @@ fn shown(whole: &Command) -> Command {
 mod tests {
     use clap_complete::Shell;
 
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::cli::Cli;
 
     #[test]
     fn no_shell_is_taught_what_is_hidden() {

@@ -1,18 +1,26 @@
 //! `emu man`: manual pages.
 
 use std::io;
+use std::path::PathBuf;
 
-use clap::CommandFactory;
+use clap::{Args, Command};
 use emu_core::{Error, ErrorKind};
 
-use crate::args::{Cli, ManArgs};
 use crate::exit::{Exit, Failure};
 use crate::output;
 
-/// Writes the main page to stdout, or every page into a folder.
-pub(crate) fn man(args: &ManArgs) -> Result<Exit, Failure> {
+/// Write the manual page of emu, or all pages into a folder
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write emu.1, emu-run.1 and so on into this folder
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Writes the main page to stdout, or every page into a folder, for the `whole` command line.
+pub(crate) fn man(args: &ManArgs, whole: Command) -> Result<Exit, Failure> {
     if let Some(dir) = &args.dir {
-        clap_mangen::generate_to(Cli::command(), dir).map_err(|e| {
+        clap_mangen::generate_to(whole, dir).map_err(|e| {
             let is_missing = matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
             let error = Error::file("write manual pages to", dir, e);
             let kind = if is_missing { ErrorKind::Usage } else { error.kind() };
@@ -21,7 +29,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Success);
     }
     let mut page = Vec::new();
-    clap_mangen::Man::new(Cli::command())
+    clap_mangen::Man::new(whole)
         .render(&mut page)
         .map_err(|e| Error::io("cannot write the manual page", e))?;
     output::print(&String::from_utf8_lossy(&page))?;

@@ -9,8 +9,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use emu_core::Error;
 use nix::errno::Errno;
 
-use super::table::wrap;
 use crate::exit::Exit;
+use crate::output::table::wrap;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default();
@@ -115,8 +115,8 @@ fn usual_hint(cause: &io::Error) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::WIDTH;
     use super::*;
+    use crate::output::table::WIDTH;
     use std::path::Path;
 
     fn plain(error: &Error) -> String {

@@ -1,22 +1,9 @@
 //! Formatting only: results become text here, and nothing is read or done.
 
-pub(crate) mod bench;
-pub(crate) mod calibrate;
-pub(crate) mod doctor;
 pub(crate) mod errors;
-mod frequencies;
-pub(crate) mod info;
-pub(crate) mod measure;
-pub(crate) mod methods;
-pub(crate) mod noise;
 pub(crate) mod numbers;
 pub(crate) mod progress;
-pub(crate) mod record;
-pub(crate) mod restored;
-pub(crate) mod summary;
 pub(crate) mod table;
-pub(crate) mod timers;
-pub(crate) mod verify;
 
 use std::io::{self, Write};
 use std::time::Duration;

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use emu_core::{Error, Result};
 use nix::sys::signal::{Signal, kill};
 
-use super::child::{Child, News};
 use crate::exit::Exit;
 use crate::signals::{self, Received, Signals};
+use crate::supervise::child::{Child, News};
 
 /// How often what is held is looked at for news.
 const LOOK: Duration = Duration::from_secs(1);

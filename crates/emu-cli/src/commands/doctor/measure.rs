@@ -5,13 +5,11 @@ use emu_machine::Event;
 use emu_machine::doctor::effects::{self, EffectsPlan, Switch};
 use emu_machine::doctor::{Examined, Machine, Refused, Tuning};
 
-use super::examine;
-use crate::args::DoctorTuneArgs;
+use crate::commands::doctor::{DoctorTuneArgs, examine, show};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::measuring::{Measuring, Task};
 use crate::options::{flag, option};
-use crate::output;
 use crate::reporter::Reporter;
 
 /// Turns every knob that can be turned, one after another, and shows what it does.
@@ -33,7 +31,7 @@ pub(super) fn measure(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
         }
         effects::measure(&mut switches, &plan, &mut |event: Event<'_>| measuring.watch(event))
     });
-    measuring.finish(measured, |measured| Ok(output::doctor::shown(measured)))?;
+    measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
     Ok(Exit::Success)
 }
 

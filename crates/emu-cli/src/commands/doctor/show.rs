@@ -1,29 +1,365 @@
-//! `emu doctor show`: every knob as found.
+//! The knobs of the machine: as a table, in full, as JSON; what was tuned; what each does to the noise.
 
-use std::time::Duration;
+use std::fmt::Write as _;
 
-use emu_machine::doctor::Machine;
+use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+use emu_bench::stats::Interval;
+use emu_core::CpuList;
+use emu_machine::doctor::effects::{Effect, Measured};
+use emu_machine::doctor::{Change, Examined, Finding, Load, Machine, State, Takes, Tuned, Tuning};
+use serde::Serialize;
 
-use super::examine;
-use crate::args::DoctorShowArgs;
-use crate::exit::{Exit, Failure};
-use crate::host;
-use crate::output;
-use crate::output::doctor::Report;
+use crate::output::numbers::percent;
+use crate::output::table::{Align, Table, wrap};
+use crate::output::{SCHEMA, Shown};
 
-/// How long other load and steal are looked at: a little over a hundred ticks of the kernel's account of each CPU, of
-/// which a single one is within what is allowed of either.
-const LOOK: Duration = Duration::from_millis(1050);
+/// Changes of one knob that are spelled out; a machine may have hundreds of interrupts.
+const SPELLED_OUT: usize = 3;
 
-/// Looks at the machine, and shows it.
-pub(super) fn show(args: &DoctorShowArgs) -> Result<Exit, Failure> {
-    let machine = Machine::look(&host::roots(), args.knobs.cpus.as_ref(), LOOK)?;
-    let report = Report::new(&machine, examine(&machine, &args.knobs.knobs)?);
-    let text = match (args.json, args.knobs.knobs.is_empty()) {
-        (true, _) => output::json(&report)?,
-        (false, true) => report.table(),
-        (false, false) => report.in_full(),
-    };
-    output::print(&text)?;
-    Ok(if report.is_ready() { Exit::Success } else { Exit::NotTuned })
+/// The columns of the CSV.
+const COLUMNS: &str = "knob,work,pairs,found_noise,tuned_noise,noise_ratio,noise_ratio_low,noise_ratio_high,\
+time_ratio,time_ratio_low,time_ratio_high";
+
+/// Everything that `emu doctor show` shows.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    schema: u32,
+    ready: bool,
+    model: String,
+    kernel: String,
+    hypervisor: Option<String>,
+    cpus: CpuList,
+    load: Option<Load>,
+    clocks_hz: Option<Vec<f64>>,
+    knobs: Vec<Examined>,
+}
+
+impl Report {
+    /// The knobs of a machine.
+    pub(crate) fn new(machine: &Machine, knobs: Vec<Examined>) -> Self {
+        let Machine { host, cpus, load, clocks } = machine;
+        Self {
+            schema: SCHEMA,
+            ready: !knobs.iter().any(|knob| knob.finding.state.is_disturbing()),
+            model: host.model.clone(),
+            kernel: host.kernel.clone(),
+            hypervisor: host.hypervisor.clone(),
+            cpus: cpus.clone(),
+            load: *load,
+            clocks_hz: clocks.as_ref().ok().cloned(),
+            knobs,
+        }
+    }
+
+    /// Whether nothing disturbs that could be put right without a reboot.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// A row for each knob; below, what would be better, and why.
+    pub(crate) fn table(&self) -> String {
+        let mut table = Table::new([("KNOB", Align::Left), ("STATE", Align::Left), ("FOUND", Align::Left)]);
+        for knob in &self.knobs {
+            let Finding { state, found, .. } = &knob.finding;
+            table.row([knob.about.name.to_owned(), word(*state).to_owned(), found.clone()]);
+        }
+        let mut text = table.render();
+        for knob in &self.knobs {
+            if matches!(knob.finding.state, State::Tune | State::Hand | State::Advice) {
+                let about = knob.about;
+                let paragraph =
+                    format!("{}: better {}. {}", about.name, about.better, capital(&change(knob)));
+                let _ = write!(text, "\n{}\n", wrap(&paragraph, 0));
+            }
+        }
+        let more = "`emu doctor show --knobs NAME` tells why, and who says so.";
+        let _ = write!(text, "\n{}\n", wrap(&format!("{} {more}", self.conclusion()), 0));
+        text
+    }
+
+    /// Everything about each knob.
+    pub(crate) fn in_full(&self) -> String {
+        let mut text = String::new();
+        for knob in &self.knobs {
+            let about = knob.about;
+            let _ = writeln!(text, "{}", about.name);
+            let mut line = |key: &str, value: &str| {
+                let _ = writeln!(text, "  {key:<8}{}", wrap(value, 10).trim_start());
+            };
+            line("state", word(knob.finding.state));
+            line("found", &knob.finding.found);
+            line("better", about.better);
+            line("why", about.why);
+            line("source", about.source);
+            line("change", &change(knob));
+            text.push('\n');
+        }
+        let _ = writeln!(text, "{}", wrap(&self.conclusion(), 0));
+        text
+    }
+
+    /// One or two sentences: whether runs can be trusted, and what to do.
+    fn conclusion(&self) -> String {
+        let names = |state: State| {
+            let knobs = self.knobs.iter().filter(|knob| knob.finding.state == state);
+            knobs.map(|knob| knob.about.name).collect::<Vec<_>>()
+        };
+        let (tune, hand) = (names(State::Tune), names(State::Hand));
+        let mut text = match (tune.is_empty(), hand.is_empty()) {
+            (true, true) => "Ready for repeatable runs, as far as can be seen.".to_owned(),
+            (false, true) => format!("Not tuned: `emu doctor tune` changes {}.", tune.join(", ")),
+            (true, false) => format!("Not ready: put right by hand {}.", hand.join(", ")),
+            (false, false) => format!(
+                "Not tuned: `emu doctor tune` changes {}; put right by hand {}.",
+                tune.join(", "),
+                hand.join(", ")
+            ),
+        };
+        let unseen = names(State::Unseen);
+        if !unseen.is_empty() {
+            let _ = write!(text, " What is n/a cannot be seen from here ({}).", unseen.len());
+        }
+        text
+    }
+}
+
+/// A state in the table.
+fn word(state: State) -> &'static str {
+    match state {
+        State::Ready => "ready",
+        State::Tune => "tune",
+        State::Hand => "by hand",
+        State::Advice => "advice",
+        State::Fact => "-",
+        State::Unseen => "n/a",
+    }
+}
+
+/// How the knob is changed, whether that needs a reboot, and whether a tuning does it.
+fn change(knob: &Examined) -> String {
+    let Finding { state, hint, changes, .. } = &knob.finding;
+    let hint = hint.as_deref().unwrap_or_default();
+    match (state, knob.about.takes) {
+        (State::Tune | State::Advice, _) if !changes.is_empty() => {
+            let spelled = spelled(changes);
+            match &knob.not_permitted {
+                Some(why) => format!("without a reboot, but not by this user: {why}; run as root"),
+                None if hint.is_empty() => format!("`emu doctor tune` does it without a reboot: {spelled}"),
+                None => format!("`emu doctor tune` does it without a reboot: {spelled}; {hint}"),
+            }
+        }
+        (State::Advice, Takes::Reboot) => format!("needs a reboot: {hint}"),
+        (State::Hand | State::Advice, Takes::Nothing) => hint.to_owned(),
+        (State::Hand | State::Advice, _) => format!("by hand, without a reboot: {hint}"),
+        (State::Tune | State::Ready, _) if hint.is_empty() => "nothing to change".to_owned(),
+        (State::Fact | State::Unseen, Takes::Reboot) => "only by a reboot, and not needed".to_owned(),
+        (State::Fact | State::Unseen, _) if hint.is_empty() => "not from here".to_owned(),
+        (State::Tune | State::Ready | State::Fact | State::Unseen, _) => hint.to_owned(),
+    }
+}
+
+fn spelled(changes: &[Change]) -> String {
+    let some: Vec<_> = changes.iter().take(SPELLED_OUT).map(ToString::to_string).collect();
+    match changes.len().saturating_sub(SPELLED_OUT) {
+        0 => some.join(", "),
+        more => format!("{}, and {more} more", some.join(", ")),
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// What was changed and what could not be, a line each.
+pub(crate) fn begun(tuning: &Tuning) -> Vec<String> {
+    let tuned = tuning.tuned().iter().map(|Tuned { name, found, changes, refused }| {
+        let but = match refused.len() {
+            0 => String::new(),
+            count => format!("; the kernel refused {count} more"),
+        };
+        format!("{name}: found {found}; now {}{but}", spelled(changes))
+    });
+    let refused = tuning.refused().iter().map(|knob| format!("{} is left as it is: {}", knob.name, knob.why));
+    let lines: Vec<_> = tuned.chain(refused).collect();
+    if lines.is_empty() { vec!["there is nothing to tune here".to_owned()] } else { lines }
+}
+
+/// What each knob does to the noise, for people and their programs.
+pub(crate) fn shown(measured: &Measured) -> Shown {
+    Shown { text: effects(measured), csv: csv(measured), figures: vec![("", chart(measured))] }
+}
+
+fn effects(measured: &Measured) -> String {
+    let mut table = Table::new([
+        ("KNOB", Align::Left),
+        ("WORK", Align::Left),
+        ("FOUND", Align::Right),
+        ("TUNED", Align::Right),
+        ("NOISE RATIO", Align::Right),
+        ("TIME RATIO", Align::Right),
+    ]);
+    for effect in &measured.effects {
+        table.row([
+            effect.knob.clone(),
+            effect.kind.name().to_owned(),
+            percent(effect.found_range),
+            percent(effect.tuned_range),
+            interval(&effect.noise_ratio),
+            interval(&effect.time_ratio),
+        ]);
+    }
+    let first = measured.effects.first();
+    let (pairs, level) = first.map_or((0, 0.0), |effect| (effect.pairs.len(), effect.noise_ratio.level));
+    let note = format!(
+        "FOUND, TUNED: (max-min)/median of 25 runs, the middle of {pairs} windows. Ratios: tuned / found, the middle of \
+         the pairs with its {} interval; below 1 is calmer, or faster.",
+        percent(level)
+    );
+    format!("{}\n{}\n\n{}\n", table.render(), wrap(&note, 0), wrap(&measured.conclusion, 0))
+}
+
+fn interval(ratio: &Interval) -> String {
+    format!("{:.2} ({:.2} to {:.2})", ratio.estimate, ratio.low, ratio.high)
+}
+
+fn csv(measured: &Measured) -> String {
+    let mut csv = Csv::new(COLUMNS);
+    for Effect { knob, kind, found_range, tuned_range, noise_ratio, time_ratio, pairs } in &measured.effects {
+        let mut fields = vec![knob.clone(), kind.name().to_owned(), pairs.len().to_string()];
+        fields.extend([found_range, tuned_range].map(f64::to_string));
+        for ratio in [noise_ratio, time_ratio] {
+            fields.extend([ratio.estimate, ratio.low, ratio.high].map(|value| value.to_string()));
+        }
+        csv.line(fields);
+    }
+    csv.text()
+}
+
+/// The noise ratios of every knob, one series for each kind of work.
+fn chart(measured: &Measured) -> Chart {
+    let mut names: Vec<&str> = Vec::new();
+    for effect in &measured.effects {
+        if !names.contains(&effect.knob.as_str()) {
+            names.push(&effect.knob);
+        }
+    }
+    let series = emu_machine::doctor::effects::KINDS.iter().map(|kind| {
+        let of_kind = measured.effects.iter().filter(|effect| effect.kind == *kind);
+        let point = |effect: &Effect| {
+            let place = names.iter().position(|name| *name == effect.knob).unwrap_or(0);
+            Point::of_interval((place + 1) as f64, &effect.noise_ratio)
+        };
+        Series::points(kind.name(), of_kind.map(point).collect())
+    });
+    let series = series.collect();
+    let ends = [0.5, names.len() as f64 + 0.5];
+    let x = Axis::of_names("knob", names.iter().map(|name| (*name).to_owned()).collect());
+    let y = Axis::log("noise tuned / noise found");
+    Chart::new("what each knob does to the noise", x, y, series)
+        .with_ideal("no effect", ends.map(|end| (end, 1.0)).to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use emu_core::Roots;
+    use emu_machine::doctor::{KNOBS, examine};
+
+    use super::*;
+
+    /// This machine, with findings of every state that the tests make up.
+    fn report(states: &[State]) -> Report {
+        let machine = Machine::of_files(&Roots::system(), None).unwrap();
+        let knobs =
+            examine(&machine).into_iter().zip(states.iter().copied().chain(std::iter::repeat(State::Ready)));
+        let knobs = knobs.map(|(mut knob, state)| {
+            knob.finding.state = state;
+            knob.not_permitted = None;
+            knob
+        });
+        Report::new(&machine, knobs.collect())
+    }
+
+    #[test]
+    fn ready_is_what_neither_a_tuning_nor_a_hand_could_better() {
+        for (states, ready) in [
+            (vec![], true),
+            (vec![State::Advice, State::Fact, State::Unseen], true),
+            (vec![State::Tune], false),
+            (vec![State::Ready, State::Hand], false),
+        ] {
+            let report = report(&states);
+            assert_eq!(report.is_ready(), ready, "{states:?}");
+            assert_eq!(report.table().contains("Ready for repeatable runs"), ready, "{}", report.table());
+        }
+    }
+
+    #[test]
+    fn what_a_tuning_gives_its_command_alone_leaves_a_host_ready() {
+        let mut report = report(&[State::Advice]);
+        report.knobs[0].finding.changes = vec![Change::TimerSlack { value: 1 }];
+        assert!(report.is_ready());
+        let text = report.table().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("without a reboot: timer slack of the command 1 ns"), "{text}");
+        assert!(text.contains("Ready for repeatable runs"), "{text}");
+    }
+
+    #[test]
+    fn the_conclusion_names_what_to_do() {
+        let text = report(&[State::Tune, State::Hand, State::Unseen]).conclusion();
+        let [first, second] = [0, 1].map(|place| KNOBS[place].name);
+        let expected = format!(
+            "Not tuned: `emu doctor tune` changes {first}; put right by hand {second}. What is n/a cannot be seen from \
+             here (1)."
+        );
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn tables_keep_to_the_width_and_have_a_row_for_each_knob() {
+        let report = report(&[State::Tune, State::Hand, State::Unseen, State::Fact, State::Advice]);
+        for text in [report.table(), report.in_full()] {
+            assert!(text.lines().all(|line| line.chars().count() <= crate::output::table::WIDTH), "{text}");
+            assert!(KNOBS.iter().all(|knob| text.contains(knob.name)));
+        }
+        let json = crate::output::json(&report).unwrap();
+        assert!(json.contains("\"ready\": false") && json.contains("\"takes\": \"tuning\""), "{json}");
+    }
+
+    #[test]
+    fn of_many_changes_some_are_spelled_out() {
+        let change = |number| Change::File { path: format!("/proc/irq/{number}").into(), value: "0".into() };
+        let changes: Vec<_> = (0..5).map(change).collect();
+        assert_eq!(
+            spelled(&changes),
+            "`0` to /proc/irq/0, `0` to /proc/irq/1, `0` to /proc/irq/2, and 2 more"
+        );
+        assert_eq!(spelled(&changes[..1]), "`0` to /proc/irq/0");
+    }
+
+    #[test]
+    fn effects_are_shown_with_their_intervals() {
+        let ratio = |estimate| Interval { estimate, low: estimate / 2.0, high: estimate * 2.0, level: 0.95 };
+        let effect = Effect {
+            knob: "c-states".into(),
+            kind: emu_machine::noise::Kind::Sleep1Ms,
+            found_range: 0.2,
+            tuned_range: 0.05,
+            noise_ratio: ratio(0.24),
+            time_ratio: ratio(0.9),
+            pairs: vec![],
+        };
+        let measured = Measured { effects: vec![effect], conclusion: "Calmer.".into() };
+        let shown = shown(&measured);
+        let row = "c-states  sleep-1ms    20%     5%  0.24 (0.12 to 0.48)  0.90 (0.45 to 1.80)\n";
+        assert!(shown.text.contains(row), "{}", shown.text);
+        assert!(shown.text.contains("95% interval"), "{}", shown.text);
+        assert!(shown.text.lines().all(|line| line.chars().count() <= 80), "{}", shown.text);
+        assert!(
+            shown.csv.contains("c-states,sleep-1ms,0,0.2,0.05,0.24,0.12,0.48,0.9,0.45,1.8"),
+            "{}",
+            shown.csv
+        );
+        assert!(shown.figures[0].1.svg().unwrap().contains("c-states"));
+    }
 }

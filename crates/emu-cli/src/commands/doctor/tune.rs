@@ -7,11 +7,9 @@ use emu_core::{Error, Gated, Result};
 use emu_machine::doctor::{Machine, Tuning, throttled};
 use nix::sys::signal::Signal;
 
-use super::examine;
-use crate::args::DoctorTuneArgs;
+use crate::commands::doctor::{DoctorTuneArgs, examine, show as words};
 use crate::exit::{Exit, Failure};
 use crate::host;
-use crate::output::doctor as words;
 use crate::reporter::Reporter;
 use crate::signals::{self, Came, Signals};
 use crate::supervise::{Child, Hold, Supervisor, name, open, program};

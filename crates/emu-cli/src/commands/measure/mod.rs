@@ -1,12 +1,14 @@
-//! `emu measure`: what this machine can do, one file for each part of it.
+//! `emu measure`: what this machine can do, one folder for each part of it.
 
+mod args;
 mod cpu;
 mod disk;
 mod hpcc;
 mod long;
 mod memory;
 
-use crate::args::MeasureCommand;
+pub(crate) use args::MeasureCommand;
+
 use crate::exit::{Exit, Failure};
 
 /// Measures what the command line asks for.

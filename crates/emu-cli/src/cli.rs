@@ -1,0 +1,308 @@
+//! The command line as clap sees it, and which subcommand does what.
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::commands::{
+    attach, bench, calibrate, completions, doctor, info, man, measure, methods, noise, report, restore, run,
+    timers, verify, worker,
+};
+use crate::exit::{Exit, Failure};
+
+/// Makes programs run as on a slower CPU, and measures how faithfully
+#[derive(Debug, Parser)]
+#[command(name = "emu", version, propagate_version = true, max_term_width = 80, after_help = crate::exit::TABLE)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do; one folder in `commands` for each.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(run::RunArgs),
+    Attach(attach::AttachArgs),
+    Methods(methods::MethodsArgs),
+    Info(info::InfoArgs),
+    Verify(verify::VerifyArgs),
+    Bench(bench::BenchArgs),
+    Report(report::ReportArgs),
+    Calibrate(calibrate::CalibrateArgs),
+    #[command(subcommand)]
+    Measure(measure::MeasureCommand),
+    Noise(noise::NoiseArgs),
+    Timers(timers::TimersArgs),
+    Doctor(doctor::DoctorArgs),
+    Restore(restore::RestoreArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
+    #[command(hide = true)]
+    Worker(worker::WorkerArgs),
+}
+
+impl Command {
+    /// Does what the command line asks for.
+    pub(crate) fn act(self) -> Result<Exit, Failure> {
+        match self {
+            Self::Run(args) => run::run(&args),
+            Self::Attach(args) => attach::attach(&args),
+            Self::Methods(args) => methods::methods(&args),
+            Self::Info(args) => info::info(&args),
+            Self::Verify(args) => verify::verify(&args),
+            Self::Bench(args) => bench::bench(&args),
+            Self::Report(args) => report::report(&args),
+            Self::Calibrate(args) => calibrate::calibrate(&args),
+            Self::Measure(command) => measure::measure(&command),
+            Self::Noise(args) => noise::noise(&args),
+            Self::Timers(args) => timers::timers(&args),
+            Self::Doctor(args) => doctor::doctor(&args),
+            Self::Restore(args) => restore::restore(&args),
+            Self::Completions(args) => completions::completions(&args, &Cli::command()),
+            Self::Man(args) => man::man(&args, Cli::command()),
+            Self::Worker(args) => worker::worker(&args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split(' ').map(|word| word.replace('␣', " ")))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    const UNDERSTOOD: &[&str] = &[
+        "emu run --speed 40% -- true",
+        "emu run --speed 40% true",
+        "emu run -s 0.4 ls -l --speed 3",
+        "emu run --speed 1.2GHz --method cpu-hogs --cpus 0-1,3 --period 1ms -- true",
+        "emu run --speed 0-1=1.2GHz,2=40% --lift-rt-limit --spare-others --verify --quiet --json out.json -- sh -c true",
+        "emu run --speed 1.2GHz --method cpu-freq --round up --widen -- true",
+        "emu run --speed 800␣MHz --method cpu-lim:published -- true",
+        "emu run --speed 40% --period 1␣s -- true",
+        "emu run --speed 40% --period 0.5ms -- true",
+        "emu run --speed 40% --method cpu-lim:published -- true",
+        "emu attach --pid 1,2 --speed 40%",
+        "emu attach --pid 1 --speed 40% --method fracas:shares",
+        "emu attach --pid 1 --pid 2 --speed 40% --for 10s",
+        "emu attach --cgroup /x.slice --speed 40% --for 1m30s",
+        "emu methods",
+        "emu methods --method cpu-lim --speed 0=40% --cpus 0 --period 100ms",
+        "emu methods --speed 1.2GHz --method cpu-freq --cpus 0 --round down --widen",
+        "emu methods --method cpu-lim:published --json",
+        "emu info",
+        "emu info --json",
+        "emu verify",
+        "emu verify --speed 25% --speed 0=40%,1=80% --method all --cpus 0-1 --period 1ms --pairs 40",
+        "emu verify --speed 1.2GHz --method cpu-freq --cpus 0 --round up --widen",
+        "emu verify --speeds 25% --method cpu-lim:published",
+        "emu verify --workloads cpu-loop,multithread --tolerance 2.5% --quick --seed 7 --json",
+        "emu bench",
+        "emu bench --quick",
+        "emu bench --full --preset buchert-2011 --json",
+        "emu bench --methods none,cpu-lim:published --workloads cpu-loop --speeds 40%,1.2GHz --cores 1,2 --reps 40",
+        "emu bench --time 60s --period 10ms --tolerance 2% --seed 7 --out x",
+        "emu bench --pairs 40",
+        "emu bench --for 60s",
+        "emu bench --resume x --json",
+        "emu report x",
+        "emu report x y --out z --json",
+        "emu calibrate",
+        "emu calibrate --quick --json --out x --seed 7 --step 0.2 --preset semode-2021",
+        "emu calibrate map a b.csv --setting 1769 --json",
+        "emu measure hpcc",
+        "emu measure hpcc --quick --threads 1,2 --json --out x --seed 7",
+        "emu measure cpu",
+        "emu measure cpu --quick --threads 1,2 --out x --json --seed 7",
+        "emu measure cpu --for 10m --every 1s --threads 4 --numbers integer",
+        "emu measure memory",
+        "emu measure memory --quick --size 64MiB --blocks 1,1KiB --threads 1 --json",
+        "emu measure memory --for 10m --every 1s --size 1G --blocks 64KiB --threads 4",
+        "emu measure disk",
+        "emu measure disk --quick --dir x --size 64MiB --blocks 1,4KiB,1M --threads 1,2 --out y --json",
+        "emu measure disk --for 10m --every 1s --blocks 4KiB --operation write --column durable",
+        "emu noise",
+        "emu noise --quick --json --out x --seed 7 --threshold 5us",
+        "emu timers",
+        "emu timers --quick --json --out x --seed 7 --reference y",
+        "emu doctor show",
+        "emu doctor show --knobs aslr,thp --cpus 0 --json",
+        "emu doctor tune",
+        "emu doctor tune --for 10s --quiet",
+        "emu doctor tune --knobs aslr -- ls -l --json",
+        "emu doctor tune --measure --quick --json --out x --seed 7",
+        "emu doctor tune --measure --pairs 40 --knobs thp,aslr",
+        "emu doctor reset",
+        "emu doctor reset --json",
+        "emu restore",
+        "emu restore --json",
+        "emu completions bash",
+        "emu man",
+        "emu man --dir x",
+    ];
+
+    #[test]
+    fn command_lines_that_are_understood() {
+        for line in UNDERSTOOD {
+            assert!(parse(line).is_ok(), "{line}: {}", parse(line).unwrap_err());
+        }
+    }
+
+    const REFUSED: &[&str] = &[
+        "emu",
+        "emu walk",
+        "emu run -- true",
+        "emu run --speed 40%",
+        "emu run --speed 40% --",
+        "emu run --speed 0 -- true",
+        "emu run --speed -5% -- true",
+        "emu run --speed 140% -- true",
+        "emu run --speed 1.2␣parsecs -- true",
+        "emu run --speed NaN -- true",
+        "emu run --speed 40% --speed 50% -- true",
+        "emu run --speed 40% --cpus  -- true",
+        "emu run --speed 40% --cpus 3-1 -- true",
+        "emu run --speed 40% --cpus -1 -- true",
+        "emu run --speed 40% --cpus 9999 -- true",
+        "emu run --speed 40% --period 0 -- true",
+        "emu run --speed 40% --period 0s -- true",
+        "emu run --speed 40% --period 1␣ns -- true",
+        "emu run --speed 40% --period 1␣h -- true",
+        "emu run --speed 40% --period -10ms -- true",
+        "emu run --speed 40% --period 10 -- true",
+        "emu run --speed 40% --period soon -- true",
+        "emu run --speed 40% --method cpu-hog -- true",
+        "emu run --speed 40% --method  -- true",
+        "emu run --speed 40% --method cpu-hogs:published -- true",
+        "emu run --speed 40% --method none -- true",
+        "emu run --speed 40%,50% -- true",
+        "emu run --speed 40% --method cpu-lim --variant published -- true",
+        "emu run --speed 40% --method cpu-freq --round off -- true",
+        "emu run --speed 40% --json - -- true",
+        "emu methods --round off",
+        "emu attach --speed 40%",
+        "emu attach --pid 1 --cgroup /x --speed 40%",
+        "emu attach --pid 0 --speed 40%",
+        "emu attach --pid -1 --speed 40%",
+        "emu attach --pid x --speed 40%",
+        "emu attach --pid 1, --speed 40%",
+        "emu attach --pid 99999999999 --speed 40%",
+        "emu attach --pid 1 --speed 40% --for -1s",
+        "emu attach --pid 1 --speed 40% true",
+        "emu verify --speed 0",
+        "emu verify --round off",
+        "emu verify --workloads cpu-lop",
+        "emu verify --speed 25%,50%",
+        "emu verify --seed -1",
+        "emu verify --pairs 1",
+        "emu verify --pairs 1001",
+        "emu verify --tolerance 0",
+        "emu verify --tolerance -5%",
+        "emu verify --tolerance 100%",
+        "emu verify --method best",
+        "emu verify true",
+        "emu bench --methods cpu-hog",
+        "emu bench --methods cpu-hogs:published",
+        "emu bench --methods ",
+        "emu bench --workloads cpu-lop",
+        "emu bench --workloads ",
+        "emu bench --speeds 140%",
+        "emu bench --speeds 0",
+        "emu bench --speeds NaN",
+        "emu bench --speeds ",
+        "emu bench --cores 0",
+        "emu bench --cores -1",
+        "emu bench --reps 0",
+        "emu bench --reps 1",
+        "emu bench --reps 1001",
+        "emu bench --time 0s",
+        "emu bench --time 10",
+        "emu bench --time 60s --reps 5",
+        "emu bench --for 60s --pairs 5",
+        "emu bench --quick --full",
+        "emu bench --resume x --quick",
+        "emu bench --preset knuth-1968",
+        "emu bench true",
+        "emu report",
+        "emu measure",
+        "emu measure tape",
+        "emu calibrate --preset knuth-1968",
+        "emu calibrate --step x",
+        "emu calibrate x",
+        "emu calibrate map a --setting 1",
+        "emu calibrate map a b",
+        "emu calibrate map a b --setting x",
+        "emu calibrate --quick map a b --setting 1",
+        "emu measure hpcc --threads 0",
+        "emu measure hpcc --threads 129",
+        "emu measure hpcc --threads ",
+        "emu measure hpcc x",
+        "emu measure cpu --threads 0",
+        "emu measure cpu --every 1s",
+        "emu measure cpu --for 0s",
+        "emu measure cpu --for 10m --quick",
+        "emu measure cpu --for 10m --numbers roman",
+        "emu measure memory --size 0",
+        "emu measure memory --blocks -1",
+        "emu measure memory --every 1s",
+        "emu measure memory --for 0s",
+        "emu measure memory --for 10m --quick",
+        "emu measure memory --for 10m --numbers integer",
+        "emu measure disk --size 0",
+        "emu measure disk --size -1",
+        "emu measure disk --size 64␣parsecs",
+        "emu measure disk --blocks ",
+        "emu measure disk --blocks x",
+        "emu measure disk --threads 0",
+        "emu measure disk --every 1s",
+        "emu measure disk --operation write",
+        "emu measure disk --column cached",
+        "emu measure disk --for 10m --quick",
+        "emu measure disk --for 10m --operation erase",
+        "emu measure disk --for 10m --column write-back",
+        "emu measure disk x",
+        "emu noise --seed x",
+        "emu noise --threshold 0s",
+        "emu noise --threshold -1us",
+        "emu noise --out",
+        "emu noise true",
+        "emu timers --reference",
+        "emu timers true",
+        "emu doctor",
+        "emu doctor cure",
+        "emu doctor show --knobs turbot",
+        "emu doctor show --cpus 3-1",
+        "emu doctor show true",
+        "emu doctor tune --for 10s -- true",
+        "emu doctor tune --measure -- true",
+        "emu doctor tune --measure --for 1s",
+        "emu doctor tune --measure --pairs 5",
+        "emu doctor tune --measure --pairs 1001",
+        "emu doctor tune --pairs 12",
+        "emu doctor tune --for 0s",
+        "emu doctor reset --force",
+        "emu restore --force",
+        "emu completions tcsh",
+    ];
+
+    #[test]
+    fn command_lines_that_are_refused() {
+        for line in REFUSED {
+            let error = parse(line).expect_err(line);
+            assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_follows_the_program_is_the_programs() {
+        let Command::Run(run) = parse("emu run -s 40% ls -l --method x -- y").unwrap().command else {
+            panic!()
+        };
+        assert_eq!(run.command, ["ls", "-l", "--method", "x", "--", "y"]);
+    }
+}

@@ -1,0 +1,24 @@
+//! `emu info`: this host as found.
+
+mod args;
+mod frequencies;
+mod show;
+
+pub(crate) use args::InfoArgs;
+
+use emu_core::{clock, live_sessions};
+
+use self::show::{Info, Measured};
+use crate::exit::{Exit, Failure};
+use crate::{host, output};
+
+/// Shows the host, with the clock of every CPU that may be used.
+pub(crate) fn info(args: &InfoArgs) -> Result<Exit, Failure> {
+    let host = host::detect()?;
+    let clocks =
+        host.allowed.iter().map(|cpu| Measured::new(cpu, clock::measure(cpu, clock::BUDGET))).collect();
+    let running = live_sessions(&host.roots)?;
+    let info = Info::new(host, clocks, running);
+    output::print(&if args.json { output::json(&info)? } else { info.text() })?;
+    Ok(Exit::Success)
+}

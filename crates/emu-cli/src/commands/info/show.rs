@@ -1,0 +1,181 @@
+//! The host as people read it.
+
+use std::fmt::Write as _;
+
+use emu_core::clock::ClockReading;
+use emu_core::{CgroupLayout, Controller, CpuId, Hertz, Host, LiveSession, RealTime, Result};
+use serde::Serialize;
+
+use crate::commands::info::frequencies;
+use crate::output::SCHEMA;
+use crate::output::numbers::{percent, span};
+use crate::output::table::{Align, Table, wrap};
+
+/// Everything that `emu info` shows.
+#[derive(Debug, Serialize)]
+pub(crate) struct Info {
+    schema: u32,
+    host: Host,
+    clocks: Vec<Measured>,
+    emulations: Vec<LiveSession>,
+}
+
+/// The clock of one CPU, or why it could not be measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Measured {
+    cpu: CpuId,
+    #[serde(flatten)]
+    reading: Option<ClockReading>,
+    failure: Option<String>,
+}
+
+impl Measured {
+    /// What the meter said.
+    pub(crate) fn new(cpu: CpuId, measured: Result<ClockReading>) -> Self {
+        match measured {
+            Ok(reading) => Self { cpu, reading: Some(reading), failure: None },
+            Err(error) => Self { cpu, reading: None, failure: Some(error.to_string()) },
+        }
+    }
+}
+
+impl Info {
+    /// The host with its clocks and what runs on it.
+    pub(crate) fn new(host: Host, clocks: Vec<Measured>, emulations: Vec<LiveSession>) -> Self {
+        Self { schema: SCHEMA, host, clocks, emulations }
+    }
+
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let host = &self.host;
+        let mut text = String::new();
+        let mut line = |key: &str, value: &str| {
+            let _ = writeln!(text, "{key:<12}{}", wrap(value, 12).trim_start());
+        };
+        line("processor", &host.model);
+        line("kernel", &host.kernel);
+        line("hypervisor", host.hypervisor.as_deref().unwrap_or("none shows itself"));
+        line("time", &time(host));
+        line(
+            "CPUs",
+            &format!("{} present, online {}, allowed {}", host.cpus.len(), host.online(), host.allowed),
+        );
+        for (index, sentence) in frequencies::sentences(host.cpufreq.as_ref()).iter().enumerate() {
+            line(if index == 0 { "cpufreq" } else { "" }, sentence);
+        }
+        line("real time", &real_time(&host.real_time));
+        line("privileges", &privileges(host));
+        line("cgroups", layout(host.cgroups.layout));
+        for hierarchy in &host.cgroups.hierarchies {
+            let controllers: Vec<_> = hierarchy.controllers.iter().copied().map(Controller::as_str).collect();
+            let kept = hierarchy.controllers.iter().filter(|one| !hierarchy.granted.contains(one));
+            let kept: Vec<_> = kept.copied().map(Controller::as_str).collect();
+            let usable = match (hierarchy.writable, &kept[..]) {
+                (false, _) => "cannot be written".to_owned(),
+                (true, []) => "can be used".to_owned(),
+                (true, kept) => format!("can be used, but for {}", kept.join(" ")),
+            };
+            let controllers = if controllers.is_empty() { "-".to_owned() } else { controllers.join(" ") };
+            line("", &format!("v{} {controllers}: {} {usable}", hierarchy.version, hierarchy.own.display()));
+        }
+        line("emulations", if self.emulations.is_empty() { "none" } else { "" });
+        for running in &self.emulations {
+            let LiveSession { pid, name, .. } = running;
+            line("", &format!("emu {pid}: {} ({name})", running.what()));
+        }
+        text.push('\n');
+        text.push_str(&self.cpus());
+        text
+    }
+
+    fn cpus(&self) -> String {
+        let mut table = Table::new([
+            ("CPU", Align::Right),
+            ("CORE", Align::Right),
+            ("SHARED WITH", Align::Left),
+            ("NOMINAL", Align::Right),
+            ("MEASURED", Align::Right),
+            ("95% INTERVAL", Align::Left),
+        ]);
+        for cpu in &self.host.cpus {
+            let measured = self.clocks.iter().find(|measured| measured.cpu == cpu.id);
+            let (clock, interval) = match measured {
+                Some(Measured { reading: Some(reading), .. }) => {
+                    let ghz = |clock: Hertz| clock.as_f64() / 1e9;
+                    let interval = format!("{:.3} to {:.3} GHz", ghz(reading.low), ghz(reading.high));
+                    (reading.clock.to_string(), interval)
+                }
+                Some(Measured { failure: Some(failure), .. }) => ("-".into(), failure.clone()),
+                _ if !cpu.online => ("-".into(), "offline".into()),
+                _ => ("-".into(), "not allowed to this process".into()),
+            };
+            let number = |value: Option<u32>| value.map_or("?".to_owned(), |value| value.to_string());
+            let siblings = cpu.siblings.difference(&[cpu.id].into_iter().collect());
+            let isolated = if cpu.isolated { " (isolated)" } else { "" };
+            let siblings = if siblings.is_empty() { "-".to_owned() } else { siblings.to_string() };
+            table.row([
+                cpu.id.to_string(),
+                format!("{}:{}", number(cpu.package), number(cpu.core)),
+                siblings + isolated,
+                cpu.nominal.map_or("-".to_owned(), |clock| clock.to_string()),
+                clock,
+                interval,
+            ]);
+        }
+        table.render()
+    }
+}
+
+fn time(host: &Host) -> String {
+    let source = host.clocks.source.as_deref().unwrap_or("unknown clock source");
+    let cost = if host.clocks.fast { "read without a system call" } else { "each read is a system call" };
+    format!("{source}, {cost}")
+}
+
+fn real_time(limits: &RealTime) -> String {
+    let mut text = match (limits.runtime, limits.period) {
+        (Some(runtime), Some(period)) => format!(
+            "tasks may use {} of each CPU (limit {} of {})",
+            percent(limits.largest_share()),
+            span(runtime),
+            span(period)
+        ),
+        _ => "not limited".to_owned(),
+    };
+    if let Some(budget) = limits.group_runtime {
+        let _ = write!(text, "; budget of our cgroup {}", span(budget));
+        if let Some(period) = limits.group_period {
+            let _ = write!(text, " of {}", span(period));
+        }
+    }
+    if let Some(server) = &limits.fair_server {
+        let _ = write!(text, "; normal tasks keep {} of {}", span(server.runtime), span(server.period));
+    }
+    text
+}
+
+fn privileges(host: &Host) -> String {
+    let has = &host.privileges;
+    let user = if has.uid == 0 { "root".to_owned() } else { format!("user {}", has.uid) };
+    let held: Vec<_> = [
+        (has.sys_nice, "CAP_SYS_NICE"),
+        (has.sys_admin, "CAP_SYS_ADMIN"),
+        (has.kill, "CAP_KILL"),
+        (has.dac_override, "CAP_DAC_OVERRIDE"),
+    ]
+    .into_iter()
+    .filter_map(|(held, name)| held.then_some(name))
+    .collect();
+    let held = if held.is_empty() { "no capability".to_owned() } else { held.join(" ") };
+    let inside = if has.initial_userns { "" } else { ", in a user namespace where they count for less" };
+    format!("{user}, {held}{inside}; RLIMIT_RTPRIO {}", host.real_time.rtprio_limit)
+}
+
+fn layout(layout: CgroupLayout) -> &'static str {
+    match layout {
+        CgroupLayout::V1 => "version 1",
+        CgroupLayout::V2 => "version 2",
+        CgroupLayout::Hybrid => "hybrid: versions 1 and 2",
+        CgroupLayout::None => "none mounted: fracas and cpu-freeze cannot work",
+    }
+}

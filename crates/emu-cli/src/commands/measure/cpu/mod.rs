@@ -1,0 +1,54 @@
+//! `emu measure cpu`: how fast CPUs calculate, at once or for a long time.
+
+mod args;
+mod show;
+
+pub(crate) use args::{CpuArgs, Numbers};
+
+use emu_core::Host;
+use emu_machine::Event;
+use emu_machine::cpu::{self, CpuPlan, Steady};
+use emu_machine::kernel::arithmetic::Number;
+use emu_machine::series;
+
+use crate::commands::measure::long;
+use crate::exit::{Exit, Failure};
+use crate::host;
+use crate::measuring::{Measuring, Task};
+use crate::options::option;
+
+/// The subcommand.
+const NAME: &str = "measure cpu";
+
+/// Measures, and shows what it means.
+pub(crate) fn cpu(args: &CpuArgs) -> Result<Exit, Failure> {
+    let host = host::detect()?;
+    if let Some(plan) = args.series.plan()? {
+        return for_long(args, &host, plan);
+    }
+    let seed = args.measure.seed();
+    let plan = CpuPlan::new(&host, args.measure.quick, &args.threads, seed);
+    plan.check()?;
+    let task = Task { name: NAME, options: option("threads", &args.threads), seed, plan: &plan };
+    let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
+    let measured = cpu::run(&plan, &host, &mut |event: Event<'_>| measuring.watch(event));
+    measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
+    Ok(Exit::Success)
+}
+
+/// Takes a long series.
+fn for_long(args: &CpuArgs, host: &Host, plan: series::SeriesPlan) -> Result<Exit, Failure> {
+    // A dip may come to one CPU alone.
+    let threads = long::only("threads", &args.threads, host.allowed.len())?;
+    let (number, name) = match args.numbers {
+        Numbers::Integer => (Number::Integer, "integer"),
+        Numbers::Double => (Number::Double, "double"),
+    };
+    let options = format!(" --threads {threads} --numbers {name}");
+    let task = Task { name: NAME, options, seed: args.measure.seed(), plan: &plan };
+    let what = format!("{name} mixed, {threads} threads");
+    long::take(host, &args.measure, task, |plan, watch| {
+        let work = Steady::new(host, number, threads);
+        series::run(plan, (&what, "operations"), |length| work.rate(length), watch)
+    })
+}

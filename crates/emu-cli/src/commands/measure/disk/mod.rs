@@ -1,0 +1,70 @@
+//! `emu measure disk`: how fast a disk transfers blocks, at once or for a long time.
+
+mod args;
+mod show;
+
+pub(crate) use args::DiskArgs;
+
+use emu_core::Host;
+use emu_machine::Event;
+use emu_machine::disk::{self, DiskPlan, Steady, Transfer};
+use emu_machine::series;
+
+use crate::commands::measure::long;
+use crate::exit::{Exit, Failure};
+use crate::host;
+use crate::measuring::{Measuring, Task};
+use crate::options::option;
+
+/// The subcommand.
+const NAME: &str = "measure disk";
+
+/// Measures, and shows what it means.
+pub(crate) fn disk(args: &DiskArgs) -> Result<Exit, Failure> {
+    let host = host::detect()?;
+    if let Some(plan) = args.series.plan()? {
+        return for_long(args, &host, plan);
+    }
+    let seed = args.measure.seed();
+    let mut plan = DiskPlan::new(args.dir.clone(), &host, args.measure.quick, &args.threads, seed);
+    plan.file_bytes = args.size.unwrap_or(plan.file_bytes);
+    if !args.blocks.is_empty() {
+        plan.blocks.clone_from(&args.blocks);
+    }
+    plan.check()?;
+    // The folder is left out: a record tells no path.
+    let options = option("size", args.size.as_slice())
+        + &option("blocks", &args.blocks)
+        + &option("threads", &args.threads);
+    let task = Task { name: NAME, options, seed, plan: &plan };
+    let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
+    let measured = disk::run(&plan, &host, &mut |event: Event<'_>| measuring.watch(event));
+    measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
+    Ok(Exit::Success)
+}
+
+/// Takes a long series.
+fn for_long(args: &DiskArgs, host: &Host, plan: series::SeriesPlan) -> Result<Exit, Failure> {
+    let seed = args.measure.seed();
+    let usual = Steady::usual(args.dir.clone(), seed);
+    let transfer = Transfer {
+        block_bytes: long::only("blocks", &args.blocks, usual.transfer.block_bytes)?,
+        operation: args.operation,
+        threads: long::only("threads", &args.threads, usual.transfer.threads)?,
+        column: args.column,
+        ..usual.transfer
+    };
+    let work = Steady { file_bytes: args.size.unwrap_or(usual.file_bytes), transfer, ..usual };
+    work.check()?;
+    // The folder is left out: a record tells no path.
+    let options = format!(
+        " --size {} --blocks {} --threads {} --operation {} --column {}",
+        work.file_bytes,
+        transfer.block_bytes,
+        transfer.threads,
+        transfer.operation.name(),
+        transfer.column.name()
+    );
+    let task = Task { name: NAME, options, seed, plan: &plan };
+    long::take(host, &args.measure, task, |plan, watch| work.run(host, plan, watch))
+}

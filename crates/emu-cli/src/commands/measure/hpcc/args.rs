@@ -1,0 +1,18 @@
+use clap::Args;
+
+use crate::measuring::MeasureArgs;
+use crate::values;
+
+/// Measure this machine by the kernels of the HPC Challenge
+///
+/// LINPACK, DGEMM, STREAM, random access, FFT and PTRANS, with HPCC's counts of work; every result is verified by its
+/// rule. emu ends with code 5 when a result is wrong.
+#[derive(Debug, Args)]
+pub(crate) struct HpccArgs {
+    #[command(flatten)]
+    pub(crate) measure: MeasureArgs,
+
+    /// Numbers of threads [default: 1, and as many as there are CPUs, up to 128]
+    #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::hpcc_threads, allow_hyphen_values = true)]
+    pub(crate) threads: Vec<usize>,
+}

@@ -1,0 +1,61 @@
+//! A long series of one kind of work: what `--for` means to every measurement that has it.
+
+mod show;
+
+use emu_core::{Error, Host, Result};
+use emu_machine::series::{Series, SeriesPlan};
+use emu_machine::{Event, Watch};
+
+use crate::exit::{Exit, Failure};
+use crate::measuring::{MeasureArgs, Measuring, Task};
+
+/// The one value of an option that takes several otherwise; the usual one where none is given.
+///
+/// # Errors
+/// Usage, where several are given.
+pub(super) fn only<T: Copy>(name: &str, values: &[T], usual: T) -> Result<T> {
+    match values {
+        [] => Ok(usual),
+        [one] => Ok(*one),
+        several => Err(Error::usage(format!(
+            "a long series has one value of --{name}, and {} are given",
+            several.len()
+        ))
+        .hint(format!("give --{name} one value, or leave out --for"))),
+    }
+}
+
+/// Takes a series, and shows where less was done. The options of the task are those of its work alone; `run` makes
+/// the work, once signals are blocked, and takes the series.
+///
+/// # Errors
+/// The record cannot be made. The series fails, or a signal ends it.
+pub(super) fn take(
+    host: &Host,
+    args: &MeasureArgs,
+    task: Task<'_, SeriesPlan>,
+    run: impl FnOnce(SeriesPlan, Watch<'_>) -> Result<Series>,
+) -> Result<Exit, Failure> {
+    let plan = *task.plan;
+    let (length_us, every_us) = (plan.length_ns / 1000, plan.every_ns / 1000);
+    let times = format!(" --for {length_us}us --every {every_us}us");
+    let task = Task { options: task.options + &times, ..task };
+    let mut measuring = Measuring::begin(host, args, &task)?;
+    let measured = run(plan, &mut |event: Event<'_>| measuring.watch(event));
+    measuring.finish(measured, |series| Ok(show::shown(series)))?;
+    Ok(Exit::Success)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_has_one_value_of_each_option() {
+        assert_eq!(only("threads", &[], 7).unwrap(), 7);
+        assert_eq!(only("threads", &[3], 7).unwrap(), 3);
+        let error = only("threads", &[1, 2], 7).unwrap_err();
+        assert!(error.to_string().contains("--threads, and 2 are given"), "{error}");
+        assert!(error.hint_text().is_some());
+    }
+}

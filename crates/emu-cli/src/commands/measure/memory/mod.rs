@@ -1,0 +1,67 @@
+//! `emu measure memory`: how fast memory is, at once or for a long time.
+
+mod args;
+mod show;
+
+pub(crate) use args::MemoryArgs;
+
+use emu_bench::memory::StreamSize;
+use emu_core::Host;
+use emu_machine::Event;
+use emu_machine::memory::{self, MemoryPlan, Steady};
+use emu_machine::series;
+
+use crate::commands::measure::long;
+use crate::exit::{Exit, Failure};
+use crate::measuring::{Measuring, Task};
+use crate::options::option;
+use crate::{host, output};
+
+/// The subcommand.
+const NAME: &str = "measure memory";
+
+/// Measures, and shows what it means.
+pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
+    let host = host::detect()?;
+    let size = match args.size {
+        Some(bytes) => StreamSize::given(&host, &host.allowed, bytes)?,
+        None => StreamSize::of(&host, &host.allowed),
+    };
+    if let Some(plan) = args.series.plan()? {
+        return for_long(args, &host, size, plan);
+    }
+    let options = option("size", args.size.as_slice())
+        + &option("blocks", &args.blocks)
+        + &option("threads", &args.threads);
+    let seed = args.measure.seed();
+    let mut plan = MemoryPlan::new(&host, args.measure.quick, size, &args.threads, seed);
+    if !args.blocks.is_empty() {
+        plan.blocks.clone_from(&args.blocks);
+    }
+    plan.check()?;
+    let task = Task { name: NAME, options, seed, plan: &plan };
+    let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
+    let measured = memory::run(&plan, &host, &mut |event: Event<'_>| measuring.watch(event));
+    measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
+    Ok(Exit::Success)
+}
+
+/// Takes a long series.
+fn for_long(
+    args: &MemoryArgs,
+    host: &Host,
+    size: StreamSize,
+    plan: series::SeriesPlan,
+) -> Result<Exit, Failure> {
+    let threads = long::only("threads", &args.threads, host.allowed.len())?;
+    let block = long::only("blocks", &args.blocks, Steady::usual_block(size, threads))?;
+    let seed = args.measure.seed();
+    let options = format!(" --size {} --blocks {block} --threads {threads}", size.array_bytes);
+    let task = Task { name: NAME, options, seed, plan: &plan };
+    let [blocks, arrays] = [block, size.array_bytes].map(output::numbers::size);
+    let what = format!("copy of {blocks} blocks, arrays of {arrays}, {threads} threads");
+    long::take(host, &args.measure, task, |plan, watch| {
+        let mut work = Steady::new(host, size, block, threads, seed)?;
+        series::run(plan, (&what, "B"), |length| work.rate(length), watch)
+    })
+}

@@ -1,0 +1,216 @@
+//! The noise of a machine as tables and figures.
+
+use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_machine::noise::{CpuGaps, Measured, NotAvailable, OfKind, Period};
+
+use crate::output::Shown;
+use crate::output::numbers::{nanos, percent};
+use crate::output::table::{Align, Table, notes, wrap};
+
+/// Gaps of a CPU that are drawn: the longest.
+const DRAWN: usize = 500;
+
+/// The columns of the CSV. Times are per operation for kinds of work, of gaps for CPUs.
+const COLUMNS: &str = "what,name,runs,operations,median_ns,range,iqr,mad,preempted_count,span_ns,threshold_ns,gaps,\
+lost_share,preempted_share,periodic_share,stolen_share,longest_ns,period_ns,period_covered,not_available";
+
+/// What was measured, for people and their programs.
+pub(crate) fn shown(measured: &Measured) -> Shown {
+    Shown {
+        text: text(measured),
+        csv: csv(measured),
+        figures: vec![("", runs_chart(measured)), ("gaps", gaps_chart(measured))],
+    }
+}
+
+fn text(measured: &Measured) -> String {
+    let mut kinds = Table::new([
+        ("WORK", Align::Left),
+        ("RUNS", Align::Right),
+        ("TIME", Align::Right),
+        ("(MAX-MIN)/MEDIAN", Align::Right),
+        ("IQR/MEDIAN", Align::Right),
+        ("MAD/MEDIAN", Align::Right),
+    ]);
+    for of in &measured.kinds {
+        kinds.row([
+            of.kind.name().to_owned(),
+            count(of).to_string(),
+            nanos(of.median_ns),
+            percent(of.noise.range),
+            percent(of.noise.iqr),
+            percent(of.noise.mad),
+        ]);
+    }
+    for NotAvailable { kind, .. } in &measured.not_available {
+        let mut cells = vec![kind.name().to_owned()];
+        cells.resize_with(6, || "n/a".into());
+        kinds.row(cells);
+    }
+    let mut cpus = Table::new([
+        ("CPU", Align::Right),
+        ("GAPS/S", Align::Right),
+        ("MEDIAN", Align::Right),
+        ("LONGEST", Align::Right),
+        ("LOST", Align::Right),
+        ("TO TASKS", Align::Right),
+        ("STOLEN", Align::Right),
+        ("PERIOD", Align::Left),
+    ]);
+    for cpu in &measured.cpus {
+        cpus.row([
+            cpu.cpu.to_string(),
+            format!("{:.0}", cpu.rate_hz()),
+            cpu.median_ns().map_or_else(|| "-".into(), nanos),
+            nanos(cpu.longest_ns as f64),
+            percent(cpu.lost),
+            percent(cpu.preempted),
+            percent(cpu.stolen),
+            cpu.period.as_ref().map_or_else(|| "none".into(), |period| periodic(cpu, period)),
+        ]);
+    }
+    let thresholds = measured.cpus.iter().map(|cpu| cpu.threshold_ns).fold(0.0, f64::max);
+    let note = format!(
+        "A gap is a moment of more than {} at which a loop on that CPU did not run. Stolen, by the kernel's account: {} \
+         during the runs.",
+        nanos(thresholds),
+        percent(measured.stolen)
+    );
+    let reason = |NotAvailable { kind, why }: &NotAvailable| format!("n/a, {}: {why}.", kind.name());
+    let reasons: Vec<_> = measured.not_available.iter().map(reason).collect();
+    format!(
+        "{}\n{}\n{}\n{}{}\n{}\n",
+        kinds.render(),
+        cpus.render(),
+        wrap(&note, 0),
+        notes(&reasons),
+        notes(&measured.notes),
+        wrap(&measured.conclusion, 0)
+    )
+}
+
+/// `4ms (tick 250 Hz), 0.12%`: a period and the share of time that it takes.
+fn periodic(cpu: &CpuGaps, period: &Period) -> String {
+    let tick = period.tick_hz().map_or_else(String::new, |hz| format!(" (tick, {hz} Hz)"));
+    format!("{}{tick}, {}", nanos(period.length_ns), percent(cpu.periodic))
+}
+
+fn count(of: &OfKind) -> usize {
+    of.blocks.iter().map(Vec::len).sum()
+}
+
+fn csv(measured: &Measured) -> String {
+    let mut csv = Csv::new(COLUMNS);
+    let none = String::new;
+    for of in &measured.kinds {
+        let numbers =
+            [of.median_ns, of.noise.range, of.noise.iqr, of.noise.mad].map(|value| value.to_string());
+        let counts = [count(of).to_string(), of.operations.to_string()];
+        let mut fields = vec!["work".to_owned(), of.kind.name().to_owned()];
+        fields.extend(counts.into_iter().chain(numbers).chain([of.preempted.to_string()]));
+        fields.resize_with(COLUMNS.split(',').count(), none);
+        csv.line(fields);
+    }
+    for NotAvailable { kind, why } in &measured.not_available {
+        let mut fields = vec!["work".to_owned(), kind.name().to_owned()];
+        fields.resize_with(COLUMNS.split(',').count() - 1, none);
+        fields.push(why.clone());
+        csv.line(fields);
+    }
+    for cpu in &measured.cpus {
+        csv.line([
+            "cpu".to_owned(),
+            cpu.cpu.to_string(),
+            none(),
+            none(),
+            optional(cpu.median_ns()),
+            none(),
+            none(),
+            none(),
+            cpu.gaps.iter().filter(|gap| gap.preempted).count().to_string(),
+            cpu.span_ns.to_string(),
+            cpu.threshold_ns.to_string(),
+            cpu.gaps.len().to_string(),
+            cpu.lost.to_string(),
+            cpu.preempted.to_string(),
+            cpu.periodic.to_string(),
+            cpu.stolen.to_string(),
+            cpu.longest_ns.to_string(),
+            optional(cpu.period.map(|period| period.length_ns)),
+            optional(cpu.period.map(|period| period.covered)),
+            none(),
+        ]);
+    }
+    csv.text()
+}
+
+/// Every run by its distance from the median of its kind, process by process.
+fn runs_chart(measured: &Measured) -> Chart {
+    let series = measured.kinds.iter().map(|of| {
+        let median = of.median_ns * of.operations as f64;
+        let runs = of.blocks.iter().flatten().enumerate();
+        let point = |(place, run): (usize, &emu_machine::noise::Run)| {
+            Point::new((place + 1) as f64, (run.wall_ns as f64 / median - 1.0) * 100.0)
+        };
+        Series::curve(of.kind.name(), runs.map(point).collect())
+    });
+    let x = Axis::linear("run, five in each of five processes");
+    let y = Axis::linear("time above the median of its kind, %");
+    Chart::new("noise: how far runs lie apart", x, y, series.collect())
+}
+
+/// The longest gaps of every CPU.
+fn gaps_chart(measured: &Measured) -> Chart {
+    let series = measured.cpus.iter().map(|cpu| {
+        let mut gaps: Vec<_> = cpu.gaps.iter().collect();
+        gaps.sort_by_key(|gap| std::cmp::Reverse(gap.length_ns));
+        let point =
+            |gap: &&emu_machine::noise::Gap| Point::new(gap.at_ns as f64 / 1e9, gap.length_ns as f64 / 1e3);
+        Series::points(format!("CPU {}", cpu.cpu), gaps.iter().take(DRAWN).map(point).collect())
+    });
+    let x = Axis::linear("time, s");
+    let y = Axis::log("length of a gap, µs");
+    Chart::new(format!("gaps: the {DRAWN} longest of each CPU"), x, y, series.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::table::WIDTH;
+    use emu_bench::stats::Noise;
+    use emu_machine::noise::{Kind, Run};
+
+    #[test]
+    fn what_cannot_be_had_is_a_row_with_its_reason() {
+        let of = OfKind {
+            kind: Kind::NoOp,
+            operations: 10,
+            median_ns: 100.0,
+            noise: Noise { range: 0.1, iqr: 0.05, mad: 0.02 },
+            preempted: 0,
+            blocks: vec![vec![Run { wall_ns: 1000, preempted: 0 }; 5]; 5],
+        };
+        let why = "no loopback, as it seems".to_owned();
+        let measured = Measured {
+            kinds: vec![of],
+            not_available: vec![NotAvailable { kind: Kind::UdpPingPong, why }],
+            cpus: vec![],
+            clocks_hz: vec![],
+            stolen: 0.0,
+            notes: vec!["The figures mean little.".into()],
+            conclusion: "On this machine no-op not at all.".into(),
+        };
+        let text = text(&measured);
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        let row = text.lines().find(|line| line.starts_with("udp-ping-pong")).unwrap();
+        assert_eq!(row.matches("n/a").count(), 5, "{text}");
+        let words =
+            "\nn/a, udp-ping-pong: no loopback, as it seems.\nThe figures mean little.\n\nOn this machine";
+        assert!(text.contains(words), "{text}");
+        let csv = csv(&measured);
+        assert!(csv.ends_with(",\"no loopback, as it seems\"\r\n"), "{csv}");
+        let columns = |line: &str| line.split(',').count();
+        assert_eq!(csv.lines().map(columns).collect::<Vec<_>>(), [20, 20, 21], "one comma is in the reason");
+        assert!(runs_chart(&measured).svg().unwrap().contains("no-op"));
+    }
+}

@@ -1,0 +1,73 @@
+//! `emu report`: what records of `emu bench` show.
+
+mod args;
+mod show;
+
+pub(crate) use args::ReportArgs;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use emu_bench::report::{Results, files};
+use emu_core::{Error, Result};
+
+use crate::exit::{Exit, Failure};
+use crate::output;
+
+/// The folder of a report in its record.
+pub(crate) const FOLDER: &str = "report";
+
+/// The file by which a folder is known to be a report.
+const PAGE: &str = "report.html";
+
+/// Reads the records and shows what they mean.
+pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Failure> {
+    let folder = folder(args)?;
+    show(&Results::read(&args.records)?, &folder, args.json)
+}
+
+/// Where the report goes.
+fn folder(args: &ReportArgs) -> Result<PathBuf> {
+    match (&args.out, args.records.as_slice()) {
+        (Some(out), _) if out.exists() && !out.join(PAGE).exists() => {
+            Err(Error::usage(format!("cannot make the report {}: it exists and is no report", out.display()))
+                .hint("name a new folder with --out"))
+        }
+        (Some(out), _) => Ok(out.clone()),
+        (None, [record]) => Ok(record.join(FOLDER)),
+        (None, _) => Err(Error::usage("a report of several records needs a folder of its own")
+            .hint("name a new folder with --out")),
+    }
+}
+
+/// Writes the report into a folder and shows what is in it.
+///
+/// # Errors
+/// A file cannot be written. The results are shown all the same.
+pub(crate) fn show(results: &Results, folder: &Path, json: bool) -> Result<Exit, Failure> {
+    let written = write(results, folder);
+    let text = if json {
+        output::json(results)?
+    } else {
+        let mut text = show::text(results);
+        if written.is_ok() {
+            text.push_str(&show::page(&folder.join(PAGE)));
+        }
+        text
+    };
+    output::print(&text)?;
+    written?;
+    Ok(Exit::Success)
+}
+
+/// A report follows from its record alone, so one that is there is replaced.
+fn write(results: &Results, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).map_err(|cause| {
+        Error::file("make the folder", folder, cause).hint("name another one with emu report --out")
+    })?;
+    for file in files(results)? {
+        let path = folder.join(&file.name);
+        fs::write(&path, &file.text).map_err(|cause| Error::file("write", &path, cause))?;
+    }
+    Ok(())
+}

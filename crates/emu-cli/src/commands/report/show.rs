@@ -1,0 +1,266 @@
+//! What records of `emu bench` show, as tables.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use emu_bench::experiment::NONE;
+use emu_bench::report::{Ground, Judged, Reproduced, Results};
+use emu_bench::stats::Verdict;
+use emu_bench::verify::Doubt;
+use emu_core::MethodId;
+
+use crate::output::numbers::{percent, signed, span};
+use crate::output::table::{Align, Table, WIDTH, wrap};
+
+/// The widest cell: `+2.3% FAIL`, and some room.
+const CELL: usize = 12;
+
+/// The tables and the sentence.
+pub(crate) fn text(results: &Results) -> String {
+    let contenders: Vec<_> = results.contenders().into_iter().filter(|one| *one != NONE).collect();
+    let mut text = String::new();
+    let name_width = results.grounds.iter().map(|ground| ground.name().chars().count()).max().unwrap_or(0);
+    for some in fitting(&contenders, name_width) {
+        let header = some.iter().map(|one| (one.to_string(), Align::Left));
+        let mut table = Table::new([("WORK".to_owned(), Align::Left)].into_iter().chain(header));
+        for ground in &results.grounds {
+            let cells = some.iter().map(|one| results.judged(*one, ground).map_or_else(|| "-".into(), cell));
+            table.row([ground.name()].into_iter().chain(cells).collect::<Vec<_>>());
+        }
+        table.row(
+            ["score"]
+                .map(String::from)
+                .into_iter()
+                .chain(some.iter().map(|one| score(results, *one)))
+                .collect::<Vec<_>>(),
+        );
+        let _ = writeln!(text, "{}", table.render());
+    }
+    if let Some(comparison) = published(results) {
+        let _ = writeln!(text, "{comparison}");
+    }
+    for note in notes(results) {
+        let _ = writeln!(text, "{}", wrap(&note, 0));
+    }
+    let _ = writeln!(text, "\n{}", wrap(&results.conclusion, 0));
+    text
+}
+
+/// What was published beside what was found here, where a preset asks for that.
+fn published(results: &Results) -> Option<String> {
+    let mut text = String::from("Published, and here:\n");
+    for slide in results.published.chunk_by(|a, b| a.slide == b.slide) {
+        if let Some(first) = slide.first() {
+            let _ = writeln!(text, "  slide {}, {}", first.slide, first.ground);
+        }
+        for one in slide {
+            let found = match one.reproduced {
+                // Why is told below.
+                Reproduced::NotMeasured => String::new(),
+                // With the minus of all other numbers here.
+                _ => format!(" ({})", one.found.replace('−', "-")),
+            };
+            let reproduced = one.reproduced.as_str();
+            let line = format!("{}: {}. Reproduced: {reproduced}{found}", one.contender, one.says.as_str());
+            let _ = writeln!(text, "{}", wrap(&line, 4));
+        }
+    }
+    (!results.published.is_empty()).then_some(text)
+}
+
+/// Where the page is.
+pub(crate) fn page(path: &Path) -> String {
+    format!("\nReport: {}\n", path.display())
+}
+
+/// The methods in groups that fit side by side.
+fn fitting(contenders: &[MethodId], name_width: usize) -> Vec<Vec<MethodId>> {
+    let mut groups: Vec<Vec<MethodId>> = Vec::new();
+    let mut used = WIDTH;
+    for one in contenders {
+        let width = one.to_string().len().max(CELL) + 2;
+        if used + width > WIDTH + 2 {
+            groups.push(Vec::new());
+            used = name_width + 2;
+        }
+        used += width;
+        if let Some(group) = groups.last_mut() {
+            group.push(*one);
+        }
+    }
+    groups
+}
+
+/// `+0.4% pass`: the mean error over the speeds, and the verdict; `-` for what is not known.
+fn cell(judged: &Judged) -> String {
+    let verdict = match judged.verdict {
+        Verdict::Pass => "pass",
+        Verdict::Fail => "FAIL",
+        // Explained below the table.
+        Verdict::NotEnoughData { .. } => "?",
+    };
+    let error = judged.fidelity.map_or_else(|| "-".into(), |fidelity| signed(fidelity.bias.estimate));
+    format!("{error} {verdict}")
+}
+
+fn score(results: &Results, contender: MethodId) -> String {
+    let total = results.totals.iter().find(|total| total.contender == contender);
+    total.map_or_else(|| "-".into(), |total| format!("{:.0} of 100", total.score))
+}
+
+fn notes(results: &Results) -> Vec<String> {
+    let tolerance = percent(results.tolerance);
+    let speeds = speeds(results);
+    let mut notes = vec![format!(
+        "Cells: mean error of the perceived speed against the ideal at {speeds}. pass: the 95% interval and the \
+         mean lie within ±{tolerance} at every speed, and few windows are far off; FAIL: the interval lies outside at \
+         one; ?: not enough data. Score: of the worst row."
+    )];
+    notes.extend(noise(results));
+    for run in &results.runs {
+        let disturbed = run.retaken + run.tainted;
+        if disturbed > 0 {
+            let kinds: Vec<_> =
+                run.disturbances.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+            notes.push(format!(
+                "The machine was not quiet ({}): {} pairs were taken again, {} of {} stayed disturbed and do not count.",
+                kinds.join(", "),
+                run.retaken,
+                run.tainted,
+                run.pairs
+            ));
+        }
+        notes.extend(run.missing());
+    }
+    notes.extend(doubts(&results.fidelity));
+    let stalls: Vec<_> = results
+        .totals
+        .iter()
+        .filter(|total| total.contender != NONE)
+        .filter_map(|total| Some((total.contender, total.longest_stall_ns?)))
+        .map(|(contender, stall_ns)| format!("{contender} {}", span(Duration::from_nanos(stall_ns))))
+        .collect();
+    if !stalls.is_empty() {
+        notes.push(format!("Longest stall of cpu-loop: {}.", stalls.join(", ")));
+    }
+    let smooth = results.smoothness.iter().map(|one| {
+        let from = one.spectrum.granularity.smooth_from_ms;
+        let from = from.map_or_else(|| "none looked at".into(), |ms| format!("{ms} ms and longer"));
+        format!("{} at {}: {from}", one.contender, percent(one.share))
+    });
+    let smooth: Vec<_> = smooth.collect();
+    if !smooth.is_empty() {
+        notes.push(format!("Windows in which progress is smooth: {}.", smooth.join("; ")));
+    }
+    notes.extend(results.grounds.iter().filter_map(Ground::doubt));
+    for refusal in &results.unavailable {
+        let what = if refusal.wanted.is_empty() { String::new() } else { format!(" ({})", refusal.wanted) };
+        notes.push(format!("Not measured: {}{what}: {}", refusal.contender, reason(&refusal.why)));
+    }
+    notes
+}
+
+/// Why there is no verdict, where that is not the intervals alone. Of a machine that is not quiet, one sentence.
+fn doubts(judged: &[Judged]) -> Vec<String> {
+    let mut grounds: Vec<(String, Vec<String>)> = Vec::new();
+    let mut others = Vec::new();
+    for one in judged.iter().filter(|one| one.contender != NONE) {
+        let ground = one.ground_name();
+        match (one.doubt, one.doubt_in_words()) {
+            (Some((_, Doubt::Disturbed { disturbed, pairs })), _) => {
+                let who = format!("{} {disturbed} of {pairs}", one.contender);
+                match grounds.iter_mut().find(|(name, _)| *name == ground) {
+                    Some((_, all)) => all.push(who),
+                    None => grounds.push((ground, vec![who])),
+                }
+            }
+            (_, Some(doubt)) => {
+                others.push(format!("Not enough data of {}, {ground}: {doubt}.", one.contender));
+            }
+            (_, None) => {}
+        }
+    }
+    let grounds: Vec<_> = grounds.iter().map(|(name, all)| format!("{name}: {}", all.join(", "))).collect();
+    let disturbed =
+        (!grounds.is_empty()).then(|| format!("Too many pairs were disturbed of {}.", grounds.join("; ")));
+    disturbed.into_iter().chain(others).collect()
+}
+
+/// Why a method cannot, without the method, which is named already.
+fn reason(why: &str) -> &str {
+    why.split_once(" cannot do this here: ").map_or(why, |(_, reason)| reason)
+}
+
+/// The speeds that were measured: `25%, 50%`.
+fn speeds(results: &Results) -> String {
+    let mut shares: Vec<f64> =
+        results.cells.iter().filter(|cell| cell.contender != NONE).map(|cell| cell.share).collect();
+    shares.sort_by(f64::total_cmp);
+    shares.dedup();
+    shares.into_iter().map(percent).collect::<Vec<_>>().join(", ")
+}
+
+/// What native samples differ by among themselves.
+fn noise(results: &Results) -> Option<String> {
+    let known: Vec<_> = results.grounds.iter().filter_map(|ground| Some((ground, ground.aa?))).collect();
+    let worst = |of: fn(&emu_bench::stats::AaTest) -> f64| {
+        known.iter().max_by(|a, b| of(&a.1).total_cmp(&of(&b.1))).map(|(ground, aa)| (*ground, of(aa)))
+    };
+    let ((noisiest, floor), (dullest, detectable)) = worst(|aa| aa.floor).zip(worst(|aa| aa.detectable))?;
+    let alarms = known.iter().filter(|(_, aa)| !aa.ratio.contains(1.0)).count();
+    let name = |ground: &Ground| ground.name();
+    Some(format!(
+        "Native against native: pairs differ by up to {} ({}); differences from {} ({}) are found four times in five; \
+         {alarms} of {} comparisons saw one where there is none.",
+        percent(floor),
+        name(noisiest),
+        percent(detectable),
+        name(dullest),
+        known.len()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_core::{Reason, Unavailable};
+
+    #[test]
+    fn what_a_noisy_machine_left_undecided_is_one_sentence() {
+        let judged = |method: &str, workload: &str, doubt| Judged {
+            contender: method.parse().unwrap(),
+            workload: workload.into(),
+            cores: 2,
+            verdict: Verdict::NotEnoughData { pairs_needed: None },
+            doubt: Some((0.5, doubt)),
+            fidelity: None,
+            line: None,
+        };
+        let disturbed = |disturbed| Doubt::Disturbed { disturbed, pairs: 8 };
+        let all = [
+            judged("cpu-hogs", "stream", disturbed(3)),
+            judged("cpu-lim", "stream", disturbed(4)),
+            judged("cpu-lim", "udp-io", disturbed(5)),
+            judged("fracas", "udp-io", Doubt::Mean(-0.06)),
+        ];
+        assert_eq!(
+            doubts(&all),
+            [
+                "Too many pairs were disturbed of stream, 2 CPUs: cpu-hogs 3 of 8, cpu-lim 4 of 8; udp-io, 2 CPUs: \
+                 cpu-lim 5 of 8.",
+                "Not enough data of fracas, udp-io, 2 CPUs: at 50%: the median is right, but the mean is off by -6.0%.",
+            ]
+        );
+        assert_eq!(doubts(&[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_reason_of_a_method_that_cannot_does_not_name_it_again() {
+        let why = Unavailable::new(Reason::NoCpufreq, "there is no cpufreq here: kvm", "use cpu-hogs");
+        let error = why.into_error(MethodId::new("cpu-gov")).to_string();
+        assert!(error.starts_with("cpu-gov "), "{error}");
+        assert_eq!(reason(&error), "there is no cpufreq here: kvm");
+        assert_eq!(reason("there are 2 CPUs"), "there are 2 CPUs");
+    }
+}

@@ -1,0 +1,75 @@
+//! What `emu restore` did.
+
+use emu_core::{RestoreReport, Result};
+use serde::Serialize;
+
+use crate::output::SCHEMA;
+use crate::output::table::wrap;
+
+/// What was found and done, as JSON.
+///
+/// # Errors
+/// It has no JSON form, which is a defect of emu.
+pub(crate) fn json(report: &RestoreReport) -> Result<String> {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        schema: u32,
+        #[serde(flatten)]
+        report: &'a RestoreReport,
+    }
+    crate::output::json(&Document { schema: SCHEMA, report })
+}
+
+/// A paragraph for each thing found.
+pub(crate) fn text(report: &RestoreReport) -> String {
+    let marked = |mark: &'static str, lines: &[String]| {
+        lines.iter().map(|line| wrap(&format!("{mark}: {line}"), 0) + "\n").collect::<Vec<_>>()
+    };
+    let mut lines = marked("restored", &report.restored);
+    lines.extend(marked("left as it is", &report.notes));
+    lines.extend(marked("not restored", &report.problems));
+    if lines.is_empty() {
+        lines.push("nothing to restore\n".to_owned());
+    }
+    for live in &report.live {
+        let (pid, name) = (live.pid, &live.name);
+        lines.push(wrap(&format!("left alone: emu {pid} runs ({}, {name})", live.what()), 0) + "\n");
+    }
+    lines.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::table::WIDTH;
+    use emu_core::LiveSession;
+
+    #[test]
+    fn each_thing_found_has_its_line() {
+        assert_eq!(text(&RestoreReport::default()), "nothing to restore\n");
+        let live = LiveSession {
+            pid: 7,
+            cpus: "0-1".parse().unwrap(),
+            method: "fracas".into(),
+            name: "make".into(),
+        };
+        let report = RestoreReport {
+            restored: vec!["what emu 5 had left".into()],
+            notes: vec!["/x was changed".into()],
+            problems: vec!["/y is gone".into()],
+            live: vec![live],
+        };
+        assert_eq!(
+            text(&report),
+            "restored: what emu 5 had left\n\
+             left as it is: /x was changed\n\
+             not restored: /y is gone\n\
+             left alone: emu 7 runs (fracas on CPUs 0-1, make)\n"
+        );
+        let json: serde_json::Value = serde_json::from_str(&json(&report).unwrap()).unwrap();
+        assert_eq!((&json["schema"], &json["problems"][0]), (&1.into(), &"/y is gone".into()));
+        assert_eq!(json["live"][0]["pid"], 7);
+        let long = RestoreReport { problems: vec!["word ".repeat(30)], ..report };
+        assert!(text(&long).lines().all(|line| line.chars().count() <= WIDTH), "{}", text(&long));
+    }
+}

@@ -1,0 +1,82 @@
+//! `emu run`: a command inside a zone, transparent to its terminal, its signals and its exit code.
+
+mod args;
+
+pub(crate) use args::RunArgs;
+
+use std::ffi::OsString;
+use std::time::Instant;
+
+use emu_core::{About, Gated, Result, Session, Tasks, Trait};
+
+use crate::exit::{Exit, Failure};
+use crate::host;
+use crate::signals::Signals;
+use crate::supervise::{Child, Hold, Supervisor, name, open, program};
+use crate::zone::plan::Plan;
+use crate::zone::record::Record;
+use crate::zone::tell::{JsonFile, Report};
+
+/// Runs the command; emu ends as it does.
+pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
+    // Before anything that makes a thread.
+    let signals = Signals::block()?;
+    let program = args.command.first().map(OsString::as_os_str).unwrap_or_default();
+    program::check(program)?;
+    let (host, restored) = host::restored()?;
+    let plan = Plan::new(&host, &args.zone)?;
+    let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
+    let mut report = Report::new(args.report.quiet, json, Record::of_command(&plan, &args.command));
+    report.begin(&plan);
+    report.tell(&restored);
+    if args.report.verify {
+        report.verify(&plan, &signals, "the command was not started")?;
+    }
+
+    let gated = Gated::spawn(&args.command, signals.original())?;
+    let tasks = Tasks::Processes(vec![gated.pid()]);
+    let session = Session::engage(&plan.prepared, name(program), tasks)?;
+    report.tell(&session.notes());
+    let child = Child::open(&host.roots, gated.pid())?;
+    let mut supervisor =
+        Supervisor::new(&signals, child, Emulated { about: plan.prepared.method().about(), session });
+    supervisor.pass_on_early_signals()?;
+    let begun = Instant::now();
+    let opening = open(gated, program.to_owned());
+    let watched = supervisor.watch(|emulated| report.tell_meanwhile(&emulated.session.status().messages()));
+
+    report.was_stopped(supervisor.stopped());
+    let Emulated { session, .. } = supervisor.into_hold();
+    let wall = begun.elapsed();
+    let (status, released) = session.release();
+    // A command that nobody watches any more may never begin.
+    if watched.is_ok()
+        && let Ok(Err(error)) = opening.join()
+    {
+        released?;
+        return Err(error.into());
+    }
+    report.end(&status, wall, watched.as_ref().map_or(Exit::Failure, |exit| *exit));
+    released?;
+    Ok(watched?)
+}
+
+/// The emulation that the command is in.
+#[derive(Debug)]
+struct Emulated {
+    about: &'static About,
+    session: Session,
+}
+
+impl Hold for Emulated {
+    fn while_let_go(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        self.session.pause()?;
+        let done = act();
+        self.session.resume()?;
+        done
+    }
+
+    fn stops_processes(&self) -> bool {
+        self.about.has(Trait::SendsSignals)
+    }
+}

@@ -1,0 +1,315 @@
+//! The clocks of a machine as tables and figures.
+
+use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_machine::timers::clock::Counts;
+use emu_machine::timers::{Backwards, Change, Disparity, Drift, Ledger, Measured, OfSize, Quality, Relative};
+
+use crate::output::Shown;
+use crate::output::numbers::{nanos, percent, signed};
+use crate::output::table::{Align, Table, wrap};
+
+/// Every so many sizes are in the tables; all are in the CSV and the figures.
+const EVERY: usize = 4;
+
+/// The columns of the CSV. A line is of a clock, of a clock at a size, of a size, or of a sample.
+const COLUMNS: &str = "what,name,steps,samples,cost_ns,step_ns,declared_ns,reads_within,backwards_within,\
+backwards_within_ns,reads_across,backwards_across,backwards_across_ns,wall_ns,disparity,disparity_low,disparity_high,\
+inverted,inverted_low,inverted_high,inverted_beyond_error,inverted_beyond_error_low,inverted_beyond_error_high,\
+descending,descending_low,descending_high,random,random_low,random_high,best_hz,sd_hz,reference_share,reference_sd,\
+run_ns,queue_ns,own_throttle_ns,outer_throttle_ns,stolen_ns,sleep_ns";
+
+/// What was measured, for people and their programs.
+pub(crate) fn shown(measured: &Measured) -> Shown {
+    let mut figures = vec![("", disparity_chart(measured)), ("drift", drift_chart(measured))];
+    figures.extend(measured.relative.as_ref().map(|relative| ("reference", reference_chart(relative))));
+    Shown { text: text(measured), csv: csv(measured), figures }
+}
+
+fn text(measured: &Measured) -> String {
+    let mut text = clocks(&measured.clocks);
+    text.push('\n');
+    text.push_str(&inversions(&measured.disparities));
+    text.push('\n');
+    text.push_str(&sizes(measured));
+    text.push('\n');
+    text.push_str(&ledger(&measured.ledgers));
+    if let Some(relative) = &measured.relative {
+        let best = relative
+            .sizes
+            .last()
+            .map_or_else(String::new, |size| format!("{} ± {}", percent(size.share), percent(size.sd)));
+        let words =
+            format!("Of the performance of the reference ({}) this machine has {best}.", relative.reference);
+        text.push_str(&wrap(&words, 0));
+        text.push('\n');
+    }
+    text.push('\n');
+    text.push_str(&wrap(&measured.conclusion, 0));
+    text.push('\n');
+    text
+}
+
+fn clocks(clocks: &[Quality]) -> String {
+    let mut table = Table::new([
+        ("CLOCK", Align::Left),
+        ("COUNTS", Align::Left),
+        ("READ", Align::Right),
+        ("STEP", Align::Right),
+        ("DECLARED", Align::Right),
+        ("RAN BACK", Align::Right),
+        ("ACROSS CPUS", Align::Right),
+    ]);
+    for clock in clocks {
+        table.row([
+            clock.clock.clone(),
+            match clock.counts {
+                Counts::Wall => "time",
+                Counts::Process => "process",
+                Counts::Thread => "thread",
+            }
+            .to_owned(),
+            nanos(clock.cost_ns),
+            clock.step_ns.map_or_else(|| "none".into(), nanos),
+            clock.declared_ns.map_or_else(|| "-".into(), nanos),
+            backwards(clock.within.iter().copied().reduce(sum)),
+            backwards(clock.across),
+        ]);
+    }
+    table.render()
+}
+
+fn sum(a: Backwards, b: Backwards) -> Backwards {
+    Backwards {
+        cpu: a.cpu,
+        reads: a.reads + b.reads,
+        count: a.count + b.count,
+        worst_ns: a.worst_ns.max(b.worst_ns),
+    }
+}
+
+/// `never`, or how often and how far.
+fn backwards(seen: Option<Backwards>) -> String {
+    match seen {
+        None => "one CPU".into(),
+        Some(seen) if seen.count == 0 => "never".into(),
+        Some(seen) => format!("{}, {}", seen.count, nanos(seen.worst_ns as f64)),
+    }
+}
+
+fn inversions(disparities: &[Disparity]) -> String {
+    let mut table = Table::new([
+        ("CPU CLOCK", Align::Left),
+        ("SAMPLES", Align::Right),
+        ("CPU > WALL", Align::Right),
+        ("95%", Align::Left),
+        ("BEYOND", Align::Right),
+        ("95%", Align::Left),
+    ]);
+    for of in disparities {
+        let range = |low: f64, high: f64| format!("{} to {}", percent(low), percent(high));
+        table.row([
+            of.clock.clone(),
+            of.sizes.iter().map(|size| size.times.len()).sum::<usize>().to_string(),
+            percent(of.inverted.estimate),
+            range(of.inverted.low, of.inverted.high),
+            percent(of.inverted_beyond_error.estimate),
+            range(of.inverted_beyond_error.low, of.inverted_beyond_error.high),
+        ]);
+    }
+    let note = "Computations with more CPU time than wall time, and those of them that the steps of both clocks do not \
+                explain.";
+    format!("{}{}\n", table.render(), wrap(note, 0))
+}
+
+/// |CPU/wall − 1| of each CPU clock and the drift, by size.
+fn sizes(measured: &Measured) -> String {
+    let clocks = measured.disparities.iter().map(|of| (short(&of.clock).to_owned(), Align::Right));
+    let header =
+        [("SIZE", Align::Right), ("TIME", Align::Right)].map(|(name, align)| (name.to_owned(), align));
+    let drift = ["DESC/ASC", "RANDOM/ASC"].map(|name| (name.to_owned(), Align::Right));
+    let mut table = Table::new(header.into_iter().chain(clocks).chain(drift));
+    for (place, drift) in measured.drift.iter().enumerate() {
+        if !place.is_multiple_of(EVERY) && place + 1 != measured.drift.len() {
+            continue;
+        }
+        let disparity = |of: &Disparity| {
+            let size = of.sizes.iter().find(|size| size.steps == drift.steps);
+            size.and_then(OfSize::disparity).map_or_else(|| "-".into(), percent)
+        };
+        let mut row = vec![
+            format!("2^{}", drift.steps.ilog2()),
+            nanos(drift.steps as f64 * 1e9 / drift.best_hz.max(1.0)),
+        ];
+        row.extend(measured.disparities.iter().map(disparity));
+        row.extend([drift.descending, drift.random].map(|change| signed(change.median)));
+        table.row(row);
+    }
+    let note = "By size in steps: |CPU/wall - 1| of each CPU clock, and how much longer it takes when sizes descend \
+                or come at random than when they ascend.";
+    format!("{}{}\n", table.render(), wrap(note, 0))
+}
+
+/// The name of a clock as the head of a narrow column.
+fn short(clock: &str) -> &str {
+    clock.strip_suffix("_CPUTIME").unwrap_or(clock)
+}
+
+fn ledger(ledgers: &[Ledger]) -> String {
+    let all = |part: fn(&Ledger) -> Option<u64>| ledgers.iter().map(part).sum::<Option<u64>>();
+    let wall = all(|ledger| Some(ledger.wall_ns)).unwrap_or(0).max(1) as f64;
+    let part = |name: &str, part: fn(&Ledger) -> Option<u64>| match all(part) {
+        Some(time) => format!("{name} {}", percent(time as f64 / wall)),
+        None => format!("{name} not reported"),
+    };
+    let words = [
+        part("running", |ledger| Some(ledger.run_ns)),
+        part("waiting for a CPU", |ledger| ledger.queue_ns),
+        part("own throttling", |ledger| ledger.own_throttle_ns),
+        part("outer throttling", |ledger| ledger.outer_throttle_ns),
+        part("stolen", |ledger| Some(ledger.stolen_ns)),
+        part("asleep", |ledger| Some(ledger.sleep_ns)),
+    ];
+    let asked = all(|ledger| Some(ledger.asked_sleep_ns)).unwrap_or(0) as f64 / wall;
+    let text =
+        format!("Where the time of a sample went: {} ({} asked for).", words.join(", "), percent(asked));
+    wrap(&text, 0) + "\n"
+}
+
+fn csv(measured: &Measured) -> String {
+    let mut csv = Csv::new(COLUMNS);
+    let mut line = |fields: &[(&str, String)]| {
+        csv.line(COLUMNS.split(',').map(|column| {
+            fields
+                .iter()
+                .find(|(name, _)| *name == column)
+                .map_or_else(String::new, |(_, value)| value.clone())
+        }));
+    };
+    for clock in &measured.clocks {
+        let mut fields = vec![
+            ("what", "clock".to_owned()),
+            ("name", clock.clock.clone()),
+            ("cost_ns", clock.cost_ns.to_string()),
+            ("step_ns", optional(clock.step_ns)),
+            ("declared_ns", optional(clock.declared_ns)),
+        ];
+        if let Some(seen) = clock.within.iter().copied().reduce(sum) {
+            fields.extend([
+                ("reads_within", seen.reads.to_string()),
+                ("backwards_within", seen.count.to_string()),
+                ("backwards_within_ns", seen.worst_ns.to_string()),
+            ]);
+        }
+        if let Some(seen) = clock.across {
+            fields.extend([
+                ("reads_across", seen.reads.to_string()),
+                ("backwards_across", seen.count.to_string()),
+                ("backwards_across_ns", seen.worst_ns.to_string()),
+            ]);
+        }
+        line(&fields);
+    }
+    for of in &measured.disparities {
+        let (all, beyond) = (&of.inverted, &of.inverted_beyond_error);
+        line(&[
+            ("what", "inversions".to_owned()),
+            ("name", of.clock.clone()),
+            ("samples", of.sizes.iter().map(|size| size.times.len()).sum::<usize>().to_string()),
+            ("inverted", all.estimate.to_string()),
+            ("inverted_low", all.low.to_string()),
+            ("inverted_high", all.high.to_string()),
+            ("inverted_beyond_error", beyond.estimate.to_string()),
+            ("inverted_beyond_error_low", beyond.low.to_string()),
+            ("inverted_beyond_error_high", beyond.high.to_string()),
+        ]);
+        for size in &of.sizes {
+            line(&[
+                ("what", "disparity".to_owned()),
+                ("name", of.clock.clone()),
+                ("steps", size.steps.to_string()),
+                ("samples", size.times.len().to_string()),
+                ("disparity", optional(size.disparity())),
+                ("disparity_low", optional(size.quartiles().map(|(low, _)| low))),
+                ("disparity_high", optional(size.quartiles().map(|(_, high)| high))),
+            ]);
+        }
+    }
+    for drift in &measured.drift {
+        let reference = measured.relative.as_ref();
+        let reference =
+            reference.and_then(|relative| relative.sizes.iter().find(|size| size.steps == drift.steps));
+        line(&[
+            ("what", "size".to_owned()),
+            ("steps", drift.steps.to_string()),
+            ("descending", drift.descending.median.to_string()),
+            ("descending_low", drift.descending.low.to_string()),
+            ("descending_high", drift.descending.high.to_string()),
+            ("random", drift.random.median.to_string()),
+            ("random_low", drift.random.low.to_string()),
+            ("random_high", drift.random.high.to_string()),
+            ("best_hz", drift.best_hz.to_string()),
+            ("sd_hz", drift.sd_hz.to_string()),
+            ("reference_share", optional(reference.map(|size| size.share))),
+            ("reference_sd", optional(reference.map(|size| size.sd))),
+        ]);
+    }
+    for ledger in &measured.ledgers {
+        line(&[
+            ("what", "sample".to_owned()),
+            ("wall_ns", ledger.wall_ns.to_string()),
+            ("run_ns", ledger.run_ns.to_string()),
+            ("queue_ns", optional(ledger.queue_ns)),
+            ("own_throttle_ns", optional(ledger.own_throttle_ns)),
+            ("outer_throttle_ns", optional(ledger.outer_throttle_ns)),
+            ("stolen_ns", ledger.stolen_ns.to_string()),
+            ("sleep_ns", ledger.sleep_ns.to_string()),
+        ]);
+    }
+    csv.text()
+}
+
+/// |CPU/wall − 1| by size, with its quartiles.
+fn disparity_chart(measured: &Measured) -> Chart {
+    let series = measured.disparities.iter().map(|of| {
+        let point = |size: &OfSize| {
+            let (low, high) = size.quartiles()?;
+            let percent = |share: f64| share * 100.0;
+            let y = percent(size.disparity()?);
+            Some(Point { x: size.steps as f64, y, low: percent(low), high: percent(high) })
+        };
+        Series::curve(of.clock.clone(), of.sizes.iter().filter_map(point).collect())
+    });
+    let (x, y) = (Axis::log("size, steps"), Axis::log("|CPU time / wall time - 1|, %"));
+    Chart::new("CPU time against wall time", x, y, series.collect())
+}
+
+/// What the order of sizes does, with the least and the most of all rounds.
+fn drift_chart(measured: &Measured) -> Chart {
+    let series = |name: &str, of: fn(&Drift) -> Change| {
+        let point = |drift: &Drift| {
+            let Change { median, low, high } = of(drift);
+            Point { x: drift.steps as f64, y: median * 100.0, low: low * 100.0, high: high * 100.0 }
+        };
+        Series::curve(name, measured.drift.iter().map(point).collect())
+    };
+    let series = vec![series("descending", |drift| drift.descending), series("random", |drift| drift.random)];
+    let (x, y) = (Axis::log("size, steps"), Axis::linear("time above that of ascending order, %"));
+    let ends = [measured.drift.first(), measured.drift.last()];
+    let line = ends.into_iter().flatten().map(|drift| (drift.steps as f64, 0.0)).collect();
+    Chart::new("what the order of sizes changes", x, y, series).with_ideal("ascending", line)
+}
+
+/// The performance here in that of the reference, with standard deviations.
+fn reference_chart(relative: &Relative) -> Chart {
+    let points = relative.sizes.iter().map(|size| Point {
+        x: size.steps as f64,
+        y: size.share * 100.0,
+        low: (size.share - size.sd) * 100.0,
+        high: (size.share + size.sd) * 100.0,
+    });
+    let ends = [relative.sizes.first(), relative.sizes.last()];
+    let line = ends.into_iter().flatten().map(|size| (size.steps as f64, 100.0)).collect();
+    let y = Axis::linear("performance in that of the reference, %");
+    let series = vec![Series::curve("this machine", points.collect())];
+    Chart::new("against the reference", Axis::log("size, steps"), y, series).with_ideal("reference", line)
+}

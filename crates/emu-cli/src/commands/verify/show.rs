@@ -1,0 +1,382 @@
+//! How faithful methods are: as tables or as JSON, and the progress until then.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use emu_bench::record::About;
+use emu_bench::stats::{Band, Verdict};
+use emu_bench::verify::{
+    Doubt, Emulated, Fairness, Finding, Outcome, Outliers, Plan, SessionEmulated, Spectrum,
+};
+use emu_core::{CpuList, MethodId, SpeedSpec, Unavailable};
+use serde::Serialize;
+
+use crate::output::numbers::{percent, signed, span};
+use crate::output::table::{Align, Table, wrap};
+use crate::output::{SCHEMA, nanos};
+use crate::values::PAIRS_MOST;
+use crate::zone::summary::cpus;
+
+/// What holds for a whole run.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Settings {
+    pub(crate) seed: u64,
+    pub(crate) pairs: usize,
+    pub(crate) tolerance: Band,
+    #[serde(skip)]
+    pub(crate) window: Duration,
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    schema: u32,
+    /// What was measured, when and on what.
+    about: About,
+    #[serde(flatten)]
+    pub(crate) settings: Settings,
+    pub(crate) sections: Vec<Section>,
+    /// Methods that cannot do a speed here, and why.
+    pub(crate) refused: Vec<Refused>,
+}
+
+/// A method that cannot do a speed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Refused {
+    pub(crate) method: MethodId,
+    pub(crate) speed: String,
+    pub(crate) cpus: CpuList,
+    pub(crate) unavailable: Unavailable,
+}
+
+/// One method at one speed, on the CPUs of one zone.
+#[derive(Debug, Serialize)]
+pub(crate) struct Section {
+    method: MethodId,
+    speed: String,
+    cpus: CpuList,
+    period_ns: u64,
+    window_ns: u64,
+    spectrum: Option<Spectrum>,
+    outcomes: Vec<Outcome>,
+}
+
+impl Section {
+    /// The outcomes of a method at a speed.
+    pub(crate) fn new(
+        method: MethodId,
+        speed: &SpeedSpec,
+        emulated: &SessionEmulated,
+        plan: &Plan,
+        spectrum: Option<Spectrum>,
+        outcomes: Vec<Outcome>,
+    ) -> Self {
+        Self {
+            method,
+            speed: speed.to_string(),
+            cpus: emulated.demand().cpus(),
+            period_ns: nanos(emulated.cycle()),
+            window_ns: nanos(plan.window_of(emulated)),
+            spectrum,
+            outcomes,
+        }
+    }
+
+    fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.outcomes.iter().flat_map(|outcome| &outcome.findings)
+    }
+
+    fn text(&self) -> String {
+        let mut text = title(self.method, &self.speed, &self.cpus);
+        if self.period_ns > 0 {
+            let _ = write!(text, ", period {}", span(Duration::from_nanos(self.period_ns)));
+        }
+        let mut table = Table::new([
+            ("WORK", Align::Left),
+            ("IDEAL", Align::Right),
+            ("SPEED", Align::Right),
+            ("ERROR", Align::Right),
+            ("95% INTERVAL", Align::Right),
+            ("NOISE", Align::Right),
+            ("STALL", Align::Right),
+            ("VERDICT", Align::Left),
+        ]);
+        for finding in self.findings() {
+            table.row(row(finding));
+        }
+        let _ = write!(text, "\n\n{}", table.render());
+        for note in self.notes() {
+            let _ = writeln!(text, "{}", wrap(&note, 0));
+        }
+        text
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(Spectrum { granularity, taint }) = &self.spectrum {
+            let smooth = match granularity.smooth_from_ms {
+                Some(length) => format!("Progress is smooth in windows of {length} ms and longer"),
+                None => "Progress is not smooth in any window that was looked at".to_owned(),
+            };
+            let doubt = taint.map_or(String::new(), |taint| format!(" ({taint})"));
+            notes.push(format!("{smooth}{doubt}."));
+        }
+        let own = self.findings().filter_map(|finding| finding.own_cpu).reduce(f64::max);
+        if let Some(own) = own {
+            notes.push(format!("emu itself takes up to {} of each CPU.", percent(own)));
+        }
+        let trials = self.outcomes.iter().filter_map(|outcome| outcome.findings.first());
+        let missed = trials.fold((0, 0), |sum, one| (sum.0 + one.missed, sum.1 + one.periods));
+        if missed.0 > 0 {
+            notes.push(format!("{} of {} periods were missed.", missed.0, missed.1));
+        }
+        for finding in self.findings() {
+            if let Verdict::NotEnoughData { pairs_needed } = finding.verdict {
+                let why = match (finding.doubt, pairs_needed.filter(|&pairs| pairs <= PAIRS_MOST.into())) {
+                    (Some(doubt), _) => doubt.to_string(),
+                    (None, Some(pairs)) => format!("{pairs} pairs would decide (--pairs)"),
+                    (None, None) => "the error is too near the tolerance to be decided".into(),
+                };
+                notes.push(format!("{}: not enough data: {why}.", name(finding)));
+            }
+            let Outliers { pairs, beyond } = finding.outliers;
+            if pairs > 0 && !matches!(finding.doubt, Some(Doubt::Outliers { .. })) {
+                notes.push(format!(
+                    "{}: {pairs} of {} pairs differ from the median by more than {}.",
+                    name(finding),
+                    finding.pairs.max(pairs),
+                    percent(beyond)
+                ));
+            }
+            if finding.late > 0 {
+                notes.push(format!(
+                    "{}: in {} windows the emulation held the work for longer than the time before them.",
+                    name(finding),
+                    finding.late
+                ));
+            }
+            if let Some(fairness) = finding.fairness.filter(Fairness::is_lost) {
+                notes.push(format!(
+                    "{}: shared less evenly, fairness {:.2}, natively {:.2}.",
+                    name(finding),
+                    fairness.emulated,
+                    fairness.native
+                ));
+            }
+        }
+        notes.extend(self.disturbances());
+        notes
+    }
+
+    /// What kept the machine from being quiet.
+    fn disturbances(&self) -> Option<String> {
+        let disturbed: Vec<_> = self
+            .outcomes
+            .iter()
+            .flat_map(|outcome| &outcome.pairs)
+            .filter(|pair| !pair.taints.is_empty())
+            .collect();
+        let kept = disturbed.iter().filter(|pair| pair.kept).count();
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        for taint in disturbed.iter().flat_map(|pair| &pair.taints) {
+            *kinds.entry(taint.kind()).or_default() += 1;
+        }
+        let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        (!disturbed.is_empty()).then(|| {
+            format!(
+                "The machine was not quiet ({}): {} pairs were taken again, {kept} stayed disturbed and do not count.",
+                kinds.join(", "),
+                disturbed.len() - kept
+            )
+        })
+    }
+}
+
+/// `cpu-lim at 50% on CPU 0`.
+pub(crate) fn title(method: MethodId, speed: &str, cpus: &CpuList) -> String {
+    format!("{method} at {speed} on {}", self::cpus(cpus))
+}
+
+fn name(finding: &Finding) -> String {
+    finding.cpu.map_or_else(|| finding.workload.clone(), |cpu| format!("{} {cpu}", finding.workload))
+}
+
+fn row(finding: &Finding) -> [String; 8] {
+    let error = |ratio: f64| signed(ratio - 1.0);
+    let relative = &finding.relative;
+    let verdict = match finding.verdict {
+        Verdict::Pass => "pass",
+        Verdict::Fail => "FAIL",
+        // Why is told below.
+        Verdict::NotEnoughData { .. } => "?",
+    };
+    [
+        name(finding),
+        percent(finding.ideal),
+        percent(finding.ratio.estimate),
+        error(relative.estimate),
+        format!("{} to {}", error(relative.low).trim_end_matches('%'), error(relative.high)),
+        finding.floor.map_or_else(|| "-".to_owned(), percent),
+        span(Duration::from_nanos(finding.longest_stall_ns)),
+        verdict.to_owned(),
+    ]
+}
+
+impl Report {
+    /// A report to be filled.
+    pub(crate) fn new(about: About, settings: Settings) -> Self {
+        Self { schema: SCHEMA, about, settings, sections: Vec::new(), refused: Vec::new() }
+    }
+
+    /// Whether a speed was shown not to be delivered.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.sections.iter().flat_map(Section::findings).any(|finding| finding.verdict == Verdict::Fail)
+    }
+
+    /// A table for each method and speed.
+    pub(crate) fn text(&self) -> String {
+        let mut text: String = self.sections.iter().map(|section| section.text() + "\n").collect();
+        for Refused { method, speed, cpus, unavailable } in &self.refused {
+            let refusal = format!("{method} cannot do {speed} on {} here: {unavailable}", self::cpus(cpus));
+            let _ = writeln!(text, "{}", wrap(&refusal, 0));
+            let _ = writeln!(text, "{}\n", wrap(&format!("hint: {}", unavailable.hint), 2));
+        }
+        let tolerance = percent(self.settings.tolerance.high() - 1.0);
+        let _ = writeln!(
+            text,
+            "SPEED: median of emulated by native, {} pairs. ERROR: against the ideal. NOISE:\n\
+             what two native samples differ by. pass: interval and mean are within ±{tolerance}, and\n\
+             few windows far off; FAIL: the interval is outside; -: not enough data.",
+            self.settings.pairs
+        );
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::table::WIDTH;
+    use emu_bench::record::Machine;
+    use emu_bench::stats::Interval;
+    use emu_core::{Host, Roots};
+
+    fn finding(verdict: Verdict) -> Finding {
+        let interval =
+            |estimate: f64| Interval { estimate, low: estimate * 0.9, high: estimate * 1.1, level: 0.95 };
+        Finding {
+            workload: "sleep-compute".into(),
+            cpu: Some(127),
+            asked: 0.5,
+            ideal: 0.6667,
+            ratio: interval(0.6543),
+            relative: interval(0.9814),
+            mean: 0.9801,
+            clock: Some(1.0),
+            verdict,
+            doubt: None,
+            pairs: 15,
+            repeated: 3,
+            tainted: 2,
+            floor: Some(0.0123),
+            detectable: None,
+            outliers: Outliers { pairs: 4, beyond: 0.1 },
+            longest_stall_ns: 12_300_000,
+            late: 2,
+            periods: 4000,
+            missed: 3,
+            own_cpu: Some(0.0042),
+            fairness: Some(Fairness { native: 0.99, emulated: 0.5 }),
+        }
+    }
+
+    fn report(verdicts: &[Verdict]) -> Report {
+        let host = Host::detect(&Roots::system()).unwrap();
+        let settings = Settings { seed: 1, pairs: 15, tolerance: Band::FIVE_PERCENT, window: Duration::ZERO };
+        let mut report = Report::new(About::new(Machine::of(&host), "emu verify --seed 1", 1), settings);
+        let outcome = |verdict: &Verdict| Outcome {
+            trial: emu_bench::verify::Trial { job: job(), shares: vec![], clocks: vec![] },
+            pairs: vec![],
+            findings: vec![finding(*verdict)],
+        };
+        report.sections.push(Section {
+            method: MethodId::new("cpu-freeze"),
+            speed: "50%".into(),
+            cpus: "0".parse().unwrap(),
+            period_ns: 20_000_000,
+            window_ns: 200_000_000,
+            spectrum: None,
+            outcomes: verdicts.iter().map(outcome).collect(),
+        });
+        report
+    }
+
+    fn job() -> emu_bench::workload::Job {
+        let setting = emu_bench::workload::Setting {
+            cpus: "0".parse().unwrap(),
+            period: Duration::ZERO,
+            share: 0.5,
+            window: Duration::ZERO,
+        };
+        emu_bench::workload::workload("cpu-loop").unwrap().job(&setting)
+    }
+
+    #[test]
+    fn the_table_keeps_to_its_width_and_tells_what_is_undecided() {
+        let undecided = Verdict::NotEnoughData { pairs_needed: Some(41) };
+        let text = report(&[Verdict::Pass, Verdict::Fail, undecided]).text();
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("12.3ms ?"), "{text}");
+        for part in [
+            "cpu-freeze at 50% on CPU 0, period 20ms",
+            "66.7%",
+            "-1.9%",
+            "pass",
+            "FAIL",
+            "not enough data: 41 pairs would decide",
+            "in 2 windows the emulation held the work",
+            "4 of 15 pairs differ from the median by more than 10%.",
+            "shared less evenly, fairness 0.50, natively 0.99.",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+
+    #[test]
+    fn where_there_is_doubt_it_is_told_instead_of_more_pairs() {
+        let outliers = Outliers { pairs: 4, beyond: 0.1 };
+        for (doubt, words) in [
+            (Doubt::Disturbed { disturbed: 10, pairs: 15 }, "10 of 15 pairs were disturbed"),
+            (Doubt::Outliers { outliers, pairs: 15 }, "4 of 15 windows are off by more than 10%"),
+            (Doubt::Mean(-0.06), "the mean is off by -6.0%"),
+        ] {
+            let mut report = report(&[Verdict::NotEnoughData { pairs_needed: None }]);
+            report.sections[0].outcomes[0].findings[0].doubt = Some(doubt);
+            let text = report.text().replace('\n', " ");
+            assert!(text.contains(words) && !text.contains("would decide"), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_fail_fails() {
+        let undecided = Verdict::NotEnoughData { pairs_needed: None };
+        assert!(!report(&[Verdict::Pass, undecided]).has_failed());
+        assert!(report(&[Verdict::Pass, Verdict::Fail]).has_failed());
+    }
+
+    #[test]
+    fn json_has_the_schema_the_seed_and_the_unrounded_findings() {
+        let json: serde_json::Value =
+            serde_json::from_str(&crate::output::json(&report(&[Verdict::Pass])).unwrap()).unwrap();
+        assert_eq!((json["schema"].as_u64(), json["seed"].as_u64()), (Some(1), Some(1)));
+        assert_eq!(json["about"]["command"], "emu verify --seed 1");
+        for field in ["date", "version"] {
+            assert!(json["about"][field].is_string(), "{field}");
+        }
+        assert!(json["about"]["machine"]["kernel"].is_string());
+        assert_eq!(json["sections"][0]["cpus"], "0");
+        assert_eq!(json["sections"][0]["outcomes"][0]["findings"][0]["ideal"].as_f64(), Some(0.6667));
+    }
+}

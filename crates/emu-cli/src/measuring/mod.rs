@@ -1,0 +1,255 @@
+//! What all measurements of the machine share: signals, progress, the record, and how a result is shown.
+
+mod args;
+
+pub(crate) use args::{MeasureArgs, SeriesArgs};
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use emu_bench::record::{About, Machine, Measurement, Record};
+use emu_core::{Error, ErrorKind, Host, Result};
+use emu_machine::Event;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::ending::Ending;
+use crate::exit::Failure;
+use crate::output::progress::Progress;
+use crate::output::{self, Shown};
+use crate::reporter::Reporter;
+use crate::signals::Signals;
+
+/// What is to be measured.
+#[derive(Debug)]
+pub(crate) struct Task<'a, P> {
+    /// The subcommand: `noise`, `measure cpu`. Files of the record are called after it.
+    pub(crate) name: &'a str,
+    /// Options of its own, as they are to be written to measure the same again: ` --threshold 5us`.
+    pub(crate) options: String,
+    /// Start of the random numbers.
+    pub(crate) seed: u64,
+    /// Everything that was decided before measuring, for the record.
+    pub(crate) plan: &'a P,
+}
+
+/// A measurement under way.
+///
+/// [`begin`](Self::begin) comes first, before any thread is made. The measurement then calls [`watch`](Self::watch)
+/// between samples, and [`finish`](Self::finish) shows the result, whatever came of it.
+pub(crate) struct Measuring {
+    name: String,
+    about: About,
+    ending: Ending,
+    progress: Progress,
+    record: Option<Record>,
+    json: bool,
+}
+
+impl Measuring {
+    /// Blocks signals, and makes the record where one is wanted: a folder that cannot be made is told before anything
+    /// is measured.
+    ///
+    /// # Errors
+    /// The folder exists or cannot be made.
+    pub(crate) fn begin(host: &Host, args: &MeasureArgs, task: &Task<'_, impl Serialize>) -> Result<Self> {
+        let ending = Ending::new(Signals::block()?);
+        let Task { name, options, seed, plan } = task;
+        let quick = if args.quick { " --quick" } else { "" };
+        let command = format!("emu {name}{quick}{options} --seed {seed}");
+        let plan = serde_json::to_value(plan).map_err(|cause| {
+            Error::new(ErrorKind::Failed, "cannot write the plan as JSON").caused_by(cause)
+        })?;
+        let measurement = Some(Measurement { name: (*name).to_owned(), plan });
+        let about = About { measurement, ..About::new(Machine::of(host), command, *seed) };
+        let record = match &args.out {
+            Some(out) => {
+                let hint = "a record is never written over; name a new folder";
+                Record::check(out).map_err(|error| error.hint(hint))?;
+                Some(Record::at(out, &about)?)
+            }
+            None => None,
+        };
+        let progress = Progress::new(Duration::ZERO);
+        Ok(Self { name: (*name).to_owned(), about, ending, progress, record, json: args.json })
+    }
+
+    /// Follows a measurement that tells of itself by events: [`step`](Self::step) and [`sample`](Self::sample).
+    ///
+    /// # Errors
+    /// As theirs.
+    pub(crate) fn watch(&mut self, event: Event<'_>) -> Result<()> {
+        match event {
+            Event::Next { what, left } => self.step(what, left),
+            Event::Sample { row, sample } => self.sample(row, &sample),
+        }
+    }
+
+    /// Tells what comes next and how much time is left in all, where that is known. To be called between samples only.
+    ///
+    /// # Errors
+    /// A signal asks to end.
+    pub(crate) fn step(&mut self, what: &str, left: Duration) -> Result<()> {
+        self.ending.go_on()?;
+        if left.is_zero() {
+            self.progress.show_alone(what);
+        } else {
+            self.progress.expect(left);
+            self.progress.show(what);
+        }
+        Ok(())
+    }
+
+    /// Keeps a raw sample under the name of the row that it belongs to.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn sample(&mut self, row: &str, sample: &impl Serialize) -> Result<()> {
+        self.record.as_mut().map_or(Ok(()), |record| record.sample(row, sample))
+    }
+
+    /// Shows what was measured, adds it to the record, and returns it.
+    ///
+    /// # Errors
+    /// A signal or a failure ended the measurement. A file cannot be written; the result is shown all the same. A signal
+    /// came when all was measured: the result is shown and added first.
+    pub(crate) fn finish<R: Serialize>(
+        mut self,
+        measured: Result<R>,
+        show: impl FnOnce(&R) -> Result<Shown>,
+    ) -> Result<R, Failure> {
+        self.progress.clear();
+        let result = match measured {
+            Ok(result) => result,
+            Err(error) => {
+                let ended = self.ending.by_signal(Some(&error));
+                self.keep();
+                return Err(ended.err().unwrap_or_else(|| error.into()));
+            }
+        };
+        let shown = show(&result)?;
+        let document = Document { schema: output::SCHEMA, about: self.about, result };
+        let json = output::json(&document)?;
+        let write = |record| write(record, &self.name, &json, &shown);
+        let written = self.record.as_ref().map_or(Ok(()), write);
+        output::print(if self.json { &json } else { &shown.text })?;
+        written?;
+        if let Some(record) = &self.record {
+            Reporter::new(false).say(&format!("the record is in {}", record.folder().display()));
+        }
+        self.ending.by_signal(None)?;
+        Ok(document.result)
+    }
+
+    /// Leaves a record of what was measured before the end, if anything was.
+    fn keep(&mut self) {
+        if let Some(record) = self.record.take() {
+            let folder = record.folder().display().to_string();
+            if record.discard_if_empty() {
+                Reporter::new(false).say(&format!("what was measured is kept in {folder}"));
+            }
+        }
+    }
+}
+
+/// Adds a result to its record: `noise.json`, `noise.csv`, `noise.svg` and further figures such as `noise-gaps.svg`.
+fn write(record: &Record, name: &str, json: &str, shown: &Shown) -> Result<()> {
+    let stem = name.replace(' ', "-");
+    record.add(&format!("{stem}.json"), json)?;
+    record.add(&format!("{stem}.csv"), &shown.csv)?;
+    for (of, chart) in &shown.figures {
+        let dash = if of.is_empty() { "" } else { "-" };
+        record.add(&format!("{stem}{dash}{of}.svg"), &chart.svg()?)?;
+    }
+    Ok(())
+}
+
+/// The JSON of a measurement: what was measured on what, and the result.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Document<R> {
+    /// Version of the form: [`output::SCHEMA`].
+    schema: u32,
+    /// What was measured, when and on what.
+    pub(crate) about: About,
+    /// What came of it, with every sample.
+    pub(crate) result: R,
+}
+
+impl<R: DeserializeOwned> Document<R> {
+    /// Reads a measurement of this name back, from a record or from the file that `--json` has written.
+    ///
+    /// # Errors
+    /// Usage, when there is none, or it is of something else or of another emu's form.
+    pub(crate) fn read(path: &Path, name: &str) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Form {
+            schema: u32,
+            about: About,
+        }
+        let file =
+            if path.is_dir() { path.join(format!("{}.json", name.replace(' ', "-"))) } else { path.into() };
+        let hint = format!("name a record of `emu {name} --out DIR`, or a file of `emu {name} --json`");
+        let unusable = |what: String| {
+            Error::usage(format!("cannot use the measurement {}: {what}", file.display())).hint(hint.clone())
+        };
+        let text = fs::read_to_string(&file).map_err(|cause| {
+            Error::file("read", &file, cause).with_kind(ErrorKind::Usage).hint(hint.clone())
+        })?;
+        let damaged = |cause| unusable("it cannot be understood".into()).caused_by(cause);
+        let form: Form = serde_json::from_str(&text).map_err(damaged)?;
+        if form.schema != output::SCHEMA {
+            let ours = output::SCHEMA;
+            return Err(unusable(format!("its form is version {}, this emu reads {ours}", form.schema)));
+        }
+        match form.about.measurement {
+            Some(measurement) if measurement.name == name => serde_json::from_str(&text).map_err(damaged),
+            Some(other) => Err(unusable(format!("it is one of emu {}", other.name))),
+            None => Err(unusable("it is of no measurement".into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use emu_core::Roots;
+    use nix::sys::signal::{Signal, raise};
+
+    use super::*;
+    use crate::exit::Exit;
+
+    /// A measurement that came to `measured` when its thread got a signal.
+    fn ended(measured: Result<u32>, folder: &Path) -> Result<u32, Failure> {
+        let args = MeasureArgs { quick: true, json: true, out: Some(folder.into()), seed: Some(1) };
+        let measure = move || {
+            let task = Task { name: "test", options: String::new(), seed: 1, plan: &() };
+            let host = Host::detect(&Roots::system()).unwrap();
+            let mut measuring = Measuring::begin(&host, &args, &task).unwrap();
+            measuring.sample("row", &7).unwrap();
+            raise(Signal::SIGTERM).unwrap();
+            let text = String::new;
+            measuring.finish(measured, |_| Ok(Shown { text: text(), csv: text(), figures: vec![] }))
+        };
+        // On a thread of its own, whose signals may be blocked.
+        thread::spawn(measure).join().unwrap()
+    }
+
+    #[test]
+    fn a_signal_that_comes_at_the_end_leaves_the_result() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = dir.path().join("whole");
+        assert_eq!(ended(Ok(5), &whole).unwrap_err().exit, Exit::Signal(Signal::SIGTERM as i32));
+        assert_eq!(Document::<u32>::read(&whole, "test").unwrap().result, 5);
+    }
+
+    #[test]
+    fn a_signal_that_ends_a_measurement_leaves_its_samples() {
+        let dir = tempfile::tempdir().unwrap();
+        let part = dir.path().join("part");
+        let failure = ended(Err(Error::new(ErrorKind::Failed, "ended")), &part).unwrap_err();
+        assert_eq!(failure.exit, Exit::Signal(Signal::SIGTERM as i32));
+        assert!(part.join("samples.jsonl").exists() && !part.join("test.json").exists());
+    }
+}

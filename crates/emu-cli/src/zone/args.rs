@@ -1,0 +1,70 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use emu_core::{CpuList, Round, SpeedSpec};
+
+use crate::values::{self, MethodChoice};
+
+/// What to emulate, for `run` and `attach`.
+#[derive(Debug, Args)]
+pub(crate) struct ZoneArgs {
+    /// Speed of the CPUs: 40%, 0.4, 1.2GHz, or one for each: 0-1=1.2GHz,2=40%
+    #[arg(short, long, allow_hyphen_values = true)]
+    pub(crate) speed: SpeedSpec,
+
+    /// How to slow the CPUs down; `emu methods` shows what works here
+    #[arg(short, long, default_value = "auto", value_parser = values::method_or_auto())]
+    pub(crate) method: MethodChoice,
+
+    #[command(flatten)]
+    pub(crate) demand: DemandArgs,
+}
+
+/// What is asked of a method beside the speed, for `run`, `attach`, `methods` and `verify`.
+#[derive(Debug, Args)]
+pub(crate) struct DemandArgs {
+    /// An old name of what is part of the method's name now
+    #[arg(long, hide = true, value_name = "NAME", value_parser = values::variant)]
+    pub(crate) variant: Option<()>,
+
+    /// CPUs to slow down and to run on, as 0-2,5 [default: those that --speed names, else all allowed]
+    #[arg(short, long, value_name = "LIST", allow_hyphen_values = true)]
+    pub(crate) cpus: Option<CpuList>,
+
+    /// Length of one on/off cycle, 500us to 1s [default: the method's own]
+    #[arg(short, long, value_name = "DURATION", value_parser = values::period, allow_hyphen_values = true)]
+    pub(crate) period: Option<Duration>,
+
+    /// Lift the kernel's limit for real-time tasks while it is in the way of the speed
+    #[arg(long)]
+    pub(crate) lift_rt_limit: bool,
+
+    /// cpu-hogs: do not slow tasks outside the zone
+    #[arg(long)]
+    pub(crate) spare_others: bool,
+
+    /// cpu-freq: how to round a frequency that the hardware lacks
+    #[arg(long, default_value = "nearest", value_parser = values::round())]
+    pub(crate) round: Round,
+
+    /// cpu-freq, cpu-gov: slow other CPUs too where they share a clock with those of the zone
+    #[arg(long)]
+    pub(crate) widen: bool,
+}
+
+/// What to say about it, for `run` and `attach`.
+#[derive(Debug, Args)]
+pub(crate) struct TellArgs {
+    /// Measure first that the speed is delivered; do not start when it is off by more than 5%
+    #[arg(long)]
+    pub(crate) verify: bool,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Write the request and the result to FILE at the end; `delivered` needs --verify
+    #[arg(long, value_name = "FILE", value_parser = values::output_file)]
+    pub(crate) json: Option<PathBuf>,
+}

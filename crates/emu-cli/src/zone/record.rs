@@ -1,0 +1,307 @@
+//! The JSON that `run` and `attach` leave: unrounded, times in nanoseconds, clocks in hertz.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use emu_core::{CpuId, Demand, Expected, Health, MethodId, Round, Status, Tasks};
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::output::nanos;
+use crate::zone::plan::Plan;
+use crate::zone::verification::Verification;
+
+/// The version of the JSON of `run`, `attach` and `methods`. In the first one the variant of a method was not part of its
+/// name.
+pub(crate) const FORM: u32 = 2;
+
+/// One emulation from begin to end.
+#[derive(Debug, Serialize)]
+pub(crate) struct Record {
+    schema: u32,
+    emu: &'static str,
+    /// When emu began, RFC 3339 in UTC.
+    started: String,
+    /// The command that was run; absent for `attach`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<Vec<String>>,
+    /// What was attached to; absent for `run`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attached: Option<Tasks>,
+    asked: Asked,
+    method: MethodId,
+    /// Whether emu has picked the method.
+    automatic: bool,
+    expected: ExpectedRecord,
+    /// What a probe measured beforehand; null without `--verify`.
+    delivered: Option<Verification>,
+    /// What the method did by its own account; null when it never began.
+    status: Option<StatusRecord>,
+    notes: Vec<String>,
+    exit: Option<ExitRecord>,
+}
+
+#[derive(Debug, Serialize)]
+struct Asked {
+    speed: String,
+    #[serde(flatten)]
+    options: Options,
+    cpus: Vec<AskedCpu>,
+}
+
+/// What is asked of a method beside the speed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Options {
+    period_ns: Option<u64>,
+    lift_rt_limit: bool,
+    spare_others: bool,
+    round: Round,
+    widen_policies: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct AskedCpu {
+    cpu: CpuId,
+    share: f64,
+    clock_hz: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct ExpectedRecord {
+    error: f64,
+    period_ns: u64,
+    longest_stall_ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct StatusRecord {
+    health: Health,
+    problems: Vec<String>,
+    wall_ns: u64,
+    period_ns: u64,
+    periods: u64,
+    missed: u64,
+    longest_stall_ns: u64,
+    own_cpu_ns: u64,
+    burned_ns: u64,
+    others_share: Option<f64>,
+    cpus: Vec<CpuRecord>,
+}
+
+#[derive(Debug, Serialize)]
+struct CpuRecord {
+    cpu: CpuId,
+    asked_share: f64,
+    effective: f64,
+    duty: f64,
+    clock_hz: Option<u64>,
+    online: bool,
+}
+
+/// How the command ended.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ExitRecord {
+    Code(u8),
+    Signal(i32),
+}
+
+impl Record {
+    /// A command, before it is started.
+    pub(crate) fn of_command(plan: &Plan, command: &[OsString]) -> Self {
+        let words = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        Self::new(plan, Some(words), None)
+    }
+
+    /// Tasks that run already.
+    pub(crate) fn of_tasks(plan: &Plan, tasks: Tasks) -> Self {
+        Self::new(plan, None, Some(tasks))
+    }
+
+    fn new(plan: &Plan, command: Option<Vec<String>>, attached: Option<Tasks>) -> Self {
+        Self {
+            schema: FORM,
+            emu: env!("CARGO_PKG_VERSION"),
+            started: jiff::Timestamp::now().to_string(),
+            command,
+            attached,
+            asked: Asked::of(plan),
+            method: plan.prepared.method().id(),
+            automatic: plan.automatic,
+            expected: ExpectedRecord::of(plan.prepared.expected()),
+            delivered: None,
+            status: None,
+            notes: vec![],
+            exit: None,
+        }
+    }
+
+    /// Adds what the probe found.
+    pub(crate) fn verified(&mut self, verification: &Verification) {
+        self.delivered = Some(verification.clone());
+    }
+
+    /// Adds something that the user was told.
+    pub(crate) fn note(&mut self, note: &str) {
+        self.notes.push(note.to_owned());
+    }
+
+    /// Adds what was delivered over `wall`.
+    pub(crate) fn status(&mut self, status: &Status, wall: Duration) {
+        self.status = Some(StatusRecord {
+            health: status.health,
+            problems: status.problems.clone(),
+            wall_ns: nanos(wall),
+            period_ns: nanos(status.period),
+            periods: status.periods,
+            missed: status.missed,
+            longest_stall_ns: nanos(status.longest_stall),
+            own_cpu_ns: nanos(status.own_cpu),
+            burned_ns: nanos(status.burned),
+            others_share: status.others,
+            cpus: status
+                .cpus
+                .iter()
+                .map(|cpu| CpuRecord {
+                    cpu: cpu.cpu,
+                    asked_share: cpu.asked.share,
+                    effective: cpu.effective,
+                    duty: cpu.duty,
+                    clock_hz: cpu.clock.map(|clock| clock.0),
+                    online: cpu.online,
+                })
+                .collect(),
+        });
+    }
+
+    /// Adds how the command ended.
+    pub(crate) fn exit(&mut self, exit: Exit) {
+        self.exit = match exit {
+            Exit::Command(code) => Some(ExitRecord::Code(code)),
+            Exit::Signal(number) => Some(ExitRecord::Signal(number)),
+            _ => None,
+        };
+    }
+}
+
+impl Asked {
+    fn of(plan: &Plan) -> Self {
+        let demand = plan.prepared.demand();
+        let cpus = demand.targets.iter().map(|(&cpu, target)| AskedCpu {
+            cpu,
+            share: target.share,
+            clock_hz: target.clock.map(|clock| clock.0),
+        });
+        Self { speed: plan.speed.to_string(), options: Options::of(demand), cpus: cpus.collect() }
+    }
+}
+
+impl Options {
+    pub(crate) fn of(demand: &Demand) -> Self {
+        Self {
+            period_ns: demand.period.map(nanos),
+            lift_rt_limit: demand.lift_rt_limit,
+            spare_others: demand.spare_others,
+            round: demand.round,
+            widen_policies: demand.widen_policies,
+        }
+    }
+}
+
+impl ExpectedRecord {
+    pub(crate) fn of(expected: &Expected) -> Self {
+        Self {
+            error: expected.error,
+            period_ns: nanos(expected.period),
+            longest_stall_ns: nanos(expected.longest_stall),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zone::plan::testing::{Told, prepared};
+    use emu_core::{CpuStatus, Target};
+    use serde_json::json;
+
+    static TOLD: Told = Told {
+        name: "cpu-lim:published",
+        expected: || Expected {
+            error: 0.0123,
+            period: Duration::from_millis(100),
+            longest_stall: Duration::from_micros(66_667),
+            notes: vec![],
+        },
+    };
+
+    #[test]
+    fn a_record_is_complete_and_unrounded() {
+        let target = Target { share: 1.0 / 3.0, clock: None };
+        let mut demand = Demand::new([(0, target)].into());
+        demand.widen_policies = true;
+        let plan = Plan {
+            speed: "0.33333333".parse().unwrap(),
+            automatic: false,
+            prepared: prepared(&TOLD, &demand),
+        };
+        let mut record = Record::of_command(&plan, &["true".into()]);
+        record.started = "2026-01-01T00:00:00Z".into();
+        record.note("later");
+        record.status(
+            &Status {
+                method: MethodId::new("cpu-lim:published"),
+                period: Duration::from_millis(100),
+                periods: 12,
+                missed: 1,
+                longest_stall: Duration::from_nanos(66_700_001),
+                own_cpu: Duration::from_nanos(123_457),
+                burned: Duration::ZERO,
+                others: None,
+                cpus: vec![CpuStatus {
+                    cpu: 0,
+                    asked: target,
+                    effective: 0.333_21,
+                    duty: 0.333_21,
+                    clock: None,
+                    online: true,
+                }],
+                health: Health::Degraded,
+                problems: vec!["CPU 0 is hot".into()],
+                notes: vec![],
+            },
+            Duration::from_nanos(1_200_000_001),
+        );
+        record.exit(Exit::Signal(15));
+        assert_eq!(
+            serde_json::to_value(&record).unwrap(),
+            json!({
+                "schema": 2,
+                "emu": env!("CARGO_PKG_VERSION"),
+                "started": "2026-01-01T00:00:00Z",
+                "command": ["true"],
+                "asked": {
+                    "speed": "33.3333%", "period_ns": null, "lift_rt_limit": false,
+                    "spare_others": false, "round": "nearest", "widen_policies": true,
+                    "cpus": [{"cpu": 0, "share": 1.0 / 3.0, "clock_hz": null}],
+                },
+                "method": "cpu-lim:published",
+                "automatic": false,
+                "expected": {"error": 0.0123, "period_ns": 100_000_000, "longest_stall_ns": 66_667_000},
+                "delivered": null,
+                "status": {
+                    "health": "degraded", "problems": ["CPU 0 is hot"],
+                    "wall_ns": 1_200_000_001, "period_ns": 100_000_000, "periods": 12, "missed": 1,
+                    "longest_stall_ns": 66_700_001, "own_cpu_ns": 123_457, "burned_ns": 0,
+                    "others_share": null,
+                    "cpus": [{
+                        "cpu": 0, "asked_share": 1.0 / 3.0, "effective": 0.333_21, "duty": 0.333_21,
+                        "clock_hz": null, "online": true,
+                    }],
+                },
+                "notes": ["later"],
+                "exit": {"signal": 15},
+            })
+        );
+    }
+}

@@ -1,0 +1,228 @@
+//! The lines that `run` and `attach` say at their begin and end.
+
+use std::time::Duration;
+
+use emu_core::{CpuList, CpuStatus, SpeedSpec, Status, Target};
+
+use crate::output::PREFIX;
+use crate::output::numbers::{percent, signed, span};
+use crate::output::table::WIDTH;
+use crate::zone::plan::Plan;
+use crate::zone::verification::Verification;
+
+/// What will be done and what is expected of it.
+pub(crate) fn opening(plan: &Plan) -> String {
+    let picked = if plan.automatic { " (best here)" } else { "" };
+    // Speeds for each CPU name their CPUs.
+    let cpus = match plan.speed {
+        SpeedSpec::Uniform(_) => cpus(&plan.prepared.demand().cpus()),
+        SpeedSpec::PerCpu(_) => "CPUs".to_owned(),
+    };
+    let expected = plan.prepared.expected();
+    let error = percent(expected.error);
+    let cycle = match expected.period {
+        Duration::ZERO => String::new(),
+        period => format!(", period {}", span(period)),
+    };
+    let method = plan.prepared.method().id();
+    format!("{method}{picked} slows {cpus} to {}: expected error {error}{cycle}", plan.speed)
+}
+
+/// What was asked and delivered, and at what cost.
+pub(crate) fn closing(status: &Status, wall: Duration) -> Vec<String> {
+    // At full speed there is nothing to do in a period, and none is counted.
+    let is_slowed = status.cpus.iter().any(|cpu| cpu.asked.share < 1.0);
+    if status.periods == 0 && !status.period.is_zero() && is_slowed {
+        let (wall, period) = (span(wall), span(status.period));
+        return vec![format!("ended after {wall}, before a period of {period} was counted")];
+    }
+    let mut lines: Vec<String> = by_result(&status.cpus)
+        .into_iter()
+        .map(|(cpus, asked, effective)| {
+            format!(
+                "{}: asked {asked}, effective {} over {}",
+                self::cpus(&cpus),
+                percent(effective),
+                span(wall)
+            )
+        })
+        .collect();
+    let cycle = match status.period {
+        Duration::ZERO => "no on/off cycle".to_owned(),
+        period => {
+            let (stall, Status { missed, periods, .. }) = (span(status.longest_stall), status);
+            format!("period {}, longest stall {stall}, missed {missed} of {periods}", span(period))
+        }
+    };
+    let share = status.own_cpu.as_secs_f64() / wall.as_secs_f64().max(1e-9);
+    let own = format!("own CPU {} ({})", span(status.own_cpu), percent(share));
+    let line = format!("{cycle}, {own}");
+    if PREFIX.len() + line.chars().count() > WIDTH {
+        lines.extend([cycle, own]);
+    } else {
+        lines.push(line);
+    }
+    lines.extend(status.others.map(|share| {
+        format!("tasks outside the zone were left the {} of its CPUs that they used", percent(share))
+    }));
+    lines
+}
+
+/// What the probe found, a line for each CPU.
+pub(crate) fn verified(verification: &Verification) -> Vec<String> {
+    verification
+        .cpus
+        .iter()
+        .map(|seen| {
+            format!(
+                "measured: CPU {} asked {}, delivered {} ({}), native {}",
+                seen.cpu,
+                percent(seen.asked),
+                percent(seen.delivered),
+                signed(seen.error),
+                seen.native_clock
+            )
+        })
+        .collect()
+}
+
+/// CPUs that were asked the same and deliver the same, as a list each: many CPUs make few lines.
+fn by_result(cpus: &[CpuStatus]) -> Vec<(CpuList, String, f64)> {
+    let mut groups: Vec<(Vec<usize>, &Target, Vec<f64>)> = Vec::new();
+    for cpu in cpus {
+        let alike = |(_, asked, effective): &&mut (Vec<usize>, &Target, Vec<f64>)| {
+            **asked == cpu.asked
+                && effective.first().is_none_or(|other| percent(*other) == percent(cpu.effective))
+        };
+        match groups.iter_mut().find(alike) {
+            Some((members, _, effective)) => {
+                members.push(cpu.cpu);
+                effective.push(cpu.effective);
+            }
+            None => groups.push((vec![cpu.cpu], &cpu.asked, vec![cpu.effective])),
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(members, asked, effective)| {
+            let mean = effective.iter().sum::<f64>() / effective.len() as f64;
+            (members.into_iter().collect(), target(asked), mean)
+        })
+        .collect()
+}
+
+/// `CPU 0`, `CPUs 0-1`.
+pub(crate) fn cpus(cpus: &CpuList) -> String {
+    format!("{} {cpus}", if cpus.len() == 1 { "CPU" } else { "CPUs" })
+}
+
+fn target(asked: &Target) -> String {
+    match asked.clock {
+        Some(clock) => format!("{clock} ({})", percent(asked.share)),
+        None => percent(asked.share),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_core::{Health, Hertz, MethodId};
+
+    fn status(cpus: &[(usize, Target, f64)]) -> Status {
+        Status {
+            method: MethodId::new("cpu-hogs"),
+            period: Duration::from_millis(10),
+            periods: 1234,
+            missed: 2,
+            longest_stall: Duration::from_micros(6130),
+            own_cpu: Duration::from_micros(24_700),
+            burned: Duration::from_secs(7),
+            others: None,
+            cpus: cpus
+                .iter()
+                .map(|&(cpu, asked, effective)| CpuStatus {
+                    cpu,
+                    asked,
+                    effective,
+                    duty: effective,
+                    clock: None,
+                    online: true,
+                })
+                .collect(),
+            health: Health::Holding,
+            problems: vec![],
+            notes: vec![],
+        }
+    }
+
+    const HALF: Target = Target { share: 0.5, clock: None };
+
+    #[test]
+    fn cpus_that_are_alike_share_a_line() {
+        let lines = closing(
+            &status(&[(0, HALF, 0.500_1), (1, HALF, 0.499_9), (2, HALF, 0.47)]),
+            Duration::from_millis(12_340),
+        );
+        assert_eq!(
+            lines,
+            [
+                "CPUs 0-1: asked 50%, effective 50% over 12.3s",
+                "CPU 2: asked 50%, effective 47% over 12.3s",
+                "period 10ms, longest stall 6.13ms, missed 2 of 1234, own CPU 24.7ms (0.2%)",
+            ]
+        );
+        assert!(lines.iter().all(|line| PREFIX.len() + line.len() <= WIDTH));
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_line_becomes_two() {
+        let long = Status { periods: 123_456, missed: 12_345, ..status(&[(0, HALF, 0.5)]) };
+        assert_eq!(
+            closing(&long, Duration::from_secs(1234))[1..],
+            ["period 10ms, longest stall 6.13ms, missed 12345 of 123456", "own CPU 24.7ms (0%)"]
+        );
+    }
+
+    #[test]
+    fn a_clock_is_shown_with_the_share_that_it_is() {
+        let target = Target { share: 0.336, clock: Some(Hertz(1_200_000_000)) };
+        let lines = closing(&status(&[(0, target, 0.336)]), Duration::from_secs(1));
+        assert_eq!(lines[0], "CPU 0: asked 1.200 GHz (33.6%), effective 33.6% over 1s");
+    }
+
+    #[test]
+    fn nothing_is_claimed_of_less_than_a_period() {
+        let mut status = status(&[(0, HALF, 1.0)]);
+        status.periods = 0;
+        assert_eq!(
+            closing(&status, Duration::from_micros(691)),
+            ["ended after 691µs, before a period of 10ms was counted"]
+        );
+    }
+
+    #[test]
+    fn full_speed_is_delivered_without_a_period() {
+        let mut status = status(&[(0, Target { share: 1.0, clock: None }, 1.0)]);
+        status.periods = 0;
+        let lines = closing(&status, Duration::from_millis(12_340));
+        assert_eq!(lines[0], "CPU 0: asked 100%, effective 100% over 12.3s");
+    }
+
+    #[test]
+    fn what_others_were_left_is_told_where_they_are_spared() {
+        let mut status = status(&[(0, HALF, 0.5)]);
+        status.others = Some(0.0321);
+        let lines = closing(&status, Duration::from_secs(1));
+        assert_eq!(
+            lines.last().unwrap(),
+            "tasks outside the zone were left the 3.21% of its CPUs that they used"
+        );
+    }
+
+    #[test]
+    fn a_method_without_a_cycle_has_none_to_report() {
+        let mut status = status(&[(0, HALF, 0.5)]);
+        status.period = Duration::ZERO;
+        assert_eq!(closing(&status, Duration::from_secs(1))[1], "no on/off cycle, own CPU 24.7ms (2.47%)");
+    }
+}

@@ -1,0 +1,182 @@
+//! What `run` and `attach` tell: to people on stderr, to programs in a JSON file.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use emu_core::{Error, ErrorKind, Result, Status};
+
+use crate::exit::{Exit, Failure};
+use crate::output;
+use crate::output::numbers::span;
+use crate::reporter::Reporter;
+use crate::signals::Signals;
+use crate::zone::plan::Plan;
+use crate::zone::record::Record;
+use crate::zone::{summary, verification};
+
+/// Tells people and programs about one emulation.
+#[derive(Debug)]
+pub(crate) struct Report {
+    reporter: Reporter,
+    json: Option<JsonFile>,
+    record: Record,
+    /// Notes that have been told, and the same without their numbers.
+    told: BTreeSet<String>,
+}
+
+impl Report {
+    /// A report that has said nothing yet.
+    pub(crate) fn new(quiet: bool, json: Option<JsonFile>, record: Record) -> Self {
+        Self { reporter: Reporter::new(quiet), json, record, told: BTreeSet::new() }
+    }
+
+    /// Says what will be done, and what is known about it beforehand.
+    pub(crate) fn begin(&mut self, plan: &Plan) {
+        self.reporter.tell(&summary::opening(plan));
+        self.tell(&plan.prepared.expected().notes);
+    }
+
+    /// Tells each note that has not been told.
+    pub(crate) fn tell(&mut self, notes: &[String]) {
+        for note in notes {
+            if self.told.insert(note.clone()) {
+                self.told.insert(without_numbers(note));
+                self.reporter.note(note);
+                self.record.note(note);
+            }
+        }
+    }
+
+    /// Tells each note that is new and not just counts on; [`end`](Self::end) has the last count.
+    pub(crate) fn tell_meanwhile(&mut self, notes: &[String]) {
+        let new = notes.iter().filter(|note| !self.told.contains(&without_numbers(note)));
+        self.tell(&new.cloned().collect::<Vec<_>>());
+    }
+
+    /// Tells for how long emu was stopped by job control, if it was.
+    pub(crate) fn was_stopped(&mut self, time: Duration) {
+        if !time.is_zero() {
+            self.tell(&[format!("stopped by job control for {}; these periods count as missed", span(time))]);
+        }
+    }
+
+    /// Verifies that the speed is delivered, and tells. `otherwise` says what is not done when it is not.
+    ///
+    /// # Errors
+    /// It is not ([`Exit::NotVerified`]; the JSON is written), or it could not be measured.
+    pub(crate) fn verify(&mut self, plan: &Plan, signals: &Signals, otherwise: &str) -> Result<(), Failure> {
+        let verification = verification::verify(plan, signals)?;
+        for line in summary::verified(&verification) {
+            self.reporter.say(&line);
+        }
+        self.record.verified(&verification);
+        verification.judge(otherwise).inspect_err(|_| self.write())
+    }
+
+    /// Tells what was delivered, and writes the JSON.
+    pub(crate) fn end(mut self, status: &Status, wall: Duration, exit: Exit) {
+        self.tell(&status.messages());
+        for line in summary::closing(status, wall) {
+            self.reporter.say(&line);
+        }
+        self.record.status(status, wall);
+        self.record.exit(exit);
+        self.write();
+    }
+
+    /// The command's exit code matters more than that its record could not be written.
+    fn write(&mut self) {
+        let record = &self.record;
+        let written =
+            self.json.as_mut().map_or(Ok(()), |file| output::json(record).and_then(|text| file.write(&text)));
+        if let Err(error) = written {
+            output::errors::print(&error);
+        }
+    }
+}
+
+fn without_numbers(note: &str) -> String {
+    note.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+/// A file that can be written, held open until there is something to write.
+#[derive(Debug)]
+pub(crate) struct JsonFile {
+    path: PathBuf,
+    file: File,
+    /// The file was not there before and has nothing in it.
+    new: bool,
+}
+
+impl JsonFile {
+    /// Opens or creates the file and leaves its contents alone.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let new = !path.exists();
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(|e| {
+            let error = Error::file("write", path, e);
+            let kind = if error.kind() == ErrorKind::NotPermitted {
+                ErrorKind::NotPermitted
+            } else {
+                ErrorKind::Usage
+            };
+            error.with_kind(kind).hint("name a file for --json that can be written")
+        })?;
+        Ok(Self { path: path.to_owned(), file, new })
+    }
+
+    /// Replaces the contents.
+    fn write(&mut self, text: &str) -> Result<()> {
+        self.new = false;
+        // A pipe or a terminal has no length to cut.
+        let regular = self.file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let cut = if regular { self.file.set_len(0).and_then(|()| self.file.rewind()) } else { Ok(()) };
+        cut.and_then(|()| self.file.write_all(text.as_bytes()))
+            .map_err(|e| Error::file("write", &self.path, e))
+    }
+}
+
+impl Drop for JsonFile {
+    /// A run that did not come about leaves no empty file.
+    fn drop(&mut self) {
+        if self.new {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_only_when_there_is_something_to_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+        fs::write(&old, "old and long").unwrap();
+        drop(JsonFile::open(&old).unwrap());
+        assert_eq!(fs::read_to_string(&old).unwrap(), "old and long");
+        drop(JsonFile::open(&new).unwrap());
+        assert!(!new.exists());
+        for path in [&old, &new] {
+            JsonFile::open(path).unwrap().write("{}").unwrap();
+            assert_eq!(fs::read_to_string(path).unwrap(), "{}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_an_error_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in [dir.path().to_owned(), dir.path().join("none/x")] {
+            let error = JsonFile::open(&path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Usage);
+            assert!(error.hint_text().is_some());
+        }
+        assert!(JsonFile::open(Path::new("/dev/null")).unwrap().write("{}").is_ok());
+    }
+}

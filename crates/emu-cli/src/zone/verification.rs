@@ -1,0 +1,165 @@
+//! `--verify`: whether the speed is delivered in a zone like the command's, measured before the command starts.
+
+use emu_bench::verify::{Delivered, Pair, SessionEmulated, delivered};
+use emu_core::{CpuId, Error, ErrorKind, Hertz};
+use nix::sys::signal::Signal;
+use serde::Serialize;
+
+use crate::exit::{Exit, Failure};
+use crate::output::nanos;
+use crate::output::numbers::percent;
+use crate::signals::{self, Signals};
+use crate::zone::plan::Plan;
+
+/// The largest relative error that counts as delivered.
+pub(crate) const TOLERANCE: f64 = 0.05;
+
+/// What was measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Verification {
+    /// Length of a window inside the zone.
+    window_ns: u64,
+    /// Each CPU of the zone.
+    pub(crate) cpus: Vec<Verified>,
+}
+
+/// What was measured on one CPU.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Verified {
+    /// Which CPU.
+    pub(crate) cpu: CpuId,
+    /// The share that was asked for; of a clock, what it is of the native clock at this moment.
+    pub(crate) asked: f64,
+    /// The share delivered.
+    pub(crate) delivered: f64,
+    /// `delivered / asked - 1`.
+    pub(crate) error: f64,
+    /// The clock that a thread perceives outside the zone.
+    #[serde(rename = "native_clock_hz")]
+    pub(crate) native_clock: Hertz,
+    /// The clock perceived inside the zone.
+    #[serde(rename = "delivered_clock_hz")]
+    delivered_clock: Hertz,
+    /// The longest time without progress inside the zone.
+    longest_stall_ns: u64,
+    /// Share of the core clock that a thread is given outside the zone; the rest goes to other tasks.
+    free: f64,
+}
+
+impl Verified {
+    fn of(seen: &Delivered) -> Self {
+        Self {
+            cpu: seen.cpu,
+            asked: seen.asked,
+            delivered: seen.delivered,
+            error: seen.error(),
+            native_clock: seen.native_clock,
+            delivered_clock: Hertz((seen.native_clock.as_f64() * seen.delivered) as u64),
+            longest_stall_ns: nanos(seen.longest_stall),
+            free: seen.free,
+        }
+    }
+}
+
+impl Verification {
+    /// Whether every CPU delivers what was asked for; `otherwise` says what is not done when one does not.
+    ///
+    /// # Errors
+    /// The CPU that is off the most, or one that was too busy to tell.
+    pub(crate) fn judge(&self, otherwise: &str) -> Result<(), Failure> {
+        let busiest = self.cpus.iter().min_by(|a, b| a.free.total_cmp(&b.free));
+        if let Some(seen) = busiest.filter(|seen| seen.free < 1.0 - TOLERANCE) {
+            let message =
+                format!("cannot verify: other tasks take {} of CPU {}", percent(1.0 - seen.free), seen.cpu);
+            let error = Error::new(ErrorKind::Failed, message)
+                .hint("wait until the machine is calm, choose other CPUs with --cpus, or leave out --verify");
+            return Err(Failure::new(Exit::NotVerified, error));
+        }
+        let worst = self.cpus.iter().max_by(|a, b| a.error.abs().total_cmp(&b.error.abs()));
+        match worst {
+            Some(seen) if seen.error.is_nan() || seen.error.abs() > TOLERANCE => {
+                let error = Error::new(
+                    ErrorKind::Failed,
+                    format!(
+                        "CPU {} delivers {} instead of {}; {otherwise}",
+                        seen.cpu,
+                        percent(seen.delivered),
+                        percent(seen.asked)
+                    ),
+                )
+                .hint("try again on a calmer machine, with a longer --period or with another --method");
+                Err(Failure::new(Exit::NotVerified, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Measures what a zone like the plan's delivers.
+///
+/// # Errors
+/// The zone cannot be made, the worker fails, or a signal asked emu to end.
+pub(crate) fn verify(plan: &Plan, signals: &Signals) -> Result<Verification, Failure> {
+    let prepared = &plan.prepared;
+    let mut emulated = SessionEmulated::named(prepared.host(), prepared.demand(), prepared.method().id())?;
+    let (mut ending, mut is_to_stop) = (None, false);
+    let mut watch = |_: &Pair| {
+        while let Some(received) = signals.next()? {
+            is_to_stop |= received.signal == Signal::SIGTSTP;
+            if signals.is_ending(received) {
+                ending = Some(received.signal);
+                return Err(Error::new(ErrorKind::Failed, "ended by a signal"));
+            }
+        }
+        Ok(())
+    };
+    let measured = delivered(&mut emulated, prepared.demand(), &mut watch);
+    if let Some(signal) = ending {
+        return Err(Failure::interrupted(signal));
+    }
+    if is_to_stop {
+        // With the command, which is not there yet.
+        signals::put_back(Signal::SIGTSTP);
+    }
+    let (window, cpus) = measured?;
+    Ok(Verification { window_ns: nanos(window), cpus: cpus.iter().map(Verified::of).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn seen(error: f64) -> Verified {
+        Verified::of(&Delivered {
+            cpu: 0,
+            asked: 0.4,
+            delivered: 0.4 * (1.0 + error),
+            native_clock: Hertz(3_000_000_000),
+            free: 0.99,
+            longest_stall: Duration::ZERO,
+        })
+    }
+
+    #[test]
+    fn five_percent_is_the_limit_on_the_worst_cpu() {
+        let judge = |errors: &[f64]| {
+            Verification { window_ns: 0, cpus: errors.iter().map(|error| seen(*error)).collect() }
+                .judge("nothing was slowed down")
+        };
+        assert!(judge(&[0.049, -0.049]).is_ok());
+        for errors in [&[0.0, 0.06][..], &[-0.06, 0.0], &[f64::NAN, 0.0]] {
+            let failure = judge(errors).unwrap_err();
+            assert_eq!(failure.exit, Exit::NotVerified, "{errors:?}");
+            assert!(failure.error.unwrap().to_string().ends_with("; nothing was slowed down"), "{errors:?}");
+        }
+    }
+
+    #[test]
+    fn a_busy_cpu_can_show_nothing() {
+        let busy = Verified { free: 0.8, ..seen(0.0) };
+        let failure = Verification { window_ns: 0, cpus: vec![seen(0.0), busy] }.judge("").unwrap_err();
+        assert_eq!(failure.error.unwrap().to_string(), "cannot verify: other tasks take 20% of CPU 0");
+    }
+}
