@@ -43,7 +43,7 @@ mod tests {
         table.row(row![
             "[x](y)\n<i>",
             0.4,
-            Judgement { verdict: Verdict::Fail, error: Some(-0.073), remarks }
+            Judgement { verdict: Verdict::Fail, word: None, error: Some(-0.073), remarks }
         ]);
         let expected = "| a\\|b | n | v |\n| --- | --: | --- |\n\
                         | \\[x](y) &lt;i> | 40% | -7.3% fail (worst 3%; &lt;b>) |\n";

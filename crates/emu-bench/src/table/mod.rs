@@ -1,4 +1,4 @@
-//! Tables: rows of values under typed columns, drawn for a terminal, as CSV or as Markdown.
+//! Tables: rows of values under typed columns, drawn for a terminal, as CSV, as Markdown or as a part of a page.
 //!
 //! A value is kept as it was measured. The column says how it is written for people; CSV has it unrounded.
 //!
@@ -20,6 +20,7 @@
 
 mod column;
 mod csv;
+mod html;
 mod markdown;
 mod rows;
 mod terminal;

@@ -36,6 +36,8 @@ pub enum Value {
 pub struct Judgement {
     /// The verdict.
     pub verdict: Verdict,
+    /// Instead of the verdict's own word.
+    pub word: Option<&'static str>,
     /// The error, as a share.
     pub error: Option<f64>,
     /// In documents only.
@@ -45,16 +47,22 @@ pub struct Judgement {
 impl Judgement {
     /// `+0.4% pass`, `-7.3% FAIL`, `?`: failures are to be seen at once, and of what is undecided a table says why below.
     pub(super) fn short(&self) -> String {
-        self.with_error(match self.verdict {
-            Verdict::Pass => "pass",
-            Verdict::Fail => "FAIL",
-            Verdict::NotEnoughData { .. } => "?",
+        self.with_error(match (self.word, self.verdict) {
+            (Some(word), _) => word,
+            (None, Verdict::Pass) => "pass",
+            (None, Verdict::Fail) => "FAIL",
+            (None, Verdict::NotEnoughData { .. }) => "?",
         })
     }
 
     /// `+0.4% not enough data`.
     pub(super) fn in_words(&self) -> String {
-        self.with_error(self.verdict.as_str())
+        self.with_error(self.word())
+    }
+
+    /// `not enough data`.
+    pub(super) fn word(&self) -> &'static str {
+        self.word.unwrap_or_else(|| self.verdict.as_str())
     }
 
     fn with_error(&self, word: &str) -> String {
@@ -64,7 +72,7 @@ impl Judgement {
 
 impl From<Verdict> for Value {
     fn from(verdict: Verdict) -> Self {
-        Self::Verdict(Judgement { verdict, error: None, remarks: vec![] })
+        Judgement { verdict, word: None, error: None, remarks: vec![] }.into()
     }
 }
 
