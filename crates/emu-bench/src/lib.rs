@@ -19,10 +19,12 @@
 
 pub mod experiment;
 pub mod memory;
+pub mod numbers;
 pub mod record;
 pub mod report;
 pub mod stats;
 pub mod stream;
+pub mod table;
 pub mod throttle;
 pub mod ticks;
 pub mod verify;

@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use emu_core::{Error, ErrorKind, Result};
+use maud::html;
 use plotters::chart::ChartBuilder;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::markup::escape;
 use super::style::{self, Look, Shape};
 use crate::stats::Interval;
 
@@ -215,12 +215,9 @@ impl Chart {
             Error::new(ErrorKind::Failed, format!("cannot draw the figure {}: {cause}", self.title))
         })?;
         // For readers who do not see it, and at any width.
-        let title = escape(&format!("{}: {} over {}", self.title, self.y.name, self.x.name));
-        Ok(svg.replacen("<svg ", "<svg role=\"img\" ", 1).replacen(
-            ">\n",
-            &format!(">\n<title>{title}</title>\n"),
-            1,
-        ))
+        let title = html! { title { (self.title) ": " (self.y.name) " over " (self.x.name) } }.into_string();
+        let named = svg.replacen("<svg ", "<svg role=\"img\" ", 1);
+        Ok(named.replacen(">\n", &format!(">\n{title}\n"), 1))
     }
 
     fn draw(&self, svg: &mut String) -> Drawn {

@@ -1,11 +1,10 @@
 //! Which method to use on this machine for what, in a sentence.
 
-use super::style::verdict;
-use super::{Judged, Results};
 use emu_core::MethodId;
 
-use crate::experiment::NONE;
+use super::results::{Judged, Results};
 use crate::listed;
+use crate::numbers::signed;
 use crate::stats::Verdict;
 
 /// Kinds of work, and the workloads that stand for them.
@@ -92,9 +91,9 @@ fn judge(candidates: &[Candidate], tolerance: f64) -> Option<Judgement> {
 
 /// `+2.3%`, or `+2.3%, not enough data`.
 fn words(candidate: Candidate) -> String {
-    let error = candidate.off.map_or_else(|| "-".into(), |(bias, _)| format!("{:+.1}%", bias * 100.0));
+    let error = candidate.off.map_or_else(|| "-".into(), |(bias, _)| signed(bias));
     match candidate.verdict {
-        Verdict::NotEnoughData { .. } => format!("{error}, {}", verdict(candidate.verdict)),
+        Verdict::NotEnoughData { .. } => format!("{error}, {}", candidate.verdict.as_str()),
         Verdict::Pass | Verdict::Fail => error,
     }
 }
@@ -116,7 +115,7 @@ fn candidates(results: &Results, workloads: &[&str]) -> Vec<Candidate> {
         let off = offs.and_then(|offs| offs.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)));
         (of_one.len() == grounds).then_some(Candidate { contender, verdict, off })
     };
-    results.contenders().into_iter().filter(|one| *one != NONE).filter_map(candidate).collect()
+    results.methods().into_iter().filter_map(candidate).collect()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::chart::{Axis, Chart, Point, Series};
 use super::results::{CellResult, Ground, Results};
 use super::style;
 use crate::experiment::NONE;
+use crate::numbers::percent;
 use crate::stats::{Interval, Spread};
 use crate::workload::workload;
 
@@ -63,7 +64,7 @@ pub(super) fn of_granularity(results: &Results) -> Result<Option<String>> {
             })
             .collect();
         highest = points.iter().map(|point| point.y).fold(highest, f64::max);
-        let name = format!("{} {}", one.contender, style::percent(one.share));
+        let name = format!("{} {}", one.contender, percent(one.share));
         series.push(Series::curve(name, points).looking(style::of(one.contender)));
     }
     if series.is_empty() {

@@ -1,20 +1,22 @@
 //! Reports: what records show, as a page, figures and tables, from the records alone.
 //!
-//! Nothing here reads or writes anything but the records: a report is text. [`Chart`] and [`Csv`] serve measurements of
-//! the machine as well.
+//! Nothing here reads or writes anything but the records: a report is text. [`Chart`] serves measurements of the machine as
+//! well.
 
 mod chart;
+mod comparison;
 mod conclusion;
 mod csv;
 mod figure;
 mod html;
 mod markdown;
-mod markup;
 mod measured;
 mod published;
+mod reading;
 mod results;
 mod stored;
 mod style;
+mod tables;
 
 pub use chart::{Axis, Chart, Point, Series};
 pub use csv::{Csv, optional};
@@ -41,8 +43,8 @@ pub fn files(results: &Results) -> Result<Vec<ReportFile>> {
     let mut files = vec![
         file("report.html", html::page(results)?),
         file("report.md", markdown::summary(results)),
-        file("cells.csv", csv::cells(results)),
-        file("lines.csv", csv::lines(results)),
+        file("cells.csv", csv::cells(results).csv()),
+        file("lines.csv", csv::lines(results).csv()),
     ];
     for ground in &results.grounds {
         let name = format!("{}-{}.svg", ground.workload, ground.cores);

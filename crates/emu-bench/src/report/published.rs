@@ -1,17 +1,10 @@
-//! What was published, beside what is measured here.
+//! What was published of methods.
 
 use emu_core::MethodId;
 use serde::Serialize;
 
-use super::results::{CellResult, Results, ground_name};
-use super::style::{percent, signed};
-use crate::stats::{Band, Interval, Level, Verdict, slope_through_origin};
-
 /// The name of the evaluation by Buchert, Nussbaum and Gustedt.
 pub const BUCHERT_2011: &str = "buchert-2011";
-
-/// How near to proportional is as good as what can be seen in a published figure.
-const BAND: f64 = 0.10;
 
 /// What a slide says of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -95,11 +88,11 @@ const FREQ: MethodId = MethodId::new("cpu-freq");
 pub const BUCHERT_2011_METHODS: [MethodId; 5] = [LIM, HOGS, FRACAS, GOV, FREQ];
 
 /// What is said of some methods.
-type Statement = (&'static [MethodId], Says);
+pub(super) type Statement = (&'static [MethodId], Says);
 
 /// Slides 13 to 20 of the talk (T. Buchert, L. Nussbaum, J. Gustedt, HPCC 2011): the workload, the number of
 /// CPUs, and what is said of whom. Slide 14 states what should be, for all methods.
-const SLIDES: &[(u8, &str, usize, &[Statement])] = &[
+pub(super) const SLIDES: &[(u8, &str, usize, &[Statement])] = &[
     (13, "cpu-loop", 1, &[(&BUCHERT_2011_METHODS, Says::Right)]),
     (14, "udp-io", 1, &[(&BUCHERT_2011_METHODS, Says::Flat)]),
     (15, "stream", 1, &[(&[LIM, HOGS, FRACAS], Says::Scales)]),
@@ -109,151 +102,3 @@ const SLIDES: &[(u8, &str, usize, &[Statement])] = &[
     (19, "multithread", 2, &[(&[LIM, FRACAS], Says::TwiceTooSlow), (&[HOGS, GOV, FREQ], Says::Right)]),
     (20, "multiprocess", 2, &[(&[LIM, FRACAS], Says::Wrong), (&[HOGS, GOV, FREQ], Says::Right)]),
 ];
-
-/// Every statement with what was found.
-pub(super) fn compare(results: &Results) -> Vec<Compared> {
-    let mut all = Vec::new();
-    for &(slide, workload, cores, statements) in SLIDES {
-        for &(contenders, says) in statements {
-            for &contender in contenders {
-                let cells: Vec<_> = results
-                    .cells
-                    .iter()
-                    .filter(|cell| {
-                        (cell.contender, cell.workload.as_str(), cell.cores) == (contender, workload, cores)
-                    })
-                    .collect();
-                let (found, reproduced) = if cells.is_empty() {
-                    (why_not(results, contender), Reproduced::NotMeasured)
-                } else {
-                    judge(&cells, says)
-                };
-                all.push(Compared {
-                    slide,
-                    contender,
-                    ground: ground_name(workload, cores),
-                    says,
-                    found,
-                    reproduced,
-                });
-            }
-        }
-    }
-    all
-}
-
-fn why_not(results: &Results, contender: MethodId) -> String {
-    let refusal = results.unavailable.iter().find(|refusal| refusal.contender == contender);
-    refusal.map_or_else(|| "it was left out".into(), |refusal| refusal.why.clone())
-}
-
-fn judge(cells: &[&CellResult], says: Says) -> (String, Reproduced) {
-    let mut sorted = cells.to_vec();
-    sorted.sort_by(|a, b| a.share.total_cmp(&b.share));
-    let elasticity = elasticity(&sorted);
-    let found = match (says, elasticity) {
-        (Says::Flat | Says::Scales, Some(Interval { estimate, .. })) => {
-            format!("{}; elasticity {estimate:.2}", speeds(&sorted))
-        }
-        (Says::Flat | Says::Scales, None) => speeds(&sorted),
-        (Says::Right | Says::Wrong | Says::TwiceTooSlow, _) => errors(&sorted),
-    };
-    // Two or three pairs have no interval of that level, and disturbed ones say nothing of the method.
-    let decides =
-        |cell: &&CellResult| cell.finding.relative.reaches(Level::P95) && !cell.finding.is_disturbed();
-    if !sorted.iter().all(decides) {
-        return (found, Reproduced::NotEnoughData);
-    }
-    let reproduced = match says {
-        Says::Right | Says::Wrong => is_right(&sorted, says == Says::Right),
-        Says::TwiceTooSlow => is_half(&sorted),
-        Says::Flat => elasticity.map_or(Reproduced::NotEnoughData, is_flat),
-        Says::Scales => elasticity.map_or(Reproduced::NotEnoughData, scales),
-    };
-    (found, reproduced)
-}
-
-/// The slope of the logarithm of the speed over that of the frequency, through full speed at full frequency; `None` where
-/// nothing was slowed, or at one speed only.
-fn elasticity(cells: &[&CellResult]) -> Option<Interval> {
-    let logs =
-        |value: fn(&CellResult) -> f64| -> Vec<f64> { cells.iter().map(|cell| value(cell).ln()).collect() };
-    let (shares, ratios) = (logs(|cell| cell.share), logs(|cell| cell.finding.ratio.estimate));
-    slope_through_origin(&shares, &ratios, Level::P95).ok().map(|slope| slope.interval)
-}
-
-/// Whether the speed stays as the frequency falls: the elasticity, 1 where it falls alike, is small.
-fn is_flat(elasticity: Interval) -> Reproduced {
-    const FLAT: f64 = 0.25;
-    match elasticity {
-        Interval { high, .. } if high < FLAT => Reproduced::Yes,
-        Interval { low, .. } if low > FLAT => Reproduced::No,
-        _ => Reproduced::NotEnoughData,
-    }
-}
-
-/// Whether the speed falls with the frequency, at least half as fast.
-fn scales(elasticity: Interval) -> Reproduced {
-    const SCALES: f64 = 0.5;
-    match elasticity {
-        Interval { low, .. } if low > SCALES => Reproduced::Yes,
-        Interval { high, .. } if high < SCALES => Reproduced::No,
-        _ => Reproduced::NotEnoughData,
-    }
-}
-
-/// Whether every speed is within [`BAND`] of the ideal, or one is not.
-fn is_right(cells: &[&CellResult], wanted: bool) -> Reproduced {
-    let verdicts =
-        cells.iter().filter_map(|cell| cell.finding.within(Band::new(BAND).ok()?, Level::P95).ok());
-    match Verdict::of_all(verdicts) {
-        Some(Verdict::Pass) if wanted => Reproduced::Yes,
-        Some(Verdict::Fail) if !wanted => Reproduced::Yes,
-        Some(Verdict::NotEnoughData { .. }) | None => Reproduced::NotEnoughData,
-        Some(_) => Reproduced::No,
-    }
-}
-
-/// Whether the slowest speed, where the published difference is largest, is about half of what it should be.
-fn is_half(cells: &[&CellResult]) -> Reproduced {
-    let Some(slowest) = cells.first() else { return Reproduced::NotMeasured };
-    let relative = &slowest.finding.relative;
-    let (low, high) = (0.4, 0.67);
-    if relative.low >= low && relative.high <= high {
-        Reproduced::Yes
-    } else if relative.high < low || relative.low > high {
-        Reproduced::No
-    } else {
-        Reproduced::NotEnoughData
-    }
-}
-
-/// `−44% at 20%, −17% at 80%`: the error at each speed.
-fn errors(cells: &[&CellResult]) -> String {
-    listed(cells, |cell| signed(cell.finding.error()))
-}
-
-/// `22% at 20%, 81% at 80%`: the perceived speed at each speed.
-fn speeds(cells: &[&CellResult]) -> String {
-    listed(cells, |cell| percent(cell.finding.ratio.estimate))
-}
-
-fn listed(cells: &[&CellResult], value: impl Fn(&CellResult) -> String) -> String {
-    let all = cells.iter().map(|cell| format!("{} at {}", value(cell), percent(cell.share)));
-    all.collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_an_interval_does_not_settle_is_not_enough_data() {
-        let of = |low, high| Interval { estimate: f64::midpoint(low, high), low, high, level: 0.95 };
-        let both = |low, high| (is_flat(of(low, high)), scales(of(low, high)));
-        assert_eq!(both(-0.05, 0.1), (Reproduced::Yes, Reproduced::No));
-        assert_eq!(both(0.9, 1.05), (Reproduced::No, Reproduced::Yes));
-        assert_eq!(both(0.3, 0.4), (Reproduced::No, Reproduced::No));
-        assert_eq!(both(0.2, 0.6), (Reproduced::NotEnoughData, Reproduced::NotEnoughData));
-    }
-}

@@ -1,25 +1,22 @@
-//! From records to results: everything that any output shows, and nothing that is not in the records.
+//! The types of results: everything that any output shows.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
-use emu_core::{Error, ErrorKind, Hertz, MethodId, Result};
+use emu_core::{Hertz, MethodId};
 use serde::Serialize;
 
-use super::measured::{Measured, judged, measured};
-use super::stored::{Stored, smoothness, unavailable};
-use super::style::percent;
-use super::{conclusion, published};
-use crate::experiment::{Experiment, NONE, OwnCosts, Refusal, in_order};
+use super::published::Compared;
+use crate::experiment::{NONE, OwnCosts, Refusal, in_order};
 use crate::memory::StreamSize;
-use crate::record::{self, Machine, unusable};
-use crate::stats::{AaTest, Bootstrap, Centre, Fidelity, Interval, Level, LinearFit, Sample, Verdict};
-use crate::verify::{Doubt, Finding, SMOOTH, Side, Spectrum, Window};
-use crate::workload::{Done, Workload, as_ns, workload};
+use crate::numbers::percent;
+use crate::record::Machine;
+use crate::stats::{AaTest, Fidelity, Interval, LinearFit, Verdict};
+use crate::verify::{Doubt, Finding, Spectrum};
+use crate::workload::{Workload, as_ns, workload};
 
 /// Version of the form of results.
-const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 1;
 
 /// What one or several records of a machine show.
 #[derive(Debug, Clone, Serialize)]
@@ -54,7 +51,7 @@ pub struct Results {
     /// What could not be measured here, and why.
     pub unavailable: Vec<Refusal>,
     /// What was published beside what was found, where a preset asks for that.
-    pub published: Vec<published::Compared>,
+    pub published: Vec<Compared>,
     /// What to use here for what, in a sentence or two.
     pub conclusion: String,
 }
@@ -204,95 +201,14 @@ impl RunInfo {
 }
 
 impl Results {
-    /// The results of some records, taken together.
-    ///
-    /// # Errors
-    /// Usage, for a record that cannot be used, or that is of another machine, emu or kind of measurement than the first;
-    /// and where there is nothing that can be judged. One that was cut short has no end, and so is not complete.
-    pub fn read(folders: &[impl AsRef<Path>]) -> Result<Self> {
-        let mut records: Vec<Stored> = Vec::new();
-        for folder in folders {
-            let folder = folder.as_ref();
-            let (about, lines) = record::read(folder)?;
-            let (experiment, rows) = Experiment::stored(folder, &about, &lines)?;
-            if records.iter().any(|one| one.about == about) {
-                return Err(unusable(folder, "it is there twice").hint("name each record once"));
-            }
-            if let Some(first) = records.first() {
-                first.check_mixing(&about, &experiment).map_err(|what| {
-                    unusable(folder, format_args!("together with the first one: {what}"))
-                        .hint("report records apart where they differ in that")
-                })?;
-            }
-            records.push(Stored { about, experiment, rows });
-        }
-        Self::of(&records)
-    }
-
-    /// The results of a run that has been measured by this process.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub fn of_run(run: &crate::experiment::Run) -> Result<Self> {
-        Self::of(&[Stored {
-            about: run.about().clone(),
-            experiment: run.experiment().clone(),
-            rows: run.rows().clone(),
-        }])
-    }
-
-    fn of(records: &[Stored]) -> Result<Self> {
-        let first =
-            records.first().ok_or_else(|| Error::usage("no record is given").hint("name a folder"))?;
-        let Experiment { reference, tolerance, window, preset, .. } = first.experiment.clone();
-        let measured = measured(records);
-        if measured.is_empty() {
-            let failure = records.iter().find_map(|one| one.rows.failures.first());
-            return Err(match failure {
-                Some(failure) => {
-                    Error::new(ErrorKind::Failed, format!("nothing could be measured: {}", failure.why))
-                }
-                None => Error::usage("nothing has been measured yet that could be shown")
-                    .hint("complete the record by emu bench --resume"),
-            });
-        }
-        let mut grounds: Vec<Ground> = Vec::new();
-        for one in &measured {
-            let (workload, cores) = (one.cell.workload(), one.cell.cores());
-            if grounds.iter().all(|ground| (ground.workload.as_str(), ground.cores) != (workload, cores)) {
-                grounds.push(Ground::of(workload, cores, &measured, first.experiment.seed)?);
-            }
-        }
-        let cells = measured.iter().map(Measured::result).collect::<Result<Vec<_>>>()?;
-        let fidelity = judged(&measured, &cells, &grounds, reference)?;
-        let mut results = Self {
-            schema: SCHEMA,
-            runs: records.iter().map(Stored::info).collect(),
-            machine: first.about.machine.clone(),
-            version: first.about.version.clone(),
-            reference,
-            tolerance,
-            window,
-            preset,
-            totals: totals(&fidelity, &cells),
-            smoothness: smoothness(records),
-            unavailable: unavailable(records),
-            grounds,
-            cells,
-            fidelity,
-            published: Vec::new(),
-            conclusion: String::new(),
-        };
-        if results.preset.as_deref() == Some(published::BUCHERT_2011) {
-            results.published = published::compare(&results);
-        }
-        results.conclusion = conclusion::sentence(&results);
-        Ok(results)
-    }
-
     /// The methods that were measured, in the order in which methods are listed.
     pub fn contenders(&self) -> Vec<MethodId> {
         in_order(self.cells.iter().map(|cell| cell.contender))
+    }
+
+    /// The same without the controls.
+    pub fn methods(&self) -> Vec<MethodId> {
+        self.contenders().into_iter().filter(|one| *one != NONE).collect()
     }
 
     /// A method on a ground.
@@ -331,38 +247,6 @@ impl Ground {
             arrays.array_bytes >> 20
         ))
     }
-
-    fn of(workload: &str, cores: usize, measured: &[Measured<'_>], seed: u64) -> Result<Self> {
-        let here =
-            || measured.iter().filter(|one| (one.cell.workload(), one.cell.cores()) == (workload, cores));
-        let native: Vec<f64> = here().flat_map(|one| one.rates_of(Side::Native)).collect();
-        let centre = Bootstrap::new(seed);
-        let windows: Vec<Window> = here().flat_map(|one| one.windows(Side::Native)).collect();
-        let ideal = ideal(workload, windows.iter().map(|window| &window.done))?;
-        let controls = here().filter(|one| one.cell.contender == NONE);
-        let controls = controls.map(Measured::rates).collect::<Result<Vec<_>>>()?.concat();
-        Ok(Self {
-            workload: workload.into(),
-            cores,
-            native: Interval::of_median(&Sample::new(native)?, Level::P95, &centre)?,
-            ideal,
-            aa: AaTest::of(&controls, Centre::Median(centre), Level::P95).ok(),
-            arrays: here().find_map(|one| one.cell.trial.job.arrays),
-        })
-    }
-}
-
-/// The ideal curve of a workload: over the native windows, the median at each share.
-fn ideal<'a>(name: &str, native: impl Iterator<Item = &'a Done>) -> Result<Vec<(f64, f64)>> {
-    let workload = workload(name)?;
-    let native: Vec<_> = native.collect();
-    (1..=20)
-        .map(|step| {
-            let share = f64::from(step) / 20.0;
-            let ratios: Vec<f64> = native.iter().map(|done| workload.ideal(share, done)).collect();
-            Ok((share, Sample::new(ratios)?.median()))
-        })
-        .collect()
 }
 
 /// `multithread, 2 CPUs`.
@@ -394,28 +278,6 @@ impl CellResult {
             level: relative.level,
         }
     }
-}
-
-fn totals(fidelity: &[Judged], cells: &[CellResult]) -> Vec<Total> {
-    let total = |contender: MethodId| {
-        let (worst, score) = fidelity
-            .iter()
-            .filter(|one| one.contender == contender && is_promised(&one.workload))
-            .filter_map(|one| Some((one, one.fidelity?.score.estimate)))
-            .min_by(|a, b| a.1.total_cmp(&b.1))?;
-        let own = || cells.iter().filter(move |cell| cell.contender == contender);
-        Some(Total {
-            contender,
-            score,
-            worst: ground_name(&worst.workload, worst.cores),
-            longest_stall_ns: own()
-                .filter(|cell| cell.workload == SMOOTH)
-                .map(|cell| cell.finding.longest_stall_ns)
-                .max(),
-            own_cpu: own().filter_map(|cell| cell.finding.own_cpu).reduce(f64::max),
-        })
-    };
-    in_order(cells.iter().map(|cell| cell.contender)).into_iter().filter_map(total).collect()
 }
 
 /// Whether emulation promises to get a workload right.

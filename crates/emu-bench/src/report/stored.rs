@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::results::{RunInfo, Smoothness, ground_name};
-use super::style::percent;
 use crate::experiment::{Experiment, Refusal, Rows, Seen};
+use crate::numbers::percent;
 use crate::record::About;
 use crate::stats::Sample;
 

@@ -58,6 +58,15 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// In words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::NotEnoughData { .. } => "not enough data",
+        }
+    }
+
     /// Judges the interval of emulated / native / ideal from `pairs` pairs.
     ///
     /// The interval at `level` lies inside the band when and only when both of Schuirmann's one-sided tests

@@ -16,6 +16,7 @@ mod fairness;
 mod fidelity;
 mod granularity;
 mod interval;
+mod median;
 mod noise;
 #[cfg(test)]
 pub(crate) mod oracles;

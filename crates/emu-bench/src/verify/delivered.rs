@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use emu_core::{CpuId, Demand, Error, Hertz, Result};
 
-use super::pair::{self, Pair, Side, Window};
+use super::pair::{self, Pair};
+use super::window::{Side, Window};
 use super::{Emulated, Plan, Trial, findings, take_all};
 use crate::workload::kernel::QUANTUM;
 

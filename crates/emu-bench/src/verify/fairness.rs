@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::pair::Window;
+use super::window::Window;
 use crate::stats::{self, Sample};
 
 /// Jain's fairness index of the parts of a window; see [`fairness`](stats::fairness). Medians over the windows.

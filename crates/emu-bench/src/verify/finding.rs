@@ -7,7 +7,8 @@ use super::doubt::Doubt;
 use super::fairness::Fairness;
 use super::ideal::Ideals;
 use super::outliers::Outliers;
-use super::pair::{Pair, Window, counting, undisturbed};
+use super::pair::{Pair, counting, undisturbed};
+use super::window::Window;
 use super::{Plan, Trial};
 use crate::stats::{
     self, AaTest, Band, Bootstrap, Centre, Interval, Level, PairedRatios, Sample, Verdict, pairs_for_a_median,

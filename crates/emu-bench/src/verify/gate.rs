@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::clock;
-use super::pair::{Side, Window};
+use super::window::{Side, Window};
 use crate::workload::Job;
 
 /// Share of a window that the hypervisor may take.

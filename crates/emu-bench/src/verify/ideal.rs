@@ -2,7 +2,8 @@
 
 use emu_core::Hertz;
 
-use super::pair::{Pair, Window};
+use super::pair::Pair;
+use super::window::Window;
 use crate::stats::Sample;
 use crate::workload::Workload;
 

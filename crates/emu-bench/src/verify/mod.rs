@@ -31,6 +31,7 @@ pub(crate) mod schedule;
 #[cfg(test)]
 mod testing;
 mod trial;
+mod window;
 
 pub use clock::CoreClock;
 pub use delivered::{Delivered, delivered};
@@ -43,8 +44,9 @@ pub use gate::{FOREIGN_MAX, STEAL_MAX};
 pub use lifetime::LifetimeRule;
 pub use outliers::Outliers;
 pub(crate) use pair::counting;
-pub use pair::{Delivery, Pair, Side, Window, take};
+pub use pair::{Pair, take};
 pub use trial::Trial;
+pub use window::{Delivery, Side, Window};
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 
-use super::Side::{self, Emulated, Native};
+use super::window::Side::{self, Emulated, Native};
 
 /// The sides of each pair in turn: `pairs` of both kinds and `controls` of native windows only, shuffled.
 ///

@@ -1,6 +1,7 @@
 //! Windows and pairs for tests.
 
-use super::pair::{Delivery, Pair, Side, Window};
+use super::pair::Pair;
+use super::window::{Delivery, Side, Window};
 use crate::workload::Done;
 
 /// A window of a second, in which each part did so much.

@@ -8,7 +8,8 @@ use emu_core::{Error, ErrorKind, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::Look;
+/// What is called now and then while a reply is waited for; its error ends the waiting.
+pub type Look<'a> = &'a mut dyn FnMut() -> Result<()>;
 
 /// How long a line is waited for at a time where somebody looks: soon enough for whoever wants to end it, and too seldom
 /// to disturb.

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use lines::Lines;
+pub use lines::Look;
 pub use serve::{Kind, serve, serve_if_asked};
 
 /// The first argument by which an executable is asked to be a worker; the task and the parent follow.
@@ -26,9 +27,6 @@ pub const WORKER: &str = "worker";
 
 /// How long a process that has closed its pipe may take to end, so that its status can be told.
 const ENDING: Duration = Duration::from_secs(1);
-
-/// What is called now and then while a reply is waited for; its error ends the waiting.
-pub type Look<'a> = &'a mut dyn FnMut() -> Result<()>;
 
 /// What a worker does: its own state, from one request to the next.
 pub trait Task: Default {

@@ -92,6 +92,7 @@ fn serve<W: FnMut(&Order) -> Result<Done>>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::clocks::now_ns;
     use super::*;
 
     fn job(cpus: &CpuList) -> Job {
@@ -103,7 +104,7 @@ mod tests {
     }
 
     fn order() -> Order {
-        Order { begin_ns: part::now_ns(), length_ns: 1_000_000, first: 0, stamps: false }
+        Order { begin_ns: now_ns(), length_ns: 1_000_000, first: 0, stamps: false }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! zone; the worker is what the zone is for. See [`Worker`].
 
 mod bound;
+mod clocks;
 mod cpu_loop;
 pub mod kernel;
 mod multiprocess;
@@ -16,7 +17,8 @@ mod stream;
 mod udp_io;
 mod worker;
 
-pub use part::{confine, now_ns, process_cpu_ns, thread_cpu_ns};
+pub use clocks::{now_ns, process_cpu_ns, thread_cpu_ns};
+pub use part::confine;
 pub use worker::Worker;
 
 use std::fmt::Debug;

@@ -71,6 +71,7 @@ impl Running for Threads {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clocks::now_ns;
     use super::*;
 
     #[test]
@@ -78,7 +79,7 @@ mod tests {
         for pinned in [false, true] {
             let job = Job { active: 3, pinned, ..Job::new("multithread", &cpus_of_this_thread()) };
             let mut running = Multithread.start(&job).unwrap();
-            let begin_ns = part::now_ns() + 20_000_000;
+            let begin_ns = now_ns() + 20_000_000;
             let order = Order { begin_ns, length_ns: 20_000_000, first: 0, stamps: false };
             let done = running.through(&order).unwrap();
             assert_eq!(done.parts.len(), 3);

@@ -2,32 +2,11 @@
 
 use emu_core::{CpuList, Error, ErrorKind, Result};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
 use super::kernel::{self, QUANTUM};
 use super::stamps::{Stamps, fill};
 use super::{Done, Order};
-
-/// Now on `CLOCK_MONOTONIC`, which worker and harness share, in nanoseconds.
-pub fn now_ns() -> u64 {
-    read(ClockId::CLOCK_MONOTONIC)
-}
-
-/// CPU time of this process, in nanoseconds.
-pub fn process_cpu_ns() -> u64 {
-    read(ClockId::CLOCK_PROCESS_CPUTIME_ID)
-}
-
-/// CPU time of the calling thread, in nanoseconds.
-pub fn thread_cpu_ns() -> u64 {
-    read(ClockId::CLOCK_THREAD_CPUTIME_ID)
-}
-
-fn read(clock: ClockId) -> u64 {
-    // These clocks exist on every Linux that Rust supports; the call has no other way to fail.
-    clock_gettime(clock).map_or(0, |time| (time.tv_sec() * 1_000_000_000 + time.tv_nsec()) as u64)
-}
 
 /// Binds the calling thread to `cpus`.
 ///
@@ -118,6 +97,7 @@ impl Chain {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clocks::now_ns;
     use super::*;
 
     #[test]

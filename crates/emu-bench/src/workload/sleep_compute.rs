@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use emu_core::Result;
 
-use super::part::{self, Chain};
+use super::clocks::{now_ns, thread_cpu_ns};
+use super::part::Chain;
 use super::{Done, Job, Order, Running, Setting, Workload};
 
 /// Periods that a burst is to last at least, un-emulated: an on/off emulation ends the burst of one period
@@ -73,9 +74,9 @@ struct Cycles {
 impl Running for Cycles {
     fn through(&mut self, order: &Order) -> Result<Done> {
         self.chain.restart(order.length_ns);
-        thread::sleep(Duration::from_nanos(order.begin_ns.saturating_sub(part::now_ns())));
+        thread::sleep(Duration::from_nanos(order.begin_ns.saturating_sub(now_ns())));
         let begun_ns = self.chain.stamp();
-        let cpu_ns = part::thread_cpu_ns();
+        let cpu_ns = thread_cpu_ns();
         let (mut slept_ns, mut overslept_ns, mut now) = (0, 0, begun_ns);
         for cycle in order.first..order.first.saturating_add(self.in_window) {
             let sleep = varied(self.sleep, cycle);
@@ -88,7 +89,7 @@ impl Running for Cycles {
                 now = self.chain.quantum();
             }
         }
-        let cpu_ns = part::thread_cpu_ns() - cpu_ns;
+        let cpu_ns = thread_cpu_ns() - cpu_ns;
         self.chain.verify()?;
         Ok(Done {
             begun_ns,
@@ -146,9 +147,9 @@ mod tests {
 
     #[test]
     fn the_warm_up_tells_how_long_a_quantum_takes() {
-        let begin = part::now_ns();
+        let begin = now_ns();
         let quantum_ns = warmed_up().unwrap().stamps.step_ns();
-        let all_ns = (part::now_ns() - begin) as f64;
+        let all_ns = (now_ns() - begin) as f64;
         assert!(quantum_ns > 1000.0 && quantum_ns * (WARM_UP_QUANTA / 4) as f64 <= all_ns, "{quantum_ns}");
     }
 
@@ -161,10 +162,10 @@ mod tests {
             ..Job::new("sleep-compute", &"0".parse().unwrap())
         };
         let mut running = SleepCompute.start(&job).unwrap();
-        let order = Order { begin_ns: part::now_ns() + 1_000_000, length_ns: 0, first: 5, stamps: false };
+        let order = Order { begin_ns: now_ns() + 1_000_000, length_ns: 0, first: 5, stamps: false };
         let first = running.through(&order).unwrap();
         assert!(first.slept_ns >= 9_000_000 && first.slept_ns < first.ended_ns - first.begun_ns);
-        let again = running.through(&Order { begin_ns: part::now_ns(), ..order }).unwrap();
+        let again = running.through(&Order { begin_ns: now_ns(), ..order }).unwrap();
         assert!((again.work() - first.work()).abs() < 1e-9, "the same work in every window");
     }
 }

@@ -2,7 +2,7 @@
 
 use emu_core::Result;
 
-use super::part::{now_ns, thread_cpu_ns};
+use super::clocks::{now_ns, thread_cpu_ns};
 use super::{Done, Order};
 use crate::stats::Stamp;
 

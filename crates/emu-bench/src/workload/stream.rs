@@ -14,7 +14,8 @@ use std::thread;
 use emu_core::{Error, ErrorKind, Host, Result, Roots};
 
 use super::bound::Bound;
-use super::part::{self, now_ns};
+use super::clocks::now_ns;
+use super::part;
 use super::stamps::{Stamps, fill};
 use super::{Done, Job, Moved, Order, Running, Setting, Workload};
 use crate::memory::StreamSize;

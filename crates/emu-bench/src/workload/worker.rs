@@ -6,7 +6,8 @@ use emu_core::{Error, ErrorKind, Pid, Result};
 use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
 
-use super::part::{confine, now_ns, process_cpu_ns};
+use super::clocks::{now_ns, process_cpu_ns};
+use super::part::confine;
 use super::{Companion, Done, Job, Order, Running, workload};
 use crate::worker::{self, Task};
 

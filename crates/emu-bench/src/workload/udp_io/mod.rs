@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use emu_core::{Error, Result};
 
-use super::part::{now_ns, thread_cpu_ns};
+use super::clocks::{now_ns, thread_cpu_ns};
 use super::stamps::{Stamps, fill};
 use super::{Companion, Done, Job, Messages, Order, Running, Setting, Workload};
 use datagram::Datagram;

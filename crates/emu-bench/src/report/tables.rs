@@ -1,0 +1,204 @@
+//! The tables for people: the same on the page, in Markdown and on a terminal.
+
+use super::published::Reproduced;
+use super::results::{Judged, Results, ground_name};
+use crate::numbers::{percent, range, signed};
+use crate::row;
+use crate::stats::{Fidelity, Spread, Verdict};
+use crate::table::{Column, Judgement, Table};
+
+impl Results {
+    /// How far each method is from the ideal, on each kind of work.
+    pub fn fidelity_table(&self) -> Table {
+        let methods = self.methods();
+        let columns = methods.iter().map(|method| Column::verdict(method.as_str()));
+        let mut table = Table::new([Column::text("work")].into_iter().chain(columns));
+        for ground in &self.grounds {
+            let cells = methods.iter().map(|method| self.judged(*method, ground).map(judgement).into());
+            table.row([ground.name().into()].into_iter().chain(cells));
+        }
+        table
+    }
+
+    /// Each method over all.
+    pub fn totals_table(&self) -> Table {
+        let mut table = Table::new([
+            Column::text("method"),
+            Column::fixed("score", 0),
+            Column::text("worst work"),
+            Column::time("longest stall"),
+            Column::percent("own CPU"),
+        ]);
+        for total in self.totals.iter().filter(|total| self.methods().contains(&total.contender)) {
+            table.row(row![
+                total.contender,
+                total.score,
+                &total.worst,
+                total.longest_stall_ns,
+                total.own_cpu
+            ]);
+        }
+        table
+    }
+
+    /// What was published beside what was found. Why something could not be measured is told elsewhere.
+    pub fn published_table(&self) -> Table {
+        let names = ["work", "method", "published", "here"].map(Column::text);
+        let names = [Column::number("slide")].into_iter().chain(names).chain([Column::verdict("reproduced")]);
+        let mut table = Table::new(names);
+        for one in &self.published {
+            let verdict = match one.reproduced {
+                Reproduced::Yes => Verdict::Pass,
+                Reproduced::No => Verdict::Fail,
+                _ => Verdict::NotEnoughData { pairs_needed: None },
+            };
+            let word = Some(one.reproduced.as_str());
+            let found = (one.reproduced != Reproduced::NotMeasured).then_some(&one.found);
+            let judged = Judgement { verdict, word, error: None, remarks: vec![] };
+            table.row(row![one.slide, &one.ground, one.contender, one.says.as_str(), found, judged]);
+        }
+        table
+    }
+}
+
+/// The mean error with its interval, how far the worst speed is off, and why there is no verdict.
+fn judgement(one: &Judged) -> Judgement {
+    let mut remarks = Vec::new();
+    if let Some(Fidelity { bias, worst, .. }) = &one.fidelity {
+        remarks.push(range(&signed(bias.low), &signed(bias.high)));
+        remarks.push(format!("worst {}", off(worst.estimate)));
+    }
+    remarks.extend(one.doubt_in_words());
+    let error = one.fidelity.map(|fidelity| fidelity.bias.estimate);
+    Judgement { verdict: one.verdict, word: None, error, remarks }
+}
+
+/// How far the worst speed is off, either way: `3.5%`, and beyond a half a factor, `2.0-fold`.
+fn off(worst: f64) -> String {
+    if worst <= 0.5 { percent(worst) } else { format!("{:.1}-fold", 1.0 + worst) }
+}
+
+/// How much the work in windows of each length varies.
+pub(super) fn granularity(results: &Results) -> Table {
+    let windows = results.smoothness.first().map(|one| one.spectrum.granularity.windows.as_slice());
+    let lengths = windows.unwrap_or_default().iter();
+    let lengths = lengths.map(|window| Column::percent(format!("{} ms", window.length_ms)));
+    let ends = [Column::number("smooth from"), Column::time("longest stall")];
+    let mut table = Table::new([Column::text("method")].into_iter().chain(lengths).chain(ends));
+    for one in &results.smoothness {
+        let granularity = &one.spectrum.granularity;
+        let mut row = row![format!("{} at {}", one.contender, percent(one.share))];
+        row.extend(granularity.windows.iter().map(|window| match window.spread {
+            Spread::Cv(cv) => cv.into(),
+            Spread::NoWork => "no work".into(),
+            Spread::SeriesTooShort | Spread::StampsTooSparse => None::<f64>.into(),
+        }));
+        let smooth_from = granularity.smooth_from_ms.map_or_else(|| "none".into(), |ms| format!("{ms} ms"));
+        row.extend(row![smooth_from, granularity.longest_stall_ns]);
+        table.row(row);
+    }
+    table
+}
+
+/// Native against native.
+pub(super) fn noise(results: &Results) -> Table {
+    let mut table = Table::new([
+        Column::text("work"),
+        Column::number("native against native"),
+        Column::percent("pairs differ by"),
+        Column::percent("smallest effect found"),
+    ]);
+    for ground in &results.grounds {
+        table.row(match ground.aa {
+            None => row![ground.name(), "too few controls"],
+            Some(aa) => {
+                let ratio = range(&signed(aa.ratio.low - 1.0), &signed(aa.ratio.high - 1.0));
+                row![ground.name(), ratio, aa.floor, aa.detectable]
+            }
+        });
+    }
+    table
+}
+
+/// Every cell.
+pub(super) fn cells(results: &Results) -> Table {
+    let mut table = Table::new([
+        Column::text("work"),
+        Column::text("method"),
+        Column::percent("asked"),
+        Column::percent("ideal"),
+        Column::percent("perceived"),
+        Column::change("error"),
+        Column::number("95% interval"),
+        Column::verdict("verdict"),
+        Column::number("pairs"),
+        Column::number("disturbed"),
+        Column::number("far off"),
+        Column::time("stall"),
+        Column::number("missed periods"),
+    ]);
+    for ground in &results.grounds {
+        for cell in results.cells_of(ground) {
+            let finding = &cell.finding;
+            let relative = &finding.relative;
+            let remarks = finding.doubt.iter().map(ToString::to_string).collect();
+            table.row(row![
+                ground.name(),
+                cell.contender,
+                cell.share,
+                finding.ideal,
+                finding.ratio.estimate,
+                relative.estimate - 1.0,
+                range(&signed(relative.low - 1.0), &signed(relative.high - 1.0)),
+                Judgement { verdict: finding.verdict, word: None, error: None, remarks },
+                finding.pairs,
+                finding.tainted,
+                format!("{} beyond {}", finding.outliers.pairs, percent(finding.outliers.beyond)),
+                finding.longest_stall_ns,
+                (finding.periods > 0).then(|| format!("{} of {}", finding.missed, finding.periods)),
+            ]);
+        }
+    }
+    table
+}
+
+/// Perceived over emulated frequency, wherever several speeds were measured.
+pub(super) fn lines(results: &Results) -> Table {
+    let mut table = Table::new([
+        Column::text("work"),
+        Column::text("method"),
+        Column::fixed("slope", 3).with_interval(),
+        Column::fixed("SE", 3),
+        Column::fixed("intercept, GHz", 3).with_interval(),
+        Column::fixed("SE", 3),
+        Column::fixed("R²", 4),
+        Column::number("p of the slope"),
+        Column::fixed("elasticity", 2),
+    ]);
+    for one in &results.fidelity {
+        let Some(line) = one.line else { continue };
+        table.row(row![
+            ground_name(&one.workload, one.cores),
+            one.contender,
+            line.slope.interval,
+            line.slope.standard_error,
+            line.intercept.interval,
+            line.intercept.standard_error,
+            line.r_squared,
+            line.slope.p.map(|p| format!("{p:.1e}")),
+            one.fidelity.and_then(|fidelity| fidelity.elasticity).map(|elasticity| elasticity.estimate),
+        ]);
+    }
+    table
+}
+
+/// What could not be measured.
+pub(super) fn unavailable(results: &Results) -> Table {
+    let mut table = Table::new(["method", "asked for", "why not", "what helps"].map(Column::text));
+    for refusal in &results.unavailable {
+        let wanted = if refusal.wanted.is_empty() { "anything" } else { &refusal.wanted };
+        let hint = refusal.hint.as_deref().unwrap_or_default();
+        table.row(row![refusal.contender, wanted, &refusal.why, hint]);
+    }
+    table
+}
