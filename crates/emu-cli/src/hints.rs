@@ -64,6 +64,9 @@ impl Caller {
                 _ => "give emu the privileges that root has outside: `emu info` shows those that it has",
             },
             Hint::RealTime(_) => match self {
+                Self { in_container: true, is_root: true, .. } => {
+                    "start the container with CAP_SYS_NICE (--cap-add SYS_NICE)"
+                }
                 Self { in_container: true, .. } => {
                     "start the container with CAP_SYS_NICE (--cap-add SYS_NICE), and run as root in it"
                 }
@@ -85,6 +88,9 @@ impl Caller {
     /// How to get a group below which emu can make its own.
     fn own_group(self, controllers: &[&str]) -> String {
         let words = match self {
+            Self { in_container: true, is_root: true, .. } => {
+                "let the container write to /sys/fs/cgroup (--privileged), or run emu outside"
+            }
             Self { in_container: true, .. } => {
                 "run as root in a container that may write to /sys/fs/cgroup (--privileged), or run emu outside"
             }
