@@ -25,7 +25,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use emu_core::ablation::{Correction, Correction::*, VARIABLE};
-use emu_core::{Demand, Gated, Host, MethodId, Prepared, Roots, Session, Tasks};
+use emu_core::{Demand, Gated, Host, MethodId, Prepared, Roots, Session, Tasks, ids};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -69,13 +69,13 @@ fn methods() -> [(&'static str, MethodId, u64, Vec<Correction>); 7] {
     let freeze: Vec<_> = OF_STOPS.into_iter().chain(OF_FREEZE).collect();
     let lim: Vec<_> = OF_STOPS.into_iter().chain(OF_LIM).collect();
     [
-        ("cpu-hogs", MethodId::new("cpu-hogs"), 10, OF_HOGS.into()),
-        ("cpu-hogs-1ms", MethodId::new("cpu-hogs"), 1, OF_HOGS.into()),
-        ("cpu-hogs-spared", MethodId::new("cpu-hogs"), 10, OF_HOGS.into()),
-        ("cpu-freeze", MethodId::new("cpu-freeze"), 20, freeze.clone()),
-        ("cpu-freeze-100ms", MethodId::new("cpu-freeze"), 100, freeze),
-        ("cpu-lim", MethodId::new("cpu-lim"), 20, lim),
-        ("fracas", MethodId::new("fracas"), 20, OF_FRACAS.into()),
+        ("cpu-hogs", ids::CPU_HOGS, 10, OF_HOGS.into()),
+        ("cpu-hogs-1ms", ids::CPU_HOGS, 1, OF_HOGS.into()),
+        ("cpu-hogs-spared", ids::CPU_HOGS, 10, OF_HOGS.into()),
+        ("cpu-freeze", ids::CPU_FREEZE, 20, freeze.clone()),
+        ("cpu-freeze-100ms", ids::CPU_FREEZE, 100, freeze),
+        ("cpu-lim", ids::CPU_LIM, 20, lim),
+        ("fracas", ids::FRACAS, 20, OF_FRACAS.into()),
     ]
 }
 

@@ -384,7 +384,7 @@ fn crowd(run: &mut Run, row: &'static str, method: MethodId) -> Result<()> {
         }
         // With so many processes some periods become one: short windows would tell where in it they begin and end.
         let mut plan = run.plan(MS * 12_000);
-        // Every process must have had its turn before the window opens, and the method some holds to see who sleeps.
+        // Every process must have had its turn before the window opens, and the method some stops to see who sleeps.
         plan.lead = MS * 10_000;
         let mut trial = Trial::of("multiprocess", &demand, &plan.setting(&emulated, &demand.targets))?;
         (trial.job.active, trial.job.idle) = (active, CROWD - active);

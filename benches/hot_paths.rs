@@ -17,8 +17,8 @@ use emu_bench::worker::serve_if_asked;
 use emu_bench::workload::kernel::{self, QUANTUM};
 use emu_bench::workload::{TASK, now_ns};
 use emu_core::{
-    CpuId, CpuList, Demand, Error, Host, Journal, MethodId, Pid, Result, Roots, SpeedSpec, Status, Target,
-    Undo, clock,
+    CpuId, CpuList, Demand, Error, Host, Journal, Pid, Result, Roots, SpeedSpec, Status, Target, Undo, clock,
+    ids,
 };
 
 /// Length of a turn of the grid.
@@ -96,7 +96,7 @@ fn grid(c: &mut Criterion) {
 fn tick(c: &mut Criterion) -> Result<()> {
     let host = Host::detect(&Roots::system())?;
     let demand = Demand { period: Some(TICK), ..Demand::new([target(&host, 0.5)].into()) };
-    let mut hogs = SessionEmulated::named(&host, &demand, MethodId::new("cpu-hogs"))?;
+    let mut hogs = SessionEmulated::named(&host, &demand, ids::CPU_HOGS)?;
     let busy = Busy::start()?;
     hogs.engage(busy.pid())?;
     let status = || hogs.status().unwrap_or_else(|| unreachable!("it is engaged"));

@@ -4,26 +4,13 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
 
 use crate::common::{
-    EMU, alone, assert_nothing_left, assert_refused, comm, emu, finish, groups_of, half, inside, is_root,
-    methods, run, skip, some_method, start, state, until_child, until_it_acts, until_it_takes, unwrapped,
-    words,
+    EMU, alone, assert_nothing_left, assert_refused, can_emulate, comm, emu, finish, groups_of, half, inside,
+    methods, run, skip, some_method, start, state, until_child, until_it_takes, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-/// Whether any method works; else says why the test does not run.
-fn can_emulate() -> bool {
-    let can = !methods().is_empty();
-    if !can {
-        skip("no method works here for this user; `emu methods` tells why");
-    }
-    can
-}
 
 #[test]
 fn the_exit_code_of_the_command_is_passed_on() {
@@ -287,74 +274,6 @@ fn a_second_emu_on_the_same_cpus_is_refused_and_names_the_first() {
     assert_eq!(second.code(), Some(3), "{}", second.stderr);
     assert!(unwrapped(&second.stderr).contains(&format!("by emu {}", first.pid)), "{}", second.stderr);
     assert_nothing_left(first.pid);
-}
-
-#[test]
-fn attach_ends_with_its_processes_its_time_or_a_signal() {
-    let _alone = alone();
-    if !can_emulate() {
-        return;
-    }
-    for method in methods() {
-        let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
-        let line = format!("attach --speed 50% --method {method} --pid {}", sleeper.id());
-        let attached = start(&mut emu(words(&line)));
-        until_it_acts(attached.id());
-        // It begins with what it has found, and is to end with that.
-        std::thread::sleep(Duration::from_millis(200));
-        sleeper.kill().unwrap();
-        sleeper.wait().unwrap();
-        let ended = finish(attached);
-        assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
-
-        let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
-        let pid = sleeper.id() as i32;
-        let line = format!("attach --speed 50% --method {method} --pid {pid}");
-        let ended = run(&mut emu(words(&format!("{line} --for 300ms"))), "");
-        assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
-        let attached = start(&mut emu(words(&line)));
-        until_it_takes(attached.id(), Signal::SIGTERM);
-        kill(Pid::from_raw(attached.id() as i32), Signal::SIGTERM).unwrap();
-        let ended = finish(attached);
-        assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
-        assert_eq!(state(pid), Some('S'), "{method}");
-        sleeper.kill().unwrap();
-        sleeper.wait().unwrap();
-        assert_nothing_left(ended.pid);
-    }
-}
-
-#[test]
-fn attach_acts_on_a_cgroup_until_it_is_empty() {
-    let _alone = alone();
-    let freezers = ["/sys/fs/cgroup/freezer", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
-    let hierarchy = freezers.into_iter().find(|mount| mount.join("cgroup.procs").exists());
-    let works = methods().contains(&"cpu-freeze".to_owned());
-    let (true, true, Some(hierarchy)) = (is_root(), works, hierarchy) else {
-        skip("it needs root and a cgroup freezer");
-        return;
-    };
-    let name = format!("cli-test-{}", std::process::id());
-    let group = hierarchy.join(&name);
-    fs::create_dir(&group).unwrap();
-    let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
-    fs::write(group.join("cgroup.procs"), sleeper.id().to_string()).unwrap();
-    for path in [format!("/{name}"), group.display().to_string()] {
-        let line = format!("attach --speed 50% --method cpu-freeze --cgroup {path} --for 300ms");
-        let ended = run(&mut emu(words(&line)), "");
-        assert_eq!(ended.code(), Some(0), "{path}: {}", ended.stderr);
-        assert_eq!(state(sleeper.id() as i32), Some('S'));
-    }
-    let attached =
-        start(&mut emu(words(&format!("attach --speed 50% --method cpu-freeze --cgroup /{name}"))));
-    until_it_acts(attached.id());
-    std::thread::sleep(Duration::from_millis(200));
-    sleeper.kill().unwrap();
-    sleeper.wait().unwrap();
-    let ended = finish(attached);
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
-    assert_nothing_left(ended.pid);
-    fs::remove_dir(&group).unwrap();
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Random {
 }
 
 /// A process group that the kernel never takes for orphaned, however this test was started: one in it, its leader, has
-/// its parent in another group of the session. The kernel hangs up all of an orphaned one while `cpu-lim` holds one of it.
+/// its parent in another group of the session. The kernel hangs up all of an orphaned one while `cpu-lim` stops one of it.
 struct Group(Child);
 
 impl Group {

@@ -168,7 +168,7 @@ fn among(wanted: impl Fn(usize, usize, usize) -> bool, act: impl Fn(&mut Termina
     }
 }
 
-/// Nothing of the emulation holds the command any more: no group of emu is frozen.
+/// Nothing of the emulation stops the command any more: no group of emu is frozen.
 fn assert_let_go(emu: u32) {
     for group in groups_of(emu) {
         for (file, held) in

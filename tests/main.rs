@@ -11,6 +11,7 @@
     reason = "helpers of tests fail as tests do"
 )]
 
+mod attach;
 mod bad_input;
 mod bench;
 mod calibrate;

@@ -180,6 +180,15 @@ pub(crate) fn methods() -> Vec<String> {
     METHODS.get_or_init(ask).clone()
 }
 
+/// Whether any method works; else says why the test does not run.
+pub(crate) fn can_emulate() -> bool {
+    let can = !methods().is_empty();
+    if !can {
+        skip("no method works here for this user; `emu methods` tells why");
+    }
+    can
+}
+
 /// A method that needs little of the host, for tests of what is around it.
 pub(crate) fn some_method() -> Option<String> {
     let works = methods();

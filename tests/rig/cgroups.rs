@@ -31,7 +31,7 @@ fn wanted(name: &str) -> [f64; 2] {
 /// How far from it they may be, as a share of it.
 fn closeness(name: &str) -> f64 {
     match name {
-        // The guest's CPUs take turns of up to some milliseconds, and a hold counts from when the last of the tasks is
+        // The guest's CPUs take turns of up to some milliseconds, and a stop counts from when the last of the tasks is
         // stopped: up to 23 % off was seen, the same on every run of a binary.
         "cpu-freeze" | "attach-cpu-freeze" | "cpu-lim" => 0.25,
         // Of a burner that waits for its CPU's turn, up to 3.4 %.
@@ -56,7 +56,7 @@ fn check_methods(guest: Guest, names: &[&str]) -> Option<Report> {
         assert!(is_right, "{guest:?}, {name}: {wanted:?} asked, {got:?} got: {}", report.text());
     }
     for words in report.lines("frozen").filter(|words| words[0].ends_with("cpu-freeze")) {
-        // Looked at 20 times; more often than not it is held.
+        // Looked at 20 times; more often than not it is stopped.
         assert!((3..=20).contains(&words[1].parse().expect("a number")), "{words:?}: {}", report.text());
     }
     for words in report.lines("left-in-theirs") {

@@ -2,12 +2,12 @@
 //!
 //! ```no_run
 //! use emu_bench::verify::{Plan, SessionEmulated, Trial, verify};
-//! use emu_core::{Demand, Host, MethodId, Roots, Target};
+//! use emu_core::{Demand, Host, Roots, Target, ids};
 //!
 //! # fn main() -> emu_core::Result<()> {
 //! let host = Host::detect(&Roots::system())?;
 //! let demand = Demand::new([(0, Target { share: 0.5, clock: None })].into());
-//! let mut hogs = SessionEmulated::named(&host, &demand, MethodId::new("cpu-hogs"))?;
+//! let mut hogs = SessionEmulated::named(&host, &demand, ids::CPU_HOGS)?;
 //! let plan = Plan::new(42);
 //! let trial = Trial::of("cpu-loop", hogs.demand(), &plan.setting(&hogs, &hogs.demand().targets))?;
 //! for finding in verify(&mut hogs, &trial, &plan, &mut |_| Ok(()))?.findings {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use crate::cpu_list::CpuList;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The contents without surrounding white space.
 ///
@@ -65,6 +65,11 @@ fn write_error(path: &Path, value: &str, cause: io::Error) -> Error {
     Error::io(format!("cannot write `{value}` to {}", path.display()), cause)
 }
 
+/// The error of a file that holds something else than expected.
+pub(crate) fn unexpected(text: &str, path: &Path) -> Error {
+    Error::new(ErrorKind::Failed, format!("unexpected `{}` in {}", text.trim(), path.display()))
+}
+
 /// Whether this process may write to the file or folder, judged by its effective identity: a binary with
 /// file capabilities has more than the user who started it.
 pub fn is_writable(path: &Path) -> bool {
@@ -103,6 +108,6 @@ mod tests {
         }
         fs::write(&path, "12\n").unwrap();
         assert_eq!(probe::<u64>(&path), Some(12));
-        assert_eq!(read(&dir.path().join("none")).unwrap_err().kind(), crate::error::ErrorKind::Failed);
+        assert_eq!(read(&dir.path().join("none")).unwrap_err().kind(), ErrorKind::Failed);
     }
 }

@@ -58,7 +58,7 @@ pub use host::{
     CgroupLayout, Cgroups, Clocks, Controller, Cpu, CpuTimes, Cpufreq, FairServer, Hierarchy, Host, Policy,
     Privileges, RealTime, TaskTime,
 };
-pub use method::{About, Emulation, Expected, METHODS, Method, Plan, Trait, find, method};
+pub use method::{About, Emulation, Expected, METHODS, Method, Plan, Trait, find, ids, method};
 pub use method_id::MethodId;
 pub use roots::Roots;
 pub use session::{Judged, Prepared, Session, best, choose, judge};

@@ -34,7 +34,7 @@ pub struct Status {
     pub periods: u64,
     /// Cycles that were skipped because the controller came too late.
     pub missed: u64,
-    /// The longest time for which tasks were held at a stretch.
+    /// The longest time for which tasks were stopped at a stretch.
     pub longest_stall: Duration,
     /// CPU time used by emu itself, beyond what it burns on purpose.
     pub own_cpu: Duration,

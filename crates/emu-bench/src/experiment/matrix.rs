@@ -163,8 +163,8 @@ impl Experiment {
             Ok(start) => {
                 cells.push(control);
                 for cell in &mut cells {
-                    let held = held_for_start(host, cell, start);
-                    cell.pair_time += start + held;
+                    let stopped = stopped_for_start(host, cell, start);
+                    cell.pair_time += start + stopped;
                 }
                 self.cells.append(&mut cells);
             }
@@ -278,8 +278,8 @@ fn start_time(job: &Job) -> Result<Duration> {
     if first < LITTLE { Ok(first) } else { start() }
 }
 
-/// How long a worker is held for what its start took of its CPUs, by an emulation that judges its whole life.
-fn held_for_start(host: &Host, cell: &Cell, start: Duration) -> Duration {
+/// How long a worker is stopped for what its start took of its CPUs, by an emulation that judges its whole life.
+fn stopped_for_start(host: &Host, cell: &Cell, start: Duration) -> Duration {
     let rule = methods::emulated(cell.contender, host, &cell.demand)
         .ok()
         .and_then(|emulated| emulated.lifetime_rule());
@@ -429,8 +429,8 @@ mod tests {
         assert!(published.period > Duration::from_millis(99), "{:?}", published.period);
         assert_eq!(window(&published), published.period * 3);
         let second = Duration::from_secs(1);
-        assert_eq!(held_for_start(&host, &best, second), Duration::ZERO);
-        assert!(held_for_start(&host, &published, second) >= second * 8);
+        assert_eq!(stopped_for_start(&host, &best, second), Duration::ZERO);
+        assert!(stopped_for_start(&host, &published, second) >= second * 8);
         // A native window of 300 ms is worked off by ten times that, in every other pair.
         assert!(published.pair_time > best.pair_time + second);
     }

@@ -1,6 +1,9 @@
 //! What was published of methods.
 
 use emu_core::MethodId;
+use emu_core::ids::{
+    CPU_FREQ as FREQ, CPU_GOV as GOV, CPU_HOGS as HOGS, CPU_LIM_PUBLISHED as LIM, FRACAS_SHARES as FRACAS,
+};
 use serde::Serialize;
 
 /// The name of the evaluation by Buchert, Nussbaum and Gustedt.
@@ -77,12 +80,6 @@ pub struct Compared {
     /// Whether that is the same.
     pub reproduced: Reproduced,
 }
-
-const LIM: MethodId = MethodId::new("cpu-lim:published");
-const HOGS: MethodId = MethodId::new("cpu-hogs");
-const FRACAS: MethodId = MethodId::new("fracas:shares");
-const GOV: MethodId = MethodId::new("cpu-gov");
-const FREQ: MethodId = MethodId::new("cpu-freq");
 
 /// Those that were evaluated, as they were.
 pub const BUCHERT_2011_METHODS: [MethodId; 5] = [LIM, HOGS, FRACAS, GOV, FREQ];

@@ -14,8 +14,8 @@ pub trait Emulated {
     /// Length of one on/off cycle, as the emulation plans it; zero without one.
     fn period(&self) -> Duration;
 
-    /// Length of the longest round of running and being held, of which a window must have several: the period, unless
-    /// there is a [rule](Self::lifetime_rule) that may hold the worker for longer.
+    /// Length of the longest round of running and being stopped, of which a window must have several: the period, unless
+    /// there is a [rule](Self::lifetime_rule) that may stop the worker for longer.
     fn cycle(&self) -> Duration {
         self.lifetime_rule().map_or_else(|| self.period(), |rule| rule.cycle())
     }
@@ -26,7 +26,7 @@ pub trait Emulated {
         (self.cycle() * 3).max(Duration::from_millis(100))
     }
 
-    /// The rule by which it judges each process by its whole life, if it does. Such an emulation may hold the worker at
+    /// The rule by which it judges each process by its whole life, if it does. Such an emulation may stop the worker at
     /// any moment, for long: a late begin of an emulated window is its own effect.
     fn lifetime_rule(&self) -> Option<LifetimeRule> {
         None

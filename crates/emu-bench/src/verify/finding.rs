@@ -55,7 +55,7 @@ pub struct Finding {
     pub outliers: Outliers,
     /// The longest time without progress under emulation, in nanoseconds.
     pub longest_stall_ns: u64,
-    /// Emulated windows that opened before all of their work was under way, as the emulation held it.
+    /// Emulated windows that opened before all of their work was under way, as the emulation stopped it.
     pub late: usize,
     /// Periods of the emulation in all windows.
     pub periods: u64,

@@ -16,7 +16,7 @@ const THROTTLED_MAX: f64 = 0.01;
 
 /// The largest change of the core clock between the two windows of a pair that is no disturbance. Ratios are taken at
 /// equal clocks, for which the mean clock of each window counts. A clock that changes within a window may be higher
-/// while tasks run than while they are held; the mean does not tell that, so large changes are not let pass.
+/// while tasks run than while they are stopped; the mean does not tell that, so large changes are not let pass.
 const CLOCK_CHANGE_MAX: f64 = 0.06;
 
 /// Native work that gets less than this share of the CPU time that it could use is disturbed by other tasks.
@@ -38,7 +38,7 @@ pub const FOREIGN_MAX: f64 = 0.03;
 pub enum Taint {
     /// The hypervisor gave this share of a window to others.
     Steal(f64),
-    /// A limit on the CPU time of our own cgroup, or of one above it, held tasks for this share of the CPUs' time.
+    /// A limit on the CPU time of our own cgroup, or of one above it, throttled tasks for this share of the CPUs' time.
     Throttled(f64),
     /// The core clock differed by this share between the windows.
     Clock(f64),
@@ -71,7 +71,11 @@ impl fmt::Display for Taint {
         match self {
             Self::Steal(share) => write!(f, "{:.1}% stolen by the hypervisor", share * 100.0),
             Self::Throttled(share) => {
-                write!(f, "our own cgroup's limit held tasks for {:.1}% of the CPUs' time", share * 100.0)
+                write!(
+                    f,
+                    "our own cgroup's limit throttled tasks for {:.1}% of the CPUs' time",
+                    share * 100.0
+                )
             }
             Self::Clock(change) => write!(f, "core clock changed by {:.1}%", change * 100.0),
             Self::Contended(share) => write!(f, "other tasks left {:.1}% of the CPU", share * 100.0),
@@ -116,8 +120,8 @@ pub(super) fn taint(job: &Job, window: &Window) -> Option<Taint> {
     }
     // With more tasks than CPUs some task always waits for its turn, and the CPUs are busy all the same.
     let crowded = job.active > job.cpus.len();
-    // A native window has nobody to hold its work but other tasks. An emulated one that opens late was held by the
-    // emulation, which is what is measured: who else could have held it was asked above.
+    // A native window has nobody to stop its work but other tasks. An emulated one that opens late was stopped by the
+    // emulation, which is what is measured: who else could have stopped it was asked above.
     if done.late_ns > 0 && !crowded && window.side == Side::Native {
         return Some(Taint::Late(done.late_ns));
     }
@@ -200,7 +204,7 @@ mod tests {
             late
         };
         assert_eq!(taint(&job(), &late(Side::Native)), Some(Taint::Late(700_000_000)));
-        assert_eq!(taint(&job(), &late(Side::Emulated)), None, "its emulation held it");
+        assert_eq!(taint(&job(), &late(Side::Emulated)), None, "its emulation stopped it");
         let mut stolen = late(Side::Emulated);
         stolen.steal = 0.02;
         assert_eq!(

@@ -181,13 +181,13 @@ mod tests {
 
     #[test]
     fn who_ran_at_full_speed_is_stopped_until_the_share_fits() {
-        let held = |share, used_ms, lived_ms| {
+        let stopped = |share, used_ms, lived_ms| {
             let Account { used, lived } = account(used_ms, lived_ms);
             rule(share, 1).held_for(used, lived)
         };
-        assert_ms(held(0.2, 220, 250), 850.0);
-        assert_ms(held(0.5, 220, 250), 190.0);
-        assert_ms(held(0.9, 220, 250), 0.0);
+        assert_ms(stopped(0.2, 220, 250), 850.0);
+        assert_ms(stopped(0.5, 220, 250), 190.0);
+        assert_ms(stopped(0.9, 220, 250), 0.0);
         assert_ms(rule(0.2, 1).left(None, account(220, 250)), 850.0);
     }
 

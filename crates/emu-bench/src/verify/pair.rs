@@ -171,7 +171,7 @@ fn window(
 
 /// Lets a worker settle under an emulation that goes by CPU time over lifetime, and returns how long that took.
 ///
-/// The worker computes at full speed before it is emulated, so such an emulation holds it for long at first, or lets it run
+/// The worker computes at full speed before it is emulated, so such an emulation stops it for long at first, or lets it run
 /// freely. It works, uncounted, until it is treated as a program that has run for long. Under other emulations there is
 /// nothing to wait for.
 ///

@@ -34,7 +34,7 @@ pub struct Window {
     pub harness_cpu_s: f64,
     /// Share of the time that the hypervisor took from the CPUs.
     pub steal: f64,
-    /// Share of the CPUs' time for which limits of our own cgroup and of those above it held tasks. Emulation holds them
+    /// Share of the CPUs' time for which limits of our own cgroup and of those above it throttled tasks. Emulation stops them
     /// in groups of its own below.
     #[serde(default)]
     pub throttled: f64,
@@ -65,7 +65,7 @@ pub struct Delivery {
     pub own_cpu_s: f64,
     /// The same by the kernel's account of this process, the harness included; wrong by up to one burn.
     pub process_cpu_s: f64,
-    /// The longest hold since it was engaged, in seconds.
+    /// The longest stop since it was engaged, in seconds.
     pub longest_stall_s: f64,
     /// The share delivered by its own account, on each CPU.
     pub effective: Vec<f64>,

@@ -108,7 +108,7 @@ impl Stamps {
 ///
 /// Work begins at once, so that it is under way when the window opens. The borders of the window are
 /// moments of the clock and not of the work: on/off emulation holds the thread at any of them, and a window
-/// that waited for the thread would be too long by half a hold on average.
+/// that waited for the thread would be too long by half a stop on average.
 ///
 /// # Errors
 /// That of a step.

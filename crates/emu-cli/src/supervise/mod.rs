@@ -1,11 +1,11 @@
-//! A command that emu starts and watches, whatever is held for it: an emulation, a tuning.
+//! A command that emu starts and watches, whatever is in force for it: an emulation, a tuning.
 
 mod child;
 pub(crate) mod program;
 mod supervisor;
 
 pub(crate) use child::Child;
-pub(crate) use supervisor::{Hold, Supervisor};
+pub(crate) use supervisor::{InForce, Supervisor};
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(crate) fn open(gated: Gated, program: OsString) -> JoinHandle<Result<Pid, Ex
     thread::spawn(move || gated.open(&program))
 }
 
-/// What other emus and messages call what is held for the command.
+/// What other emus and messages call what is in force for the command.
 pub(crate) fn name(program: &OsStr) -> String {
     Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
 }

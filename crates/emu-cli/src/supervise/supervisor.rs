@@ -5,7 +5,7 @@
 //! group the command gets it twice, which cannot be told apart.
 //!
 //! A shell takes the terminal back when emu itself is stopped, so emu stops by the signal that stopped the command,
-//! after its controllers have let everything go: nobody else could.
+//! after its controllers have resumed everything: nobody else could.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,40 +17,40 @@ use crate::exit::Exit;
 use crate::signals::{self, Received, Signals};
 use crate::supervise::child::{Child, News};
 
-/// How often what is held is looked at for news.
+/// How often what is in force is looked at for news.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long a command may take to stop after a signal to stop: some put their terminal in order first.
 const STOPPING: Duration = Duration::from_millis(200);
 
-/// What emu holds while the command runs: an emulation, a tuning.
-pub(crate) trait Hold {
-    /// Does `act`, by which emu may be stopped for any time, with nothing held that would need emu to go on.
+/// What emu keeps in force while the command runs: an emulation, a tuning.
+pub(crate) trait InForce {
+    /// Does `act`, by which emu may be stopped for any time, with nothing in force that would need emu to go on.
     ///
     /// # Errors
-    /// It cannot be let go, or held again; what `act` fails with.
-    fn while_let_go(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()>;
+    /// It cannot be paused or resumed; what `act` fails with.
+    fn while_paused(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()>;
 
     /// Whether it stops and continues the command's processes itself.
     fn stops_processes(&self) -> bool;
 }
 
-/// The command, and what is held for it.
+/// The command, and what is in force for it.
 #[derive(Debug)]
 pub(crate) struct Supervisor<'a, H> {
     signals: &'a Signals,
     child: Child,
-    hold: H,
+    in_force: H,
     /// Whether the command was asked to stop before it began.
     stop_first: bool,
     /// For how long emu has been stopped.
     stopped: Duration,
 }
 
-impl<'a, H: Hold> Supervisor<'a, H> {
+impl<'a, H: InForce> Supervisor<'a, H> {
     /// For a command that waits at its gate.
-    pub(crate) fn new(signals: &'a Signals, child: Child, hold: H) -> Self {
-        Self { signals, child, hold, stop_first: false, stopped: Duration::ZERO }
+    pub(crate) fn new(signals: &'a Signals, child: Child, in_force: H) -> Self {
+        Self { signals, child, in_force, stop_first: false, stopped: Duration::ZERO }
     }
 
     /// For how long emu and the command have been stopped by job control.
@@ -58,9 +58,9 @@ impl<'a, H: Hold> Supervisor<'a, H> {
         self.stopped
     }
 
-    /// What is held, to be released.
-    pub(crate) fn into_hold(self) -> H {
-        self.hold
+    /// What is in force, to be released.
+    pub(crate) fn into_in_force(self) -> H {
+        self.in_force
     }
 
     /// Passes on what came before the command was there. It blocks all signals until it begins, so that one that it
@@ -78,7 +78,7 @@ impl<'a, H: Hold> Supervisor<'a, H> {
         Ok(())
     }
 
-    /// Watches until the command has ended; `look` sees what is held now and then.
+    /// Watches until the command has ended; `look` sees what is in force now and then.
     ///
     /// # Errors
     /// Signals cannot be read or sent, or the command cannot be waited for.
@@ -101,7 +101,7 @@ impl<'a, H: Hold> Supervisor<'a, H> {
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                look(&self.hold);
+                look(&self.in_force);
             }
         }
     }
@@ -125,7 +125,7 @@ impl<'a, H: Hold> Supervisor<'a, H> {
     fn is_job_control(&self, signal: Signal) -> bool {
         match signal {
             Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU => true,
-            Signal::SIGSTOP => !self.hold.stops_processes() && signals::is_in_foreground(),
+            Signal::SIGSTOP => !self.in_force.stops_processes() && signals::is_in_foreground(),
             _ => false,
         }
     }
@@ -135,12 +135,12 @@ impl<'a, H: Hold> Supervisor<'a, H> {
     ///
     /// `whole_group`: the signal went to the whole process group.
     fn stop_with(&mut self, signal: Signal, whole_group: bool) -> Result<()> {
-        let Self { child, hold, stopped: total, .. } = self;
+        let Self { child, in_force, stopped: total, .. } = self;
         let send = |signal| if whole_group { to_group(signal) } else { child.signal(signal) };
         // A SIGCONT of the method discards a SIGTSTP that was not acted on yet, and continues a command that was
         // stopped by one (signal(7)). SIGTTIN and SIGTTOU come again by themselves.
-        let may_be_lost = hold.stops_processes() && signal == Signal::SIGTSTP;
-        hold.while_let_go(&mut || {
+        let may_be_lost = in_force.stops_processes() && signal == Signal::SIGTSTP;
+        in_force.while_paused(&mut || {
             let mut stopped = stops_soon(child);
             if !stopped && may_be_lost {
                 send(signal)?;

@@ -7,7 +7,7 @@
 //! the end of the session the journal moves the tasks back and removes the groups. An existing
 //! group is used in place.
 
-pub(crate) mod bandwidth;
+mod bandwidth;
 pub(crate) mod confine;
 mod cpuset_repair;
 pub(crate) mod cpuset_return;
@@ -17,19 +17,22 @@ mod freezer_stop;
 mod gather;
 mod hierarchies;
 mod left;
+mod limit;
 pub(crate) mod lists;
 pub(crate) mod place;
 #[cfg(test)]
 pub(crate) mod testing;
+mod throttling;
 mod usage;
 
-pub(crate) use bandwidth::{
-    Bandwidth, Limit, Owner, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Quota, tightest_limit,
-};
-pub use bandwidth::{QuotaLimit, throttled_time};
+pub(crate) use bandwidth::{Bandwidth, Owner};
 pub(crate) use folder::{Folder, PASSES};
 pub(crate) use freezer_stop::FreezerStop;
 pub(crate) use hierarchies::{can_have, hierarchy_for, is_same_everywhere};
+pub use limit::QuotaLimit;
+pub(crate) use limit::{Limit, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Quota, tightest_limit};
+pub(crate) use throttling::Throttling;
+pub use throttling::throttled_time;
 pub(crate) use usage::Usage;
 
 use cpuset_repair::CpusetRepair;

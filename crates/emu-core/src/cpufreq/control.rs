@@ -290,9 +290,7 @@ impl Setter {
 
 fn read_frequency(knobs: &dyn Knobs, file: &str) -> Result<Hertz> {
     let text = knobs.read(file)?;
-    text.parse().map(Hertz::from_khz).map_err(|_| {
-        Error::new(ErrorKind::Failed, format!("unexpected `{text}` in {}", knobs.path(file).display()))
-    })
+    text.parse().map(Hertz::from_khz).map_err(|_| control_file::unexpected(&text, &knobs.path(file)))
 }
 
 fn khz(level: Hertz) -> String {

@@ -8,7 +8,7 @@
 //! way into the stop and out of it, which is most of the cost.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -20,58 +20,20 @@ use super::idle_pusher::{IdlePusher, SEARCH_FOR};
 use super::ledger::Ledger;
 use super::own_time::OwnTime;
 use super::pin_apart::PinApart;
+use super::status;
 pub(crate) use super::stop::{Stop, Stopped};
 use super::stop_cost::StopCost;
 use super::task_sampler::TaskSampler;
 use crate::ablation::{Correction, is_off};
-use crate::control_file;
-use crate::cpu_list::CpuList;
 use crate::error::Result;
 use crate::host::Host;
 use crate::method_id::MethodId;
 use crate::notes::Notes;
 use crate::speed::Targets;
-use crate::status::{CpuStatus, Status};
+use crate::status::Status;
 use crate::sys::time::{self, Nanos};
-use crate::unavailable::{Reason, Unavailable};
 use crate::undo::Journal;
 use crate::zone::Zone;
-
-/// The share that all CPUs of a zone have in common: stopping all tasks gives each CPU the same
-/// one.
-///
-/// # Errors
-/// The targets differ in their shares.
-pub(crate) fn uniform_share(targets: &Targets) -> Result<f64, Unavailable> {
-    let mut shares = targets.values().map(|target| target.share);
-    let first = shares.next().unwrap_or(1.0);
-    if shares.all(|share| (share - first).abs() < 1e-12) {
-        return Ok(first);
-    }
-    Err(Unavailable::new(
-        Reason::UnequalSpeeds,
-        "it stops all tasks at once, so it cannot give different speeds to different CPUs",
-        "use cpu-hogs or fracas, or one zone for each speed",
-    ))
-}
-
-/// The relative error to expect of CPU-bound work that is stopped in each period.
-///
-/// The constants were measured on a virtual machine with noisy neighbours: 1 % in any case, 15 µs
-/// for each stop, whose cost varies, and a further loss of 0.06 % of a CPU. On several CPUs this
-/// loss is 0.5 %, because two tasks may resume on the same one.
-pub(crate) fn expected_error(period: Duration, share: f64, cpus: usize) -> f64 {
-    let taken = if cpus > 1 { 0.005 } else { 0.000_6 };
-    0.01 + taken / share + 15e-6 / (period.as_secs_f64() * share)
-}
-
-/// Notes for the user on targets that are met as shares of the time.
-pub(crate) fn notes_on(targets: &Targets) -> Vec<String> {
-    let has_clock = targets.values().any(|target| target.clock.is_some());
-    let note =
-        "the frequency is kept as a share of the clock measured at the start; it moves as the real one does";
-    if has_clock { vec![note.into()] } else { vec![] }
-}
 
 /// A zone whose tasks are stopped for a part of each period.
 pub(crate) struct DutyLoop {
@@ -164,7 +126,7 @@ impl DutyLoop {
     pub(crate) fn status(&self, method: MethodId, targets: &Targets, more_notes: &[String]) -> Status {
         let Progress { counters, cycle, stops, unconfirmed } = &*self.progress;
         let cycle = time::span(cycle.load(Ordering::Relaxed));
-        let mut status = status(method, cycle, counters, targets, &self.cpus_folder);
+        let mut status = status::of(method, cycle, counters, targets, &self.cpus_folder);
         status.notes.extend_from_slice(more_notes);
         status.add_all(&self.notes);
         let unconfirmed = unconfirmed.load(Ordering::Relaxed);
@@ -175,7 +137,7 @@ impl DutyLoop {
             ));
         }
         if let Some(why) = self.thread.ended() {
-            status.end(ended(&why));
+            status.end(status::ended(&why));
         }
         status
     }
@@ -187,44 +149,6 @@ impl DutyLoop {
     pub(crate) fn stop(mut self) -> Result<()> {
         self.thread.stop()
     }
-}
-
-/// The problem to report where the control thread has ended.
-pub(crate) fn ended(why: &str) -> String {
-    format!("emu's control thread has ended, and the tasks run at full speed: {why}")
-}
-
-/// A status from counters; `cpus_folder` tells which CPUs are online.
-pub(crate) fn status(
-    method: MethodId,
-    period: Duration,
-    counters: &Counters,
-    targets: &Targets,
-    cpus_folder: &Path,
-) -> Status {
-    let span = |counter: &AtomicI64| time::span(counter.load(Ordering::Relaxed));
-    let (effective, duty) = (counters.effective(), counters.duty());
-    let cpu_status = |(&cpu, &asked)| {
-        // CPUs that cannot be taken offline have no such file.
-        let online = control_file::probe::<u8>(&cpus_folder.join(format!("cpu{cpu}/online"))) != Some(0);
-        CpuStatus { cpu, asked, effective, duty, clock: None, online }
-    };
-    let cpus: Vec<_> = targets.iter().map(cpu_status).collect();
-    let offline: CpuList = cpus.iter().filter(|cpu| !cpu.online).map(|cpu| cpu.cpu).collect();
-    let mut status = Status {
-        periods: counters.periods.load(Ordering::Relaxed),
-        missed: counters.missed.load(Ordering::Relaxed),
-        longest_stall: span(&counters.longest_stop),
-        own_cpu: span(&counters.cpu),
-        cpus,
-        ..Status::new(method, period)
-    };
-    for cpu in offline.iter() {
-        status.add_problem(format!(
-            "CPU {cpu} is offline; the tasks run on the remaining CPUs, as slowly as before"
-        ));
-    }
-    status
 }
 
 /// Shorter stops are put off until more is owed, in nanoseconds: they would consist of latency

@@ -54,8 +54,8 @@ impl Ledger {
     }
 
     /// Subtracts stopped time.
-    pub(crate) fn settle(&mut self, held: f64) {
-        self.owed -= held;
+    pub(crate) fn settle(&mut self, stopped: f64) {
+        self.owed -= stopped;
     }
 
     /// What is owed, in nanoseconds; negative is credit.
@@ -95,11 +95,11 @@ mod tests {
 
     #[test]
     fn debt_and_credit_stay_where_no_time_passes() {
-        for held in [30.0, 70.0] {
+        for stopped in [30.0, 70.0] {
             let mut ledger = Ledger::new();
             ledger.charge(100.0, 100.0, 0.5);
-            ledger.settle(held);
-            assert!((ledger.charge(0.0, 100.0, 0.5) - (50.0 - held)).abs() < 1e-9);
+            ledger.settle(stopped);
+            assert!((ledger.charge(0.0, 100.0, 0.5) - (50.0 - stopped)).abs() < 1e-9);
             assert!(ledger.dropped() == 0.0);
         }
     }
@@ -110,14 +110,14 @@ mod tests {
         #[test]
         fn errors_do_not_add_up(share in 0.05f64..0.95, errors in proptest::collection::vec(-20.0f64..20.0, 1..300)) {
             let mut ledger = Ledger::new();
-            let mut held = 0.0;
+            let mut stopped = 0.0;
             for error in &errors {
-                let hold = (ledger.charge(1000.0, 1000.0, share) + error).max(0.0);
-                ledger.settle(hold);
-                held += hold;
+                let stop = (ledger.charge(1000.0, 1000.0, share) + error).max(0.0);
+                ledger.settle(stop);
+                stopped += stop;
             }
             let due = (1.0 - share) * 1000.0 * errors.len() as f64;
-            prop_assert!((held - due).abs() <= 20.0 + 1e-6, "stopped {held}, due {due}");
+            prop_assert!((stopped - due).abs() <= 20.0 + 1e-6, "stopped {stopped}, due {due}");
             prop_assert!(ledger.dropped() == 0.0);
         }
     }

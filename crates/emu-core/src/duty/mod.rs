@@ -5,7 +5,7 @@
 //! zone at once; each such method brings an implementation of [`Stop`]. The other files measure and
 //! reduce what stopping and resuming costs the tasks.
 
-pub(crate) mod duty_loop;
+mod duty_loop;
 mod duty_thread;
 mod grid;
 pub(crate) mod idle_pusher;
@@ -13,7 +13,9 @@ pub(crate) mod kept;
 mod ledger;
 mod own_time;
 mod pin_apart;
+pub(crate) mod plan;
 mod probe;
+pub(crate) mod status;
 mod stop;
 pub(crate) mod stop_cost;
 pub(crate) mod task_sampler;

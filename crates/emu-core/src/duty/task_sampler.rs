@@ -240,10 +240,10 @@ mod tests {
     #[test]
     fn tasks_that_compute_or_wait_most_of_the_time_are_busy() {
         let dir = tempfile::tempdir().unwrap();
-        let write = |hold: Nanos| {
+        let write = |round: Nanos| {
             for pid in 0..4 {
                 let [on_cpu, waited] =
-                    [[900, 0], [0, 900], [300, 300], [200, 100]][pid].map(|part| 1 + part * hold);
+                    [[900, 0], [0, 900], [300, 300], [200, 100]][pid].map(|part| 1 + part * round);
                 std::fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
                 std::fs::write(dir.path().join(format!("{pid}/schedstat")), format!("{on_cpu} {waited} 1"))
                     .unwrap();
@@ -251,18 +251,18 @@ mod tests {
         };
         let mut sampler = TaskSampler::new(dir.path(), false);
         // Nothing is known at first; at the end there were two periods without a stop.
-        for (hold, periods, busy) in
+        for (round, periods, busy) in
             [(0, 1, 4), (1, 1, 3), (2, 1, 3), (2, 1, 0), (3, 1, 3), (4, 1, 3), (5, 1, 3), (6, 3, 0)]
         {
-            write(hold);
+            write(round);
             // Have the tasks counted again each time.
             sampler.next_count = 0;
             (0..periods).for_each(|_| sampler.before_stop(&mut Tasks(4), 1_000.0));
             sampler.while_stopped();
-            assert_eq!(sampler.busy(), busy, "{hold}");
+            assert_eq!(sampler.busy(), busy, "{round}");
             // Of the first three, which are busy, the second one only waits.
             let computing: &[Pid] = if busy == 3 { &[0, 2] } else { &[] };
-            assert_eq!(sampler.busy_tasks(), computing, "{hold}");
+            assert_eq!(sampler.busy_tasks(), computing, "{round}");
         }
     }
 

@@ -96,7 +96,7 @@ pub struct Expected {
     pub error: f64,
     /// Length of one on/off cycle that will be used; zero for methods without one.
     pub period: Duration,
-    /// The longest time that a task will be held: the granularity that a program can notice.
+    /// The longest time that a task will be stopped: the granularity that a program can notice.
     pub longest_stall: Duration,
     /// What the user should know about this demand on this host.
     pub notes: Vec<String>,
@@ -186,7 +186,7 @@ pub trait Emulation: Send {
     /// Stops the controllers; tasks run freely afterwards. Files and groups are left to the journal.
     ///
     /// # Errors
-    /// A controller had failed, or tasks could not be let go.
+    /// A controller had failed, or tasks could not be resumed.
     fn release(self: Box<Self>) -> Result<()>;
 }
 
@@ -202,6 +202,31 @@ pub static METHODS: &[&dyn Method] = &[
     &cpu_lim::CpuLimPublished,
     &cpu_freeze::CpuFreeze,
 ];
+
+/// The names of the methods, for code that tells of one, such as a table of what was published.
+pub mod ids {
+    use super::{cpu_freeze, cpu_freq, cpu_gov, cpu_hogs, cpu_lim, fracas};
+    use crate::method_id::MethodId;
+
+    /// `cpu-freq`
+    pub const CPU_FREQ: MethodId = cpu_freq::ID;
+    /// `cpu-gov`
+    pub const CPU_GOV: MethodId = cpu_gov::ID;
+    /// `cpu-hogs`
+    pub const CPU_HOGS: MethodId = cpu_hogs::ID;
+    /// `fracas`
+    pub const FRACAS: MethodId = fracas::ID;
+    /// `fracas:published`
+    pub const FRACAS_PUBLISHED: MethodId = fracas::ID_PUBLISHED;
+    /// `fracas:shares`
+    pub const FRACAS_SHARES: MethodId = fracas::ID_SHARES;
+    /// `cpu-lim`
+    pub const CPU_LIM: MethodId = cpu_lim::ID;
+    /// `cpu-lim:published`
+    pub const CPU_LIM_PUBLISHED: MethodId = cpu_lim::ID_PUBLISHED;
+    /// `cpu-freeze`
+    pub const CPU_FREEZE: MethodId = cpu_freeze::ID;
+}
 
 /// The method of that name.
 pub fn method(id: MethodId) -> Option<&'static dyn Method> {

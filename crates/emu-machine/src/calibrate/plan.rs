@@ -15,7 +15,9 @@
 use std::time::Duration;
 
 use emu_bench::memory::available;
-use emu_core::{CpuList, Demand, Error, ErrorKind, Host, MethodId, Prepared, Reason, Result, Target, find};
+use emu_core::{
+    CpuList, Demand, Error, ErrorKind, Host, MethodId, Prepared, Reason, Result, Target, find, ids,
+};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -25,7 +27,7 @@ use super::published;
 use crate::kernel::linpack;
 
 /// One quota for the sum of all CPUs, as containers have it.
-const FRACAS: MethodId = MethodId::new("fracas:published");
+const METHOD: MethodId = ids::FRACAS_PUBLISHED;
 
 /// The period of Docker's quotas, as in the paper.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -199,9 +201,9 @@ impl CalibrationPlan {
 
     /// What sets a quota, where it can be set.
     pub(super) fn prepare(&self, host: &Host, quota: f64) -> Result<Prepared> {
-        Prepared::new(find(FRACAS.as_str())?, host, &self.demand(quota)).map_err(|why| {
+        Prepared::new(find(METHOD.as_str())?, host, &self.demand(quota)).map_err(|why| {
             let is_floor = matches!(why.reason, Reason::PeriodOutOfReach | Reason::SpeedOutOfReach);
-            let error = why.into_error(FRACAS);
+            let error = why.into_error(METHOD);
             if is_floor {
                 error
                     .with_kind(ErrorKind::Usage)

@@ -19,7 +19,7 @@ use crate::workload::part::{confine, own_cpus};
 use crate::workload::{Companion, Done, Messages, Order};
 
 /// Time between two looks into the buffer. The memory of what has been received is used again by the sender, the
-/// warmer the sooner: were the buffer to fill for milliseconds, sending would be quicker after each hold of an
+/// warmer the sooner: were the buffer to fill for milliseconds, sending would be quicker after each stop of an
 /// on/off emulation than without one (by a tenth at naps of 2 ms and a share of 10 %).
 const NAP: Duration = Duration::from_micros(100);
 

@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::reporter::Reporter;
 use crate::signals::{self, Came, Signals};
-use crate::supervise::{Child, Hold, Supervisor, name, open, program};
+use crate::supervise::{Child, InForce, Supervisor, name, open, program};
 
 /// How long is waited for a signal at a time where there is no limit.
 const LOOK: Duration = Duration::from_secs(60);
@@ -81,7 +81,7 @@ fn run(
     supervisor.pass_on_early_signals()?;
     let opening = open(gated, program);
     let exit = supervisor.watch(|_| {})?;
-    let Tuned(tuning) = supervisor.into_hold();
+    let Tuned(tuning) = supervisor.into_in_force();
     let ended = tuning.end();
     if let Ok(Err(error)) = opening.join() {
         ended?;
@@ -94,8 +94,8 @@ fn run(
 #[derive(Debug)]
 struct Tuned(Tuning);
 
-impl Hold for Tuned {
-    fn while_let_go(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+impl InForce for Tuned {
+    fn while_paused(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         act()
     }
 

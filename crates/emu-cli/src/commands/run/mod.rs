@@ -12,7 +12,7 @@ use emu_core::{About, Gated, Result, Session, Tasks, Trait};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::signals::Signals;
-use crate::supervise::{Child, Hold, Supervisor, name, open, program};
+use crate::supervise::{Child, InForce, Supervisor, name, open, program};
 use crate::zone::plan::Plan;
 use crate::zone::record::Record;
 use crate::zone::tell::{JsonFile, Report};
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let watched = supervisor.watch(|emulated| report.tell_meanwhile(&emulated.session.status().messages()));
 
     report.was_stopped(supervisor.stopped());
-    let Emulated { session, .. } = supervisor.into_hold();
+    let Emulated { session, .. } = supervisor.into_in_force();
     let wall = begun.elapsed();
     let (status, released) = session.release();
     // A command that nobody watches any more may never begin.
@@ -68,8 +68,8 @@ struct Emulated {
     session: Session,
 }
 
-impl Hold for Emulated {
-    fn while_let_go(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+impl InForce for Emulated {
+    fn while_paused(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         self.session.pause()?;
         let done = act();
         self.session.resume()?;

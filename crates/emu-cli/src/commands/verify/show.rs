@@ -151,7 +151,7 @@ impl Section {
             }
             if finding.late > 0 {
                 notes.push(format!(
-                    "{}: in {} windows the emulation held the work for longer than the time before them.",
+                    "{}: in {} windows the emulation stopped the work for longer than the time before them.",
                     name(finding),
                     finding.late
                 ));
@@ -336,7 +336,7 @@ mod tests {
             "pass",
             "FAIL",
             "not enough data: 41 pairs would decide",
-            "in 2 windows the emulation held the work",
+            "in 2 windows the emulation stopped the work",
             "4 of 15 pairs differ from the median by more than 10%.",
             "shared less evenly, fairness 0.50, natively 0.99.",
         ] {

@@ -1,5 +1,7 @@
 //! The loop on counted tasks: none is ever really stopped.
 
+use std::path::Path;
+
 use super::*;
 use crate::duty::stop::Census;
 use crate::status::Health;

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::{About, Emulation, Expected, Method, Plan, Trait};
 use crate::cgroup::{FreezerStop, TaskGroup, hierarchy_for};
-use crate::duty::duty_loop::{self, DutyLoop};
-use crate::duty::{check_period, detuned};
+use crate::duty::{DutyLoop, check_period, detuned, plan};
 use crate::error::Result;
 use crate::host::{Controller, Host};
 use crate::method_id::MethodId;
@@ -17,7 +16,7 @@ use crate::zone::Demand;
 /// The method.
 pub(super) struct CpuFreeze;
 
-const ID: MethodId = MethodId::new("cpu-freeze");
+pub(super) const ID: MethodId = MethodId::new("cpu-freeze");
 
 const ABOUT: About = About {
     summary: "freezes all tasks of a cgroup for a part of each period; the time this takes is measured and made up for",
@@ -32,9 +31,9 @@ const ABOUT: About = About {
         "memory bandwidth falls with the speed instead of staying as it is",
         "version 1: a signal to a frozen task, SIGKILL too, acts when it is thawed, and a debugger's wait may be cut short",
         "tasks in an uninterruptible wait, such as for a disk or NFS, freeze when it ends",
-        "attaching stops the program for half a second while the cost of a hold is measured, unless that was done in \
+        "attaching stops the program for half a second while the cost of a stop is measured, unless that was done in \
          the last ten minutes; the longest stall leaves it out",
-        "with hundreds of sleeping tasks, others that are not bound to CPUs may be 2 % too slow: after a hold the kernel \
+        "with hundreds of sleeping tasks, others that are not bound to CPUs may be 2 % too slow: after a stop the kernel \
          may start them on the same CPU, and takes some ms to move one",
         "tasks that outnumber the CPUs several times while all are busy get uneven turns, the more so the shorter the period, on \
          one CPU, or without CAP_SYS_NICE: prefer 100 ms then; with hundreds of them most get next to none, prefer \
@@ -58,9 +57,9 @@ impl Method for CpuFreeze {
 
     fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         let period = detuned(check_period(demand.period.unwrap_or(PERIOD), PERIOD_LOWEST)?);
-        let share = duty_loop::uniform_share(&demand.targets)?;
+        let share = plan::uniform_share(&demand.targets)?;
         TaskGroup::check(host, &[Controller::Freezer])?;
-        let told = duty_loop::notes_on(&demand.targets);
+        let told = plan::notes_on(&demand.targets);
         let mut notes = told.clone();
         let version = hierarchy_for(host, Controller::Freezer).map_or(2, |hierarchy| hierarchy.version);
         if version == 1 {
@@ -68,7 +67,7 @@ impl Method for CpuFreeze {
                 "the version 1 freezer is used: SIGKILL to a frozen task acts when it is thawed".into(),
             );
         }
-        let error = duty_loop::expected_error(period, share, demand.targets.len());
+        let error = plan::expected_error(period, share, demand.targets.len());
         let expected = Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes };
         Ok(Plan::new(expected, move |host, zone, journal| {
             let (stopper, cost, notes) = FreezerStop::measured(host, zone, journal)?;
@@ -89,7 +88,7 @@ struct Frozen {
 impl Emulation for Frozen {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         super::same_cpus(&self.targets, targets)?;
-        let share = duty_loop::uniform_share(targets).map_err(|why| why.into_error(ID))?;
+        let share = plan::uniform_share(targets).map_err(|why| why.into_error(ID))?;
         self.duty_loop.set(share);
         self.targets.clone_from(targets);
         Ok(())

@@ -21,7 +21,7 @@ use crate::zone::{Demand, Zone};
 /// The method.
 pub(super) struct CpuFreq;
 
-const ID: MethodId = MethodId::new("cpu-freq");
+pub(super) const ID: MethodId = MethodId::new("cpu-freq");
 
 const ABOUT: About = About {
     summary: "sets the nearest frequency that the hardware has",

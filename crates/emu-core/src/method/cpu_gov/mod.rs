@@ -10,7 +10,7 @@ use super::{About, Emulation, Expected, Method, Plan, Trait};
 use crate::cgroup::{FreezerStop, TaskGroup};
 use crate::cpu_list::CpuList;
 use crate::cpufreq::{self, Control, Mix, Wish};
-use crate::duty::{DutyLoop, Grid, PERIOD_MAX, check_period, duty_loop};
+use crate::duty::{DutyLoop, Grid, PERIOD_MAX, check_period, plan};
 use crate::error::Result;
 use crate::host::{Controller, Host};
 use crate::method_id::MethodId;
@@ -26,7 +26,7 @@ use policy_loop::{PolicyLoop, Settings};
 /// The method.
 pub(super) struct CpuGov;
 
-const ID: MethodId = MethodId::new("cpu-gov");
+pub(super) const ID: MethodId = MethodId::new("cpu-gov");
 
 const ABOUT: About = About {
     summary: "alternates the two hardware frequencies next to the one wanted; freezes below the lowest",
@@ -37,7 +37,7 @@ const ABOUT: About = About {
     limits: &[
         "CPUs of one cpufreq policy share a frequency",
         "everything else on the zone's CPUs is slowed too",
-        "below the lowest frequency tasks are held for part of each period, as with cpu-freeze",
+        "below the lowest frequency tasks are stopped for part of each period, as with cpu-freeze",
         "above the base frequency the hardware may not sustain what it is set to (turbo)",
     ],
     source: "Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011",
@@ -156,7 +156,7 @@ impl Method for CpuGov {
                 "below the lowest frequency: tasks are frozen for {:.1} % of the time",
                 (1.0 - plan.running) * 100.0
             ));
-            error = error.max(duty_loop::expected_error(plan.period, plan.running, demand.targets.len()));
+            error = error.max(plan::expected_error(plan.period, plan.running, demand.targets.len()));
             plan.period.mul_f64(1.0 - plan.running)
         } else {
             Duration::ZERO
@@ -176,12 +176,12 @@ impl Governor {
         zone: &Zone,
         journal: &Journal,
     ) -> Result<Self> {
-        let (holder, mut notes, more_notes) = if plan.freezes() {
-            let (hold, cost, more_notes) = FreezerStop::measured(host, zone, journal)?;
+        let (duty_loop, mut notes, more_notes) = if plan.freezes() {
+            let (stopper, cost, more_notes) = FreezerStop::measured(host, zone, journal)?;
             let cycle = (plan.period, plan.running, cost);
-            let holder =
-                DutyLoop::start("emu-gov-freeze", host, zone, cycle, hold, journal, more_notes.clone())?;
-            (Some(holder), Vec::new(), more_notes)
+            let duty_loop =
+                DutyLoop::start("emu-gov-freeze", host, zone, cycle, stopper, journal, more_notes.clone())?;
+            (Some(duty_loop), Vec::new(), more_notes)
         } else {
             let group = TaskGroup::create(host, zone, &[Controller::Cpuset], journal)?;
             (None, Vec::new(), group.notes().clone())
@@ -203,7 +203,7 @@ impl Governor {
         let demand = zone.demand.clone();
         let (host, journal) = (host.clone(), journal.clone());
         let plan = plan.clone();
-        Ok(Self { host, demand, journal, plan, grid, policies, holder, notes, more_notes })
+        Ok(Self { host, demand, journal, plan, grid, policies, duty_loop, notes, more_notes })
     }
 }
 
@@ -239,7 +239,7 @@ struct Governor {
     plan: PolicyPlan,
     grid: Grid,
     policies: Vec<PolicyGroup>,
-    holder: Option<DutyLoop>,
+    duty_loop: Option<DutyLoop>,
     notes: Vec<String>,
     /// What the alternators have to tell.
     more_notes: Notes,
@@ -253,7 +253,7 @@ impl Emulation for Governor {
             Demand { targets: targets.clone(), period: Some(self.plan.period), ..self.demand.clone() };
         let wishes = cpufreq::wishes(&self.host, &demand).map_err(refuse)?;
         let plan = PolicyPlan::new(&demand, &wishes).map_err(refuse)?;
-        if plan.freezes() && self.holder.is_none() {
+        if plan.freezes() && self.duty_loop.is_none() {
             return Err(crate::error::Error::unavailable(
                 "cannot go below the lowest frequency: the zone was made without a freezer",
             )
@@ -263,8 +263,8 @@ impl Emulation for Governor {
             cpufreq::stop_boost(&self.host, wish, mix.high, &self.journal, &mut self.notes)?;
             policy.control.prepare(&[mix.low, mix.high])?;
         }
-        if let Some(holder) = &self.holder {
-            holder.set(plan.running);
+        if let Some(duty_loop) = &self.duty_loop {
+            duty_loop.set(plan.running);
         }
         self.grid = plan.grid();
         for ((policy, wish), &mix) in self.policies.iter_mut().zip(&wishes).zip(&plan.mixes) {
@@ -276,21 +276,21 @@ impl Emulation for Governor {
     }
 
     fn status(&self) -> Status {
-        let held = self.holder.as_ref().map(|h| h.status(ID, &self.demand.targets, &[]));
+        let stopping = self.duty_loop.as_ref().map(|h| h.status(ID, &self.demand.targets, &[]));
         let frozen_cpu =
-            |cpu| held.as_ref().and_then(|s| s.cpus.iter().find(|seen: &&CpuStatus| seen.cpu == cpu));
+            |cpu| stopping.as_ref().and_then(|s| s.cpus.iter().find(|seen: &&CpuStatus| seen.cpu == cpu));
         let mut status = Status {
-            missed: held.as_ref().map_or(0, |status| status.missed),
-            longest_stall: held.as_ref().map_or(Duration::ZERO, |status| status.longest_stall),
-            own_cpu: held.as_ref().map_or(Duration::ZERO, |status| status.own_cpu),
+            missed: stopping.as_ref().map_or(0, |status| status.missed),
+            longest_stall: stopping.as_ref().map_or(Duration::ZERO, |status| status.longest_stall),
+            own_cpu: stopping.as_ref().map_or(Duration::ZERO, |status| status.own_cpu),
             notes: self.notes.clone(),
             ..Status::new(ID, self.plan.period)
         };
-        match &held {
+        match &stopping {
             // It tells what the alternators have to tell, too.
-            Some(held) => {
-                held.problems.iter().for_each(|problem| status.add_problem(problem.clone()));
-                status.notes.extend_from_slice(&held.notes);
+            Some(stopping) => {
+                stopping.problems.iter().for_each(|problem| status.add_problem(problem.clone()));
+                status.notes.extend_from_slice(&stopping.notes);
             }
             None => status.add_all(&self.more_notes),
         }
@@ -328,7 +328,7 @@ impl Emulation for Governor {
     }
 
     fn release(self: Box<Self>) -> Result<()> {
-        let mut first_error = self.holder.map_or(Ok(()), DutyLoop::stop);
+        let mut first_error = self.duty_loop.map_or(Ok(()), DutyLoop::stop);
         for policy in self.policies {
             first_error = first_error.and(policy.alternator.stop());
         }

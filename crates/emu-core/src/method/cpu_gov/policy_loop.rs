@@ -69,7 +69,7 @@ impl PolicyLoop {
         self.controller.set(settings);
     }
 
-    /// What it has done; "held" is time at the low level.
+    /// What it has done; "stopped" is time at the low level.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -1,9 +1,10 @@
 //! CPU-Hogs: one real-time burner for each CPU takes away what a slower CPU would not have.
 
 mod background_load;
+mod burn_loop;
 mod burner;
+mod clock_meter;
 mod wake_cost;
-mod wake_costs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,12 +28,13 @@ use crate::unavailable::{Reason, Unavailable};
 use crate::undo::Journal;
 use crate::zone::{Demand, Tasks, Zone};
 use background_load::{BackgroundLoad, Used};
-use burner::{Burner, Settings};
+use burn_loop::{PRIORITY, Settings};
+use burner::Burner;
 
 /// The method.
 pub(super) struct CpuHogs;
 
-const ID: MethodId = MethodId::new("cpu-hogs");
+pub(super) const ID: MethodId = MethodId::new("cpu-hogs");
 
 const ABOUT: About = About {
     summary: "a real-time burner on each CPU, closed loop, takes what a slower CPU would not have",
@@ -116,7 +118,7 @@ impl Hogs {
             (None, _) => {}
         }
         let mut notes = Vec::new();
-        let costs = wake_costs::of(host, &cpus, &mut notes)?;
+        let costs = wake_cost::of(host, &cpus, &mut notes)?;
         let is_excluded = zone.demand.exclude_background;
         let mut controllers = vec![Controller::Cpuset];
         controllers.extend(is_excluded.then_some(Controller::Cpuacct));
@@ -192,14 +194,11 @@ fn account(host: &Host, group: &TaskGroup, zone: &Zone, period: Nanos) -> Result
 /// Whether burners may be real-time here, and for long enough.
 fn check_real_time(host: &Host, demand: &Demand) -> Result<(), Unavailable> {
     let limits = &host.real_time;
-    if !host.privileges.sys_nice && limits.rtprio_limit < burner::PRIORITY as u64 {
+    if !host.privileges.sys_nice && limits.rtprio_limit < PRIORITY as u64 {
         return Err(Unavailable::new(
             Reason::NoPrivilege,
-            format!(
-                "real-time priority needs CAP_SYS_NICE or RLIMIT_RTPRIO of at least {}",
-                burner::PRIORITY
-            ),
-            Hint::RealTime(burner::PRIORITY as u64),
+            format!("real-time priority needs CAP_SYS_NICE or RLIMIT_RTPRIO of at least {PRIORITY}"),
+            Hint::RealTime(PRIORITY as u64),
         ));
     }
     if limits.group_runtime == Some(Duration::ZERO) {

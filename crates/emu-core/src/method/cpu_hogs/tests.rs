@@ -16,7 +16,7 @@ fn without_privilege_the_missing_capability_is_named() {
     host.real_time.rtprio_limit = 0;
     let refused = CpuHogs.check(&host, &demand(0.4)).unwrap_err();
     assert_eq!(refused.reason, Reason::NoPrivilege);
-    assert_eq!(refused.hint, Hint::RealTime(burner::PRIORITY as u64));
+    assert_eq!(refused.hint, Hint::RealTime(PRIORITY as u64));
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn the_limit_is_lifted_where_it_is_in_the_way_only() {
 
 #[test]
 fn tasks_above_the_burners_priority_are_told() {
-    let priority = format!("priority {}", burner::PRIORITY);
+    let priority = format!("priority {PRIORITY}");
     assert!(ABOUT.limits.iter().any(|limit| limit.contains(&priority) && limit.contains("deadline")));
 }
 

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ablation::{Correction, is_off};
 use crate::cpu_list::{CpuId, CpuList};
+use crate::duty::kept::Kept;
 use crate::error::{Error, Result};
+use crate::host::Host;
 use crate::sys::fork::{Child, fork_bound};
 use crate::sys::relax::Relax;
 use crate::sys::shared::SharedCounter;
@@ -44,8 +46,13 @@ const PAIRS: usize = 5;
 const NORMAL_EXTRA: std::ops::RangeInclusive<f64> = 0.0..=5_000.0;
 /// Costs outside this range are a disturbed trial, in nanoseconds.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
+/// Name of the file in the state folder that keeps the costs for some minutes.
+const FILE: &str = "wake-costs.json";
 
 impl WakeCost {
+    /// What is assumed where other load does not let it be measured.
+    const ASSUMED: Self = Self { visible: 10_000.0, hidden: 4_000.0 };
+
     /// Whether it can be the result of an undisturbed trial.
     pub(super) fn is_plausible(&self) -> bool {
         PLAUSIBLE.contains(&self.visible) && PLAUSIBLE.contains(&self.hidden)
@@ -55,6 +62,33 @@ impl WakeCost {
 /// Trials are made anew while they are disturbed, so many in all.
 const TRIALS: usize = 3;
 
+/// The costs on each of `cpus`, in their order: from the state folder where they were measured in the last minutes, else
+/// measured now. Where other load does not let them be measured, something is assumed, and `notes` say so.
+///
+/// # Errors
+/// They have to be measured, and a probe does not get its CPU; see [`measure`].
+pub(super) fn of(host: &Host, cpus: &CpuList, notes: &mut Vec<String>) -> Result<Vec<WakeCost>> {
+    let mut kept: Kept<CpuId, WakeCost> = Kept::load(host, FILE, WakeCost::is_plausible);
+    let missing: CpuList = cpus.iter().filter(|cpu| kept.get(cpu).is_none()).collect();
+    if !missing.is_empty() {
+        let measured = measure(&missing)?;
+        for (cpu, cost) in measured.into_iter().filter_map(|(cpu, cost)| Some((cpu, cost?))) {
+            kept.insert(cpu, cost);
+        }
+        kept.save(host, FILE);
+    }
+    let cost_on = |cpu| {
+        kept.get(&cpu).copied().unwrap_or_else(|| {
+            notes.push(format!(
+                "what a wake-up costs the tasks could not be measured on the busy CPU {cpu}; {:.0} µs are assumed",
+                (WakeCost::ASSUMED.visible + WakeCost::ASSUMED.hidden) / 1e3
+            ));
+            WakeCost::ASSUMED
+        })
+    };
+    Ok(cpus.iter().map(cost_on).collect())
+}
+
 /// Measures the cost on each CPU at the same time, in some 0.7 s, or twice that and more where other load disturbs it;
 /// `None` where it does so throughout.
 ///
@@ -62,7 +96,7 @@ const TRIALS: usize = 3;
 ///
 /// # Errors
 /// The CPU or the real-time priority cannot be had.
-pub(crate) fn measure(cpus: &CpuList) -> Result<Vec<(CpuId, Option<WakeCost>)>> {
+fn measure(cpus: &CpuList) -> Result<Vec<(CpuId, Option<WakeCost>)>> {
     let trials: Vec<_> = cpus.iter().map(|cpu| (cpu, thread::spawn(move || trials(cpu)))).collect();
     trials
         .into_iter()

@@ -1,4 +1,4 @@
-//! The processes of a zone, known one by one and held by pidfds.
+//! The processes of a zone, known one by one, by pidfds.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -44,7 +44,7 @@ pub(crate) struct Member {
     is_unproven: bool,
     /// Whether we have stopped it.
     pub(crate) is_held: bool,
-    /// Whether it has been decided in this round if it is to be held.
+    /// Whether it has been decided in this round if it is to be stopped.
     pub(crate) is_judged: bool,
     /// When it was signalled last.
     pub(crate) signalled: Nanos,
@@ -90,7 +90,7 @@ impl Members {
     /// The processes of a group.
     ///
     /// # Errors
-    /// A process may not be signalled or must not be held; a list cannot be read. Nothing has been
+    /// A process may not be signalled or must not be stopped; a list cannot be read. Nothing has been
     /// stopped.
     pub(crate) fn of_group(proc: &Path, group: TaskGroup, journal: &Journal) -> Result<Self> {
         Self::of(proc, Source::Group(group), journal)
@@ -306,7 +306,7 @@ impl Member {
         if self.runners.is_empty() { self.signal(proc, Signal::STOP) } else { Sent::Yes }
     }
 
-    /// Continues it, unless it may not be signalled: then it is still held.
+    /// Continues it, unless it may not be signalled: then it is still stopped.
     pub(crate) fn resume(&mut self, proc: &Path) -> Sent {
         let sent = self.signal(proc, Signal::CONT);
         self.is_held = sent == Sent::Refused;

@@ -10,10 +10,8 @@ use std::time::Duration;
 
 use super::{About, Emulation, Expected, Method, Plan, Trait};
 use crate::cgroup::{TaskGroup, confine_without_group, hierarchy_for};
-use crate::duty::Stop;
-use crate::duty::duty_loop::{self, DutyLoop};
 use crate::duty::stop_cost::StopCost;
-use crate::duty::{check_period, detuned};
+use crate::duty::{DutyLoop, Stop, check_period, detuned, plan};
 use crate::error::{ErrorKind, Result};
 use crate::host::{Controller, Host};
 use crate::method_id::MethodId;
@@ -26,13 +24,13 @@ use crate::unavailable::Unavailable;
 use crate::undo::Journal;
 use crate::zone::{Demand, Tasks, Zone};
 use members::Members;
-pub(super) use published::CpuLimPublished;
+pub(super) use published::{CpuLimPublished, ID as ID_PUBLISHED};
 use stopper::Stopper;
 
 /// The method.
 pub(super) struct CpuLim;
 
-const ID: MethodId = MethodId::new("cpu-lim");
+pub(super) const ID: MethodId = MethodId::new("cpu-lim");
 
 const ABOUT: About = About {
     summary: "stops all processes of a program for a part of each period by SIGSTOP, and continues them by SIGCONT",
@@ -44,16 +42,16 @@ const ABOUT: About = About {
         "one speed for all CPUs of the zone",
         "of more than 32 processes, those with several threads may be stopped late unnoticed, and run too fast",
         "before Linux 6.9, a process whose first thread sleeps while others keep all CPUs busy is stopped late, which is repaid, but not exactly: two threads on two CPUs were 6 % too slow at 25 % of 20 ms",
-        "the cost of a hold is measured once and kept for ten minutes: in one of three records at 25 % of 20 ms on two CPUs it was too high, and a program that sleeps and computes 2.7 % too fast",
+        "the cost of a stop is measured once and kept for ten minutes: in one of three records at 25 % of 20 ms on two CPUs it was too high, and a program that sleeps and computes 2.7 % too fast",
         "an interactive shell inside the zone takes the stops for its own job control",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "paced I/O and timers are late by up to (1 - speed) of a period; memory bandwidth falls with the speed",
         "a parent outside the zone sees its child stopped, e.g. the shell of an attached program; SIGCONT can be caught",
         "sleeping system calls that SIGCONT interrupts, such as epoll_wait, may return EINTR (signal(7))",
-        "a SIGSTOP or SIGCONT that others send while a process is held does not last; Ctrl-Z does",
+        "a SIGSTOP or SIGCONT that others send while a process is stopped does not last; Ctrl-Z does",
         "with more than 32 processes, what others have stopped is left so only where a whole process group was",
         "if emu is killed, what others have stopped is continued, too: its journal does not know who has",
-        "attaching stops the program for half a second while the cost of a hold is measured, unless that was done in the last ten minutes; the longest stall leaves it out",
+        "attaching stops the program for half a second while the cost of a stop is measured, unless that was done in the last ten minutes; the longest stall leaves it out",
         "with hundreds of sleeping processes, their way into the stop and back takes CPU time from the others: with 500 and a period of 100 ms, 8 % in the first 16 holds, 1 % once it is known who sleeps",
         "processes that outnumber the CPUs several times while all are busy get uneven turns, the more so the shorter the period, on \
          one CPU, or without CAP_SYS_NICE; at 100 ms hundreds of them share evenly",
@@ -80,8 +78,8 @@ impl Method for CpuLim {
 
     fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         let period = period(demand, PERIOD)?;
-        let share = duty_loop::uniform_share(&demand.targets)?;
-        let error = duty_loop::expected_error(period, share, demand.targets.len());
+        let share = plan::uniform_share(&demand.targets)?;
+        let error = plan::expected_error(period, share, demand.targets.len());
         let (longest_stall, notes) = (period.mul_f64(1.0 - share), notes_on(host, demand));
         Ok(Plan::new(Expected { error, period, longest_stall, notes }, move |host, zone, journal| {
             Ok(Box::new(Stopped::engage((period, share), host, zone, journal)?))
@@ -92,19 +90,20 @@ impl Method for CpuLim {
 impl Stopped {
     fn engage((period, share): (Duration, f64), host: &Host, zone: &Zone, journal: &Journal) -> Result<Self> {
         let targets = zone.demand.targets.clone();
-        let mut fixed_notes = duty_loop::notes_on(&targets);
+        let mut fixed_notes = plan::notes_on(&targets);
         let (members, notes) = members(host, zone, journal, &mut fixed_notes)?;
         let proc = &host.roots.proc;
-        let mut hold = Stopper::new(proc, members, zone.demand.targets.len(), notes.clone());
-        // From here on the tasks are held; what is measured now is measured without them.
-        hold.stop(time::now())?;
+        let mut stopper = Stopper::new(proc, members, zone.demand.targets.len(), notes.clone());
+        // From here on the tasks are stopped; what is measured now is measured without them.
+        stopper.stop(time::now())?;
         let cost = StopCost::of(host, &zone.demand.cpus(), "signals", &mut fixed_notes, |probe| {
             let mut family = Descendants::of(proc, &[probe])?;
             confine_without_group(host, zone, &mut family, journal)?;
             Ok(Stopper::new(proc, Members::of_family(proc, family, journal)?, 1, Notes::default()))
         })?;
-        let holder = DutyLoop::start("emu-lim", host, zone, (period, share, cost), hold, journal, notes)?;
-        Ok(Self { holder, targets, notes: fixed_notes })
+        let duty_loop =
+            DutyLoop::start("emu-lim", host, zone, (period, share, cost), stopper, journal, notes)?;
+        Ok(Self { duty_loop, targets, notes: fixed_notes })
     }
 }
 
@@ -115,7 +114,7 @@ fn period(demand: &Demand, usual: Duration) -> Result<Duration, Unavailable> {
 
 /// What the user should know beforehand.
 fn notes_on(host: &Host, demand: &Demand) -> Vec<String> {
-    let mut notes = duty_loop::notes_on(&demand.targets);
+    let mut notes = plan::notes_on(&demand.targets);
     if !has_group(host) {
         notes.push("no cgroup can be made: new children are looked for in /proc, once a period".into());
     }
@@ -158,30 +157,30 @@ const GROUP: &[Controller] = &[Controller::Cpuacct, Controller::Cpuset];
 
 /// The method at work.
 struct Stopped {
-    holder: DutyLoop,
+    duty_loop: DutyLoop,
     targets: Targets,
     notes: Vec<String>,
 }
 
 impl Emulation for Stopped {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
-        self.holder.set(new_share(ID, &self.targets, targets)?);
+        self.duty_loop.set(new_share(ID, &self.targets, targets)?);
         self.targets.clone_from(targets);
         Ok(())
     }
 
     fn status(&self) -> Status {
-        self.holder.status(ID, &self.targets, &self.notes)
+        self.duty_loop.status(ID, &self.targets, &self.notes)
     }
 
     fn release(self: Box<Self>) -> Result<()> {
-        self.holder.stop()
+        self.duty_loop.stop()
     }
 }
 
 fn new_share(id: MethodId, old: &Targets, new: &Targets) -> Result<f64> {
     super::same_cpus(old, new)?;
-    duty_loop::uniform_share(new).map_err(|why| why.into_error(id))
+    plan::uniform_share(new).map_err(|why| why.into_error(id))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use super::members::{Members, Sent};
 use super::{members, new_share, notes_on, period};
-use crate::duty::{Command, Counters, DutyThread, Grid, Wait, duty_loop, settle_duty_thread};
+use crate::duty::{Command, Counters, DutyThread, Grid, Wait, plan, settle_duty_thread, status};
 use crate::error::Result;
 use crate::host::Host;
 use crate::method::{About, Emulation, Expected, Method, Plan, Trait};
@@ -28,7 +28,7 @@ use crate::zone::{Demand, Zone};
 /// The method.
 pub(in crate::method) struct CpuLimPublished;
 
-const ID: MethodId = MethodId::new("cpu-lim:published");
+pub(crate) const ID: MethodId = MethodId::new("cpu-lim:published");
 
 const ABOUT: About = About {
     summary: "stops each process while its CPU time over its whole life is above the speed: as in the paper, with its \
@@ -50,7 +50,7 @@ const ABOUT: About = About {
 const PERIOD: Duration = Duration::from_millis(10);
 
 const NOTE: &str = "as published, each process is judged alone, by its CPU time over its whole life: \
-    sleep becomes credit, several processes or threads are not held to the speed, and every process is looked at in each period";
+    sleep becomes credit, several processes or threads do not keep to the speed, and every process is looked at in each period";
 
 impl Method for CpuLimPublished {
     fn id(&self) -> MethodId {
@@ -63,7 +63,7 @@ impl Method for CpuLimPublished {
 
     fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         let period = period(demand, PERIOD)?;
-        let share = duty_loop::uniform_share(&demand.targets)?;
+        let share = plan::uniform_share(&demand.targets)?;
         let mut notes = notes_on(host, demand);
         notes.push(NOTE.into());
         let cpus = demand.targets.len().max(1) as f64;
@@ -71,7 +71,7 @@ impl Method for CpuLimPublished {
         let longest_stall = period.mul_f64(1.0 / share);
         Ok(Plan::new(Expected { error, period, longest_stall, notes }, move |host, zone, journal| {
             let targets = zone.demand.targets.clone();
-            let mut notes = duty_loop::notes_on(&targets);
+            let mut notes = plan::notes_on(&targets);
             let (members, more_notes) = members(host, zone, journal, &mut notes)?;
             notes.push(NOTE.into());
             let limiter = Limiter::start(host, zone, period, share, members, more_notes)?;
@@ -98,11 +98,11 @@ impl Emulation for Published {
 
     fn status(&self) -> Status {
         let counters = self.limiter.counters();
-        let mut status = duty_loop::status(ID, self.period, counters, &self.targets, &self.cpus_folder);
+        let mut status = status::of(ID, self.period, counters, &self.targets, &self.cpus_folder);
         status.notes.extend_from_slice(&self.notes);
         status.add_all(self.limiter.notes());
         if let Some(why) = self.limiter.ended() {
-            status.end(duty_loop::ended(&why));
+            status.end(status::ended(&why));
         }
         status
     }
@@ -213,14 +213,14 @@ impl Rule {
     fn decide(&mut self, share: f64) -> Result<()> {
         self.members.refresh()?;
         let (now, since_boot) = (time::now(), since_boot());
-        let (mut dead, mut held, mut all) = (HashSet::new(), 0, 0);
+        let (mut dead, mut stopped, mut all) = (HashSet::new(), 0, 0);
         for member in self.members.iter_mut().filter(|member| member.is_proven()) {
             let lifetime = since_boot - (member.starttime() as Nanos).saturating_mul(time::USER_TICK);
             let Some(used) = process_cpu_time(member.pid).map(time::nanos) else { continue };
-            // Nobody is held at full speed, however many CPUs it uses: emu may be about to be stopped.
+            // Nobody is stopped at full speed, however many CPUs it uses: emu may be about to be stopped.
             let reached = share < 1.0 && is_reached(used, lifetime, share);
             all += 1;
-            held += i64::from(reached);
+            stopped += i64::from(reached);
             if reached == member.is_held {
                 continue;
             }
@@ -241,10 +241,10 @@ impl Rule {
         }
         self.members.forget_dead(&dead);
         self.held_since.retain(|pid, _| !dead.contains(pid));
-        // Whoever is held is held until the next decision.
+        // Whoever is stopped stays so until the next decision.
         let period = self.grid.period();
         self.counters.elapsed.fetch_add(period, Ordering::Relaxed);
-        self.counters.stopped.fetch_add(period * held / all.max(1), Ordering::Relaxed);
+        self.counters.stopped.fetch_add(period * stopped / all.max(1), Ordering::Relaxed);
         Ok(())
     }
 

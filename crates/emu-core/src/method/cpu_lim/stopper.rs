@@ -25,7 +25,7 @@ use crate::sys::times::process_cpu_time;
 /// process group is, as job control stops whole groups: a look at a process costs as much as stopping it.
 const ASK_EACH: usize = 32;
 
-/// With more than [`ASK_EACH`] processes, their CPU time is looked at in every so manieth hold. Over fewer it could not be
+/// With more than [`ASK_EACH`] processes, their CPU time is looked at in every so manieth stop. Over fewer it could not be
 /// told who sleeps and who waits for a turn.
 const LOOK_EVERY: u64 = 16;
 
@@ -55,7 +55,7 @@ const fn bit(signal: Signal) -> u64 {
 /// leave another one idle for some ms. Where there are many, most of the sleeping ones have been continued before.
 ///
 /// Those at work are continued in another order each time: the kernel prefers those that come last, and where there are
-/// more than run until the next hold, always the same ones would hardly ever get a turn.
+/// more than run until the next stop, always the same ones would hardly ever get a turn.
 #[derive(Debug)]
 pub(crate) struct Stopper {
     proc: PathBuf,
@@ -64,14 +64,14 @@ pub(crate) struct Stopper {
     processes: HashMap<Pid, Pid>,
     /// The CPUs of the zone.
     cpus: usize,
-    /// Holds so far.
-    holds: u64,
-    /// From when on tasks ran after the last hold, and for how long they have run in all since CPU times were looked at.
+    /// Stops so far.
+    stops: u64,
+    /// From when on tasks ran after the last stop, and for how long they have run in all since CPU times were looked at.
     free: Option<Nanos>,
     ran: Nanos,
-    /// CPU time used in the last hold by those that were stopped late.
+    /// CPU time used in the last stop by those that were stopped late.
     overrun: Nanos,
-    /// Whether CPU times have been looked at in this hold, or were not due.
+    /// Whether CPU times have been looked at in this stop, or were not due.
     is_looked_at: bool,
     notes: Notes,
 }
@@ -84,7 +84,7 @@ impl Stopper {
             members,
             processes: HashMap::new(),
             cpus,
-            holds: 0,
+            stops: 0,
             free: None,
             ran: 0,
             overrun: 0,
@@ -152,7 +152,7 @@ impl Stopper {
         }
     }
 
-    /// Lets those be stopped whom the user has put aside while we held them.
+    /// Lets those be stopped whom the user has put aside while we stopped them.
     fn leave_put_aside(&mut self) {
         let mut groups = HashMap::new();
         let ask_each = self.members.len() <= ASK_EACH;
@@ -173,7 +173,7 @@ impl Stopper {
     fn continue_held(&mut self) {
         let members: Vec<_> = self.members.iter().map(Process::of).collect();
         let members = if is_off(Correction::TurnOrder) { Vec::new() } else { members };
-        for some in one_after_another(&members, self.holds) {
+        for some in one_after_another(&members, self.stops) {
             self.continue_some(|pid| some.contains(&pid));
         }
         self.continue_some(|_| true);
@@ -198,10 +198,10 @@ impl Stopper {
 
     /// Notes who has used how much CPU time since the last look; now and then, if there are many.
     fn look_at_usage(&mut self) {
-        self.holds += 1;
+        self.stops += 1;
         self.overrun = 0;
         let are_many = self.members.len() > ASK_EACH;
-        if are_many && self.holds % LOOK_EVERY != 1 {
+        if are_many && self.stops % LOOK_EVERY != 1 {
             return;
         }
         let ran = std::mem::take(&mut self.ran) as f64;
@@ -353,7 +353,7 @@ fn is_stopped(proc: &Path, pid: Pid) -> bool {
     Stat::read(proc, pid).is_some_and(|stat| stat.state == b'T')
 }
 
-/// Whether a terminal has asked the process to stop while it was held.
+/// Whether a terminal has asked the process to stop while it was stopped.
 fn wants_to_stop(proc: &Path, pid: Pid) -> bool {
     let status = fs::read(proc.join(pid.to_string()).join("status")).unwrap_or_default();
     pending(&String::from_utf8_lossy(&status)) & TERMINAL_STOPS != 0

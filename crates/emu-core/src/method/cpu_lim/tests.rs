@@ -102,7 +102,7 @@ fn what_others_have_stopped_is_not_continued() {
             stopper.resume().unwrap();
             wait_until(|| state(program.pid()) != Some(b'T'));
             assert_eq!(state(child), Some(b'T'));
-            // Nor at the end, be it in the middle of a hold.
+            // Nor at the end, be it in the middle of a stop.
             stopper.stop(0).unwrap();
             wait_until(|| state(program.pid()) == Some(b'T'));
             stopper.release().unwrap();

@@ -34,14 +34,14 @@ fn is_at_work(lately: Option<Nanos>, waited_part: f64) -> bool {
 }
 
 /// The processes without children here, as four sets to be continued in this order: busy ones in two parts, then idle ones
-/// in two parts, cut at a point that changes with each hold. Within a set the caller continues the last one first.
-pub(super) fn one_after_another(members: &[Process], hold: u64) -> [HashSet<Pid>; 4] {
+/// in two parts, cut at a point that changes with each stop. Within a set the caller continues the last one first.
+pub(super) fn one_after_another(members: &[Process], stop: u64) -> [HashSet<Pid>; 4] {
     let parents: HashSet<_> = members.iter().map(|one| one.parent).collect();
     let childless = members.iter().filter(|one| !parents.contains(&one.pid));
     let (at_work, others): (Vec<_>, Vec<_>) = childless.partition(|one| one.is_at_work);
     let set = |some: &[&Process]| some.iter().map(|one| one.pid).collect();
     let in_turn = |all: &[&Process]| {
-        let (begin, end) = all.split_at(first_in_turn(hold, all.len()));
+        let (begin, end) = all.split_at(first_in_turn(stop, all.len()));
         [set(begin), set(end)]
     };
     let ([first, second], [third, fourth]) = (in_turn(&at_work), in_turn(&others));
@@ -61,11 +61,11 @@ pub(super) fn asleep(members: impl DoubleEndedIterator<Item = Process>) -> HashS
     asleep
 }
 
-/// Which of `count` comes first in a hold. The golden ratio spreads them evenly, however many holds there have been
+/// Which of `count` comes first in a stop. The golden ratio spreads them evenly, however many stops there have been
 /// (Knuth, The Art of Computer Programming, volume 3, section 6.4, theorem S).
-fn first_in_turn(hold: u64, count: usize) -> usize {
+fn first_in_turn(stop: u64, count: usize) -> usize {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
-    let turn = (hold as f64 * GOLDEN).fract();
+    let turn = (stop as f64 * GOLDEN).fract();
     ((turn * count as f64) as usize).min(count)
 }
 
@@ -113,8 +113,8 @@ mod tests {
             let members: Vec<_> =
                 (0..count).map(|pid| Process { pid, parent: -1, is_at_work: true }).collect();
             let mut firsts = vec![0; count as usize];
-            for hold in 0..20 * count as u64 {
-                let sets = one_after_another(&members, hold);
+            for stop in 0..20 * count as u64 {
+                let sets = one_after_another(&members, stop);
                 let from_its_end = |some: &HashSet<Pid>| {
                     members.iter().rev().map(|one| one.pid).filter(|pid| some.contains(pid)).collect()
                 };

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cgroup::Folder;
-use crate::cgroup::bandwidth::{Bandwidth, Owner};
+use crate::cgroup::{Bandwidth, Owner};
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::error::{Error, ErrorKind, Result};

@@ -20,7 +20,7 @@
 use std::time::Duration;
 
 use super::mark::Mark;
-use crate::cgroup::bandwidth::QUOTA_MIN_US;
+use crate::cgroup::QUOTA_MIN_US;
 use crate::sys::time::{self, Nanos};
 
 /// After how many ticks without CPU time a group is idle: CPU time is accounted at ticks.
@@ -205,7 +205,7 @@ impl IdleQuota {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroup::bandwidth::Throttling;
+    use crate::cgroup::Throttling;
 
     const TICK: Nanos = 4_000_000;
     const PERIOD: Nanos = 20_000_000;

@@ -1,6 +1,6 @@
 //! A reading of a group's counters.
 
-use crate::cgroup::bandwidth::Throttling;
+use crate::cgroup::Throttling;
 use crate::sys::time::Nanos;
 
 /// A reading of a group's counters.

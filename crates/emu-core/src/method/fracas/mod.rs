@@ -24,7 +24,7 @@ use crate::cgroup::{
 };
 use crate::control_file;
 use crate::cpu_list::CpuList;
-use crate::duty::duty_loop::notes_on;
+use crate::duty::plan::notes_on;
 use crate::duty::{check_period, detuned};
 use crate::error::{Error, Result};
 use crate::hint::Hint;
@@ -38,7 +38,7 @@ use crate::undo::Journal;
 use crate::zone::{Demand, Tasks, Zone};
 use idle_quota::QuotaTurns;
 use quota_group::longest_stall;
-pub(super) use shares::FracasShares;
+pub(super) use shares::{FracasShares, ID as ID_SHARES};
 
 /// The method by quotas: one for each CPU, or, as published, one for all of them.
 pub(super) struct Fracas {
@@ -55,10 +55,12 @@ enum Kind {
     One,
 }
 
+pub(super) const ID: MethodId = MethodId::new("fracas");
+pub(super) const ID_PUBLISHED: MethodId = MethodId::new("fracas:published");
+
 impl Fracas {
-    pub(super) const PER_CPU: Self = Self { id: MethodId::new("fracas"), about: &ABOUT, kind: Kind::PerCpu };
-    pub(super) const PUBLISHED: Self =
-        Self { id: MethodId::new("fracas:published"), about: &ABOUT_PUBLISHED, kind: Kind::One };
+    pub(super) const PER_CPU: Self = Self { id: ID, about: &ABOUT, kind: Kind::PerCpu };
+    pub(super) const PUBLISHED: Self = Self { id: ID_PUBLISHED, about: &ABOUT_PUBLISHED, kind: Kind::One };
 }
 
 const ABOUT: About = About {
@@ -130,7 +132,7 @@ impl Method for Fracas {
     }
 }
 
-/// How many groups hold the zone: one for each CPU, or one for all of them.
+/// How many groups throttle the zone: one for each CPU, or one for all of them.
 fn group_count(kind: Kind, demand: &Demand) -> usize {
     if kind == Kind::PerCpu { demand.targets.len() } else { 1 }
 }

@@ -16,10 +16,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::real_time::threads_of;
-use crate::cgroup::bandwidth::{Bandwidth, Owner};
 use crate::cgroup::confine;
 use crate::cgroup::cpuset_return::CpusetReturn;
 use crate::cgroup::place;
+use crate::cgroup::{Bandwidth, Owner};
 use crate::cgroup::{Folder, TaskGroup};
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};

@@ -1,4 +1,4 @@
-//! A group held at a share of the CPUs by its quota.
+//! A group kept at a share of the CPUs by its quota.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::idle_quota::{IdleQuota, QuotaTurns};
 use super::mark::Mark;
 use super::trim::{Due, Trim, Window};
 use crate::ablation::{Correction, is_off};
-use crate::cgroup::bandwidth::{Bandwidth, Limit, QUOTA_MIN_US, Quota};
+use crate::cgroup::{Bandwidth, Limit, QUOTA_MIN_US, Quota};
 use crate::duty::stop_cost::StopCost;
 use crate::error::Result;
 use crate::sys::time::{self, Nanos};
@@ -15,7 +15,7 @@ use crate::sys::time::{self, Nanos};
 /// and busy has measured it: what is not sure must not make programs faster.
 const STALL_COST_MOST: Nanos = 150_000;
 
-/// A group and the quota that it is held at.
+/// A group and the quota that it is kept at.
 #[derive(Debug)]
 pub(crate) struct QuotaGroup {
     bandwidth: Bandwidth,
@@ -141,7 +141,7 @@ impl QuotaGroup {
         Limit { quota: Quota::Micros(micros.min(most)), period_us }
     }
 
-    /// The turns of a group that is held to them one by one; `None` where there are none, or where they are not ours
+    /// The turns of a group that is kept to them one by one; `None` where there are none, or where they are not ours
     /// to shift.
     fn turns(&self, asked: f64, period_us: u64) -> Option<QuotaTurns> {
         let is_ours = !self.bandwidth.is_theirs() && self.foreign.is_none();
@@ -225,7 +225,7 @@ impl QuotaGroup {
         if is_ours { charged * self.asked / self.charged(self.asked, self.period_us) } else { charged }
     }
 
-    /// The longest time for which one busy CPU of the group is held.
+    /// The longest time for which one busy CPU of the group is throttled.
     ///
     /// A turn ends at the tick after its quota is used up, and the next ones pay for what it overran.
     pub(crate) fn longest_stall(&self) -> Duration {
@@ -312,7 +312,7 @@ fn stalls_per_period(run: f64, tick: f64) -> f64 {
     (run / tick).sqrt().clamp(0.01, 1.0)
 }
 
-/// The longest time for which a task is held, at a `share` of one CPU.
+/// The longest time for which a task is throttled, at a `share` of one CPU.
 pub(crate) fn longest_stall(share: f64, period_us: u64, tick: Duration) -> Duration {
     let turn = Duration::from_micros(period_us).mul_f64(share.clamp(0.0, 1.0)) + tick;
     if share <= 0.0 || share >= 1.0 { Duration::ZERO } else { turn.mul_f64((1.0 - share) / share) }

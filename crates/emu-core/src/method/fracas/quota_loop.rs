@@ -34,7 +34,7 @@ struct Work {
     found: Notes,
 }
 
-/// Groups held at their quotas by a thread.
+/// Groups kept at their quotas by a thread.
 #[derive(Debug)]
 pub(crate) struct QuotaLoop {
     work: Arc<Mutex<Work>>,
@@ -60,7 +60,7 @@ pub(crate) struct Report {
     pub(crate) period: Duration,
     /// Periods in which there was something to run.
     pub(crate) periods: u64,
-    /// The longest time that a busy thread is held.
+    /// The longest time that a busy thread is throttled.
     pub(crate) longest_stall: Duration,
     /// CPU time of the thread.
     pub(crate) own_cpu: Duration,

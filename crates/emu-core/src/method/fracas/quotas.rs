@@ -13,7 +13,7 @@ use super::{
     published_note, same_cpus, shares_of,
 };
 use crate::cgroup::{Bandwidth, Limit, Owner, Quota, TaskGroup};
-use crate::duty::duty_loop::notes_on;
+use crate::duty::plan::notes_on;
 use crate::duty::stop_cost::StopCost;
 use crate::error::Result;
 use crate::host::{Controller, Host};
@@ -28,7 +28,7 @@ use crate::zone::Zone;
 
 const CONTROLLERS: [Controller; 3] = [Controller::Cpu, Controller::Cpuset, Controller::Cpuacct];
 
-/// Groups held by quotas.
+/// Groups throttled by quotas.
 pub(super) struct Quotas {
     id: MethodId,
     targets: Targets,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::cfs_burner::{CfsBurner, Weights};
 use super::{Outer, cpu_folder, offline_problem, online, owner, same_cpus};
 use crate::cgroup::{Bandwidth, TaskGroup, hierarchy_for};
-use crate::duty::duty_loop::notes_on;
+use crate::duty::plan::notes_on;
 use crate::duty::{Command, DutyThread};
 use crate::error::Result;
 use crate::hint::{Hint, Setting};
@@ -25,7 +25,7 @@ use crate::zone::{Demand, Zone};
 /// The method.
 pub(in crate::method) struct FracasShares;
 
-const ID: MethodId = MethodId::new("fracas:shares");
+pub(crate) const ID: MethodId = MethodId::new("fracas:shares");
 
 const ABOUT: About = About {
     summary: "the tasks' cgroup competes with a burner on each CPU by weight: as in the paper, with its known errors",

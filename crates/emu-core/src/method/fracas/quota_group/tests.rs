@@ -1,6 +1,6 @@
 use super::*;
 use crate::cgroup::Folder;
-use crate::cgroup::bandwidth::Owner;
+use crate::cgroup::Owner;
 use crate::cpufreq::simulated;
 use crate::host::testing::{tree, write};
 use std::path::PathBuf;

@@ -1,23 +1,18 @@
 //! When a burner burns, and of what.
 
+use std::time::Duration;
+
 use super::*;
 use crate::host::Host;
+use crate::method::cpu_hogs::clock_meter::READINGS;
 use crate::notes::Notes;
 use crate::roots::Roots;
+use crate::speed::Hertz;
 
 const MS: Nanos = 1_000_000;
 
 fn settings(share: f64, clock: Option<u64>) -> Settings {
     Settings::new(Grid::new(0, MS), Target { share, clock: clock.map(Hertz) })
-}
-
-fn seen() -> Seen {
-    Seen {
-        counters: Counters::default(),
-        clock: AtomicU64::new(0),
-        on_its_cpu: AtomicBool::new(true),
-        dropped: AtomicU64::new(0),
-    }
 }
 
 /// A burner whose wake-ups usually cost 8 µs that it sees and 2 µs that it does not.
@@ -39,21 +34,15 @@ fn skipped_beside(
     background: Option<(Arc<BackgroundLoad>, usize)>,
 ) -> i64 {
     let had = if background.is_some() { 0.999_999 } else { 0.0 };
-    let seen = seen();
+    let seen = Seen::default();
     let mut this = burning(&seen, background);
-    this.next_clock = next_clock;
+    this.clock.next = next_clock;
     if let Some(clock) = clock {
-        read(&mut this, &[clock as f64 / share; CLOCK_READINGS]);
+        for _ in 0..READINGS {
+            this.clock.add(clock as f64 / share);
+        }
     }
     this.periods_to_skip(settings(share, clock), (1.0 - beside(share, had)) * MS as f64)
-}
-
-/// As if these clocks had been read.
-fn read(this: &mut Loop<'_>, clocks: &[f64]) {
-    for clock in clocks {
-        this.clocks[this.clocks_taken % CLOCK_READINGS] = *clock;
-        this.clocks_taken += 1;
-    }
 }
 
 #[test]
@@ -65,9 +54,9 @@ fn a_burn_is_worth_its_wake_up() {
 
 #[test]
 fn an_overlong_burn_is_not_made_up_for_without_end() {
-    let seen = seen();
+    let seen = Seen::default();
     let mut this = burning(&seen, None);
-    this.next_clock = Nanos::MAX;
+    this.clock.next = Nanos::MAX;
     this.ledger.settle(60e9);
     // Two periods, and the one that would be burned in anyway.
     assert_eq!(this.periods_to_skip(settings(0.5, None), 0.5 * MS as f64), 4);
@@ -75,7 +64,7 @@ fn an_overlong_burn_is_not_made_up_for_without_end() {
 
 #[test]
 fn cpu_time_between_burns_is_booked_and_its_usual_part_learned() {
-    let seen = seen();
+    let seen = Seen::default();
     let mut this = burning(&seen, None);
     this.ledger.charge(1e6, 1e6, 0.5);
     // Far from usual, and yet taken from the tasks.
@@ -90,7 +79,7 @@ fn cpu_time_between_burns_is_booked_and_its_usual_part_learned() {
 
 #[test]
 fn at_low_speeds_a_cpu_pulls_tasks_but_not_after_each_burn() {
-    let seen = seen();
+    let seen = Seen::default();
     let mut this = burning(&seen, None);
     let next = time::now() + 3_600_000 * MS;
     this.look(0.1, next);
@@ -149,12 +138,14 @@ fn the_share_follows_a_clock_only_when_that_is_sure() {
     let target = Target { share: 0.4, clock: Some(Hertz(1_200_000_000)) };
     let full = Target { share: 1.0, clock: Some(Hertz(3_000_000_000)) };
     let share = |clocks: &[f64]| {
-        let seen = seen();
+        let seen = Seen::default();
         let mut this = burning(&seen, None);
-        this.next_clock = Nanos::MAX;
-        read(&mut this, clocks);
+        this.clock.next = Nanos::MAX;
+        for clock in clocks {
+            this.clock.add(*clock);
+        }
         let skips = |target| this.periods_to_skip(Settings::new(Grid::new(0, MS), target), 0.0);
-        (this.share(target), skips(target).max(skips(full)))
+        (this.clock.share(target), skips(target).max(skips(full)))
     };
     let spoiled = REFERENCE / 10.0;
     // A hypervisor has taken the CPU away: of three readings two say that it is slower than asked for.

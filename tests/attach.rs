@@ -1,0 +1,81 @@
+//! `emu attach`: what it acts on, and when it ends.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common::{
+    alone, assert_nothing_left, can_emulate, emu, finish, is_root, methods, run, skip, start, state,
+    until_it_acts, until_it_takes, words,
+};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+#[test]
+fn attach_ends_with_its_processes_its_time_or_a_signal() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    for method in methods() {
+        let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
+        let line = format!("attach --speed 50% --method {method} --pid {}", sleeper.id());
+        let attached = start(&mut emu(words(&line)));
+        until_it_acts(attached.id());
+        // It begins with what it has found, and is to end with that.
+        std::thread::sleep(Duration::from_millis(200));
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        let ended = finish(attached);
+        assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
+
+        let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = sleeper.id() as i32;
+        let line = format!("attach --speed 50% --method {method} --pid {pid}");
+        let ended = run(&mut emu(words(&format!("{line} --for 300ms"))), "");
+        assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
+        let attached = start(&mut emu(words(&line)));
+        until_it_takes(attached.id(), Signal::SIGTERM);
+        kill(Pid::from_raw(attached.id() as i32), Signal::SIGTERM).unwrap();
+        let ended = finish(attached);
+        assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
+        assert_eq!(state(pid), Some('S'), "{method}");
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert_nothing_left(ended.pid);
+    }
+}
+
+#[test]
+fn attach_acts_on_a_cgroup_until_it_is_empty() {
+    let _alone = alone();
+    let freezers = ["/sys/fs/cgroup/freezer", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
+    let hierarchy = freezers.into_iter().find(|mount| mount.join("cgroup.procs").exists());
+    let works = methods().contains(&"cpu-freeze".to_owned());
+    let (true, true, Some(hierarchy)) = (is_root(), works, hierarchy) else {
+        skip("it needs root and a cgroup freezer");
+        return;
+    };
+    let name = format!("cli-test-{}", std::process::id());
+    let group = hierarchy.join(&name);
+    fs::create_dir(&group).unwrap();
+    let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
+    fs::write(group.join("cgroup.procs"), sleeper.id().to_string()).unwrap();
+    for path in [format!("/{name}"), group.display().to_string()] {
+        let line = format!("attach --speed 50% --method cpu-freeze --cgroup {path} --for 300ms");
+        let ended = run(&mut emu(words(&line)), "");
+        assert_eq!(ended.code(), Some(0), "{path}: {}", ended.stderr);
+        assert_eq!(state(sleeper.id() as i32), Some('S'));
+    }
+    let attached =
+        start(&mut emu(words(&format!("attach --speed 50% --method cpu-freeze --cgroup /{name}"))));
+    until_it_acts(attached.id());
+    std::thread::sleep(Duration::from_millis(200));
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    let ended = finish(attached);
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert_nothing_left(ended.pid);
+    fs::remove_dir(&group).unwrap();
+}
