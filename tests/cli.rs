@@ -155,7 +155,7 @@ fn json_tells_what_was_asked_and_delivered() {
     let ended = run(&mut half(&format!("-q --json {} -- sh -c {script}", path.display())), "");
     assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
     let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-    assert_eq!(json["schema"], 2);
+    assert_eq!(json["schema"], 3);
     assert_eq!(json["command"][0], "sh");
     assert_eq!(json["asked"]["speed"], "50%");
     assert_eq!(
@@ -163,7 +163,7 @@ fn json_tells_what_was_asked_and_delivered() {
         (&"nearest".into(), &false.into())
     );
     assert_eq!(json["exit"]["code"], 3);
-    assert_eq!(json["delivered"], serde_json::Value::Null);
+    assert_eq!(json["verified"], serde_json::Value::Null);
     assert!(json["status"]["cpus"].as_array().unwrap().iter().all(|cpu| cpu["asked_share"] == 0.5));
     assert!(json["status"]["wall_ns"].as_u64().unwrap() > 0);
 }
@@ -181,7 +181,7 @@ fn a_command_is_not_started_when_its_speed_is_not_delivered() {
             format!("--verify --json {} --method {method} -- touch {}", json.display(), mark.display());
         let ended = run(&mut half(&line), "");
         let record: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-        let seen = record["delivered"]["cpus"].as_array().unwrap();
+        let seen = record["verified"]["cpus"].as_array().unwrap();
         let off = seen.iter().any(|cpu| cpu["error"].as_f64().unwrap().abs() > 0.05);
         let busy = seen.iter().any(|cpu| cpu["free"].as_f64().unwrap() < 0.95);
         // Which of the two depends on what else runs here.

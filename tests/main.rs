@@ -18,6 +18,7 @@ mod calibrate;
 mod cli;
 mod common;
 mod crash;
+mod delivered;
 mod doctor;
 mod hpcc;
 mod job_control;

@@ -43,6 +43,13 @@ pub struct Status {
     /// The background load as a share of the zone's CPUs, where it is excluded: other shares are of the rest.
     #[serde(default)]
     pub background: Option<f64>,
+    /// What the zone's tasks were given by the kernel's account while they wanted all that they could get; `None` where
+    /// that cannot be told, because they did not.
+    #[serde(default)]
+    pub delivered: Option<Delivered>,
+    /// CPU time of all tasks of the zone in CPUs, whether they wanted more or not; `None` before the first look.
+    #[serde(default)]
+    pub used: Option<f64>,
     /// Each CPU of the zone.
     pub cpus: Vec<CpuStatus>,
     /// Whether what was asked for is in force; records from before it was told have [`Health::Holding`].
@@ -67,6 +74,8 @@ impl Status {
             own_cpu: Duration::ZERO,
             burned: Duration::ZERO,
             background: None,
+            delivered: None,
+            used: None,
             cpus: Vec::new(),
             health: Health::default(),
             problems: Vec::new(),
@@ -98,21 +107,53 @@ impl Status {
         self.add_problem(why);
         self.health = Health::Ended;
         for cpu in &mut self.cpus {
-            (cpu.effective, cpu.duty) = (1.0, 1.0);
+            (cpu.set, cpu.duty) = (1.0, 1.0);
         }
     }
 }
 
-/// What is asked and delivered on one CPU.
+/// A share that was seen to be delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Delivered {
+    /// Of the reference clock, in the time that was observed.
+    pub share: f64,
+    /// Lower end of its 95 % interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// What was asked for on the same CPUs in the same time.
+    pub asked: f64,
+    /// For how long tasks wanted all that they could get; only then can it be told.
+    pub observed: Duration,
+}
+
+impl Delivered {
+    /// Relative error: `share / asked − 1`.
+    pub fn error(&self) -> f64 {
+        self.share / self.asked - 1.0
+    }
+
+    /// As a share of a clock that is `scale` of the reference clock.
+    pub(crate) fn times(self, scale: f64, asked: f64) -> Self {
+        let Self { share, low, high, observed, .. } = self;
+        Self { share: share * scale, low: low * scale, high: high * scale, asked, observed }
+    }
+}
+
+/// What is asked, set and delivered on one CPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CpuStatus {
     /// Which CPU.
     pub cpu: CpuId,
     /// What was asked for.
     pub asked: Target,
-    /// The share that the method delivers by its own account, averaged since the last change of target.
-    pub effective: f64,
-    /// The share of time in which tasks may run; differs from `effective` where costs are compensated.
+    /// The share that the method has set by its own account, averaged since the last change of target.
+    pub set: f64,
+    /// What tasks were given by the kernel's account; `None` where it cannot be told for this CPU alone.
+    #[serde(default)]
+    pub delivered: Option<Delivered>,
+    /// The share of time in which tasks may run; differs from `set` where costs are compensated.
     pub duty: f64,
     /// The core clock measured last, where the method measures it.
     pub clock: Option<Hertz>,
@@ -123,6 +164,6 @@ pub struct CpuStatus {
 impl CpuStatus {
     /// Of a CPU that is online and has what was asked for.
     pub fn new(cpu: CpuId, asked: Target) -> Self {
-        Self { cpu, asked, effective: asked.share, duty: asked.share, clock: None, online: true }
+        Self { cpu, asked, set: asked.share, delivered: None, duty: asked.share, clock: None, online: true }
     }
 }

@@ -81,7 +81,7 @@ impl Delivery {
             missed: after.missed.saturating_sub(before.missed),
             own_cpu_s: after.own_cpu.saturating_sub(before.own_cpu).as_secs_f64(),
             longest_stall_s: after.longest_stall.as_secs_f64(),
-            effective: after.cpus.iter().map(|cpu| cpu.effective).collect(),
+            effective: after.cpus.iter().map(|cpu| cpu.set).collect(),
         }
     }
 }

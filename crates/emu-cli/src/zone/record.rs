@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use emu_core::{CpuId, Demand, Expected, Health, MethodId, Round, Status, Tasks};
+use emu_core::{CpuId, Delivered, Demand, Expected, Health, MethodId, Round, Status, Tasks, Trait};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -12,8 +12,9 @@ use crate::zone::plan::Plan;
 use crate::zone::verification::Verification;
 
 /// The version of the JSON of `run`, `attach` and `methods`. In the first one the variant of a method was not part of its
-/// name.
-pub(crate) const FORM: u32 = 2;
+/// name; in the second one `verified` was called `delivered`, `set` was called `effective`, and nothing was measured while
+/// the program ran.
+pub(crate) const FORM: u32 = 3;
 
 /// One emulation from begin to end.
 #[derive(Debug, Serialize)]
@@ -34,7 +35,9 @@ pub(crate) struct Record {
     automatic: bool,
     expected: ExpectedRecord,
     /// What a probe measured beforehand; null without `--verify`.
-    delivered: Option<Verification>,
+    verified: Option<Verification>,
+    /// What the tasks were given while they wanted all that they could get; null where they never did.
+    delivered: Option<DeliveredRecord>,
     /// What the method did by its own account; null when it never began.
     status: Option<StatusRecord>,
     notes: Vec<String>,
@@ -85,6 +88,7 @@ struct StatusRecord {
     longest_stall_ns: u64,
     own_cpu_ns: u64,
     burned_ns: u64,
+    used_cpus: Option<f64>,
     others_share: Option<f64>,
     cpus: Vec<CpuRecord>,
 }
@@ -93,10 +97,33 @@ struct StatusRecord {
 struct CpuRecord {
     cpu: CpuId,
     asked_share: f64,
-    effective: f64,
+    set: f64,
+    delivered: Option<DeliveredRecord>,
     duty: f64,
     clock_hz: Option<u64>,
     online: bool,
+}
+
+/// What was seen to be delivered, with a 95 % interval.
+#[derive(Debug, Serialize)]
+struct DeliveredRecord {
+    basis: Basis,
+    share: f64,
+    low: f64,
+    high: f64,
+    asked: f64,
+    error: f64,
+    observed_ns: u64,
+}
+
+/// What a delivered share was worked out from.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Basis {
+    /// The CPU time of the zone's tasks by the kernel's account.
+    CpuTime,
+    /// That, times the core clock as it was measured.
+    CpuTimeAndClock,
 }
 
 /// How the command ended.
@@ -130,6 +157,7 @@ impl Record {
             method: plan.prepared.method().id(),
             automatic: plan.automatic,
             expected: ExpectedRecord::of(plan.prepared.expected()),
+            verified: None,
             delivered: None,
             status: None,
             notes: vec![],
@@ -139,7 +167,7 @@ impl Record {
 
     /// Adds what the probe found.
     pub(crate) fn verified(&mut self, verification: &Verification) {
-        self.delivered = Some(verification.clone());
+        self.verified = Some(verification.clone());
     }
 
     /// Adds something that the user was told.
@@ -149,6 +177,18 @@ impl Record {
 
     /// Adds what was delivered over `wall`.
     pub(crate) fn status(&mut self, status: &Status, wall: Duration) {
+        let moves_clock = emu_core::method(status.method).is_some_and(|of| of.about().has(Trait::MovesClock));
+        let basis = if moves_clock { Basis::CpuTimeAndClock } else { Basis::CpuTime };
+        let delivered = |seen: &Delivered| DeliveredRecord {
+            basis,
+            share: seen.share,
+            low: seen.low,
+            high: seen.high,
+            asked: seen.asked,
+            error: seen.error(),
+            observed_ns: nanos(seen.observed),
+        };
+        self.delivered = status.delivered.as_ref().map(delivered);
         self.status = Some(StatusRecord {
             health: status.health,
             problems: status.problems.clone(),
@@ -159,6 +199,7 @@ impl Record {
             longest_stall_ns: nanos(status.longest_stall),
             own_cpu_ns: nanos(status.own_cpu),
             burned_ns: nanos(status.burned),
+            used_cpus: status.used,
             others_share: status.background,
             cpus: status
                 .cpus
@@ -166,7 +207,8 @@ impl Record {
                 .map(|cpu| CpuRecord {
                     cpu: cpu.cpu,
                     asked_share: cpu.asked.share,
-                    effective: cpu.effective,
+                    set: cpu.set,
+                    delivered: cpu.delivered.as_ref().map(delivered),
                     duty: cpu.duty,
                     clock_hz: cpu.clock.map(|clock| clock.0),
                     online: cpu.online,
@@ -259,14 +301,9 @@ mod tests {
                 own_cpu: Duration::from_nanos(123_457),
                 burned: Duration::ZERO,
                 background: None,
-                cpus: vec![CpuStatus {
-                    cpu: 0,
-                    asked: target,
-                    effective: 0.333_21,
-                    duty: 0.333_21,
-                    clock: None,
-                    online: true,
-                }],
+                delivered: None,
+                used: Some(0.25),
+                cpus: vec![CpuStatus { set: 0.333_21, duty: 0.333_21, ..CpuStatus::new(0, target) }],
                 health: Health::Degraded,
                 problems: vec!["CPU 0 is hot".into()],
                 notes: vec![],
@@ -277,7 +314,7 @@ mod tests {
         assert_eq!(
             serde_json::to_value(&record).unwrap(),
             json!({
-                "schema": 2,
+                "schema": 3,
                 "emu": env!("CARGO_PKG_VERSION"),
                 "started": "2026-01-01T00:00:00Z",
                 "command": ["true"],
@@ -289,15 +326,16 @@ mod tests {
                 "method": "cpu-lim:published",
                 "automatic": false,
                 "expected": {"error": 0.0123, "period_ns": 100_000_000, "longest_stall_ns": 66_667_000},
+                "verified": null,
                 "delivered": null,
                 "status": {
                     "health": "degraded", "problems": ["CPU 0 is hot"],
                     "wall_ns": 1_200_000_001, "period_ns": 100_000_000, "periods": 12, "missed": 1,
                     "longest_stall_ns": 66_700_001, "own_cpu_ns": 123_457, "burned_ns": 0,
-                    "others_share": null,
+                    "used_cpus": 0.25, "others_share": null,
                     "cpus": [{
-                        "cpu": 0, "asked_share": 1.0 / 3.0, "effective": 0.333_21, "duty": 0.333_21,
-                        "clock_hz": null, "online": true,
+                        "cpu": 0, "asked_share": 1.0 / 3.0, "set": 0.333_21, "delivered": null,
+                        "duty": 0.333_21, "clock_hz": null, "online": true,
                     }],
                 },
                 "notes": ["later"],

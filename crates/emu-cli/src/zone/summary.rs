@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use emu_core::{CpuList, CpuStatus, SpeedSpec, Status, Target};
+use emu_core::{CpuList, CpuStatus, Delivered, SpeedSpec, Status, Target};
 
 use crate::output::PREFIX;
 use crate::output::numbers::{percent, signed, span};
@@ -36,17 +36,22 @@ pub(crate) fn closing(status: &Status, wall: Duration) -> Vec<String> {
         let (wall, period) = (span(wall), span(status.period));
         return vec![format!("ended after {wall}, before a period of {period} was counted")];
     }
-    let mut lines: Vec<String> = by_result(&status.cpus)
-        .into_iter()
-        .map(|(cpus, asked, effective)| {
-            format!(
-                "{}: asked {asked}, effective {} over {}",
-                self::cpus(&cpus),
-                percent(effective),
-                span(wall)
-            )
+    let mut lines: Vec<String> = alike(&status.cpus)
+        .iter()
+        .map(|cpus| {
+            let list: CpuList = cpus.iter().map(|cpu| cpu.cpu).collect();
+            let asked = cpus.first().map_or(String::new(), |cpu| target(&cpu.asked));
+            let set = cpus.iter().map(|cpu| cpu.set).sum::<f64>() / cpus.len() as f64;
+            let begin = format!("{}: asked {asked}, set {}", self::cpus(&list), percent(set));
+            match delivered(cpus, status) {
+                Some(delivered) => format!("{begin}, delivered {delivered} over {}", span(wall)),
+                None => format!("{begin} over {}", span(wall)),
+            }
         })
         .collect();
+    lines.extend(status.used.filter(|_| status.delivered.is_none()).map(|used| {
+        format!("delivered: cannot tell, tasks may have wanted no more than {} of a CPU", percent(used))
+    }));
     let cycle = match status.period {
         Duration::ZERO => "no on/off cycle".to_owned(),
         period => {
@@ -86,29 +91,33 @@ pub(crate) fn verified(verification: &Verification) -> Vec<String> {
         .collect()
 }
 
-/// CPUs that were asked the same and deliver the same, as a list each: many CPUs make few lines.
-fn by_result(cpus: &[CpuStatus]) -> Vec<(CpuList, String, f64)> {
-    let mut groups: Vec<(Vec<usize>, &Target, Vec<f64>)> = Vec::new();
+/// CPUs that were asked and set the same: many CPUs make few lines.
+fn alike(cpus: &[CpuStatus]) -> Vec<Vec<&CpuStatus>> {
+    let mut groups: Vec<Vec<&CpuStatus>> = Vec::new();
     for cpu in cpus {
-        let alike = |(_, asked, effective): &&mut (Vec<usize>, &Target, Vec<f64>)| {
-            **asked == cpu.asked
-                && effective.first().is_none_or(|other| percent(*other) == percent(cpu.effective))
+        let is_alike = |group: &&mut Vec<&CpuStatus>| {
+            group.first().is_some_and(|one| one.asked == cpu.asked && percent(one.set) == percent(cpu.set))
         };
-        match groups.iter_mut().find(alike) {
-            Some((members, _, effective)) => {
-                members.push(cpu.cpu);
-                effective.push(cpu.effective);
-            }
-            None => groups.push((vec![cpu.cpu], &cpu.asked, vec![cpu.effective])),
+        match groups.iter_mut().find(is_alike) {
+            Some(group) => group.push(cpu),
+            None => groups.push(vec![cpu]),
         }
     }
     groups
-        .into_iter()
-        .map(|(members, asked, effective)| {
-            let mean = effective.iter().sum::<f64>() / effective.len() as f64;
-            (members.into_iter().collect(), target(asked), mean)
-        })
-        .collect()
+}
+
+/// What some CPUs were seen to deliver, with its interval; that of the zone where they are all that it has.
+fn delivered(cpus: &[&CpuStatus], status: &Status) -> Option<String> {
+    let seen: Vec<_> = cpus.iter().filter_map(|cpu| cpu.delivered).collect();
+    let (share, half) = match status.delivered {
+        Some(zone) if cpus.len() == status.cpus.len() => (zone.share, (zone.high - zone.low) / 2.0),
+        _ if seen.is_empty() => return None,
+        _ => {
+            let mean = |of: fn(&Delivered) -> f64| seen.iter().map(of).sum::<f64>() / seen.len() as f64;
+            (mean(|one| one.share), mean(|one| (one.high - one.low) / 2.0))
+        }
+    };
+    Some(format!("{} ±{}", percent(share), percent(half)))
 }
 
 /// `CPU 0`, `CPUs 0-1`.
@@ -140,15 +149,10 @@ mod tests {
             background: None,
             cpus: cpus
                 .iter()
-                .map(|&(cpu, asked, effective)| CpuStatus {
-                    cpu,
-                    asked,
-                    effective,
-                    duty: effective,
-                    clock: None,
-                    online: true,
-                })
+                .map(|&(cpu, asked, set)| CpuStatus { set, duty: set, ..CpuStatus::new(cpu, asked) })
                 .collect(),
+            delivered: None,
+            used: None,
             health: Health::Holding,
             problems: vec![],
             notes: vec![],
@@ -166,8 +170,8 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "CPUs 0-1: asked 50%, effective 50% over 12.3s",
-                "CPU 2: asked 50%, effective 47% over 12.3s",
+                "CPUs 0-1: asked 50%, set 50% over 12.3s",
+                "CPU 2: asked 50%, set 47% over 12.3s",
                 "period 10ms, longest stall 6.13ms, missed 2 of 1234, own CPU 24.7ms (0.2%)",
             ]
         );
@@ -187,7 +191,7 @@ mod tests {
     fn a_clock_is_shown_with_the_share_that_it_is() {
         let target = Target { share: 0.336, clock: Some(Hertz(1_200_000_000)) };
         let lines = closing(&status(&[(0, target, 0.336)]), Duration::from_secs(1));
-        assert_eq!(lines[0], "CPU 0: asked 1.200 GHz (33.6%), effective 33.6% over 1s");
+        assert_eq!(lines[0], "CPU 0: asked 1.200 GHz (33.6%), set 33.6% over 1s");
     }
 
     #[test]
@@ -205,7 +209,7 @@ mod tests {
         let mut status = status(&[(0, Target { share: 1.0, clock: None }, 1.0)]);
         status.periods = 0;
         let lines = closing(&status, Duration::from_millis(12_340));
-        assert_eq!(lines[0], "CPU 0: asked 100%, effective 100% over 12.3s");
+        assert_eq!(lines[0], "CPU 0: asked 100%, set 100% over 12.3s");
     }
 
     #[test]

@@ -58,6 +58,15 @@ pub(super) fn existing(hierarchy: &Hierarchy, path: &Path) -> Option<Folder> {
     Some(Folder { version: hierarchy.version, path: folder })
 }
 
+/// The folder of an existing group.
+///
+/// # Errors
+/// No hierarchy has it.
+pub(crate) fn folder_of(host: &Host, path: &Path) -> Result<Folder> {
+    let mut found = host.cgroups.hierarchies.iter().rev().filter_map(|hierarchy| existing(hierarchy, path));
+    found.next().ok_or_else(|| no_such_group(host, path, None))
+}
+
 /// Whether the existing group `path` has the same processes in every hierarchy that has a group of
 /// this path.
 ///

@@ -28,7 +28,7 @@ mod usage;
 pub(crate) use bandwidth::{Bandwidth, Owner};
 pub(crate) use folder::{Folder, PASSES};
 pub(crate) use freezer_stop::FreezerStop;
-pub(crate) use hierarchies::{can_have, hierarchy_for, is_same_everywhere};
+pub(crate) use hierarchies::{can_have, folder_of, hierarchy_for, is_same_everywhere};
 pub use limit::QuotaLimit;
 pub(crate) use limit::{Limit, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Quota, tightest_limit};
 pub(crate) use throttling::Throttling;
@@ -334,8 +334,7 @@ impl TaskGroup {
             }
         }
         if group.parts.is_empty() {
-            let found = host.cgroups.hierarchies.iter().rev().find_map(|h| existing(h, path));
-            let folder = found.ok_or_else(|| no_such_group(host, path, None))?;
+            let folder = folder_of(host, path)?;
             group.parts.push(Part { controllers: Vec::new(), folder });
         }
         check_targets(&host.roots.proc, group.pids()?)?;

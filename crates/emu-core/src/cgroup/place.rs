@@ -13,6 +13,14 @@ use crate::host::{Controller, Hierarchy};
 use crate::sys::Pid;
 use crate::undo::{Journal, Undo};
 
+/// What the names of emu's groups begin with.
+pub(crate) const PREFIX: &str = "emu-";
+
+/// Whether a group's folder is emu's, or below one that is.
+pub(crate) fn is_ours(folder: &Path) -> bool {
+    folder.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(PREFIX.as_bytes()))
+}
+
 /// A group below which emu's group can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Site {
@@ -110,7 +118,7 @@ pub(crate) fn make(site: &Site, journal: &Journal) -> Result<PathBuf> {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let path = loop {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let path = site.parent.join(format!("emu-{}-{number}", std::process::id()));
+        let path = site.parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
         // An earlier emu with the same PID may have left a group that could not be removed.
         if !path.exists() {
             break path;

@@ -30,7 +30,7 @@ pub(crate) fn of(
     let cpu_status = |(&cpu, &asked)| {
         // CPUs that cannot be taken offline have no such file.
         let online = control_file::probe::<u8>(&cpus_folder.join(format!("cpu{cpu}/online"))) != Some(0);
-        CpuStatus { cpu, asked, effective, duty, clock: None, online }
+        CpuStatus { set: effective, duty, online, ..CpuStatus::new(cpu, asked) }
     };
     let cpus: Vec<_> = targets.iter().map(cpu_status).collect();
     let offline: CpuList = cpus.iter().filter(|cpu| !cpu.online).map(|cpu| cpu.cpu).collect();

@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::stop::{Census, SAMPLE_MAX, Stop};
+use crate::process::times_in_schedstat;
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 
@@ -175,13 +176,6 @@ impl TaskSampler {
     pub(crate) fn cost(&self) -> f64 {
         self.mean.unwrap_or(0.0) * self.tasks as f64
     }
-}
-
-/// The time of a task on CPUs and on run queues: the first two numbers of `/proc/<tid>/schedstat`
-/// (Documentation/scheduler/sched-stats.rst). They are up to date for a task that is not running.
-pub(crate) fn times_in_schedstat(text: &str) -> Option<(Nanos, Nanos)> {
-    let mut numbers = text.split_ascii_whitespace();
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// The times of a task; `None` for zeros, which a kernel without this accounting writes.

@@ -24,12 +24,37 @@ pub(crate) struct Stat {
     pub(crate) session: Pid,
     /// Whether it is a kernel thread.
     pub(crate) is_kernel: bool,
+    /// CPU time of its threads, of those that have ended, and of the children that it has waited for, in
+    /// [`USER_TICK`](crate::sys::time::USER_TICK)s.
+    pub(crate) used: u64,
+    /// How many threads it has.
+    pub(crate) threads: usize,
     /// The start in clock ticks since boot; distinguishes processes that had the same number.
     pub(crate) starttime: u64,
     /// The CPU that it runs on, or ran on last.
     pub(crate) cpu: Option<CpuId>,
     /// The scheduling policy, as for `sched_setscheduler(2)`.
     pub(crate) policy: Option<i32>,
+}
+
+/// A scheduling policy that goes before the fair one (`sched(7)`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KernelPolicy {
+    /// `SCHED_FIFO` or `SCHED_RR`.
+    RealTime,
+    /// `SCHED_DEADLINE`.
+    Deadline,
+}
+
+impl KernelPolicy {
+    /// The policy of this number, if it is such a one.
+    pub(crate) fn of(number: i32) -> Option<Self> {
+        match number {
+            libc::SCHED_FIFO | libc::SCHED_RR => Some(Self::RealTime),
+            libc::SCHED_DEADLINE => Some(Self::Deadline),
+            _ => None,
+        }
+    }
 }
 
 /// `PF_KTHREAD` of the flags in `/proc/<pid>/stat` (include/linux/sched.h).
@@ -60,6 +85,8 @@ impl Stat {
             group: field(5)?.parse().ok()?,
             session: field(6)?.parse().ok()?,
             is_kernel: field(9)?.parse::<u64>().ok()? & KERNEL_THREAD != 0,
+            used: (14..=17).map(|number| field(number)?.parse::<u64>().ok()).sum::<Option<u64>>()?,
+            threads: field(20)?.parse().ok()?,
             starttime: field(22)?.parse().ok()?,
             cpu: field(39).and_then(|cpu| cpu.parse().ok()),
             policy: field(41).and_then(|policy| policy.parse().ok()),
@@ -238,6 +265,13 @@ fn pids(proc: &Path) -> Result<Vec<Pid>> {
 /// The numbers of a process's threads; empty when it has ended.
 pub(crate) fn threads(proc: &Path, pid: Pid) -> Vec<Pid> {
     pids(&proc.join(pid.to_string()).join("task")).unwrap_or_default()
+}
+
+/// The time of a task on CPUs and on run queues: the first two numbers of `/proc/<tid>/schedstat`
+/// (Documentation/scheduler/sched-stats.rst). They are up to date for a task that is not running.
+pub(crate) fn times_in_schedstat(text: &str) -> Option<(Nanos, Nanos)> {
+    let mut numbers = text.split_ascii_whitespace();
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// The process that a thread belongs to.

@@ -263,7 +263,7 @@ On this host, for 40% on CPUs 0-1:
     #[test]
     fn json_has_the_reason_by_name() {
         let json = serde_json::to_value(listing()).unwrap();
-        assert_eq!((&json["schema"], &json["auto"]), (&2.into(), &"cpu-hogs".into()));
+        assert_eq!((&json["schema"], &json["auto"]), (&3.into(), &"cpu-hogs".into()));
         assert_eq!(json["methods"][0]["unavailable"]["reason"], "no-cpufreq");
         assert_eq!(json["methods"][1]["expected"]["longest_stall_ns"], 6_000_000);
     }

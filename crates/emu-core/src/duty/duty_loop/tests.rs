@@ -101,7 +101,7 @@ fn an_ended_thread_is_reported_as_full_speed() {
     }
     let targets = [(0, crate::speed::Target { share: 0.25, clock: None })].into();
     let status = duty_loop.status(MethodId::new("cpu-freeze"), &targets, &[]);
-    assert_eq!((status.health, status.cpus[0].effective, status.cpus[0].duty), (Health::Ended, 1.0, 1.0));
+    assert_eq!((status.health, status.cpus[0].set, status.cpus[0].duty), (Health::Ended, 1.0, 1.0));
     assert!(status.problems[0].contains("full speed: the kernel refuses"), "{:?}", status.problems);
     assert!(status.notes.is_empty(), "{:?}", status.notes);
 }

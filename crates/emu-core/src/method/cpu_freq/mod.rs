@@ -188,8 +188,8 @@ impl Emulation for SetFrequencies {
                 // Under another governor no frequency is told: it may be the highest one.
                 let part = |clock: Hertz| asked.share * clock.as_f64() / one.wanted.as_f64();
                 let online = cpufreq::is_online(&self.host, cpu);
-                let effective = clock.map_or(1.0, part);
-                status.cpus.push(CpuStatus { cpu, asked, effective, duty: 1.0, clock, online });
+                let set = clock.map_or(1.0, part);
+                status.cpus.push(CpuStatus { set, duty: 1.0, clock, online, ..CpuStatus::new(cpu, asked) });
             }
         }
         status

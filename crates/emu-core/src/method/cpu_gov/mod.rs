@@ -311,16 +311,15 @@ impl Emulation for Governor {
             for cpu in policy.cpus.iter() {
                 let Some(&asked) = self.demand.targets.get(&cpu) else { continue };
                 let frozen = frozen_cpu(cpu);
-                let running = frozen.map_or(1.0, |seen| seen.effective);
+                let running = frozen.map_or(1.0, |seen| seen.set);
                 let mean = policy.mean();
-                let effective = asked.share * running * mean / policy.wanted.as_f64().max(1.0);
+                let set = asked.share * running * mean / policy.wanted.as_f64().max(1.0);
                 status.cpus.push(CpuStatus {
-                    cpu,
-                    asked,
-                    effective,
+                    set,
                     duty: frozen.map_or(1.0, |seen| seen.duty),
                     clock: Some(Hertz(mean as u64)),
                     online: cpufreq::is_online(&self.host, cpu),
+                    ..CpuStatus::new(cpu, asked)
                 });
             }
         }

@@ -345,12 +345,11 @@ impl Emulation for Hogs {
             }
             if let Some(&asked) = self.targets.get(&cpu) {
                 status.cpus.push(CpuStatus {
-                    cpu,
-                    asked,
-                    effective: if why.is_some() { 1.0 } else { counters.effective() },
+                    set: if why.is_some() { 1.0 } else { counters.effective() },
                     duty: if why.is_some() { 1.0 } else { counters.duty() },
                     clock: burner.clock(),
                     online,
+                    ..CpuStatus::new(cpu, asked)
                 });
             }
         }

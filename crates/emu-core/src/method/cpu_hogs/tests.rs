@@ -83,7 +83,7 @@ fn hogs(burners: BTreeMap<CpuId, Burner>) -> Hogs {
 fn a_cpu_whose_burner_has_ended_is_not_taken_for_a_slow_one() {
     let failed = || Burner::failed(Error::unavailable("the kernel refuses"));
     let status = hogs([(0, failed())].into()).status();
-    assert_eq!((status.health, status.cpus[0].effective, status.cpus[0].duty), (Health::Ended, 1.0, 1.0));
+    assert_eq!((status.health, status.cpus[0].set, status.cpus[0].duty), (Health::Ended, 1.0, 1.0));
     assert!(
         status.problems[0].contains("CPU 0 has ended") && status.problems[0].ends_with("the kernel refuses")
     );

@@ -308,9 +308,9 @@ impl Outer {
                 group.display()
             ));
         }
-        let effective: f64 = status.cpus.iter().map(|cpu| cpu.effective).sum();
+        let effective: f64 = status.cpus.iter().map(|cpu| cpu.set).sum();
         for cpu in status.cpus.iter_mut().filter(|_| limit < effective) {
-            cpu.effective *= limit / effective;
+            cpu.set *= limit / effective;
         }
     }
 }

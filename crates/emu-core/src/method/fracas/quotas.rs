@@ -138,7 +138,7 @@ impl Emulation for Quotas {
             // One group for all stands for each of them.
             let group = report.groups.get(index).or(report.groups.first())?;
             let online = online.as_ref().is_none_or(|online| online.contains(cpu));
-            Some(CpuStatus { cpu, asked, effective: group.effective, duty: group.duty, clock: None, online })
+            Some(CpuStatus { set: group.effective, duty: group.duty, online, ..CpuStatus::new(cpu, asked) })
         });
         // No period is missed: the kernel's timer makes up for those that it was late for.
         let mut status = Status {

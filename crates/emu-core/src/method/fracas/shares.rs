@@ -220,7 +220,7 @@ impl Emulation for Shares {
         for (&cpu, &asked) in &self.targets {
             let online = online.as_ref().is_none_or(|online| online.contains(cpu));
             let share = weights.share(cpu);
-            status.cpus.push(CpuStatus { cpu, asked, effective: share, duty: share, clock: None, online });
+            status.cpus.push(CpuStatus { set: share, duty: share, online, ..CpuStatus::new(cpu, asked) });
         }
         if !rivals.is_empty() && dead == rivals.len() {
             status.health = Health::Ended;

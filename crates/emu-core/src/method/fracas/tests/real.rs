@@ -254,7 +254,7 @@ fn a_lower_limit_above_is_noted_and_kept_to() {
         "{:?}",
         status.problems
     );
-    assert!((status.cpus[0].effective - 0.2).abs() < 1e-9);
+    assert!((status.cpus[0].set - 0.2).abs() < 1e-9);
     assert_held(&busy, 0.2);
     session.release().1.unwrap();
 }
@@ -295,7 +295,7 @@ fn an_attached_group_with_a_limit_of_its_own_is_not_raised() {
     attached_with(&demand, "own", "20000", |mut session, busy, file| {
         let told = |session: &Session| {
             let status = session.status();
-            assert!((status.cpus[0].effective - 0.2).abs() < 1e-9, "{:?}", status.cpus);
+            assert!((status.cpus[0].set - 0.2).abs() < 1e-9, "{:?}", status.cpus);
             assert_eq!(status.health, crate::status::Health::Degraded);
             assert!(status.problems[0].contains("was 0.2000 CPUs"), "{:?}", status.problems);
         };
@@ -316,7 +316,7 @@ fn the_limit_of_an_attached_group_bounds_the_groups_of_its_cpus() {
     attached_with(&demand, "sum", "20000", |session, busy, file| {
         let status = session.status();
         assert!(status.problems[0].contains("to 0.20 CPUs"), "{:?}", status.problems);
-        let effective: f64 = status.cpus.iter().map(|cpu| cpu.effective).sum();
+        let effective: f64 = status.cpus.iter().map(|cpu| cpu.set).sum();
         assert!(effective <= 0.2 + 1e-9, "{:?}", status.cpus);
         assert_eq!(fs::read_to_string(file("cpu.cfs_quota_us").unwrap()).unwrap().trim(), "20000");
         assert_held(busy, 0.2);
@@ -338,7 +338,7 @@ fn a_quota_that_somebody_else_rewrites_is_told_and_counted() {
     assert_eq!(session.status().health, crate::status::Health::Holding);
     fs::write(group.join(file), unlimited).unwrap();
     let status = session.status();
-    assert_eq!((status.health, status.cpus[0].effective), (crate::status::Health::Degraded, 1.0));
+    assert_eq!((status.health, status.cpus[0].set), (crate::status::Health::Degraded, 1.0));
     assert!(status.problems[0].contains("no limit instead of 0.25"), "{:?}", status.problems);
     session.release().1.unwrap();
 }
@@ -383,10 +383,10 @@ fn a_rewritten_weight_and_a_dead_burner_are_told_and_counted() {
     fs::write(zone.join(file), weight.to_string()).unwrap();
     let status = session.status();
     assert_eq!(status.health, crate::status::Health::Degraded);
-    assert!((status.cpus[0].effective - 0.5).abs() < 0.01, "{:?}", status.cpus);
+    assert!((status.cpus[0].set - 0.5).abs() < 0.01, "{:?}", status.cpus);
     let pid = fs::read_to_string(rival.join("cgroup.procs")).unwrap().trim().parse().unwrap();
     crate::cgroup::testing::signal(pid, libc::SIGKILL);
     wait_until(|| session.status().health == crate::status::Health::Ended);
-    assert!((session.status().cpus[0].effective - 1.0).abs() < 1e-9);
+    assert!((session.status().cpus[0].set - 1.0).abs() < 1e-9);
     session.release().1.unwrap();
 }

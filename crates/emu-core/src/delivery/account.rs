@@ -1,0 +1,323 @@
+//! From the CPU time of tasks to the share that was delivered.
+//!
+//! A CPU is *fully demanded* in a window when one of its tasks computed or waited for a CPU all the time for which it was
+//! not stopped. Only then does the CPU time of the tasks tell what the emulation delivers. Where single tasks do not tell,
+//! because they moved between CPUs or lived shortly, the zone as a whole may.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::cpu_list::CpuId;
+use crate::speed::Targets;
+use crate::status::Delivered;
+use crate::sys::Pid;
+use crate::sys::time::{self, Nanos};
+
+/// From this part of the time on, a task that computes or waits wants all that it can get. The rest is for wake-ups and
+/// for the grain of the kernel's account.
+const FULL: f64 = 0.97;
+
+/// A task that ran less than this part of a window does not matter to which CPU it belongs.
+const STRAY: f64 = 0.01;
+
+/// A window that is off by more than this part of what was asked, beyond its grain, is told.
+pub(super) const TOLERANCE: f64 = 0.10;
+
+/// The whole account is told when it is off by more than this.
+const MEAN_TOLERANCE: f64 = 0.07;
+
+/// For how long more than was asked has to be delivered at a stretch before it is told, and less. A shared host delays
+/// tasks now and then, but nothing makes them faster.
+const TOO_FAST: Nanos = 300_000_000;
+const TOO_SLOW: Nanos = 1_200_000_000;
+
+/// A task in one window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct TaskWindow {
+    pub(super) tid: Pid,
+    /// Where it was at the begin and at the end.
+    pub(super) cpus: (CpuId, CpuId),
+    /// How long it was watched, ran, and waited on a run queue.
+    pub(super) wall: Nanos,
+    pub(super) run: Nanos,
+    pub(super) wait: Nanos,
+}
+
+/// All tasks in one window.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Window {
+    pub(super) length: Nanos,
+    pub(super) tasks: Vec<TaskWindow>,
+    /// CPU time of all processes, those that have ended included, by the kernel's ticks; `None` where it is not known.
+    pub(super) used: Option<Nanos>,
+}
+
+/// What is asked of the CPU time of tasks.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Asked {
+    /// The share of each CPU's time.
+    pub(super) shares: BTreeMap<CpuId, f64>,
+    /// Whether tasks are stopped for the rest of the time, and so neither run nor wait.
+    pub(super) stops: bool,
+    /// Length of an on/off cycle.
+    pub(super) period: Nanos,
+}
+
+impl Asked {
+    /// A method that moves the clock leaves tasks all CPU time.
+    pub(super) fn of(targets: &Targets, moves_clock: bool, stops: bool, period: Duration) -> Self {
+        let share = |share: f64| if moves_clock { 1.0 } else { share };
+        let shares = targets.iter().map(|(&cpu, target)| (cpu, share(target.share))).collect();
+        Self { shares, stops, period: time::nanos(period) }
+    }
+
+    fn total(&self) -> f64 {
+        self.shares.values().sum()
+    }
+
+    fn highest(&self) -> f64 {
+        self.shares.values().copied().fold(0.0, f64::max)
+    }
+
+    /// How far CPU time can be off by where a window begins and ends in a period, and by the kernel's account, which has
+    /// what a running task used up to the last tick.
+    fn grain(&self, share: f64) -> f64 {
+        self.period as f64 * share * (1.0 - share) + time::tick().as_nanos() as f64
+    }
+
+    /// Whether a task got all that there was for it, or waited for more.
+    fn is_busy(&self, task: &TaskWindow) -> bool {
+        let wall = task.wall as f64;
+        let share = self.shares.get(&task.cpus.1).copied().unwrap_or_else(|| self.highest());
+        let could_run = if self.stops { share } else { 1.0 };
+        (task.run + task.wait) as f64 >= FULL * could_run * wall
+            || task.run as f64 >= FULL * self.highest() * wall
+    }
+}
+
+/// CPU time that was got and asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Sum {
+    got: f64,
+    asked: f64,
+    wall: f64,
+    observed: f64,
+    /// For the scatter of windows: their number, and the sum of `wall × (share − asked)²`.
+    windows: u32,
+    squares: f64,
+}
+
+impl Sum {
+    fn add(&mut self, got: f64, asked: f64, wall: f64, length: Nanos) {
+        self.got += got;
+        self.asked += asked;
+        self.wall += wall;
+        self.observed += length as f64;
+        self.windows += 1;
+        self.squares += (got - asked).powi(2) / wall;
+    }
+
+    /// The mean share, with the scatter of the windows for what was not observed of `elapsed`, and the grain at both ends.
+    fn delivered(&self, elapsed: f64, grain: impl Fn(f64) -> f64) -> Option<Delivered> {
+        if self.windows == 0 {
+            return None;
+        }
+        let (share, asked) = (self.got / self.wall, self.asked / self.wall);
+        let off = share - asked;
+        let variance = (self.squares / self.wall - off * off).max(0.0);
+        let unseen = (1.0 - self.observed / elapsed.max(self.observed)).max(0.0);
+        let scatter = 1.96 * (variance * unseen / f64::from(self.windows)).sqrt();
+        let half = scatter.hypot(grain(asked) / self.observed);
+        Some(Delivered {
+            share,
+            low: (share - half).max(0.0),
+            high: share + half,
+            asked,
+            observed: time::span(self.observed as Nanos),
+        })
+    }
+}
+
+/// Time for which something else than what was asked for was delivered.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Episode {
+    /// At a stretch until now, and the longest.
+    now: Nanos,
+    longest: Nanos,
+    /// All such time, and what was got and asked for in it.
+    pub(super) total: Nanos,
+    got: f64,
+    asked: f64,
+    /// Why, as far as was found.
+    pub(super) reason: Option<String>,
+}
+
+impl Episode {
+    fn window(&mut self, is_off: bool, length: Nanos, got: f64, asked: f64) {
+        if !is_off {
+            self.now = 0;
+            return;
+        }
+        self.now += length;
+        self.longest = self.longest.max(self.now);
+        self.total += length;
+        self.got += got;
+        self.asked += asked;
+    }
+
+    /// What was delivered for one that was asked for.
+    fn ratio(&self) -> f64 {
+        self.got / self.asked
+    }
+}
+
+/// In which direction a window was off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Off {
+    Fast,
+    Slow,
+}
+
+/// The account since the last change of targets, and the episodes since the start.
+#[derive(Debug)]
+pub(super) struct Account {
+    asked: Asked,
+    elapsed: f64,
+    /// CPU time of all processes, and the time for which it is known.
+    used: (f64, f64),
+    zone: Sum,
+    cpus: BTreeMap<CpuId, Sum>,
+    pub(super) fast: Episode,
+    pub(super) slow: Episode,
+}
+
+impl Account {
+    pub(super) fn new(asked: Asked) -> Self {
+        Self {
+            asked,
+            elapsed: 0.0,
+            used: (0.0, 0.0),
+            zone: Sum::default(),
+            cpus: BTreeMap::new(),
+            fast: Episode::default(),
+            slow: Episode::default(),
+        }
+    }
+
+    /// Begins anew with other targets; what went wrong before is kept.
+    pub(super) fn restart(&mut self, asked: Asked) {
+        let (fast, slow) = (std::mem::take(&mut self.fast), std::mem::take(&mut self.slow));
+        *self =
+            Self { fast: Episode { now: 0, ..fast }, slow: Episode { now: 0, ..slow }, ..Self::new(asked) };
+    }
+
+    pub(super) fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
+    /// Adds a window; returns whether it was off.
+    pub(super) fn add(&mut self, window: &Window) -> Option<Off> {
+        let length = window.length as f64;
+        self.elapsed += length;
+        if let Some(used) = window.used {
+            self.used = (self.used.0 + used as f64, self.used.1 + length);
+        }
+        let (got, asked) = self.by_cpu(window).or_else(|| self.of_zone(window))?;
+        let beyond = (got - asked).abs() - TOLERANCE * asked - self.asked.grain(asked / length);
+        let off = (beyond > 0.0).then_some(if got > asked { Off::Fast } else { Off::Slow });
+        self.fast.window(off == Some(Off::Fast), window.length, got, asked);
+        self.slow.window(off == Some(Off::Slow), window.length, got, asked);
+        off
+    }
+
+    /// The CPUs that are fully demanded by tasks that stay on them; `None` where a task moved, or none is busy.
+    fn by_cpu(&mut self, window: &Window) -> Option<(f64, f64)> {
+        let (mut got, mut asked, mut wall) = (0.0, 0.0, 0.0);
+        let matters = |task: &&TaskWindow| task.run as f64 > STRAY * task.wall as f64;
+        let stays =
+            |task: &TaskWindow| task.cpus.0 == task.cpus.1 && self.asked.shares.contains_key(&task.cpus.1);
+        if !window.tasks.iter().filter(matters).all(stays) {
+            return None;
+        }
+        let mut of_cpus = Vec::new();
+        for (&cpu, &share) in &self.asked.shares {
+            let tasks = || window.tasks.iter().filter(move |task| task.cpus.1 == cpu);
+            let Some(busy) = tasks().find(|task| self.asked.is_busy(task)) else { continue };
+            let length = busy.wall as f64;
+            let run = tasks().map(|task| task.run).sum::<Nanos>() as f64;
+            of_cpus.push((cpu, run, share * length, length));
+        }
+        for (cpu, run, share, length) in of_cpus {
+            self.cpus.entry(cpu).or_default().add(run, share, length, window.length);
+            (got, asked, wall) = (got + run, asked + share, wall + length);
+        }
+        if wall == 0.0 {
+            return None;
+        }
+        self.zone.add(got, asked, wall, window.length);
+        Some((got, asked))
+    }
+
+    /// The zone as a whole: where it has a busy task for each CPU, a single one, or used all that was asked for.
+    fn of_zone(&mut self, window: &Window) -> Option<(f64, f64)> {
+        let length = window.length as f64;
+        let cpus = self.asked.shares.len();
+        let busy: Vec<_> = window.tasks.iter().filter(|task| self.asked.is_busy(task)).collect();
+        let all = self.asked.total() * length;
+        let run =
+            window.tasks.iter().map(|task| task.run).sum::<Nanos>().max(window.used.unwrap_or(0)) as f64;
+        let (got, asked, wall) = match *busy.as_slice() {
+            [one] if cpus > 1 => {
+                let share = self.asked.shares.get(&one.cpus.1);
+                let asked = share.copied().unwrap_or_else(|| self.asked.highest());
+                (one.run as f64, asked * one.wall as f64, one.wall as f64)
+            }
+            ref busy if busy.len() >= cpus => (run, all, cpus as f64 * length),
+            _ if run >= FULL * all && all > 0.0 => (run, all, cpus as f64 * length),
+            _ => return None,
+        };
+        self.zone.add(got, asked, wall, window.length);
+        Some((got, asked))
+    }
+
+    /// What the zone got.
+    pub(super) fn zone(&self) -> Option<Delivered> {
+        self.zone.delivered(self.elapsed, |share| self.asked.grain(share))
+    }
+
+    /// What one CPU gave.
+    pub(super) fn cpu(&self, cpu: CpuId) -> Option<Delivered> {
+        self.cpus.get(&cpu)?.delivered(self.elapsed, |share| self.asked.grain(share))
+    }
+
+    /// CPU time of all tasks per time, in CPUs.
+    pub(super) fn used(&self) -> Option<f64> {
+        (self.used.1 > 0.0).then(|| self.used.0 / self.used.1)
+    }
+
+    /// What was not delivered as asked, in words.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let told = |episode: &Episode, least: Nanos, what: &str| {
+            (episode.longest >= least).then(|| {
+                let (total, ratio) = (time::span(episode.total), 100.0 * episode.ratio());
+                let why = episode.reason.as_ref().map_or(String::new(), |why| format!(": {why}"));
+                let total = total.as_secs_f64();
+                format!("for {total:.1} s the tasks ran too {what}, at {ratio:.0} % of the speed asked{why}")
+            })
+        };
+        let fast = told(&self.fast, TOO_FAST, "fast");
+        let slow = told(&self.slow, TOO_SLOW, "slow");
+        let mut problems: Vec<_> = fast.into_iter().chain(slow).collect();
+        if let Some(seen) = self.zone().filter(|_| problems.is_empty()) {
+            let is_sure = seen.asked < seen.low || seen.asked > seen.high;
+            if seen.error().abs() > MEAN_TOLERANCE && is_sure {
+                let (share, asked) = (100.0 * seen.share, 100.0 * seen.asked);
+                problems.push(format!("the tasks were given {share:.1} % instead of {asked:.1} %"));
+            }
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+use super::*;
+
+const SECOND: Nanos = 1_000_000_000;
+
+fn asked(shares: &[f64], stops: bool) -> Asked {
+    Asked { shares: shares.iter().copied().enumerate().collect(), stops, period: 10_000_000 }
+}
+
+/// A task on a CPU that ran and waited for these parts of a second.
+fn task(cpu: CpuId, run: f64, wait: f64) -> TaskWindow {
+    let part = |part: f64| (part * SECOND as f64) as Nanos;
+    TaskWindow { tid: 7, cpus: (cpu, cpu), wall: SECOND, run: part(run), wait: part(wait) }
+}
+
+fn window(tasks: &[TaskWindow]) -> Window {
+    let used = Some(tasks.iter().map(|task| task.run).sum());
+    Window { length: SECOND, tasks: tasks.to_vec(), used }
+}
+
+fn share(seen: Option<Delivered>) -> Option<f64> {
+    seen.map(|seen| (seen.share * 1e3).round() / 1e3)
+}
+
+#[test]
+fn a_busy_task_tells_what_its_cpu_gives() {
+    let mut account = Account::new(asked(&[0.4, 0.8], false));
+    for _ in 0..3 {
+        assert_eq!(account.add(&window(&[task(0, 0.4, 0.6)])), None);
+    }
+    assert_eq!((share(account.cpu(0)), share(account.cpu(1))), (Some(0.4), None));
+    let seen = account.zone().unwrap();
+    assert!(seen.low < 0.4 && 0.4 < seen.high && seen.high - seen.low < 0.01, "{seen:?}");
+    assert_eq!((seen.observed, seen.asked), (Duration::from_secs(3), 0.4));
+    assert!(account.problems().is_empty());
+}
+
+#[test]
+fn a_task_that_sleeps_tells_nothing() {
+    for stops in [false, true] {
+        let mut account = Account::new(asked(&[0.4], stops));
+        assert_eq!(account.add(&window(&[task(0, 0.2, 0.1)])), None);
+        assert_eq!(account.zone(), None);
+        assert!(account.used().is_some_and(|used| (used - 0.2).abs() < 1e-9));
+        assert!(account.problems().is_empty());
+    }
+}
+
+#[test]
+fn stopped_time_is_no_sleep() {
+    let mut account = Account::new(asked(&[0.4], true));
+    account.add(&window(&[task(0, 0.39, 0.005)]));
+    assert_eq!(share(account.zone()), Some(0.39));
+    let mut account = Account::new(asked(&[0.4], false));
+    account.add(&window(&[task(0, 0.38, 0.01)]));
+    assert_eq!(account.zone(), None, "it neither runs nor waits, and is not stopped");
+}
+
+#[test]
+fn tasks_that_share_a_cpu_are_summed() {
+    let mut account = Account::new(asked(&[0.5, 0.5], false));
+    account.add(&window(&[task(0, 0.25, 0.75), task(0, 0.25, 0.74), task(1, 0.1, 0.0)]));
+    assert_eq!((share(account.cpu(0)), share(account.cpu(1))), (Some(0.5), None));
+}
+
+#[test]
+fn tasks_that_move_tell_of_the_zone() {
+    let moved = |run, wait| TaskWindow { cpus: (0, 1), ..task(1, run, wait) };
+    let mut account = Account::new(asked(&[0.5, 0.5], false));
+    account.add(&window(&[moved(0.5, 0.5), moved(0.4, 0.6), task(0, 0.1, 0.1)]));
+    assert_eq!((share(account.zone()), account.cpu(0)), (Some(0.5), None));
+    let mut account = Account::new(asked(&[0.5, 0.5], false));
+    account.add(&window(&[moved(0.5, 0.5)]));
+    assert_eq!(share(account.zone()), Some(0.5));
+}
+
+#[test]
+fn short_processes_tell_when_they_use_all() {
+    let mut account = Account::new(asked(&[0.5, 0.5], true));
+    let short = |used: f64| Window { used: Some((used * SECOND as f64) as Nanos), ..window(&[]) };
+    account.add(&short(0.7));
+    assert_eq!(account.zone(), None);
+    account.add(&short(0.99));
+    assert_eq!(share(account.zone()), Some(0.495));
+    assert_eq!(account.add(&short(1.6)), Some(Off::Fast));
+}
+
+#[test]
+fn what_is_too_fast_is_told_at_once_and_kept() {
+    let mut account = Account::new(asked(&[0.3, 0.3], true));
+    assert_eq!(account.add(&window(&[task(0, 0.97, 0.0)])), Some(Off::Fast));
+    account.fast.reason = Some("it is free".into());
+    let told = ["for 1.0 s the tasks ran too fast, at 323 % of the speed asked: it is free"];
+    assert_eq!(account.problems(), told);
+    account.restart(asked(&[0.5, 0.5], true));
+    for _ in 0..20 {
+        assert_eq!(account.add(&window(&[task(0, 0.5, 0.0)])), None);
+    }
+    assert_eq!(account.problems(), told);
+    // Outside the zone, and not busy by what it waits for.
+    assert_eq!(account.add(&window(&[task(3, 0.7, 0.0)])), Some(Off::Fast));
+}
+
+#[test]
+fn what_is_too_slow_is_told_when_it_lasts() {
+    let mut account = Account::new(asked(&[0.4], false));
+    let slow = window(&[task(0, 0.2, 0.8)]);
+    for _ in 0..3 {
+        assert_eq!(account.add(&slow), Some(Off::Slow));
+        account.add(&window(&[task(0, 0.4, 0.6)]));
+    }
+    assert_eq!(account.slow.longest, SECOND);
+    assert!(account.problems()[0].starts_with("the tasks were given 30.0 % instead of 40.0 %"));
+    account.add(&slow);
+    account.add(&slow);
+    assert_eq!(account.problems(), ["for 5.0 s the tasks ran too slow, at 50 % of the speed asked"]);
+}
+
+#[test]
+fn a_method_that_moves_the_clock_leaves_all_cpu_time() {
+    let targets: Targets = [(0, crate::speed::Target { share: 0.4, clock: None })].into();
+    let mut account = Account::new(Asked::of(&targets, true, false, Duration::ZERO));
+    assert_eq!(account.add(&window(&[task(0, 0.99, 0.005)])), None);
+    assert_eq!(share(account.zone()), Some(0.99));
+}

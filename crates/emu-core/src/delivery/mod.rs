@@ -1,0 +1,275 @@
+//! What a zone's tasks really get: an account beside the emulation that does not come from the code that sets it.
+//!
+//! A thread reads the CPU time of the zone's tasks once a second, as the kernel counts it. From this it works out the
+//! share that was delivered while the tasks wanted all that they could get ([`account`]). Where that is not what was
+//! asked for, it looks for the reason ([`reason`]).
+
+mod account;
+mod meter;
+mod reading;
+mod reason;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::method::{About, Trait};
+use crate::speed::Targets;
+use crate::status::Status;
+use crate::sys::time::{self, Nanos};
+use crate::zone::Zone;
+
+use account::{Account, Asked, Off};
+use meter::Meter;
+use reading::{Reading, Watch};
+
+/// The first windows are short, so that short runs are told of too; each is twice as long as the one before, up to the
+/// last.
+const FIRST: Duration = Duration::from_millis(50);
+const LAST: Duration = Duration::from_secs(1);
+
+/// The part of one CPU that the readings may take.
+const COST: f64 = 0.002;
+
+/// The shortest window, in periods.
+const PERIODS: u32 = 3;
+
+/// The account of one session.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    moves_clock: bool,
+    stops: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    account: Account,
+    meter: Meter,
+    /// Changes when windows that are under way no longer count.
+    generation: u64,
+    /// When the next window may begin; `None` while the tasks run freely on purpose.
+    from: Option<Nanos>,
+    is_ending: bool,
+    /// Processes that live on after those that the zone was made for.
+    outliving: Vec<String>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Delivery {
+    /// Begins to watch the zone, which is in force.
+    ///
+    /// # Errors
+    /// A thread cannot be made, or the tasks cannot be listed.
+    pub(crate) fn watch(host: &Host, zone: &Zone, about: &About, period: Duration) -> Result<Self> {
+        let (moves_clock, stops) = (about.has(Trait::MovesClock), about.has(Trait::StopsTasks));
+        let asked = Asked::of(&zone.demand.targets, moves_clock, stops, period);
+        let state = State {
+            account: Account::new(asked),
+            meter: Meter::default(),
+            generation: 0,
+            from: Some(time::now()),
+            is_ending: false,
+            outliving: Vec::new(),
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let watcher = Watcher {
+            watch: Watch::new(host, &zone.tasks, zone.demand.cpus())?,
+            host: host.clone(),
+            shared: Arc::clone(&shared),
+            shortest: FIRST.max(period * PERIODS),
+            moves_clock,
+        };
+        let thread = thread::Builder::new()
+            .name("emu-account".into())
+            .spawn(move || watcher.run())
+            .map_err(|e| Error::io("cannot start the thread that watches what is delivered", e))?;
+        Ok(Self { shared, thread: Some(thread), moves_clock, stops })
+    }
+
+    /// Begins the account anew for other targets, which are in force after two periods.
+    pub(crate) fn retarget(&self, targets: &Targets, period: Duration) {
+        let mut state = self.shared.lock();
+        state.account.restart(Asked::of(targets, self.moves_clock, self.stops, period));
+        state.meter = Meter::default();
+        state.begin_window(Some(period * 2));
+        self.shared.changed.notify_all();
+    }
+
+    /// Counts nothing until it is retargeted.
+    pub(crate) fn pause(&self) {
+        self.shared.lock().begin_window(None);
+        self.shared.changed.notify_all();
+    }
+
+    /// Adds what is known to a status.
+    pub(crate) fn tell(&self, status: &mut Status) {
+        let state = self.shared.lock();
+        let State { account, meter, outliving, .. } = &*state;
+        // The share of the clock at which the CPU time was given.
+        let mut slowdowns = BTreeMap::new();
+        if self.moves_clock {
+            for cpu in &mut status.cpus {
+                if let Some((measured, set)) = meter.clock(cpu.cpu).zip(cpu.clock) {
+                    let reference = set.as_f64() * cpu.duty / cpu.set;
+                    slowdowns.insert(cpu.cpu, measured.as_f64() / reference);
+                    cpu.clock = Some(measured);
+                }
+            }
+        }
+        let scale = |cpu| if self.moves_clock { slowdowns.get(&cpu).copied() } else { Some(1.0) };
+        for cpu in &mut status.cpus {
+            let seen = account.cpu(cpu.cpu).zip(scale(cpu.cpu));
+            cpu.delivered = seen.map(|(seen, scale)| seen.times(scale, cpu.asked.share));
+        }
+        let mean_scale = if self.moves_clock {
+            let all = slowdowns.len() == status.cpus.len() && !slowdowns.is_empty();
+            all.then(|| slowdowns.values().sum::<f64>() / slowdowns.len() as f64)
+        } else {
+            Some(1.0)
+        };
+        let asked =
+            status.cpus.iter().map(|cpu| cpu.asked.share).sum::<f64>() / status.cpus.len().max(1) as f64;
+        status.delivered = account
+            .zone()
+            .zip(mean_scale)
+            .map(|(seen, scale)| seen.times(scale, if self.moves_clock { asked } else { seen.asked }));
+        status.used = account.used();
+        account.problems().into_iter().for_each(|problem| status.add_problem(problem));
+        status.notes.extend(outliving.iter().cloned());
+    }
+
+    /// Ends the account with what the tasks have got until now. They are still in the zone.
+    pub(crate) fn end(&mut self) {
+        self.shared.lock().is_ending = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl State {
+    fn begin_window(&mut self, after: Option<Duration>) {
+        self.generation += 1;
+        self.from = after.map(|after| time::now() + time::nanos(after));
+    }
+}
+
+/// The thread's side.
+struct Watcher {
+    watch: Watch,
+    host: Host,
+    shared: Arc<Shared>,
+    shortest: Duration,
+    moves_clock: bool,
+}
+
+impl Watcher {
+    fn run(mut self) {
+        loop {
+            let Some(generation) = self.wait_for_begin() else { return };
+            let mut before = self.watch.read();
+            let mut length = self.shortest;
+            loop {
+                let is_changed = self.wait(length, generation);
+                let spent = time::thread_cpu();
+                if self.moves_clock && !is_changed {
+                    self.measure_clocks();
+                }
+                let after = self.watch.read();
+                let is_off = self.count(&before, &after, generation);
+                if let Some(off) = is_off {
+                    self.explain(off, &before, &after);
+                }
+                if is_changed {
+                    break;
+                }
+                before = after;
+                let cost = Duration::from_nanos((time::thread_cpu() - spent).max(0) as u64);
+                length = (length * 2).min(LAST.max(self.shortest)).max(cost.div_f64(COST));
+            }
+        }
+    }
+
+    /// Waits until a window may begin; `None` at the end.
+    fn wait_for_begin(&mut self) -> Option<u64> {
+        let mut state = self.shared.lock();
+        loop {
+            if state.is_ending {
+                return None;
+            }
+            let wait = match state.from {
+                Some(from) if from <= time::now() => return Some(state.generation),
+                Some(from) => time::span(from - time::now()),
+                None => LAST,
+            };
+            state = self.shared.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Waits for the end of a window; returns whether it is the last one of its generation.
+    fn wait(&self, length: Duration, generation: u64) -> bool {
+        let is_open = |state: &mut State| !state.is_ending && state.generation == generation;
+        let state = self.shared.lock();
+        let waited = self.shared.changed.wait_timeout_while(state, length, is_open);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    fn count(&self, before: &Reading, after: &Reading, generation: u64) -> Option<Off> {
+        let mut state = self.shared.lock();
+        if state.generation != generation {
+            return None;
+        }
+        if state.is_ending {
+            state.outliving = self.watch.outliving();
+        }
+        let window = before.until(after);
+        // The end may come at any moment, and a window shorter than a period tells nothing.
+        let is_whole = window.length >= time::nanos(self.shortest / 2);
+        if is_whole { state.account.add(&window) } else { None }
+    }
+
+    fn measure_clocks(&self) {
+        let cpus: Vec<_> = self.shared.lock().account.asked().shares.keys().copied().collect();
+        for cpu in cpus {
+            let clock = meter::measure(cpu);
+            self.shared.lock().meter.add(cpu, clock);
+        }
+    }
+
+    fn explain(&self, off: Off, before: &Reading, after: &Reading) {
+        let shares = self.shared.lock().account.asked().shares.clone();
+        let reason = match off {
+            Off::Fast => reason::of_excess(&self.host.roots.proc, before, after, &shares),
+            Off::Slow => reason::of_shortfall(&self.host, before, after, &shares),
+        };
+        if let Some(reason) = reason {
+            let mut state = self.shared.lock();
+            let State { account: Account { fast, slow, .. }, .. } = &mut *state;
+            let episode = if off == Off::Fast { fast } else { slow };
+            episode.reason.get_or_insert(reason);
+        }
+    }
+}

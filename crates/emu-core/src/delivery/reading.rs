@@ -1,0 +1,296 @@
+//! The CPU time of a zone's tasks, as the kernel counts it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::account::{TaskWindow, Window};
+use crate::cgroup::{self, Folder, lists};
+use crate::cpu_list::{CpuId, CpuList};
+use crate::error::Result;
+use crate::host::delegation::PROCS;
+use crate::host::{CpuTimes, Host};
+use crate::process::{self, Descendants, Stat};
+use crate::sys::Pid;
+use crate::sys::time::{self, Nanos, USER_TICK};
+use crate::zone::Tasks;
+
+/// Of more threads than this a part is read, in turn.
+const THREADS_MAX: usize = 64;
+
+/// The clock is read before and after a thread's account. Where more time than this lies between, something came between,
+/// and it is read again, so often.
+const TOGETHER: Nanos = 100_000;
+const TRIES: u32 = 4;
+
+/// Where a zone's processes are listed.
+#[derive(Debug)]
+enum Source {
+    Descendants { of: Vec<Pid>, members: Descendants },
+    Group(Folder),
+}
+
+/// What is watched.
+#[derive(Debug)]
+pub(super) struct Watch {
+    proc: PathBuf,
+    source: Source,
+    cpus: CpuList,
+    /// The threads read last time: they are read again, so that two readings have them.
+    threads: Vec<Pid>,
+    turn: usize,
+}
+
+/// One reading.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    at: Nanos,
+    pub(super) threads: BTreeMap<Pid, ThreadTime>,
+    processes: BTreeMap<Pid, ProcessTime>,
+    /// How the zone's CPUs have spent their time.
+    pub(super) cpu_times: BTreeMap<CpuId, CpuTimes>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct ThreadTime {
+    at: Nanos,
+    run: Nanos,
+    wait: Nanos,
+    cpu: CpuId,
+}
+
+/// CPU time of a process and of those of its children that it has waited for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct ProcessTime {
+    parent: Pid,
+    starttime: u64,
+    used: Nanos,
+}
+
+impl Watch {
+    /// Of these tasks.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub(super) fn new(host: &Host, tasks: &Tasks, cpus: CpuList) -> Result<Self> {
+        let proc = host.roots.proc.clone();
+        let source = match tasks {
+            Tasks::Processes(pids) => {
+                Source::Descendants { of: pids.clone(), members: Descendants::of(&proc, pids)? }
+            }
+            Tasks::Cgroup(path) => Source::Group(cgroup::folder_of(host, path)?),
+        };
+        Ok(Self { proc, source, cpus, threads: Vec::new(), turn: 0 })
+    }
+
+    /// Reads all processes and a part of their threads. What cannot be read has ended.
+    pub(super) fn read(&mut self) -> Reading {
+        let mut threads = Vec::new();
+        let mut reading = Reading::default();
+        for pid in self.processes() {
+            let Some(stat) = Stat::read(&self.proc, pid) else { continue };
+            let used = (stat.used as Nanos) * USER_TICK;
+            let (parent, starttime) = (stat.parent, stat.starttime);
+            reading.processes.insert(pid, ProcessTime { parent, starttime, used });
+            if stat.threads == 1 {
+                threads.push(pid);
+            } else {
+                threads.extend(process::threads(&self.proc, pid));
+            }
+        }
+        let stat = fs::read_to_string(self.proc.join("stat")).unwrap_or_default();
+        let times = self.cpus.iter().filter_map(|cpu| Some((cpu, CpuTimes::of(&stat, cpu)?)));
+        reading.cpu_times = times.collect();
+        reading.at = time::now();
+        for tid in self.chosen(&threads) {
+            if let Some(time) = ThreadTime::read(&self.proc, tid) {
+                reading.threads.insert(tid, time);
+            }
+        }
+        reading
+    }
+
+    /// Those that were read last time, and others up to the limit.
+    fn chosen(&mut self, threads: &[Pid]) -> Vec<Pid> {
+        if threads.len() <= THREADS_MAX {
+            return threads.to_vec();
+        }
+        let mut chosen = std::mem::take(&mut self.threads);
+        chosen.retain(|tid| threads.contains(tid));
+        // The next ones are read with the old ones once; then these are replaced.
+        let next: Vec<_> = threads.iter().cycle().skip(self.turn).take(THREADS_MAX / 2).copied().collect();
+        self.turn = (self.turn + THREADS_MAX / 2) % threads.len();
+        self.threads.clone_from(&next);
+        chosen.extend(next);
+        chosen.sort_unstable();
+        chosen.dedup();
+        chosen
+    }
+
+    fn processes(&mut self) -> Vec<Pid> {
+        match &mut self.source {
+            Source::Descendants { members, .. } => {
+                // A list that cannot be read now has what was in it before.
+                let _ = members.look();
+                members.members().keys().copied().collect()
+            }
+            Source::Group(folder) => lists::read_all(&folder.path, PROCS).unwrap_or_default(),
+        }
+    }
+
+    /// The processes that live on after those that they descend from have ended, in words.
+    pub(super) fn outliving(&self) -> Vec<String> {
+        let Source::Descendants { of, members } = &self.source else { return Vec::new() };
+        let lives = |pid: Pid| Stat::read(&self.proc, pid).is_some_and(|stat| !stat.has_ended());
+        if of.iter().any(|&pid| lives(pid)) {
+            return Vec::new();
+        }
+        let alive = members.members().keys().copied().filter(|&pid| lives(pid));
+        alive
+            .map(|pid| {
+                let name = name(&self.proc, pid);
+                format!("process {pid} ({name}) outlives the command, and runs at full speed from now on")
+            })
+            .collect()
+    }
+}
+
+/// The name of a process or thread.
+pub(super) fn name(proc: &Path, tid: Pid) -> String {
+    let name = fs::read(proc.join(tid.to_string()).join("comm")).unwrap_or_default();
+    String::from_utf8_lossy(&name).trim_end().to_owned()
+}
+
+impl ThreadTime {
+    /// Reads `schedstat` (Documentation/scheduler/sched-stats.rst); `None` where the thread has ended or the kernel
+    /// keeps no such account.
+    fn read(proc: &Path, tid: Pid) -> Option<Self> {
+        let folder = proc.join(tid.to_string());
+        let cpu = Stat::read(proc, tid)?.cpu?;
+        let file = folder.join("schedstat");
+        let mut best: Option<(Nanos, Self)> = None;
+        for _ in 0..TRIES {
+            let mut text = String::with_capacity(64);
+            let before = time::now();
+            File::open(&file).ok()?.read_to_string(&mut text).ok()?;
+            let after = time::now();
+            let (run, wait) = process::times_in_schedstat(&text).filter(|times| *times != (0, 0))?;
+            let taken = after - before;
+            if best.is_none_or(|(least, _)| taken < least) {
+                best = Some((taken, Self { at: before.midpoint(after), run, wait, cpu }));
+            }
+            if taken <= TOGETHER {
+                break;
+            }
+        }
+        best.map(|(_, time)| time)
+    }
+}
+
+impl Reading {
+    /// The window between two readings.
+    pub(super) fn until(&self, later: &Self) -> Window {
+        let task = |(&tid, after): (&Pid, &ThreadTime)| {
+            let before = self.threads.get(&tid)?;
+            Some(TaskWindow {
+                tid,
+                cpus: (before.cpu, after.cpu),
+                wall: after.at - before.at,
+                run: (after.run - before.run).max(0),
+                wait: (after.wait - before.wait).max(0),
+            })
+        };
+        let tasks = later.threads.iter().filter_map(task).filter(|task| task.wall > 0).collect();
+        Window { length: later.at - self.at, tasks, used: self.used_until(later) }
+    }
+
+    /// CPU time of all processes. That of one that has ended is its parent's, who has waited for it; `None` where the
+    /// parent is no member, so that it is not known what it used at last.
+    fn used_until(&self, later: &Self) -> Option<Nanos> {
+        let is_same = |pid: &Pid, one: &ProcessTime| {
+            later.processes.get(pid).is_some_and(|now| now.starttime == one.starttime)
+        };
+        let is_known =
+            |pid: &Pid, one: &ProcessTime| is_same(pid, one) || later.processes.contains_key(&one.parent);
+        let sum = |reading: &Self| reading.processes.values().map(|one| one.used).sum::<Nanos>();
+        let all_known = self.processes.iter().all(|(pid, one)| is_known(pid, one));
+        all_known.then(|| (sum(later) - sum(self)).max(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(parent: Pid, ticks: Nanos) -> ProcessTime {
+        ProcessTime { parent, starttime: 7, used: ticks * USER_TICK }
+    }
+
+    fn used(before: &[(Pid, ProcessTime)], after: &[(Pid, ProcessTime)]) -> Option<Nanos> {
+        let reading = |processes: &[(Pid, ProcessTime)]| Reading {
+            processes: processes.iter().copied().collect(),
+            ..Reading::default()
+        };
+        reading(before).used_until(&reading(after)).map(|used| used / USER_TICK)
+    }
+
+    #[test]
+    fn the_time_of_children_is_counted_once() {
+        let before = [(1, process(0, 10)), (2, process(1, 50))];
+        // The child has computed for 5 ticks and lives; has ended and was waited for; has ended and was not.
+        assert_eq!(used(&before, &[(1, process(0, 10)), (2, process(1, 55))]), Some(5));
+        assert_eq!(used(&before, &[(1, process(0, 68))]), Some(8));
+        assert_eq!(used(&[(2, process(0, 50)), (3, process(0, 1))], &[(3, process(0, 4))]), None);
+        // A new one counts from its first instruction.
+        assert_eq!(used(&before, &[(1, process(0, 11)), (2, process(1, 50)), (3, process(1, 4))]), Some(5));
+    }
+
+    #[test]
+    fn a_thread_that_is_in_both_readings_has_a_window() {
+        let time = |at, run, wait, cpu| ThreadTime { at, run, wait, cpu };
+        let before = Reading {
+            threads: [(5, time(100, 10, 1, 0)), (6, time(100, 0, 0, 0))].into(),
+            ..Reading::default()
+        };
+        let after = Reading {
+            at: 50,
+            threads: [(5, time(200, 40, 8, 1)), (7, time(200, 9, 9, 0))].into(),
+            ..Reading::default()
+        };
+        let window = before.until(&after);
+        assert_eq!(window.length, 50);
+        assert_eq!(window.tasks, [TaskWindow { tid: 5, cpus: (0, 1), wall: 100, run: 30, wait: 7 }]);
+    }
+
+    #[test]
+    fn of_many_threads_some_are_read_twice_in_turn() {
+        let source = Source::Group(Folder { version: 2, path: "/nowhere".into() });
+        let cpus = CpuList::default();
+        let mut watch = Watch { proc: "/proc".into(), source, cpus, threads: Vec::new(), turn: 0 };
+        let all: Vec<Pid> = (1..=100).collect();
+        let rounds: Vec<_> = (0..5).map(|_| watch.chosen(&all)).collect();
+        assert!(rounds.iter().all(|chosen| chosen.len() <= THREADS_MAX), "{rounds:?}");
+        for pair in rounds.windows(2) {
+            let again = pair[1].iter().filter(|tid| pair[0].contains(tid)).count();
+            assert!(again >= THREADS_MAX / 2, "{rounds:?}");
+        }
+        assert!(all.iter().all(|tid| rounds.iter().any(|chosen| chosen.contains(tid))));
+        assert_eq!(watch.chosen(&all[..9]), all[..9]);
+    }
+
+    #[test]
+    fn this_process_is_read() {
+        let host = Host::detect(&crate::roots::Roots::system()).unwrap();
+        let own = std::process::id() as Pid;
+        let mut watch = Watch::new(&host, &Tasks::Processes(vec![own]), host.allowed.clone()).unwrap();
+        let before = watch.read();
+        let begin = std::time::Instant::now();
+        while begin.elapsed() < std::time::Duration::from_millis(30) {
+            std::hint::black_box(());
+        }
+        let window = before.until(&watch.read());
+        let run: Nanos = window.tasks.iter().map(|task| task.run).sum();
+        assert!(window.length >= 30_000_000 && run > 0, "{window:?}");
+    }
+}

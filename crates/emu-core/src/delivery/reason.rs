@@ -1,0 +1,157 @@
+//! Why a zone gets something else than what was asked for, as far as the kernel shows it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use super::reading::{Reading, name};
+use crate::cgroup::{Folder, place, tightest_limit};
+use crate::cpu_list::{CpuId, CpuList};
+use crate::host::{CpuTimes, Host};
+use crate::process::{KernelPolicy, Stat};
+use crate::sys::Pid;
+use crate::sys::affinity;
+
+/// The CPUs that are asked for, and what is asked of each.
+type Shares = BTreeMap<CpuId, f64>;
+
+/// Why tasks are too fast: what lets the one that used the most escape.
+pub(super) fn of_excess(proc: &Path, before: &Reading, after: &Reading, shares: &Shares) -> Option<String> {
+    let window = before.until(after);
+    let mut tasks = window.tasks;
+    tasks.sort_by_key(|task| std::cmp::Reverse(task.run));
+    tasks.iter().take(4).find_map(|task| escape(proc, task.tid, task.cpus.1, shares))
+}
+
+/// How a task escapes.
+fn escape(proc: &Path, tid: Pid, cpu: CpuId, shares: &Shares) -> Option<String> {
+    let stat = Stat::read(proc, tid)?;
+    let task = format!("task {tid} ({})", name(proc, tid));
+    match stat.policy.and_then(KernelPolicy::of) {
+        Some(KernelPolicy::RealTime) => {
+            return Some(format!("{task} has real-time priority, and goes before what slows it"));
+        }
+        Some(KernelPolicy::Deadline) => {
+            return Some(format!("{task} runs by deadlines, and goes before what slows it"));
+        }
+        _ => {}
+    }
+    if let Some(tracer) = tracer(proc, tid) {
+        return Some(format!("{task} is traced by process {tracer}, which continues what is stopped"));
+    }
+    if !shares.contains_key(&cpu) {
+        return Some(format!("{task} runs on CPU {cpu}, outside the zone"));
+    }
+    let allowed = affinity::get(tid).ok()?;
+    let zone: CpuList = shares.keys().copied().collect();
+    let outside = allowed.difference(&zone);
+    if !outside.is_empty() {
+        return Some(format!("{task} may run on CPUs {outside}, outside the zone"));
+    }
+    left_group(proc, tid).map(|group| format!("{task} is in the cgroup {group}, and in none of emu's"))
+}
+
+/// The group of a task that is in no group of emu, in any hierarchy.
+fn left_group(proc: &Path, tid: Pid) -> Option<String> {
+    let groups = fs::read(proc.join(tid.to_string()).join("cgroup")).ok()?;
+    let groups = String::from_utf8_lossy(&groups);
+    let mut paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    let first = paths.next()?;
+    let is_ours = |path: &str| path.split('/').any(|part| part.starts_with(place::PREFIX));
+    (!is_ours(first) && !paths.any(is_ours)).then(|| first.to_owned())
+}
+
+/// The process that traces a task, by `TracerPid` of `/proc/<tid>/status` (proc_pid_status(5)).
+fn tracer(proc: &Path, tid: Pid) -> Option<Pid> {
+    let status = fs::read(proc.join(tid.to_string()).join("status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?.trim().parse().ok()?;
+    (tracer != 0).then_some(tracer)
+}
+
+/// Why tasks are too slow: a limit of others that is tighter, or what else the CPUs' time went to.
+pub(super) fn of_shortfall(
+    host: &Host,
+    before: &Reading,
+    after: &Reading,
+    shares: &Shares,
+) -> Option<String> {
+    let window = before.until(after);
+    let busiest = window.tasks.iter().max_by_key(|task| task.run + task.wait)?.tid;
+    let asked: f64 = shares.values().sum();
+    let quota = host.cgroups.hierarchies.iter().find_map(|hierarchy| {
+        let path = place::home(&host.roots.proc, busiest, hierarchy)?;
+        let foreign = path.ancestors().find(|group| !place::is_ours(group))?.to_owned();
+        let folder = Folder { version: hierarchy.version, path: foreign };
+        tightest_limit(&folder, &hierarchy.mount).filter(|(cpus, _)| *cpus < asked)
+    });
+    if let Some((cpus, group)) = quota {
+        let (percent, group) = (100.0 * cpus, group.display());
+        return Some(format!("the cgroup {group} has a quota of {percent:.0} % of a CPU"));
+    }
+    if let Some(tracer) = tracer(&host.roots.proc, busiest) {
+        let name = name(&host.roots.proc, busiest);
+        return Some(format!("task {busiest} ({name}) is traced by process {tracer}, which stops it"));
+    }
+    let spent = |of: fn(&CpuTimes) -> u64| {
+        let (mut all, mut part) = (0, 0);
+        for cpu in shares.keys() {
+            let (from, to) = (before.cpu_times.get(cpu)?, after.cpu_times.get(cpu)?);
+            let span = to.since(*from);
+            (all, part) = (all + span.all, part + of(&span));
+        }
+        (all > 0).then(|| part as f64 / all as f64)
+    };
+    let stolen = spent(|span| span.stolen)?;
+    if stolen > NOTICED {
+        return Some(format!("the hypervisor gave {:.0} % of the CPUs' time to others", 100.0 * stolen));
+    }
+    None
+}
+
+/// From this part of the CPUs' time on, something is a reason.
+const NOTICED: f64 = 0.05;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proc(tid: Pid, stat: &str, status: &str, cgroup: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join(tid.to_string());
+        fs::create_dir_all(&folder).unwrap();
+        for (file, text) in [("stat", stat), ("status", status), ("cgroup", cgroup), ("comm", "busy\n")] {
+            fs::write(folder.join(file), text).unwrap();
+        }
+        dir
+    }
+
+    fn stat(policy: u32) -> String {
+        format!("7 (busy) R 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 {} 0 0 {policy} 0", ["0"; 16].join(" "))
+    }
+
+    #[test]
+    fn what_a_task_escapes_by_is_named() {
+        let tid = std::process::id() as Pid;
+        let allowed = affinity::get(0).unwrap();
+        let cpu = allowed.first().unwrap();
+        let zone: Shares = allowed.iter().map(|cpu| (cpu, 0.4)).collect();
+        let none = "Name:\tbusy\nTracerPid:\t0\n";
+        let ours = "3:cpu:/a/emu-9-0\n0::/\n";
+        for (stat, status, cgroup, cpu, said) in [
+            (stat(1), none, ours, cpu, "real-time priority"),
+            (stat(6), none, ours, cpu, "by deadlines"),
+            (stat(0), "TracerPid:\t12\n", ours, cpu, "traced by process 12"),
+            (stat(0), none, ours, 9999, "runs on CPU 9999, outside"),
+            (stat(0), none, "3:cpu:/user\n0::/x\n", cpu, "in the cgroup /user,"),
+        ] {
+            let proc = proc(tid, &stat, status, cgroup);
+            let reason = escape(proc.path(), tid, cpu, &zone).unwrap();
+            assert!(reason.contains(said) && reason.contains("(busy)"), "{reason}");
+        }
+        let proc = proc(tid, &stat(0), none, ours);
+        assert_eq!(escape(proc.path(), tid, cpu, &zone), None);
+        let one: Shares = [(9999, 0.4)].into();
+        assert!(escape(proc.path(), tid, 9999, &one).unwrap().contains("outside the zone"));
+    }
+}

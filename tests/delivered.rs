@@ -1,0 +1,82 @@
+//! What `run` tells of what a program was given, against the program's own count.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::common::{Ended, alone, emu, is_root, methods, run, skip, unwrapped, words};
+
+/// `emu run` with these words; returns how it ended, and its JSON.
+fn told(line: &str) -> (Ended, Value) {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("json");
+    let ended = run(&mut emu(words(&format!("run --json {} {line}", json.display()))), "");
+    let text = fs::read_to_string(&json).unwrap_or_else(|e| panic!("{e}: {}", ended.stderr));
+    (ended, serde_json::from_str(&text).unwrap())
+}
+
+/// Computes for about 1.5 s of wall time at 30 %, then writes its CPU time and the wall time in nanoseconds.
+const LOOP: &str = "begin=$(date␣+%s%N);␣end=$((begin+1500000000));\
+    while␣:;␣do␣i=0;␣while␣[␣$i␣-lt␣20000␣];␣do␣i=$((i+1));␣done;\
+    now=$(date␣+%s%N);␣[␣$now␣-lt␣$end␣]␣||␣break;␣done;\
+    read␣cpu␣rest␣</proc/$$/schedstat;␣echo␣$cpu␣$((now-begin))";
+
+#[test]
+fn what_a_loop_was_given_agrees_with_its_own_count() {
+    let _alone = alone();
+    for method in methods() {
+        let (ended, json) = told(&format!("-s 30% --cpus 0 -m {method} -- sh -c {LOOP}"));
+        let numbers: Vec<f64> = ended.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        let own = numbers[0] / numbers[1];
+        let seen = &json["delivered"];
+        let share = seen["share"].as_f64().unwrap_or_else(|| panic!("{method} tells nothing: {json}"));
+        // The last window ends with the program and is not counted; the kernel's tick is 4 to 10 ms.
+        assert!((share - own).abs() < 0.03, "{method}: {share} and {own}: {seen}");
+        assert!(seen["low"].as_f64().unwrap() <= share && share <= seen["high"].as_f64().unwrap());
+    }
+}
+
+#[test]
+fn a_program_that_leaves_its_group_is_told_of() {
+    let _alone = alone();
+    let stopping = ["cpu-freeze", "fracas"].map(String::from);
+    let methods: Vec<_> = methods().into_iter().filter(|method| stopping.contains(method)).collect();
+    if methods.is_empty() || !is_root() {
+        skip("no method with a group works here, or this is not root");
+        return;
+    }
+    let leave = "for␣f␣in␣$(find␣/sys/fs/cgroup␣-maxdepth␣2␣-name␣cgroup.procs);␣do␣\
+                 echo␣$$␣>$f;␣done␣2>/dev/null;";
+    for method in methods {
+        let (_, json) = told(&format!("-s 30% --cpus 0 -m {method} -- sh -c {leave}{LOOP}"));
+        let share = json["delivered"]["share"].as_f64().unwrap();
+        assert!(share > 0.5, "{method}: it was free to run: {json}");
+        assert_eq!(json["status"]["health"], "degraded", "{method}: {json}");
+        let problems = json["status"]["problems"].to_string();
+        assert!(problems.contains("too fast") && problems.contains("none of emu's"), "{problems}");
+    }
+}
+
+#[test]
+fn nothing_is_claimed_of_a_program_that_sleeps() {
+    let _alone = alone();
+    for method in methods() {
+        let (ended, json) = told(&format!("-s 30% -m {method} -- sleep 0.6"));
+        assert_eq!(json["delivered"], Value::Null, "{method}");
+        assert_eq!(json["status"]["health"], "holding", "{method}: {json}");
+        assert!(unwrapped(&ended.stderr).contains("cannot tell"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_process_that_outlives_the_command_is_told_of() {
+    let _alone = alone();
+    let Some(method) = methods().into_iter().next() else {
+        skip("no method works here for this user");
+        return;
+    };
+    let script = "setsid␣sleep␣3␣&␣sleep␣0.3";
+    let (ended, _) = told(&format!("-s 30% -m {method} -- sh -c {script}"));
+    let said = unwrapped(&ended.stderr);
+    assert!(said.contains("(sleep) outlives the command"), "{said}");
+}
