@@ -15,10 +15,11 @@ fn told(line: &str) -> (Ended, Value) {
     (ended, serde_json::from_str(&text).unwrap())
 }
 
-/// Computes for about 1.5 s of wall time at 30 %, then writes its CPU time and the wall time in nanoseconds.
-const LOOP: &str = "begin=$(date␣+%s%N);␣end=$((begin+1500000000));\
-    while␣:;␣do␣i=0;␣while␣[␣$i␣-lt␣20000␣];␣do␣i=$((i+1));␣done;\
-    now=$(date␣+%s%N);␣[␣$now␣-lt␣$end␣]␣||␣break;␣done;\
+/// Computes for about 1.5 s, in the shell alone; then writes its CPU time in nanoseconds and the wall time in hundredths of
+/// a second.
+const LOOP: &str = "now()␣{␣read␣now␣rest␣</proc/uptime;␣now=${now%.*}${now#*.};␣};␣now;␣begin=$now;\
+    while␣[␣$((now-begin))␣-lt␣150␣];␣do␣\
+    i=0;␣while␣[␣$i␣-lt␣5000␣];␣do␣i=$((i+1));␣done;␣now;␣done;\
     read␣cpu␣rest␣</proc/$$/schedstat;␣echo␣$cpu␣$((now-begin))";
 
 #[test]
@@ -27,7 +28,7 @@ fn what_a_loop_was_given_agrees_with_its_own_count() {
     for method in methods() {
         let (ended, json) = told(&format!("-s 30% --cpus 0 -m {method} -- sh -c {LOOP}"));
         let numbers: Vec<f64> = ended.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
-        let own = numbers[0] / numbers[1];
+        let own = numbers[0] / numbers[1] / 1e7;
         let seen = &json["delivered"];
         let share = seen["share"].as_f64().unwrap_or_else(|| panic!("{method} tells nothing: {json}"));
         // The last window ends with the program and is not counted; the kernel's tick is 4 to 10 ms.

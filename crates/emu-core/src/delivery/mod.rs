@@ -94,6 +94,7 @@ impl Delivery {
             shared: Arc::clone(&shared),
             shortest: FIRST.max(period * PERIODS),
             moves_clock,
+            grouped: false,
         };
         let thread = thread::Builder::new()
             .name("emu-account".into())
@@ -184,10 +185,13 @@ struct Watcher {
     shared: Arc<Shared>,
     shortest: Duration,
     moves_clock: bool,
+    /// Whether emu has put the tasks in a group.
+    grouped: bool,
 }
 
 impl Watcher {
     fn run(mut self) {
+        self.grouped = reason::are_grouped(&self.host.roots.proc, &self.watch.processes());
         loop {
             let Some(generation) = self.wait_for_begin() else { return };
             let mut before = self.watch.read();
@@ -262,7 +266,7 @@ impl Watcher {
     fn explain(&self, off: Off, before: &Reading, after: &Reading) {
         let shares = self.shared.lock().account.asked().shares.clone();
         let reason = match off {
-            Off::Fast => reason::of_excess(&self.host.roots.proc, before, after, &shares),
+            Off::Fast => reason::of_excess(&self.host.roots.proc, before, after, &shares, self.grouped),
             Off::Slow => reason::of_shortfall(&self.host, before, after, &shares),
         };
         if let Some(reason) = reason {

@@ -128,7 +128,8 @@ impl Watch {
         chosen
     }
 
-    fn processes(&mut self) -> Vec<Pid> {
+    /// The processes that there are now.
+    pub(super) fn processes(&mut self) -> Vec<Pid> {
         match &mut self.source {
             Source::Descendants { members, .. } => {
                 // A list that cannot be read now has what was in it before.

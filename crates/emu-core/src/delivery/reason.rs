@@ -15,16 +15,22 @@ use crate::sys::affinity;
 /// The CPUs that are asked for, and what is asked of each.
 type Shares = BTreeMap<CpuId, f64>;
 
-/// Why tasks are too fast: what lets the one that used the most escape.
-pub(super) fn of_excess(proc: &Path, before: &Reading, after: &Reading, shares: &Shares) -> Option<String> {
+/// Why tasks are too fast: what lets the one that used the most escape. `grouped` tells whether emu had put them in a group.
+pub(super) fn of_excess(
+    proc: &Path,
+    before: &Reading,
+    after: &Reading,
+    shares: &Shares,
+    grouped: bool,
+) -> Option<String> {
     let window = before.until(after);
     let mut tasks = window.tasks;
     tasks.sort_by_key(|task| std::cmp::Reverse(task.run));
-    tasks.iter().take(4).find_map(|task| escape(proc, task.tid, task.cpus.1, shares))
+    tasks.iter().take(4).find_map(|task| escape(proc, task.tid, task.cpus.1, shares, grouped))
 }
 
 /// How a task escapes.
-fn escape(proc: &Path, tid: Pid, cpu: CpuId, shares: &Shares) -> Option<String> {
+fn escape(proc: &Path, tid: Pid, cpu: CpuId, shares: &Shares, grouped: bool) -> Option<String> {
     let stat = Stat::read(proc, tid)?;
     let task = format!("task {tid} ({})", name(proc, tid));
     match stat.policy.and_then(KernelPolicy::of) {
@@ -39,20 +45,25 @@ fn escape(proc: &Path, tid: Pid, cpu: CpuId, shares: &Shares) -> Option<String> 
     if let Some(tracer) = tracer(proc, tid) {
         return Some(format!("{task} is traced by process {tracer}, which continues what is stopped"));
     }
+    if grouped && let Some(group) = outside_groups(proc, tid) {
+        return Some(format!("{task} is in the cgroup {group}, and in none of emu's"));
+    }
     if !shares.contains_key(&cpu) {
         return Some(format!("{task} runs on CPU {cpu}, outside the zone"));
     }
     let allowed = affinity::get(tid).ok()?;
     let zone: CpuList = shares.keys().copied().collect();
     let outside = allowed.difference(&zone);
-    if !outside.is_empty() {
-        return Some(format!("{task} may run on CPUs {outside}, outside the zone"));
-    }
-    left_group(proc, tid).map(|group| format!("{task} is in the cgroup {group}, and in none of emu's"))
+    (!outside.is_empty()).then(|| format!("{task} may run on CPUs {outside}, outside the zone"))
+}
+
+/// Whether all of these are in groups of emu.
+pub(super) fn are_grouped(proc: &Path, pids: &[Pid]) -> bool {
+    !pids.is_empty() && pids.iter().all(|&pid| outside_groups(proc, pid).is_none())
 }
 
 /// The group of a task that is in no group of emu, in any hierarchy.
-fn left_group(proc: &Path, tid: Pid) -> Option<String> {
+fn outside_groups(proc: &Path, tid: Pid) -> Option<String> {
     let groups = fs::read(proc.join(tid.to_string()).join("cgroup")).ok()?;
     let groups = String::from_utf8_lossy(&groups);
     let mut paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
@@ -61,7 +72,7 @@ fn left_group(proc: &Path, tid: Pid) -> Option<String> {
     (!is_ours(first) && !paths.any(is_ours)).then(|| first.to_owned())
 }
 
-/// The process that traces a task, by `TracerPid` of `/proc/<tid>/status` (proc_pid_status(5)).
+/// The process that traces a task, by `TracerPid` of `/proc/<tid>/status` (`proc_pid_status(5)`).
 fn tracer(proc: &Path, tid: Pid) -> Option<Pid> {
     let status = fs::read(proc.join(tid.to_string()).join("status")).ok()?;
     let status = String::from_utf8_lossy(&status);
@@ -146,12 +157,12 @@ mod tests {
             (stat(0), none, "3:cpu:/user\n0::/x\n", cpu, "in the cgroup /user,"),
         ] {
             let proc = proc(tid, &stat, status, cgroup);
-            let reason = escape(proc.path(), tid, cpu, &zone).unwrap();
+            let reason = escape(proc.path(), tid, cpu, &zone, true).unwrap();
             assert!(reason.contains(said) && reason.contains("(busy)"), "{reason}");
         }
         let proc = proc(tid, &stat(0), none, ours);
-        assert_eq!(escape(proc.path(), tid, cpu, &zone), None);
+        assert_eq!(escape(proc.path(), tid, cpu, &zone, true), None);
         let one: Shares = [(9999, 0.4)].into();
-        assert!(escape(proc.path(), tid, 9999, &one).unwrap().contains("outside the zone"));
+        assert!(escape(proc.path(), tid, 9999, &one, true).unwrap().contains("outside the zone"));
     }
 }
