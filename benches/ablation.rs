@@ -18,14 +18,13 @@
 )]
 
 use std::error::Error;
-use std::ffi::OsString;
 use std::hint::black_box;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use emu_core::ablation::{Correction, Correction::*, VARIABLE};
-use emu_core::{Demand, Gated, Host, MethodId, Prepared, Roots, Session, Tasks, ids};
+use emu_core::{Demand, Host, MethodId, Prepared, Roots, SlowCommand, ids};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -248,19 +247,13 @@ fn sample(method: &str, state: &str, cpus: &str, speed: &str, job: &[&str]) -> O
     let mut demand = Demand::measured(&host, &format!("{speed}%").parse()?, Some(cpus))?;
     demand.period = Some(Duration::from_millis(period));
     demand.exclude_background = method.ends_with("spared");
-    let program = std::env::current_exe()?.into_os_string();
-    let command: Vec<OsString> =
-        [program.clone(), "work".into()].into_iter().chain(job.iter().map(OsString::from)).collect();
-    let gated = Gated::spawn(&command, &nix::sys::signal::SigSet::empty())?;
     let prepared = Prepared::named(id, &host, &demand)?;
-    let session = Session::engage(&prepared, "ablation", Tasks::Processes(vec![gated.pid()]))?;
+    let mut work = SlowCommand::new(std::env::current_exe()?);
+    let child = work.arg("work").args(job).spawn(&prepared)?;
     let begin = Instant::now();
-    let pid = gated.open(&program)?;
-    nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(pid), None)?;
-    let passed = begin.elapsed();
-    let (status, released) = session.release();
-    println!("{:.6}", status.own_cpu.div_duration_f64(passed));
-    Ok(released?)
+    let ended = child.wait()?;
+    println!("{:.6}", ended.status.own_cpu.div_duration_f64(begin.elapsed()));
+    Ok(ended.released?)
 }
 
 /// The work itself: writes the rate of each part.

@@ -141,11 +141,10 @@ impl From<Error> for Failure {
 impl From<ExecError> for Failure {
     fn from(error: ExecError) -> Self {
         let exit = if error.is_not_found() { Exit::NotFound } else { Exit::NotExecutable };
-        let ExecError { program, cause } = error;
-        let error = Error::new(ErrorKind::Usage, format!("cannot run `{program}`")).caused_by(cause);
         Self::new(
             exit,
-            error.hint("check the interpreter that it names, and that it is for this kind of machine"),
+            Error::from(error)
+                .hint("check the interpreter that it names, and that it is for this kind of machine"),
         )
     }
 }
@@ -187,8 +186,10 @@ mod tests {
 
     #[test]
     fn a_missing_program_and_one_that_cannot_run_differ() {
-        let error = |code| ExecError { program: "x".into(), cause: std::io::Error::from_raw_os_error(code) };
-        assert_eq!(Failure::from(error(nix::libc::ENOENT)).exit, Exit::NotFound);
-        assert_eq!(Failure::from(error(nix::libc::EACCES)).exit, Exit::NotExecutable);
+        let exit = |program| {
+            Failure::from(emu_core::SlowCommand::new(program).gate().unwrap().begin().unwrap_err()).exit
+        };
+        assert_eq!(exit("/nonexistent/x"), Exit::NotFound);
+        assert_eq!(exit("/"), Exit::NotExecutable);
     }
 }

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Result};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
+use emu_core::{Error, Result, SignalMask};
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -58,7 +58,7 @@ pub(crate) enum Came {
 #[derive(Debug)]
 pub(crate) struct Signals {
     fd: SignalFd,
-    original: SigSet,
+    original: SignalMask,
     /// Whether a hang-up was ignored when emu was started, as by `nohup`. The kernel keeps even an ignored signal for a
     /// descriptor while it is blocked.
     ignores_hang_up: bool,
@@ -72,15 +72,16 @@ impl Signals {
     pub(crate) fn block() -> Result<Self> {
         let set: SigSet = FROM_TERMINAL.into_iter().chain(OTHERS).collect();
         let failed = |e: nix::Error| Error::io("cannot take over signals", e.into());
-        let original = set.thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(failed)?;
+        let original = SignalMask::current()?;
+        set.thread_block().map_err(failed)?;
         let fd =
             SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).map_err(failed)?;
         Ok(Self { fd, original, ignores_hang_up: ignores(Signal::SIGHUP) })
     }
 
     /// The mask that was in force before, for the command.
-    pub(crate) fn original(&self) -> &SigSet {
-        &self.original
+    pub(crate) fn original(&self) -> SignalMask {
+        self.original
     }
 
     /// Whether a signal asks emu to end.

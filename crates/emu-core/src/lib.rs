@@ -24,6 +24,7 @@ mod ablation;
 #[cfg(feature = "ablation")]
 pub mod ablation;
 mod cgroup;
+mod command;
 mod cpu_list;
 mod cpufreq;
 mod delivery;
@@ -50,6 +51,7 @@ pub mod clock;
 pub mod control_file;
 
 pub use cgroup::{QuotaLimit, throttled_time};
+pub use command::{Ended, SlowChild, SlowCommand, Stdio};
 pub use cpu_list::{CPU_ID_MAX, CpuId, CpuList};
 pub use cpufreq::select_governor;
 pub use duty::{PERIOD_MAX, PERIOD_MIN};
@@ -66,7 +68,7 @@ pub use session::{Judged, Prepared, Session, best, choose, judge};
 pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets, lowest_share};
 pub use status::{CpuStatus, Delivered, Health, Status};
 pub use sys::Pid;
-pub use sys::spawn::{ExecError, Gated};
+pub use sys::spawn::{ExecError, Gated, SignalMask};
 pub use sys::times::{cpu_ticks, process_cpu_time};
 pub use sys::tsc::tsc;
 pub use unavailable::{Reason, Unavailable};

@@ -7,19 +7,23 @@ mod supervisor;
 pub(crate) use child::Child;
 pub(crate) use supervisor::{InForce, Supervisor};
 
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::ffi::OsString;
 use std::thread::{self, JoinHandle};
 
-use emu_core::{ExecError, Gated, Pid};
+use emu_core::{ExecError, Gated, SlowCommand};
 
-/// Opens the gate on a thread of its own: a command that Ctrl-Z stops before it has begun begins only when the
-/// supervisor, which has then followed it, is continued.
-pub(crate) fn open(gated: Gated, program: OsString) -> JoinHandle<Result<Pid, ExecError>> {
-    thread::spawn(move || gated.open(&program))
+use crate::signals::Signals;
+
+/// The command of these words, with the signal mask that emu was started with; `None` where there are no words.
+pub(crate) fn command(words: &[OsString], signals: &Signals) -> Option<SlowCommand> {
+    let (program, arguments) = words.split_first()?;
+    let mut command = SlowCommand::new(program);
+    command.args(arguments).signal_mask(signals.original());
+    Some(command)
 }
 
-/// What other emus and messages call what is in force for the command.
-pub(crate) fn name(program: &OsStr) -> String {
-    Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned()
+/// Lets the program begin on a thread of its own: a command that Ctrl-Z stops before it has begun begins only when the
+/// supervisor, which has then followed it, is continued.
+pub(crate) fn begin(mut gated: Gated) -> JoinHandle<Result<(), ExecError>> {
+    thread::spawn(move || gated.begin())
 }

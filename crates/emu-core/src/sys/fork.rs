@@ -4,11 +4,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use rustix::io::Errno;
 use rustix::process::{
-    Resource, Signal, getpid, getppid, getrlimit, pidfd_send_signal, set_parent_process_death_signal,
+    Resource, Signal, WaitId, WaitIdOptions, getpid, getppid, getrlimit, pidfd_send_signal,
+    set_parent_process_death_signal,
 };
 
 use crate::sys::Pid;
@@ -26,10 +30,34 @@ impl Child {
         self.pid
     }
 
+    /// Kills the child; that it has ended meanwhile is no failure.
+    pub(super) fn kill(&self) -> io::Result<()> {
+        match pidfd_send_signal(&self.pidfd, Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Waits until the child has ended.
+    pub(super) fn wait(&self) -> io::Result<ExitStatus> {
+        loop {
+            match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+                Ok(status) => {
+                    let status = status.ok_or(io::ErrorKind::Other)?;
+                    // As wait(2) encodes it.
+                    let code = status.exit_status().map(|code| (code & 0xff) << 8);
+                    let raw = code.or(status.terminating_signal()).unwrap_or_default();
+                    return Ok(ExitStatus::from_raw(raw | if status.dumped() { 0x80 } else { 0 }));
+                }
+            }
+        }
+    }
+
     /// Kills the child and waits until it is gone.
     pub(crate) fn end(&self) {
-        // ESRCH: it has ended by itself.
-        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        let _ = self.kill();
         // `__WALL`, because a child without an exit signal is hidden from an ordinary wait. ECHILD: the
         // embedding program has such a wait for all its children, and it was quicker.
         while waitid(Id::PIDFd(self.pidfd.as_fd()), WaitPidFlag::WEXITED | WaitPidFlag::__WALL)

@@ -1,90 +1,167 @@
-//! Starting a command that waits at a gate until its zone is ready.
+//! Starting a program in a child that waits at a gate until its zone is ready.
 
 #![expect(unsafe_code, reason = "std's Command runs the program before its parent can prepare the ground")]
 
-use std::ffi::{CString, OsStr, OsString};
-use std::fs::File;
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use rustix::io::fcntl_dupfd_cloexec;
 
 use super::fork::{self, Child};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::roots::Roots;
 use crate::sys::Pid;
 
-/// A child process that has not run its program yet: it waits until [`open`](Self::open) is called. It is killed when
-/// this is dropped before, and ends by itself when its parent dies.
+unsafe extern "C" {
+    /// The environment of this process, which `execvp` passes on and takes `PATH` from.
+    static mut environ: *const *const libc::c_char;
+}
+
+/// The signals that a thread blocks; none by default.
+#[derive(Debug, Clone, Copy)]
+pub struct SignalMask(SigSet);
+
+impl SignalMask {
+    /// That of the calling thread.
+    ///
+    /// # Errors
+    /// The kernel refuses to tell.
+    pub fn current() -> Result<Self> {
+        SigSet::thread_get_mask()
+            .map(Self)
+            .map_err(|e| Error::io("cannot read which signals are blocked", e.into()))
+    }
+}
+
+impl Default for SignalMask {
+    fn default() -> Self {
+        Self(SigSet::empty())
+    }
+}
+
+/// What a child is to be, made ready in the parent: the child allocates nothing.
+#[derive(Debug)]
+pub(crate) struct Image {
+    /// The program, then its arguments.
+    pub(crate) arguments: Vec<CString>,
+    /// `NAME=value` each; `None` for what this process has.
+    pub(crate) environment: Option<Vec<CString>>,
+    /// `None` for the one of this process.
+    pub(crate) folder: Option<CString>,
+    /// The child's streams; `None` for those of this process.
+    pub(crate) streams: [Option<OwnedFd>; 3],
+    pub(crate) mask: SignalMask,
+}
+
+/// A child process that has not run its program yet: it waits until [`begin`](Self::begin) is called. It is killed when this
+/// is dropped before, and ends by itself when its parent dies.
 #[derive(Debug)]
 pub struct Gated {
+    /// The writing end of the child's standard input, where that is piped.
+    pub stdin: Option<ChildStdin>,
+    /// The reading end of the child's standard output, where that is piped.
+    pub stdout: Option<ChildStdout>,
+    /// The reading end of the child's standard error, where that is piped.
+    pub stderr: Option<ChildStderr>,
     child: Child,
     gate: File,
     outcome: File,
+    /// What errors call the program and its folder.
+    names: [String; 2],
     has_begun: bool,
 }
 
-/// Held while a child is made: no other child gets a copy of its end of `outcome`, by which the program's beginning would
-/// be told only when that child runs its own.
-static MAKING: Mutex<()> = Mutex::new(());
+/// Held from before a child's pipes are made until its own ends of them are closed here: a child that another thread makes
+/// gets no copy of them. It would keep the copy until it runs its own program, and so would keep the pipes open.
+#[derive(Debug)]
+pub(crate) struct Making(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
+
+impl Making {
+    /// Waits until no other thread makes a child.
+    pub(crate) fn begin() -> Self {
+        static MAKING: Mutex<()> = Mutex::new(());
+        Self(MAKING.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 /// Why a program could not be run; the two cases have their own exit codes (`env(1)`: 127 and 126).
 #[derive(Debug, thiserror::Error)]
-#[error("cannot run `{program}`")]
+#[error("cannot {attempt}")]
 pub struct ExecError {
-    /// The program as asked for.
-    pub program: String,
+    /// What was tried.
+    attempt: String,
+    is_of_program: bool,
     /// What the kernel said.
     #[source]
-    pub cause: io::Error,
+    cause: io::Error,
 }
 
 impl ExecError {
     /// Whether the program does not exist, as opposed to cannot be executed.
     pub fn is_not_found(&self) -> bool {
-        self.cause.kind() == io::ErrorKind::NotFound
+        self.is_of_program && self.cause.kind() == io::ErrorKind::NotFound
+    }
+}
+
+impl From<ExecError> for Error {
+    fn from(error: ExecError) -> Self {
+        Self::new(ErrorKind::Usage, error.to_string()).caused_by(error.cause)
     }
 }
 
 impl Gated {
-    /// Forks a child that will run `command` (program, then arguments) with the environment, the terminal
-    /// and the open files of this process, once the gate opens.
+    /// Forks a child that will become `image` once the gate opens. Until then it blocks all signals.
     ///
-    /// The child starts with an empty signal mask, `mask` excepted, and with the default action for
-    /// `SIGPIPE`, which Rust programs ignore. Where this process ignores `SIGCHLD`, the child goes on to, and this process
-    /// no longer does: the kernel reaps the children of one that ignores it, and how they ended is lost.
+    /// The program has the default action for `SIGPIPE`, which Rust programs ignore. Where this process ignores `SIGCHLD`,
+    /// the child goes on to, and this process no longer does: the kernel reaps the children of one that ignores it, and
+    /// how they ended is lost.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`](crate::error::ErrorKind) for an empty command or a NUL byte in it; the pipe or the fork fails.
-    pub fn spawn(command: &[OsString], mask: &SigSet) -> Result<Self> {
-        let arguments = command
-            .iter()
-            .map(|argument| CString::new(argument.as_bytes()))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|e| Error::usage("a command cannot contain a NUL byte").caused_by(e))?;
-        if arguments.is_empty() {
-            return Err(Error::usage("there is no command to run"));
-        }
-        let mut pointers: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
-        pointers.push(ptr::null());
-        let making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The pipes or the fork fail.
+    pub(crate) fn spawn(image: &Image, _: &Making) -> Result<Self> {
+        let pointers = |texts: &[CString]| -> Vec<_> {
+            texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+        };
+        let arguments = pointers(&image.arguments);
+        let environment = image.environment.as_deref().map(pointers);
+        let name = |text: Option<&CString>| {
+            text.map_or_else(String::new, |text| text.to_string_lossy().into_owned())
+        };
+        let names = [name(image.arguments.first()), name(image.folder.as_ref())];
         let (gate_read, gate) = pipe()?;
         let (outcome, outcome_write) = pipe()?;
+        let needed = [&gate_read, &outcome_write].into_iter().chain(image.streams.iter().flatten());
+        let needed: Vec<_> = needed.map(AsRawFd::as_raw_fd).collect();
+        let unneeded = closed_by_exec(&needed);
+        let mask = SigSet::all()
+            .thread_swap_mask(SigmaskHow::SIG_SETMASK)
+            .map_err(|e| Error::io("cannot block signals", e.into()))?;
         // SAFETY: the child only makes system calls and libc functions that neither allocate nor lock
         // (`execvp` of glibc and musl builds its paths on the stack), then becomes the program or exits.
-        let child = unsafe { fork::copy(libc::SIGCHLD) }
-            .map_err(|e| Error::io("cannot start a process for the command", e))?;
-        let Some(child) = child else {
-            // The gates of children made before stay open here. Their parent's death reaches this child first, then them.
-            drop((gate, outcome));
-            begin(&pointers, &gate_read, &outcome_write, mask)
-        };
-        drop((gate_read, outcome_write, making));
+        let forked = unsafe { fork::copy(libc::SIGCHLD) };
+        if matches!(forked, Ok(None)) {
+            // The program would close them, but while this waits, others would wait for the end of their pipes.
+            for file in &unneeded {
+                // SAFETY: nothing in this copy of the program uses them any more.
+                unsafe { libc::close(*file) };
+            }
+            begin(image, &arguments, environment.as_deref(), [&gate_read, &outcome_write]);
+        }
+        // A mask that was in force before is always valid.
+        let _ = mask.thread_set_mask();
+        let child = forked.and_then(|child| child.ok_or_else(|| io::ErrorKind::Other.into()));
+        let child = child.map_err(|e| Error::io("cannot start a process for the command", e))?;
+        drop((gate_read, outcome_write));
         // After the fork, so that the child keeps what was there.
         heed_children();
-        Ok(Self { child, gate: gate.into(), outcome: outcome.into(), has_begun: false })
+        let (gate, outcome) = (gate.into(), outcome.into());
+        Ok(Self { stdin: None, stdout: None, stderr: None, child, gate, outcome, names, has_begun: false })
     }
 
     /// The process, to be put into its zone.
@@ -95,22 +172,43 @@ impl Gated {
     /// Lets the program begin. The process is the caller's to wait for.
     ///
     /// # Errors
-    /// The kernel could not run the program, or the child had been killed; it has been reaped.
-    pub fn open(mut self, program: &OsStr) -> Result<Pid, ExecError> {
-        let error = |cause| ExecError { program: program.to_string_lossy().into_owned(), cause };
+    /// The kernel could not run the program, or the child had been killed; dropping this reaps it.
+    pub fn begin(&mut self) -> Result<(), ExecError> {
+        let [program, folder] = &self.names;
+        let error = |cause| ExecError { attempt: format!("run `{program}`"), is_of_program: true, cause };
         self.gate.write_all(b"g").map_err(error)?;
         let mut code = [0; 4];
         if self.outcome.read_exact(&mut code).is_ok() {
-            return Err(error(io::Error::from_raw_os_error(i32::from_ne_bytes(code))));
+            return Err(match i32::from_ne_bytes(code) {
+                code @ ..0 => ExecError {
+                    attempt: format!("enter the folder `{folder}`"),
+                    is_of_program: false,
+                    cause: io::Error::from_raw_os_error(-code),
+                },
+                code => error(io::Error::from_raw_os_error(code)),
+            });
         }
         // The pipe closes without a word when the program has replaced the child.
         self.has_begun = true;
-        Ok(self.child.pid())
+        Ok(())
+    }
+
+    /// Waits until the process has ended.
+    ///
+    /// # Errors
+    /// Somebody else in this process has waited for it.
+    pub(crate) fn wait(&self) -> io::Result<ExitStatus> {
+        self.child.wait()
+    }
+
+    /// Kills the process; that it has ended meanwhile is no failure.
+    pub(crate) fn kill(&self) -> io::Result<()> {
+        self.child.kill()
     }
 }
 
 impl Drop for Gated {
-    /// Ends the child if its program has not begun. Closing its gate would not do: children made later may hold a copy.
+    /// Ends the child if its program has not begun.
     fn drop(&mut self) {
         if !self.has_begun {
             self.child.end();
@@ -118,20 +216,54 @@ impl Drop for Gated {
     }
 }
 
-fn pipe() -> Result<(OwnedFd, OwnedFd)> {
-    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-        .map_err(|e| Error::io("cannot make a pipe", e.into()))
+/// The ends of a pipe, reading first, both closed by `exec`.
+///
+/// # Errors
+/// Too many files are open.
+pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    let ends = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .and_then(|(read, write)| Ok((above_streams(read)?, above_streams(write)?)));
+    ends.map_err(|e| Error::io("cannot make a pipe", e.into()))
+}
+
+/// The same file under a number that is not that of a standard stream, where the child will put another one. A program
+/// that has closed its own gets such numbers.
+///
+/// # Errors
+/// Too many files are open.
+pub(crate) fn above_streams(file: OwnedFd) -> rustix::io::Result<OwnedFd> {
+    if file.as_raw_fd() > libc::STDERR_FILENO {
+        return Ok(file);
+    }
+    fcntl_dupfd_cloexec(&file, libc::STDERR_FILENO + 1)
+}
+
+/// The files of this process that the program would not have, but for those that its child needs before.
+fn closed_by_exec(needed: &[RawFd]) -> Vec<RawFd> {
+    let files = fs::read_dir(Roots::system().proc.join("self/fd")).into_iter().flatten().flatten();
+    let numbers = files.filter_map(|file| file.file_name().to_str()?.parse().ok());
+    let is_closed = |number: &RawFd| {
+        // SAFETY: asks for a flag; of a number that is not in use it fails.
+        let flags = unsafe { libc::fcntl(*number, libc::F_GETFD) };
+        flags >= 0 && flags & libc::FD_CLOEXEC != 0 && !needed.contains(number)
+    };
+    numbers.filter(is_closed).collect()
 }
 
 /// Takes the default action for `SIGCHLD` where it is ignored. A handler is left: it is the embedding program's.
 fn heed_children() {
-    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: no new action is given, and there is room for the present one.
-    let told = unsafe { libc::sigaction(libc::SIGCHLD, std::ptr::null(), action.as_mut_ptr()) };
-    // SAFETY: the kernel has filled it when it returns 0.
-    if told == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN {
+    if action(libc::SIGCHLD) == Some(libc::SIG_IGN) {
         default_action(Signal::SIGCHLD);
     }
+}
+
+/// What is done when the signal comes: the address of a handler, `SIG_DFL` or `SIG_IGN`.
+fn action(signal: libc::c_int) -> Option<libc::sighandler_t> {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: no new action is given, and there is room for the present one.
+    let told = unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: the kernel has filled it when it returns 0.
+    (told == 0).then(|| unsafe { action.assume_init() }.sa_sigaction)
 }
 
 fn default_action(signal: Signal) {
@@ -140,7 +272,12 @@ fn default_action(signal: Signal) {
 }
 
 /// The child's side; never returns.
-fn begin(arguments: &[*const libc::c_char], gate: &OwnedFd, outcome: &OwnedFd, mask: &SigSet) -> ! {
+fn begin(
+    image: &Image,
+    arguments: &[*const libc::c_char],
+    environment: Option<&[*const libc::c_char]>,
+    [gate, outcome]: [&OwnedFd; 2],
+) -> ! {
     let mut go = [0u8];
     loop {
         match rustix::io::read(gate, &mut go) {
@@ -151,147 +288,49 @@ fn begin(arguments: &[*const libc::c_char], gate: &OwnedFd, outcome: &OwnedFd, m
             _ => unsafe { libc::_exit(125) },
         }
     }
-    let _ = nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(mask), None);
-    default_action(Signal::SIGPIPE);
-    if let Some(program) = arguments.first() {
-        // SAFETY: `arguments` is a null-terminated array of C strings that live in this process's memory.
-        unsafe { libc::execvp(*program, arguments.as_ptr()) };
+    // A signal that came meanwhile must not run the parent's handler in this copy of it.
+    for signal in Signal::iterator() {
+        if !matches!(action(signal as libc::c_int), None | Some(libc::SIG_DFL | libc::SIG_IGN)) {
+            default_action(signal);
+        }
     }
-    let code = io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOEXEC);
+    default_action(Signal::SIGPIPE);
+    let _ = nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&image.mask.0), None);
+    let code = become_image(image, arguments, environment);
     let _ = rustix::io::write(outcome, &code.to_ne_bytes());
     // SAFETY: as above.
     unsafe { libc::_exit(126) }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::ErrorKind;
-    use nix::sys::wait::{WaitStatus, waitpid};
-
-    fn command(words: &[&str]) -> Vec<OsString> {
-        words.iter().map(OsString::from).collect()
-    }
-
-    fn exit_code(pid: Pid) -> i32 {
-        match waitpid(nix::unistd::Pid::from_raw(pid), None).unwrap() {
-            WaitStatus::Exited(_, code) => code,
-            other => panic!("{other:?}"),
+/// Returns only where that fails, with the error's number, or its negative where the folder cannot be entered.
+fn become_image(
+    image: &Image,
+    arguments: &[*const libc::c_char],
+    environment: Option<&[*const libc::c_char]>,
+) -> i32 {
+    let last_error = || io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOEXEC);
+    for (number, stream) in (0..).zip(&image.streams) {
+        let Some(stream) = stream else { continue };
+        // SAFETY: both are numbers of files. What had the second one is closed: a stream that this program does not use.
+        if unsafe { libc::dup2(stream.as_raw_fd(), number) } < 0 {
+            return last_error();
         }
     }
-
-    #[test]
-    fn the_program_runs_only_when_the_gate_opens() {
-        let dir = tempfile::tempdir().unwrap();
-        let mark = dir.path().join("ran");
-        let script = format!("echo x > {}; exit 7", mark.display());
-        let gated = Gated::spawn(&command(&["sh", "-c", &script]), &SigSet::empty()).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(30));
-        assert!(!mark.exists());
-        let pid = gated.open(OsStr::new("sh")).unwrap();
-        assert_eq!(exit_code(pid), 7);
-        assert!(mark.exists());
+    if let Some(folder) = &image.folder
+        && let Err(error) = rustix::process::chdir::<&CStr>(folder)
+    {
+        return -error.raw_os_error();
     }
-
-    #[test]
-    fn a_dropped_gate_ends_the_child_without_running_it() {
-        let gated = Gated::spawn(&command(&["sh", "-c", "exit 7"]), &SigSet::empty()).unwrap();
-        let pid = gated.pid();
-        drop(gated);
-        assert!(waitpid(nix::unistd::Pid::from_raw(pid), None).is_err());
+    if let Some(environment) = environment {
+        // SAFETY: a null-terminated array of C strings that outlive this process image, which has one thread.
+        unsafe { environ = environment.as_ptr() };
     }
-
-    fn gated(code: u8) -> Gated {
-        Gated::spawn(&command(&["sh", "-c", &format!("exit {code}")]), &SigSet::empty()).unwrap()
+    if let Some(program) = arguments.first() {
+        // SAFETY: `arguments` is a null-terminated array of C strings that live in this process's memory.
+        unsafe { libc::execvp(*program, arguments.as_ptr()) };
     }
-
-    /// Fails where `work` takes for ever.
-    fn in_time(work: impl FnOnce() + Send + 'static) {
-        let (done, told) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            work();
-            done.send(()).unwrap();
-        });
-        told.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
-    }
-
-    #[test]
-    fn two_children_at_the_gate_are_ended_in_either_order() {
-        in_time(|| {
-            let (first, second) = (gated(1), gated(2));
-            drop(first);
-            drop(second);
-            let (first, second) = (gated(1), gated(2));
-            drop(second);
-            drop(first);
-        });
-    }
-
-    #[test]
-    fn one_of_two_children_begins_while_the_other_waits() {
-        in_time(|| {
-            let (first, second) = (gated(1), gated(2));
-            assert_eq!(exit_code(first.open(OsStr::new("sh")).unwrap()), 1);
-            assert_eq!(exit_code(second.open(OsStr::new("sh")).unwrap()), 2);
-        });
-    }
-
-    #[test]
-    fn children_of_several_threads_begin_one_by_one() {
-        in_time(|| {
-            for _ in 0..10 {
-                let spawners: Vec<_> =
-                    (0..8).map(|code| std::thread::spawn(move || (code, gated(code)))).collect();
-                let children: Vec<_> = spawners.into_iter().map(|one| one.join().unwrap()).collect();
-                for (code, child) in children {
-                    if code % 2 == 0 {
-                        assert_eq!(exit_code(child.open(OsStr::new("sh")).unwrap()), i32::from(code));
-                    }
-                }
-            }
-        });
-    }
-
-    #[test]
-    fn a_child_that_was_killed_at_its_gate_is_reaped() {
-        let gated = gated(0);
-        let pid = nix::unistd::Pid::from_raw(gated.pid());
-        nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
-        while nix::sys::wait::waitid(
-            nix::sys::wait::Id::Pid(pid),
-            nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT,
-        )
-        .is_err()
-        {}
-        assert!(gated.open(OsStr::new("sh")).is_err());
-        assert!(waitpid(pid, None).is_err());
-    }
-
-    #[test]
-    fn what_the_program_had_open_stays_open() {
-        let (reader, writer) = std::io::pipe().unwrap();
-        rustix::io::fcntl_setfd(&writer, rustix::io::FdFlags::empty()).unwrap();
-        // Some shells know the numbers 0 to 9 only.
-        let script = format!("echo x >/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
-        let gated = Gated::spawn(&command(&["sh", "-c", &script]), &SigSet::empty()).unwrap();
-        assert_eq!(exit_code(gated.open(OsStr::new("sh")).unwrap()), 0);
-        let mut bytes = [0; 2];
-        (&reader).read_exact(&mut bytes).unwrap();
-        assert_eq!(&bytes, b"x\n");
-    }
-
-    #[test]
-    fn missing_and_unexecutable_programs_are_told_apart() {
-        let gated = Gated::spawn(&command(&["/nonexistent/x"]), &SigSet::empty()).unwrap();
-        assert!(gated.open(OsStr::new("x")).unwrap_err().is_not_found());
-        let gated = Gated::spawn(&command(&["/"]), &SigSet::empty()).unwrap();
-        assert!(!gated.open(OsStr::new("/")).unwrap_err().is_not_found());
-    }
-
-    #[test]
-    fn an_empty_command_or_a_nul_byte_is_refused() {
-        assert_eq!(Gated::spawn(&[], &SigSet::empty()).unwrap_err().kind(), ErrorKind::Usage);
-        let nul = Gated::spawn(&command(&["a\0b"]), &SigSet::empty());
-        assert_eq!(nul.unwrap_err().kind(), ErrorKind::Usage);
-    }
+    last_error()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,8 @@
 //! `emu doctor tune`: a command on a tuned machine, or the machine held tuned for others.
 
-use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Gated, Result};
+use emu_core::{Error, Result, SlowCommand};
 use emu_machine::doctor::{Machine, Tuning, throttled};
 use nix::sys::signal::Signal;
 
@@ -12,7 +11,7 @@ use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::reporter::Reporter;
 use crate::signals::{self, Came, Signals};
-use crate::supervise::{Child, InForce, Supervisor, name, open, program};
+use crate::supervise::{Child, InForce, Supervisor, begin, command, program};
 
 /// How long is waited for a signal at a time where there is no limit.
 const LOOK: Duration = Duration::from_secs(60);
@@ -27,19 +26,19 @@ pub(super) fn tune(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
     }
     // Before anything that makes a thread.
     let signals = Signals::block()?;
-    let program = args.command.first().map(OsString::as_os_str);
-    if let Some(program) = program {
-        program::check(program)?;
+    let command = command(&args.command, &signals);
+    if let Some(command) = &command {
+        program::check(command.program())?;
     }
     let reporter = Reporter::new(args.quiet);
     let (roots, restored) = host::restored_roots();
     let machine = Machine::of_files(&roots, args.knobs.cpus.as_ref())?;
     let mut knobs = examine(&machine, &args.knobs.knobs)?;
-    if program.is_none() {
+    if command.is_none() {
         // It is inherited by commands, and nobody else.
         knobs.retain(|knob| knob.about.name != "timer-slack");
     }
-    let zone = program.map_or_else(|| "this machine".to_owned(), name);
+    let zone = command.as_ref().map_or_else(|| "this machine".to_owned(), SlowCommand::name);
     let events = throttled(&machine.host);
     let tuning = Tuning::begin(&machine, &knobs, &zone, !args.knobs.knobs.is_empty())?;
     let notes = tuning.notes();
@@ -50,10 +49,9 @@ pub(super) fn tune(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
         reporter.tell(&line);
     }
 
-    let (ended, exit) = if args.command.is_empty() {
-        hold(tuning, args.limit, &signals, reporter)?
-    } else {
-        run(tuning, args, &machine, &signals)?
+    let (ended, exit) = match &command {
+        None => hold(tuning, args.limit, &signals, reporter)?,
+        Some(command) => run(tuning, command, &machine, &signals)?,
     };
     for note in ended.iter().skip(notes.len()) {
         reporter.note(note);
@@ -70,20 +68,19 @@ pub(super) fn tune(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
 /// Runs the command; returns the notes of the tuning's end.
 fn run(
     tuning: Tuning,
-    args: &DoctorTuneArgs,
+    command: &SlowCommand,
     machine: &Machine,
     signals: &Signals,
 ) -> Result<(Vec<String>, Exit), Failure> {
-    let program = args.command.first().cloned().unwrap_or_default();
-    let gated = Gated::spawn(&args.command, signals.original())?;
+    let gated = command.gate()?;
     let child = Child::open(&machine.host.roots, gated.pid())?;
     let mut supervisor = Supervisor::new(signals, child, Tuned(tuning));
     supervisor.pass_on_early_signals()?;
-    let opening = open(gated, program);
+    let beginning = begin(gated);
     let exit = supervisor.watch(|_| {})?;
     let Tuned(tuning) = supervisor.into_in_force();
     let ended = tuning.end();
-    if let Ok(Err(error)) = opening.join() {
+    if let Ok(Err(error)) = beginning.join() {
         ended?;
         return Err(error.into());
     }

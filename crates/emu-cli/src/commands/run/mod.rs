@@ -4,15 +4,14 @@ mod args;
 
 pub(crate) use args::RunArgs;
 
-use std::ffi::OsString;
 use std::time::Instant;
 
-use emu_core::{About, Gated, Result, Session, Tasks, Trait};
+use emu_core::{About, Error, Result, Session, Tasks, Trait};
 
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::signals::Signals;
-use crate::supervise::{Child, InForce, Supervisor, name, open, program};
+use crate::supervise::{Child, InForce, Supervisor, begin, command, program};
 use crate::zone::plan::Plan;
 use crate::zone::record::Record;
 use crate::zone::tell::{JsonFile, Report};
@@ -21,8 +20,9 @@ use crate::zone::tell::{JsonFile, Report};
 pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     // Before anything that makes a thread.
     let signals = Signals::block()?;
-    let program = args.command.first().map(OsString::as_os_str).unwrap_or_default();
-    program::check(program)?;
+    let command =
+        command(&args.command, &signals).ok_or_else(|| Error::usage("there is no command to run"))?;
+    program::check(command.program())?;
     let (host, restored) = host::restored()?;
     let plan = Plan::new(&host, &args.zone)?;
     let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
@@ -33,16 +33,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         report.verify(&plan, &signals, "the command was not started")?;
     }
 
-    let gated = Gated::spawn(&args.command, signals.original())?;
+    let gated = command.gate()?;
     let tasks = Tasks::Processes(vec![gated.pid()]);
-    let session = Session::engage(&plan.prepared, name(program), tasks)?;
+    let session = Session::engage(&plan.prepared, command.name(), tasks)?;
     report.tell(&session.notes());
     let child = Child::open(&host.roots, gated.pid())?;
     let mut supervisor =
         Supervisor::new(&signals, child, Emulated { about: plan.prepared.method().about(), session });
     supervisor.pass_on_early_signals()?;
     let begun = Instant::now();
-    let opening = open(gated, program.to_owned());
+    let beginning = begin(gated);
     let watched = supervisor.watch(|emulated| report.tell_meanwhile(&emulated.session.status().messages()));
 
     report.was_stopped(supervisor.stopped());
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let (status, released) = session.release();
     // A command that nobody watches any more may never begin.
     if watched.is_ok()
-        && let Ok(Err(error)) = opening.join()
+        && let Ok(Err(error)) = beginning.join()
     {
         released?;
         return Err(error.into());
