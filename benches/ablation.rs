@@ -9,6 +9,10 @@
 //!
 //! `tests/rig/run --icount [--cpus 2] -- target/x86_64-unknown-linux-gnu/release/deps/ablation-… --row cpu-freeze:one`
 //!
+//! What such runs have written becomes one table, of the largest change that each correction makes, by
+//!
+//! `cat RUN… | target/x86_64-unknown-linux-gnu/release/deps/ablation-… table`
+//!
 //! Each sample is a process of its own: the environment tells it which correction is off, and it measures costs anew.
 
 #![allow(
@@ -90,6 +94,7 @@ fn main() -> ExitCode {
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["work", ref job @ ..] => work(job),
+        ["table"] => table(),
         ["sample", method, state, cpus, speed, ref job @ ..] => sample(method, state, cpus, speed, job),
         _ => compare(&words),
     };
@@ -174,7 +179,8 @@ fn one_row(
             found[index].fairness.push(sum(&parts).powi(2) / squares / parts.len() as f64);
         }
     }
-    println!("{row} {speed} %: {}, {rounds} rounds", found[0].tell());
+    let cpus = thread::available_parallelism()?;
+    println!("{row} {speed} %, {cpus} CPUs: {}, {rounds} rounds", found[0].tell());
     for (one, case) in found.iter().zip(cases).skip(1) {
         let Some(correction) = case else { continue };
         let changes: Vec<_> =
@@ -182,6 +188,29 @@ fn one_row(
         let ((low, high), change) = (interval(&changes), median(&changes));
         let name = correction.name();
         println!("  without {name:18} {}, by {change:+6.2} [{low:+.2}, {high:+.2}]", one.tell());
+    }
+    Ok(())
+}
+
+/// Reads what runs have written, and writes a table in Markdown of the largest change without each correction.
+fn table() -> Outcome<()> {
+    let mut row = String::new();
+    let mut changes: Vec<(String, f64, String)> = Vec::new();
+    for line in std::io::stdin().lines() {
+        let line = line?;
+        if let Some((name, rest)) = line.strip_prefix("  without ").and_then(|line| line.split_once(' ')) {
+            let change = rest.split("by ").nth(1).and_then(|change| change.split_whitespace().next());
+            changes.push((name.into(), change.ok_or("a line without a change")?.parse()?, row.clone()));
+        } else if let Some((name, _)) = line.split_once(": ").filter(|(name, _)| name.contains(" %, ")) {
+            row = name.into();
+        }
+    }
+    println!("| without | largest change, points | where | rows |\n|---|---|---|---|");
+    for name in Correction::ALL.map(Correction::name) {
+        let of_it = || changes.iter().filter(|(of, ..)| *of == name);
+        if let Some((_, change, row)) = of_it().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())) {
+            println!("| {name} | {change:+.2} | {row} | {} |", of_it().count());
+        }
     }
     Ok(())
 }

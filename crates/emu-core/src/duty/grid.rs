@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::ablation::{Correction, is_off};
 use crate::sys::time::Nanos;
 
-/// A period is made longer than asked by this part of itself: 0.2 %.
+/// A period is made longer than asked by this part of itself: 0.2 %. Without it, `cpu-freeze` at 5 % of 20 ms
+/// was 0.7 % slower in a quiet guest, and `fracas` 1.2 % faster.
 const DETUNING: u32 = 512;
 
 /// The period to use where `asked` is asked for: 0.2 % longer.

@@ -33,9 +33,11 @@ const FILE: &str = "stop-costs.json";
 /// CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StopCost {
-    /// What every task loses until it runs.
+    /// What every task loses until it runs. Without it, `cpu-freeze` and `cpu-lim` at 5 % of 20 ms were
+    /// 0.8 % slower in a quiet guest.
     base: f64,
-    /// What interrupts take in addition in the first tick for which a task runs.
+    /// What interrupts take in addition in the first tick for which a task runs: nothing in a quiet
+    /// guest that counts instructions, 10 to 50 µs on one virtual machine.
     tick: f64,
 }
 

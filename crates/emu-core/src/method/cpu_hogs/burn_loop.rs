@@ -29,13 +29,14 @@ use crate::sys::{affinity, sched};
 pub(super) const PRIORITY: i32 = 10;
 
 /// The shortest burn worth a wake-up. At high speeds the burner sleeps through periods until this much is
-/// owed, as a wake-up alone costs that order of time.
+/// owed, as a wake-up alone costs that order of time. Burning in each period, 99 % of 1 ms was 1.2 % slower in a quiet guest.
 const MIN_BURN: Nanos = 20_000;
 
 /// Tasks get at least this much of a period that is not skipped, whatever is owed.
 const MIN_RUN: Nanos = 10_000;
 
-/// A gap in the burn loop above this is looked into: it may be time in which tasks ran.
+/// A gap in the burn loop above this is looked into: it may be time in which tasks ran. Counting all gaps as burned, 10 %
+/// of 1 ms was 0.8 % slower in a quiet guest.
 const GAP: Nanos = 50_000;
 
 /// So many periods are slept through at most while the clock that a target in hertz goes by is not sure.
@@ -305,6 +306,7 @@ impl<'a> Loop<'a> {
         if is_off(Correction::HiddenScaling) {
             return self.reference.hidden;
         }
+        // Unscaled, 10 % of 1 ms was 1.9 % slower in a quiet guest.
         self.reference.hidden * self.visible / self.reference.visible.max(1.0)
     }
 

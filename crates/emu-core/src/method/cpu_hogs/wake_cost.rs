@@ -25,9 +25,10 @@ use crate::sys::{affinity, chain, sched};
 /// The cost of one wake-up of a burner, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct WakeCost {
-    /// CPU time of the burner beyond its burn: what it sees itself.
+    /// CPU time of the burner beyond its burn: what it sees itself. Without it, 10 % of 10 ms was 1.2 % too slow in a
+    /// quiet guest, and 10 % of 1 ms 12 %.
     pub visible: f64,
-    /// What the interrupted tasks lose on top.
+    /// What the interrupted tasks lose on top. Without it, these were 0.7 % and 7.4 % too slow.
     pub hidden: f64,
 }
 
@@ -130,6 +131,7 @@ fn trial() -> Result<Option<WakeCost>> {
     let hidden = median(seen.iter().map(|cost| cost.hidden));
     let normal_hidden = median(normal.iter().map(|cost| cost.hidden));
     let cost = |visible, hidden: f64, normal: f64| {
+        // Without it, 10 % of 1 ms was 1.0 % slower in a quiet guest.
         let is_trusted = NORMAL_EXTRA.contains(&(normal - hidden)) && !is_off(Correction::NormalProbe);
         let extra = if is_trusted { normal - hidden } else { 0.0 };
         // On a quiet CPU the hidden part can come out slightly below zero, within its error.

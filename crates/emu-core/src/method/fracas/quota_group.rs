@@ -91,7 +91,8 @@ impl QuotaGroup {
         Limit { quota, period_us }
     }
 
-    /// What the kernel is to charge the group with for `asked` CPUs to be left to its tasks.
+    /// What the kernel is to charge the group with for `asked` CPUs to be left to its tasks. Without the cost of stalls, 10 %
+    /// of 20 ms was 0.9 % slower in a quiet guest.
     fn charged(&self, asked: f64, period_us: u64) -> f64 {
         let Some(cost) = self.stall_cost.filter(|_| asked < self.size && !is_off(Correction::StallCost))
         else {
@@ -304,7 +305,8 @@ impl QuotaGroup {
 ///
 /// A turn ends at the first tick at which the quota of `run` is used up, and what it overran is taken from the next
 /// periods. From a quota of a tick on, each period has a turn. Below, it depends on where the ticks are in a period;
-/// this is the mean over all places, within 0.1. Both times are in the same unit.
+/// this is the mean over all places, within 0.1. Both times are in the same unit. With one stall in each period, 5 % of
+/// 20 ms was 1.0 % faster in a quiet guest.
 fn stalls_per_period(run: f64, tick: f64) -> f64 {
     if is_off(Correction::StallFrequency) {
         return 1.0;
