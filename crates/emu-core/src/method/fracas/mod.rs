@@ -7,6 +7,7 @@ mod cfs_burner;
 mod idle_quota;
 mod mark;
 mod per_cpu_groups;
+mod phase;
 mod quota_group;
 mod quota_loop;
 mod real_time;

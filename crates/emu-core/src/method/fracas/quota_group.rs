@@ -279,6 +279,28 @@ impl QuotaGroup {
         self.write(self.limit_now(self.asked, self.period_us, self.rest.is_resting()))
     }
 
+    /// How many periods have begun.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn periods(&self) -> Result<u64> {
+        Ok(self.bandwidth.throttled()?.periods)
+    }
+
+    /// Makes the period longer, and the quota as much larger, until [`renew`](Self::renew).
+    ///
+    /// # Errors
+    /// As [`Bandwidth::set_limit`].
+    pub(super) fn lengthen(&mut self, by_us: u64) -> Result<()> {
+        let Limit { quota, period_us } = self.limit_now(self.asked, self.period_us, self.rest.is_resting());
+        let longer = period_us + by_us;
+        let quota = match quota {
+            Quota::Micros(micros) => Quota::Micros(micros * longer / period_us.max(1)),
+            Quota::Max => Quota::Max,
+        };
+        self.write(Limit { quota, period_us: longer })
+    }
+
     /// When [`settle`](Self::settle) is due; `None` where it never is.
     pub(crate) fn settle_at(&self) -> Option<Nanos> {
         let turns = self.turns(self.asked, self.period_us)?;

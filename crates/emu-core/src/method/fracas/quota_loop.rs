@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::balancer::Balancer;
+use super::phase::Phase;
 use super::quota_group::{QuotaGroup, at_period_start};
 use super::real_time::{Threads, count_real_time};
+use crate::cgroup::PERIOD_MAX;
 use crate::duty::{Command, DutyThread, Wait};
 use crate::error::{Error, Result};
 use crate::notes::Notes;
@@ -22,13 +24,15 @@ struct Work {
     governed: Vec<QuotaGroup>,
     balancer: Option<Balancer>,
     threads: Option<Threads>,
+    phase: Option<Phase>,
     window: Nanos,
     window_end: Nanos,
     first_periods: u64,
     real_time: usize,
-    /// What letting a group rest, spreading threads and correcting quotas have failed with, each until it goes well.
+    /// What letting a group rest, spreading threads, moving periods and correcting quotas have failed with, each until it goes well.
     unsettled: Option<(usize, Error)>,
     unspread: Option<Error>,
+    unaligned: Option<Error>,
     uncorrected: Option<Error>,
     /// What else was found since the start.
     found: Notes,
@@ -88,12 +92,14 @@ impl QuotaLoop {
             governed,
             balancer,
             threads,
+            phase: None,
             window: 0,
             window_end: 0,
             first_periods: 0,
             real_time: 0,
             unsettled: None,
             unspread: None,
+            unaligned: None,
             uncorrected: None,
             found: Notes::default(),
         };
@@ -153,9 +159,8 @@ impl QuotaLoop {
         let _ = work.look();
         let mut problems = work.found.problems();
         problems.extend(work.governed.iter().filter_map(QuotaGroup::shortfall));
-        for error in
-            work.unsettled.iter().map(|(_, error)| error).chain(&work.unspread).chain(&work.uncorrected)
-        {
+        let failures = work.unsettled.iter().map(|(_, error)| error).chain(&work.unspread);
+        for error in failures.chain(&work.unaligned).chain(&work.uncorrected) {
             problems.push(format!("the quotas could not be looked after: {}", error.in_words()));
         }
         if let Some(why) = self.thread.ended() {
@@ -233,11 +238,16 @@ impl Work {
         // Whole periods, so that every window begins and ends at the same point of a turn.
         self.window = (WINDOW / period.max(1) + 1).max(WINDOW_PERIODS) * period;
         self.window_end = time::now();
+        // Lengthened once, a period must still be one that the kernel accepts.
+        let can_move = self.governed.len() > 1 && 2 * period_us <= PERIOD_MAX.as_micros() as u64;
+        self.phase = can_move.then(|| Phase::new(period_us));
     }
 
     fn next(&self) -> Nanos {
         let looks = self.governed.iter().filter_map(QuotaGroup::settle_at);
-        looks.chain(self.balancer.as_ref().map(Balancer::next)).fold(self.window_end, Nanos::min)
+        let phase = self.phase.as_ref().and_then(Phase::next);
+        let balance = self.balancer.as_ref().map(Balancer::next);
+        looks.chain(balance).chain(phase).fold(self.window_end, Nanos::min)
     }
 
     fn periods(&self) -> u64 {
@@ -253,6 +263,10 @@ impl Work {
         self.settle(now);
         if self.balancer.as_ref().is_some_and(|balancer| now >= balancer.next()) {
             self.unspread = self.balance().err();
+        }
+        if let Some(phase) = self.phase.as_mut().filter(|phase| phase.next().is_some_and(|next| now >= next))
+        {
+            self.unaligned = phase.look(&mut self.governed).err();
         }
         if now >= self.window_end {
             self.uncorrected = self.correct(now).err();

@@ -1,0 +1,159 @@
+//! Brings the periods of the CPUs' groups into one phase, so that threads which wait for each other run at the same time.
+//!
+//! The kernel gives each group's period a random offset when the group is made (`init_cfs_bandwidth`, kernel/sched/fair.c),
+//! and keeps it over idle times and new quotas. Two threads at 25 % then have about a quarter of their time in common, and
+//! a program that spins at barriers gets on only in that. A period that is longer once moves the offset by the difference.
+
+use std::time::Duration;
+
+use super::quota_group::QuotaGroup;
+use crate::error::Result;
+use crate::sys::time::{self, Nanos};
+
+/// How far apart the periods may begin, as a part of one: less than a tick makes of the turns anyway.
+const CLOSE: f64 = 0.01;
+
+/// How often a group is looked at, as a part of the period, and at least.
+const STEP: f64 = 0.002;
+const STEP_MIN: Duration = Duration::from_micros(50);
+
+/// A group whose period did not begin within so many has nothing to run.
+const PATIENCE: f64 = 1.6;
+
+/// The next try, in periods: soon, while groups begin to run, then later and later, up to a second.
+const SOON: Nanos = 2;
+const LATEST: Nanos = 1_000_000_000;
+
+/// What is known of the phases.
+#[derive(Debug)]
+pub(super) struct Phase {
+    /// When to look; `None` while the phases are known to be the same.
+    next: Option<Nanos>,
+    pause: Nanos,
+    /// The periods of each group at the last look: a group that has new ones is in use.
+    before: Vec<u64>,
+}
+
+impl Phase {
+    /// Of groups whose period has been set.
+    pub(super) fn new(period_us: u64) -> Self {
+        let pause = SOON * period_us as Nanos * 1_000;
+        Self { next: Some(time::now() + pause), pause, before: Vec::new() }
+    }
+
+    /// When [`look`](Self::look) is due; `None` when it is not.
+    pub(super) fn next(&self) -> Option<Nanos> {
+        self.next
+    }
+
+    /// Moves the periods into one phase, if all groups are in use; takes up to four periods.
+    ///
+    /// # Errors
+    /// A group cannot be read or written; the next look tries again.
+    pub(super) fn look(&mut self, groups: &mut [QuotaGroup]) -> Result<()> {
+        self.next = Some(time::now() + self.pause);
+        let periods = groups.iter().map(QuotaGroup::periods).collect::<Result<Vec<_>>>()?;
+        let before = std::mem::replace(&mut self.before, periods);
+        if before.is_empty() {
+            return Ok(());
+        }
+        let period = groups.first().map_or(0, |group| group.asked().1) as Nanos * 1_000;
+        self.pause = (self.pause * 2).min(LATEST.max(SOON * period));
+        if before.iter().zip(&self.before).any(|(before, now)| before == now) {
+            return Ok(());
+        }
+        let Some(begins) = observe(groups, period)? else { return Ok(()) };
+        let delays = delays(&begins, period);
+        if delays.iter().all(|delay| *delay == 0) {
+            self.next = None;
+            return Ok(());
+        }
+        delay(groups, &delays, period)?;
+        // The next look checks them.
+        self.next = Some(time::now() + self.pause);
+        Ok(())
+    }
+}
+
+/// Waits for the next period of each group and returns when it began; `None` where one has nothing to run.
+fn observe(groups: &[QuotaGroup], period: Nanos) -> Result<Option<Vec<Nanos>>> {
+    let mut begins = vec![None; groups.len()];
+    let before = groups.iter().map(QuotaGroup::periods).collect::<Result<Vec<_>>>()?;
+    let deadline = time::now() + (period as f64 * PATIENCE) as Nanos;
+    let mut last = time::now();
+    while begins.iter().any(Option::is_none) {
+        if last > deadline {
+            return Ok(None);
+        }
+        std::thread::sleep(step(period));
+        for ((group, before), begin) in groups.iter().zip(&before).zip(&mut begins) {
+            if begin.is_none() && group.periods()? != *before {
+                *begin = Some(last.midpoint(time::now()));
+            }
+        }
+        last = time::now();
+    }
+    Ok(begins.into_iter().collect())
+}
+
+fn step(period: Nanos) -> Duration {
+    time::span((period as f64 * STEP) as Nanos).max(STEP_MIN)
+}
+
+/// By how much each group's period has to begin later, so that all begin together; zero for those that are close enough.
+fn delays(begins: &[Nanos], period: Nanos) -> Vec<Nanos> {
+    let Some(&first) = begins.first() else { return Vec::new() };
+    let close = (period as f64 * CLOSE) as Nanos;
+    let delay = |begin: &Nanos| {
+        let delay = (first - begin).rem_euclid(period);
+        if delay <= close || period - delay <= close { 0 } else { delay }
+    };
+    begins.iter().map(delay).collect()
+}
+
+/// Makes one period of each group longer. The quota of that period is as much larger, so that the share stays.
+///
+/// The kernel takes up a new period when the one under way ends, so each is written after one has begun, and written back
+/// after the next has.
+fn delay(groups: &mut [QuotaGroup], delays: &[Nanos], period: Nanos) -> Result<()> {
+    let mut steps: Vec<_> = delays.iter().map(|delay| u8::from(*delay != 0) * 2).collect();
+    let mut seen = groups.iter().map(QuotaGroup::periods).collect::<Result<Vec<_>>>()?;
+    let deadline = time::now() + 4 * period;
+    while steps.iter().any(|left| *left > 0) {
+        // One whose tasks have gone to sleep in the middle is written back all the same.
+        let is_late = time::now() > deadline;
+        for (((group, delay), left), seen) in
+            groups.iter_mut().zip(delays).zip(&mut steps).zip(&mut seen).filter(|((_, left), _)| **left > 0)
+        {
+            let periods = group.periods()?;
+            if periods == *seen && !is_late {
+                continue;
+            }
+            *seen = periods;
+            if *left == 2 && !is_late {
+                group.lengthen((*delay / 1_000) as u64)?;
+                *left = 1;
+            } else {
+                group.renew()?;
+                *left = 0;
+            }
+        }
+        std::thread::sleep(step(period));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_delayed_until_it_begins_with_the_first() {
+        const PERIOD: Nanos = 20_000_000;
+        assert_eq!(delays(&[100, 100 + 3 * PERIOD], PERIOD), [0, 0]);
+        assert_eq!(delays(&[10_000_000, 4_000_000, 16_000_000], PERIOD), [0, 6_000_000, 14_000_000]);
+        // A late look is no reason, on either side.
+        assert_eq!(delays(&[0, 150_000, PERIOD - 150_000], PERIOD), [0, 0, 0]);
+        assert_eq!(delays(&[], PERIOD), [0; 0]);
+    }
+}
