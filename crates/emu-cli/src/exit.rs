@@ -16,6 +16,8 @@ Exit codes:
          wrong (measure, calibrate)
       6  something could not be restored
       7  this machine is not tuned for repeatable runs (doctor show)
+      9  undecided: the machine was too noisy to tell whether a speed is
+         delivered (verify, --verify)
     125  emu itself failed
     126  the command cannot be executed
     127  the command does not exist
@@ -39,6 +41,8 @@ pub(crate) enum Exit {
     RestoreIncomplete,
     /// The machine disturbs runs, and could be put right.
     NotTuned,
+    /// Whether the speed is delivered could not be told.
+    Undecided,
     /// emu itself failed.
     Failure,
     /// The command is there, but cannot be executed.
@@ -62,6 +66,7 @@ impl Exit {
             Self::NotVerified => 5,
             Self::RestoreIncomplete => 6,
             Self::NotTuned => 7,
+            Self::Undecided => 9,
             Self::Failure => 125,
             Self::NotExecutable => 126,
             Self::NotFound => 127,

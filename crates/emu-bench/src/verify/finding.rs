@@ -74,6 +74,11 @@ impl Finding {
         self.relative.estimate - 1.0
     }
 
+    /// Whether the pairs do not decide.
+    pub fn is_undecided(&self) -> bool {
+        matches!(self.verdict, Verdict::NotEnoughData { .. })
+    }
+
     /// Whether so many pairs were disturbed that the others decide nothing.
     pub fn is_disturbed(&self) -> bool {
         matches!(self.doubt, Some(Doubt::Disturbed { .. }))

@@ -221,6 +221,25 @@ pub fn verify(
     Ok(Outcome { trial: trial.clone(), findings: findings(trial, &pairs, plan)?, pairs })
 }
 
+/// Takes more pairs, as many as the plan has, and judges all anew.
+///
+/// # Errors
+/// As [`verify`].
+pub fn extend(
+    emulated: &mut dyn Emulated,
+    outcome: &mut Outcome,
+    plan: &Plan,
+    watch: &mut dyn FnMut(&Pair) -> Result<()>,
+) -> Result<()> {
+    let taken = outcome.pairs.iter().map(|pair| pair.number + 1).max().unwrap_or(0);
+    let seed = plan.seed.wrapping_add(taken as u64);
+    let plan = &Plan { seed, clock_is_emulated: emulated.moves_clock(), ..plan.clone() };
+    let more = take_pairs(&mut [emulated], &outcome.trial, plan, watch)?;
+    outcome.pairs.extend(more.into_iter().map(|pair| Pair { number: taken + pair.number, ..pair }));
+    outcome.findings = findings(&outcome.trial, &outcome.pairs, plan)?;
+    Ok(())
+}
+
 /// Measures several emulations side by side: each pair of one is followed by a pair of the next, so that all
 /// meet the same machine, and the controls are common to all. Returns an outcome for each.
 ///

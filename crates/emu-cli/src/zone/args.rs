@@ -61,15 +61,19 @@ pub(crate) struct DemandArgs {
 /// What to say about it, for `run` and `attach`.
 #[derive(Debug, Args)]
 pub(crate) struct TellArgs {
-    /// Measure first that the speed is delivered; do not start when it is off by more than 5%
+    /// Measure first that the speed is delivered; do not start when it is off by more than --tolerance
     #[arg(long)]
     pub(crate) verify: bool,
+
+    /// Largest error that --verify passes
+    #[arg(long, value_name = "SHARE", default_value = values::TOLERANCE, value_parser = values::share, allow_hyphen_values = true)]
+    pub(crate) tolerance: f64,
 
     /// Say nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
-    /// Write the request and the result to FILE at the end; `delivered` needs --verify
+    /// Write the request and the result to FILE at the end
     #[arg(long, value_name = "FILE", value_parser = values::output_file)]
     pub(crate) json: Option<PathBuf>,
 }

@@ -66,14 +66,20 @@ impl Report {
     /// Verifies that the speed is delivered, and tells. `otherwise` says what is not done when it is not.
     ///
     /// # Errors
-    /// It is not ([`Exit::NotVerified`]; the JSON is written), or it could not be measured.
-    pub(crate) fn verify(&mut self, plan: &Plan, signals: &Signals, otherwise: &str) -> Result<(), Failure> {
+    /// It is not within `tolerance` ([`Exit::NotVerified`]; the JSON is written), or it could not be measured.
+    pub(crate) fn verify(
+        &mut self,
+        plan: &Plan,
+        signals: &Signals,
+        tolerance: f64,
+        otherwise: &str,
+    ) -> Result<(), Failure> {
         let verification = verification::verify(plan, signals)?;
         for line in summary::verified(&verification) {
             self.reporter.say(&line);
         }
         self.record.verified(&verification);
-        verification.judge(otherwise).inspect_err(|_| self.write())
+        verification.judge(tolerance, otherwise).inspect_err(|_| self.write())
     }
 
     /// Tells what was delivered, and writes the JSON.

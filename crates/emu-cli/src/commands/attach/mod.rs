@@ -32,7 +32,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     report.begin(&plan);
     report.tell(&restored);
     if args.report.verify {
-        report.verify(&plan, &signals, "nothing was slowed down")?;
+        report.verify(&plan, &signals, args.report.tolerance, "nothing was slowed down")?;
     }
 
     let mut session = Session::engage(&plan.prepared, target.name(), target.tasks())?;

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     report.begin(&plan);
     report.tell(&restored);
     if args.report.verify {
-        report.verify(&plan, &signals, "the command was not started")?;
+        report.verify(&plan, &signals, args.report.tolerance, "the command was not started")?;
     }
 
     let gated = command.gate()?;

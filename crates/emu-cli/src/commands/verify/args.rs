@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use clap::Args;
 use emu_core::SpeedSpec;
 
@@ -7,7 +9,7 @@ use crate::zone::DemandArgs;
 /// Measure how faithful the emulation is on this machine
 ///
 /// Pairs of windows with and without emulation are compared with the ideal, for each kind of work. emu ends with
-/// code 5 when a speed is shown not to be delivered.
+/// code 5 when a speed is shown not to be delivered, and with code 9 when the pairs do not decide it.
 ///
 /// Where neither --cpus nor --speed names CPUs, cpu-loop is measured on the first CPU alone as well.
 #[derive(Debug, Args)]
@@ -31,6 +33,10 @@ pub(crate) struct VerifyArgs {
     /// Pairs of windows for each kind of work and speed [default: 15, with --quick 6]
     #[arg(long, value_name = "N", value_parser = values::pairs, allow_hyphen_values = true)]
     pub(crate) pairs: Option<u16>,
+
+    /// Take more pairs until all is decided, or for so long in all [default: 1min, with --quick none]
+    #[arg(long, value_name = "DURATION", value_parser = values::duration, allow_hyphen_values = true)]
+    pub(crate) until_decided: Option<Duration>,
 
     /// Largest error that passes
     #[arg(long, value_name = "SHARE", default_value = values::TOLERANCE, value_parser = values::share, allow_hyphen_values = true)]

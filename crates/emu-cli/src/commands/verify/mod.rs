@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use emu_bench::record::{About, Machine, seed_from_clock};
 use emu_bench::stats::Band;
-use emu_bench::verify::{self, Emulated, Outcome, Plan, SessionEmulated, Spectrum, Trial};
+use emu_bench::verify::{self, Emulated, Finding, Outcome, Pair, Plan, SessionEmulated, Spectrum, Trial};
 use emu_bench::workload::WORKLOADS;
 use emu_core::{
     Demand, Error, Hint, Host, MethodId, Prepared, Result, Round, SpeedSpec, Trait, Unavailable, choose,
@@ -34,6 +34,9 @@ const PAIRS_QUICK: u16 = 6;
 const WINDOW: Duration = Duration::from_millis(200);
 const WINDOW_QUICK: Duration = Duration::from_millis(100);
 
+/// For how long more pairs are taken where the first ones do not decide.
+const MORE: Duration = Duration::from_secs(60);
+
 /// The granularity spectrum is taken over this time, unless that is too few periods.
 const SPECTRUM: Duration = Duration::from_secs(1);
 
@@ -46,7 +49,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let mut report = Report::new(about, settings);
     let mut cases = cases(&host, args, &mut report)?;
     let total = cases.iter().map(Case::expected_time).sum();
-    let mut run = Run { ending: Ending::new(signals), progress: Progress::new(total) };
+    let more = args.until_decided.unwrap_or(if args.quick { Duration::ZERO } else { MORE });
+    let mut run = Run { ending: Ending::new(signals), progress: Progress::new(total), more };
     for case in &mut cases {
         let section = run.section(case);
         run.progress.clear();
@@ -55,7 +59,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     }
     let text = if args.json { output::json(&report)? } else { report.text() };
     output::print(&text)?;
-    Ok(if report.has_failed() { Exit::NotVerified } else { Exit::Success })
+    Ok(report.exit())
 }
 
 fn settings(args: &VerifyArgs) -> Result<Settings> {
@@ -85,6 +89,7 @@ fn command(args: &VerifyArgs, seed: u64) -> Result<String> {
         flag("widen", demand.widen),
         option("workloads", &args.workloads),
         option("pairs", args.pairs),
+        option("until-decided", args.until_decided.map(|time| format!("{}s", time.as_secs()))),
         option("tolerance", tolerance.then_some(args.tolerance)),
         flag("quick", args.quick),
         option("seed", [seed]),
@@ -215,6 +220,8 @@ fn workloads<'a>(args: &'a VerifyArgs, demand: &Demand) -> Vec<&'a str> {
 struct Run {
     ending: Ending,
     progress: Progress,
+    /// The time that is left for more pairs.
+    more: Duration,
 }
 
 impl Run {
@@ -244,7 +251,25 @@ impl Run {
                 self.ending.go_on()?;
             }
         }
+        self.decide(case, &title, &mut outcomes)?;
         Ok(Section::new(case.method(), &case.speed, &case.emulated, &case.plan, spectrum, outcomes))
+    }
+}
+
+impl Run {
+    /// Takes more pairs for what is undecided, while there is time for as many again.
+    fn decide(&mut self, case: &mut Case, title: &str, outcomes: &mut [Outcome]) -> Result<()> {
+        for outcome in outcomes {
+            let expected = case.plan.expected_time(&case.emulated, &outcome.trial);
+            while outcome.findings.iter().any(Finding::is_undecided) && expected <= self.more {
+                let begin = Instant::now();
+                self.progress.show(&format!("{title}, {}: more pairs", outcome.trial.job.workload));
+                let mut go_on = |_: &Pair| self.ending.go_on();
+                verify::extend(&mut case.emulated, outcome, &case.plan, &mut go_on)?;
+                self.more = self.more.saturating_sub(begin.elapsed());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -259,7 +284,7 @@ mod tests {
     fn the_command_that_is_recorded_measures_the_same_again() {
         let line = "emu verify --speed 25% --speed 0=40%,1=1.200GHz --method cpu-lim:published --cpus 0-1 --period 10000us \
                     --lift-rt-limit --exclude-background --round up --widen --workloads cpu-loop,stream --pairs 40 \
-                    --tolerance 0.02 --quick --seed 7";
+                    --until-decided 90s --tolerance 0.02 --quick --seed 7";
         let command = |line: &str| {
             let Command::Verify(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {
                 panic!("{line}")

@@ -12,6 +12,7 @@ use emu_bench::verify::{
 use emu_core::{CpuList, MethodId, SpeedSpec, Unavailable};
 use serde::Serialize;
 
+use crate::exit::Exit;
 use crate::output::numbers::{percent, signed, span};
 use crate::output::table::{Align, Table, wrap};
 use crate::output::{SCHEMA, nanos};
@@ -229,9 +230,16 @@ impl Report {
         Self { schema: SCHEMA, about, settings, sections: Vec::new(), refused: Vec::new() }
     }
 
-    /// Whether a speed was shown not to be delivered.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.sections.iter().flat_map(Section::findings).any(|finding| finding.verdict == Verdict::Fail)
+    /// How emu is to end: a speed was shown not to be delivered, or that could not be told.
+    pub(crate) fn exit(&self) -> Exit {
+        let findings = || self.sections.iter().flat_map(Section::findings);
+        if findings().any(|finding| finding.verdict == Verdict::Fail) {
+            Exit::NotVerified
+        } else if findings().any(Finding::is_undecided) {
+            Exit::Undecided
+        } else {
+            Exit::Success
+        }
     }
 
     /// A table for each method and speed.
@@ -245,9 +253,9 @@ impl Report {
         let tolerance = percent(self.settings.tolerance.high() - 1.0);
         let _ = writeln!(
             text,
-            "SPEED: median of emulated by native, {} pairs. ERROR: against the ideal. NOISE:\n\
-             what two native samples differ by. pass: interval and mean are within ±{tolerance}, and\n\
-             few windows far off; FAIL: the interval is outside; -: not enough data.",
+            "SPEED: median of emulated by native, {} pairs at least. ERROR: against the ideal.\n\
+             NOISE: what two native samples differ by. pass: interval and mean are within\n\
+             ±{tolerance}, and few windows far off; FAIL: the interval is outside; ?: undecided.",
             self.settings.pairs
         );
         text
@@ -360,10 +368,15 @@ mod tests {
     }
 
     #[test]
-    fn only_a_fail_fails() {
+    fn what_is_undecided_is_neither_a_pass_nor_a_fail() {
         let undecided = Verdict::NotEnoughData { pairs_needed: None };
-        assert!(!report(&[Verdict::Pass, undecided]).has_failed());
-        assert!(report(&[Verdict::Pass, Verdict::Fail]).has_failed());
+        for (verdicts, exit) in [
+            (&[Verdict::Pass][..], Exit::Success),
+            (&[Verdict::Pass, undecided], Exit::Undecided),
+            (&[undecided, Verdict::Pass, Verdict::Fail], Exit::NotVerified),
+        ] {
+            assert_eq!(report(verdicts).exit(), exit, "{verdicts:?}");
+        }
     }
 
     #[test]
