@@ -287,7 +287,7 @@ fn reading_commands_keep_to_eighty_columns_and_have_json() {
         }
     }
     for (line, schema) in
-        [("methods --json", 2), ("info --json", 1), ("restore --json", 1), ("doctor reset --json", 1)]
+        [("methods --json", 3), ("info --json", 1), ("restore --json", 1), ("doctor reset --json", 1)]
     {
         let ended = run(&mut emu(words(line)), "");
         let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();

@@ -27,7 +27,11 @@ const TRIES: u32 = 4;
 /// Where a zone's processes are listed.
 #[derive(Debug)]
 enum Source {
-    Descendants { of: Vec<Pid>, members: Descendants },
+    /// `None` where all had ended before the watch began.
+    Descendants {
+        of: Vec<Pid>,
+        members: Option<Descendants>,
+    },
     Group(Folder),
 }
 
@@ -77,7 +81,10 @@ impl Watch {
         let proc = host.roots.proc.clone();
         let source = match tasks {
             Tasks::Processes(pids) => {
-                Source::Descendants { of: pids.clone(), members: Descendants::of(&proc, pids)? }
+                let lives = |pid: &Pid| Stat::read(&proc, *pid).is_some_and(|stat| !stat.has_ended());
+                let alive: Vec<_> = pids.iter().copied().filter(lives).collect();
+                let members = (!alive.is_empty()).then(|| Descendants::of(&proc, &alive)).transpose()?;
+                Source::Descendants { of: pids.clone(), members }
             }
             Tasks::Cgroup(path) => Source::Group(cgroup::folder_of(host, path)?),
         };
@@ -131,18 +138,19 @@ impl Watch {
     /// The processes that there are now.
     pub(super) fn processes(&mut self) -> Vec<Pid> {
         match &mut self.source {
-            Source::Descendants { members, .. } => {
+            Source::Descendants { members: Some(members), .. } => {
                 // A list that cannot be read now has what was in it before.
                 let _ = members.look();
                 members.members().keys().copied().collect()
             }
+            Source::Descendants { members: None, .. } => Vec::new(),
             Source::Group(folder) => lists::read_all(&folder.path, PROCS).unwrap_or_default(),
         }
     }
 
     /// The processes that live on after those that they descend from have ended, in words.
     pub(super) fn outliving(&self) -> Vec<String> {
-        let Source::Descendants { of, members } = &self.source else { return Vec::new() };
+        let Source::Descendants { of, members: Some(members) } = &self.source else { return Vec::new() };
         let lives = |pid: Pid| Stat::read(&self.proc, pid).is_some_and(|stat| !stat.has_ended());
         if of.iter().any(|&pid| lives(pid)) {
             return Vec::new();
