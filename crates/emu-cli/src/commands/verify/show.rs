@@ -253,7 +253,7 @@ impl Report {
         let tolerance = percent(self.settings.tolerance.high() - 1.0);
         let _ = writeln!(
             text,
-            "SPEED: median of emulated by native, {} pairs at least. ERROR: against the ideal.\n\
+            "SPEED: median of emulated by native, {} pairs or more. ERROR: against the ideal.\n\
              NOISE: what two native samples differ by. pass: interval and mean are within\n\
              ±{tolerance}, and few windows far off; FAIL: the interval is outside; ?: undecided.",
             self.settings.pairs
