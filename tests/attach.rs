@@ -1,13 +1,14 @@
 //! `emu attach`: what it acts on, and when it ends.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::common::{
-    alone, assert_nothing_left, can_emulate, emu, finish, is_root, methods, run, skip, start, state,
-    until_it_acts, until_it_takes, words,
+    EMU, alone, assert_nothing_left, assert_refused, can_emulate, emu, finish, inside, is_root, methods, run,
+    skip, start, state, until_it_acts, until_it_takes, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -78,4 +79,41 @@ fn attach_acts_on_a_cgroup_until_it_is_empty() {
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     assert_nothing_left(ended.pid);
     fs::remove_dir(&group).unwrap();
+}
+
+/// emu may have the capability to bind the tasks of others (`setcap`), and then could not undo it without.
+#[test]
+fn a_user_does_not_bind_the_tasks_of_root() {
+    let _alone = alone();
+    let mounts = ["/sys/fs/cgroup/freezer", "/sys/fs/cgroup"].map(Path::new);
+    let (true, Some(hierarchy)) =
+        (is_root(), mounts.into_iter().find(|mount| mount.join("cgroup.procs").exists()))
+    else {
+        skip("it needs root and cgroups");
+        return;
+    };
+    let group = hierarchy.join(format!("cli-test-{}", std::process::id()));
+    fs::create_dir(&group).unwrap();
+    let mut sleeper = Command::new("sleep").arg("600").spawn().unwrap();
+    fs::write(group.join("cgroup.procs"), sleeper.id().to_string()).unwrap();
+    let allowed = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", sleeper.id())).unwrap();
+        status.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap().to_owned()
+    };
+    let before = allowed();
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = dir.path().join("emu");
+    fs::copy(EMU, &copy).unwrap();
+    let mut command = inside(":", "setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    command.args(["--inh-caps", "+sys_nice", "--ambient-caps", "+sys_nice"]).arg(copy);
+    let line = format!("attach -s 50% --cpus 0 -m cpu-hogs --for 300ms --cgroup {}", group.display());
+    let ended = run(command.args(words(&line)), "");
+    let after = allowed();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    fs::remove_dir(&group).unwrap();
+    assert_refused(&ended, 4, "a task of root");
+    assert_eq!(before, after);
 }

@@ -8,7 +8,7 @@ use crate::cpu_list::CpuList;
 use crate::error::{Error, Result};
 use crate::hint::Hint;
 use crate::host::{Controller, Host};
-use crate::process::{Stat, threads};
+use crate::process::{Stat, is_owned, threads};
 use crate::sys::Pid;
 use crate::sys::{affinity, time};
 use crate::undo::{Journal, TaskSet, Undo};
@@ -165,6 +165,12 @@ impl Binder<'_> {
         };
         if old.difference(cpus).is_empty() {
             return Ok(false);
+        }
+        if !is_owned(self.proc, tid) {
+            return Err(Error::not_permitted(format!(
+                "task {tid} is another user's, whom emu does not act for"
+            ))
+            .hint("be that user, or root"));
         }
         // CPUs that the program has chosen itself stay, as far as they lie in the zone.
         let kept = old.intersection(cpus);

@@ -105,10 +105,37 @@ fn own_line(proc: &Path) -> Vec<Pid> {
     line
 }
 
-/// Refuses processes that must not be stopped or limited: init, emu, its ancestors, kernel threads.
+/// Whether this process's user may change the task, as the kernel has it for users without capabilities
+/// (`check_same_owner`, kernel/sched/syscalls.c). emu may have capabilities that its user lacks (`setcap`), and the emu
+/// that undoes a change may not have them.
+///
+/// A task that has ended may be changed: nothing comes of it.
+pub(crate) fn is_owned(proc: &Path, tid: Pid) -> bool {
+    let own = nix::unistd::geteuid();
+    if own.is_root() {
+        return true;
+    }
+    let Ok(status) = fs::read(proc.join(tid.to_string()).join("status")) else { return true };
+    has_user(&status, own.as_raw()).unwrap_or(false)
+}
+
+/// Whether a task with this `/proc/<pid>/status` has the user as its real or effective one. The owner of the files there
+/// is another: root, for a process that must not be dumped.
+///
+/// It does not allocate: an emulation is undone without.
+pub(crate) fn has_user(status: &[u8], user: u32) -> Option<bool> {
+    let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
+    let mut ids = line.split(|&byte| byte == b'\t').filter(|id| !id.is_empty());
+    let mut id = || std::str::from_utf8(ids.next()?).ok()?.parse::<u32>().ok();
+    Some([id()?, id()?].contains(&user))
+}
+
+/// Refuses processes that must not be stopped or limited: init, emu, its ancestors, kernel threads; and those of another
+/// user.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`](crate::error::ErrorKind) naming the process.
+/// [`ErrorKind::Usage`](crate::error::ErrorKind) or [`ErrorKind::NotPermitted`](crate::error::ErrorKind) naming the
+/// process.
 pub(crate) fn check_targets(proc: &Path, pids: impl IntoIterator<Item = Pid>) -> Result<()> {
     let own_line = own_line(proc);
     let own = std::process::id() as Pid;
@@ -118,6 +145,10 @@ pub(crate) fn check_targets(proc: &Path, pids: impl IntoIterator<Item = Pid>) ->
             _ if pid == own => "is emu itself",
             _ if own_line.contains(&pid) => "is one that emu itself descends from",
             _ if Stat::read(proc, pid).is_some_and(|stat| stat.is_kernel) => "is a thread of the kernel",
+            _ if !is_owned(proc, pid) => {
+                let message = format!("process {pid} is another user's, whom emu does not act for");
+                return Err(Error::not_permitted(message).hint("be that user, or root"));
+            }
             _ => continue,
         };
         return Err(Error::usage(format!("cannot emulate a slower CPU for process {pid}: it {what}"))
@@ -346,6 +377,15 @@ mod tests {
             b"1 (x) R a b c 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
         ] {
             assert_eq!(Stat::parse(bad), None);
+        }
+    }
+
+    #[test]
+    fn the_user_is_read_from_the_status() {
+        let status = b"Name:\tx\nUid:\t1000\t1001\t0\t0\nGid:\t5\t5\t5\t5\n";
+        assert_eq!([1000, 1001, 0].map(|user| has_user(status, user)), [Some(true), Some(true), Some(false)]);
+        for strange in ["", "Uid:", "Uid:\t1", "Uid:\tx\t1"] {
+            assert_eq!(has_user(strange.as_bytes(), 1), None, "{strange}");
         }
     }
 

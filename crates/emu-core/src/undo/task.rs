@@ -4,7 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fstat};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
@@ -68,9 +68,15 @@ pub(super) fn is_same(proc: BorrowedFd<'_>, task: Task) -> rustix::io::Result<bo
 /// Whether the task has this process's user, or this is root: emu may have capabilities that its
 /// user lacks.
 pub(super) fn is_ours(proc: BorrowedFd<'_>, pid: crate::sys::Pid) -> rustix::io::Result<bool> {
-    let file = Located { folder: proc, path: of_process(pid, "stat") }.open(OFlags::PATH)?;
     let own = geteuid();
-    Ok(own.is_root() || fstat(file)?.st_uid == own.as_raw())
+    if own.is_root() {
+        return Ok(true);
+    }
+    let file = Located { folder: proc, path: of_process(pid, "status") }.open(OFlags::RDONLY)?;
+    // The users stand in the first lines of a text that may be long.
+    let mut buffer = [0; 1024];
+    let length = rustix::io::read(file, &mut buffer)?;
+    crate::process::has_user(buffer.get(..length).unwrap_or_default(), own.as_raw()).ok_or(Errno::IO)
 }
 
 /// Whether the process runs: it exists, and one of its threads has not ended.
