@@ -20,6 +20,7 @@ mod common;
 mod crash;
 mod delivered;
 mod doctor;
+mod forbidden;
 mod hpcc;
 mod job_control;
 mod measure;

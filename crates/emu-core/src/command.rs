@@ -325,10 +325,12 @@ impl SlowChild {
         drop(self.stdin.take());
         let stderr = self.stderr.take();
         let (stdout, stderr) = thread::scope(|scope| {
-            let stderr = scope.spawn(|| read_all(stderr));
-            (read_all(self.stdout.take()), stderr.join())
-        });
-        let stderr = stderr.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let reader = thread::Builder::new().spawn_scoped(scope, || read_all(stderr));
+            let reader = reader.map_err(|e| Error::io("cannot start a thread to read with", e))?;
+            let stdout = read_all(self.stdout.take());
+            let stderr = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            Ok::<_, Error>((stdout, stderr))
+        })?;
         let failed = |cause| Error::io(format!("cannot wait for process {}", self.process.pid()), cause);
         let exit = self.process.wait().map_err(failed)?;
         let (status, released) = self.session.release();

@@ -63,10 +63,12 @@ impl Error {
     }
 
     /// An operating-system call failed. The kind follows from the cause: `EPERM`, `EACCES` and `EROFS` are
-    /// [`ErrorKind::NotPermitted`], everything else [`ErrorKind::Failed`].
+    /// [`ErrorKind::NotPermitted`], `ENOSYS` and `EOPNOTSUPP` are [`ErrorKind::Unavailable`], everything else
+    /// [`ErrorKind::Failed`].
     pub fn io(message: impl Into<String>, cause: io::Error) -> Self {
         let kind = match cause.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => ErrorKind::NotPermitted,
+            io::ErrorKind::Unsupported => ErrorKind::Unavailable,
             _ => ErrorKind::Failed,
         };
         Self { kind, message: message.into(), source: Some(Box::new(cause)), hint: None }

@@ -29,11 +29,11 @@ impl Demand {
     pub fn measured(host: &Host, speed: &SpeedSpec, cpus: Option<&CpuList>) -> Result<Self> {
         let cpus = cpus.cloned().or_else(|| speed.cpus()).unwrap_or_else(|| host.allowed.clone());
         host.check_cpus(&cpus)?;
-        let targets = speed.for_cpus(&cpus)?.into_iter().map(|(cpu, speed)| {
-            let reference = match speed {
-                Speed::Share(_) => None,
-                Speed::Clock(_) => Some(clock::measure(cpu, clock::BUDGET)?.clock),
-            };
+        let speeds = speed.for_cpus(&cpus)?;
+        let clocked = speeds.iter().filter(|(_, speed)| matches!(speed, Speed::Clock(_)));
+        let readings = clock::measure_all(&clocked.map(|(&cpu, _)| cpu).collect(), clock::BUDGET)?;
+        let targets = speeds.into_iter().map(|(cpu, speed)| {
+            let reference = readings.iter().find(|reading| reading.cpu == cpu).map(|reading| reading.clock);
             Ok((cpu, speed.target(cpu, reference)?))
         });
         Ok(Self::new(targets.collect::<Result<_>>()?))

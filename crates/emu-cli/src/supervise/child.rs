@@ -56,7 +56,13 @@ impl Child {
     /// It runs as another user by now, who does not take signals from us.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         let Some(raw) = RawSignal::from_named_raw(signal as i32) else { return Ok(()) };
-        match pidfd_send_signal(&self.fd, raw) {
+        let sent = match pidfd_send_signal(&self.fd, raw) {
+            // A sandbox may forbid the call. The number is the child's until emu has waited for it.
+            Err(Errno::PERM | Errno::NOSYS) => rustix::process::Pid::from_raw(self.pid)
+                .map_or(Err(Errno::SRCH), |pid| rustix::process::kill_process(pid, raw)),
+            sent => sent,
+        };
+        match sent {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(e) => Err(Error::io(format!("cannot pass {signal} on to the command"), e.into())),
         }

@@ -58,27 +58,34 @@ pub fn measure(cpu: CpuId, budget: Duration) -> Result<ClockReading> {
             reading(cpu, &take(budget))
         })
         .map_err(|e| Error::io("cannot start the meter", e))?;
-    thread
-        .join()
-        .unwrap_or_else(|_| Err(Error::new(crate::error::ErrorKind::Failed, "the meter has panicked")))
+    thread.join().unwrap_or_else(|_| Err(panicked()))
 }
 
-/// Measures every CPU of the list, one after another.
+/// Measures every CPU of the list, all at once, as work on all of them keeps all of them busy.
 ///
 /// # Errors
 /// As [`measure`].
 pub fn measure_all(cpus: &CpuList, budget: Duration) -> Result<Vec<ClockReading>> {
-    cpus.iter().map(|cpu| measure(cpu, budget)).collect()
+    thread::scope(|scope| {
+        let start = |cpu| {
+            let meter = thread::Builder::new().spawn_scoped(scope, move || measure(cpu, budget));
+            meter.map_err(|e| Error::io("cannot start the meter", e))
+        };
+        let meters = cpus.iter().map(start).collect::<Result<Vec<_>>>()?;
+        meters.into_iter().map(|meter| meter.join().unwrap_or_else(|_| Err(panicked()))).collect()
+    })
 }
 
-/// The mean core clock of the CPUs now in Hz, all measured at once for `budget`, as work on all of them keeps all of them
-/// busy; `None` where one is too busy to tell, and of no CPU.
+/// The mean core clock of the CPUs now in Hz, all measured at once for `budget`; `None` where one is too busy to tell, and
+/// of no CPU.
 pub fn mean(cpus: &CpuList, budget: Duration) -> Option<f64> {
-    let clocks: Vec<f64> = thread::scope(|scope| {
-        let readings: Vec<_> = cpus.iter().map(|cpu| scope.spawn(move || measure(cpu, budget))).collect();
-        readings.into_iter().map(|one| Some(one.join().ok()?.ok()?.clock.as_f64())).collect::<Option<_>>()
-    })?;
-    (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
+    let readings = measure_all(cpus, budget).ok()?;
+    let sum: f64 = readings.iter().map(|reading| reading.clock.as_f64()).sum();
+    (!readings.is_empty()).then(|| sum / readings.len() as f64)
+}
+
+fn panicked() -> Error {
+    Error::new(crate::error::ErrorKind::Failed, "the meter has panicked")
 }
 
 fn take(budget: Duration) -> Vec<(i64, i64)> {

@@ -11,10 +11,10 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use rustix::io::Errno;
 use rustix::process::{
-    Resource, Signal, WaitId, WaitIdOptions, getpid, getppid, getrlimit, pidfd_send_signal,
-    set_parent_process_death_signal,
+    Resource, Signal, WaitId, WaitIdOptions, getpid, getppid, getrlimit, set_parent_process_death_signal,
 };
 
+use super::signal;
 use crate::sys::Pid;
 
 /// A child of this process.
@@ -32,7 +32,7 @@ impl Child {
 
     /// Kills the child; that it has ended meanwhile is no failure.
     pub(super) fn kill(&self) -> io::Result<()> {
-        match pidfd_send_signal(&self.pidfd, Signal::KILL) {
+        match signal::send(self.pidfd.as_fd(), self.pid, Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(e) => Err(e.into()),
         }

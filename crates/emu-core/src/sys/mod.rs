@@ -6,6 +6,7 @@ pub(crate) mod fork;
 pub(crate) mod relax;
 pub(crate) mod sched;
 pub(crate) mod shared;
+pub(crate) mod signal;
 pub(crate) mod spawn;
 pub(crate) mod time;
 pub(crate) mod timer_prearm;

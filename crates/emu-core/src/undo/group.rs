@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::process::{Signal, pidfd_send_signal};
+use rustix::process::Signal;
 
 use super::field::Field;
 use super::places::{Cause, Located, each_number, open_below, write_once};
@@ -17,6 +17,7 @@ use super::record::Task;
 use super::task;
 use super::undoer::{PATIENCE, Undoer, pause};
 use crate::sys::Pid;
+use crate::sys::signal;
 use crate::sys::time::user_ticks;
 
 /// The files of a group that list its tasks. A PID written to one of them joins the group.
@@ -218,7 +219,7 @@ fn continue_member(proc: BorrowedFd<'_>, pid: Pid, looked_at: u64) -> rustix::io
         return Ok(Some(stat.starttime));
     }
     // Whatever its state is: a stop signal may be on its way to a process that still runs.
-    match pidfd_send_signal(&pidfd, Signal::CONT) {
+    match signal::send(pidfd.as_fd(), pid, Signal::CONT) {
         // emu cannot have stopped a process that it may not signal.
         Err(Errno::PERM) if stat.state != b'T' => Ok(None),
         Ok(()) | Err(Errno::SRCH) => Ok(None),

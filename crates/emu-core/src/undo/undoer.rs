@@ -4,11 +4,11 @@
 //! panics.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Signal, pidfd_send_signal};
+use rustix::process::Signal;
 use rustix::thread::nanosleep;
 use rustix::time::Timespec;
 
@@ -17,6 +17,7 @@ use super::peers::Peers;
 use super::places::{Cause, Places};
 use super::record::Task;
 use super::task;
+use crate::sys::signal;
 
 /// How long a killed process may take to end.
 const DYING: Duration = Duration::from_secs(1);
@@ -69,13 +70,13 @@ impl Undoer<'_, '_> {
         }
     }
 
-    pub(super) fn signal(&mut self, task: Task, signal: Signal, verb: &str) -> bool {
-        let send = |pidfd: OwnedFd| {
-            pidfd_send_signal(&pidfd, signal)?;
-            Ok(signal != Signal::KILL || task::ends_within(&pidfd, DYING)?)
-        };
+    pub(super) fn signal(&mut self, task: Task, sent: Signal, verb: &str) -> bool {
         let pid = task.pid;
-        match task::open(self.places.proc(), task).and_then(|process| process.map_or(Ok(true), send)) {
+        let deliver = |pidfd: OwnedFd| {
+            signal::send(pidfd.as_fd(), pid, sent)?;
+            Ok(sent != Signal::KILL || task::ends_within(&pidfd, DYING)?)
+        };
+        match task::open(self.places.proc(), task).and_then(|process| process.map_or(Ok(true), deliver)) {
             Ok(true) | Err(Errno::SRCH) => true,
             Ok(false) => self.failed(format_args!("process {pid} was killed but does not end")),
             Err(cause) => self.failed(format_args!("cannot {verb} process {pid}: {}", Cause(cause))),

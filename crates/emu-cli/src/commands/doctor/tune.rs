@@ -76,7 +76,7 @@ fn run(
     let child = Child::open(&machine.host.roots, gated.pid())?;
     let mut supervisor = Supervisor::new(signals, child, Tuned(tuning));
     supervisor.pass_on_early_signals()?;
-    let beginning = begin(gated);
+    let beginning = begin(gated)?;
     let exit = supervisor.watch(|_| {})?;
     let Tuned(tuning) = supervisor.into_in_force();
     let ended = tuning.end();

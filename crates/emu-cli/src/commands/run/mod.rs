@@ -42,7 +42,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         Supervisor::new(&signals, child, Emulated { about: plan.prepared.method().about(), session });
     supervisor.pass_on_early_signals()?;
     let begun = Instant::now();
-    let beginning = begin(gated);
+    let beginning = begin(gated)?;
     let watched = supervisor.watch(|emulated| report.tell_meanwhile(&emulated.session.status().messages()));
 
     report.was_stopped(supervisor.stopped());

@@ -98,7 +98,13 @@ pub(super) fn of(host: &Host, cpus: &CpuList, notes: &mut Vec<String>) -> Result
 /// # Errors
 /// The CPU or the real-time priority cannot be had.
 fn measure(cpus: &CpuList) -> Result<Vec<(CpuId, Option<WakeCost>)>> {
-    let trials: Vec<_> = cpus.iter().map(|cpu| (cpu, thread::spawn(move || trials(cpu)))).collect();
+    let start = |cpu| {
+        let thread = thread::Builder::new().name("emu-trial".into()).spawn(move || trials(cpu));
+        thread
+            .map(|thread| (cpu, thread))
+            .map_err(|e| Error::io("cannot start a thread to measure wake-ups", e))
+    };
+    let trials = cpus.iter().map(start).collect::<Result<Vec<_>>>()?;
     trials
         .into_iter()
         .map(|(cpu, trial)| {

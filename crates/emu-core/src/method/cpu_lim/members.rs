@@ -1,7 +1,7 @@
 //! The processes of a zone, known one by one, by pidfds.
 
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -12,6 +12,7 @@ use crate::cgroup::{TaskGroup, lists};
 use crate::error::{Error, Result};
 use crate::process::{Descendants, Stat, check_targets, last_pid};
 use crate::sys::Pid;
+use crate::sys::signal;
 use crate::sys::time::{self, Nanos};
 use crate::undo::{Journal, Undo};
 
@@ -314,19 +315,19 @@ impl Member {
     }
 
     /// Sends it a signal.
-    pub(crate) fn signal(&self, proc: &Path, signal: Signal) -> Sent {
-        let sent = match &self.pidfd {
-            Some(pidfd) => process::pidfd_send_signal(pidfd, signal),
+    pub(crate) fn signal(&self, proc: &Path, sent: Signal) -> Sent {
+        let outcome = match &self.pidfd {
+            Some(pidfd) => signal::send(pidfd.as_fd(), self.pid, sent),
             None => open(self.pid).and_then(|pidfd| {
                 // Read after opening: if this is the process meant, then the pidfd is its.
                 if Stat::read(proc, self.pid).is_some_and(|stat| stat.starttime == self.starttime) {
-                    process::pidfd_send_signal(&pidfd, signal)
+                    signal::send(pidfd.as_fd(), self.pid, sent)
                 } else {
                     Err(Errno::SRCH)
                 }
             }),
         };
-        match sent {
+        match outcome {
             Ok(()) => Sent::Yes,
             Err(Errno::PERM | Errno::MFILE | Errno::NFILE) => Sent::Refused,
             Err(_) => Sent::Gone,

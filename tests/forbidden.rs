@@ -1,0 +1,83 @@
+//! System calls that a sandbox forbids: emu works without them, or says what is missing, and ends in any case.
+
+#![expect(unsafe_code, reason = "a filter is set between fork and exec")]
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::common::{alone, assert_nothing_left, emu, methods, run, words};
+
+/// How long emu may take, on a machine that is shared.
+const SOON: Duration = Duration::from_secs(5);
+
+const CALLS: [(&str, libc::c_long); 8] = [
+    ("pidfd_open", libc::SYS_pidfd_open),
+    ("pidfd_send_signal", libc::SYS_pidfd_send_signal),
+    ("clone3", libc::SYS_clone3),
+    ("close_range", libc::SYS_close_range),
+    ("sched_setscheduler", libc::SYS_sched_setscheduler),
+    ("sched_setaffinity", libc::SYS_sched_setaffinity),
+    ("timer_create", libc::SYS_timer_create),
+    ("prctl", libc::SYS_prctl),
+];
+
+/// Has a command, and what it runs, fail in these system calls (`seccomp(2)`).
+fn forbid<const N: usize>(command: &mut Command, calls: [libc::c_long; N], errno: i32) {
+    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
+    // The number of the call is the first word of what a filter sees.
+    let mut filter = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
+    for call in calls {
+        filter.push(step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call as u32));
+        filter.push(step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32));
+    }
+    filter.push(step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
+    let set = move || {
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        nix::sys::prctl::set_no_new_privs()?;
+        // SAFETY: the kernel reads the program, which outlives the call.
+        let set =
+            unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+        if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: the closure only makes system calls.
+    unsafe { command.pre_exec(set) };
+}
+
+#[test]
+fn emu_ends_whatever_call_is_forbidden() {
+    let _alone = alone();
+    let mut seen = Vec::new();
+    for method in methods() {
+        for (name, call) in CALLS {
+            // Every other way of refusing for every other method: the first method sees both.
+            let errnos: &[i32] = if seen.is_empty() { &[libc::EPERM, libc::ENOSYS] } else { &[libc::EPERM] };
+            for &errno in errnos {
+                let mut command = emu(words(&format!("run -s 40% -m {method} -- true")));
+                forbid(&mut command, [call], errno);
+                check(&mut command, &format!("{method} without {name} ({errno})"));
+            }
+        }
+        let mut command = emu(words(&format!("run -s 40% -m {method} -- true")));
+        forbid(&mut command, [libc::SYS_pidfd_open, libc::SYS_pidfd_send_signal], libc::EPERM);
+        check(&mut command, &format!("{method} without pidfds"));
+        seen.push(method);
+    }
+}
+
+fn check(command: &mut Command, what: &str) {
+    let begin = Instant::now();
+    let ended = run(command, "");
+    let took = begin.elapsed();
+    assert!(took < SOON, "{what}: {took:?}: {}", ended.stderr);
+    assert!(!ended.stderr.contains("panicked"), "{what}: {}", ended.stderr);
+    match ended.code() {
+        Some(0) => {}
+        Some(3 | 4 | 125) => {
+            assert!(ended.stderr.contains("error: cannot "), "{what}: {}", ended.stderr);
+        }
+        code => panic!("{what}: {code:?}: {}", ended.stderr),
+    }
+    assert_nothing_left(ended.pid);
+}
