@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use crate::common::{
     EMU, alone, assert_nothing_left, assert_refused, can_emulate, emu, finish, inside, is_root, methods, run,
@@ -24,8 +23,6 @@ fn attach_ends_with_its_processes_its_time_or_a_signal() {
         let line = format!("attach --speed 50% --method {method} --pid {}", sleeper.id());
         let attached = start(&mut emu(words(&line)));
         until_it_acts(attached.id());
-        // It begins with what it has found, and is to end with that.
-        std::thread::sleep(Duration::from_millis(200));
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
         let ended = finish(attached);
@@ -72,7 +69,6 @@ fn attach_acts_on_a_cgroup_until_it_is_empty() {
     let attached =
         start(&mut emu(words(&format!("attach --speed 50% --method cpu-freeze --cgroup /{name}"))));
     until_it_acts(attached.id());
-    std::thread::sleep(Duration::from_millis(200));
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
     let ended = finish(attached);

@@ -241,13 +241,13 @@ pub(crate) fn until_it_takes(pid: u32, signal: Signal) {
     eventually("emu takes signals itself", takes);
 }
 
-/// Waits until an emu has written down what it is about to change, and so has found what it is to act on.
+/// Waits until an emu slows down what it was told to: the thread that watches what is delivered begins then.
 pub(crate) fn until_it_acts(emu: u32) {
-    let state = state_folder();
-    let is_its = |entry: fs::DirEntry| entry.file_name().to_string_lossy().starts_with(&format!("{emu}-"));
-    let has_journal = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().any(is_its);
-    // That of root is the folder itself.
-    eventually("emu acts", || has_journal(&state) || has_journal(&state.join("emu")));
+    let threads = || fs::read_dir(format!("/proc/{emu}/task")).into_iter().flatten().flatten();
+    let watches = |task: fs::DirEntry| {
+        fs::read(task.path().join("comm")).is_ok_and(|comm| comm.starts_with(b"emu-account"))
+    };
+    eventually("emu acts", || threads().any(watches));
 }
 
 /// The text as one line: emu breaks long ones, and begins each with its name while a command runs.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::guest::{Guest, Report, Rig, numbers, run_at_once};
 
 /// The speeds in percent.
-const SPEEDS: [f64; 9] = [5.0, 10.0, 20.0, 30.0, 50.0, 70.0, 80.0, 90.0, 95.0];
+const SPEEDS: [f64; 5] = [5.0, 10.0, 30.0, 60.0, 95.0];
 
 /// The lowest frequency as a share of the highest, below which cpu-gov freezes.
 const LOWEST: f64 = 800.0 / 2600.0;
@@ -15,6 +15,9 @@ const LOWEST: f64 = 800.0 / 2600.0;
 /// cpu-lim, too: each stop and each continuation wakes the parent, emu, on the guest's only CPU.
 const CLOSE: f64 = 0.005;
 const CLOSE_AT_LEAST: f64 = 0.003;
+
+/// What the watch of what is delivered may take of a CPU; the guest's only one is in the zone.
+const WATCH: f64 = 0.001;
 
 /// The runs of a method: each speed at each period, over a window of many periods.
 fn runs(method: &str, periods: &[(&str, u32)], speeds: &[f64]) -> String {
@@ -27,7 +30,7 @@ fn runs(method: &str, periods: &[(&str, u32)], speeds: &[f64]) -> String {
 /// The runs of fracas. A turn ends at a tick, so that the last one may be longer than the first one by so much: the less a
 /// speed has of a window, the longer that is.
 fn fracas(period: &str) -> String {
-    let (low, high) = SPEEDS.split_at(4);
+    let (low, high) = SPEEDS.split_at(3);
     runs("fracas", &[(period, 16_000)], low) + &runs("fracas", &[(period, 4_000)], high)
 }
 
@@ -59,7 +62,7 @@ pub(crate) fn judge(what: &str, report: &Report, count: usize, close: f64) {
                 (got / asked - 1.0) * 100.0
             );
             let is_lenient = asked < 0.075 || method == "cpu-lim";
-            let at_most = if is_lenient { CLOSE_AT_LEAST.max(close * asked) } else { close * asked };
+            let at_most = if is_lenient { CLOSE_AT_LEAST.max(close * asked) } else { close * asked } + WATCH;
             if (got - asked).abs() > at_most {
                 far.push(format!("{method} {period}: {asked:.4} asked, {got:.5} got"));
             }
@@ -93,7 +96,7 @@ fn every_method_gives_the_share_asked_for() {
         runs("cpu-gov", &[("100ms", 1000)], &SPEEDS),
     ];
     let reports = run_all([one, other].map(|runs| (Guest::ONE, runs.concat())));
-    reports.iter().flatten().for_each(|report| judge("Linux 6.1, cgroup v2", report, 45, CLOSE));
+    reports.iter().flatten().for_each(|report| judge("Linux 6.1, cgroup v2", report, 25, CLOSE));
 }
 
 /// A run of each method at these speeds.

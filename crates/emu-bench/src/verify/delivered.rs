@@ -15,8 +15,15 @@ const PERIODS: u32 = 10;
 /// The shortest window: the clock of a virtual machine wanders by some percent within less.
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// Disturbed pairs that are taken again.
+/// Disturbed pairs that are taken again, in each round.
 const REPEATS: usize = 2;
+
+/// By how much the two pairs of a round may differ, as a share. Where they differ by more, the machine was of another speed
+/// for a moment that no account shows, and one of them is wrong.
+const AGREE: f64 = 0.05;
+
+/// Rounds until two pairs agree; then all of them count.
+const ROUNDS: usize = 3;
 
 /// What one CPU delivers.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +34,8 @@ pub struct Delivered {
     pub asked: f64,
     /// The share delivered: work under the emulation by work without, at the same core clock where a share is asked for.
     pub delivered: f64,
+    /// Between which shares it is, by how much the pairs differ.
+    pub between: [f64; 2],
     /// The clock that its thread perceives without the emulation.
     pub native_clock: Hertz,
     /// Share of the core clock that its thread was given without the emulation; the rest went to other tasks.
@@ -40,9 +49,16 @@ impl Delivered {
     pub fn error(&self) -> f64 {
         self.delivered / self.asked - 1.0
     }
+
+    /// By how much the pairs differ, as a share of what is delivered.
+    fn spread(&self) -> f64 {
+        let [low, high] = self.between;
+        (high - low) / self.delivered
+    }
 }
 
-/// Measures what an emulation delivers on each CPU of a demand, to a thread bound to it: in two pairs of opposite order.
+/// Measures what an emulation delivers on each CPU of a demand, to a thread bound to it: in two pairs of opposite order, and
+/// in more where these do not agree.
 ///
 /// Returns the length of the windows as well. `watch` is called after each pair; its error ends the measurement.
 ///
@@ -58,8 +74,22 @@ pub fn delivered(
     let mut trial = Trial::of("multithread", demand, &plan.setting(emulated, &demand.targets))?;
     (trial.job.active, trial.job.pinned) = (trial.shares.len(), true);
     let orders = [[Side::Native, Side::Emulated], [Side::Emulated, Side::Native]];
-    let take = |(number, sides)| pair::take(emulated, &trial, &plan, number, sides);
-    let pairs = take_all(orders.into_iter().enumerate().collect(), REPEATS, take, watch)?;
+    let mut pairs = Vec::new();
+    for round in 0..ROUNDS {
+        let take =
+            |(number, sides)| pair::take(emulated, &trial, &plan, round * orders.len() + number, sides);
+        let taken = take_all(orders.into_iter().enumerate().collect(), REPEATS, take, watch)?;
+        let seen = by_pairs(&trial, &taken, &plan)?;
+        if seen.iter().all(|seen| seen.spread() <= AGREE) {
+            return Ok((plan.window_of(emulated), seen));
+        }
+        pairs.extend(taken);
+    }
+    Ok((plan.window_of(emulated), by_pairs(&trial, &pairs, &plan)?))
+}
+
+/// What each CPU delivers by these pairs.
+fn by_pairs(trial: &Trial, pairs: &[Pair], plan: &Plan) -> Result<Vec<Delivered>> {
     let native: Vec<&Window> =
         pairs.iter().filter(|pair| pair.kept).filter_map(|pair| Some(pair.sides()?.0)).collect();
     let mean = |of: &dyn Fn(&Window) -> f64| {
@@ -72,20 +102,21 @@ pub fn delivered(
             trial.job.cpus
         )));
     }
-    let findings = findings(&trial, &pairs, &plan)?;
     let of_cpu = |(part, finding): (usize, &super::Finding)| {
         let free = mean(&|window| {
             let rate = window.done.parts.get(part).copied().unwrap_or(0.0) / window.done.wall_s();
             rate * window.done.quantum_ns / 1e9 / QUANTUM as f64
         });
+        let of_ideal = |ratio: f64| finding.ideal * ratio;
         Delivered {
             cpu: finding.cpu.unwrap_or_default(),
             asked: finding.ideal,
-            delivered: finding.ideal * finding.relative.estimate,
+            delivered: of_ideal(finding.relative.estimate),
+            between: [finding.relative.low, finding.relative.high].map(of_ideal),
             native_clock: Hertz((core_hz * free) as u64),
             free,
             longest_stall: Duration::from_nanos(finding.longest_stall_ns),
         }
     };
-    Ok((plan.window_of(emulated), findings.iter().enumerate().map(of_cpu).collect()))
+    Ok(findings(trial, pairs, plan)?.iter().enumerate().map(of_cpu).collect())
 }

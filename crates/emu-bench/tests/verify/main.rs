@@ -101,11 +101,13 @@ fn two_pairs_tell_what_a_cpu_delivers() {
         Ok(())
     })
     .unwrap();
-    assert!((2..=4).contains(&pairs) && window == Duration::from_millis(200), "{pairs} of {window:?}");
+    assert!((2..=12).contains(&pairs) && window == Duration::from_millis(200), "{pairs} of {window:?}");
     let [seen] = &cpus[..] else { panic!("{cpus:?}") };
     let [least, most] = stopper.delivered();
-    assert!((least - 0.1..=most + 0.1).contains(&seen.delivered), "{seen:?}, {least} to {most}");
-    assert!(seen.cpu == cpu && (seen.asked - 0.8).abs() < 1e-9 && seen.error() < -0.2, "{seen:?}");
+    // Where the pairs do not agree, it says so.
+    let [low, high] = seen.between;
+    assert!(low <= most + 0.1 && high >= least - 0.1, "{seen:?}, {least} to {most}");
+    assert!(seen.cpu == cpu && (seen.asked - 0.8).abs() < 1e-9 && low / seen.asked < 0.8, "{seen:?}");
     assert!(seen.longest_stall >= Duration::from_millis(5) && seen.free > 0.3, "{seen:?}");
 }
 

@@ -32,7 +32,7 @@ const FIRST: Duration = Duration::from_millis(50);
 const LAST: Duration = Duration::from_secs(1);
 
 /// The part of one CPU that the readings may take.
-const COST: f64 = 0.002;
+const COST: f64 = 0.001;
 
 /// The shortest window, in periods.
 const PERIODS: u32 = 3;
@@ -194,7 +194,7 @@ impl Watcher {
         self.grouped = reason::are_grouped(&self.host.roots.proc, &self.watch.processes());
         loop {
             let Some(generation) = self.wait_for_begin() else { return };
-            let mut before = self.watch.read();
+            let mut before = self.watch.read(false);
             let mut length = self.shortest;
             loop {
                 let is_changed = self.wait(length, generation);
@@ -202,7 +202,7 @@ impl Watcher {
                 if self.moves_clock && !is_changed {
                     self.measure_clocks();
                 }
-                let after = self.watch.read();
+                let after = self.watch.read(length > LAST / 2);
                 let is_off = self.count(&before, &after, generation);
                 if let Some(off) = is_off {
                     self.explain(off, &before, &after);

@@ -91,9 +91,10 @@ impl Watch {
         Ok(Self { proc, source, cpus, threads: Vec::new(), turn: 0 })
     }
 
-    /// Reads all processes and a part of their threads. What cannot be read has ended.
-    pub(super) fn read(&mut self) -> Reading {
-        let mut threads = Vec::new();
+    /// Reads all processes and a part of their threads; what cannot be read has ended. How the CPUs spend their time is read
+    /// only to explain what is off: the kernel sums up all interrupts for it.
+    pub(super) fn read(&mut self, explains: bool) -> Reading {
+        let mut threads = BTreeMap::new();
         let mut reading = Reading::default();
         for pid in self.processes() {
             let Some(stat) = Stat::read(&self.proc, pid) else { continue };
@@ -101,17 +102,19 @@ impl Watch {
             let (parent, starttime) = (stat.parent, stat.starttime);
             reading.processes.insert(pid, ProcessTime { parent, starttime, used });
             if stat.threads == 1 {
-                threads.push(pid);
+                threads.insert(pid, stat.cpu);
             } else {
-                threads.extend(process::threads(&self.proc, pid));
+                threads.extend(process::threads(&self.proc, pid).into_iter().map(|tid| (tid, None)));
             }
         }
-        let stat = fs::read_to_string(self.proc.join("stat")).unwrap_or_default();
-        let times = self.cpus.iter().filter_map(|cpu| Some((cpu, CpuTimes::of(&stat, cpu)?)));
-        reading.cpu_times = times.collect();
+        if explains {
+            let stat = fs::read_to_string(self.proc.join("stat")).unwrap_or_default();
+            let times = self.cpus.iter().filter_map(|cpu| Some((cpu, CpuTimes::of(&stat, cpu)?)));
+            reading.cpu_times = times.collect();
+        }
         reading.at = time::now();
-        for tid in self.chosen(&threads) {
-            if let Some(time) = ThreadTime::read(&self.proc, tid) {
+        for tid in self.chosen(&threads.keys().copied().collect::<Vec<_>>()) {
+            if let Some(time) = ThreadTime::read(&self.proc, tid, threads.get(&tid).copied().flatten()) {
                 reading.threads.insert(tid, time);
             }
         }
@@ -173,11 +176,10 @@ pub(super) fn name(proc: &Path, tid: Pid) -> String {
 
 impl ThreadTime {
     /// Reads `schedstat` (Documentation/scheduler/sched-stats.rst); `None` where the thread has ended or the kernel
-    /// keeps no such account.
-    fn read(proc: &Path, tid: Pid) -> Option<Self> {
-        let folder = proc.join(tid.to_string());
-        let cpu = Stat::read(proc, tid)?.cpu?;
-        let file = folder.join("schedstat");
+    /// keeps no such account. `cpu` is where it runs, if that is known.
+    fn read(proc: &Path, tid: Pid, cpu: Option<CpuId>) -> Option<Self> {
+        let cpu = cpu.or_else(|| Stat::read(proc, tid)?.cpu)?;
+        let file = proc.join(tid.to_string()).join("schedstat");
         let mut best: Option<(Nanos, Self)> = None;
         for _ in 0..TRIES {
             let mut text = String::with_capacity(64);
@@ -293,12 +295,12 @@ mod tests {
         let host = Host::detect(&crate::roots::Roots::system()).unwrap();
         let own = std::process::id() as Pid;
         let mut watch = Watch::new(&host, &Tasks::Processes(vec![own]), host.allowed.clone()).unwrap();
-        let before = watch.read();
+        let before = watch.read(false);
         let begin = std::time::Instant::now();
         while begin.elapsed() < std::time::Duration::from_millis(30) {
             std::hint::black_box(());
         }
-        let window = before.until(&watch.read());
+        let window = before.until(&watch.read(false));
         let run: Nanos = window.tasks.iter().map(|task| task.run).sum();
         assert!(window.length >= 30_000_000 && run > 0, "{window:?}");
     }

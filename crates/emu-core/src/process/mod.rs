@@ -2,7 +2,8 @@
 //! must not stop.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::cpu_list::CpuId;
@@ -57,6 +58,9 @@ impl KernelPolicy {
     }
 }
 
+/// Longer than the line of `/proc/<pid>/stat` can be: a name of 64 bytes and 51 numbers of up to 20 digits.
+const STAT_MAX: usize = 1200;
+
 /// `PF_KTHREAD` of the flags in `/proc/<pid>/stat` (include/linux/sched.h).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
@@ -68,11 +72,14 @@ impl Stat {
 
     /// Reads the fields; `None` when the process does not exist.
     pub(crate) fn read(proc: &Path, pid: Pid) -> Option<Self> {
-        // The name may contain any bytes.
-        Self::parse(&fs::read(proc.join(pid.to_string()).join("stat")).ok()?)
+        // One read has the whole line: the kernel makes it in one piece.
+        let mut line = [0; STAT_MAX];
+        let mut file = File::open(proc.join(pid.to_string()).join("stat")).ok()?;
+        let length = file.read(&mut line).ok()?;
+        Self::parse(line.get(..length)?)
     }
 
-    /// Parses the line. The name is in parentheses and may contain parentheses, too.
+    /// Parses the line. The name is in parentheses and may contain any bytes, parentheses too.
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
         let name_end = line.iter().rposition(|&byte| byte == b')')?;
         let rest = std::str::from_utf8(line.get(name_end + 1..)?).ok()?;
@@ -157,9 +164,12 @@ pub(crate) fn check_targets(proc: &Path, pids: impl IntoIterator<Item = Pid>) ->
     Ok(())
 }
 
-/// How often all processes are read again and not only the new ones, in nanoseconds: between two
-/// looks a number may have been given to another process.
-const LOOK_AT_ALL: Nanos = 1_000_000_000;
+/// How often members are read again, in nanoseconds: they may have ended.
+const LOOK_AT_MEMBERS: Nanos = 1_000_000_000;
+
+/// How often all other processes are read again, too: a number may have been given to another process. For that the
+/// kernel must have come round to it, which shows unless it came all the way round between two looks.
+const LOOK_AT_ALL: Nanos = 10_000_000_000;
 
 /// Some processes and all their descendants.
 ///
@@ -181,7 +191,8 @@ pub(crate) struct Descendants {
     eldest: u64,
     /// The last process number that the kernel had given out before the last look.
     last_pid: Option<Pid>,
-    next_full: Nanos,
+    next_of_members: Nanos,
+    next_of_all: Nanos,
 }
 
 impl Descendants {
@@ -207,7 +218,8 @@ impl Descendants {
             members,
             others: HashSet::new(),
             last_pid: None,
-            next_full: 0,
+            next_of_members: 0,
+            next_of_all: 0,
         };
         descendants.look()?;
         Ok(descendants)
@@ -224,18 +236,20 @@ impl Descendants {
     /// `/proc` cannot be read.
     pub(crate) fn look(&mut self) -> Result<()> {
         let (now, last_pid) = (time::now(), last_pid(&self.proc));
-        let full = now >= self.next_full;
+        let came_round = last_pid < self.last_pid;
+        let all = came_round || now >= self.next_of_all;
+        let members = all || now >= self.next_of_members;
         // If no number has been given out since, there is no new process.
-        if !full && last_pid.is_some() && last_pid == self.last_pid {
+        if !members && last_pid.is_some() && last_pid == self.last_pid {
             return Ok(());
         }
         let alive: HashSet<Pid> = pids(&self.proc)?.into_iter().collect();
         self.members.retain(|pid, _| alive.contains(pid));
-        self.others.retain(|pid| !full && alive.contains(pid));
+        self.others.retain(|pid| !all && alive.contains(pid));
         let mut strangers = Vec::new();
         for &pid in alive.difference(&self.others) {
             let known = self.members.get(&pid).map(|stat| stat.starttime);
-            if known.is_some() && !full {
+            if known.is_some() && !members {
                 continue;
             }
             match Stat::read(&self.proc, pid) {
@@ -248,11 +262,14 @@ impl Descendants {
             }
         }
         self.adopt(strangers);
-        if full {
+        if members {
             let in_use: HashSet<Pid> =
                 self.members.iter().flat_map(|(&pid, stat)| [pid, stat.group, stat.session]).collect();
             self.lines.retain(|line| in_use.contains(line));
-            self.next_full = now + LOOK_AT_ALL;
+            self.next_of_members = now + LOOK_AT_MEMBERS;
+        }
+        if all {
+            self.next_of_all = now + LOOK_AT_ALL;
         }
         self.last_pid = last_pid;
         Ok(())
