@@ -72,6 +72,7 @@ impl Emulated for Stopper {
             while !theirs.load(Ordering::SeqCst) {
                 let begin = Instant::now();
                 signal(&pids, Signal::SIGSTOP);
+                until_stopped(&pids);
                 let is_stopped = Instant::now();
                 thread::sleep(stop);
                 let least = is_stopped.elapsed();
@@ -105,6 +106,20 @@ fn descendants(worker: Pid) -> Vec<Pid> {
 fn signal(pids: &[Pid], signal: Signal) {
     for &pid in pids {
         kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+    }
+}
+
+/// Waits until every thread of these processes has stopped. One that sleeps has to be scheduled first, and it may be the one
+/// that stops the others: they compute until then.
+fn until_stopped(pids: &[Pid]) {
+    let is_stopped = |task: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 'Z', 'X']))
+    };
+    let tasks = |pid: &Pid| std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let begin = Instant::now();
+    while !pids.iter().flat_map(tasks).all(is_stopped) && begin.elapsed() < Duration::from_millis(50) {
+        thread::sleep(Duration::from_micros(50));
     }
 }
 
