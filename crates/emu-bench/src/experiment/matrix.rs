@@ -28,6 +28,8 @@ pub struct Request {
     pub workloads: Vec<String>,
     /// The speeds.
     pub speeds: Vec<Speed>,
+    /// More speeds for the work of one thread that computes.
+    pub speeds_of_loop: Vec<Speed>,
     /// On how many CPUs.
     pub cores: Cores,
     /// How often.
@@ -137,7 +139,8 @@ impl Experiment {
     /// Adds every contender at every speed for a workload on some CPUs, and their controls.
     fn add_group(&mut self, host: &Host, request: &Request, name: &str, zone: &CpuList) -> Result<()> {
         let mut cells = Vec::new();
-        for &speed in &request.speeds {
+        let more = request.speeds_of_loop.iter().filter(|_| name == SMOOTH);
+        for &speed in request.speeds.iter().chain(more) {
             for &one in request.contenders.iter().filter(|one| **one != NONE) {
                 let mut demand = Demand::new(targets(zone, speed, self.reference)?);
                 demand.period = request.period;
@@ -367,6 +370,7 @@ mod tests {
             contenders: vec![NONE],
             workloads: vec!["cpu-loop".into()],
             speeds: vec![Speed::share(0.5).unwrap()],
+            speeds_of_loop: Vec::new(),
             cores: Cores::Each(vec![1]),
             repetitions: Repetitions::Count(2),
             sparing: false,

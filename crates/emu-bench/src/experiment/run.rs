@@ -8,13 +8,21 @@ use emu_core::{CpuList, Error, ErrorKind, Host, Result};
 
 use super::blocks::{Step, steps};
 use super::stored::{self, End, Failure, Rows, Seen, Taken};
-use super::{Cell, Experiment, methods};
+use super::{Cell, Experiment, NONE, methods};
 use crate::record::{About, Machine, Record, unusable};
+use crate::stats::Level;
 use crate::verify::{self, Emulated, Pair, Plan, Window, spectrum_of_periods};
 use crate::workload::{Job, confine};
 
 /// How often a disturbed pair is taken again, and how often a cell may fail before it is left out.
 const TAKEN_AGAIN: usize = 3;
+
+/// Where a run has a budget, pairs are taken until they decide: the most for one cell.
+pub(super) const UNTIL_DECIDED: usize = 60;
+
+/// A cell is decided early where its interval decides at this level. That is stricter than the verdict's own level, as it is
+/// looked at after each block (O'Brien & Fleming, *Biometrics* 35, 1979, on looks at data that come in).
+const EARLY: f64 = 0.99;
 
 /// How much longer than its budget a run may take: the last block is often what an interval needs.
 const OVERRUN: f64 = 1.05;
@@ -131,28 +139,34 @@ impl Run {
             .filter(|taken| taken.pair.kept)
             .map(|taken| (taken.cell, taken.repetition))
             .collect();
-        let repetitions: Vec<_> = self.experiment.cells.iter().map(|cell| cell.repetitions).collect();
-        let all = steps(&repetitions, self.experiment.seed);
+        let all = all_steps(&self.experiment);
         let mut todo: Vec<_> =
             all.into_iter().filter(|step| !done.contains(&(step.cell, step.repetition))).collect();
         let smooth: Vec<_> =
             (0..self.experiment.cells.len()).filter(|&cell| self.is_to_be_seen(cell)).collect();
         let seeing: Duration = smooth.iter().map(|&cell| self.seeing_time(cell)).sum();
         self.began = Instant::now();
-        self.expected = todo.iter().map(|step| self.pair_time(step.cell)).sum::<Duration>() + seeing;
-        let mut blocks = self.experiment.repetitions;
+        let planned = todo.iter().filter(|step| step.block < self.experiment.repetitions);
+        self.expected = planned.map(|step| self.pair_time(step.cell)).sum::<Duration>() + seeing;
+        let mut blocks = 0;
         let mut number = 0;
         while let Some(step) = todo.get(number).copied() {
             let is_new_block =
                 number == 0 || todo.get(number - 1).is_some_and(|last| last.block < step.block);
-            let block_time = || {
-                let of_block = todo.iter().skip(number).take_while(|next| next.block == step.block);
-                of_block.map(|next| self.pair_time(next.cell)).sum::<Duration>()
-            };
-            if is_new_block && step.block >= 2 && self.is_late(block_time() + seeing) {
-                blocks = step.block;
-                break;
+            if is_new_block && step.block >= 2 {
+                self.leave_out_decided(&mut todo, number)?;
+                let Some(next) = todo.get(number) else { break };
+                let of_block = todo.iter().skip(number).take_while(|step| step.block == next.block);
+                let block_time: Duration = of_block.map(|step| self.pair_time(step.cell)).sum();
+                if self.is_late(block_time + seeing) {
+                    break;
+                }
+                if next.block > step.block {
+                    continue;
+                }
             }
+            let Some(step) = todo.get(number).copied() else { break };
+            blocks = step.block + 1;
             self.show(step.cell, todo.len() - number, watch)?;
             if !self.has_failed(step.cell) {
                 harness.leave(&self.host, &step_cpus(&self.experiment, step.cell));
@@ -175,6 +189,37 @@ impl Run {
         self.record.sample(stored::END, &end)?;
         self.rows.end = Some(end);
         Ok(())
+    }
+
+    /// Where the run has a budget, leaves out what is to be done from this step on of cells that are decided.
+    fn leave_out_decided(&self, todo: &mut Vec<Step>, from: usize) -> Result<()> {
+        if self.experiment.budget.is_zero() {
+            return Ok(());
+        }
+        let mut decided = BTreeSet::new();
+        for cell in 0..self.experiment.cells.len() {
+            if self.is_decided(cell)? {
+                decided.insert(cell);
+            }
+        }
+        let mut number = 0;
+        todo.retain(|step| {
+            number += 1;
+            number <= from || !decided.contains(&step.cell)
+        });
+        Ok(())
+    }
+
+    /// Whether the pairs of a cell decide early. Controls tell what can be decided at all, and so never do.
+    fn is_decided(&self, number: usize) -> Result<bool> {
+        let taken = self.rows.taken.iter().filter(|taken| taken.cell == number);
+        let pairs: Vec<Pair> = taken.map(|taken| taken.pair.clone()).collect();
+        let Some(cell) = self.experiment.cells.get(number) else { return Ok(true) };
+        if cell.contender == NONE || pairs.iter().all(|pair| !pair.is_undisturbed()) {
+            return Ok(false);
+        }
+        let plan = Plan { level: Level::new(EARLY)?, ..self.experiment.plan(cell, &self.host.roots.proc)? };
+        Ok(verify::findings(&cell.trial, &pairs, &plan)?.iter().all(|finding| !finding.is_undecided()))
     }
 
     /// Takes a pair, and tells whether it is to be taken again.
@@ -265,6 +310,11 @@ impl Run {
         watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>,
     ) -> Result<()> {
         let Some(cell) = self.experiment.cells.get(cell) else { return Ok(()) };
+        let budget = self.experiment.budget;
+        if !budget.is_zero() {
+            let time_left = budget.saturating_sub(self.began.elapsed());
+            return watch(&Progress { cell, pairs_left, time_left });
+        }
         let left = self.expected.saturating_sub(self.done);
         // Until enough is done, the plan is the better guess.
         let pace = if self.done > Duration::from_secs(5) {
@@ -315,6 +365,25 @@ impl Run {
     fn seeing_time(&self, cell: usize) -> Duration {
         self.experiment.cells.get(cell).map_or(Duration::ZERO, |cell| self.experiment.seeing_time(cell))
     }
+}
+
+/// The steps that are planned; where the run has a budget, followed by those of cells that these do not decide.
+fn all_steps(experiment: &Experiment) -> Vec<Step> {
+    let planned: Vec<_> = experiment.cells.iter().map(|cell| cell.repetitions).collect();
+    let mut all = steps(&planned, experiment.seed);
+    if !experiment.budget.is_zero() {
+        let more = |cell: &Cell| match cell.contender {
+            NONE => 0,
+            _ => UNTIL_DECIDED.saturating_sub(cell.repetitions),
+        };
+        let more: Vec<_> = experiment.cells.iter().map(more).collect();
+        all.extend(steps(&more, experiment.seed.wrapping_add(1)).into_iter().map(|step| Step {
+            block: experiment.repetitions + step.block,
+            repetition: planned.get(step.cell).map_or(0, |count| count + step.repetition),
+            ..step
+        }));
+    }
+    all
 }
 
 /// Whether a cell that has failed so often, at last for this reason, may be tried again.

@@ -2,46 +2,36 @@
 
 use emu_core::MethodId;
 
-use super::results::{Judged, Results};
+use super::results::{CellResult, Judged, Results};
+use crate::experiment::NONE;
 use crate::listed;
 use crate::numbers::signed;
 use crate::stats::Verdict;
 
-/// Kinds of work, and the workloads that stand for them.
-const CLASSES: [(&str, &[&str]); 4] = [
+/// More pairs than this are no advice.
+const PAIRS_MAX: usize = 1000;
+
+/// Kinds of work, and the workloads that stand for them. Paced traffic is none: it is as fast on a slower CPU, and a method
+/// that does nothing is right for it.
+const CLASSES: [(&str, &[&str]); 3] = [
     ("computing", &["cpu-loop", "multithread", "multiprocess"]),
     ("sleeping and computing in turn", &["sleep-compute"]),
-    ("paced network traffic", &["udp-io"]),
     ("memory-bound work", &["stream"]),
 ];
 
 /// The sentence.
 pub(super) fn sentence(results: &Results) -> String {
-    let mut good: Vec<(MethodId, Vec<String>)> = Vec::new();
-    let (mut bad, mut unknown) = (Vec::new(), Vec::new());
+    let (mut good, mut bad, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     for (kind, workloads) in CLASSES {
         let candidates = candidates(results, workloads);
-        match judge(&candidates, results.tolerance) {
-            Some(Judgement::Use(best)) => {
-                let text = format!("{kind} ({})", words(best));
-                match good.iter_mut().find(|(contender, _)| *contender == best.contender) {
-                    Some((_, kinds)) => kinds.push(text),
-                    None => good.push((best.contender, vec![text])),
-                }
-            }
-            Some(Judgement::None(nearest)) => {
-                bad.push(format!(
-                    "{kind} ({}, the nearest, is off by {})",
-                    nearest.contender,
-                    words(nearest)
-                ));
-            }
+        match judge(&candidates) {
+            Some(Judgement::Use(right)) => good.push(format!("for {kind} use {}", any_of(&right))),
+            Some(Judgement::None(nearest)) => bad.push(format!("{kind} ({nearest} is the nearest)")),
             None if !candidates.is_empty() => unknown.push(kind.to_owned()),
             None => {}
         }
     }
-    let mut parts: Vec<_> =
-        good.iter().map(|(contender, kinds)| format!("use {contender} for {}", listed(kinds))).collect();
+    let mut parts = good;
     if !bad.is_empty() {
         parts.push(format!("no method measured is right for {}", listed(&bad)));
     }
@@ -51,7 +41,34 @@ pub(super) fn sentence(results: &Results) -> String {
     if parts.is_empty() {
         return "Nothing was measured that tells which method to use.".into();
     }
-    format!("On this host {}.", parts.join("; "))
+    let advice = format!("On this host {}.", parts.join("; "));
+    [Some(advice), undecided(results)].into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// `a, b or c`.
+fn any_of(methods: &[String]) -> String {
+    match methods {
+        [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
+        _ => methods.concat(),
+    }
+}
+
+/// What has no verdict, and what it would take.
+fn undecided(results: &Results) -> Option<String> {
+    let cells = || results.cells.iter().filter(|cell| cell.contender != NONE);
+    let needed = |cell: &CellResult| match cell.finding.verdict {
+        Verdict::NotEnoughData { pairs_needed } => Some(pairs_needed),
+        Verdict::Pass | Verdict::Fail => None,
+    };
+    let open: Vec<_> = cells().filter_map(needed).collect();
+    let would = open.iter().flatten().filter(|pairs| **pairs <= PAIRS_MAX);
+    let take = match (would.clone().count(), would.max()) {
+        (0, _) | (_, None) => ", and no number of pairs like these would decide them".to_owned(),
+        (some, Some(pairs)) => {
+            format!("; {pairs} pairs of each would decide {some} of them (--reps {pairs})")
+        }
+    };
+    (!open.is_empty()).then(|| format!("{} of {} cells are undecided{take}.", open.len(), cells().count()))
 }
 
 /// A method on the ground of a kind where it is furthest off.
@@ -66,36 +83,31 @@ struct Candidate {
 }
 
 /// What is said of a kind of work.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 enum Judgement {
-    /// This method is right, or nothing shows that it is not.
-    Use(Candidate),
+    /// These methods are right. Which of them is the nearest depends on the noise, and so is not said.
+    Use(Vec<String>),
     /// No method is right; this one is nearest.
-    None(Candidate),
+    None(String),
 }
 
-/// Chooses by verdict first: what passes is better than what may be nearer. Where nothing is right, the nearest is told
-/// by how far it is off alone. `None` where there is not enough data of any method.
-fn judge(candidates: &[Candidate], tolerance: f64) -> Option<Judgement> {
-    let magnitude = |one: &&Candidate| one.off.map_or(f64::INFINITY, |(_, magnitude)| magnitude);
-    let nearest = |verdict: fn(&Verdict) -> bool| {
-        let of_it = candidates.iter().filter(|one| one.off.is_some() && verdict(&one.verdict));
-        of_it.min_by(|a, b| magnitude(a).total_cmp(&magnitude(b))).copied()
-    };
-    let is_near = |one: &Candidate| magnitude(&one) <= tolerance.ln_1p();
-    nearest(|verdict| *verdict == Verdict::Pass)
-        .or_else(|| nearest(|verdict| matches!(verdict, Verdict::NotEnoughData { .. })).filter(is_near))
-        .map(Judgement::Use)
-        .or_else(|| nearest(|_| true).map(Judgement::None))
-}
-
-/// `+2.3%`, or `+2.3%, not enough data`.
-fn words(candidate: Candidate) -> String {
-    let error = candidate.off.map_or_else(|| "-".into(), |(bias, _)| signed(bias));
-    match candidate.verdict {
-        Verdict::NotEnoughData { .. } => format!("{error}, {}", candidate.verdict.as_str()),
-        Verdict::Pass | Verdict::Fail => error,
+/// Judges by verdicts alone: the methods that pass; where all fail, the nearest. `None` where no method passes and one may
+/// yet.
+fn judge(candidates: &[Candidate]) -> Option<Judgement> {
+    let of = |verdict: Verdict| candidates.iter().filter(move |one| one.verdict == verdict);
+    if candidates.is_empty() || of(Verdict::Fail).count() < candidates.len() {
+        let right: Vec<_> = of(Verdict::Pass).map(words).collect();
+        return (!right.is_empty()).then_some(Judgement::Use(right));
     }
+    let magnitude = |one: &Candidate| one.off.map_or(f64::INFINITY, |(_, magnitude)| magnitude);
+    let nearest = candidates.iter().min_by(|a, b| magnitude(a).total_cmp(&magnitude(b)));
+    nearest.map(words).map(Judgement::None)
+}
+
+/// `cpu-hogs (+2.3%)`.
+fn words(candidate: &Candidate) -> String {
+    let error = candidate.off.map_or_else(|| "-".into(), |(bias, _)| signed(bias));
+    format!("{} ({error})", candidate.contender)
 }
 
 /// The methods that were measured on all grounds of a kind.
@@ -129,34 +141,31 @@ mod tests {
         Candidate { contender: method.parse().unwrap(), verdict, off }
     }
 
-    fn told(candidates: &[Candidate]) -> String {
-        match judge(candidates, 0.05) {
-            Some(Judgement::Use(one)) => format!("use {} {}", one.contender, words(one)),
-            Some(Judgement::None(one)) => format!("nearest {} {}", one.contender, words(one)),
-            None => "nothing".into(),
-        }
-    }
-
     #[test]
     fn of_methods_that_are_all_wrong_the_least_off_is_the_nearest() {
-        let far = candidate("fracas", UNTOLD, -0.99);
+        let far = candidate("fracas", Verdict::Fail, -0.99);
         let near = candidate("cpu-lim", Verdict::Fail, -0.56);
-        assert_eq!(told(&[far, near]), "nearest cpu-lim -56.0%");
-        assert_eq!(told(&[far]), "nearest fracas -99.0%, not enough data");
+        assert_eq!(judge(&[far, near]), Some(Judgement::None("cpu-lim (-56.0%)".into())));
+        assert_eq!(judge(&[]), None);
     }
 
     #[test]
-    fn what_passes_is_better_than_what_may_be_nearer() {
+    fn all_that_pass_are_advised_and_nothing_else() {
         let passed = candidate("cpu-hogs", Verdict::Pass, 0.03);
-        let nearer = candidate("fracas", UNTOLD, 0.01);
-        assert_eq!(told(&[nearer, passed]), "use cpu-hogs +3.0%");
-        assert_eq!(told(&[nearer]), "use fracas +1.0%, not enough data");
+        let nearer = candidate("cpu-lim", Verdict::Pass, 0.01);
+        let untold = candidate("fracas", UNTOLD, 0.0);
+        let wrong = candidate("cpu-freeze", Verdict::Fail, 0.3);
+        let right = vec!["cpu-hogs (+3.0%)".to_owned(), "cpu-lim (+1.0%)".to_owned()];
+        assert_eq!(judge(&[passed, untold, nearer, wrong]), Some(Judgement::Use(right)));
     }
 
     #[test]
-    fn a_method_with_only_disturbed_data_is_neither_used_nor_near() {
-        let unknown = Candidate { off: None, ..candidate("cpu-lim", UNTOLD, 0.0) };
-        assert_eq!(told(&[unknown]), "nothing");
-        assert_eq!(told(&[unknown, candidate("fracas", Verdict::Fail, 0.3)]), "nearest fracas +30.0%");
+    fn without_a_verdict_nothing_is_advised_and_nobody_is_wrong() {
+        let untold = candidate("fracas", UNTOLD, 0.01);
+        let disturbed = Candidate { off: None, ..candidate("cpu-lim", UNTOLD, 0.0) };
+        let wrong = candidate("cpu-hogs", Verdict::Fail, 0.3);
+        for candidates in [&[untold][..], &[disturbed], &[untold, wrong], &[disturbed, wrong]] {
+            assert_eq!(judge(candidates), None);
+        }
     }
 }

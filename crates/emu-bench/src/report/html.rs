@@ -115,7 +115,7 @@ fn fidelity(results: &Results) -> Markup {
             (results.totals_table().html())
             p.note {
                 "The score, 0 to 100, is that of the worst work: a method that breaks one kind of work cannot average it \
-                 away. 100 is no error beyond the noise, 50 an error of 5%. The longest stall is that of cpu-loop."
+                 away. 100 is no error beyond the noise, 50 an error of 5%, and there is none without all verdicts. The longest stall is that of cpu-loop."
             }
         }
     }

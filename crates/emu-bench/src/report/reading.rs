@@ -12,7 +12,7 @@ use super::results::{CellResult, Ground, Judged, Results, SCHEMA, Total, ground_
 use super::stored::{Stored, smoothness, unavailable};
 use crate::experiment::{Experiment, NONE, Run, in_order};
 use crate::record::{self, unusable};
-use crate::stats::{AaTest, Bootstrap, Centre, Interval, Level, Sample};
+use crate::stats::{AaTest, Bootstrap, Centre, Interval, Level, Sample, Verdict};
 use crate::verify::{SMOOTH, Side, Window};
 use crate::workload::{Done, workload};
 
@@ -140,15 +140,16 @@ fn ideal<'a>(name: &str, native: impl Iterator<Item = &'a Done>) -> Result<Vec<(
 
 fn totals(fidelity: &[Judged], cells: &[CellResult]) -> Vec<Total> {
     let total = |contender: MethodId| {
-        let (worst, score) = fidelity
-            .iter()
-            .filter(|one| one.contender == contender && is_promised(&one.workload))
+        let promised =
+            || fidelity.iter().filter(|one| one.contender == contender && is_promised(&one.workload));
+        let is_open = promised().any(|one| matches!(one.verdict, Verdict::NotEnoughData { .. }));
+        let (worst, score) = promised()
             .filter_map(|one| Some((one, one.fidelity?.score.estimate)))
             .min_by(|a, b| a.1.total_cmp(&b.1))?;
         let own = || cells.iter().filter(move |cell| cell.contender == contender);
         Some(Total {
             contender,
-            score,
+            score: (!is_open).then_some(score),
             worst: ground_name(&worst.workload, worst.cores),
             longest_stall_ns: own()
                 .filter(|cell| cell.workload == SMOOTH)

@@ -163,8 +163,9 @@ pub struct Judged {
 pub struct Total {
     /// The method.
     pub contender: MethodId,
-    /// The score of the worst ground, 0 to 100, of those that emulation promises to get right.
-    pub score: f64,
+    /// The score of the worst ground, 0 to 100, of those that emulation promises to get right; `None` where one of them has
+    /// no verdict.
+    pub score: Option<f64>,
     /// That ground.
     pub worst: String,
     /// The longest time without progress in any window of one thread that computes: more of them than CPUs stall each

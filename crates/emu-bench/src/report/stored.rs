@@ -44,7 +44,10 @@ impl Stored {
         let pairs_of =
             |number: usize| taken.iter().filter(|taken| taken.cell == number && taken.pair.kept).count();
         let cells = self.experiment.cells.iter().enumerate();
-        let short_cells = cells.filter(|(number, cell)| pairs_of(*number) < cell.repetitions).count();
+        // With a budget, cells that are decided have fewer, and others more.
+        let is_fixed = self.experiment.budget.is_zero();
+        let short_cells =
+            cells.filter(|(number, cell)| is_fixed && pairs_of(*number) < cell.repetitions).count();
         let outside: Vec<f64> = taken.iter().map(|taken| taken.outside_ns as f64).collect();
         RunInfo {
             date: self.about.date.clone(),

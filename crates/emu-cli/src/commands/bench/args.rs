@@ -22,7 +22,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BenchArgs {
-    /// All methods that work here at half speed, in 90 seconds
+    /// All methods that work here, in two minutes
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
 
@@ -38,11 +38,11 @@ pub(crate) struct BenchArgs {
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = contenders())]
     pub(crate) methods: Vec<MethodId>,
 
-    /// Kinds of work [default: all; with --quick or --preset all but udp-io-unpaced]
+    /// Kinds of work [default: all; with --preset all but udp-io-unpaced, with --quick not stream and udp-io either]
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = values::workloads())]
     pub(crate) workloads: Vec<String>,
 
-    /// Speeds: 40%, 0.4, 1.2GHz [default: 25%,50%,75%; with --quick 50%, --full 10% to 90%, --preset 20% to 80%]
+    /// Speeds: 40%, 0.4, 1.2GHz [default: 25%,50%,75%; with --quick 50%, and 25%, 75% of cpu-loop; --full 10% to 90%, --preset 20% to 80%]
     #[arg(short, long, value_name = "SPEED", value_delimiter = ',', allow_hyphen_values = true)]
     pub(crate) speeds: Vec<Speed>,
 
@@ -50,7 +50,7 @@ pub(crate) struct BenchArgs {
     #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::cores, allow_hyphen_values = true)]
     pub(crate) cores: Vec<u16>,
 
-    /// Pairs of a native and an emulated sample for each method, work and speed [default: 15; with --quick what the time allows, with --full 40]
+    /// Pairs of a native and an emulated sample for each method, work and speed [default: 15; with --quick until they decide, with --full 40]
     #[arg(short, long, visible_alias = "pairs", value_name = "N", value_parser = values::pairs, allow_hyphen_values = true)]
     pub(crate) reps: Option<u16>,
 

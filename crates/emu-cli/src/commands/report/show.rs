@@ -106,7 +106,8 @@ fn cell(judged: &Judged) -> String {
 
 fn score(results: &Results, contender: MethodId) -> String {
     let total = results.totals.iter().find(|total| total.contender == contender);
-    total.map_or_else(|| "-".into(), |total| format!("{:.0} of 100", total.score))
+    let score = total.and_then(|total| total.score);
+    score.map_or_else(|| "-".into(), |score| format!("{score:.0} of 100"))
 }
 
 fn notes(results: &Results) -> Vec<String> {
@@ -115,7 +116,7 @@ fn notes(results: &Results) -> Vec<String> {
     let mut notes = vec![format!(
         "Cells: mean error of the perceived speed against the ideal at {speeds}. pass: the 95% interval and the \
          mean lie within ±{tolerance} at every speed, and few windows are far off; FAIL: the interval lies outside at \
-         one; ?: not enough data. Score: of the worst row."
+         one; ?: not enough data. Score: of the worst row, where all have a verdict."
     )];
     notes.extend(noise(results));
     for run in &results.runs {
