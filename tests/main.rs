@@ -23,6 +23,7 @@ mod doctor;
 mod forbidden;
 mod hpcc;
 mod job_control;
+mod live;
 mod measure;
 mod noise;
 mod rig;

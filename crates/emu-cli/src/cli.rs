@@ -4,7 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     attach, bench, calibrate, completions, doctor, info, man, measure, methods, noise, report, restore, run,
-    timers, verify, worker,
+    set, timers, top, verify, worker,
 };
 use crate::exit::{Exit, Failure};
 
@@ -21,6 +21,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Run(run::RunArgs),
     Attach(attach::AttachArgs),
+    Set(set::SetArgs),
+    Top(top::TopArgs),
     Methods(methods::MethodsArgs),
     Info(info::InfoArgs),
     Verify(verify::VerifyArgs),
@@ -45,6 +47,8 @@ impl Command {
         match self {
             Self::Run(args) => run::run(&args),
             Self::Attach(args) => attach::attach(&args),
+            Self::Set(args) => set::set(&args),
+            Self::Top(args) => top::top(&args),
             Self::Methods(args) => methods::methods(&args),
             Self::Info(args) => info::info(&args),
             Self::Verify(args) => verify::verify(&args),
@@ -91,6 +95,11 @@ mod tests {
         "emu attach --pid 1 --speed 40% --method fracas:shares",
         "emu attach --pid 1 --pid 2 --speed 40% --for 10s",
         "emu attach --cgroup /x.slice --speed 40% --for 1m30s",
+        "emu set 4711 --speed 25%",
+        "emu set 4711 -s 0=40%,1=1.2GHz --quiet",
+        "emu top",
+        "emu top --once --json",
+        "emu top --every 500ms",
         "emu methods",
         "emu methods --method cpu-lim --speed 0=40% --cpus 0 --period 100ms",
         "emu methods --speed 1.2GHz --method cpu-freq --cpus 0 --round down --widen",
@@ -195,6 +204,12 @@ mod tests {
         "emu attach --pid 99999999999 --speed 40%",
         "emu attach --pid 1 --speed 40% --for -1s",
         "emu attach --pid 1 --speed 40% true",
+        "emu set --speed 40%",
+        "emu set 4711",
+        "emu set 0 --speed 40%",
+        "emu set 4711 --speed 140%",
+        "emu top --every 0",
+        "emu top x",
         "emu verify --speed 0",
         "emu verify --round off",
         "emu verify --workloads cpu-lop",

@@ -4,6 +4,7 @@
 
 mod cli;
 mod commands;
+mod control;
 mod ending;
 mod exit;
 mod hints;

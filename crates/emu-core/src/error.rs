@@ -4,10 +4,13 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use crate::hint::Hint;
 
 /// What kind of failure it is; the command turns it into its exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// What was asked for makes no sense on any host (`140%`, a reversed CPU list).

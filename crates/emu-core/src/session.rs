@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 
 use crate::clock;
-use crate::cpu_list::CpuList;
+use crate::cpu_list::{CpuId, CpuList};
 use crate::delivery::Delivery;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hint::Hint;
@@ -13,7 +13,7 @@ use crate::host::Host;
 use crate::method::{self, Emulation, Expected, METHODS, Method, Plan, Trait};
 use crate::method_id::MethodId;
 use crate::process::Stat;
-use crate::speed::{Speed, SpeedSpec, Target, Targets};
+use crate::speed::{Hertz, Speed, SpeedSpec, Target, Targets};
 use crate::status::Status;
 use crate::sys::Pid;
 use crate::unavailable::Unavailable;
@@ -151,7 +151,7 @@ pub fn choose(host: &Host, demand: &Demand) -> Result<Prepared> {
 /// (`RLIMIT_NOFILE`) is raised to what it may be at most, and put back at the end.
 #[must_use = "dropping a session ends its emulation"]
 pub struct Session {
-    method: MethodId,
+    method: &'static dyn Method,
     /// What is asked for, also while it is paused.
     targets: Targets,
     is_paused: bool,
@@ -174,7 +174,7 @@ impl Drop for Undoing {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("method", &self.method).finish_non_exhaustive()
+        f.debug_struct("Session").field("method", &self.method()).finish_non_exhaustive()
     }
 }
 
@@ -195,13 +195,13 @@ impl Session {
         host.check_cpus(&demand.cpus())?;
         check_shares(&demand.targets)?;
         let started = check_tasks(&host.roots.proc, &tasks)?;
-        let method = prepared.method.id();
+        let method = prepared.method;
         let zone = Zone { name: name.into(), demand: demand.clone(), tasks };
-        let journal = Journal::open(&host.roots, &demand.cpus(), method.as_str(), &zone.name)?;
+        let journal = Journal::open(&host.roots, &demand.cpus(), method.id().as_str(), &zone.name)?;
         let engaged = plan.engage(host, &zone, &journal).and_then(|emulation| {
             // Measuring may have come before the tasks were taken.
             check_same(&host.roots.proc, &started)?;
-            let delivery = Delivery::watch(host, &zone, prepared.method.about(), plan.expected().period)?;
+            let delivery = Delivery::watch(host, &zone, method.about(), plan.expected().period)?;
             Ok((delivery, emulation))
         });
         match engaged {
@@ -218,7 +218,12 @@ impl Session {
 
     /// The method at work.
     pub fn method(&self) -> MethodId {
-        self.method
+        self.method.id()
+    }
+
+    /// What is asked of each CPU, also while it is paused.
+    pub fn targets(&self) -> &Targets {
+        &self.targets
     }
 
     /// What happened at the start that the user should know, e.g. that a killed emu's leftovers were undone.
@@ -240,6 +245,39 @@ impl Session {
         }
         self.targets.clone_from(targets);
         Ok(())
+    }
+
+    /// Changes the speed of the CPUs that `speed` names, or of all, as [`retarget`](Self::retarget) does. A frequency is taken
+    /// as a share of the clock that the CPU had when the zone was made; where that was not measured, of its clock now.
+    ///
+    /// # Errors
+    /// A CPU is not in the zone; a frequency is above its own clock, or that cannot be measured; then nothing changes.
+    pub fn set_speed(&mut self, speed: &SpeedSpec) -> Result<()> {
+        let zone: CpuList = self.targets.keys().copied().collect();
+        let named = speed.cpus().unwrap_or_else(|| zone.clone());
+        let outside = named.difference(&zone);
+        if !outside.is_empty() {
+            return Err(Error::usage(format!("CPUs {outside} are not in the zone, which has CPUs {zone}"))
+                .hint("name CPUs of the zone, or none for all of them"));
+        }
+        let mut targets = self.targets.clone();
+        for (cpu, speed) in speed.for_cpus(&named)? {
+            let reference = if let Speed::Clock(_) = speed { Some(self.reference(cpu)?) } else { None };
+            targets.insert(cpu, speed.target(cpu, reference)?);
+        }
+        self.retarget(&targets)
+    }
+
+    /// The clock of a CPU without the emulation.
+    fn reference(&self, cpu: CpuId) -> Result<Hertz> {
+        if let Some(&Target { share, clock: Some(clock) }) = self.targets.get(&cpu) {
+            return Ok(Hertz((clock.as_f64() / share).round() as u64));
+        }
+        if self.method.about().has(Trait::MovesClock) {
+            let message = format!("the clock that CPU {cpu} has without the emulation is not known");
+            return Err(Error::unavailable(message).hint("ask for a share such as 40%"));
+        }
+        clock::measure(cpu, clock::BUDGET).map(|reading| reading.clock)
     }
 
     /// Lets the tasks run freely until [`resume`](Self::resume); they do when this returns, two periods later. While it is

@@ -13,6 +13,8 @@ pub(crate) mod noise;
 pub(crate) mod report;
 pub(crate) mod restore;
 pub(crate) mod run;
+pub(crate) mod set;
 pub(crate) mod timers;
+pub(crate) mod top;
 pub(crate) mod verify;
 pub(crate) mod worker;

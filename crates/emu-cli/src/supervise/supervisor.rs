@@ -7,6 +7,7 @@
 //! A shell takes the terminal back when emu itself is stopped, so emu stops by the signal that stopped the command,
 //! after its controllers have resumed everything: nobody else could.
 
+use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,14 @@ pub(crate) trait InForce {
 
     /// Whether it stops and continues the command's processes itself.
     fn stops_processes(&self) -> bool;
+
+    /// What becomes readable when another emu asks something, if any may.
+    fn asked(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Answers what other emus ask.
+    fn answer(&mut self) {}
 }
 
 /// The command, and what is in force for it.
@@ -88,7 +97,9 @@ impl<'a, H: InForce> Supervisor<'a, H> {
         }
         let mut looked = Instant::now();
         loop {
-            self.signals.wait(&[], LOOK)?;
+            if self.signals.wait(self.in_force.asked().as_slice(), LOOK)? {
+                self.in_force.answer();
+            }
             while let Some(received) = self.signals.next()? {
                 self.receive(received)?;
             }

@@ -28,8 +28,8 @@ pub(crate) fn opening(plan: &Plan) -> String {
     format!("{method}{picked} slows {cpus} to {}: expected error {error}{cycle}", plan.speed)
 }
 
-/// What was asked and delivered, and at what cost.
-pub(crate) fn closing(status: &Status, wall: Duration) -> Vec<String> {
+/// What was asked and delivered in the time since the targets were changed last, and at what cost in all.
+pub(crate) fn closing(status: &Status, wall: Duration, since: Duration) -> Vec<String> {
     // At full speed there is nothing to do in a period, and none is counted.
     let is_slowed = status.cpus.iter().any(|cpu| cpu.asked.share < 1.0);
     if status.periods == 0 && !status.period.is_zero() && is_slowed {
@@ -44,8 +44,8 @@ pub(crate) fn closing(status: &Status, wall: Duration) -> Vec<String> {
             let set = cpus.iter().map(|cpu| cpu.set).sum::<f64>() / cpus.len() as f64;
             let begin = format!("{}: asked {asked}, set {}", self::cpus(&list), percent(set));
             match delivered(cpus, status) {
-                Some(delivered) => format!("{begin}, delivered {delivered} over {}", span(wall)),
-                None => format!("{begin} over {}", span(wall)),
+                Some(delivered) => format!("{begin}, delivered {delivered} over {}", span(since)),
+                None => format!("{begin} over {}", span(since)),
             }
         })
         .collect();
@@ -92,7 +92,7 @@ pub(crate) fn verified(verification: &Verification) -> Vec<String> {
 }
 
 /// CPUs that were asked and set the same: many CPUs make few lines.
-fn alike(cpus: &[CpuStatus]) -> Vec<Vec<&CpuStatus>> {
+pub(crate) fn alike(cpus: &[CpuStatus]) -> Vec<Vec<&CpuStatus>> {
     let mut groups: Vec<Vec<&CpuStatus>> = Vec::new();
     for cpu in cpus {
         let is_alike = |group: &&mut Vec<&CpuStatus>| {
@@ -107,7 +107,7 @@ fn alike(cpus: &[CpuStatus]) -> Vec<Vec<&CpuStatus>> {
 }
 
 /// What some CPUs were seen to deliver, with its interval; that of the zone where they are all that it has.
-fn delivered(cpus: &[&CpuStatus], status: &Status) -> Option<String> {
+pub(crate) fn delivered(cpus: &[&CpuStatus], status: &Status) -> Option<String> {
     let seen: Vec<_> = cpus.iter().filter_map(|cpu| cpu.delivered).collect();
     let (share, half) = match status.delivered {
         Some(zone) if cpus.len() == status.cpus.len() => (zone.share, (zone.high - zone.low) / 2.0),
@@ -125,6 +125,7 @@ pub(crate) fn cpus(cpus: &CpuList) -> String {
     format!("{} {cpus}", if cpus.len() == 1 { "CPU" } else { "CPUs" })
 }
 
+/// What was asked for.
 fn target(asked: &Target) -> String {
     match asked.clock {
         Some(clock) => format!("{clock} ({})", percent(asked.share)),
@@ -166,6 +167,7 @@ mod tests {
         let lines = closing(
             &status(&[(0, HALF, 0.500_1), (1, HALF, 0.499_9), (2, HALF, 0.47)]),
             Duration::from_millis(12_340),
+            Duration::from_millis(12_340),
         );
         assert_eq!(
             lines,
@@ -182,7 +184,7 @@ mod tests {
     fn what_is_too_long_for_a_line_becomes_two() {
         let long = Status { periods: 123_456, missed: 12_345, ..status(&[(0, HALF, 0.5)]) };
         assert_eq!(
-            closing(&long, Duration::from_secs(1234))[1..],
+            closing(&long, Duration::from_secs(1234), Duration::from_secs(1234))[1..],
             ["period 10ms, longest stall 6.13ms, missed 12345 of 123456", "own CPU 24.7ms (0%)"]
         );
     }
@@ -190,7 +192,7 @@ mod tests {
     #[test]
     fn a_clock_is_shown_with_the_share_that_it_is() {
         let target = Target { share: 0.336, clock: Some(Hertz(1_200_000_000)) };
-        let lines = closing(&status(&[(0, target, 0.336)]), Duration::from_secs(1));
+        let lines = closing(&status(&[(0, target, 0.336)]), Duration::from_secs(1), Duration::from_secs(1));
         assert_eq!(lines[0], "CPU 0: asked 1.200 GHz (33.6%), set 33.6% over 1s");
     }
 
@@ -199,7 +201,7 @@ mod tests {
         let mut status = status(&[(0, HALF, 1.0)]);
         status.periods = 0;
         assert_eq!(
-            closing(&status, Duration::from_micros(691)),
+            closing(&status, Duration::from_micros(691), Duration::from_micros(691)),
             ["ended after 691µs, before a period of 10ms was counted"]
         );
     }
@@ -208,7 +210,7 @@ mod tests {
     fn full_speed_is_delivered_without_a_period() {
         let mut status = status(&[(0, Target { share: 1.0, clock: None }, 1.0)]);
         status.periods = 0;
-        let lines = closing(&status, Duration::from_millis(12_340));
+        let lines = closing(&status, Duration::from_millis(12_340), Duration::from_millis(12_340));
         assert_eq!(lines[0], "CPU 0: asked 100%, set 100% over 12.3s");
     }
 
@@ -216,7 +218,7 @@ mod tests {
     fn the_background_load_is_told_where_it_is_excluded() {
         let mut status = status(&[(0, HALF, 0.5)]);
         status.background = Some(0.0321);
-        let lines = closing(&status, Duration::from_secs(1));
+        let lines = closing(&status, Duration::from_secs(1), Duration::from_secs(1));
         assert_eq!(
             lines.last().unwrap(),
             "tasks outside the zone were left the 3.21% of its CPUs that they used"
@@ -227,6 +229,9 @@ mod tests {
     fn a_method_without_a_cycle_has_none_to_report() {
         let mut status = status(&[(0, HALF, 0.5)]);
         status.period = Duration::ZERO;
-        assert_eq!(closing(&status, Duration::from_secs(1))[1], "no on/off cycle, own CPU 24.7ms (2.47%)");
+        assert_eq!(
+            closing(&status, Duration::from_secs(1), Duration::from_secs(1))[1],
+            "no on/off cycle, own CPU 24.7ms (2.47%)"
+        );
     }
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use emu_core::{Error, ErrorKind, Result, Status};
+use emu_core::{Error, ErrorKind, Result, Status, Tasks};
 
+use crate::control::{Change, Control};
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::output::numbers::span;
@@ -25,12 +26,14 @@ pub(crate) struct Report {
     record: Record,
     /// Notes that have been told, and the same without their numbers.
     told: BTreeSet<String>,
+    /// When the speed was changed last.
+    changed: Option<Instant>,
 }
 
 impl Report {
     /// A report that has said nothing yet.
     pub(crate) fn new(quiet: bool, json: Option<JsonFile>, record: Record) -> Self {
-        Self { reporter: Reporter::new(quiet), json, record, told: BTreeSet::new() }
+        Self { reporter: Reporter::new(quiet), json, record, told: BTreeSet::new(), changed: None }
     }
 
     /// Says what will be done, and what is known about it beforehand.
@@ -54,6 +57,19 @@ impl Report {
     pub(crate) fn tell_meanwhile(&mut self, notes: &[String]) {
         let new = notes.iter().filter(|note| !self.told.contains(&without_numbers(note)));
         self.tell(&new.cloned().collect::<Vec<_>>());
+    }
+
+    /// Begins to listen for other emus; where that is not possible, tells.
+    pub(crate) fn control(&mut self, name: &str, tasks: Tasks) -> Option<Control> {
+        Control::open(name, tasks).map_err(|error| self.tell(&[error.in_words()])).ok()
+    }
+
+    /// Tells what others have changed. What was delivered is then told from the last change on.
+    pub(crate) fn changed(&mut self, changes: &[Change]) {
+        for change in changes {
+            self.tell(std::slice::from_ref(&change.what));
+            self.changed = Some(change.at);
+        }
     }
 
     /// Tells for how long emu was stopped by job control, if it was.
@@ -85,7 +101,8 @@ impl Report {
     /// Tells what was delivered, and writes the JSON.
     pub(crate) fn end(mut self, status: &Status, wall: Duration, exit: Exit) {
         self.tell(&status.messages());
-        for line in summary::closing(status, wall) {
+        let since = self.changed.map_or(wall, |at| at.elapsed());
+        for line in summary::closing(status, wall, since) {
             self.reporter.say(&line);
         }
         self.record.status(status, wall);

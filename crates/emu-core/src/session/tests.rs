@@ -52,7 +52,7 @@ fn session(dir: &Path, fails: bool) -> Session {
     journal.write_file(&file, "2").unwrap();
     fs::write(&file, "9").unwrap();
     Session {
-        method: ID,
+        method: crate::method::find(ID.as_str()).unwrap(),
         targets: [(0, Target { share: 0.4, clock: None })].into(),
         is_paused: false,
         delivery: delivery(),

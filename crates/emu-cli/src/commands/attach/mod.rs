@@ -5,11 +5,13 @@ mod target;
 
 pub(crate) use args::AttachArgs;
 
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use emu_core::{Result, Session};
 use nix::sys::signal::Signal;
 
+use crate::control::Control;
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::signals::{self, Came, Signals};
@@ -37,9 +39,10 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
 
     let mut session = Session::engage(&plan.prepared, target.name(), target.tasks())?;
     report.tell(&session.notes());
+    let control = report.control(&target.name(), target.tasks());
     let begun = Instant::now();
     let end = args.limit.and_then(|limit| begun.checked_add(limit));
-    let watched = watch(&mut session, &signals, &target, end, &mut report);
+    let watched = watch(&mut session, control.as_ref(), &signals, &target, end, &mut report);
 
     let wall = begun.elapsed();
     let (status, released) = session.release();
@@ -51,13 +54,15 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
 
 fn watch(
     session: &mut Session,
+    control: Option<&Control>,
     signals: &Signals,
     target: &Target,
     end: Option<Instant>,
     report: &mut Report,
 ) -> Result<()> {
     while target.is_alive() {
-        match signals.wait_for_end(&target.ends(), end, LOOK)? {
+        let others: Vec<_> = target.ends().into_iter().chain(control.map(AsFd::as_fd)).collect();
+        match signals.wait_for_end(&others, end, LOOK)? {
             Came::End => return Ok(()),
             Came::Stop => {
                 session.pause()?;
@@ -67,6 +72,9 @@ fn watch(
                 session.resume()?;
             }
             Came::Nothing => {}
+        }
+        if let Some(control) = control {
+            report.changed(&control.answer(session));
         }
         report.tell_meanwhile(&session.status().messages());
     }

@@ -4,10 +4,12 @@ mod args;
 
 pub(crate) use args::RunArgs;
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use emu_core::{About, Error, Result, Session, Tasks, Trait};
 
+use crate::control::{Change, Control};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::signals::Signals;
@@ -35,18 +37,24 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
 
     let gated = command.gate()?;
     let tasks = Tasks::Processes(vec![gated.pid()]);
-    let session = Session::engage(&plan.prepared, command.name(), tasks)?;
+    let session = Session::engage(&plan.prepared, command.name(), tasks.clone())?;
     report.tell(&session.notes());
+    let control = report.control(&command.name(), tasks);
+    let about = plan.prepared.method().about();
     let child = Child::open(&host.roots, gated.pid())?;
-    let mut supervisor =
-        Supervisor::new(&signals, child, Emulated { about: plan.prepared.method().about(), session });
+    let emulated = Emulated { about, session, control, changes: Vec::new() };
+    let mut supervisor = Supervisor::new(&signals, child, emulated);
     supervisor.pass_on_early_signals()?;
     let begun = Instant::now();
     let beginning = begin(gated)?;
-    let watched = supervisor.watch(|emulated| report.tell_meanwhile(&emulated.session.status().messages()));
+    let watched = supervisor.watch(|emulated| {
+        report.changed(&emulated.changes);
+        report.tell_meanwhile(&emulated.session.status().messages());
+    });
 
     report.was_stopped(supervisor.stopped());
-    let Emulated { session, .. } = supervisor.into_in_force();
+    let Emulated { session, changes, .. } = supervisor.into_in_force();
+    report.changed(&changes);
     let wall = begun.elapsed();
     let (status, released) = session.release();
     // A command that nobody watches any more may never begin.
@@ -66,6 +74,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
 struct Emulated {
     about: &'static About,
     session: Session,
+    control: Option<Control>,
+    /// What other emus have changed.
+    changes: Vec<Change>,
 }
 
 impl InForce for Emulated {
@@ -78,5 +89,14 @@ impl InForce for Emulated {
 
     fn stops_processes(&self) -> bool {
         self.about.has(Trait::SendsSignals)
+    }
+
+    fn asked(&self) -> Option<BorrowedFd<'_>> {
+        self.control.as_ref().map(AsFd::as_fd)
+    }
+
+    fn answer(&mut self) {
+        let Self { control, session, changes, .. } = self;
+        changes.extend(control.iter().flat_map(|control| control.answer(session)));
     }
 }

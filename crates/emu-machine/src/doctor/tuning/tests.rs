@@ -245,7 +245,7 @@ fn beside_a_frequency_emulation_the_governor_is_left_alone() {
     let emulation = Journal::open(&machine.host.roots, &"0".parse().unwrap(), "cpu-freq", "make").unwrap();
     let error = Tuning::begin(&machine, &examine(&machine), "test", false).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("cpu-freq on CPUs 0"), "{error}");
+    assert!(error.to_string().contains("cpu-freq on CPU 0"), "{error}");
     let others: Vec<_> = examine(&machine).into_iter().filter(|knob| knob.about.name == "aslr").collect();
     Tuning::begin(&machine, &others, "test", false).unwrap().end().unwrap();
     drop(emulation);

@@ -1,0 +1,126 @@
+//! The side of the emu that asks.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use emu_core::{Error, LiveSession, Pid, Result, Roots, SpeedSpec, Status, Tasks, live_sessions};
+use serde::{Deserialize, Serialize};
+
+use super::{Reply, Request, address, limit, peer, receive, send};
+
+/// How long an emu may take to answer: a status may wait for its controllers.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// An emulation at work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Working {
+    /// The process of its emu.
+    pub(crate) pid: Pid,
+    /// The command, or what it was attached to.
+    pub(crate) name: String,
+    /// The tasks that it was made for.
+    pub(crate) tasks: Tasks,
+    /// How it goes.
+    pub(crate) status: Status,
+}
+
+/// The emulations at work under the caller's user, in the order of their processes; of one that does not answer, why.
+///
+/// # Errors
+/// They cannot be listed.
+pub(crate) fn at_work(roots: &Roots) -> Result<Vec<(LiveSession, Result<Working>)>> {
+    let mut sessions: Vec<_> =
+        live_sessions(roots)?.into_iter().filter(|session| !session.is_tuning()).collect();
+    sessions.sort_unstable_by_key(|session| session.pid);
+    Ok(sessions
+        .into_iter()
+        .map(|session| {
+            let working = working(session.pid);
+            (session, working)
+        })
+        .collect())
+}
+
+/// Sets the speed of the emulation whose emu this process is, or that slows it. Returns the emulation as it was.
+///
+/// # Errors
+/// There is none, it does not answer, or it refuses the speed; then nothing changes.
+pub(crate) fn set_speed(roots: &Roots, pid: Pid, speed: &SpeedSpec) -> Result<LiveSession> {
+    let line = line_of(roots, pid);
+    let mut silent = None;
+    for (session, working) in at_work(roots)? {
+        let is_it = match working {
+            Ok(working) => session.pid == pid || slows(roots, &working.tasks, &line),
+            Err(why) => {
+                let is_it = line.contains(&session.pid);
+                silent = silent.or(Some(why).filter(|_| is_it));
+                false
+            }
+        };
+        if is_it {
+            return match ask(session.pid, &Request::Set(speed.to_string()))? {
+                Reply::Refused { kind, why, hint } => {
+                    let error = Error::new(kind, why);
+                    Err(match hint {
+                        Some(hint) => error.hint(hint),
+                        None => error,
+                    })
+                }
+                Reply::Done | Reply::Status(_) => Ok(session),
+            };
+        }
+    }
+    Err(silent.unwrap_or_else(|| {
+        Error::usage(format!("no emulation of yours slows process {pid}"))
+            .hint("`emu top` lists those that there are")
+    }))
+}
+
+fn working(emu: Pid) -> Result<Working> {
+    match ask(emu, &Request::Status)? {
+        Reply::Status(working) => Ok(*working),
+        _ => Err(Error::usage(format!("emu {emu} answers something else"))),
+    }
+}
+
+fn ask(emu: Pid, request: &Request) -> Result<Reply> {
+    let silent = |e: Error| {
+        Error::unavailable(format!("emu {emu} does not answer"))
+            .caused_by(e)
+            .hint("it may be stopped, just beginning, in another network namespace, or of another version")
+    };
+    let connected = UnixStream::connect_addr(&address(emu)?);
+    let mut stream = connected.map_err(|e| silent(Error::io("cannot connect to it", e)))?;
+    // Anybody may have taken the name.
+    let (pid, user) = peer(&stream)?;
+    if pid != emu || (user != 0 && user != nix::unistd::geteuid().as_raw()) {
+        return Err(Error::not_permitted(format!("process {pid} of user {user} poses as emu {emu}")));
+    }
+    limit(&stream, PATIENCE)?;
+    send(&mut stream, request).and_then(|()| receive(&stream)).map_err(silent)
+}
+
+/// A process and its ancestors.
+fn line_of(roots: &Roots, pid: Pid) -> Vec<Pid> {
+    let parent = |pid: &Pid| {
+        let status = fs::read_to_string(roots.proc.join(pid.to_string()).join("status")).ok()?;
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
+        (parent > 0).then_some(parent)
+    };
+    std::iter::successors(Some(pid), parent).collect()
+}
+
+/// Whether an emulation of these tasks slows the first process of a line.
+fn slows(roots: &Roots, tasks: &Tasks, line: &[Pid]) -> bool {
+    match tasks {
+        Tasks::Processes(pids) => pids.iter().any(|pid| line.contains(pid)),
+        Tasks::Cgroup(group) => line.first().is_some_and(|pid| {
+            let groups =
+                fs::read_to_string(roots.proc.join(pid.to_string()).join("cgroup")).unwrap_or_default();
+            let mut paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+            paths.any(|path| Path::new(path).starts_with(group))
+        }),
+    }
+}

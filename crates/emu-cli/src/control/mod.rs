@@ -1,0 +1,106 @@
+//! How one emu asks another that is at work: what `emu set` and `emu top` stand on.
+//!
+//! An emu that emulates listens at an abstract socket of its process number (`unix(7)`), which goes with it however it
+//! ends. It answers its own user and root alone: one line of JSON for one.
+
+mod client;
+mod server;
+
+pub(crate) use client::{Working, at_work, set_speed};
+pub(crate) use server::{Change, Control};
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::Duration;
+
+use emu_core::{Error, ErrorKind, Pid, Result};
+use nix::sys::socket::{getsockopt, sockopt};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Request {
+    /// How the emulation goes.
+    Status,
+    /// Another speed, as on the command line.
+    Set(String),
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Reply {
+    Status(Box<Working>),
+    /// The speed is set.
+    Done,
+    Refused {
+        kind: ErrorKind,
+        why: String,
+        hint: Option<String>,
+    },
+}
+
+/// No line is longer: a status of a thousand CPUs has half a megabyte.
+const LINE_MAX: u64 = 4 << 20;
+
+/// The address of the emu of this process number.
+fn address(emu: Pid) -> Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("emu-{emu}"))
+        .map_err(|e| Error::io(format!("cannot name the socket of emu {emu}"), e))
+}
+
+/// The process and the user at the other end, as the kernel has them (`SO_PEERCRED`).
+fn peer(stream: &UnixStream) -> Result<(Pid, u32)> {
+    let peer = getsockopt(stream, sockopt::PeerCredentials)
+        .map_err(|e| Error::io("cannot tell who asks", e.into()))?;
+    Ok((peer.pid(), peer.uid()))
+}
+
+fn send(stream: &mut UnixStream, message: &impl Serialize) -> Result<()> {
+    let failed = |e| Error::io("cannot write to another emu", e);
+    let line = serde_json::to_string(message).map_err(|e| failed(e.into()))?;
+    stream.write_all(format!("{line}\n").as_bytes()).map_err(failed)
+}
+
+fn receive<T: DeserializeOwned>(stream: &UnixStream) -> Result<T> {
+    let failed = |e| Error::io("cannot read from another emu", e);
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_MAX)).read_line(&mut line).map_err(failed)?;
+    serde_json::from_str(&line).map_err(|e| failed(e.into()))
+}
+
+/// Lets neither side wait for the other for longer.
+fn limit(stream: &UnixStream, time: Duration) -> Result<()> {
+    stream
+        .set_read_timeout(Some(time))
+        .and_then(|()| stream.set_write_timeout(Some(time)))
+        .map_err(|e| Error::io("cannot limit the time to wait for another emu", e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_and_comes_back_as_it_was() {
+        let (mut here, there) = UnixStream::pair().unwrap();
+        for request in [Request::Status, Request::Set("0=40%\n1=1.2GHz".into())] {
+            send(&mut here, &request).unwrap();
+            assert_eq!(receive::<Request>(&there).unwrap(), request);
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_and_nobody_waits_for_ever() {
+        let (mut here, there) = UnixStream::pair().unwrap();
+        here.write_all(b"{\"set\": 7}\n").unwrap();
+        assert!(receive::<Request>(&there).is_err());
+        limit(&there, Duration::from_millis(10)).unwrap();
+        assert!(receive::<Request>(&there).is_err());
+        drop(here);
+        assert!(receive::<Request>(&there).is_err());
+    }
+}

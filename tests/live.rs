@@ -1,0 +1,135 @@
+//! `emu set` and `emu top`: what is at work is seen and changed.
+
+use std::fs;
+use std::process::Child;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::common::{
+    alone, assert_nothing_left, assert_refused, emu, finish, methods, run, some_method, start, until_child,
+    until_it_acts, words,
+};
+
+/// A loop on CPU 0, at 20 % at first.
+struct Looping {
+    emu: Option<Child>,
+    program: i32,
+}
+
+impl Looping {
+    fn start(method: &str) -> Self {
+        let line = format!("run --speed 20% --cpus 0 -m {method} -- sh -c while␣:;␣do␣:;␣done");
+        let mut looping = Self { emu: Some(start(&mut emu(words(&line)))), program: 0 };
+        looping.program = until_child(looping.id(), "sh");
+        until_it_acts(looping.id());
+        looping
+    }
+
+    fn id(&self) -> u32 {
+        self.emu.as_ref().unwrap().id()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.id() as i32), signal).unwrap();
+    }
+
+    /// Ends it; returns what its emu has said.
+    fn end(mut self) -> String {
+        self.signal(Signal::SIGTERM);
+        let ended = finish(self.emu.take().unwrap());
+        assert_nothing_left(ended.pid);
+        ended.stderr
+    }
+}
+
+impl Drop for Looping {
+    /// A test that fails does not keep CPU 0 for itself.
+    fn drop(&mut self) {
+        if let Some(mut emu) = self.emu.take() {
+            let _ = emu.kill();
+            let _ = emu.wait();
+            let _ = kill(Pid::from_raw(self.program), Signal::SIGKILL);
+        }
+    }
+}
+
+/// The share of a CPU that a task uses over so long, by the kernel's account.
+fn share_of(task: i32, length: Duration) -> f64 {
+    let used = || {
+        let account = fs::read_to_string(format!("/proc/{task}/schedstat")).unwrap();
+        account.split(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    let (begin, before) = (Instant::now(), used());
+    sleep(length);
+    (used() - before) / begin.elapsed().as_nanos() as f64
+}
+
+/// The zone of an emu as `emu top` has it.
+fn zone_of(emu_pid: u32) -> Value {
+    let ended = run(&mut emu(["top", "--once", "--json"]), "");
+    let line: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {}", ended.stderr));
+    let zones = line["zones"].as_array().unwrap();
+    zones.iter().find(|zone| zone["pid"] == emu_pid).cloned().unwrap_or(Value::Null)
+}
+
+/// What is asked of its CPU.
+fn asked(zone: &Value) -> f64 {
+    zone["status"]["cpus"][0]["asked"]["share"].as_f64().unwrap_or_else(|| panic!("no zone: {zone}"))
+}
+
+#[test]
+fn a_speed_set_anew_is_delivered_by_each_method() {
+    let _alone = alone();
+    for method in methods() {
+        let looping = Looping::start(&method);
+        let ended = run(&mut emu(words(&format!("set {} --speed 70%", looping.program))), "");
+        assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
+        // In force after two periods, of up to 100 ms.
+        sleep(Duration::from_millis(200));
+        let got = share_of(looping.program, Duration::from_millis(1500));
+        assert!((got - 0.7).abs() < 0.1, "{method}: {got}");
+        let zone = zone_of(looping.id());
+        assert!((asked(&zone) - 0.7).abs() < 1e-9, "{method}: {zone}");
+        let delivered = zone["status"]["delivered"]["share"].as_f64().unwrap_or_default();
+        assert!((delivered - got).abs() < 0.1, "{method}: {got} and {zone}");
+        let said = looping.end();
+        assert!(said.contains("the speed was set to 70%"), "{method}: {said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_set_is_refused_and_changes_nothing() {
+    let _alone = alone();
+    let Some(method) = some_method() else { return };
+    let looping = Looping::start(&method);
+    let program = looping.program;
+    for (line, code) in [
+        (format!("set {program} --speed 900=40%"), 2),
+        (format!("set {program} --speed 99GHz"), 3),
+        ("set 1 --speed 40%".into(), 2),
+        (format!("set {} --speed 40%", std::process::id()), 2),
+    ] {
+        assert_refused(&run(&mut emu(words(&line)), ""), code, &line);
+    }
+    assert!((asked(&zone_of(looping.id())) - 0.2).abs() < 1e-9);
+    looping.end();
+}
+
+#[test]
+fn an_emu_that_is_stopped_is_shown_as_one_that_does_not_answer() {
+    let _alone = alone();
+    let Some(method) = some_method() else { return };
+    let looping = Looping::start(&method);
+    looping.signal(Signal::SIGSTOP);
+    let shown = run(&mut emu(["top"]), "");
+    let refused = run(&mut emu(words(&format!("set {} --speed 40%", looping.program))), "");
+    looping.signal(Signal::SIGCONT);
+    assert_eq!(shown.code(), Some(0), "{}", shown.stderr);
+    assert!(shown.stdout.contains("does not answer"), "{}", shown.stdout);
+    assert_refused(&refused, 3, "an emu that is stopped");
+    looping.end();
+}
