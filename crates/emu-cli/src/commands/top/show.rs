@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_emu_that_does_not_answer_is_listed_and_nothing_is_invented_for_it() {
+    fn an_emu_that_does_not_answer_is_listed_without_figures() {
         let text = text(&[found(true)]);
         assert!(text.contains('?') && text.contains("does not answer"), "{text}");
         let line: serde_json::Value = serde_json::from_str(&json(&[found(true)]).unwrap()).unwrap();
