@@ -1,17 +1,16 @@
 //! `emu set` and `emu top`: what is at work is seen and changed.
 
-use std::fs;
 use std::process::Child;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::{
-    alone, assert_nothing_left, assert_refused, emu, finish, methods, run, some_method, start, until_child,
-    until_it_acts, words,
+    alone, assert_nothing_left, assert_refused, comm, emu, eventually, finish, methods, run, share_of,
+    some_method, start, until_child, until_it_acts, words,
 };
 
 /// A loop on CPU 0, at 20 % at first.
@@ -24,6 +23,8 @@ impl Looping {
     fn start(method: &str) -> Self {
         let line = format!("run --speed 20% --cpus 0 -m {method} -- sh -c while␣:;␣do␣:;␣done");
         let mut looping = Self { emu: Some(start(&mut emu(words(&line)))), program: 0 };
+        // It was a shell before.
+        eventually("emu runs", || comm(looping.id() as i32).as_deref() == Some("emu"));
         looping.program = until_child(looping.id(), "sh");
         until_it_acts(looping.id());
         looping
@@ -55,17 +56,6 @@ impl Drop for Looping {
             let _ = kill(Pid::from_raw(self.program), Signal::SIGKILL);
         }
     }
-}
-
-/// The share of a CPU that a task uses over so long, by the kernel's account.
-fn share_of(task: i32, length: Duration) -> f64 {
-    let used = || {
-        let account = fs::read_to_string(format!("/proc/{task}/schedstat")).unwrap();
-        account.split(' ').next().unwrap().parse::<f64>().unwrap()
-    };
-    let (begin, before) = (Instant::now(), used());
-    sleep(length);
-    (used() - before) / begin.elapsed().as_nanos() as f64
 }
 
 /// The zone of an emu as `emu top` has it.

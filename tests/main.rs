@@ -25,6 +25,7 @@ mod hpcc;
 mod job_control;
 mod live;
 mod measure;
+mod node;
 mod noise;
 mod rig;
 mod timers;

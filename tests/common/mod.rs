@@ -166,6 +166,17 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// The share of a CPU that a task uses over so long, by the kernel's account.
+pub(crate) fn share_of(task: i32, length: Duration) -> f64 {
+    let used = || {
+        let account = fs::read_to_string(format!("/proc/{task}/schedstat")).expect("an account");
+        account.split(' ').next().and_then(|used| used.parse::<f64>().ok()).expect("CPU time")
+    };
+    let (begin, before) = (Instant::now(), used());
+    thread::sleep(length);
+    (used() - before) / begin.elapsed().as_nanos() as f64
+}
+
 /// The methods that can do 50 % here, for the caller.
 pub(crate) fn methods() -> Vec<String> {
     static METHODS: OnceLock<Vec<String>> = OnceLock::new();

@@ -3,8 +3,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    attach, bench, calibrate, completions, doctor, info, man, measure, methods, noise, report, restore, run,
-    set, timers, top, verify, worker,
+    attach, bench, calibrate, completions, doctor, info, man, measure, methods, node, noise, report, restore,
+    run, set, timers, top, verify, worker,
 };
 use crate::exit::{Exit, Failure};
 
@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Attach(attach::AttachArgs),
     Set(set::SetArgs),
     Top(top::TopArgs),
+    #[command(subcommand)]
+    Node(node::NodeCommand),
     Methods(methods::MethodsArgs),
     Info(info::InfoArgs),
     Verify(verify::VerifyArgs),
@@ -49,6 +51,7 @@ impl Command {
             Self::Attach(args) => attach::attach(&args),
             Self::Set(args) => set::set(&args),
             Self::Top(args) => top::top(&args),
+            Self::Node(command) => node::node(&command),
             Self::Methods(args) => methods::methods(&args),
             Self::Info(args) => info::info(&args),
             Self::Verify(args) => verify::verify(&args),
@@ -100,6 +103,13 @@ mod tests {
         "emu top",
         "emu top --once --json",
         "emu top --every 500ms",
+        "emu node create a --cpus 0 --speed 40% --method cpu-hogs --quiet",
+        "emu node create a-1.b_c --speed 0=40%,1=1.2GHz",
+        "emu node exec a -- ls -l --json",
+        "emu node exec a ls",
+        "emu node set a --speed 1=40%",
+        "emu node list --json",
+        "emu node remove a --kill",
         "emu methods",
         "emu methods --method cpu-lim --speed 0=40% --cpus 0 --period 100ms",
         "emu methods --speed 1.2GHz --method cpu-freq --cpus 0 --round down --widen",
@@ -210,6 +220,15 @@ mod tests {
         "emu set 4711 --speed 140%",
         "emu top --every 0",
         "emu top x",
+        "emu node",
+        "emu node create --speed 40%",
+        "emu node create a",
+        "emu node create a/b --speed 40%",
+        "emu node create  --speed 40%",
+        "emu node create -a --speed 40%",
+        "emu node exec a",
+        "emu node set a",
+        "emu node remove",
         "emu verify --speed 0",
         "emu verify --round off",
         "emu verify --workloads cpu-lop",

@@ -302,6 +302,20 @@ pub(crate) fn pid(text: &str) -> Result<Pid> {
     })
 }
 
+/// The longest name of a node.
+const NODE_NAME_MAX: usize = 64;
+
+/// Checks the name of a node.
+pub(crate) fn node_name(text: &str) -> Result<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if begins && text.chars().all(is_plain) && text.len() <= NODE_NAME_MAX {
+        return Ok(text.to_owned());
+    }
+    Err(Error::usage(format!("`{text}` is not a name for a node"))
+        .hint("begin with a letter or a digit; letters, digits, `-`, `_` and `.` may follow"))
+}
+
 /// A file for results: not `-`, as stdout belongs to the command.
 pub(crate) fn output_file(text: &str) -> Result<PathBuf> {
     if matches!(text, "-" | "") {

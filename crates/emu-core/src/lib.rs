@@ -34,6 +34,7 @@ mod hint;
 mod host;
 mod method;
 mod method_id;
+mod node;
 mod notes;
 mod process;
 mod roots;
@@ -63,6 +64,7 @@ pub use host::{
 };
 pub use method::{About, Emulation, Expected, METHODS, Method, Plan, Trait, find, ids, method};
 pub use method_id::MethodId;
+pub use node::Node;
 pub use roots::Roots;
 pub use session::{Judged, Prepared, Session, best, choose, judge};
 pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets, lowest_share};

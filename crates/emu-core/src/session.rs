@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use crate::clock;
 use crate::cpu_list::{CpuId, CpuList};
@@ -10,7 +11,7 @@ use crate::delivery::Delivery;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hint::Hint;
 use crate::host::Host;
-use crate::method::{self, Emulation, Expected, METHODS, Method, Plan, Trait};
+use crate::method::{self, About, Emulation, Expected, METHODS, Method, Plan, Trait};
 use crate::method_id::MethodId;
 use crate::process::Stat;
 use crate::speed::{Hertz, Speed, SpeedSpec, Target, Targets};
@@ -221,9 +222,24 @@ impl Session {
         self.method.id()
     }
 
+    /// What the method is like.
+    pub fn about(&self) -> &'static About {
+        self.method.about()
+    }
+
     /// What is asked of each CPU, also while it is paused.
     pub fn targets(&self) -> &Targets {
         &self.targets
+    }
+
+    /// As [`Emulation::found_within`].
+    pub(crate) fn found_within(&self) -> Duration {
+        self.emulation.found_within()
+    }
+
+    /// Where what is changed is recorded before.
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal.0
     }
 
     /// What happened at the start that the user should know, e.g. that a killed emu's leftovers were undone.
@@ -273,7 +289,7 @@ impl Session {
         if let Some(&Target { share, clock: Some(clock) }) = self.targets.get(&cpu) {
             return Ok(Hertz((clock.as_f64() / share).round() as u64));
         }
-        if self.method.about().has(Trait::MovesClock) {
+        if self.about().has(Trait::MovesClock) {
             let message = format!("the clock that CPU {cpu} has without the emulation is not known");
             return Err(Error::unavailable(message).hint("ask for a share such as 40%"));
         }

@@ -9,6 +9,7 @@ pub(crate) mod info;
 pub(crate) mod man;
 pub(crate) mod measure;
 pub(crate) mod methods;
+pub(crate) mod node;
 pub(crate) mod noise;
 pub(crate) mod report;
 pub(crate) mod restore;

@@ -13,6 +13,9 @@ use super::{Reply, Request, address, limit, peer, receive, send};
 /// How long an emu may take to answer: a status may wait for its controllers.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// The same where it kills what is in its node.
+const PATIENCE_TO_KILL: Duration = Duration::from_secs(15);
+
 /// An emulation at work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Working {
@@ -22,6 +25,8 @@ pub(crate) struct Working {
     pub(crate) name: String,
     /// The tasks that it was made for.
     pub(crate) tasks: Tasks,
+    /// The processes that have joined a node.
+    pub(crate) members: Vec<Pid>,
     /// How it goes.
     pub(crate) status: Status,
 }
@@ -52,7 +57,10 @@ pub(crate) fn set_speed(roots: &Roots, pid: Pid, speed: &SpeedSpec) -> Result<Li
     let mut silent = None;
     for (session, working) in at_work(roots)? {
         let is_it = match working {
-            Ok(working) => session.pid == pid || slows(roots, &working.tasks, &line),
+            Ok(working) => {
+                let has_joined = working.members.iter().any(|member| line.contains(member));
+                session.pid == pid || has_joined || slows(roots, &working.tasks, &line)
+            }
             Err(why) => {
                 let is_it = line.contains(&session.pid);
                 silent = silent.or(Some(why).filter(|_| is_it));
@@ -60,16 +68,7 @@ pub(crate) fn set_speed(roots: &Roots, pid: Pid, speed: &SpeedSpec) -> Result<Li
             }
         };
         if is_it {
-            return match ask(session.pid, &Request::Set(speed.to_string()))? {
-                Reply::Refused { kind, why, hint } => {
-                    let error = Error::new(kind, why);
-                    Err(match hint {
-                        Some(hint) => error.hint(hint),
-                        None => error,
-                    })
-                }
-                Reply::Done | Reply::Status(_) => Ok(session),
-            };
+            return set_speed_of(session.pid, speed).map(|()| session);
         }
     }
     Err(silent.unwrap_or_else(|| {
@@ -78,10 +77,47 @@ pub(crate) fn set_speed(roots: &Roots, pid: Pid, speed: &SpeedSpec) -> Result<Li
     }))
 }
 
+/// Sets the speed of the emulation of this emu.
+///
+/// # Errors
+/// It does not answer, or refuses the speed; then nothing changes.
+pub(crate) fn set_speed_of(emu: Pid, speed: &SpeedSpec) -> Result<()> {
+    order(emu, &Request::Set(speed.to_string()))
+}
+
+/// Has this process join the node of this emu.
+///
+/// # Errors
+/// It does not answer, or refuses.
+pub(crate) fn join(emu: Pid) -> Result<()> {
+    order(emu, &Request::Join)
+}
+
+/// Has the node of this emu end.
+///
+/// # Errors
+/// It does not answer, or refuses as something is in it.
+pub(crate) fn remove(emu: Pid, kill: bool) -> Result<()> {
+    order(emu, &Request::Remove { kill })
+}
+
 fn working(emu: Pid) -> Result<Working> {
     match ask(emu, &Request::Status)? {
         Reply::Status(working) => Ok(*working),
-        _ => Err(Error::usage(format!("emu {emu} answers something else"))),
+        _ => Err(Error::unavailable(format!("emu {emu} answers something else"))),
+    }
+}
+
+fn order(emu: Pid, request: &Request) -> Result<()> {
+    match ask(emu, request)? {
+        Reply::Refused { kind, why, hint } => {
+            let error = Error::new(kind, why);
+            Err(match hint {
+                Some(hint) => error.hint(hint),
+                None => error,
+            })
+        }
+        Reply::Done | Reply::Status(_) => Ok(()),
     }
 }
 
@@ -98,7 +134,8 @@ fn ask(emu: Pid, request: &Request) -> Result<Reply> {
     if pid != emu || (user != 0 && user != nix::unistd::geteuid().as_raw()) {
         return Err(Error::not_permitted(format!("process {pid} of user {user} poses as emu {emu}")));
     }
-    limit(&stream, PATIENCE)?;
+    let is_kill = *request == Request::Remove { kill: true };
+    limit(&stream, if is_kill { PATIENCE_TO_KILL } else { PATIENCE })?;
     send(&mut stream, request).and_then(|()| receive(&stream)).map_err(silent)
 }
 

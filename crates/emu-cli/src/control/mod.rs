@@ -1,4 +1,4 @@
-//! How one emu asks another that is at work: what `emu set` and `emu top` stand on.
+//! How one emu asks another that is at work: what `emu set`, `emu top` and `emu node` stand on.
 //!
 //! An emu that emulates listens at an abstract socket of its process number (`unix(7)`), which goes with it however it
 //! ends. It answers its own user and root alone: one line of JSON for one.
@@ -6,8 +6,8 @@
 mod client;
 mod server;
 
-pub(crate) use client::{Working, at_work, set_speed};
-pub(crate) use server::{Change, Control};
+pub(crate) use client::{Working, at_work, join, remove, set_speed, set_speed_of};
+pub(crate) use server::{Asked, Change, Control};
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -27,6 +27,10 @@ enum Request {
     Status,
     /// Another speed, as on the command line.
     Set(String),
+    /// That the process that asks joins the node.
+    Join,
+    /// That the node ends. `kill` is for what is in it, without which nothing may be.
+    Remove { kill: bool },
 }
 
 /// What is answered.
@@ -34,7 +38,7 @@ enum Request {
 #[serde(rename_all = "kebab-case")]
 enum Reply {
     Status(Box<Working>),
-    /// The speed is set.
+    /// What was asked for is done, or begun where it takes its time.
     Done,
     Refused {
         kind: ErrorKind,

@@ -1,6 +1,5 @@
 //! The side of the emu that is asked.
 
-use std::io::ErrorKind::WouldBlock;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
@@ -19,6 +18,43 @@ pub(crate) struct Change {
     pub(crate) at: Instant,
     /// What, in words.
     pub(crate) what: String,
+}
+
+/// What an emu may be asked about.
+pub(crate) trait Asked {
+    /// What is in force.
+    fn session(&mut self) -> &mut Session;
+
+    /// The processes that have joined.
+    fn members(&self) -> Vec<Pid> {
+        Vec::new()
+    }
+
+    /// Has a process join.
+    ///
+    /// # Errors
+    /// It cannot, or this is no node.
+    fn join(&mut self, _pid: Pid) -> Result<()> {
+        Err(no_node())
+    }
+
+    /// Prepares its end: kills what is in it, or refuses while something is.
+    ///
+    /// # Errors
+    /// Something is in it, or does not end; or this is no node.
+    fn remove(&mut self, _kill: bool) -> Result<()> {
+        Err(no_node())
+    }
+}
+
+fn no_node() -> Error {
+    Error::usage("this is no node").hint("`emu node list` names those that there are")
+}
+
+impl Asked for Session {
+    fn session(&mut self) -> &mut Session {
+        self
+    }
 }
 
 /// Where an emu is asked.
@@ -45,47 +81,52 @@ impl Control {
     /// Answers all who have asked, and does what they ask for. Returns what has changed.
     ///
     /// Whoever breaks off, or may not ask, gets no answer, and the emulation goes on.
-    pub(crate) fn answer(&self, session: &mut Session) -> Vec<Change> {
+    pub(crate) fn answer(&self, asked: &mut dyn Asked) -> Vec<Change> {
         let mut changes = Vec::new();
-        loop {
-            match self.listener.accept() {
-                Ok((stream, _)) => changes.extend(self.serve(stream, session).ok().flatten()),
-                Err(e) if e.kind() == WouldBlock => return changes,
-                Err(_) => return changes,
-            }
+        while let Ok((stream, _)) = self.listener.accept() {
+            changes.extend(self.serve(stream, asked).ok().flatten());
         }
+        changes
     }
 
-    fn serve(&self, mut stream: UnixStream, session: &mut Session) -> Result<Option<Change>> {
+    fn serve(&self, mut stream: UnixStream, asked: &mut dyn Asked) -> Result<Option<Change>> {
         let (pid, user) = peer(&stream)?;
         if user != 0 && user != nix::unistd::geteuid().as_raw() {
             return Ok(None);
         }
         limit(&stream, PATIENCE)?;
-        let (reply, change) = match receive(&stream)? {
-            Request::Status => (Reply::Status(Box::new(self.working(session))), None),
-            Request::Set(speed) => match set(session, &speed) {
-                Ok(speed) => {
-                    let what = format!("the speed was set to {speed} by process {pid}");
-                    (Reply::Done, Some(Change { at: Instant::now(), what }))
-                }
-                Err(why) => {
-                    let hint = why.hint_text();
-                    (Reply::Refused { kind: why.kind(), why: why.in_words(), hint }, None)
-                }
-            },
+        let request = receive(&stream)?;
+        let outcome = match &request {
+            Request::Status => Ok(()),
+            Request::Set(speed) => {
+                speed.parse().and_then(|speed: SpeedSpec| asked.session().set_speed(&speed))
+            }
+            Request::Join => asked.join(pid),
+            Request::Remove { kill } => asked.remove(*kill),
+        };
+        let reply = match (&request, &outcome) {
+            (Request::Status, _) => Reply::Status(Box::new(self.working(asked))),
+            (_, Ok(())) => Reply::Done,
+            (_, Err(why)) => Reply::Refused { kind: why.kind(), why: why.in_words(), hint: why.hint_text() },
         };
         // What was changed is changed, whether they still listen or not.
         let _ = send(&mut stream, &reply);
-        Ok(change)
+        Ok(match (request, outcome) {
+            (Request::Set(speed), Ok(())) => {
+                let what = format!("the speed was set to {speed} by process {pid}");
+                Some(Change { at: Instant::now(), what })
+            }
+            _ => None,
+        })
     }
 
-    fn working(&self, session: &Session) -> Working {
+    fn working(&self, asked: &mut dyn Asked) -> Working {
         Working {
             pid: std::process::id() as Pid,
             name: self.name.clone(),
             tasks: self.tasks.clone(),
-            status: session.status(),
+            members: asked.members(),
+            status: asked.session().status(),
         }
     }
 }
@@ -94,10 +135,4 @@ impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
-}
-
-fn set(session: &mut Session, speed: &str) -> Result<SpeedSpec> {
-    let speed: SpeedSpec = speed.parse()?;
-    session.set_speed(&speed)?;
-    Ok(speed)
 }

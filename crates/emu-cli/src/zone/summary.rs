@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use emu_core::{CpuList, CpuStatus, Delivered, SpeedSpec, Status, Target};
+use emu_core::{CpuList, CpuStatus, Delivered, Health, SpeedSpec, Status, Target};
 
 use crate::output::PREFIX;
 use crate::output::numbers::{percent, signed, span};
@@ -92,7 +92,7 @@ pub(crate) fn verified(verification: &Verification) -> Vec<String> {
 }
 
 /// CPUs that were asked and set the same: many CPUs make few lines.
-pub(crate) fn alike(cpus: &[CpuStatus]) -> Vec<Vec<&CpuStatus>> {
+fn alike(cpus: &[CpuStatus]) -> Vec<Vec<&CpuStatus>> {
     let mut groups: Vec<Vec<&CpuStatus>> = Vec::new();
     for cpu in cpus {
         let is_alike = |group: &&mut Vec<&CpuStatus>| {
@@ -107,7 +107,7 @@ pub(crate) fn alike(cpus: &[CpuStatus]) -> Vec<Vec<&CpuStatus>> {
 }
 
 /// What some CPUs were seen to deliver, with its interval; that of the zone where they are all that it has.
-pub(crate) fn delivered(cpus: &[&CpuStatus], status: &Status) -> Option<String> {
+fn delivered(cpus: &[&CpuStatus], status: &Status) -> Option<String> {
     let seen: Vec<_> = cpus.iter().filter_map(|cpu| cpu.delivered).collect();
     let (share, half) = match status.delivered {
         Some(zone) if cpus.len() == status.cpus.len() => (zone.share, (zone.high - zone.low) / 2.0),
@@ -125,6 +125,32 @@ pub(crate) fn cpus(cpus: &CpuList) -> String {
     format!("{} {cpus}", if cpus.len() == 1 { "CPU" } else { "CPUs" })
 }
 
+/// CPUs, what is asked of them, set, and delivered so far: for CPUs that are asked and set the same, in the columns of a
+/// table.
+pub(crate) fn columns(status: &Status) -> Vec<[String; 4]> {
+    let asked =
+        |target: &Target| target.clock.map_or_else(|| percent(target.share), |clock| clock.to_string());
+    alike(&status.cpus)
+        .iter()
+        .map(|cpus| {
+            let list: CpuList = cpus.iter().map(|cpu| cpu.cpu).collect();
+            let set = cpus.iter().map(|cpu| cpu.set).sum::<f64>() / cpus.len() as f64;
+            [
+                list.to_string(),
+                cpus.first().map_or(String::new(), |cpu| asked(&cpu.asked)),
+                percent(set),
+                delivered(cpus, status).unwrap_or_else(|| "-".into()),
+            ]
+        })
+        .collect()
+}
+
+/// The problems of an emulation that does not hold, each after what it is called.
+pub(crate) fn remarks(name: &str, status: &Status) -> Vec<String> {
+    let problems = status.problems.iter().filter(|_| status.health != Health::Holding);
+    problems.map(|problem| format!("{name}: {problem}")).collect()
+}
+
 /// What was asked for.
 fn target(asked: &Target) -> String {
     match asked.clock {
@@ -136,7 +162,7 @@ fn target(asked: &Target) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emu_core::{Health, Hertz, MethodId};
+    use emu_core::{Hertz, MethodId};
 
     fn status(cpus: &[(usize, Target, f64)]) -> Status {
         Status {

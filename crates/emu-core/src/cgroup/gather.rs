@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::folder::PASSES;
+use super::folder::{Folder, PASSES};
 use super::place;
 use crate::error::{Error, Result};
 use crate::hint::Hint;
 use crate::host::Hierarchy;
 use crate::host::delegation::PROCS;
-use crate::process::Descendants;
+use crate::process::{Descendants, threads};
 use crate::sys::Pid;
 use crate::undo::{Journal, Undo};
 
@@ -50,6 +50,38 @@ pub(super) fn gather(
     }
     Err(Error::unavailable("cannot gather the tasks: new ones are made faster than they are caught")
         .hint(Hint::StartInZone))
+}
+
+/// Moves a process into the group of another, where that is in one of emu's. It has a record of where it came from.
+///
+/// # Errors
+/// The kernel refuses to move it.
+pub(crate) fn join_as(
+    proc: &Path,
+    (pid, starttime): (Pid, u64),
+    member: Pid,
+    hierarchy: &Hierarchy,
+    journal: &Journal,
+) -> Result<()> {
+    let Some(group) = place::home(proc, member, hierarchy).filter(|group| place::is_ours(group)) else {
+        return Ok(());
+    };
+    if let Some(home) = place::home(proc, pid, hierarchy) {
+        journal.record(&Undo::Return { pid, starttime, members: home.join(PROCS) })?;
+    }
+    let put = |list: &Path, task: Pid| {
+        place::put(list, &task.to_string()).map_err(|error| error.hint(Hint::OwnGroup(vec![])))
+    };
+    match put(&group.join(PROCS), pid) {
+        // A threaded group takes threads alone, of processes that are in the group above (cgroup-v2.rst).
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            let outermost = place::own_group(proc, member, hierarchy).unwrap_or_else(|| group.clone());
+            put(&outermost.join(PROCS), pid)?;
+            let threads_name = Folder { version: hierarchy.version, path: group.clone() }.threads_name();
+            threads(proc, pid).into_iter().try_for_each(|tid| put(&group.join(threads_name), tid).map(drop))
+        }
+        moved => moved.map(drop),
+    }
 }
 
 /// Moves a process into a group; returns whether that was necessary.

@@ -37,6 +37,7 @@ pub(crate) use usage::Usage;
 
 use cpuset_repair::CpusetRepair;
 use cpuset_return::CpusetReturn;
+pub(crate) use gather::join_as;
 use gather::{Move, gather};
 use hierarchies::{existing, hierarchies, is_vital, no_such_group};
 

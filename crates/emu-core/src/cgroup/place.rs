@@ -38,6 +38,15 @@ pub(crate) fn home(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathB
     below(&hierarchy.mount, path.strip_prefix(&hierarchy.shown).ok()?).filter(|folder| is_group(folder))
 }
 
+/// The outermost group of emu that a process is in; `None` where it is in none.
+pub(crate) fn own_group(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathBuf> {
+    let home = home(proc, pid, hierarchy)?;
+    let has_our_name = |group: &&Path| {
+        group.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
+    };
+    home.ancestors().filter(has_our_name).last().map(Path::to_owned)
+}
+
 /// The path of a hierarchy's group in the text of `/proc/<pid>/cgroup` (`cgroups(7)`).
 fn group_in<'a>(text: &'a str, hierarchy: &Hierarchy) -> Option<&'a Path> {
     text.lines().find_map(|line| {

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::account::{TaskWindow, Window};
-use crate::cgroup::{self, Folder, lists};
+use crate::cgroup::{self, Folder, lists, place};
 use crate::cpu_list::{CpuId, CpuList};
 use crate::error::Result;
 use crate::host::delegation::PROCS;
@@ -31,6 +31,8 @@ enum Source {
     Descendants {
         of: Vec<Pid>,
         members: Option<Descendants>,
+        /// Emu's group that they are in, where others may have joined them.
+        group: Option<PathBuf>,
     },
     Group(Folder),
 }
@@ -84,7 +86,11 @@ impl Watch {
                 let lives = |pid: &Pid| Stat::read(&proc, *pid).is_some_and(|stat| !stat.has_ended());
                 let alive: Vec<_> = pids.iter().copied().filter(lives).collect();
                 let members = (!alive.is_empty()).then(|| Descendants::of(&proc, &alive)).transpose()?;
-                Source::Descendants { of: pids.clone(), members }
+                let group = alive.first().and_then(|&pid| {
+                    let mut hierarchies = host.cgroups.hierarchies.iter();
+                    hierarchies.find_map(|hierarchy| place::own_group(&proc, pid, hierarchy))
+                });
+                Source::Descendants { of: pids.clone(), members, group }
             }
             Tasks::Cgroup(path) => Source::Group(cgroup::folder_of(host, path)?),
         };
@@ -141,10 +147,15 @@ impl Watch {
     /// The processes that there are now.
     pub(super) fn processes(&mut self) -> Vec<Pid> {
         match &mut self.source {
-            Source::Descendants { members: Some(members), .. } => {
+            Source::Descendants { members: Some(members), group, .. } => {
                 // A list that cannot be read now has what was in it before.
                 let _ = members.look();
-                members.members().keys().copied().collect()
+                let joined = group.as_ref().and_then(|group| lists::read_all(group, PROCS).ok());
+                let mut pids: Vec<_> =
+                    members.members().keys().copied().chain(joined.into_iter().flatten()).collect();
+                pids.sort_unstable();
+                pids.dedup();
+                pids
             }
             Source::Descendants { members: None, .. } => Vec::new(),
             Source::Group(folder) => lists::read_all(&folder.path, PROCS).unwrap_or_default(),
@@ -153,7 +164,7 @@ impl Watch {
 
     /// The processes that live on after those that they descend from have ended, in words.
     pub(super) fn outliving(&self) -> Vec<String> {
-        let Source::Descendants { of, members: Some(members) } = &self.source else { return Vec::new() };
+        let Source::Descendants { of, members: Some(members), .. } = &self.source else { return Vec::new() };
         let lives = |pid: Pid| Stat::read(&self.proc, pid).is_some_and(|stat| !stat.has_ended());
         if of.iter().any(|&pid| lives(pid)) {
             return Vec::new();

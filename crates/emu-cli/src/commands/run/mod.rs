@@ -7,7 +7,7 @@ pub(crate) use args::RunArgs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
-use emu_core::{About, Error, Result, Session, Tasks, Trait};
+use emu_core::{Error, Result, Session, Tasks, Trait};
 
 use crate::control::{Change, Control};
 use crate::exit::{Exit, Failure};
@@ -40,9 +40,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let session = Session::engage(&plan.prepared, command.name(), tasks.clone())?;
     report.tell(&session.notes());
     let control = report.control(&command.name(), tasks);
-    let about = plan.prepared.method().about();
     let child = Child::open(&host.roots, gated.pid())?;
-    let emulated = Emulated { about, session, control, changes: Vec::new() };
+    let emulated = Emulated { session, control, changes: Vec::new() };
     let mut supervisor = Supervisor::new(&signals, child, emulated);
     supervisor.pass_on_early_signals()?;
     let begun = Instant::now();
@@ -72,7 +71,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
 /// The emulation that the command is in.
 #[derive(Debug)]
 struct Emulated {
-    about: &'static About,
     session: Session,
     control: Option<Control>,
     /// What other emus have changed.
@@ -88,7 +86,7 @@ impl InForce for Emulated {
     }
 
     fn stops_processes(&self) -> bool {
-        self.about.has(Trait::SendsSignals)
+        self.session.about().has(Trait::SendsSignals)
     }
 
     fn asked(&self) -> Option<BorrowedFd<'_>> {

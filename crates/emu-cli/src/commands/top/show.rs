@@ -1,13 +1,13 @@
 //! The table and the JSON of `emu top`.
 
-use emu_core::{CpuList, Error, Health, LiveSession, Result, Target};
+use emu_core::{Error, LiveSession, Result};
 use serde::Serialize;
 
 use crate::control::Working;
 use crate::output::SCHEMA;
-use crate::output::numbers::{percent, span};
+use crate::output::numbers::span;
 use crate::output::table::{Align, Table, wrap};
-use crate::zone::summary::{alike, delivered};
+use crate::zone::summary;
 
 /// An emulation, and how it goes; or why it does not tell.
 pub(super) type Found = (LiveSession, Result<Working>);
@@ -30,49 +30,23 @@ pub(super) fn text(found: &[Found]) -> String {
     let mut remarks = Vec::new();
     for (session, working) in found {
         let pid = session.pid.to_string();
-        match working {
+        let unknown = || [session.cpus.to_string(), "?".into(), "?".into(), "?".into()];
+        let (rows, stall) = match working {
             Ok(Working { status, .. }) => {
-                for cpus in alike(&status.cpus) {
-                    let list: CpuList = cpus.iter().map(|cpu| cpu.cpu).collect();
-                    let set = cpus.iter().map(|cpu| cpu.set).sum::<f64>() / cpus.len() as f64;
-                    table.row([
-                        pid.clone(),
-                        session.method.clone(),
-                        list.to_string(),
-                        cpus.first().map_or(String::new(), |cpu| asked(&cpu.asked)),
-                        percent(set),
-                        delivered(&cpus, status).unwrap_or_else(|| "?".into()),
-                        span(status.longest_stall),
-                        short(&session.name),
-                    ]);
-                }
-                let problems = status.problems.iter().filter(|_| status.health != Health::Holding);
-                remarks.extend(problems.map(|problem| format!("{pid}: {problem}")));
+                remarks.extend(summary::remarks(&pid, status));
+                (summary::columns(status), span(status.longest_stall))
             }
             Err(why) => {
-                let cpus = session.cpus.to_string();
-                let unknown = || "?".to_owned();
-                let name = short(&session.name);
-                table.row([
-                    pid.clone(),
-                    session.method.clone(),
-                    cpus,
-                    unknown(),
-                    unknown(),
-                    unknown(),
-                    unknown(),
-                    name,
-                ]);
                 remarks.push(format!("{pid}: {}", why.in_words()));
+                (vec![unknown()], "?".into())
             }
+        };
+        for [cpus, asked, set, delivered] in rows {
+            let (pid, method, what) = (pid.clone(), session.method.clone(), short(&session.name));
+            table.row([pid, method, cpus, asked, set, delivered, stall.clone(), what]);
         }
     }
     remarks.iter().fold(table.render(), |text, remark| format!("{text}{}\n", wrap(remark, 0)))
-}
-
-/// The clock that was asked for, or the share.
-fn asked(target: &Target) -> String {
-    target.clock.map_or_else(|| percent(target.share), |clock| clock.to_string())
 }
 
 /// A name that leaves room for the other columns.
@@ -109,7 +83,7 @@ mod tests {
 
     use super::*;
     use crate::output::table::WIDTH;
-    use emu_core::{CpuStatus, MethodId, Status, Tasks};
+    use emu_core::{CpuStatus, MethodId, Status, Target, Tasks};
 
     fn found(silent: bool) -> Found {
         let session = LiveSession {
@@ -123,7 +97,7 @@ mod tests {
             .map(|(cpu, share)| CpuStatus::new(cpu, Target { share, clock: None }))
             .into();
         let (pid, name) = (session.pid, session.name.clone());
-        let working = Working { pid, name, tasks: Tasks::Processes(vec![7]), status };
+        let working = Working { pid, name, tasks: Tasks::Processes(vec![7]), members: vec![], status };
         (session, if silent { Err(Error::unavailable("emu 4194303 does not answer")) } else { Ok(working) })
     }
 

@@ -17,7 +17,7 @@ use crate::sys::time::{self, Nanos};
 use crate::undo::{Journal, Undo};
 
 /// How often the list is read even though no process has been made: one may have been moved into the group.
-const LIST_ANYWAY: Nanos = 1_000_000_000;
+pub(super) const LIST_ANYWAY: Nanos = 100_000_000;
 
 /// Where members come from.
 #[derive(Debug)]

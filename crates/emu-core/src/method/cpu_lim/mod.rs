@@ -23,7 +23,7 @@ use crate::sys::time;
 use crate::unavailable::Unavailable;
 use crate::undo::Journal;
 use crate::zone::{Demand, Tasks, Zone};
-use members::Members;
+use members::{LIST_ANYWAY, Members};
 pub(super) use published::{CpuLimPublished, ID as ID_PUBLISHED};
 use stopper::Stopper;
 
@@ -153,6 +153,11 @@ fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>)
     Ok((Members::of_family(proc, family, journal)?, Notes::default()))
 }
 
+/// For how long a process that has been moved into the zone's group may run before it is found.
+fn found_within(period: Duration) -> Duration {
+    time::span(LIST_ANYWAY) + period * 2
+}
+
 const GROUP: &[Controller] = &[Controller::Cpuacct, Controller::Cpuset];
 
 /// The method at work.
@@ -171,6 +176,10 @@ impl Emulation for Stopped {
 
     fn status(&self) -> Status {
         self.duty_loop.status(ID, &self.targets, &self.notes)
+    }
+
+    fn found_within(&self) -> Duration {
+        found_within(self.status().period)
     }
 
     fn release(self: Box<Self>) -> Result<()> {

@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use rustix::process::Signal;
 
 use super::members::{Members, Sent};
-use super::{members, new_share, notes_on, period};
+use super::{found_within, members, new_share, notes_on, period};
 use crate::duty::{Command, Counters, DutyThread, Grid, Wait, plan, settle_duty_thread, status};
 use crate::error::Result;
 use crate::host::Host;
@@ -105,6 +105,10 @@ impl Emulation for Published {
             status.end(status::ended(&why));
         }
         status
+    }
+
+    fn found_within(&self) -> Duration {
+        found_within(self.period)
     }
 
     fn release(self: Box<Self>) -> Result<()> {

@@ -1,0 +1,97 @@
+use std::ffi::OsString;
+
+use clap::{Args, Subcommand};
+use emu_core::SpeedSpec;
+
+use crate::values;
+use crate::zone::ZoneArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  emu node create small --cpus 0 --speed 25%
+  emu node create big --speed 1=80%
+  emu node exec small -- ./server --port 7001 &
+  emu node exec big -- bash
+  emu node set small --speed 50%
+  emu node list
+  emu node remove small --kill";
+
+/// Virtual nodes: CPUs with speeds of their own, and whatever is started there
+#[derive(Debug, Subcommand)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", crate::exit::TABLE))]
+pub(crate) enum NodeCommand {
+    Create(CreateArgs),
+    Exec(ExecArgs),
+    Set(SetArgs),
+    List(ListArgs),
+    Remove(RemoveArgs),
+    #[command(hide = true)]
+    Keep(CreateArgs),
+}
+
+/// Make a node, which lasts until it is removed or the machine is restarted
+///
+/// Nodes never share a CPU. An emu of its own keeps each of them; where that is killed, its guardian undoes the node.
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// Name of the node: letters, digits, `-`, `_` and `.`
+    #[arg(value_parser = values::node_name)]
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) zone: ZoneArgs,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// Run a command on a node, in this terminal
+///
+/// The command takes the place of emu: it is on the node before its first instruction, and its children with it.
+#[derive(Debug, Args)]
+pub(crate) struct ExecArgs {
+    /// The node
+    #[arg(value_parser = values::node_name)]
+    pub(crate) name: String,
+
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Change the speed of a node
+#[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    /// The node
+    #[arg(value_parser = values::node_name)]
+    pub(crate) name: String,
+
+    /// New speed of all its CPUs: 40%, 0.4, 1.2GHz, or of some: 0-1=1.2GHz
+    #[arg(short, long, allow_hyphen_values = true)]
+    pub(crate) speed: SpeedSpec,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// Show the nodes: asked, set and delivered, and how many processes are there
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Write JSON to stdout instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// End a node; everything is as before
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArgs {
+    /// The node
+    #[arg(value_parser = values::node_name)]
+    pub(crate) name: String,
+
+    /// Kill what runs there; without this a node with processes stays
+    #[arg(long)]
+    pub(crate) kill: bool,
+}

@@ -1,0 +1,95 @@
+//! The emu that keeps a node: it has no terminal, and ends when it is asked to.
+
+use std::fs::File;
+use std::io::{Write, stdout};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use emu_core::{Error, Node, Pid, Result, Roots, Session, Tasks};
+use nix::unistd::{dup2_stderr, dup2_stdout, setsid};
+
+use super::args::CreateArgs;
+use crate::control::{Asked, Control};
+use crate::exit::{Exit, Failure};
+use crate::host;
+use crate::reporter::Reporter;
+use crate::signals::{Came, Signals};
+use crate::zone::plan::Plan;
+use crate::zone::summary;
+
+/// The line that it writes when the node is there.
+pub(super) const READY: &str = "ready";
+
+/// How often it looks for signals that it was not woken for.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// Keeps a node until somebody asks it to end.
+pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
+    let signals = Signals::block()?;
+    // It fails where this leads a group already; then there is no terminal to leave either.
+    let _ = setsid();
+    let (host, restored) = host::restored()?;
+    let plan = Plan::new(&host, &args.zone)?;
+    let reporter = Reporter::new(args.quiet);
+    reporter.tell(&format!("node {}: {}", args.name, summary::opening(&plan)));
+    let name = format!("{}{}", super::PREFIX, args.name);
+    let mut node = Node::create(&plan.prepared, &name)?;
+    let told =
+        restored.into_iter().chain(plan.prepared.expected().notes.clone()).chain(node.session().notes());
+    told.for_each(|note| reporter.note(&note));
+    let control = Control::open(&name, Tasks::Processes(Vec::new()))?;
+    let mut kept = Kept { node, is_ending: false };
+    leave_streams(&host.roots)?;
+
+    while !kept.is_ending {
+        let came = signals.wait_for_end(&[control.as_fd()], None, LOOK)?;
+        kept.is_ending |= came == Came::End;
+        control.answer(&mut kept);
+    }
+    let (_, removed) = kept.node.remove();
+    removed?;
+    Ok(Exit::Success)
+}
+
+/// Says that the node is there, and lets go of the streams through which it has said so.
+fn leave_streams(roots: &Roots) -> Result<()> {
+    let failed = |e| Error::io("cannot let go of the standard streams", e);
+    writeln!(stdout(), "{READY}").and_then(|()| stdout().flush()).map_err(failed)?;
+    let null = File::options().write(true).open(roots.dev.join("null")).map_err(failed)?;
+    let replaced = dup2_stdout(&null).and_then(|()| dup2_stderr(&null));
+    replaced.map_err(|e| failed(e.into()))
+}
+
+/// A node, and whether it is to end.
+struct Kept {
+    node: Node,
+    is_ending: bool,
+}
+
+impl Asked for Kept {
+    fn session(&mut self) -> &mut Session {
+        self.node.session()
+    }
+
+    fn members(&self) -> Vec<Pid> {
+        self.node.members()
+    }
+
+    fn join(&mut self, pid: Pid) -> Result<()> {
+        self.node.adopt(pid)
+    }
+
+    fn remove(&mut self, kill: bool) -> Result<()> {
+        if kill {
+            self.node.kill()?;
+        }
+        let members = self.node.members();
+        if let Some(first) = members.first() {
+            let message =
+                format!("processes run on this node: {} of them, as process {first}", members.len());
+            return Err(Error::usage(message).hint("end them first, or have them killed: --kill"));
+        }
+        self.is_ending = true;
+        Ok(())
+    }
+}

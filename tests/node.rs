@@ -1,0 +1,155 @@
+//! `emu node`: what runs on a node is as slow as the node, and the end of the node leaves nothing.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::common::{
+    Ended, alone, assert_nothing_left, assert_refused, can_emulate, comm, emu, eventually, finish, methods,
+    run, share_of, start, words,
+};
+
+fn emu_node(line: &str) -> Ended {
+    run(&mut emu(words(&format!("node {line}"))), "")
+}
+
+/// A node on CPU 0, which goes with the test.
+struct Node {
+    name: &'static str,
+    keeper: u32,
+}
+
+impl Node {
+    fn create(name: &'static str, options: &str) -> Self {
+        let ended = emu_node(&format!("create {name} --cpus 0 {options}"));
+        assert_eq!(ended.code(), Some(0), "{options}: {}", ended.stderr);
+        let mut node = Self { name, keeper: 0 };
+        node.keeper = node.shown()["pid"].as_u64().unwrap() as u32;
+        node
+    }
+
+    /// What `emu node list` has of it; null where it is not there.
+    fn shown(&self) -> Value {
+        let ended = emu_node("list --json");
+        let json: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let nodes = json["nodes"].as_array().unwrap();
+        nodes.iter().find(|node| node["name"] == self.name).cloned().unwrap_or_default()
+    }
+
+    /// Begins to run a script there.
+    fn begin(&self, script: &str) -> Child {
+        let child = start(&mut emu(words(&format!("node exec {} -- sh -c {script}", self.name))));
+        let has_joined =
+            || self.shown()["members"].as_array().is_some_and(|all| all.contains(&child.id().into()));
+        eventually("the command has joined", has_joined);
+        eventually("the command runs", || comm(child.id() as i32).as_deref() == Some("sh"));
+        child
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        emu_node(&format!("remove {} --kill", self.name));
+    }
+}
+
+const LOOP: &str = "while␣:;␣do␣:;␣done";
+
+/// The cgroups and CPUs of a process.
+fn place_of(pid: u32) -> (String, String) {
+    let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let cpus = read("status").lines().find(|line| line.starts_with("Cpus_allowed_list")).map(str::to_owned);
+    (read("cgroup"), cpus.unwrap_or_default())
+}
+
+#[test]
+fn what_runs_on_a_node_is_as_slow_as_the_node() {
+    let _alone = alone();
+    for method in methods() {
+        let node = Node::create("one", &format!("--speed 30% --method {method}"));
+        let looping = node.begin(LOOP);
+        let is_near = |asked: f64| {
+            sleep(Duration::from_millis(300));
+            let got = share_of(looping.id() as i32, Duration::from_millis(1500));
+            assert!((got - asked).abs() < 0.1, "{method}: {asked} asked, {got} got");
+        };
+        is_near(0.3);
+        let shown = node.shown();
+        assert_eq!(shown["members"], serde_json::json!([looping.id()]), "{method}");
+        let delivered = shown["status"]["delivered"]["share"].as_f64().unwrap_or_default();
+        assert!((delivered - 0.3).abs() < 0.1, "{method}: {shown}");
+        assert_eq!(emu_node("set one --speed 70%").code(), Some(0), "{method}");
+        is_near(0.7);
+        assert_refused(&emu_node("remove one"), 2, "a node with processes");
+        assert_eq!(emu_node("remove one --kill").code(), Some(0), "{method}");
+        assert_eq!(finish(looping).status.signal(), Some(Signal::SIGKILL as i32), "{method}");
+        assert_eq!(node.shown(), Value::Null, "{method}");
+        assert_nothing_left(node.keeper);
+    }
+}
+
+#[test]
+fn what_runs_on_a_node_is_free_when_its_emu_ends_or_is_killed() {
+    let _alone = alone();
+    let own = place_of(std::process::id());
+    for method in methods() {
+        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+            let node = Node::create("one", &format!("--speed 30% --method {method}"));
+            let mut looping = node.begin(LOOP);
+            kill(Pid::from_raw(node.keeper as i32), signal).unwrap();
+            eventually("the command is free", || place_of(looping.id()) == own);
+            let got = share_of(looping.id() as i32, Duration::from_millis(500));
+            looping.kill().unwrap();
+            finish(looping);
+            assert!(got > 0.6, "{method} after {signal}: {got}");
+            assert_eq!(node.shown(), Value::Null, "{method}");
+            assert_nothing_left(node.keeper);
+        }
+    }
+}
+
+#[test]
+fn a_command_on_a_node_has_its_streams_and_its_exit_code() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let node = Node::create("one", "--speed 50%");
+    let ended = run(&mut emu(words("node exec one -- sh -c cat;␣exit␣7")), "words");
+    assert_eq!((ended.code(), &*ended.stdout, &*ended.stderr), (Some(7), "words", ""));
+    // Children are there with it, also after its end.
+    let ended = emu_node("exec one -- sh -c sleep␣60␣>/dev/null␣2>&1␣&");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert_eq!(node.shown()["members"].as_array().unwrap().len(), 1);
+    drop(node);
+}
+
+#[test]
+fn nodes_that_cannot_be_are_refused_and_nothing_is_changed() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let node = Node::create("one", "--speed 50%");
+    for (line, code) in [
+        ("create one --cpus 0 --speed 25%", 2),
+        ("create two --cpus 0 --speed 25%", 3),
+        ("create two --cpus 900 --speed 25%", 2),
+        ("exec two -- true", 2),
+        ("exec one -- emu-test-no-such-program", 127),
+        ("set two --speed 25%", 2),
+        ("set one --speed 900=25%", 2),
+        ("remove two", 2),
+    ] {
+        assert_refused(&emu_node(line), code, line);
+    }
+    let shown = node.shown();
+    assert_eq!(shown["members"], serde_json::json!([]));
+    assert!((shown["status"]["cpus"][0]["asked"]["share"].as_f64().unwrap() - 0.5).abs() < 1e-9);
+}
