@@ -120,11 +120,11 @@ fn a_command_on_a_node_has_its_streams_and_its_exit_code() {
     if !can_emulate() {
         return;
     }
-    let node = Node::create("one", "--speed 50%");
-    let ended = run(&mut emu(words("node exec one -- sh -c cat;␣exit␣7")), "words");
+    let node = Node::create("create", "--speed 50%");
+    let ended = run(&mut emu(words("node exec create -- sh -c cat;␣exit␣7")), "words");
     assert_eq!((ended.code(), &*ended.stdout, &*ended.stderr), (Some(7), "words", ""));
     // Children are there with it, also after its end.
-    let ended = emu_node("exec one -- sh -c sleep␣60␣>/dev/null␣2>&1␣&");
+    let ended = emu_node("exec create -- sh -c sleep␣60␣>/dev/null␣2>&1␣&");
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     assert_eq!(node.shown()["members"].as_array().unwrap().len(), 1);
     drop(node);

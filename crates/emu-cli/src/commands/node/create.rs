@@ -21,8 +21,11 @@ pub(super) fn create(args: &CreateArgs) -> Result<Exit, Failure> {
     }
     let failed = |e| Error::io("cannot start the emu that keeps the node", e);
     let own = std::env::current_exe().map_err(failed)?;
-    // The same words, for the one that keeps it.
-    let words = std::env::args_os().skip(1).map(|word| if word == "create" { "keep".into() } else { word });
+    // The same words, for the one that keeps it. Those before the first `create` are no options.
+    let mut words: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(word) = words.iter_mut().find(|word| *word == "create") {
+        *word = "keep".into();
+    }
     // It gets no stream of the shell's: it would keep those open for as long as the node lasts.
     let (read, write) = pipe().map_err(failed)?;
     let stderr = write.try_clone().map_err(failed)?;

@@ -26,8 +26,10 @@ const LOOK: Duration = Duration::from_secs(60);
 /// Keeps a node until somebody asks it to end.
 pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
-    // It fails where this leads a group already; then there is no terminal to leave either.
+    // It fails where this leads a group already; then there is no terminal to leave either. Nor does it keep a file system
+    // from being unmounted.
     let _ = setsid();
+    let _ = std::env::set_current_dir("/");
     let (host, restored) = host::restored()?;
     let plan = Plan::new(&host, &args.zone)?;
     let reporter = Reporter::new(args.quiet);
