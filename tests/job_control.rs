@@ -113,9 +113,13 @@ impl Terminal {
         until_child(self.shell_pid(), "emu") as u32
     }
 
-    /// The shell itself: `setsid` forks when it leads a process group.
+    /// The shell itself: `setsid` forks when it leads a process group. A child of the shell has the shell's name, too, until
+    /// it runs its own program.
     fn shell_pid(&self) -> u32 {
         let pid = self.shell.id();
+        if comm(pid as i32).as_deref() != Some("setsid") {
+            return pid;
+        }
         ["bash", "dash"].iter().find_map(|name| child_called(pid, name)).map_or(pid, |pid| pid as u32)
     }
 }
