@@ -43,16 +43,19 @@ impl Node {
     /// Makes a node of this name.
     ///
     /// # Errors
-    /// As [`Session::engage`]; [`ErrorKind::Unavailable`](crate::error::ErrorKind) where the method sends signals and no
-    /// cgroup can be made: it would not find what joins.
+    /// As [`Session::engage`]; [`ErrorKind::Unavailable`](crate::error::ErrorKind) where the method puts the node into no
+    /// cgroup: what is in it could not be told.
     pub fn create(prepared: &Prepared, name: impl Into<String>) -> Result<Self> {
         // It waits at its gate for ever.
         let holder = SlowCommand::new("node").gate()?;
         let session = Session::engage(prepared, name, Tasks::Processes(vec![holder.pid()]))?;
         let node = Self { session, holder, host: prepared.host().clone() };
-        if node.groups().is_empty() && node.sends_signals() {
-            let message = format!("cannot make a node by {} without a cgroup", prepared.method().id());
-            return Err(Error::unavailable(message).hint(Hint::OwnGroup(vec![])));
+        if node.groups().is_empty() {
+            let message = format!("cannot make a node by {}: it has no cgroup here", prepared.method().id());
+            return Err(Error::unavailable(message).hint(
+                Hint::from("leave out a CPU, or use cpu-freeze, fracas or cpu-lim")
+                    .or(Hint::OwnGroup(vec![])),
+            ));
         }
         Ok(node)
     }
@@ -62,7 +65,7 @@ impl Node {
         &mut self.session
     }
 
-    /// The processes in it; those of a node without a cgroup are not known.
+    /// The processes in it.
     pub fn members(&self) -> Vec<Pid> {
         let all = |group: &PathBuf| lists::read_all(group, PROCS).unwrap_or_default();
         let mut members: Vec<Pid> = self.groups().iter().flat_map(all).collect();
@@ -141,11 +144,14 @@ impl Node {
         ended
     }
 
-    /// Its cgroups, one for each hierarchy that has one.
+    /// Its cgroups, one for each hierarchy that has one. One with this process in it is none of the node's.
     fn groups(&self) -> Vec<PathBuf> {
-        let hierarchies = self.host.cgroups.hierarchies.iter();
-        hierarchies
-            .filter_map(|hierarchy| place::own_group(&self.host.roots.proc, self.holder.pid(), hierarchy))
-            .collect()
+        let (proc, own) = (&self.host.roots.proc, std::process::id() as Pid);
+        let group = |hierarchy| {
+            let group = place::own_group(proc, self.holder.pid(), hierarchy)?;
+            let is_mine = place::own_group(proc, own, hierarchy).is_some_and(|mine| mine == group);
+            (!is_mine).then_some(group)
+        };
+        self.host.cgroups.hierarchies.iter().filter_map(group).collect()
     }
 }

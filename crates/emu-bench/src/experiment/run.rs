@@ -20,8 +20,9 @@ const TAKEN_AGAIN: usize = 3;
 /// Where a run has a budget, pairs are taken until they decide: the most for one cell.
 pub(super) const UNTIL_DECIDED: usize = 60;
 
-/// A cell is decided early where its interval decides at this level. That is stricter than the verdict's own level, as it is
-/// looked at after each block (O'Brien & Fleming, *Biometrics* 35, 1979, on looks at data that come in).
+/// A cell is decided early where its interval decides at this level. It is stricter than the verdict's own level, and the same
+/// at each look, as a cell is looked at after each block (Pocock 1977, *Biometrika* 64). All looks together may still err
+/// more often than the last one alone.
 const EARLY: f64 = 0.99;
 
 /// How much longer than its budget a run may take: the last block is often what an interval needs.

@@ -54,27 +54,25 @@ pub(crate) fn at_work(roots: &Roots) -> Result<Vec<(LiveSession, Result<Working>
 /// There is none, it does not answer, or it refuses the speed; then nothing changes.
 pub(crate) fn set_speed(roots: &Roots, pid: Pid, speed: &SpeedSpec) -> Result<LiveSession> {
     let line = line_of(roots, pid);
-    let mut silent = None;
+    let mut found: Vec<(usize, LiveSession, Result<()>)> = Vec::new();
     for (session, working) in at_work(roots)? {
-        let is_it = match working {
-            Ok(working) => {
-                let has_joined = working.members.iter().any(|member| line.contains(member));
-                session.pid == pid || has_joined || slows(roots, &working.tasks, &line)
-            }
-            Err(why) => {
-                let is_it = line.contains(&session.pid);
-                silent = silent.or(Some(why).filter(|_| is_it));
-                false
-            }
+        let is_known = |wanted: &Pid| line.iter().position(|one| one == wanted);
+        let (tasks, outcome) = match working {
+            Ok(Working { tasks: Tasks::Processes(pids), members, .. }) => ([pids, members].concat(), Ok(())),
+            Ok(Working { tasks, .. }) if slows(roots, &tasks, pid) => (vec![pid], Ok(())),
+            Ok(_) => (Vec::new(), Ok(())),
+            Err(why) => (Vec::new(), Err(why)),
         };
-        if is_it {
-            return set_speed_of(session.pid, speed).map(|()| session);
-        }
+        // An ancestor may be in another zone than a process that has left it for a node.
+        let nearest = tasks.iter().chain([&session.pid]).filter_map(is_known).min();
+        found.extend(nearest.map(|distance| (distance, session, outcome)));
     }
-    Err(silent.unwrap_or_else(|| {
-        Error::usage(format!("no emulation of yours slows process {pid}"))
-            .hint("`emu top` lists those that there are")
-    }))
+    let Some((_, session, outcome)) = found.into_iter().min_by_key(|(distance, ..)| *distance) else {
+        return Err(Error::usage(format!("no emulation of yours slows process {pid}"))
+            .hint("`emu top` lists those that there are"));
+    };
+    outcome?;
+    set_speed_of(session.pid, speed).map(|()| session)
 }
 
 /// Sets the speed of the emulation of this emu.
@@ -149,15 +147,10 @@ fn line_of(roots: &Roots, pid: Pid) -> Vec<Pid> {
     std::iter::successors(Some(pid), parent).collect()
 }
 
-/// Whether an emulation of these tasks slows the first process of a line.
-fn slows(roots: &Roots, tasks: &Tasks, line: &[Pid]) -> bool {
-    match tasks {
-        Tasks::Processes(pids) => pids.iter().any(|pid| line.contains(pid)),
-        Tasks::Cgroup(group) => line.first().is_some_and(|pid| {
-            let groups =
-                fs::read_to_string(roots.proc.join(pid.to_string()).join("cgroup")).unwrap_or_default();
-            let mut paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-            paths.any(|path| Path::new(path).starts_with(group))
-        }),
-    }
+/// Whether a process is in the cgroup that an emulation was made for.
+fn slows(roots: &Roots, tasks: &Tasks, pid: Pid) -> bool {
+    let Tasks::Cgroup(group) = tasks else { return false };
+    let groups = fs::read_to_string(roots.proc.join(pid.to_string()).join("cgroup")).unwrap_or_default();
+    let mut paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    paths.any(|path| Path::new(path).starts_with(group))
 }

@@ -52,7 +52,7 @@ pub(super) fn gather(
         .hint(Hint::StartInZone))
 }
 
-/// Moves a process into the group of another, where that is in one of emu's. It has a record of where it came from.
+/// Moves a process into the group of another, where that is in one of this emu's. It has a record of where it came from.
 ///
 /// # Errors
 /// The kernel refuses to move it.
@@ -63,7 +63,9 @@ pub(crate) fn join_as(
     hierarchy: &Hierarchy,
     journal: &Journal,
 ) -> Result<()> {
-    let Some(group) = place::home(proc, member, hierarchy).filter(|group| place::is_ours(group)) else {
+    let (Some(outermost), Some(group)) =
+        (place::own_group(proc, member, hierarchy), place::home(proc, member, hierarchy))
+    else {
         return Ok(());
     };
     if let Some(home) = place::home(proc, pid, hierarchy) {
@@ -75,7 +77,6 @@ pub(crate) fn join_as(
     match put(&group.join(PROCS), pid) {
         // A threaded group takes threads alone, of processes that are in the group above (cgroup-v2.rst).
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-            let outermost = place::own_group(proc, member, hierarchy).unwrap_or_else(|| group.clone());
             put(&outermost.join(PROCS), pid)?;
             let threads_name = Folder { version: hierarchy.version, path: group.clone() }.threads_name();
             threads(proc, pid).into_iter().try_for_each(|tid| put(&group.join(threads_name), tid).map(drop))

@@ -38,13 +38,20 @@ pub(crate) fn home(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathB
     below(&hierarchy.mount, path.strip_prefix(&hierarchy.shown).ok()?).filter(|folder| is_group(folder))
 }
 
-/// The outermost group of emu that a process is in; `None` where it is in none.
+/// The outermost group that this very process has made and a process is in; `None` where it is in none. A name alone does not
+/// tell: a service may be called `emu-ci`, and the caller may run in another emu's group.
 pub(crate) fn own_group(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathBuf> {
-    let home = home(proc, pid, hierarchy)?;
-    let has_our_name = |group: &&Path| {
-        group.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
+    outermost_own(&home(proc, pid, hierarchy)?, std::process::id())
+}
+
+fn outermost_own(home: &Path, own: u32) -> Option<PathBuf> {
+    let prefix = format!("{PREFIX}{own}-");
+    let is_ours = |group: &&Path| {
+        let name = group.file_name().and_then(|name| name.to_str());
+        let number = name.and_then(|name| name.strip_prefix(&prefix));
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
     };
-    home.ancestors().filter(has_our_name).last().map(Path::to_owned)
+    home.ancestors().filter(is_ours).last().map(Path::to_owned)
 }
 
 /// The path of a hierarchy's group in the text of `/proc/<pid>/cgroup` (`cgroups(7)`).
@@ -209,6 +216,18 @@ pub(crate) fn enable(group: &Path, needed: &[Controller], journal: &Journal) -> 
 mod tests {
     use super::*;
     use crate::cpufreq::simulated;
+
+    #[test]
+    fn only_a_group_of_this_process_is_its_own() {
+        let own = |home: &str| outermost_own(Path::new(home), 12);
+        for foreign in
+            ["/x", "/emu-ci.service", "/emu-ci.service/a", "/emu-7-0", "/emu-12", "/emu-12-a", "/emu-123-0"]
+        {
+            assert_eq!(own(foreign), None, "{foreign}");
+        }
+        assert_eq!(own("/emu-ci.service/emu-7-0/emu-12-3"), Some("/emu-ci.service/emu-7-0/emu-12-3".into()));
+        assert_eq!(own("/a/emu-12-3/emu-12-4/b"), Some("/a/emu-12-3".into()));
+    }
 
     #[test]
     fn a_controller_enabled_by_another_emu_outlives_that_one() {

@@ -17,7 +17,7 @@ pub(super) fn exec(args: &ExecArgs) -> Result<Exit, Failure> {
         return Err(Error::usage("there is no command to run").into());
     };
     program::check(program)?;
-    let (session, _) = find(&args.name)?;
+    let session = find(&args.name)?;
     control::join(session.pid)?;
     let cause = Command::new(program).args(arguments).exec();
     let error = Error::new(ErrorKind::Usage, format!("cannot run `{}`", program.display())).caused_by(cause);

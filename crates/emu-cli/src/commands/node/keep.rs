@@ -78,6 +78,11 @@ impl Asked for Kept {
     }
 
     fn join(&mut self, pid: Pid) -> Result<()> {
+        if self.is_ending {
+            return Err(
+                Error::unavailable("the node is being removed").hint("make it again: `emu node create`")
+            );
+        }
         self.node.adopt(pid)
     }
 

@@ -9,9 +9,9 @@ mod show;
 pub(crate) use args::NodeCommand;
 
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use emu_core::{Error, LiveSession, Result, Roots};
+use emu_core::{Error, ErrorKind, LiveSession, Result, Roots};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::control::{self, Working};
@@ -33,7 +33,7 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
         NodeCommand::Keep(args) => keep::keep(args),
         NodeCommand::Exec(args) => exec::exec(args),
         NodeCommand::Set(args) => {
-            let (session, _) = find(&args.name)?;
+            let session = find(&args.name)?;
             control::set_speed_of(session.pid, &args.speed)?;
             Reporter::new(args.quiet).tell(&format!("node {} is set to {}", args.name, args.speed));
             Ok(Exit::Success)
@@ -56,26 +56,44 @@ fn nodes() -> Result<Vec<Found>> {
     Ok(all.filter(|(session, _)| session.name.starts_with(PREFIX)).collect())
 }
 
-/// The node of this name.
-fn find(name: &str) -> Result<Found> {
+/// The node of this name. Its emu answers: what is sent to one that is stopped would be done later.
+fn find(name: &str) -> Result<LiveSession> {
     let wanted = format!("{PREFIX}{name}");
-    nodes()?.into_iter().find(|(session, _)| session.name == wanted).ok_or_else(|| {
+    let found = nodes()?.into_iter().find(|(session, _)| session.name == wanted);
+    let (session, working) = found.ok_or_else(|| {
         Error::usage(format!("there is no node `{name}` of yours"))
             .hint("`emu node list` names those that there are")
-    })
+    })?;
+    working.map(|_| session)
 }
 
 /// Ends a node, and waits until all is undone.
 fn remove(name: &str, kill: bool) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
-    let (session, _) = find(name)?;
+    let session = find(name)?;
     let failed = |e: rustix::io::Errno| Error::io(format!("cannot watch emu {}", session.pid), e.into());
     let emu = Pid::from_raw(session.pid).ok_or_else(|| failed(rustix::io::Errno::SRCH))?;
     let emu = pidfd_open(emu, PidfdFlags::empty()).map_err(failed)?;
     control::remove(session.pid, kill)?;
-    if signals.wait(&[emu.as_fd()], PATIENCE)? {
-        return Ok(Exit::Success);
+    let deadline = Instant::now() + PATIENCE;
+    // Signals that mean nothing here end a wait, too.
+    while !signals.wait(&[emu.as_fd()], deadline.saturating_duration_since(Instant::now()))? {
+        if Instant::now() >= deadline {
+            let error = Error::unavailable(format!("node {name} has not ended yet"));
+            return Err(error.hint("`emu node list` tells when it has").into());
+        }
+        while let Some(received) = signals.next()? {
+            if signals.is_ending(received) {
+                return Err(Failure::interrupted(received.signal));
+            }
+        }
     }
-    let error = Error::unavailable(format!("node {name} has not ended yet"));
-    Err(error.hint("`emu node list` tells when it has").into())
+    // What its emu could not undo is still in its journal.
+    let report = emu_core::restore(&Roots::system())?;
+    if let Some(problem) = report.problems.first() {
+        let error =
+            Error::new(ErrorKind::RestoreIncomplete, format!("not all of node {name} is undone: {problem}"));
+        return Err(error.hint("`emu restore` tries again").into());
+    }
+    Ok(Exit::Success)
 }
