@@ -125,8 +125,20 @@ fn until_stopped(pids: &[Pid]) {
 
 /// Stops the worker and its children once in each window, and else does nothing.
 pub(super) struct Stall {
-    pub(super) length: Duration,
-    pub(super) at_work: Option<JoinHandle<()>>,
+    length: Duration,
+    at_work: Option<JoinHandle<[Duration; 2]>>,
+    /// For how long they were stopped at least, and at most, in the longest stop.
+    longest: [Duration; 2],
+}
+
+impl Stall {
+    pub(super) fn new(length: Duration) -> Self {
+        Self { length, at_work: None, longest: [Duration::ZERO; 2] }
+    }
+
+    pub(super) fn longest(&self) -> [Duration; 2] {
+        self.longest
+    }
 }
 
 impl Emulated for Stall {
@@ -144,18 +156,24 @@ impl Emulated for Stall {
         let begin = self.settle() + Duration::from_millis(5);
         self.at_work = Some(thread::spawn(move || {
             thread::sleep(begin);
+            let begin = Instant::now();
             signal(&pids, Signal::SIGSTOP);
+            until_stopped(&pids);
+            let is_stopped = Instant::now();
             thread::sleep(length);
+            let least = is_stopped.elapsed();
             signal(&pids, Signal::SIGCONT);
+            [least, begin.elapsed()]
         }));
         Ok(())
     }
 
     fn release(&mut self) -> Result<()> {
-        self.at_work.take().map_or(Ok(()), |thread| {
-            thread.join().unwrap();
-            Ok(())
-        })
+        if let Some(thread) = self.at_work.take() {
+            let [least, most] = thread.join().unwrap();
+            self.longest = [self.longest[0].max(least), self.longest[1].max(most)];
+        }
+        Ok(())
     }
 }
 
