@@ -66,6 +66,22 @@ fn emu_ends_whatever_call_is_forbidden() {
     }
 }
 
+#[test]
+fn another_method_takes_the_place_of_one_that_is_refused() {
+    let _alone = alone();
+    let all = methods();
+    if !all.iter().any(|method| method == "cpu-hogs") || !all.iter().any(|method| method == "cpu-freeze") {
+        return;
+    }
+    // A burner is a real-time thread. That no thread may become one shows only then.
+    let mut command = emu(words("run -s 40% --cpus 0 -- true"));
+    forbid(&mut command, [libc::SYS_sched_setscheduler, libc::SYS_sched_setattr], libc::EPERM);
+    let ended = run(&mut command, "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("cannot begin by cpu-hogs"), "{}", ended.stderr);
+    assert_nothing_left(ended.pid);
+}
+
 fn check(command: &mut Command, what: &str) {
     let begin = Instant::now();
     let ended = run(command, "");

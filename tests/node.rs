@@ -4,15 +4,16 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::{
-    Ended, alone, assert_nothing_left, assert_refused, can_emulate, comm, emu, eventually, finish, methods,
-    run, share_of, start, words,
+    EMU, Ended, alone, assert_nothing_left, assert_refused, can_emulate, comm, emu, eventually, finish,
+    methods, run, share_of, start, words,
 };
 
 fn emu_node(line: &str) -> Ended {
@@ -42,14 +43,16 @@ impl Node {
         nodes.iter().find(|node| node["name"] == self.name).cloned().unwrap_or_default()
     }
 
-    /// Begins to run a script there.
-    fn begin(&self, script: &str) -> Child {
+    /// Begins to run a script there. Returns its emu, and the process of the script: the same where a node stops nothing.
+    fn begin(&self, script: &str) -> (Child, u32) {
         let child = start(&mut emu(words(&format!("node exec {} -- sh -c {script}", self.name))));
-        let has_joined =
-            || self.shown()["members"].as_array().is_some_and(|all| all.contains(&child.id().into()));
-        eventually("the command has joined", has_joined);
-        eventually("the command runs", || comm(child.id() as i32).as_deref() == Some("sh"));
-        child
+        let mut pid = 0;
+        eventually("the command has joined", || {
+            pid = self.shown()["members"][0].as_u64().unwrap_or(0) as u32;
+            pid != 0
+        });
+        eventually("the command runs", || comm(pid as i32).as_deref() == Some("sh"));
+        (child, pid)
     }
 }
 
@@ -73,22 +76,23 @@ fn what_runs_on_a_node_is_as_slow_as_the_node() {
     let _alone = alone();
     for method in methods() {
         let node = Node::create("one", &format!("--speed 30% --method {method}"));
-        let looping = node.begin(LOOP);
+        let (child, looping) = node.begin(LOOP);
         let is_near = |asked: f64| {
             sleep(Duration::from_millis(300));
-            let got = share_of(looping.id() as i32, Duration::from_millis(1500));
+            let got = share_of(looping as i32, Duration::from_millis(1500));
             assert!((got - asked).abs() < 0.1, "{method}: {asked} asked, {got} got");
         };
         is_near(0.3);
         let shown = node.shown();
-        assert_eq!(shown["members"], serde_json::json!([looping.id()]), "{method}");
+        assert_eq!(shown["members"], serde_json::json!([looping]), "{method}");
         let delivered = shown["status"]["delivered"]["share"].as_f64().unwrap_or_default();
         assert!((delivered - 0.3).abs() < 0.1, "{method}: {shown}");
         assert_eq!(emu_node("set one --speed 70%").code(), Some(0), "{method}");
         is_near(0.7);
         assert_refused(&emu_node("remove one"), 2, "a node with processes");
         assert_eq!(emu_node("remove one --kill").code(), Some(0), "{method}");
-        assert_eq!(finish(looping).status.signal(), Some(Signal::SIGKILL as i32), "{method}");
+        let ended = finish(child).status;
+        assert!(ended.signal() == Some(9) || ended.code() == Some(128 + 9), "{method}: {ended}");
         assert_eq!(node.shown(), Value::Null, "{method}");
         assert_nothing_left(node.keeper);
     }
@@ -101,16 +105,57 @@ fn what_runs_on_a_node_is_free_when_its_emu_ends_or_is_killed() {
     for method in methods() {
         for signal in [Signal::SIGTERM, Signal::SIGKILL] {
             let node = Node::create("one", &format!("--speed 30% --method {method}"));
-            let mut looping = node.begin(LOOP);
+            let (child, looping) = node.begin(LOOP);
             kill(Pid::from_raw(node.keeper as i32), signal).unwrap();
-            eventually("the command is free", || place_of(looping.id()) == own);
-            let got = share_of(looping.id() as i32, Duration::from_millis(500));
-            looping.kill().unwrap();
-            finish(looping);
+            eventually("the command is free", || place_of(looping) == own);
+            let got = share_of(looping as i32, Duration::from_millis(500));
+            kill(Pid::from_raw(looping as i32), Signal::SIGKILL).unwrap();
+            finish(child);
             assert!(got > 0.6, "{method} after {signal}: {got}");
             assert_eq!(node.shown(), Value::Null, "{method}");
             assert_nothing_left(node.keeper);
         }
+    }
+}
+
+#[test]
+fn a_shell_sees_no_stop_of_a_command_on_a_node() {
+    let _alone = alone();
+    for method in methods() {
+        let node = Node::create("one", &format!("--speed 30% --method {method}"));
+        let (child, _) = node.begin(LOOP);
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(300) {
+            let news = waitpid(
+                Pid::from_raw(child.id() as i32),
+                Some(WaitPidFlag::WUNTRACED | WaitPidFlag::WNOHANG),
+            );
+            assert_eq!(news, Ok(WaitStatus::StillAlive), "{method}");
+            sleep(Duration::from_millis(1));
+        }
+        assert_eq!(emu_node("remove one --kill").code(), Some(0), "{method}");
+        finish(child);
+        drop(node);
+    }
+}
+
+#[test]
+fn what_one_node_slows_joins_another_wholly_or_not_at_all() {
+    let _alone = alone();
+    let are_there = |wanted: &str| methods().iter().any(|method| method == wanted);
+    if !are_there("cpu-freeze") || !are_there("fracas") {
+        return;
+    }
+    let one = Node::create("one", "--speed 50% --method cpu-freeze");
+    for (method, codes) in [("cpu-freeze", [0].as_slice()), ("fracas", [0, 3].as_slice())] {
+        let created = emu_node(&format!("create two --cpus 1 --speed 50% --method {method}"));
+        assert_eq!(created.code(), Some(0), "{}", created.stderr);
+        let places = "cat␣/proc/self/cgroup";
+        let moved = emu_node(&format!("exec one -- {EMU} node exec two -- sh -c {places}"));
+        assert!(moved.code().is_some_and(|code| codes.contains(&code)), "{}", moved.stderr);
+        let is_on_one = moved.stdout.contains(&format!("emu-{}-", one.keeper));
+        assert!(!is_on_one, "{method}: {}", moved.stdout);
+        assert_eq!(emu_node("remove two").code(), Some(0), "{method}");
     }
 }
 

@@ -66,7 +66,7 @@ pub use method::{About, Emulation, Expected, METHODS, Method, Plan, Trait, find,
 pub use method_id::MethodId;
 pub use node::Node;
 pub use roots::Roots;
-pub use session::{Judged, Prepared, Session, best, choose, judge};
+pub use session::{Judged, Prepared, Session, best, choose, judge, ranked};
 pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets, lowest_share};
 pub use status::{CpuStatus, Delivered, Health, Status};
 pub use sys::Pid;

@@ -79,12 +79,14 @@ impl Node {
     /// here on.
     ///
     /// # Errors
-    /// It is not there, must not be slowed, or is another user's; the kernel refuses to move it.
+    /// It is not there, must not be slowed, or is another user's; another emu would go on slowing it; the kernel refuses to
+    /// move it.
     pub fn adopt(&self, pid: Pid) -> Result<()> {
         let (proc, journal) = (&self.host.roots.proc, self.session.journal());
         check_targets(proc, [pid])?;
         let stat = Stat::read(proc, pid).filter(|stat| !stat.has_ended());
         let stat = stat.ok_or_else(|| Error::usage(format!("there is no process {pid}")))?;
+        self.check_others(pid)?;
         let task = (pid, stat.starttime);
         confine::remember(&self.host, pid, journal)?;
         for hierarchy in &self.host.cgroups.hierarchies {
@@ -98,6 +100,22 @@ impl Node {
         let cpus = self.session.targets().keys().copied().collect();
         confine::bind(proc, &cpus, journal, &[tasks], || Ok(vec![pid]))?;
         thread::sleep(self.session.found_within());
+        Ok(())
+    }
+
+    /// Refuses a process that another emu would go on slowing, in a hierarchy in which this node has no group.
+    fn check_others(&self, pid: Pid) -> Result<()> {
+        let proc = &self.host.roots.proc;
+        for hierarchy in &self.host.cgroups.hierarchies {
+            let [home, holder] = [pid, self.holder.pid()].map(|pid| place::home(proc, pid, hierarchy));
+            let stays = place::own_group(proc, self.holder.pid(), hierarchy).is_none() && home != holder;
+            if let Some(emu) = home.filter(|_| stays).and_then(|home| place::other_emu(proc, &home)) {
+                return Err(Error::unavailable(format!(
+                    "emu {emu} slows process {pid} already, by other means"
+                ))
+                .hint("start it outside of that node or emulation"));
+            }
+        }
         Ok(())
     }
 

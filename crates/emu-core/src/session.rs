@@ -1,5 +1,6 @@
 //! From a zone to an emulation at work and back: what a caller of the library uses.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::path::Path;
 use std::thread;
@@ -86,6 +87,16 @@ impl Prepared {
     pub fn expected(&self) -> &Expected {
         self.plan.expected()
     }
+
+    /// Whether the method is more than what was [published](Trait::Published).
+    fn is_improved(&self) -> bool {
+        !self.method.about().has(Trait::Published)
+    }
+
+    fn by_faith(&self, other: &Self) -> Ordering {
+        let (a, b) = (self.expected(), other.expected());
+        a.error.total_cmp(&b.error).then(a.longest_stall.cmp(&b.longest_stall))
+    }
 }
 
 impl fmt::Debug for Prepared {
@@ -122,11 +133,7 @@ pub fn judge(host: &Host, demand: &Demand) -> Vec<Judged> {
 /// were [published](Trait::Published) are left out.
 pub fn best(judged: &[Judged]) -> Option<&Prepared> {
     let able = judged.iter().filter_map(|one| one.result.as_ref().ok());
-    let able = able.filter(|prepared| !prepared.method.about().has(Trait::Published));
-    able.min_by(|a, b| {
-        let (a, b) = (a.expected(), b.expected());
-        a.error.total_cmp(&b.error).then(a.longest_stall.cmp(&b.longest_stall))
-    })
+    able.filter(|prepared| prepared.is_improved()).min_by(|a, b| a.by_faith(b))
 }
 
 /// Picks the [best] method for a demand.
@@ -134,16 +141,28 @@ pub fn best(judged: &[Judged]) -> Option<&Prepared> {
 /// # Errors
 /// [`ErrorKind::Unavailable`] when no method can; each says why on a line of its own.
 pub fn choose(host: &Host, demand: &Demand) -> Result<Prepared> {
-    let mut judged = judge(host, demand);
-    let best = best(&judged).map(|prepared| prepared.method.id());
-    if let Some(index) = judged.iter().position(|one| Some(one.method) == best)
-        && let Ok(prepared) = judged.swap_remove(index).result
-    {
-        return Ok(prepared);
+    ranked(host, demand).map(|(best, _)| best)
+}
+
+/// The [best] method for a demand, and the others that can, in the order of their faith: for where the best cannot be
+/// engaged.
+///
+/// # Errors
+/// As [`choose`].
+pub fn ranked(host: &Host, demand: &Demand) -> Result<(Prepared, Vec<Prepared>)> {
+    let (mut able, mut reasons) = (Vec::new(), Vec::new());
+    for Judged { method, result } in judge(host, demand) {
+        match result {
+            Ok(prepared) => able.extend(prepared.is_improved().then_some(prepared)),
+            Err(why) => reasons.push(format!("\n  {method}: {why}")),
+        }
     }
-    let why = |one: &Judged| Some(format!("\n  {}: {}", one.method, one.result.as_ref().err()?));
-    let reasons: String = judged.iter().filter_map(why).collect();
-    Err(Error::unavailable(format!("no method can do this here:{reasons}")).hint(Hint::Judge))
+    able.sort_by(Prepared::by_faith);
+    let mut able = able.into_iter();
+    let none =
+        || Error::unavailable(format!("no method can do this here:{}", reasons.concat())).hint(Hint::Judge);
+    let best = able.next().ok_or_else(none)?;
+    Ok((best, able.collect()))
 }
 
 /// An emulation at work, with the journal that undoes it. Dropping it releases it.

@@ -83,12 +83,12 @@ pub(crate) fn set_speed_of(emu: Pid, speed: &SpeedSpec) -> Result<()> {
     order(emu, &Request::Set(speed.to_string()))
 }
 
-/// Has this process join the node of this emu.
+/// Has a process join the node of this emu.
 ///
 /// # Errors
 /// It does not answer, or refuses.
-pub(crate) fn join(emu: Pid) -> Result<()> {
-    order(emu, &Request::Join)
+pub(crate) fn join(emu: Pid, pid: Pid) -> Result<()> {
+    order(emu, &Request::Join(pid))
 }
 
 /// Has the node of this emu end.

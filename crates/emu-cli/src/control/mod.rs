@@ -27,8 +27,8 @@ enum Request {
     Status,
     /// Another speed, as on the command line.
     Set(String),
-    /// That the process that asks joins the node.
-    Join,
+    /// That a process joins the node.
+    Join(Pid),
     /// That the node ends. `kill` is for what is in it, without which nothing may be.
     Remove { kill: bool },
 }

@@ -1,7 +1,9 @@
 //! The side of the emu that is asked.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use emu_core::{Error, Pid, Result, Session, SpeedSpec, Tasks};
@@ -10,6 +12,12 @@ use super::{Reply, Request, Working, address, limit, peer, receive, send};
 
 /// How long an emulation waits for one who asks it something and says nothing.
 const PATIENCE: Duration = Duration::from_millis(200);
+
+/// How many are answered before the emulation is looked after again: any user of the host may connect.
+const AT_ONCE: usize = 16;
+
+/// How long an emulation waits where it cannot be asked.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What another emu has changed.
 #[derive(Debug)]
@@ -83,8 +91,16 @@ impl Control {
     /// Whoever breaks off, or may not ask, gets no answer, and the emulation goes on.
     pub(crate) fn answer(&self, asked: &mut dyn Asked) -> Vec<Change> {
         let mut changes = Vec::new();
-        while let Ok((stream, _)) = self.listener.accept() {
-            changes.extend(self.serve(stream, asked).ok().flatten());
+        for _ in 0..AT_ONCE {
+            match self.listener.accept() {
+                Ok((stream, _)) => changes.extend(self.serve(stream, asked).ok().flatten()),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                // Whoever asks stays in the queue, as while no descriptor is free: the caller would not wait.
+                Err(_) => {
+                    thread::sleep(PAUSE);
+                    break;
+                }
+            }
         }
         changes
     }
@@ -101,7 +117,7 @@ impl Control {
             Request::Set(speed) => {
                 speed.parse().and_then(|speed: SpeedSpec| asked.session().set_speed(&speed))
             }
-            Request::Join => asked.join(pid),
+            Request::Join(pid) => asked.join(*pid),
             Request::Remove { kill } => asked.remove(*kill),
         };
         let reply = match (&request, &outcome) {

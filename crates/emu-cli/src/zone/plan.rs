@@ -1,6 +1,6 @@
 //! From what was asked for to a demand, and the method that meets it.
 
-use emu_core::{Demand, Host, Prepared, Result, SpeedSpec, choose};
+use emu_core::{Demand, Error, ErrorKind, Host, MethodId, Prepared, Result, SpeedSpec, ranked};
 
 use crate::values::MethodChoice;
 use crate::zone::{DemandArgs, ZoneArgs};
@@ -14,6 +14,8 @@ pub(crate) struct Plan {
     pub(crate) automatic: bool,
     /// The method, and what is asked of it.
     pub(crate) prepared: Prepared,
+    /// Where emu picks the method: the others that can, the most faithful first.
+    pub(crate) others: Vec<Prepared>,
 }
 
 impl Plan {
@@ -23,12 +25,52 @@ impl Plan {
     /// A CPU cannot be used, a speed is out of reach, or the method (with `auto`: no method) can do it.
     pub(crate) fn new(host: &Host, args: &ZoneArgs) -> Result<Self> {
         let demand = demand(host, &args.speed, &args.demand)?;
-        let prepared = match args.method {
-            MethodChoice::Auto => choose(host, &demand)?,
-            MethodChoice::Named(id) => Prepared::named(id, host, &demand)?,
+        let (prepared, others) = match args.method {
+            MethodChoice::Auto => ranked(host, &demand)?,
+            MethodChoice::Named(id) => (Prepared::named(id, host, &demand)?, Vec::new()),
         };
         let automatic = args.method == MethodChoice::Auto;
-        Ok(Self { speed: args.speed.clone(), automatic, prepared })
+        Ok(Self { speed: args.speed.clone(), automatic, prepared, others })
+    }
+
+    /// Engages the method. Where emu picks it, and the host refuses what the check could not see, the next one takes its
+    /// place. Returns what the user should know of that.
+    ///
+    /// # Errors
+    /// Of the first method, where none can be engaged.
+    pub(crate) fn engage<T>(
+        &mut self,
+        mut engage: impl FnMut(&Prepared) -> Result<T>,
+    ) -> Result<(T, Option<String>)> {
+        let mut refused: Vec<(MethodId, Error)> = Vec::new();
+        loop {
+            let method = self.prepared.method().id();
+            match engage(&self.prepared) {
+                Ok(engaged) => {
+                    let why =
+                        |(id, e): &(MethodId, Error)| format!("cannot begin by {id}: {}; ", e.in_words());
+                    let whys: String = refused.iter().map(why).collect();
+                    return Ok((
+                        engaged,
+                        (!whys.is_empty()).then(|| format!("{whys}it is done by {method}")),
+                    ));
+                }
+                // The same for every method; or no state to begin another one from.
+                Err(error) if matches!(error.kind(), ErrorKind::Usage | ErrorKind::RestoreIncomplete) => {
+                    return Err(error);
+                }
+                Err(error) => refused.push((method, error)),
+            }
+            if self.others.is_empty() {
+                return Err(refused.swap_remove(0).1);
+            }
+            self.prepared = self.others.remove(0);
+        }
+    }
+
+    /// Leaves out the other methods: what was verified is the first.
+    pub(crate) fn settle(&mut self) {
+        self.others.clear();
     }
 }
 
@@ -89,6 +131,48 @@ mod tests {
     use super::*;
     use emu_core::{Roots, Round};
     use std::time::Duration;
+
+    fn expected() -> emu_core::Expected {
+        emu_core::Expected::new(0.01, Duration::from_millis(1), Duration::from_millis(1))
+    }
+
+    #[test]
+    fn where_a_method_is_refused_the_next_one_takes_its_place() {
+        const fn told(name: &'static str) -> testing::Told {
+            testing::Told { name, expected }
+        }
+        static METHODS: [testing::Told; 3] = [told("one"), told("two"), told("three")];
+        let demand = Demand::new(Default::default());
+        let plan = || {
+            let mut methods = METHODS.iter().map(|method| testing::prepared(method, &demand));
+            let (speed, prepared) = ("40%".parse().unwrap(), methods.next().unwrap());
+            Plan { speed, automatic: true, prepared, others: methods.collect() }
+        };
+        let until = |last: &'static str, kind: ErrorKind| {
+            move |prepared: &Prepared| match prepared.method().id() {
+                id if id.as_str() == last => Ok(id),
+                id => Err(Error::new(kind, format!("no {id}"))),
+            }
+        };
+        let mut first = plan();
+        assert_eq!(first.engage(until("one", ErrorKind::Failed)).unwrap().1, None);
+        let mut third = plan();
+        let (id, told) = third.engage(until("three", ErrorKind::NotPermitted)).unwrap();
+        assert_eq!((id.as_str(), third.prepared.method().id()), ("three", id));
+        let told = told.unwrap();
+        assert!(
+            told.contains("by one: no one") && told.contains("by two: no two") && told.ends_with("by three")
+        );
+        // The first is what the user can do most about.
+        let none = plan().engage(until("none", ErrorKind::Unavailable)).unwrap_err();
+        assert_eq!(none.in_words(), "no one");
+        for kind in [ErrorKind::Usage, ErrorKind::RestoreIncomplete] {
+            assert_eq!(plan().engage(until("two", kind)).unwrap_err().kind(), kind);
+        }
+        let mut settled = plan();
+        settled.settle();
+        assert!(settled.engage(until("two", ErrorKind::Failed)).is_err());
+    }
 
     #[test]
     fn every_option_reaches_the_demand() {

@@ -165,6 +165,12 @@ impl Record {
         }
     }
 
+    /// Adds by which method it is done.
+    pub(crate) fn engaged(&mut self, plan: &Plan) {
+        self.method = plan.prepared.method().id();
+        self.expected = ExpectedRecord::of(plan.prepared.expected());
+    }
+
     /// Adds what the probe found.
     pub(crate) fn verified(&mut self, verification: &Verification) {
         self.verified = Some(verification.clone());
@@ -287,6 +293,7 @@ mod tests {
             speed: "0.33333333".parse().unwrap(),
             automatic: false,
             prepared: prepared(&TOLD, &demand),
+            others: vec![],
         };
         let mut record = Record::of_command(&plan, &["true".into()]);
         record.started = "2026-01-01T00:00:00Z".into();

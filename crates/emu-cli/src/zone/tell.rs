@@ -6,7 +6,7 @@ use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, ErrorKind, Result, Status, Tasks};
+use emu_core::{Error, ErrorKind, Result, Session, Status, Tasks};
 
 use crate::control::{Change, Control};
 use crate::exit::{Exit, Failure};
@@ -40,6 +40,12 @@ impl Report {
     pub(crate) fn begin(&mut self, plan: &Plan) {
         self.reporter.tell(&summary::opening(plan));
         self.tell(&plan.prepared.expected().notes);
+    }
+
+    /// Tells that the emulation has begun, and what was seen then.
+    pub(crate) fn engaged(&mut self, plan: &Plan, other: Option<String>, session: &Session) {
+        self.record.engaged(plan);
+        self.tell(&other.into_iter().chain(session.notes()).collect::<Vec<_>>());
     }
 
     /// Tells each note that has not been told.

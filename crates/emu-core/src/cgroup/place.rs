@@ -45,13 +45,19 @@ pub(crate) fn own_group(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<
 }
 
 fn outermost_own(home: &Path, own: u32) -> Option<PathBuf> {
-    let prefix = format!("{PREFIX}{own}-");
-    let is_ours = |group: &&Path| {
-        let name = group.file_name().and_then(|name| name.to_str());
-        let number = name.and_then(|name| name.strip_prefix(&prefix));
-        number.is_some_and(|number| number.parse::<u32>().is_ok())
-    };
-    home.ancestors().filter(is_ours).last().map(Path::to_owned)
+    home.ancestors().filter(|group| maker(group) == Some(own)).last().map(Path::to_owned)
+}
+
+/// The process that has made a group, by the group's name: `emu-PID-NUMBER`.
+fn maker(group: &Path) -> Option<u32> {
+    let (pid, number) = group.file_name()?.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
+    number.parse::<u32>().ok().and(pid.parse().ok())
+}
+
+/// The living emu in whose group a folder is, where that is not this process; of several the innermost.
+pub(crate) fn other_emu(proc: &Path, home: &Path) -> Option<u32> {
+    let lives = |pid: &u32| *pid != std::process::id() && proc.join(pid.to_string()).exists();
+    home.ancestors().filter_map(maker).find(lives)
 }
 
 /// The path of a hierarchy's group in the text of `/proc/<pid>/cgroup` (`cgroups(7)`).

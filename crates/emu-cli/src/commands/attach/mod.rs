@@ -28,17 +28,19 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let (host, restored) = host::restored()?;
     let target = Target::find(&host, &args.pid, args.cgroup.as_deref())?;
-    let plan = Plan::new(&host, &args.zone)?;
+    let mut plan = Plan::new(&host, &args.zone)?;
     let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
     let mut report = Report::new(args.report.quiet, json, Record::of_tasks(&plan, target.tasks()));
     report.begin(&plan);
     report.tell(&restored);
     if args.report.verify {
+        plan.settle();
         report.verify(&plan, &signals, args.report.tolerance, "nothing was slowed down")?;
     }
 
-    let mut session = Session::engage(&plan.prepared, target.name(), target.tasks())?;
-    report.tell(&session.notes());
+    let (mut session, other) =
+        plan.engage(|prepared| Session::engage(prepared, target.name(), target.tasks()))?;
+    report.engaged(&plan, other, &session);
     let control = report.control(&target.name(), target.tasks());
     let begun = Instant::now();
     let end = args.limit.and_then(|limit| begun.checked_add(limit));

@@ -1,25 +1,61 @@
-//! Runs a command on a node: this process joins it and becomes the command.
+//! Runs a command on a node, as a command of this terminal.
 
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, id};
 
-use emu_core::{Error, ErrorKind};
+use emu_core::{Error, ErrorKind, Pid, Result, Roots, Trait};
 
 use super::args::ExecArgs;
 use super::find;
 use crate::control;
 use crate::exit::{Exit, Failure};
-use crate::supervise::program;
+use crate::signals::Signals;
+use crate::supervise::{Child, InForce, Supervisor, begin, command, program};
 
-/// Does not return where the command begins.
+/// This process joins the node and becomes the command. Where the node stops its processes by signals, the command is a
+/// child of this process instead: a shell takes its terminal back from a child that is stopped.
 pub(super) fn exec(args: &ExecArgs) -> Result<Exit, Failure> {
     let Some((program, arguments)) = args.command.split_first() else {
         return Err(Error::usage("there is no command to run").into());
     };
     program::check(program)?;
-    let session = find(&args.name)?;
-    control::join(session.pid)?;
+    let node = find(&args.name)?;
+    if emu_core::find(&node.method)?.about().has(Trait::SendsSignals) {
+        return watched(args, node.pid);
+    }
+    control::join(node.pid, id() as Pid)?;
     let cause = Command::new(program).args(arguments).exec();
     let error = Error::new(ErrorKind::Usage, format!("cannot run `{}`", program.display())).caused_by(cause);
     Err(Failure::new(Exit::NotExecutable, error))
+}
+
+/// Runs the command as a child, which the shell does not see.
+fn watched(args: &ExecArgs, keeper: Pid) -> Result<Exit, Failure> {
+    let signals = Signals::block()?;
+    let command =
+        command(&args.command, &signals).ok_or_else(|| Error::usage("there is no command to run"))?;
+    let gated = command.gate()?;
+    control::join(keeper, gated.pid())?;
+    let child = Child::open(&Roots::system(), gated.pid())?;
+    let mut supervisor = Supervisor::new(&signals, child, OnNode);
+    supervisor.pass_on_early_signals()?;
+    let beginning = begin(gated)?;
+    let exit = supervisor.watch(|_| {})?;
+    if let Ok(Err(error)) = beginning.join() {
+        return Err(error.into());
+    }
+    Ok(exit)
+}
+
+/// The keeper of the node looks after the emulation.
+struct OnNode;
+
+impl InForce for OnNode {
+    fn while_paused(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        act()
+    }
+
+    fn stops_processes(&self) -> bool {
+        true
+    }
 }

@@ -1,12 +1,13 @@
 //! The emu that keeps a node: it has no terminal, and ends when it is asked to.
 
-use std::fs::File;
-use std::io::{Write, stdout};
-use std::os::fd::AsFd;
+use std::fs::{self, File};
+use std::io::{self, Write, stdout};
+use std::os::fd::{AsFd, RawFd};
 use std::time::Duration;
 
 use emu_core::{Error, Node, Pid, Result, Roots, Session, Tasks};
-use nix::unistd::{dup2_stderr, dup2_stdout, setsid};
+use nix::libc::STDERR_FILENO;
+use nix::unistd::{close, dup2_stderr, dup2_stdout, setsid};
 
 use super::args::CreateArgs;
 use crate::control::{Asked, Control};
@@ -25,19 +26,20 @@ const LOOK: Duration = Duration::from_secs(60);
 
 /// Keeps a node until somebody asks it to end.
 pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
+    close_inherited(&Roots::system())?;
     let signals = Signals::block()?;
     // It fails where this leads a group already; then there is no terminal to leave either. Nor does it keep a file system
     // from being unmounted.
     let _ = setsid();
     let _ = std::env::set_current_dir("/");
     let (host, restored) = host::restored()?;
-    let plan = Plan::new(&host, &args.zone)?;
+    let mut plan = Plan::new(&host, &args.zone)?;
     let reporter = Reporter::new(args.quiet);
-    reporter.tell(&format!("node {}: {}", args.name, summary::opening(&plan)));
     let name = format!("{}{}", super::PREFIX, args.name);
-    let mut node = Node::create(&plan.prepared, &name)?;
-    let told =
-        restored.into_iter().chain(plan.prepared.expected().notes.clone()).chain(node.session().notes());
+    let (mut node, other) = plan.engage(|prepared| Node::create(prepared, &name))?;
+    reporter.tell(&format!("node {}: {}", args.name, summary::opening(&plan)));
+    let told = restored.into_iter().chain(other);
+    let told = told.chain(plan.prepared.expected().notes.clone()).chain(node.session().notes());
     told.for_each(|note| reporter.note(&note));
     let control = Control::open(&name, Tasks::Processes(Vec::new()))?;
     let mut kept = Kept { node, is_ending: false };
@@ -51,6 +53,21 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     let (_, removed) = kept.node.remove();
     removed?;
     Ok(Exit::Success)
+}
+
+/// Closes what the caller has left open: it would stay so for as long as the node lasts, a lock say.
+///
+/// Nothing of this process's own is open yet.
+fn close_inherited(roots: &Roots) -> Result<()> {
+    let folder = roots.proc.join("self/fd");
+    let failed = |e| Error::file("list", &folder, e);
+    let open = fs::read_dir(&folder).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(failed)?;
+    let numbers = open.iter().filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
+    for number in numbers.filter(|number| *number > STDERR_FILENO) {
+        // The list's own is closed already.
+        let _ = close(number);
+    }
+    Ok(())
 }
 
 /// Says that the node is there, and lets go of the streams through which it has said so.

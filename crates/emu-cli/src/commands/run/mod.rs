@@ -26,19 +26,21 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         command(&args.command, &signals).ok_or_else(|| Error::usage("there is no command to run"))?;
     program::check(command.program())?;
     let (host, restored) = host::restored()?;
-    let plan = Plan::new(&host, &args.zone)?;
+    let mut plan = Plan::new(&host, &args.zone)?;
     let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
     let mut report = Report::new(args.report.quiet, json, Record::of_command(&plan, &args.command));
     report.begin(&plan);
     report.tell(&restored);
     if args.report.verify {
+        plan.settle();
         report.verify(&plan, &signals, args.report.tolerance, "the command was not started")?;
     }
 
     let gated = command.gate()?;
     let tasks = Tasks::Processes(vec![gated.pid()]);
-    let session = Session::engage(&plan.prepared, command.name(), tasks.clone())?;
-    report.tell(&session.notes());
+    let (session, other) =
+        plan.engage(|prepared| Session::engage(prepared, command.name(), tasks.clone()))?;
+    report.engaged(&plan, other, &session);
     let control = report.control(&command.name(), tasks);
     let child = Child::open(&host.roots, gated.pid())?;
     let emulated = Emulated { session, control, changes: Vec::new() };
