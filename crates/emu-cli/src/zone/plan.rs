@@ -142,7 +142,7 @@ mod tests {
             testing::Told { name, expected }
         }
         static METHODS: [testing::Told; 3] = [told("one"), told("two"), told("three")];
-        let demand = Demand::new(Default::default());
+        let demand = Demand::new([].into());
         let plan = || {
             let mut methods = METHODS.iter().map(|method| testing::prepared(method, &demand));
             let (speed, prepared) = ("40%".parse().unwrap(), methods.next().unwrap());
