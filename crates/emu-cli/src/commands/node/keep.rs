@@ -61,10 +61,12 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
 fn close_inherited(roots: &Roots) -> Result<()> {
     let folder = roots.proc.join("self/fd");
     let failed = |e| Error::file("list", &folder, e);
-    let open = fs::read_dir(&folder).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(failed)?;
-    let numbers = open.iter().filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
-    for number in numbers.filter(|number| *number > STDERR_FILENO) {
-        // The list's own is closed already.
+    let number =
+        |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_str().and_then(|n| n.parse().ok()));
+    let open: Vec<Option<RawFd>> =
+        fs::read_dir(&folder).and_then(|all| all.map(number).collect::<io::Result<_>>()).map_err(failed)?;
+    for number in open.into_iter().flatten().filter(|number| *number > STDERR_FILENO) {
+        // That of the list is closed already.
         let _ = close(number);
     }
     Ok(())
