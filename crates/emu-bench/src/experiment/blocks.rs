@@ -4,7 +4,11 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 
+use super::{Cell, Experiment, NONE};
 use crate::verify::{Side, schedule::schedule};
+
+/// Where a run has a budget, pairs are taken until they decide: the most for one cell.
+pub(super) const UNTIL_DECIDED: usize = 60;
 
 /// One pair to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +28,7 @@ pub(super) struct Step {
 /// Each block has one pair of every cell, in an order of its own, so that a machine that drifts favours no cell
 /// (randomised multiple interleaved trials: Abedi & Brecht, ICPE 2017). Cells with fewer repetitions than others
 /// skip blocks evenly. Over the pairs of a cell the order of sides is ABBA or BAAB.
-pub(super) fn steps(repetitions: &[usize], seed: u64) -> Vec<Step> {
+fn steps(repetitions: &[usize], seed: u64) -> Vec<Step> {
     let blocks = repetitions.iter().copied().max().unwrap_or(0);
     let mut rng = Pcg64::seed_from_u64(seed);
     let orders: Vec<_> = repetitions
@@ -46,6 +50,33 @@ pub(super) fn steps(repetitions: &[usize], seed: u64) -> Vec<Step> {
         }));
     }
     steps
+}
+
+/// The steps that are planned; where the run has a budget, followed by those of cells that these do not decide.
+pub(super) fn all_steps(experiment: &Experiment) -> Vec<Step> {
+    let planned: Vec<_> = experiment.cells.iter().map(|cell| cell.repetitions).collect();
+    let mut all = steps(&planned, experiment.seed);
+    if !experiment.budget.is_zero() {
+        let more = |cell: &Cell| match cell.contender {
+            NONE => 0,
+            _ => UNTIL_DECIDED.saturating_sub(cell.repetitions),
+        };
+        let more: Vec<_> = experiment.cells.iter().map(more).collect();
+        all.extend(steps(&more, experiment.seed.wrapping_add(1)).into_iter().map(|step| Step {
+            block: experiment.repetitions + step.block,
+            repetition: planned.get(step.cell).map_or(0, |count| count + step.repetition),
+            ..step
+        }));
+    }
+    all
+}
+
+/// Has the step of this number come again at the end of its block: a disturbance of some seconds would spoil what follows
+/// at once.
+pub(super) fn again_in_block(steps: &mut Vec<Step>, number: usize) {
+    let Some(step) = steps.get(number).copied() else { return };
+    let later = steps.iter().skip(number).take_while(|later| later.block == step.block).count();
+    steps.insert(number + later, step);
 }
 
 #[cfg(test)]
@@ -85,5 +116,17 @@ mod tests {
         let blocks: Vec<_> =
             steps(&[12, 3], 1).iter().filter(|step| step.cell == 1).map(|step| step.block).collect();
         assert_eq!(blocks, [3, 7, 11]);
+    }
+
+    #[test]
+    fn what_is_taken_again_comes_last_in_its_block() {
+        let mut steps = steps(&[2; 3], 1);
+        let first = steps[0];
+        again_in_block(&mut steps, 0);
+        assert_eq!(steps.len(), 7);
+        assert_eq!((steps[3], steps[3].block, steps[4].block), (first, 0, 1));
+        let last = steps[6];
+        again_in_block(&mut steps, 6);
+        assert_eq!((steps.len(), steps[7]), (8, last));
     }
 }

@@ -6,6 +6,7 @@
 //! continued as if nothing had happened.
 
 mod blocks;
+mod harness;
 mod matrix;
 pub mod methods;
 mod own_costs;

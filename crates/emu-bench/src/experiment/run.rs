@@ -6,19 +6,17 @@ use std::time::{Duration, Instant};
 
 use emu_core::{CpuList, Error, ErrorKind, Host, Result};
 
-use super::blocks::{Step, steps};
+use super::blocks::{Step, again_in_block, all_steps};
+use super::harness::Harness;
 use super::stored::{self, End, Failure, Rows, Seen, Taken};
 use super::{Cell, Experiment, NONE, methods};
 use crate::record::{About, Machine, Record, unusable};
 use crate::stats::Level;
 use crate::verify::{self, Emulated, Pair, Plan, Window, spectrum_of_periods};
-use crate::workload::{Job, confine};
+use crate::workload::Job;
 
 /// How often a disturbed pair is taken again, and how often a cell may fail before it is left out.
 const TAKEN_AGAIN: usize = 3;
-
-/// Where a run has a budget, pairs are taken until they decide: the most for one cell.
-pub(super) const UNTIL_DECIDED: usize = 60;
 
 /// A cell is decided early where its interval decides at this level. It is stricter than the verdict's own level, and the same
 /// at each look, as a cell is looked at after each block (Pocock 1977, *Biometrika* 64). All looks together may still err
@@ -368,36 +366,9 @@ impl Run {
     }
 }
 
-/// The steps that are planned; where the run has a budget, followed by those of cells that these do not decide.
-fn all_steps(experiment: &Experiment) -> Vec<Step> {
-    let planned: Vec<_> = experiment.cells.iter().map(|cell| cell.repetitions).collect();
-    let mut all = steps(&planned, experiment.seed);
-    if !experiment.budget.is_zero() {
-        let more = |cell: &Cell| match cell.contender {
-            NONE => 0,
-            _ => UNTIL_DECIDED.saturating_sub(cell.repetitions),
-        };
-        let more: Vec<_> = experiment.cells.iter().map(more).collect();
-        all.extend(steps(&more, experiment.seed.wrapping_add(1)).into_iter().map(|step| Step {
-            block: experiment.repetitions + step.block,
-            repetition: planned.get(step.cell).map_or(0, |count| count + step.repetition),
-            ..step
-        }));
-    }
-    all
-}
-
 /// Whether a cell that has failed so often, at last for this reason, may be tried again.
 fn may_be_tried_again(why: &Error, tries: usize) -> bool {
     why.kind() != ErrorKind::WrongResult && tries <= TAKEN_AGAIN
-}
-
-/// Has the step of this number come again at the end of its block: a disturbance of some seconds would spoil what follows
-/// at once.
-fn again_in_block(steps: &mut Vec<Step>, number: usize) {
-    let Some(step) = steps.get(number).copied() else { return };
-    let later = steps.iter().skip(number).take_while(|later| later.block == step.block).count();
-    steps.insert(number + later, step);
 }
 
 fn step_cpus(experiment: &Experiment, cell: usize) -> CpuList {
@@ -413,45 +384,9 @@ fn waited(emulated: &dyn Emulated, job: &Job, plan: &Plan, pair: &Pair) -> Durat
     pair.windows.iter().map(of_window).sum()
 }
 
-/// Keeps this process off the measured CPUs, where there are others. Dropped, it may use all again.
-struct Harness {
-    allowed: CpuList,
-}
-
-impl Harness {
-    fn new(host: &Host) -> Self {
-        Self { allowed: host.allowed.clone() }
-    }
-
-    /// Moves to the CPUs that are not measured, if there are any.
-    fn leave(&self, host: &Host, measured: &CpuList) {
-        let spare: CpuList = host.allowed.iter().filter(|&cpu| !measured.contains(cpu)).collect();
-        // That it fails costs nothing but quiet: the gate sees what disturbs.
-        let _ = confine(if spare.is_empty() { &self.allowed } else { &spare });
-    }
-}
-
-impl Drop for Harness {
-    fn drop(&mut self) {
-        let _ = confine(&self.allowed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_taken_again_comes_last_in_its_block() {
-        let mut steps = steps(&[2; 3], 1);
-        let first = steps[0];
-        again_in_block(&mut steps, 0);
-        assert_eq!(steps.len(), 7);
-        assert_eq!((steps[3], steps[3].block, steps[4].block), (first, 0, 1));
-        let last = steps[6];
-        again_in_block(&mut steps, 6);
-        assert_eq!((steps.len(), steps[7]), (8, last));
-    }
 
     #[test]
     fn a_wrong_result_ends_a_cell_a_passing_failure_is_retried() {

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::Experiment;
+use super::blocks::UNTIL_DECIDED;
 use super::matrix::REPETITIONS_MAX;
-use super::run::UNTIL_DECIDED;
 use crate::record::{About, Line, Lines, unusable};
 use crate::verify::{Delivery, Pair, Spectrum, Window};
 use crate::workload::workload;

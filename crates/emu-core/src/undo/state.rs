@@ -432,47 +432,4 @@ fn bad_journal(path: &Path, why: &str) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::super::tests::playground;
-    use super::*;
-
-    #[test]
-    fn a_released_lock_is_free_even_if_a_child_has_a_copy() {
-        let (_dir, roots) = playground();
-        let dir = StateDir::open(&roots).unwrap();
-        let lock = dir.lock().unwrap();
-        let copy = lock.0.try_clone().unwrap();
-        drop(lock);
-        let started = Instant::now();
-        drop(dir.lock().unwrap());
-        assert!(started.elapsed() < PATIENCE);
-        drop(copy);
-    }
-
-    #[test]
-    fn a_session_file_is_never_an_existing_one() {
-        let (_dir, roots) = playground();
-        let dir = StateDir::open(&roots).unwrap();
-        let task = Task { pid: 7, starttime: 8 };
-        let names: Vec<_> = (0..3).map(|_| dir.create(task).unwrap().0).collect();
-        assert_eq!(names, [c"7-8.journal", c"7-8-1.journal", c"7-8-2.journal"].map(CStr::to_owned));
-        let mode = dir.file(&names[0]).metadata().unwrap().mode();
-        assert_eq!(mode & 0o777, 0o600);
-        assert_eq!(roots.state.metadata().unwrap().mode() & 0o777, 0o700);
-    }
-
-    proptest! {
-        #[test]
-        fn headers_round_trip(
-            pid in 1..Pid::MAX, starttime: u64, method in "[a-z-]{0,9}", name in "[\\t\\n\\\\a-zü]{0,9}",
-            cpus in proptest::collection::btree_set(0..=crate::cpu_list::CPU_ID_MAX, 0..9),
-        ) {
-            let session = LiveSession { pid, cpus: cpus.into_iter().collect(), method, name };
-            let header = Header { task: Task { pid, starttime }, boot: "x-y".into(), session };
-            let line = header.line();
-            prop_assert_eq!(Header::parse(&line[..line.len() - 1]), Some(header));
-        }
-    }
-}
+mod tests;
