@@ -48,7 +48,8 @@ pub(crate) struct CreateArgs {
 
 /// Run a command on a node, in this terminal
 ///
-/// The command takes the place of emu: it is on the node before its first instruction, and its children with it.
+/// The command is on the node before its first instruction, and its children with it. It takes the place of emu, but on a node
+/// of `cpu-lim`: there emu stays its parent, and Ctrl-Z does not hold, as the node continues what is stopped.
 #[derive(Debug, Args)]
 pub(crate) struct ExecArgs {
     /// The node
