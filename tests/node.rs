@@ -192,3 +192,55 @@ fn nodes_that_cannot_be_are_refused_and_nothing_is_changed() {
     assert_eq!(shown["members"], serde_json::json!([]));
     assert!((shown["status"]["cpus"][0]["asked"]["share"].as_f64().unwrap() - 0.5).abs() < 1e-9);
 }
+
+#[test]
+fn a_file_of_nodes_is_applied_wholly_or_not_at_all() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let apply = |file: &str, options: &str| run(&mut emu(words(&format!("node apply - {options}"))), file);
+    let file = |speed: &str| format!("[node.one]\ncpus = \"0\"\nspeed = \"{speed}\"\n");
+    let node = Node { name: "one", keeper: 0 };
+    let asked = || node.shown()["status"]["cpus"][0]["asked"]["share"].as_f64();
+    let planned = apply(&file("50%"), "--dry-run");
+    assert_eq!(
+        (&*planned.stdout, asked()),
+        ("create one --speed=50% --cpus=0\n", None),
+        "{}",
+        planned.stderr
+    );
+    assert_eq!(apply(&file("50%"), "--quiet").code(), Some(0));
+    assert_eq!(asked(), Some(0.5));
+    let again = apply(&file("50%"), "--dry-run");
+    assert_eq!((again.code(), &*again.stdout), (Some(0), "Nothing is to be changed.\n"), "{}", again.stderr);
+
+    let keeper = node.shown()["pid"].clone();
+    assert_eq!(apply(&file("25%"), "").code(), Some(0));
+    assert_eq!((asked(), &node.shown()["pid"]), (Some(0.25), &keeper));
+    let dumped = emu_node("dump").stdout;
+    let same = apply(&dumped, "--dry-run");
+    assert_eq!(&*same.stdout, "Nothing is to be changed.\n", "{dumped}{}", same.stderr);
+
+    let (child, _) = node.begin(LOOP);
+    for (text, code, why) in [
+        (file("25%") + "[node.two]\ncpus = \"0\"\nspeed = \"50%\"\n", 3, "are those of"),
+        (file("30%") + "[node.two]\ncpus = \"900\"\nspeed = \"50%\"\n", 2, "900"),
+        (file("140%"), 2, "node `one`"),
+        (file("30%") + "sped = \"3\"\n", 2, "line 4"),
+        (file("30%") + "period = \"77ms\"\n", 2, "is another one"),
+        (String::new(), 2, "is not in the file"),
+        ("[node".into(), 2, "line 1"),
+    ] {
+        let refused = apply(&text, "");
+        assert_refused(&refused, code, &text);
+        let said = refused.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(why), "{text}: {said}");
+        assert_eq!((asked(), &node.shown()["pid"]), (Some(0.25), &keeper), "{text}");
+    }
+    assert_eq!(emu_node("remove one --kill").code(), Some(0));
+    finish(child);
+    assert_eq!(apply(&file("50%"), "-q").code(), Some(0));
+    assert_eq!(apply("", "-q").code(), Some(0));
+    assert_eq!(node.shown(), Value::Null);
+}

@@ -30,6 +30,16 @@ pub(crate) enum MethodChoice {
     Named(MethodId),
 }
 
+impl MethodChoice {
+    /// Whether the method of this name may be the one.
+    pub(crate) fn allows(self, name: &str) -> bool {
+        match self {
+            Self::Auto => true,
+            Self::Named(id) => id.as_str() == name,
+        }
+    }
+}
+
 /// Which methods to verify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Methods {

@@ -1,4 +1,5 @@
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use emu_core::SpeedSpec;
@@ -14,7 +15,9 @@ Examples:
   emu node exec big -- bash
   emu node set small --speed 50%
   emu node list
-  emu node remove small --kill";
+  emu node remove small --kill
+  emu node dump > nodes.toml
+  emu node apply nodes.toml";
 
 /// Virtual nodes: CPUs with speeds of their own, and whatever is started there
 #[derive(Debug, Subcommand)]
@@ -25,6 +28,9 @@ pub(crate) enum NodeCommand {
     Set(SetArgs),
     List(ListArgs),
     Remove(RemoveArgs),
+    Apply(ApplyArgs),
+    /// Write the nodes that there are as a file for `emu node apply`
+    Dump,
     #[command(hide = true)]
     Keep(CreateArgs),
 }
@@ -95,4 +101,34 @@ pub(crate) struct RemoveArgs {
     /// Kill what runs there; without this a node with processes stays
     #[arg(long)]
     pub(crate) kill: bool,
+}
+
+const FILE: &str = "\
+A file:
+  [node.small]
+  cpus = \"0\"
+  speed = \"25%\"
+
+  [node.big]
+  speed = \"1=1.2GHz\"
+  method = \"cpu-freeze\"
+  period = \"50ms\"";
+
+/// Make the nodes those of a file
+///
+/// Nodes that are not in the file are removed, unless something runs there. Those with another speed are set to it. Where
+/// something cannot be done, all is as before. A second time it changes nothing.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{FILE}\n\n{}", crate::exit::TABLE))]
+pub(crate) struct ApplyArgs {
+    /// The file, in TOML; `-` for stdin
+    pub(crate) file: PathBuf,
+
+    /// Show what would be changed, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }

@@ -1,5 +1,6 @@
 //! Starts the emu that keeps a node, and waits until the node is there.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write, pipe};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -19,13 +20,18 @@ pub(super) fn create(args: &CreateArgs) -> Result<Exit, Failure> {
         let error = Error::usage(format!("there is a node `{name}` already"));
         return Err(error.hint("choose another name, or remove that one: `emu node remove`").into());
     }
-    let failed = |e| Error::io("cannot start the emu that keeps the node", e);
-    let own = std::env::current_exe().map_err(failed)?;
     // The same words, for the one that keeps it. Those before the first `create` are no options.
     let mut words: Vec<_> = std::env::args_os().skip(1).collect();
     if let Some(word) = words.iter_mut().find(|word| *word == "create") {
         *word = "keep".into();
     }
+    keeper(words)
+}
+
+/// Starts the emu of these words, and waits until its node is there, or it has said why it is not.
+pub(super) fn keeper(words: impl IntoIterator<Item = OsString>) -> Result<Exit, Failure> {
+    let failed = |e| Error::io("cannot start the emu that keeps the node", e);
+    let own = std::env::current_exe().map_err(failed)?;
     // It gets no stream of the shell's: it would keep those open for as long as the node lasts.
     let (read, write) = pipe().map_err(failed)?;
     let stderr = write.try_clone().map_err(failed)?;

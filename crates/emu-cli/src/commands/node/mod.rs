@@ -1,8 +1,10 @@
 //! `emu node`: virtual nodes, which last until they are removed.
 
+mod apply;
 mod args;
 mod create;
 mod exec;
+mod file;
 mod keep;
 mod show;
 
@@ -44,6 +46,8 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
             Ok(Exit::Success)
         }
         NodeCommand::Remove(args) => remove(&args.name, args.kill),
+        NodeCommand::Apply(args) => apply::apply(args),
+        NodeCommand::Dump => apply::dump(),
     }
 }
 

@@ -1,0 +1,196 @@
+//! Makes the nodes of the caller those of a file: all of them, or as before.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use emu_core::{Error, Host, LiveSession, Pid, Result, SpeedSpec, Status, live_sessions};
+
+use super::args::{ApplyArgs, CreateArgs};
+use super::file::{self, Spec, Specs};
+use super::{PREFIX, create, nodes, remove};
+use crate::control;
+use crate::exit::{Exit, Failure};
+use crate::host;
+use crate::output;
+use crate::reporter::Reporter;
+use crate::zone::plan::{Plan, demand};
+
+/// How far a period may be from the one asked for: `cpu-hogs` keeps out of step with the tick.
+const PERIOD_SLACK: f64 = 0.02;
+
+/// Makes the nodes.
+pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
+    let specs = file::read(&args.file)?;
+    let (host, _) = host::restored()?;
+    let steps = plan(&host, &specs)?;
+    let reporter = Reporter::new(args.quiet);
+    if args.dry_run {
+        let lines: Vec<_> = steps.iter().map(Step::to_string).collect();
+        let text = if lines.is_empty() { "Nothing is to be changed.".into() } else { lines.join("\n") };
+        output::print(&format!("{text}\n"))?;
+        return Ok(Exit::Success);
+    }
+    let mut done: Vec<Step> = Vec::new();
+    for step in steps {
+        if let Err(why) = step.take() {
+            let undone = done.iter().rev().map(|step| step.undo().take());
+            let left: Vec<Failure> = undone.filter_map(Result::err).collect();
+            return Err(if left.is_empty() { why } else { Failure { exit: Exit::RestoreIncomplete, ..why } });
+        }
+        reporter.tell(&step.to_string());
+        done.push(step);
+    }
+    Ok(Exit::Success)
+}
+
+/// Writes the nodes that there are as a file for [`apply`].
+pub(super) fn dump() -> Result<Exit, Failure> {
+    let mut specs = Specs::new();
+    for (session, working) in nodes()? {
+        specs.insert(name_of(&session).to_owned(), Spec::of(&session, &working?.status));
+    }
+    output::print(&file::text(specs)?)?;
+    Ok(Exit::Success)
+}
+
+fn name_of(session: &LiveSession) -> &str {
+    session.name.strip_prefix(PREFIX).unwrap_or(&session.name)
+}
+
+/// One change.
+#[derive(Debug)]
+enum Step {
+    /// Of a node without processes.
+    Remove {
+        name: String,
+        was: Spec,
+    },
+    Create {
+        name: String,
+        spec: Spec,
+    },
+    Set {
+        name: String,
+        emu: Pid,
+        from: SpeedSpec,
+        to: SpeedSpec,
+    },
+}
+
+impl Step {
+    fn take(&self) -> Result<(), Failure> {
+        match self {
+            Self::Remove { name, .. } => remove(name, false).map(drop),
+            Self::Create { name, spec } => {
+                let words =
+                    ["node", "keep", "--quiet"].map(str::to_owned).into_iter().chain(spec.words(name));
+                match create::keeper(words.map(Into::into))? {
+                    Exit::Success => Ok(()),
+                    // Its emu has said why.
+                    exit => Err(Failure { exit, error: None }),
+                }
+            }
+            Self::Set { emu, to, .. } => Ok(control::set_speed_of(*emu, to)?),
+        }
+    }
+
+    fn undo(&self) -> Self {
+        match self {
+            Self::Remove { name, was } => Self::Create { name: name.clone(), spec: was.clone() },
+            Self::Create { name, spec } => Self::Remove { name: name.clone(), was: spec.clone() },
+            Self::Set { name, emu, from, to } => {
+                Self::Set { name: name.clone(), emu: *emu, from: to.clone(), to: from.clone() }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Remove { name, .. } => write!(f, "remove {name}"),
+            Self::Create { name, spec } => write!(f, "create {}", spec.words(name).join(" ")),
+            Self::Set { name, from, to, .. } => write!(f, "set {name} --speed={to} (it was {from})"),
+        }
+    }
+}
+
+/// The changes that make the nodes those of the file. All that can be seen before is seen here.
+fn plan(host: &Host, specs: &Specs) -> Result<Vec<Step>> {
+    let mut there = BTreeMap::new();
+    for (session, working) in nodes()? {
+        there.insert(name_of(&session).to_owned(), (session, working?));
+    }
+    let (mut removed, mut created, mut set) = (Vec::new(), Vec::new(), Vec::new());
+    let mut keeps: Vec<Pid> = Vec::new();
+    for (name, spec) in specs {
+        let args = spec.args(name)?;
+        match there.get(name) {
+            Some((session, working)) if is_like(host, &args, session, &working.status)? => {
+                keeps.push(session.pid);
+                if !has_speed(host, &args, &working.status)? {
+                    let from = Spec::of(session, &working.status).args(name)?.zone.speed;
+                    set.push(Step::Set { name: name.clone(), emu: session.pid, from, to: args.zone.speed });
+                }
+            }
+            _ => created.push((name, spec, Plan::new(host, &args.zone)?)),
+        }
+    }
+    for (name, (session, working)) in &there {
+        if keeps.contains(&session.pid) {
+            continue;
+        }
+        if let Some(first) = working.members.first() {
+            let why =
+                if specs.contains_key(name) { "is another one in the file" } else { "is not in the file" };
+            return Err(Error::usage(format!("node {name} {why}, and process {first} runs there"))
+                .hint(format!("`emu node remove {name} --kill` ends it and what runs there")));
+        }
+        removed.push(Step::Remove { name: name.clone(), was: Spec::of(session, &working.status) });
+    }
+    let goes = |pid: Pid| there.values().any(|(session, _)| session.pid == pid) && !keeps.contains(&pid);
+    let mut taken: Vec<(String, _)> = live_sessions(&host.roots)?
+        .into_iter()
+        .filter(|session| !session.is_tuning() && !goes(session.pid))
+        .map(|session| (format!("{} of emu {}", session.what(), session.pid), session.cpus))
+        .collect();
+    for (name, _, plan) in &created {
+        let cpus = plan.prepared.demand().cpus();
+        for (other, theirs) in &taken {
+            let both = cpus.intersection(theirs);
+            if !both.is_empty() {
+                return Err(Error::unavailable(format!(
+                    "CPUs {both} of node {name} are those of {other}, too"
+                ))
+                .hint("nodes never share a CPU: give each its own in `cpus` or `speed`"));
+            }
+        }
+        taken.push((format!("node {name}"), cpus));
+    }
+    let created =
+        created.into_iter().map(|(name, spec, _)| Step::Create { name: name.clone(), spec: spec.clone() });
+    Ok(removed.into_iter().chain(created).chain(set).collect())
+}
+
+/// Whether a node is the one of the file, but for its speed.
+fn is_like(host: &Host, args: &CreateArgs, session: &LiveSession, status: &Status) -> Result<bool> {
+    let zone = &args.zone;
+    let cpus = demand(host, &zone.speed, &zone.demand)?.cpus();
+    let period = zone
+        .demand
+        .period
+        .is_none_or(|wanted| (status.period.as_secs_f64() / wanted.as_secs_f64() - 1.0).abs() < PERIOD_SLACK);
+    Ok(cpus == session.cpus && period && zone.method.allows(&session.method))
+}
+
+/// Whether a node has the speed of the file.
+fn has_speed(host: &Host, args: &CreateArgs, status: &Status) -> Result<bool> {
+    let targets = demand(host, &args.zone.speed, &args.zone.demand)?.targets;
+    let mut cpus = status.cpus.iter();
+    Ok(cpus.all(|cpu| {
+        targets.get(&cpu.cpu).is_some_and(|wanted| match (wanted.clock, cpu.asked.clock) {
+            (None, None) => (wanted.share - cpu.asked.share).abs() < 1e-9,
+            (wanted, asked) => wanted == asked,
+        })
+    }))
+}
