@@ -82,6 +82,28 @@ fn another_method_takes_the_place_of_one_that_is_refused() {
     assert_nothing_left(ended.pid);
 }
 
+#[test]
+fn nodes_that_cannot_all_be_made_are_taken_back() {
+    let _alone = alone();
+    let all = methods();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if cpus < 2 || !["cpu-hogs", "cpu-freeze"].iter().all(|&wanted| all.iter().any(|method| method == wanted))
+    {
+        return;
+    }
+    let node = |name: &str, cpu: u32, method: &str| {
+        format!("[node.{name}]\ncpus = \"{cpu}\"\nspeed = \"50%\"\nmethod = \"{method}\"\n")
+    };
+    let mut command = emu(words("node apply -"));
+    forbid(&mut command, [libc::SYS_sched_setscheduler, libc::SYS_sched_setattr], libc::EPERM);
+    let ended = run(&mut command, &(node("a", 0, "cpu-freeze") + &node("b", 1, "cpu-hogs")));
+    assert!(ended.stderr.contains("create a") && !ended.stderr.contains("create b"), "{}", ended.stderr);
+    assert_eq!(ended.code(), Some(4), "{}", ended.stderr);
+    let left = run(&mut emu(words("node list")), "");
+    assert_eq!(left.stdout, "There is no node of yours here.\n");
+    assert_nothing_left(ended.pid);
+}
+
 fn check(command: &mut Command, what: &str) {
     let begin = Instant::now();
     let ended = run(command, "");

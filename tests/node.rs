@@ -224,7 +224,7 @@ fn a_file_of_nodes_is_applied_wholly_or_not_at_all() {
 
     let (child, _) = node.begin(LOOP);
     for (text, code, why) in [
-        (file("25%") + "[node.two]\ncpus = \"0\"\nspeed = \"50%\"\n", 3, "are those of"),
+        (file("25%") + "[node.two]\ncpus = \"0\"\nspeed = \"50%\"\n", 3, "has them, too"),
         (file("30%") + "[node.two]\ncpus = \"900\"\nspeed = \"50%\"\n", 2, "900"),
         (file("140%"), 2, "node `one`"),
         (file("30%") + "sped = \"3\"\n", 2, "line 4"),

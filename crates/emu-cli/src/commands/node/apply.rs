@@ -14,6 +14,7 @@ use crate::host;
 use crate::output;
 use crate::reporter::Reporter;
 use crate::zone::plan::{Plan, demand};
+use crate::zone::summary;
 
 /// How far a period may be from the one asked for: `cpu-hogs` keeps out of step with the tick.
 const PERIOD_SLACK: f64 = 0.02;
@@ -160,7 +161,8 @@ fn plan(host: &Host, specs: &Specs) -> Result<Vec<Step>> {
             let both = cpus.intersection(theirs);
             if !both.is_empty() {
                 return Err(Error::unavailable(format!(
-                    "CPUs {both} of node {name} are those of {other}, too"
+                    "{} of node {name}: {other} has them, too",
+                    summary::cpus(&both)
                 ))
                 .hint("nodes never share a CPU: give each its own in `cpus` or `speed`"));
             }

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use clap::{Args, Command, FromArgMatches};
-use emu_core::{CpuStatus, Error, LiveSession, Result, Status, Target};
+use emu_core::{CpuStatus, Error, ErrorKind, LiveSession, Result, Status, Target};
 use serde::{Deserialize, Serialize};
 
 use super::args::CreateArgs;
@@ -39,15 +39,17 @@ struct Nodes {
 /// # Errors
 /// It cannot be read, or is not what such a file is: where, and what was expected.
 pub(super) fn read(path: &Path) -> Result<Specs> {
-    let failed = |e| Error::file("read", path, e);
-    let text = if path == Path::new("-") {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map(|_| text).map_err(failed)?
-    } else {
-        fs::read_to_string(path).map_err(failed)?
+    let failed = |e| {
+        Error::file("read", path, e).with_kind(ErrorKind::Usage).hint("name a file of nodes, or - for stdin")
     };
-    parse(&text).map_err(|e| {
-        let message = format!("{} does not tell of nodes: {}", path.display(), e.to_string().trim_end());
+    let (name, text) = if path == Path::new("-") {
+        let mut text = String::new();
+        ("stdin".into(), io::stdin().read_to_string(&mut text).map(|_| text))
+    } else {
+        (path.display().to_string(), fs::read_to_string(path))
+    };
+    parse(&text.map_err(failed)?).map_err(|e| {
+        let message = format!("{name} does not tell of nodes: {}", e.to_string().trim_end());
         Error::usage(message)
             .hint("a node is `[node.NAME]` with `speed`, and `cpus`, `method` and `period` if wanted")
     })
