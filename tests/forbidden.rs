@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::common::{alone, assert_nothing_left, emu, methods, run, words};
+use crate::common::{alone, assert_nothing_left, can_emulate_by, emu, has_cpus, methods, run, words};
 
 /// How long emu may take, on a machine that is shared.
 const SOON: Duration = Duration::from_secs(5);
@@ -69,8 +69,7 @@ fn emu_ends_whatever_call_is_forbidden() {
 #[test]
 fn another_method_takes_the_place_of_one_that_is_refused() {
     let _alone = alone();
-    let all = methods();
-    if !all.iter().any(|method| method == "cpu-hogs") || !all.iter().any(|method| method == "cpu-freeze") {
+    if !can_emulate_by(&["cpu-hogs", "cpu-freeze"]) {
         return;
     }
     // A burner is a real-time thread. That no thread may become one shows only then.
@@ -85,10 +84,7 @@ fn another_method_takes_the_place_of_one_that_is_refused() {
 #[test]
 fn nodes_that_cannot_all_be_made_are_taken_back() {
     let _alone = alone();
-    let all = methods();
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    if cpus < 2 || !["cpu-hogs", "cpu-freeze"].iter().all(|&wanted| all.iter().any(|method| method == wanted))
-    {
+    if !can_emulate_by(&["cpu-hogs", "cpu-freeze"]) || !has_cpus(2) {
         return;
     }
     let node = |name: &str, cpu: u32, method: &str| {

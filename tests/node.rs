@@ -12,8 +12,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::{
-    EMU, Ended, alone, assert_nothing_left, assert_refused, assert_share, can_emulate, comm, emu, eventually,
-    finish, methods, run, start, words,
+    EMU, Ended, alone, assert_nothing_left, assert_refused, assert_share, can_emulate, can_emulate_by, comm,
+    emu, eventually, finish, has_cpus, methods, run, start, words,
 };
 
 fn emu_node(line: &str) -> Ended {
@@ -136,8 +136,7 @@ fn a_shell_sees_no_stop_of_a_command_on_a_node() {
 #[test]
 fn what_one_node_slows_joins_another_wholly_or_not_at_all() {
     let _alone = alone();
-    let are_there = |wanted: &str| methods().iter().any(|method| method == wanted);
-    if !are_there("cpu-freeze") || !are_there("fracas") {
+    if !can_emulate_by(&["cpu-freeze", "fracas"]) || !has_cpus(2) {
         return;
     }
     let one = Node::create("one", "--speed 50% --method cpu-freeze");

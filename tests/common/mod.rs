@@ -209,6 +209,21 @@ pub(crate) fn can_emulate() -> bool {
     can
 }
 
+/// Whether these methods work here for the caller; says so where a test is skipped for that.
+pub(crate) fn can_emulate_by(wanted: &[&str]) -> bool {
+    let missing = wanted.iter().find(|wanted| methods().iter().all(|method| method != *wanted));
+    missing.inspect(|method| skip(&format!("{method} does not work here for this user"))).is_none()
+}
+
+/// Whether there are so many CPUs; says so where a test is skipped for that.
+pub(crate) fn has_cpus(wanted: usize) -> bool {
+    let there = thread::available_parallelism().map_or(1, usize::from);
+    if there < wanted {
+        skip(&format!("it needs {wanted} CPUs, and there are {there}"));
+    }
+    there >= wanted
+}
+
 /// A method that needs little of the host, for tests of what is around it.
 pub(crate) fn some_method() -> Option<String> {
     let works = methods();

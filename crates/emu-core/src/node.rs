@@ -107,9 +107,13 @@ impl Node {
     fn check_others(&self, pid: Pid) -> Result<()> {
         let proc = &self.host.roots.proc;
         for hierarchy in &self.host.cgroups.hierarchies {
-            let [home, holder] = [pid, self.holder.pid()].map(|pid| place::home(proc, pid, hierarchy));
-            let stays = place::own_group(proc, self.holder.pid(), hierarchy).is_none() && home != holder;
-            if let Some(emu) = home.filter(|_| stays).and_then(|home| place::other_emu(proc, &home)) {
+            if place::own_group(proc, self.holder.pid(), hierarchy).is_some() {
+                // It is moved there.
+                continue;
+            }
+            let [home, here] = [pid, self.holder.pid()].map(|pid| place::home(proc, pid, hierarchy));
+            let elsewhere = home.filter(|home| Some(home) != here.as_ref());
+            if let Some(emu) = elsewhere.and_then(|home| place::other_emu(proc, &home)) {
                 return Err(Error::unavailable(format!(
                     "emu {emu} slows process {pid} already, by other means"
                 ))

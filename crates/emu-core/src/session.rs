@@ -23,13 +23,18 @@ use crate::undo::Journal;
 use crate::zone::{Demand, Tasks, Zone};
 
 impl Demand {
-    /// What a speed means here, with the method's defaults: on the CPUs given, else on those that it names, else on all
-    /// that are allowed. Where it is a frequency, the CPU's own clock is measured, for [`clock::BUDGET`].
+    /// The CPUs of a zone of this speed: those given, else those that it names, else all that are allowed.
+    pub fn cpus_of(host: &Host, speed: &SpeedSpec, cpus: Option<&CpuList>) -> CpuList {
+        cpus.cloned().or_else(|| speed.cpus()).unwrap_or_else(|| host.allowed.clone())
+    }
+
+    /// What a speed means here, with the method's defaults, on [these CPUs](Self::cpus_of). Where it is a frequency, the CPU's
+    /// own clock is measured, for [`clock::BUDGET`].
     ///
     /// # Errors
     /// A CPU cannot be used, or a frequency is above the CPU's own clock, or that cannot be measured.
     pub fn measured(host: &Host, speed: &SpeedSpec, cpus: Option<&CpuList>) -> Result<Self> {
-        let cpus = cpus.cloned().or_else(|| speed.cpus()).unwrap_or_else(|| host.allowed.clone());
+        let cpus = Self::cpus_of(host, speed, cpus);
         host.check_cpus(&cpus)?;
         let speeds = speed.for_cpus(&cpus)?;
         let clocked = speeds.iter().filter(|(_, speed)| matches!(speed, Speed::Clock(_)));

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use emu_core::{Error, Host, LiveSession, Pid, Result, SpeedSpec, Status, live_sessions};
+use emu_core::{Demand, Error, Host, LiveSession, Pid, Result, Speed, SpeedSpec, Status, live_sessions};
 
-use super::args::{ApplyArgs, CreateArgs};
+use super::args::ApplyArgs;
 use super::file::{self, Spec, Specs};
-use super::{PREFIX, create, nodes, remove};
+use super::{asked_to_end, create, name, nodes, remove};
 use crate::control;
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::output;
 use crate::reporter::Reporter;
-use crate::zone::plan::{Plan, demand};
-use crate::zone::summary;
+use crate::signals::Signals;
+use crate::zone::plan::Plan;
+use crate::zone::{ZoneArgs, summary};
 
 /// How far a period may be from the one asked for: `cpu-hogs` keeps out of step with the tick.
 const PERIOD_SLACK: f64 = 0.02;
@@ -31,9 +32,11 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
         output::print(&format!("{text}\n"))?;
         return Ok(Exit::Success);
     }
+    // One that asks to end is heard between two steps.
+    let signals = Signals::block()?;
     let mut done: Vec<Step> = Vec::new();
     for step in steps {
-        if let Err(why) = step.take() {
+        if let Err(why) = asked_to_end(&signals).and_then(|()| step.take()) {
             let undone = done.iter().rev().map(|step| step.undo().take());
             let left: Vec<Failure> = undone.filter_map(Result::err).collect();
             return Err(if left.is_empty() { why } else { Failure { exit: Exit::RestoreIncomplete, ..why } });
@@ -48,14 +51,10 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
 pub(super) fn dump() -> Result<Exit, Failure> {
     let mut specs = Specs::new();
     for (session, working) in nodes()? {
-        specs.insert(name_of(&session).to_owned(), Spec::of(&session, &working?.status));
+        specs.insert(name(&session).to_owned(), Spec::of(&session, &working?.status));
     }
     output::print(&file::text(specs)?)?;
     Ok(Exit::Success)
-}
-
-fn name_of(session: &LiveSession) -> &str {
-    session.name.strip_prefix(PREFIX).unwrap_or(&session.name)
 }
 
 /// One change.
@@ -120,16 +119,16 @@ impl fmt::Display for Step {
 fn plan(host: &Host, specs: &Specs) -> Result<Vec<Step>> {
     let mut there = BTreeMap::new();
     for (session, working) in nodes()? {
-        there.insert(name_of(&session).to_owned(), (session, working?));
+        there.insert(name(&session).to_owned(), (session, working?));
     }
     let (mut removed, mut created, mut set) = (Vec::new(), Vec::new(), Vec::new());
     let mut keeps: Vec<Pid> = Vec::new();
     for (name, spec) in specs {
         let args = spec.args(name)?;
         match there.get(name) {
-            Some((session, working)) if is_like(host, &args, session, &working.status)? => {
+            Some((session, working)) if is_like(host, &args.zone, session, &working.status) => {
                 keeps.push(session.pid);
-                if !has_speed(host, &args, &working.status)? {
+                if !has_speed(&args.zone.speed, session, &working.status)? {
                     let from = Spec::of(session, &working.status).args(name)?.zone.speed;
                     set.push(Step::Set { name: name.clone(), emu: session.pid, from, to: args.zone.speed });
                 }
@@ -175,24 +174,21 @@ fn plan(host: &Host, specs: &Specs) -> Result<Vec<Step>> {
 }
 
 /// Whether a node is the one of the file, but for its speed.
-fn is_like(host: &Host, args: &CreateArgs, session: &LiveSession, status: &Status) -> Result<bool> {
-    let zone = &args.zone;
-    let cpus = demand(host, &zone.speed, &zone.demand)?.cpus();
+fn is_like(host: &Host, zone: &ZoneArgs, session: &LiveSession, status: &Status) -> bool {
     let period = zone
         .demand
         .period
         .is_none_or(|wanted| (status.period.as_secs_f64() / wanted.as_secs_f64() - 1.0).abs() < PERIOD_SLACK);
-    Ok(cpus == session.cpus && period && zone.method.allows(&session.method))
+    let cpus = Demand::cpus_of(host, &zone.speed, zone.demand.cpus.as_ref());
+    cpus == session.cpus && period && zone.method.allows(&session.method)
 }
 
-/// Whether a node has the speed of the file.
-fn has_speed(host: &Host, args: &CreateArgs, status: &Status) -> Result<bool> {
-    let targets = demand(host, &args.zone.speed, &args.zone.demand)?.targets;
-    let mut cpus = status.cpus.iter();
-    Ok(cpus.all(|cpu| {
-        targets.get(&cpu.cpu).is_some_and(|wanted| match (wanted.clock, cpu.asked.clock) {
-            (None, None) => (wanted.share - cpu.asked.share).abs() < 1e-9,
-            (wanted, asked) => wanted == asked,
-        })
+/// Whether a node has this speed, by what it was asked for: its clock is not the CPU's own while it is at work.
+fn has_speed(speed: &SpeedSpec, session: &LiveSession, status: &Status) -> Result<bool> {
+    let speeds = speed.for_cpus(&session.cpus)?;
+    Ok(status.cpus.iter().all(|cpu| match (speeds.get(&cpu.cpu), cpu.asked.clock) {
+        (Some(Speed::Share(wanted)), None) => (wanted - cpu.asked.share).abs() < 1e-9,
+        (Some(Speed::Clock(wanted)), Some(asked)) => *wanted == asked,
+        _ => false,
     }))
 }

@@ -54,6 +54,11 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
 /// A node, and how it goes; or why it does not tell.
 type Found = (LiveSession, Result<Working>);
 
+/// The name of a node by that of its zone.
+fn name(session: &LiveSession) -> &str {
+    session.name.strip_prefix(PREFIX).unwrap_or(&session.name)
+}
+
 /// The nodes of the caller's user.
 fn nodes() -> Result<Vec<Found>> {
     let all = control::at_work(&Roots::system())?.into_iter();
@@ -86,11 +91,7 @@ fn remove(name: &str, kill: bool) -> Result<Exit, Failure> {
             let error = Error::unavailable(format!("node {name} has not ended yet"));
             return Err(error.hint("`emu node list` tells when it has").into());
         }
-        while let Some(received) = signals.next()? {
-            if signals.is_ending(received) {
-                return Err(Failure::interrupted(received.signal));
-            }
-        }
+        asked_to_end(&signals)?;
     }
     // What its emu could not undo is still in its journal.
     let report = emu_core::restore(&Roots::system())?;
@@ -100,4 +101,14 @@ fn remove(name: &str, kill: bool) -> Result<Exit, Failure> {
         return Err(error.hint("`emu restore` tries again").into());
     }
     Ok(Exit::Success)
+}
+
+/// Fails where a signal that has come asks to end.
+fn asked_to_end(signals: &Signals) -> Result<(), Failure> {
+    while let Some(received) = signals.next()? {
+        if signals.is_ending(received) {
+            return Err(Failure::interrupted(received.signal));
+        }
+    }
+    Ok(())
 }

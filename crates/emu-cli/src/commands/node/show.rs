@@ -1,9 +1,9 @@
 //! The table and the JSON of `emu node list`.
 
-use emu_core::{CpuList, LiveSession, Pid, Result, Status};
+use emu_core::{CpuList, Pid, Result, Status};
 use serde::Serialize;
 
-use super::{Found, PREFIX};
+use super::{Found, name};
 use crate::control::Working;
 use crate::output::table::{Align, Table, wrap};
 use crate::output::{self, SCHEMA};
@@ -43,10 +43,6 @@ pub(super) fn text(nodes: &[Found]) -> String {
         }
     }
     remarks.iter().fold(table.render(), |text, remark| format!("{text}{}\n", wrap(remark, 0)))
-}
-
-fn name(session: &LiveSession) -> &str {
-    session.name.strip_prefix(PREFIX).unwrap_or(&session.name)
 }
 
 /// All that is known; of a node whose emu does not answer, `status` is null.
