@@ -217,6 +217,11 @@ fn a_file_of_nodes_is_applied_wholly_or_not_at_all() {
     let keeper = node.shown()["pid"].clone();
     assert_eq!(apply(&file("25%"), "").code(), Some(0));
     assert_eq!((asked(), &node.shown()["pid"]), (Some(0.25), &keeper));
+    // What is set is what the file has, to the last digit.
+    assert_eq!(apply(&file("33.333333%"), "").code(), Some(0));
+    let again = apply(&file("33.333333%"), "--dry-run");
+    assert_eq!(&*again.stdout, "Nothing is to be changed.\n", "{}", again.stderr);
+    assert_eq!(apply(&file("25%"), "").code(), Some(0));
     let dumped = emu_node("dump").stdout;
     let same = apply(&dumped, "--dry-run");
     assert_eq!(&*same.stdout, "Nothing is to be changed.\n", "{dumped}{}", same.stderr);

@@ -80,7 +80,7 @@ pub(crate) fn set_speed(roots: &Roots, pid: Pid, speed: &SpeedSpec) -> Result<Li
 /// # Errors
 /// It does not answer, or refuses the speed; then nothing changes.
 pub(crate) fn set_speed_of(emu: Pid, speed: &SpeedSpec) -> Result<()> {
-    order(emu, &Request::Set(speed.to_string()))
+    order(emu, &Request::Set(speed.clone()))
 }
 
 /// Has a process join the node of this emu.

@@ -14,7 +14,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
-use emu_core::{Error, ErrorKind, Pid, Result};
+use emu_core::{Error, ErrorKind, Pid, Result, SpeedSpec};
 use nix::sys::socket::{getsockopt, sockopt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 enum Request {
     /// How the emulation goes.
     Status,
-    /// Another speed, as on the command line.
-    Set(String),
+    /// Another speed.
+    Set(SpeedSpec),
     /// That a process joins the node.
     Join(Pid),
     /// That the node ends. `kill` is for what is in it, without which nothing may be.
@@ -91,10 +91,13 @@ mod tests {
     #[test]
     fn a_message_is_one_line_and_comes_back_as_it_was() {
         let (mut here, there) = UnixStream::pair().unwrap();
-        for request in [Request::Status, Request::Set("0=40%\n1=1.2GHz".into())] {
+        for request in [Request::Status, Request::Set("0=33.333333%,1=1.2345678GHz".parse().unwrap())] {
             send(&mut here, &request).unwrap();
             assert_eq!(receive::<Request>(&there).unwrap(), request);
         }
+        let reply = Reply::Refused { kind: ErrorKind::Usage, why: "one\ntwo".into(), hint: None };
+        send(&mut here, &reply).unwrap();
+        assert_eq!(receive::<Reply>(&there).unwrap(), reply);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Pid, Result, Session, SpeedSpec, Tasks};
+use emu_core::{Error, Pid, Result, Session, Tasks};
 
 use super::{Reply, Request, Working, address, limit, peer, receive, send};
 
@@ -114,9 +114,7 @@ impl Control {
         let request = receive(&stream)?;
         let outcome = match &request {
             Request::Status => Ok(()),
-            Request::Set(speed) => {
-                speed.parse().and_then(|speed: SpeedSpec| asked.session().set_speed(&speed))
-            }
+            Request::Set(speed) => asked.session().set_speed(speed),
             Request::Join(pid) => asked.join(*pid),
             Request::Remove { kill } => asked.remove(*kill),
         };
