@@ -4,7 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     attach, bench, calibrate, completions, doctor, info, man, measure, methods, node, noise, report, restore,
-    run, set, timers, top, verify, worker,
+    run, set, timers, top, trace, verify, worker,
 };
 use crate::exit::{Exit, Failure};
 
@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Top(top::TopArgs),
     #[command(subcommand)]
     Node(node::NodeCommand),
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
     Methods(methods::MethodsArgs),
     Info(info::InfoArgs),
     Verify(verify::VerifyArgs),
@@ -52,6 +54,7 @@ impl Command {
             Self::Set(args) => set::set(&args),
             Self::Top(args) => top::top(&args),
             Self::Node(command) => node::node(&command),
+            Self::Trace(command) => trace::trace(&command),
             Self::Methods(args) => methods::methods(&args),
             Self::Info(args) => info::info(&args),
             Self::Verify(args) => verify::verify(&args),
@@ -98,6 +101,9 @@ mod tests {
         "emu attach --pid 1 --speed 40% --method fracas:shares",
         "emu attach --pid 1 --pid 2 --speed 40% --for 10s",
         "emu attach --cgroup /x.slice --speed 40% --for 1m30s",
+        "emu attach --unit redis --speed 40%",
+        "emu attach --container web --speed 40% --for 10s",
+        "emu attach --name redis-server --speed 40%",
         "emu set 4711 --speed 25%",
         "emu set 4711 -s 0=40%,1=1.2GHz --quiet",
         "emu top",
@@ -113,6 +119,12 @@ mod tests {
         "emu node apply nodes.toml --dry-run",
         "emu node apply - --quiet",
         "emu node dump",
+        "emu run --trace x.csv --trace-end loop -- true",
+        "emu attach --pid 1 --trace x.csv",
+        "emu node create a --trace x.csv --cpus 0",
+        "emu trace record x.csv",
+        "emu trace record x.csv --for 10s --every 50ms --cpus 0 --clocks --quiet",
+        "emu trace show x.csv --figure x.svg",
         "emu methods",
         "emu methods --method cpu-lim --speed 0=40% --cpus 0 --period 100ms",
         "emu methods --speed 1.2GHz --method cpu-freq --cpus 0 --round down --widen",
@@ -210,6 +222,7 @@ mod tests {
         "emu methods --round off",
         "emu attach --speed 40%",
         "emu attach --pid 1 --cgroup /x --speed 40%",
+        "emu attach --unit a --name b --speed 40%",
         "emu attach --pid 0 --speed 40%",
         "emu attach --pid -1 --speed 40%",
         "emu attach --pid x --speed 40%",
@@ -217,6 +230,13 @@ mod tests {
         "emu attach --pid 99999999999 --speed 40%",
         "emu attach --pid 1 --speed 40% --for -1s",
         "emu attach --pid 1 --speed 40% true",
+        "emu run --speed 40% --trace x.csv -- true",
+        "emu run --speed 40% --trace-end loop -- true",
+        "emu run --trace x.csv --trace-end never -- true",
+        "emu trace",
+        "emu trace record",
+        "emu trace record x.csv --for 0",
+        "emu trace show",
         "emu set --speed 40%",
         "emu set 4711",
         "emu set 0 --speed 40%",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::cpu_list::{CpuId, CpuList};
-use crate::delivery::Delivery;
+use crate::delivery::{Delivery, Stretch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hint::Hint;
 use crate::host::Host;
@@ -357,6 +357,12 @@ impl Session {
         let mut status = self.emulation.status();
         self.delivery.tell(&mut status);
         status
+    }
+
+    /// What was delivered between changes of targets, for those stretches that have ended since the last call: at most the
+    /// first hundred thousand. [`status`](Self::status) tells of the present one.
+    pub fn take_stretches(&self) -> Vec<Stretch> {
+        self.delivery.take_stretches()
     }
 
     /// Lets the tasks run freely and undoes every change. Returns the last status, whose notes name what was left because

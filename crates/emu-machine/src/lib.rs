@@ -12,6 +12,7 @@ pub mod memory;
 pub mod noise;
 pub mod series;
 pub mod timers;
+pub mod wavering;
 
 use std::time::Duration;
 

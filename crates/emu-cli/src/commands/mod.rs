@@ -17,5 +17,6 @@ pub(crate) mod run;
 pub(crate) mod set;
 pub(crate) mod timers;
 pub(crate) mod top;
+pub(crate) mod trace;
 pub(crate) mod verify;
 pub(crate) mod worker;

@@ -9,6 +9,7 @@ use emu_core::{Error, LiveSession, Pid, Result, Roots, SpeedSpec, Status, Tasks,
 use serde::{Deserialize, Serialize};
 
 use super::{Reply, Request, address, limit, peer, receive, send};
+use crate::zone::follow::Source;
 
 /// How long an emu may take to answer: a status may wait for its controllers.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -27,6 +28,9 @@ pub(crate) struct Working {
     pub(crate) tasks: Tasks,
     /// The processes that have joined a node.
     pub(crate) members: Vec<Pid>,
+    /// The trace that it follows.
+    #[serde(default)]
+    pub(crate) follows: Option<Source>,
     /// How it goes.
     pub(crate) status: Status,
 }

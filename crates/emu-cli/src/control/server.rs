@@ -6,9 +6,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Pid, Result, Session, Tasks};
+use emu_core::{Error, Pid, Result, Session, SpeedSpec, Tasks};
 
 use super::{Reply, Request, Working, address, limit, peer, receive, send};
+use crate::zone::follow::Source;
 
 /// How long an emulation waits for one who asks it something and says nothing.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -33,6 +34,11 @@ pub(crate) trait Asked {
     /// What is in force.
     fn session(&mut self) -> &mut Session;
 
+    /// The trace that it follows, if it follows one.
+    fn follows(&self) -> Option<&Source> {
+        None
+    }
+
     /// The processes that have joined.
     fn members(&self) -> Vec<Pid> {
         Vec::new()
@@ -55,14 +61,17 @@ pub(crate) trait Asked {
     }
 }
 
-fn no_node() -> Error {
-    Error::usage("this is no node").hint("`emu node list` names those that there are")
+/// A speed that was set would last until the next step of a trace.
+fn set(asked: &mut dyn Asked, speed: &SpeedSpec) -> Result<()> {
+    match asked.follows() {
+        Some(source) => Err(Error::usage(format!("its speed follows {}", source.file.display()))
+            .hint("end it, and begin it with --speed")),
+        None => asked.session().set_speed(speed),
+    }
 }
 
-impl Asked for Session {
-    fn session(&mut self) -> &mut Session {
-        self
-    }
+fn no_node() -> Error {
+    Error::usage("this is no node").hint("`emu node list` names those that there are")
 }
 
 /// Where an emu is asked.
@@ -114,7 +123,7 @@ impl Control {
         let request = receive(&stream)?;
         let outcome = match &request {
             Request::Status => Ok(()),
-            Request::Set(speed) => asked.session().set_speed(speed),
+            Request::Set(speed) => set(asked, speed),
             Request::Join(pid) => asked.join(*pid),
             Request::Remove { kill } => asked.remove(*kill),
         };
@@ -140,6 +149,7 @@ impl Control {
             name: self.name.clone(),
             tasks: self.tasks.clone(),
             members: asked.members(),
+            follows: asked.follows().cloned(),
             status: asked.session().status(),
         }
     }

@@ -17,6 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use crate::exit::Exit;
 use crate::signals::{self, Received, Signals};
 use crate::supervise::child::{Child, News};
+use crate::zone::follow::until;
 
 /// How often what is in force is looked at for news.
 const LOOK: Duration = Duration::from_secs(1);
@@ -42,6 +43,14 @@ pub(crate) trait InForce {
 
     /// Answers what other emus ask.
     fn answer(&mut self) {}
+
+    /// When there is something to do for it next.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Does what is due.
+    fn act(&mut self) {}
 }
 
 /// The command, and what is in force for it.
@@ -97,8 +106,11 @@ impl<'a, H: InForce> Supervisor<'a, H> {
         }
         let mut looked = Instant::now();
         loop {
-            if self.signals.wait(self.in_force.asked().as_slice(), LOOK)? {
+            if self.signals.wait(self.in_force.asked().as_slice(), until(self.in_force.due(), LOOK))? {
                 self.in_force.answer();
+            }
+            if self.in_force.due().is_some_and(|due| due <= Instant::now()) {
+                self.in_force.act();
             }
             while let Some(received) = self.signals.next()? {
                 self.receive(received)?;

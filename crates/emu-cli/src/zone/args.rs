@@ -2,16 +2,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use emu_core::{CpuList, Round, SpeedSpec};
+use emu_core::{AtEnd, CpuList, Round, SpeedSpec};
 
 use crate::values::{self, MethodChoice};
 
-/// What to emulate, for `run` and `attach`.
+/// What to emulate, for `run`, `attach` and `node create`.
 #[derive(Debug, Args)]
 pub(crate) struct ZoneArgs {
-    /// Speed of the CPUs: 40%, 0.4, 1.2GHz, or one for each: 0-1=1.2GHz,2=40%
-    #[arg(short, long, allow_hyphen_values = true)]
-    pub(crate) speed: SpeedSpec,
+    #[command(flatten)]
+    pub(crate) wanted: WantedArgs,
+
+    /// What comes after the end of the trace
+    #[arg(long, value_name = "WHAT", requires = "trace", default_value = "hold", value_parser = values::at_end())]
+    pub(crate) trace_end: AtEnd,
 
     /// How to slow the CPUs down; `emu methods` shows what works here
     #[arg(short, long, default_value = "auto", value_parser = values::method_or_auto())]
@@ -19,6 +22,19 @@ pub(crate) struct ZoneArgs {
 
     #[command(flatten)]
     pub(crate) demand: DemandArgs,
+}
+
+/// How fast.
+#[derive(Debug, Clone, PartialEq, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct WantedArgs {
+    /// Speed of the CPUs: 40%, 0.4, 1.2GHz, or one for each: 0-1=1.2GHz,2=40%
+    #[arg(short, long, allow_hyphen_values = true)]
+    pub(crate) speed: Option<SpeedSpec>,
+
+    /// A speed that changes with time: a CSV file with the columns time_s,cpu,speed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
 }
 
 /// What is asked of a method beside the speed, for `run`, `attach`, `methods` and `verify`.

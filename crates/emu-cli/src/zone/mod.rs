@@ -1,6 +1,7 @@
 //! What the subcommands that emulate share: the zone asked for, the plan for it, and what is told of a session.
 
 mod args;
+pub(crate) mod follow;
 pub(crate) mod plan;
 pub(crate) mod record;
 pub(crate) mod summary;

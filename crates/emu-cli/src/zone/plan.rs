@@ -1,15 +1,18 @@
 //! From what was asked for to a demand, and the method that meets it.
 
-use emu_core::{Demand, Error, ErrorKind, Host, MethodId, Prepared, Result, SpeedSpec, ranked};
+use emu_core::{Demand, Error, ErrorKind, Host, MethodId, Prepared, Result, SpeedSpec, Targets, ranked};
 
 use crate::values::MethodChoice;
+use crate::zone::follow::Follow;
 use crate::zone::{DemandArgs, ZoneArgs};
 
 /// What will be emulated, and how.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// The speed as asked for.
+    /// The speed as asked for; of a trace, that at its begin.
     pub(crate) speed: SpeedSpec,
+    /// The trace that it follows.
+    pub(crate) trace: Option<Follow>,
     /// Whether emu has picked the method.
     pub(crate) automatic: bool,
     /// The method, and what is asked of it.
@@ -24,13 +27,23 @@ impl Plan {
     /// # Errors
     /// A CPU cannot be used, a speed is out of reach, or the method (with `auto`: no method) can do it.
     pub(crate) fn new(host: &Host, args: &ZoneArgs) -> Result<Self> {
-        let demand = demand(host, &args.speed, &args.demand)?;
-        let (prepared, others) = match args.method {
-            MethodChoice::Auto => ranked(host, &demand)?,
-            MethodChoice::Named(id) => (Prepared::named(id, host, &demand)?, Vec::new()),
+        let trace = Follow::read(host, args)?;
+        let (speed, demand) = match (&trace, &args.wanted.speed) {
+            (Some(follow), _) => (follow.player.speed(), demand_of(follow.player.first()?, &args.demand)),
+            (None, Some(speed)) => (speed.clone(), demand(host, speed, &args.demand)?),
+            (None, None) => return Err(Error::usage("no speed is asked for").hint("pass --speed or --trace")),
         };
+        let able = match args.method {
+            MethodChoice::Auto => {
+                let (best, others) = ranked(host, &demand)?;
+                [best].into_iter().chain(others).collect()
+            }
+            MethodChoice::Named(id) => vec![Prepared::named(id, host, &demand)?],
+        };
+        let extremes = trace.as_ref().map(|follow| follow.player.extremes()).transpose()?;
+        let (prepared, others) = all_along(able, extremes.as_slice().as_flattened())?;
         let automatic = args.method == MethodChoice::Auto;
-        Ok(Self { speed: args.speed.clone(), automatic, prepared, others })
+        Ok(Self { speed, trace, automatic, prepared, others })
     }
 
     /// Engages the method. Where emu picks it, and the host refuses what the check could not see, the next one takes its
@@ -79,14 +92,41 @@ impl Plan {
 /// # Errors
 /// As [`Demand::measured`].
 pub(crate) fn demand(host: &Host, speed: &SpeedSpec, args: &DemandArgs) -> Result<Demand> {
-    Ok(Demand {
-        targets: Demand::measured(host, speed, args.cpus.as_ref())?.targets,
+    Ok(demand_of(Demand::measured(host, speed, args.cpus.as_ref())?.targets, args))
+}
+
+/// The first of the methods that can do these speeds too, and the others.
+///
+/// # Errors
+/// None can; why the first cannot.
+fn all_along(able: Vec<Prepared>, speeds: &[Targets]) -> Result<(Prepared, Vec<Prepared>)> {
+    let mut refused = None;
+    let can = |prepared: &Prepared| {
+        let can = speeds.iter().try_for_each(|targets| {
+            let demand = Demand { targets: targets.clone(), ..prepared.demand().clone() };
+            let id = prepared.method().id();
+            Prepared::new(prepared.method(), prepared.host(), &demand)
+                .map(drop)
+                .map_err(|why| why.into_error(id))
+        });
+        can.map_err(|why| refused.get_or_insert(why)).is_ok()
+    };
+    let mut able: Vec<_> = able.into_iter().filter(can).collect();
+    match refused {
+        Some(why) if able.is_empty() => Err(why),
+        _ => Ok((able.remove(0), able)),
+    }
+}
+
+fn demand_of(targets: Targets, args: &DemandArgs) -> Demand {
+    Demand {
+        targets,
         period: args.period,
         lift_rt_limit: args.lift_rt_limit,
         exclude_background: args.exclude_background,
         round: args.round,
         widen_policies: args.widen,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -146,7 +186,7 @@ mod tests {
         let plan = || {
             let mut methods = METHODS.iter().map(|method| testing::prepared(method, &demand));
             let (speed, prepared) = ("40%".parse().unwrap(), methods.next().unwrap());
-            Plan { speed, automatic: true, prepared, others: methods.collect() }
+            Plan { speed, trace: None, automatic: true, prepared, others: methods.collect() }
         };
         let until = |last: &'static str, kind: ErrorKind| {
             move |prepared: &Prepared| match prepared.method().id() {

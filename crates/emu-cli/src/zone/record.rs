@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use emu_core::{CpuId, Delivered, Demand, Expected, Health, MethodId, Round, Status, Tasks, Trait};
-use serde::Serialize;
+use emu_core::{CpuId, Delivered, Demand, Expected, Health, MethodId, Round, Status, Stretch, Tasks, Trait};
+use serde::{Deserialize, Serialize};
 
 use crate::exit::Exit;
 use crate::output::nanos;
+use crate::zone::follow::{Follow, Source};
 use crate::zone::plan::Plan;
 use crate::zone::verification::Verification;
 
@@ -40,6 +41,12 @@ pub(crate) struct Record {
     delivered: Option<DeliveredRecord>,
     /// What the method did by its own account; null when it never began.
     status: Option<StatusRecord>,
+    /// How a trace was followed; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<TraceRecord>,
+    /// What was delivered at each speed, where that was changed; the last one is `delivered` above.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<StepRecord>,
     notes: Vec<String>,
     exit: Option<ExitRecord>,
 }
@@ -104,20 +111,76 @@ struct CpuRecord {
     online: bool,
 }
 
-/// What was seen to be delivered, with a 95 % interval.
+/// How a trace was followed.
 #[derive(Debug, Serialize)]
-struct DeliveredRecord {
+struct TraceRecord {
+    #[serde(flatten)]
+    source: Source,
+    /// How often the speed was set.
+    changes: u64,
+    /// By how much the latest change came late.
+    latest_ns: u64,
+}
+
+/// What was delivered at one speed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct StepRecord {
+    /// From the begin of the emulation.
+    pub(crate) from_ns: u64,
+    pub(crate) until_ns: u64,
+    pub(crate) delivered: Option<DeliveredRecord>,
+    pub(crate) cpus: Vec<StepCpu>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct StepCpu {
+    pub(crate) cpu: CpuId,
+    pub(crate) asked_share: f64,
+    pub(crate) delivered: Option<DeliveredRecord>,
+}
+
+/// What was seen to be delivered, with a 95 % interval.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct DeliveredRecord {
     basis: Basis,
-    share: f64,
-    low: f64,
-    high: f64,
-    asked: f64,
-    error: f64,
+    pub(crate) share: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) asked: f64,
+    pub(crate) error: f64,
     observed_ns: u64,
 }
 
+impl DeliveredRecord {
+    /// The mean over the time that was observed.
+    pub(crate) fn mean(all: &[Self]) -> Option<Self> {
+        let observed_ns = all.iter().map(|one| one.observed_ns).sum::<u64>();
+        let sum = |of: fn(&Self) -> f64| all.iter().map(|one| of(one) * one.observed_ns as f64).sum::<f64>();
+        let mean = |of: fn(&Self) -> f64| sum(of) / observed_ns as f64;
+        let squares =
+            all.iter().map(|one| ((one.high - one.low) / 2.0 * one.observed_ns as f64).powi(2)).sum::<f64>();
+        let (share, asked, half) =
+            (mean(|one| one.share), mean(|one| one.asked), squares.sqrt() / observed_ns as f64);
+        let basis = all.first()?.basis;
+        let (low, high, error) = (share - half, share + half, share / asked - 1.0);
+        Some(Self { basis, share, low, high, asked, error, observed_ns })
+    }
+
+    fn of(seen: &Delivered, basis: Basis) -> Self {
+        Self {
+            basis,
+            share: seen.share,
+            low: seen.low,
+            high: seen.high,
+            asked: seen.asked,
+            error: seen.error(),
+            observed_ns: nanos(seen.observed),
+        }
+    }
+}
+
 /// What a delivered share was worked out from.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Basis {
     /// The CPU time of the zone's tasks by the kernel's account.
@@ -160,9 +223,36 @@ impl Record {
             verified: None,
             delivered: None,
             status: None,
+            trace: None,
+            steps: vec![],
             notes: vec![],
             exit: None,
         }
+    }
+
+    /// Adds what was delivered at each speed but the last one, and how a trace was followed.
+    pub(crate) fn steps(&mut self, stretches: &[Stretch], follow: Option<&Follow>) {
+        let told = |seen: &Delivered| DeliveredRecord::of(seen, Basis::CpuTime);
+        let step = |stretch: &Stretch| StepRecord {
+            from_ns: nanos(stretch.from),
+            until_ns: nanos(stretch.until),
+            delivered: stretch.delivered.as_ref().map(told),
+            cpus: stretch
+                .asked
+                .iter()
+                .map(|(cpu, target)| StepCpu {
+                    cpu: *cpu,
+                    asked_share: target.share,
+                    delivered: stretch.cpus.get(cpu).map(told),
+                })
+                .collect(),
+        };
+        self.steps = stretches.iter().map(step).collect();
+        self.trace = follow.map(|follow| TraceRecord {
+            source: follow.source.clone(),
+            changes: follow.changes,
+            latest_ns: nanos(follow.player.lateness()),
+        });
     }
 
     /// Adds by which method it is done.
@@ -185,15 +275,7 @@ impl Record {
     pub(crate) fn status(&mut self, status: &Status, wall: Duration) {
         let moves_clock = emu_core::method(status.method).is_some_and(|of| of.about().has(Trait::MovesClock));
         let basis = if moves_clock { Basis::CpuTimeAndClock } else { Basis::CpuTime };
-        let delivered = |seen: &Delivered| DeliveredRecord {
-            basis,
-            share: seen.share,
-            low: seen.low,
-            high: seen.high,
-            asked: seen.asked,
-            error: seen.error(),
-            observed_ns: nanos(seen.observed),
-        };
+        let delivered = |seen: &Delivered| DeliveredRecord::of(seen, basis);
         self.delivered = status.delivered.as_ref().map(delivered);
         self.status = Some(StatusRecord {
             health: status.health,
@@ -291,6 +373,7 @@ mod tests {
         demand.widen_policies = true;
         let plan = Plan {
             speed: "0.33333333".parse().unwrap(),
+            trace: None,
             automatic: false,
             prepared: prepared(&TOLD, &demand),
             others: vec![],

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use emu_core::{CpuList, CpuStatus, Delivered, Health, SpeedSpec, Status, Target};
+use emu_core::{CpuList, CpuStatus, Delivered, Health, SpeedSpec, Status, Stretch, Target};
 
 use crate::output::PREFIX;
 use crate::output::numbers::{percent, signed, span};
 use crate::output::table::WIDTH;
+use crate::values::at_end_name;
+use crate::zone::follow::Follow;
 use crate::zone::plan::Plan;
 use crate::zone::verification::Verification;
 
@@ -25,7 +27,36 @@ pub(crate) fn opening(plan: &Plan) -> String {
         period => format!(", period {}", span(period)),
     };
     let method = plan.prepared.method().id();
-    format!("{method}{picked} slows {cpus} to {}: expected error {error}{cycle}", plan.speed)
+    match &plan.trace {
+        None => format!("{method}{picked} slows {cpus} to {}: expected error {error}{cycle}", plan.speed),
+        Some(Follow { player, .. }) => {
+            let (cpus, steps) = (self::cpus(&plan.prepared.demand().cpus()), player.trace().steps());
+            let length =
+                player.trace().length().map_or(String::new(), |length| format!(", {}", span(length)));
+            let end = at_end_name(player.at_end());
+            format!("{method}{picked} has {cpus} follow a trace ({steps} steps{length}, then {end}){cycle}")
+        }
+    }
+}
+
+/// How a trace was followed: when its speeds were set, and by how much what was delivered was off, where that can be told.
+pub(crate) fn followed(follow: &Follow, stretches: &[Stretch]) -> Vec<String> {
+    let (set, late) = (follow.changes, span(follow.player.lateness()));
+    let begin = format!("trace: the speed was set {set} times, at most {late} late");
+    let mut errors: Vec<f64> =
+        stretches.iter().filter_map(|one| Some(one.delivered?.error().abs())).collect();
+    errors.sort_unstable_by(f64::total_cmp);
+    let at = |part: f64| errors.get((errors.len() as f64 * part) as usize).map(|error| percent(*error));
+    match (at(0.5), at(0.9)) {
+        (Some(half), Some(most)) => {
+            let (told, all) = (errors.len(), stretches.len());
+            let told = format!(
+                "{told} of {all} steps can be told: half are off by {half} at most, nine of ten by {most}"
+            );
+            vec![begin, told]
+        }
+        _ => vec![begin],
+    }
 }
 
 /// What was asked and delivered in the time since the targets were changed last, and at what cost in all.

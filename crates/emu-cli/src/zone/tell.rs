@@ -14,6 +14,7 @@ use crate::output;
 use crate::output::numbers::span;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
+use crate::zone::follow::Following;
 use crate::zone::plan::Plan;
 use crate::zone::record::Record;
 use crate::zone::{summary, verification};
@@ -75,6 +76,18 @@ impl Report {
         for change in changes {
             self.tell(std::slice::from_ref(&change.what));
             self.changed = Some(change.at);
+        }
+    }
+
+    /// Keeps what was delivered at each speed, and how a trace was followed.
+    pub(crate) fn followed(&mut self, following: &Following) {
+        let Following { session, follow } = following;
+        let stretches = session.take_stretches();
+        self.record.steps(&stretches, follow.as_ref());
+        if let Some(follow) = follow {
+            self.changed = follow.changed().or(self.changed);
+            self.tell(&follow.problem().map(str::to_owned).into_iter().collect::<Vec<_>>());
+            summary::followed(follow, &stretches).iter().for_each(|line| self.reporter.say(line));
         }
     }
 

@@ -204,11 +204,12 @@ impl Account {
         }
     }
 
-    /// Begins anew with other targets; what went wrong before is kept.
-    pub(super) fn restart(&mut self, asked: Asked) {
+    /// Begins anew with other targets; what went wrong before is kept. Returns the account of the old ones.
+    pub(super) fn restart(&mut self, asked: Asked) -> Self {
         let (fast, slow) = (std::mem::take(&mut self.fast), std::mem::take(&mut self.slow));
-        *self =
+        let new =
             Self { fast: Episode { now: 0, ..fast }, slow: Episode { now: 0, ..slow }, ..Self::new(asked) };
+        std::mem::replace(self, new)
     }
 
     pub(super) fn asked(&self) -> &Asked {

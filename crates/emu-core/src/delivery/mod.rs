@@ -8,6 +8,9 @@ mod account;
 mod meter;
 mod reading;
 mod reason;
+mod stretch;
+
+pub use stretch::Stretch;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,6 +28,7 @@ use crate::zone::Zone;
 use account::{Account, Asked, Off};
 use meter::Meter;
 use reading::{Reading, Watch};
+use stretch::Stretches;
 
 /// The first windows are short, so that short runs are told of too; each is twice as long as the one before, up to the
 /// last.
@@ -55,6 +59,8 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     account: Account,
+    /// What was delivered under earlier targets.
+    stretches: Stretches,
     meter: Meter,
     /// Changes when windows that are under way no longer count.
     generation: u64,
@@ -81,6 +87,7 @@ impl Delivery {
         let asked = Asked::of(&zone.demand.targets, moves_clock, stops, period);
         let state = State {
             account: Account::new(asked),
+            stretches: Stretches::begin(zone.demand.targets.clone()),
             meter: Meter::default(),
             generation: 0,
             from: Some(time::now()),
@@ -106,10 +113,17 @@ impl Delivery {
     /// Begins the account anew for other targets, which are in force after two periods.
     pub(crate) fn retarget(&self, targets: &Targets, period: Duration) {
         let mut state = self.shared.lock();
-        state.account.restart(Asked::of(targets, self.moves_clock, self.stops, period));
+        let before = state.account.restart(Asked::of(targets, self.moves_clock, self.stops, period));
+        let generation = state.generation;
+        state.stretches.next(targets, generation, before);
         state.meter = Meter::default();
         state.begin_window(Some(period * 2));
         self.shared.changed.notify_all();
+    }
+
+    /// The stretches that have ended since the last call.
+    pub(crate) fn take_stretches(&self) -> Vec<Stretch> {
+        self.shared.lock().stretches.take(self.moves_clock)
     }
 
     /// Counts nothing until it is retargeted.
@@ -243,15 +257,19 @@ impl Watcher {
 
     fn count(&self, before: &Reading, after: &Reading, generation: u64) -> Option<Off> {
         let mut state = self.shared.lock();
+        let window = before.until(after);
+        // The end may come at any moment, and a window shorter than a period tells nothing.
+        let is_whole = window.length >= time::nanos(self.shortest / 2);
         if state.generation != generation {
+            // The window was ended by new targets, which are not in force yet.
+            if let Some(account) = state.stretches.account_of(generation).filter(|_| is_whole) {
+                account.add(&window);
+            }
             return None;
         }
         if state.is_ending {
             state.outliving = self.watch.outliving();
         }
-        let window = before.until(after);
-        // The end may come at any moment, and a window shorter than a period tells nothing.
-        let is_whole = window.length >= time::nanos(self.shortest / 2);
         if is_whole { state.account.add(&window) } else { None }
     }
 

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args};
+use clap::Args;
 use emu_core::Pid;
 
 use crate::values;
@@ -10,13 +10,15 @@ use crate::zone::{TellArgs, ZoneArgs};
 const EXAMPLES: &str = "\
 Examples:
   emu attach --pid 1234,1240 --speed 40%
+  emu attach --name redis-server --speed 25%
+  emu attach --unit postgresql --speed 50%
+  emu attach --container web --trace laptop.csv
   emu attach --cgroup /user.slice/x.scope --speed 1.2GHz --for 10m";
 
-/// Slow down what runs already, until Ctrl-C or its end
+/// What is slowed.
 #[derive(Debug, Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{}", crate::exit::TABLE))]
-#[command(group = ArgGroup::new("target").required(true).args(["pid", "cgroup"]))]
-pub(crate) struct AttachArgs {
+#[group(required = true, multiple = false)]
+pub(crate) struct TargetArgs {
     /// Processes, with their threads and children
     #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = values::pid, allow_hyphen_values = true)]
     pub(crate) pid: Vec<Pid>,
@@ -24,6 +26,26 @@ pub(crate) struct AttachArgs {
     /// Everything in a cgroup: /user.slice/x.scope, or its folder
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<PathBuf>,
+
+    /// A unit of systemd: redis.service, or redis; also after it was restarted
+    #[arg(long, value_name = "UNIT")]
+    pub(crate) unit: Option<String>,
+
+    /// A container of Docker, Podman, containerd, CRI-O or LXC, by name or ID; also after it was restarted
+    #[arg(long, value_name = "CONTAINER")]
+    pub(crate) container: Option<String>,
+
+    /// All processes of this name, with their threads and children
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+/// Slow down what runs already, until Ctrl-C or its end
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", crate::exit::TABLE))]
+pub(crate) struct AttachArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
 
     /// End after this time
     #[arg(long = "for", value_name = "DURATION", value_parser = values::duration, allow_hyphen_values = true)]

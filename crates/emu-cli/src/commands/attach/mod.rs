@@ -1,6 +1,7 @@
 //! `emu attach`: slows down what runs already.
 
 mod args;
+mod find;
 mod target;
 
 pub(crate) use args::AttachArgs;
@@ -8,13 +9,15 @@ pub(crate) use args::AttachArgs;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use emu_core::{Result, Session};
+use emu_core::{Host, Result, Session};
 use nix::sys::signal::Signal;
 
 use crate::control::Control;
 use crate::exit::{Exit, Failure};
 use crate::host;
+use crate::output::numbers::span;
 use crate::signals::{self, Came, Signals};
+use crate::zone::follow::{Following, until};
 use crate::zone::plan::Plan;
 use crate::zone::record::Record;
 use crate::zone::tell::{JsonFile, Report};
@@ -23,11 +26,17 @@ use target::Target;
 /// How often the emulation's status and the cgroup are looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// The same where a unit or container may be started anew: it runs at full speed until that is seen.
+const LOOK_FOR_RESTART: Duration = Duration::from_millis(20);
+
+/// How long a unit or container that has ended may take to be started again.
+const RESTART: Duration = Duration::from_secs(10);
+
 /// Slows the target down until it ends, the time is over, or a signal asks emu to end.
 pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let (host, restored) = host::restored()?;
-    let target = Target::find(&host, &args.pid, args.cgroup.as_deref())?;
+    let target = Target::find(&host, &args.target)?;
     let mut plan = Plan::new(&host, &args.zone)?;
     let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
     let mut report = Report::new(args.report.quiet, json, Record::of_tasks(&plan, target.tasks()));
@@ -38,47 +47,97 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
         report.verify(&plan, &signals, args.report.tolerance, "nothing was slowed down")?;
     }
 
-    let (mut session, other) =
-        plan.engage(|prepared| Session::engage(prepared, target.name(), target.tasks()))?;
-    report.engaged(&plan, other, &session);
-    let control = report.control(&target.name(), target.tasks());
-    let begun = Instant::now();
-    let end = args.limit.and_then(|limit| begun.checked_add(limit));
-    let watched = watch(&mut session, control.as_ref(), &signals, &target, end, &mut report);
+    let end = args.limit.and_then(|limit| Instant::now().checked_add(limit));
+    let (mut target, mut restarts) = (target, 0u32);
+    loop {
+        let (session, other) =
+            plan.engage(|prepared| Session::engage(prepared, target.name(), target.tasks()))?;
+        report.engaged(&plan, other, &session);
+        let control = report.control(&target.name(), target.tasks());
+        let begun = Instant::now();
+        let mut following = Following::begin(session, plan.trace.clone());
+        let watched = watch(&mut following, control.as_ref(), &signals, &target, end, &mut report);
 
-    let wall = begun.elapsed();
-    let (status, released) = session.release();
-    report.end(&status, wall, Exit::Success);
-    released?;
-    watched?;
-    Ok(Exit::Success)
+        let wall = begun.elapsed();
+        report.followed(&following);
+        let (status, released) = following.session.release();
+        // What released it may be the next session's concern.
+        let again = match &watched {
+            Ok(Ended::Target) if released.is_ok() => returned(&host, &target, &signals, end, &mut report)?,
+            _ => None,
+        };
+        let Some(again) = again else {
+            report.end(&status, wall, Exit::Success);
+            released?;
+            watched?;
+            return Ok(Exit::Success);
+        };
+        (target, restarts) = (again, restarts + 1);
+        report.tell(&[format!("{} is back, {restarts} times now, and slowed again", target.name())]);
+    }
+}
+
+/// Why the watch has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Nothing of the target is left.
+    Target,
+    /// Emu was asked to end, or the time is over.
+    Asked,
+}
+
+/// Waits until a unit or container that has ended is started again; `None` where it is not for a while.
+fn returned(
+    host: &Host,
+    target: &Target,
+    signals: &Signals,
+    end: Option<Instant>,
+    report: &mut Report,
+) -> Result<Option<Target>> {
+    let Some(of) = target.of() else { return Ok(None) };
+    let patience = Instant::now() + RESTART;
+    report.tell(&[format!("{of} has ended; emu waits {} for it to be started again", span(RESTART))]);
+    let until = end.map_or(patience, |end| end.min(patience));
+    while signals.wait_for_end(&[], Some(until), LOOK_FOR_RESTART)? != Came::End {
+        if let Some(again) = target.again(host) {
+            return Ok(Some(again));
+        }
+    }
+    Ok(None)
 }
 
 fn watch(
-    session: &mut Session,
+    following: &mut Following,
     control: Option<&Control>,
     signals: &Signals,
     target: &Target,
     end: Option<Instant>,
     report: &mut Report,
-) -> Result<()> {
-    while target.is_alive() {
+) -> Result<Ended> {
+    let mut looked = Instant::now();
+    while target.is_alive() && !following.is_over() {
         let others: Vec<_> = target.ends().into_iter().chain(control.map(AsFd::as_fd)).collect();
-        match signals.wait_for_end(&others, end, LOOK)? {
-            Came::End => return Ok(()),
+        let look = if target.of().is_some() { LOOK_FOR_RESTART } else { LOOK };
+        let came = signals.wait_for_end(&others, end, until(following.due(), look))?;
+        following.play();
+        match came {
+            Came::End => return Ok(Ended::Asked),
             Came::Stop => {
-                session.pause()?;
+                following.session.pause()?;
                 let begin = Instant::now();
                 signals::stop_self(Signal::SIGTSTP);
                 report.was_stopped(begin.elapsed());
-                session.resume()?;
+                following.session.resume()?;
             }
             Came::Nothing => {}
         }
         if let Some(control) = control {
-            report.changed(&control.answer(session));
+            report.changed(&control.answer(following));
         }
-        report.tell_meanwhile(&session.status().messages());
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            report.tell_meanwhile(&following.session.status().messages());
+        }
     }
-    Ok(())
+    Ok(if following.is_over() { Ended::Asked } else { Ended::Target })
 }

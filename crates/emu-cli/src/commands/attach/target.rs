@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use emu_core::{Error, Host, Pid, Result, Roots, Tasks};
@@ -9,13 +10,41 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
+use super::args::TargetArgs;
+use super::find;
+
 /// Processes, or a cgroup.
 #[derive(Debug)]
 pub(super) enum Target {
     /// Processes with a descriptor each, which becomes readable at the end of its process.
     Processes { pids: Vec<Pid>, fds: Vec<OwnedFd> },
-    /// A cgroup by its path below the hierarchy, and its folders: one for each hierarchy that has it.
-    Cgroup { path: PathBuf, folders: Vec<PathBuf> },
+    /// A cgroup by its path below the hierarchy.
+    Cgroup {
+        path: PathBuf,
+        /// One for each hierarchy that has it.
+        folders: Vec<Folder>,
+        /// What it is of, where that may make it again: a unit or container that is restarted.
+        of: Option<String>,
+    },
+}
+
+/// The folder of a cgroup; another one may take its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Folder {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Folder {
+    fn open(path: PathBuf) -> Option<Self> {
+        let inode = fs::metadata(path.join("cgroup.procs")).ok()?.ino();
+        Some(Self { path, inode })
+    }
+
+    fn members(&self) -> Vec<Pid> {
+        let is_same = Self::open(self.path.clone()).as_ref() == Some(self);
+        if is_same { members(&self.path) } else { Vec::new() }
+    }
 }
 
 impl Target {
@@ -23,10 +52,21 @@ impl Target {
     ///
     /// # Errors
     /// A process or the cgroup is not there, or emu itself is in it.
-    pub(super) fn find(host: &Host, pids: &[Pid], cgroup: Option<&Path>) -> Result<Self> {
-        match cgroup {
-            Some(path) => Self::cgroup(host, path),
-            None => Self::processes(&host.roots, pids),
+    pub(super) fn find(host: &Host, args: &TargetArgs) -> Result<Self> {
+        let TargetArgs { pid, cgroup, unit, container, name } = args;
+        match (cgroup, unit, container, name) {
+            (Some(path), ..) => Self::cgroup(host, path, None),
+            (_, Some(unit), ..) => {
+                Self::cgroup(host, &find::unit::find(host, unit)?, Some(format!("unit {unit}")))
+            }
+            (_, _, Some(container), _) => {
+                let path = find::container::find(host, container)?;
+                Self::cgroup(host, &path, Some(format!("container {container}")))
+            }
+            (.., Some(name)) => {
+                Self::processes(&host.roots, &find::process::find(name, &ancestors(&host.roots))?)
+            }
+            _ => Self::processes(&host.roots, pid),
         }
     }
 
@@ -41,7 +81,7 @@ impl Target {
         Ok(Self::Processes { pids: pids.to_vec(), fds })
     }
 
-    fn cgroup(host: &Host, path: &Path) -> Result<Self> {
+    fn cgroup(host: &Host, path: &Path, of: Option<String>) -> Result<Self> {
         let wrong = |why: &str| {
             Error::usage(format!("bad cgroup `{}`: {why}", path.display()))
                 .hint("name it as /proc/PID/cgroup does, or by its folder")
@@ -55,19 +95,30 @@ impl Target {
         let hierarchies = &host.cgroups.hierarchies;
         let below = hierarchies.iter().find_map(|hierarchy| path.strip_prefix(&hierarchy.mount).ok());
         let below = below.unwrap_or_else(|| path.strip_prefix("/").unwrap_or(path));
-        let folders: Vec<_> = hierarchies
-            .iter()
-            .map(|hierarchy| hierarchy.mount.join(below))
-            .filter(|folder| folder.join("cgroup.procs").is_file())
-            .collect();
+        let folders: Vec<_> =
+            hierarchies.iter().filter_map(|hierarchy| Folder::open(hierarchy.mount.join(below))).collect();
         if folders.is_empty() {
             return Err(wrong("no hierarchy has such a group"));
         }
         let own = std::process::id() as Pid;
-        if folders.iter().any(|folder| members(folder).contains(&own)) {
+        if folders.iter().any(|folder| folder.members().contains(&own)) {
             return Err(wrong("emu itself is in it").hint("attach from a shell that is outside of the group"));
         }
-        Ok(Self::Cgroup { path: Path::new("/").join(below), folders })
+        Ok(Self::Cgroup { path: Path::new("/").join(below), folders, of })
+    }
+
+    /// What it is of, where that may be started again.
+    pub(super) fn of(&self) -> Option<&str> {
+        match self {
+            Self::Processes { .. } => None,
+            Self::Cgroup { of, .. } => of.as_deref(),
+        }
+    }
+
+    /// The same, after it was started again; `None` while it is not.
+    pub(super) fn again(&self, host: &Host) -> Option<Self> {
+        let Self::Cgroup { path, of: Some(of), .. } = self else { return None };
+        Self::cgroup(host, path, Some(of.clone())).ok().filter(Self::is_alive)
     }
 
     /// The tasks meant.
@@ -85,6 +136,7 @@ impl Target {
                 let pids: Vec<_> = pids.iter().map(Pid::to_string).collect();
                 format!("process {}", pids.join(","))
             }
+            Self::Cgroup { of: Some(of), .. } => of.clone(),
             Self::Cgroup { path, .. } => format!("cgroup {}", path.display()),
         }
     }
@@ -102,7 +154,7 @@ impl Target {
     pub(super) fn is_alive(&self) -> bool {
         match self {
             Self::Processes { fds, .. } => !fds.iter().all(has_ended),
-            Self::Cgroup { folders, .. } => folders.iter().any(|folder| !members(folder).is_empty()),
+            Self::Cgroup { folders, .. } => folders.iter().any(|folder| !folder.members().is_empty()),
         }
     }
 }

@@ -8,14 +8,14 @@ use emu_core::{Demand, Error, Host, LiveSession, Pid, Result, Speed, SpeedSpec, 
 use super::args::ApplyArgs;
 use super::file::{self, Spec, Specs};
 use super::{asked_to_end, create, name, nodes, remove};
-use crate::control;
+use crate::control::{self, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::output;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::zone::plan::Plan;
-use crate::zone::{ZoneArgs, summary};
+use crate::zone::{ZoneArgs, follow, summary};
 
 /// How far a period may be from the one asked for: `cpu-hogs` keeps out of step with the tick.
 const PERIOD_SLACK: f64 = 0.02;
@@ -51,7 +51,7 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
 pub(super) fn dump() -> Result<Exit, Failure> {
     let mut specs = Specs::new();
     for (session, working) in nodes()? {
-        specs.insert(name(&session).to_owned(), Spec::of(&session, &working?.status));
+        specs.insert(name(&session).to_owned(), Spec::of(&session, &working?));
     }
     output::print(&file::text(specs)?)?;
     Ok(Exit::Success)
@@ -126,11 +126,14 @@ fn plan(host: &Host, specs: &Specs) -> Result<Vec<Step>> {
     for (name, spec) in specs {
         let args = spec.args(name)?;
         match there.get(name) {
-            Some((session, working)) if is_like(host, &args.zone, session, &working.status) => {
+            Some((session, working)) if is_like(host, &args.zone, session, working)? => {
                 keeps.push(session.pid);
-                if !has_speed(&args.zone.speed, session, &working.status)? {
-                    let from = Spec::of(session, &working.status).args(name)?.zone.speed;
-                    set.push(Step::Set { name: name.clone(), emu: session.pid, from, to: args.zone.speed });
+                if let Some(to) = args.zone.wanted.speed
+                    && !has_speed(&to, session, &working.status)?
+                {
+                    let from = Spec::of(session, working).args(name)?.zone.wanted.speed;
+                    let from = from.unwrap_or_else(|| to.clone());
+                    set.push(Step::Set { name: name.clone(), emu: session.pid, from, to });
                 }
             }
             _ => created.push((name, spec, Plan::new(host, &args.zone)?)),
@@ -146,7 +149,7 @@ fn plan(host: &Host, specs: &Specs) -> Result<Vec<Step>> {
             return Err(Error::usage(format!("node {name} {why}, and process {first} runs there"))
                 .hint(format!("`emu node remove {name} --kill` ends it and what runs there")));
         }
-        removed.push(Step::Remove { name: name.clone(), was: Spec::of(session, &working.status) });
+        removed.push(Step::Remove { name: name.clone(), was: Spec::of(session, working) });
     }
     let goes = |pid: Pid| there.values().any(|(session, _)| session.pid == pid) && !keeps.contains(&pid);
     let mut taken: Vec<(String, _)> = live_sessions(&host.roots)?
@@ -174,13 +177,18 @@ fn plan(host: &Host, specs: &Specs) -> Result<Vec<Step>> {
 }
 
 /// Whether a node is the one of the file, but for its speed.
-fn is_like(host: &Host, zone: &ZoneArgs, session: &LiveSession, status: &Status) -> bool {
+fn is_like(host: &Host, zone: &ZoneArgs, session: &LiveSession, working: &Working) -> Result<bool> {
+    let status = &working.status;
     let period = zone
         .demand
         .period
         .is_none_or(|wanted| (status.period.as_secs_f64() / wanted.as_secs_f64() - 1.0).abs() < PERIOD_SLACK);
-    let cpus = Demand::cpus_of(host, &zone.speed, zone.demand.cpus.as_ref());
-    cpus == session.cpus && period && zone.method.allows(&session.method)
+    let cpus = match &zone.wanted.speed {
+        Some(speed) => Demand::cpus_of(host, speed, zone.demand.cpus.as_ref()),
+        None => follow::cpus(host, zone)?,
+    };
+    let follows = follow::source(zone)? == working.follows;
+    Ok(cpus == session.cpus && period && follows && zone.method.allows(&session.method))
 }
 
 /// Whether a node has this speed, by what it was asked for: its clock is not the CPU's own while it is at work.

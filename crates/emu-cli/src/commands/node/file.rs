@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Command, FromArgMatches};
-use emu_core::{CpuStatus, Error, ErrorKind, LiveSession, Result, Status, Target};
+use emu_core::{CpuStatus, Error, ErrorKind, LiveSession, Result, Target};
 use serde::{Deserialize, Serialize};
 
 use super::args::CreateArgs;
+use crate::control::Working;
 
 /// Nodes by their names.
 pub(super) type Specs = BTreeMap<String, Spec>;
@@ -18,7 +19,12 @@ pub(super) type Specs = BTreeMap<String, Spec>;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Spec {
-    speed: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speed: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none", rename = "trace-end")]
+    trace_end: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cpus: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,11 +54,16 @@ pub(super) fn read(path: &Path) -> Result<Specs> {
     } else {
         (path.display().to_string(), fs::read_to_string(path))
     };
-    parse(&text.map_err(failed)?).map_err(|e| {
+    let mut specs = parse(&text.map_err(failed)?).map_err(|e| {
         let message = format!("{name} does not tell of nodes: {}", e.to_string().trim_end());
-        Error::usage(message)
-            .hint("a node is `[node.NAME]` with `speed`, and `cpus`, `method` and `period` if wanted")
-    })
+        Error::usage(message).hint(
+            "a node is `[node.NAME]` with `speed` or `trace`, and `cpus`, `method` and `period` if wanted",
+        )
+    })?;
+    // A trace is named as seen from the file.
+    let folder = path.parent().filter(|_| path != Path::new("-")).unwrap_or(Path::new(""));
+    specs.values_mut().flat_map(|spec| &mut spec.trace).for_each(|trace| *trace = folder.join(&trace));
+    Ok(specs)
 }
 
 fn parse(text: &str) -> std::result::Result<Specs, toml::de::Error> {
@@ -70,7 +81,8 @@ pub(super) fn text(specs: Specs) -> Result<String> {
 
 impl Spec {
     /// A node that is there, by what it was asked for.
-    pub(super) fn of(session: &LiveSession, status: &Status) -> Self {
+    pub(super) fn of(session: &LiveSession, working: &Working) -> Self {
+        let (status, follows) = (&working.status, working.follows.as_ref());
         let mut speeds: Vec<_> = status.cpus.iter().map(|cpu| (cpu.cpu, speed(cpu))).collect();
         speeds.dedup_by(|a, b| a.1 == b.1);
         let each = || {
@@ -79,7 +91,9 @@ impl Spec {
         };
         let speed = if let [(_, all)] = &speeds[..] { all.clone() } else { each() };
         Self {
-            speed,
+            speed: follows.is_none().then_some(speed),
+            trace: follows.map(|source| source.file.clone()),
+            trace_end: follows.map(|source| source.at_end.clone()),
             cpus: Some(session.cpus.to_string()),
             method: Some(session.method.clone()),
             period: None,
@@ -88,8 +102,11 @@ impl Spec {
 
     /// The words behind `create` for this node.
     pub(super) fn words(&self, name: &str) -> Vec<String> {
+        let trace = self.trace.as_ref().map(|trace| trace.display().to_string());
         let options = [
-            ("speed", Some(&self.speed)),
+            ("speed", self.speed.as_ref()),
+            ("trace", trace.as_ref()),
+            ("trace-end", self.trace_end.as_ref()),
             ("cpus", self.cpus.as_ref()),
             ("method", self.method.as_ref()),
             ("period", self.period.as_ref()),

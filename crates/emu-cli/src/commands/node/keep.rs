@@ -15,6 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::reporter::Reporter;
 use crate::signals::{Came, Signals};
+use crate::zone::follow::{Follow, Source, until};
 use crate::zone::plan::Plan;
 use crate::zone::summary;
 
@@ -28,12 +29,12 @@ const LOOK: Duration = Duration::from_secs(60);
 pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     close_inherited(&Roots::system())?;
     let signals = Signals::block()?;
-    // It fails where this leads a group already; then there is no terminal to leave either. Nor does it keep a file system
-    // from being unmounted.
+    // It fails where this leads a group already; then there is no terminal to leave either.
     let _ = setsid();
-    let _ = std::env::set_current_dir("/");
     let (host, restored) = host::restored()?;
     let mut plan = Plan::new(&host, &args.zone)?;
+    // It is not to keep a file system from being unmounted.
+    let _ = std::env::set_current_dir("/");
     let reporter = Reporter::new(args.quiet);
     let name = format!("{}{}", super::PREFIX, args.name);
     let (mut node, other) = plan.engage(|prepared| Node::create(prepared, &name))?;
@@ -42,11 +43,18 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     let told = told.chain(plan.prepared.expected().notes.clone()).chain(node.session().notes());
     told.for_each(|note| reporter.note(&note));
     let control = Control::open(&name, Tasks::Processes(Vec::new()))?;
-    let mut kept = Kept { node, is_ending: false };
+    let mut kept = Kept { node, follow: plan.trace.take(), is_ending: false };
     leave_streams(&host.roots)?;
 
+    kept.follow.iter_mut().for_each(|follow| follow.player.begin());
     while !kept.is_ending {
-        let came = signals.wait_for_end(&[control.as_fd()], None, LOOK)?;
+        let due = kept.follow.as_ref().and_then(|follow| follow.player.due());
+        let came = signals.wait_for_end(&[control.as_fd()], None, until(due, LOOK))?;
+        if let Kept { node, follow: Some(follow), .. } = &mut kept {
+            follow.play(node.session());
+            // Nobody asks for them.
+            drop(node.session().take_stretches());
+        }
         kept.is_ending |= came == Came::End;
         control.answer(&mut kept);
     }
@@ -84,12 +92,17 @@ fn leave_streams(roots: &Roots) -> Result<()> {
 /// A node, and whether it is to end.
 struct Kept {
     node: Node,
+    follow: Option<Follow>,
     is_ending: bool,
 }
 
 impl Asked for Kept {
     fn session(&mut self) -> &mut Session {
         self.node.session()
+    }
+
+    fn follows(&self) -> Option<&Source> {
+        self.follow.as_ref().map(|follow| &follow.source)
     }
 
     fn members(&self) -> Vec<Pid> {

@@ -14,6 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::signals::Signals;
 use crate::supervise::{Child, InForce, Supervisor, begin, command, program};
+use crate::zone::follow::Following;
 use crate::zone::plan::Plan;
 use crate::zone::record::Record;
 use crate::zone::tell::{JsonFile, Report};
@@ -43,21 +44,23 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     report.engaged(&plan, other, &session);
     let control = report.control(&command.name(), tasks);
     let child = Child::open(&host.roots, gated.pid())?;
-    let emulated = Emulated { session, control, changes: Vec::new() };
+    let following = Following::begin(session, plan.trace.take());
+    let emulated = Emulated { following, control, changes: Vec::new() };
     let mut supervisor = Supervisor::new(&signals, child, emulated);
     supervisor.pass_on_early_signals()?;
     let begun = Instant::now();
     let beginning = begin(gated)?;
     let watched = supervisor.watch(|emulated| {
         report.changed(&emulated.changes);
-        report.tell_meanwhile(&emulated.session.status().messages());
+        report.tell_meanwhile(&emulated.following.session.status().messages());
     });
 
     report.was_stopped(supervisor.stopped());
-    let Emulated { session, changes, .. } = supervisor.into_in_force();
+    let Emulated { following, changes, .. } = supervisor.into_in_force();
     report.changed(&changes);
     let wall = begun.elapsed();
-    let (status, released) = session.release();
+    report.followed(&following);
+    let (status, released) = following.session.release();
     // A command that nobody watches any more may never begin.
     if watched.is_ok()
         && let Ok(Err(error)) = beginning.join()
@@ -73,7 +76,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
 /// The emulation that the command is in.
 #[derive(Debug)]
 struct Emulated {
-    session: Session,
+    following: Following,
     control: Option<Control>,
     /// What other emus have changed.
     changes: Vec<Change>,
@@ -81,14 +84,14 @@ struct Emulated {
 
 impl InForce for Emulated {
     fn while_paused(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        self.session.pause()?;
+        self.following.session.pause()?;
         let done = act();
-        self.session.resume()?;
+        self.following.session.resume()?;
         done
     }
 
     fn stops_processes(&self) -> bool {
-        self.session.about().has(Trait::SendsSignals)
+        self.following.session.about().has(Trait::SendsSignals)
     }
 
     fn asked(&self) -> Option<BorrowedFd<'_>> {
@@ -96,7 +99,15 @@ impl InForce for Emulated {
     }
 
     fn answer(&mut self) {
-        let Self { control, session, changes, .. } = self;
-        changes.extend(control.iter().flat_map(|control| control.answer(session)));
+        let Self { control, following, changes, .. } = self;
+        changes.extend(control.iter().flat_map(|control| control.answer(following)));
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.following.due()
+    }
+
+    fn act(&mut self) {
+        self.following.play();
     }
 }

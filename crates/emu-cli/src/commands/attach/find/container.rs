@@ -1,0 +1,233 @@
+//! A container of Docker, Podman, containerd, CRI-O or LXC by its cgroup, which has the container's ID or name in its own.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use emu_core::{Error, Host, Result};
+use serde::Deserialize;
+
+use super::{groups, listed, name_of, nearest};
+
+/// Digits of an ID.
+const ID_LENGTH: usize = 64;
+
+/// Fewer digits than this are taken for a name.
+const ID_SHORTEST: usize = 6;
+
+/// What stands before an ID in the name of a cgroup: by Docker, Podman, containerd and CRI-O.
+const PREFIXES: [&str; 6] = ["", "docker-", "libpod-", "cri-containerd-", "nerdctl-", "crio-"];
+
+/// What stands before the name of a container in that of its cgroup: by LXC and systemd-nspawn.
+const NAME_PREFIXES: [&str; 2] = ["lxc.payload.", "machine-"];
+
+/// How long a command may take that is asked for a name.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The cgroup of a container that runs, by its name, its ID, or the first digits of that.
+///
+/// # Errors
+/// None is of this name, or several are.
+pub(in super::super) fn find(host: &Host, name: &str) -> Result<PathBuf> {
+    if name.is_empty() || name.contains('/') {
+        return Err(Error::usage(format!("bad container `{name}`")).hint("give its name, or its ID"));
+    }
+    let all = groups(host);
+    let ids: Vec<_> = all.iter().filter_map(|group| Some((id_of(&name_of(group))?, group))).collect();
+    let of_id = |id: &str| {
+        let like = ids.iter().filter(|(known, _)| known.starts_with(id));
+        outermost(like.map(|(_, group)| *group).collect())
+    };
+    let mut found = outermost(all.iter().filter(|group| is_named(group, name)).collect());
+    if found.is_empty() && name.len() >= ID_SHORTEST && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        found = of_id(name);
+    }
+    let names = names();
+    if found.is_empty() {
+        let known = names.iter().find(|known| known.name == name).map(|known| known.id.clone());
+        found = known.or_else(|| ask(name)).map(|id| of_id(&id)).unwrap_or_default();
+    }
+    match found.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] => {
+            let error = Error::usage(format!("no container `{name}` runs here"));
+            let runs = |id: &str| ids.iter().any(|(known, _)| known == id);
+            let running = names.iter().filter(|known| runs(&known.id)).map(|known| known.name.as_str());
+            Err(match nearest(name, running) {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error.hint("give the name or the ID that `docker ps` or `podman ps` shows"),
+            })
+        }
+        several => Err(Error::usage(format!("several containers are called `{name}`: {}", listed(several)))
+            .hint("give more digits of the ID, or name the one that is meant with --cgroup")),
+    }
+}
+
+/// The ID in the name of a cgroup, if it is that of a container.
+fn id_of(group: &str) -> Option<String> {
+    let name = group.strip_suffix(".scope").unwrap_or(group);
+    let is_id = |text: &&str| text.len() == ID_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    PREFIXES.iter().filter_map(|prefix| name.strip_prefix(prefix)).find(is_id).map(str::to_owned)
+}
+
+/// Whether a cgroup is that of a container whose name it has.
+fn is_named(group: &Path, name: &str) -> bool {
+    let own = name_of(group);
+    let own = own.strip_suffix(".scope").unwrap_or(&own);
+    let within_lxc =
+        || group.parent().is_some_and(|parent| parent.ends_with("lxc") || parent.ends_with("lxc.payload"));
+    NAME_PREFIXES.iter().any(|prefix| own.strip_prefix(prefix) == Some(name)) || (own == name && within_lxc())
+}
+
+/// Without those that lie within others.
+fn outermost(groups: Vec<&PathBuf>) -> Vec<&PathBuf> {
+    let within = |group: &PathBuf| groups.iter().any(|other| *other != group && group.starts_with(other));
+    groups.iter().copied().filter(|group| !within(group)).collect()
+}
+
+struct Named {
+    name: String,
+    id: String,
+}
+
+/// The names in the state files of Docker, Podman and nerdctl, as far as the caller may read them.
+fn names() -> Vec<Named> {
+    let mut stores: Vec<PathBuf> = vec!["/var/lib/containers/storage".into()];
+    let home = env::var_os("HOME").map(PathBuf::from);
+    let data = env::var_os("XDG_DATA_HOME").map(PathBuf::from);
+    stores.extend(
+        data.or(home.map(|home| home.join(".local/share"))).map(|data| data.join("containers/storage")),
+    );
+    let podmans = stores.iter().flat_map(|store| podmans(store));
+    podmans
+        .chain(dockers(Path::new("/var/lib/docker/containers")))
+        .chain(nerdctls(Path::new("/var/lib/nerdctl")))
+        .collect()
+}
+
+/// Of containers/storage: `DRIVER-containers/containers.json`.
+fn podmans(store: &Path) -> Vec<Named> {
+    #[derive(Deserialize)]
+    struct Stored {
+        id: String,
+        #[serde(default)]
+        names: Vec<String>,
+    }
+    let drivers = inside(store).filter(|path| name_of(path).ends_with("-containers"));
+    let stored = drivers.filter_map(|driver| json::<Vec<Stored>>(&driver.join("containers.json"))).flatten();
+    stored
+        .flat_map(|Stored { id, names }| names.into_iter().map(move |name| Named { name, id: id.clone() }))
+        .collect()
+}
+
+/// Of Docker: `ID/config.v2.json`.
+fn dockers(store: &Path) -> Vec<Named> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Config {
+        #[serde(rename = "ID")]
+        id: String,
+        name: String,
+    }
+    let configs = inside(store).filter_map(|folder| json::<Config>(&folder.join("config.v2.json")));
+    configs.map(|Config { id, name }| Named { name: name.trim_start_matches('/').to_owned(), id }).collect()
+}
+
+/// Of nerdctl: `ADDRESS/names/NAMESPACE/NAME` has the ID in it.
+fn nerdctls(store: &Path) -> Vec<Named> {
+    let spaces = inside(store).flat_map(|address| inside(&address.join("names")));
+    let files = spaces.flat_map(|space| inside(&space));
+    files
+        .filter_map(|file| {
+            Some(Named { name: name_of(&file), id: fs::read_to_string(&file).ok()?.trim().to_owned() })
+        })
+        .collect()
+}
+
+fn inside(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+fn json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+/// The ID by the commands of Docker, Podman and nerdctl, where they are installed.
+fn ask(name: &str) -> Option<String> {
+    ["podman", "docker", "nerdctl"].iter().find_map(|command| {
+        let mut asked = Command::new(command);
+        asked.args(["inspect", "--type", "container", "--format", "{{.Id}}", "--", name]);
+        let mut asked =
+            asked.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match asked.try_wait() {
+                Ok(Some(_)) => break,
+                Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(10)),
+                _ => {
+                    let _ = asked.kill();
+                    let _ = asked.wait();
+                    return None;
+                }
+            }
+        }
+        let told = asked.wait_with_output().ok()?;
+        let id = String::from_utf8(told.stdout).ok()?.trim().to_owned();
+        (told.status.success() && id_of(&id).is_some()).then_some(id)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn cgroups_of_containers_are_known_by_their_names() {
+        for name in
+            ["", "docker-", "libpod-", "cri-containerd-", "crio-"].map(|prefix| format!("{prefix}{ID}"))
+        {
+            assert_eq!(id_of(&name).as_deref(), Some(ID), "{name}");
+            assert_eq!(id_of(&format!("{name}.scope")).as_deref(), Some(ID), "{name}");
+        }
+        for name in [&format!("libpod-conmon-{ID}.scope"), &ID[1..], "user.slice", ""] {
+            assert_eq!(id_of(name), None, "{name}");
+        }
+        for group in ["/lxc.payload.web", "/lxc/web", "/machine.slice/machine-web.scope"] {
+            assert!(is_named(Path::new(group), "web"), "{group}");
+        }
+        assert!(!is_named(Path::new("/system.slice/web"), "web"));
+    }
+
+    #[test]
+    fn names_are_read_from_state_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(
+            "podman/overlay-containers/containers.json",
+            r#"[{"id":"ab","names":["web","w"],"x":1},{"id":"cd"}]"#,
+        );
+        write("podman/vfs-containers/containers.json", "not JSON");
+        write("docker/ef/config.v2.json", r#"{"ID":"ef","Name":"/db","Config":{}}"#);
+        write("nerdctl/1935db59/names/default/cache", "0a\n");
+        let at = |path: &str| dir.path().join(path);
+        let all =
+            [podmans(&at("podman")), dockers(&at("docker")), nerdctls(&at("nerdctl")), podmans(&at("none"))];
+        let pairs: Vec<_> = all.iter().flatten().map(|one| format!("{}={}", one.name, one.id)).collect();
+        assert_eq!(pairs, ["web=ab", "w=ab", "db=ef", "cache=0a"]);
+    }
+
+    #[test]
+    fn groups_within_the_containers_are_no_others() {
+        let groups = ["/a", "/a/b", "/ab"].map(PathBuf::from);
+        assert_eq!(outermost(groups.iter().collect()), [&groups[0], &groups[2]]);
+    }
+}

@@ -1,0 +1,54 @@
+//! What runs, by name: units of systemd, containers, processes. Nothing is asked of a daemon where the files tell.
+
+pub(super) mod container;
+pub(super) mod process;
+pub(super) mod unit;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use emu_core::Host;
+
+/// Groups that are looked at in each hierarchy: more are a host that is no longer searched in a moment.
+const GROUPS_MAX: usize = 20_000;
+
+/// All cgroups, as paths below their hierarchies, each once.
+fn groups(host: &Host) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for hierarchy in &host.cgroups.hierarchies {
+        let mut folders = vec![hierarchy.mount.clone()];
+        let mut looked = 0;
+        while let Some(folder) = folders.pop().filter(|_| looked < GROUPS_MAX) {
+            looked += 1;
+            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let inner = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            folders.extend(inner.map(|entry| entry.path()));
+            all.extend(folder.strip_prefix(&hierarchy.mount).map(|below| Path::new("/").join(below)));
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The last part of a group's path, as text.
+fn name_of(group: &Path) -> String {
+    group.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The known name that is most like this one, if one is.
+fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |known: &str| strsim::jaro_winkler(name, known);
+    let best = known.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(best) > 0.8).then_some(best)
+}
+
+/// Paths for a message, at most so many.
+fn listed(paths: &[&PathBuf]) -> String {
+    const MOST: usize = 4;
+    let mut words: Vec<_> = paths.iter().take(MOST).map(|path| path.display().to_string()).collect();
+    if paths.len() > MOST {
+        words.push(format!("{} others", paths.len() - MOST));
+    }
+    words.join(", ")
+}

@@ -1,0 +1,70 @@
+//! Processes by name.
+
+use emu_core::{Error, Pid, Result};
+use procfs::process::{Process, all_processes};
+
+use super::nearest;
+
+/// The kernel keeps so much of the name of a program.
+const COMM_MAX: usize = 15;
+
+/// The processes of this name, but those in `except`: by the kernel's name of the process, or by the file of its first
+/// argument. They are the caller's own, of root all.
+///
+/// # Errors
+/// There is none, or /proc cannot be read.
+pub(in super::super) fn find(name: &str, except: &[Pid]) -> Result<Vec<Pid>> {
+    let user = nix::unistd::geteuid();
+    let all = all_processes().map_err(|e| Error::unavailable(format!("cannot list processes: {e}")))?;
+    let (mut found, mut known) = (Vec::new(), Vec::new());
+    for process in all.flatten() {
+        let is_own = user.is_root() || process.uid().is_ok_and(|uid| uid == user.as_raw());
+        if except.contains(&process.pid) || !is_own {
+            continue;
+        }
+        let names = names(&process);
+        if names.iter().any(|known| known == name) {
+            found.push(process.pid);
+        }
+        known.extend(names);
+    }
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let error = Error::usage(format!("no process of yours is called `{name}`"));
+    Err(match nearest(name, known.iter().map(String::as_str)) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint("`ps -e` shows those that run"),
+    })
+}
+
+/// The names of a process that lives; a thread of the kernel has none.
+fn names(process: &Process) -> Vec<String> {
+    let Ok(stat) = process.stat() else { return Vec::new() };
+    let arguments = process.cmdline().unwrap_or_default();
+    let Some(first) = arguments.first() else { return Vec::new() };
+    // A login shell has a `-` before its name.
+    let file = first.rsplit('/').next().unwrap_or(first).trim_start_matches('-').to_owned();
+    // The kernel's name may be a shorter form of the file's.
+    if stat.comm.len() == COMM_MAX && file.starts_with(&stat.comm) {
+        vec![file]
+    } else {
+        vec![stat.comm, file]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_found_unless_excepted() {
+        let own = std::process::id() as Pid;
+        let names = names(&Process::myself().unwrap());
+        let name = names.last().unwrap();
+        assert!(find(name, &[]).unwrap().contains(&own), "{names:?}");
+        assert!(!find(name, &[own]).is_ok_and(|found| found.contains(&own)));
+        let error = find("there-is-no-such-program", &[]).unwrap_err();
+        assert!(error.hint_text().is_some());
+    }
+}

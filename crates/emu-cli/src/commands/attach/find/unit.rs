@@ -1,0 +1,55 @@
+//! A unit of systemd by its cgroup, which has the unit's name (systemd.unit(5), systemd.slice(5)).
+
+use std::path::PathBuf;
+
+use emu_core::{Error, Host, Result};
+
+use super::{groups, listed, name_of, nearest};
+
+/// Kinds of units that have processes.
+const KINDS: [&str; 3] = [".service", ".scope", ".slice"];
+
+/// The cgroup of a unit that runs; a name without a kind is that of a service. Of a unit of the system and one of a user it is
+/// the system's for root, and the caller's own else.
+///
+/// # Errors
+/// None is of this name, or several are.
+pub(in super::super) fn find(host: &Host, name: &str) -> Result<PathBuf> {
+    if name.is_empty() || name.contains('/') {
+        return Err(
+            Error::usage(format!("bad unit `{name}`")).hint("name it as systemctl does: redis.service")
+        );
+    }
+    let is_whole = KINDS.iter().any(|kind| name.ends_with(kind));
+    let wanted = if is_whole { name.to_owned() } else { format!("{name}{}", KINDS[0]) };
+    // What would be a file of the kernel's is escaped (`cg_escape` of systemd).
+    let escaped = format!("_{wanted}");
+    let all = groups(host);
+    let found: Vec<_> = all.iter().filter(|group| [&wanted, &escaped].contains(&&name_of(group))).collect();
+    let user = nix::unistd::geteuid();
+    let own = format!("user@{user}.service");
+    let is_users = |group: &PathBuf| group.iter().any(|part| part.to_string_lossy().starts_with("user@"));
+    let is_own = |group: &PathBuf| group.iter().any(|part| *part == *own);
+    let preferred: Vec<_> = found
+        .iter()
+        .copied()
+        .filter(|group| if user.is_root() { !is_users(group) } else { is_own(group) })
+        .collect();
+    match (preferred.as_slice(), found.as_slice()) {
+        ([one], _) | ([], [one]) => Ok((*one).clone()),
+        ([], []) => {
+            let error = Error::usage(format!("no unit `{wanted}` runs here"));
+            let names: Vec<_> = all.iter().map(|group| name_of(group)).collect();
+            let units =
+                names.iter().map(String::as_str).filter(|name| KINDS.iter().any(|kind| name.ends_with(kind)));
+            Err(match nearest(&wanted, units) {
+                Some(near) => error.hint(format!("did you mean `{near}`?")),
+                None => error.hint("`systemctl list-units --state=running` names those that do"),
+            })
+        }
+        ([], several) | (several, _) => {
+            Err(Error::usage(format!("several units are called `{wanted}`: {}", listed(several)))
+                .hint("name the one that is meant with --cgroup"))
+        }
+    }
+}

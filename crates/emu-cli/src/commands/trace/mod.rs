@@ -1,0 +1,73 @@
+//! `emu trace`: records speeds that change with time, and shows how they were followed.
+
+mod args;
+mod show;
+
+pub(crate) use args::TraceCommand;
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use emu_core::{Error, Host, Result, Roots};
+use emu_machine::wavering::{WaveringPlan, record};
+
+use crate::exit::{Exit, Failure};
+use crate::output;
+use crate::output::numbers::{rate, span};
+use crate::reporter::Reporter;
+use crate::signals::Signals;
+use args::RecordArgs;
+
+/// How often a recording looks for signals.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Does what is asked of traces.
+pub(crate) fn trace(command: &TraceCommand) -> Result<Exit, Failure> {
+    match command {
+        TraceCommand::Record(args) => recorded(args),
+        TraceCommand::Show(args) => {
+            let shown = show::read(&args.file)?;
+            if let Some(figure) = &args.figure {
+                write(figure, &shown.chart().svg()?)?;
+            }
+            output::print(&shown.text())?;
+            Ok(Exit::Success)
+        }
+    }
+}
+
+fn recorded(args: &RecordArgs) -> Result<Exit, Failure> {
+    let signals = Signals::block()?;
+    let host = Host::detect(&Roots::system())?;
+    let plan = WaveringPlan::new(&host, args.cpus.as_ref(), args.length, args.every)?;
+    let reporter = Reporter::new(args.quiet);
+    reporter.tell(&format!(
+        "records for {}; Ctrl-C ends it before, and keeps what there is",
+        span(plan.length())
+    ));
+    let ends = AtomicBool::new(false);
+    let recorded = thread::scope(|scope| {
+        let recorder = scope.spawn(|| record(&host, &plan, &ends));
+        while !recorder.is_finished() && !ends.load(Ordering::Relaxed) {
+            signals.wait(&[], LOOK)?;
+            while let Some(received) = signals.next()? {
+                ends.fetch_or(signals.is_ending(received), Ordering::Relaxed);
+            }
+        }
+        recorder.join().unwrap_or_else(|_| Err(Error::unavailable("the recorder has panicked")))
+    })?;
+    if recorded.steps() == 0 {
+        return Err(Error::unavailable("it was ended before the first step").into());
+    }
+    write(&args.file, &recorded.trace(args.clocks))?;
+    let (steps, highest) = (recorded.steps(), rate(recorded.highest(), "Hz").replace("/s", ""));
+    reporter.tell(&format!("{steps} steps are in {}; 100% is {highest}", args.file.display()));
+    Ok(Exit::Success)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).map_err(|e| Error::file("write", path, e))
+}

@@ -1,0 +1,195 @@
+//! The speed of CPUs over time, as a trace: turbo, heat and steal make it waver.
+//!
+//! A thread on each CPU computes all the time, as a CPU that has nothing to do shows neither heat nor steal. What other
+//! tasks of this system take is left out: it is not the CPU that is slower then.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use emu_bench::workload::confine;
+use emu_core::{CpuId, CpuList, Error, ErrorKind, Host, Result, STEP_MIN, clock};
+
+/// Steps of a recording; more are a slip.
+const STEPS_MAX: u128 = 1_000_000;
+
+/// How long, how closely and where is looked.
+#[derive(Debug, Clone)]
+pub struct WaveringPlan {
+    cpus: CpuList,
+    every: Duration,
+    steps: u32,
+}
+
+impl WaveringPlan {
+    /// A plan for these CPUs.
+    ///
+    /// # Errors
+    /// A CPU cannot be used; steps are shorter than a trace may have them, or there is none.
+    pub fn new(host: &Host, cpus: Option<&CpuList>, length: Duration, every: Duration) -> Result<Self> {
+        let cpus = cpus.unwrap_or(&host.allowed).clone();
+        host.check_cpus(&cpus)?;
+        if every < STEP_MIN {
+            return Err(Error::usage(format!("steps of {every:?} are too short"))
+                .hint(format!("a trace has steps of {STEP_MIN:?} or more")));
+        }
+        match length.as_nanos() / every.as_nanos() {
+            0 => Err(Error::usage(format!("{length:?} is shorter than a step of {every:?}"))
+                .hint("record for longer, or with shorter steps")),
+            steps if steps > STEPS_MAX => {
+                Err(Error::usage(format!("{length:?} has too many steps of {every:?}"))
+                    .hint(format!("{STEPS_MAX} are the most")))
+            }
+            steps => Ok(Self { cpus, every, steps: steps as u32 }),
+        }
+    }
+
+    /// How long it takes.
+    pub fn length(&self) -> Duration {
+        self.every * self.steps
+    }
+}
+
+/// What was seen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wavering {
+    every: Duration,
+    /// The clock that each CPU gave in each step, in hertz.
+    clocks: Vec<(CpuId, Vec<f64>)>,
+}
+
+/// Looks at the CPUs, until all steps are done or `ends` is set.
+///
+/// # Errors
+/// A thread cannot be made, or not run on its CPU.
+pub fn record(host: &Host, plan: &WaveringPlan, ends: &AtomicBool) -> Result<Wavering> {
+    let schedstat = host.roots.proc.join("thread-self/schedstat");
+    let together = Barrier::new(plan.cpus.len());
+    let look = |cpu: CpuId| {
+        let confined = confine(&[cpu].into_iter().collect());
+        together.wait();
+        confined?;
+        Ok(of_thread(plan, &schedstat, ends))
+    };
+    let clocks = thread::scope(|scope| {
+        let threads: Vec<_> = plan.cpus.iter().map(|cpu| (cpu, scope.spawn(move || look(cpu)))).collect();
+        let ended = |(cpu, thread): (CpuId, thread::ScopedJoinHandle<'_, Result<Vec<f64>>>)| {
+            let panicked = |_| Err(Error::new(ErrorKind::Failed, "the recorder has panicked"));
+            Ok((cpu, thread.join().unwrap_or_else(panicked)?))
+        };
+        threads.into_iter().map(ended).collect::<Result<Vec<_>>>()
+    })?;
+    // One may have been ended a step before another.
+    let steps = clocks.iter().map(|(_, clocks)| clocks.len()).min().unwrap_or(0);
+    let cut = |(cpu, mut clocks): (CpuId, Vec<f64>)| {
+        clocks.truncate(steps);
+        (cpu, clocks)
+    };
+    Ok(Wavering { every: plan.every, clocks: clocks.into_iter().map(cut).collect() })
+}
+
+fn of_thread(plan: &WaveringPlan, schedstat: &Path, ends: &AtomicBool) -> Vec<f64> {
+    let begin = Instant::now();
+    let mut clocks = Vec::new();
+    for step in 1..=plan.steps {
+        let waited = waited(schedstat);
+        let left = (plan.every * step).saturating_sub(begin.elapsed());
+        let seen = clock::delivered(left);
+        if ends.load(Ordering::Relaxed) {
+            break;
+        }
+        let others = self::waited(schedstat).zip(waited).map_or(0.0, |(after, before)| after - before);
+        let wall = seen.wall.as_secs_f64();
+        // A step of which others took all tells nothing: it is as the one before.
+        let own = (wall - others).max(0.0);
+        let last = clocks.last().copied();
+        clocks.push(match last {
+            Some(last) if own < 0.1 * plan.every.as_secs_f64() => last,
+            _ => seen.clock.as_f64() * wall / own.max(1e-9),
+        });
+    }
+    clocks
+}
+
+/// For how long this thread was ready without running, in seconds (Documentation/scheduler/sched-stats.rst).
+fn waited(schedstat: &Path) -> Option<f64> {
+    let text = fs::read_to_string(schedstat).ok()?;
+    Some(text.split_ascii_whitespace().nth(1)?.parse::<f64>().ok()? * 1e-9)
+}
+
+impl Wavering {
+    /// The number of steps.
+    pub fn steps(&self) -> usize {
+        self.clocks.first().map_or(0, |(_, clocks)| clocks.len())
+    }
+
+    /// The highest clock of all steps and CPUs, in hertz.
+    pub fn highest(&self) -> f64 {
+        self.clocks.iter().flat_map(|(_, clocks)| clocks).copied().fold(0.0, f64::max)
+    }
+
+    /// As a trace: shares of [the highest](Self::highest), or clocks.
+    pub fn trace(&self, as_clocks: bool) -> String {
+        let highest = self.highest();
+        let mut text = format!("# 100% is {:.4} GHz\ntime_s,cpu,speed\n", highest / 1e9);
+        for step in 0..self.steps() {
+            let time = (self.every * step as u32).as_secs_f64();
+            for (cpu, clocks) in &self.clocks {
+                let clock = clocks.get(step).copied().unwrap_or(highest);
+                // Writing to a string cannot fail.
+                let _ = if as_clocks {
+                    writeln!(text, "{time},{cpu},{:.4}GHz", clock / 1e9)
+                } else {
+                    writeln!(text, "{time},{cpu},{:.2}%", (100.0 * clock / highest).max(0.01))
+                };
+            }
+        }
+        let _ = writeln!(text, "{},*,end", (self.every * self.steps() as u32).as_secs_f64());
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emu_core::{Roots, Trace};
+
+    #[test]
+    fn a_recording_is_a_trace() {
+        let host = Host::detect(&Roots::system()).unwrap();
+        let first: CpuList = host.allowed.iter().take(1).collect();
+        let [length, every] = [65, 20].map(Duration::from_millis);
+        let plan = WaveringPlan::new(&host, Some(&first), length, every).unwrap();
+        let seen = record(&host, &plan, &AtomicBool::new(false)).unwrap();
+        assert_eq!((seen.steps(), plan.length()), (3, Duration::from_millis(60)));
+        assert!((1e8..1e10).contains(&seen.highest()), "{seen:?}");
+        let trace: Trace = seen.trace(false).parse().unwrap();
+        assert_eq!((trace.steps(), trace.length()), (3, Some(plan.length())));
+        assert_eq!(trace.cpus(), Some(first));
+    }
+
+    #[test]
+    fn what_was_seen_is_written_as_shares_or_clocks() {
+        let clocks = vec![(0, vec![2e9, 1e9]), (1, vec![0.5e9, 2e9])];
+        let seen = Wavering { every: Duration::from_millis(100), clocks };
+        let lines = |as_clocks| seen.trace(as_clocks).lines().skip(2).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(lines(false), ["0,0,100.00%", "0,1,25.00%", "0.1,0,50.00%", "0.1,1,100.00%", "0.2,*,end"]);
+        assert_eq!(lines(true)[1], "0,1,0.5000GHz");
+    }
+
+    #[test]
+    fn plans_that_make_no_sense_are_refused() {
+        let host = Host::detect(&Roots::system()).unwrap();
+        let plan = |length, every| {
+            WaveringPlan::new(&host, None, Duration::from_millis(length), Duration::from_millis(every))
+        };
+        assert!(plan(1000, 100).is_ok());
+        for (length, every) in [(1000, 5), (50, 100), (100_000_000, 10)] {
+            assert_eq!(plan(length, every).unwrap_err().kind(), ErrorKind::Usage, "{length} {every}");
+        }
+    }
+}
