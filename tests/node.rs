@@ -78,6 +78,8 @@ fn what_runs_on_a_node_is_as_slow_as_the_node() {
         let node = Node::create("one", &format!("--speed 30% --method {method}"));
         let (child, looping) = node.begin(LOOP);
         assert_share(looping as i32, 0.3, &method);
+        // What is delivered is told when the first window has passed.
+        eventually("it is told", || !node.shown()["status"]["delivered"].is_null());
         let shown = node.shown();
         assert_eq!(shown["members"], serde_json::json!([looping]), "{method}");
         let delivered = shown["status"]["delivered"]["share"].as_f64().unwrap_or_default();

@@ -231,7 +231,6 @@ mod tests {
         "emu attach --pid 1 --speed 40% --for -1s",
         "emu attach --pid 1 --speed 40% true",
         "emu run --speed 40% --trace x.csv -- true",
-        "emu run --speed 40% --trace-end loop -- true",
         "emu run --trace x.csv --trace-end never -- true",
         "emu trace",
         "emu trace record",

@@ -12,9 +12,9 @@ pub(crate) struct ZoneArgs {
     #[command(flatten)]
     pub(crate) wanted: WantedArgs,
 
-    /// What comes after the end of the trace
-    #[arg(long, value_name = "WHAT", requires = "trace", default_value = "hold", value_parser = values::at_end())]
-    pub(crate) trace_end: AtEnd,
+    /// What comes after the end of the trace [default: hold]
+    #[arg(long, value_name = "WHAT", value_parser = values::at_end())]
+    pub(crate) trace_end: Option<AtEnd>,
 
     /// How to slow the CPUs down; `emu methods` shows what works here
     #[arg(short, long, default_value = "auto", value_parser = values::method_or_auto())]
@@ -32,7 +32,7 @@ pub(crate) struct WantedArgs {
     #[arg(short, long, allow_hyphen_values = true)]
     pub(crate) speed: Option<SpeedSpec>,
 
-    /// A speed that changes with time: a CSV file with the columns time_s,cpu,speed
+    /// A speed that changes with time: a CSV file (`emu trace --help`)
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
 }

@@ -43,7 +43,8 @@ impl Follow {
     /// The file cannot be read, is no trace, or not one for this zone.
     pub(crate) fn read(host: &Host, args: &ZoneArgs) -> Result<Option<Self>> {
         let Some((source, trace)) = read(args)? else { return Ok(None) };
-        let player = Player::new(host, trace, args.demand.cpus.as_ref(), args.trace_end);
+        let at_end = args.trace_end.unwrap_or_default();
+        let player = Player::new(host, trace, args.demand.cpus.as_ref(), at_end);
         let player = player.map_err(|e| e.during(format!("cannot follow {}", source.file.display())))?;
         Ok(Some(Self { source, player, changed: None, changes: 0, refused: None }))
     }
@@ -90,7 +91,15 @@ pub(crate) fn cpus(host: &Host, args: &ZoneArgs) -> Result<CpuList> {
 }
 
 fn read(args: &ZoneArgs) -> Result<Option<(Source, Trace)>> {
-    let Some(path) = args.wanted.trace.as_deref() else { return Ok(None) };
+    let Some(path) = args.wanted.trace.as_deref() else {
+        let without = "--trace-end is for a trace, and there is none";
+        return match args.trace_end {
+            Some(_) => {
+                Err(Error::usage(without).hint("pass --trace FILE instead of --speed, or leave it out"))
+            }
+            None => Ok(None),
+        };
+    };
     let unreadable = |e| {
         let hint = "name a file with the columns time_s,cpu,speed";
         Error::file("read", path, e).with_kind(ErrorKind::Usage).hint(hint)
@@ -101,7 +110,7 @@ fn read(args: &ZoneArgs) -> Result<Option<(Source, Trace)>> {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     let digest = format!("{:016x}", hasher.finish());
-    Ok(Some((Source { file, at_end: at_end_name(args.trace_end).into(), digest }, trace)))
+    Ok(Some((Source { file, at_end: at_end_name(args.trace_end.unwrap_or_default()).into(), digest }, trace)))
 }
 
 /// A session, and what it follows.
@@ -114,7 +123,9 @@ pub(crate) struct Following {
 impl Following {
     /// Begins to follow now.
     pub(crate) fn begin(session: Session, mut follow: Option<Follow>) -> Self {
-        follow.iter_mut().for_each(|follow| follow.player.begin());
+        if let Some(follow) = &mut follow {
+            follow.player.begin();
+        }
         Self { session, follow }
     }
 
@@ -131,7 +142,9 @@ impl Following {
     /// Sets the speed that is due.
     pub(crate) fn play(&mut self) {
         let Self { session, follow } = self;
-        follow.iter_mut().for_each(|follow| follow.play(session));
+        if let Some(follow) = follow {
+            follow.play(session);
+        }
     }
 }
 

@@ -87,7 +87,9 @@ impl Report {
         if let Some(follow) = follow {
             self.changed = follow.changed().or(self.changed);
             self.tell(&follow.problem().map(str::to_owned).into_iter().collect::<Vec<_>>());
-            summary::followed(follow, &stretches).iter().for_each(|line| self.reporter.say(line));
+            for line in summary::followed(follow, &stretches) {
+                self.reporter.say(&line);
+            }
         }
     }
 

@@ -61,7 +61,9 @@ impl Stretches {
         self.finish();
         let mut done = std::mem::take(&mut self.done);
         if moves_clock {
-            done.iter_mut().for_each(|one| (one.delivered, one.cpus) = (None, BTreeMap::new()));
+            for stretch in &mut done {
+                (stretch.delivered, stretch.cpus) = (None, BTreeMap::new());
+            }
         }
         done
     }

@@ -30,7 +30,7 @@ const FORM: &str = "after the heading `time_s,cpu,speed` a line is like `1.5,0,4
 /// the same time belong together, and others lie [`STEP_MIN`] apart at least. The CPU is a number or a list such as `0-3`; `*`
 /// is for all of the zone. The speed is a share (`40%`, `0.4`) or a clock (`1.2GHz`). A last line with the speed `end` tells how
 /// long the last step is. With the column `load` instead of `speed` it is the share that other work would take, and the speed
-/// is the rest. Lines that begin with `#` are left out.
+/// is the rest. What follows a `#` is left out.
 ///
 /// ```
 /// let trace: emu_core::Trace = "time_s,cpu,speed\n0,*,100%\n0.5,*,40%\n1,*,end\n".parse().unwrap();
@@ -113,6 +113,7 @@ impl FromStr for Trace {
 
 impl Trace {
     fn add(&mut self, line: &str, is_load: bool) -> Result<(), String> {
+        let line = line.split_once('#').map_or(line, |(line, _)| line.trim());
         let [time, cpus, speed] = fields(line).ok_or("it has not three fields")?;
         let at = seconds(time).ok_or_else(|| format!("`{time}` is no time in seconds"))?;
         if self.length.is_some() {
@@ -122,7 +123,7 @@ impl Trace {
             if at < last.at {
                 return Err(format!("{time} s is before the line above"));
             }
-            if at > last.at && at - last.at + ROUNDING < STEP_MIN {
+            if at > last.at && at.saturating_sub(last.at) + ROUNDING < STEP_MIN {
                 return Err(format!("the step before it is shorter than {} ms", STEP_MIN.as_millis()));
             }
         }

@@ -55,7 +55,8 @@ impl Player {
         if let Some(outside) = outside {
             return Err(Error::usage(format!(
                 "the trace names CPUs {outside}, and the zone has CPUs {cpus} alone"
-            )));
+            ))
+            .hint("name the CPUs of the trace, or write `*` for all in it"));
         }
         if at_end != AtEnd::Hold && trace.length.is_none() {
             return Err(Error::usage("the trace does not tell where it ends")
@@ -119,7 +120,9 @@ impl Player {
             }
         }
         if self.at_end == AtEnd::Full {
-            highest.values_mut().for_each(|target| *target = FULL);
+            for target in highest.values_mut() {
+                *target = FULL;
+            }
         }
         Ok([lowest, highest])
     }
@@ -166,7 +169,9 @@ impl Player {
             }
             (AtEnd::Full, Some(length)) if elapsed >= length => {
                 self.is_over = true;
-                self.targets.values_mut().for_each(|target| *target = FULL);
+                for target in self.targets.values_mut() {
+                    *target = FULL;
+                }
                 due = Some(length);
             }
             _ => {}

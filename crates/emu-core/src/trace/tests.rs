@@ -81,10 +81,13 @@ fn extremes_are_those_of_all_steps() {
     let shares = |at_end| {
         let trace = trace("0,*,40% 1,*,10% 2,*,70% 3,*,end").unwrap();
         let player = Player::new(&host, trace, Some(&first), at_end).unwrap();
-        player.extremes().unwrap().map(|targets| targets.values().next().unwrap().share)
+        player
+            .extremes()
+            .unwrap()
+            .map(|targets| Speed::Share(targets.values().next().unwrap().share).to_string())
     };
-    assert_eq!(shares(AtEnd::Loop), [0.1, 0.7]);
-    assert_eq!(shares(AtEnd::Full), [0.1, 1.0]);
+    assert_eq!(shares(AtEnd::Loop), ["10%", "70%"]);
+    assert_eq!(shares(AtEnd::Full), ["10%", "100%"]);
 }
 
 proptest! {

@@ -73,7 +73,10 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
             return Ok(Exit::Success);
         };
         (target, restarts) = (again, restarts + 1);
-        report.tell(&[format!("{} is back, {restarts} times now, and slowed again", target.name())]);
+        report.tell(&[format!(
+            "{} was started again, and is slowed again (restart {restarts})",
+            target.name()
+        )]);
     }
 }
 

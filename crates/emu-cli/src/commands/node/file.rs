@@ -159,7 +159,6 @@ mod tests {
     fn what_is_wrong_is_named_with_its_place() {
         for (text, place, wrong) in [
             ("[node.a]\nspeed = \"25%\"\nsped = \"3\"\n", "line 3", "sped"),
-            ("[node.a]\ncpus = \"0\"\n", "line 1", "speed"),
             ("[nodes.a]\nspeed = \"25%\"\n", "line 1", "nodes"),
             ("[node.a]\nspeed = 25\n", "line 2", "string"),
             ("[node.a]\nspeed = \"2\"\n[node.a]\n", "line 3", "duplicate"),
@@ -168,7 +167,7 @@ mod tests {
             assert!(why.contains(place) && why.contains(wrong), "{text}: {why}");
         }
         let specs = parse(
-            "[node.a]\nspeed = \"140%\"\n[node.\"../b\"]\nspeed = \"40%\"\n[node.c]\nspeed = \"40%\"\nmethod = \"--kill\"\n",
+            "[node.none]\ncpus = \"0\"\n[node.both]\nspeed = \"40%\"\ntrace = \"x\"\n[node.a]\nspeed = \"140%\"\n[node.\"../b\"]\nspeed = \"40%\"\n[node.c]\nspeed = \"40%\"\nmethod = \"--kill\"\n",
         );
         for (name, spec) in specs.unwrap() {
             let why = spec.args(&name).unwrap_err().to_string();

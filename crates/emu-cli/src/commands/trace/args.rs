@@ -7,8 +7,15 @@ use emu_core::CpuList;
 use crate::values;
 
 const EXAMPLES: &str = "\
+A trace is a CSV file. The time is in seconds, and a speed holds until the next:
+  time_s,cpu,speed
+  0,*,100%
+  1.5,0,40%          # CPU 0; `*` is for all of the zone, and 0-3 for some
+  20,*,end
+With the column `load` instead of `speed` it is what other work would take.
+
 Examples:
-  emu trace record laptop.csv --for 60s          # on the machine whose speed wavers
+  emu trace record laptop.csv --for 60s          # where the speed wavers
   emu trace show laptop.csv --figure laptop.svg
   emu run --trace laptop.csv --json run.json -- ./server
   emu trace show run.json --figure run.svg       # asked and delivered";

@@ -141,9 +141,9 @@ impl Shown {
             };
         for (name, line) in &self.lines {
             if steps <= LISTED {
-                line.steps.iter().for_each(|step| {
-                    row(name, step.from, step.until, self.speed(step.asked), step.delivered)
-                });
+                for step in &line.steps {
+                    row(name, step.from, step.until, self.speed(step.asked), step.delivered);
+                }
                 continue;
             }
             let Some((first, last)) = line.steps.first().zip(line.steps.last()) else { continue };

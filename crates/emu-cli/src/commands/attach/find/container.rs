@@ -39,9 +39,9 @@ pub(in super::super) fn find(host: &Host, name: &str) -> Result<PathBuf> {
     let ids: Vec<_> = all.iter().filter_map(|group| Some((id_of(&name_of(group))?, group))).collect();
     let of_id = |id: &str| {
         let like = ids.iter().filter(|(known, _)| known.starts_with(id));
-        outermost(like.map(|(_, group)| *group).collect())
+        outermost(&like.map(|(_, group)| *group).collect::<Vec<_>>())
     };
-    let mut found = outermost(all.iter().filter(|group| is_named(group, name)).collect());
+    let mut found = outermost(&all.iter().filter(|group| is_named(group, name)).collect::<Vec<_>>());
     if found.is_empty() && name.len() >= ID_SHORTEST && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         found = of_id(name);
     }
@@ -83,7 +83,7 @@ fn is_named(group: &Path, name: &str) -> bool {
 }
 
 /// Without those that lie within others.
-fn outermost(groups: Vec<&PathBuf>) -> Vec<&PathBuf> {
+fn outermost<'a>(groups: &[&'a PathBuf]) -> Vec<&'a PathBuf> {
     let within = |group: &PathBuf| groups.iter().any(|other| *other != group && group.starts_with(other));
     groups.iter().copied().filter(|group| !within(group)).collect()
 }
@@ -155,29 +155,27 @@ fn json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// The ID by the commands of Docker, Podman and nerdctl, where they are installed.
+/// The ID by Docker's daemon, whose files may be anywhere. Podman's command is not asked: where it does not see its own
+/// `/run` it takes the machine for restarted, and forgets which containers run.
 fn ask(name: &str) -> Option<String> {
-    ["podman", "docker", "nerdctl"].iter().find_map(|command| {
-        let mut asked = Command::new(command);
-        asked.args(["inspect", "--type", "container", "--format", "{{.Id}}", "--", name]);
-        let mut asked =
-            asked.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match asked.try_wait() {
-                Ok(Some(_)) => break,
-                Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(10)),
-                _ => {
-                    let _ = asked.kill();
-                    let _ = asked.wait();
-                    return None;
-                }
+    let mut asked = Command::new("docker");
+    asked.args(["inspect", "--type", "container", "--format", "{{.Id}}", "--", name]);
+    let mut asked = asked.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match asked.try_wait() {
+            Ok(Some(_)) => break,
+            Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(10)),
+            _ => {
+                let _ = asked.kill();
+                let _ = asked.wait();
+                return None;
             }
         }
-        let told = asked.wait_with_output().ok()?;
-        let id = String::from_utf8(told.stdout).ok()?.trim().to_owned();
-        (told.status.success() && id_of(&id).is_some()).then_some(id)
-    })
+    }
+    let told = asked.wait_with_output().ok()?;
+    let id = String::from_utf8(told.stdout).ok()?.trim().to_owned();
+    (told.status.success() && id_of(&id).is_some()).then_some(id)
 }
 
 #[cfg(test)]
@@ -228,6 +226,6 @@ mod tests {
     #[test]
     fn groups_within_the_containers_are_no_others() {
         let groups = ["/a", "/a/b", "/ab"].map(PathBuf::from);
-        assert_eq!(outermost(groups.iter().collect()), [&groups[0], &groups[2]]);
+        assert_eq!(outermost(&groups.iter().collect::<Vec<_>>()), [&groups[0], &groups[2]]);
     }
 }

@@ -1,0 +1,229 @@
+//! `emu attach` to what has a name: a unit, a container, processes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::{
+    alone, assert_nothing_left, assert_refused, assert_share, emu, eventually, finish, is_root, methods, run,
+    skip, some_method, start, until_it_acts, words,
+};
+
+/// A loop that is killed at the end.
+struct Burner(Child);
+
+impl Burner {
+    fn start(program: &Path) -> Self {
+        Self(Command::new(program).args(["-c", "while :; do :; done"]).spawn().unwrap())
+    }
+
+    fn id(&self) -> i32 {
+        self.0.id() as i32
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn end(attached: Child) -> String {
+    kill(Pid::from_raw(attached.id() as i32), Signal::SIGTERM).unwrap();
+    let ended = finish(attached);
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert_nothing_left(ended.pid);
+    ended.stderr
+}
+
+#[test]
+fn processes_are_found_by_name() {
+    let _alone = alone();
+    let Some(method) = some_method() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    // Longer than what the kernel keeps of a name.
+    let name = format!("emu-test-program-{}", std::process::id());
+    let program = dir.path().join(&name);
+    fs::copy("/bin/sh", &program).unwrap();
+    let burners = [Burner::start(&program), Burner::start(&program)];
+    let line = format!("attach --name {name} --speed 20% --cpus 0 -m {method}");
+    let attached = start(&mut emu(words(&line)));
+    until_it_acts(attached.id());
+    let said = {
+        // Both share the CPU.
+        let used = |burner: &Burner| fs::read_to_string(format!("/proc/{}/stat", burner.id())).unwrap();
+        let begin = burners.each_ref().map(used);
+        thread::sleep(Duration::from_millis(500));
+        assert_ne!(begin, burners.each_ref().map(used));
+        end(attached)
+    };
+    assert!(said.contains("asked 20%"), "{said}");
+    drop(burners);
+    let ended = run(&mut emu(words(&line)), "");
+    assert_refused(&ended, 2, "is called");
+}
+
+/// The groups of a unit in all hierarchies, with a loop in them.
+struct Unit {
+    folders: Vec<PathBuf>,
+    burner: Burner,
+}
+
+impl Unit {
+    fn start(name: &str) -> Self {
+        let mounts =
+            ["/sys/fs/cgroup", "/sys/fs/cgroup/freezer", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpuset"];
+        let mounts = mounts.map(Path::new).into_iter().filter(|mount| mount.join("cgroup.procs").exists());
+        let folders: Vec<_> = mounts.map(|mount| mount.join(name)).collect();
+        let burner = Burner::start(Path::new("/bin/sh"));
+        for folder in &folders {
+            fs::create_dir(folder).unwrap();
+            for file in ["cpuset.cpus", "cpuset.mems"] {
+                if let Ok(of_parent) = fs::read_to_string(folder.parent().unwrap().join(file)) {
+                    fs::write(folder.join(file), of_parent).unwrap();
+                }
+            }
+            fs::write(folder.join("cgroup.procs"), burner.id().to_string()).unwrap();
+        }
+        Self { folders, burner }
+    }
+
+    /// As systemd ends a unit: all of its group goes.
+    fn stop(self) {
+        let Self { folders, burner } = self;
+        drop(burner);
+        for folder in &folders {
+            eventually("the unit's group goes", || removed(folder));
+        }
+    }
+}
+
+/// Removes a group, and those in it.
+fn removed(folder: &Path) -> bool {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            removed(&entry.path());
+        }
+    }
+    fs::remove_dir(folder).is_ok() || !folder.exists()
+}
+
+#[test]
+fn a_unit_is_slowed_again_after_a_restart() {
+    let _alone = alone();
+    if !is_root() || methods().is_empty() {
+        skip("it needs root and a method");
+        return;
+    }
+    let name = format!("emu-test-{}.service", std::process::id());
+    for method in methods() {
+        let unit = Unit::start(&name);
+        let line =
+            format!("attach --unit {} --speed 30% --cpus 0 -m {method}", name.trim_end_matches(".service"));
+        let attached = start(&mut emu(words(&line)));
+        until_it_acts(attached.id());
+        assert_share(unit.burner.id(), 0.3, &method);
+        unit.stop();
+        let again = Unit::start(&name);
+        assert_share(again.burner.id(), 0.3, &method);
+        let said = end(attached);
+        assert!(said.contains("started again"), "{method}: {said}");
+        again.stop();
+    }
+    let ended = run(&mut emu(words(&format!("attach --unit {name} --speed 30%"))), "");
+    assert_refused(&ended, 2, "no unit");
+}
+
+/// Podman with the options that work in any container, on each layout of cgroups.
+fn podman(line: &str) -> (bool, String) {
+    let mut command = Command::new("podman");
+    command.args(["--runtime", "runc", "--cgroup-manager", "cgroupfs"]).args(words(line));
+    let ended = command.output().expect("podman is installed");
+    let said = String::from_utf8_lossy(&ended.stdout).trim().to_owned();
+    if !ended.status.success() {
+        eprintln!("podman {line}: {}", String::from_utf8_lossy(&ended.stderr));
+    }
+    (ended.status.success(), said)
+}
+
+/// A container that computes.
+struct Container(String);
+
+impl Container {
+    fn start() -> Self {
+        let name = format!("emu-test-{}", std::process::id());
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("bin")).unwrap();
+        fs::copy("/bin/busybox", dir.path().join("bin/busybox")).unwrap();
+        std::os::unix::fs::symlink("busybox", dir.path().join("bin/sh")).unwrap();
+        let tar = dir.path().join("image.tar");
+        let packed = Command::new("tar").arg("-C").arg(dir.path()).arg("-cf").arg(&tar).arg("bin").status();
+        assert!(packed.unwrap().success());
+        assert!(podman(&format!("import {} localhost/{name}", tar.display())).0);
+        let container = Self(name.clone());
+        // The limits of podman's own are above those of many machines.
+        let limits = "--ulimit nofile=1024:1024 --ulimit nproc=1000:1000 --network none";
+        let line = format!("run -d --name {name} {limits} localhost/{name} /bin/sh -c while␣:;␣do␣:;␣done");
+        assert!(podman(&line).0);
+        container
+    }
+
+    fn pid(&self) -> i32 {
+        podman(&format!("inspect -f {{{{.State.Pid}}}} {}", self.0)).1.parse().unwrap()
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        if let Ok(pid @ 1..) = podman(&format!("inspect -f {{{{.State.Pid}}}} {}", self.0)).1.parse() {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        podman(&format!("wait {}", self.0));
+        podman(&format!("rm -f -t 0 {}", self.0));
+        podman(&format!("rmi -f localhost/{}", self.0));
+    }
+}
+
+/// Where a process is, and where it may run.
+fn place(pid: i32) -> String {
+    let [groups, status] =
+        ["cgroup", "status"].map(|file| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap());
+    let allowed = status.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap();
+    format!("{groups}{allowed}")
+}
+
+#[test]
+fn a_container_is_slowed_by_name_with_what_joins_it() {
+    let _alone = alone();
+    if !is_root() || methods().is_empty() {
+        skip("it needs root and a method");
+        return;
+    }
+    let fetched = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/rig/fetch"))
+        .arg("containers")
+        .status();
+    if !fetched.is_ok_and(|status| status.success()) {
+        skip("podman and runc cannot be had");
+        return;
+    }
+    let container = Container::start();
+    for method in methods() {
+        let before = place(container.pid());
+        let line = format!("attach --container {} --speed 30% --cpus 0 -m {method}", container.0);
+        let attached = start(&mut emu(words(&line)));
+        until_it_acts(attached.id());
+        assert_share(container.pid(), 0.3, &method);
+        let (joined, said) = podman(&format!("exec {} /bin/sh -c echo␣joined", container.0));
+        assert!(joined && said == "joined", "{method}: {said}");
+        end(attached);
+        assert_eq!(place(container.pid()), before, "{method}");
+    }
+    let ended = run(&mut emu(words(&format!("attach --container {}x --speed 30%", container.0))), "");
+    assert_refused(&ended, 2, "did you mean");
+}
