@@ -23,6 +23,7 @@ mod doctor;
 mod forbidden;
 mod hpcc;
 mod job_control;
+mod like;
 mod live;
 mod measure;
 mod names;

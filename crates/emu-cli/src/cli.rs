@@ -3,8 +3,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    attach, bench, calibrate, completions, doctor, info, man, measure, methods, node, noise, report, restore,
-    run, set, timers, top, trace, verify, worker,
+    attach, bench, calibrate, completions, doctor, info, man, measure, methods, node, noise, profile, report,
+    restore, run, set, timers, top, trace, verify, worker,
 };
 use crate::exit::{Exit, Failure};
 
@@ -27,6 +27,7 @@ pub(crate) enum Command {
     Node(node::NodeCommand),
     #[command(subcommand)]
     Trace(trace::TraceCommand),
+    Profile(profile::ProfileArgs),
     Methods(methods::MethodsArgs),
     Info(info::InfoArgs),
     Verify(verify::VerifyArgs),
@@ -55,6 +56,7 @@ impl Command {
             Self::Top(args) => top::top(&args),
             Self::Node(command) => node::node(&command),
             Self::Trace(command) => trace::trace(&command),
+            Self::Profile(args) => profile::profile(&args),
             Self::Methods(args) => methods::methods(&args),
             Self::Info(args) => info::info(&args),
             Self::Verify(args) => verify::verify(&args),
@@ -122,6 +124,10 @@ mod tests {
         "emu run --trace x.csv --trace-end loop -- true",
         "emu attach --pid 1 --trace x.csv",
         "emu node create a --trace x.csv --cpus 0",
+        "emu run --like x.json -- true",
+        "emu node create a --like x.json --metric command:gcc␣x.c",
+        "emu profile x.json",
+        "emu profile x.json --quick --command true --command false",
         "emu trace record x.csv",
         "emu trace record x.csv --for 10s --every 50ms --cpus 0 --clocks --quiet",
         "emu trace show x.csv --figure x.svg",
@@ -232,6 +238,9 @@ mod tests {
         "emu attach --pid 1 --speed 40% true",
         "emu run --speed 40% --trace x.csv -- true",
         "emu run --trace x.csv --trace-end never -- true",
+        "emu run --like x.json --speed 40% -- true",
+        "emu run --like x.json --metric lop -- true",
+        "emu profile",
         "emu trace",
         "emu trace record",
         "emu trace record x.csv --for 0",

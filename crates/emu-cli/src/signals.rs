@@ -5,11 +5,13 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Result, SignalMask};
+use emu_core::{Error, ErrorKind, Result, SignalMask};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::exit::Failure;
 
 /// What a terminal sends to its whole foreground group, a command of ours included.
 const FROM_TERMINAL: [Signal; 8] = [
@@ -152,6 +154,50 @@ impl Signals {
     }
 }
 
+/// The signals that come while something is measured before the command begins.
+pub(crate) struct Meanwhile<'a> {
+    signals: &'a Signals,
+    ending: Option<Signal>,
+    is_to_stop: bool,
+}
+
+impl<'a> Meanwhile<'a> {
+    /// None has come.
+    pub(crate) fn new(signals: &'a Signals) -> Self {
+        Self { signals, ending: None, is_to_stop: false }
+    }
+
+    /// Reads those that have come.
+    ///
+    /// # Errors
+    /// One asks to end.
+    pub(crate) fn look(&mut self) -> Result<()> {
+        while let Some(received) = self.signals.next()? {
+            self.is_to_stop |= received.signal == Signal::SIGTSTP;
+            if self.signals.is_ending(received) {
+                self.ending = Some(received.signal);
+                return Err(Error::new(ErrorKind::Failed, "ended by a signal"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was measured, unless a signal has ended it.
+    ///
+    /// # Errors
+    /// That signal; what went wrong else.
+    pub(crate) fn end<T>(self, measured: Result<T>) -> Result<T, Failure> {
+        if let Some(signal) = self.ending {
+            return Err(Failure::interrupted(signal));
+        }
+        if self.is_to_stop {
+            // With the command, which is not there yet.
+            put_back(Signal::SIGTSTP);
+        }
+        Ok(measured?)
+    }
+}
+
 /// Whether this process ignores a signal; not where that cannot be read.
 fn ignores(signal: Signal) -> bool {
     let status = procfs::process::Process::myself().and_then(|process| process.status());
@@ -164,7 +210,7 @@ pub(crate) fn is_in_foreground() -> bool {
 }
 
 /// Has a signal that came too early come again.
-pub(crate) fn put_back(signal: Signal) {
+fn put_back(signal: Signal) {
     let _ = kill(Pid::this(), signal);
 }
 

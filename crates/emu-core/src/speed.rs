@@ -176,6 +176,16 @@ pub enum SpeedSpec {
 }
 
 impl SpeedSpec {
+    /// What targets ask for.
+    pub fn of_targets(targets: &Targets) -> Self {
+        let speed = |target: &Target| target.clock.map_or(Speed::Share(target.share), Speed::Clock);
+        let mut speeds = targets.values().map(speed);
+        match speeds.next() {
+            Some(one) if speeds.all(|other| other == one) => Self::Uniform(one),
+            _ => Self::PerCpu(targets.iter().map(|(&cpu, target)| (cpu, speed(target))).collect()),
+        }
+    }
+
     /// The CPUs that the specification names, if it names any.
     pub fn cpus(&self) -> Option<CpuList> {
         match self {

@@ -10,6 +10,7 @@ pub mod hpcc;
 pub mod kernel;
 pub mod memory;
 pub mod noise;
+pub mod profile;
 pub mod series;
 pub mod timers;
 pub mod wavering;

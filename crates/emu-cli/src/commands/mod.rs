@@ -11,6 +11,7 @@ pub(crate) mod measure;
 pub(crate) mod methods;
 pub(crate) mod node;
 pub(crate) mod noise;
+pub(crate) mod profile;
 pub(crate) mod report;
 pub(crate) mod restore;
 pub(crate) mod run;

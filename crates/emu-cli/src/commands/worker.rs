@@ -2,7 +2,7 @@
 
 use clap::Args;
 use emu_bench::{worker, workload};
-use emu_machine::{calibrate, noise};
+use emu_machine::{calibrate, noise, profile};
 
 use crate::exit::{Exit, Failure};
 
@@ -20,6 +20,6 @@ pub(crate) struct WorkerArgs {
 
 /// Answers requests until stdin ends.
 pub(crate) fn worker(args: &WorkerArgs) -> Result<Exit, Failure> {
-    worker::serve(&[workload::TASK, calibrate::TASK, noise::TASK], &args.task, args.parent)?;
+    worker::serve(&[workload::TASK, calibrate::TASK, noise::TASK, profile::TASK], &args.task, args.parent)?;
     Ok(Exit::Success)
 }

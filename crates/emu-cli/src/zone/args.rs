@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use clap::Args;
 use emu_core::{AtEnd, CpuList, Round, SpeedSpec};
+use emu_machine::profile::Metric;
 
 use crate::values::{self, MethodChoice};
 
@@ -15,6 +16,10 @@ pub(crate) struct ZoneArgs {
     /// What comes after the end of the trace [default: hold]
     #[arg(long, value_name = "WHAT", value_parser = values::at_end())]
     pub(crate) trace_end: Option<AtEnd>,
+
+    /// By what --like compares: loop, int, fp, linpack, memory, latency, geomean or command:'…' [default: loop]
+    #[arg(long)]
+    pub(crate) metric: Option<Metric>,
 
     /// How to slow the CPUs down; `emu methods` shows what works here
     #[arg(short, long, default_value = "auto", value_parser = values::method_or_auto())]
@@ -35,6 +40,10 @@ pub(crate) struct WantedArgs {
     /// A speed that changes with time: a CSV file (`emu trace --help`)
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+
+    /// As fast as another machine: a profile that `emu profile` has written there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) like: Option<PathBuf>,
 }
 
 /// What is asked of a method beside the speed, for `run`, `attach`, `methods` and `verify`.

@@ -2,6 +2,7 @@
 
 mod args;
 pub(crate) mod follow;
+pub(crate) mod like;
 pub(crate) mod plan;
 pub(crate) mod record;
 pub(crate) mod summary;

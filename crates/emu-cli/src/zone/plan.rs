@@ -2,8 +2,11 @@
 
 use emu_core::{Demand, Error, ErrorKind, Host, MethodId, Prepared, Result, SpeedSpec, Targets, ranked};
 
+use crate::exit::Failure;
+use crate::signals::Signals;
 use crate::values::MethodChoice;
 use crate::zone::follow::Follow;
+use crate::zone::like::Like;
 use crate::zone::{DemandArgs, ZoneArgs};
 
 /// What will be emulated, and how.
@@ -13,6 +16,8 @@ pub(crate) struct Plan {
     pub(crate) speed: SpeedSpec,
     /// The trace that it follows.
     pub(crate) trace: Option<Follow>,
+    /// How the speed was found, where it is that of another machine.
+    pub(crate) like: Option<Like>,
     /// Whether emu has picked the method.
     pub(crate) automatic: bool,
     /// The method, and what is asked of it.
@@ -26,12 +31,30 @@ impl Plan {
     ///
     /// # Errors
     /// A CPU cannot be used, a speed is out of reach, or the method (with `auto`: no method) can do it.
-    pub(crate) fn new(host: &Host, args: &ZoneArgs) -> Result<Self> {
+    pub(crate) fn new(host: &Host, args: &ZoneArgs, signals: &Signals) -> Result<Self, Failure> {
         let trace = Follow::read(host, args)?;
+        if let Some(like) = Like::find(host, args, signals)? {
+            let demand = demand_of(like.targets.clone(), &args.demand);
+            let prepared = Prepared::named(like.method, host, &demand)?;
+            let automatic = args.method == MethodChoice::Auto;
+            let speed = SpeedSpec::of_targets(&like.targets);
+            return Ok(Self {
+                speed,
+                trace: None,
+                like: Some(like),
+                automatic,
+                prepared,
+                others: Vec::new(),
+            });
+        }
         let (speed, demand) = match (&trace, &args.wanted.speed) {
             (Some(follow), _) => (follow.player.speed(), demand_of(follow.player.first()?, &args.demand)),
             (None, Some(speed)) => (speed.clone(), demand(host, speed, &args.demand)?),
-            (None, None) => return Err(Error::usage("no speed is asked for").hint("pass --speed or --trace")),
+            (None, None) => {
+                return Err(Error::usage("no speed is asked for")
+                    .hint("pass --speed, --trace or --like")
+                    .into());
+            }
         };
         let able = match args.method {
             MethodChoice::Auto => {
@@ -43,7 +66,7 @@ impl Plan {
         let extremes = trace.as_ref().map(|follow| follow.player.extremes()).transpose()?;
         let (prepared, others) = all_along(able, extremes.as_slice().as_flattened())?;
         let automatic = args.method == MethodChoice::Auto;
-        Ok(Self { speed, trace, automatic, prepared, others })
+        Ok(Self { speed, trace, like: None, automatic, prepared, others })
     }
 
     /// Engages the method. Where emu picks it, and the host refuses what the check could not see, the next one takes its
@@ -118,7 +141,7 @@ fn all_along(able: Vec<Prepared>, speeds: &[Targets]) -> Result<(Prepared, Vec<P
     }
 }
 
-fn demand_of(targets: Targets, args: &DemandArgs) -> Demand {
+pub(crate) fn demand_of(targets: Targets, args: &DemandArgs) -> Demand {
     Demand {
         targets,
         period: args.period,
@@ -186,7 +209,7 @@ mod tests {
         let plan = || {
             let mut methods = METHODS.iter().map(|method| testing::prepared(method, &demand));
             let (speed, prepared) = ("40%".parse().unwrap(), methods.next().unwrap());
-            Plan { speed, trace: None, automatic: true, prepared, others: methods.collect() }
+            Plan { speed, trace: None, like: None, automatic: true, prepared, others: methods.collect() }
         };
         let until = |last: &'static str, kind: ErrorKind| {
             move |prepared: &Prepared| match prepared.method().id() {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::exit::Exit;
 use crate::output::nanos;
 use crate::zone::follow::{Follow, Source};
+use crate::zone::like::Like;
 use crate::zone::plan::Plan;
 use crate::zone::verification::Verification;
 
@@ -41,10 +42,13 @@ pub(crate) struct Record {
     delivered: Option<DeliveredRecord>,
     /// What the method did by its own account; null when it never began.
     status: Option<StatusRecord>,
+    /// How the speed was found, where it is that of another machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    like: Option<Like>,
     /// How a trace was followed; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<TraceRecord>,
-    /// What was delivered at each speed, where that was changed; the last one is `delivered` above.
+    /// What was delivered at each speed, where that was changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps: Vec<StepRecord>,
     notes: Vec<String>,
@@ -223,6 +227,7 @@ impl Record {
             verified: None,
             delivered: None,
             status: None,
+            like: plan.like.clone(),
             trace: None,
             steps: vec![],
             notes: vec![],
@@ -277,6 +282,16 @@ impl Record {
         let basis = if moves_clock { Basis::CpuTimeAndClock } else { Basis::CpuTime };
         let delivered = |seen: &Delivered| DeliveredRecord::of(seen, basis);
         self.delivered = status.delivered.as_ref().map(delivered);
+        if let Some(before) = self.steps.last() {
+            let cpus = status.cpus.iter().map(|cpu| StepCpu {
+                cpu: cpu.cpu,
+                asked_share: cpu.asked.share,
+                delivered: cpu.delivered.as_ref().map(delivered),
+            });
+            let (from_ns, until_ns) = (before.until_ns, nanos(wall).max(before.until_ns));
+            let last = StepRecord { from_ns, until_ns, delivered: self.delivered, cpus: cpus.collect() };
+            self.steps.push(last);
+        }
         self.status = Some(StatusRecord {
             health: status.health,
             problems: status.problems.clone(),
@@ -374,6 +389,7 @@ mod tests {
         let plan = Plan {
             speed: "0.33333333".parse().unwrap(),
             trace: None,
+            like: None,
             automatic: false,
             prepared: prepared(&TOLD, &demand),
             others: vec![],

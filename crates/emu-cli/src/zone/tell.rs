@@ -15,6 +15,7 @@ use crate::output::numbers::span;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::zone::follow::Following;
+use crate::zone::like::Like;
 use crate::zone::plan::Plan;
 use crate::zone::record::Record;
 use crate::zone::{summary, verification};
@@ -39,6 +40,9 @@ impl Report {
 
     /// Says what will be done, and what is known about it beforehand.
     pub(crate) fn begin(&mut self, plan: &Plan) {
+        for line in plan.like.iter().flat_map(Like::lines) {
+            self.reporter.tell(&line);
+        }
         self.reporter.tell(&summary::opening(plan));
         self.tell(&plan.prepared.expected().notes);
     }

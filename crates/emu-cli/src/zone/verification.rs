@@ -2,13 +2,12 @@
 
 use emu_bench::verify::{Delivered, Pair, SessionEmulated, delivered};
 use emu_core::{CpuId, Error, ErrorKind, Hertz};
-use nix::sys::signal::Signal;
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 use crate::output::nanos;
 use crate::output::numbers::percent;
-use crate::signals::{self, Signals};
+use crate::signals::{Meanwhile, Signals};
 use crate::zone::plan::Plan;
 
 /// What was measured.
@@ -113,26 +112,9 @@ impl Verification {
 pub(crate) fn verify(plan: &Plan, signals: &Signals) -> Result<Verification, Failure> {
     let prepared = &plan.prepared;
     let mut emulated = SessionEmulated::named(prepared.host(), prepared.demand(), prepared.method().id())?;
-    let (mut ending, mut is_to_stop) = (None, false);
-    let mut watch = |_: &Pair| {
-        while let Some(received) = signals.next()? {
-            is_to_stop |= received.signal == Signal::SIGTSTP;
-            if signals.is_ending(received) {
-                ending = Some(received.signal);
-                return Err(Error::new(ErrorKind::Failed, "ended by a signal"));
-            }
-        }
-        Ok(())
-    };
-    let measured = delivered(&mut emulated, prepared.demand(), &mut watch);
-    if let Some(signal) = ending {
-        return Err(Failure::interrupted(signal));
-    }
-    if is_to_stop {
-        // With the command, which is not there yet.
-        signals::put_back(Signal::SIGTSTP);
-    }
-    let (window, cpus) = measured?;
+    let mut meanwhile = Meanwhile::new(signals);
+    let measured = delivered(&mut emulated, prepared.demand(), &mut |_: &Pair| meanwhile.look());
+    let (window, cpus) = meanwhile.end(measured)?;
     Ok(Verification { window_ns: nanos(window), cpus: cpus.iter().map(Verified::of).collect() })
 }
 

@@ -83,13 +83,7 @@ impl Player {
 
     /// The speeds at the begin, in words.
     pub fn speed(&self) -> SpeedSpec {
-        let speed = |target: &Target| target.clock.map_or(Speed::Share(target.share), Speed::Clock);
-        let first = self.first().unwrap_or_default();
-        let mut speeds = first.values().map(speed);
-        match speeds.next() {
-            Some(one) if speeds.all(|other| other == one) => SpeedSpec::Uniform(one),
-            _ => SpeedSpec::PerCpu(first.iter().map(|(&cpu, target)| (cpu, speed(target))).collect()),
-        }
+        SpeedSpec::of_targets(&self.first().unwrap_or_default())
     }
 
     /// What is wanted of each CPU at the begin.

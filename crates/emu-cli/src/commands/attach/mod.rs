@@ -37,7 +37,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let (host, restored) = host::restored()?;
     let target = Target::find(&host, &args.target)?;
-    let mut plan = Plan::new(&host, &args.zone)?;
+    let mut plan = Plan::new(&host, &args.zone, &signals)?;
     let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
     let mut report = Report::new(args.report.quiet, json, Record::of_tasks(&plan, target.tasks()));
     report.begin(&plan);

@@ -24,7 +24,9 @@ const PERIOD_SLACK: f64 = 0.02;
 pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     let specs = file::read(&args.file)?;
     let (host, _) = host::restored()?;
-    let steps = plan(&host, &specs)?;
+    // One that asks to end is heard between two steps.
+    let signals = Signals::block()?;
+    let steps = plan(&host, &specs, &signals)?;
     let reporter = Reporter::new(args.quiet);
     if args.dry_run {
         let lines: Vec<_> = steps.iter().map(Step::to_string).collect();
@@ -32,8 +34,6 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
         output::print(&format!("{text}\n"))?;
         return Ok(Exit::Success);
     }
-    // One that asks to end is heard between two steps.
-    let signals = Signals::block()?;
     let mut done: Vec<Step> = Vec::new();
     for step in steps {
         if let Err(why) = asked_to_end(&signals).and_then(|()| step.take()) {
@@ -116,7 +116,7 @@ impl fmt::Display for Step {
 }
 
 /// The changes that make the nodes those of the file. All that can be seen before is seen here.
-fn plan(host: &Host, specs: &Specs) -> Result<Vec<Step>> {
+fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Vec<Step>, Failure> {
     let mut there = BTreeMap::new();
     for (session, working) in nodes()? {
         there.insert(name(&session).to_owned(), (session, working?));
@@ -136,7 +136,7 @@ fn plan(host: &Host, specs: &Specs) -> Result<Vec<Step>> {
                     set.push(Step::Set { name: name.clone(), emu: session.pid, from, to });
                 }
             }
-            _ => created.push((name, spec, Plan::new(host, &args.zone)?)),
+            _ => created.push((name, spec, Plan::new(host, &args.zone, signals)?)),
         }
     }
     for (name, (session, working)) in &there {
@@ -147,7 +147,8 @@ fn plan(host: &Host, specs: &Specs) -> Result<Vec<Step>> {
             let why =
                 if specs.contains_key(name) { "is another one in the file" } else { "is not in the file" };
             return Err(Error::usage(format!("node {name} {why}, and process {first} runs there"))
-                .hint(format!("`emu node remove {name} --kill` ends it and what runs there")));
+                .hint(format!("`emu node remove {name} --kill` ends it and what runs there"))
+                .into());
         }
         removed.push(Step::Remove { name: name.clone(), was: Spec::of(session, working) });
     }
@@ -166,7 +167,8 @@ fn plan(host: &Host, specs: &Specs) -> Result<Vec<Step>> {
                     "{} of node {name}: {other} has them, too",
                     summary::cpus(&both)
                 ))
-                .hint("nodes never share a CPU: give each its own in `cpus` or `speed`"));
+                .hint("nodes never share a CPU: give each its own in `cpus` or `speed`")
+                .into());
             }
         }
         taken.push((format!("node {name}"), cpus));

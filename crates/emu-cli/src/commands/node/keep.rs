@@ -16,6 +16,7 @@ use crate::host;
 use crate::reporter::Reporter;
 use crate::signals::{Came, Signals};
 use crate::zone::follow::{Follow, Source, until};
+use crate::zone::like::Like;
 use crate::zone::plan::Plan;
 use crate::zone::summary;
 
@@ -32,12 +33,15 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     // It fails where this leads a group already; then there is no terminal to leave either.
     let _ = setsid();
     let (host, restored) = host::restored()?;
-    let mut plan = Plan::new(&host, &args.zone)?;
+    let mut plan = Plan::new(&host, &args.zone, &signals)?;
     // It is not to keep a file system from being unmounted.
     let _ = std::env::set_current_dir("/");
     let reporter = Reporter::new(args.quiet);
     let name = format!("{}{}", super::PREFIX, args.name);
     let (mut node, other) = plan.engage(|prepared| Node::create(prepared, &name))?;
+    for line in plan.like.iter().flat_map(Like::lines) {
+        reporter.tell(&line);
+    }
     reporter.tell(&format!("node {}: {}", args.name, summary::opening(&plan)));
     let told = restored.into_iter().chain(other);
     let told = told.chain(plan.prepared.expected().notes.clone()).chain(node.session().notes());

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         command(&args.command, &signals).ok_or_else(|| Error::usage("there is no command to run"))?;
     program::check(command.program())?;
     let (host, restored) = host::restored()?;
-    let mut plan = Plan::new(&host, &args.zone)?;
+    let mut plan = Plan::new(&host, &args.zone, &signals)?;
     let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
     let mut report = Report::new(args.report.quiet, json, Record::of_command(&plan, &args.command));
     report.begin(&plan);

@@ -1,0 +1,137 @@
+//! `--like`: the speed at which this machine is as fast as another one was.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use emu_core::{
+    CpuList, Demand, Error, ErrorKind, Host, MethodId, Prepared, Result, Session, Target, Targets, Tasks,
+    choose,
+};
+use emu_machine::profile::{Found, Metric, Profile, Scorer, Wanted, find};
+use serde::Serialize;
+
+use crate::exit::Failure;
+use crate::output::numbers::{percent, signed};
+use crate::output::progress::Progress;
+use crate::signals::{Meanwhile, Signals};
+use crate::values::MethodChoice;
+use crate::zone::ZoneArgs;
+use crate::zone::plan::demand_of;
+
+/// What is off by less than this by another metric is not worth a word.
+const ALIKE: f64 = 0.1;
+
+/// The speed that was found, and for what.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Like {
+    /// The profile.
+    file: PathBuf,
+    /// The machine that it is of.
+    model: String,
+    #[serde(flatten)]
+    found: Found,
+    #[serde(skip)]
+    pub(crate) targets: Targets,
+    /// By which it was found: another one has other costs.
+    #[serde(skip)]
+    pub(crate) method: MethodId,
+}
+
+impl Like {
+    /// Finds the speed that is asked for, if it is that of a profile.
+    ///
+    /// # Errors
+    /// The file cannot be read or is no profile; this machine is slower, or has fewer CPUs; a signal asks to end.
+    pub(crate) fn find(host: &Host, args: &ZoneArgs, signals: &Signals) -> Result<Option<Self>, Failure> {
+        let Some(path) = args.wanted.like.as_deref() else {
+            let without = "--metric is for a profile, and there is none";
+            return match args.metric {
+                Some(_) => Err(Error::usage(without).hint("pass --like FILE, or leave it out").into()),
+                None => Ok(None),
+            };
+        };
+        let profile = read(path)?;
+        let metric = args.metric.clone().unwrap_or(Metric::Loop);
+        let cpus = cpus(host, &profile, args.demand.cpus.as_ref())?;
+        host.check_cpus(&cpus)?;
+        let first = cpus.first().ok_or_else(|| Error::usage("a zone needs at least one CPU"))?;
+        let mut method = match args.method {
+            MethodChoice::Auto => None,
+            MethodChoice::Named(id) => Some(id),
+        };
+        let mut engage = |share: f64, scorer: &Scorer| {
+            let target = Target { share, clock: None };
+            let demand: Demand = demand_of([(first, target)].into(), &args.demand);
+            let prepared = match method {
+                Some(id) => Prepared::named(id, host, &demand)?,
+                None => choose(host, &demand)?,
+            };
+            method = Some(prepared.method().id());
+            Session::engage(&prepared, "like", Tasks::Processes(vec![scorer.pid()]))
+        };
+        let progress = Progress::new(Duration::ZERO);
+        let mut meanwhile = Meanwhile::new(signals);
+        let mut watch = |what: Option<&str>| {
+            if let Some(what) = what {
+                progress.show_alone(what);
+            }
+            meanwhile.look()
+        };
+        let wanted = Wanted { profile: &profile, metric: &metric, cpu: first };
+        let found = find(&wanted, &mut engage, &mut watch);
+        progress.clear();
+        let found = meanwhile.end(found)?;
+        let target = |relative: f64| Target { share: (found.share * relative).min(1.0), clock: None };
+        let targets =
+            cpus.iter().zip(profile.relative()).map(|(cpu, relative)| (cpu, target(relative))).collect();
+        let method = method.ok_or_else(|| Error::unavailable("no method was tried"))?;
+        Ok(Some(Self { file: path.to_owned(), model: profile.machine.model.clone(), found, targets, method }))
+    }
+
+    /// What was found, in lines.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let Found { metric, share, predicted, error, low, high, others, .. } = &self.found;
+        let half = (high - low) / 2.0;
+        let mut lines = vec![format!(
+            "as fast as {} by {metric}: {} of this machine ({} predicted), measured {} ±{}",
+            self.model,
+            percent(*share),
+            percent(*predicted),
+            signed(*error),
+            percent(half)
+        )];
+        let differ = others.iter().filter(|(_, off)| off.abs() > ALIKE);
+        let differ: Vec<_> = differ.map(|(other, off)| format!("{other} {}", signed(*off))).collect();
+        if !differ.is_empty() {
+            lines.push(format!("a speed alone cannot match all of it; here it has {}", differ.join(", ")));
+        }
+        lines
+    }
+}
+
+/// The CPUs for those of the profile.
+fn cpus(host: &Host, profile: &Profile, given: Option<&CpuList>) -> Result<CpuList> {
+    let there = profile.cpus.len();
+    let cpus: CpuList = given.cloned().unwrap_or_else(|| host.allowed.iter().take(there).collect());
+    let wanted = given.map_or(there, CpuList::len);
+    if cpus.len() < wanted || wanted > there {
+        let here = host.allowed.len();
+        let message = if wanted > there {
+            format!("that machine has {there} CPUs, and {wanted} are asked for")
+        } else {
+            format!("that machine has {there} CPUs, and only {here} may be used here")
+        };
+        return Err(Error::unavailable(message).hint("name as many of its CPUs as there are here: --cpus"));
+    }
+    Ok(cpus)
+}
+
+/// Reads a profile.
+fn read(path: &Path) -> Result<Profile> {
+    let text = fs::read_to_string(path).map_err(|e| {
+        let hint = "make one on the other machine: `emu profile FILE`";
+        Error::file("read", path, e).with_kind(ErrorKind::Usage).hint(hint)
+    })?;
+    Profile::parse(&text).map_err(|e| e.during(format!("cannot use {}", path.display())))
+}

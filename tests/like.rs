@@ -1,0 +1,62 @@
+//! `emu profile` and `--like`: as fast as another machine.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::common::{alone, assert_nothing_left, assert_refused, can_emulate, emu, run, words};
+
+#[test]
+fn a_machine_that_was_half_as_fast_is_met() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let [slow, kept] = ["slow.json", "run.json"].map(|name| dir.path().join(name));
+    // A slower machine: this one, slowed.
+    let line = format!(
+        "run --speed 45% --cpus 0 -q -- {} profile {} --quick --quiet",
+        env!("CARGO_BIN_EXE_emu"),
+        slow.display()
+    );
+    let ended = run(&mut emu(words(&line)), "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let line = format!("run --like {} --cpus 0 --json {} -- true", slow.display(), kept.display());
+    let ended = run(&mut emu(words(&line)), "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let kept: Value = serde_json::from_str(&fs::read_to_string(kept).unwrap()).unwrap();
+    let [share, error] = ["share", "error"].map(|key| kept["like"][key].as_f64().unwrap());
+    assert!((share - 0.45).abs() < 0.07 && error.abs() < 0.07, "{}", kept["like"]);
+    assert_eq!(kept["asked"]["cpus"][0]["share"], kept["like"]["share"]);
+    assert_nothing_left(ended.pid);
+
+    // What it has no score for, more CPUs than it has, and one that is faster than this machine.
+    let run_like = format!("run --like {}", slow.display());
+    let of_command = format!("{run_like} --cpus 0 --metric command:true -- true");
+    assert_refused(&run(&mut emu(words(&of_command)), ""), 2, "no score");
+    assert_refused(&run(&mut emu(words(&format!("{run_like} --cpus 0-1 -- true"))), ""), 3, "CPUs");
+    let mut fast: Value = serde_json::from_str(&fs::read_to_string(&slow).unwrap()).unwrap();
+    fast["scores"]["loop"]["mean"] = 1e12.into();
+    fs::write(&slow, fast.to_string()).unwrap();
+    assert_refused(&run(&mut emu(words(&format!("{run_like} --cpus 0 -- true"))), ""), 3, "slower");
+}
+
+#[test]
+fn what_is_no_profile_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("bad.json");
+    for (text, told) in
+        [("", "no profile"), ("{\"schema\": 9}", "version 9"), ("{\"schema\": 1}", "no profile")]
+    {
+        fs::write(&file, text).unwrap();
+        let line = format!("run --like {} -- true", file.display());
+        assert_refused(&run(&mut emu(words(&line)), ""), 2, told);
+    }
+    assert_refused(&run(&mut emu(words("run --like /nowhere -- true")), ""), 2, "/nowhere");
+    assert_refused(&run(&mut emu(words("run --speed 40% --metric int -- true")), ""), 2, "for a profile");
+    let failing = format!("profile {} --quick --command false", file.display());
+    let ended = run(&mut emu(words(&failing)), "");
+    assert_eq!(ended.code(), Some(125), "{}", ended.stderr);
+    assert!(ended.stderr.contains("`false` has failed"), "{}", ended.stderr);
+}
