@@ -1,6 +1,8 @@
 //! `emu set` and `emu top`: what is at work is seen and changed.
 
 use std::process::Child;
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -103,6 +105,26 @@ fn what_cannot_be_set_is_refused_and_changes_nothing() {
     }
     assert!((asked(&zone_of(looping.id())) - 0.2).abs() < 1e-9);
     looping.end();
+}
+
+#[test]
+fn what_an_emu_stops_runs_while_the_emu_is_stopped() {
+    let _alone = alone();
+    for method in methods() {
+        let looping = Looping::start(&method);
+        assert_share(looping.program, 0.2, &method);
+        looping.signal(Signal::SIGSTOP);
+        // The guardian believes it after a second.
+        thread::sleep(Duration::from_millis(1600));
+        // With fracas the kernel goes on.
+        let meanwhile = if method == "fracas" { 0.2 } else { 1.0 };
+        assert_share(looping.program, meanwhile, &format!("{method}, stopped"));
+        looping.signal(Signal::SIGCONT);
+        assert_share(looping.program, 0.2, &format!("{method}, continued"));
+        let said = looping.end();
+        let stops = ["cpu-freeze", "cpu-lim"].contains(&method.as_str());
+        assert!(!stops || said.contains("at full speed until emu goes on"), "{method}: {said}");
+    }
 }
 
 #[test]

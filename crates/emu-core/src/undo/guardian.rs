@@ -1,4 +1,4 @@
-//! The guardian: a small process that undoes all changes when emu is killed.
+//! The guardian: a small process that undoes all changes when emu is killed, and lets the tasks run while emu is stopped.
 //!
 //! The guardian is a fork of emu, which may have had many threads. So after the fork it only makes
 //! system calls and uses memory from before (see [`fork`]).
@@ -8,6 +8,8 @@ use std::fmt::{self, Write};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -17,9 +19,16 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open, setsid};
 use super::field::Field;
 use super::peers::Peers;
 use super::places::{Cause, Places, write_once};
-use super::replay::{finish, undo};
+use super::replay::{finish, let_run, undo};
 use super::state::{LiveSession, StateDir};
+use super::task::{self, Stat};
+use crate::sys::Pid;
 use crate::sys::fork::{Child, fork};
+use crate::sys::shared::SharedCounter;
+
+/// How often the guardian looks whether emu is stopped, and after how many looks in a row it acts.
+const LOOK: Duration = Duration::from_millis(500);
+const LOOKS: u32 = 2;
 
 /// The guardian of a session, seen from its emu.
 #[derive(Debug)]
@@ -28,6 +37,8 @@ pub(super) struct Guardian {
     /// Closed when this process dies or runs another program.
     #[cfg_attr(not(test), expect(dead_code, reason = "its closing tells the guardian that emu has ended"))]
     pub(super) alive: OwnedFd,
+    /// Not 0 while the session is paused: emu may be stopped then, and stops no task.
+    paused: SharedCounter,
 }
 
 impl Guardian {
@@ -52,12 +63,19 @@ impl Guardian {
         let (journal, folder) = (locked.as_fd(), dir.folder());
         let keep = [closed.as_fd(), emu.as_fd(), journal, folder, proc, sys, stderr.as_fd()];
         let (closed, emu, stderr) = (closed.as_fd(), emu.as_fd(), stderr.as_fd());
-        let watch = Watch { closed, emu, journal, folder, name, places, session, stderr };
+        let (paused, own) = (SharedCounter::new()?, std::process::id() as Pid);
+        let watch =
+            Watch { closed, emu, own, paused: &paused, journal, folder, name, places, session, stderr };
         #[expect(unsafe_code, reason = "a fork has a contract")]
         // SAFETY: `run` only makes system calls, on the kept descriptors and on memory from before
         // the fork. A test aborts where it allocates.
         let child = unsafe { fork(keep, || watch.run(window)) }?;
-        Ok(Self { child, alive })
+        Ok(Self { child, alive, paused })
+    }
+
+    /// Tells whether the session is paused.
+    pub(super) fn set_paused(&self, is_paused: bool) {
+        self.paused.store(is_paused.into(), Ordering::Relaxed);
     }
 
     /// Ends the guardian before it undoes anything.
@@ -66,7 +84,7 @@ impl Guardian {
     }
 
     #[cfg(test)]
-    pub(super) fn pid(&self) -> crate::sys::Pid {
+    pub(super) fn pid(&self) -> Pid {
         self.child.pid()
     }
 }
@@ -75,6 +93,9 @@ impl Guardian {
 struct Watch<'a> {
     closed: BorrowedFd<'a>,
     emu: BorrowedFd<'a>,
+    /// The number of emu's process.
+    own: Pid,
+    paused: &'a SharedCounter,
     journal: BorrowedFd<'a>,
     folder: BorrowedFd<'a>,
     name: &'a CStr,
@@ -93,21 +114,36 @@ impl Watch<'_> {
         let _ = setsid();
         let _ = rustix::thread::set_name(c"emu-guardian");
         let _ = rustix::process::chdir(c"/");
-        self.wait();
+        self.wait(window);
         self.restore(window)
     }
 
-    /// Waits for the end of emu.
-    fn wait(&self) {
+    /// Waits for the end of emu. Meanwhile, what emu has stopped runs when emu itself is stopped.
+    fn wait(&self, window: &mut [u8]) {
+        let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+        let mut looks = 0u32;
         loop {
             // The hang-up of the pipe's other end is reported without asking for any event.
             let mut ends =
                 [PollFd::new(&self.emu, PollFlags::IN), PollFd::new(&self.closed, PollFlags::empty())];
-            match poll(&mut ends, None) {
+            match poll(&mut ends, Some(&look)) {
+                Ok(0) => {
+                    looks = if self.is_stopped() { looks.saturating_add(1) } else { 0 };
+                    if looks == LOOKS && let_run(self.journal, self.places, window) > 0 {
+                        let zone = Field::from(self.session.name.as_bytes());
+                        self.say(format_args!("emu is stopped: {zone} runs at full speed until emu goes on"));
+                    }
+                }
                 Err(Errno::INTR | Errno::AGAIN | Errno::NOMEM) => {}
                 _ => return,
             }
         }
+    }
+
+    /// Whether emu was stopped by a signal that it did not expect.
+    fn is_stopped(&self) -> bool {
+        let is_expected = self.paused.load(Ordering::Relaxed) != 0;
+        !is_expected && matches!(task::stat(self.places.proc(), self.own), Ok(Some(Stat { state: b'T', .. })))
     }
 
     fn restore(&self, window: &mut [u8]) -> i32 {

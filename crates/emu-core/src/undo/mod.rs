@@ -164,6 +164,12 @@ impl Journal {
         }
     }
 
+    /// Tells whether this process may be stopped for any time: it has let all tasks run. While it is stopped without this, the
+    /// guardian lets them run.
+    pub(crate) fn set_paused(&self, is_paused: bool) {
+        self.open_journal().guardian.set_paused(is_paused);
+    }
+
     /// Ends the session: undoes every record, newest first, and removes the journal. Clones can
     /// record nothing afterwards. A second call does nothing and returns the same.
     ///

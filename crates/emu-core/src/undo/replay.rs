@@ -6,6 +6,7 @@
 //! all of them twice is the same as once.
 
 use std::ffi::CStr;
+use std::fmt;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, unlinkat};
@@ -111,6 +112,29 @@ fn undo_lines(
         newest = false;
     }
     Ok(())
+}
+
+/// Continues and thaws all tasks that the journal's session may have stopped, and leaves everything else, the journal too, as it
+/// is. Returns how many records have let something run.
+///
+/// Its emu is stopped: it goes on with its work where it is continued meanwhile.
+pub(super) fn let_run(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8]) -> usize {
+    let Ok(mut lines) = Backwards::new(journal, window) else { return 0 };
+    let mut left = LeftFiles::default();
+    let mut count = 0;
+    while let Ok(Some(line)) = lines.next() {
+        match Step::parse(line) {
+            Some(Step::Continued) => break,
+            Some(step @ (Step::Continue(_) | Step::ContinueAll { .. } | Step::Thaw { .. })) => {
+                let mut silent = |_: Gravity, _: fmt::Arguments<'_>| {};
+                let (peers, newest, left) = (None, false, &mut left);
+                let mut undoer = Undoer { places, peers, newest, left, report: &mut silent };
+                count += usize::from(undoer.carry_out(step));
+            }
+            _ => {}
+        }
+    }
+    count
 }
 
 /// Closes a journal that is completely undone: marks and removes it.
