@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::common::{
-    self, PATIENCE, alone, child_called, emu, eventually, groups_of, inside, methods, run, skip, words,
+    self, PATIENCE, alone, child_called, emu, eventually, groups_of, inside, is_root, methods, run, skip,
+    words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -188,4 +189,42 @@ fn what_the_crash_test_looks_for_would_be_seen() {
     assert!(!is_real_time(pid));
     kill(Pid::from_raw(pid), Signal::SIGKILL).expect("to kill it");
     child.wait().expect("it to end");
+}
+
+/// Makes groups in those of emu, and leaves a process in each.
+const NESTING: &str = "for group in $(find /sys/fs/cgroup -type d -name \"emu-$PPID-*\"); do
+  mkdir -p $group/sub/inner || continue
+  for file in cpuset.mems cpuset.cpus; do
+    [ ! -e $group/$file ] || { cat $group/$file >$group/sub/$file; cat $group/$file >$group/sub/inner/$file; } 2>/dev/null
+  done
+  echo $$ >$group/sub/inner/cgroup.procs && made=y
+done
+[ \"$made\" ] || exit 7
+sleep 20 >/dev/null 2>&1 &
+exit 9";
+
+#[test]
+fn groups_that_the_program_has_made_go_with_those_of_emu() {
+    let _alone = alone();
+    let of_groups = ["cpu-freeze", "fracas"].map(str::to_owned);
+    for method in methods().into_iter().filter(|method| is_root() && of_groups.contains(method)) {
+        let begin = Instant::now();
+        let mark = format!("EMU_CRASH_MARK=nesting-{}-{method}", std::process::id());
+        let line = format!("run --speed 50% --cpus 0 --quiet -m {method} -- sh -c");
+        let mut command = emu(words(&line));
+        let ended =
+            run(command.arg(NESTING).env("EMU_CRASH_MARK", mark.split_once('=').expect("a mark").1), "");
+        let (took, mut left) = (begin.elapsed(), Vec::new());
+        // One that is just beginning its program has no environment yet.
+        eventually("what was left behind is found", || {
+            left = marked(&mark);
+            !left.is_empty()
+        });
+        for pid in &left {
+            let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+        }
+        assert_eq!((ended.code(), left.len()), (Some(9), 1), "{method}: {}", ended.stderr);
+        assert!(took < Duration::from_secs(4), "{method}: it has waited for what it could remove");
+        common::assert_nothing_left(ended.pid);
+    }
 }

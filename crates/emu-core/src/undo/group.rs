@@ -4,10 +4,11 @@
 //! The lists of tasks change while they are read, because tasks fork and exit. So each list is read
 //! again until nothing is left to do, within bounds.
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, FileType, OFlags, RawDir, unlinkat};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
@@ -26,6 +27,9 @@ pub(super) const MEMBER_FILES: [&[u8]; 3] = [b"cgroup.procs", b"cgroup.threads",
 pub(super) fn is_member_file(name: &[u8]) -> bool {
     MEMBER_FILES.contains(&name)
 }
+
+/// Groups within groups that are removed with an outer one: each takes its buffer on the stack.
+const DEPTH_MAX: usize = 16;
 
 /// Writes a PID in decimal.
 fn join(members: &OwnedFd, pid: Pid) -> rustix::io::Result<()> {
@@ -88,6 +92,9 @@ impl Undoer<'_, '_> {
                 }
             }
             if let Some((folder, to)) = &open {
+                // What was made in it by those who were in it. It does not matter which of them stay: they are there in the
+                // next round, too.
+                let _ = remove_inner(folder.as_fd(), members, to, DEPTH_MAX);
                 refused = empty(folder.as_fd(), members, to).unwrap_or(refused);
             }
             if !matches!(busy, Errno::BUSY | Errno::NOTEMPTY) || Instant::now() > deadline {
@@ -176,6 +183,36 @@ impl Undoer<'_, '_> {
             }
         }
     }
+}
+
+/// Empties and removes the groups within a group, bottom up.
+fn remove_inner(
+    group: BorrowedFd<'_>,
+    members: Field<'_>,
+    to: &OwnedFd,
+    depth: usize,
+) -> rustix::io::Result<()> {
+    let listed = open_below(group, c".", OFlags::RDONLY | OFlags::DIRECTORY)?;
+    let mut buffer = [MaybeUninit::uninit(); 1024];
+    let mut entries = RawDir::new(&listed, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if entry.file_type() != FileType::Directory || matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let inner = open_below(group, name, OFlags::PATH | OFlags::DIRECTORY)?;
+        if depth > 0 {
+            remove_inner(inner.as_fd(), members, to, depth - 1)?;
+        }
+        let _ = empty(inner.as_fd(), members, to);
+        match unlinkat(group, name, AtFlags::REMOVEDIR) {
+            // Tasks that are just ending are gone in the next round.
+            Ok(()) | Err(Errno::BUSY | Errno::NOTEMPTY | Errno::NOENT) => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(())
 }
 
 /// Moves all tasks that the group's files list.

@@ -202,17 +202,32 @@ fn tasks_go_to_the_group_above_when_theirs_has_gone() {
 }
 
 #[test]
-fn a_group_that_holds_another_is_a_failure_in_bounded_time() {
+fn groups_within_a_group_go_with_it() {
     let Some(group) = Group::freezer_v1() else { return };
-    let inner = Group(group.file("inner"));
-    fs::create_dir(&inner.0).unwrap();
+    let [other, inner] = ["other", "one/two"].map(|name| group.file(name));
+    fs::create_dir(&other).unwrap();
+    fs::create_dir_all(&inner).unwrap();
+    let sleeper = Sleeper::start();
+    write(&inner.join("cgroup.procs"), &sleeper.0.id());
+    let (outcome, messages) = run(&system(), &[group.undo()]);
+    assert_eq!(outcome, undone(1), "{messages:?}");
+    assert!(!group.0.exists() && sleeper.state() != 'Z');
+}
+
+#[test]
+fn too_many_groups_in_each_other_fail_in_bounded_time() {
+    let Some(group) = Group::freezer_v1() else { return };
+    let deep = group.file(&["a"; 20].join("/"));
+    fs::create_dir_all(&deep).unwrap();
     let started = Instant::now();
     let (outcome, messages) = run(&system(), &[group.undo()]);
     assert_eq!((outcome.undone, outcome.failed), (0, 1));
     assert!(messages[0].contains("cannot remove the group"), "{messages:?}");
     // Removing is tried twice.
     assert!(started.elapsed() < Duration::from_secs(8));
-    drop(inner);
+    for inner in deep.ancestors().take_while(|inner| **inner != group.0) {
+        fs::remove_dir(inner).unwrap();
+    }
 }
 
 #[test]
