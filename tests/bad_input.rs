@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::common::{
     EMU, alone, assert_refused, emu, eventually, finish, half, inside, is_root, leave_out, methods, run,
-    skip, start, until_child, unwrapped, words,
+    skip, some_method, start, until_child, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -334,4 +334,45 @@ fn a_full_disk_ends_a_bench_and_the_record_can_be_completed() {
     let ended = run(&mut command, "");
     assert_eq!(ended.code(), Some(125), "{}", ended.stderr);
     assert!(ended.stderr.contains("hint: "), "{}", ended.stderr);
+}
+
+#[test]
+fn limits_and_odd_places_have_an_end_with_the_right_advice() {
+    let _alone = alone();
+    let Some(method) = some_method() else { return };
+    let run_line = format!("run -s 40% -c 0 -m {method} -- true");
+    if is_root() && methods().contains(&"cpu-hogs".to_owned()) {
+        let mut limited = inside(":", "prlimit");
+        limited
+            .arg("--rttime=200000:200000")
+            .arg(EMU)
+            .args(words("run -s 20% -p 1s -c 0 -m cpu-hogs -- true"));
+        assert_refused(&run(&mut limited, ""), 3, "RLIMIT_RTTIME");
+    }
+    if is_root() {
+        let mut elsewhere = inside(":", "unshare");
+        elsewhere.args(["--pid", "--fork"]).arg(EMU).args(words(&run_line));
+        assert_refused(&run(&mut elsewhere, ""), 3, "another PID namespace");
+        let mut nobody = inside(":", "setpriv");
+        nobody.args([
+            "--reuid",
+            "65534",
+            "--regid",
+            "65534",
+            "--clear-groups",
+            "env",
+            "XDG_RUNTIME_DIR=/nowhere",
+        ]);
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let copy = dir.path().join("emu");
+        fs::copy(EMU, &copy).unwrap();
+        let ended = run(nobody.arg(copy).args(words("run -s 40% -c 0 -m cpu-lim -- true")), "");
+        assert_refused(&ended, 4, "/nowhere");
+        assert!(ended.stderr.contains("XDG_RUNTIME_DIR names"), "{}", ended.stderr);
+    }
+    let mut few = inside(":", "prlimit");
+    let ended = run(few.arg("--nofile=16:16").arg(EMU).args(words(&run_line)), "");
+    assert_ne!(ended.code(), Some(0));
+    assert!(ended.stderr.contains("ulimit -n"), "{}", ended.stderr);
 }

@@ -42,6 +42,10 @@ pub struct RealTime {
     pub fair_server: Option<FairServer>,
     /// `RLIMIT_RTPRIO`: the highest real-time priority without `CAP_SYS_NICE`; 0 is none.
     pub rtprio_limit: u64,
+    /// `RLIMIT_RTTIME`: the longest time for which a real-time thread may compute without waiting, after which its process is
+    /// sent a signal that ends it. `None` without a limit.
+    #[serde(default)]
+    pub rttime_limit: Option<Duration>,
 }
 
 impl RealTime {
@@ -99,6 +103,7 @@ pub(super) fn read(roots: &Roots, cgroups: &Cgroups, first: Option<CpuId>) -> Re
         group_period: own_group.and_then(|group| micros(&group.own.join("cpu.rt_period_us"))),
         fair_server: first.and_then(|cpu| fair_server(roots, cpu)),
         rtprio_limit: rtprio_limit(&text(&roots.proc.join("self/limits"))),
+        rttime_limit: rttime_limit(&text(&roots.proc.join("self/limits"))),
         runtime_file: runtime_file.exists().then_some(runtime_file),
     }
 }
@@ -115,6 +120,12 @@ fn fair_server(roots: &Roots, cpu: CpuId) -> Option<FairServer> {
         runtime: Duration::from_nanos(probe(&dir.join("runtime"))?),
         period: Duration::from_nanos(probe(&dir.join("period"))?),
     })
+}
+
+/// The soft limit in the line `Max realtime timeout` of `/proc/self/limits`.
+fn rttime_limit(limits: &str) -> Option<Duration> {
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"))?;
+    limit.split_whitespace().next()?.parse().ok().map(Duration::from_micros)
 }
 
 /// The soft limit in the line `Max realtime priority` of `/proc/self/limits`; 0 where there is
@@ -197,6 +208,17 @@ mod tests {
         let zero = ("proc/sys/kernel/sched_rt_period_us", "0\n");
         let share = real_time(&[zero, (&runtime, "0\n"), (&period, "0\n")]).largest_share();
         assert!((share - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_time_limit_is_the_soft_one() {
+        for (line, limit) in [
+            ("Max realtime timeout      200000               400000               us\n", Some(200)),
+            ("Max realtime timeout      unlimited            unlimited            us\n", None),
+            ("Max realtime priority     10                   99                   \n", None),
+        ] {
+            assert_eq!(rttime_limit(line), limit.map(Duration::from_millis), "{line}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
 use super::copy;
 use super::field::{Field, Values, push};
@@ -89,8 +90,14 @@ impl OpenJournal {
             let locked = dir.reopen(&name)?;
             lock_within(&locked, Duration::ZERO).map_err(|cause| Error::file("lock", &path, cause.into()))?;
             Guardian::start(&dir, &name, &locked, &places, &mut window, &header.session).map_err(|cause| {
-                Error::io("cannot start the guardian process", cause)
-                    .hint("emu needs Linux 5.9; is the number of processes limited?")
+                let hint = match cause.raw_os_error().map(Errno::from_raw_os_error) {
+                    Some(Errno::MFILE | Errno::NFILE) => "raise the limit of open files: ulimit -n",
+                    Some(Errno::AGAIN | Errno::NOMEM) => {
+                        "processes or memory are short: ulimit -u, ulimit -v"
+                    }
+                    _ => "emu needs Linux 5.9, and pidfds (pidfd_open, CLONE_PIDFD) that nothing forbids",
+                };
+                Error::io("cannot start the guardian process", cause).hint(hint)
             })
         });
         match begun {

@@ -186,7 +186,21 @@ impl StateDir {
                 // Not a folder: reported when it is opened.
                 if cause.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(cause) }
             })
-            .map_err(|cause| Error::file("create the state folder", &roots.state, cause))?;
+            .map_err(|cause| {
+                let error = Error::file("create the state folder", &roots.state, cause);
+                // Without root it is in the folder that the environment names.
+                match roots
+                    .state
+                    .parent()
+                    .filter(|parent| !nix::unistd::geteuid().is_root() && !parent.is_dir())
+                {
+                    Some(parent) => error.hint(format!(
+                        "XDG_RUNTIME_DIR names {}, which is not there: make it, or unset the variable",
+                        parent.display()
+                    )),
+                    None => error,
+                }
+            })?;
         Self::open_existing(&roots.state)
     }
 

@@ -81,6 +81,7 @@ impl Method for CpuHogs {
     fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         let period = detuned(check_period(demand.period.unwrap_or(PERIOD), PERIOD_MIN)?);
         check_real_time(host, demand)?;
+        check_real_time_limit(host.real_time.rttime_limit, period)?;
         if demand.exclude_background {
             check_account(host)?;
         }
@@ -209,6 +210,20 @@ fn check_real_time(host: &Host, demand: &Demand) -> Result<(), Unavailable> {
         ));
     }
     check_limits(limits, demand.lift_rt_limit, demand.lowest_share())
+}
+
+/// Whether a burner may compute for nearly a period at a stretch. The kernel counts in ticks, and ends emu where it is more.
+fn check_real_time_limit(limit: Option<Duration>, period: Duration) -> Result<(), Unavailable> {
+    let needed = period + time::tick() * 2;
+    match limit.filter(|limit| *limit < needed) {
+        None => Ok(()),
+        Some(limit) => Err(Unavailable::new(
+            Reason::RealTimeLimit,
+            format!("RLIMIT_RTTIME ends a real-time thread after {limit:?}, and the period is {period:?}"),
+            Hint::from(format!("raise the limit: prlimit --rttime={}", needed.as_micros()))
+                .or("ask for a shorter period"),
+        )),
+    }
 }
 
 /// Whether burners may leave so small a share.

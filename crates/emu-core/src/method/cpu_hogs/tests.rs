@@ -10,6 +10,15 @@ fn demand(share: f64) -> Demand {
 }
 
 #[test]
+fn a_burner_is_not_ended_by_the_limit_on_its_time() {
+    let [short, long] = [200, 400].map(Duration::from_millis);
+    assert!(check_real_time_limit(None, long).is_ok());
+    assert!(check_real_time_limit(Some(long), short).is_ok());
+    let refused = check_real_time_limit(Some(short), long).unwrap_err();
+    assert!(refused.to_string().contains("RLIMIT_RTTIME"), "{refused}");
+}
+
+#[test]
 fn without_privilege_the_missing_capability_is_named() {
     let mut host = testing::host();
     host.privileges.sys_nice = false;
