@@ -76,7 +76,7 @@ impl Node {
     }
 
     /// Has a process join, with all its threads, and with the children that it will have. It is as slow as the node from
-    /// here on.
+    /// here on, with a method that stops processes from the next period on.
     ///
     /// # Errors
     /// It is not there, must not be slowed, or is another user's; another emu would go on slowing it; the kernel refuses to
@@ -99,7 +99,7 @@ impl Node {
         let tasks = TaskSet::DescendantsOf { pid, starttime: stat.starttime };
         let cpus = self.session.targets().keys().copied().collect();
         confine::bind(proc, &cpus, journal, &[tasks], || Ok(vec![pid]))?;
-        thread::sleep(self.session.found_within());
+        self.session.look();
         Ok(())
     }
 

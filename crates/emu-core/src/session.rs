@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
 
 use crate::clock;
 use crate::cpu_list::{CpuId, CpuList};
@@ -256,9 +255,9 @@ impl Session {
         &self.targets
     }
 
-    /// As [`Emulation::found_within`].
-    pub(crate) fn found_within(&self) -> Duration {
-        self.emulation.found_within()
+    /// As [`Emulation::look`].
+    pub(crate) fn look(&self) {
+        self.emulation.look();
     }
 
     /// Where what is changed is recorded before.
@@ -333,6 +332,7 @@ impl Session {
         self.delivery.pause();
         self.emulation.retarget(&free)?;
         self.is_paused = true;
+        self.journal.0.set_paused(true);
         // New targets are in force after two periods, as long as these are now.
         thread::sleep(self.emulation.status().period * 2);
         Ok(())
@@ -347,6 +347,7 @@ impl Session {
             self.emulation.retarget(&self.targets)?;
             self.delivery.retarget(&self.targets, self.emulation.status().period);
             self.is_paused = false;
+            self.journal.0.set_paused(false);
         }
         Ok(())
     }

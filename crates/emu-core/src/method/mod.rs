@@ -183,10 +183,9 @@ pub trait Emulation: Send {
     /// What is delivered now, as far as the method can know.
     fn status(&self) -> Status;
 
-    /// For how long a task that is moved into the zone's cgroup, or is bound to its CPUs, may run before the method finds it.
-    fn found_within(&self) -> Duration {
-        Duration::ZERO
-    }
+    /// Has the method look for tasks that others have moved into the zone's cgroup, or bound to its CPUs. It is as for tasks
+    /// that were there before from the next period on.
+    fn look(&self) {}
 
     /// Stops the controllers; tasks run freely afterwards. Files and groups are left to the journal.
     ///

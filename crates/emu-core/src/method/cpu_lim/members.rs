@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use rustix::process::{self, PidfdFlags, Resource, Rlimit, Signal};
@@ -17,7 +19,7 @@ use crate::sys::time::{self, Nanos};
 use crate::undo::{Journal, Undo};
 
 /// How often the list is read even though no process has been made: one may have been moved into the group.
-pub(super) const LIST_ANYWAY: Nanos = 100_000_000;
+const LIST_ANYWAY: Nanos = 100_000_000;
 
 /// Where members come from.
 #[derive(Debug)]
@@ -85,6 +87,8 @@ pub(crate) struct Members {
     descriptors: Descriptors,
     last_pid: Option<Pid>,
     next_list: Nanos,
+    /// Set where others may have joined: to be listed the next time.
+    look: Arc<AtomicBool>,
 }
 
 impl Members {
@@ -116,6 +120,7 @@ impl Members {
             descriptors: Descriptors::new(),
             last_pid: None,
             next_list: 0,
+            look: Arc::default(),
         };
         let listed = members.list()?;
         check_targets(proc, listed.iter().copied())?;
@@ -124,6 +129,11 @@ impl Members {
         }
         members.refresh()?;
         Ok(members)
+    }
+
+    /// What has them listed the next time, where it is set.
+    pub(crate) fn look(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.look)
     }
 
     /// All that are known, parents before their children.
@@ -151,7 +161,13 @@ impl Members {
     pub(crate) fn refresh(&mut self) -> Result<bool> {
         let (now, last_pid) = (time::now(), last_pid(&self.proc));
         let unproven = self.known.iter().any(|member| member.is_unproven);
-        if !unproven && last_pid.is_some() && last_pid == self.last_pid && now < self.next_list {
+        let are_asked_for = self.look.swap(false, Ordering::Relaxed);
+        if !unproven
+            && !are_asked_for
+            && last_pid.is_some()
+            && last_pid == self.last_pid
+            && now < self.next_list
+        {
             return Ok(true);
         }
         let listed = self.list()?;

@@ -6,6 +6,8 @@ mod runner;
 mod stopper;
 mod turns;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{About, Emulation, Expected, Method, Plan, Trait};
@@ -23,7 +25,7 @@ use crate::sys::time;
 use crate::unavailable::Unavailable;
 use crate::undo::Journal;
 use crate::zone::{Demand, Tasks, Zone};
-use members::{LIST_ANYWAY, Members};
+use members::Members;
 pub(super) use published::{CpuLimPublished, ID as ID_PUBLISHED};
 use stopper::Stopper;
 
@@ -92,7 +94,7 @@ impl Stopped {
         let targets = zone.demand.targets.clone();
         let mut fixed_notes = plan::notes_on(&targets);
         let (members, notes) = members(host, zone, journal, &mut fixed_notes)?;
-        let proc = &host.roots.proc;
+        let (proc, look) = (&host.roots.proc, members.look());
         let mut stopper = Stopper::new(proc, members, zone.demand.targets.len(), notes.clone());
         // From here on the tasks are stopped; what is measured now is measured without them.
         stopper.stop(time::now())?;
@@ -103,7 +105,7 @@ impl Stopped {
         })?;
         let duty_loop =
             DutyLoop::start("emu-lim", host, zone, (period, share, cost), stopper, journal, notes)?;
-        Ok(Self { duty_loop, targets, notes: fixed_notes })
+        Ok(Self { duty_loop, look, targets, notes: fixed_notes })
     }
 }
 
@@ -153,16 +155,13 @@ fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>)
     Ok((Members::of_family(proc, family, journal)?, Notes::default()))
 }
 
-/// For how long a process that has been moved into the zone's group may run before it is found.
-fn found_within(period: Duration) -> Duration {
-    time::span(LIST_ANYWAY) + period * 2
-}
-
 const GROUP: &[Controller] = &[Controller::Cpuacct, Controller::Cpuset];
 
 /// The method at work.
 struct Stopped {
     duty_loop: DutyLoop,
+    /// Set to have the processes listed at the next stop.
+    look: Arc<AtomicBool>,
     targets: Targets,
     notes: Vec<String>,
 }
@@ -178,8 +177,8 @@ impl Emulation for Stopped {
         self.duty_loop.status(ID, &self.targets, &self.notes)
     }
 
-    fn found_within(&self) -> Duration {
-        found_within(self.status().period)
+    fn look(&self) {
+        self.look.store(true, Ordering::Relaxed);
     }
 
     fn release(self: Box<Self>) -> Result<()> {

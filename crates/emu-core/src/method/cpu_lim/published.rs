@@ -3,14 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use rustix::process::Signal;
 
 use super::members::{Members, Sent};
-use super::{found_within, members, new_share, notes_on, period};
+use super::{members, new_share, notes_on, period};
 use crate::duty::{Command, Counters, DutyThread, Grid, Wait, plan, settle_duty_thread, status};
 use crate::error::Result;
 use crate::host::Host;
@@ -74,8 +74,9 @@ impl Method for CpuLimPublished {
             let mut notes = plan::notes_on(&targets);
             let (members, more_notes) = members(host, zone, journal, &mut notes)?;
             notes.push(NOTE.into());
+            let look = members.look();
             let limiter = Limiter::start(host, zone, period, share, members, more_notes)?;
-            Ok(Box::new(Published { limiter, period, targets, notes, cpus_folder: host.roots.cpus() }))
+            Ok(Box::new(Published { limiter, look, period, targets, notes, cpus_folder: host.roots.cpus() }))
         }))
     }
 }
@@ -83,6 +84,7 @@ impl Method for CpuLimPublished {
 /// The method at work.
 struct Published {
     limiter: Limiter,
+    look: Arc<AtomicBool>,
     period: Duration,
     targets: Targets,
     notes: Vec<String>,
@@ -107,8 +109,8 @@ impl Emulation for Published {
         status
     }
 
-    fn found_within(&self) -> Duration {
-        found_within(self.period)
+    fn look(&self) {
+        self.look.store(true, Ordering::Relaxed);
     }
 
     fn release(self: Box<Self>) -> Result<()> {
