@@ -29,6 +29,27 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
+/// Whether each step has come in its time, and was delivered where that is known.
+fn judged(kept: &Value) -> Result<(), String> {
+    let steps = kept["steps"].as_array().unwrap();
+    let asked: Vec<_> = steps.iter().map(|step| step["cpus"][0]["asked_share"].as_f64().unwrap()).collect();
+    assert_eq!(asked, SHARES, "{kept}");
+    for (step, begin) in steps.iter().zip([0.0, 0.5, 1.0, 1.1, 1.2]) {
+        let from = step["from_ns"].as_f64().unwrap() * 1e-9;
+        if !(begin..begin + 0.08).contains(&from) {
+            return Err(format!("late: {step}"));
+        }
+    }
+    // Of each long step it is known, as the loop never rests.
+    for step in &steps[..2] {
+        let [share, asked] = ["share", "asked"].map(|key| step["delivered"][key].as_f64());
+        if !share.zip(asked).is_some_and(|(share, asked)| (share - asked).abs() < 0.06) {
+            return Err(format!("not delivered: {step}"));
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn each_step_of_a_trace_is_delivered_by_each_method() {
     let _alone = alone();
@@ -40,29 +61,23 @@ fn each_step_of_a_trace_is_delivered_by_each_method() {
     for method in methods() {
         let line =
             format!("run -m {method} --cpus 0 --trace {} --json {} --", trace.display(), kept.display());
-        let ended = run(&mut emu(words(&format!("{line} {LOOP}"))), "");
-        assert_eq!(ended.code(), Some(124), "{method}: {}", ended.stderr);
-        let kept_json = json(&kept);
-        let steps = kept_json["steps"].as_array().unwrap();
-        let asked: Vec<_> =
-            steps.iter().map(|step| step["cpus"][0]["asked_share"].as_f64().unwrap()).collect();
-        assert_eq!(asked, SHARES, "{method}");
-        for (step, begin) in steps.iter().zip([0.0, 0.5, 1.0, 1.1, 1.2]) {
-            let from = step["from_ns"].as_f64().unwrap() * 1e-9;
-            // A busy machine may be late; what comes late is not made up for.
-            assert!((begin..begin + 0.08).contains(&from), "{method}: {step}");
+        let mut seen = Vec::new();
+        // On a shared machine others take their time of the CPU now and then.
+        while seen.len() < 5 {
+            let ended = run(&mut emu(words(&format!("{line} {LOOP}"))), "");
+            assert_eq!(ended.code(), Some(124), "{method}: {}", ended.stderr);
+            assert_nothing_left(ended.pid);
+            match judged(&json(&kept)) {
+                Ok(()) => break,
+                Err(why) => seen.push(why),
+            }
         }
-        // Of each long step it is known, as the loop never rests.
-        for step in &steps[..2] {
-            let seen = &step["delivered"];
-            let [share, asked] = ["share", "asked"].map(|key| seen[key].as_f64().unwrap());
-            assert!((share - asked).abs() < 0.06, "{method}: {step}");
-        }
-        assert_nothing_left(ended.pid);
+        assert!(seen.len() < 5, "{method}: {seen:#?}");
     }
     let line = format!("trace show {} --figure {}", kept.display(), figure.display());
     let ended = run(&mut emu(words(&line)), "");
-    assert_eq!((ended.code(), ended.stdout.lines().count()), (Some(0), SHARES.len() + 1), "{}", ended.stderr);
+    // A row for each step, at least: where the loop has changed its CPU, for the whole of it, too.
+    assert!(ended.code() == Some(0) && ended.stdout.lines().count() > SHARES.len(), "{}", ended.stdout);
     assert!(fs::read_to_string(figure).unwrap().contains("delivered, CPU 0"));
 }
 

@@ -117,6 +117,7 @@ mod tests {
         "emu node exec a ls",
         "emu node set a --speed 1=40%",
         "emu node list --json",
+        "emu node list --watch",
         "emu node remove a --kill",
         "emu node apply nodes.toml --dry-run",
         "emu node apply - --quiet",

@@ -42,6 +42,7 @@ pub(crate) struct TargetArgs {
 
 /// Slow down what runs already, until Ctrl-C or its end
 #[derive(Debug, Args)]
+#[command(override_usage = "emu attach <--pid PID|--name NAME|--unit UNIT|…> --speed SPEED [OPTIONS]")]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", crate::exit::TABLE))]
 pub(crate) struct AttachArgs {
     #[command(flatten)]

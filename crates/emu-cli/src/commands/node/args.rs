@@ -39,6 +39,7 @@ pub(crate) enum NodeCommand {
 ///
 /// Nodes never share a CPU. An emu of its own keeps each of them; where that is killed, its guardian undoes the node.
 #[derive(Debug, Args)]
+#[command(override_usage = "emu node create NAME <--speed SPEED|--trace FILE|--like FILE> [OPTIONS]")]
 pub(crate) struct CreateArgs {
     /// Name of the node: letters, digits, `-`, `_` and `.`
     #[arg(value_parser = values::node_name)]
@@ -86,6 +87,10 @@ pub(crate) struct SetArgs {
 /// Show the nodes: asked, set and delivered, and how many processes are there
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
+    /// Show them live, until Ctrl-C
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) watch: bool,
+
     /// Write JSON to stdout instead of a table
     #[arg(long)]
     pub(crate) json: bool,

@@ -16,14 +16,17 @@ use std::time::{Duration, Instant};
 use emu_core::{Error, ErrorKind, LiveSession, Result, Roots};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::commands::top::live;
 use crate::control::{self, Working};
 use crate::exit::{Exit, Failure};
-use crate::output;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 
 /// What the name of a node's zone begins with.
 const PREFIX: &str = "node ";
+
+/// How often a list that is watched is shown anew.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How long a node may take to undo what was changed for it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,9 +44,10 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
             Ok(Exit::Success)
         }
         NodeCommand::List(args) => {
-            let nodes = nodes()?;
-            output::print(&if args.json { show::json(&nodes)? } else { show::text(&nodes) })?;
-            Ok(Exit::Success)
+            let look = || {
+                nodes().and_then(|nodes| if args.json { show::json(&nodes) } else { Ok(show::text(&nodes)) })
+            };
+            live(args.watch.then_some(LOOK), true, look)
         }
         NodeCommand::Remove(args) => remove(&args.name, args.kill),
         NodeCommand::Apply(args) => apply::apply(args),

@@ -16,6 +16,7 @@ Examples:
 /// emu ends with its exit code, or by its signal. emu writes to stderr only. Children are slowed too; those that
 /// outlive the command run on at full speed.
 #[derive(Debug, Args)]
+#[command(override_usage = "emu run <--speed SPEED|--trace FILE|--like FILE> [OPTIONS] COMMAND...")]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", crate::exit::TABLE))]
 pub(crate) struct RunArgs {
     #[command(flatten)]

@@ -6,7 +6,7 @@ use std::io::{IsTerminal, stdout};
 use std::time::Duration;
 
 use clap::Args;
-use emu_core::Roots;
+use emu_core::{Result, Roots};
 
 use crate::control;
 use crate::exit::{Exit, Failure};
@@ -35,15 +35,31 @@ pub(crate) struct TopArgs {
 
 /// Shows it until a signal asks to end.
 pub(crate) fn top(args: &TopArgs) -> Result<Exit, Failure> {
-    let signals = Signals::block()?;
     let roots = Roots::system();
     let is_live = !args.once && (args.json || stdout().is_terminal());
-    loop {
+    let look = || {
         let found = control::at_work(&roots)?;
-        let text = if args.json { show::json(&found)? } else { show::text(&found) };
-        // On a terminal the new table takes the place of the old one.
-        output::print(&if is_live && !args.json { format!("\x1b[H\x1b[2J{text}") } else { text })?;
-        if !is_live || signals.wait_for_end(&[], None, args.every)? == Came::End {
+        if args.json { show::json(&found) } else { Ok(show::text(&found)) }
+    };
+    live(is_live.then_some(args.every), !args.json, look)
+}
+
+/// Shows what `look` tells: once, or again and again until a signal asks to end. On a terminal what is new `replaces` what was
+/// there.
+///
+/// # Errors
+/// It does not tell, or signals cannot be read.
+pub(crate) fn live(
+    every: Option<Duration>,
+    replaces: bool,
+    look: impl Fn() -> Result<String>,
+) -> Result<Exit, Failure> {
+    let signals = Signals::block()?;
+    loop {
+        let text = look()?;
+        output::print(&if every.is_some() && replaces { format!("\x1b[H\x1b[2J{text}") } else { text })?;
+        let Some(every) = every else { return Ok(Exit::Success) };
+        if signals.wait_for_end(&[], None, every)? == Came::End {
             return Ok(Exit::Success);
         }
     }
