@@ -1,0 +1,392 @@
+"""Runs programs as on a slower CPU, by the command ``emu``.
+
+The command does the work; this module writes its command line and reads its JSON. It is found beside the module (in a wheel), in
+``$EMU_BINARY``, or in ``$PATH``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Union
+
+__all__ = ["Attached", "Delivered", "EmuError", "Node", "Result", "apply", "attach", "node", "nodes", "run", "run_async", "top"]
+
+PathLike = Union[str, "os.PathLike[str]"]
+Command = Sequence[PathLike]
+
+_MEANING = {
+    2: "the request makes no sense",
+    3: "not possible on this host, or with this method",
+    4: "not permitted",
+    5: "the speed is not delivered",
+    6: "something could not be restored",
+    9: "undecided: the machine was too noisy to tell",
+    125: "emu itself failed",
+    126: "the command cannot be executed",
+    127: "the command does not exist",
+}
+
+
+class EmuError(Exception):
+    """What emu refused, or failed in."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message or _MEANING.get(code, f"emu ended with {code}"))
+        #: Exit code of emu.
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """The share of the CPU's speed that tasks were given while they wanted all, with its 95 % interval."""
+
+    share: float
+    low: float
+    high: float
+    asked: float
+
+    @property
+    def error(self) -> float:
+        """Relative: ``share / asked - 1``."""
+        return self.share / self.asked - 1.0
+
+    @classmethod
+    def _of(cls, seen: Mapping[str, Any] | None) -> Delivered | None:
+        return seen and cls(seen["share"], seen["low"], seen["high"], seen["asked"]) or None
+
+
+@dataclass(frozen=True)
+class Result:
+    """A command that has ended."""
+
+    #: As ``subprocess`` has it: negative for a signal.
+    returncode: int
+    stdout: Any
+    stderr: Any
+    #: All that emu tells (``emu run --json``).
+    record: dict[str, Any]
+
+    @property
+    def delivered(self) -> Delivered | None:
+        """What was delivered; ``None`` where that cannot be told, as the command never wanted all."""
+        return Delivered._of(self.record["delivered"])
+
+    @property
+    def health(self) -> str:
+        """``holding``, ``degraded`` or ``ended``."""
+        return str(self.record["status"]["health"])
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, in words."""
+        return list(self.record["status"]["problems"])
+
+
+def _binary() -> str:
+    beside = Path(sysconfig.get_path("scripts")) / "emu"
+    found = os.environ.get("EMU_BINARY") or (str(beside) if beside.exists() else shutil.which("emu"))
+    if not found:
+        raise EmuError(127, "there is no command `emu`: install it, or name it in EMU_BINARY")
+    return found
+
+
+def _zone(
+    speed: str | float | Mapping[int, str] | None,
+    *,
+    trace: PathLike | None,
+    like: PathLike | None,
+    cpus: str | Iterable[int] | None,
+    method: str | None,
+    period: str | None,
+    options: Iterable[str],
+) -> list[str]:
+    """The options of a zone."""
+    words: list[str] = []
+    if isinstance(speed, Mapping):
+        speed = ",".join(f"{cpu}={one}" for cpu, one in speed.items())
+    if cpus is not None and not isinstance(cpus, str):
+        cpus = ",".join(str(cpu) for cpu in cpus)
+    named = {"speed": speed, "trace": trace, "like": like, "cpus": cpus, "method": method, "period": period}
+    for name, value in named.items():
+        if value is not None:
+            words.append(f"--{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
+    return [*words, *options]
+
+
+def _words(command: Command) -> list[str]:
+    return [os.fspath(word) for word in command]
+
+
+def _call(words: Sequence[str], text: str | None = None) -> str:
+    """Runs emu to its end; returns what it wrote."""
+    ended = subprocess.run([_binary(), *words], input=text, stdin=None if text is not None else subprocess.DEVNULL,
+                           capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        raise EmuError(ended.returncode, ended.stderr.strip())
+    return ended.stdout
+
+
+def _read(file: Path, code: int, stderr: Any) -> dict[str, Any]:
+    """The record of a run; where there is none, the command never began."""
+    text = file.read_text() if file.exists() else ""
+    record: dict[str, Any] = json.loads(text) if text else {}
+    if record.get("status") is None:
+        message = stderr.decode(errors="replace") if isinstance(stderr, bytes) else stderr or ""
+        raise EmuError(code, message.strip())
+    return record
+
+
+@contextlib.contextmanager
+def _record() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="emu-") as folder:
+        yield Path(folder) / "record.json"
+
+
+def run(
+    command: Command,
+    speed: str | float | Mapping[int, str] | None = None,
+    *,
+    trace: PathLike | None = None,
+    like: PathLike | None = None,
+    cpus: str | Iterable[int] | None = None,
+    method: str | None = None,
+    period: str | None = None,
+    options: Iterable[str] = (),
+    check: bool = False,
+    **popen: Any,
+) -> Result:
+    """Runs a command as on a slower CPU, to its end.
+
+    ``speed`` is ``"40%"``, ``"1.2GHz"``, or one for each CPU: ``{0: "40%", 1: "80%"}``; instead of it there may be a ``trace`` or a
+    profile of another machine (``like``). ``popen`` is as for ``subprocess.run``: ``capture_output``, ``text``, ``cwd``, ``env``, ….
+
+    Raises ``EmuError`` where the command was not run, and ``subprocess.CalledProcessError`` with ``check`` where it failed.
+    """
+    zone = _zone(speed, trace=trace, like=like, cpus=cpus, method=method, period=period, options=options)
+    with _record() as file:
+        words = [_binary(), "run", "--quiet", f"--json={file}", *zone, "--", *_words(command)]
+        ended = subprocess.run(words, check=False, **popen)
+        record = _read(file, ended.returncode, ended.stderr)
+    if check:
+        ended.check_returncode()
+    return Result(ended.returncode, ended.stdout, ended.stderr, record)
+
+
+async def run_async(
+    command: Command,
+    speed: str | float | Mapping[int, str] | None = None,
+    *,
+    trace: PathLike | None = None,
+    like: PathLike | None = None,
+    cpus: str | Iterable[int] | None = None,
+    method: str | None = None,
+    period: str | None = None,
+    options: Iterable[str] = (),
+    **streams: Any,
+) -> Result:
+    """As ``run``; ``streams`` is as for ``asyncio.create_subprocess_exec``. When it is cancelled the command is ended."""
+    zone = _zone(speed, trace=trace, like=like, cpus=cpus, method=method, period=period, options=options)
+    with _record() as file:
+        words = [_binary(), "run", "--quiet", f"--json={file}", *zone, "--", *_words(command)]
+        process = await asyncio.create_subprocess_exec(*words, **streams)
+        try:
+            stdout, stderr = await process.communicate()
+        except asyncio.CancelledError:
+            process.terminate()
+            await process.wait()
+            raise
+        code = process.returncode if process.returncode is not None else 125
+        return Result(code, stdout, stderr, _read(file, code, stderr))
+
+
+class Node:
+    """A virtual node: CPUs with speeds of their own, and whatever is started there. See ``node``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def run(self, command: Command, **popen: Any) -> subprocess.CompletedProcess[Any]:
+        """Runs a command on it to its end, as ``subprocess.run``."""
+        return subprocess.run(self._exec(command), **popen)
+
+    def popen(self, command: Command, **popen: Any) -> subprocess.Popen[Any]:
+        """Starts a command on it, as ``subprocess.Popen``."""
+        return subprocess.Popen(self._exec(command), **popen)
+
+    def _exec(self, command: Command) -> list[str]:
+        return [_binary(), "node", "exec", self.name, "--", *_words(command)]
+
+    def set(self, speed: str) -> None:
+        """Gives it another speed, at once."""
+        _call(["node", "set", self.name, f"--speed={speed}", "--quiet"])
+
+    def status(self) -> dict[str, Any]:
+        """What is asked, set and delivered, and what runs there (``emu node list --json``)."""
+        for one in nodes():
+            if one["name"] == self.name:
+                return one
+        raise EmuError(2, f"there is no node `{self.name}`")
+
+    @property
+    def delivered(self) -> Delivered | None:
+        """What was delivered since the speed was set last."""
+        return Delivered._of(self.status()["status"]["delivered"])
+
+    def remove(self, kill: bool = True) -> None:
+        """Ends it, and kills what runs there."""
+        _call(["node", "remove", self.name, *(["--kill"] if kill else [])])
+
+
+@contextlib.contextmanager
+def node(
+    name: str,
+    speed: str | float | Mapping[int, str] | None = None,
+    *,
+    trace: PathLike | None = None,
+    like: PathLike | None = None,
+    cpus: str | Iterable[int] | None = None,
+    method: str | None = None,
+    period: str | None = None,
+    options: Iterable[str] = (),
+) -> Iterator[Node]:
+    """A virtual node for the time of a ``with``; what still runs there at its end is killed."""
+    zone = _zone(speed, trace=trace, like=like, cpus=cpus, method=method, period=period, options=options)
+    _call(["node", "create", name, "--quiet", *zone])
+    made = Node(name)
+    try:
+        yield made
+    finally:
+        made.remove(kill=True)
+
+
+def nodes() -> list[dict[str, Any]]:
+    """The nodes that there are (``emu node list --json``)."""
+    listed: dict[str, Any] = json.loads(_call(["node", "list", "--json"]))
+    return list(listed["nodes"])
+
+
+def top() -> dict[str, Any]:
+    """All that is slowed on this host by emus of this user (``emu top --once --json``)."""
+    seen: dict[str, Any] = json.loads(_call(["top", "--once", "--json"]))
+    return seen
+
+
+def apply(spec: PathLike | Mapping[str, Mapping[str, Any]], *, dry_run: bool = False) -> list[str]:
+    """Makes the nodes of this host those of a file, or of ``{"small": {"cpus": "0", "speed": "25%"}}``: all, or as before.
+
+    Returns the steps that were taken, or would be; none where all is so already.
+    """
+    if isinstance(spec, Mapping):
+        tables = (
+            f"[node.{json.dumps(name)}]\n" + "".join(f"{key} = {json.dumps(str(value))}\n" for key, value in one.items())
+            for name, one in spec.items()
+        )
+        source, text = "-", "\n".join(tables)
+    else:
+        source, text = os.fspath(spec), None
+    steps = [line for line in _call(["node", "apply", source, "--dry-run"], text).splitlines() if line[:1].islower()]
+    if steps and not dry_run:
+        _call(["node", "apply", source, "--quiet"], text)
+    return steps
+
+
+class Attached:
+    """Something that is slowed. See ``attach``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        #: All that emu tells, once it has ended.
+        self.record: dict[str, Any] = {}
+
+    @property
+    def _pid(self) -> int:
+        return int((self._folder / "pid").read_text())
+
+    def _code(self) -> int | None:
+        """Exit code of emu; ``None`` while it runs."""
+        text = self._text("code")
+        return int(text) if text.endswith("\n") else None
+
+    def _text(self, name: str) -> str:
+        file = self._folder / name
+        return file.read_text() if file.exists() else ""
+
+    def _begin(self) -> None:
+        """Waits until emu acts: it answers then."""
+        while self._code() is None:
+            if self._text("pid").endswith("\n") and any(zone["pid"] == self._pid for zone in top()["zones"]):
+                return
+            time.sleep(0.02)
+        raise EmuError(self._code() or 125, self._text("stderr").strip())
+
+    def _end(self) -> None:
+        if self._code() is None:
+            os.kill(self._pid, signal.SIGTERM)
+        while (code := self._code()) is None:
+            time.sleep(0.01)
+        said = self._text("stderr")
+        self.record = _read(self._folder / "record.json", code, said)
+        if code != 0:
+            raise EmuError(code, said.strip())
+
+    def set(self, speed: str) -> None:
+        """Gives it another speed, at once."""
+        _call(["set", str(self._pid), f"--speed={speed}", "--quiet"])
+
+    @property
+    def delivered(self) -> Delivered | None:
+        """What was delivered, once it has ended."""
+        return Delivered._of(self.record.get("delivered"))
+
+
+#: Starts emu as no child of this process: this process may be what is slowed. It leaves its number, its words and its exit code.
+_ORPHAN = """
+( "$@" 2>"$0/stderr" &
+  echo $! >"$0/pid"
+  wait $!
+  echo $? >"$0/code" ) </dev/null >/dev/null 2>&1 &
+"""
+
+
+@contextlib.contextmanager
+def attach(
+    speed: str | float | Mapping[int, str] | None = None,
+    *,
+    pid: int | Iterable[int] | None = None,
+    name: str | None = None,
+    cgroup: PathLike | None = None,
+    unit: str | None = None,
+    container: str | None = None,
+    trace: PathLike | None = None,
+    like: PathLike | None = None,
+    cpus: str | Iterable[int] | None = None,
+    method: str | None = None,
+    period: str | None = None,
+    options: Iterable[str] = (),
+) -> Iterator[Attached]:
+    """Slows down what runs already for the time of a ``with``, and puts all back. That may be this process itself."""
+    zone = _zone(speed, trace=trace, like=like, cpus=cpus, method=method, period=period, options=options)
+    pids = None if pid is None else ",".join(map(str, [pid] if isinstance(pid, int) else pid))
+    targets = {"pid": pids, "name": name, "cgroup": cgroup, "unit": unit, "container": container}
+    meant = [f"--{kind}={value}" for kind, value in targets.items() if value is not None]
+    with tempfile.TemporaryDirectory(prefix="emu-") as folder:
+        words = [_binary(), "attach", "--quiet", f"--json={folder}/record.json", *meant, *zone]
+        subprocess.run(["sh", "-c", _ORPHAN, folder, *words], check=True)
+        attached = Attached(Path(folder))
+        attached._begin()
+        try:
+            yield attached
+        finally:
+            attached._end()

@@ -1,0 +1,112 @@
+"""The module with the real command, which ``EMU_BINARY`` names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import emu
+from emu.pytest_plugin import SlowCpu
+
+LOOP = [sys.executable, "-c", "import time; end = time.monotonic() + {}\nwhile time.monotonic() < end: pass"]
+
+
+def loop(seconds: float) -> list[str]:
+    return [word.format(seconds) for word in LOOP]
+
+
+def used() -> float:
+    """CPU time of this process in half a second of wall time, as a share."""
+    begin, before = time.monotonic(), time.process_time()
+    while time.monotonic() < begin + 0.5:
+        pass
+    return (time.process_time() - before) / (time.monotonic() - begin)
+
+
+def is_about(share: float, wanted: float) -> bool:
+    return abs(share - wanted) < 0.1
+
+
+def test_a_run_tells_what_was_delivered() -> None:
+    result = emu.run(loop(1), "30%", cpus=[0], capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.delivered is not None and is_about(result.delivered.share, 0.3), result.record
+    assert result.delivered.low <= result.delivered.share <= result.delivered.high
+
+
+def test_exit_codes_and_signals_are_the_commands() -> None:
+    assert emu.run(["sh", "-c", "exit 3"], "50%").returncode == 3
+    assert emu.run(["sh", "-c", "kill -9 $$"], {0: "50%"}).returncode == -9
+    with pytest.raises(subprocess.CalledProcessError):
+        emu.run(["false"], "50%", check=True)
+
+
+def test_what_emu_refuses_is_an_error() -> None:
+    for words, code in [({"speed": "140%"}, 2), ({"speed": "50%", "cpus": "999"}, 2), ({"trace": "/nowhere"}, 2)]:
+        with pytest.raises(emu.EmuError) as refused:
+            emu.run(["true"], capture_output=True, text=True, **words)  # type: ignore[arg-type]
+        assert refused.value.code in (code, 3) and "error" in str(refused.value)
+    with pytest.raises(emu.EmuError):
+        emu.run(["/no/such/program"], "50%", capture_output=True)
+
+
+def test_a_run_of_asyncio() -> None:
+    async def both() -> list[emu.Result]:
+        runs = [emu.run_async(["sh", "-c", f"exit {cpu}"], "50%", cpus=[cpu]) for cpu in (0, 1)]
+        return await asyncio.gather(*runs)
+
+    codes = [result.returncode for result in asyncio.run(both())]
+    assert codes == [0, 1]
+
+
+def test_a_node_lasts_for_a_with() -> None:
+    with emu.node("python-test", "30%", cpus=[0]) as node:
+        assert node.run(["sh", "-c", "exit 4"]).returncode == 4
+        with node.popen(loop(30)) as looping:
+            time.sleep(1.2)
+            assert node.delivered is not None and is_about(node.delivered.share, 0.3), node.status()
+            node.set("60%")
+            time.sleep(1.2)
+            assert node.delivered is not None and is_about(node.delivered.share, 0.6), node.status()
+            looping.kill()
+    assert all(one["name"] != "python-test" for one in emu.nodes())
+
+
+def test_nodes_are_applied_once() -> None:
+    wanted = {"python-a": {"cpus": "0", "speed": "40%"}, "python-b": {"cpus": "1", "speed": "80%"}}
+    try:
+        assert len(emu.apply(wanted, dry_run=True)) == 2
+        assert len(emu.apply(wanted)) == 2
+        assert emu.apply(wanted) == []
+    finally:
+        assert len(emu.apply({})) == 2
+
+
+def test_what_runs_is_attached() -> None:
+    with subprocess.Popen(loop(30)) as looping:
+        with emu.attach("30%", pid=looping.pid, cpus=[0]) as attached:
+            time.sleep(0.6)
+            attached.set("50%")
+            time.sleep(0.8)
+        looping.kill()
+    assert attached.delivered is not None and is_about(attached.delivered.share, 0.5), attached.record
+    with pytest.raises(emu.EmuError):
+        with emu.attach("30%", name="there-is-no-such-program"):
+            pass
+
+
+def test_this_process_is_slowed(slow_cpu: SlowCpu) -> None:
+    assert used() > 0.7
+    slow_cpu("25%", cpus=[0])
+    assert is_about(used(), 0.25)
+
+
+def test_nothing_is_left() -> None:
+    assert emu.top()["zones"] == []
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/emu-{os.getpid()}-*"))
