@@ -31,7 +31,7 @@ fn runs(method: &str, periods: &[(&str, u32)], speeds: &[f64]) -> String {
 /// speed has of a window, the longer that is.
 fn fracas(period: &str) -> String {
     let (low, high) = SPEEDS.split_at(3);
-    runs("fracas", &[(period, 16_000)], low) + &runs("fracas", &[(period, 4_000)], high)
+    runs("fracas", &[(period, 6_000)], low) + &runs("fracas", &[(period, 3_000)], high)
 }
 
 /// The shares of the CPU that the loop got, by method, period and speed in percent.

@@ -16,7 +16,7 @@ fn used(report: &Report, when: &str) -> [f64; 2] {
 fn a_cpu_that_comes_back_is_used_again() {
     // Two ways back: the kernel's own on version 2, and emu's on version 1, where all methods but fracas share it. That
     // nobody has bound a thread, fracas believes after a second. Burners make a guest slow.
-    const FRACAS: &str = "fracas 2000000 1200000";
+    const FRACAS: &str = "fracas 1500000 800000";
     let jobs = [(Guest::FOUR, FRACAS), (Guest::FOUR_V1, FRACAS), (Guest::FOUR_V1, "cpu-hogs 800000 800000")];
     let reports = run_at_once(jobs.map(|(guest, method)| (guest, format!("hotplug.sh {method}"))));
     for ((guest, method), report) in jobs.into_iter().zip(reports) {
