@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use emu_bench::workload::WORKLOADS;
-use emu_core::{AtEnd, Error, METHODS, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, SpeedSpec};
+use emu_core::{Error, METHODS, MethodId, PERIOD_MAX, PERIOD_MIN, Pid, Result, Round, SpeedSpec};
 use emu_machine::disk::{Column, Operation};
 use emu_machine::doctor::KNOBS;
 use emu_machine::kernel::random_access::THREADS_MAX;
@@ -133,29 +133,6 @@ pub(crate) fn round_name(round: Round) -> &'static str {
         Round::Nearest => "nearest",
         Round::Down => "down",
         Round::Up => "up",
-    }
-}
-
-/// Parses what comes after the end of a trace.
-pub(crate) fn at_end() -> impl TypedValueParser<Value = AtEnd> {
-    PossibleValuesParser::new([
-        PossibleValue::new(at_end_name(AtEnd::Hold)).help("its last speed stays"),
-        PossibleValue::new(at_end_name(AtEnd::Loop)).help("it begins anew"),
-        PossibleValue::new(at_end_name(AtEnd::Full)).help("full speed; `attach` ends"),
-    ])
-    .map(|name| match name.as_str() {
-        "loop" => AtEnd::Loop,
-        "full" => AtEnd::Full,
-        _ => AtEnd::Hold,
-    })
-}
-
-/// The name of what comes after the end of a trace.
-pub(crate) fn at_end_name(at_end: AtEnd) -> &'static str {
-    match at_end {
-        AtEnd::Hold => "hold",
-        AtEnd::Loop => "loop",
-        AtEnd::Full => "full",
     }
 }
 

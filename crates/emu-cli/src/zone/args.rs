@@ -2,10 +2,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use emu_core::{AtEnd, CpuList, Round, SpeedSpec};
+use emu_core::{AtEnd, CpuList, Demand, Round, SpeedSpec, Targets};
 use emu_machine::profile::Metric;
 
 use crate::values::{self, MethodChoice};
+use crate::zone::trace_end;
 
 /// What to emulate, for `run`, `attach` and `node create`.
 #[derive(Debug, Args)]
@@ -14,7 +15,7 @@ pub(crate) struct ZoneArgs {
     pub(crate) wanted: WantedArgs,
 
     /// What comes after the end of the trace [default: hold]
-    #[arg(long, value_name = "WHAT", value_parser = values::at_end())]
+    #[arg(long, value_name = "WHAT", value_parser = trace_end::at_end())]
     pub(crate) trace_end: Option<AtEnd>,
 
     /// By what --like compares: loop, int, fp, linpack, memory, latency, geomean or command:'…' [default: loop]
@@ -81,6 +82,20 @@ pub(crate) struct DemandArgs {
     /// cpu-freq, cpu-gov: slow other CPUs too where they share a clock with those of the zone
     #[arg(long)]
     pub(crate) widen: bool,
+}
+
+impl DemandArgs {
+    /// What is asked of a method for these targets.
+    pub(crate) fn demand(&self, targets: Targets) -> Demand {
+        Demand {
+            targets,
+            period: self.period,
+            lift_rt_limit: self.lift_rt_limit,
+            exclude_background: self.exclude_background,
+            round: self.round,
+            widen_policies: self.widen,
+        }
+    }
 }
 
 /// What to say about it, for `run` and `attach`.

@@ -9,8 +9,8 @@ use emu_core::{CpuList, Error, ErrorKind, Host, Player, Result, Session, Trace};
 use serde::{Deserialize, Serialize};
 
 use crate::control::Asked;
-use crate::values::at_end_name;
 use crate::zone::ZoneArgs;
+use crate::zone::trace_end::at_end_name;
 
 /// Which trace: equal ones are followed alike.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

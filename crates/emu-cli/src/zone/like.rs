@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use emu_core::{
-    CpuList, Demand, Error, ErrorKind, Host, MethodId, Prepared, Result, Session, Target, Targets, Tasks,
-    choose,
+    CpuList, Error, ErrorKind, Host, MethodId, Prepared, Result, Session, Target, Targets, Tasks, choose,
 };
 use emu_machine::profile::{Found, Metric, Profile, Scorer, Wanted, find};
 use serde::Serialize;
@@ -17,7 +16,6 @@ use crate::output::progress::Progress;
 use crate::signals::{Meanwhile, Signals};
 use crate::values::MethodChoice;
 use crate::zone::ZoneArgs;
-use crate::zone::plan::demand_of;
 
 /// What is off by less than this by another metric is not worth a word.
 const ALIKE: f64 = 0.1;
@@ -62,7 +60,7 @@ impl Like {
         };
         let mut engage = |share: f64, scorer: &Scorer| {
             let target = Target { share, clock: None };
-            let demand: Demand = demand_of([(first, target)].into(), &args.demand);
+            let demand = args.demand.demand([(first, target)].into());
             let prepared = match method {
                 Some(id) => Prepared::named(id, host, &demand)?,
                 None => choose(host, &demand)?,

@@ -34,7 +34,7 @@ impl Plan {
     pub(crate) fn new(host: &Host, args: &ZoneArgs, signals: &Signals) -> Result<Self, Failure> {
         let trace = Follow::read(host, args)?;
         if let Some(like) = Like::find(host, args, signals)? {
-            let demand = demand_of(like.targets.clone(), &args.demand);
+            let demand = args.demand.demand(like.targets.clone());
             let prepared = Prepared::named(like.method, host, &demand)?;
             let automatic = args.method == MethodChoice::Auto;
             let speed = SpeedSpec::of_targets(&like.targets);
@@ -48,7 +48,7 @@ impl Plan {
             });
         }
         let (speed, demand) = match (&trace, &args.wanted.speed) {
-            (Some(follow), _) => (follow.player.speed(), demand_of(follow.player.first()?, &args.demand)),
+            (Some(follow), _) => (follow.player.speed(), args.demand.demand(follow.player.first()?)),
             (None, Some(speed)) => (speed.clone(), demand(host, speed, &args.demand)?),
             (None, None) => {
                 return Err(Error::usage("no speed is asked for")
@@ -115,7 +115,7 @@ impl Plan {
 /// # Errors
 /// As [`Demand::measured`].
 pub(crate) fn demand(host: &Host, speed: &SpeedSpec, args: &DemandArgs) -> Result<Demand> {
-    Ok(demand_of(Demand::measured(host, speed, args.cpus.as_ref())?.targets, args))
+    Ok(args.demand(Demand::measured(host, speed, args.cpus.as_ref())?.targets))
 }
 
 /// The first of the methods that can do these speeds too, and the others.
@@ -138,17 +138,6 @@ fn all_along(able: Vec<Prepared>, speeds: &[Targets]) -> Result<(Prepared, Vec<P
     match refused {
         Some(why) if able.is_empty() => Err(why),
         _ => Ok((able.remove(0), able)),
-    }
-}
-
-pub(crate) fn demand_of(targets: Targets, args: &DemandArgs) -> Demand {
-    Demand {
-        targets,
-        period: args.period,
-        lift_rt_limit: args.lift_rt_limit,
-        exclude_background: args.exclude_background,
-        round: args.round,
-        widen_policies: args.widen,
     }
 }
 

@@ -7,9 +7,9 @@ use emu_core::{CpuList, CpuStatus, Delivered, Health, SpeedSpec, Status, Stretch
 use crate::output::PREFIX;
 use crate::output::numbers::{percent, signed, span};
 use crate::output::table::WIDTH;
-use crate::values::at_end_name;
 use crate::zone::follow::Follow;
 use crate::zone::plan::Plan;
+use crate::zone::trace_end::at_end_name;
 use crate::zone::verification::Verification;
 
 /// What will be done and what is expected of it.

@@ -12,6 +12,7 @@ mod cpus;
 pub(crate) mod delegation;
 mod hypervisor;
 mod limits;
+mod own_proc;
 mod privileges;
 mod task_time;
 #[cfg(test)]
@@ -77,20 +78,7 @@ impl Host {
     /// # Errors
     /// There is no `/proc`, or no CPU can be found.
     pub fn detect(roots: &Roots) -> Result<Self> {
-        let own = roots.proc.join("self");
-        if !own.exists() {
-            return Err(Error::unavailable(format!("cannot read this host: there is no {}", own.display()))
-                .hint(format!("mount procfs: mount -t proc proc {}", roots.proc.display())));
-        }
-        // In a recorded tree it is no link.
-        let listed = fs::read_link(&own).ok().and_then(|link| link.to_str()?.parse::<u32>().ok());
-        if let Some(listed) = listed.filter(|listed| *listed != std::process::id()) {
-            let (proc, actual) = (roots.proc.display(), std::process::id());
-            return Err(Error::unavailable(format!(
-                "cannot read this host: {proc} is of another PID namespace; process {actual} is {listed} there"
-            ))
-            .hint(format!("mount one of this namespace: unshare --mount-proc, or mount -t proc proc {proc}")));
-        }
+        let own = own_proc::find(roots)?;
         let status = text(&own.join("status"));
         let cpuinfo = text(&roots.proc.join("cpuinfo"));
         let kernel = line(&roots.proc.join("sys/kernel/osrelease"));

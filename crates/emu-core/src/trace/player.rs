@@ -75,7 +75,7 @@ impl Player {
         let first = player.first()?;
         if let Some(cpu) = cpus.iter().find(|cpu| !first.contains_key(cpu)) {
             return Err(Error::usage(format!("the trace has no speed for CPU {cpu} at time 0"))
-                .hint("begin it with a line for all CPUs, such as `0,*,100%`, or name CPUs with --cpus"));
+                .hint("begin it with a line for all CPUs, such as `0,*,100%`, or choose its CPUs alone"));
         }
         player.targets = first;
         Ok(player)

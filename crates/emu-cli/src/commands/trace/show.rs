@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::output::numbers::{percent, signed, span};
 use crate::output::table::{Align, Table};
-use crate::zone::record::{DeliveredRecord, StepRecord};
+use crate::zone::delivered::{DeliveredRecord, StepRecord};
 
 /// So many steps are listed.
 const LISTED: usize = 30;

@@ -220,7 +220,7 @@ fn check_real_time_limit(limit: Option<Duration>, period: Duration) -> Result<()
         Some(limit) => Err(Unavailable::new(
             Reason::RealTimeLimit,
             format!("RLIMIT_RTTIME ends a real-time thread after {limit:?}, and the period is {period:?}"),
-            Hint::from(format!("raise the limit: prlimit --rttime={}", needed.as_micros()))
+            Hint::from(format!("raise the limit to {} µs (ulimit -R)", needed.as_micros()))
                 .or("ask for a shorter period"),
         )),
     }
