@@ -336,6 +336,30 @@ fn a_full_disk_ends_a_bench_and_the_record_can_be_completed() {
     assert!(ended.stderr.contains("hint: "), "{}", ended.stderr);
 }
 
+/// Moves the cgroups out of `/sys`.
+const CGROUPS_ELSEWHERE: &str = "
+for mount in $(awk '$3 ~ /^cgroup/ { print $2 }' /proc/mounts); do umount -l $mount; done
+mkdir /run/cgroups
+mount -t cgroup -o freezer none /run/cgroups || mount -t cgroup2 none /run/cgroups";
+
+#[test]
+fn cgroups_outside_of_sys_are_not_used_and_not_fatal() {
+    let _alone = alone();
+    if !is_root() {
+        skip("it needs root");
+        return;
+    }
+    for method in methods() {
+        let line = format!("run -q -s 40% -c 0 -m {method} -- true");
+        let ended = run(inside(CGROUPS_ELSEWHERE, EMU).args(words(&line)), "");
+        if ["cpu-hogs", "cpu-lim"].contains(&method.as_str()) {
+            assert_eq!(ended.code(), Some(0), "{method}: {}", ended.stderr);
+        } else {
+            assert_refused(&ended, 3, &method);
+        }
+    }
+}
+
 #[test]
 fn limits_and_odd_places_have_an_end_with_the_right_advice() {
     let _alone = alone();

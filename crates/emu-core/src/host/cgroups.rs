@@ -77,7 +77,7 @@ impl Hierarchy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroups {
     /// Every mounted hierarchy that has a controller of interest, and the v2 one; v1 first. Mounts
-    /// that do not show this process's group are left out. Of several mounts of one hierarchy the
+    /// that do not show this process's group, or are outside of sysfs, are left out. Of several mounts of one hierarchy the
     /// writable one is taken.
     pub hierarchies: Vec<Hierarchy>,
     /// How the hierarchies are mounted, not counting those without a controller of interest.
@@ -171,14 +171,10 @@ fn seen_through(mount: &Path, shown: &Path, path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// A mount point of the running system as found below `roots`; `None` for a mount outside of sysfs
-/// where `roots` is another tree.
+/// A mount point of the running system as found below `roots`; `None` for a mount outside of sysfs,
+/// where nothing could be undone.
 fn relocate(roots: &Roots, point: &Path) -> Option<PathBuf> {
-    let system = Roots::system();
-    if roots.sys == system.sys {
-        return Some(point.to_owned());
-    }
-    Some(roots.sys.join(point.strip_prefix(&system.sys).ok()?))
+    Some(roots.sys.join(point.strip_prefix(Roots::system().sys).ok()?))
 }
 
 /// A mounted hierarchy of interest.
