@@ -4,7 +4,9 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{Ended, alone, emu, is_root, methods, run, skip, unwrapped, words};
+use crate::common::{
+    EMU, Ended, alone, can_emulate_by, emu, inside, is_root, methods, run, skip, unwrapped, words,
+};
 
 /// `emu run` with these words; returns how it ended, and its JSON.
 fn told(line: &str) -> (Ended, Value) {
@@ -21,6 +23,30 @@ const LOOP: &str = "now()␣{␣read␣now␣rest␣</proc/uptime;␣now=${now%.
     while␣[␣$((now-begin))␣-lt␣150␣];␣do␣\
     i=0;␣while␣[␣$i␣-lt␣5000␣];␣do␣i=$((i+1));␣done;␣now;␣done;\
     read␣cpu␣rest␣</proc/$$/schedstat;␣echo␣$cpu␣$((now-begin))";
+
+/// A number that does not change, as where something else than the kernel makes the file.
+const FIXED_LOADAVG: &str =
+    "echo '0.00 0.00 0.00 1/100 4711' >/run/loadavg && mount --bind /run/loadavg /proc/loadavg";
+
+#[test]
+fn new_processes_are_found_where_loadavg_is_not_the_kernels() {
+    let _alone = alone();
+    if !is_root() || !can_emulate_by(&["cpu-lim"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let kept = dir.path().join("run.json");
+    // Each job is over before a list that comes now and then would have it.
+    let jobs =
+        "for job in 1 2 3 4 5 6 7 8; do sh -c 'i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done'; done";
+    let mut command = inside(FIXED_LOADAVG, EMU);
+    command.args(words("run -q -m cpu-lim -s 30% -c 0 --json")).arg(&kept).args(["--", "sh", "-c", jobs]);
+    let ended = run(&mut command, "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let kept: Value = serde_json::from_str(&fs::read_to_string(kept).unwrap()).unwrap();
+    let used = kept["status"]["used_cpus"].as_f64().unwrap();
+    assert!(used < 0.38, "{kept}");
+}
 
 #[test]
 fn what_a_loop_was_given_agrees_with_its_own_count() {

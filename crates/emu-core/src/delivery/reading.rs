@@ -30,7 +30,7 @@ enum Source {
     /// `None` where all had ended before the watch began.
     Descendants {
         of: Vec<Pid>,
-        members: Option<Descendants>,
+        members: Option<Box<Descendants>>,
         /// Emu's group that they are in, where others may have joined them.
         group: Option<PathBuf>,
     },
@@ -85,7 +85,8 @@ impl Watch {
             Tasks::Processes(pids) => {
                 let lives = |pid: &Pid| Stat::read(&proc, *pid).is_some_and(|stat| !stat.has_ended());
                 let alive: Vec<_> = pids.iter().copied().filter(lives).collect();
-                let members = (!alive.is_empty()).then(|| Descendants::of(&proc, &alive)).transpose()?;
+                let members =
+                    (!alive.is_empty()).then(|| Descendants::of(&proc, &alive).map(Box::new)).transpose()?;
                 let group = alive.first().and_then(|&pid| {
                     let mut hierarchies = host.cgroups.hierarchies.iter();
                     hierarchies.find_map(|hierarchy| place::own_group(&proc, pid, hierarchy))

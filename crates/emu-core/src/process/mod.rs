@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use crate::cpu_list::CpuId;
 use crate::error::{Error, Result};
@@ -191,6 +192,7 @@ pub(crate) struct Descendants {
     eldest: u64,
     /// The last process number that the kernel had given out before the last look.
     last_pid: Option<Pid>,
+    given_out: LastPid,
     next_of_members: Nanos,
     next_of_all: Nanos,
 }
@@ -218,6 +220,7 @@ impl Descendants {
             members,
             others: HashSet::new(),
             last_pid: None,
+            given_out: LastPid::of(proc),
             next_of_members: 0,
             next_of_all: 0,
         };
@@ -235,7 +238,7 @@ impl Descendants {
     /// # Errors
     /// `/proc` cannot be read.
     pub(crate) fn look(&mut self) -> Result<()> {
-        let (now, last_pid) = (time::now(), last_pid(&self.proc));
+        let (now, last_pid) = (time::now(), self.given_out.read());
         let came_round = last_pid < self.last_pid;
         let all = came_round || now >= self.next_of_all;
         let members = all || now >= self.next_of_members;
@@ -331,8 +334,23 @@ fn process_of(proc: &Path, tid: Pid) -> Option<Pid> {
 
 /// The last process number that the kernel has given out in this PID namespace: the last field of
 /// `/proc/loadavg` (`proc_loadavg(5)`).
-pub(crate) fn last_pid(proc: &Path) -> Option<Pid> {
-    fs::read_to_string(proc.join("loadavg")).ok()?.split_ascii_whitespace().last()?.parse().ok()
+#[derive(Debug)]
+pub(crate) struct LastPid(Option<PathBuf>);
+
+impl LastPid {
+    /// That of a procfs. It is believed where making a thread changes it: some file systems for containers show a file of
+    /// their own.
+    pub(crate) fn of(proc: &Path) -> Self {
+        let believed = Self(Some(proc.join("loadavg")));
+        let before = believed.read();
+        let made = thread::Builder::new().spawn(|| {}).is_ok_and(|thread| thread.join().is_ok());
+        if made && believed.read() != before { believed } else { Self(None) }
+    }
+
+    /// The number; `None` where it is not told.
+    pub(crate) fn read(&self) -> Option<Pid> {
+        fs::read_to_string(self.0.as_ref()?).ok()?.split_ascii_whitespace().last()?.parse().ok()
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use rustix::process::{self, PidfdFlags, Resource, Rlimit, Signal};
 use super::runner::Runner;
 use crate::cgroup::{TaskGroup, lists};
 use crate::error::{Error, Result};
-use crate::process::{Descendants, Stat, check_targets, last_pid};
+use crate::process::{Descendants, LastPid, Stat, check_targets};
 use crate::sys::Pid;
 use crate::sys::signal;
 use crate::sys::time::{self, Nanos};
@@ -85,7 +85,9 @@ pub(crate) struct Members {
     /// The lists of which the journal knows that their processes are to be continued.
     recorded: HashSet<PathBuf>,
     descriptors: Descriptors,
+    /// The last process number when all were known; `None` where it does not tell whether there are new ones.
     last_pid: Option<Pid>,
+    given_out: LastPid,
     next_list: Nanos,
     /// Set where others may have joined: to be listed the next time.
     look: Arc<AtomicBool>,
@@ -119,6 +121,7 @@ impl Members {
             recorded: HashSet::new(),
             descriptors: Descriptors::new(),
             last_pid: None,
+            given_out: LastPid::of(proc),
             next_list: 0,
             look: Arc::default(),
         };
@@ -159,7 +162,7 @@ impl Members {
     /// # Errors
     /// A list cannot be read, or a record not be made.
     pub(crate) fn refresh(&mut self) -> Result<bool> {
-        let (now, last_pid) = (time::now(), last_pid(&self.proc));
+        let (now, last_pid) = (time::now(), self.given_out.read());
         let unproven = self.known.iter().any(|member| member.is_unproven);
         let are_asked_for = self.look.swap(false, Ordering::Relaxed);
         if !unproven
