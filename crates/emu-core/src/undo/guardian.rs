@@ -129,9 +129,12 @@ impl Watch<'_> {
             match poll(&mut ends, Some(&look)) {
                 Ok(0) => {
                     looks = if self.is_stopped() { looks.saturating_add(1) } else { 0 };
-                    if looks == LOOKS && let_run(self.journal, self.places, window) > 0 {
+                    if looks == LOOKS && !self.session.is_tuning() {
+                        let_run(self.journal, self.places, window);
                         let zone = Field::from(self.session.name.as_bytes());
-                        self.say(format_args!("emu is stopped: {zone} runs at full speed until emu goes on"));
+                        self.say(format_args!(
+                            "emu is stopped: the speed of {zone} is not kept until emu goes on"
+                        ));
                     }
                 }
                 Err(Errno::INTR | Errno::AGAIN | Errno::NOMEM) => {}

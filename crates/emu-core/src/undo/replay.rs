@@ -115,13 +115,12 @@ fn undo_lines(
 }
 
 /// Continues and thaws all tasks that the journal's session may have stopped, and leaves everything else, the journal too, as it
-/// is. Returns how many records have let something run.
+/// is.
 ///
 /// Its emu is stopped: it goes on with its work where it is continued meanwhile.
-pub(super) fn let_run(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8]) -> usize {
-    let Ok(mut lines) = Backwards::new(journal, window) else { return 0 };
+pub(super) fn let_run(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8]) {
+    let Ok(mut lines) = Backwards::new(journal, window) else { return };
     let mut left = LeftFiles::default();
-    let mut count = 0;
     while let Ok(Some(line)) = lines.next() {
         match Step::parse(line) {
             Some(Step::Continued) => break,
@@ -129,12 +128,11 @@ pub(super) fn let_run(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8
                 let mut silent = |_: Gravity, _: fmt::Arguments<'_>| {};
                 let (peers, newest, left) = (None, false, &mut left);
                 let mut undoer = Undoer { places, peers, newest, left, report: &mut silent };
-                count += usize::from(undoer.carry_out(step));
+                undoer.carry_out(step);
             }
             _ => {}
         }
     }
-    count
 }
 
 /// Closes a journal that is completely undone: marks and removes it.
