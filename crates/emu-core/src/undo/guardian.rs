@@ -9,7 +9,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -26,9 +25,8 @@ use crate::sys::Pid;
 use crate::sys::fork::{Child, fork};
 use crate::sys::shared::SharedCounter;
 
-/// How often the guardian looks whether emu is stopped, and after how many looks in a row it acts.
-const LOOK: Duration = Duration::from_millis(500);
-const LOOKS: u32 = 2;
+/// How often the guardian looks whether emu is stopped. A look takes its time from the tasks, where they have little of a CPU.
+const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 500_000_000 };
 
 /// The guardian of a session, seen from its emu.
 #[derive(Debug)]
@@ -120,16 +118,15 @@ impl Watch<'_> {
 
     /// Waits for the end of emu. Meanwhile, what emu has stopped runs when emu itself is stopped.
     fn wait(&self, window: &mut [u8]) {
-        let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
-        let mut looks = 0u32;
+        let mut was_stopped = false;
         loop {
             // The hang-up of the pipe's other end is reported without asking for any event.
             let mut ends =
                 [PollFd::new(&self.emu, PollFlags::IN), PollFd::new(&self.closed, PollFlags::empty())];
-            match poll(&mut ends, Some(&look)) {
+            match poll(&mut ends, Some(&LOOK)) {
                 Ok(0) => {
-                    looks = if self.is_stopped() { looks.saturating_add(1) } else { 0 };
-                    if looks == LOOKS && !self.session.is_tuning() {
+                    let before = std::mem::replace(&mut was_stopped, self.is_stopped());
+                    if was_stopped && !before && !self.session.is_tuning() {
                         let_run(self.journal, self.places, window);
                         let zone = Field::from(self.session.name.as_bytes());
                         self.say(format_args!(
