@@ -124,10 +124,10 @@ impl Signals {
         end: Option<Instant>,
         look: Duration,
     ) -> Result<Came> {
-        let left = end.map_or(look, |end| end.saturating_duration_since(Instant::now()));
-        if left.is_zero() {
+        if end.is_some_and(|end| end <= Instant::now()) {
             return Ok(Came::End);
         }
+        let left = end.map_or(look, |end| end.saturating_duration_since(Instant::now()));
         self.wait(others, left.min(look))?;
         while let Some(received) = self.next()? {
             match received.signal {
@@ -228,6 +228,14 @@ pub(crate) fn stop_self(signal: Signal) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_time_to_wait_is_no_end() {
+        let signals = Signals::block().unwrap();
+        let came = |end| signals.wait_for_end(&[], end, Duration::ZERO).unwrap();
+        assert_eq!(came(None), Came::Nothing);
+        assert_eq!(came(Some(Instant::now())), Came::End);
+    }
 
     #[test]
     fn only_signals_of_the_kernel_to_the_group_are_the_terminals() {
