@@ -1,12 +1,11 @@
 //! `emu attach`: what it acts on, and when it ends.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use crate::common::{
-    EMU, alone, assert_nothing_left, assert_refused, can_emulate, emu, finish, inside, is_root, methods, run,
+    alone, as_nobody, assert_nothing_left, assert_refused, can_emulate, emu, finish, is_root, methods, run,
     skip, start, state, until_it_acts, until_it_takes, words,
 };
 use nix::sys::signal::{Signal, kill};
@@ -97,13 +96,7 @@ fn a_user_does_not_bind_the_tasks_of_root() {
         status.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap().to_owned()
     };
     let before = allowed();
-    let dir = tempfile::tempdir().unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let copy = dir.path().join("emu");
-    fs::copy(EMU, &copy).unwrap();
-    let mut command = inside(":", "setpriv");
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
-    command.args(["--inh-caps", "+sys_nice", "--ambient-caps", "+sys_nice"]).arg(copy);
+    let (_dir, mut command) = as_nobody(&["--inh-caps", "+sys_nice", "--ambient-caps", "+sys_nice"]);
     let line = format!("attach -s 50% --cpus 0 -m cpu-hogs --for 300ms --cgroup {}", group.display());
     let ended = run(command.args(words(&line)), "");
     let after = allowed();

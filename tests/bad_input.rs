@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use crate::common::{
-    EMU, alone, assert_refused, emu, eventually, finish, half, inside, is_root, leave_out, methods, run,
-    skip, some_method, start, until_child, unwrapped, words,
+    EMU, alone, as_nobody, assert_refused, emu, eventually, finish, half, inside, is_root, leave_out,
+    methods, run, skip, some_method, start, until_child, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -97,13 +97,8 @@ fn another_users_process_is_not_permitted() {
         assert_refused(&run(&mut emu(words("attach --speed 50% --pid 1 --for 1s")), ""), 4, "process 1");
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let copy = dir.path().join("emu");
-    fs::copy(EMU, &copy).unwrap();
     let mut sleeper = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
-    let mut command = inside(":", "setpriv");
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(copy);
+    let (_dir, mut command) = as_nobody(&[]);
     command.args(words(&format!("attach --speed 50% --method cpu-lim --pid {} --for 1s", sleeper.id())));
     let ended = run(&mut command, "");
     sleeper.kill().unwrap();
@@ -377,21 +372,8 @@ fn limits_and_odd_places_have_an_end_with_the_right_advice() {
         let mut elsewhere = inside(":", "unshare");
         elsewhere.args(["--pid", "--fork"]).arg(EMU).args(words(&run_line));
         assert_refused(&run(&mut elsewhere, ""), 3, "another PID namespace");
-        let mut nobody = inside(":", "setpriv");
-        nobody.args([
-            "--reuid",
-            "65534",
-            "--regid",
-            "65534",
-            "--clear-groups",
-            "env",
-            "XDG_RUNTIME_DIR=/nowhere",
-        ]);
-        let dir = tempfile::tempdir().unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let copy = dir.path().join("emu");
-        fs::copy(EMU, &copy).unwrap();
-        let ended = run(nobody.arg(copy).args(words("run -s 40% -c 0 -m cpu-lim -- true")), "");
+        let (_dir, mut nobody) = as_nobody(&["env", "XDG_RUNTIME_DIR=/nowhere"]);
+        let ended = run(nobody.args(words("run -s 40% -c 0 -m cpu-lim -- true")), "");
         assert_refused(&ended, 4, "/nowhere");
         assert!(ended.stderr.contains("XDG_RUNTIME_DIR names"), "{}", ended.stderr);
     }

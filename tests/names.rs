@@ -10,8 +10,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::common::{
-    alone, assert_nothing_left, assert_refused, assert_share, emu, eventually, finish, is_root, methods, run,
-    skip, some_method, start, until_it_acts, words,
+    alone, assert_nothing_left, assert_refused, assert_share, emu, eventually, finish, is_root, methods,
+    place_of, run, skip, some_method, start, until_it_acts, words,
 };
 
 /// A loop that is killed at the end.
@@ -175,27 +175,25 @@ impl Container {
     }
 
     fn pid(&self) -> i32 {
-        podman(&format!("inspect -f {{{{.State.Pid}}}} {}", self.0)).1.parse().unwrap()
+        self.running().expect("the container runs")
+    }
+
+    /// Its first process; `None` where it does not run.
+    fn running(&self) -> Option<i32> {
+        let said = podman(&format!("inspect -f {{{{.State.Pid}}}} {}", self.0)).1;
+        said.parse().ok().filter(|pid| *pid > 0)
     }
 }
 
 impl Drop for Container {
     fn drop(&mut self) {
-        if let Ok(pid @ 1..) = podman(&format!("inspect -f {{{{.State.Pid}}}} {}", self.0)).1.parse() {
+        if let Some(pid) = self.running() {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         podman(&format!("wait {}", self.0));
         podman(&format!("rm -f -t 0 {}", self.0));
         podman(&format!("rmi -f localhost/{}", self.0));
     }
-}
-
-/// Where a process is, and where it may run.
-fn place(pid: i32) -> String {
-    let [groups, status] =
-        ["cgroup", "status"].map(|file| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap());
-    let allowed = status.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap();
-    format!("{groups}{allowed}")
 }
 
 #[test]
@@ -214,7 +212,7 @@ fn a_container_is_slowed_by_name_with_what_joins_it() {
     }
     let container = Container::start();
     for method in methods() {
-        let before = place(container.pid());
+        let before = place_of(container.pid() as u32);
         let line = format!("attach --container {} --speed 30% --cpus 0 -m {method}", container.0);
         let attached = start(&mut emu(words(&line)));
         until_it_acts(attached.id());
@@ -222,7 +220,7 @@ fn a_container_is_slowed_by_name_with_what_joins_it() {
         let (joined, said) = podman(&format!("exec {} /bin/sh -c echo␣joined", container.0));
         assert!(joined && said == "joined", "{method}: {said}");
         end(attached);
-        assert_eq!(place(container.pid()), before, "{method}");
+        assert_eq!(place_of(container.pid() as u32), before, "{method}");
     }
     let ended = run(&mut emu(words(&format!("attach --container {}x --speed 30%", container.0))), "");
     assert_refused(&ended, 2, "did you mean");

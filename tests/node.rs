@@ -1,6 +1,5 @@
 //! `emu node`: what runs on a node is as slow as the node, and the end of the node leaves nothing.
 
-use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::thread::sleep;
@@ -13,7 +12,7 @@ use serde_json::Value;
 
 use crate::common::{
     EMU, Ended, alone, assert_nothing_left, assert_refused, assert_share, can_emulate, can_emulate_by, comm,
-    emu, eventually, finish, has_cpus, methods, run, start, words,
+    emu, eventually, finish, has_cpus, methods, place_of, run, start, words,
 };
 
 fn emu_node(line: &str) -> Ended {
@@ -63,13 +62,6 @@ impl Drop for Node {
 }
 
 const LOOP: &str = "while␣:;␣do␣:;␣done";
-
-/// The cgroups and CPUs of a process.
-fn place_of(pid: u32) -> (String, String) {
-    let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    let cpus = read("status").lines().find(|line| line.starts_with("Cpus_allowed_list")).map(str::to_owned);
-    (read("cgroup"), cpus.unwrap_or_default())
-}
 
 #[test]
 fn what_runs_on_a_node_is_as_slow_as_the_node() {

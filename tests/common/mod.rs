@@ -92,6 +92,25 @@ pub(crate) fn emu<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Co
     command
 }
 
+/// `emu` as an ordinary user of root's making, from a copy that such a user may run, with more words for `setpriv`. The copy
+/// is there as long as the folder.
+pub(crate) fn as_nobody(words: &[&str]) -> (tempfile::TempDir, Command) {
+    let folder = tempfile::tempdir().expect("a folder for the copy");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("the folder to be ours");
+    let copy = folder.path().join("emu");
+    fs::copy(EMU, &copy).expect("a copy of emu");
+    let mut command = inside(":", "setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).args(words).arg(copy);
+    (folder, command)
+}
+
+/// The cgroups of a process, and where it may run.
+pub(crate) fn place_of(pid: u32) -> (String, String) {
+    let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let cpus = read("status").lines().find(|line| line.starts_with("Cpus_allowed_list")).map(str::to_owned);
+    (read("cgroup"), cpus.unwrap_or_default())
+}
+
 /// Words of a command line; `␣` is a space within a word.
 pub(crate) fn words(line: &str) -> Vec<String> {
     line.split(' ').filter(|word| !word.is_empty()).map(|word| word.replace('␣', " ")).collect()

@@ -127,8 +127,7 @@ impl Signals {
         if end.is_some_and(|end| end <= Instant::now()) {
             return Ok(Came::End);
         }
-        let left = end.map_or(look, |end| end.saturating_duration_since(Instant::now()));
-        self.wait(others, left.min(look))?;
+        self.wait(others, until(end, look))?;
         while let Some(received) = self.next()? {
             match received.signal {
                 Signal::SIGTSTP => return Ok(Came::Stop),
@@ -207,6 +206,11 @@ fn ignores(signal: Signal) -> bool {
 /// Whether emu is in the foreground of a terminal: a shell waits until it ends or stops.
 pub(crate) fn is_in_foreground() -> bool {
     File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(terminal) == Ok(getpgrp()))
+}
+
+/// For how long to wait for something else, so that what is due comes in time.
+pub(crate) fn until(due: Option<Instant>, most: Duration) -> Duration {
+    due.map_or(most, |due| due.saturating_duration_since(Instant::now()).min(most))
 }
 
 /// Has a signal that came too early come again.

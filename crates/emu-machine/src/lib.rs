@@ -13,6 +13,7 @@ pub mod noise;
 pub mod profile;
 pub mod series;
 pub mod timers;
+mod waiting;
 pub mod wavering;
 
 use std::time::Duration;

@@ -4,7 +4,6 @@
 //! tasks of this system take is left out: it is not the CPU that is slower then.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use emu_bench::workload::confine;
 use emu_core::{CpuId, CpuList, Error, ErrorKind, Host, Result, STEP_MIN, clock};
+
+use crate::waiting::waited;
 
 /// Steps of a recording; more are a slip.
 const STEPS_MAX: u128 = 1_000_000;
@@ -96,13 +97,13 @@ fn of_thread(plan: &WaveringPlan, schedstat: &Path, ends: &AtomicBool) -> Vec<f6
     let begin = Instant::now();
     let mut clocks = Vec::new();
     for step in 1..=plan.steps {
-        let waited = waited(schedstat);
+        let before = waited(schedstat);
         let left = (plan.every * step).saturating_sub(begin.elapsed());
         let seen = clock::delivered(left);
         if ends.load(Ordering::Relaxed) {
             break;
         }
-        let others = self::waited(schedstat).zip(waited).map_or(0.0, |(after, before)| after - before);
+        let others = waited(schedstat).zip(before).map_or(0, |(after, before)| after - before) as f64 * 1e-9;
         let wall = seen.wall.as_secs_f64();
         // A step of which others took all tells nothing: it is as the one before.
         let own = (wall - others).max(0.0);
@@ -113,12 +114,6 @@ fn of_thread(plan: &WaveringPlan, schedstat: &Path, ends: &AtomicBool) -> Vec<f6
         });
     }
     clocks
-}
-
-/// For how long this thread was ready without running, in seconds (Documentation/scheduler/sched-stats.rst).
-fn waited(schedstat: &Path) -> Option<f64> {
-    let text = fs::read_to_string(schedstat).ok()?;
-    Some(text.split_ascii_whitespace().nth(1)?.parse::<f64>().ok()? * 1e-9)
 }
 
 impl Wavering {

@@ -19,12 +19,16 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, TypedDict, Union
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Attached", "Delivered", "EmuError", "Node", "Result", "apply", "attach", "node", "nodes", "run", "run_async", "top"]
 
 PathLike = Union[str, "os.PathLike[str]"]
 Command = Sequence[PathLike]
+Speed = Union[str, float, Mapping[int, str]]
 
 _MEANING = {
     2: "the request makes no sense",
@@ -102,27 +106,63 @@ def _binary() -> str:
     return found
 
 
-def _zone(
-    speed: str | float | Mapping[int, str] | None,
-    *,
-    trace: PathLike | None,
-    like: PathLike | None,
-    cpus: str | Iterable[int] | None,
-    method: str | None,
-    period: str | None,
-    options: Iterable[str],
-) -> list[str]:
+class Zone(TypedDict, total=False):
+    """What else is asked for; see ``emu run --help``."""
+
+    trace: PathLike | None
+    like: PathLike | None
+    cpus: str | Iterable[int] | None
+    method: str | None
+    period: str | None
+    #: More options of the command, as words.
+    options: Iterable[str]
+
+
+class RunOptions(Zone, total=False):
+    """And how ``subprocess.run`` is to run it."""
+
+    capture_output: bool
+    text: bool
+    cwd: PathLike
+    env: Mapping[str, str]
+    stdin: Any
+    stdout: Any
+    stderr: Any
+    input: Any
+    timeout: float
+
+
+class StreamOptions(Zone, total=False):
+    """And how ``asyncio.create_subprocess_exec`` is to run it."""
+
+    cwd: PathLike
+    env: Mapping[str, str]
+    stdin: Any
+    stdout: Any
+    stderr: Any
+
+
+def _options(named: Mapping[str, Any]) -> list[str]:
+    """Options of the command for those that have a value."""
+    return [f"--{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}"
+            for name, value in named.items() if value is not None]
+
+
+def _zone(speed: Speed | None, zone: Mapping[str, Any]) -> list[str]:
     """The options of a zone."""
-    words: list[str] = []
     if isinstance(speed, Mapping):
         speed = ",".join(f"{cpu}={one}" for cpu, one in speed.items())
+    cpus = zone.get("cpus")
     if cpus is not None and not isinstance(cpus, str):
         cpus = ",".join(str(cpu) for cpu in cpus)
-    named = {"speed": speed, "trace": trace, "like": like, "cpus": cpus, "method": method, "period": period}
-    for name, value in named.items():
-        if value is not None:
-            words.append(f"--{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
-    return [*words, *options]
+    named = {name: zone.get(name) for name in ("trace", "like", "method", "period")}
+    return [*_options({"speed": speed, "cpus": cpus, **named}), *zone.get("options", ())]
+
+
+def _run(command: Command, speed: Speed | None, options: Mapping[str, Any], file: Path) -> tuple[list[str], dict[str, Any]]:
+    """The words of ``emu run`` that leave a record in a file, and what is left for whoever starts them."""
+    words = [_binary(), "run", "--quiet", f"--json={file}", *_zone(speed, options), "--", *_words(command)]
+    return words, {name: value for name, value in options.items() if name not in Zone.__annotations__}
 
 
 def _words(command: Command) -> list[str]:
@@ -154,29 +194,16 @@ def _record() -> Iterator[Path]:
         yield Path(folder) / "record.json"
 
 
-def run(
-    command: Command,
-    speed: str | float | Mapping[int, str] | None = None,
-    *,
-    trace: PathLike | None = None,
-    like: PathLike | None = None,
-    cpus: str | Iterable[int] | None = None,
-    method: str | None = None,
-    period: str | None = None,
-    options: Iterable[str] = (),
-    check: bool = False,
-    **popen: Any,
-) -> Result:
+def run(command: Command, speed: Speed | None = None, *, check: bool = False, **options: Unpack[RunOptions]) -> Result:
     """Runs a command as on a slower CPU, to its end.
 
     ``speed`` is ``"40%"``, ``"1.2GHz"``, or one for each CPU: ``{0: "40%", 1: "80%"}``; instead of it there may be a ``trace`` or a
-    profile of another machine (``like``). ``popen`` is as for ``subprocess.run``: ``capture_output``, ``text``, ``cwd``, ``env``, ….
+    profile of another machine (``like``). What is no option of a zone goes to ``subprocess.run``.
 
     Raises ``EmuError`` where the command was not run, and ``subprocess.CalledProcessError`` with ``check`` where it failed.
     """
-    zone = _zone(speed, trace=trace, like=like, cpus=cpus, method=method, period=period, options=options)
     with _record() as file:
-        words = [_binary(), "run", "--quiet", f"--json={file}", *zone, "--", *_words(command)]
+        words, popen = _run(command, speed, options, file)
         ended = subprocess.run(words, check=False, **popen)
         record = _read(file, ended.returncode, ended.stderr)
     if check:
@@ -184,22 +211,10 @@ def run(
     return Result(ended.returncode, ended.stdout, ended.stderr, record)
 
 
-async def run_async(
-    command: Command,
-    speed: str | float | Mapping[int, str] | None = None,
-    *,
-    trace: PathLike | None = None,
-    like: PathLike | None = None,
-    cpus: str | Iterable[int] | None = None,
-    method: str | None = None,
-    period: str | None = None,
-    options: Iterable[str] = (),
-    **streams: Any,
-) -> Result:
-    """As ``run``; ``streams`` is as for ``asyncio.create_subprocess_exec``. When it is cancelled the command is ended."""
-    zone = _zone(speed, trace=trace, like=like, cpus=cpus, method=method, period=period, options=options)
+async def run_async(command: Command, speed: Speed | None = None, **options: Unpack[StreamOptions]) -> Result:
+    """As ``run``, for asyncio. When it is cancelled the command is ended."""
     with _record() as file:
-        words = [_binary(), "run", "--quiet", f"--json={file}", *zone, "--", *_words(command)]
+        words, streams = _run(command, speed, options, file)
         process = await asyncio.create_subprocess_exec(*words, **streams)
         try:
             stdout, stderr = await process.communicate()
@@ -250,20 +265,9 @@ class Node:
 
 
 @contextlib.contextmanager
-def node(
-    name: str,
-    speed: str | float | Mapping[int, str] | None = None,
-    *,
-    trace: PathLike | None = None,
-    like: PathLike | None = None,
-    cpus: str | Iterable[int] | None = None,
-    method: str | None = None,
-    period: str | None = None,
-    options: Iterable[str] = (),
-) -> Iterator[Node]:
+def node(name: str, speed: Speed | None = None, **zone: Unpack[Zone]) -> Iterator[Node]:
     """A virtual node for the time of a ``with``; what still runs there at its end is killed."""
-    zone = _zone(speed, trace=trace, like=like, cpus=cpus, method=method, period=period, options=options)
-    _call(["node", "create", name, "--quiet", *zone])
+    _call(["node", "create", name, "--quiet", *_zone(speed, zone)])
     made = Node(name)
     try:
         yield made
@@ -362,27 +366,20 @@ _ORPHAN = """
 
 @contextlib.contextmanager
 def attach(
-    speed: str | float | Mapping[int, str] | None = None,
+    speed: Speed | None = None,
     *,
     pid: int | Iterable[int] | None = None,
     name: str | None = None,
     cgroup: PathLike | None = None,
     unit: str | None = None,
     container: str | None = None,
-    trace: PathLike | None = None,
-    like: PathLike | None = None,
-    cpus: str | Iterable[int] | None = None,
-    method: str | None = None,
-    period: str | None = None,
-    options: Iterable[str] = (),
+    **zone: Unpack[Zone],
 ) -> Iterator[Attached]:
     """Slows down what runs already for the time of a ``with``, and puts all back. That may be this process itself."""
-    zone = _zone(speed, trace=trace, like=like, cpus=cpus, method=method, period=period, options=options)
     pids = None if pid is None else ",".join(map(str, [pid] if isinstance(pid, int) else pid))
-    targets = {"pid": pids, "name": name, "cgroup": cgroup, "unit": unit, "container": container}
-    meant = [f"--{kind}={value}" for kind, value in targets.items() if value is not None]
+    meant = _options({"pid": pids, "name": name, "cgroup": cgroup, "unit": unit, "container": container})
     with tempfile.TemporaryDirectory(prefix="emu-") as folder:
-        words = [_binary(), "attach", "--quiet", f"--json={folder}/record.json", *meant, *zone]
+        words = [_binary(), "attach", "--quiet", f"--json={folder}/record.json", *meant, *_zone(speed, zone)]
         subprocess.run(["sh", "-c", _ORPHAN, folder, *words], check=True)
         attached = Attached(Path(folder))
         attached._begin()

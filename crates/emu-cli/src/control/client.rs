@@ -8,8 +8,8 @@ use std::time::Duration;
 use emu_core::{Error, LiveSession, Pid, Result, Roots, SpeedSpec, Status, Tasks, live_sessions};
 use serde::{Deserialize, Serialize};
 
+use super::source::Source;
 use super::{Reply, Request, address, limit, peer, receive, send};
-use crate::zone::follow::Source;
 
 /// How long an emu may take to answer: a status may wait for its controllers.
 const PATIENCE: Duration = Duration::from_secs(3);

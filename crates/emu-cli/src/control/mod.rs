@@ -5,9 +5,11 @@
 
 mod client;
 mod server;
+mod source;
 
 pub(crate) use client::{Working, at_work, join, remove, set_speed, set_speed_of};
 pub(crate) use server::{Asked, Change, Control};
+pub(crate) use source::Source;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;

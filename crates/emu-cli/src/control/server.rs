@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use emu_core::{Error, Pid, Result, Session, SpeedSpec, Tasks};
 
+use super::source::Source;
 use super::{Reply, Request, Working, address, limit, peer, receive, send};
-use crate::zone::follow::Source;
 
 /// How long an emulation waits for one who asks it something and says nothing.
 const PATIENCE: Duration = Duration::from_millis(200);

@@ -5,7 +5,9 @@ pub(crate) mod numbers;
 pub(crate) mod progress;
 pub(crate) mod table;
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use emu_bench::report::Chart;
@@ -39,6 +41,14 @@ pub(crate) fn print(text: &str) -> Result<()> {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("cannot write to stdout", e)),
         _ => Ok(()),
     }
+}
+
+/// Writes a file, in place of one that is there.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).map_err(|e| Error::file("write", path, e))
 }
 
 /// A value as indented JSON with a final newline.

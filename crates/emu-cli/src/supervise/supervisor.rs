@@ -15,9 +15,8 @@ use emu_core::{Error, Result};
 use nix::sys::signal::{Signal, kill};
 
 use crate::exit::Exit;
-use crate::signals::{self, Received, Signals};
+use crate::signals::{self, Received, Signals, until};
 use crate::supervise::child::{Child, News};
-use crate::zone::follow::until;
 
 /// How often what is in force is looked at for news.
 const LOOK: Duration = Duration::from_secs(1);

@@ -1,27 +1,13 @@
 //! An emulation that may follow a trace.
 
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use emu_core::{CpuList, Error, ErrorKind, Host, Player, Result, Session, Trace};
-use serde::{Deserialize, Serialize};
+use emu_core::{Error, ErrorKind, Host, Player, Result, Session, Trace};
 
-use crate::control::Asked;
+use crate::control::{Asked, Source};
 use crate::zone::ZoneArgs;
 use crate::zone::trace_end::at_end_name;
-
-/// Which trace: equal ones are followed alike.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Source {
-    /// The file.
-    pub(crate) file: PathBuf,
-    /// What comes after its end.
-    pub(crate) at_end: String,
-    /// Of what it had in it.
-    digest: String,
-}
 
 /// A trace that a zone follows, or is to follow.
 #[derive(Debug, Clone)]
@@ -51,14 +37,16 @@ impl Follow {
 
     /// Does what is due.
     pub(crate) fn play(&mut self, session: &mut Session) {
-        let before = session.targets().clone();
-        if let Err(error) = self.player.play(session) {
-            self.refused
-                .get_or_insert_with(|| format!("a speed of the trace was not set: {}", error.in_words()));
-        }
-        if before != *session.targets() {
-            self.changed = Some(Instant::now());
-            self.changes += 1;
+        match self.player.play(session) {
+            Ok(true) => {
+                self.changed = Some(Instant::now());
+                self.changes += 1;
+            }
+            Ok(false) => {}
+            Err(error) => {
+                let why = || format!("a speed of the trace was not set: {}", error.in_words());
+                self.refused.get_or_insert_with(why);
+            }
         }
     }
 
@@ -73,24 +61,11 @@ impl Follow {
     }
 }
 
-/// Which trace is asked for, if one is.
+/// The trace that is asked for, if one is, and which it is.
 ///
 /// # Errors
 /// The file cannot be read, or is no trace.
-pub(crate) fn source(args: &ZoneArgs) -> Result<Option<Source>> {
-    Ok(read(args)?.map(|(source, _)| source))
-}
-
-/// The CPUs that would follow the trace that is asked for.
-///
-/// # Errors
-/// The file cannot be read, or is no trace.
-pub(crate) fn cpus(host: &Host, args: &ZoneArgs) -> Result<CpuList> {
-    let cpus = |(_, trace): (Source, Trace)| trace.cpus_of(host, args.demand.cpus.as_ref());
-    Ok(read(args)?.map(cpus).unwrap_or_default())
-}
-
-fn read(args: &ZoneArgs) -> Result<Option<(Source, Trace)>> {
+pub(crate) fn read(args: &ZoneArgs) -> Result<Option<(Source, Trace)>> {
     let Some(path) = args.wanted.trace.as_deref() else {
         let without = "--trace-end is for a trace, and there is none";
         return match args.trace_end {
@@ -107,10 +82,8 @@ fn read(args: &ZoneArgs) -> Result<Option<(Source, Trace)>> {
     let file = fs::canonicalize(path).map_err(unreadable)?;
     let text = fs::read_to_string(&file).map_err(unreadable)?;
     let trace = text.parse().map_err(|e: Error| e.during(format!("cannot follow {}", path.display())))?;
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    let digest = format!("{:016x}", hasher.finish());
-    Ok(Some((Source { file, at_end: at_end_name(args.trace_end.unwrap_or_default()).into(), digest }, trace)))
+    let at_end = at_end_name(args.trace_end.unwrap_or_default());
+    Ok(Some((Source::new(file, at_end, &text), trace)))
 }
 
 /// A session, and what it follows.
@@ -156,9 +129,4 @@ impl Asked for Following {
     fn follows(&self) -> Option<&Source> {
         self.follow.as_ref().map(|follow| &follow.source)
     }
-}
-
-/// For how long to wait for something else, so that what is due comes in time.
-pub(crate) fn until(due: Option<Instant>, most: Duration) -> Duration {
-    due.map_or(most, |due| due.saturating_duration_since(Instant::now()).min(most))
 }

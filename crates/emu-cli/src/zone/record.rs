@@ -6,10 +6,11 @@ use std::time::Duration;
 use emu_core::{CpuId, Delivered, Demand, Expected, Health, MethodId, Round, Status, Stretch, Tasks, Trait};
 use serde::Serialize;
 
+use crate::control::Source;
 use crate::exit::Exit;
 use crate::output::nanos;
 use crate::zone::delivered::{Basis, DeliveredRecord, StepCpu, StepRecord};
-use crate::zone::follow::{Follow, Source};
+use crate::zone::follow::Follow;
 use crate::zone::like::Like;
 use crate::zone::plan::Plan;
 use crate::zone::verification::Verification;

@@ -95,6 +95,7 @@ fn share(runtime: Duration, period: Duration) -> Option<f64> {
 pub(super) fn read(roots: &Roots, cgroups: &Cgroups, first: Option<CpuId>) -> RealTime {
     let kernel = roots.proc.join("sys/kernel");
     let runtime_file = kernel.join("sched_rt_runtime_us");
+    let limits = text(&roots.proc.join("self/limits"));
     let own_group = cgroups.with(Controller::Cpu).filter(|hierarchy| hierarchy.version == 1);
     RealTime {
         runtime: micros(&runtime_file),
@@ -102,8 +103,8 @@ pub(super) fn read(roots: &Roots, cgroups: &Cgroups, first: Option<CpuId>) -> Re
         group_runtime: own_group.and_then(|group| micros(&group.own.join("cpu.rt_runtime_us"))),
         group_period: own_group.and_then(|group| micros(&group.own.join("cpu.rt_period_us"))),
         fair_server: first.and_then(|cpu| fair_server(roots, cpu)),
-        rtprio_limit: rtprio_limit(&text(&roots.proc.join("self/limits"))),
-        rttime_limit: rttime_limit(&text(&roots.proc.join("self/limits"))),
+        rtprio_limit: rtprio_limit(&limits),
+        rttime_limit: rttime_limit(&limits),
         runtime_file: runtime_file.exists().then_some(runtime_file),
     }
 }
@@ -122,24 +123,24 @@ fn fair_server(roots: &Roots, cpu: CpuId) -> Option<FairServer> {
     })
 }
 
-/// The soft limit in the line `Max realtime timeout` of `/proc/self/limits`.
+/// `RLIMIT_RTTIME` in `/proc/self/limits`.
 fn rttime_limit(limits: &str) -> Option<Duration> {
-    let limit = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"))?;
-    limit.split_whitespace().next()?.parse().ok().map(Duration::from_micros)
+    soft_limit(limits, "Max realtime timeout")?.parse().ok().map(Duration::from_micros)
 }
 
-/// The soft limit in the line `Max realtime priority` of `/proc/self/limits`; 0 where there is
-/// none.
+/// `RLIMIT_RTPRIO` in `/proc/self/limits`; 0 where there is none.
 fn rtprio_limit(limits: &str) -> u64 {
-    let soft = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max realtime priority"))
-        .and_then(|values| values.split_whitespace().next());
-    match soft {
+    match soft_limit(limits, "Max realtime priority") {
         Some("unlimited") => u64::MAX,
         Some(number) => number.parse().unwrap_or_default(),
         None => 0,
     }
+}
+
+/// The soft limit in the line of this name (`proc_pid_limits(5)`).
+fn soft_limit<'a>(limits: &'a str, name: &str) -> Option<&'a str> {
+    let values = limits.lines().find_map(|line| line.strip_prefix(name))?;
+    values.split_whitespace().next()
 }
 
 #[cfg(test)]

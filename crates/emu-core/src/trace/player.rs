@@ -146,12 +146,12 @@ impl Player {
         begun.checked_add(self.lap_begin() + next.or(end)?)
     }
 
-    /// Sets the speed that is due; where several are, the last one.
+    /// Sets the speed that is due; where several are, the last one. Returns whether it is another one than before.
     ///
     /// # Errors
     /// The session's method refuses it; then the speed is as before, and what comes later can still be played.
-    pub fn play(&mut self, session: &mut Session) -> Result<()> {
-        let Some(begun) = self.begun.filter(|_| !self.is_over) else { return Ok(()) };
+    pub fn play(&mut self, session: &mut Session) -> Result<bool> {
+        let Some(begun) = self.begun.filter(|_| !self.is_over) else { return Ok(false) };
         let elapsed = begun.elapsed();
         let mut due = None;
         match (self.at_end, self.trace.length) {
@@ -180,9 +180,12 @@ impl Player {
             self.next += 1;
             due = Some(at);
         }
-        let Some(due) = due else { return Ok(()) };
+        let Some(due) = due else { return Ok(false) };
         self.lateness = self.lateness.max(elapsed.saturating_sub(due));
-        if self.targets == *session.targets() { Ok(()) } else { session.retarget(&self.targets) }
+        if self.targets == *session.targets() {
+            return Ok(false);
+        }
+        session.retarget(&self.targets).map(|()| true)
     }
 
     /// Whether the zone is at full speed as the trace has ended.

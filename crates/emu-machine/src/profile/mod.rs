@@ -49,6 +49,13 @@ impl Metric {
     /// Those of the geometric mean.
     const MEAN_OF: [Self; 4] = [Self::Loop, Self::Int, Self::Fp, Self::Linpack];
 
+    /// The geometric mean of its parts.
+    fn geomean(score: impl FnMut(&Self) -> Result<f64>) -> Result<f64> {
+        let scores = Self::MEAN_OF.iter().map(score);
+        let sum = scores.map(|score| score.map(f64::ln)).sum::<Result<f64>>()?;
+        Ok((sum / Self::MEAN_OF.len() as f64).exp())
+    }
+
     /// What is counted each second.
     pub fn unit(&self) -> &'static str {
         match self {
@@ -234,9 +241,7 @@ impl Profile {
     /// Usage: it was not measured.
     pub fn score(&self, metric: &Metric) -> Result<f64> {
         if *metric == Metric::Geomean {
-            let logs = Metric::MEAN_OF.iter().map(|metric| self.score(metric).map(f64::ln));
-            let sum = logs.sum::<Result<f64>>()?;
-            return Ok((sum / Metric::MEAN_OF.len() as f64).exp());
+            return Metric::geomean(|metric| self.score(metric));
         }
         self.scores.get(metric).map(|score| score.mean).ok_or_else(|| {
             let hint = match metric {

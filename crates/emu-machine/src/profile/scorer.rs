@@ -75,12 +75,7 @@ impl Scorer {
             let request = Request { metric: metric.clone(), length_ns, cpu: self.cpu };
             self.worker.ask(&request, PATIENCE, Some(look))
         };
-        if *metric == Metric::Geomean {
-            let logs = Metric::MEAN_OF.iter().map(|metric| one(metric).map(f64::ln));
-            let sum = logs.sum::<Result<f64>>()?;
-            return Ok((sum / Metric::MEAN_OF.len() as f64).exp());
-        }
-        one(metric)
+        if *metric == Metric::Geomean { Metric::geomean(one) } else { one(metric) }
     }
 }
 

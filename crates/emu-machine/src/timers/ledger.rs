@@ -1,7 +1,5 @@
 //! Where the wall time of a sample went: running, waiting for a CPU, throttled, stolen, asleep.
 
-use std::fs;
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +10,7 @@ use emu_core::{CpuList, Host, Result};
 use serde::{Deserialize, Serialize};
 
 use super::problem;
+use crate::waiting::waited;
 
 /// Steps of a burst of the sample: some 18 ms.
 const BURST: u64 = 1 << 24;
@@ -130,14 +129,10 @@ impl Accounts {
     }
 }
 
-/// Time that a thread was ready without running, the second number of its schedstat
-/// (Documentation/scheduler/sched-stats.rst); `None` on a kernel without it.
-fn waited(path: &Path) -> Option<u64> {
-    fs::read_to_string(path).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use emu_core::Roots;
 
@@ -207,16 +202,6 @@ mod tests {
         let (before, after) =
             (accounts(0, 0, None, Some(0), None, 0), accounts(100, 60, None, Some(30), None, 0));
         assert_eq!(split(before, after), [Some(60), None, Some(30), None, Some(0), Some(10)]);
-    }
-
-    #[test]
-    fn waiting_is_the_second_number_of_schedstat() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("schedstat");
-        fs::write(&path, "123 456 7\n").unwrap();
-        assert_eq!(waited(&path), Some(456));
-        fs::write(&path, "0\n").unwrap();
-        assert_eq!(waited(&path), None);
     }
 
     #[test]

@@ -185,11 +185,13 @@ fn is_like(host: &Host, zone: &ZoneArgs, session: &LiveSession, working: &Workin
         .demand
         .period
         .is_none_or(|wanted| (status.period.as_secs_f64() / wanted.as_secs_f64() - 1.0).abs() < PERIOD_SLACK);
-    let cpus = match &zone.wanted.speed {
-        Some(speed) => Demand::cpus_of(host, speed, zone.demand.cpus.as_ref()),
-        None => follow::cpus(host, zone)?,
+    let (cpus, traced) = (zone.demand.cpus.as_ref(), follow::read(zone)?);
+    let cpus = match (&zone.wanted.speed, &traced) {
+        (Some(speed), _) => Demand::cpus_of(host, speed, cpus),
+        (None, Some((_, trace))) => trace.cpus_of(host, cpus),
+        (None, None) => cpus.cloned().unwrap_or_default(),
     };
-    let follows = follow::source(zone)? == working.follows;
+    let follows = traced.map(|(source, _)| source) == working.follows;
     Ok(cpus == session.cpus && period && follows && zone.method.allows(&session.method))
 }
 

@@ -10,12 +10,12 @@ use nix::libc::STDERR_FILENO;
 use nix::unistd::{close, dup2_stderr, dup2_stdout, setsid};
 
 use super::args::CreateArgs;
-use crate::control::{Asked, Control};
+use crate::control::{Asked, Control, Source};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::reporter::Reporter;
-use crate::signals::{Came, Signals};
-use crate::zone::follow::{Follow, Source, until};
+use crate::signals::{Came, Signals, until};
+use crate::zone::follow::Follow;
 use crate::zone::like::Like;
 use crate::zone::plan::Plan;
 use crate::zone::summary;

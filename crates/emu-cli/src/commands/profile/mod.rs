@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use emu_core::Error;
 use emu_machine::profile::{Metric, Profile, ProfilePlan, Score};
 
 use crate::ending::Ending;
@@ -62,7 +61,7 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<Exit, Failure> {
     progress.clear();
     ending.by_signal(measured.as_ref().err())?;
     let measured = measured?;
-    std::fs::write(&args.file, output::json(&measured)?).map_err(|e| Error::file("write", &args.file, e))?;
+    output::write(&args.file, &output::json(&measured)?)?;
     if !args.quiet {
         output::print(&text(&measured))?;
     }

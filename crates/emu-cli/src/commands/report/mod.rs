@@ -66,8 +66,7 @@ fn write(results: &Results, folder: &Path) -> Result<()> {
         Error::file("make the folder", folder, cause).hint("name another one with emu report --out")
     })?;
     for file in files(results)? {
-        let path = folder.join(&file.name);
-        fs::write(&path, &file.text).map_err(|cause| Error::file("write", &path, cause))?;
+        output::write(&folder.join(&file.name), &file.text)?;
     }
     Ok(())
 }

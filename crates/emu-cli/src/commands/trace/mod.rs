@@ -5,8 +5,6 @@ mod show;
 
 pub(crate) use args::TraceCommand;
 
-use std::fs;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -31,7 +29,7 @@ pub(crate) fn trace(command: &TraceCommand) -> Result<Exit, Failure> {
         TraceCommand::Show(args) => {
             let shown = show::read(&args.file)?;
             if let Some(figure) = &args.figure {
-                write(figure, &shown.chart().svg()?)?;
+                output::write(figure, &shown.chart().svg()?)?;
             }
             output::print(&shown.text())?;
             Ok(Exit::Success)
@@ -62,12 +60,8 @@ fn recorded(args: &RecordArgs) -> Result<Exit, Failure> {
     if recorded.steps() == 0 {
         return Err(Error::unavailable("it was ended before the first step").into());
     }
-    write(&args.file, &recorded.trace(args.clocks))?;
+    output::write(&args.file, &recorded.trace(args.clocks))?;
     let (steps, highest) = (recorded.steps(), rate(recorded.highest(), "Hz").replace("/s", ""));
     reporter.tell(&format!("{steps} steps are in {}; 100% is {highest}", args.file.display()));
     Ok(Exit::Success)
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).map_err(|e| Error::file("write", path, e))
 }
