@@ -50,7 +50,7 @@ pub(crate) fn span(nanos: Nanos) -> Duration {
 }
 
 /// The kernel's tick, at which it looks at the time of what runs: the resolution of the coarse clock.
-pub(crate) fn tick() -> Duration {
+pub fn tick() -> Duration {
     let coarse = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE);
     coarse.map_or(Duration::from_millis(10), |step| span(step.tv_sec() * 1_000_000_000 + step.tv_nsec()))
 }
