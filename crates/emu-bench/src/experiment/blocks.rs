@@ -1,5 +1,7 @@
 //! The order of samples: randomised blocks.
 
+use std::collections::BTreeSet;
+
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -23,13 +25,17 @@ pub(super) struct Step {
     pub(super) sides: [Side; 2],
 }
 
-/// The steps of an experiment whose cells have these numbers of repetitions.
+/// The steps of an experiment whose cells have these numbers of repetitions, and of CPUs.
 ///
 /// Each block has one pair of every cell, in an order of its own, so that a machine that drifts favours no cell
-/// (randomised multiple interleaved trials: Abedi & Brecht, ICPE 2017). Cells with fewer repetitions than others
-/// skip blocks evenly. Over the pairs of a cell the order of sides is ABBA or BAAB.
-fn steps(repetitions: &[usize], seed: u64) -> Vec<Step> {
+/// (randomised multiple interleaved trials: Abedi & Brecht, ICPE 2017). Cells with as many CPUs come one after another:
+/// other CPUs have to be [balanced](super::harness) first. Cells with fewer repetitions than others skip blocks evenly. Over
+/// the pairs of a cell the order of sides is ABBA or BAAB.
+fn steps(cells: &[(usize, usize)], seed: u64) -> Vec<Step> {
+    let repetitions: Vec<_> = cells.iter().map(|(count, _)| *count).collect();
     let blocks = repetitions.iter().copied().max().unwrap_or(0);
+    let mut cores: Vec<_> =
+        cells.iter().map(|(_, cores)| *cores).collect::<BTreeSet<_>>().into_iter().collect();
     let mut rng = Pcg64::seed_from_u64(seed);
     let orders: Vec<_> = repetitions
         .iter()
@@ -39,9 +45,13 @@ fn steps(repetitions: &[usize], seed: u64) -> Vec<Step> {
         .collect();
     let mut steps = Vec::new();
     for block in 0..blocks {
-        let mut cells: Vec<_> = (0..repetitions.len()).collect();
-        cells.shuffle(&mut rng);
-        steps.extend(cells.into_iter().filter_map(|cell| {
+        let mut order: Vec<_> = (0..repetitions.len()).collect();
+        order.shuffle(&mut rng);
+        cores.shuffle(&mut rng);
+        order.sort_by_key(|cell| {
+            cores.iter().position(|count| cells.get(*cell).is_some_and(|(_, of)| of == count))
+        });
+        steps.extend(order.into_iter().filter_map(|cell| {
             let count = *repetitions.get(cell)?;
             let repetition = block * count / blocks;
             let is_in = (block + 1) * count / blocks > repetition;
@@ -54,17 +64,19 @@ fn steps(repetitions: &[usize], seed: u64) -> Vec<Step> {
 
 /// The steps that are planned; where the run has a budget, followed by those of cells that these do not decide.
 pub(super) fn all_steps(experiment: &Experiment) -> Vec<Step> {
-    let planned: Vec<_> = experiment.cells.iter().map(|cell| cell.repetitions).collect();
+    let of = |count: &dyn Fn(&Cell) -> usize| {
+        experiment.cells.iter().map(|cell| (count(cell), cell.cores())).collect::<Vec<_>>()
+    };
+    let planned = of(&|cell| cell.repetitions);
     let mut all = steps(&planned, experiment.seed);
     if !experiment.budget.is_zero() {
         let more = |cell: &Cell| match cell.contender {
             NONE => 0,
             _ => UNTIL_DECIDED.saturating_sub(cell.repetitions),
         };
-        let more: Vec<_> = experiment.cells.iter().map(more).collect();
-        all.extend(steps(&more, experiment.seed.wrapping_add(1)).into_iter().map(|step| Step {
+        all.extend(steps(&of(&more), experiment.seed.wrapping_add(1)).into_iter().map(|step| Step {
             block: experiment.repetitions + step.block,
-            repetition: planned.get(step.cell).map_or(0, |count| count + step.repetition),
+            repetition: planned.get(step.cell).map_or(0, |(count, _)| count + step.repetition),
             ..step
         }));
     }
@@ -87,25 +99,28 @@ mod tests {
     proptest! {
         #[test]
         fn every_pair_of_every_cell_is_taken_once_and_in_order(
-            repetitions in proptest::collection::vec(0usize..30, 0..8), seed: u64,
+            cells in proptest::collection::vec((0usize..30, 1usize..4), 0..8), seed: u64,
         ) {
-            let steps = steps(&repetitions, seed);
-            for (cell, &count) in repetitions.iter().enumerate() {
+            let steps = steps(&cells, seed);
+            for (cell, &(count, _)) in cells.iter().enumerate() {
                 let seen: Vec<_> = steps.iter().filter(|s| s.cell == cell).map(|s| s.repetition).collect();
                 prop_assert_eq!(seen, (0..count).collect::<Vec<_>>());
                 let first = |side| steps.iter().filter(|s| s.cell == cell && s.sides[0] == side).count();
                 prop_assert!(first(Side::Native).abs_diff(first(Side::Emulated)) <= 1);
             }
             prop_assert!(steps.is_sorted_by_key(|step| step.block));
+            let cores = |step: &Step| (step.block, cells[step.cell].1);
+            let groups: BTreeSet<_> = steps.iter().map(cores).collect();
+            prop_assert_eq!(steps.chunk_by(|a, b| cores(a) == cores(b)).count(), groups.len());
         }
     }
 
     #[test]
     fn the_seed_decides_and_blocks_differ() {
-        assert_eq!(steps(&[9; 6], 1), steps(&[9; 6], 1));
-        assert_ne!(steps(&[9; 6], 1), steps(&[9; 6], 2));
+        assert_eq!(steps(&[(9, 1); 6], 1), steps(&[(9, 1); 6], 1));
+        assert_ne!(steps(&[(9, 1); 6], 1), steps(&[(9, 1); 6], 2));
         let order = |block| {
-            let all = steps(&[9; 6], 1);
+            let all = steps(&[(9, 1); 6], 1);
             all.iter().filter(|step| step.block == block).map(|step| step.cell).collect::<Vec<_>>()
         };
         assert!((1..9).any(|block| order(block) != order(0)));
@@ -113,14 +128,17 @@ mod tests {
 
     #[test]
     fn cells_with_fewer_repetitions_are_spread_over_the_run() {
-        let blocks: Vec<_> =
-            steps(&[12, 3], 1).iter().filter(|step| step.cell == 1).map(|step| step.block).collect();
+        let blocks: Vec<_> = steps(&[(12, 1), (3, 1)], 1)
+            .iter()
+            .filter(|step| step.cell == 1)
+            .map(|step| step.block)
+            .collect();
         assert_eq!(blocks, [3, 7, 11]);
     }
 
     #[test]
     fn what_is_taken_again_comes_last_in_its_block() {
-        let mut steps = steps(&[2; 3], 1);
+        let mut steps = steps(&[(2, 1); 3], 1);
         let first = steps[0];
         again_in_block(&mut steps, 0);
         assert_eq!(steps.len(), 7);

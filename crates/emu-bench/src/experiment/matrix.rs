@@ -6,7 +6,7 @@ use emu_core::{CpuList, Demand, Error, Hertz, Hint, Host, MethodId, Result, Spee
 
 use super::{Cell, Experiment, NONE, OwnCosts, Refusal, methods};
 use crate::stats::Band;
-use crate::verify::{Plan, SMOOTH, Trial, spectrum_of_periods, window_of_periods};
+use crate::verify::{Plan, SMOOTH, Trial, spectrum_of_periods, window_for};
 use crate::workload::{Job, Worker, Workload, workload};
 
 /// The fewest and the most pairs of a cell: one alone cannot be judged.
@@ -192,8 +192,9 @@ impl Experiment {
     ) -> Result<Cell> {
         let emulated = methods::emulated(contender, host, &demand)?;
         let period = emulated.cycle();
-        let longest = like.map_or(period, |like| like.period);
-        let plan = Plan { window: window_of_periods(self.window, longest), ..Plan::new(self.seed) };
+        let window = like
+            .map_or_else(|| window_for(self.window, &*emulated, demand.lowest_share()), |like| like.window);
+        let plan = Plan { window, ..Plan::new(self.seed) };
         let mut trial = Trial::of(name, &demand, &plan.setting(&*emulated, &demand.targets))?;
         if let Some(like) = like {
             trial.job = like.trial.job.clone();
@@ -202,7 +203,7 @@ impl Experiment {
         let mut light = trial.clone();
         light.job.arrays = None;
         let (pair_time, _) = plan.expected_times(&*emulated, &light);
-        Ok(Cell { contender, demand, trial, period, repetitions: 0, spectrum: false, pair_time })
+        Ok(Cell { contender, demand, trial, period, window, repetitions: 0, spectrum: false, pair_time })
     }
 
     /// A method that can do nothing of what was asked for is told once.

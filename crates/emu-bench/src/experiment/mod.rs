@@ -26,7 +26,7 @@ use emu_core::{Demand, Error, Hertz, MethodId, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Band, Level};
-use crate::verify::{Plan, Trial, window_of_periods};
+use crate::verify::{Plan, Trial};
 use crate::workload::as_ns;
 
 /// What is measured and how, as it stands in the record.
@@ -71,6 +71,9 @@ pub struct Cell {
     /// Length of the method's on/off cycle, the longest where it varies; zero without one.
     #[serde(rename = "period_ns", with = "as_ns")]
     pub period: Duration,
+    /// Length of its windows.
+    #[serde(rename = "window_ns", with = "as_ns", default)]
+    pub window: Duration,
     /// How many pairs are taken.
     pub repetitions: usize,
     /// Whether its progress is looked at closely.
@@ -117,16 +120,6 @@ impl Refusal {
 }
 
 impl Experiment {
-    /// The period that sets the length of a cell's windows: its own, or for controls, which have none, the longest of
-    /// those that do the same work.
-    fn longest_period(&self, cell: &Cell) -> Duration {
-        let does_the_same = |other: &&Cell| {
-            cell.contender == NONE
-                && (other.workload(), &other.trial.job.cpus) == (cell.workload(), &cell.trial.job.cpus)
-        };
-        self.cells.iter().filter(does_the_same).map(|other| other.period).fold(cell.period, Duration::max)
-    }
-
     /// How the pairs of a cell are taken.
     ///
     /// # Errors
@@ -134,7 +127,7 @@ impl Experiment {
     pub fn plan(&self, cell: &Cell, proc: &std::path::Path) -> Result<Plan> {
         Ok(Plan {
             pairs: cell.repetitions,
-            window: window_of_periods(self.window, self.longest_period(cell)),
+            window: self.window.max(cell.window),
             repeats: 0,
             tolerance: Band::new(self.tolerance)?,
             level: Level::P95,

@@ -61,12 +61,13 @@ fn undecided(results: &Results) -> Option<String> {
         Verdict::Pass | Verdict::Fail => None,
     };
     let open: Vec<_> = cells().filter_map(needed).collect();
-    let would = open.iter().flatten().filter(|pairs| **pairs <= PAIRS_MAX);
-    let take = match (would.clone().count(), would.max()) {
-        (0, _) | (_, None) => ", and no number of pairs like these would decide them".to_owned(),
-        (some, Some(pairs)) => {
-            format!("; {pairs} pairs of each would decide {some} of them (--reps {pairs})")
-        }
+    let mut would: Vec<_> = open.iter().flatten().filter(|pairs| **pairs <= PAIRS_MAX).collect();
+    would.sort_unstable();
+    // The last ones lie on the border, and would take any number.
+    let some = would.len().div_ceil(2);
+    let take = match some.checked_sub(1).and_then(|last| would.get(last)) {
+        None => ", and no number of pairs like these would decide them".to_owned(),
+        Some(pairs) => format!("; {pairs} pairs of each would decide {some} of them (--reps {pairs})"),
     };
     (!open.is_empty()).then(|| format!("{} of {} cells are undecided{take}.", open.len(), cells().count()))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use emu_core::{Demand, Host, Method, MethodId, Pid, Prepared, Result, Session, Status, Tasks, Trait};
+use emu_core::{Demand, Host, Method, MethodId, Pid, Prepared, Result, Session, Status, Tasks, Trait, tick};
 
 use super::LifetimeRule;
 
@@ -18,6 +18,11 @@ pub trait Emulated {
     /// there is a [rule](Self::lifetime_rule) that may stop the worker for longer.
     fn cycle(&self) -> Duration {
         self.lifetime_rule().map_or_else(|| self.period(), |rule| rule.cycle())
+    }
+
+    /// By how much the CPU time that one CPU gives in a window differs with where the window begins.
+    fn grain(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// How long after [`engage`](Self::engage) the speed is steady; with a [rule](Self::lifetime_rule), once the
@@ -141,6 +146,11 @@ impl Emulated for SessionEmulated {
 
     fn release(&mut self) -> Result<()> {
         self.session.take().map_or(Ok(()), |session| session.release().1)
+    }
+
+    /// A turn ends half a tick late in the mean.
+    fn grain(&self) -> Duration {
+        if self.method().about().has(Trait::EndsAtTicks) { tick() / 2 } else { Duration::ZERO }
     }
 
     /// The tasks of a group with a share compete with processes that burn.

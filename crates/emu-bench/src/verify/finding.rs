@@ -79,6 +79,17 @@ impl Finding {
         matches!(self.verdict, Verdict::NotEnoughData { .. })
     }
 
+    /// Whether the verdict would be the same if the interval were wider by this factor.
+    pub fn decides_widened(&self, factor: f64, band: Band) -> bool {
+        let Interval { estimate, low, high, .. } = self.relative;
+        let (low, high) = (estimate - (estimate - low) * factor, estimate + (high - estimate) * factor);
+        match self.verdict {
+            Verdict::Pass => band.low() <= low && high <= band.high(),
+            Verdict::Fail => high < band.low() || band.high() < low,
+            Verdict::NotEnoughData { .. } => false,
+        }
+    }
+
     /// Whether so many pairs were disturbed that the others decide nothing.
     pub fn is_disturbed(&self) -> bool {
         matches!(self.doubt, Some(Doubt::Disturbed { .. }))

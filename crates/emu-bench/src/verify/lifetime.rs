@@ -156,7 +156,6 @@ fn born(stat: &Stat) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::window_of_periods;
 
     fn rule(share: f64, cpus: usize) -> LifetimeRule {
         LifetimeRule { share, period: Duration::from_millis(10), cpus }
@@ -235,7 +234,7 @@ mod tests {
                 }
                 live(&rule, &mut now, LEAST.max(rule.cycle() * 3));
                 let before = now.used;
-                let window = window_of_periods(Duration::from_millis(200), rule.cycle());
+                let window = Duration::from_millis(200).max(rule.cycle() * 3);
                 live(&rule, &mut now, window);
                 let off = now.used.saturating_sub(before).as_secs_f64() - share * window.as_secs_f64();
                 // A burst at the border is in it or not, and the window is whole looks.

@@ -61,11 +61,12 @@ use crate::workload::{Job, Setting};
 /// The workload whose progress is looked at closely.
 pub const SMOOTH: &str = "cpu-loop";
 
-/// A window of at least this length that holds enough periods of an emulation, or [cycles](Emulated::cycle) where these
-/// are longer, for its phase not to matter.
-pub fn window_of_periods(least: Duration, period: Duration) -> Duration {
-    const PERIODS: u32 = 3;
-    least.max(period * PERIODS)
+/// A window of at least this length that holds enough [cycles](Emulated::cycle) of an emulation for its phase not to matter,
+/// and of which its [grain](Emulated::grain) is little at this share.
+pub fn window_for(least: Duration, emulated: &dyn Emulated, share: f64) -> Duration {
+    const CYCLES: u32 = 3;
+    const GRAIN: f64 = 0.02;
+    least.max(emulated.cycle() * CYCLES).max(emulated.grain().div_f64(share * GRAIN))
 }
 
 /// The window of a granularity spectrum: of at least this length, and enough periods to see how they differ.

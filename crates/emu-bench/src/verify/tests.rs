@@ -58,7 +58,7 @@ fn windows_are_whole_periods() {
 fn windows_hold_several_cycles_where_a_whole_life_is_judged() {
     for (share, cpus, window_ms) in [(0.4, 1, 200), (0.2, 1, 200), (0.2, 2, 300), (0.1, 2, 600)] {
         let judge = Judge::new(share, cpus);
-        let window = window_of_periods(Plan::new(1).window, judge.cycle());
+        let window = window_for(Plan::new(1).window, &judge, 0.5);
         let window = Plan { window, ..Plan::new(1) }.window_of(&judge);
         assert_eq!(window, Duration::from_millis(window_ms), "{share} on {cpus}");
     }

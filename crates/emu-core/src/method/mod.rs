@@ -80,6 +80,8 @@ pub enum Trait {
     Burns,
     /// Burns it in processes of their own, whose CPU time nobody can tell from a disturbance.
     HasHelpers,
+    /// Leaves it to the scheduler's tick to end a turn: what a window of time has differs by up to a tick.
+    EndsAtTicks,
     /// Slows whatever else runs on the CPUs of the zone, too.
     SlowsOthers,
     /// Judges each process by its CPU time over its whole life, so that sleep becomes credit.

@@ -112,7 +112,7 @@ impl Case {
         let emulated = SessionEmulated::new(prepared);
         let plan = Plan {
             pairs: settings.pairs,
-            window: verify::window_of_periods(settings.window, emulated.cycle()),
+            window: verify::window_for(settings.window, &emulated, emulated.demand().lowest_share()),
             repeats: repeats(settings.pairs),
             tolerance: settings.tolerance,
             proc,

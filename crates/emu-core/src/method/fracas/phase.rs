@@ -111,10 +111,9 @@ fn delays(begins: &[Nanos], period: Nanos) -> Vec<Nanos> {
     begins.iter().map(delay).collect()
 }
 
-/// Makes one period of each group longer. The quota of that period is as much larger, so that the share stays.
+/// Makes one period of each group longer; its quota is such that the share stays.
 ///
-/// The kernel takes up a new period when the one under way ends, so each is written after one has begun, and written back
-/// after the next has.
+/// Each is written after a period has begun, and written back after the next has.
 fn delay(groups: &mut [QuotaGroup], delays: &[Nanos], period: Nanos) -> Result<()> {
     let mut steps: Vec<_> = delays.iter().map(|delay| u8::from(*delay != 0) * 2).collect();
     let mut seen = groups.iter().map(QuotaGroup::periods).collect::<Result<Vec<_>>>()?;

@@ -287,18 +287,24 @@ impl QuotaGroup {
         Ok(self.bandwidth.throttled()?.periods)
     }
 
-    /// Makes the period longer, and the quota as much larger, until [`renew`](Self::renew).
+    /// Makes the next period longer by so much, until [`renew`](Self::renew) in it.
+    ///
+    /// The kernel takes up the period when the one under way ends, the quota at once: it counts in both periods, so that
+    /// each has half of what is added. Both writes also forgive what the turns before them overran, half a tick in the mean.
     ///
     /// # Errors
     /// As [`Bandwidth::set_limit`].
     pub(super) fn lengthen(&mut self, by_us: u64) -> Result<()> {
         let Limit { quota, period_us } = self.limit_now(self.asked, self.period_us, self.rest.is_resting());
-        let longer = period_us + by_us;
         let quota = match quota {
-            Quota::Micros(micros) => Quota::Micros(micros * longer / period_us.max(1)),
+            Quota::Micros(micros) => {
+                let added = micros as f64 * by_us as f64 / period_us.max(1) as f64 / 2.0;
+                let forgiven = self.tick.as_micros() as f64 / 2.0;
+                Quota::Micros(((micros as f64 + added - forgiven) as u64).max(QUOTA_MIN_US))
+            }
             Quota::Max => Quota::Max,
         };
-        self.write(Limit { quota, period_us: longer })
+        self.write(Limit { quota, period_us: period_us + by_us })
     }
 
     /// When [`settle`](Self::settle) is due; `None` where it never is.
