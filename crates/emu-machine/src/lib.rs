@@ -15,6 +15,7 @@ pub mod series;
 pub mod timers;
 mod waiting;
 pub mod wavering;
+mod witness;
 
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ fn tell(watch: Watch<'_>, row: &str, sample: &impl Serialize) -> Result<()> {
 const OPTIMISED: bool = !cfg!(debug_assertions);
 
 /// What is said of the figures of a build without optimisation.
-pub const UNOPTIMISED: &str = "This emu was built without optimisation: the figures mean little.";
+const UNOPTIMISED: &str = "This emu was built without optimisation: the figures mean little.";
 
 /// What is to be known of all figures of this build, in sentences.
 fn notes_of_build() -> Vec<String> {

@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use emu_bench::nanos;
 use emu_bench::stats::{Dips, Sample};
-use emu_core::{Error, Result};
+use emu_core::{Error, Host, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, notes_of_build, tell};
+use crate::witness::{Others, Witness};
 
 /// Samples that a median needs to mean something.
 const SAMPLES_MIN: u64 = 10;
@@ -94,13 +95,27 @@ impl Series {
 /// # Errors
 /// A sample fails, or `watch` ends the series.
 pub fn run(
+    host: &Host,
+    plan: SeriesPlan,
+    names: (&str, &str),
+    sample: impl FnMut(Duration) -> Result<f64>,
+    watch: Watch<'_>,
+) -> Result<Series> {
+    run_beside(Witness::new(host, 1, Others::Count), plan, names, sample, watch)
+}
+
+/// As [`run`], beside a witness.
+pub(crate) fn run_beside(
+    mut witness: Witness,
     plan: SeriesPlan,
     names: (&str, &str),
     sample: impl FnMut(Duration) -> Result<f64>,
     watch: Watch<'_>,
 ) -> Result<Series> {
     let begin = Instant::now();
-    run_by(|| begin.elapsed(), plan, names, sample, watch)
+    let mut series = witness.once(names.0, || run_by(|| begin.elapsed(), plan, names, sample, watch))?;
+    series.notes.splice(..0, witness.notes());
+    Ok(series)
 }
 
 /// As [`run`], by a clock that tells the time since the begin.
@@ -147,6 +162,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use emu_core::Roots;
 
     const STEP: Duration = Duration::from_secs(1);
 
@@ -212,7 +228,8 @@ mod tests {
     #[test]
     fn a_series_ends_when_it_is_told_to() {
         let plan = SeriesPlan { length_ns: 64_000, every_ns: 1000 };
-        let ended = run(plan, ("test", "x"), |_| Ok(1.0), &mut |_| Err(Error::usage("ended")));
+        let host = Host::detect(&Roots::system()).unwrap();
+        let ended = run(&host, plan, ("test", "x"), |_| Ok(1.0), &mut |_| Err(Error::usage("ended")));
         assert_eq!(ended.unwrap_err().to_string(), "ended");
     }
 }

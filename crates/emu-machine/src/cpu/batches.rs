@@ -1,12 +1,11 @@
 //! Batches of operations by several threads, for a while.
 
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use emu_core::{CpuList, Error, ErrorKind, Result};
 
 use crate::kernel::arithmetic::Work;
-use crate::kernel::{on_one, on_threads};
+use crate::kernel::{Window, on_one, on_threads};
 
 /// What threads are named by in errors.
 const WHAT: &str = "the calculation";
@@ -18,25 +17,19 @@ const WHAT: &str = "the calculation";
 /// # Errors
 /// A thread cannot be made or bound. [`ErrorKind::WrongResult`]: a batch came to something else.
 pub(super) fn rate(work: Work, one: u64, places: &[CpuList], length: Duration) -> Result<f64> {
-    let barrier = Barrier::new(places.len());
-    let rates: Vec<f64> = on_threads(WHAT, places, |_| {
+    let window = Window::new(places.len(), length);
+    let shares = on_threads(WHAT, places, |_| {
         // The first one wakes the vector units.
-        let mut batch = work.many();
-        let (mut operations, mut right) = (0, batch.digest == batch.must(one));
-        barrier.wait();
-        let begin = Instant::now();
-        let seconds = loop {
-            batch = work.many();
-            operations += batch.operations;
+        let first = work.many();
+        let mut right = first.digest == first.must(one);
+        let share = window.repeat(|| {
+            let batch = work.many();
             right &= batch.digest == batch.must(one);
-            let passed = begin.elapsed();
-            if passed >= length {
-                break passed.as_secs_f64();
-            }
-        };
-        if right { Ok(operations as f64 / seconds) } else { Err(wrong(work)) }
+            batch.operations
+        });
+        if right { Ok(share) } else { Err(wrong(work)) }
     })?;
-    Ok(rates.into_iter().sum())
+    Ok(Window::rate(shares))
 }
 
 /// Nanoseconds of one operation that waits for the one before it, on a CPU of its own.

@@ -15,8 +15,12 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Left, OPTIMISED, THREADS_MAX, Watch, check_threads, in_order, or_usual, places, tell};
+use super::{
+    Event, Left, OPTIMISED, THREADS_MAX, Watch, check_threads, in_order, notes_of_build, or_usual, places,
+    tell,
+};
 use crate::kernel::arithmetic::{Number, Operation, Work, instruction_set, is_fused};
+use crate::witness::{Others, Witness};
 
 /// No CPU has more vector units than this: a higher rate says that the compiler has left out work.
 const UNITS_MAX: f64 = 6.0;
@@ -75,6 +79,9 @@ pub struct Cpu {
     pub waits: Vec<Wait>,
     /// What could be reached, and what was, by number of threads; none where the clock is not known.
     pub peaks: Vec<Peak>,
+    /// What is to be known of the figures, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// Operations many at a time.
@@ -133,6 +140,15 @@ enum Part {
     Wait { work: Work },
 }
 
+impl Part {
+    fn name(self) -> String {
+        match self {
+            Self::Rate { work, threads } => format!("{}, {threads} thread(s)", work.name()),
+            Self::Wait { work } => format!("{} one after another", work.name()),
+        }
+    }
+}
+
 /// Measures the CPUs as planned, the parts in random order.
 ///
 /// # Errors
@@ -149,16 +165,18 @@ pub fn run(plan: &CpuPlan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
     let one_of = |work: Work| one.iter().find(|(of, _)| *of == work).map_or(0, |(_, one)| *one);
     let (mut rates, mut waits, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
     let mut left = Left::new(parts.len(), plan.sample() * plan.rounds as u32 + clock::BUDGET);
+    let mut witness = Witness::new(host, parts.len(), Others::Count);
     for (number, part) in parts {
-        let (Part::Rate { work, .. } | Part::Wait { work }) = part;
-        watch(Event::Next { what: &work.name(), left: left.time() })?;
+        let what = part.name();
+        watch(Event::Next { what: &what, left: left.time() })?;
         let begin = Instant::now();
         // A guest may be refused a good reading for a while; operations are timed all the same.
         clocks.extend(clock::measure(first, clock::BUDGET).ok().map(|reading| reading.clock.as_f64()));
         match part {
             Part::Rate { work, threads } => {
                 let places = places(host, threads);
-                let samples = sampled(plan, || batches::rate(work, one_of(work), &places, plan.sample()))?;
+                let sample = || batches::rate(work, one_of(work), &places, plan.sample());
+                let samples = witness.measure(&what, || sampled(plan, sample))?;
                 let operations_per_s = Sample::new(samples.clone())?.median();
                 let rate = Rate { work, threads, operations_per_s, samples };
                 tell(watch, "rate", &rate)?;
@@ -166,7 +184,8 @@ pub fn run(plan: &CpuPlan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
             }
             Part::Wait { work } => {
                 let place = [first].into_iter().collect();
-                let samples = sampled(plan, || batches::wait_ns(work, one_of(work), &place, plan.sample()))?;
+                let sample = || batches::wait_ns(work, one_of(work), &place, plan.sample());
+                let samples = witness.measure(&what, || sampled(plan, sample))?;
                 let wait_ns = Sample::new(samples.clone())?.median();
                 let wait = Wait { work, wait_ns, wait_cycles: None, samples };
                 tell(watch, "wait", &wait)?;
@@ -194,6 +213,7 @@ pub fn run(plan: &CpuPlan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
         rates,
         waits,
         peaks,
+        notes: witness.notes().into_iter().chain(notes_of_build()).collect(),
     })
 }
 
@@ -222,34 +242,59 @@ fn check_bound(rate: &Rate, clock: f64, lanes: usize) -> Result<()> {
 /// of several clocks cannot be measured.
 fn peaks(host: &Host, rates: &[Rate], first: f64, lanes: usize) -> Vec<Peak> {
     let of_peak = rates.iter().filter(|rate| rate.work == Work::PEAK);
-    of_peak
+    let reached: Vec<_> = of_peak
         .filter_map(|rate| {
             let cpus: CpuList = places(host, rate.threads).iter().flat_map(CpuList::iter).collect();
             let cores = cores(host, &cpus);
             let alike = units::are_alike(host, &cpus);
             let read = |cpu| Some(clock::measure(cpu, clock::BUDGET).ok()?.clock.as_f64());
             let clock = if alike { first } else { mean(&cores, read)? };
-            let of_unit = cores.len() as f64 * clock * lanes as f64 * 2.0;
             let best_per_s = rate.samples.iter().copied().fold(0.0, f64::max);
-            let per_cycle = best_per_s / of_unit;
-            let units = if is_fused() && alike {
-                Units::of(&host.roots, lanes, per_cycle)
-            } else {
-                Units::measured(per_cycle)
-            };
-            let theoretical_per_s = of_unit * f64::from(units.count);
-            Some(Peak {
-                threads: rate.threads,
-                cores: cores.len(),
-                alike,
-                units,
-                clock: Hertz(clock as u64),
-                theoretical_per_s,
-                best_per_s,
-                share: best_per_s / theoretical_per_s,
-            })
+            let of_unit = cores.len() as f64 * clock * lanes as f64 * 2.0;
+            Some(Reached { threads: rate.threads, cores: cores.len(), alike, clock, of_unit, best_per_s })
         })
-        .collect()
+        .collect();
+    // CPUs that are alike have the same units, however many are at work.
+    let alike = reached.iter().filter(|one| one.alike);
+    let most = alike.map(Reached::vectors).fold(0.0, f64::max);
+    let units = |one: &Reached| match one.alike {
+        true if is_fused() => Units::of(&host.roots, lanes, most),
+        true => Units::measured(most),
+        false => Units::measured(one.vectors()),
+    };
+    let peak = |one: &Reached| {
+        let units = units(one);
+        let theoretical_per_s = one.of_unit * f64::from(units.count);
+        Peak {
+            threads: one.threads,
+            cores: one.cores,
+            alike: one.alike,
+            units,
+            clock: Hertz(one.clock as u64),
+            theoretical_per_s,
+            best_per_s: one.best_per_s,
+            share: one.best_per_s / theoretical_per_s,
+        }
+    };
+    reached.iter().map(peak).collect()
+}
+
+/// The best that so many threads have reached.
+struct Reached {
+    threads: usize,
+    cores: usize,
+    alike: bool,
+    clock: f64,
+    /// What one unit in each of the cores makes in a second.
+    of_unit: f64,
+    best_per_s: f64,
+}
+
+impl Reached {
+    /// Vectors that a core has multiplied and added in one cycle.
+    fn vectors(&self) -> f64 {
+        self.best_per_s / self.of_unit
+    }
 }
 
 /// Of each core that these CPUs are of, one of them.
@@ -322,6 +367,7 @@ mod tests {
         for peak in &cpu.peaks {
             assert!(peak.alike || !peak.units.documented, "{peak:?}");
             assert!((peak.share * peak.theoretical_per_s / peak.best_per_s - 1.0).abs() < 1e-9);
+            assert!(peak.share <= 1.021, "{peak:?}");
         }
         let text = serde_json::to_string(&cpu).unwrap();
         assert_eq!(serde_json::from_str::<Cpu>(&text).unwrap(), cpu);

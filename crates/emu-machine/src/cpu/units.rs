@@ -15,21 +15,30 @@ pub struct Units {
     /// Whether the CPU's model tells; else the count follows from what was measured, and the share of the peak says
     /// only how near to a whole number that is.
     pub documented: bool,
+    /// What is documented of the CPU's model where it cannot be: more was measured. A hypervisor may name a model that the
+    /// CPU is not, and parts of one model differ.
+    #[serde(default)]
+    pub refuted: Option<u32>,
 }
+
+/// How much more than a number of units may be measured of them, as the clock moves between its readings: a share.
+const SLACK: f64 = 0.02;
 
 impl Units {
     /// By the model, else by what was measured: vectors in one cycle.
     pub(super) fn of(roots: &Roots, lanes: usize, measured: f64) -> Self {
         let text = fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
         match documented(&text, lanes) {
-            Some(count) => Self { count, documented: true },
-            None => Self::measured(measured),
+            Some(count) if measured <= f64::from(count) * (1.0 + SLACK) => {
+                Self { count, documented: true, refuted: None }
+            }
+            refuted => Self { refuted, ..Self::measured(measured) },
         }
     }
 
-    /// By what was measured: vectors in one cycle.
+    /// By what was measured: as few as can make so many vectors in one cycle.
     pub(super) fn measured(vectors: f64) -> Self {
-        Self { count: (vectors.round() as u32).max(1), documented: false }
+        Self { count: ((vectors / (1.0 + SLACK)).ceil() as u32).max(1), documented: false, refuted: None }
     }
 }
 
@@ -232,7 +241,18 @@ mod tests {
     fn what_is_not_documented_follows_from_what_was_measured() {
         let nowhere = tempfile::tempdir().unwrap();
         let units = |measured| Units::of(&Roots::below(nowhere.path()), 8, measured);
-        assert_eq!(units(1.93), Units { count: 2, documented: false });
-        assert_eq!(units(0.1).count, 1);
+        assert_eq!(units(1.93), Units { count: 2, documented: false, refuted: None });
+        for (measured, count) in [(0.1, 1), (1.01, 1), (1.3, 2), (2.02, 2), (2.03, 2), (2.1, 3)] {
+            assert_eq!(units(measured).count, count, "{measured}");
+            assert!(measured / f64::from(count) <= 1.02);
+        }
+    }
+
+    #[test]
+    fn a_model_that_makes_more_than_it_could_is_not_believed() {
+        let (_dir, host) = host(&[("proc/cpuinfo", &cpuinfo("AuthenticAMD", 0x19, 0x11))]);
+        let units = |measured| Units::of(&host.roots, 8, measured);
+        assert_eq!(units(0.97), Units { count: 1, documented: true, refuted: None });
+        assert_eq!(units(1.82), Units { count: 2, documented: false, refuted: Some(1) });
     }
 }

@@ -33,6 +33,7 @@ use self::scratch::Scratch;
 use self::target::{Target, fits_memory};
 use self::worker::{Pace, phase};
 use super::{Event, Left, Watch, notes_of_build, tell};
+use crate::witness::{Others, Witness};
 
 /// The rate, as a share of the full one, at which single operations are timed.
 pub const PACE: f64 = 0.5;
@@ -114,6 +115,8 @@ pub fn run(plan: &DiskPlan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
         transfers.iter().map(|transfer| bench.target(transfer).refusal(transfer)).collect();
     let mut taken: Vec<Vec<Taken>> = transfers.iter().map(|_| Vec::new()).collect();
     let mut random = Pcg64::seed_from_u64(plan.seed);
+    // The kernel's threads write back what was transferred.
+    let mut witness = Witness::new(host, plan.rounds * transfers.len(), Others::Work);
     let mut left = Left::new(plan.rounds * possible(&refused).len(), plan.phase() * 3);
     for _ in 0..plan.rounds {
         let mut order = possible(&refused);
@@ -127,7 +130,7 @@ pub fn run(plan: &DiskPlan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
             let what = transfer.name();
             watch(Event::Next { what: &what, left: left.time() })?;
             let begin = Instant::now();
-            match tried(transfer, bench.sample(transfer))? {
+            match tried(transfer, witness.measure(&what, || bench.sample(transfer)))? {
                 Ok(one) => {
                     let Taken { sample, not_made, .. } = one;
                     tell(watch, "disk", &Told { transfer, sample, latency: one.paced.summary(), not_made })?;
@@ -152,7 +155,8 @@ pub fn run(plan: &DiskPlan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
         .collect::<Result<_>>()?;
     let direct_block_bytes = bench.written.direct_block_bytes();
     // Both files lie in the same folder.
-    let notes = bench.written.doubts().iter().cloned().chain(notes_of_build()).collect();
+    let doubts = bench.written.doubts().iter().cloned();
+    let notes = doubts.chain(witness.notes()).chain(notes_of_build()).collect();
     Ok(Disk { file_bytes: plan.file_bytes, direct_block_bytes, cells, notes })
 }
 

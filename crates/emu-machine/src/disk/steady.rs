@@ -10,6 +10,7 @@ use super::scratch::{self, Scratch};
 use super::target::{Target, fits_memory};
 use super::{Column, Operation, Order, Transfer};
 use crate::series::{self, Series};
+use crate::witness::{Others, Witness};
 use crate::{Event, Watch};
 
 /// What a long series makes: one kind of transfer, always the same.
@@ -78,7 +79,8 @@ impl Steady {
             let sample = target.full(transfer, &mut workers, length);
             sample.map(|(sample, _)| sample.bytes_per_s)
         };
-        let mut series = series::run(plan, (&transfer.name(), "B"), rate, watch)?;
+        let witness = Witness::new(host, 1, Others::Work);
+        let mut series = series::run_beside(witness, plan, (&transfer.name(), "B"), rate, watch)?;
         target.verify(transfer, &workers)?;
         series.notes.extend_from_slice(target.doubts());
         Ok(series)

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Barrier;
+use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -65,7 +65,8 @@ pub(super) struct Done {
     pub(super) operations: u64,
     /// Operations that were due in a paced phase and have not been made.
     pub(super) not_made: u64,
-    /// The time of the transfers; of a paced phase, its length.
+    /// From when the first thread began until this one had ended, without the time in which blocks were made; of a paced
+    /// phase, its length.
     pub(super) seconds: f64,
     pub(super) times: Times,
 }
@@ -111,11 +112,14 @@ impl<'a> Worker<'a> {
     }
 
     /// One after another, as fast as it goes: each is meant to begin when the one before has ended and its block is made.
-    fn at_once(&mut self, length: Duration) -> Result<Done> {
+    ///
+    /// `begin` is when the first thread began. Threads that share a CPU take turns, and wait for them in the time of all.
+    fn at_once(&mut self, length: Duration, begin: &OnceLock<Instant>) -> Result<Done> {
         let mut times = Times::new()?;
         let first = self.count;
-        let begin = Instant::now();
-        let mut spent = Duration::ZERO;
+        let ready = Instant::now();
+        let begin = *begin.get_or_init(|| ready);
+        let mut spent = ready - begin;
         loop {
             self.prepare();
             let before = Instant::now();
@@ -243,11 +247,11 @@ pub(super) enum Pace {
 /// # Errors
 /// A thread cannot be made, or a transfer fails; unavailable, where the kernel refuses it.
 pub(super) fn phase(workers: &mut [Worker<'_>], length: Duration, pace: Pace) -> Result<Vec<Done>> {
-    let barrier = Barrier::new(workers.len());
+    let (barrier, begin) = (Barrier::new(workers.len()), OnceLock::new());
     all_at_once("the transfer", workers, |worker| {
         barrier.wait();
         match pace {
-            Pace::AtOnce => worker.at_once(length),
+            Pace::AtOnce => worker.at_once(length, &begin),
             Pace::Every(interval) => worker.paced(length, interval),
         }
     })

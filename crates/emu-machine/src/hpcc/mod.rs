@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::{Event, Watch, notes_of_build, places, tell};
 use crate::kernel::stream::Passes;
 use crate::kernel::{Outcome, dgemm, fft, linpack, ptrans, random_access, stream};
+use crate::witness::{Others, Witness};
 
 /// Iterations of STREAM in a round, of which the first does not count.
 const ITERATIONS: usize = 2;
@@ -243,6 +244,7 @@ pub fn measure(plan: &HpccPlan, host: &Host, watch: Watch<'_>) -> Result<Measure
     let steps = (parts.len() * plan.repeats) as u32;
     let mut random = Pcg64::seed_from_u64(plan.seed);
     let mut notes = words::notes(plan, host);
+    let mut witness = Witness::new(host, parts.len() * plan.repeats, Others::Count);
     let (begin, mut done) = (Instant::now(), 0);
     for _ in 0..plan.repeats {
         let mut round: Vec<_> = parts.iter_mut().collect();
@@ -255,13 +257,14 @@ pub fn measure(plan: &HpccPlan, host: &Host, watch: Watch<'_>) -> Result<Measure
             let (row, places) = (format!("{} {threads}", part.name()), places(host, *threads));
             match *part {
                 Part::Single(kernel) => {
-                    let run = Run::from(kernel.run(plan, &places)?);
+                    let run = Run::from(witness.measure(&what, || kernel.run(plan, &places))?);
                     tell(watch, &row, &run)?;
                     runs.push((kernel, run));
                 }
                 Part::Stream => {
                     let elements = plan.stream.array_bytes as usize / size_of::<f64>();
-                    let (rates, verified) = stream::run_and_verify(elements, &places, ITERATIONS)?;
+                    let run = || stream::run_and_verify(elements, &places, ITERATIONS);
+                    let (rates, verified) = witness.measure(&what, run)?;
                     let passed = verified.is_ok();
                     tell(watch, &row, &ToldOfStream { passes: &rates, passed })?;
                     runs.extend(Run::of_stream(&rates, passed));
@@ -281,6 +284,7 @@ pub fn measure(plan: &HpccPlan, host: &Host, watch: Watch<'_>) -> Result<Measure
     }
     let stream_obeys_rule = plan.stream.obeys_rule();
     let conclusion = words::conclusion(&rows, stream_obeys_rule);
+    notes.extend(witness.notes());
     notes.extend(notes_of_build());
     Ok(Measured { rows, stream_obeys_rule, notes, conclusion })
 }

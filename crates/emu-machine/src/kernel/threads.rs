@@ -2,9 +2,9 @@
 
 use std::io;
 use std::slice;
-use std::sync::{Barrier, PoisonError, RwLock};
+use std::sync::{Barrier, OnceLock, PoisonError, RwLock};
 use std::thread::{self, Builder};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use emu_bench::workload::confine;
 use emu_core::{CpuId, CpuList, Error, ErrorKind, Result};
@@ -148,10 +148,57 @@ impl Span {
     }
 }
 
+/// One window of time in which all threads work.
+///
+/// Threads that share a CPU take turns: a window for each would count a thread's turn in the time of another.
+#[derive(Debug)]
+pub(crate) struct Window {
+    all: Barrier,
+    length: Duration,
+    /// When the first thread began.
+    begin: OnceLock<Instant>,
+}
+
+/// What a thread did in a window, and when; `None` where it got no turn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Share(Option<(Span, u64)>);
+
+impl Share {
+    /// Whether the thread got no turn.
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl Window {
+    /// A window of this length for so many threads.
+    pub(crate) fn new(threads: usize, length: Duration) -> Self {
+        Self { all: Barrier::new(threads), length, begin: OnceLock::new() }
+    }
+
+    /// Waits until all threads are there, then repeats `work`, which returns how much it did, until the window is over.
+    pub(crate) fn repeat(&self, mut work: impl FnMut() -> u64) -> Share {
+        self.all.wait();
+        let begin = Instant::now();
+        let over = *self.begin.get_or_init(|| begin) + self.length;
+        let (mut done, mut end) = (0, begin);
+        while end < over {
+            done += work();
+            end = Instant::now();
+        }
+        Share((done > 0).then_some((Span { begin, end }, done)))
+    }
+
+    /// The work of all threads each second; 0 where nothing was done.
+    pub(crate) fn rate(shares: impl IntoIterator<Item = Share>) -> f64 {
+        let worked: Vec<_> = shares.into_iter().filter_map(|share| share.0).collect();
+        let done: u64 = worked.iter().map(|(_, done)| done).sum();
+        if done == 0 { 0.0 } else { done as f64 / Span::seconds(worked.into_iter().map(|(span, _)| span)) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::kernel::testing::threads;
 
@@ -217,5 +264,33 @@ mod tests {
         })
         .unwrap();
         assert!(Span::seconds(spans) >= 0.02);
+    }
+
+    #[test]
+    fn threads_that_take_turns_share_one_window() {
+        let now = Instant::now();
+        let ms = |ms| now + Duration::from_millis(ms);
+        let turn = |begin, end, done| Share(Some((Span { begin: ms(begin), end: ms(end) }, done)));
+        // Each has the CPU for half of its time.
+        let shares = [turn(0, 90, 50), turn(10, 100, 50), Share(None)];
+        assert!((Window::rate(shares) / 1000.0 - 1.0).abs() < 1e-9);
+        assert!(Window::rate([Share(None)]).abs() < 1e-9);
+    }
+
+    #[test]
+    fn all_threads_work_in_one_window() {
+        let window = Window::new(3, Duration::from_millis(60));
+        let shares = on_threads("a test", &threads(3), |_| {
+            Ok(window.repeat(|| {
+                thread::sleep(Duration::from_millis(5));
+                1
+            }))
+        })
+        .unwrap();
+        let spans: Vec<_> = shares.iter().map(|share| share.0.unwrap()).collect();
+        let done: u64 = spans.iter().map(|(_, done)| done).sum();
+        let seconds = Span::seconds(spans.into_iter().map(|(span, _)| span));
+        assert!(seconds >= 0.06 && (1..=3 * 12).contains(&done), "{done} in {seconds} s");
+        assert!((Window::rate(shares) * seconds / done as f64 - 1.0).abs() < 1e-9);
     }
 }

@@ -1,6 +1,5 @@
 //! Copies of blocks by several threads.
 
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use emu_bench::memory::StreamSize;
@@ -10,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::check_blocks;
 use crate::kernel::blocks::Blocks;
-use crate::kernel::{each_on, on_threads};
+use crate::kernel::{Share, Window, each_on, on_threads};
 use crate::places;
 
 /// What threads are named by in errors.
@@ -54,20 +53,20 @@ pub(super) fn measure(
     seed: u64,
 ) -> Result<Copy> {
     let threads = places.len();
-    let barrier = Barrier::new(threads);
-    let rates = on_threads(WHAT, places, |number| {
+    let windows: Vec<_> = (0..rounds).map(|_| Window::new(threads, length)).collect();
+    let shares = on_threads(WHAT, places, |number| {
         let mut copier = Copier::new(bytes / threads as u64, block_bytes, random, seed ^ number as u64);
-        let mut rates = Vec::with_capacity(rounds);
+        let mut shares = Vec::with_capacity(rounds);
         let mut verified = Ok(());
-        for _ in 0..rounds {
-            let (rate, right) = copier.sample(&barrier, length);
-            rates.push(rate);
+        for window in &windows {
+            let (share, right) = copier.sample(window);
+            shares.push(share);
             verified = verified.and(right);
         }
-        verified.map(|()| rates)
+        verified.map(|()| shares)
     })?;
-    let sum_of = |round: usize| rates.iter().filter_map(|rates| rates.get(round)).sum::<f64>();
-    let samples: Vec<f64> = (0..rounds).map(sum_of).collect();
+    let of_round = |round: usize| shares.iter().filter_map(move |shares| shares.get(round).copied());
+    let samples: Vec<f64> = (0..rounds).map(|round| Window::rate(of_round(round))).collect();
     let bytes_per_s = Sample::new(samples.clone())?.median();
     let block_ns = block_bytes as f64 * threads as f64 / bytes_per_s * 1e9;
     Ok(Copy { block_bytes, random, threads, bytes_per_s, block_ns, samples })
@@ -89,23 +88,16 @@ impl Copier {
         Self { blocks, batch }
     }
 
-    /// Copies for this time, when all threads are there. Returns the bytes each second, and whether the copies were
-    /// right, which is looked at when all are through.
-    fn sample(&mut self, all: &Barrier, length: Duration) -> (f64, Result<()>) {
+    /// Copies in this window. Returns the bytes copied, and whether the copies were right, which is looked at after it.
+    fn sample(&mut self, window: &Window) -> (Share, Result<()>) {
         let Self { blocks, batch } = self;
         let spoiled = blocks.spoil(*batch);
-        all.wait();
-        let (begin, mut count) = (Instant::now(), 0);
-        let seconds = loop {
+        let share = window.repeat(|| {
             blocks.copy(*batch);
-            count += *batch;
-            let passed = begin.elapsed();
-            if passed >= length {
-                break passed.as_secs_f64();
-            }
-        };
-        all.wait();
-        (count as f64 * blocks.block() as f64 / seconds, blocks.verify(spoiled))
+            *batch * blocks.block() as u64
+        });
+        let right = if share.is_none() { Ok(()) } else { blocks.verify(spoiled) };
+        (share, right)
     }
 }
 
@@ -143,13 +135,13 @@ impl Steady {
     /// # Errors
     /// A thread cannot be made or bound, or a copy is wrong ([`ErrorKind::WrongResult`](emu_core::ErrorKind)).
     pub fn rate(&mut self, length: Duration) -> Result<f64> {
-        let barrier = Barrier::new(self.copiers.len());
+        let window = Window::new(self.copiers.len(), length);
         let workers = self.copiers.iter_mut().zip(&self.places);
-        let rates: Vec<f64> = each_on(WHAT, workers, |copier| {
-            let (rate, right) = copier.sample(&barrier, length);
-            right.map(|()| rate)
+        let shares = each_on(WHAT, workers, |copier| {
+            let (share, right) = copier.sample(&window);
+            right.map(|()| share)
         })?;
-        Ok(rates.into_iter().sum())
+        Ok(Window::rate(shares))
     }
 }
 

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Event, Left, Watch, in_order, notes_of_build, places, tell};
 use crate::kernel::stream::{self, Kernel, Passes};
+use crate::witness::{Others, Witness};
 
 /// What memory does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -86,6 +87,7 @@ pub fn run(plan: &MemoryPlan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
     let mut parts: Vec<_> = parts(plan).into_iter().enumerate().collect();
     parts.shuffle(&mut Pcg64::seed_from_u64(plan.seed));
     let samples = (Duration::from_nanos(plan.sample_ns), plan.rounds);
+    let mut witness = Witness::new(host, parts.len(), Others::Count);
     let mut left = Left::new(parts.len(), samples.0 * plan.rounds as u32);
     for (number, part) in parts {
         let what = part.name();
@@ -95,25 +97,28 @@ pub fn run(plan: &MemoryPlan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
             Part::Copy { block, random, threads } => {
                 let bytes = plan.size.array_bytes;
                 let places = places(host, threads);
-                let copy = copy::measure(bytes, block, random, &places, samples, plan.seed)?;
+                let take = || copy::measure(bytes, block, random, &places, samples, plan.seed);
+                let copy = witness.measure(&what, take)?;
                 tell(watch, "copy", &copy)?;
                 copies.push((number, copy));
             }
             Part::Stream { threads } => {
-                let run = run_stream(plan, host, threads)?;
+                let run = witness.measure(&what, || run_stream(plan, host, threads))?;
                 tell(watch, "stream", &run)?;
                 stream.push((number, run));
             }
             Part::Latency { bytes } => {
-                let latency = latency::measure(bytes, (cpu, clock), samples, plan.seed)?;
+                let take = || latency::measure(bytes, (cpu, clock), samples, plan.seed);
+                let latency = witness.measure(&what, take)?;
                 tell(watch, "latency", &latency)?;
                 latencies.push((number, latency));
             }
         }
         left.through(begin.elapsed());
     }
+    let notes = witness.notes().into_iter().chain(notes_of_build()).collect();
     let (copies, stream, latencies) = (in_order(copies), in_order(stream), in_order(latencies));
-    Ok(Memory { size: plan.size, caches, clock, copies, stream, latencies, notes: notes_of_build() })
+    Ok(Memory { size: plan.size, caches, clock, copies, stream, latencies, notes })
 }
 
 fn parts(plan: &MemoryPlan) -> Vec<Part> {

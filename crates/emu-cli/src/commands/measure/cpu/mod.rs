@@ -49,6 +49,6 @@ fn for_long(args: &CpuArgs, host: &Host, plan: series::SeriesPlan) -> Result<Exi
     let what = format!("{name} mixed, {threads} threads");
     long::take(host, &args.measure, task, |plan, watch| {
         let work = Steady::new(host, number, threads);
-        series::run(plan, (&what, "operations"), |length| work.rate(length), watch)
+        series::run(host, plan, (&what, "operations"), |length| work.rate(length), watch)
     })
 }

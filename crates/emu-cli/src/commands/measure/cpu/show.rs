@@ -1,8 +1,7 @@
 //! What CPUs calculate, as tables and figures.
 
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
-use emu_machine::UNOPTIMISED;
-use emu_machine::cpu::{Cpu, Peak};
+use emu_machine::cpu::{Cpu, Peak, Units};
 use emu_machine::kernel::arithmetic::Work;
 
 use crate::output::Shown;
@@ -51,6 +50,9 @@ fn text(cpu: &Cpu) -> String {
     let mut text = format!("{}\n{}\n", table.render(), wrap(&note, 0));
     if !cpu.peaks.is_empty() {
         text = format!("{text}\n{}", peaks(&cpu.peaks));
+    }
+    for note in &cpu.notes {
+        text = format!("{text}\n{}\n", wrap(note, 0));
     }
     format!("{text}\n{}\n", wrap(&conclusion(cpu), 0))
 }
@@ -102,6 +104,13 @@ fn conclusion(cpu: &Cpu) -> String {
             peak.units.count,
             cpu.lanes
         ),
+        Some(Peak { units: Units { refuted: Some(documented), count, .. }, threads, best_per_s, .. }) => {
+            format!(
+                "{threads} thread(s) make {} at best, which takes {count} units. The model that /proc/cpuinfo names has \
+             {documented}: it is wrong here, as it may be in a virtual machine, and the peak is not known.",
+                rate(*best_per_s, "op")
+            )
+        }
         Some(peak) if !peak.alike => format!(
             "{} thread(s) make {} at best; they run on CPUs of different kinds, so that their peak is not known.",
             peak.threads,
@@ -119,9 +128,6 @@ fn conclusion(cpu: &Cpu) -> String {
     if let (Some(one), Some(all)) = (peak_at(1), peak_at(most).filter(|_| most > 1)) {
         let times = all.best_per_s / one.best_per_s;
         text = format!("{text} {most} threads do {times:.2} times the work of one.");
-    }
-    if !cpu.optimised {
-        text = format!("{text} {UNOPTIMISED}");
     }
     text
 }
@@ -183,7 +189,7 @@ fn chart(cpu: &Cpu) -> Chart {
 mod tests {
     use super::*;
     use emu_core::Hertz;
-    use emu_machine::cpu::{Rate, Units, Wait};
+    use emu_machine::cpu::{Rate, Wait};
 
     fn cpu(documented: bool) -> Cpu {
         let rate = |work, threads: usize| {
@@ -197,7 +203,7 @@ mod tests {
             threads,
             cores: threads,
             alike: true,
-            units: Units { count: 2, documented },
+            units: Units { count: 2, documented, refuted: None },
             clock: Hertz(3_200_000_000),
             theoretical_per_s: 130e9 * threads as f64,
             best_per_s: 123.4e9 * threads as f64,
@@ -211,6 +217,7 @@ mod tests {
             rates: rates.collect(),
             waits: waits.into(),
             peaks: [1, 2, 4, 8, 16].map(peak).into(),
+            notes: vec!["Disturbed: double +.".into()],
         }
     }
 
@@ -225,13 +232,16 @@ mod tests {
 
     #[test]
     fn what_is_not_documented_is_not_called_a_peak() {
-        let text = text(&Cpu { optimised: false, ..cpu(false) });
+        let text = text(&cpu(false));
         let row = text.lines().find(|line| line.ends_with("what was measured")).unwrap();
         assert!(row.split_whitespace().any(|cell| cell == "-") && !text.contains("94.9%"), "{text}");
         let text = text.replace('\n', " ");
-        assert!(text.contains("its peak is not known") && text.contains("without optimisation"), "{text}");
+        assert!(text.contains("its peak is not known") && text.contains("Disturbed: double +."), "{text}");
         assert!(csv(&cpu(false)).contains(",130000000000,,5,measured\r\n"), "{}", csv(&cpu(false)));
         assert!(csv(&cpu(true)).contains(",5,model\r\n"));
+        let mut refuted = cpu(false);
+        refuted.peaks.iter_mut().for_each(|peak| peak.units.refuted = Some(1));
+        assert!(self::text(&refuted).replace('\n', " ").contains("has 1: it is wrong here"));
         let mut mixed = cpu(false);
         mixed.peaks.iter_mut().for_each(|peak| peak.alike = peak.threads == 1);
         assert!(self::text(&mixed).replace('\n', " ").contains("CPUs of different kinds"));

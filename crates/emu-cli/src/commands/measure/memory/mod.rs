@@ -62,6 +62,6 @@ fn for_long(
     let what = format!("copy of {blocks} blocks, arrays of {arrays}, {threads} threads");
     long::take(host, &args.measure, task, |plan, watch| {
         let mut work = Steady::new(host, size, block, threads, seed)?;
-        series::run(plan, (&what, "B"), |length| work.rate(length), watch)
+        series::run(host, plan, (&what, "B"), |length| work.rate(length), watch)
     })
 }
