@@ -242,3 +242,37 @@ fn a_file_of_nodes_is_applied_wholly_or_not_at_all() {
     assert_eq!(apply("", "-q").code(), Some(0));
     assert_eq!(node.shown(), Value::Null);
 }
+
+/// As many nodes as the host has cores fit, each on one that it keeps.
+#[test]
+fn nodes_of_a_class_find_cpus_and_keep_them() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let apply = |file: &str, options: &str| run(&mut emu(words(&format!("node apply - {options}"))), file);
+    let file = |count: usize| {
+        format!("[class.slow]\nspeed = \"30%\"\n\n[node.w]\nclass = \"slow\"\ncount = {count}\n")
+    };
+    let refused = apply(&file(1000), "");
+    assert_refused(&refused, 3, "there is no place for node w");
+    assert_eq!(apply(&file(1), "-q").code(), Some(0));
+    let json: Value = serde_json::from_str(&emu_node("list --json").stdout).unwrap();
+    assert_eq!(json["nodes"][0]["name"], "w1", "{json}");
+    assert_eq!(apply(&file(1), "").stderr, "", "the second time nothing is changed");
+    if has_cpus(2) {
+        let planned = apply(&file(2), "--dry-run");
+        assert!(planned.stdout.contains("create w2 --speed=30%"), "{}", planned.stdout);
+        assert!(!planned.stdout.contains("w1"), "{}", planned.stdout);
+    }
+    let typo = apply("[node.a]\nclass = \"slow\"\n", "");
+    assert_refused(&typo, 2, "class `slow`");
+    let unknown = emu_node("set w2x --speed 20%");
+    assert!(
+        unknown.stderr.contains("there is w1") || unknown.stderr.contains("no node"),
+        "{}",
+        unknown.stderr
+    );
+    assert_eq!(apply("", "-q").code(), Some(0));
+    assert_eq!(emu_node("list --json").stdout.matches("\"w1\"").count(), 0);
+}

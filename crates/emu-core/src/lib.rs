@@ -34,6 +34,7 @@ mod hint;
 mod host;
 mod method;
 mod method_id;
+mod nearest;
 mod node;
 mod notes;
 mod placement;
@@ -67,6 +68,7 @@ pub use host::{
 };
 pub use method::{About, Emulation, Expected, METHODS, Method, Plan, Trait, find, ids, method};
 pub use method_id::MethodId;
+pub use nearest::nearest;
 pub use node::Node;
 pub use placement::{Apart, Placed, place};
 pub use roots::Roots;

@@ -31,6 +31,9 @@ pub(crate) struct Working {
     /// The trace that it follows.
     #[serde(default)]
     pub(crate) follows: Option<Source>,
+    /// The machine that it is to be as fast as.
+    #[serde(default)]
+    pub(crate) like: Option<Source>,
     /// How it goes.
     pub(crate) status: Status,
 }

@@ -39,6 +39,14 @@ pub(crate) trait Asked {
         None
     }
 
+    /// Somebody has set another speed.
+    fn speed_was_set(&mut self) {}
+
+    /// The machine that it is to be as fast as, if there is one.
+    fn like(&self) -> Option<&Source> {
+        None
+    }
+
     /// The processes that have joined.
     fn members(&self) -> Vec<Pid> {
         Vec::new()
@@ -66,7 +74,7 @@ fn set(asked: &mut dyn Asked, speed: &SpeedSpec) -> Result<()> {
     match asked.follows() {
         Some(source) => Err(Error::usage(format!("its speed follows {}", source.file.display()))
             .hint("end it, and begin it with --speed")),
-        None => asked.session().set_speed(speed),
+        None => asked.session().set_speed(speed).map(|()| asked.speed_was_set()),
     }
 }
 
@@ -150,6 +158,7 @@ impl Control {
             tasks: self.tasks.clone(),
             members: asked.members(),
             follows: asked.follows().cloned(),
+            like: asked.like().cloned(),
             status: asked.session().status(),
         }
     }

@@ -1,7 +1,7 @@
 //! `--like`: the speed at which this machine is as fast as another one was.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use emu_core::{
@@ -10,6 +10,7 @@ use emu_core::{
 use emu_machine::profile::{Found, Metric, Profile, Scorer, Wanted, find};
 use serde::Serialize;
 
+use crate::control::Source;
 use crate::exit::Failure;
 use crate::output::numbers::{percent, signed};
 use crate::output::progress::Progress;
@@ -29,6 +30,9 @@ pub(crate) struct Like {
     model: String,
     #[serde(flatten)]
     found: Found,
+    /// Which profile it is.
+    #[serde(skip)]
+    pub(crate) source: Source,
     #[serde(skip)]
     pub(crate) targets: Targets,
     /// By which it was found: another one has other costs.
@@ -42,15 +46,8 @@ impl Like {
     /// # Errors
     /// The file cannot be read or is no profile; this machine is slower, or has fewer CPUs; a signal asks to end.
     pub(crate) fn find(host: &Host, args: &ZoneArgs, signals: &Signals) -> Result<Option<Self>, Failure> {
-        let Some(path) = args.wanted.like.as_deref() else {
-            let without = "--metric is for a profile, and there is none";
-            return match args.metric {
-                Some(_) => Err(Error::usage(without).hint("pass --like FILE, or leave it out").into()),
-                None => Ok(None),
-            };
-        };
-        let profile = read(path)?;
-        let metric = args.metric.clone().unwrap_or(Metric::Loop);
+        let Some((source, profile)) = read(args)? else { return Ok(None) };
+        let metric = metric(args);
         let cpus = cpus(host, &profile, args.demand.cpus.as_ref())?;
         host.check_cpus(&cpus)?;
         let first = cpus.first().ok_or_else(|| Error::usage("a zone needs at least one CPU"))?;
@@ -84,7 +81,8 @@ impl Like {
         let targets =
             cpus.iter().zip(profile.relative()).map(|(cpu, relative)| (cpu, target(relative))).collect();
         let method = method.ok_or_else(|| Error::unavailable("no method was tried"))?;
-        Ok(Some(Self { file: path.to_owned(), model: profile.machine.model.clone(), found, targets, method }))
+        let (file, model) = (source.file.clone(), profile.machine.model.clone());
+        Ok(Some(Self { file, model, source, found, targets, method }))
     }
 
     /// What was found, in lines.
@@ -109,7 +107,7 @@ impl Like {
 }
 
 /// The CPUs for those of the profile.
-fn cpus(host: &Host, profile: &Profile, given: Option<&CpuList>) -> Result<CpuList> {
+pub(crate) fn cpus(host: &Host, profile: &Profile, given: Option<&CpuList>) -> Result<CpuList> {
     let there = profile.cpus.len();
     let cpus: CpuList = given.cloned().unwrap_or_else(|| host.allowed.iter().take(there).collect());
     let wanted = given.map_or(there, CpuList::len);
@@ -125,11 +123,29 @@ fn cpus(host: &Host, profile: &Profile, given: Option<&CpuList>) -> Result<CpuLi
     Ok(cpus)
 }
 
-/// Reads a profile.
-fn read(path: &Path) -> Result<Profile> {
-    let text = fs::read_to_string(path).map_err(|e| {
+/// By what both machines are judged.
+fn metric(args: &ZoneArgs) -> Metric {
+    args.metric.clone().unwrap_or(Metric::Loop)
+}
+
+/// The profile that is asked for, if one is, and which it is.
+///
+/// # Errors
+/// The file cannot be read, or is no profile.
+pub(crate) fn read(args: &ZoneArgs) -> Result<Option<(Source, Profile)>> {
+    let Some(path) = args.wanted.like.as_deref() else {
+        let without = "--metric is for a profile, and there is none";
+        return match args.metric {
+            Some(_) => Err(Error::usage(without).hint("pass --like FILE, or leave it out")),
+            None => Ok(None),
+        };
+    };
+    let unreadable = |e| {
         let hint = "make one on the other machine: `emu profile FILE`";
         Error::file("read", path, e).with_kind(ErrorKind::Usage).hint(hint)
-    })?;
-    Profile::parse(&text).map_err(|e| e.during(format!("cannot use {}", path.display())))
+    };
+    let file = fs::canonicalize(path).map_err(unreadable)?;
+    let text = fs::read_to_string(&file).map_err(unreadable)?;
+    let profile = Profile::parse(&text).map_err(|e| e.during(format!("cannot use {}", path.display())))?;
+    Ok(Some((Source::new(file, &metric(args).to_string(), &text), profile)))
 }

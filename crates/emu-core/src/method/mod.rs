@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::method_id::MethodId;
+use crate::nearest::nearest;
 use crate::speed::Targets;
 use crate::status::Status;
 use crate::unavailable::Unavailable;
@@ -246,18 +247,13 @@ pub fn method(id: MethodId) -> Option<&'static dyn Method> {
 pub fn find(name: &str) -> Result<&'static dyn Method> {
     let names = || METHODS.iter().map(|method| method.id().as_str());
     METHODS.iter().copied().find(|method| method.id().as_str() == name).ok_or_else(|| {
-        let likeness = |known: &&str| strsim::normalized_damerau_levenshtein(name, known);
-        let nearest = names().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-        let hint = match nearest.filter(|known| likeness(known) > ALIKE) {
+        let hint = match nearest(name, names()) {
             Some(nearest) => format!("a similar name is {nearest}"),
             None => format!("one of {}", names().collect::<Vec<_>>().join(", ")),
         };
         Error::usage(format!("there is no method `{name}`")).hint(hint)
     })
 }
-
-/// From this likeness on a name may have been meant.
-const ALIKE: f64 = 0.6;
 
 /// Whether new targets are for the CPUs of the old ones, as retargeting demands.
 pub(crate) fn same_cpus(old: &Targets, new: &Targets) -> Result<()> {

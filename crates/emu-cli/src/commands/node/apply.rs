@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use emu_core::{Demand, Error, Host, LiveSession, Pid, Result, Speed, SpeedSpec, Status, live_sessions};
+use emu_core::{
+    Apart, CpuList, Demand, Error, Host, LiveSession, Pid, Placed, Result, Speed, SpeedSpec, Status, Trait,
+    live_sessions, place,
+};
 
 use super::args::ApplyArgs;
 use super::file::{self, Spec, Specs};
@@ -14,8 +17,9 @@ use crate::host;
 use crate::output;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
+use crate::values::MethodChoice;
 use crate::zone::plan::Plan;
-use crate::zone::{ZoneArgs, follow, summary};
+use crate::zone::{ZoneArgs, follow, like, summary};
 
 /// How far a period may be from the one asked for: `cpu-hogs` keeps out of step with the tick.
 const PERIOD_SLACK: f64 = 0.02;
@@ -121,6 +125,7 @@ fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Vec<Step>, Fail
     for (session, working) in nodes()? {
         there.insert(name(&session).to_owned(), (session, working?));
     }
+    let specs = &placed(host, specs, &there)?;
     let (mut removed, mut created, mut set) = (Vec::new(), Vec::new(), Vec::new());
     let mut keeps: Vec<Pid> = Vec::new();
     for (name, spec) in specs {
@@ -136,7 +141,7 @@ fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Vec<Step>, Fail
                     set.push(Step::Set { name: name.clone(), emu: session.pid, from, to });
                 }
             }
-            _ => created.push((name, spec, Plan::new(host, &args.zone, signals)?)),
+            _ => created.push((name, spec, cpus_of_new(host, &args.zone, signals)?)),
         }
     }
     for (name, (session, working)) in &there {
@@ -158,8 +163,7 @@ fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Vec<Step>, Fail
         .filter(|session| !session.is_tuning() && !goes(session.pid))
         .map(|session| (format!("{} of emu {}", session.what(), session.pid), session.cpus))
         .collect();
-    for (name, _, plan) in &created {
-        let cpus = plan.prepared.demand().cpus();
+    for (name, _, cpus) in &created {
         for (other, theirs) in &taken {
             let both = cpus.intersection(theirs);
             if !both.is_empty() {
@@ -171,7 +175,7 @@ fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Vec<Step>, Fail
                 .into());
             }
         }
-        taken.push((format!("node {name}"), cpus));
+        taken.push((format!("node {name}"), cpus.clone()));
     }
     let created =
         created.into_iter().map(|(name, spec, _)| Step::Create { name: name.clone(), spec: spec.clone() });
@@ -185,14 +189,77 @@ fn is_like(host: &Host, zone: &ZoneArgs, session: &LiveSession, working: &Workin
         .demand
         .period
         .is_none_or(|wanted| (status.period.as_secs_f64() / wanted.as_secs_f64() - 1.0).abs() < PERIOD_SLACK);
-    let (cpus, traced) = (zone.demand.cpus.as_ref(), follow::read(zone)?);
-    let cpus = match (&zone.wanted.speed, &traced) {
+    let follows = follow::read(zone)?.map(|(source, _)| source) == working.follows;
+    let like = like::read(zone)?.map(|(source, _)| source) == working.like;
+    let is_on = cpus_of(host, zone)? == session.cpus;
+    Ok(is_on && period && follows && like && zone.method.allows(&session.method))
+}
+
+/// The CPUs of what is asked for.
+fn cpus_of(host: &Host, zone: &ZoneArgs) -> Result<CpuList> {
+    let cpus = zone.demand.cpus.as_ref();
+    if let Some((_, profile)) = like::read(zone)? {
+        return like::cpus(host, &profile, cpus);
+    }
+    Ok(match (&zone.wanted.speed, follow::read(zone)?) {
         (Some(speed), _) => Demand::cpus_of(host, speed, cpus),
         (None, Some((_, trace))) => trace.cpus_of(host, cpus),
         (None, None) => cpus.cloned().unwrap_or_default(),
-    };
-    let follows = traced.map(|(source, _)| source) == working.follows;
-    Ok(cpus == session.cpus && period && follows && zone.method.allows(&session.method))
+    })
+}
+
+/// The CPUs of a node that is to be made, if a method can do it. How fast another machine is would take a minute to find,
+/// and is found when the node is made.
+fn cpus_of_new(host: &Host, zone: &ZoneArgs, signals: &Signals) -> Result<CpuList, Failure> {
+    if zone.wanted.like.is_some() {
+        return Ok(cpus_of(host, zone)?);
+    }
+    Ok(Plan::new(host, zone, signals)?.prepared.demand().cpus())
+}
+
+/// The nodes, those that name no CPUs on some that do not disturb the others: where they are, if they are there already.
+fn placed(host: &Host, specs: &Specs, there: &BTreeMap<String, (LiveSession, Working)>) -> Result<Specs> {
+    let (mut taken, mut wanted, mut specs) = (Vec::new(), Vec::new(), specs.clone());
+    let of_nodes: Vec<Pid> = there.values().map(|(session, _)| session.pid).collect();
+    let mut apart = Apart::Cores;
+    for (name, spec) in &mut specs {
+        let of_node = |cpus| Placed { name: format!("node {name}"), cpus };
+        let Some(count) = spec.to_be_placed(name)? else {
+            taken.push(of_node(cpus_of(host, &spec.args(name)?.zone)?));
+            continue;
+        };
+        if moves_clock(&spec.args(name)?.zone.method)? {
+            apart = Apart::Clocks;
+        }
+        match there.get(name).filter(|(session, _)| session.cpus.len() == count) {
+            Some((session, _)) => {
+                taken.push(of_node(session.cpus.clone()));
+                *spec = spec.clone().on(&session.cpus);
+            }
+            None => wanted.push((name.clone(), count)),
+        }
+    }
+    let others = live_sessions(&host.roots)?.into_iter();
+    let others = others.filter(|session| !session.is_tuning() && !of_nodes.contains(&session.pid));
+    taken.extend(others.map(|session| Placed {
+        name: format!("{} of emu {}", session.what(), session.pid),
+        cpus: session.cpus,
+    }));
+    let named: Vec<_> = wanted.iter().map(|(name, count)| (format!("node {name}"), *count)).collect();
+    for ((name, _), cpus) in wanted.iter().zip(place(host, &taken, &named, apart)?) {
+        if let Some(spec) = specs.get_mut(name) {
+            *spec = spec.clone().on(&cpus);
+        }
+    }
+    Ok(specs)
+}
+
+/// Whether the method may be one that sets the clock, which CPUs of one domain share.
+fn moves_clock(method: &MethodChoice) -> Result<bool> {
+    match method {
+        MethodChoice::Auto => Ok(true),
+        MethodChoice::Named(id) => Ok(emu_core::find(id.as_str())?.about().has(Trait::MovesClock)),
+    }
 }
 
 /// Whether a node has this speed, by what it was asked for: its clock is not the CPU's own while it is at work.

@@ -117,7 +117,19 @@ A file:
   [node.big]
   speed = \"1=1.2GHz\"
   method = \"cpu-freeze\"
-  period = \"50ms\"";
+  period = \"50ms\"
+
+  # Four nodes w1 to w4, each on a core that emu finds.
+  [class.slow]
+  speed = \"30%\"
+
+  [node.w]
+  class = \"slow\"
+  count = 4
+
+  # As many CPUs as that machine has, each as fast as there.
+  [node.pi]
+  like = \"pi4.json\"";
 
 /// Make the nodes those of a file
 ///

@@ -1,4 +1,5 @@
-//! The file of `emu node apply`: a table for each node, with the values of the options of `emu node create`.
+//! The file of `emu node apply`: a table for each node, with the values of the options of `emu node create`, and tables of
+//! what several nodes have in common.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,21 +7,34 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command, FromArgMatches};
-use emu_core::{CpuStatus, Error, ErrorKind, LiveSession, Result, Target};
+use emu_core::{CpuList, CpuStatus, Error, ErrorKind, LiveSession, Result, Target, nearest};
 use serde::{Deserialize, Serialize};
 
 use super::args::CreateArgs;
 use crate::control::Working;
+use crate::zone::like;
 
 /// Nodes by their names.
 pub(super) type Specs = BTreeMap<String, Spec>;
 
-/// What a file has of one node.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+/// What a file has of one node, or of a class of nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Spec {
     #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<String>,
+    /// How many such nodes there are: NAME1, NAME2 …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u16>,
+    /// How many CPUs it has, where none are named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cores: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     speed: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    like: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metric: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none", rename = "trace-end")]
@@ -36,9 +50,14 @@ pub(super) struct Spec {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Nodes {
+    #[serde(default, skip_serializing_if = "Specs::is_empty")]
+    class: Specs,
     #[serde(default)]
     node: Specs,
 }
+
+/// The most nodes of one table.
+const COUNT_MAX: u16 = 1024;
 
 /// Reads a file; `-` is stdin.
 ///
@@ -54,20 +73,61 @@ pub(super) fn read(path: &Path) -> Result<Specs> {
     } else {
         (path.display().to_string(), fs::read_to_string(path))
     };
-    let mut specs = parse(&text.map_err(failed)?).map_err(|e| {
+    let nodes = parse(&text.map_err(failed)?).map_err(|e| {
         let message = format!("{name} does not tell of nodes: {}", e.to_string().trim_end());
         Error::usage(message).hint(
-            "a node is `[node.NAME]` with `speed` or `trace`, and `cpus`, `method` and `period` if wanted",
+            "a node is `[node.NAME]` with `speed`, `trace` or `like`, and `cpus` or `cores`, `count`, `class`, `method` and \
+             `period` if wanted",
         )
     })?;
+    let mut specs = resolve(nodes)?;
     // A trace is named as seen from the file.
     let folder = path.parent().filter(|_| path != Path::new("-")).unwrap_or(Path::new(""));
-    specs.values_mut().flat_map(|spec| &mut spec.trace).for_each(|trace| *trace = folder.join(&trace));
+    let files = specs.values_mut().flat_map(|spec| spec.trace.iter_mut().chain(&mut spec.like));
+    files.for_each(|file| *file = folder.join(&file));
     Ok(specs)
 }
 
-fn parse(text: &str) -> std::result::Result<Specs, toml::de::Error> {
-    toml::from_str(text).map(|nodes: Nodes| nodes.node)
+fn parse(text: &str) -> std::result::Result<Nodes, toml::de::Error> {
+    toml::from_str(text)
+}
+
+/// Every node by itself, with what it has from its class.
+///
+/// # Errors
+/// A class does not exist, or has what a node alone can have; a count makes no sense; two nodes have one name.
+fn resolve(Nodes { class: classes, node }: Nodes) -> Result<Specs> {
+    for (name, class) in &classes {
+        if class.class.is_some() || class.count.is_some() || class.cpus.is_some() {
+            return Err(Error::usage(format!(
+                "class `{name}` of the file has a class, a count or CPUs of its own"
+            ))
+            .hint("these are of a node; a class has `cores`"));
+        }
+    }
+    let mut specs = Specs::new();
+    for (name, spec) in node {
+        let count = spec.count;
+        let one = spec.with_class(&name, &classes)?;
+        let names = match count {
+            None => vec![name.clone()],
+            Some(count) if (1..=COUNT_MAX).contains(&count) && one.cpus.is_none() => {
+                (1..=count).map(|number| format!("{name}{number}")).collect()
+            }
+            Some(count) => {
+                let error = Error::usage(format!("node `{name}` of the file cannot be there {count} times"));
+                return Err(error
+                    .hint(format!("give a `count` from 1 to {COUNT_MAX}, and `cores` instead of `cpus`")));
+            }
+        };
+        for name in names {
+            if specs.insert(name.clone(), one.clone()).is_some() {
+                return Err(Error::usage(format!("the file has two nodes `{name}`"))
+                    .hint("a `count` of 3 of `a` makes a1, a2 and a3"));
+            }
+        }
+    }
+    Ok(specs)
 }
 
 /// The text of a file with these nodes.
@@ -75,14 +135,75 @@ fn parse(text: &str) -> std::result::Result<Specs, toml::de::Error> {
 /// # Errors
 /// A value has no form in TOML.
 pub(super) fn text(specs: Specs) -> Result<String> {
-    toml::to_string(&Nodes { node: specs })
+    toml::to_string(&Nodes { class: Specs::new(), node: specs })
         .map_err(|e| Error::io("cannot write nodes as TOML", io::Error::other(e)))
 }
 
 impl Spec {
+    /// With what the class has that it does not say itself.
+    fn with_class(self, name: &str, classes: &Specs) -> Result<Self> {
+        let Some(wanted) = &self.class else {
+            let cores = self.cores.or(self.count.map(|_| 1));
+            return Ok(Self { cores, count: None, ..self });
+        };
+        let class = classes.get(wanted).cloned().ok_or_else(|| {
+            let hint = match nearest(wanted, classes.keys().map(String::as_str)) {
+                Some(nearest) => format!("there is `{nearest}`"),
+                None => "a class is a table `[class.NAME]`".to_owned(),
+            };
+            Error::usage(format!("node `{name}` of the file is of the class `{wanted}`, which is not there"))
+                .hint(hint)
+        })?;
+        let is_fast_by_itself = self.speed.is_some() || self.trace.is_some() || self.like.is_some();
+        let class = if is_fast_by_itself {
+            Self { speed: None, trace: None, like: None, metric: None, trace_end: None, ..class }
+        } else {
+            class
+        };
+        // A profile tells how many CPUs its machine has.
+        let one = (self.like.is_none() && class.like.is_none()).then_some(1);
+        Ok(Self {
+            class: None,
+            count: None,
+            cores: self.cores.or(class.cores).or(one).filter(|_| self.cpus.is_none()),
+            speed: self.speed.or(class.speed),
+            like: self.like.or(class.like),
+            metric: self.metric.or(class.metric),
+            trace: self.trace.or(class.trace),
+            trace_end: self.trace_end.or(class.trace_end),
+            cpus: self.cpus,
+            method: self.method.or(class.method),
+            period: self.period.or(class.period),
+        })
+    }
+
+    /// How many CPUs are to be found for it; `None` where it names them, or takes all.
+    ///
+    /// # Errors
+    /// The profile that tells cannot be read.
+    pub(super) fn to_be_placed(&self, name: &str) -> Result<Option<usize>> {
+        match (&self.cpus, self.cores) {
+            (Some(_), Some(_)) => {
+                Err(Error::usage(format!("node `{name}` of the file has `cpus` and `cores`"))
+                    .hint("`cores` is for a node that names no CPUs"))
+            }
+            (Some(_), None) => Ok(None),
+            (None, Some(cores)) => Ok(Some(usize::from(cores))),
+            (None, None) => {
+                let profile = like::read(&self.args(name)?.zone)?;
+                Ok(profile.map(|(_, profile)| profile.cpus.len()))
+            }
+        }
+    }
+
+    /// It on these CPUs.
+    pub(super) fn on(self, cpus: &CpuList) -> Self {
+        Self { cpus: Some(cpus.to_string()), cores: None, ..self }
+    }
+
     /// A node that is there, by what it was asked for.
     pub(super) fn of(session: &LiveSession, working: &Working) -> Self {
-        let (status, follows) = (&working.status, working.follows.as_ref());
+        let (status, follows, like) = (&working.status, working.follows.as_ref(), working.like.as_ref());
         let mut speeds: Vec<_> = status.cpus.iter().map(|cpu| (cpu.cpu, speed(cpu))).collect();
         speeds.dedup_by(|a, b| a.1 == b.1);
         let each = || {
@@ -91,20 +212,25 @@ impl Spec {
         };
         let speed = if let [(_, all)] = &speeds[..] { all.clone() } else { each() };
         Self {
-            speed: follows.is_none().then_some(speed),
+            speed: (follows.is_none() && like.is_none()).then_some(speed),
+            like: like.map(|source| source.file.clone()),
+            metric: like.map(|source| source.how.clone()),
             trace: follows.map(|source| source.file.clone()),
-            trace_end: follows.map(|source| source.at_end.clone()),
+            trace_end: follows.map(|source| source.how.clone()),
             cpus: Some(session.cpus.to_string()),
             method: Some(session.method.clone()),
-            period: None,
+            ..Self::default()
         }
     }
 
     /// The words behind `create` for this node.
     pub(super) fn words(&self, name: &str) -> Vec<String> {
-        let trace = self.trace.as_ref().map(|trace| trace.display().to_string());
+        let file = |path: &PathBuf| path.display().to_string();
+        let (trace, like) = (self.trace.as_ref().map(file), self.like.as_ref().map(file));
         let options = [
             ("speed", self.speed.as_ref()),
+            ("like", like.as_ref()),
+            ("metric", self.metric.as_ref()),
             ("trace", trace.as_ref()),
             ("trace-end", self.trace_end.as_ref()),
             ("cpus", self.cpus.as_ref()),
@@ -145,14 +271,54 @@ fn speed(cpu: &CpuStatus) -> String {
 mod tests {
     use super::*;
 
+    fn resolved(text: &str) -> Result<Specs> {
+        resolve(parse(text).unwrap())
+    }
+
     #[test]
     fn a_file_is_read_and_written() {
         let text_of = "[node.a]\nspeed = \"25%\"\n\n[node.b-1]\nspeed = \"0=40%,1=1.2GHz\"\ncpus = \"0-1\"\nmethod = \"fracas\"\n";
-        let specs = parse(text_of).unwrap();
+        let specs = resolved(text_of).unwrap();
         assert_eq!(text(specs.clone()).unwrap(), text_of);
         let args = specs["b-1"].args("b-1").unwrap();
         assert_eq!((args.name.as_str(), args.zone.demand.cpus.unwrap().len()), ("b-1", 2));
-        assert_eq!(parse("").unwrap(), Specs::new());
+        assert_eq!(resolved("").unwrap(), Specs::new());
+    }
+
+    #[test]
+    fn nodes_of_a_class_have_what_they_do_not_say_themselves() {
+        let specs = resolved(
+            "[class.small]\nspeed = \"25%\"\nmethod = \"fracas\"\n[class.pi]\nlike = \"pi.json\"\nmetric = \"int\"\n\
+             [node.w]\nclass = \"small\"\ncount = 3\n[node.fast]\nclass = \"small\"\nspeed = \"0=80%\"\ncpus = \"0\"\n\
+             [node.b]\nclass = \"pi\"\nperiod = \"50ms\"\n[node.c]\ncount = 2\nspeed = \"30%\"\ncores = 2\n",
+        )
+        .unwrap();
+        let words = |name: &str| specs[name].words(name)[1..].join(" ");
+        assert_eq!(specs.keys().collect::<Vec<_>>(), ["b", "c1", "c2", "fast", "w1", "w2", "w3"]);
+        assert_eq!(words("w2"), "--speed=25% --method=fracas");
+        assert_eq!(words("fast"), "--speed=0=80% --cpus=0 --method=fracas");
+        assert_eq!(words("b"), "--like=pi.json --metric=int --period=50ms");
+        let placed = |name: &str| specs[name].to_be_placed(name).unwrap();
+        assert_eq!((placed("w1"), placed("fast"), placed("c1")), (Some(1), None, Some(2)));
+        assert_eq!(specs["c2"].clone().on(&"4-5".parse().unwrap()).words("c2")[2], "--cpus=4-5");
+    }
+
+    #[test]
+    fn classes_and_counts_that_make_no_sense_are_refused() {
+        for (text, wrong, hint) in [
+            ("[class.small]\nspeed = \"1\"\n[node.a]\nclass = \"smal\"\n", "class `smal`", "`small`"),
+            ("[node.a]\nclass = \"x\"\n", "class `x`", "[class.NAME]"),
+            ("[class.a]\ncount = 2\n", "class `a`", "cores"),
+            ("[node.a]\nspeed = \"1\"\ncount = 0\n", "0 times", "from 1"),
+            ("[node.a]\nspeed = \"1\"\ncount = 2\ncpus = \"0\"\n", "2 times", "`cores`"),
+            ("[node.a]\nspeed = \"1\"\ncount = 2\n[node.a2]\nspeed = \"1\"\n", "two nodes `a2`", "a1"),
+        ] {
+            let error = resolved(text).unwrap_err();
+            assert!(error.to_string().contains(wrong), "{text}: {error}");
+            assert!(error.hint_text().is_some_and(|is| is.contains(hint)), "{text}: {:?}", error.hint_text());
+        }
+        let both = resolved("[node.a]\nspeed = \"1\"\ncpus = \"0\"\ncores = 1\n").unwrap();
+        assert!(both["a"].to_be_placed("a").unwrap_err().to_string().contains("`cpus` and `cores`"));
     }
 
     #[test]
@@ -166,7 +332,7 @@ mod tests {
             let why = parse(text).unwrap_err().to_string();
             assert!(why.contains(place) && why.contains(wrong), "{text}: {why}");
         }
-        let specs = parse(
+        let specs = resolved(
             "[node.none]\ncpus = \"0\"\n[node.both]\nspeed = \"40%\"\ntrace = \"x\"\n[node.a]\nspeed = \"140%\"\n[node.\"../b\"]\nspeed = \"40%\"\n[node.c]\nspeed = \"40%\"\nmethod = \"--kill\"\n",
         );
         for (name, spec) in specs.unwrap() {

@@ -47,7 +47,8 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     let told = told.chain(plan.prepared.expected().notes.clone()).chain(node.session().notes());
     told.for_each(|note| reporter.note(&note));
     let control = Control::open(&name, Tasks::Processes(Vec::new()))?;
-    let mut kept = Kept { node, follow: plan.trace.take(), is_ending: false };
+    let like = plan.like.take().map(|like| like.source);
+    let mut kept = Kept { node, follow: plan.trace.take(), like, is_ending: false };
     leave_streams(&host.roots)?;
 
     kept.follow.iter_mut().for_each(|follow| follow.player.begin());
@@ -97,6 +98,7 @@ fn leave_streams(roots: &Roots) -> Result<()> {
 struct Kept {
     node: Node,
     follow: Option<Follow>,
+    like: Option<Source>,
     is_ending: bool,
 }
 
@@ -107,6 +109,15 @@ impl Asked for Kept {
 
     fn follows(&self) -> Option<&Source> {
         self.follow.as_ref().map(|follow| &follow.source)
+    }
+
+    /// It is no longer as fast as another machine.
+    fn speed_was_set(&mut self) {
+        self.like = None;
+    }
+
+    fn like(&self) -> Option<&Source> {
+        self.like.as_ref()
     }
 
     fn members(&self) -> Vec<Pid> {

@@ -13,7 +13,7 @@ pub(crate) use args::NodeCommand;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, ErrorKind, LiveSession, Result, Roots};
+use emu_core::{Error, ErrorKind, LiveSession, Result, Roots, nearest};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::commands::top::live;
@@ -72,10 +72,15 @@ fn nodes() -> Result<Vec<Found>> {
 /// The node of this name. Its emu answers: what is sent to one that is stopped would be done later.
 fn find(name: &str) -> Result<LiveSession> {
     let wanted = format!("{PREFIX}{name}");
-    let found = nodes()?.into_iter().find(|(session, _)| session.name == wanted);
+    let there = nodes()?;
+    let names: Vec<_> = there.iter().map(|(session, _)| self::name(session).to_owned()).collect();
+    let found = there.into_iter().find(|(session, _)| session.name == wanted);
     let (session, working) = found.ok_or_else(|| {
-        Error::usage(format!("there is no node `{name}` of yours"))
-            .hint("`emu node list` names those that there are")
+        let hint = match nearest(name, names.iter().map(String::as_str)) {
+            Some(nearest) => format!("there is {nearest}; `emu node list` names all"),
+            None => "`emu node list` names those that there are".to_owned(),
+        };
+        Error::usage(format!("there is no node `{name}` of yours")).hint(hint)
     })?;
     working.map(|_| session)
 }

@@ -97,8 +97,15 @@ mod tests {
             .map(|(cpu, share)| CpuStatus::new(cpu, Target { share, clock: None }))
             .into();
         let (pid, name) = (session.pid, session.name.clone());
-        let working =
-            Working { pid, name, tasks: Tasks::Processes(vec![7]), members: vec![], follows: None, status };
+        let working = Working {
+            pid,
+            name,
+            tasks: Tasks::Processes(vec![7]),
+            members: vec![],
+            follows: None,
+            like: None,
+            status,
+        };
         (session, if silent { Err(Error::unavailable("emu 4194303 does not answer")) } else { Ok(working) })
     }
 

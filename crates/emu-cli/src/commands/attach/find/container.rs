@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Host, Result};
+use emu_core::{Error, Host, Result, nearest};
 use serde::Deserialize;
 
-use super::{groups, listed, name_of, nearest};
+use super::{groups, listed, name_of};
 
 /// Digits of an ID.
 const ID_LENGTH: usize = 64;

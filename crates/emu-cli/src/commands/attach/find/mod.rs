@@ -36,13 +36,6 @@ fn name_of(group: &Path) -> String {
     group.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The known name that is most like this one, if one is.
-fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let likeness = |known: &str| strsim::jaro_winkler(name, known);
-    let best = known.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-    (likeness(best) > 0.8).then_some(best)
-}
-
 /// Paths for a message, at most so many.
 fn listed(paths: &[&PathBuf]) -> String {
     const MOST: usize = 4;

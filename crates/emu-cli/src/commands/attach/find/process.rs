@@ -1,9 +1,7 @@
 //! Processes by name.
 
-use emu_core::{Error, Pid, Result};
+use emu_core::{Error, Pid, Result, nearest};
 use procfs::process::{Process, all_processes};
-
-use super::nearest;
 
 /// The kernel keeps so much of the name of a program.
 const COMM_MAX: usize = 15;

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use emu_core::{Error, Host, Result};
+use emu_core::{Error, Host, Result, nearest};
 
-use super::{groups, listed, name_of, nearest};
+use super::{groups, listed, name_of};
 
 /// Kinds of units that have processes.
 const KINDS: [&str; 3] = [".service", ".scope", ".slice"];
