@@ -250,7 +250,7 @@ impl SlowCommand {
     /// cannot be run.
     pub fn spawn(&self, prepared: &Prepared) -> Result<SlowChild> {
         let mut gated = self.gate()?;
-        let session = Session::engage(prepared, self.name(), Tasks::Processes(vec![gated.pid()]))?;
+        let session = Session::begin(prepared, self.name(), Tasks::Processes(vec![gated.pid()]))?;
         gated.begin()?;
         Ok(SlowChild {
             stdin: gated.stdin.take(),

@@ -48,7 +48,7 @@ impl Node {
     pub fn create(prepared: &Prepared, name: impl Into<String>) -> Result<Self> {
         // It waits at its gate for ever.
         let holder = SlowCommand::new("node").gate()?;
-        let session = Session::engage(prepared, name, Tasks::Processes(vec![holder.pid()]))?;
+        let session = Session::begin(prepared, name, Tasks::Processes(vec![holder.pid()]))?;
         let node = Self { session, holder, host: prepared.host().clone() };
         if node.groups().is_empty() {
             let message = format!("cannot make a node by {}: it has no cgroup here", prepared.method().id());

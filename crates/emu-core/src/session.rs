@@ -212,6 +212,19 @@ impl Session {
     /// A CPU or task cannot be used, another emu has a CPU of the zone, or the kernel refused a step. Nothing stays
     /// changed; where undoing failed too, the error is [`ErrorKind::RestoreIncomplete`].
     pub fn engage(prepared: &Prepared, name: impl Into<String>, tasks: Tasks) -> Result<Self> {
+        Self::of(prepared, name.into(), tasks, false)
+    }
+
+    /// As [`engage`](Self::engage), for tasks that wait to begin: it first measures for up to 0.1 s what the method costs on
+    /// these CPUs, where that is not known yet. [`engage`](Self::engage) never does: it would hold up what runs.
+    ///
+    /// # Errors
+    /// As [`engage`](Self::engage).
+    pub fn begin(prepared: &Prepared, name: impl Into<String>, tasks: Tasks) -> Result<Self> {
+        Self::of(prepared, name.into(), tasks, true)
+    }
+
+    fn of(prepared: &Prepared, name: String, tasks: Tasks, is_new: bool) -> Result<Self> {
         let Prepared { host, demand, plan, .. } = prepared;
         if demand.targets.is_empty() {
             return Err(Error::usage("a zone needs at least one CPU"));
@@ -220,7 +233,7 @@ impl Session {
         check_shares(&demand.targets)?;
         let started = check_tasks(&host.roots.proc, &tasks)?;
         let method = prepared.method;
-        let zone = Zone { name: name.into(), demand: demand.clone(), tasks };
+        let zone = Zone { name, demand: demand.clone(), tasks, is_new };
         let journal = Journal::open(&host.roots, &demand.cpus(), method.id().as_str(), &zone.name)?;
         let engaged = plan.engage(host, &zone, &journal).and_then(|emulation| {
             // Measuring may have come before the tasks were taken.

@@ -93,4 +93,6 @@ pub struct Zone {
     pub demand: Demand,
     /// For whom.
     pub tasks: Tasks,
+    /// Whether the tasks have not begun yet: then nothing is lost while a method measures what it costs on their CPUs.
+    pub is_new: bool,
 }

@@ -140,7 +140,7 @@ impl Emulated for SessionEmulated {
 
     fn engage(&mut self, worker: Pid) -> Result<()> {
         let tasks = Tasks::Processes(vec![worker]);
-        self.session = Some(Session::engage(&self.prepared, "verify", tasks)?);
+        self.session = Some(Session::begin(&self.prepared, "verify", tasks)?);
         Ok(())
     }
 

@@ -63,7 +63,7 @@ impl Like {
                 None => choose(host, &demand)?,
             };
             method = Some(prepared.method().id());
-            Session::engage(&prepared, "like", Tasks::Processes(vec![scorer.pid()]))
+            Session::begin(&prepared, "like", Tasks::Processes(vec![scorer.pid()]))
         };
         let progress = Progress::new(Duration::ZERO);
         let mut meanwhile = Meanwhile::new(signals);
@@ -82,7 +82,7 @@ impl Like {
             cpus.iter().zip(profile.relative()).map(|(cpu, relative)| (cpu, target(relative))).collect();
         let method = method.ok_or_else(|| Error::unavailable("no method was tried"))?;
         let (file, model) = (source.file.clone(), profile.machine.model.clone());
-        Ok(Some(Self { file, model, source, found, targets, method }))
+        Ok(Some(Self { file, model, found, source, targets, method }))
     }
 
     /// What was found, in lines.

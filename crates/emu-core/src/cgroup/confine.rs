@@ -219,7 +219,12 @@ mod tests {
         let all: Vec<_> = host.cpus.iter().map(|cpu| cpu.id).collect();
         let zone = |cpus: &[usize]| {
             let targets = cpus.iter().map(|&cpu| (cpu, Target { share: 0.5, clock: None })).collect();
-            Zone { name: String::new(), demand: Demand::new(targets), tasks: Tasks::Processes(vec![1]) }
+            Zone {
+                name: String::new(),
+                demand: Demand::new(targets),
+                tasks: Tasks::Processes(vec![1]),
+                is_new: true,
+            }
         };
         assert!(!is_needed(&host, &zone(&all)) && is_needed_now(&host, &zone(&all[1..])));
         host.cpus[0].online = false;

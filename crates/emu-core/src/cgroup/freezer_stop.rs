@@ -37,7 +37,7 @@ impl FreezerStop {
         let mut stopper = Self::new(group, journal)?;
         // From here on the zone's tasks are stopped; the cost is measured on a probe.
         stopper.stop(time::now() + CONFIRM)?;
-        let cost = StopCost::of(host, &zone.demand.cpus(), &way, &mut more_notes, |probe| {
+        let cost = StopCost::of(host, zone, &way, &mut more_notes, |probe| {
             Self::new(TaskGroup::of_probe(host, zone, probe, Controller::Freezer, journal)?, journal)
         })?;
         for note in more_notes {

@@ -1,8 +1,8 @@
-//! Measurements that the state folder keeps for ten minutes of the same boot.
+//! Measurements of what an emulation costs, which the state folder keeps for this boot.
 //!
-//! They cost time to repeat and are not valid for long: another boot may bring another kernel or
-//! hypervisor, and an hour brings another clock or load, which has changed the cost of a wake-up by
-//! 20 %.
+//! They take time, so each emulation takes one batch at most, while its tasks wait to begin, and the median of the last few
+//! counts. Another boot may bring another kernel or hypervisor. An hour brings another clock or load, which has changed the
+//! cost of a wake-up by a fifth, and so some 0.1 % of a speed: what is kept is used however old it is, and is renewed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,20 +13,23 @@ use serde::{Deserialize, Serialize};
 use crate::host::Host;
 use crate::sys::time::user_ticks;
 
-/// How long a value is kept, in clock ticks: ten minutes.
-const KEPT_FOR: u64 = 60_000;
+/// Batches of which the median counts.
+const BATCHES: usize = 7;
+
+/// Where there are as many, another one is taken after this time, in clock ticks: ten minutes.
+const FRESH_FOR: u64 = 60_000;
 
 /// Values of one kind by key, as written to a file of the state folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Kept<K: Ord, V> {
     boot_id: String,
-    values: BTreeMap<K, Entry<V>>,
+    batches: BTreeMap<K, Batches<V>>,
 }
 
-/// A value and the time of its measurement.
+/// The last values, the newest at the end, and when that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Entry<V> {
-    value: V,
+struct Batches<V> {
+    values: Vec<V>,
     /// In clock ticks since boot.
     at: u64,
 }
@@ -36,28 +39,45 @@ where
     K: Ord + Serialize + DeserializeOwned,
     V: Serialize + DeserializeOwned,
 {
-    /// Reads the values of the last minutes of this boot from `file`. A file that is missing or has
-    /// an implausible value counts as empty.
+    /// Reads the values of this boot from `file`. A file that is missing or has an implausible value counts as empty.
     pub(crate) fn load(host: &Host, file: &str, is_plausible: impl Fn(&V) -> bool) -> Self {
-        let now = user_ticks();
-        let mut kept = fs::read_to_string(host.roots.state.join(file))
+        fs::read_to_string(host.roots.state.join(file))
             .ok()
             .and_then(|text| serde_json::from_str::<Self>(&text).ok())
             // Without a boot id, the values of another boot could not be told apart.
             .filter(|kept| !host.boot_id.is_empty() && kept.boot_id == host.boot_id)
-            .filter(|kept| kept.values.values().all(|measured| is_plausible(&measured.value)))
-            .unwrap_or_else(|| Self { boot_id: host.boot_id.clone(), values: BTreeMap::new() });
-        kept.values.retain(|_, measured| now.checked_sub(measured.at).is_some_and(|age| age < KEPT_FOR));
-        kept
+            .filter(|kept| kept.batches.values().flat_map(|batches| &batches.values).all(is_plausible))
+            .unwrap_or_else(|| Self { boot_id: host.boot_id.clone(), batches: BTreeMap::new() })
     }
 
-    pub(crate) fn get(&self, key: &K) -> Option<&V> {
-        self.values.get(key).map(|measured| &measured.value)
+    /// The values of the last batches.
+    pub(crate) fn values(&self, key: &K) -> &[V] {
+        self.batches.get(key).map_or(&[], |batches| &batches.values)
     }
 
-    /// Adds a value that was measured just now.
+    /// The median of a figure of the values; `None` where there is none.
+    pub(crate) fn median(&self, key: &K, figure: impl Fn(&V) -> f64) -> Option<f64> {
+        let mut figures: Vec<_> = self.values(key).iter().map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        figures.get(figures.len() / 2).copied()
+    }
+
+    /// Whether another batch is worth its time: there are few, or the newest is old.
+    pub(crate) fn wants(&self, key: &K) -> bool {
+        let is_known = |batches: &Batches<V>| {
+            let is_fresh = user_ticks().checked_sub(batches.at).is_some_and(|age| age < FRESH_FOR);
+            batches.values.len() >= BATCHES && is_fresh
+        };
+        !self.batches.get(key).is_some_and(is_known)
+    }
+
+    /// Adds a value that was measured just now, in the place of the oldest where there are enough.
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        self.values.insert(key, Entry { value, at: user_ticks() });
+        let batches = self.batches.entry(key).or_insert(Batches { values: Vec::new(), at: 0 });
+        let more = (batches.values.len() + 1).saturating_sub(BATCHES);
+        batches.values.drain(..more);
+        batches.values.push(value);
+        batches.at = user_ticks();
     }
 
     /// Writes the values for the next emu. If that fails, the next emu measures again.
@@ -93,32 +113,45 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut host = host_in(dir.path());
         let mut kept = load(&host);
-        assert!(kept.values.is_empty());
-        kept.insert("signals on 0 of 0-1".into(), 51_000.5);
+        let key = "signals on 0 of 0-1".to_owned();
+        assert_eq!((kept.median(&key, |cost| *cost), kept.wants(&key)), (None, true));
+        kept.insert(key, 51_000.5);
         kept.save(&host, FILE);
         assert_eq!(load(&host), kept);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         host.boot_id = "another".into();
-        assert!(load(&host).values.is_empty());
+        assert!(load(&host).batches.is_empty());
     }
 
     #[test]
-    fn values_older_than_the_limit_or_from_the_future_are_dropped() {
+    fn the_median_of_the_last_batches_counts_and_is_renewed() {
         let dir = tempfile::tempdir().unwrap();
-        let host = host_in(dir.path());
-        let now = user_ticks();
-        let mut kept = load(&host);
-        // Shortly after boot, no moment is old enough.
-        let moments =
-            [("new", Some(now)), ("old", now.checked_sub(KEPT_FOR)), ("later", Some(now + KEPT_FOR))];
-        for (name, at) in moments {
-            let Some(at) = at else { continue };
-            kept.values.insert(name.into(), Entry { value: 1.0, at });
+        let mut kept = load(&host_in(dir.path()));
+        let key = "x".to_owned();
+        for (value, median) in [
+            (9.0, 9.0),
+            (1.0, 9.0),
+            (2.0, 2.0),
+            (3.0, 3.0),
+            (4.0, 3.0),
+            (5.0, 4.0),
+            (6.0, 4.0),
+            (7.0, 4.0),
+            (8.0, 5.0),
+        ] {
+            kept.insert(key.clone(), value);
+            assert_eq!(kept.median(&key, |cost| *cost), Some(median));
         }
-        kept.save(&host, FILE);
-        let kept = load(&host);
-        assert_eq!(kept.values.keys().collect::<Vec<_>>(), ["new"]);
-        assert_eq!(kept.get(&"new".to_owned()), Some(&1.0));
+        assert!(!kept.wants(&key));
+        let batches = kept.batches.get_mut(&key).unwrap();
+        // Shortly after boot, no moment is old enough; a moment to come is of no clock of this boot.
+        for at in [user_ticks().checked_sub(FRESH_FOR), Some(user_ticks() + FRESH_FOR)].into_iter().flatten()
+        {
+            batches.at = at;
+            assert!(
+                Kept { boot_id: String::new(), batches: [(key.clone(), batches.clone())].into() }.wants(&key)
+            );
+        }
     }
 
     #[test]
@@ -126,13 +159,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let host = host_in(dir.path());
         let negative = format!(
-            r#"{{"boot_id":"{}","values":{{"x":{{"value":-1,"at":{}}}}}}}"#,
+            r#"{{"boot_id":"{}","batches":{{"x":{{"values":[-1],"at":{}}}}}}}"#,
             host.boot_id,
             user_ticks()
         );
         for text in ["", "{", "[]", &negative] {
             fs::write(dir.path().join(FILE), text).unwrap();
-            assert!(load(&host).values.is_empty(), "{text}");
+            assert!(load(&host).batches.is_empty(), "{text}");
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::host::{CpuTimes, Host};
 use crate::notes::Notes;
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos, USER_TICK};
+use crate::zone::Zone;
 
 /// Name of the file in the state folder.
 const FILE: &str = "stop-costs.json";
@@ -50,49 +51,49 @@ impl StopCost {
         Self { base, tick }
     }
 
-    /// The cost of stopping tasks on `cpus` in the manner called `way`: a value kept for the last
-    /// minutes, or one measured now on a probe, which takes half a second. `make` returns the
-    /// [`Stop`] for the probe. Where other load prevents the measurement, a value is assumed and
-    /// `notes` tell so.
+    /// The cost of stopping tasks of the zone in the manner called `way`, as it is kept. While the zone's tasks have not
+    /// begun, one more batch is measured on a probe if there are few, which takes less than 0.1 s. `make` returns the [`Stop`]
+    /// for the probe. Where nothing is known, a value is assumed and `notes` tell so.
     ///
     /// # Errors
     /// The probe cannot be started or stopped.
     pub(crate) fn of<S: Stop>(
         host: &Host,
-        cpus: &CpuList,
+        zone: &Zone,
         way: &str,
         notes: &mut Vec<String>,
         make: impl Fn(Pid) -> Result<S>,
     ) -> Result<Self> {
-        let measured = Self::kept_or_measured(host, cpus, way, || {
+        let cpus = &zone.demand.cpus();
+        let measured = Self::kept_or_measured(host, zone, way, || {
             let probe = Probe::start(cpus)?;
             let stopper = make(probe.pid())?;
             let stops = stop_repeatedly(host, cpus, stopper)?;
             let gaps = probe.end()?;
             Ok(median_loss(&stops, &gaps).zip(mean_more(&gaps)))
         })?;
-        Ok(measured.unwrap_or_else(|| Self::assumed("a stop", "on these busy CPUs", notes)))
+        Ok(measured.unwrap_or_else(|| Self::assumed("a stop", zone, None, notes)))
     }
 
-    /// The cost of each stall by a quota on `cpus`: a value kept as in [`of`](Self::of), or one
-    /// measured now by the kernel's account of the probe's CPU time. `limit` lets the probe run for
-    /// the first span in each period of the second; the function that it returns is called at the
-    /// end. Where the cost cannot be measured, a value is assumed and `notes` tell why.
+    /// The cost of each stall by a quota on the zone's CPUs, kept and measured as in [`of`](Self::of), by the kernel's
+    /// account of the probe's CPU time. `limit` lets the probe run for the first span in each period of the second; the
+    /// function that it returns is called at the end. Where nothing is known, a value is assumed and `notes` tell why.
     pub(crate) fn of_stalls<End: FnOnce()>(
         host: &Host,
-        cpus: &CpuList,
+        zone: &Zone,
         notes: &mut Vec<String>,
         limit: impl FnOnce(Pid, Duration, Duration) -> Result<End>,
     ) -> Self {
-        let measured = Self::kept_or_measured(host, cpus, "quota", || {
+        let cpus = &zone.demand.cpus();
+        let measured = Self::kept_or_measured(host, zone, "quota", || {
             // The probe needs two ticks between gaps, and long gaps. A quota is enforced at ticks.
             let tick = time::nanos(time::tick());
             let run = two_ticks() + tick / 2;
-            let period = run + tick + STOP;
+            let period = run + tick + STALL;
             let probe = Probe::start(cpus)?;
             let end = limit(probe.pid(), time::span(run), time::span(period))?;
             let before = idle_time(host, cpus);
-            std::thread::sleep(time::span(period) * STOPS as u32);
+            std::thread::sleep(time::span(period) * STALLS);
             let idle = idle_time(host, cpus).zip(before).map(|(after, before)| after - before);
             let gaps = probe.end()?;
             end();
@@ -101,33 +102,44 @@ impl StopCost {
         });
         match measured {
             Ok(Some(cost)) => cost,
-            Ok(None) => Self::assumed("a stall", "on these busy CPUs", notes),
-            Err(why) => Self::assumed("a stall", &format!("({})", why.in_words()), notes),
+            Ok(None) => Self::assumed("a stall", zone, None, notes),
+            Err(why) => Self::assumed("a stall", zone, Some(why), notes),
         }
     }
 
-    /// The kept value, or the one that `measure` returns; `None` where it cannot tell.
+    /// The kept value, with a batch that `measure` adds where one is worth it; `None` where there is none.
     fn kept_or_measured(
         host: &Host,
-        cpus: &CpuList,
+        zone: &Zone,
         way: &str,
         measure: impl FnOnce() -> Result<Option<(Nanos, f64)>>,
     ) -> Result<Option<Self>> {
-        let key = format!("{way} on {cpus} of {}", host.allowed);
+        let key = format!("{way} on {} of {}", zone.demand.cpus(), host.allowed);
         let mut kept: Kept<String, Self> = Kept::load(host, FILE, Self::is_plausible);
-        if let Some(cost) = kept.get(&key) {
-            return Ok(Some(*cost));
+        if zone.is_new
+            && kept.wants(&key)
+            && let Some((base, tick)) = measure()?
+        {
+            kept.insert(
+                key.clone(),
+                Self { base: base as f64, tick: tick.clamp(*TICK.start(), *TICK.end()) },
+            );
+            kept.save(host, FILE);
         }
-        let Some((base, tick)) = measure()? else { return Ok(None) };
-        let cost = Self { base: base as f64, tick: tick.clamp(*TICK.start(), *TICK.end()) };
-        kept.insert(key, cost);
-        kept.save(host, FILE);
-        Ok(Some(cost))
+        let Some(base) = kept.median(&key, |cost| cost.base) else { return Ok(None) };
+        // Few ticks have much to do after a stop, so that the mean counts.
+        let ticks: Vec<_> = kept.values(&key).iter().map(|cost| cost.tick).collect();
+        Ok(Some(Self { base, tick: ticks.iter().sum::<f64>() / ticks.len() as f64 }))
     }
 
-    fn assumed(what: &str, why: &str, notes: &mut Vec<String>) -> Self {
+    fn assumed(what: &str, zone: &Zone, failure: Option<Error>, notes: &mut Vec<String>) -> Self {
+        let why = match failure {
+            Some(why) => format!("could not be measured ({})", why.in_words()),
+            None if zone.is_new => "could not be measured on these busy CPUs".to_owned(),
+            None => "has not been measured since boot".to_owned(),
+        };
         notes.push(format!(
-            "what {what} costs the tasks could not be measured {why}; {:.0} µs are assumed",
+            "what {what} costs the tasks {why}; {:.0} µs are assumed",
             Self::ASSUMED.base / 1e3
         ));
         Self::ASSUMED
@@ -147,10 +159,13 @@ impl StopCost {
     }
 }
 
-/// How often the probe is stopped.
-const STOPS: usize = 20;
+/// How often the probe is stopped for a batch, and stalled by a quota, of which the last may not be seen.
+const STOPS: usize = 3;
+const STALLS: u32 = 4;
+/// For how long a quota stalls the probe, in nanoseconds, beside a tick.
+const STALL: Nanos = 8_000_000;
 /// The number of stops that must be undisturbed.
-const ENOUGH: usize = 5;
+const ENOUGH: usize = 2;
 /// How much longer than two ticks the probe runs in between, in nanoseconds.
 const FREE: Nanos = 500_000;
 /// Losses outside this range are a disturbed measurement: another task had the CPU.
@@ -181,8 +196,8 @@ fn stop_repeatedly<S: Stop>(host: &Host, cpus: &CpuList, mut stopper: S) -> Resu
         let pusher = IdlePusher::beside_duty_thread(is_away, &cpus, &Notes::default())?;
         let mut stops = Vec::with_capacity(STOPS);
         let mut own_time = OwnTime::start();
+        std::thread::sleep(time::span(FREE));
         for _ in 0..STOPS {
-            std::thread::sleep(free_for);
             own_time.before_stop();
             let from = stopper.stop(time::now() + STOP)?.from;
             own_time.stopped(from);
@@ -194,8 +209,9 @@ fn stop_repeatedly<S: Stop>(host: &Host, cpus: &CpuList, mut stopper: S) -> Resu
             pusher.as_ref().inspect(|pusher| pusher.let_sleep());
             let own = own_time.resumed(resumed);
             stops.push(Sample { from, resumed, own: if is_in_the_way { own } else { 0 } });
+            // The probe sees the end of its last stop, and two ticks after each of the others.
+            std::thread::sleep(if stops.len() < STOPS { free_for } else { time::span(FREE) });
         }
-        std::thread::sleep(free_for);
         Ok(stops)
     });
     let measured = measured.map_err(|e| Error::io("cannot start a thread to measure stops", e))?;
@@ -241,7 +257,9 @@ fn is_idle_in(gaps: &[Gap], idle: Nanos) -> bool {
 
 fn median_of_enough(mut losses: Vec<Nanos>) -> Option<Nanos> {
     losses.sort_unstable();
-    losses.get(losses.len() / 2).copied().filter(|_| losses.len() >= ENOUGH)
+    // Of two the lower: what disturbs a stop adds to it.
+    let middle = losses.len().saturating_sub(1) / 2;
+    losses.get(middle).copied().filter(|_| losses.len() >= ENOUGH)
 }
 
 /// How much more interrupts took in the first tick after a stop than in the second, if enough stops
@@ -272,7 +290,7 @@ mod tests {
         // Other tasks had the CPU: not a cost of the stop.
         gaps[..3].iter_mut().for_each(|gap| gap.after += 2_000_000);
         assert_eq!(median_loss(&stops, &gaps), Some(50_000));
-        gaps[3].after += 2_000_000;
+        gaps[3..7].iter_mut().for_each(|gap| gap.after += 2_000_000);
         assert_eq!(median_loss(&stops, &gaps), None, "too few are left");
         assert_eq!(median_loss(&stops, &[]), None);
         assert_eq!(median_loss(&[], &[]), None);
@@ -292,7 +310,7 @@ mod tests {
         // Another task had the CPU for a while: less is charged than the probe seems to run.
         gaps[1..].iter_mut().for_each(|gap| gap.charged -= 1_000_000);
         assert_eq!(median_charge(&gaps), Some(50_000));
-        assert_eq!(median_charge(&gaps[..6]), None, "too few are left");
+        assert_eq!(median_charge(&gaps[..3]), None, "too few are left");
         assert_eq!(median_charge(&[]), None);
     }
 
@@ -310,7 +328,7 @@ mod tests {
         let gaps = [Some(10_000), None, Some(-2_000), Some(4_000), Some(0), Some(8_000)].map(gap);
         let Some(tick) = mean_more(&gaps) else { panic!() };
         assert!((tick - 4_000.0).abs() < 1e-9);
-        assert_eq!(mean_more(&gaps[..5]), None, "too few");
+        assert_eq!(mean_more(&gaps[..2]), None, "too few");
         let cost = StopCost { base: 30_000.0, tick };
         let one_tick = time::nanos(time::tick()) as f64;
         for (run, loss) in [(0.0, 30_000), (one_tick / 4.0, 31_000), (3.0 * one_tick, 34_000)] {

@@ -34,6 +34,7 @@ impl Emulation for Idle {
 fn delivery() -> Delivery {
     let host = Host::detect(&Roots::system()).unwrap();
     let zone = Zone {
+        is_new: true,
         name: "test".into(),
         demand: Demand::new([(0, Target { share: 0.4, clock: None })].into()),
         tasks: Tasks::Processes(vec![std::process::id() as Pid]),

@@ -186,7 +186,7 @@ fn sample(
     // Long enough for a governor to see that the CPUs are busy.
     let clock_before = clock::mean(&plan.cpus, clock::BUDGET);
     let (ticks, begin) = (Ticks::now(&host.roots.proc, &plan.cpus)?, Instant::now());
-    let session = Session::engage(&prepared, "calibrate", Tasks::Processes(vec![solver.pid()]))?;
+    let session = Session::begin(&prepared, "calibrate", Tasks::Processes(vec![solver.pid()]))?;
     let begin_seconds = start.elapsed().as_secs_f64();
     let done = solver.solve(go_on);
     let (after, wall_s) = (Ticks::now(&host.roots.proc, &plan.cpus), begin.elapsed().as_secs_f64());

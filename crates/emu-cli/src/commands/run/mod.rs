@@ -39,8 +39,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
 
     let gated = command.gate()?;
     let tasks = Tasks::Processes(vec![gated.pid()]);
-    let (session, other) =
-        plan.engage(|prepared| Session::engage(prepared, command.name(), tasks.clone()))?;
+    let (session, other) = plan.engage(|prepared| Session::begin(prepared, command.name(), tasks.clone()))?;
     report.engaged(&plan, other, &session);
     let control = report.control(&command.name(), tasks);
     let child = Child::open(&host.roots, gated.pid())?;

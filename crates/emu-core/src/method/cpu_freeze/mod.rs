@@ -31,8 +31,6 @@ const ABOUT: About = About {
         "memory bandwidth falls with the speed instead of staying as it is",
         "version 1: a signal to a frozen task, SIGKILL too, acts when it is thawed, and a debugger's wait may be cut short",
         "tasks in an uninterruptible wait, such as for a disk or NFS, freeze when it ends",
-        "attaching stops the program for half a second while the cost of a stop is measured, unless that was done in \
-         the last ten minutes; the longest stall leaves it out",
         "with hundreds of sleeping tasks, others that are not bound to CPUs may be 2 % too slow: after a stop the kernel \
          may start them on the same CPU, and takes some ms to move one",
         "tasks that outnumber the CPUs several times while all are busy get uneven turns, the more so the shorter the period, on \

@@ -44,7 +44,6 @@ const ABOUT: About = About {
         "one speed for all CPUs of the zone",
         "of more than 32 processes, those with several threads may be stopped late unnoticed, and run too fast",
         "before Linux 6.9, a process whose first thread sleeps while others keep all CPUs busy is stopped late, which is repaid, but not exactly: two threads on two CPUs were 6 % too slow at 25 % of 20 ms",
-        "the cost of a stop is measured once and kept for ten minutes: in one of three records at 25 % of 20 ms on two CPUs it was too high, and a program that sleeps and computes 2.7 % too fast",
         "an interactive shell inside the zone takes the stops for its own job control",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "paced I/O and timers are late by up to (1 - speed) of a period; memory bandwidth falls with the speed",
@@ -53,7 +52,6 @@ const ABOUT: About = About {
         "a SIGSTOP or SIGCONT that others send while a process is stopped does not last; Ctrl-Z does",
         "with more than 32 processes, what others have stopped is left so only where a whole process group was",
         "if emu is killed, what others have stopped is continued, too: its journal does not know who has",
-        "attaching stops the program for half a second while the cost of a stop is measured, unless that was done in the last ten minutes; the longest stall leaves it out",
         "with hundreds of sleeping processes, their way into the stop and back takes CPU time from the others: with 500 and a period of 100 ms, 8 % in the first 16 holds, 1 % once it is known who sleeps",
         "processes that outnumber the CPUs several times while all are busy get uneven turns, the more so the shorter the period, on \
          one CPU, or without CAP_SYS_NICE; at 100 ms hundreds of them share evenly",
@@ -98,7 +96,7 @@ impl Stopped {
         let mut stopper = Stopper::new(proc, members, zone.demand.targets.len(), notes.clone());
         // From here on the tasks are stopped; what is measured now is measured without them.
         stopper.stop(time::now())?;
-        let cost = StopCost::of(host, &zone.demand.cpus(), "signals", &mut fixed_notes, |probe| {
+        let cost = StopCost::of(host, zone, "signals", &mut fixed_notes, |probe| {
             let mut family = Descendants::of(proc, &[probe])?;
             confine_without_group(host, zone, &mut family, journal)?;
             Ok(Stopper::new(proc, Members::of_family(proc, family, journal)?, 1, Notes::default()))

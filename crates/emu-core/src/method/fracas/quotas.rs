@@ -108,7 +108,7 @@ impl Quotas {
 
 /// What a stall costs tasks on the CPUs of the zone: seen by a probe in a group of its own, with a quota.
 fn stall_cost(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>) -> StopCost {
-    StopCost::of_stalls(host, &zone.demand.cpus(), notes, |probe, run, period| {
+    StopCost::of_stalls(host, zone, notes, |probe, run, period| {
         let group = TaskGroup::of_probe(host, zone, probe, Controller::Cpu, journal)?;
         let folder = cpu_folder(&group)?;
         // A lower one above makes the turns shorter, of which the cost is hardly another.
