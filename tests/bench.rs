@@ -119,6 +119,8 @@ fn report_needs_nothing_else(folder: &Path) {
     for outside in ["http://", "https://", "<script", "<link", "<img", "@import", "url("] {
         assert!(!page.contains(outside), "the page needs {outside} beside {svg_names}");
     }
+    let errors = fs::read_to_string(folder.join("report/errors.svg")).expect("the figure of errors");
+    assert!(page.contains("error of the speed") && errors.contains("\npasses\n"), "{errors}");
     for name in ["report/cells.csv", "report/lines.csv"] {
         let csv = fs::read_to_string(folder.join(name)).expect("the CSV");
         let columns: BTreeSet<_> = csv.lines().map(commas_between_cells).collect();

@@ -18,6 +18,11 @@ const SIZE: (u32, u32) = (760, 400);
 /// Width of the legend, right of the plot.
 const LEGEND: u32 = 170;
 
+/// Width left of the plot, of a letter of a name on its axis, and between two names.
+const LEFT: u32 = 80;
+const LETTER: u32 = 7;
+const SPACE: u32 = 12;
+
 /// Radius of a marker, in pixels.
 const MARKER: i32 = 5;
 
@@ -28,6 +33,9 @@ const ROOM: f64 = 0.08;
 
 /// The grey of lines that are not measured.
 const GREY: RGBColor = RGBColor(90, 90, 90);
+
+/// How much of that a band has.
+const BAND: f64 = 0.15;
 
 /// What a chart says.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +50,10 @@ pub struct Chart {
     pub series: Vec<Series>,
     /// A dashed line to compare with, such as the ideal, and its name.
     pub ideal: Option<(Vec<(f64, f64)>, String)>,
+    /// Its width, in pixels: as much as the names on its axis need.
+    width: u32,
+    /// A shaded band from left to right: its ends on the vertical axis, and its name.
+    pub band: Option<(Range<f64>, String)>,
 }
 
 /// An axis.
@@ -161,6 +173,11 @@ impl Series {
         Self { kind: Kind::Line, ..Self::curve(name, points) }
     }
 
+    /// Whether there is no point.
+    pub(super) fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
     /// Looks like this, whatever its place in the chart.
     #[must_use]
     pub(super) fn looking(self, look: Look) -> Self {
@@ -179,30 +196,49 @@ pub struct Point {
     pub low: f64,
     /// The upper end of the bar.
     pub high: f64,
+    /// Whether it is drawn hollow: it decides nothing.
+    is_open: bool,
 }
 
 impl Point {
     /// A point without a bar.
     pub fn new(x: f64, y: f64) -> Self {
-        Self { x, y, low: y, high: y }
+        Self::between(x, y, y, y)
+    }
+
+    /// A point with a bar.
+    pub fn between(x: f64, y: f64, low: f64, high: f64) -> Self {
+        Self { x, y, low, high, is_open: false }
     }
 
     /// An estimate with the bar of its interval.
     pub fn of_interval(x: f64, interval: &Interval) -> Self {
-        Self { x, y: interval.estimate, low: interval.low, high: interval.high }
+        Self::between(x, interval.estimate, interval.low, interval.high)
+    }
+
+    /// Hollow, where it decides nothing.
+    #[must_use]
+    pub fn open(self, is_open: bool) -> Self {
+        Self { is_open, ..self }
     }
 }
 
 impl Chart {
     /// A chart without an ideal.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Self {
-        Self { title: title.into(), x, y, series, ideal: None }
+        Self { title: title.into(), width: width(&x), x, y, series, ideal: None, band: None }
     }
 
     /// With a dashed line to compare with.
     #[must_use]
     pub fn with_ideal(self, name: impl Into<String>, line: Vec<(f64, f64)>) -> Self {
         Self { ideal: Some((line, name.into())), ..self }
+    }
+
+    /// With a shaded band.
+    #[must_use]
+    pub fn with_band(self, name: impl Into<String>, band: Range<f64>) -> Self {
+        Self { band: Some((band, name.into())), ..self }
     }
 
     /// The chart as SVG.
@@ -221,9 +257,9 @@ impl Chart {
     }
 
     fn draw(&self, svg: &mut String) -> Drawn {
-        let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+        let root = SVGBackend::with_string(svg, (self.width, SIZE.1)).into_drawing_area();
         root.fill(&WHITE)?;
-        let (plot, legend) = root.split_horizontally(SIZE.0 - LEGEND);
+        let (plot, legend) = root.split_horizontally(self.width - LEGEND);
         let ideal = || self.ideal.iter().flat_map(|(line, _)| line.iter().copied());
         let points = || self.series.iter().flat_map(|series| &series.points);
         let x = self.x.range(points().map(|point| point.x).chain(ideal().map(|(x, _)| x)));
@@ -231,17 +267,17 @@ impl Chart {
             points().flat_map(|point| [point.y, point.low, point.high]).chain(ideal().map(|(_, y)| y)),
         );
         match (self.x.is_log, self.y.is_log) {
-            (false, false) => self.draw_plot(&plot, x, y),
-            (true, false) => self.draw_plot(&plot, x.log_scale(), y),
-            (false, true) => self.draw_plot(&plot, x, y.log_scale()),
-            (true, true) => self.draw_plot(&plot, x.log_scale(), y.log_scale()),
+            (false, false) => self.draw_plot(&plot, &x, x.clone(), y),
+            (true, false) => self.draw_plot(&plot, &x, x.clone().log_scale(), y),
+            (false, true) => self.draw_plot(&plot, &x, x.clone(), y.log_scale()),
+            (true, true) => self.draw_plot(&plot, &x, x.clone().log_scale(), y.log_scale()),
         }?;
         self.draw_legend(&legend)?;
         root.present()?;
         Ok(())
     }
 
-    fn draw_plot<X, Y>(&self, area: &Area<'_>, x: X, y: Y) -> Drawn
+    fn draw_plot<X, Y>(&self, area: &Area<'_>, across: &Range<f64>, x: X, y: Y) -> Drawn
     where
         X: AsRangedCoord<Value = f64>,
         Y: AsRangedCoord<Value = f64>,
@@ -268,6 +304,10 @@ impl Chart {
             .axis_desc_style((FONT, 14))
             .label_style((FONT, 13))
             .draw()?;
+        if let Some((Range { start, end }, _)) = &self.band {
+            let corners = [(across.start, *start), (across.end, *end)];
+            chart.draw_series([Rectangle::new(corners, GREY.mix(BAND).filled())])?;
+        }
         if let Some((line, _)) = &self.ideal {
             chart.draw_series(DashedLineSeries::new(line.iter().copied(), 7, 5, GREY.stroke_width(2)))?;
         }
@@ -292,7 +332,14 @@ impl Chart {
             )?;
             if series.kind != Kind::Line {
                 chart.draw_series(points().map(|point| {
+                    let colour = if point.is_open { WHITE } else { colour };
                     EmptyElement::at((point.x, point.y)) + Polygon::new(outline(shape), colour.filled())
+                }))?;
+                let open = points().filter(|point| point.is_open);
+                chart.draw_series(open.map(|point| {
+                    let mut outline = outline(shape);
+                    outline.extend(outline.first().copied());
+                    EmptyElement::at((point.x, point.y)) + PathElement::new(outline, colour.stroke_width(2))
                 }))?;
             }
         }
@@ -306,6 +353,11 @@ impl Chart {
             for x in [2, 14] {
                 area.draw(&PathElement::new(vec![(x, y), (x + 8, y)], GREY.stroke_width(2)))?;
             }
+            area.draw(&Text::new(name.clone(), (32, y), style.clone()))?;
+            y += 24;
+        }
+        if let Some((_, name)) = &self.band {
+            area.draw(&Rectangle::new([(2, y - 6), (22, y + 6)], GREY.mix(BAND).filled()))?;
             area.draw(&Text::new(name.clone(), (32, y), style.clone()))?;
             y += 24;
         }
@@ -326,6 +378,13 @@ impl Chart {
         let look = |(place, series): (usize, &Series)| series.look.unwrap_or_else(|| style::look(place));
         self.series.iter().enumerate().map(move |numbered| (numbered.1, look(numbered)))
     }
+}
+
+/// The width for these names side by side.
+fn width(x: &Axis) -> u32 {
+    let longest = x.labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
+    let names = x.labels.len() as u32 * (longest as u32 * LETTER + SPACE);
+    SIZE.0.max(names + LEFT + LEGEND)
 }
 
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -397,11 +456,8 @@ mod tests {
 
     #[test]
     fn every_kind_of_series_is_drawn_on_every_kind_of_axis() {
-        let points = vec![
-            Point::new(1.0, 2.0),
-            Point { x: 10.0, y: 20.0, low: 15.0, high: 30.0 },
-            Point::new(-1.0, 0.0),
-        ];
+        let points =
+            vec![Point::new(1.0, 2.0), Point::between(10.0, 20.0, 15.0, 30.0), Point::new(-1.0, 0.0)];
         for (x, y) in [(false, false), (true, false), (false, true), (true, true)] {
             let axis = |is_log| if is_log { Axis::log("<a> & b") } else { Axis::linear("<a> & b") };
             let series = [
@@ -410,10 +466,11 @@ mod tests {
                 Series::line("l", points.clone()),
             ];
             let chart = Chart::new("t", axis(x), axis(y), series.to_vec())
-                .with_ideal("i", vec![(1.0, 1.0), (10.0, 10.0)]);
+                .with_ideal("i", vec![(1.0, 1.0), (10.0, 10.0)])
+                .with_band("b", 2.0..3.0);
             let svg = chart.svg().unwrap();
             assert!(svg.contains("<title>t: &lt;a&gt; &amp; b over &lt;a&gt; &amp; b</title>"), "{svg}");
-            for name in ["c", "p", "l", "i"] {
+            for name in ["b", "c", "p", "l", "i"] {
                 assert!(svg.contains(&format!(">\n{name}\n</text>")), "{name}: {svg}");
             }
             // Two series with markers, each once more in the legend; the point below 0 has no place on a logarithm.

@@ -1,4 +1,4 @@
-//! Figures, as SVG: perceived speed over emulated frequency, and how smooth progress is.
+//! Figures, as SVG: the error by work, perceived speed over emulated frequency, and how smooth progress is.
 
 use emu_core::{MethodId, Result};
 
@@ -7,11 +7,66 @@ use super::results::{CellResult, Ground, Results};
 use super::style;
 use crate::experiment::NONE;
 use crate::numbers::percent;
-use crate::stats::{Interval, Spread};
+use crate::stats::{Interval, Spread, Verdict};
 use crate::workload::workload;
 
 /// By how much neighbouring methods are moved apart, as a share of the axis, so that none hides another.
 const APART: f64 = 0.012;
+
+/// The room for the methods of one work, as a share of the distance to the next.
+const ROOM: f64 = 0.6;
+
+/// Larger errors are drawn at the end of the axis, in percent: the small ones could not be told apart beside them.
+const ERROR_MAX: f64 = 30.0;
+
+/// More works than these are drawn by number of CPUs.
+const TOGETHER: usize = 5;
+
+/// The error of each method at each work, with the errors that pass: all in one figure, or one for each number of CPUs.
+///
+/// # Errors
+/// One cannot be drawn.
+pub(super) fn of_errors(results: &Results) -> Result<Vec<String>> {
+    let all: Vec<_> = results.grounds.iter().collect();
+    let mut cores: Vec<_> = all.iter().map(|ground| ground.cores).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    let each = |count: &usize| all.iter().copied().filter(|ground| ground.cores == *count).collect();
+    let groups: Vec<Vec<_>> = if all.len() > TOGETHER { cores.iter().map(each).collect() } else { vec![all] };
+    groups.iter().filter_map(|grounds| errors_at(results, grounds).transpose()).collect()
+}
+
+/// The errors at these works; `None` where nothing has one.
+fn errors_at(results: &Results, grounds: &[&Ground]) -> Result<Option<String>> {
+    let (methods, tolerance) = (results.methods(), results.tolerance * 100.0);
+    let mut highest = tolerance * 1.6;
+    let mut series = Vec::new();
+    for (place, method) in methods.iter().enumerate() {
+        let moved = ((place as f64 + 0.5) / methods.len() as f64 - 0.5) * ROOM;
+        let point = |(number, ground): (usize, &&Ground)| {
+            let judged = results.judged(*method, ground)?;
+            let error = judged.fidelity?.bias;
+            let [y, low, high] = [error.estimate, error.low, error.high]
+                .map(|share| (share * 100.0).clamp(-ERROR_MAX, ERROR_MAX));
+            let is_open = matches!(judged.verdict, Verdict::NotEnoughData { .. });
+            Some(Point::between((number + 1) as f64 + moved, y, low, high).open(is_open))
+        };
+        let points: Vec<_> = grounds.iter().enumerate().filter_map(point).collect();
+        highest = points.iter().fold(highest, |all, point| all.max(point.high.abs()).max(point.low.abs()));
+        series.push(Series::points(method.to_string(), points).looking(style::of(*method)));
+    }
+    if series.iter().all(Series::is_empty) {
+        return Ok(None);
+    }
+    let end = grounds.len() as f64 + 0.5;
+    let x = Axis::of_names("work", grounds.iter().map(|ground| ground.name()).collect()).from(0.5);
+    let y = Axis::linear("error of the speed, %").from(-highest * 1.05).to(highest * 1.05);
+    Chart::new("error of the speed: 0 is right, above is too fast", x, y, series)
+        .with_ideal("right", vec![(0.5, 0.0), (end, 0.0)])
+        .with_band("passes", -tolerance..tolerance)
+        .svg()
+        .map(Some)
+}
 
 /// Perceived speed over emulated frequency, for a workload on some CPUs.
 ///
@@ -31,6 +86,7 @@ pub(super) fn of_ground(results: &Results, ground: &Ground) -> Result<String> {
         let point = |cell: &&&CellResult| {
             let perceived = cell.perceived(ground);
             Point::of_interval(cell.emulated.as_f64() / 1e9 + moved, &scaled(&perceived, scale))
+                .open(cell.contender != NONE && cell.finding.is_undecided())
         };
         let name = if *contender == NONE { "native".to_owned() } else { contender.to_string() };
         (!of_it.is_empty())

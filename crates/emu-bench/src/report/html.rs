@@ -29,6 +29,7 @@ pub(super) fn page(results: &Results) -> Result<String> {
     let of_ground = |ground| figure::of_ground(results, ground);
     let figures = results.grounds.iter().map(of_ground).collect::<Result<Vec<_>>>()?;
     let granularity = figure::of_granularity(results)?;
+    let errors = figure::of_errors(results)?;
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -42,6 +43,13 @@ pub(super) fn page(results: &Results) -> Result<String> {
                 h1 { (title) }
                 p.conclusion { (results.conclusion) }
                 p.machine { (machine(results)) }
+                @for svg in &errors { (inline(svg)) }
+                @if !errors.is_empty() {
+                    p.note {
+                        "Each bar is the 95% interval of the mean error over the speeds. What is hollow is not decided; what is \
+                         off by more than 30% is drawn at the edge."
+                    }
+                }
                 (section("Fidelity", &fidelity(results)))
                 (section("Perceived speed over emulated frequency", &html! {
                     p.note {

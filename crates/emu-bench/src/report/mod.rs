@@ -50,6 +50,10 @@ pub fn files(results: &Results) -> Result<Vec<ReportFile>> {
         let name = format!("{}-{}.svg", ground.workload, ground.cores);
         files.push(file(&name, figure::of_ground(results, ground)?));
     }
+    for (number, svg) in figure::of_errors(results)?.into_iter().enumerate() {
+        let name = if number == 0 { "errors.svg".to_owned() } else { format!("errors-{}.svg", number + 1) };
+        files.push(file(&name, svg));
+    }
     if let Some(svg) = figure::of_granularity(results)? {
         files.push(file("granularity.svg", svg));
     }

@@ -275,7 +275,7 @@ fn disparity_chart(measured: &Measured) -> Chart {
             let (low, high) = size.quartiles()?;
             let percent = |share: f64| share * 100.0;
             let y = percent(size.disparity()?);
-            Some(Point { x: size.steps as f64, y, low: percent(low), high: percent(high) })
+            Some(Point::between(size.steps as f64, y, percent(low), percent(high)))
         };
         Series::curve(of.clock.clone(), of.sizes.iter().filter_map(point).collect())
     });
@@ -288,7 +288,7 @@ fn drift_chart(measured: &Measured) -> Chart {
     let series = |name: &str, of: fn(&Drift) -> Change| {
         let point = |drift: &Drift| {
             let Change { median, low, high } = of(drift);
-            Point { x: drift.steps as f64, y: median * 100.0, low: low * 100.0, high: high * 100.0 }
+            Point::between(drift.steps as f64, median * 100.0, low * 100.0, high * 100.0)
         };
         Series::curve(name, measured.drift.iter().map(point).collect())
     };
@@ -301,11 +301,10 @@ fn drift_chart(measured: &Measured) -> Chart {
 
 /// The performance here in that of the reference, with standard deviations.
 fn reference_chart(relative: &Relative) -> Chart {
-    let points = relative.sizes.iter().map(|size| Point {
-        x: size.steps as f64,
-        y: size.share * 100.0,
-        low: (size.share - size.sd) * 100.0,
-        high: (size.share + size.sd) * 100.0,
+    let points = relative.sizes.iter().map(|size| {
+        let [y, low, high] =
+            [size.share, size.share - size.sd, size.share + size.sd].map(|share| share * 100.0);
+        Point::between(size.steps as f64, y, low, high)
     });
     let ends = [relative.sizes.first(), relative.sizes.last()];
     let line = ends.into_iter().flatten().map(|size| (size.steps as f64, 100.0)).collect();

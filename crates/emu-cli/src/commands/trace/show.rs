@@ -172,7 +172,7 @@ impl Shown {
             let delivered = line.steps.iter().filter_map(|step| {
                 let seen = step.delivered?;
                 let [y, low, high] = [seen.share, seen.low, seen.high].map(|share| scale * share);
-                Some(Point { x: f64::midpoint(step.from, step.until), y, low, high })
+                Some(Point::between(f64::midpoint(step.from, step.until), y, low, high))
             });
             let delivered: Vec<_> = delivered.collect();
             if !delivered.is_empty() {

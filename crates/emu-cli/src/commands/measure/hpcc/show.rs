@@ -108,7 +108,7 @@ fn chart(measured: &Measured) -> Chart {
 
 fn point(place: usize, row: &Row) -> Point {
     let best = row.best / 1e9;
-    Point { low: row.least() / 1e9, high: best, ..Point::new(place as f64 + 1.0, best) }
+    Point::between(place as f64 + 1.0, best, row.least() / 1e9, best)
 }
 
 #[cfg(test)]
