@@ -6,6 +6,7 @@ mod disk;
 mod hpcc;
 mod long;
 mod memory;
+mod peak;
 
 pub(crate) use args::MeasureCommand;
 

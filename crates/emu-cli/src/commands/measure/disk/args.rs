@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use clap::Args;
 use emu_machine::disk::{Column, Operation};
 
+use crate::commands::measure::peak::PeakArgs;
 use crate::measuring::{MeasureArgs, SeriesArgs};
 use crate::values;
 
@@ -33,6 +34,9 @@ pub(crate) struct DiskArgs {
     /// Numbers of threads [default: 1, 2, 4 … as there are CPUs; with --for 1]
     #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::threads, allow_hyphen_values = true)]
     pub(crate) threads: Vec<usize>,
+
+    #[command(flatten)]
+    pub(crate) peak: PeakArgs,
 
     #[command(flatten)]
     pub(crate) series: SeriesArgs,

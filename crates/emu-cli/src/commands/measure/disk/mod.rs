@@ -7,7 +7,7 @@ pub(crate) use args::DiskArgs;
 
 use emu_core::Host;
 use emu_machine::Event;
-use emu_machine::disk::{self, DiskPlan, Steady, Transfer};
+use emu_machine::disk::{self, Column, DiskPlan, Outcome, Steady, Transfer};
 use emu_machine::series;
 
 use crate::commands::measure::long;
@@ -35,10 +35,21 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<Exit, Failure> {
     // The folder is left out: a record tells no path.
     let options = option("size", args.size.as_slice())
         + &option("blocks", &args.blocks)
-        + &option("threads", &args.threads);
+        + &option("threads", &args.threads)
+        + &args.peak.option();
     let task = Task { name: NAME, options, seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
     let measured = disk::run(&plan, &host, &mut |event: Event<'_>| measuring.watch(event));
+    let measured = measured.map(|mut disk| {
+        let rates = disk.cells.iter().filter(|cell| cell.transfer.column == Column::Direct);
+        let rates = rates.filter_map(|cell| match &cell.outcome {
+            Outcome::Measured(measured) => Some((cell.transfer.name(), measured.bytes_per_s)),
+            Outcome::NotAvailable(_) => None,
+        });
+        let best = rates.max_by(|(_, a), (_, b)| a.total_cmp(b));
+        disk.notes.extend(args.peak.note(best.as_ref().map(|(name, best)| (name.as_str(), *best))));
+        disk
+    });
     measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
     Ok(Exit::Success)
 }

@@ -1,5 +1,6 @@
 use clap::Args;
 
+use crate::commands::measure::peak::PeakArgs;
 use crate::measuring::{MeasureArgs, SeriesArgs};
 use crate::values;
 
@@ -22,6 +23,9 @@ pub(crate) struct MemoryArgs {
     /// Numbers of threads [default: 1, 2, 4 … as there are CPUs; with --for as many as there are CPUs]
     #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::threads, allow_hyphen_values = true)]
     pub(crate) threads: Vec<usize>,
+
+    #[command(flatten)]
+    pub(crate) peak: PeakArgs,
 
     #[command(flatten)]
     pub(crate) series: SeriesArgs,

@@ -32,7 +32,8 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
     }
     let options = option("size", args.size.as_slice())
         + &option("blocks", &args.blocks)
-        + &option("threads", &args.threads);
+        + &option("threads", &args.threads)
+        + &args.peak.option();
     let seed = args.measure.seed();
     let mut plan = MemoryPlan::new(&host, args.measure.quick, size, &args.threads, seed);
     if !args.blocks.is_empty() {
@@ -42,6 +43,12 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
     let task = Task { name: NAME, options, seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
     let measured = memory::run(&plan, &host, &mut |event: Event<'_>| measuring.watch(event));
+    let measured = measured.map(|mut memory| {
+        let triads = memory.stream.iter().filter_map(|run| run.best_bytes_per_s.last().copied());
+        let note = args.peak.note(triads.reduce(f64::max).map(|best| ("Triad", best)));
+        memory.notes.extend(note);
+        memory
+    });
     measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
     Ok(Exit::Success)
 }
