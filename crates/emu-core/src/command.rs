@@ -246,7 +246,7 @@ impl SlowCommand {
     /// Starts the program in a zone of its own, under what was prepared: it does not run before that is in force.
     ///
     /// # Errors
-    /// As [`gate`](Self::gate) and [`Session::engage`]; [`ErrorKind::Usage`](crate::error::ErrorKind) where the program
+    /// As [`gate`](Self::gate) and [`Session::begin`]; [`ErrorKind::Usage`](crate::error::ErrorKind) where the program
     /// cannot be run.
     pub fn spawn(&self, prepared: &Prepared) -> Result<SlowChild> {
         let mut gated = self.gate()?;

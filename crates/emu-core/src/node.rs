@@ -43,7 +43,7 @@ impl Node {
     /// Makes a node of this name.
     ///
     /// # Errors
-    /// As [`Session::engage`]; [`ErrorKind::Unavailable`](crate::error::ErrorKind) where the method puts the node into no
+    /// As [`Session::begin`]; [`ErrorKind::Unavailable`](crate::error::ErrorKind) where the method puts the node into no
     /// cgroup: what is in it could not be told.
     pub fn create(prepared: &Prepared, name: impl Into<String>) -> Result<Self> {
         // It waits at its gate for ever.

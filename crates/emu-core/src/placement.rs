@@ -29,11 +29,13 @@ pub struct Placed {
 
 /// Places zones of these names and numbers of CPUs beside those that are there, and returns them in the order given.
 ///
-/// No two zones get CPUs of one core, or of one frequency domain, as `apart` says. A zone has a CPU of each of its cores as
-/// long as there are enough, and lies in one package where it fits. The same demand on the same host has the same places.
+/// No two zones get CPUs of one core, or of one frequency domain, as `apart` says. A zone has one CPU of each of its cores
+/// where all zones can, else all threads of a core, and lies in one package where it fits. The same demand on the same host
+/// has the same places.
 ///
 /// # Errors
-/// Usage, for a zone without a CPU. Unavailable, where there is no place for a zone: which CPUs cannot be had, and why.
+/// Usage, for a zone without a CPU. Unavailable, where a zone has found no place, the largest ones first: which CPUs cannot be
+/// had, and why.
 pub fn place(
     host: &Host,
     there: &[Placed],
@@ -41,6 +43,29 @@ pub fn place(
     apart: Apart,
 ) -> Result<Vec<CpuList>> {
     let units = units(host, apart);
+    let spread = place_by(host, &units, there, wanted, &[one_each, every_thread]);
+    let packed = || place_by(host, &units, there, wanted, &[every_thread]);
+    spread.or_else(|why| packed().map_err(|_| why))
+}
+
+/// Which CPUs of a unit a zone may have.
+type Threads = fn(&Unit) -> &CpuList;
+
+fn one_each(unit: &Unit) -> &CpuList {
+    &unit.one_each
+}
+
+fn every_thread(unit: &Unit) -> &CpuList {
+    &unit.usable
+}
+
+fn place_by(
+    host: &Host,
+    units: &[Unit],
+    there: &[Placed],
+    wanted: &[(String, usize)],
+    ways: &[Threads],
+) -> Result<Vec<CpuList>> {
     let mut placed = there.to_vec();
     let mut chosen: BTreeMap<usize, CpuList> = BTreeMap::new();
     let mut order: Vec<_> = wanted.iter().enumerate().collect();
@@ -54,7 +79,8 @@ pub fn place(
         }
         let is_free = |unit: &&Unit| placed.iter().all(|other| other.cpus.intersection(&unit.all).is_empty());
         let free: Vec<_> = units.iter().filter(is_free).collect();
-        let cpus = choose(&free, *count).ok_or_else(|| refusal(host, &units, &placed, (name, *count)))?;
+        let cpus = ways.iter().find_map(|way| choose(&free, *count, *way));
+        let cpus = cpus.ok_or_else(|| refusal(host, units, &placed, (name, *count)))?;
         placed.push(Placed { name: name.clone(), cpus: cpus.clone() });
         chosen.insert(number, cpus);
     }
@@ -68,6 +94,8 @@ struct Unit {
     all: CpuList,
     /// Those that may be used.
     usable: CpuList,
+    /// One of them for each core.
+    one_each: CpuList,
     package: Option<u32>,
 }
 
@@ -88,7 +116,9 @@ fn units(host: &Host, apart: Apart) -> Vec<Unit> {
             all = more;
         }
         let usable = all.intersection(&host.allowed);
-        units.push(Unit { all, usable, package: host.cpu(id).and_then(|cpu| cpu.package) });
+        let first = |id: CpuId| host.cpu(id).and_then(|cpu| cpu.siblings.intersection(&usable).first());
+        let one_each = usable.iter().filter(|id| first(*id).is_none_or(|first| first == *id)).collect();
+        units.push(Unit { all, usable, one_each, package: host.cpu(id).and_then(|cpu| cpu.package) });
     }
     units
 }
@@ -103,28 +133,32 @@ fn beside(host: &Host, id: CpuId, apart: Apart) -> CpuList {
     siblings.union(&domain.unwrap_or_default()).union(&[id].into_iter().collect())
 }
 
-/// CPUs of free units: of a unit each, else of all their threads; in the package that they fill best, else in several.
-fn choose(free: &[&Unit], count: usize) -> Option<CpuList> {
+/// So many CPUs of as few free units as can be, in the package that they fill best, else in several.
+fn choose(free: &[&Unit], count: usize, way: Threads) -> Option<CpuList> {
     let of = |package: Option<u32>| free.iter().copied().filter(move |unit| unit.package == package);
+    let room = |package: &Option<u32>| of(*package).map(|unit| way(unit).len()).sum::<usize>();
     let packages: BTreeSet<_> = free.iter().map(|unit| unit.package).collect();
-    let one_each = |unit: &Unit| unit.usable.iter().take(1).collect::<CpuList>();
-    let every = |unit: &Unit| unit.usable.clone();
-    let ways: [&dyn Fn(&Unit) -> CpuList; 2] = [&one_each, &every];
-    for of_unit in ways {
-        let room = |package: &Option<u32>| of(*package).map(|unit| of_unit(unit).len()).sum::<usize>();
-        let fits =
-            packages.iter().filter(|package| room(package) >= count).min_by_key(|package| room(package));
-        let units: Vec<_> = match fits {
-            Some(package) => of(*package).collect(),
-            None => free.to_vec(),
+    let fits = packages.iter().filter(|package| room(package) >= count).min_by_key(|package| room(package));
+    let mut units: Vec<_> = match fits {
+        Some(package) => of(*package).collect(),
+        None => free.to_vec(),
+    };
+    units.sort_by_key(|unit| std::cmp::Reverse(way(unit).len()));
+    let mut cpus = CpuList::default();
+    while cpus.len() < count {
+        let left = count - cpus.len();
+        // The smallest that has what is left, else the largest.
+        let enough = units.iter().rposition(|unit| way(unit).len() >= left);
+        let same = |unit: &&Unit| {
+            enough.and_then(|at| units.get(at)).is_some_and(|other| way(other).len() == way(unit).len())
         };
-        let cpus: CpuList =
-            units.into_iter().flat_map(|unit| of_unit(unit).iter().collect::<Vec<_>>()).take(count).collect();
-        if cpus.len() == count {
-            return Some(cpus);
+        let at = units.iter().position(same).unwrap_or(0);
+        if units.is_empty() {
+            return None;
         }
+        cpus = cpus.union(&way(units.remove(at)).iter().take(left).collect());
     }
-    None
+    Some(cpus)
 }
 
 /// Why there is no place: what the CPUs are taken by.
@@ -149,8 +183,12 @@ fn refusal(host: &Host, units: &[Unit], placed: &[Placed], (name, count): (&str,
     let room: usize = host.allowed.len();
     let because = if reasons.is_empty() { format!("{room} may be used here") } else { reasons.join(", ") };
     let cpus = if count == 1 { "a CPU".to_owned() } else { format!("{count} CPUs") };
-    Error::unavailable(format!("there is no place for {name}, which needs {cpus}: {because}"))
-        .hint("take fewer or smaller ones, or name CPUs that may share a core")
+    let hint = if because.contains("its clock") {
+        "take fewer or smaller ones, or name a method that sets no clock, such as cpu-hogs"
+    } else {
+        "take fewer or smaller ones, or name CPUs that may share a core"
+    };
+    Error::unavailable(format!("there is no place for {name}, which needs {cpus}: {because}")).hint(hint)
 }
 
 #[cfg(test)]
@@ -221,6 +259,8 @@ mod tests {
         // More than the host has cores: threads of the same one are of the same node.
         assert_eq!(placed(&host, &[65]), ["0-32,64-95"]);
         assert_eq!(placed(&host, &[128]), ["0-127"]);
+        // Where not all can have cores of their own, threads of a core are of one zone.
+        assert_eq!(placed(&host, &[64, 2]), ["0-31,64-95", "32,96"]);
         assert!(place(&host, &[], &wanted(&[129]), Apart::Cores).is_err());
         assert!(place(&host, &[], &wanted(&[0]), Apart::Cores).is_err());
     }
@@ -242,6 +282,9 @@ mod tests {
         });
         let places = place(&host, &[], &wanted(&[1, 1]), Apart::Clocks).unwrap();
         assert_eq!(places.iter().map(CpuList::to_string).collect::<Vec<_>>(), ["0", "4"]);
+        // As few domains as can be, and a core for each CPU.
+        let places = place(&host, &[], &wanted(&[2, 4, 5]), Apart::Clocks).unwrap();
+        assert_eq!(places.iter().map(CpuList::to_string).collect::<Vec<_>>(), ["12-13", "8-11", "0-4"]);
         let there = [Placed { name: "node a".into(), cpus: (0..64).step_by(4).collect() }];
         let error = place(&host, &there, &wanted(&[1]), Apart::Clocks).unwrap_err().to_string();
         assert!(error.contains("CPU 1 shares its clock with CPU 0 of node a"), "{error}");

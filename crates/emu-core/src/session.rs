@@ -215,7 +215,7 @@ impl Session {
         Self::of(prepared, name.into(), tasks, false)
     }
 
-    /// As [`engage`](Self::engage), for tasks that wait to begin: it first measures for up to 0.1 s what the method costs on
+    /// As [`engage`](Self::engage), for tasks that wait to begin: it first measures for some 0.1 s what the method costs on
     /// these CPUs, where that is not known yet. [`engage`](Self::engage) never does: it would hold up what runs.
     ///
     /// # Errors

@@ -70,16 +70,22 @@ impl Witness {
         }
     }
 
-    /// Measures a part. A disturbed one is taken again, and the less disturbed one counts; a part that stays disturbed is
+    /// Measures a part on CPUs of these places. A disturbed one is taken again, and the less disturbed one counts; a part that stays disturbed is
     /// noted.
     ///
     /// # Errors
     /// The part's own. What the CPUs did is not known where `/proc/stat` cannot be read: nothing is noted then.
-    pub(crate) fn measure<T>(&mut self, what: &str, mut part: impl FnMut() -> Result<T>) -> Result<T> {
-        let (mut taken, mut disturbance) = self.watched(&mut part)?;
+    pub(crate) fn measure<T>(
+        &mut self,
+        what: &str,
+        places: &[CpuList],
+        mut part: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        let cpus = &places.iter().fold(CpuList::default(), |all, place| all.union(place));
+        let (mut taken, mut disturbance) = self.watched(cpus, &mut part)?;
         if disturbance.is_notable() && self.again > 0 {
             self.again -= 1;
-            let (other, less) = self.watched(&mut part)?;
+            let (other, less) = self.watched(cpus, &mut part)?;
             if less.stolen + less.foreign < disturbance.stolen + disturbance.foreign {
                 (taken, disturbance) = (other, less);
             }
@@ -97,26 +103,27 @@ impl Witness {
     pub(crate) fn once<T>(&mut self, what: &str, part: impl FnOnce() -> Result<T>) -> Result<T> {
         self.again = 0;
         let mut part = Some(part);
-        self.measure(what, || match part.take() {
+        let all = [self.cpus.clone()];
+        self.measure(what, &all, || match part.take() {
             Some(part) => part(),
             None => Err(emu_core::Error::usage("a part is taken once")),
         })
     }
 
-    fn watched<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<(T, Disturbance)> {
-        let ticks = || Ticks::now(&self.proc, &self.cpus).ok();
+    fn watched<T>(&self, cpus: &CpuList, part: impl FnOnce() -> Result<T>) -> Result<(T, Disturbance)> {
+        let ticks = || Ticks::now(&self.proc, cpus).ok();
         let (before, begin, used) = (ticks(), Instant::now(), process_cpu_ns());
         let taken = part()?;
         let (wall_s, used_s) =
             (begin.elapsed().as_secs_f64(), process_cpu_ns().saturating_sub(used) as f64 / 1e9);
         let Some((before, after)) = before.zip(ticks()) else { return Ok((taken, Disturbance::default())) };
-        Ok((taken, self.disturbance(after.since(before), wall_s, used_s)))
+        Ok((taken, self.disturbance(after.since(before), cpus.len(), wall_s, used_s)))
     }
 
     /// What disturbed a part of this length in which this process used so much CPU time.
-    fn disturbance(&self, passed: Ticks, wall_s: f64, used_s: f64) -> Disturbance {
+    fn disturbance(&self, passed: Ticks, cpus: usize, wall_s: f64, used_s: f64) -> Disturbance {
         let foreign = match self.others {
-            Others::Count => passed.foreign(wall_s, self.cpus.len(), used_s),
+            Others::Count => passed.foreign(wall_s, cpus, used_s),
             Others::Work => 0.0,
         };
         Disturbance { stolen: passed.stolen_share(), foreign }
@@ -172,10 +179,14 @@ mod tests {
                 Ok(number)
             }
         };
-        assert_eq!(witness.measure("a", part([20, 0])).unwrap(), 1);
+        assert_eq!(witness.measure("a", &["0".parse().unwrap()], part([20, 0])).unwrap(), 1);
         assert!(witness.disturbed.is_empty(), "{witness:?}");
         taken.set(0);
-        assert_eq!(witness.measure("b", part([20, 0])).unwrap(), 0, "only so many are taken again");
+        assert_eq!(
+            witness.measure("b", &["0".parse().unwrap()], part([20, 0])).unwrap(),
+            0,
+            "only so many are taken again"
+        );
         let notes = witness.notes();
         assert_eq!(notes, ["Disturbed, so that figures may be too low: b (the hypervisor had 17%)."]);
     }
@@ -188,7 +199,7 @@ mod tests {
             let before = Ticks::now(&host.roots.proc, &host.allowed).unwrap();
             ticks(&dir, 100 - idle, idle, 0);
             let passed = Ticks::now(&host.roots.proc, &host.allowed).unwrap().since(before);
-            Witness::new(&host, 1, others).disturbance(passed, 1.0, used_s).foreign
+            Witness::new(&host, 1, others).disturbance(passed, 1, 1.0, used_s).foreign
         };
         // Less a tick, for rounding.
         assert!((foreign(Others::Count, 0.5, 20) - 0.29).abs() < 1e-9);
@@ -208,6 +219,10 @@ mod tests {
                 && notes.ends_with("and 2 more.")
         );
         assert!(Witness::new(&host, 1, Others::Count).notes().is_empty());
-        assert_eq!(Witness::new(&host, 1, Others::Count).measure("x", || Ok(3)).unwrap(), 3, "no /proc/stat");
+        assert_eq!(
+            Witness::new(&host, 1, Others::Count).measure("x", &[], || Ok(3)).unwrap(),
+            3,
+            "no /proc/stat"
+        );
     }
 }

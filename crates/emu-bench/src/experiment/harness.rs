@@ -1,8 +1,7 @@
 //! Where emu itself runs while a cell is measured, and how its CPUs are left to the next one.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
 use emu_core::{CpuId, CpuList, Host};
@@ -49,15 +48,20 @@ impl Drop for Harness {
 /// Two threads of the next cell could share a CPU for so long, natively as well.
 fn balance(cpus: &CpuList) {
     let Some(first) = cpus.first() else { return };
-    let (together, gone) = (Barrier::new(cpus.len()), AtomicUsize::new(0));
+    let (made, ready, gone) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let one: CpuList = [first].into_iter().collect();
     thread::scope(|scope| {
         for _ in cpus.iter() {
-            scope.spawn(|| {
+            let thread = Builder::new().spawn_scoped(scope, || {
                 let _ = confine(&one);
-                together.wait();
-                let _ = confine(cpus);
+                ready.fetch_add(1, Ordering::Relaxed);
                 let begin = Instant::now();
+                while ready.load(Ordering::Relaxed) < made.load(Ordering::Relaxed)
+                    && begin.elapsed() < BALANCED
+                {
+                    thread::yield_now();
+                }
+                let _ = confine(cpus);
                 while gone.load(Ordering::Relaxed) + 1 < cpus.len() && begin.elapsed() < BALANCED {
                     if sched_getcpu().is_ok_and(|cpu| cpu as CpuId != first) {
                         gone.fetch_add(1, Ordering::Relaxed);
@@ -65,6 +69,8 @@ fn balance(cpus: &CpuList) {
                     }
                 }
             });
+            // Fewer threads balance less; nothing depends on it.
+            made.fetch_add(usize::from(thread.is_ok()), Ordering::Relaxed);
         }
     });
 }

@@ -36,7 +36,7 @@ pub struct Experiment {
     pub seed: u64,
     /// Pairs of each cell; controls may have fewer.
     pub repetitions: usize,
-    /// Length of a window, at least; three cycles where that is longer.
+    /// Length of a window, at least; each cell has its own.
     #[serde(rename = "window_ns", with = "as_ns")]
     pub window: Duration,
     /// Length of the window of a granularity spectrum.

@@ -16,7 +16,8 @@ const APART: f64 = 0.012;
 /// The room for the methods of one work, as a share of the distance to the next.
 const ROOM: f64 = 0.6;
 
-/// Larger errors are drawn at the end of the axis, in percent: the small ones could not be told apart beside them.
+/// Larger errors are drawn at the end of the axis: the small ones could not be told apart beside them. In percent, unless what
+/// passes is wider.
 const ERROR_MAX: f64 = 30.0;
 
 /// More works than these are drawn by number of CPUs.
@@ -40,14 +41,15 @@ pub(super) fn of_errors(results: &Results) -> Result<Vec<String>> {
 fn errors_at(results: &Results, grounds: &[&Ground]) -> Result<Option<String>> {
     let (methods, tolerance) = (results.methods(), results.tolerance * 100.0);
     let mut highest = tolerance * 1.6;
+    let most = ERROR_MAX.max(highest);
     let mut series = Vec::new();
     for (place, method) in methods.iter().enumerate() {
         let moved = ((place as f64 + 0.5) / methods.len() as f64 - 0.5) * ROOM;
         let point = |(number, ground): (usize, &&Ground)| {
             let judged = results.judged(*method, ground)?;
             let error = judged.fidelity?.bias;
-            let [y, low, high] = [error.estimate, error.low, error.high]
-                .map(|share| (share * 100.0).clamp(-ERROR_MAX, ERROR_MAX));
+            let [y, low, high] =
+                [error.estimate, error.low, error.high].map(|share| (share * 100.0).clamp(-most, most));
             let is_open = matches!(judged.verdict, Verdict::NotEnoughData { .. });
             Some(Point::between((number + 1) as f64 + moved, y, low, high).open(is_open))
         };

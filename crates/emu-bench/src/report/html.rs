@@ -47,7 +47,7 @@ pub(super) fn page(results: &Results) -> Result<String> {
                 @if !errors.is_empty() {
                     p.note {
                         "Each bar is the 95% interval of the mean error over the speeds. What is hollow is not decided; what is \
-                         off by more than 30% is drawn at the edge."
+                         far off is drawn at the edge."
                     }
                 }
                 (section("Fidelity", &fidelity(results)))

@@ -176,7 +176,7 @@ pub fn run(plan: &CpuPlan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
             Part::Rate { work, threads } => {
                 let places = places(host, threads);
                 let sample = || batches::rate(work, one_of(work), &places, plan.sample());
-                let samples = witness.measure(&what, || sampled(plan, sample))?;
+                let samples = witness.measure(&what, &places, || sampled(plan, sample))?;
                 let operations_per_s = Sample::new(samples.clone())?.median();
                 let rate = Rate { work, threads, operations_per_s, samples };
                 tell(watch, "rate", &rate)?;
@@ -185,7 +185,8 @@ pub fn run(plan: &CpuPlan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
             Part::Wait { work } => {
                 let place = [first].into_iter().collect();
                 let sample = || batches::wait_ns(work, one_of(work), &place, plan.sample());
-                let samples = witness.measure(&what, || sampled(plan, sample))?;
+                let samples =
+                    witness.measure(&what, std::slice::from_ref(&place), || sampled(plan, sample))?;
                 let wait_ns = Sample::new(samples.clone())?.median();
                 let wait = Wait { work, wait_ns, wait_cycles: None, samples };
                 tell(watch, "wait", &wait)?;

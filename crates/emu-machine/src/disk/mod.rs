@@ -130,7 +130,10 @@ pub fn run(plan: &DiskPlan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
             let what = transfer.name();
             watch(Event::Next { what: &what, left: left.time() })?;
             let begin = Instant::now();
-            match tried(transfer, witness.measure(&what, || bench.sample(transfer)))? {
+            match tried(
+                transfer,
+                witness.measure(&what, std::slice::from_ref(&host.allowed), || bench.sample(transfer)),
+            )? {
                 Ok(one) => {
                     let Taken { sample, not_made, .. } = one;
                     tell(watch, "disk", &Told { transfer, sample, latency: one.paced.summary(), not_made })?;

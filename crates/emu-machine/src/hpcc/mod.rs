@@ -257,14 +257,14 @@ pub fn measure(plan: &HpccPlan, host: &Host, watch: Watch<'_>) -> Result<Measure
             let (row, places) = (format!("{} {threads}", part.name()), places(host, *threads));
             match *part {
                 Part::Single(kernel) => {
-                    let run = Run::from(witness.measure(&what, || kernel.run(plan, &places))?);
+                    let run = Run::from(witness.measure(&what, &places, || kernel.run(plan, &places))?);
                     tell(watch, &row, &run)?;
                     runs.push((kernel, run));
                 }
                 Part::Stream => {
                     let elements = plan.stream.array_bytes as usize / size_of::<f64>();
                     let run = || stream::run_and_verify(elements, &places, ITERATIONS);
-                    let (rates, verified) = witness.measure(&what, run)?;
+                    let (rates, verified) = witness.measure(&what, &places, run)?;
                     let passed = verified.is_ok();
                     tell(watch, &row, &ToldOfStream { passes: &rates, passed })?;
                     runs.extend(Run::of_stream(&rates, passed));

@@ -98,18 +98,19 @@ pub fn run(plan: &MemoryPlan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
                 let bytes = plan.size.array_bytes;
                 let places = places(host, threads);
                 let take = || copy::measure(bytes, block, random, &places, samples, plan.seed);
-                let copy = witness.measure(&what, take)?;
+                let copy = witness.measure(&what, &places, take)?;
                 tell(watch, "copy", &copy)?;
                 copies.push((number, copy));
             }
             Part::Stream { threads } => {
-                let run = witness.measure(&what, || run_stream(plan, host, threads))?;
+                let run =
+                    witness.measure(&what, &places(host, threads), || run_stream(plan, host, threads))?;
                 tell(watch, "stream", &run)?;
                 stream.push((number, run));
             }
             Part::Latency { bytes } => {
                 let take = || latency::measure(bytes, (cpu, clock), samples, plan.seed);
-                let latency = witness.measure(&what, take)?;
+                let latency = witness.measure(&what, &[[cpu].into_iter().collect()], take)?;
                 tell(watch, "latency", &latency)?;
                 latencies.push((number, latency));
             }

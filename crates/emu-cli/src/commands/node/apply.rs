@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use emu_core::{
-    Apart, CpuList, Demand, Error, Host, LiveSession, Pid, Placed, Result, Speed, SpeedSpec, Status, Trait,
-    live_sessions, place,
+    Apart, CpuList, Demand, Error, Host, LiveSession, Method, Pid, Placed, Result, Speed, SpeedSpec, Status,
+    Trait, live_sessions, place,
 };
 
 use super::args::ApplyArgs;
@@ -221,30 +221,42 @@ fn cpus_of_new(host: &Host, zone: &ZoneArgs, signals: &Signals) -> Result<CpuLis
 fn placed(host: &Host, specs: &Specs, there: &BTreeMap<String, (LiveSession, Working)>) -> Result<Specs> {
     let (mut taken, mut wanted, mut specs) = (Vec::new(), Vec::new(), specs.clone());
     let of_nodes: Vec<Pid> = there.values().map(|(session, _)| session.pid).collect();
-    let mut apart = Apart::Cores;
-    for (name, spec) in &mut specs {
-        let of_node = |cpus| Placed { name: format!("node {name}"), cpus };
-        let Some(count) = spec.to_be_placed(name)? else {
-            taken.push(of_node(cpus_of(host, &spec.args(name)?.zone)?));
-            continue;
-        };
-        if moves_clock(&spec.args(name)?.zone.method)? {
-            apart = Apart::Clocks;
-        }
-        match there.get(name).filter(|(session, _)| session.cpus.len() == count) {
-            Some((session, _)) => {
-                taken.push(of_node(session.cpus.clone()));
-                *spec = spec.clone().on(&session.cpus);
-            }
-            None => wanted.push((name.clone(), count)),
-        }
-    }
-    let others = live_sessions(&host.roots)?.into_iter();
-    let others = others.filter(|session| !session.is_tuning() && !of_nodes.contains(&session.pid));
-    taken.extend(others.map(|session| Placed {
+    let others: Vec<_> = live_sessions(&host.roots)?
+        .into_iter()
+        .filter(|session| !session.is_tuning() && !of_nodes.contains(&session.pid))
+        .collect();
+    let mut moves = others.iter().any(|session| emu_core::find(&session.method).is_ok_and(moves_clock));
+    taken.extend(others.into_iter().map(|session| Placed {
         name: format!("{} of emu {}", session.what(), session.pid),
         cpus: session.cpus,
     }));
+    let mut to_be_placed = Vec::new();
+    for (name, spec) in &specs {
+        let zone = spec.args(name)?.zone;
+        moves |= match &zone.method {
+            MethodChoice::Auto => true,
+            MethodChoice::Named(id) => moves_clock(emu_core::find(id.as_str())?),
+        };
+        match spec.to_be_placed(name)? {
+            Some(count) => to_be_placed.push((name.clone(), count)),
+            None => taken.push(Placed { name: format!("node {name}"), cpus: cpus_of(host, &zone)? }),
+        }
+    }
+    // A node stays where it is, unless another one is to be there.
+    for (name, count) in to_be_placed {
+        let is_free = |cpus: &CpuList| taken.iter().all(|other| other.cpus.intersection(cpus).is_empty());
+        let stays =
+            there.get(&name).filter(|(session, _)| session.cpus.len() == count && is_free(&session.cpus));
+        let Some((session, _)) = stays else {
+            wanted.push((name, count));
+            continue;
+        };
+        taken.push(Placed { name: format!("node {name}"), cpus: session.cpus.clone() });
+        if let Some(spec) = specs.get_mut(&name) {
+            *spec = spec.clone().on(&session.cpus);
+        }
+    }
+    let apart = if moves { Apart::Clocks } else { Apart::Cores };
     let named: Vec<_> = wanted.iter().map(|(name, count)| (format!("node {name}"), *count)).collect();
     for ((name, _), cpus) in wanted.iter().zip(place(host, &taken, &named, apart)?) {
         if let Some(spec) = specs.get_mut(name) {
@@ -254,12 +266,9 @@ fn placed(host: &Host, specs: &Specs, there: &BTreeMap<String, (LiveSession, Wor
     Ok(specs)
 }
 
-/// Whether the method may be one that sets the clock, which CPUs of one domain share.
-fn moves_clock(method: &MethodChoice) -> Result<bool> {
-    match method {
-        MethodChoice::Auto => Ok(true),
-        MethodChoice::Named(id) => Ok(emu_core::find(id.as_str())?.about().has(Trait::MovesClock)),
-    }
+/// Whether a method sets the clock, which CPUs of one domain share.
+fn moves_clock(method: &dyn Method) -> bool {
+    method.about().has(Trait::MovesClock)
 }
 
 /// Whether a node has this speed, by what it was asked for: its clock is not the CPU's own while it is at work.

@@ -119,7 +119,8 @@ A file:
   method = \"cpu-freeze\"
   period = \"50ms\"
 
-  # Four nodes w1 to w4, each on a core that emu finds.
+  # Four nodes w1 to w4, each on a core that emu finds; `cores = 2` would
+  # give each two.
   [class.slow]
   speed = \"30%\"
 

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command, FromArgMatches};
-use emu_core::{CpuList, CpuStatus, Error, ErrorKind, LiveSession, Result, Target, nearest};
+use emu_core::{CpuList, CpuStatus, Error, ErrorKind, LiveSession, Result, SpeedSpec, Target, nearest};
 use serde::{Deserialize, Serialize};
 
 use super::args::CreateArgs;
@@ -111,7 +111,7 @@ fn resolve(Nodes { class: classes, node }: Nodes) -> Result<Specs> {
         let one = spec.with_class(&name, &classes)?;
         let names = match count {
             None => vec![name.clone()],
-            Some(count) if (1..=COUNT_MAX).contains(&count) && one.cpus.is_none() => {
+            Some(count) if (1..=COUNT_MAX).contains(&count) && !one.names_cpus() => {
                 (1..=count).map(|number| format!("{name}{number}")).collect()
             }
             Some(count) => {
@@ -143,8 +143,7 @@ impl Spec {
     /// With what the class has that it does not say itself.
     fn with_class(self, name: &str, classes: &Specs) -> Result<Self> {
         let Some(wanted) = &self.class else {
-            let cores = self.cores.or(self.count.map(|_| 1));
-            return Ok(Self { cores, count: None, ..self });
+            return Ok(self.counted());
         };
         let class = classes.get(wanted).cloned().ok_or_else(|| {
             let hint = match nearest(wanted, classes.keys().map(String::as_str)) {
@@ -160,12 +159,10 @@ impl Spec {
         } else {
             class
         };
-        // A profile tells how many CPUs its machine has.
-        let one = (self.like.is_none() && class.like.is_none()).then_some(1);
-        Ok(Self {
+        let one = Self {
             class: None,
-            count: None,
-            cores: self.cores.or(class.cores).or(one).filter(|_| self.cpus.is_none()),
+            count: self.count,
+            cores: self.cores.or(class.cores.filter(|_| self.cpus.is_none())),
             speed: self.speed.or(class.speed),
             like: self.like.or(class.like),
             metric: self.metric.or(class.metric),
@@ -174,7 +171,20 @@ impl Spec {
             cpus: self.cpus,
             method: self.method.or(class.method),
             period: self.period.or(class.period),
-        })
+        };
+        Ok(one.counted())
+    }
+
+    /// One of several has a CPU, unless a profile tells how many its machine has.
+    fn counted(self) -> Self {
+        let one = self.count.filter(|_| self.like.is_none()).map(|_| 1);
+        Self { count: None, cores: self.cores.or(one), ..self }
+    }
+
+    /// Whether it says itself which CPUs it has; a trace may do so, too.
+    fn names_cpus(&self) -> bool {
+        let speed = self.speed.as_ref().and_then(|speed| speed.parse::<SpeedSpec>().ok());
+        self.cpus.is_some() || speed.is_some_and(|speed| speed.cpus().is_some())
     }
 
     /// How many CPUs are to be found for it; `None` where it names them, or takes all.
@@ -300,6 +310,9 @@ mod tests {
         assert_eq!(words("b"), "--like=pi.json --metric=int --period=50ms");
         let placed = |name: &str| specs[name].to_be_placed(name).unwrap();
         assert_eq!((placed("w1"), placed("fast"), placed("c1")), (Some(1), None, Some(2)));
+        let all =
+            resolved("[class.a]\nmethod = \"fracas\"\n[node.b]\nclass = \"a\"\nspeed = \"1=80%\"\n").unwrap();
+        assert_eq!(all["b"].to_be_placed("b").unwrap(), None, "a class alone counts nothing");
         assert_eq!(specs["c2"].clone().on(&"4-5".parse().unwrap()).words("c2")[2], "--cpus=4-5");
     }
 
@@ -311,6 +324,7 @@ mod tests {
             ("[class.a]\ncount = 2\n", "class `a`", "cores"),
             ("[node.a]\nspeed = \"1\"\ncount = 0\n", "0 times", "from 1"),
             ("[node.a]\nspeed = \"1\"\ncount = 2\ncpus = \"0\"\n", "2 times", "`cores`"),
+            ("[node.a]\nspeed = \"1=80%\"\ncount = 2\n", "2 times", "`cores`"),
             ("[node.a]\nspeed = \"1\"\ncount = 2\n[node.a2]\nspeed = \"1\"\n", "two nodes `a2`", "a1"),
         ] {
             let error = resolved(text).unwrap_err();

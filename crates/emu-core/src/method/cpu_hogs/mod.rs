@@ -48,8 +48,8 @@ const ABOUT: About = About {
         "real-time tasks of priority 10 and above, and deadline tasks, are not slowed",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "memory bandwidth and paced I/O fall with the speed instead of staying as they are",
-        "takes all of the zone's CPUs for 80 ms before a program begins, seven times in a boot and every ten minutes from then on: \
-         what a wake-up costs is measured then",
+        "takes the zone's CPUs for 80 ms before its program begins, to measure what a wake-up costs: at the first seven emulations \
+         of a CPU after a boot, and then where the last one was ten minutes ago",
         "burns power; SMT siblings outside the zone share their core with a burner",
         "speeds below what the kernel's real-time limits leave (5 % as shipped; more with a small budget of our cgroup) need these lifted, and cannot \
          be had beside a fair server (from Linux 6.12 on) that keeps as much",

@@ -34,19 +34,19 @@ pub(super) struct WakeCost {
 }
 
 /// Period and share of the trial. The lower the share, the less does a wandering clock weigh: at 15 % a
-/// wander of 1 % is 1.6 µs of a period.
-const PERIOD: Nanos = 1_100_000;
-const BURN: Nanos = 935_000;
-/// Periods with burner that make the burning part of a trial. They pass evenly through the phases of a tick of 1 or 4 ms: in
-/// step with it, the probe would meet a tick in every fourth period, say, or never, which makes a microsecond.
+/// wander of 1 % is 1.8 µs of a period.
+const PERIOD: Nanos = 1_200_000;
+const BURN: Nanos = 1_020_000;
+/// Periods with burner that make the burning part of a trial: whole ticks of 1 or 4 ms, whose phases they pass through evenly.
+/// In step with a tick, the probe would meet it in every fourth period, say, or never, which makes a microsecond.
 const PERIODS: i64 = 20;
-/// The parts before and after it, without burner: whole ticks.
+/// The parts before and after it, without burner, last so long at least, in whole ticks.
 const FREE: Nanos = 8_000_000;
 /// What a normal probe may lose beyond a real-time one, in nanoseconds; more is other tasks at work.
 const NORMAL_EXTRA: std::ops::RangeInclusive<f64> = 0.0..=5_000.0;
 /// Costs outside this range are a disturbed trial, in nanoseconds.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
-/// Name of the file in the state folder that keeps the costs for some minutes.
+/// Name of the file in the state folder that keeps the costs.
 const FILE: &str = "wake-costs.json";
 
 impl WakeCost {
@@ -69,7 +69,11 @@ pub(super) fn of(host: &Host, zone: &Zone, notes: &mut Vec<String>) -> Result<Ve
     let mut kept: Kept<CpuId, WakeCost> = Kept::load(host, FILE, WakeCost::is_plausible);
     let wanted: CpuList = cpus.iter().filter(|cpu| zone.is_new && kept.wants(cpu)).collect();
     if !wanted.is_empty() {
-        let measured = measure(&wanted)?;
+        let measured = match measure(&wanted) {
+            // What is kept is good enough where it cannot be renewed.
+            Err(_) if wanted.iter().all(|cpu| !kept.values(&cpu).is_empty()) => Vec::new(),
+            measured => measured?,
+        };
         for (cpu, cost) in measured.into_iter().filter_map(|(cpu, cost)| Some((cpu, cost?))) {
             kept.insert(cpu, cost);
         }
@@ -210,7 +214,8 @@ fn sleep_until(deadline: Nanos) {
 /// Work of the probe per nanosecond while it has the CPU to itself, but for one wake-up.
 fn free_rate(work: &AtomicU64) -> f64 {
     let (begin, first) = (time::now(), work.load(Ordering::Relaxed));
-    sleep_until(begin + FREE);
+    let tick = time::nanos(time::tick()).max(1);
+    sleep_until(begin + (FREE + tick - 1) / tick * tick);
     (work.load(Ordering::Relaxed) - first) as f64 / (time::now() - begin) as f64
 }
 
