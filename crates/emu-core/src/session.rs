@@ -215,8 +215,8 @@ impl Session {
         Self::of(prepared, name.into(), tasks, false)
     }
 
-    /// As [`engage`](Self::engage), for tasks that wait to begin: it first measures for some 0.1 s what the method costs on
-    /// these CPUs, where that is not known yet. [`engage`](Self::engage) never does: it would hold up what runs.
+    /// As `engage`, for tasks that wait to begin: it first measures for some 0.1 s what the method costs on these CPUs, where
+    /// that is not known. `engage` never does: it would hold up what runs.
     ///
     /// # Errors
     /// As [`engage`](Self::engage).

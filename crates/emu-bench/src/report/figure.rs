@@ -2,7 +2,8 @@
 
 use emu_core::{MethodId, Result};
 
-use super::chart::{Axis, Chart, Point, Series};
+use super::axis::Axis;
+use super::chart::{Chart, Point, Series};
 use super::results::{CellResult, Ground, Results};
 use super::style;
 use crate::experiment::NONE;

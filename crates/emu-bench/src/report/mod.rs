@@ -3,6 +3,7 @@
 //! Nothing here reads or writes anything but the records: a report is text. [`Chart`] serves measurements of the machine as
 //! well.
 
+mod axis;
 mod chart;
 mod comparison;
 mod conclusion;
@@ -18,7 +19,8 @@ mod stored;
 mod style;
 mod tables;
 
-pub use chart::{Axis, Chart, Point, Series};
+pub use axis::Axis;
+pub use chart::{Chart, Point, Series};
 pub use csv::{Csv, optional};
 pub use published::{BUCHERT_2011, BUCHERT_2011_METHODS, Compared, Reproduced, Says};
 pub use results::{CellResult, Ground, Judged, Rate, Results, RunInfo, Smoothness, Total};
