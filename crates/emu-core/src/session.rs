@@ -215,8 +215,7 @@ impl Session {
         Self::of(prepared, name.into(), tasks, false)
     }
 
-    /// As `engage`, for tasks that wait to begin: it first measures for some 0.1 s what the method costs on these CPUs, where
-    /// that is not known. `engage` never does: it would hold up what runs.
+    /// As `engage`, for tasks that wait to begin: measures for 0.1 s first what the method costs on these CPUs, if need be.
     ///
     /// # Errors
     /// As [`engage`](Self::engage).
