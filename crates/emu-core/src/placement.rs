@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_lie_in_one_package_and_have_cores_of_their_own_as_long_as_there_are_any() {
+    fn nodes_lie_in_one_package_on_cores_of_their_own() {
         let host = two_sockets();
         assert_eq!(placed(&host, &[4, 30, 32]), ["62-63,126-127", "32-61", "0-31"]);
         // More than a package has cores: still one for each CPU.
