@@ -215,7 +215,7 @@ impl Session {
         Self::of(prepared, name.into(), tasks, false)
     }
 
-    /// As `engage`, for tasks that wait to begin: measures for 0.1 s first what the method costs on these CPUs, if need be.
+    /// As `engage`, for tasks that wait to begin: measures first what the method costs on these CPUs, if need be.
     ///
     /// # Errors
     /// As [`engage`](Self::engage).

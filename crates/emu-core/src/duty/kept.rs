@@ -55,12 +55,12 @@ where
         self.batches.get(key).map_or(&[], |batches| &batches.values)
     }
 
-    /// The median of a figure of the values, of two middle ones the lower: what disturbs a measurement adds to it. `None` where
-    /// there is no value.
+    /// The median of a figure of the values; `None` where there is none.
     pub(crate) fn median(&self, key: &K, figure: impl Fn(&V) -> f64) -> Option<f64> {
         let mut figures: Vec<_> = self.values(key).iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
-        figures.get(figures.len().checked_sub(1)? / 2).copied()
+        let middle = |place: usize| figures.get(place).copied();
+        Some(f64::midpoint(middle(figures.len().checked_sub(1)? / 2)?, middle(figures.len() / 2)?))
     }
 
     /// Whether another batch is worth its time: there are few, or the newest is old.
@@ -131,11 +131,11 @@ mod tests {
         let key = "x".to_owned();
         for (value, median) in [
             (9.0, 9.0),
-            (1.0, 1.0),
+            (1.0, 5.0),
             (2.0, 2.0),
-            (3.0, 2.0),
+            (3.0, 2.5),
             (4.0, 3.0),
-            (5.0, 3.0),
+            (5.0, 3.5),
             (6.0, 4.0),
             (7.0, 4.0),
             (8.0, 5.0),

@@ -48,8 +48,8 @@ const ABOUT: About = About {
         "real-time tasks of priority 10 and above, and deadline tasks, are not slowed",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "memory bandwidth and paced I/O fall with the speed instead of staying as they are",
-        "takes the zone's CPUs for 80 ms before its program begins, to measure what a wake-up costs: at the first seven emulations \
-         of a CPU after a boot, and then where the last one was ten minutes ago",
+        "takes the zone's CPUs for some 0.7 s, up to about 2 s where other load disturbs it, before the first program of a boot \
+         begins: what a wake-up costs is measured then; again now and then where tasks run for less than 0.5 ms of a period",
         "burns power; SMT siblings outside the zone share their core with a burner",
         "speeds below what the kernel's real-time limits leave (5 % as shipped; more with a small budget of our cgroup) need these lifted, and cannot \
          be had beside a fair server (from Linux 6.12 on) that keeps as much",
@@ -119,7 +119,7 @@ impl Hogs {
             (None, _) => {}
         }
         let mut notes = Vec::new();
-        let costs = wake_cost::of(host, zone, &mut notes)?;
+        let costs = wake_cost::of(host, zone, period, &mut notes)?;
         let is_excluded = zone.demand.exclude_background;
         let mut controllers = vec![Controller::Cpuset];
         controllers.extend(is_excluded.then_some(Controller::Cpuacct));

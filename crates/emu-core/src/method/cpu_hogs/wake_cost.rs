@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -34,14 +35,16 @@ pub(super) struct WakeCost {
 }
 
 /// Period and share of the trial. The lower the share, the less does a wandering clock weigh: at 15 % a
-/// wander of 1 % is 1.8 µs of a period.
-const PERIOD: Nanos = 1_200_000;
-const BURN: Nanos = 1_020_000;
-/// Periods with burner that make the burning part of a trial: whole ticks of 1 or 4 ms, whose phases they pass through evenly.
-/// In step with a tick, the probe would meet it in every fourth period, say, or never, which makes a microsecond.
-const PERIODS: i64 = 20;
-/// The parts before and after it, without burner, last so long at least, in whole ticks.
-const FREE: Nanos = 8_000_000;
+/// wander of 1 % is 1.6 µs of a period.
+const PERIOD: Nanos = 1_100_000;
+const BURN: Nanos = 935_000;
+/// Periods with burner that make one half of a pair. They pass evenly through the phases of a tick of 1 or 4 ms: in step
+/// with it, the probe would meet a tick in every fourth period, say, or never, which makes a microsecond.
+const PERIODS: i64 = 40;
+/// The other half, without burner: whole ticks.
+const FREE: Nanos = 20_000_000;
+/// Pairs for each kind of probe; the median over them counts.
+const PAIRS: usize = 5;
 /// What a normal probe may lose beyond a real-time one, in nanoseconds; more is other tasks at work.
 const NORMAL_EXTRA: std::ops::RangeInclusive<f64> = 0.0..=5_000.0;
 /// Costs outside this range are a disturbed trial, in nanoseconds.
@@ -59,15 +62,29 @@ impl WakeCost {
     }
 }
 
-/// The costs on each CPU of the zone, in their order, as they are kept. While the zone's tasks have not begun, a trial is made
-/// where they are few, in less than 0.1 s. Where nothing is known, something is assumed, and `notes` say so.
+/// Trials are made anew while they are disturbed, so many in all.
+const TRIALS: usize = 3;
+
+/// Where tasks run for less of a period, in nanoseconds, what is kept is renewed: a microsecond weighs 0.2 % and more.
+const SHORT_RUN: f64 = 500_000.0;
+
+/// The costs on each CPU of the zone, in their order, as they are kept. They are measured while the zone's tasks have not
+/// begun, where nothing is kept, or a little may weigh much in `period`. Where nothing is known, something is assumed, and
+/// `notes` say so.
 ///
 /// # Errors
 /// They have to be measured, and the CPU or the real-time priority cannot be had.
-pub(super) fn of(host: &Host, zone: &Zone, notes: &mut Vec<String>) -> Result<Vec<WakeCost>> {
+pub(super) fn of(
+    host: &Host,
+    zone: &Zone,
+    period: Duration,
+    notes: &mut Vec<String>,
+) -> Result<Vec<WakeCost>> {
     let cpus = zone.demand.cpus();
     let mut kept: Kept<CpuId, WakeCost> = Kept::load(host, FILE, WakeCost::is_plausible);
-    let wanted: CpuList = cpus.iter().filter(|cpu| zone.is_new && kept.wants(cpu)).collect();
+    let weighs = time::nanos(period) as f64 * zone.demand.lowest_share() < SHORT_RUN;
+    let is_wanted = |cpu: &CpuId| kept.values(cpu).is_empty() || weighs && kept.wants(cpu);
+    let wanted: CpuList = cpus.iter().filter(|cpu| zone.is_new && is_wanted(cpu)).collect();
     if !wanted.is_empty() {
         let measured = match measure(&wanted) {
             // What is kept is good enough where it cannot be renewed.
@@ -98,7 +115,8 @@ pub(super) fn of(host: &Host, zone: &Zone, notes: &mut Vec<String>) -> Result<Ve
     Ok(cpus.iter().map(|cpu| figures(cpu).unwrap_or(WakeCost::ASSUMED)).collect())
 }
 
-/// Measures the cost on each CPU at the same time, in less than 0.1 s; `None` where other load disturbs it.
+/// Measures the cost on each CPU at the same time, in some 0.7 s, or twice that and more where other load disturbs it;
+/// `None` where it does so throughout.
 ///
 /// Needs real-time priority; see `sys::sched::set_fifo`.
 ///
@@ -106,7 +124,7 @@ pub(super) fn of(host: &Host, zone: &Zone, notes: &mut Vec<String>) -> Result<Ve
 /// The CPU or the real-time priority cannot be had.
 fn measure(cpus: &CpuList) -> Result<Vec<(CpuId, Option<WakeCost>)>> {
     let start = |cpu| {
-        let thread = thread::Builder::new().name("emu-trial".into()).spawn(move || trial(cpu));
+        let thread = thread::Builder::new().name("emu-trial".into()).spawn(move || trials(cpu));
         thread
             .map(|thread| (cpu, thread))
             .map_err(|e| Error::io("cannot start a thread to measure wake-ups", e))
@@ -123,41 +141,64 @@ fn measure(cpus: &CpuList) -> Result<Vec<(CpuId, Option<WakeCost>)>> {
         .collect()
 }
 
-/// One trial on a CPU; `None` when it was disturbed.
-fn trial(cpu: CpuId) -> Result<Option<WakeCost>> {
+fn trials(cpu: CpuId) -> Result<Option<WakeCost>> {
     become_real_time(cpu, BURNER)?;
+    for _ in 0..TRIALS {
+        let cost = trial()?;
+        if cost.is_some() {
+            return Ok(cost);
+        }
+    }
+    Ok(None)
+}
+
+/// One trial on the CPU of the calling thread; `None` when it was disturbed.
+fn trial() -> Result<Option<WakeCost>> {
     let seen = trial_with(Some(PROBE))?;
     // The fair scheduling class takes a little longer to hand the CPU back than the real-time one. A normal
     // probe shows it, but is at the mercy of other tasks, so that it is trusted for the difference only.
     let normal = trial_with(None)?;
-    let Some((seen, normal)) = seen.zip(normal) else { return Ok(None) };
-    // Without it, 10 % of 1 ms was 1.0 % slower in a quiet guest.
-    let extra = normal.hidden - seen.hidden;
-    let is_trusted = NORMAL_EXTRA.contains(&extra) && !is_off(Correction::NormalProbe);
-    let hidden = if is_trusted { normal.hidden } else { seen.hidden };
-    // On a quiet CPU the hidden part can come out slightly below zero, within its error.
-    let hidden = hidden.clamp(*PLAUSIBLE.start(), *PLAUSIBLE.end());
-    let cost = WakeCost { visible: f64::midpoint(seen.visible, normal.visible), hidden };
-    Ok(Some(cost).filter(WakeCost::is_plausible))
+    let visible = median(seen.iter().chain(&normal).map(|cost| cost.visible));
+    let hidden = median(seen.iter().map(|cost| cost.hidden));
+    let normal_hidden = median(normal.iter().map(|cost| cost.hidden));
+    let cost = |visible, hidden: f64, normal: f64| {
+        // Without it, 10 % of 1 ms was 1.0 % slower in a quiet guest.
+        let is_trusted = NORMAL_EXTRA.contains(&(normal - hidden)) && !is_off(Correction::NormalProbe);
+        let extra = if is_trusted { normal - hidden } else { 0.0 };
+        // On a quiet CPU the hidden part can come out slightly below zero, within its error.
+        WakeCost { visible, hidden: (hidden + extra).clamp(*PLAUSIBLE.start(), *PLAUSIBLE.end()) }
+    };
+    Ok(match (visible, hidden, normal_hidden) {
+        (Some(visible), Some(hidden), Some(normal)) => {
+            Some(cost(visible, hidden, normal)).filter(WakeCost::is_plausible)
+        }
+        _ => None,
+    })
 }
 
-/// A trial against a probe of the given real-time priority, or a normal one, on the CPU of the calling thread; `None` where
+/// Trials against a probe of the given real-time priority, or a normal one, on the CPU of the calling thread; none where
 /// that has none of the CPU.
 ///
 /// The probe is a process of its own, as what is emulated will be: the switch of address spaces is part of the cost.
-fn trial_with(priority: Option<i32>) -> Result<Option<WakeCost>> {
+fn trial_with(priority: Option<i32>) -> Result<Vec<WakeCost>> {
     let work = SharedCounter::new().map_err(|e| Error::io("cannot share memory with a probe", e))?;
     let _probe = Probe::start(priority, &work)?;
     let relax = Relax::best();
+    let mut costs = Vec::with_capacity(PAIRS);
     sleep_until(time::now() + PERIOD);
-    let before = free_rate(&work);
+    let mut before = free_rate(&work);
     if before <= 0.0 {
-        // Somebody else's real-time task or the hypervisor kept it from the CPU.
-        return Ok(None);
+        // Somebody else's real-time task or the hypervisor kept it from the CPU: no pair would tell anything.
+        return Ok(costs);
     }
-    let burnt = burn(&work, relax)?;
-    // The clock wanders: the free rate is taken on both sides of the burning.
-    Ok(Some(cost_of(&burnt, f64::midpoint(before, free_rate(&work)))))
+    for _ in 0..PAIRS {
+        let burnt = burn(&work, relax)?;
+        let after = free_rate(&work);
+        // The clock wanders: the free rate is taken on both sides of the burning.
+        costs.push(cost_of(&burnt, f64::midpoint(before, after)));
+        before = after;
+    }
+    Ok(costs)
 }
 
 /// A process that counts as fast as it can; dropping it ends it.
@@ -214,8 +255,7 @@ fn sleep_until(deadline: Nanos) {
 /// Work of the probe per nanosecond while it has the CPU to itself, but for one wake-up.
 fn free_rate(work: &AtomicU64) -> f64 {
     let (begin, first) = (time::now(), work.load(Ordering::Relaxed));
-    let tick = time::nanos(time::tick()).max(1);
-    sleep_until(begin + (FREE + tick - 1) / tick * tick);
+    sleep_until(begin + FREE);
     (work.load(Ordering::Relaxed) - first) as f64 / (time::now() - begin) as f64
 }
 
@@ -261,6 +301,12 @@ fn cost_of(burnt: &Burnt, free_rate: f64) -> WakeCost {
         visible: (burnt.cpu - burnt.burned) / burnt.periods,
         hidden: (burnt.wall - burnt.cpu - used) / burnt.periods,
     }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 #[cfg(test)]
