@@ -176,7 +176,8 @@ impl Window {
         Self { all: Barrier::new(threads), length, begin: OnceLock::new() }
     }
 
-    /// Waits until all threads are there, then repeats `work`, which returns how much it did, until the window is over.
+    /// Waits until all threads are there, then repeats `work`, which returns how much it did, until the window is over. Returns
+    /// when all are through: what a thread does next takes nothing from the last turns of others.
     pub(crate) fn repeat(&self, mut work: impl FnMut() -> u64) -> Share {
         self.all.wait();
         let begin = Instant::now();
@@ -186,6 +187,7 @@ impl Window {
             done += work();
             end = Instant::now();
         }
+        self.all.wait();
         Share((done > 0).then_some((Span { begin, end }, done)))
     }
 
