@@ -1,6 +1,6 @@
 //! Where emu itself runs while a cell is measured, and how its CPUs are left to the next one.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
@@ -48,20 +48,18 @@ impl Drop for Harness {
 /// Two threads of the next cell could share a CPU for so long, natively as well.
 fn balance(cpus: &CpuList) {
     let Some(first) = cpus.first() else { return };
-    let (made, ready, gone) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let (all_made, gone) = (AtomicBool::new(false), AtomicUsize::new(0));
     let one: CpuList = [first].into_iter().collect();
     thread::scope(|scope| {
         for _ in cpus.iter() {
-            let thread = Builder::new().spawn_scoped(scope, || {
+            // Fewer threads balance less; nothing depends on it.
+            let _ = Builder::new().spawn_scoped(scope, || {
                 let _ = confine(&one);
-                ready.fetch_add(1, Ordering::Relaxed);
-                let begin = Instant::now();
-                while ready.load(Ordering::Relaxed) < made.load(Ordering::Relaxed)
-                    && begin.elapsed() < BALANCED
-                {
+                while !all_made.load(Ordering::Relaxed) {
                     thread::yield_now();
                 }
                 let _ = confine(cpus);
+                let begin = Instant::now();
                 while gone.load(Ordering::Relaxed) + 1 < cpus.len() && begin.elapsed() < BALANCED {
                     if sched_getcpu().is_ok_and(|cpu| cpu as CpuId != first) {
                         gone.fetch_add(1, Ordering::Relaxed);
@@ -69,9 +67,8 @@ fn balance(cpus: &CpuList) {
                     }
                 }
             });
-            // Fewer threads balance less; nothing depends on it.
-            made.fetch_add(usize::from(thread.is_ok()), Ordering::Relaxed);
         }
+        all_made.store(true, Ordering::Relaxed);
     });
 }
 
