@@ -19,6 +19,10 @@ fn emu_node(line: &str) -> Ended {
     run(&mut emu(words(&format!("node {line}"))), "")
 }
 
+fn apply(file: &str, options: &str) -> Ended {
+    run(&mut emu(words(&format!("node apply - {options}"))), file)
+}
+
 /// A node on CPU 0, which goes with the test.
 struct Node {
     name: &'static str,
@@ -192,7 +196,6 @@ fn a_file_of_nodes_is_applied_wholly_or_not_at_all() {
     if !can_emulate() {
         return;
     }
-    let apply = |file: &str, options: &str| run(&mut emu(words(&format!("node apply - {options}"))), file);
     let file = |speed: &str| format!("[node.one]\ncpus = \"0\"\nspeed = \"{speed}\"\n");
     let node = Node { name: "one", keeper: 0 };
     let asked = || node.shown()["status"]["cpus"][0]["asked"]["share"].as_f64();
@@ -250,7 +253,6 @@ fn nodes_of_a_class_find_cpus_and_keep_them() {
     if !can_emulate() {
         return;
     }
-    let apply = |file: &str, options: &str| run(&mut emu(words(&format!("node apply - {options}"))), file);
     let file = |count: usize| {
         format!("[class.slow]\nspeed = \"30%\"\n\n[node.w]\nclass = \"slow\"\ncount = {count}\n")
     };

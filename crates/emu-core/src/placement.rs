@@ -42,6 +42,9 @@ pub fn place(
     wanted: &[(String, usize)],
     apart: Apart,
 ) -> Result<Vec<CpuList>> {
+    if let Some((name, _)) = wanted.iter().find(|(_, count)| *count == 0) {
+        return Err(Error::usage(format!("{name} is to have no CPU")).hint("a zone needs at least one CPU"));
+    }
     let units = units(host, apart);
     let spread = place_by(host, &units, there, wanted, &[one_each, every_thread]);
     let packed = || place_by(host, &units, there, wanted, &[every_thread]);
@@ -72,11 +75,6 @@ fn place_by(
     // What is large finds a place only while there is room.
     order.sort_by_key(|(_, (_, count))| std::cmp::Reverse(*count));
     for (number, (name, count)) in order {
-        if *count == 0 {
-            return Err(
-                Error::usage(format!("{name} is to have no CPU")).hint("a zone needs at least one CPU")
-            );
-        }
         let is_free = |unit: &&Unit| placed.iter().all(|other| other.cpus.intersection(&unit.all).is_empty());
         let free: Vec<_> = units.iter().filter(is_free).collect();
         let cpus = ways.iter().find_map(|way| choose(&free, *count, *way));
@@ -145,20 +143,14 @@ fn choose(free: &[&Unit], count: usize, way: Threads) -> Option<CpuList> {
     };
     units.sort_by_key(|unit| std::cmp::Reverse(way(unit).len()));
     let mut cpus = CpuList::default();
-    while cpus.len() < count {
+    while cpus.len() < count && !units.is_empty() {
         let left = count - cpus.len();
-        // The smallest that has what is left, else the largest.
-        let enough = units.iter().rposition(|unit| way(unit).len() >= left);
-        let same = |unit: &&Unit| {
-            enough.and_then(|at| units.get(at)).is_some_and(|other| way(other).len() == way(unit).len())
-        };
-        let at = units.iter().position(same).unwrap_or(0);
-        if units.is_empty() {
-            return None;
-        }
+        // The smallest that has what is left, else the largest, which comes first.
+        let enough = units.iter().enumerate().filter(|(_, unit)| way(unit).len() >= left);
+        let at = enough.min_by_key(|(_, unit)| way(unit).len()).map_or(0, |(at, _)| at);
         cpus = cpus.union(&way(units.remove(at)).iter().take(left).collect());
     }
-    Some(cpus)
+    (cpus.len() == count).then_some(cpus)
 }
 
 /// Why there is no place: what the CPUs are taken by.
@@ -166,24 +158,26 @@ fn refusal(host: &Host, units: &[Unit], placed: &[Placed], (name, count): (&str,
     let why = |id: CpuId| {
         let owner = |cpu: CpuId| placed.iter().find(|zone| zone.cpus.contains(cpu));
         if let Some(owner) = owner(id) {
-            return Some(format!("CPU {id} is that of {}", owner.name));
+            return Some((false, format!("CPU {id} is that of {}", owner.name)));
         }
         let unit = units.iter().find(|unit| unit.all.contains(id))?;
         let (other, owner) = unit.all.iter().find_map(|other| Some((other, owner(other)?)))?;
-        let shared =
-            if host.cpu(id).is_some_and(|cpu| cpu.siblings.contains(other)) { "core" } else { "clock" };
-        Some(format!("CPU {id} shares its {shared} with CPU {other} of {}", owner.name))
+        let by_clock = !host.cpu(id).is_some_and(|cpu| cpu.siblings.contains(other));
+        let shared = if by_clock { "clock" } else { "core" };
+        Some((by_clock, format!("CPU {id} shares its {shared} with CPU {other} of {}", owner.name)))
     };
-    let mut reasons: Vec<_> = host.allowed.iter().filter_map(why).collect();
+    let (by_clock, mut reasons): (Vec<_>, Vec<_>) = host.allowed.iter().filter_map(why).unzip();
     let more = reasons.len().saturating_sub(NAMED);
     reasons.truncate(NAMED);
     if more > 0 {
         reasons.push(format!("and so on for {more} more"));
     }
-    let room: usize = host.allowed.len();
-    let because = if reasons.is_empty() { format!("{room} may be used here") } else { reasons.join(", ") };
+    if reasons.is_empty() {
+        reasons.push(format!("{} may be used here", host.allowed.len()));
+    }
+    let because = reasons.join(", ");
     let cpus = if count == 1 { "a CPU".to_owned() } else { format!("{count} CPUs") };
-    let hint = if because.contains("its clock") {
+    let hint = if by_clock.contains(&true) {
         "take fewer or smaller ones, or name a method that sets no clock, such as cpu-hogs"
     } else {
         "take fewer or smaller ones, or name CPUs that may share a core"

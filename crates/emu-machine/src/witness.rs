@@ -70,8 +70,8 @@ impl Witness {
         }
     }
 
-    /// Measures a part on CPUs of these places. A disturbed one is taken again, and the less disturbed one counts; a part that stays disturbed is
-    /// noted.
+    /// Measures a part on CPUs of these places. A disturbed one is taken again, and the less disturbed one counts; a part that
+    /// stays disturbed is noted.
     ///
     /// # Errors
     /// The part's own. What the CPUs did is not known where `/proc/stat` cannot be read: nothing is noted then.
@@ -90,24 +90,24 @@ impl Witness {
                 (taken, disturbance) = (other, less);
             }
         }
-        if disturbance.is_notable() {
-            self.disturbed.push((what.to_owned(), disturbance));
-        }
+        self.note(what, disturbance);
         Ok(taken)
     }
 
-    /// Watches a part that is taken once.
+    /// Watches a part that is taken once, on all CPUs.
     ///
     /// # Errors
     /// As [`measure`](Self::measure).
     pub(crate) fn once<T>(&mut self, what: &str, part: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.again = 0;
-        let mut part = Some(part);
-        let all = [self.cpus.clone()];
-        self.measure(what, &all, || match part.take() {
-            Some(part) => part(),
-            None => Err(emu_core::Error::usage("a part is taken once")),
-        })
+        let (taken, disturbance) = self.watched(&self.cpus, part)?;
+        self.note(what, disturbance);
+        Ok(taken)
+    }
+
+    fn note(&mut self, what: &str, disturbance: Disturbance) {
+        if disturbance.is_notable() {
+            self.disturbed.push((what.to_owned(), disturbance));
+        }
     }
 
     fn watched<T>(&self, cpus: &CpuList, part: impl FnOnce() -> Result<T>) -> Result<(T, Disturbance)> {

@@ -1,8 +1,10 @@
 //! From which file the speed of an emulation comes, as other emus are told.
 
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use emu_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 /// A trace, or the profile of a machine: equal ones mean the same.
@@ -17,10 +19,16 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// A file with this text.
-    pub(crate) fn new(file: PathBuf, how: &str, text: &str) -> Self {
+    /// Reads a file. Returns its text, too.
+    ///
+    /// # Errors
+    /// Usage: it cannot be read; `hint` says what to name instead.
+    pub(crate) fn read(path: &Path, how: &str, hint: &'static str) -> Result<(Self, String)> {
+        let unreadable = |e| Error::file("read", path, e).with_kind(ErrorKind::Usage).hint(hint);
+        let file = fs::canonicalize(path).map_err(unreadable)?;
+        let text = fs::read_to_string(&file).map_err(unreadable)?;
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
-        Self { file, how: how.into(), digest: format!("{:016x}", hasher.finish()) }
+        Ok((Self { file, how: how.into(), digest: format!("{:016x}", hasher.finish()) }, text))
     }
 }

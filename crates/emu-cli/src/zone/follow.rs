@@ -1,9 +1,8 @@
 //! An emulation that may follow a trace.
 
-use std::fs;
 use std::time::Instant;
 
-use emu_core::{Error, ErrorKind, Host, Player, Result, Session, Trace};
+use emu_core::{Error, Host, Player, Result, Session, Trace};
 
 use crate::control::{Asked, Source};
 use crate::zone::ZoneArgs;
@@ -75,15 +74,10 @@ pub(crate) fn read(args: &ZoneArgs) -> Result<Option<(Source, Trace)>> {
             None => Ok(None),
         };
     };
-    let unreadable = |e| {
-        let hint = "name a file with the columns time_s,cpu,speed";
-        Error::file("read", path, e).with_kind(ErrorKind::Usage).hint(hint)
-    };
-    let file = fs::canonicalize(path).map_err(unreadable)?;
-    let text = fs::read_to_string(&file).map_err(unreadable)?;
-    let trace = text.parse().map_err(|e: Error| e.during(format!("cannot follow {}", path.display())))?;
     let at_end = at_end_name(args.trace_end.unwrap_or_default());
-    Ok(Some((Source::new(file, at_end, &text), trace)))
+    let (source, text) = Source::read(path, at_end, "name a file with the columns time_s,cpu,speed")?;
+    let trace = text.parse().map_err(|e: Error| e.during(format!("cannot follow {}", path.display())))?;
+    Ok(Some((source, trace)))
 }
 
 /// A session, and what it follows.

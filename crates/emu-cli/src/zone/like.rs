@@ -1,12 +1,9 @@
 //! `--like`: the speed at which this machine is as fast as another one was.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use emu_core::{
-    CpuList, Error, ErrorKind, Host, MethodId, Prepared, Result, Session, Target, Targets, Tasks, choose,
-};
+use emu_core::{CpuList, Error, Host, MethodId, Prepared, Result, Session, Target, Targets, Tasks, choose};
 use emu_machine::profile::{Found, Metric, Profile, Scorer, Wanted, find};
 use serde::Serialize;
 
@@ -140,12 +137,8 @@ pub(crate) fn read(args: &ZoneArgs) -> Result<Option<(Source, Profile)>> {
             None => Ok(None),
         };
     };
-    let unreadable = |e| {
-        let hint = "make one on the other machine: `emu profile FILE`";
-        Error::file("read", path, e).with_kind(ErrorKind::Usage).hint(hint)
-    };
-    let file = fs::canonicalize(path).map_err(unreadable)?;
-    let text = fs::read_to_string(&file).map_err(unreadable)?;
+    let hint = "make one on the other machine: `emu profile FILE`";
+    let (source, text) = Source::read(path, &metric(args).to_string(), hint)?;
     let profile = Profile::parse(&text).map_err(|e| e.during(format!("cannot use {}", path.display())))?;
-    Ok(Some((Source::new(file, &metric(args).to_string(), &text), profile)))
+    Ok(Some((source, profile)))
 }

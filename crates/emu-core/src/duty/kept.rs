@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
 use crate::sys::time::user_ticks;
+use crate::zone::Zone;
 
 /// Batches of which the median counts.
 const BATCHES: usize = 7;
@@ -90,6 +91,11 @@ where
             let _ = fs::remove_file(new);
         }
     }
+}
+
+/// Why a cost is not known, behind what it is of.
+pub(crate) fn why_unknown(zone: &Zone) -> &'static str {
+    if zone.is_new { "could not be measured on these busy CPUs" } else { "has not been measured since boot" }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::probe::{Gap, Probe, STOP, two_ticks};
 use super::stop::Stop;
 use crate::ablation::{Correction, is_off};
 use crate::cpu_list::CpuList;
-use crate::duty::kept::Kept;
+use crate::duty::kept::{Kept, why_unknown};
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::{CpuTimes, Host};
 use crate::notes::Notes;
@@ -135,8 +135,7 @@ impl StopCost {
     fn assumed(what: &str, zone: &Zone, failure: Option<Error>, notes: &mut Vec<String>) -> Self {
         let why = match failure {
             Some(why) => format!("could not be measured ({})", why.in_words()),
-            None if zone.is_new => "could not be measured on these busy CPUs".to_owned(),
-            None => "has not been measured since boot".to_owned(),
+            None => why_unknown(zone).to_owned(),
         };
         notes.push(format!(
             "what {what} costs the tasks {why}; {:.0} µs are assumed",

@@ -158,24 +158,21 @@ fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Vec<Step>, Fail
         removed.push(Step::Remove { name: name.clone(), was: Spec::of(session, working) });
     }
     let goes = |pid: Pid| there.values().any(|(session, _)| session.pid == pid) && !keeps.contains(&pid);
-    let mut taken: Vec<(String, _)> = live_sessions(&host.roots)?
-        .into_iter()
-        .filter(|session| !session.is_tuning() && !goes(session.pid))
-        .map(|session| (format!("{} of emu {}", session.what(), session.pid), session.cpus))
-        .collect();
+    let mut taken: Vec<_> = sessions_but(host, goes)?.into_iter().map(place_of).collect();
     for (name, _, cpus) in &created {
-        for (other, theirs) in &taken {
-            let both = cpus.intersection(theirs);
+        for other in &taken {
+            let both = cpus.intersection(&other.cpus);
             if !both.is_empty() {
                 return Err(Error::unavailable(format!(
-                    "{} of node {name}: {other} has them, too",
-                    summary::cpus(&both)
+                    "{} of node {name}: {} has them, too",
+                    summary::cpus(&both),
+                    other.name
                 ))
                 .hint("nodes never share a CPU: give each its own in `cpus` or `speed`")
                 .into());
             }
         }
-        taken.push((format!("node {name}"), cpus.clone()));
+        taken.push(place_of_node(name, cpus.clone()));
     }
     let created =
         created.into_iter().map(|(name, spec, _)| Step::Create { name: name.clone(), spec: spec.clone() });
@@ -221,15 +218,9 @@ fn cpus_of_new(host: &Host, zone: &ZoneArgs, signals: &Signals) -> Result<CpuLis
 fn placed(host: &Host, specs: &Specs, there: &BTreeMap<String, (LiveSession, Working)>) -> Result<Specs> {
     let (mut taken, mut wanted, mut specs) = (Vec::new(), Vec::new(), specs.clone());
     let of_nodes: Vec<Pid> = there.values().map(|(session, _)| session.pid).collect();
-    let others: Vec<_> = live_sessions(&host.roots)?
-        .into_iter()
-        .filter(|session| !session.is_tuning() && !of_nodes.contains(&session.pid))
-        .collect();
+    let others = sessions_but(host, |pid| of_nodes.contains(&pid))?;
     let mut moves = others.iter().any(|session| emu_core::find(&session.method).is_ok_and(moves_clock));
-    taken.extend(others.into_iter().map(|session| Placed {
-        name: format!("{} of emu {}", session.what(), session.pid),
-        cpus: session.cpus,
-    }));
+    taken.extend(others.into_iter().map(place_of));
     let mut to_be_placed = Vec::new();
     for (name, spec) in &specs {
         let zone = spec.args(name)?.zone;
@@ -237,9 +228,9 @@ fn placed(host: &Host, specs: &Specs, there: &BTreeMap<String, (LiveSession, Wor
             MethodChoice::Auto => true,
             MethodChoice::Named(id) => moves_clock(emu_core::find(id.as_str())?),
         };
-        match spec.to_be_placed(name)? {
+        match spec.to_be_placed(name, &zone)? {
             Some(count) => to_be_placed.push((name.clone(), count)),
-            None => taken.push(Placed { name: format!("node {name}"), cpus: cpus_of(host, &zone)? }),
+            None => taken.push(place_of_node(name, cpus_of(host, &zone)?)),
         }
     }
     // A node stays where it is, unless another one is to be there.
@@ -251,7 +242,7 @@ fn placed(host: &Host, specs: &Specs, there: &BTreeMap<String, (LiveSession, Wor
             wanted.push((name, count));
             continue;
         };
-        taken.push(Placed { name: format!("node {name}"), cpus: session.cpus.clone() });
+        taken.push(place_of_node(&name, session.cpus.clone()));
         if let Some(spec) = specs.get_mut(&name) {
             *spec = spec.clone().on(&session.cpus);
         }
@@ -264,6 +255,20 @@ fn placed(host: &Host, specs: &Specs, there: &BTreeMap<String, (LiveSession, Wor
         }
     }
     Ok(specs)
+}
+
+/// All that is emulated on this host, but for some.
+fn sessions_but(host: &Host, is_left_out: impl Fn(Pid) -> bool) -> Result<Vec<LiveSession>> {
+    let all = live_sessions(&host.roots)?.into_iter();
+    Ok(all.filter(|session| !session.is_tuning() && !is_left_out(session.pid)).collect())
+}
+
+fn place_of(session: LiveSession) -> Placed {
+    Placed { name: format!("{} of emu {}", session.what(), session.pid), cpus: session.cpus }
+}
+
+fn place_of_node(name: &str, cpus: CpuList) -> Placed {
+    Placed { name: format!("node {name}"), cpus }
 }
 
 /// Whether a method sets the clock, which CPUs of one domain share.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::CreateArgs;
 use crate::control::Working;
-use crate::zone::like;
+use crate::zone::{ZoneArgs, like};
 
 /// Nodes by their names.
 pub(super) type Specs = BTreeMap<String, Spec>;
@@ -162,7 +162,7 @@ impl Spec {
         let one = Self {
             class: None,
             count: self.count,
-            cores: self.cores.or(class.cores.filter(|_| self.cpus.is_none())),
+            cores: self.cores.or(class.cores.filter(|_| !self.names_cpus())),
             speed: self.speed.or(class.speed),
             like: self.like.or(class.like),
             metric: self.metric.or(class.metric),
@@ -187,22 +187,19 @@ impl Spec {
         self.cpus.is_some() || speed.is_some_and(|speed| speed.cpus().is_some())
     }
 
-    /// How many CPUs are to be found for it; `None` where it names them, or takes all.
+    /// How many CPUs are to be found for it, of which these are the options; `None` where it names them, or takes all.
     ///
     /// # Errors
-    /// The profile that tells cannot be read.
-    pub(super) fn to_be_placed(&self, name: &str) -> Result<Option<usize>> {
-        match (&self.cpus, self.cores) {
-            (Some(_), Some(_)) => {
-                Err(Error::usage(format!("node `{name}` of the file has `cpus` and `cores`"))
-                    .hint("`cores` is for a node that names no CPUs"))
-            }
-            (Some(_), None) => Ok(None),
-            (None, Some(cores)) => Ok(Some(usize::from(cores))),
-            (None, None) => {
-                let profile = like::read(&self.args(name)?.zone)?;
-                Ok(profile.map(|(_, profile)| profile.cpus.len()))
-            }
+    /// It names CPUs and has a number of them. The profile that tells cannot be read.
+    pub(super) fn to_be_placed(&self, name: &str, zone: &ZoneArgs) -> Result<Option<usize>> {
+        match (self.names_cpus(), self.cores) {
+            (true, Some(_)) => Err(Error::usage(format!(
+                "node `{name}` of the file tells its CPUs twice, by `speed` or `cpus` and `cores`"
+            ))
+            .hint("`cores` is for a node that names no CPUs")),
+            (true, None) => Ok(None),
+            (false, Some(cores)) => Ok(Some(usize::from(cores))),
+            (false, None) => Ok(like::read(zone)?.map(|(_, profile)| profile.cpus.len())),
         }
     }
 
@@ -285,6 +282,10 @@ mod tests {
         resolve(parse(text).unwrap())
     }
 
+    fn to_be_placed(specs: &Specs, name: &str) -> Result<Option<usize>> {
+        specs[name].to_be_placed(name, &specs[name].args(name).unwrap().zone)
+    }
+
     #[test]
     fn a_file_is_read_and_written() {
         let text_of = "[node.a]\nspeed = \"25%\"\n\n[node.b-1]\nspeed = \"0=40%,1=1.2GHz\"\ncpus = \"0-1\"\nmethod = \"fracas\"\n";
@@ -308,11 +309,11 @@ mod tests {
         assert_eq!(words("w2"), "--speed=25% --method=fracas");
         assert_eq!(words("fast"), "--speed=0=80% --cpus=0 --method=fracas");
         assert_eq!(words("b"), "--like=pi.json --metric=int --period=50ms");
-        let placed = |name: &str| specs[name].to_be_placed(name).unwrap();
+        let placed = |name: &str| to_be_placed(&specs, name).unwrap();
         assert_eq!((placed("w1"), placed("fast"), placed("c1")), (Some(1), None, Some(2)));
         let all =
             resolved("[class.a]\nmethod = \"fracas\"\n[node.b]\nclass = \"a\"\nspeed = \"1=80%\"\n").unwrap();
-        assert_eq!(all["b"].to_be_placed("b").unwrap(), None, "a class alone counts nothing");
+        assert_eq!(to_be_placed(&all, "b").unwrap(), None, "a class alone counts nothing");
         assert_eq!(specs["c2"].clone().on(&"4-5".parse().unwrap()).words("c2")[2], "--cpus=4-5");
     }
 
@@ -331,8 +332,10 @@ mod tests {
             assert!(error.to_string().contains(wrong), "{text}: {error}");
             assert!(error.hint_text().is_some_and(|is| is.contains(hint)), "{text}: {:?}", error.hint_text());
         }
-        let both = resolved("[node.a]\nspeed = \"1\"\ncpus = \"0\"\ncores = 1\n").unwrap();
-        assert!(both["a"].to_be_placed("a").unwrap_err().to_string().contains("`cpus` and `cores`"));
+        for by in ["speed = \"1\"\ncpus = \"0\"", "speed = \"1=80%\""] {
+            let both = resolved(&format!("[node.a]\n{by}\ncores = 1\n")).unwrap();
+            assert!(to_be_placed(&both, "a").unwrap_err().to_string().contains("`cpus` and `cores`"), "{by}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ablation::{Correction, is_off};
 use crate::cpu_list::{CpuId, CpuList};
-use crate::duty::kept::Kept;
+use crate::duty::kept::{Kept, why_unknown};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::sys::fork::{Child, fork_bound};
@@ -102,13 +102,9 @@ pub(super) fn of(
     };
     let unknown: CpuList = cpus.iter().filter(|cpu| figures(*cpu).is_none()).collect();
     if !unknown.is_empty() {
-        let why = if zone.is_new {
-            "could not be measured, as they are busy"
-        } else {
-            "has not been measured since boot"
-        };
         notes.push(format!(
-            "what a wake-up costs the tasks on CPUs {unknown} {why}; {:.0} µs are assumed",
+            "what a wake-up costs the tasks {} (CPUs {unknown}); {:.0} µs are assumed",
+            why_unknown(zone),
             (WakeCost::ASSUMED.visible + WakeCost::ASSUMED.hidden) / 1e3
         ));
     }
