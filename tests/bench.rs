@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::{
-    alone, emu, eventually, finish, groups_of, run, some_method, start, until_it_takes, words,
+    alone, emu, eventually, finish, groups_of, is_root, run, skip, some_method, start, until_it_takes, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -80,6 +80,39 @@ fn a_killed_run_is_completed_without_a_sample_lost_or_doubled() {
     let again = run(emu(["bench", "--resume"]).arg(&folder), "");
     assert_eq!((again.code(), lines(&folder).len()), (Some(0), all.len()), "{}", again.stderr);
     report_needs_nothing_else(&folder);
+}
+
+#[test]
+fn a_tool_is_measured_beside_a_method_and_quoted() {
+    let _alone = alone();
+    if !is_root() {
+        return skip("a quota needs root");
+    }
+    let Some(method) = some_method() else { return skip("no method works here") };
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("record");
+    let line =
+        format!("bench --methods {method},quota --workloads cpu-loop --cores 1 --speeds 50% --reps 6 --out");
+    let measured = run(emu(words(&line)).arg(&folder), "");
+    assert_eq!(measured.code(), Some(0), "{}", measured.stderr);
+    assert!(measured.stdout.contains("Beside other tools:"), "{}", measured.stdout);
+    assert!(!measured.stdout.contains("use quota"), "only methods are advised: {}", measured.stdout);
+    assert_eq!(groups_of(measured.pid), Vec::<std::path::PathBuf>::new());
+
+    let table = run(emu(["report", "--table", "beside"]).arg(&folder), "");
+    assert!(table.stdout.starts_with(&format!("| work | speed | {method} | quota |\n")), "{}", table.stdout);
+
+    let document = dir.path().join("page.md");
+    let mark = format!("<!-- emu report {} --table errors -->", folder.display());
+    fs::write(&document, format!("# A page\n{mark}\n<!-- end of the table -->\nrest\n")).unwrap();
+    let splice = |option: Option<&str>| run(emu(["report", "--splice"]).arg(&document).args(option), "");
+    assert_eq!(splice(Some("--check")).code(), Some(5));
+    assert_eq!(splice(None).code(), Some(0));
+    let text = fs::read_to_string(&document).unwrap();
+    assert!(text.contains(&format!("| {method}")) && text.ends_with("rest\n"), "{text}");
+    let checked = splice(Some("--check"));
+    assert_eq!(checked.code(), Some(0), "{}", checked.stderr);
+    assert_eq!(fs::read_to_string(&document).unwrap(), text);
 }
 
 #[test]

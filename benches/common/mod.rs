@@ -5,23 +5,14 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode};
-use std::time::Duration;
+use std::process::ExitCode;
 
 use emu_bench::record::{About, Machine, Record, seed_from_clock};
-use emu_bench::stats::{Band, Interval};
-use emu_bench::verify::{Finding, Outliers, Pair, Plan};
 use emu_bench::worker::serve_if_asked;
 use emu_bench::workload::TASK;
-use emu_core::{CpuList, Demand, Error, ErrorKind, Host, Result, Roots, SpeedSpec, clock};
+use emu_core::{CpuList, Error, ErrorKind, Host, Result, Roots};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-
-/// Time for a disturbance to pass.
-const PAUSE: Duration = Duration::from_secs(2);
-
-/// A mean that is further than this share from the median is told.
-const MEAN_IS_ELSEWHERE: f64 = 0.02;
 
 /// Pairs unless given.
 const PAIRS: usize = 15;
@@ -94,8 +85,6 @@ fn number(option: &str, text: &str) -> Result<u64> {
 pub(crate) enum Met {
     Yes,
     No,
-    /// The interval holds both, or the machine was too disturbed to tell.
-    Untold,
     /// It could not be measured here, and why.
     Not(String),
 }
@@ -107,19 +96,9 @@ impl From<bool> for Met {
 }
 
 impl Met {
-    /// What cannot be told is untold.
-    pub(crate) fn of(met: Option<bool>) -> Self {
-        met.map_or(Self::Untold, Self::from)
-    }
-
     /// Whether a figure is at most `most`; one that nothing was measured of is no figure.
     pub(crate) fn at_most(figure: Option<f64>, most: f64) -> Self {
         figure.map_or_else(|| Self::Not("nothing was measured".into()), |figure| (figure <= most).into())
-    }
-
-    /// Whether the error of a finding is at most `must` percent.
-    pub(crate) fn within(finding: &Finding, plan: &Plan, must: f64) -> Result<Self> {
-        Ok(Self::of(finding.keeps(Band::new(must / 100.0)?, plan.tolerance)))
     }
 }
 
@@ -132,21 +111,12 @@ pub(crate) struct Line {
     pub(crate) met: Met,
 }
 
-impl Line {
-    /// A case that cannot be measured here.
-    pub(crate) fn refused(case: impl Into<String>, must: impl Into<String>, why: &Error) -> Self {
-        Self { case: case.into(), measured: "-".into(), must: must.into(), met: Met::Not(why.in_words()) }
-    }
-}
-
 /// A run under way.
 pub(crate) struct Run {
     pub(crate) host: Host,
     pub(crate) options: Options,
     record: Option<Record>,
     signals: Signals,
-    /// Whether a signal has come or the record cannot be written.
-    is_over: bool,
     lines: Vec<(&'static str, Line)>,
 }
 
@@ -175,26 +145,7 @@ impl Signals {
     }
 }
 
-/// Starts a program to which signals come as always: a child inherits those that are blocked here. A signal that comes just
-/// then ends the bench at once.
-pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
-    Signals::set().thread_unblock()?;
-    let child = command.spawn();
-    Signals::set().thread_block()?;
-    child
-}
-
 impl Run {
-    /// A plan with the run's pairs and seed.
-    pub(crate) fn plan(&self, window: Duration) -> Plan {
-        Plan {
-            pairs: self.options.pairs,
-            window,
-            repeats: self.options.pairs,
-            ..Plan::new(self.options.seed)
-        }
-    }
-
     /// Whether a row is asked for.
     pub(crate) fn wants(&self, row: &str) -> bool {
         matches(&self.options.rows, row)
@@ -208,31 +159,10 @@ impl Run {
     /// Keeps a raw sample.
     ///
     /// # Errors
-    /// It cannot be written, or a signal has come; the run is over then.
+    /// It cannot be written, or a signal has come.
     pub(crate) fn sample(&mut self, row: &str, sample: &impl serde::Serialize) -> Result<()> {
         let kept = self.record.as_mut().map_or(Ok(()), |record| record.sample(row, sample));
-        let kept = kept.and_then(|()| self.signals.check());
-        self.is_over |= kept.is_err();
-        kept
-    }
-
-    /// Whether an error ends the run, and not one line of it: a signal, the record, or something that was left changed.
-    pub(crate) fn is_ended_by(&self, why: &Error) -> bool {
-        self.is_over || why.kind() == ErrorKind::RestoreIncomplete
-    }
-
-    /// Keeps a pair as it was taken, for [`emu_bench::verify::verify`]. One that will be taken again waits a
-    /// little first, as what disturbed it may pass.
-    pub(crate) fn pair(&mut self, row: &str, case: &str, pair: &Pair) -> Result<()> {
-        #[derive(serde::Serialize)]
-        struct Taken<'a> {
-            case: &'a str,
-            pair: &'a Pair,
-        }
-        if !pair.kept {
-            std::thread::sleep(PAUSE);
-        }
-        self.sample(row, &Taken { case, pair })
+        kept.and_then(|()| self.signals.check())
     }
 
     /// Prints a line and keeps it for the summary.
@@ -240,7 +170,6 @@ impl Run {
         let met = match &line.met {
             Met::Yes => "yes".to_owned(),
             Met::No => "NO".to_owned(),
-            Met::Untold => "cannot be told".to_owned(),
             Met::Not(why) => format!("not here: {why}"),
         };
         println!("{row:<14} {:<34} {:<40} {:<10} {met}", line.case, line.measured, line.must);
@@ -266,7 +195,6 @@ impl Run {
             let met = match &line.met {
                 Met::Yes => "yes",
                 Met::No => "**no**",
-                Met::Untold => "cannot be told",
                 Met::Not(why) => why,
             };
             let _ = writeln!(text, "| {row} | {} | {} | {} | {met} |", line.case, line.measured, line.must);
@@ -304,53 +232,13 @@ fn run(bench: &str, measure: impl FnOnce(&mut Run) -> Result<()>) -> Result<()> 
     let about = About::new(machine.clone(), command.as_str(), options.seed);
     let record = options.out.as_ref().map(|out| Record::below(out, &about)).transpose()?;
     println!("{command}\n{}, {} CPUs, Linux {}\n", machine.model, machine.cpus, machine.kernel);
-    let mut run = Run { host, options, record, signals, is_over: false, lines: Vec::new() };
+    let mut run = Run { host, options, record, signals, lines: Vec::new() };
     let measured = measure(&mut run);
     if let Some(record) = &run.record {
         // What was measured before an error counts all the same.
         record.summary(&run.summary(bench))?;
     }
     measured
-}
-
-/// What a speed means on some CPUs.
-pub(crate) fn demand(speed: &str, cpus: &CpuList, period: Duration) -> Result<Demand> {
-    let speeds = speed.parse::<SpeedSpec>()?.for_cpus(cpus)?;
-    let targets = speeds.iter().map(|(&cpu, speed)| {
-        let reference = clock::measure(cpu, Duration::from_millis(20))?.clock;
-        Ok((cpu, speed.target(cpu, Some(reference))?))
-    });
-    let mut demand = Demand::new(targets.collect::<Result<_>>()?);
-    demand.period = Some(period);
-    Ok(demand)
-}
-
-/// `-0.31% [-0.60, +0.12]`: an error and its interval, from a ratio that should be 1.
-pub(crate) fn error(relative: &Interval) -> String {
-    let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-    format!(
-        "{:+.2}% [{:+.2}, {:+.2}]",
-        percent(relative.estimate),
-        percent(relative.low),
-        percent(relative.high)
-    )
-}
-
-/// What else must be known of a finding: pairs that are far off, a mean that is, and pairs that were disturbed.
-pub(crate) fn remarks(finding: &Finding) -> String {
-    let mut text = String::new();
-    let Outliers { pairs, beyond } = finding.outliers;
-    if pairs > 0 {
-        let _ = write!(text, ", {pairs} of {} off by > {:.0}%", finding.pairs.max(pairs), beyond * 100.0);
-    }
-    let mean = finding.mean - 1.0;
-    if (mean - finding.error()).abs() > MEAN_IS_ELSEWHERE {
-        let _ = write!(text, ", mean {:+.1}%", mean * 100.0);
-    }
-    if finding.tainted > 0 {
-        let _ = write!(text, " ({} disturbed)", finding.tainted);
-    }
-    text
 }
 
 /// Middle value; `None` of nothing.

@@ -18,6 +18,7 @@
 //! ```
 
 pub mod experiment;
+pub mod external;
 pub mod memory;
 pub mod numbers;
 pub mod record;

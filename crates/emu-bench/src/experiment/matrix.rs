@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use emu_core::{CpuList, Demand, Error, Hertz, Hint, Host, MethodId, Result, Speed, Target, Targets, clock};
 
+use super::request::{Crowd, Group, Repetitions, Request, cpus_in_words};
 use super::{Cell, Experiment, NONE, OwnCosts, Refusal, methods};
-use crate::stats::Band;
 use crate::verify::{Plan, SMOOTH, Trial, spectrum_of_periods, window_for};
 use crate::workload::{Job, Worker, Workload, workload};
 
@@ -18,55 +18,6 @@ const FEWEST: usize = 6;
 
 /// Share of a budget that is planned with; the rest is for pairs that are taken again.
 const PLANNED: f64 = 0.95;
-
-/// What is asked for.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// Who is compared; controls are added.
-    pub contenders: Vec<MethodId>,
-    /// The workloads.
-    pub workloads: Vec<String>,
-    /// The speeds.
-    pub speeds: Vec<Speed>,
-    /// More speeds for the work of one thread that computes.
-    pub speeds_of_loop: Vec<Speed>,
-    /// On how many CPUs.
-    pub cores: Cores,
-    /// How often.
-    pub repetitions: Repetitions,
-    /// Whether work that no method is promised to get right is measured no oftener than it must be.
-    pub sparing: bool,
-    /// Length of a window, at least.
-    pub window: Duration,
-    /// Length of the window of a granularity spectrum.
-    pub spectrum: Duration,
-    /// Length of the methods' on/off cycle; `None` is each method's own.
-    pub period: Option<Duration>,
-    /// How far from the ideal still passes.
-    pub tolerance: Band,
-    /// Whose published figures it is compared with.
-    pub preset: Option<String>,
-    /// Start of the random numbers.
-    pub seed: u64,
-}
-
-/// On how many CPUs a workload runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cores {
-    /// On each of these numbers of CPUs.
-    Each(Vec<usize>),
-    /// On as many as its threads or processes can fill.
-    Filled,
-}
-
-/// How often each cell is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repetitions {
-    /// So many pairs.
-    Count(usize),
-    /// As many as this time allows.
-    Within(Duration),
-}
 
 impl Experiment {
     /// Plans what is asked for, on the first CPUs that may be used. Starts a worker of each kind to learn how long
@@ -83,29 +34,29 @@ impl Experiment {
         request: &Request,
         watch: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Self> {
-        let cpus = &host.allowed;
-        let largest = largest_zone(host, request)?;
+        let groups = request.groups(host)?;
+        let largest = groups.iter().map(|group| &group.zone).max_by_key(|zone| zone.len());
+        let largest = largest.ok_or_else(|| Error::usage("nothing is to be measured"))?;
         watch("what measuring costs")?;
-        let own_costs = cpus.first().map(OwnCosts::measure).unwrap_or_default();
+        let own_costs = host.allowed.first().map(OwnCosts::measure).unwrap_or_default();
         watch("the core clock")?;
         let mut experiment = Self {
             seed: request.seed,
             repetitions: 0,
             window: request.window,
+            lead: request.lead,
             spectrum: request.spectrum,
             budget: Duration::ZERO,
             tolerance: request.tolerance.high() - 1.0,
-            reference: reference(&cpus.iter().take(largest).collect())?,
+            reference: reference(largest)?,
             preset: request.preset.clone(),
             cells: Vec::new(),
             unavailable: Vec::new(),
             own_costs,
         };
-        for name in &request.workloads {
-            for zone in zones(host, name, &request.cores)? {
-                watch(&format!("{name} on {}", cpus_in_words(zone.len())))?;
-                experiment.add_group(host, request, name, &zone)?;
-            }
+        for group in &groups {
+            watch(&format!("{} on {}", group.workload, cpus_in_words(group.zone.len())))?;
+            experiment.add_group(host, request, group)?;
         }
         experiment.refuse_once();
         let is_nothing = experiment.cells.is_empty();
@@ -137,14 +88,15 @@ impl Experiment {
     }
 
     /// Adds every contender at every speed for a workload on some CPUs, and their controls.
-    fn add_group(&mut self, host: &Host, request: &Request, name: &str, zone: &CpuList) -> Result<()> {
+    fn add_group(&mut self, host: &Host, request: &Request, group: &Group<'_>) -> Result<()> {
+        let Group { workload: name, zone, speeds } = group;
         let mut cells = Vec::new();
-        let more = request.speeds_of_loop.iter().filter(|_| name == SMOOTH);
-        for &speed in request.speeds.iter().chain(more) {
+        for &speed in speeds {
             for &one in request.contenders.iter().filter(|one| **one != NONE) {
                 let mut demand = Demand::new(targets(zone, speed, self.reference)?);
                 demand.period = request.period;
-                match self.cell(host, one, name, demand, None) {
+                demand.exclude_background = request.exclude_background;
+                match self.cell(host, request, (one, name), demand, None) {
                     Ok(cell) => cells.push(cell),
                     Err(why) => {
                         let wanted = format!("{speed} on {}", cpus_in_words(zone.len()));
@@ -156,7 +108,7 @@ impl Experiment {
         // The controls do what the slowest of the others does, but at full speed.
         let slowest = cells.iter().max_by_key(|cell| cell.pair_time).cloned();
         let native = Demand::new(targets(zone, Speed::share(1.0)?, self.reference)?);
-        let mut control = self.cell(host, NONE, name, native, slowest.as_ref())?;
+        let mut control = self.cell(host, request, (NONE, name), native, slowest.as_ref())?;
         // How much memory is free moves while this is planned; all are to have arrays of the same length.
         let arrays = cells.first().map_or(control.trial.job.arrays, |first| first.trial.job.arrays);
         for cell in cells.iter_mut().chain([&mut control]) {
@@ -185,17 +137,22 @@ impl Experiment {
     fn cell(
         &self,
         host: &Host,
-        contender: MethodId,
-        name: &str,
+        request: &Request,
+        (contender, name): (MethodId, &str),
         demand: Demand,
         like: Option<&Cell>,
     ) -> Result<Cell> {
         let emulated = methods::emulated(contender, host, &demand)?;
         let period = emulated.cycle();
-        let window = like
-            .map_or_else(|| window_for(self.window, &*emulated, demand.lowest_share()), |like| like.window);
+        let share = demand.lowest_share();
+        let least = request.window.max(request.work.div_f64(share));
+        let window = like.map_or_else(|| window_for(least, &*emulated, share), |like| like.window);
         let plan = Plan { window, ..Plan::new(self.seed) };
+        let plan = Plan { lead: plan.lead.max(self.lead), ..plan };
         let mut trial = Trial::of(name, &demand, &plan.setting(&*emulated, &demand.targets))?;
+        if let Some(Crowd { active, idle }) = request.crowd {
+            (trial.job.active, trial.job.idle) = (active, idle);
+        }
         if let Some(like) = like {
             trial.job = like.trial.job.clone();
         }
@@ -303,46 +260,6 @@ fn count(cell: &Cell, pairs: usize, request: &Request) -> usize {
     }
 }
 
-/// How many CPUs the largest zone has.
-fn largest_zone(host: &Host, request: &Request) -> Result<usize> {
-    let here = host.allowed.len();
-    let Cores::Each(counts) = &request.cores else { return Ok(here) };
-    for &count in counts {
-        if count == 0 {
-            return Err(Error::usage("cannot measure on 0 CPUs").hint("give at least --cores 1"));
-        }
-        if count > here {
-            return Err(Error::unavailable(format!(
-                "cannot measure on {}: only {here} may be used here",
-                cpus_in_words(count)
-            ))
-            .hint(format!("give at most --cores {here}")));
-        }
-    }
-    counts
-        .iter()
-        .copied()
-        .max()
-        .ok_or_else(|| Error::usage("no number of CPUs is given").hint("give --cores 1"))
-}
-
-/// The zones that a workload runs in.
-fn zones(host: &Host, name: &str, cores: &Cores) -> Result<Vec<CpuList>> {
-    let first = |count: usize| host.allowed.iter().take(count).collect::<CpuList>();
-    Ok(match cores {
-        Cores::Each(counts) => counts.iter().map(|&count| first(count)).collect(),
-        Cores::Filled => {
-            let setting = crate::workload::Setting {
-                cpus: host.allowed.clone(),
-                period: Duration::ZERO,
-                share: 1.0,
-                window: Duration::from_millis(100),
-            };
-            vec![first(workload(name)?.job(&setting).active.clamp(1, host.allowed.len()))]
-        }
-    })
-}
-
 fn targets(zone: &CpuList, speed: Speed, reference: Hertz) -> Result<Targets> {
     zone.iter().map(|cpu| Ok::<(usize, Target), Error>((cpu, speed.target(cpu, Some(reference))?))).collect()
 }
@@ -355,33 +272,17 @@ fn reference(cpus: &CpuList) -> Result<Hertz> {
     clocks.get(clocks.len() / 2).copied().ok_or_else(|| Error::unavailable("no CPU may be used"))
 }
 
-fn cpus_in_words(count: usize) -> String {
-    if count == 1 { "1 CPU".into() } else { format!("{count} CPUs") }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::request;
     use super::*;
     use emu_core::{ErrorKind, Roots};
 
     const WINDOW: Duration = Duration::from_millis(200);
 
     fn request() -> Request {
-        Request {
-            contenders: vec![NONE],
-            workloads: vec!["cpu-loop".into()],
-            speeds: vec![Speed::share(0.5).unwrap()],
-            speeds_of_loop: Vec::new(),
-            cores: Cores::Each(vec![1]),
-            repetitions: Repetitions::Count(2),
-            sparing: false,
-            window: WINDOW,
-            spectrum: Duration::from_secs(1),
-            period: None,
-            tolerance: Band::FIVE_PERCENT,
-            preset: None,
-            seed: 1,
-        }
+        let request = request::tests::request(vec![request::tests::part("cpu-loop", &[50], &[1])]);
+        Request { contenders: vec![NONE], window: WINDOW, ..request }
     }
 
     #[test]
@@ -397,14 +298,6 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_before_anything_is_measured() {
-        let host = Host::detect(&Roots::system()).unwrap();
-        let none = Request { cores: Cores::Each(vec![0]), ..request() };
-        let planned = Experiment::plan_for(&host, &none, &mut |what| panic!("{what}"));
-        assert_eq!(planned.unwrap_err().kind(), ErrorKind::Usage);
-    }
-
-    #[test]
     fn published_cpu_lim_has_windows_and_times_of_its_real_cycles() {
         let host = Host::detect(&Roots::system()).unwrap();
         let zone: CpuList = host.allowed.iter().take(1).collect();
@@ -412,6 +305,7 @@ mod tests {
             seed: 1,
             repetitions: 0,
             window: WINDOW,
+            lead: Duration::ZERO,
             spectrum: Duration::ZERO,
             budget: Duration::ZERO,
             tolerance: 0.05,
@@ -425,7 +319,7 @@ mod tests {
             let speed = Speed::share(0.1).unwrap();
             let targets = targets(&zone, speed, experiment.reference).unwrap();
             let contender = name.parse().unwrap();
-            experiment.cell(&host, contender, "cpu-loop", Demand::new(targets), None).unwrap()
+            experiment.cell(&host, &request(), (contender, "cpu-loop"), Demand::new(targets), None).unwrap()
         };
         let window = |cell: &Cell| experiment.plan(cell, &host.roots.proc).unwrap().window;
         let (best, published) = (cell("cpu-lim"), cell("cpu-lim:published"));

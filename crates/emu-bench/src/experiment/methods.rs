@@ -1,7 +1,8 @@
-//! Who takes part in an experiment: methods by name, and [`NONE`].
+//! Who takes part in an experiment: methods by name, other tools, and [`NONE`].
 
 use emu_core::{Demand, Host, METHODS, MethodId, Result, Trait, method};
 
+use crate::external::{EXTERNALS, external};
 use crate::verify::{Emulated, Nothing, SessionEmulated};
 
 /// No emulation at all: what it seems to change is the error of the measurement (A/A).
@@ -9,7 +10,8 @@ pub const NONE: MethodId = Nothing::ID;
 
 /// All that can take part, in the order in which they are listed.
 pub fn all() -> Vec<MethodId> {
-    METHODS.iter().map(|method| method.id()).chain([NONE]).collect()
+    let methods = METHODS.iter().map(|method| method.id());
+    methods.chain(EXTERNALS.iter().map(|one| one.id)).chain([NONE]).collect()
 }
 
 /// Every method at its best.
@@ -23,16 +25,20 @@ pub fn summary(id: MethodId) -> &'static str {
     if id == NONE {
         return "no emulation: native against native, which shows the noise";
     }
-    method(id).map_or("", |method| method.about().summary)
+    let of_external = || external(id).map_or("", |one| one.summary);
+    method(id).map_or_else(of_external, |method| method.about().summary)
 }
 
 /// The emulation. Changes nothing yet.
 ///
 /// # Errors
-/// There is no such method, or it cannot meet the demand here, and why.
+/// There is no such method or tool, or it cannot meet the demand here, and why.
 pub fn emulated(id: MethodId, host: &Host, demand: &Demand) -> Result<Box<dyn Emulated>> {
     if id == NONE {
         return Ok(Box::new(Nothing));
+    }
+    if let Some(external) = external(id) {
+        return external.emulated(host, demand);
     }
     Ok(Box::new(SessionEmulated::named(host, demand, id)?))
 }

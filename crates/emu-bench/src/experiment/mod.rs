@@ -10,13 +10,14 @@ mod harness;
 mod matrix;
 pub mod methods;
 mod own_costs;
+mod request;
 mod run;
 mod stored;
 
-pub use matrix::{Cores, Repetitions, Request};
 pub use methods::NONE;
 pub(crate) use methods::in_order;
 pub use own_costs::OwnCosts;
+pub use request::{Cores, Crowd, Part, Repetitions, Request};
 pub use run::{Progress, Run};
 pub use stored::{End, Failure, Rows, Seen, Taken};
 
@@ -39,6 +40,9 @@ pub struct Experiment {
     /// Length of a window, at least; each cell has its own.
     #[serde(rename = "window_ns", with = "as_ns")]
     pub window: Duration,
+    /// How long work is under way before its window opens, at least.
+    #[serde(rename = "lead_ns", with = "as_ns", default)]
+    pub lead: Duration,
     /// Length of the window of a granularity spectrum.
     #[serde(rename = "spectrum_ns", with = "as_ns")]
     pub spectrum: Duration,
@@ -49,7 +53,7 @@ pub struct Experiment {
     pub tolerance: f64,
     /// The core clock that 100 % stands for.
     pub reference: Hertz,
-    /// Whose published figures it is compared with.
+    /// The preset by which it was asked for.
     pub preset: Option<String>,
     /// What is measured.
     pub cells: Vec<Cell>,
@@ -125,15 +129,17 @@ impl Experiment {
     /// # Errors
     /// Usage, for a tolerance that is none.
     pub fn plan(&self, cell: &Cell, proc: &std::path::Path) -> Result<Plan> {
+        let plan = Plan::new(self.seed);
         Ok(Plan {
             pairs: cell.repetitions,
             window: self.window.max(cell.window),
+            lead: plan.lead.max(self.lead),
             repeats: 0,
             tolerance: Band::new(self.tolerance)?,
             level: Level::P95,
             clock_is_emulated: methods::moves_clock(cell.contender),
             proc: proc.to_owned(),
-            ..Plan::new(self.seed)
+            ..plan
         })
     }
 }

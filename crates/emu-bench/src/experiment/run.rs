@@ -10,6 +10,7 @@ use super::blocks::{Step, again_in_block, all_steps};
 use super::harness::Harness;
 use super::stored::{self, End, Failure, Rows, Seen, Taken};
 use super::{Cell, Experiment, NONE, methods};
+use crate::external::{external, sweep};
 use crate::record::{About, Machine, Record, unusable};
 use crate::verify::{self, Emulated, Pair, Plan, Window, spectrum_of_periods};
 use crate::workload::Job;
@@ -127,6 +128,9 @@ impl Run {
     pub fn go(&mut self, watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>) -> Result<()> {
         if self.rows.end.is_some() {
             return Ok(());
+        }
+        if self.experiment.cells.iter().any(|cell| external(cell.contender).is_some()) {
+            sweep(&self.host);
         }
         let mut harness = Harness::new(&self.host);
         let done: BTreeSet<_> = self

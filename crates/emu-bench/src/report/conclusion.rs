@@ -4,6 +4,7 @@ use emu_core::MethodId;
 
 use super::results::{CellResult, Judged, Results};
 use crate::experiment::NONE;
+use crate::external::external;
 use crate::listed;
 use crate::numbers::signed;
 use crate::stats::Verdict;
@@ -111,7 +112,7 @@ fn words(candidate: &Candidate) -> String {
     format!("{} ({error})", candidate.contender)
 }
 
-/// The methods that were measured on all grounds of a kind.
+/// The methods that were measured on all grounds of a kind; other tools are not advised.
 fn candidates(results: &Results, workloads: &[&str]) -> Vec<Candidate> {
     let of_kind = |one: &&Judged| workloads.contains(&one.workload.as_str());
     let grounds =
@@ -128,7 +129,7 @@ fn candidates(results: &Results, workloads: &[&str]) -> Vec<Candidate> {
         let off = offs.and_then(|offs| offs.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)));
         (of_one.len() == grounds).then_some(Candidate { contender, verdict, off })
     };
-    results.methods().into_iter().filter_map(candidate).collect()
+    results.methods().into_iter().filter(|one| external(*one).is_none()).filter_map(candidate).collect()
 }
 
 #[cfg(test)]

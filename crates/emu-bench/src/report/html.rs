@@ -59,6 +59,7 @@ pub(super) fn page(results: &Results) -> Result<String> {
                     }
                     @for svg in &figures { (inline(svg)) }
                 }))
+                @if !results.beside.is_empty() { (section("Beside other tools", &beside(results))) }
                 @if !results.published.is_empty() { (section("Beside the published evaluation", &published(results))) }
                 @if let Some(svg) = &granularity {
                     (section("Granularity", &html! {
@@ -125,6 +126,18 @@ fn fidelity(results: &Results) -> Markup {
                 "The score, 0 to 100, is that of the worst work: a method that breaks one kind of work cannot average it \
                  away. 100 is no error beyond the noise, 50 an error of 5%, and there is none without all verdicts. The longest stall is that of cpu-loop."
             }
+        }
+    }
+}
+
+fn beside(results: &Results) -> Markup {
+    html! {
+        (results.beside_table().html())
+        p.note {
+            "Who is nearer to the speed that was asked, over the rounds in which both met the same machine. "
+            b { "ahead" } ": the interval of the difference is on the method's side. "
+            b { "level" } ": they cannot be told apart, and the method is not behind by 1%. "
+            b { "further off" } ": by how much the other tool's median is further from what was asked."
         }
     }
 }

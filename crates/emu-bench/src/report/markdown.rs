@@ -53,7 +53,10 @@ pub(super) fn summary(results: &Results) -> String {
         let _ = writeln!(text, "{}\n", escaped(&doubt));
     }
     let not_measured = tables::unavailable(results);
-    for table in [results.published_table(), not_measured].iter().filter(|table| !Table::is_empty(table)) {
+    for table in [results.beside_table(), results.published_table(), not_measured]
+        .iter()
+        .filter(|table| !Table::is_empty(table))
+    {
         let _ = writeln!(text, "{}", table.markdown());
     }
     text

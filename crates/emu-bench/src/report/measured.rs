@@ -24,9 +24,13 @@ impl Measured<'_> {
 
     /// The rates of the undisturbed pairs.
     pub(super) fn rates(&self) -> Result<Vec<stats::Pair>> {
+        Ok(self.numbered_rates()?.into_iter().map(|(_, pair)| pair).collect())
+    }
+
+    /// The same with the numbers of the pairs.
+    pub(super) fn numbered_rates(&self) -> Result<Vec<(usize, stats::Pair)>> {
         let plan = self.experiment.plan(self.cell, Path::new(""))?;
-        let rates = rates(&self.cell.trial, &self.pairs(), &plan)?;
-        Ok(rates.into_iter().map(|(_, pair)| pair).collect())
+        rates(&self.cell.trial, &self.pairs(), &plan)
     }
 
     /// The windows that figures are of.
@@ -62,6 +66,7 @@ impl Measured<'_> {
             share: cell.share(),
             emulated: Hertz((cell.share() * experiment.reference.as_f64()).round() as u64),
             period: cell.period,
+            exclude_background: cell.demand.exclude_background,
             finding: finding.ok_or_else(|| Error::usage("a cell has no CPU"))?,
             native_rate: self.rate(Side::Native, experiment.seed)?,
             emulated_rate: self.rate(Side::Emulated, experiment.seed)?,

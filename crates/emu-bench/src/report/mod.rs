@@ -13,8 +13,10 @@ mod html;
 mod markdown;
 mod measured;
 mod published;
+mod quoted;
 mod reading;
 mod results;
+mod standing;
 mod stored;
 mod style;
 mod tables;
@@ -23,7 +25,9 @@ pub use axis::Axis;
 pub use chart::{Chart, Point, Series};
 pub use csv::{Csv, optional};
 pub use published::{BUCHERT_2011, BUCHERT_2011_METHODS, Compared, Reproduced, Says};
+pub use quoted::{Quoted, spliced};
 pub use results::{CellResult, Ground, Judged, Rate, Results, RunInfo, Smoothness, Total};
+pub use standing::{Beside, Standing};
 
 use emu_core::Result;
 

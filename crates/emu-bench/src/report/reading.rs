@@ -9,6 +9,7 @@ use super::conclusion;
 use super::measured::{Measured, judged, measured};
 use super::published::BUCHERT_2011;
 use super::results::{CellResult, Ground, Judged, Results, SCHEMA, Total, ground_name, is_promised};
+use super::standing;
 use super::stored::{Stored, smoothness, unavailable};
 use crate::experiment::{Experiment, NONE, Run, in_order};
 use crate::record::{self, unusable};
@@ -78,6 +79,7 @@ impl Results {
         }
         let cells = measured.iter().map(Measured::result).collect::<Result<Vec<_>>>()?;
         let fidelity = judged(&measured, &cells, &grounds, reference)?;
+        let beside = standing::beside(&measured, &cells, first.experiment.seed)?;
         let mut results = Self {
             schema: SCHEMA,
             runs: records.iter().map(Stored::info).collect(),
@@ -93,6 +95,7 @@ impl Results {
             grounds,
             cells,
             fidelity,
+            beside,
             published: Vec::new(),
             conclusion: String::new(),
         };

@@ -7,6 +7,7 @@ use emu_core::{Hertz, MethodId};
 use serde::Serialize;
 
 use super::published::Compared;
+use super::standing::Beside;
 use crate::experiment::{NONE, OwnCosts, Refusal, in_order};
 use crate::memory::StreamSize;
 use crate::numbers::percent;
@@ -36,7 +37,7 @@ pub struct Results {
     /// Length of a window, at least.
     #[serde(rename = "window_ns", serialize_with = "as_ns::serialize")]
     pub window: Duration,
-    /// Whose published figures it is compared with.
+    /// The preset by which it was asked for.
     pub preset: Option<String>,
     /// Each workload on a number of CPUs.
     pub grounds: Vec<Ground>,
@@ -50,6 +51,8 @@ pub struct Results {
     pub smoothness: Vec<Smoothness>,
     /// What could not be measured here, and why.
     pub unavailable: Vec<Refusal>,
+    /// Each method beside each other tool that was measured.
+    pub beside: Vec<Beside>,
     /// What was published beside what was found, where a preset asks for that.
     pub published: Vec<Compared>,
     /// What to use here for what, in a sentence or two.
@@ -118,6 +121,8 @@ pub struct CellResult {
     /// Length of an on/off cycle, in nanoseconds.
     #[serde(rename = "period_ns", serialize_with = "as_ns::serialize")]
     pub period: Duration,
+    /// Whether other tasks kept the time that they use.
+    pub exclude_background: bool,
     /// The judgement.
     pub finding: Finding,
     /// Native work per second.

@@ -5,7 +5,7 @@ use super::results::{Judged, Results, ground_name};
 use crate::numbers::{percent, range, signed};
 use crate::row;
 use crate::stats::{Fidelity, Spread, Verdict};
-use crate::table::{Column, Judgement, Table};
+use crate::table::{Column, Judgement, Table, Value};
 
 impl Results {
     /// How far each method is from the ideal, on each kind of work.
@@ -15,7 +15,7 @@ impl Results {
         let mut table = Table::new([Column::text("work")].into_iter().chain(columns));
         for ground in &self.grounds {
             let cells = methods.iter().map(|method| self.judged(*method, ground).map(judgement).into());
-            table.row([ground.name().into()].into_iter().chain(cells));
+            table.row([Value::from(ground.name())].into_iter().chain(cells));
         }
         table
     }
@@ -37,6 +37,23 @@ impl Results {
                 total.longest_stall_ns,
                 total.own_cpu
             ]);
+        }
+        table
+    }
+
+    /// Each method beside each other tool.
+    pub fn beside_table(&self) -> Table {
+        let mut table = Table::new([
+            Column::text("work"),
+            Column::percent("asked"),
+            Column::text("method"),
+            Column::text("beside"),
+            Column::text("standing"),
+            Column::change("further off").with_interval(),
+        ]);
+        for one in &self.beside {
+            let name = ground_name(&one.workload, one.cores);
+            table.row(row![name, one.share, one.method, one.tool, one.standing.to_string(), one.lead]);
         }
         table
     }

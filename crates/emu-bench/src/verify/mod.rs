@@ -52,7 +52,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use emu_core::{Error, Result, Roots, Targets};
+use emu_core::{Result, Roots, Targets};
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Band, Granularity, Level, Stamp};
@@ -218,7 +218,7 @@ pub fn verify(
     watch: &mut dyn FnMut(&Pair) -> Result<()>,
 ) -> Result<Outcome> {
     let plan = &Plan { clock_is_emulated: emulated.moves_clock(), ..plan.clone() };
-    let pairs = take_pairs(&mut [emulated], trial, plan, watch)?;
+    let pairs = take_pairs(emulated, trial, plan, watch)?;
     Ok(Outcome { trial: trial.clone(), findings: findings(trial, &pairs, plan)?, pairs })
 }
 
@@ -235,59 +235,26 @@ pub fn extend(
     let taken = outcome.pairs.iter().map(|pair| pair.number + 1).max().unwrap_or(0);
     let seed = plan.seed.wrapping_add(taken as u64);
     let plan = &Plan { seed, clock_is_emulated: emulated.moves_clock(), ..plan.clone() };
-    let more = take_pairs(&mut [emulated], &outcome.trial, plan, watch)?;
+    let more = take_pairs(emulated, &outcome.trial, plan, watch)?;
     outcome.pairs.extend(more.into_iter().map(|pair| Pair { number: taken + pair.number, ..pair }));
     outcome.findings = findings(&outcome.trial, &outcome.pairs, plan)?;
     Ok(())
 }
 
-/// Measures several emulations side by side: each pair of one is followed by a pair of the next, so that all
-/// meet the same machine, and the controls are common to all. Returns an outcome for each.
-///
-/// # Errors
-/// As [`verify`].
-pub fn compare(
-    rivals: &mut [&mut dyn Emulated],
-    trial: &Trial,
-    plan: &Plan,
-    watch: &mut dyn FnMut(&Pair) -> Result<()>,
-) -> Result<Vec<Outcome>> {
-    let moved: Vec<_> = rivals.iter().map(|rival| rival.moves_clock()).collect();
-    let all = take_pairs(rivals, trial, plan, watch)?;
-    let outcome = |(rival, clock_is_emulated): (usize, bool)| {
-        let plan = &Plan { clock_is_emulated, ..plan.clone() };
-        let pairs: Vec<_> =
-            all.iter().filter(|pair| pair.rival.is_none_or(|number| number == rival)).cloned().collect();
-        Ok(Outcome { trial: trial.clone(), findings: findings(trial, &pairs, plan)?, pairs })
-    };
-    moved.into_iter().enumerate().map(outcome).collect()
-}
-
 fn take_pairs(
-    rivals: &mut [&mut dyn Emulated],
+    emulated: &mut dyn Emulated,
     trial: &Trial,
     plan: &Plan,
     watch: &mut dyn FnMut(&Pair) -> Result<()>,
 ) -> Result<Vec<Pair>> {
-    let count = rivals.len();
     let schedule = schedule::schedule(plan.pairs, plan.controls(), plan.seed);
-    // Whoever begins is followed by all others; a control needs only one of them, who is not engaged.
-    let steps = schedule.into_iter().enumerate().flat_map(|(number, sides)| {
-        let turns = if sides == [Side::Native; 2] { 1 } else { count };
-        (0..turns).map(move |turn| (number, (number + turn) % count, sides))
-    });
     take_all(
-        steps.collect(),
+        schedule.into_iter().enumerate().collect(),
         plan.repeats,
-        |(number, rival, sides)| {
-            let Some(emulated) = rivals.get_mut(rival) else {
-                return Err(Error::usage("nothing is compared"));
-            };
+        |(number, sides)| {
             let workload = &trial.job.workload;
-            let mut pair = pair::take(&mut **emulated, trial, plan, number, sides)
-                .map_err(|why| why.during(format!("cannot measure {workload} with {}", emulated.name())))?;
-            pair.rival = (sides != [Side::Native; 2]).then_some(rival);
-            Ok(pair)
+            pair::take(emulated, trial, plan, number, sides)
+                .map_err(|why| why.during(format!("cannot measure {workload} with {}", emulated.name())))
         },
         watch,
     )

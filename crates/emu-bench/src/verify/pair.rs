@@ -23,8 +23,6 @@ const SETTLE_MAX: Duration = Duration::from_secs(120);
 pub struct Pair {
     /// Its place in the order of pairs; a pair that is taken again keeps it.
     pub number: usize,
-    /// Whose it is, by place among the emulations compared; `None` for a control.
-    pub rival: Option<usize>,
     /// The windows in the order of time. A control has two native ones.
     pub windows: [Window; 2],
     /// What disturbed it.
@@ -91,7 +89,7 @@ pub fn take(
         if emulated.moves_clock() || !trial.clocks.is_empty() {
             taints.retain(|taint| !matches!(taint, Taint::Clock(_)));
         }
-        Ok(Pair { number, rival: None, taints, windows, kept: true })
+        Ok(Pair { number, taints, windows, kept: true })
     })
 }
 

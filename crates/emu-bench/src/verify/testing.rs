@@ -39,12 +39,12 @@ pub(super) fn window(side: Side, parts: &[f64], slept_ns: u64) -> Window {
 
 /// An undisturbed pair of these windows.
 pub(super) fn pair_of(windows: [Window; 2]) -> Pair {
-    Pair { number: 0, rival: None, windows, taints: vec![], kept: true }
+    Pair { number: 0, windows, taints: vec![], kept: true }
 }
 
 /// An undisturbed pair whose windows lie in the order of its number.
 pub(super) fn pair(number: usize, native: &[f64], emulated: &[f64]) -> Pair {
     let (native, emulated) = (window(Side::Native, native, 0), window(Side::Emulated, emulated, 0));
     let windows = if number.is_multiple_of(2) { [native, emulated] } else { [emulated, native] };
-    Pair { number, rival: None, windows, taints: vec![], kept: true }
+    Pair { number, windows, taints: vec![], kept: true }
 }

@@ -15,9 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use emu_bench::stats::{Interval, Verdict};
-use emu_bench::verify::{
-    Emulated, Finding, Outcome, Pair, Plan, Trial, compare, delivered, spectrum, verify,
-};
+use emu_bench::verify::{Emulated, Finding, Pair, Plan, Trial, delivered, spectrum, verify};
 use emu_bench::worker::serve_if_asked;
 use emu_bench::workload::TASK;
 use emu_core::{Demand, Host, Roots, Target};
@@ -39,7 +37,6 @@ fn main() -> ExitCode {
         ("a_known_stall_is_found_in_every_workload", a_known_stall_is_found_in_every_workload),
         ("a_rule_for_a_whole_life_settles_first", a_rule_for_a_whole_life_settles_first),
         ("the_clock_is_metered_around_windows", the_clock_is_metered_around_windows),
-        ("rivals_are_told_apart_and_share_their_controls", rivals_are_told_apart_and_share_their_controls),
         ("the_period_shows_in_the_granularity", the_period_shows_in_the_granularity),
         ("an_emulation_that_fails_leaves_no_worker", an_emulation_that_fails_leaves_no_worker),
     ];
@@ -228,22 +225,6 @@ fn the_clock_is_metered_around_windows() {
         is_known || outcome.findings[0].is_disturbed(),
         "the meter fails on a machine that is not that busy"
     );
-}
-
-fn rivals_are_told_apart_and_share_their_controls() {
-    let (mut idle, mut stopper) = (Idle { fails: false, seen: vec![] }, Stopper::new(0.5));
-    let trial = trial("cpu-loop", 0.5, &stopper);
-    let outcomes = compare(&mut [&mut idle, &mut stopper], &trial, &plan(), &mut |_| Ok(())).unwrap();
-    let [idle, stopper] = &outcomes[..] else { panic!() };
-    let ratio = |outcome: &Outcome| outcome.findings[0].ratio.estimate;
-    let is_disturbed = outcomes.iter().any(|outcome| outcome.findings[0].is_disturbed());
-    let are_apart = ratio(idle) > ratio(stopper) * 1.1;
-    assert!(are_apart || is_disturbed, "{:?} {:?}", idle.findings, stopper.findings);
-    let controls = |outcome: &Outcome| {
-        outcome.pairs.iter().filter(|pair| pair.rival.is_none()).cloned().collect::<Vec<_>>()
-    };
-    assert_eq!(controls(idle), controls(stopper));
-    assert!(!controls(idle).is_empty());
 }
 
 fn the_period_shows_in_the_granularity() {

@@ -21,32 +21,33 @@ Examples:
 /// is completed by --resume.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct BenchArgs {
     /// All methods that work here, in two minutes
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
 
-    /// 40 repetitions at nine speeds, as published; takes hours
+    /// 40 repetitions at nine speeds; takes hours
     #[arg(long)]
     pub(crate) full: bool,
 
-    /// Measure what was published, and show what of it is reproduced here
-    #[arg(long, value_enum, value_name = "NAME")]
+    /// What to measure, by name
+    #[arg(long, value_enum, value_name = "NAME", conflicts_with = "quick")]
     pub(crate) preset: Option<Preset>,
 
-    /// Methods to compare; `none` is native against native [default: all at their best; with --preset the published ones]
+    /// Methods and other tools to compare; `none` is native against native [default: all methods at their best, or the preset's]
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = contenders())]
     pub(crate) methods: Vec<MethodId>,
 
-    /// Kinds of work [default: all; with --preset all but udp-io-unpaced, with --quick not stream and udp-io either]
+    /// Kinds of work [default: all, or the preset's; with --quick not stream and udp-io]
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', value_parser = values::workloads())]
     pub(crate) workloads: Vec<String>,
 
-    /// Speeds: 40%, 0.4, 1.2GHz [default: 25%,50%,75%; with --quick 50%, and 25%, 75% of cpu-loop; --full 10% to 90%, --preset 20% to 80%]
+    /// Speeds: 40%, 0.4, 1.2GHz [default: 25%,50%,75%, or the preset's; with --quick 50%, and 25%, 75% of cpu-loop; with --full 10% to 90%]
     #[arg(short, long, value_name = "SPEED", value_delimiter = ',', allow_hyphen_values = true)]
     pub(crate) speeds: Vec<Speed>,
 
-    /// Numbers of CPUs to run on [default: 1, 2, 4 … as there are; with --quick as many as the work can fill; with --preset 1,2]
+    /// Numbers of CPUs to run on [default: 1, 2, 4 … as there are, or the preset's; with --quick as many as the work can fill]
     #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::cores, allow_hyphen_values = true)]
     pub(crate) cores: Vec<u16>,
 
@@ -62,6 +63,10 @@ pub(crate) struct BenchArgs {
     #[arg(short, long, value_name = "DURATION", value_parser = values::period, allow_hyphen_values = true)]
     pub(crate) period: Option<Duration>,
 
+    /// Leave other tasks the time that they use
+    #[arg(long)]
+    pub(crate) exclude_background: bool,
+
     /// Largest error that passes
     #[arg(long, value_name = "SHARE", default_value = values::TOLERANCE, value_parser = values::share, allow_hyphen_values = true)]
     pub(crate) tolerance: f64,
@@ -75,7 +80,7 @@ pub(crate) struct BenchArgs {
     pub(crate) out: Option<PathBuf>,
 
     /// Complete the record in this folder
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "full", "preset", "methods", "workloads", "speeds", "cores", "reps", "time", "period", "tolerance", "seed", "out"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "full", "preset", "methods", "workloads", "speeds", "cores", "reps", "time", "period", "exclude_background", "tolerance", "seed", "out"])]
     pub(crate) resume: Option<PathBuf>,
 
     /// Write JSON to stdout instead of tables
@@ -83,15 +88,30 @@ pub(crate) struct BenchArgs {
     pub(crate) json: bool,
 }
 
-/// A published evaluation.
+/// A named set of what is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Preset {
-    /// Buchert, Nussbaum, Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011
+    /// What was published by Buchert, Nussbaum and Gustedt (HPCC 2011), and what of it is reproduced here
     #[value(name = "buchert-2011")]
     Buchert2011,
+    /// Each method from 5% to 95% of one CPU, and four kinds of work on two: the tables of docs/FIDELITY.md
+    Fidelity,
+    /// The best method here beside cpulimit, a plain quota and CPU weights
+    Peers,
+    /// 500 processes that all compute, on two CPUs at 50%
+    CrowdBusy,
+    /// 500 processes of which two compute, on two CPUs at 50%
+    CrowdAsleep,
 }
 
-/// Parses the name of a method, or `none`.
+impl Preset {
+    /// What the command line and records call it.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// Parses the name of a method, of another tool, or `none`.
 fn contenders() -> impl TypedValueParser<Value = MethodId> {
     let name = |id: MethodId| PossibleValue::new(id.as_str()).help(methods::summary(id));
     PossibleValuesParser::new(methods::all().into_iter().map(name).collect::<Vec<_>>())

@@ -1,55 +1,33 @@
 //! `emu bench`: every method on every kind of work, into a record.
 
 mod args;
+mod usual;
 
 pub(crate) use args::{BenchArgs, Preset};
 
 use std::path::Path;
 use std::time::Duration;
 
-use emu_bench::experiment::{Cores, Experiment, Repetitions, Request, Run, methods};
+use emu_bench::experiment::{Cores, Experiment, Part, Repetitions, Request, Run};
+use emu_bench::numbers::span;
 use emu_bench::record::{About, Machine, Record, seed_from_clock};
 use emu_bench::report::Results;
 use emu_bench::stats::Band;
-use emu_bench::workload::WORKLOADS;
-use emu_core::{Host, Result, Speed};
+use emu_core::{Host, Result};
 
 use crate::commands::report;
 use crate::ending::Ending;
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::options::{flag, option};
-use crate::output::numbers::span;
 use crate::output::progress::Progress;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::values::{TOLERANCE, share};
+use usual::usual;
 
 /// Where records go unless given.
 const RECORDS: &str = "emu-results";
-
-/// Pairs unless given, and as published.
-const REPETITIONS: u16 = 15;
-const REPETITIONS_FULL: u16 = 40;
-
-/// Time of a quick run; starting and reporting take some more.
-const QUICK: Duration = Duration::from_secs(105);
-
-/// Bound to the CPU, as the loop is, and not published.
-const UNPACED: &str = "udp-io-unpaced";
-
-/// What a quick run leaves out, as it teaches least for its time: traffic that a slower CPU does not slow, and work that
-/// takes seconds to fill its memory for a window of milliseconds.
-const NOT_QUICK: [&str; 3] = [UNPACED, "udp-io", "stream"];
-
-/// Windows, unless that is less than three periods of the method.
-const WINDOW: Duration = Duration::from_millis(200);
-const WINDOW_QUICK: Duration = Duration::from_millis(100);
-const WINDOW_FULL: Duration = Duration::from_millis(500);
-
-/// The granularity spectrum is taken over this time. Windows of 300 ms need three seconds.
-const SPECTRUM: Duration = Duration::from_secs(3);
-const SPECTRUM_QUICK: Duration = Duration::from_millis(500);
 
 /// Measures what the command line asks for, or what is left of it, and shows what it means.
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
@@ -137,52 +115,51 @@ fn measure(run: &mut Run, ending: &mut Ending) -> Result<()> {
 
 /// What is asked for, with all defaults.
 fn request(host: &Host, args: &BenchArgs) -> Result<Request> {
-    let percent = |percent: &[u32]| {
-        percent.iter().map(|one| Speed::share(f64::from(*one) / 100.0)).collect::<Result<Vec<_>>>()
-    };
-    let speeds = match (args.quick, args.full, args.preset) {
-        (true, ..) => percent(&[50]),
-        (_, true, _) => percent(&[10, 20, 30, 40, 50, 60, 70, 80, 90]),
-        (.., Some(Preset::Buchert2011)) => percent(&[20, 40, 60, 80]),
-        _ => percent(&[25, 50, 75]),
-    };
-    let contenders = match args.preset {
-        Some(Preset::Buchert2011) => emu_bench::report::BUCHERT_2011_METHODS.into(),
-        None => methods::best(),
-    };
-    let is_usual = |name: &&str| match (args.quick, args.preset) {
-        (true, _) => !NOT_QUICK.contains(name),
-        (_, Some(Preset::Buchert2011)) => *name != UNPACED,
-        (false, None) => true,
-    };
-    let names = WORKLOADS.iter().map(|workload| workload.name());
-    let all_workloads = || names.filter(is_usual).map(str::to_owned).collect();
-    let (window, spectrum) = match (args.quick, args.full) {
-        (true, _) => (WINDOW_QUICK, SPECTRUM_QUICK),
-        (_, true) => (WINDOW_FULL, SPECTRUM),
-        _ => (WINDOW, SPECTRUM),
-    };
+    let usual = usual(host, args)?;
     Ok(Request {
-        contenders: given(&args.methods, || contenders),
-        workloads: given(&args.workloads, all_workloads),
-        speeds: if args.speeds.is_empty() { speeds? } else { given(&args.speeds, Vec::new) },
-        // A point says less than a line.
-        speeds_of_loop: if args.quick && args.speeds.is_empty() { percent(&[25, 75])? } else { Vec::new() },
-        cores: cores(host, args),
+        contenders: given(&args.methods, || usual.contenders),
+        parts: parts(args, usual.parts),
         repetitions: match (args.reps, args.time) {
             (Some(count), _) => Repetitions::Count(count.into()),
             (_, Some(time)) => Repetitions::Within(time),
-            _ if args.quick => Repetitions::Within(QUICK),
-            _ => Repetitions::Count(if args.full { REPETITIONS_FULL } else { REPETITIONS }.into()),
+            _ => usual.repetitions,
         },
         sparing: args.quick && args.reps.is_none(),
-        window,
-        spectrum,
+        window: usual.window,
+        work: usual.work,
+        lead: usual.lead,
+        spectrum: usual.spectrum,
         period: args.period,
+        exclude_background: args.exclude_background || usual.exclude_background,
+        crowd: usual.crowd,
         tolerance: Band::new(args.tolerance)?,
-        preset: args.preset.map(|Preset::Buchert2011| emu_bench::report::BUCHERT_2011.to_owned()),
+        preset: args.preset.map(Preset::name),
         seed: args.seed.unwrap_or_else(seed_from_clock),
     })
+}
+
+/// What is usual, but for what is given. Work that is in no part joins the first one.
+fn parts(args: &BenchArgs, usual: Vec<Part>) -> Vec<Part> {
+    let workloads = given(&args.workloads, Vec::new);
+    let is_known = |name: &String| usual.iter().any(|part| part.workloads.contains(name));
+    let unknown: Vec<_> = workloads.iter().filter(|name| !is_known(name)).cloned().collect();
+    let cores = given(&args.cores, Vec::new).into_iter().map(usize::from).collect::<Vec<_>>();
+    let mut parts: Vec<Part> = usual
+        .into_iter()
+        .map(|mut part| {
+            if !workloads.is_empty() {
+                part.workloads =
+                    workloads.iter().filter(|name| part.workloads.contains(name)).cloned().collect();
+            }
+            part.speeds = given(&args.speeds, || part.speeds);
+            part.cores = if cores.is_empty() { part.cores } else { Cores::Each(cores.clone()) };
+            part
+        })
+        .collect();
+    if let Some(first) = parts.first_mut() {
+        first.workloads.extend(unknown);
+    }
+    parts
 }
 
 /// What is given, each value once, or else what is usual.
@@ -196,30 +173,16 @@ fn given<T: PartialEq + Clone>(values: &[T], usual: impl FnOnce() -> Vec<T>) -> 
     if all.is_empty() { usual() } else { all }
 }
 
-fn cores(host: &Host, args: &BenchArgs) -> Cores {
-    if !args.cores.is_empty() {
-        return Cores::Each(given(&args.cores, Vec::new).into_iter().map(usize::from).collect());
-    }
-    let here = host.allowed.len();
-    let powers = std::iter::successors(Some(1), |count| Some(count * 2)).take_while(|count| *count <= here);
-    match (args.preset, args.quick) {
-        (Some(Preset::Buchert2011), _) => Cores::Each(powers.take(2).collect()),
-        (None, true) => Cores::Filled,
-        (None, false) => Cores::Each(powers.collect()),
-    }
-}
-
 /// The command that takes the same measurements again; where results go is left out.
 fn command(args: &BenchArgs, seed: u64) -> Result<String> {
     let micros = |time: Option<Duration>| time.map(|time| format!("{}us", time.as_micros()));
     let speeds = args.speeds.iter().map(|speed| speed.to_string().replace(' ', ""));
     let tolerance = (args.tolerance - share(TOLERANCE)?).abs() > f64::EPSILON;
-    let preset = args.preset.map(|Preset::Buchert2011| emu_bench::report::BUCHERT_2011);
     Ok([
         "emu bench".to_owned(),
         flag("quick", args.quick),
         flag("full", args.full),
-        option("preset", preset),
+        option("preset", args.preset.map(Preset::name)),
         option("methods", &args.methods),
         option("workloads", &args.workloads),
         option("speeds", speeds),
@@ -227,6 +190,7 @@ fn command(args: &BenchArgs, seed: u64) -> Result<String> {
         option("reps", args.reps),
         option("time", micros(args.time)),
         option("period", micros(args.period)),
+        flag("exclude-background", args.exclude_background),
         option("tolerance", tolerance.then_some(args.tolerance)),
         option("seed", [seed]),
     ]

@@ -1,14 +1,23 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use emu_bench::report::Quoted;
+
+const EXAMPLES: &str = "\
+Examples:
+  emu report emu-results/2026-01-31-some-processor
+  emu report records/hogs records/fracas --table errors
+  emu report --splice README.md --check";
 
 /// Make the page, figures and tables of a record of `emu bench` again
 ///
 /// Several records of one machine and one version of emu are taken together.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArgs {
     /// Folders that `emu bench` has made
-    #[arg(required = true, value_name = "DIR")]
+    #[arg(required_unless_present = "splice", value_name = "DIR")]
     pub(crate) records: Vec<PathBuf>,
 
     /// A new folder for the report [default: `report` in the record; several records need one]
@@ -18,4 +27,25 @@ pub(crate) struct ReportArgs {
     /// Write JSON to stdout instead of tables
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Only print this table, in Markdown; the records may be of several machines
+    #[arg(long, value_name = "NAME", value_parser = tables(), conflicts_with_all = ["out", "json"])]
+    pub(crate) table: Option<Quoted>,
+
+    /// Write the tables of these documents anew, each between the lines `<!-- emu report DIR… --table NAME -->` and
+    /// `<!-- end of the table -->`; folders are below the current one
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["records", "out", "json", "table"])]
+    pub(crate) splice: Vec<PathBuf>,
+
+    /// Write nothing, and end with code 5 where a document differs from its records
+    #[arg(long, requires = "splice")]
+    pub(crate) check: bool,
+}
+
+/// Parses the name of a table.
+fn tables() -> impl TypedValueParser<Value = Quoted> {
+    PossibleValuesParser::new(Quoted::ALL.map(|(_, name)| name)).map(|name| {
+        let known = Quoted::ALL.iter().find(|(_, one)| *one == name);
+        known.map_or(Quoted::Errors, |(table, _)| *table)
+    })
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod show;
+mod splice;
 
 pub(crate) use args::ReportArgs;
 
@@ -20,8 +21,14 @@ pub(crate) const FOLDER: &str = "report";
 /// The file by which a folder is known to be a report.
 const PAGE: &str = "report.html";
 
-/// Reads the records and shows what they mean.
+/// Reads the records and shows what they mean, or writes their tables into documents.
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Failure> {
+    if !args.splice.is_empty() {
+        return splice::splice(&args.splice, args.check);
+    }
+    if let Some(table) = args.table {
+        return splice::table(&args.records, table);
+    }
     let folder = folder(args)?;
     show(&Results::read(&args.records)?, &folder, args.json)
 }

@@ -5,37 +5,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use emu_bench::experiment::NONE;
+use emu_bench::numbers::{percent, span};
 use emu_bench::report::{Ground, Judged, Reproduced, Results};
-use emu_bench::stats::Verdict;
+use emu_bench::table::wrap;
 use emu_bench::verify::Doubt;
 use emu_core::MethodId;
 
-use crate::output::numbers::{percent, signed, span};
-use crate::output::table::{Align, Table, WIDTH, wrap};
-
-/// The widest cell: `+2.3% FAIL`, and some room.
-const CELL: usize = 12;
-
 /// The tables and the sentence.
 pub(crate) fn text(results: &Results) -> String {
-    let contenders: Vec<_> = results.contenders().into_iter().filter(|one| *one != NONE).collect();
-    let mut text = String::new();
-    let name_width = results.grounds.iter().map(|ground| ground.name().chars().count()).max().unwrap_or(0);
-    for some in fitting(&contenders, name_width) {
-        let header = some.iter().map(|one| (one.to_string(), Align::Left));
-        let mut table = Table::new([("WORK".to_owned(), Align::Left)].into_iter().chain(header));
-        for ground in &results.grounds {
-            let cells = some.iter().map(|one| results.judged(*one, ground).map_or_else(|| "-".into(), cell));
-            table.row([ground.name()].into_iter().chain(cells).collect::<Vec<_>>());
-        }
-        table.row(
-            ["score"]
-                .map(String::from)
-                .into_iter()
-                .chain(some.iter().map(|one| score(results, *one)))
-                .collect::<Vec<_>>(),
-        );
-        let _ = writeln!(text, "{}", table.render());
+    let mut fidelity = results.fidelity_table();
+    let scores = results.methods().into_iter().map(|one| score(results, one));
+    fidelity.row(["score".to_owned()].into_iter().chain(scores));
+    let mut text = fidelity.text() + "\n";
+    let beside = results.beside_table();
+    if !beside.is_empty() {
+        let _ = writeln!(text, "Beside other tools:\n{}", beside.text());
     }
     if let Some(comparison) = published(results) {
         let _ = writeln!(text, "{comparison}");
@@ -72,36 +56,6 @@ fn published(results: &Results) -> Option<String> {
 /// Where the page is.
 pub(crate) fn page(path: &Path) -> String {
     format!("\nReport: {}\n", path.display())
-}
-
-/// The methods in groups that fit side by side.
-fn fitting(contenders: &[MethodId], name_width: usize) -> Vec<Vec<MethodId>> {
-    let mut groups: Vec<Vec<MethodId>> = Vec::new();
-    let mut used = WIDTH;
-    for one in contenders {
-        let width = one.to_string().len().max(CELL) + 2;
-        if used + width > WIDTH + 2 {
-            groups.push(Vec::new());
-            used = name_width + 2;
-        }
-        used += width;
-        if let Some(group) = groups.last_mut() {
-            group.push(*one);
-        }
-    }
-    groups
-}
-
-/// `+0.4% pass`: the mean error over the speeds, and the verdict; `-` for what is not known.
-fn cell(judged: &Judged) -> String {
-    let verdict = match judged.verdict {
-        Verdict::Pass => "pass",
-        Verdict::Fail => "FAIL",
-        // Explained below the table.
-        Verdict::NotEnoughData { .. } => "?",
-    };
-    let error = judged.fidelity.map_or_else(|| "-".into(), |fidelity| signed(fidelity.bias.estimate));
-    format!("{error} {verdict}")
 }
 
 fn score(results: &Results, contender: MethodId) -> String {
@@ -225,6 +179,7 @@ fn noise(results: &Results) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use emu_bench::stats::Verdict;
     use emu_core::{Reason, Unavailable};
 
     #[test]

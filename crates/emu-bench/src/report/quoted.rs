@@ -1,0 +1,257 @@
+//! Tables of records for documents, and the documents that quote them.
+//!
+//! A document marks a table by the command that makes it, and emu writes what is between the marks:
+//!
+//! ```text
+//! <!-- emu report benches/results/hogs --table errors -->
+//! …
+//! <!-- end of the table -->
+//! ```
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use emu_core::{Error, Result};
+
+use super::results::{CellResult, Results, ground_name};
+use crate::experiment::NONE;
+use crate::external::external;
+use crate::numbers::{percent, signed, span};
+use crate::row;
+use crate::table::{Column, Table, Value, escaped};
+
+/// What begins and ends the mark of a table, and the mark of its end.
+const BEGIN: &str = "<!-- emu report ";
+const CLOSE: &str = " -->";
+const END: &str = "<!-- end of the table -->";
+
+/// A kind of table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quoted {
+    /// The error at each speed, with its interval.
+    Errors,
+    /// The largest error of each method on each kind of work, over the speeds.
+    Largest,
+    /// The methods beside other tools.
+    Beside,
+}
+
+impl Quoted {
+    /// All of them, with their names.
+    pub const ALL: [(Self, &str); 3] =
+        [(Self::Errors, "errors"), (Self::Largest, "largest"), (Self::Beside, "beside")];
+
+    /// The table of some records, in Markdown, and by which commands they were measured.
+    pub fn markdown(self, records: &[Results]) -> String {
+        let table = match self {
+            Self::Errors => errors(records),
+            Self::Largest => largest(records),
+            Self::Beside => beside(records),
+        };
+        let mut text = table.markdown() + "\n";
+        for results in records {
+            let machine = &results.machine;
+            for run in &results.runs {
+                let day = run.date.split('T').next().unwrap_or(&run.date);
+                let _ = writeln!(
+                    text,
+                    "- {}, {} CPUs, {day}, emu {}: `{}`",
+                    escaped(&machine.model),
+                    machine.cpus,
+                    escaped(&results.version),
+                    run.command.replace('`', "")
+                );
+            }
+        }
+        text
+    }
+}
+
+/// What stands for a method with its settings: `cpu-hogs, 10ms`.
+fn setting(cell: &CellResult) -> String {
+    let period = if cell.period.is_zero() { String::new() } else { format!(", {}", span(cell.period)) };
+    let background = if cell.exclude_background { ", background excluded" } else { "" };
+    format!("{}{period}{background}", cell.contender)
+}
+
+/// The cells that are no controls.
+fn emulated(records: &[Results]) -> impl Iterator<Item = &CellResult> {
+    records.iter().flat_map(|one| &one.cells).filter(|cell| cell.contender != NONE)
+}
+
+/// Each value once, in the order in which they come.
+fn each<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    values.fold(Vec::new(), |mut all, value| {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+        all
+    })
+}
+
+/// The shares that were asked for, the lowest first.
+fn shares(records: &[Results]) -> Vec<f64> {
+    let mut shares: Vec<f64> = emulated(records).map(|cell| cell.share).collect();
+    shares.sort_by(f64::total_cmp);
+    shares.dedup_by(|a, b| is_same(*a, *b));
+    shares
+}
+
+/// Whether two speeds are one: shares that come from clocks differ in their last digits.
+fn is_same(a: f64, b: f64) -> bool {
+    percent(a) == percent(b)
+}
+
+fn work(cell: &CellResult) -> String {
+    ground_name(&cell.workload, cell.cores)
+}
+
+fn errors(records: &[Results]) -> Table {
+    let shares = shares(records);
+    let speeds = shares.iter().map(|share| Column::change(percent(*share)).with_interval());
+    let mut table = Table::new(["method", "work"].map(Column::text).into_iter().chain(speeds));
+    for (method, work) in each(emulated(records).map(|cell| (setting(cell), work(cell)))) {
+        let of = |share: &f64| {
+            let is_it = |cell: &&CellResult| {
+                (setting(cell), self::work(cell)) == (method.clone(), work.clone())
+                    && is_same(cell.share, *share)
+            };
+            emulated(records).find(is_it).map(|cell| {
+                let relative = &cell.finding.relative;
+                (relative.estimate - 1.0, relative.low - 1.0, relative.high - 1.0)
+            })
+        };
+        let values: Vec<Value> = shares.iter().map(|share| of(share).into()).collect();
+        table.row(row![method.as_str(), work.as_str()].into_iter().chain(values));
+    }
+    table
+}
+
+fn largest(records: &[Results]) -> Table {
+    let works = each(emulated(records).map(work));
+    let columns = works.iter().map(|work| Column::text(work.as_str()));
+    let mut table = Table::new([Column::text("method")].into_iter().chain(columns));
+    for method in each(emulated(records).map(setting)) {
+        let of = |wanted: &String| {
+            let cells = emulated(records).filter(|cell| setting(cell) == method && work(cell) == *wanted);
+            cells
+                .map(|cell| cell.finding.error().abs())
+                .reduce(f64::max)
+                .map(|error| percent((error * 1000.0).round() / 1000.0))
+        };
+        table.row([Value::from(&method)].into_iter().chain(works.iter().map(|work| of(work).into())));
+    }
+    table
+}
+
+fn beside(records: &[Results]) -> Table {
+    let methods = each(emulated(records).map(|cell| cell.contender));
+    let columns = methods.iter().map(|one| Column::text(one.as_str()));
+    let mut table = Table::new([Column::text("work"), Column::number("speed")].into_iter().chain(columns));
+    for results in records {
+        let cells = || emulated(std::slice::from_ref(results));
+        for (name, speed) in each(cells().map(|cell| (work(cell), percent(cell.share)))) {
+            let of = |method| {
+                let here = |cell: &&CellResult| work(cell) == name && percent(cell.share) == speed;
+                let cell = cells().filter(here).find(|cell| cell.contender == method)?;
+                let error = signed(cell.finding.error());
+                let standings: Vec<_> = results
+                    .beside
+                    .iter()
+                    .filter(|one| {
+                        one.tool == method
+                            && percent(one.share) == speed
+                            && ground_name(&one.workload, one.cores) == name
+                    })
+                    .map(|one| format!("{} {}", one.method, one.standing))
+                    .collect();
+                let is_compared = external(method).is_some() && !standings.is_empty();
+                Some(if is_compared { format!("{error}: {}", standings.join(", ")) } else { error })
+            };
+            let found: Vec<Value> = methods.iter().map(|method| of(*method).into()).collect();
+            table.row(row![name.as_str(), speed.as_str()].into_iter().chain(found));
+        }
+    }
+    table
+}
+
+/// The document with all of its tables as the records have them now. `read` gives the results of a record, by its folder.
+///
+/// # Errors
+/// Usage, naming the line, for a mark that names no table or has no end; a record cannot be read.
+pub fn spliced(document: &str, read: &dyn Fn(&[PathBuf]) -> Result<Vec<Results>>) -> Result<String> {
+    let mut text = String::new();
+    let mut lines = document.split_inclusive('\n').enumerate();
+    while let Some((number, line)) = lines.next() {
+        text.push_str(line);
+        let Some(words) = line.trim_end().strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(CLOSE))
+        else {
+            continue;
+        };
+        let at = |what: &str| Error::usage(format!("line {}: {what}", number + 1));
+        let (folders, table) = command(words).map_err(|what| at(&what))?;
+        if !lines.any(|(_, line)| line.trim_end() == END) {
+            return Err(at("the table has no end").hint(format!("end it with a line {END}")));
+        }
+        let records = read(&folders)
+            .map_err(|why| why.during(format!("cannot write the table of line {}", number + 1)))?;
+        let _ = writeln!(text, "\n{}\n{END}", table.markdown(&records));
+    }
+    Ok(text)
+}
+
+/// The folders and the table of `DIR… --table NAME`.
+fn command(words: &str) -> Result<(Vec<PathBuf>, Quoted), String> {
+    let (folders, name) = words
+        .split_once(" --table ")
+        .ok_or_else(|| format!("`{words}` is not of the form DIR… --table NAME"))?;
+    let table = Quoted::ALL.iter().find(|(_, known)| *known == name.trim());
+    let table = table.ok_or_else(|| {
+        let names = Quoted::ALL.map(|(_, name)| name);
+        format!("there is no table `{}`: one of {}", name.trim(), names.join(", "))
+    })?;
+    let folders: Vec<_> = folders.split_whitespace().map(PathBuf::from).collect();
+    if folders.is_empty() { Err("no record is named".into()) } else { Ok((folders, table.0)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Records of which there are none.
+    fn nothing(folders: &[PathBuf]) -> Result<Vec<Results>> {
+        let known = [PathBuf::from("a"), PathBuf::from("b")];
+        if folders == known { Ok(Vec::new()) } else { Err(Error::usage(format!("no record {folders:?}"))) }
+    }
+
+    #[test]
+    fn only_what_is_between_the_marks_changes() {
+        let document =
+            "before\n<!-- emu report a b --table errors -->\nold\n<!-- end of the table -->\nafter";
+        let new = spliced(document, &nothing).unwrap();
+        assert!(
+            new.starts_with("before\n<!-- emu report a b --table errors -->\n\n| method | work |\n"),
+            "{new}"
+        );
+        assert!(new.ends_with("\n<!-- end of the table -->\nafter"), "{new}");
+        assert!(!new.contains("old"));
+        assert_eq!(spliced(&new, &nothing).unwrap(), new);
+        assert_eq!(spliced("no table\n", &nothing).unwrap(), "no table\n");
+    }
+
+    #[test]
+    fn marks_that_make_no_sense_are_named_by_their_line() {
+        for (mark, what) in [
+            ("<!-- emu report a -->", "line 2: `a` is not of the form"),
+            (
+                "<!-- emu report a --table erors -->",
+                "line 2: there is no table `erors`: one of errors, largest, beside",
+            ),
+            ("<!-- emu report  --table errors -->", "line 2: no record is named"),
+            ("<!-- emu report a b --table errors -->", "line 2: the table has no end"),
+        ] {
+            let error = spliced(&format!("x\n{mark}\nold\n"), &nothing).unwrap_err();
+            assert!(error.to_string().starts_with(what), "{error}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! How the methods do beside other tools.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use emu_core::{MethodId, Result};
+use serde::Serialize;
+
+use super::measured::Measured;
+use super::results::CellResult;
+use crate::experiment::NONE;
+use crate::external::external;
+use crate::stats::{Bootstrap, Interval, Level, Sample};
+
+/// No method is behind another tool where its median is nearer by less than this share, of which no program tells.
+const MARGIN: f64 = 0.01;
+
+/// A method beside another tool: the same work, on the same CPUs, at the same speed, in the same run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Beside {
+    /// The workload.
+    pub workload: String,
+    /// The number of CPUs.
+    pub cores: usize,
+    /// The speed asked for, as a share.
+    pub share: f64,
+    /// The method.
+    pub method: MethodId,
+    /// The other tool.
+    pub tool: MethodId,
+    /// Who is nearer to what was asked.
+    pub standing: Standing,
+    /// How much further the tool's median is from what was asked than the method's, as a share; `None` for too few rounds.
+    pub lead: Option<Interval>,
+}
+
+/// Who is nearer to what was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// The method.
+    Ahead,
+    /// The run cannot tell them apart, and the method is not behind by [`MARGIN`].
+    Level,
+    /// The tool.
+    Behind,
+    /// The run cannot tell whether the method is behind by more than that.
+    Untold,
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ahead => "ahead",
+            Self::Level => "level",
+            Self::Behind => "behind",
+            Self::Untold => "cannot be told",
+        })
+    }
+}
+
+impl Standing {
+    fn of(lead: &Interval) -> Self {
+        match lead {
+            lead if lead.low > 0.0 => Self::Ahead,
+            lead if lead.high < 0.0 => Self::Behind,
+            lead if lead.low > -MARGIN => Self::Level,
+            _ => Self::Untold,
+        }
+    }
+}
+
+/// Every method beside every other tool that did the same.
+///
+/// # Errors
+/// Samples that no statistic can be made of.
+pub(super) fn beside(measured: &[Measured<'_>], cells: &[CellResult], seed: u64) -> Result<Vec<Beside>> {
+    let both = || measured.iter().zip(cells);
+    let mut all = Vec::new();
+    for (ours, cell) in
+        both().filter(|(_, cell)| cell.contender != NONE && external(cell.contender).is_none())
+    {
+        let is_rival = |rival: &CellResult| {
+            external(rival.contender).is_some()
+                && (&rival.workload, rival.cores, rival.share) == (&cell.workload, cell.cores, cell.share)
+        };
+        for (theirs, rival) in both().filter(|(_, rival)| is_rival(rival)) {
+            let lead = lead(&errors(ours, cell)?, &errors(theirs, rival)?, seed)?;
+            all.push(Beside {
+                workload: cell.workload.clone(),
+                cores: cell.cores,
+                share: cell.share,
+                method: cell.contender,
+                tool: rival.contender,
+                standing: lead.as_ref().map_or(Standing::Untold, Standing::of),
+                lead,
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// The error of each undisturbed pair, as a share, by the number of its round.
+fn errors(measured: &Measured<'_>, cell: &CellResult) -> Result<BTreeMap<usize, f64>> {
+    let error = |(number, pair): (usize, crate::stats::Pair)| {
+        (number, pair.log_ratio().exp() / cell.finding.ideal - 1.0)
+    };
+    Ok(measured.numbered_rates()?.into_iter().map(error).collect())
+}
+
+/// How much further their median is from what was asked than ours. The interval of the difference is bootstrapped over the
+/// rounds, in each of which both met the same machine; a round counts where both pairs were undisturbed.
+fn lead(ours: &BTreeMap<usize, f64>, theirs: &BTreeMap<usize, f64>, seed: u64) -> Result<Option<Interval>> {
+    let rounds: Vec<_> = ours.iter().filter_map(|(number, own)| Some((*own, *theirs.get(number)?))).collect();
+    if rounds.len() < Bootstrap::UNITS_MIN {
+        return Ok(None);
+    }
+    let distance = |errors: Vec<f64>| Sample::new(errors).map_or(f64::NAN, |errors| errors.median().abs());
+    Bootstrap::new(seed)
+        .percentile(&rounds, Level::P95, |rounds| {
+            distance(rounds.iter().map(|round| round.1).collect())
+                - distance(rounds.iter().map(|round| round.0).collect())
+        })
+        .map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounds(errors: impl Fn(usize) -> f64) -> BTreeMap<usize, f64> {
+        (0..15).map(|number| (number, errors(number))).collect()
+    }
+
+    fn standing(ours: &BTreeMap<usize, f64>, theirs: &BTreeMap<usize, f64>) -> Standing {
+        Standing::of(&lead(ours, theirs, 1).unwrap().unwrap())
+    }
+
+    #[test]
+    fn the_nearer_median_is_ahead_whichever_side_it_is_on() {
+        let near = rounds(|number| 0.001 * (number % 3) as f64);
+        let far = rounds(|number| -0.2 - 0.001 * (number % 3) as f64);
+        assert_eq!(standing(&near, &far), Standing::Ahead);
+        assert_eq!(standing(&far, &near), Standing::Behind);
+        assert_eq!(standing(&near, &near), Standing::Level);
+    }
+
+    #[test]
+    fn what_varies_widely_cannot_be_told() {
+        let wide =
+            |phase: usize| rounds(move |number| if (number + phase).is_multiple_of(2) { 0.3 } else { -0.02 });
+        assert_eq!(standing(&wide(0), &wide(1)), Standing::Untold);
+    }
+
+    #[test]
+    fn rounds_that_one_of_both_lacks_do_not_count() {
+        let few = rounds(|_| 0.0).into_iter().take(1).collect();
+        assert!(lead(&few, &rounds(|_| 0.1), 1).unwrap().is_none());
+    }
+}
