@@ -29,6 +29,7 @@ use crate::exit::{Exit, Failure};
 
 fn main() -> ExitCode {
     output::errors::explain_panics();
+    output::fit_terminal();
     let outcome = panic::catch_unwind(|| match Cli::try_parse() {
         Ok(cli) => refuse_setuid().and_then(|()| cli.command.act()).unwrap_or_else(|failure| {
             failure.error.iter().for_each(output::errors::print);

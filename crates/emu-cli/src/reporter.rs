@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
+use emu_bench::table::marked;
+
 use crate::output::PREFIX;
-use crate::output::table::marked;
 
 /// Says things on stderr, or nothing when it is to be quiet.
 #[derive(Debug, Clone, Copy)]

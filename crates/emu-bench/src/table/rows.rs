@@ -33,8 +33,8 @@ impl Table {
     }
 
     /// Adds a row, such as `row![..]`. Values at its end may be left out: they are missing.
-    pub fn row(&mut self, values: impl IntoIterator<Item = Value>) {
-        let mut values: Vec<_> = values.into_iter().collect();
+    pub fn row(&mut self, values: impl IntoIterator<Item = impl Into<Value>>) {
+        let mut values: Vec<_> = values.into_iter().map(Into::into).collect();
         debug_assert!(values.len() <= self.columns.len(), "{} values: {values:?}", values.len());
         values.resize(self.columns.len(), Value::Missing);
         self.rows.push(values);

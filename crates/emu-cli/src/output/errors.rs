@@ -6,12 +6,12 @@ use std::panic;
 
 use anstyle::{AnsiColor, Style};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use emu_bench::table::wrap;
 use emu_core::Error;
 use nix::errno::Errno;
 
 use crate::exit::Exit;
 use crate::hints;
-use crate::output::table::wrap;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default();
@@ -117,7 +117,7 @@ fn usual_hint(cause: &io::Error) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::table::WIDTH;
+    use emu_bench::table::WIDTH;
     use std::path::Path;
 
     fn plain(error: &Error) -> String {

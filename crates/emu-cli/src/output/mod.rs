@@ -1,9 +1,7 @@
 //! Formatting only: results become text here, and nothing is read or done.
 
 pub(crate) mod errors;
-pub(crate) mod numbers;
 pub(crate) mod progress;
-pub(crate) mod table;
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use emu_bench::report::Chart;
+use emu_bench::table::set_width;
 use emu_core::{Error, Result};
 use serde::Serialize;
 
@@ -29,6 +28,15 @@ pub(crate) struct Shown {
     pub(crate) csv: String,
     /// The figures. The name of the first is usually empty: its file is called after the subcommand alone.
     pub(crate) figures: Vec<(&'static str, Chart)>,
+}
+
+/// Makes tables and paragraphs as wide as the terminal that they go to.
+pub(crate) fn fit_terminal() {
+    if let Ok(size) = rustix::termios::tcgetwinsize(io::stdout())
+        && size.ws_col > 0
+    {
+        set_width(size.ws_col.into());
+    }
 }
 
 /// Writes text to stdout. A reader that has seen enough (`emu methods | head`) is no failure.

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
-use crate::output::numbers::span;
+use emu_bench::numbers::span;
 
 /// One line on a terminal that tells how far a run is. It is written between samples only.
 #[derive(Debug)]

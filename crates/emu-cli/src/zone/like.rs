@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use emu_bench::numbers::{percent, signed};
 use emu_core::{CpuList, Error, Host, MethodId, Prepared, Result, Session, Target, Targets, Tasks, choose};
 use emu_machine::profile::{Found, Metric, Profile, Scorer, Wanted, find};
 use serde::Serialize;
 
 use crate::control::Source;
 use crate::exit::Failure;
-use crate::output::numbers::{percent, signed};
 use crate::output::progress::Progress;
 use crate::signals::{Meanwhile, Signals};
 use crate::values::MethodChoice;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use emu_bench::numbers::{percent, signed, span};
+use emu_bench::table::width;
 use emu_core::{CpuList, CpuStatus, Delivered, Health, SpeedSpec, Status, Stretch, Target};
 
 use crate::output::PREFIX;
-use crate::output::numbers::{percent, signed, span};
-use crate::output::table::WIDTH;
 use crate::zone::follow::Follow;
 use crate::zone::plan::Plan;
 use crate::zone::trace_end::at_end_name;
@@ -93,7 +93,7 @@ pub(crate) fn closing(status: &Status, wall: Duration, since: Duration) -> Vec<S
     let share = status.own_cpu.as_secs_f64() / wall.as_secs_f64().max(1e-9);
     let own = format!("own CPU {} ({})", span(status.own_cpu), percent(share));
     let line = format!("{cycle}, {own}");
-    if PREFIX.len() + line.chars().count() > WIDTH {
+    if PREFIX.len() + line.chars().count() > width() {
         lines.extend([cycle, own]);
     } else {
         lines.push(line);
@@ -193,6 +193,7 @@ fn target(asked: &Target) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use emu_bench::table::WIDTH;
     use emu_core::{Hertz, MethodId};
 
     fn status(cpus: &[(usize, Target, f64)]) -> Status {

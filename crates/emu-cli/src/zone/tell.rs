@@ -6,12 +6,12 @@ use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use emu_bench::numbers::span;
 use emu_core::{Error, ErrorKind, Result, Session, Status, Tasks};
 
 use crate::control::{Change, Control};
 use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::output::numbers::span;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::zone::follow::Following;

@@ -1,12 +1,12 @@
 //! `--verify`: whether the speed is delivered in a zone like the command's, measured before the command starts.
 
+use emu_bench::numbers::percent;
 use emu_bench::verify::{Delivered, Pair, SessionEmulated, delivered};
 use emu_core::{CpuId, Error, ErrorKind, Hertz};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 use crate::output::nanos;
-use crate::output::numbers::percent;
 use crate::signals::{Meanwhile, Signals};
 use crate::zone::plan::Plan;
 

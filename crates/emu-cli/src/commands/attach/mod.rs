@@ -9,13 +9,13 @@ pub(crate) use args::AttachArgs;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use emu_bench::numbers::span;
 use emu_core::{Host, Result, Session};
 use nix::sys::signal::Signal;
 
 use crate::control::Control;
 use crate::exit::{Exit, Failure};
 use crate::host;
-use crate::output::numbers::span;
 use crate::signals::{self, Came, Signals, until};
 use crate::zone::follow::Following;
 use crate::zone::plan::Plan;

@@ -4,15 +4,15 @@ mod figures;
 
 use std::fmt::Write as _;
 
+use emu_bench::numbers::{percent, signed};
 use emu_bench::report::{Csv, optional};
 use emu_bench::stats::Interval;
+use emu_bench::table::{Column, Table, wrap};
 use emu_core::Result;
 use emu_machine::calibrate::published::PUBLISHED;
 use emu_machine::calibrate::{Analysis, Equivalent, Measured, Model, OrderEffect, Sample};
 use serde::Serialize;
 
-use crate::output::numbers::{percent, signed};
-use crate::output::table::{Align, Table, wrap};
 use crate::output::{SCHEMA, Shown};
 
 /// Notes that are shown; one that tells of a quota may come for each of them.
@@ -35,8 +35,7 @@ fn text(measured: &Measured, with_published: bool) -> String {
                 the largest, of the largest rate. GIVEN: the least share of a quota's CPU time that was delivered. CPU-S: \
                 what a CPU second is worth at low quotas relative to high ones. equal clock: each rate times the median core \
                 clock by its own.";
-    let mut text =
-        format!("{}\n{}\n{}\n\n", model(measured).render(), hidden(measured).render(), wrap(note, 0));
+    let mut text = format!("{}\n{}\n{}\n\n", model(measured).text(), hidden(measured).text(), wrap(note, 0));
     if let Some(around) = around(measured) {
         let _ = writeln!(text, "{}", wrap(&around, 0));
     }
@@ -108,13 +107,13 @@ fn order_effect(effect: &OrderEffect) -> String {
 /// The published model.
 fn model(measured: &Measured) -> Table {
     let mut table = Table::new([
-        ("THREADS", Align::Left),
-        ("POINTS", Align::Right),
-        ("R²", Align::Right),
-        ("P-VALUE", Align::Right),
-        ("INTERCEPT", Align::Right),
-        ("SLOPE", Align::Right),
-        ("MAX GFLOPS", Align::Right),
+        Column::text("THREADS"),
+        Column::number("POINTS"),
+        Column::number("R²"),
+        Column::number("P-VALUE"),
+        Column::number("INTERCEPT"),
+        Column::number("SLOPE"),
+        Column::number("MAX GFLOPS"),
     ]);
     for (name, _, model) in models(measured) {
         let fit = &model.fit;
@@ -142,14 +141,14 @@ fn models(measured: &Measured) -> impl Iterator<Item = (&'static str, &Analysis,
 /// What R² hides.
 fn hidden(measured: &Measured) -> Table {
     let mut table = Table::new([
-        ("THREADS", Align::Left),
-        ("DEAD", Align::Right),
-        ("OFF", Align::Right),
-        ("WORST", Align::Right),
-        ("RESIDUAL", Align::Right),
-        ("GIVEN", Align::Right),
-        ("CPU-S", Align::Right),
-        ("LINE", Align::Left),
+        Column::text("THREADS"),
+        Column::number("DEAD"),
+        Column::number("OFF"),
+        Column::number("WORST"),
+        Column::number("RESIDUAL"),
+        Column::number("GIVEN"),
+        Column::number("CPU-S"),
+        Column::text("LINE"),
     ]);
     for (name, one, model) in models(measured) {
         table.row([
@@ -178,13 +177,13 @@ fn p_value(p: f64) -> String {
 /// The paper's tables beside ours, which are of the rates as they are, too.
 fn published(measured: &Measured) -> String {
     let mut table = Table::new([
-        ("MACHINE", Align::Left),
-        ("R²", Align::Right),
-        ("P-VALUE", Align::Right),
-        ("INTERCEPT", Align::Right),
-        ("SLOPE", Align::Right),
-        ("MAX GFLOPS", Align::Right),
-        ("DEAD", Align::Right),
+        Column::text("MACHINE"),
+        Column::number("R²"),
+        Column::number("P-VALUE"),
+        Column::number("INTERCEPT"),
+        Column::number("SLOPE"),
+        Column::number("MAX GFLOPS"),
+        Column::number("DEAD"),
     ]);
     for one in &measured.analyses {
         let (model, fit) = (&one.measured, &one.measured.fit);
@@ -217,7 +216,7 @@ fn published(measured: &Measured) -> String {
         measured.equations,
         settings.join("; ")
     );
-    format!("{}{}\n", table.render(), wrap(&source, 0))
+    format!("{}{}\n", table.text(), wrap(&source, 0))
 }
 
 fn csv(measured: &Measured) -> String {

@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
+use emu_bench::numbers::percent;
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 use emu_bench::stats::Interval;
+use emu_bench::table::{Column, Table, wrap};
 use emu_core::CpuList;
 use emu_machine::doctor::effects::{Effect, Measured};
 use emu_machine::doctor::{Change, Examined, Finding, Load, Machine, State, Takes, Tuned, Tuning};
 use serde::Serialize;
 
-use crate::output::numbers::percent;
-use crate::output::table::{Align, Table, wrap};
 use crate::output::{SCHEMA, Shown};
 
 /// Changes of one knob that are spelled out; a machine may have hundreds of interrupts.
@@ -58,12 +58,12 @@ impl Report {
 
     /// A row for each knob; below, what would be better, and why.
     pub(crate) fn table(&self) -> String {
-        let mut table = Table::new([("KNOB", Align::Left), ("STATE", Align::Left), ("FOUND", Align::Left)]);
+        let mut table = Table::new([Column::text("KNOB"), Column::text("STATE"), Column::text("FOUND")]);
         for knob in &self.knobs {
             let Finding { state, found, .. } = &knob.finding;
             table.row([knob.about.name.to_owned(), word(*state).to_owned(), found.clone()]);
         }
-        let mut text = table.render();
+        let mut text = table.text();
         for knob in &self.knobs {
             if matches!(knob.finding.state, State::Tune | State::Hand | State::Advice) {
                 let about = knob.about;
@@ -192,12 +192,12 @@ pub(crate) fn shown(measured: &Measured) -> Shown {
 
 fn effects(measured: &Measured) -> String {
     let mut table = Table::new([
-        ("KNOB", Align::Left),
-        ("WORK", Align::Left),
-        ("FOUND", Align::Right),
-        ("TUNED", Align::Right),
-        ("NOISE RATIO", Align::Right),
-        ("TIME RATIO", Align::Right),
+        Column::text("KNOB"),
+        Column::text("WORK"),
+        Column::number("FOUND"),
+        Column::number("TUNED"),
+        Column::number("NOISE RATIO"),
+        Column::number("TIME RATIO"),
     ]);
     for effect in &measured.effects {
         table.row([
@@ -216,7 +216,7 @@ fn effects(measured: &Measured) -> String {
          the pairs with its {} interval; below 1 is calmer, or faster.",
         percent(level)
     );
-    format!("{}\n{}\n\n{}\n", table.render(), wrap(&note, 0), wrap(&measured.conclusion, 0))
+    format!("{}\n{}\n\n{}\n", table.text(), wrap(&note, 0), wrap(&measured.conclusion, 0))
 }
 
 fn interval(ratio: &Interval) -> String {
@@ -319,7 +319,7 @@ mod tests {
     fn tables_keep_to_the_width_and_have_a_row_for_each_knob() {
         let report = report(&[State::Tune, State::Hand, State::Unseen, State::Fact, State::Advice]);
         for text in [report.table(), report.in_full()] {
-            assert!(text.lines().all(|line| line.chars().count() <= crate::output::table::WIDTH), "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= emu_bench::table::WIDTH), "{text}");
             assert!(KNOBS.iter().all(|knob| text.contains(knob.name)));
         }
         let json = crate::output::json(&report).unwrap();

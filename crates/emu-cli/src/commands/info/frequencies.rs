@@ -1,8 +1,7 @@
 //! What the host's frequency control can do, in sentences for `emu info`.
 
+use emu_bench::numbers::{percent, span};
 use emu_core::{CpuList, Cpufreq, Hertz, Policy};
-
-use crate::output::numbers::{percent, span};
 
 /// Tables longer than this are not listed.
 const STEPS_SHOWN: usize = 12;

@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
+use emu_bench::numbers::{percent, span};
+use emu_bench::table::{Column, Table, wrap};
 use emu_core::clock::ClockReading;
 use emu_core::{CgroupLayout, Controller, CpuId, Hertz, Host, LiveSession, RealTime, Result};
 use serde::Serialize;
 
 use crate::commands::info::frequencies;
 use crate::output::SCHEMA;
-use crate::output::numbers::{percent, span};
-use crate::output::table::{Align, Table, wrap};
 
 /// Everything that `emu info` shows.
 #[derive(Debug, Serialize)]
@@ -90,12 +90,12 @@ impl Info {
 
     fn cpus(&self) -> String {
         let mut table = Table::new([
-            ("CPU", Align::Right),
-            ("CORE", Align::Right),
-            ("SHARED WITH", Align::Left),
-            ("NOMINAL", Align::Right),
-            ("MEASURED", Align::Right),
-            ("95% INTERVAL", Align::Left),
+            Column::number("CPU"),
+            Column::number("CORE"),
+            Column::text("SHARED WITH"),
+            Column::number("NOMINAL"),
+            Column::number("MEASURED"),
+            Column::text("95% INTERVAL"),
         ]);
         for cpu in &self.host.cpus {
             let measured = self.clocks.iter().find(|measured| measured.cpu == cpu.id);
@@ -122,7 +122,7 @@ impl Info {
                 interval,
             ]);
         }
-        table.render()
+        table.text()
     }
 }
 

@@ -4,10 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use clap::Args;
+use emu_bench::numbers::{percent, rate};
 use emu_core::{Error, Result};
 
 use crate::options::option;
-use crate::output::numbers::{percent, rate};
 
 /// How much more than the peak may be measured, as clocks differ: a share.
 const SLACK: f64 = 0.02;

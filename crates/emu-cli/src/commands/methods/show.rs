@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
+use emu_bench::numbers::{percent, span};
+use emu_bench::table::{Column, Table, wrap};
 use emu_core::{About, CpuList, Demand, Expected, MethodId, SpeedSpec, Unavailable};
 use serde::Serialize;
 
 use crate::hints;
-use crate::output::numbers::{percent, span};
-use crate::output::table::{Align, Table, wrap};
 use crate::zone::record::{ExpectedRecord, FORM, Options};
 use crate::zone::summary::cpus;
 
@@ -76,12 +76,12 @@ impl Listing {
     /// A row for each method; below, why some do not work.
     pub(crate) fn table(&self) -> String {
         let mut table = Table::new([
-            ("METHOD", Align::Left),
-            ("HERE", Align::Left),
-            ("ERROR", Align::Right),
-            ("PERIOD", Align::Right),
-            ("STALL", Align::Right),
-            ("WHAT IT DOES", Align::Left),
+            Column::text("METHOD"),
+            Column::text("HERE"),
+            Column::number("ERROR"),
+            Column::number("PERIOD"),
+            Column::number("STALL"),
+            Column::text("WHAT IT DOES"),
         ]);
         for verdict in &self.methods {
             let name = verdict.method.to_string();
@@ -95,7 +95,7 @@ impl Listing {
                 Err(_) => [name, "no".into(), String::new(), String::new(), String::new(), summary],
             });
         }
-        let mut text = format!("{}\n\n{}", self.heading(), table.render());
+        let mut text = format!("{}\n\n{}", self.heading(), table.text());
         for verdict in &self.methods {
             if let Err(unavailable) = &verdict.judged {
                 let _ = write!(text, "\n{}", reason(verdict.method, unavailable));
@@ -168,7 +168,7 @@ fn reason(method: MethodId, unavailable: &Unavailable) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::table::WIDTH;
+    use emu_bench::table::WIDTH;
     use emu_core::Reason;
     use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! The table and the JSON of `emu node list`.
 
+use emu_bench::table::{Column, Table, wrap};
 use emu_core::{CpuList, Pid, Result, Status};
 use serde::Serialize;
 
 use super::{Found, name};
 use crate::control::Working;
-use crate::output::table::{Align, Table, wrap};
 use crate::output::{self, SCHEMA};
 use crate::zone::summary;
 
@@ -15,13 +15,13 @@ pub(super) fn text(nodes: &[Found]) -> String {
         return "There is no node of yours here.\n".into();
     }
     let mut table = Table::new([
-        ("NODE", Align::Left),
-        ("METHOD", Align::Left),
-        ("CPUS", Align::Left),
-        ("ASKED", Align::Right),
-        ("SET", Align::Right),
-        ("DELIVERED", Align::Right),
-        ("PROCESSES", Align::Right),
+        Column::text("NODE"),
+        Column::text("METHOD"),
+        Column::text("CPUS"),
+        Column::number("ASKED"),
+        Column::number("SET"),
+        Column::number("DELIVERED"),
+        Column::number("PROCESSES"),
     ]);
     let mut remarks = Vec::new();
     for (session, working) in nodes {
@@ -42,7 +42,7 @@ pub(super) fn text(nodes: &[Found]) -> String {
             table.row([name, method, cpus, asked, set, delivered, processes.clone()]);
         }
     }
-    remarks.iter().fold(table.render(), |text, remark| format!("{text}{}\n", wrap(remark, 0)))
+    remarks.iter().fold(table.text(), |text, remark| format!("{text}{}\n", wrap(remark, 0)))
 }
 
 /// All that is known; of a node whose emu does not answer, `status` is null.

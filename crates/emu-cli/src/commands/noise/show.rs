@@ -1,11 +1,11 @@
 //! The noise of a machine as tables and figures.
 
+use emu_bench::numbers::{nanos, percent};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_bench::table::{Column, Table, notes, wrap};
 use emu_machine::noise::{CpuGaps, Measured, NotAvailable, OfKind, Period};
 
 use crate::output::Shown;
-use crate::output::numbers::{nanos, percent};
-use crate::output::table::{Align, Table, notes, wrap};
 
 /// Gaps of a CPU that are drawn: the longest.
 const DRAWN: usize = 500;
@@ -25,12 +25,12 @@ pub(crate) fn shown(measured: &Measured) -> Shown {
 
 fn text(measured: &Measured) -> String {
     let mut kinds = Table::new([
-        ("WORK", Align::Left),
-        ("RUNS", Align::Right),
-        ("TIME", Align::Right),
-        ("(MAX-MIN)/MEDIAN", Align::Right),
-        ("IQR/MEDIAN", Align::Right),
-        ("MAD/MEDIAN", Align::Right),
+        Column::text("WORK"),
+        Column::number("RUNS"),
+        Column::number("TIME"),
+        Column::number("(MAX-MIN)/MEDIAN"),
+        Column::number("IQR/MEDIAN"),
+        Column::number("MAD/MEDIAN"),
     ]);
     for of in &measured.kinds {
         kinds.row([
@@ -48,14 +48,14 @@ fn text(measured: &Measured) -> String {
         kinds.row(cells);
     }
     let mut cpus = Table::new([
-        ("CPU", Align::Right),
-        ("GAPS/S", Align::Right),
-        ("MEDIAN", Align::Right),
-        ("LONGEST", Align::Right),
-        ("LOST", Align::Right),
-        ("TO TASKS", Align::Right),
-        ("STOLEN", Align::Right),
-        ("PERIOD", Align::Left),
+        Column::number("CPU"),
+        Column::number("GAPS/S"),
+        Column::number("MEDIAN"),
+        Column::number("LONGEST"),
+        Column::number("LOST"),
+        Column::number("TO TASKS"),
+        Column::number("STOLEN"),
+        Column::text("PERIOD"),
     ]);
     for cpu in &measured.cpus {
         cpus.row([
@@ -80,8 +80,8 @@ fn text(measured: &Measured) -> String {
     let reasons: Vec<_> = measured.not_available.iter().map(reason).collect();
     format!(
         "{}\n{}\n{}\n{}{}\n{}\n",
-        kinds.render(),
-        cpus.render(),
+        kinds.text(),
+        cpus.text(),
         wrap(&note, 0),
         notes(&reasons),
         notes(&measured.notes),
@@ -176,8 +176,8 @@ fn gaps_chart(measured: &Measured) -> Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::table::WIDTH;
     use emu_bench::stats::Noise;
+    use emu_bench::table::WIDTH;
     use emu_machine::noise::{Kind, Run};
 
     #[test]

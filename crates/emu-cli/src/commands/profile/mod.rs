@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use emu_bench::numbers::{nanos, percent, rate, span};
+use emu_bench::table::{Column, Table};
 use emu_machine::profile::{Metric, Profile, ProfilePlan, Score};
 
 use crate::ending::Ending;
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::output;
-use crate::output::numbers::{nanos, percent, rate, span};
 use crate::output::progress::Progress;
-use crate::output::table::{Align, Table};
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::values;
@@ -70,7 +70,7 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<Exit, Failure> {
 
 /// What was measured.
 fn text(profile: &Profile) -> String {
-    let mut table = Table::new([("METRIC", Align::Left), ("SCORE", Align::Right), ("±", Align::Right)]);
+    let mut table = Table::new([Column::text("METRIC"), Column::number("SCORE"), Column::number("±")]);
     for (metric, Score { mean, low, high, .. }) in &profile.scores {
         let score = match metric {
             Metric::Latency => format!("{} a load", nanos(1e9 / mean)),
@@ -86,5 +86,5 @@ fn text(profile: &Profile) -> String {
         (all, 0) => format!("{all} CPUs, equally fast."),
         (all, unlike) => format!("{all} CPUs; {unlike} of them are faster or slower than the first."),
     };
-    format!("{}\n{cpus}\n", table.render())
+    format!("{}\n{cpus}\n", table.text())
 }

@@ -1,10 +1,10 @@
 //! What `emu restore` did.
 
+use emu_bench::table::wrap;
 use emu_core::{RestoreReport, Result};
 use serde::Serialize;
 
 use crate::output::SCHEMA;
-use crate::output::table::wrap;
 
 /// What was found and done, as JSON.
 ///
@@ -41,7 +41,7 @@ pub(crate) fn text(report: &RestoreReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::table::WIDTH;
+    use emu_bench::table::WIDTH;
     use emu_core::LiveSession;
 
     #[test]

@@ -1,12 +1,12 @@
 //! The clocks of a machine as tables and figures.
 
+use emu_bench::numbers::{nanos, percent, signed};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_bench::table::{Column, Table, wrap};
 use emu_machine::timers::clock::Counts;
 use emu_machine::timers::{Backwards, Change, Disparity, Drift, Ledger, Measured, OfSize, Quality, Relative};
 
 use crate::output::Shown;
-use crate::output::numbers::{nanos, percent, signed};
-use crate::output::table::{Align, Table, wrap};
 
 /// Every so many sizes are in the tables; all are in the CSV and the figures.
 const EVERY: usize = 4;
@@ -51,13 +51,13 @@ fn text(measured: &Measured) -> String {
 
 fn clocks(clocks: &[Quality]) -> String {
     let mut table = Table::new([
-        ("CLOCK", Align::Left),
-        ("COUNTS", Align::Left),
-        ("READ", Align::Right),
-        ("STEP", Align::Right),
-        ("DECLARED", Align::Right),
-        ("RAN BACK", Align::Right),
-        ("ACROSS CPUS", Align::Right),
+        Column::text("CLOCK"),
+        Column::text("COUNTS"),
+        Column::number("READ"),
+        Column::number("STEP"),
+        Column::number("DECLARED"),
+        Column::number("RAN BACK"),
+        Column::number("ACROSS CPUS"),
     ]);
     for clock in clocks {
         table.row([
@@ -75,7 +75,7 @@ fn clocks(clocks: &[Quality]) -> String {
             backwards(clock.across),
         ]);
     }
-    table.render()
+    table.text()
 }
 
 fn sum(a: Backwards, b: Backwards) -> Backwards {
@@ -98,12 +98,12 @@ fn backwards(seen: Option<Backwards>) -> String {
 
 fn inversions(disparities: &[Disparity]) -> String {
     let mut table = Table::new([
-        ("CPU CLOCK", Align::Left),
-        ("SAMPLES", Align::Right),
-        ("CPU > WALL", Align::Right),
-        ("95%", Align::Left),
-        ("BEYOND", Align::Right),
-        ("95%", Align::Left),
+        Column::text("CPU CLOCK"),
+        Column::number("SAMPLES"),
+        Column::number("CPU > WALL"),
+        Column::text("95%"),
+        Column::number("BEYOND"),
+        Column::text("95%"),
     ]);
     for of in disparities {
         let range = |low: f64, high: f64| format!("{} to {}", percent(low), percent(high));
@@ -118,15 +118,14 @@ fn inversions(disparities: &[Disparity]) -> String {
     }
     let note = "Computations with more CPU time than wall time, and those of them that the steps of both clocks do not \
                 explain.";
-    format!("{}{}\n", table.render(), wrap(note, 0))
+    format!("{}{}\n", table.text(), wrap(note, 0))
 }
 
 /// |CPU/wall − 1| of each CPU clock and the drift, by size.
 fn sizes(measured: &Measured) -> String {
-    let clocks = measured.disparities.iter().map(|of| (short(&of.clock).to_owned(), Align::Right));
-    let header =
-        [("SIZE", Align::Right), ("TIME", Align::Right)].map(|(name, align)| (name.to_owned(), align));
-    let drift = ["DESC/ASC", "RANDOM/ASC"].map(|name| (name.to_owned(), Align::Right));
+    let clocks = measured.disparities.iter().map(|of| Column::number(short(&of.clock)));
+    let header = ["SIZE", "TIME"].map(Column::number);
+    let drift = ["DESC/ASC", "RANDOM/ASC"].map(Column::number);
     let mut table = Table::new(header.into_iter().chain(clocks).chain(drift));
     for (place, drift) in measured.drift.iter().enumerate() {
         if !place.is_multiple_of(EVERY) && place + 1 != measured.drift.len() {
@@ -146,7 +145,7 @@ fn sizes(measured: &Measured) -> String {
     }
     let note = "By size in steps: |CPU/wall - 1| of each CPU clock, and how much longer it takes when sizes descend \
                 or come at random than when they ascend.";
-    format!("{}{}\n", table.render(), wrap(note, 0))
+    format!("{}{}\n", table.text(), wrap(note, 0))
 }
 
 /// The name of a clock as the head of a narrow column.

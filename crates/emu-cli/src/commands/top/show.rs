@@ -1,12 +1,12 @@
 //! The table and the JSON of `emu top`.
 
+use emu_bench::numbers::span;
+use emu_bench::table::{Column, Table, wrap};
 use emu_core::{Error, LiveSession, Result};
 use serde::Serialize;
 
 use crate::control::Working;
 use crate::output::SCHEMA;
-use crate::output::numbers::span;
-use crate::output::table::{Align, Table, wrap};
 use crate::zone::summary;
 
 /// An emulation, and how it goes; or why it does not tell.
@@ -18,14 +18,14 @@ pub(super) fn text(found: &[Found]) -> String {
         return "Nothing is slowed here by an emu of yours.\n".into();
     }
     let mut table = Table::new([
-        ("PID", Align::Right),
-        ("METHOD", Align::Left),
-        ("CPUS", Align::Left),
-        ("ASKED", Align::Right),
-        ("SET", Align::Right),
-        ("DELIVERED", Align::Right),
-        ("STALL", Align::Right),
-        ("WHAT", Align::Left),
+        Column::number("PID"),
+        Column::text("METHOD"),
+        Column::text("CPUS"),
+        Column::number("ASKED"),
+        Column::number("SET"),
+        Column::number("DELIVERED"),
+        Column::number("STALL"),
+        Column::text("WHAT"),
     ]);
     let mut remarks = Vec::new();
     for (session, working) in found {
@@ -46,7 +46,7 @@ pub(super) fn text(found: &[Found]) -> String {
             table.row([pid, method, cpus, asked, set, delivered, stall.clone(), what]);
         }
     }
-    remarks.iter().fold(table.render(), |text, remark| format!("{text}{}\n", wrap(remark, 0)))
+    remarks.iter().fold(table.text(), |text, remark| format!("{text}{}\n", wrap(remark, 0)))
 }
 
 /// A name that leaves room for the other columns.
@@ -82,7 +82,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::output::table::WIDTH;
+    use emu_bench::table::WIDTH;
     use emu_core::{CpuStatus, MethodId, Status, Target, Tasks};
 
     fn found(silent: bool) -> Found {

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use emu_bench::numbers::{rate, span};
 use emu_core::{Error, Host, Result, Roots};
 use emu_machine::wavering::{WaveringPlan, record};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::output::numbers::{rate, span};
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use args::RecordArgs;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use emu_bench::numbers::{percent, signed, span};
 use emu_bench::report::{Axis, Chart, Point, Series};
+use emu_bench::table::{Column, Table};
 use emu_core::{Error, ErrorKind, Result, Speed, Trace};
 use serde::Deserialize;
 
-use crate::output::numbers::{percent, signed, span};
-use crate::output::table::{Align, Table};
 use crate::zone::delivered::{DeliveredRecord, StepRecord};
 
 /// So many steps are listed.
@@ -120,12 +120,12 @@ impl Shown {
     pub(super) fn text(&self) -> String {
         let steps: usize = self.lines.values().map(|line| line.steps.len()).sum();
         let mut table = Table::new([
-            ("OF", Align::Left),
-            ("FROM", Align::Right),
-            ("FOR", Align::Right),
-            ("ASKED", Align::Right),
-            ("DELIVERED", Align::Right),
-            ("ERROR", Align::Right),
+            Column::text("OF"),
+            Column::number("FROM"),
+            Column::number("FOR"),
+            Column::number("ASKED"),
+            Column::number("DELIVERED"),
+            Column::number("ERROR"),
         ]);
         let mut row =
             |name: &str, from: f64, until: f64, asked: String, delivered: Option<DeliveredRecord>| {
@@ -152,7 +152,7 @@ impl Shown {
             let asked = format!("{} to {}", self.speed(low), self.speed(high));
             row(name, first.from, last.until, asked, line.mean());
         }
-        table.render()
+        table.text()
     }
 
     fn speed(&self, speed: f64) -> String {

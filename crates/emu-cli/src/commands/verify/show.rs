@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use emu_bench::numbers::{percent, signed, span};
 use emu_bench::record::About;
 use emu_bench::stats::{Band, Verdict};
+use emu_bench::table::{Column, Table, wrap};
 use emu_bench::verify::{
     Doubt, Emulated, Fairness, Finding, Outcome, Outliers, Plan, SessionEmulated, Spectrum,
 };
@@ -13,8 +15,6 @@ use emu_core::{CpuList, MethodId, SpeedSpec, Unavailable};
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::output::numbers::{percent, signed, span};
-use crate::output::table::{Align, Table, wrap};
 use crate::output::{SCHEMA, nanos};
 use crate::values::PAIRS_MOST;
 use crate::zone::summary::cpus;
@@ -94,19 +94,19 @@ impl Section {
             let _ = write!(text, ", period {}", span(Duration::from_nanos(self.period_ns)));
         }
         let mut table = Table::new([
-            ("WORK", Align::Left),
-            ("IDEAL", Align::Right),
-            ("SPEED", Align::Right),
-            ("ERROR", Align::Right),
-            ("95% INTERVAL", Align::Right),
-            ("NOISE", Align::Right),
-            ("STALL", Align::Right),
-            ("VERDICT", Align::Left),
+            Column::text("WORK"),
+            Column::number("IDEAL"),
+            Column::number("SPEED"),
+            Column::number("ERROR"),
+            Column::number("95% INTERVAL"),
+            Column::number("NOISE"),
+            Column::number("STALL"),
+            Column::text("VERDICT"),
         ]);
         for finding in self.findings() {
             table.row(row(finding));
         }
-        let _ = write!(text, "\n\n{}", table.render());
+        let _ = write!(text, "\n\n{}", table.text());
         for note in self.notes() {
             let _ = writeln!(text, "{}", wrap(&note, 0));
         }
@@ -265,9 +265,9 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::table::WIDTH;
     use emu_bench::record::Machine;
     use emu_bench::stats::Interval;
+    use emu_bench::table::WIDTH;
     use emu_core::{Host, Roots};
 
     fn finding(verdict: Verdict) -> Finding {

@@ -1,9 +1,9 @@
 //! What a calibration is shown as.
 
 use emu_bench::report::{Point, Series};
+use emu_bench::table::WIDTH;
 
 use super::*;
-use crate::output::table::WIDTH;
 
 /// A calibration as JSON has it, of two CPUs with a constant loss.
 fn measured() -> Measured {

@@ -1,12 +1,12 @@
 //! What CPUs calculate, as tables and figures.
 
+use emu_bench::numbers::{nanos, percent, rate};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_bench::table::{Column, Table, wrap};
 use emu_machine::cpu::{Cpu, Peak, Units};
 use emu_machine::kernel::arithmetic::Work;
 
 use crate::output::Shown;
-use crate::output::numbers::{nanos, percent, rate};
-use crate::output::table::{Align, Table, wrap};
 
 /// Columns of threads that fit beside the others: the fewest, and the most.
 const FEWEST_SHOWN: usize = 1;
@@ -26,9 +26,9 @@ fn text(cpu: &Cpu) -> String {
         1 => "1 THREAD".to_owned(),
         count => format!("{count} THREADS"),
     });
-    let header = header.map(|name| (name, Align::Right));
-    let last = ["ONE AFTER ANOTHER", "CYCLES"].map(|name| (name.to_owned(), Align::Right));
-    let mut table = Table::new([("OPERATION".to_owned(), Align::Left)].into_iter().chain(header).chain(last));
+    let header = header.map(Column::number);
+    let last = ["ONE AFTER ANOTHER", "CYCLES"].map(Column::number);
+    let mut table = Table::new([Column::text("OPERATION")].into_iter().chain(header).chain(last));
     for wait in &cpu.waits {
         let of = |threads: &usize| {
             let found = cpu.rates.iter().find(|rate| rate.work == wait.work && rate.threads == *threads);
@@ -47,7 +47,7 @@ fn text(cpu: &Cpu) -> String {
         cpu.instruction_set,
         cpu.clock.map_or_else(String::new, |clock| format!(", at {clock}"))
     );
-    let mut text = format!("{}\n{}\n", table.render(), wrap(&note, 0));
+    let mut text = format!("{}\n{}\n", table.text(), wrap(&note, 0));
     if !cpu.peaks.is_empty() {
         text = format!("{text}\n{}", peaks(&cpu.peaks));
     }
@@ -67,13 +67,13 @@ fn threads(cpu: &Cpu) -> Vec<usize> {
 
 fn peaks(peaks: &[Peak]) -> String {
     let mut table = Table::new([
-        ("THREADS", Align::Right),
-        ("CORES", Align::Right),
-        ("UNITS", Align::Right),
-        ("PEAK", Align::Right),
-        ("BEST", Align::Right),
-        ("SHARE", Align::Right),
-        ("UNITS AND PEAK FROM", Align::Left),
+        Column::number("THREADS"),
+        Column::number("CORES"),
+        Column::number("UNITS"),
+        Column::number("PEAK"),
+        Column::number("BEST"),
+        Column::number("SHARE"),
+        Column::text("UNITS AND PEAK FROM"),
     ]);
     for peak in peaks {
         table.row([
@@ -86,7 +86,7 @@ fn peaks(peaks: &[Peak]) -> String {
             if peak.units.documented { "the CPU's model" } else { "what was measured" }.to_owned(),
         ]);
     }
-    table.render()
+    table.text()
 }
 
 /// Best / peak. A peak that itself follows from the best has no share to tell.

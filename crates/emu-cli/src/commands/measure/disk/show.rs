@@ -1,11 +1,11 @@
 //! What a disk does, as tables and figures.
 
+use emu_bench::numbers::{nanos, percent, rate, size};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_bench::table::{self, Table, wrap};
 use emu_machine::disk::{Cell, Column, Disk, Latency, Measured, Operation, Order, Outcome, PACE, Transfer};
 
 use crate::output::Shown;
-use crate::output::numbers::{nanos, percent, rate, size};
-use crate::output::table::{Align, Table, wrap};
 
 /// The columns of the CSV. `latency` counts from when an operation was meant to begin, at half rate; `back_to_back` at
 /// full rate. What is written back has neither.
@@ -21,11 +21,11 @@ pub(crate) fn shown(disk: &Disk) -> Shown {
 }
 
 fn text(disk: &Disk) -> String {
-    let header = ["BLOCK", "WHAT", "THREADS"].map(|name| (name, Align::Left)).into_iter();
-    let names = Column::ALL.map(|column| (column.name().to_uppercase(), Align::Right));
+    let header = ["BLOCK", "WHAT", "THREADS"].map(table::Column::text).into_iter();
+    let names = Column::ALL.map(|column| table::Column::number(column.name().to_uppercase()));
     let columns = || names.clone().into_iter();
-    let mut rates = Table::new(header.map(|(name, align)| (name.to_owned(), align)).chain(columns()));
-    let first = [("BLOCK".to_owned(), Align::Left), ("WHAT".to_owned(), Align::Left)];
+    let mut rates = Table::new(header.chain(columns()));
+    let first = ["BLOCK", "WHAT"].map(table::Column::text);
     let mut times = Table::new(first.into_iter().chain(columns()));
     let fewest = disk.cells.iter().map(|cell| cell.transfer.threads).min();
     for row in disk.cells.chunks(Column::ALL.len()) {
@@ -55,7 +55,7 @@ fn text(disk: &Disk) -> String {
          median, and what 99 in 100 do not exceed (n/a for fewer than 100).",
         percent(PACE)
     );
-    let mut text = format!("{}\n{}\n\n{}\n", rates.render(), wrap(&note, 0), times.render());
+    let mut text = format!("{}\n{}\n\n{}\n", rates.text(), wrap(&note, 0), times.text());
     for reason in reasons(disk).into_iter().chain(left_out(disk)).chain(disk.notes.iter().cloned()) {
         text.push_str(&wrap(&reason, 0));
         text.push('\n');

@@ -1,10 +1,10 @@
 //! The kernels of the HPC Challenge as a table and a figure.
 
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_bench::table::{Column, Table, notes, wrap};
 use emu_machine::hpcc::{Measured, Row};
 
 use crate::output::Shown;
-use crate::output::table::{Align, Table, notes, wrap};
 
 const COLUMNS: &str = "kernel,threads,size,unit,best,median,least,runs,worst_error,passed";
 
@@ -15,14 +15,14 @@ pub(crate) fn shown(measured: &Measured) -> Shown {
 
 fn text(measured: &Measured) -> String {
     let mut table = Table::new([
-        ("KERNEL", Align::Left),
-        ("THREADS", Align::Right),
-        ("SIZE", Align::Right),
-        ("BEST", Align::Right),
-        ("MEDIAN", Align::Right),
-        ("UNIT", Align::Left),
-        ("ERROR", Align::Right),
-        ("RESULT", Align::Left),
+        Column::text("KERNEL"),
+        Column::number("THREADS"),
+        Column::number("SIZE"),
+        Column::number("BEST"),
+        Column::number("MEDIAN"),
+        Column::text("UNIT"),
+        Column::number("ERROR"),
+        Column::text("RESULT"),
     ]);
     for row in &measured.rows {
         table.row([
@@ -41,7 +41,7 @@ fn text(measured: &Measured) -> String {
                 the least of its runs, which is in the CSV.";
     format!(
         "{}\n{}\n{}\n{}\n",
-        table.render(),
+        table.text(),
         wrap(note, 0),
         notes(&measured.notes),
         wrap(&measured.conclusion, 0)
@@ -114,7 +114,7 @@ fn point(place: usize, row: &Row) -> Point {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::table::WIDTH;
+    use emu_bench::table::WIDTH;
     use emu_machine::hpcc::{Kernel, Run};
     use emu_machine::kernel::stream;
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use emu_bench::numbers::{percent, rate, span};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series as Drawn};
+use emu_bench::table::{Column, Table, notes, wrap};
 use emu_machine::series::Series;
 
 use crate::output::Shown;
-use crate::output::numbers::{percent, rate, span};
-use crate::output::table::{Align, Table, notes, wrap};
 
 /// The deepest dips that are listed.
 const LISTED: usize = 10;
@@ -19,7 +19,7 @@ pub(crate) fn shown(series: &Series) -> Shown {
 
 fn text(series: &Series) -> String {
     let dips = &series.dips;
-    let mut facts = Table::new([("SERIES", Align::Left), ("", Align::Left)]);
+    let mut facts = Table::new([Column::text("SERIES"), Column::text("")]);
     let mut fact = |name: &str, value: String| facts.row([name.to_owned(), value]);
     fact("work", series.what.clone());
     fact("samples", format!("{}, each {}", series.rates.len(), seconds(series.every_s)));
@@ -29,12 +29,12 @@ fn text(series: &Series) -> String {
     fact("share of the time", percent(dips.share));
     fact("work lost in them", percent(dips.lost_share));
     fact("period", series.period_s().map_or_else(|| "none".into(), seconds));
-    let mut text = facts.render();
+    let mut text = facts.text();
     if !dips.dips.is_empty() {
         let mut deepest: Vec<_> = dips.dips.iter().collect();
         deepest.sort_by(|a, b| a.lowest.total_cmp(&b.lowest));
         let mut table =
-            Table::new([("AT", Align::Right), ("LENGTH", Align::Right), ("OF THE MEDIAN", Align::Right)]);
+            Table::new([Column::number("AT"), Column::number("LENGTH"), Column::number("OF THE MEDIAN")]);
         for dip in deepest.iter().take(LISTED) {
             table.row([
                 seconds(dip.begin as f64 * series.every_s),
@@ -42,7 +42,7 @@ fn text(series: &Series) -> String {
                 percent(dip.lowest),
             ]);
         }
-        text = format!("{text}\n{}", table.render());
+        text = format!("{text}\n{}", table.text());
     }
     if !series.notes.is_empty() {
         text = format!("{text}\n{}", notes(&series.notes));

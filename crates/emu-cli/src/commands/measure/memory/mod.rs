@@ -13,9 +13,9 @@ use emu_machine::series;
 
 use crate::commands::measure::long;
 use crate::exit::{Exit, Failure};
+use crate::host;
 use crate::measuring::{Measuring, Task};
 use crate::options::option;
-use crate::{host, output};
 
 /// The subcommand.
 const NAME: &str = "measure memory";
@@ -65,7 +65,7 @@ fn for_long(
     let seed = args.measure.seed();
     let options = format!(" --size {} --blocks {block} --threads {threads}", size.array_bytes);
     let task = Task { name: NAME, options, seed, plan: &plan };
-    let [blocks, arrays] = [block, size.array_bytes].map(output::numbers::size);
+    let [blocks, arrays] = [block, size.array_bytes].map(emu_bench::numbers::size);
     let what = format!("copy of {blocks} blocks, arrays of {arrays}, {threads} threads");
     long::take(host, &args.measure, task, |plan, watch| {
         let mut work = Steady::new(host, size, block, threads, seed)?;

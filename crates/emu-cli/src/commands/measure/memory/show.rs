@@ -1,12 +1,12 @@
 //! What memory does, as tables and figures.
 
+use emu_bench::numbers::{nanos, rate, size};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 use emu_bench::stream::Kernel;
+use emu_bench::table::{Column, Table, notes, wrap};
 use emu_machine::memory::{Latency, Memory};
 
 use crate::output::Shown;
-use crate::output::numbers::{nanos, rate, size};
-use crate::output::table::{Align, Table, notes, wrap};
 
 /// What was measured, for people and their programs.
 pub(crate) fn shown(memory: &Memory) -> Shown {
@@ -16,12 +16,12 @@ pub(crate) fn shown(memory: &Memory) -> Shown {
 
 fn text(memory: &Memory) -> String {
     let mut copies = Table::new([
-        ("COPY OF", Align::Left),
-        ("THREADS", Align::Right),
-        ("SEQUENTIAL", Align::Right),
-        ("A BLOCK", Align::Right),
-        ("RANDOM", Align::Right),
-        ("A BLOCK", Align::Right),
+        Column::text("COPY OF"),
+        Column::number("THREADS"),
+        Column::number("SEQUENTIAL"),
+        Column::number("A BLOCK"),
+        Column::number("RANDOM"),
+        Column::number("A BLOCK"),
     ]);
     for copy in memory.copies.iter().filter(|copy| !copy.random) {
         let random = memory.copies.iter().find(|other| {
@@ -34,8 +34,8 @@ fn text(memory: &Memory) -> String {
         }
         copies.row(cells);
     }
-    let kernels = Kernel::ALL.map(|kernel| (kernel.name().to_uppercase(), Align::Right));
-    let first = [("STREAM".to_owned(), Align::Left)];
+    let kernels = Kernel::ALL.map(|kernel| Column::number(kernel.name().to_uppercase()));
+    let first = [Column::text("STREAM")];
     let mut stream = Table::new(first.into_iter().chain(kernels));
     for run in &memory.stream {
         let name = if run.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", run.threads) };
@@ -44,10 +44,10 @@ fn text(memory: &Memory) -> String {
         );
     }
     let mut loads = Table::new([
-        ("LOADS FROM", Align::Right),
-        ("A LOAD", Align::Right),
-        ("CYCLES", Align::Right),
-        ("FITS", Align::Left),
+        Column::number("LOADS FROM"),
+        Column::number("A LOAD"),
+        Column::number("CYCLES"),
+        Column::text("FITS"),
     ]);
     for latency in &memory.latencies {
         loads.row([
@@ -71,9 +71,9 @@ fn text(memory: &Memory) -> String {
     );
     format!(
         "{}\n{}\n{}\n{}\n{}\n{}\n",
-        copies.render(),
-        stream.render(),
-        loads.render(),
+        copies.text(),
+        stream.text(),
+        loads.text(),
         wrap(&note, 0),
         notes(&memory.notes),
         wrap(&conclusion(memory), 0)
