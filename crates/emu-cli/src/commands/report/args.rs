@@ -38,7 +38,7 @@ pub(crate) struct ReportArgs {
     pub(crate) splice: Vec<PathBuf>,
 
     /// Write nothing, and end with code 5 where a document differs from its records
-    #[arg(long, requires = "splice")]
+    #[arg(long, requires = "splice", conflicts_with = "records")]
     pub(crate) check: bool,
 }
 
