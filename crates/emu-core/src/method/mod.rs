@@ -186,6 +186,12 @@ pub trait Emulation: Send {
     /// What is delivered now, as far as the method can know.
     fn status(&self) -> Status;
 
+    /// The length of one on/off cycle, with the targets that were given last. Asked for at each change of them, so that a
+    /// method whose status takes its time tells it without.
+    fn period(&self) -> Duration {
+        self.status().period
+    }
+
     /// Has the method look for tasks that others have moved into the zone's cgroup, or bound to its CPUs. It is as for tasks
     /// that were there before from the next period on.
     fn look(&self) {}

@@ -174,6 +174,10 @@ impl Emulation for SetFrequencies {
         Ok(())
     }
 
+    fn period(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn status(&self) -> Status {
         let notes = self.notes.clone();
         let mut status = Status { notes, ..Status::new(ID, Duration::ZERO) };

@@ -275,6 +275,10 @@ impl Emulation for Governor {
         Ok(())
     }
 
+    fn period(&self) -> Duration {
+        self.plan.period
+    }
+
     fn status(&self) -> Status {
         let stopping = self.duty_loop.as_ref().map(|h| h.status(ID, &self.demand.targets, &[]));
         let frozen_cpu =

@@ -46,11 +46,16 @@ impl Phase {
         self.next
     }
 
-    /// Moves the periods into one phase, if all groups are in use; takes up to four periods.
+    /// Moves the periods into one phase, if all groups are in use; takes up to six periods. Breaks off when `is_interrupted`,
+    /// and may leave a period too long then: it is to be set anew.
     ///
     /// # Errors
     /// A group cannot be read or written; the next look tries again.
-    pub(super) fn look(&mut self, groups: &mut [QuotaGroup]) -> Result<()> {
+    pub(super) fn look(
+        &mut self,
+        groups: &mut [QuotaGroup],
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<()> {
         self.next = Some(time::now() + self.pause);
         let periods = groups.iter().map(QuotaGroup::periods).collect::<Result<Vec<_>>>()?;
         let before = std::mem::replace(&mut self.before, periods);
@@ -62,27 +67,32 @@ impl Phase {
         if before.iter().zip(&self.before).any(|(before, now)| before == now) {
             return Ok(());
         }
-        let Some(begins) = observe(groups, period)? else { return Ok(()) };
+        let Some(begins) = observe(groups, period, is_interrupted)? else { return Ok(()) };
         let delays = delays(&begins, period);
         if delays.iter().all(|delay| *delay == 0) {
             self.next = None;
             return Ok(());
         }
-        delay(groups, &delays, period)?;
+        delay(groups, &delays, period, is_interrupted)?;
         // The next look checks them.
         self.next = Some(time::now() + self.pause);
         Ok(())
     }
 }
 
-/// Waits for the next period of each group and returns when it began; `None` where one has nothing to run.
-fn observe(groups: &[QuotaGroup], period: Nanos) -> Result<Option<Vec<Nanos>>> {
+/// Waits for the next period of each group and returns when it began; `None` where one has nothing to run, or it is
+/// interrupted.
+fn observe(
+    groups: &[QuotaGroup],
+    period: Nanos,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Option<Vec<Nanos>>> {
     let mut begins = vec![None; groups.len()];
     let before = groups.iter().map(QuotaGroup::periods).collect::<Result<Vec<_>>>()?;
     let deadline = time::now() + (period as f64 * PATIENCE) as Nanos;
     let mut last = time::now();
     while begins.iter().any(Option::is_none) {
-        if last > deadline {
+        if last > deadline || is_interrupted() {
             return Ok(None);
         }
         std::thread::sleep(step(period));
@@ -114,11 +124,16 @@ fn delays(begins: &[Nanos], period: Nanos) -> Vec<Nanos> {
 /// Makes one period of each group longer; its quota is such that the share stays.
 ///
 /// Each is written after a period has begun, and written back after the next has.
-fn delay(groups: &mut [QuotaGroup], delays: &[Nanos], period: Nanos) -> Result<()> {
+fn delay(
+    groups: &mut [QuotaGroup],
+    delays: &[Nanos],
+    period: Nanos,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<()> {
     let mut steps: Vec<_> = delays.iter().map(|delay| u8::from(*delay != 0) * 2).collect();
     let mut seen = groups.iter().map(QuotaGroup::periods).collect::<Result<Vec<_>>>()?;
     let deadline = time::now() + 4 * period;
-    while steps.iter().any(|left| *left > 0) {
+    while steps.iter().any(|left| *left > 0) && !is_interrupted() {
         // One whose tasks have gone to sleep in the middle is written back all the same.
         let is_late = time::now() > deadline;
         for (((group, delay), left), seen) in

@@ -212,6 +212,11 @@ impl QuotaGroup {
         (self.asked, self.period_us)
     }
 
+    /// Whether this is asked for, with no period that is made longer.
+    pub(crate) fn is_asked(&self, wanted: (f64, u64)) -> bool {
+        wanted == self.asked() && self.written.is_none_or(|written| written.period_us == self.period_us)
+    }
+
     /// The part of each period in which the group may run, per CPU.
     pub(crate) fn duty(&self) -> f64 {
         self.in_force().cpus().map_or(1.0, |cpus| (cpus / self.size).min(1.0))
@@ -349,12 +354,13 @@ pub(crate) fn longest_stall(share: f64, period_us: u64, tick: Duration) -> Durat
 }
 
 /// Calls `write` for each group just after its period has begun: a write refills the quota, and there it is full
-/// anyway. A group without periods is written after one period.
+/// anyway. A group without periods is written after one period. Those that still wait when `is_interrupted` are left out.
 ///
 /// # Errors
 /// What `write` returns; a file cannot be read.
 pub(crate) fn at_period_start<T>(
     groups: &mut [(&mut QuotaGroup, T)],
+    is_interrupted: &dyn Fn() -> bool,
     mut write: impl FnMut(&mut QuotaGroup, &T) -> Result<()>,
 ) -> Result<()> {
     let longest = groups.iter().map(|(group, _)| group.period_us).max().unwrap_or(0);
@@ -365,7 +371,7 @@ pub(crate) fn at_period_start<T>(
     for (group, argument) in groups {
         waiting.push((group.bandwidth.throttled()?.periods, group, argument));
     }
-    while !waiting.is_empty() {
+    while !waiting.is_empty() && !is_interrupted() {
         let late = time::now() >= deadline;
         let mut still = Vec::with_capacity(waiting.len());
         for (periods, group, argument) in waiting {

@@ -18,6 +18,9 @@ use crate::sys::time::{self, Nanos};
 const WINDOW: Nanos = 2_000_000_000;
 const WINDOW_PERIODS: Nanos = 10;
 
+/// When quotas that the kernel has refused are written again.
+const TRY_AGAIN: Nanos = 100_000_000;
+
 /// What the thread works on, and what can be told of it.
 #[derive(Debug)]
 struct Work {
@@ -29,7 +32,9 @@ struct Work {
     window_end: Nanos,
     first_periods: u64,
     real_time: usize,
-    /// What letting a group rest, spreading threads, moving periods and correcting quotas have failed with, each until it goes well.
+    /// What setting new quotas, letting a group rest, spreading threads, moving periods and correcting quotas have failed with, each
+    /// until it goes well.
+    unset: Option<Error>,
     unsettled: Option<(usize, Error)>,
     unspread: Option<Error>,
     unaligned: Option<Error>,
@@ -38,10 +43,26 @@ struct Work {
     found: Notes,
 }
 
+/// What the quotas are to be.
+#[derive(Debug)]
+struct Wanted {
+    /// Of each group, in CPUs.
+    shares: Vec<f64>,
+    period_us: u64,
+}
+
+impl Wanted {
+    fn of(&self, group: usize) -> Option<(f64, u64)> {
+        Some((*self.shares.get(group)?, self.period_us))
+    }
+}
+
 /// Groups kept at their quotas by a thread.
 #[derive(Debug)]
 pub(crate) struct QuotaLoop {
     work: Arc<Mutex<Work>>,
+    /// Apart from the work, which the thread may hold for some periods.
+    wanted: Arc<Mutex<Wanted>>,
     thread: DutyThread<()>,
     own_cpu: Arc<AtomicI64>,
 }
@@ -97,6 +118,7 @@ impl QuotaLoop {
             window_end: 0,
             first_periods: 0,
             real_time: 0,
+            unset: None,
             unsettled: None,
             unspread: None,
             unaligned: None,
@@ -108,47 +130,31 @@ impl QuotaLoop {
             balancer.begin(&work.governed)?;
         }
         work.begin_windows(period_us);
+        let wanted = Arc::new(Mutex::new(Wanted { shares: shares.to_vec(), period_us }));
         let (work, own_cpu) = (Arc::new(Mutex::new(work)), Arc::new(AtomicI64::new(0)));
-        let (theirs, cpu) = (Arc::clone(&work), Arc::clone(&own_cpu));
+        let (theirs, theirs_wanted, cpu) = (Arc::clone(&work), Arc::clone(&wanted), Arc::clone(&own_cpu));
         let thread = DutyThread::spawn(
             "emu-fracas",
             (),
             || Ok(()),
             move |(), wait| {
-                run(&theirs, &cpu, wait);
+                run(&theirs, &theirs_wanted, &cpu, wait);
                 Ok(())
             },
         )?;
-        Ok(Self { work, thread, own_cpu })
+        Ok(Self { work, wanted, thread, own_cpu })
     }
 
-    /// Changes the shares and the period, within one period and a little. Threads that cannot be spread anew are a problem
-    /// that the report tells.
-    ///
-    /// # Errors
-    /// The kernel refuses one of them; then all are set back.
-    pub(crate) fn retarget(&self, shares: &[f64], period_us: u64) -> Result<()> {
-        let mut work = lock(&self.work);
-        // Before it is written over.
-        work.look()?;
-        let before: Vec<_> = work.governed.iter().map(QuotaGroup::asked).collect();
-        let mut groups: Vec<_> = work.governed.iter_mut().zip(shares.iter().copied()).collect();
-        let changed = at_period_start(&mut groups, |group, share| group.ask(*share, period_us));
-        if let Err(error) = changed {
-            for (group, (share, period_us)) in work.governed.iter_mut().zip(before) {
-                // What the kernel had accepted before it accepts again.
-                let _ = group.ask(share, period_us);
-            }
-            return Err(error);
-        }
-        work.begin_windows(period_us);
-        let Work { governed, balancer, .. } = &mut *work;
-        // The new quotas are in force already, so that the caller must not go on as if they were not.
-        let begun = balancer.as_mut().map_or(Ok(()), |balancer| balancer.begin(governed));
-        work.unspread = begun.err();
-        drop(work);
+    /// Has the shares and the period changed, within one period and a little. What the kernel refuses is tried again, and a
+    /// problem that the report tells, as are threads that cannot be spread anew.
+    pub(crate) fn retarget(&self, shares: Vec<f64>, period_us: u64) {
+        *lock(&self.wanted) = Wanted { shares, period_us };
         self.thread.set(());
-        Ok(())
+    }
+
+    /// The period that was asked for last.
+    pub(crate) fn period(&self) -> Duration {
+        Duration::from_micros(lock(&self.wanted).period_us)
     }
 
     /// How it goes.
@@ -159,7 +165,7 @@ impl QuotaLoop {
         let _ = work.look();
         let mut problems = work.found.problems();
         problems.extend(work.governed.iter().filter_map(QuotaGroup::shortfall));
-        let failures = work.unsettled.iter().map(|(_, error)| error).chain(&work.unspread);
+        let failures = work.unsettled.iter().map(|(_, error)| error).chain(&work.unset).chain(&work.unspread);
         for error in failures.chain(&work.unaligned).chain(&work.uncorrected) {
             problems.push(format!("the quotas could not be looked after: {}", error.in_words()));
         }
@@ -205,17 +211,19 @@ impl QuotaLoop {
 }
 
 /// Its contents are valid after any step, so a thread that panicked with it does not take it along.
-fn lock(work: &Mutex<Work>) -> MutexGuard<'_, Work> {
-    work.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The thread.
-fn run(work: &Mutex<Work>, own_cpu: &AtomicI64, wait: &Wait<()>) {
+fn run(work: &Mutex<Work>, wanted: &Mutex<Wanted>, own_cpu: &AtomicI64, wait: &Wait<()>) {
     loop {
         let (Command::Run(()), generation) = wait.command() else { return };
+        lock(work).set(wanted);
         let next = lock(work).next();
         if wait.until(next, generation) {
-            lock(work).round();
+            // New quotas must not wait for what takes some periods.
+            lock(work).round(&|| wait.generation() != generation);
             own_cpu.store(time::thread_cpu(), Ordering::Relaxed);
         }
     }
@@ -247,7 +255,8 @@ impl Work {
         let looks = self.governed.iter().filter_map(QuotaGroup::settle_at);
         let phase = self.phase.as_ref().and_then(Phase::next);
         let balance = self.balancer.as_ref().map(Balancer::next);
-        looks.chain(balance).chain(phase).fold(self.window_end, Nanos::min)
+        let again = self.unset.as_ref().map(|_| time::now() + TRY_AGAIN);
+        looks.chain(balance).chain(phase).chain(again).fold(self.window_end, Nanos::min)
     }
 
     fn periods(&self) -> u64 {
@@ -255,9 +264,35 @@ impl Work {
         periods.max().unwrap_or(0)
     }
 
+    /// Sets quotas that are not what is wanted: that of each group once in a period at most, with which it gets no more than
+    /// the highest of them.
+    fn set(&mut self, wanted: &Mutex<Wanted>) {
+        let is_wanted =
+            |index: usize, group: &QuotaGroup| lock(wanted).of(index).is_none_or(|it| group.is_asked(it));
+        if self.governed.iter().enumerate().all(|(index, group)| is_wanted(index, group)) {
+            return;
+        }
+        // Before it is written over; what cannot be looked at now is told by the next round.
+        let _ = self.look();
+        let mut groups: Vec<_> =
+            self.governed.iter_mut().enumerate().map(|(index, group)| (group, index)).collect();
+        groups.retain(|(group, index)| !is_wanted(*index, group));
+        let set = at_period_start(&mut groups, &|| false, |group, index| {
+            // It may be another one by now.
+            let latest = lock(wanted).of(*index);
+            latest.map_or(Ok(()), |(share, period_us)| group.ask(share, period_us))
+        });
+        self.unset = set.err();
+        let period_us = lock(wanted).period_us;
+        self.begin_windows(period_us);
+        let Self { governed, balancer, .. } = self;
+        let begun = balancer.as_mut().map_or(Ok(()), |balancer| balancer.begin(governed));
+        self.unspread = begun.err();
+    }
+
     /// Does what is due. A failure is kept to be reported, and tried again at the next round: a CPU may be on
     /// its way offline, a thread on its way out.
-    fn round(&mut self) {
+    fn round(&mut self, is_interrupted: &dyn Fn() -> bool) {
         let now = time::now();
         // First, as a quota is best written just after its period has begun.
         self.settle(now);
@@ -266,10 +301,10 @@ impl Work {
         }
         if let Some(phase) = self.phase.as_mut().filter(|phase| phase.next().is_some_and(|next| now >= next))
         {
-            self.unaligned = phase.look(&mut self.governed).err();
+            self.unaligned = phase.look(&mut self.governed, is_interrupted).err();
         }
         if now >= self.window_end {
-            self.uncorrected = self.correct(now).err();
+            self.uncorrected = self.correct(now, is_interrupted).err();
         }
     }
 
@@ -303,7 +338,7 @@ impl Work {
         result
     }
 
-    fn correct(&mut self, now: Nanos) -> Result<()> {
+    fn correct(&mut self, now: Nanos, is_interrupted: &dyn Fn() -> bool) -> Result<()> {
         let behind = (now - self.window_end) / self.window.max(1);
         self.window_end += (behind + 1) * self.window;
         self.look()?;
@@ -313,7 +348,7 @@ impl Work {
                 changed.push((group, ()));
             }
         }
-        at_period_start(&mut changed, |group, ()| group.renew())?;
+        at_period_start(&mut changed, is_interrupted, |group, ()| group.renew())?;
         if let Some(threads) = &self.threads {
             self.real_time = count_real_time(threads)?;
         }
@@ -353,7 +388,8 @@ mod tests {
         let keeper = keeper(root.path());
         assert!(keeper.report().problems.is_empty());
         fs::remove_file(root.path().join("tasks")).unwrap();
-        keeper.retarget(&[0.25], 20_000).unwrap();
+        keeper.retarget(vec![0.25], 20_000);
+        crate::cgroup::testing::wait_until(|| (keeper.report().groups[0].duty - 0.25).abs() < 1e-9);
         for _ in 0..100 {
             let report = keeper.report();
             assert!((report.groups[0].duty - 0.25).abs() < 1e-9);

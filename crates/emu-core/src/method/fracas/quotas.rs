@@ -126,9 +126,13 @@ impl Emulation for Quotas {
         let refused = |why: Unavailable| why.into_error(self.id);
         check_equal(targets, self.can_bind).map_err(refused)?;
         let period_us = period_for(self.period, targets, self.groups).map_err(refused)?;
-        self.keeper.retarget(&shares_of(targets, self.groups), period_us)?;
+        self.keeper.retarget(shares_of(targets, self.groups), period_us);
         self.targets.clone_from(targets);
         Ok(())
+    }
+
+    fn period(&self) -> Duration {
+        self.keeper.period()
     }
 
     fn status(&self) -> Status {

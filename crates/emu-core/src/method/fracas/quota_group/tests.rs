@@ -216,7 +216,7 @@ fn new_shares_wait_for_a_period_to_begin_and_no_longer() {
     let (_root, mut one) = group(1, None);
     one.ask(0.5, 20_000).unwrap();
     let begin = time::now();
-    at_period_start(&mut [(&mut one, 0.25)], |group, share| group.ask(*share, 20_000)).unwrap();
+    at_period_start(&mut [(&mut one, 0.25)], &|| false, |group, share| group.ask(*share, 20_000)).unwrap();
     let waited = time::now() - begin;
     assert!(waited >= 20_000_000, "no period began: {waited} ns");
     assert!((one.duty() - 0.25).abs() < 1e-12);
