@@ -39,6 +39,21 @@ pub fn size(bytes: u64) -> String {
     unit.map_or_else(|| format!("{bytes} B"), |(unit, name)| format!("{} {name}", bytes / unit))
 }
 
+/// A size as the value of an option: `4KiB`, `2GiB`.
+pub fn whole_size(bytes: u64) -> String {
+    size(bytes).replace(' ', "")
+}
+
+/// A size with three digits that matter: `812 KiB`, `1.97 GiB`.
+pub fn rounded_size(bytes: u64) -> String {
+    let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let unit = units.into_iter().find(|(unit, _)| bytes >= *unit);
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(unit, name)| format!("{} {name}", significant(bytes as f64 / unit as f64)),
+    )
+}
+
 /// A number of things each second with the unit that suits it, in powers of 1000: `1.37 GB/s`.
 pub fn rate(per_second: f64, unit: &str) -> String {
     let (value, prefix) = match per_second {
@@ -126,6 +141,8 @@ mod tests {
         ] {
             assert_eq!(size(bytes), text);
         }
+        assert_eq!((whole_size(4096), rounded_size(1000)), ("4KiB".into(), "1000 B".into()));
+        assert_eq!(rounded_size(2_115_000_000), "1.97 GiB");
     }
 
     #[test]

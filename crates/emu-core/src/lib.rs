@@ -30,6 +30,7 @@ mod cpufreq;
 mod delivery;
 mod duty;
 mod error;
+mod exclusion;
 mod hint;
 mod host;
 mod method;
@@ -54,13 +55,14 @@ mod zone;
 pub mod clock;
 pub mod control_file;
 
-pub use cgroup::{QuotaLimit, throttled_time};
+pub use cgroup::{Memory, QuotaLimit, throttled_time};
 pub use command::{Ended, SlowChild, SlowCommand, Stdio};
 pub use cpu_list::{CPU_ID_MAX, CpuId, CpuList};
 pub use cpufreq::select_governor;
 pub use delivery::Stretch;
 pub use duty::{PERIOD_MAX, PERIOD_MIN};
 pub use error::{Error, ErrorKind, Result};
+pub use exclusion::Exclusive;
 pub use hint::{Hint, Setting};
 pub use host::{
     CgroupLayout, Cgroups, Clocks, Controller, Cpu, CpuTimes, Cpufreq, FairServer, Hierarchy, Host, Policy,
@@ -69,7 +71,7 @@ pub use host::{
 pub use method::{About, Emulation, Expected, METHODS, Method, Plan, Trait, find, ids, method};
 pub use method_id::MethodId;
 pub use nearest::nearest;
-pub use node::Node;
+pub use node::{Node, NodeOptions};
 pub use placement::{Apart, Placed, place};
 pub use roots::Roots;
 pub use session::{Judged, Prepared, Session, best, choose, judge, ranked};

@@ -8,12 +8,15 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, pidfd_open};
 
-use crate::cgroup::{confine, join_as, lists, place};
+use crate::cgroup::{
+    Folder, Memory, MemoryLimit, check_memory, confine, hierarchy_for, join_as, lists, place,
+};
 use crate::command::SlowCommand;
 use crate::error::{Error, Result};
+use crate::exclusion::{Exclusion, Exclusive, check_exclusive};
 use crate::hint::Hint;
-use crate::host::Host;
 use crate::host::delegation::PROCS;
+use crate::host::{Controller, Host};
 use crate::method::Trait;
 use crate::process::{Stat, check_targets};
 use crate::session::{Prepared, Session};
@@ -27,16 +30,29 @@ use crate::zone::Tasks;
 /// How long processes that are killed may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What a node has beside its CPUs and their speeds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeOptions {
+    /// How much memory its processes may use together, in bytes, the page cache of what they read included.
+    pub memory: Option<u64>,
+    /// Whether the host's own tasks are kept off its CPUs, as far as their affinity can be changed.
+    pub exclusive: bool,
+}
+
 /// A virtual node: CPUs with speeds of their own, and whatever has joined.
 ///
 /// A process of this one's holds its place while nothing else is in it. Dropping the node lets its processes run freely.
 #[derive(Debug)]
 #[must_use = "dropping a node ends it"]
 pub struct Node {
+    /// Dropped first: it would change tasks that the session puts back.
+    exclusion: Option<Exclusion>,
     /// Dropped before the process that holds the place.
     session: Session,
     holder: Gated,
     host: Host,
+    /// Whether its memory is limited.
+    has_memory: bool,
 }
 
 impl Node {
@@ -46,10 +62,26 @@ impl Node {
     /// As [`Session::begin`]; [`ErrorKind::Unavailable`](crate::error::ErrorKind) where the method puts the node into no
     /// cgroup: what is in it could not be told.
     pub fn create(prepared: &Prepared, name: impl Into<String>) -> Result<Self> {
+        Self::create_with(prepared, name, NodeOptions::default())
+    }
+
+    /// As [`create`](Self::create), with more than CPUs and speeds.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create). The size is none for memory here, or no cgroup with the memory controller can be made. The
+    /// host would be left no CPU, another node is exclusive, or a task is bound to these CPUs alone.
+    pub fn create_with(prepared: &Prepared, name: impl Into<String>, options: NodeOptions) -> Result<Self> {
+        let host = prepared.host().clone();
+        let cpus = prepared.demand().cpus();
+        options.memory.map_or(Ok(()), |bytes| check_memory(&host, bytes))?;
+        if options.exclusive {
+            check_exclusive(&host, &cpus)?;
+        }
         // It waits at its gate for ever.
         let holder = SlowCommand::new("node").gate()?;
-        let session = Session::begin(prepared, name, Tasks::Processes(vec![holder.pid()]))?;
-        let node = Self { session, holder, host: prepared.host().clone() };
+        let tasks = Tasks::Processes(vec![holder.pid()]);
+        let session = Session::begin_with_memory(prepared, name, tasks, options.memory)?;
+        let mut node = Self { exclusion: None, session, holder, host, has_memory: options.memory.is_some() };
         if node.groups().is_empty() {
             let message = format!("cannot make a node by {}: it has no cgroup here", prepared.method().id());
             return Err(Error::unavailable(message).hint(
@@ -57,7 +89,16 @@ impl Node {
                     .or(Hint::OwnGroup(vec![])),
             ));
         }
+        if options.exclusive {
+            let (groups, journal) = (node.groups(), node.session.journal());
+            node.exclusion = Some(Exclusion::begin(&node.host, &cpus, groups, journal)?);
+        }
         Ok(node)
+    }
+
+    /// What is kept off its CPUs, and what stays there; `None` where it is not exclusive.
+    pub fn exclusive(&self) -> Option<Exclusive> {
+        self.exclusion.as_ref().map(Exclusion::report)
     }
 
     /// What is in force for it.
@@ -75,6 +116,39 @@ impl Node {
         members
     }
 
+    /// The memory that its processes may use together, and what they use; `None` where it has no limit of its own.
+    ///
+    /// # Errors
+    /// The cgroup or its limit has been removed.
+    pub fn memory(&self) -> Result<Option<Memory>> {
+        self.memory_limit()?.map(|limit| limit.read()).transpose()
+    }
+
+    /// Changes the limit of its memory at once. What its processes use too much, the kernel takes back as far as it can
+    /// without killing any.
+    ///
+    /// # Errors
+    /// The node has no limit; the size is none for memory here; its processes use more. Then nothing changes.
+    pub fn set_memory(&self, bytes: u64) -> Result<()> {
+        let limit = self.memory_limit()?.ok_or_else(|| {
+            Error::usage("the node has no limit of its memory").hint("make it anew, with such a limit")
+        })?;
+        check_memory(&self.host, bytes)?;
+        limit.set(bytes)
+    }
+
+    fn memory_limit(&self) -> Result<Option<MemoryLimit>> {
+        if !self.has_memory {
+            return Ok(None);
+        }
+        let limit = hierarchy_for(&self.host, Controller::Memory).and_then(|hierarchy| {
+            let path = place::own_group(&self.host.roots.proc, self.holder.pid(), hierarchy)?;
+            Some(MemoryLimit::of(&Folder { version: hierarchy.version, path }))
+        });
+        let gone = || Error::unavailable("the cgroup that limits the node's memory has been removed");
+        limit.map(Some).ok_or_else(|| gone().hint("end the node, and make it anew"))
+    }
+
     /// Has a process join, with all its threads, and with the children that it will have. It is as slow as the node from
     /// here on, with a method that stops processes from the next period on.
     ///
@@ -82,6 +156,13 @@ impl Node {
     /// It is not there, must not be slowed, or is another user's; another emu would go on slowing it; the kernel refuses to
     /// move it.
     pub fn adopt(&self, pid: Pid) -> Result<()> {
+        match &self.exclusion {
+            Some(exclusion) => exclusion.leave_out(pid, || self.take_in(pid)),
+            None => self.take_in(pid),
+        }
+    }
+
+    fn take_in(&self, pid: Pid) -> Result<()> {
         let (proc, journal) = (&self.host.roots.proc, self.session.journal());
         check_targets(proc, [pid])?;
         let stat = Stat::read(proc, pid).filter(|stat| !stat.has_ended());
@@ -160,7 +241,8 @@ impl Node {
     /// # Errors
     /// As [`Session::release`].
     pub fn remove(self) -> (Status, Result<()>) {
-        let Self { session, holder, .. } = self;
+        let Self { exclusion, session, holder, .. } = self;
+        drop(exclusion);
         let ended = session.release();
         drop(holder);
         ended

@@ -1,8 +1,9 @@
 //! From a zone to an emulation at work and back: what a caller of the library uses.
 
+mod tasks;
+
 use std::cmp::Ordering;
 use std::fmt;
-use std::path::Path;
 use std::thread;
 
 use crate::clock;
@@ -13,13 +14,12 @@ use crate::hint::Hint;
 use crate::host::Host;
 use crate::method::{self, About, Emulation, Expected, METHODS, Method, Plan, Trait};
 use crate::method_id::MethodId;
-use crate::process::Stat;
 use crate::speed::{Hertz, Speed, SpeedSpec, Target, Targets};
 use crate::status::Status;
-use crate::sys::Pid;
 use crate::unavailable::Unavailable;
 use crate::undo::Journal;
 use crate::zone::{Demand, Tasks, Zone};
+use tasks::{check_same, check_tasks};
 
 impl Demand {
     /// The CPUs of a zone of this speed: those given, else those that it names, else all that are allowed.
@@ -212,7 +212,7 @@ impl Session {
     /// A CPU or task cannot be used, another emu has a CPU of the zone, or the kernel refused a step. Nothing stays
     /// changed; where undoing failed too, the error is [`ErrorKind::RestoreIncomplete`].
     pub fn engage(prepared: &Prepared, name: impl Into<String>, tasks: Tasks) -> Result<Self> {
-        Self::of(prepared, name.into(), tasks, false)
+        Self::of(prepared, name.into(), tasks, false, None)
     }
 
     /// As `engage`, for tasks that wait to begin: measures first what the method costs on these CPUs, if need be.
@@ -220,10 +220,26 @@ impl Session {
     /// # Errors
     /// As [`engage`](Self::engage).
     pub fn begin(prepared: &Prepared, name: impl Into<String>, tasks: Tasks) -> Result<Self> {
-        Self::of(prepared, name.into(), tasks, true)
+        Self::of(prepared, name.into(), tasks, true, None)
     }
 
-    fn of(prepared: &Prepared, name: String, tasks: Tasks, is_new: bool) -> Result<Self> {
+    /// As [`begin`](Self::begin), for processes that may use so much [memory](Zone::memory) together.
+    pub(crate) fn begin_with_memory(
+        prepared: &Prepared,
+        name: impl Into<String>,
+        tasks: Tasks,
+        memory: Option<u64>,
+    ) -> Result<Self> {
+        Self::of(prepared, name.into(), tasks, true, memory)
+    }
+
+    fn of(
+        prepared: &Prepared,
+        name: String,
+        tasks: Tasks,
+        is_new: bool,
+        memory: Option<u64>,
+    ) -> Result<Self> {
         let Prepared { host, demand, plan, .. } = prepared;
         if demand.targets.is_empty() {
             return Err(Error::usage("a zone needs at least one CPU"));
@@ -232,7 +248,7 @@ impl Session {
         check_shares(&demand.targets)?;
         let started = check_tasks(&host.roots.proc, &tasks)?;
         let method = prepared.method;
-        let zone = Zone { name, demand: demand.clone(), tasks, is_new };
+        let zone = Zone { name, demand: demand.clone(), tasks, is_new, memory };
         let journal = Journal::open(&host.roots, &demand.cpus(), method.id().as_str(), &zone.name)?;
         let engaged = plan.engage(host, &zone, &journal).and_then(|emulation| {
             // Measuring may have come before the tasks were taken.
@@ -292,7 +308,7 @@ impl Session {
         method::same_cpus(&self.targets, targets)?;
         if !self.is_paused {
             self.emulation.retarget(targets)?;
-            self.delivery.retarget(targets, self.emulation.status().period);
+            self.delivery.retarget(targets, self.emulation.period());
         }
         self.targets.clone_from(targets);
         Ok(())
@@ -346,7 +362,7 @@ impl Session {
         self.is_paused = true;
         self.journal.0.set_paused(true);
         // New targets are in force after two periods, as long as these are now.
-        thread::sleep(self.emulation.status().period * 2);
+        thread::sleep(self.emulation.period() * 2);
         Ok(())
     }
 
@@ -357,7 +373,7 @@ impl Session {
     pub fn resume(&mut self) -> Result<()> {
         if self.is_paused {
             self.emulation.retarget(&self.targets)?;
-            self.delivery.retarget(&self.targets, self.emulation.status().period);
+            self.delivery.retarget(&self.targets, self.emulation.period());
             self.is_paused = false;
             self.journal.0.set_paused(false);
         }
@@ -404,46 +420,6 @@ impl Session {
 /// The shares are shares, whoever made them.
 fn check_shares(targets: &Targets) -> Result<()> {
     targets.values().try_for_each(|target| Speed::share(target.share).map(drop))
-}
-
-/// The tasks exist and are not emu itself. Returns when each process has started, in clock ticks since boot.
-fn check_tasks(proc: &Path, tasks: &Tasks) -> Result<Vec<(Pid, u64)>> {
-    let Tasks::Processes(pids) = tasks else { return Ok(Vec::new()) };
-    let mut started = Vec::new();
-    if pids.is_empty() {
-        return Err(Error::usage("a zone needs at least one process"));
-    }
-    for &pid in pids {
-        if pid <= 0 {
-            return Err(Error::usage(format!("{pid} is not a process ID")));
-        }
-        if pid == std::process::id() as i32 {
-            return Err(Error::usage(format!("process {pid} is emu itself"))
-                .hint(Hint::StartInZone.or("name its own process")));
-        }
-        let no_process = || Error::usage(format!("there is no process {pid}"));
-        started.push((pid, Stat::read(proc, pid).ok_or_else(no_process)?.starttime));
-        match nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None) {
-            Ok(()) => {}
-            Err(nix::errno::Errno::ESRCH) => return Err(no_process()),
-            Err(cause) => {
-                return Err(Error::io(format!("cannot act on process {pid}"), cause.into())
-                    .with_kind(ErrorKind::NotPermitted)
-                    .hint("it belongs to another user: be that user, or root"));
-            }
-        }
-    }
-    Ok(started)
-}
-
-/// No number has become that of another process. One that has ended may have left descendants.
-fn check_same(proc: &Path, started: &[(Pid, u64)]) -> Result<()> {
-    started.iter().try_for_each(|&(pid, starttime)| match Stat::read(proc, pid) {
-        Some(stat) if stat.starttime != starttime => {
-            Err(Error::usage(format!("process {pid} has ended, and its number is another process's now")))
-        }
-        _ => Ok(()),
-    })
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ impl Status {
     }
 
     /// Adds something that keeps the limit from being in force as asked.
-    pub(crate) fn add_problem(&mut self, problem: String) {
+    pub fn add_problem(&mut self, problem: String) {
         if self.health == Health::Holding {
             self.health = Health::Degraded;
         }

@@ -95,4 +95,7 @@ pub struct Zone {
     pub tasks: Tasks,
     /// Whether the tasks have not begun yet: then nothing is lost while a method measures what it costs on their CPUs.
     pub is_new: bool,
+    /// How much memory the tasks may use together, in bytes, where they are [`Tasks::Processes`]; `None` is as much as before.
+    #[serde(default)]
+    pub memory: Option<u64>,
 }

@@ -5,17 +5,19 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use emu_core::{Error, LiveSession, Pid, Result, Roots, SpeedSpec, Status, Tasks, live_sessions};
+use emu_core::{
+    Error, Exclusive, LiveSession, Memory, Pid, Result, Roots, SpeedSpec, Status, Tasks, live_sessions,
+};
 use serde::{Deserialize, Serialize};
 
 use super::source::Source;
-use super::{Reply, Request, address, limit, peer, receive, send};
+use super::{Reply, Request, Setting, address, limit, peer, receive, send};
 
 /// How long an emu may take to answer: a status may wait for its controllers.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The same where it kills what is in its node.
-const PATIENCE_TO_KILL: Duration = Duration::from_secs(15);
+/// The same where it kills what is in its node, or has the kernel take memory back.
+const LONG_PATIENCE: Duration = Duration::from_secs(15);
 
 /// An emulation at work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +36,12 @@ pub(crate) struct Working {
     /// The machine that it is to be as fast as.
     #[serde(default)]
     pub(crate) like: Option<Source>,
+    /// The memory of a node, where it is limited.
+    #[serde(default)]
+    pub(crate) memory: Option<Memory>,
+    /// What is kept off the CPUs of an exclusive node, and what stays.
+    #[serde(default)]
+    pub(crate) exclusive: Option<Exclusive>,
     /// How it goes.
     pub(crate) status: Status,
 }
@@ -79,15 +87,15 @@ pub(crate) fn set_speed(roots: &Roots, pid: Pid, speed: &SpeedSpec) -> Result<Li
             .hint("`emu top` lists those that there are"));
     };
     outcome?;
-    set_speed_of(session.pid, speed).map(|()| session)
+    change(session.pid, &Setting::of_speed(speed)).map(|()| session)
 }
 
-/// Sets the speed of the emulation of this emu.
+/// Changes the emulation of this emu.
 ///
 /// # Errors
-/// It does not answer, or refuses the speed; then nothing changes.
-pub(crate) fn set_speed_of(emu: Pid, speed: &SpeedSpec) -> Result<()> {
-    order(emu, &Request::Set(speed.clone()))
+/// It does not answer, or refuses; then nothing changes.
+pub(crate) fn change(emu: Pid, to: &Setting) -> Result<()> {
+    order(emu, &Request::Set(to.clone()))
 }
 
 /// Has a process join the node of this emu.
@@ -139,8 +147,9 @@ fn ask(emu: Pid, request: &Request) -> Result<Reply> {
     if pid != emu || (user != 0 && user != nix::unistd::geteuid().as_raw()) {
         return Err(Error::not_permitted(format!("process {pid} of user {user} poses as emu {emu}")));
     }
-    let is_kill = *request == Request::Remove { kill: true };
-    limit(&stream, if is_kill { PATIENCE_TO_KILL } else { PATIENCE })?;
+    let takes_long =
+        matches!(request, Request::Remove { kill: true } | Request::Set(Setting { memory: Some(_), .. }));
+    limit(&stream, if takes_long { LONG_PATIENCE } else { PATIENCE })?;
     send(&mut stream, request).and_then(|()| receive(&stream)).map_err(silent)
 }
 

@@ -7,10 +7,11 @@ mod client;
 mod server;
 mod source;
 
-pub(crate) use client::{Working, at_work, join, remove, set_speed, set_speed_of};
+pub(crate) use client::{Working, at_work, change, join, remove, set_speed};
 pub(crate) use server::{Asked, Change, Control};
 pub(crate) use source::Source;
 
+use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
@@ -21,18 +22,43 @@ use nix::sys::socket::{getsockopt, sockopt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use emu_bench::numbers::whole_size;
+
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Request {
     /// How the emulation goes.
     Status,
-    /// Another speed.
-    Set(SpeedSpec),
+    /// Another speed, or memory.
+    Set(Setting),
     /// That a process joins the node.
     Join(Pid),
     /// That the node ends. `kill` is for what is in it, without which nothing may be.
     Remove { kill: bool },
+}
+
+/// What can be changed of an emulation; the memory of a node only.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Setting {
+    pub(crate) speed: Option<SpeedSpec>,
+    /// In bytes.
+    pub(crate) memory: Option<u64>,
+}
+
+impl Setting {
+    fn of_speed(speed: &SpeedSpec) -> Self {
+        Self { speed: Some(speed.clone()), memory: None }
+    }
+}
+
+/// In the words of the options.
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let speed = self.speed.as_ref().map(|speed| format!("--speed={speed}"));
+        let memory = self.memory.map(|bytes| format!("--memory={}", whole_size(bytes)));
+        f.write_str(&speed.into_iter().chain(memory).collect::<Vec<_>>().join(" "))
+    }
 }
 
 /// What is answered.
@@ -93,7 +119,8 @@ mod tests {
     #[test]
     fn a_message_is_one_line_and_comes_back_as_it_was() {
         let (mut here, there) = UnixStream::pair().unwrap();
-        for request in [Request::Status, Request::Set("0=33.333333%,1=1.2345678GHz".parse().unwrap())] {
+        let speed = Setting::of_speed(&"0=33.333333%,1=1.2345678GHz".parse().unwrap());
+        for request in [Request::Status, Request::Set(Setting { memory: Some(4096), ..speed })] {
             send(&mut here, &request).unwrap();
             assert_eq!(receive::<Request>(&there).unwrap(), request);
         }

@@ -6,10 +6,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Pid, Result, Session, SpeedSpec, Tasks};
+use emu_core::{Error, Exclusive, Memory, Pid, Result, Session, SpeedSpec, Tasks};
 
 use super::source::Source;
-use super::{Reply, Request, Working, address, limit, peer, receive, send};
+use super::{Reply, Request, Setting, Working, address, limit, peer, receive, send};
 
 /// How long an emulation waits for one who asks it something and says nothing.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -47,6 +47,27 @@ pub(crate) trait Asked {
         None
     }
 
+    /// The memory of a node, where it is limited.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    fn memory(&self) -> Result<Option<Memory>> {
+        Ok(None)
+    }
+
+    /// Changes the limit of a node's memory.
+    ///
+    /// # Errors
+    /// It cannot be that, or this is no node.
+    fn set_memory(&mut self, _bytes: u64) -> Result<()> {
+        Err(no_node())
+    }
+
+    /// What is kept off the CPUs of an exclusive node.
+    fn exclusive(&self) -> Option<Exclusive> {
+        None
+    }
+
     /// The processes that have joined.
     fn members(&self) -> Vec<Pid> {
         Vec::new()
@@ -69,8 +90,19 @@ pub(crate) trait Asked {
     }
 }
 
+/// Changes all of it or nothing.
+fn set(asked: &mut dyn Asked, to: &Setting) -> Result<()> {
+    let before = if to.memory.is_some() { asked.memory()? } else { None };
+    to.memory.map_or(Ok(()), |bytes| asked.set_memory(bytes))?;
+    let set = to.speed.as_ref().map_or(Ok(()), |speed| set_speed(asked, speed));
+    if let (Err(_), Some(before)) = (&set, before) {
+        asked.set_memory(before.limit)?;
+    }
+    set
+}
+
 /// A speed that was set would last until the next step of a trace.
-fn set(asked: &mut dyn Asked, speed: &SpeedSpec) -> Result<()> {
+fn set_speed(asked: &mut dyn Asked, speed: &SpeedSpec) -> Result<()> {
     match asked.follows() {
         Some(source) => Err(Error::usage(format!("its speed follows {}", source.file.display()))
             .hint("end it, and begin it with --speed")),
@@ -131,7 +163,7 @@ impl Control {
         let request = receive(&stream)?;
         let outcome = match &request {
             Request::Status => Ok(()),
-            Request::Set(speed) => set(asked, speed),
+            Request::Set(to) => set(asked, to),
             Request::Join(pid) => asked.join(*pid),
             Request::Remove { kill } => asked.remove(*kill),
         };
@@ -143,7 +175,7 @@ impl Control {
         // What was changed is changed, whether they still listen or not.
         let _ = send(&mut stream, &reply);
         Ok(match (request, outcome) {
-            (Request::Set(speed), Ok(())) => {
+            (Request::Set(Setting { speed: Some(speed), .. }), Ok(())) => {
                 let what = format!("the speed was set to {speed} by process {pid}");
                 Some(Change { at: Instant::now(), what })
             }
@@ -152,6 +184,11 @@ impl Control {
     }
 
     fn working(&self, asked: &mut dyn Asked) -> Working {
+        let mut status = asked.session().status();
+        let memory = asked.memory().unwrap_or_else(|why| {
+            status.add_problem(why.in_words());
+            None
+        });
         Working {
             pid: std::process::id() as Pid,
             name: self.name.clone(),
@@ -159,7 +196,9 @@ impl Control {
             members: asked.members(),
             follows: asked.follows().cloned(),
             like: asked.like().cloned(),
-            status: asked.session().status(),
+            memory,
+            exclusive: asked.exclusive(),
+            status,
         }
     }
 }

@@ -224,6 +224,7 @@ mod tests {
                 demand: Demand::new(targets),
                 tasks: Tasks::Processes(vec![1]),
                 is_new: true,
+                memory: None,
             }
         };
         assert!(!is_needed(&host, &zone(&all)) && is_needed_now(&host, &zone(&all[1..])));

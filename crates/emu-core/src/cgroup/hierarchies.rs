@@ -13,9 +13,9 @@ use crate::sys::Pid;
 /// How often two lists of processes are compared before they count as different.
 const LOOKS: u32 = 20;
 
-/// Whether a method cannot do without the controller.
+/// Whether one who wants the controller cannot do without it.
 pub(super) fn is_vital(controller: Controller) -> bool {
-    matches!(controller, Controller::Cpu | Controller::Freezer)
+    matches!(controller, Controller::Cpu | Controller::Freezer | Controller::Memory)
 }
 
 /// The hierarchy to use for a controller. Freezing and accounting exist in version 2 beside version

@@ -19,6 +19,7 @@ mod hierarchies;
 mod left;
 mod limit;
 pub(crate) mod lists;
+mod memory;
 pub(crate) mod place;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -31,6 +32,8 @@ pub(crate) use freezer_stop::FreezerStop;
 pub(crate) use hierarchies::{can_have, folder_of, hierarchy_for, is_same_everywhere};
 pub use limit::QuotaLimit;
 pub(crate) use limit::{Limit, PERIOD_MAX, PERIOD_MIN, QUOTA_MIN_US, Quota, tightest_limit};
+pub use memory::Memory;
+pub(crate) use memory::{MemoryLimit, check_memory};
 pub(crate) use throttling::Throttling;
 pub use throttling::throttled_time;
 pub(crate) use usage::Usage;
@@ -74,8 +77,8 @@ impl TaskGroup {
     /// Puts the zone's tasks into groups with these controllers: all threads and all descendants,
     /// until no new one appears.
     ///
-    /// [`Controller::Cpu`] and [`Controller::Freezer`] are required if wanted.
-    /// [`Controller::Cpuacct`] is optional. With [`Controller::Cpuset`] the tasks are kept on the
+    /// [`Controller::Cpu`] and [`Controller::Freezer`] are required if wanted, and
+    /// [`Controller::Memory`] where the zone limits memory. [`Controller::Cpuacct`] is optional. With [`Controller::Cpuset`] the tasks are kept on the
     /// zone's CPUs, unless the zone has all CPUs: by a cpuset where possible, else by their
     /// affinity, which [`notes`](Self::notes) tells.
     ///
@@ -131,7 +134,15 @@ impl TaskGroup {
 
     fn with(host: &Host, zone: &Zone, wanted: &[Controller], journal: &Journal) -> Result<Self> {
         match &zone.tasks {
-            Tasks::Processes(pids) => Self::make(host, zone, pids, wanted, journal),
+            Tasks::Processes(pids) => {
+                let memory = zone.memory.map(|_| Controller::Memory);
+                let wanted: Vec<_> = wanted.iter().copied().chain(memory).collect();
+                let group = Self::make(host, zone, pids, &wanted, journal)?;
+                if let Some((bytes, folder)) = zone.memory.zip(group.folder(Controller::Memory)) {
+                    MemoryLimit::of(folder).set(bytes)?;
+                }
+                Ok(group)
+            }
             Tasks::Cgroup(path) => Self::adopt(host, zone, path, wanted, journal),
         }
     }
@@ -298,12 +309,13 @@ impl TaskGroup {
         journal: &Journal,
     ) -> Result<Option<(place::Site, Vec<Controller>)>> {
         let domain = |controllers: &[Controller]| -> Vec<Controller> {
-            let needs_enabling = |c: &Controller| matches!(c, Controller::Cpu | Controller::Cpuset);
+            let needs_enabling =
+                |c: &Controller| matches!(c, Controller::Cpu | Controller::Cpuset | Controller::Memory);
             controllers.iter().copied().filter(needs_enabling).collect()
         };
-        // Other processes are moved for `Cpu` only; instead of a cpuset, the tasks' affinity will
-        // do.
-        let may_empty = controllers.contains(&Controller::Cpu);
+        // Other processes are not moved for a cpuset: instead of one, the tasks' affinity will do.
+        let may_empty =
+            [Controller::Cpu, Controller::Memory].iter().any(|wanted| controllers.contains(wanted));
         match place::find(hierarchy, home, &domain(&controllers), may_empty, journal) {
             Ok(site) => return Ok(Some((site, controllers))),
             Err(_) if controllers.contains(&confine::CONTROLLER) => {}

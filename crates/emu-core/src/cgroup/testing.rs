@@ -36,7 +36,7 @@ pub(crate) fn host_with(version: u8, controller: Controller, dir: &Path) -> Opti
 
 pub(crate) fn zone(cpus: &CpuList, tasks: Tasks) -> Zone {
     let targets = cpus.iter().map(|cpu| (cpu, Target { share: 0.5, clock: None })).collect();
-    Zone { name: "test".into(), demand: Demand::new(targets), tasks, is_new: true }
+    Zone { name: "test".into(), demand: Demand::new(targets), tasks, is_new: true, memory: None }
 }
 
 pub(crate) fn processes(pids: &[Pid]) -> Tasks {

@@ -2,7 +2,9 @@ use super::*;
 use crate::cpu_list::CpuList;
 use crate::method::About;
 use crate::roots::Roots;
+use crate::sys::Pid;
 use std::fs;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,6 +37,7 @@ fn delivery() -> Delivery {
     let host = Host::detect(&Roots::system()).unwrap();
     let zone = Zone {
         is_new: true,
+        memory: None,
         name: "test".into(),
         demand: Demand::new([(0, Target { share: 0.4, clock: None })].into()),
         tasks: Tasks::Processes(vec![std::process::id() as Pid]),

@@ -72,7 +72,7 @@ impl Undoer<'_, '_> {
         since: u64,
         [cpus, ours]: [Field<'_>; 2],
     ) -> bool {
-        let ours = parse_cpus(ours).unwrap_or_default();
+        let (ours_text, ours) = (ours, parse_cpus(ours).unwrap_or_default());
         let (cpus_text, cpus) = (cpus, parse_cpus(cpus).unwrap_or_default());
         let binding = Binding { cpus, ours: both(&ours, self.online().as_ref()), since };
         let proc = self.places.proc();
@@ -88,6 +88,7 @@ impl Undoer<'_, '_> {
             };
             let looked =
                 match tasks {
+                    TaskSetField::All => each_entry(proc, c".", restore),
                     TaskSetField::Members(path) => {
                         let Some(members) = self.places.locate(path) else { return false };
                         members.open(OFlags::RDONLY).and_then(|list| each_number(&list, restore))
@@ -100,6 +101,12 @@ impl Undoer<'_, '_> {
                 (Err(Errno::NOENT | Errno::NODEV), _) => return true,
                 (Err(cause), _) => {
                     return self.failed(format_args!("cannot look for bound tasks: {}", Cause(cause)));
+                }
+                // Of all tasks, those of other users were never ours to bind; one that was ours may have become another's.
+                (Ok(()), Some((pid, Errno::PERM))) if !found && matches!(tasks, TaskSetField::All) => {
+                    return self.note(format_args!(
+                        "left the CPUs of process {pid}, which is another user's: it is kept to CPUs {ours_text}"
+                    ));
                 }
                 (Ok(()), Some((pid, cause))) => {
                     let cause = Cause(cause);

@@ -127,6 +127,8 @@ pub enum Undo {
 /// The tasks that may have inherited a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskSet {
+    /// All of the host.
+    All,
     /// The members of a group, given by the file that lists them.
     Members(PathBuf),
     /// A process and its descendants, as long as those in between live.
@@ -174,6 +176,7 @@ impl Undo {
             Self::Inherited { tasks, since, cpus, ours } => {
                 let [since, cpus, ours] = [since.to_string(), cpus.to_string(), ours.to_string()];
                 match tasks {
+                    TaskSet::All => push(&mut line, b"inherited"),
                     TaskSet::Members(members) => push_all(&mut line, [b"inherited-in", bytes(members)]),
                     TaskSet::DescendantsOf { pid, starttime } => {
                         push_task(&mut line, b"inherited-of", *pid, *starttime);
@@ -262,6 +265,7 @@ pub(super) enum Step<'a> {
 /// A [`TaskSet`] as found in the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TaskSetField<'a> {
+    All,
     Members(Field<'a>),
     DescendantsOf(Task),
 }
@@ -285,6 +289,7 @@ impl<'a> Step<'a> {
                 let (task, cpus) = (Task::parse(&mut fields)?, fields.next()?);
                 Self::Affinity { task, cpus, ours: fields.next().filter(|ours| !ours.is(b"")) }
             }
+            b"inherited" => Self::inherited(TaskSetField::All, &mut fields)?,
             b"inherited-in" => Self::inherited(TaskSetField::Members(fields.next()?), &mut fields)?,
             b"inherited-of" => {
                 Self::inherited(TaskSetField::DescendantsOf(Task::parse(&mut fields)?), &mut fields)?

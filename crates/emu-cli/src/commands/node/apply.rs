@@ -8,10 +8,12 @@ use emu_core::{
     Trait, live_sessions, place,
 };
 
-use super::args::ApplyArgs;
+use super::args::{ApplyArgs, CreateArgs};
+use rustix::param::page_size;
+
 use super::file::{self, Spec, Specs};
 use super::{asked_to_end, create, name, nodes, remove};
-use crate::control::{self, Working};
+use crate::control::{self, Setting, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::output;
@@ -76,8 +78,8 @@ enum Step {
     Set {
         name: String,
         emu: Pid,
-        from: SpeedSpec,
-        to: SpeedSpec,
+        from: Setting,
+        to: Setting,
     },
 }
 
@@ -94,7 +96,7 @@ impl Step {
                     exit => Err(Failure { exit, error: None }),
                 }
             }
-            Self::Set { emu, to, .. } => Ok(control::set_speed_of(*emu, to)?),
+            Self::Set { emu, to, .. } => Ok(control::change(*emu, to)?),
         }
     }
 
@@ -114,7 +116,7 @@ impl fmt::Display for Step {
         match self {
             Self::Remove { name, .. } => write!(f, "remove {name}"),
             Self::Create { name, spec } => write!(f, "create {}", spec.words(name).join(" ")),
-            Self::Set { name, from, to, .. } => write!(f, "set {name} --speed={to} (it was {from})"),
+            Self::Set { name, from, to, .. } => write!(f, "set {name} {to} (it was {from})"),
         }
     }
 }
@@ -125,21 +127,20 @@ fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Vec<Step>, Fail
     for (session, working) in nodes()? {
         there.insert(name(&session).to_owned(), (session, working?));
     }
-    let specs = &placed(host, specs, &there)?;
+    // This process may be kept off the CPUs of a node that is to be another one.
+    let mut host = host.clone();
+    for (session, _) in there.values().filter(|(_, working)| working.exclusive.is_some()) {
+        host.allowed = host.allowed.union(&session.cpus);
+    }
+    let (host, specs) = (&host, &placed(&host, specs, &there)?);
     let (mut removed, mut created, mut set) = (Vec::new(), Vec::new(), Vec::new());
     let mut keeps: Vec<Pid> = Vec::new();
     for (name, spec) in specs {
         let args = spec.args(name)?;
         match there.get(name) {
-            Some((session, working)) if is_like(host, &args.zone, session, working)? => {
+            Some((session, working)) if is_like(host, &args, session, working)? => {
                 keeps.push(session.pid);
-                if let Some(to) = args.zone.wanted.speed
-                    && !has_speed(&to, session, &working.status)?
-                {
-                    let from = Spec::of(session, working).args(name)?.zone.wanted.speed;
-                    let from = from.unwrap_or_else(|| to.clone());
-                    set.push(Step::Set { name: name.clone(), emu: session.pid, from, to });
-                }
+                set.extend(change(name, args, session, working)?);
             }
             _ => created.push((name, spec, cpus_of_new(host, &args.zone, signals)?)),
         }
@@ -179,9 +180,32 @@ fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Vec<Step>, Fail
     Ok(removed.into_iter().chain(created).chain(set).collect())
 }
 
-/// Whether a node is the one of the file, but for its speed.
-fn is_like(host: &Host, zone: &ZoneArgs, session: &LiveSession, working: &Working) -> Result<bool> {
-    let status = &working.status;
+/// What is to be set of a node that is the one of the file.
+fn change(name: &str, args: CreateArgs, session: &LiveSession, working: &Working) -> Result<Option<Step>> {
+    let speed = match args.zone.wanted.speed {
+        Some(to) if !has_speed(&to, session, &working.status)? => Some(to),
+        _ => None,
+    };
+    let limit = working.memory.map(|memory| memory.limit);
+    // The kernel has whole pages.
+    let page = page_size() as u64;
+    let memory = args.memory.filter(|bytes| limit.is_some_and(|limit| bytes / page != limit / page));
+    if speed.is_none() && memory.is_none() {
+        return Ok(None);
+    }
+    let was = Spec::of(session, working).args(name)?.zone.wanted.speed;
+    let from = Setting {
+        speed: speed.as_ref().map(|to| was.unwrap_or_else(|| to.clone())),
+        memory: memory.and(limit),
+    };
+    Ok(Some(Step::Set { name: name.to_owned(), emu: session.pid, from, to: Setting { speed, memory } }))
+}
+
+/// Whether a node is the one of the file, but for its speed and how much memory it has.
+fn is_like(host: &Host, args: &CreateArgs, session: &LiveSession, working: &Working) -> Result<bool> {
+    let (zone, status) = (&args.zone, &working.status);
+    let has_memory = working.memory.is_some() == args.memory.is_some();
+    let excludes = working.exclusive.is_some() == args.exclusive;
     let period = zone
         .demand
         .period
@@ -189,7 +213,8 @@ fn is_like(host: &Host, zone: &ZoneArgs, session: &LiveSession, working: &Workin
     let follows = follow::read(zone)?.map(|(source, _)| source) == working.follows;
     let like = like::read(zone)?.map(|(source, _)| source) == working.like;
     let is_on = cpus_of(host, zone)? == session.cpus;
-    Ok(is_on && period && follows && like && zone.method.allows(&session.method))
+    let is_alike = is_on && has_memory && excludes && period && follows && like;
+    Ok(is_alike && zone.method.allows(&session.method))
 }
 
 /// The CPUs of what is asked for.

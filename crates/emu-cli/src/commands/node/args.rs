@@ -10,7 +10,7 @@ use crate::zone::ZoneArgs;
 const EXAMPLES: &str = "\
 Examples:
   emu node create small --cpus 0 --speed 25%
-  emu node create big --speed 1=80%
+  emu node create big --speed 1=80% --memory 2G
   emu node exec small -- ./server --port 7001 &
   emu node exec big -- bash
   emu node set small --speed 50%
@@ -48,6 +48,14 @@ pub(crate) struct CreateArgs {
     #[command(flatten)]
     pub(crate) zone: ZoneArgs,
 
+    /// How much memory the node's processes may use together: 512M, 2G
+    #[arg(long, value_name = "SIZE", value_parser = values::size, allow_hyphen_values = true)]
+    pub(crate) memory: Option<u64>,
+
+    /// Keep all other tasks off the node's CPUs until its end, as far as their affinity can be changed; says what stays
+    #[arg(long)]
+    pub(crate) exclusive: bool,
+
     /// Say nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -68,16 +76,21 @@ pub(crate) struct ExecArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Change the speed of a node
+/// Change the speed of a node, or its memory
 #[derive(Debug, Args)]
+#[command(override_usage = "emu node set NAME <--speed SPEED|--memory SIZE> [OPTIONS]")]
 pub(crate) struct SetArgs {
     /// The node
     #[arg(value_parser = values::node_name)]
     pub(crate) name: String,
 
     /// New speed of all its CPUs: 40%, 0.4, 1.2GHz, or of some: 0-1=1.2GHz
-    #[arg(short, long, allow_hyphen_values = true)]
-    pub(crate) speed: SpeedSpec,
+    #[arg(short, long, allow_hyphen_values = true, required_unless_present = "memory")]
+    pub(crate) speed: Option<SpeedSpec>,
+
+    /// New limit of its memory; nothing is killed for it
+    #[arg(long, value_name = "SIZE", value_parser = values::size, allow_hyphen_values = true)]
+    pub(crate) memory: Option<u64>,
 
     /// Say nothing but errors
     #[arg(short, long)]
@@ -113,6 +126,7 @@ A file:
   [node.small]
   cpus = \"0\"
   speed = \"25%\"
+  memory = \"2G\"
 
   [node.big]
   speed = \"1=1.2GHz\"

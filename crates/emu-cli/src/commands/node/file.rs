@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::CreateArgs;
 use crate::control::Working;
+use emu_bench::numbers::whole_size;
 use crate::zone::{ZoneArgs, like};
 
 /// Nodes by their names.
@@ -45,6 +46,10 @@ pub(super) struct Spec {
     method: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     period: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exclusive: Option<bool>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -76,8 +81,8 @@ pub(super) fn read(path: &Path) -> Result<Specs> {
     let nodes = parse(&text.map_err(failed)?).map_err(|e| {
         let message = format!("{name} does not tell of nodes: {}", e.to_string().trim_end());
         Error::usage(message).hint(
-            "a node is `[node.NAME]` with `speed`, `trace` or `like`, and `cpus` or `cores`, `count`, `class`, `method` and \
-             `period` if wanted",
+            "a node is `[node.NAME]` with `speed`, `trace` or `like`, and `cpus` or `cores`, `count`, `class`, `method`, \
+             `period`, `memory` and `exclusive` if wanted",
         )
     })?;
     let mut specs = resolve(nodes)?;
@@ -171,6 +176,8 @@ impl Spec {
             cpus: self.cpus,
             method: self.method.or(class.method),
             period: self.period.or(class.period),
+            memory: self.memory.or(class.memory),
+            exclusive: self.exclusive.or(class.exclusive),
         };
         Ok(one.counted())
     }
@@ -226,6 +233,8 @@ impl Spec {
             trace_end: follows.map(|source| source.how.clone()),
             cpus: Some(session.cpus.to_string()),
             method: Some(session.method.clone()),
+            memory: working.memory.map(|memory| whole_size(memory.limit)),
+            exclusive: working.exclusive.as_ref().map(|_| true),
             ..Self::default()
         }
     }
@@ -243,10 +252,12 @@ impl Spec {
             ("cpus", self.cpus.as_ref()),
             ("method", self.method.as_ref()),
             ("period", self.period.as_ref()),
+            ("memory", self.memory.as_ref()),
         ];
         let options =
             options.into_iter().filter_map(|(option, value)| Some(format!("--{option}={}", value?)));
-        [name.to_owned()].into_iter().chain(options).collect()
+        let exclusive = self.exclusive.filter(|is_on| *is_on).map(|_| "--exclusive".to_owned());
+        [name.to_owned()].into_iter().chain(options).chain(exclusive).collect()
     }
 
     /// What these words mean.

@@ -5,11 +5,12 @@ use std::io::{self, Write, stdout};
 use std::os::fd::{AsFd, RawFd};
 use std::time::Duration;
 
-use emu_core::{Error, Node, Pid, Result, Roots, Session, Tasks};
+use emu_core::{Error, Exclusive, Memory, Node, NodeOptions, Pid, Result, Roots, Session, Tasks};
 use nix::libc::STDERR_FILENO;
 use nix::unistd::{close, dup2_stderr, dup2_stdout, setsid};
 
 use super::args::CreateArgs;
+use super::show;
 use crate::control::{Asked, Control, Source};
 use crate::exit::{Exit, Failure};
 use crate::host;
@@ -38,14 +39,15 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     let _ = std::env::set_current_dir("/");
     let reporter = Reporter::new(args.quiet);
     let name = format!("{}{}", super::PREFIX, args.name);
-    let (mut node, other) = plan.engage(|prepared| Node::create(prepared, &name))?;
+    let options = NodeOptions { memory: args.memory, exclusive: args.exclusive };
+    let (mut node, other) = plan.engage(|prepared| Node::create_with(prepared, &name, options))?;
     for line in plan.like.iter().flat_map(Like::lines) {
         reporter.tell(&line);
     }
     reporter.tell(&format!("node {}: {}", args.name, summary::opening(&plan)));
     let told = restored.into_iter().chain(other);
     let told = told.chain(plan.prepared.expected().notes.clone()).chain(node.session().notes());
-    told.for_each(|note| reporter.note(&note));
+    told.chain(node.exclusive().iter().flat_map(show::exclusive)).for_each(|note| reporter.note(&note));
     let control = Control::open(&name, Tasks::Processes(Vec::new()))?;
     let like = plan.like.take().map(|like| like.source);
     let mut kept = Kept { node, follow: plan.trace.take(), like, is_ending: false };
@@ -118,6 +120,18 @@ impl Asked for Kept {
 
     fn like(&self) -> Option<&Source> {
         self.like.as_ref()
+    }
+
+    fn memory(&self) -> Result<Option<Memory>> {
+        self.node.memory()
+    }
+
+    fn set_memory(&mut self, bytes: u64) -> Result<()> {
+        self.node.set_memory(bytes)
+    }
+
+    fn exclusive(&self) -> Option<Exclusive> {
+        self.node.exclusive()
     }
 
     fn members(&self) -> Vec<Pid> {

@@ -17,7 +17,7 @@ use emu_core::{Error, ErrorKind, LiveSession, Result, Roots, nearest};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::commands::top::live;
-use crate::control::{self, Working};
+use crate::control::{self, Setting, Working};
 use crate::exit::{Exit, Failure};
 use crate::reporter::Reporter;
 use crate::signals::Signals;
@@ -39,8 +39,9 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
         NodeCommand::Exec(args) => exec::exec(args),
         NodeCommand::Set(args) => {
             let session = find(&args.name)?;
-            control::set_speed_of(session.pid, &args.speed)?;
-            Reporter::new(args.quiet).tell(&format!("node {} is set to {}", args.name, args.speed));
+            let to = Setting { speed: args.speed.clone(), memory: args.memory };
+            control::change(session.pid, &to)?;
+            Reporter::new(args.quiet).tell(&format!("node {} is set: {to}", args.name));
             Ok(Exit::Success)
         }
         NodeCommand::List(args) => {

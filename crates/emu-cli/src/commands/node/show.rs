@@ -1,7 +1,8 @@
 //! The table and the JSON of `emu node list`.
 
+use emu_bench::numbers::{rounded_size, size};
 use emu_bench::table::{Column, Table, wrap};
-use emu_core::{CpuList, Pid, Result, Status};
+use emu_core::{CpuList, Exclusive, Memory, Pid, Result, Status};
 use serde::Serialize;
 
 use super::{Found, name};
@@ -28,8 +29,11 @@ pub(super) fn text(nodes: &[Found]) -> String {
         let name = name(session);
         let unknown = || [session.cpus.to_string(), "?".into(), "?".into(), "?".into()];
         let (rows, processes) = match working {
-            Ok(Working { status, members, .. }) => {
+            Ok(Working { status, members, memory, exclusive, .. }) => {
                 remarks.extend(summary::remarks(name, status));
+                remarks.extend(memory.map(|memory| format!("{name}: {}", self::memory(&memory))));
+                let exclusive = exclusive.iter().flat_map(self::exclusive);
+                remarks.extend(exclusive.map(|line| format!("{name}: {line}")));
                 (summary::columns(status), members.len().to_string())
             }
             Err(why) => {
@@ -43,6 +47,41 @@ pub(super) fn text(nodes: &[Found]) -> String {
         }
     }
     remarks.iter().fold(table.text(), |text, remark| format!("{text}{}\n", wrap(remark, 0)))
+}
+
+fn memory(memory: &Memory) -> String {
+    let used = format!("{} of {} memory used", rounded_size(memory.used), size(memory.limit));
+    match memory.killed {
+        Some(killed @ 1..) => format!("{used}, {killed} processes were killed for want of it"),
+        _ => used,
+    }
+}
+
+/// How many of a kind are named.
+const NAMED: usize = 6;
+
+/// What is kept off the CPUs of an exclusive node, and what stays there.
+pub(super) fn exclusive(exclusive: &Exclusive) -> Vec<String> {
+    let Exclusive { taken, staying, kernel, kernel_others, interrupts, problem } = exclusive;
+    let mut lines = vec![format!("{taken} threads of the host are kept off its CPUs")];
+    if !staying.is_empty() {
+        lines.push(format!("these stay there: {}", some_of(staying, "; ")));
+    }
+    let kernel = if kernel.is_empty() { "none that is bound".into() } else { some_of(kernel, ", ") };
+    lines.push(format!("the kernel's threads stay there: {kernel}; {kernel_others} others may run there"));
+    if !interrupts.is_empty() {
+        lines.push(format!("these interrupts, too: {}", some_of(interrupts, ", ")));
+    }
+    lines.extend(problem.iter().map(|why| format!("new tasks cannot be kept off: {why}")));
+    lines
+}
+
+fn some_of(names: &[String], between: &str) -> String {
+    let shown: Vec<_> = names.iter().take(NAMED).map(String::as_str).collect();
+    match names.len().saturating_sub(NAMED) {
+        0 => shown.join(between),
+        more => format!("{}, and {more} more", shown.join(between)),
+    }
 }
 
 /// All that is known; of a node whose emu does not answer, `status` is null.
@@ -59,6 +98,8 @@ pub(super) fn json(nodes: &[Found]) -> Result<String> {
         method: &'a str,
         cpus: &'a CpuList,
         members: Option<&'a [Pid]>,
+        memory: Option<Memory>,
+        exclusive: Option<&'a Exclusive>,
         status: Option<&'a Status>,
     }
     let nodes = nodes.iter().map(|(session, working)| {
@@ -69,6 +110,8 @@ pub(super) fn json(nodes: &[Found]) -> Result<String> {
             method: &session.method,
             cpus: &session.cpus,
             members: working.map(|working| &working.members[..]),
+            memory: working.and_then(|working| working.memory),
+            exclusive: working.and_then(|working| working.exclusive.as_ref()),
             status: working.map(|working| &working.status),
         }
     });

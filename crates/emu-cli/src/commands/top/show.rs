@@ -104,6 +104,8 @@ mod tests {
             members: vec![],
             follows: None,
             like: None,
+            memory: None,
+            exclusive: None,
             status,
         };
         (session, if silent { Err(Error::unavailable("emu 4194303 does not answer")) } else { Ok(working) })

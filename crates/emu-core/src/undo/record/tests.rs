@@ -42,6 +42,7 @@ impl Step<'_> {
             },
             Self::Inherited { tasks, since, cpus, ours } => Undo::Inherited {
                 tasks: match tasks {
+                    TaskSetField::All => TaskSet::All,
                     TaskSetField::Members(members) => TaskSet::Members(path(members)),
                     TaskSetField::DescendantsOf(Task { pid, starttime }) => {
                         TaskSet::DescendantsOf { pid, starttime }

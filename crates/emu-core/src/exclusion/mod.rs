@@ -1,0 +1,192 @@
+//! Keeping the tasks of the host off the CPUs of a node, by their affinity.
+//!
+//! A user's task that may run on the node's CPUs gets its affinity without them, and its children inherit that. A thread
+//! looks again at intervals: a task may have set another affinity. All is recorded in the journal, and put back from there.
+//!
+//! One node of a user can have this at a time. The affinity of one task would be changed by two otherwise, and the one that ends
+//! first could not tell what it is to put back.
+
+mod stays;
+mod taker;
+
+use std::fs::{File, TryLockError};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cpu_list::CpuList;
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::roots::Roots;
+use crate::sys::Pid;
+use crate::undo::{Journal, restore};
+use taker::Taker;
+
+/// How often tasks that may run on the CPUs are looked for.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The file in the state folder that is locked by the one that excludes.
+const LOCK: &str = "exclusive";
+
+/// What is kept off the CPUs of an exclusive node, and what stays there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exclusive {
+    /// How many threads of the host were taken off the CPUs, of those that live.
+    pub taken: usize,
+    /// Threads that stay, each with the reason.
+    pub staying: Vec<String>,
+    /// Threads of the kernel that are bound to the CPUs.
+    pub kernel: Vec<String>,
+    /// How many other threads of the kernel may run there.
+    pub kernel_others: usize,
+    /// Interrupts that are delivered there.
+    pub interrupts: Vec<String>,
+    /// Why tasks cannot be looked for.
+    pub problem: Option<String>,
+}
+
+/// Tasks of the host are kept off some CPUs while this exists; the journal puts them back.
+#[derive(Debug)]
+pub(crate) struct Exclusion {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    host: Host,
+    cpus: CpuList,
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    taker: Taker,
+    problem: Option<String>,
+    is_ending: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether tasks of the host have somewhere else to run.
+///
+/// # Errors
+/// They have not.
+pub(crate) fn check_exclusive(host: &Host, cpus: &CpuList) -> Result<()> {
+    if host.online().difference(cpus).is_empty() {
+        let message =
+            format!("all that runs on this host would be kept off CPUs {cpus}, and it has no others");
+        return Err(Error::unavailable(message).hint("leave the host a CPU at least"));
+    }
+    Ok(())
+}
+
+impl Exclusion {
+    /// Takes all tasks off the CPUs but those in `groups`, folders of the node's own, and keeps them off.
+    ///
+    /// # Errors
+    /// Another node does so already; a task is bound to these CPUs alone, or cannot be recorded.
+    pub(crate) fn begin(
+        host: &Host,
+        cpus: &CpuList,
+        groups: Vec<PathBuf>,
+        journal: &Journal,
+    ) -> Result<Self> {
+        let lock = lock(&host.roots)?;
+        let mut taker = Taker::new(host, cpus, groups, journal);
+        taker.take_all(&mut || taker::processes(&host.roots.proc))?;
+        let state = State { taker, problem: None, is_ending: false };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let (theirs, proc) = (Arc::clone(&shared), host.roots.proc.clone());
+        let thread = thread::Builder::new()
+            .name("emu-exclusive".into())
+            .spawn(move || keep_off(&theirs, &proc))
+            .map_err(|e| Error::io("cannot start the thread that looks for tasks of the host", e))?;
+        Ok(Self { shared, thread: Some(thread), host: host.clone(), cpus: cpus.clone(), _lock: lock })
+    }
+
+    /// Has a process be no task of the host any more: it gets back what was taken from it, and `join` is done before anybody
+    /// looks again.
+    pub(crate) fn leave_out<T>(&self, pid: Pid, join: impl FnOnce() -> Result<T>) -> Result<T> {
+        let mut state = self.shared.lock();
+        state.taker.give_back(pid);
+        join()
+    }
+
+    /// What was taken off the CPUs, and what stays.
+    pub(crate) fn report(&self) -> Exclusive {
+        let (kernel, kernel_others) = stays::kernel_threads(&self.host.roots.proc, &self.cpus);
+        let interrupts = stays::interrupts(&self.host.roots.proc, &self.cpus);
+        let state = self.shared.lock();
+        Exclusive {
+            taken: state.taker.taken(),
+            staying: state.taker.staying(),
+            kernel,
+            kernel_others,
+            interrupts,
+            problem: state.problem.clone(),
+        }
+    }
+}
+
+impl Drop for Exclusion {
+    fn drop(&mut self) {
+        self.shared.lock().is_ending = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It ends with nothing but a panic to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread.
+fn keep_off(shared: &Shared, proc: &Path) {
+    let mut state = shared.lock();
+    loop {
+        let woken = shared.changed.wait_timeout_while(state, LOOK, |state| !state.is_ending);
+        state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        if state.is_ending {
+            return;
+        }
+        let looked = taker::processes(proc).and_then(|pids| state.taker.take(&pids));
+        state.problem = looked.err().map(|error| error.in_words());
+    }
+}
+
+/// Locks the file of those who exclude. The lock goes with this process, so what that one has changed may have to be put back
+/// yet: by its guardian, or here.
+fn lock(roots: &Roots) -> Result<File> {
+    let path = roots.state.join(LOCK);
+    let failed = |e| Error::file("lock", &path, e);
+    let mut file =
+        File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut who = String::new();
+            // It may just be writing it.
+            let _ = file.read_to_string(&mut who);
+            let message = format!("another node is exclusive already: that of emu {}", who.trim());
+            return Err(Error::unavailable(message)
+                .hint("one can be at a time: end that one, or give it these CPUs, too"));
+        }
+        Err(TryLockError::Error(e)) => return Err(failed(e)),
+    }
+    file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed)?;
+    restore(roots)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests;

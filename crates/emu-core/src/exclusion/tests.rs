@@ -1,0 +1,148 @@
+//! On real tasks of the test's own: only these are taken.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::sys::affinity;
+use crate::testing::{skip, wait_until};
+use crate::undo::Journal;
+
+/// A process that ends with the test, and its children with it.
+struct Program(Child);
+
+impl Program {
+    fn start(words: &[&str]) -> Self {
+        let mut command = Command::new(words[0]);
+        Self(command.args(&words[1..]).stdin(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn pid(&self) -> Pid {
+        self.0.id() as Pid
+    }
+
+    fn child(&self) -> Option<Pid> {
+        let text = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid())).unwrap();
+        text.split_whitespace().next().map(|pid| pid.parse().unwrap())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if let Some(child) = self.child() {
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(child), nix::sys::signal::SIGKILL);
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Bed {
+    _dir: tempfile::TempDir,
+    journal: Journal,
+    taker: Taker,
+    /// All CPUs, the first, and the others.
+    all: CpuList,
+    first: CpuList,
+    others: CpuList,
+}
+
+/// `None` where there is one CPU only.
+fn bed() -> Option<Bed> {
+    let all = affinity::get(0).unwrap();
+    let first: CpuList = all.first().into_iter().collect();
+    let others = all.difference(&first);
+    if others.is_empty() {
+        skip("there is one CPU only");
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::detect(&Roots { state: dir.path().join("state"), ..Roots::system() }).unwrap();
+    let journal = Journal::open(&host.roots, &first, "test", "test").unwrap();
+    let taker = Taker::new(&host, &first, Vec::new(), &journal);
+    Some(Bed { _dir: dir, journal, taker, all, first, others })
+}
+
+fn cpus(pid: Pid) -> CpuList {
+    affinity::get(pid).unwrap()
+}
+
+#[test]
+fn tasks_and_their_later_children_keep_off_and_get_all_back() {
+    let Some(Bed { journal, mut taker, all, others, .. }) = bed() else { return };
+    let mut shell = Program::start(&["sh", "-c", "read a; sleep 60 & wait"]);
+    let pid = shell.pid();
+    taker.take_all(&mut || Ok(vec![pid])).unwrap();
+    assert_eq!((cpus(pid), taker.taken()), (others.clone(), 1));
+    drop(shell.0.stdin.take());
+    wait_until(|| shell.child().is_some());
+    let child = shell.child().unwrap();
+    assert_eq!(cpus(child), others);
+    journal.undo_all().unwrap();
+    assert_eq!([cpus(pid), cpus(child)], [all.clone(), all]);
+    assert_eq!(journal.notes(), Vec::<String>::new());
+}
+
+#[test]
+fn a_task_that_comes_back_is_taken_again_and_keeps_its_choice() {
+    let Some(Bed { journal, mut taker, all, first, others, .. }) = bed() else { return };
+    let sleeper = Program::start(&["sleep", "60"]);
+    let pid = sleeper.pid();
+    taker.take(&[pid]).unwrap();
+    affinity::set(pid, &all).unwrap();
+    taker.take(&[pid]).unwrap();
+    assert_eq!(cpus(pid), others);
+    // It has no other CPU now.
+    affinity::set(pid, &first).unwrap();
+    taker.take(&[pid]).unwrap();
+    assert_eq!(cpus(pid), first);
+    let staying = taker.staying();
+    assert!(staying.len() == 1 && staying[0].contains(&format!("task {pid} (sleep)")), "{staying:?}");
+    journal.undo_all().unwrap();
+    assert_eq!(cpus(pid), first);
+}
+
+#[test]
+fn a_task_without_another_cpu_is_a_reason_to_refuse() {
+    let Some(Bed { journal, mut taker, first, .. }) = bed() else { return };
+    let bound = Program::start(&["taskset", "-c", &first.to_string(), "sleep", "60"]);
+    let pid = bound.pid();
+    wait_until(|| cpus(pid) == first);
+    let error = taker.take_all(&mut || Ok(vec![pid])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains(&format!("task {pid} ")), "{error}");
+    journal.undo_all().unwrap();
+    assert_eq!(cpus(pid), first);
+}
+
+#[test]
+fn what_joins_the_node_gets_back_what_was_taken_or_inherited() {
+    let Some(Bed { journal, mut taker, all, others, .. }) = bed() else { return };
+    let mut shell = Program::start(&["sh", "-c", "read a; sleep 60 & wait"]);
+    taker.take_all(&mut || Ok(vec![shell.pid()])).unwrap();
+    drop(shell.0.stdin.take());
+    wait_until(|| shell.child().is_some());
+    let both = [shell.pid(), shell.child().unwrap()];
+    assert_eq!(both.map(cpus), [others.clone(), others]);
+    for pid in both {
+        taker.give_back(pid);
+    }
+    assert_eq!(both.map(cpus), [all.clone(), all.clone()]);
+    journal.undo_all().unwrap();
+    assert_eq!(both.map(cpus), [all.clone(), all]);
+    assert_eq!(journal.notes(), Vec::<String>::new());
+}
+
+#[test]
+fn one_node_is_exclusive_at_a_time_and_leaves_the_host_a_cpu() {
+    let dir = tempfile::tempdir().unwrap();
+    let roots = Roots { state: dir.path().to_owned(), ..Roots::system() };
+    let held = lock(&roots).unwrap();
+    let error = lock(&roots).unwrap_err();
+    assert!(error.to_string().contains(&format!("emu {}", std::process::id())), "{error}");
+    drop(held);
+    lock(&roots).unwrap();
+    let host = Host::detect(&roots).unwrap();
+    assert_eq!(check_exclusive(&host, &host.online()).unwrap_err().kind(), ErrorKind::Unavailable);
+}

@@ -1,0 +1,49 @@
+//! Whether the tasks that a session is for are there, and may be slowed.
+
+use std::path::Path;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::hint::Hint;
+use crate::process::Stat;
+use crate::sys::Pid;
+use crate::zone::Tasks;
+
+/// The tasks exist and are not emu itself. Returns when each process has started, in clock ticks since boot.
+pub(super) fn check_tasks(proc: &Path, tasks: &Tasks) -> Result<Vec<(Pid, u64)>> {
+    let Tasks::Processes(pids) = tasks else { return Ok(Vec::new()) };
+    let mut started = Vec::new();
+    if pids.is_empty() {
+        return Err(Error::usage("a zone needs at least one process"));
+    }
+    for &pid in pids {
+        if pid <= 0 {
+            return Err(Error::usage(format!("{pid} is not a process ID")));
+        }
+        if pid == std::process::id() as i32 {
+            return Err(Error::usage(format!("process {pid} is emu itself"))
+                .hint(Hint::StartInZone.or("name its own process")));
+        }
+        let no_process = || Error::usage(format!("there is no process {pid}"));
+        started.push((pid, Stat::read(proc, pid).ok_or_else(no_process)?.starttime));
+        match nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None) {
+            Ok(()) => {}
+            Err(nix::errno::Errno::ESRCH) => return Err(no_process()),
+            Err(cause) => {
+                return Err(Error::io(format!("cannot act on process {pid}"), cause.into())
+                    .with_kind(ErrorKind::NotPermitted)
+                    .hint("it belongs to another user: be that user, or root"));
+            }
+        }
+    }
+    Ok(started)
+}
+
+/// No number has become that of another process. One that has ended may have left descendants.
+pub(super) fn check_same(proc: &Path, started: &[(Pid, u64)]) -> Result<()> {
+    started.iter().try_for_each(|&(pid, starttime)| match Stat::read(proc, pid) {
+        Some(stat) if stat.starttime != starttime => {
+            Err(Error::usage(format!("process {pid} has ended, and its number is another process's now")))
+        }
+        _ => Ok(()),
+    })
+}
