@@ -1,0 +1,209 @@
+//! Has what a file of nodes names be on its nodes: commands are started, and what runs already joins.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+
+use emu_core::{Error, ErrorKind, Host, LiveSession, Pid, Result, Roots, SlowCommand};
+use procfs::process::all_processes;
+use rustix::io::Errno;
+use rustix::process::{Signal, kill_process, setpgid};
+
+use super::file::Specs;
+use super::find as find_node;
+use crate::commands::attach::Target;
+use crate::commands::attach::find;
+use crate::control::{self, Member, Working};
+use crate::exit::{Exit, Failure};
+use crate::supervise::program;
+
+/// The nodes that there are, by name.
+pub(super) type There = BTreeMap<String, (LiveSession, Working)>;
+
+/// One thing to be done for a node that is there by then.
+#[derive(Debug)]
+pub(super) enum Join {
+    Take { node: String, member: Member, pids: Vec<Pid> },
+    Start { node: String, command: Vec<String> },
+}
+
+impl fmt::Display for Join {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Take { node, member, pids } => write!(f, "join {node}: {member} ({} processes)", pids.len()),
+            Self::Start { node, command } => write!(f, "start on {node}: {}", command.join(" ")),
+        }
+    }
+}
+
+/// What is to be done for the members of the file, and in words those that are gone.
+///
+/// # Errors
+/// Something would be on two nodes, is emu itself, or a command is no program.
+pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Join>, Vec<String>), Failure> {
+    let (mut takes, mut starts, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+    let mut named: BTreeMap<Member, &str> = BTreeMap::new();
+    let mut owned: BTreeMap<Pid, (&str, Member)> = BTreeMap::new();
+    for (node, spec) in specs {
+        let working = there.get(node).map(|(_, working)| working);
+        let has = |member: &Member| {
+            working.is_some_and(|working| working.joined.iter().any(|joined| joined.of == *member))
+        };
+        for member in spec.members() {
+            if let Member::Run(command) = &member {
+                if !has(&member) {
+                    program::check(OsStr::new(command.first().map_or("", String::as_str)))?;
+                    starts.push(Join::Start { node: node.clone(), command: command.clone() });
+                }
+                continue;
+            }
+            if let Some(other) = named.insert(member.clone(), node) {
+                return Err(on_two(&member.to_string(), other, node).into());
+            }
+            let pids = match pids_of(host, &member)? {
+                Ok(pids) => pids,
+                Err(_) if has(&member) => continue,
+                Err(why) => {
+                    gone.push(format!("node {node} goes without {member}: {why}"));
+                    continue;
+                }
+            };
+            for pid in &pids {
+                let before = owned.insert(*pid, (node, member.clone()));
+                if let Some((other, theirs)) = before.filter(|(other, _)| other != node) {
+                    let what = format!("process {pid}, of {theirs} and {member},");
+                    return Err(on_two(&what, other, node).into());
+                }
+                let is_there = |(name, (_, working)): &(&String, &(LiveSession, Working))| {
+                    *name != node && working.members.contains(pid)
+                };
+                if let Some((other, _)) = there.iter().find(is_there) {
+                    let error = Error::usage(format!("process {pid} of {member} is on node {other}"));
+                    return Err(error.hint(format!("end it, or leave it out of node {node}")).into());
+                }
+            }
+            let new = |pid: &Pid| working.is_none_or(|working| !working.members.contains(pid));
+            let pids: Vec<_> = pids.into_iter().filter(new).collect();
+            if !pids.is_empty() {
+                takes.push(Join::Take { node: node.clone(), member, pids });
+            }
+        }
+    }
+    Ok((takes.into_iter().chain(starts).collect(), gone))
+}
+
+fn on_two(what: &str, one: &str, other: &str) -> Error {
+    let nodes = if one == other { format!("twice on node {one}") } else { format!("on nodes {one} and {other}") };
+    Error::usage(format!("{what} would be {nodes}")).hint("name it once, on one node")
+}
+
+/// The processes of a member, or why there are none.
+///
+/// # Errors
+/// emu itself is one of them, or they cannot be listed.
+fn pids_of(host: &Host, member: &Member) -> Result<Result<Vec<Pid>, String>> {
+    let in_words = |error: &Error| match error.hint_text() {
+        Some(hint) => format!("{} ({hint})", error.in_words()),
+        None => error.in_words(),
+    };
+    let group = match member {
+        Member::Run(_) => return Ok(Ok(Vec::new())),
+        Member::Pid(pid) => {
+            if !host.roots.proc.join(pid.to_string()).exists() {
+                return Ok(Err("it has ended".into()));
+            }
+            return Ok(Ok(family(&Target::processes(&host.roots, &[*pid])?.pids())?));
+        }
+        Member::Name(name) => {
+            return match find::process::find(name, &[]) {
+                Ok(pids) => Ok(Ok(family(&Target::processes(&host.roots, &pids)?.pids())?)),
+                Err(why) => Ok(Err(in_words(&why))),
+            };
+        }
+        Member::Unit(unit) => find::unit::find(host, unit),
+        Member::Container(container) => find::container::find(host, container),
+        Member::Cgroup(path) => Ok(path.clone()),
+    };
+    let target = group.and_then(|path| Target::cgroup(host, &path, None));
+    Ok(match target {
+        // What is wrong with the caller's place is no reason to go without.
+        Err(why) if why.to_string().contains("emu itself") => return Err(why),
+        Err(why) => Err(in_words(&why)),
+        Ok(target) => Some(target.pids()).filter(|pids| !pids.is_empty()).ok_or("nothing runs in it".into()),
+    })
+}
+
+/// Processes and all their descendants.
+fn family(pids: &[Pid]) -> Result<Vec<Pid>> {
+    let failed = |e| Error::unavailable(format!("cannot list processes: {e}"));
+    let all: Vec<_> = all_processes().map_err(failed)?.flatten().filter_map(|one| one.stat().ok()).collect();
+    let mut family: BTreeSet<Pid> = pids.iter().copied().collect();
+    loop {
+        let before = family.len();
+        for stat in &all {
+            if family.contains(&stat.ppid) {
+                family.insert(stat.pid);
+            }
+        }
+        if family.len() == before {
+            return Ok(family.into_iter().collect());
+        }
+    }
+}
+
+impl Join {
+    /// The node concerned.
+    pub(super) fn node(&self) -> &str {
+        match self {
+            Self::Take { node, .. } | Self::Start { node, .. } => node,
+        }
+    }
+
+    /// Does it. A process that has ended meanwhile is none that fails.
+    pub(super) fn take(&self) -> Result<(), Failure> {
+        let emu = find_node(self.node())?.pid;
+        match self {
+            Self::Take { member, pids, .. } => {
+                for &pid in pids {
+                    let joined = control::join(emu, pid, Some(member.clone()));
+                    let lives = || Roots::system().proc.join(pid.to_string()).exists();
+                    joined.or_else(|error| if lives() { Err(error) } else { Ok(()) })?;
+                }
+                Ok(())
+            }
+            Self::Start { command, .. } => start(emu, command),
+        }
+    }
+
+    /// Takes back what can be taken back: a command is killed. Whether that is all.
+    pub(super) fn undo(&self) -> bool {
+        let Self::Start { node, command } = self else { return false };
+        let wanted = Member::Run(command.clone());
+        let joined = find_node(node).and_then(|session| control::working(session.pid)).map(|it| it.joined);
+        let mut pids = joined.unwrap_or_default().into_iter().filter(|joined| joined.of == wanted);
+        pids.all(|joined| {
+            rustix::process::Pid::from_raw(joined.pid)
+                .is_some_and(|pid| matches!(kill_process(pid, Signal::KILL), Ok(()) | Err(Errno::SRCH)))
+        })
+    }
+}
+
+/// Starts a command on the node of this emu, apart from this terminal.
+fn start(emu: Pid, command: &[String]) -> Result<(), Failure> {
+    let Some((program, arguments)) = command.split_first() else { return Ok(()) };
+    let path = Roots::system().dev.join("null");
+    let null = || File::options().read(true).write(true).open(&path).map_err(|e| Error::file("open", &path, e));
+    let mut slow = SlowCommand::new(program);
+    slow.args(arguments).stdin(null()?).stdout(null()?).stderr(null()?);
+    let mut gated = slow.gate()?;
+    // The keyboard's signals are for the commands of the terminal.
+    let pid = rustix::process::Pid::from_raw(gated.pid());
+    setpgid(pid, pid).map_err(|e| Error::io(format!("cannot give `{program}` a group of its own"), e.into()))?;
+    control::join(emu, gated.pid(), Some(Member::Run(command.to_vec())))?;
+    let begun = gated.begin()?;
+    begun.map_err(|cause| {
+        let error = Error::new(ErrorKind::Usage, format!("cannot run `{program}`")).caused_by(cause);
+        Failure::new(Exit::NotExecutable, error)
+    })
+}

@@ -1,0 +1,45 @@
+//! What a file of nodes has on a node, beside what is run there by hand.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use emu_core::Pid;
+use serde::{Deserialize, Serialize};
+
+/// What is to be on a node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Member {
+    /// A command that is started there: the program and its arguments.
+    Run(Vec<String>),
+    /// A process, with its children.
+    Pid(Pid),
+    /// All processes of a name, with their children.
+    Name(String),
+    /// The processes of a unit of systemd.
+    Unit(String),
+    /// The processes of a container.
+    Container(String),
+    /// The processes of a cgroup.
+    Cgroup(PathBuf),
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Run(command) => write!(f, "`{}`", command.join(" ")),
+            Self::Pid(pid) => write!(f, "process {pid}"),
+            Self::Name(name) => write!(f, "`{name}`"),
+            Self::Unit(unit) => write!(f, "unit {unit}"),
+            Self::Container(container) => write!(f, "container {container}"),
+            Self::Cgroup(path) => write!(f, "cgroup {}", path.display()),
+        }
+    }
+}
+
+/// A process that has joined as part of a member.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Joined {
+    pub(crate) pid: Pid,
+    pub(crate) of: Member,
+}
