@@ -354,6 +354,68 @@ fn an_exclusive_node_keeps_the_host_off_its_cpus_until_its_end() {
     assert_refused(&emu_node(&format!("create one --cpus {before} --speed 50% --exclusive")), 3, "all CPUs");
 }
 
+#[test]
+fn members_of_a_file_join_once_and_those_that_are_gone_are_told() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let file = |members: &str| format!("[node.one]\ncpus = \"0\"\nspeed = \"50%\"\n{members}\n");
+    let own = format!("pids = [{}]\n", sleeper.id());
+    let all = file(&format!("{own}run = [\"sleep\", \"60\"]"));
+    let node = Node { name: "one", keeper: 0 };
+    for (text, code, why) in [
+        (file("unit = [\"x\"]"), 2, "did you mean `units`?"),
+        (file("run = [\"emu-test-no-such-program\"]"), 127, "emu-test-no-such-program"),
+        (file(&format!("pids = [{}]", std::process::id())), 2, "emu itself"),
+        (file(&format!("{own}[node.two]\ncpus = \"1\"\nspeed = \"50%\"\n{own}")), 2, "on nodes one and two"),
+    ] {
+        let refused = apply(&text, "");
+        assert_refused(&refused, code, &text);
+        assert!(refused.stderr.contains(why), "{text}: {}", refused.stderr);
+        assert_eq!(node.shown(), Value::Null, "{text}");
+    }
+    let applied = apply(&all, "");
+    assert_eq!(applied.code(), Some(0), "{}", applied.stderr);
+    let members = || node.shown()["members"].as_array().unwrap().clone();
+    assert!(members().len() == 2 && members().contains(&sleeper.id().into()), "{:?}", members());
+    assert_eq!(apply(&all, "").stderr, "", "the second time nothing is changed");
+    let dumped = emu_node("dump").stdout;
+    let same = apply(&dumped, "--dry-run");
+    assert_eq!(&*same.stdout, "Nothing is to be changed.\n", "{dumped}{}", same.stderr);
+
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    eventually("it has left", || members().len() == 1);
+    let without = apply(&all, "");
+    let told = without.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(without.code() == Some(0) && told.contains("goes without process"), "{told}");
+    assert_eq!(emu_node("remove one --kill").code(), Some(0));
+}
+
+#[test]
+fn of_two_applies_at_once_one_at_least_is_done() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let text = "[node.one]\ncpus = \"0\"\nspeed = \"50%\"\n";
+    let path = std::env::temp_dir().join(format!("emu-nodes-{}.toml", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    let line = format!("node apply {}", path.display());
+    let both = [(); 2].map(|()| start(&mut emu(words(&line))));
+    let codes = both.map(|child| finish(child).code());
+    std::fs::remove_file(&path).unwrap();
+    assert!(
+        codes.contains(&Some(0)) && codes.iter().all(|code| [Some(0), Some(3)].contains(code)),
+        "{codes:?}"
+    );
+    let again = apply(text, "--dry-run");
+    assert_eq!(&*again.stdout, "Nothing is to be changed.\n", "{}", again.stderr);
+    assert_eq!(apply("", "-q").code(), Some(0));
+}
+
 /// As many nodes as the host has cores fit, each on one that it keeps.
 #[test]
 fn nodes_of_a_class_find_cpus_and_keep_them() {

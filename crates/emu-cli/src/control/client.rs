@@ -10,8 +10,9 @@ use emu_core::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::member::{Joined, Member};
 use super::source::Source;
-use super::{Reply, Request, Setting, address, limit, peer, receive, send};
+use super::{Removal, Reply, Request, Setting, address, limit, peer, receive, send};
 
 /// How long an emu may take to answer: a status may wait for its controllers.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -30,6 +31,9 @@ pub(crate) struct Working {
     pub(crate) tasks: Tasks,
     /// The processes that have joined a node.
     pub(crate) members: Vec<Pid>,
+    /// Those of them that are there by a file.
+    #[serde(default)]
+    pub(crate) joined: Vec<Joined>,
     /// The trace that it follows.
     #[serde(default)]
     pub(crate) follows: Option<Source>,
@@ -98,23 +102,27 @@ pub(crate) fn change(emu: Pid, to: &Setting) -> Result<()> {
     order(emu, &Request::Set(to.clone()))
 }
 
-/// Has a process join the node of this emu.
+/// Has a process join the node of this emu, as part of a member if it is one.
 ///
 /// # Errors
 /// It does not answer, or refuses.
-pub(crate) fn join(emu: Pid, pid: Pid) -> Result<()> {
-    order(emu, &Request::Join(pid))
+pub(crate) fn join(emu: Pid, pid: Pid, of: Option<Member>) -> Result<()> {
+    order(emu, &Request::Join(pid, of))
 }
 
 /// Has the node of this emu end.
 ///
 /// # Errors
 /// It does not answer, or refuses as something is in it.
-pub(crate) fn remove(emu: Pid, kill: bool) -> Result<()> {
-    order(emu, &Request::Remove { kill })
+pub(crate) fn remove(emu: Pid, how: Removal) -> Result<()> {
+    order(emu, &Request::Remove(how))
 }
 
-fn working(emu: Pid) -> Result<Working> {
+/// The emulation of this emu.
+///
+/// # Errors
+/// It does not answer.
+pub(crate) fn working(emu: Pid) -> Result<Working> {
     match ask(emu, &Request::Status)? {
         Reply::Status(working) => Ok(*working),
         _ => Err(Error::unavailable(format!("emu {emu} answers something else"))),
@@ -148,7 +156,7 @@ fn ask(emu: Pid, request: &Request) -> Result<Reply> {
         return Err(Error::not_permitted(format!("process {pid} of user {user} poses as emu {emu}")));
     }
     let takes_long =
-        matches!(request, Request::Remove { kill: true } | Request::Set(Setting { memory: Some(_), .. }));
+        matches!(request, Request::Remove(Removal::Kill) | Request::Set(Setting { memory: Some(_), .. }));
     limit(&stream, if takes_long { LONG_PATIENCE } else { PATIENCE })?;
     send(&mut stream, request).and_then(|()| receive(&stream)).map_err(silent)
 }

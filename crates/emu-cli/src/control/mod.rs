@@ -4,10 +4,12 @@
 //! ends. It answers its own user and root alone: one line of JSON for one.
 
 mod client;
+mod member;
 mod server;
 mod source;
 
-pub(crate) use client::{Working, at_work, change, join, remove, set_speed};
+pub(crate) use client::{Working, at_work, change, join, remove, set_speed, working};
+pub(crate) use member::{Joined, Member};
 pub(crate) use server::{Asked, Change, Control};
 pub(crate) use source::Source;
 
@@ -32,10 +34,10 @@ enum Request {
     Status,
     /// Another speed, or memory.
     Set(Setting),
-    /// That a process joins the node.
-    Join(Pid),
-    /// That the node ends. `kill` is for what is in it, without which nothing may be.
-    Remove { kill: bool },
+    /// That a process joins the node, and as part of which member.
+    Join(Pid, Option<Member>),
+    /// That the node ends.
+    Remove(Removal),
 }
 
 /// What can be changed of an emulation; the memory of a node only.
@@ -59,6 +61,18 @@ impl fmt::Display for Setting {
         let memory = self.memory.map(|bytes| format!("--memory={}", whole_size(bytes)));
         f.write_str(&speed.into_iter().chain(memory).collect::<Vec<_>>().join(" "))
     }
+}
+
+/// What becomes of what is on a node at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Removal {
+    /// Nothing may be there.
+    Empty,
+    /// It is killed.
+    Kill,
+    /// It runs on freely.
+    Free,
 }
 
 /// What is answered.

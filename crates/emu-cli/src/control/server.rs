@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use emu_core::{Error, Exclusive, Memory, Pid, Result, Session, SpeedSpec, Tasks};
 
+use super::member::{Joined, Member};
 use super::source::Source;
-use super::{Reply, Request, Setting, Working, address, limit, peer, receive, send};
+use super::{Removal, Reply, Request, Setting, Working, address, limit, peer, receive, send};
 
 /// How long an emulation waits for one who asks it something and says nothing.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -73,19 +74,24 @@ pub(crate) trait Asked {
         Vec::new()
     }
 
-    /// Has a process join.
+    /// Those of them that are there by a file.
+    fn joined(&self) -> Vec<Joined> {
+        Vec::new()
+    }
+
+    /// Has a process join, as part of a member if it is one.
     ///
     /// # Errors
     /// It cannot, or this is no node.
-    fn join(&mut self, _pid: Pid) -> Result<()> {
+    fn join(&mut self, _pid: Pid, _of: Option<Member>) -> Result<()> {
         Err(no_node())
     }
 
-    /// Prepares its end: kills what is in it, or refuses while something is.
+    /// Prepares its end: kills what is in it, lets it be, or refuses while something is.
     ///
     /// # Errors
     /// Something is in it, or does not end; or this is no node.
-    fn remove(&mut self, _kill: bool) -> Result<()> {
+    fn remove(&mut self, _how: Removal) -> Result<()> {
         Err(no_node())
     }
 }
@@ -164,8 +170,8 @@ impl Control {
         let outcome = match &request {
             Request::Status => Ok(()),
             Request::Set(to) => set(asked, to),
-            Request::Join(pid) => asked.join(*pid),
-            Request::Remove { kill } => asked.remove(*kill),
+            Request::Join(pid, of) => asked.join(*pid, of.clone()),
+            Request::Remove(how) => asked.remove(*how),
         };
         let reply = match (&request, &outcome) {
             (Request::Status, _) => Reply::Status(Box::new(self.working(asked))),
@@ -194,6 +200,7 @@ impl Control {
             name: self.name.clone(),
             tasks: self.tasks.clone(),
             members: asked.members(),
+            joined: asked.joined(),
             follows: asked.follows().cloned(),
             like: asked.like().cloned(),
             memory,

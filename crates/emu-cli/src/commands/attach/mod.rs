@@ -1,10 +1,11 @@
 //! `emu attach`: slows down what runs already.
 
 mod args;
-mod find;
+pub(crate) mod find;
 mod target;
 
 pub(crate) use args::AttachArgs;
+pub(crate) use target::Target;
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -21,7 +22,6 @@ use crate::zone::follow::Following;
 use crate::zone::plan::Plan;
 use crate::zone::record::Record;
 use crate::zone::tell::{JsonFile, Report};
-use target::Target;
 
 /// How often the emulation's status and the cgroup are looked at.
 const LOOK: Duration = Duration::from_millis(500);

@@ -1,5 +1,6 @@
 //! What `emu attach` acts on, checked before anything is changed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +16,7 @@ use super::find;
 
 /// Processes, or a cgroup.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// Processes with a descriptor each, which becomes readable at the end of its process.
     Processes { pids: Vec<Pid>, fds: Vec<OwnedFd> },
     /// A cgroup by its path below the hierarchy.
@@ -30,7 +31,7 @@ pub(super) enum Target {
 
 /// The folder of a cgroup; another one may take its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     inode: u64,
 }
@@ -70,7 +71,11 @@ impl Target {
         }
     }
 
-    fn processes(roots: &Roots, pids: &[Pid]) -> Result<Self> {
+    /// These processes.
+    ///
+    /// # Errors
+    /// One is not there, or emu itself is one.
+    pub(crate) fn processes(roots: &Roots, pids: &[Pid]) -> Result<Self> {
         let ancestors = ancestors(roots);
         if let Some(pid) = pids.iter().find(|pid| ancestors.contains(pid)) {
             return Err(Error::usage(format!("emu itself is process {pid} or a child of it")).hint(
@@ -81,7 +86,11 @@ impl Target {
         Ok(Self::Processes { pids: pids.to_vec(), fds })
     }
 
-    fn cgroup(host: &Host, path: &Path, of: Option<String>) -> Result<Self> {
+    /// Everything in a cgroup.
+    ///
+    /// # Errors
+    /// It is not there, or emu itself is in it.
+    pub(crate) fn cgroup(host: &Host, path: &Path, of: Option<String>) -> Result<Self> {
         let wrong = |why: &str| {
             Error::usage(format!("bad cgroup `{}`: {why}", path.display()))
                 .hint("name it as /proc/PID/cgroup does, or by its folder")
@@ -126,6 +135,17 @@ impl Target {
         match self {
             Self::Processes { pids, .. } => Tasks::Processes(pids.clone()),
             Self::Cgroup { path, .. } => Tasks::Cgroup(path.clone()),
+        }
+    }
+
+    /// The processes that are meant now.
+    pub(crate) fn pids(&self) -> Vec<Pid> {
+        match self {
+            Self::Processes { pids, .. } => pids.clone(),
+            Self::Cgroup { folders, .. } => {
+                let pids: BTreeSet<Pid> = folders.iter().flat_map(Folder::members).collect();
+                pids.into_iter().collect()
+            }
         }
     }
 

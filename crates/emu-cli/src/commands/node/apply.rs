@@ -1,19 +1,22 @@
 //! Makes the nodes of the caller those of a file: all of them, or as before.
 
-use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 
 use emu_core::{
     Apart, CpuList, Demand, Error, Host, LiveSession, Method, Pid, Placed, Result, Speed, SpeedSpec, Status,
     Trait, live_sessions, place,
 };
 
-use super::args::{ApplyArgs, CreateArgs};
 use rustix::param::page_size;
 
+use super::args::{ApplyArgs, CreateArgs};
 use super::file::{self, Spec, Specs};
+use super::members::{self, Join, There};
 use super::{asked_to_end, create, name, nodes, remove};
-use crate::control::{self, Setting, Working};
+use crate::control::{self, Removal, Setting, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::output;
@@ -29,11 +32,13 @@ const PERIOD_SLACK: f64 = 0.02;
 /// Makes the nodes.
 pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     let specs = file::read(&args.file)?;
+    let _alone = alone()?;
     let (host, _) = host::restored()?;
     // One that asks to end is heard between two steps.
     let signals = Signals::block()?;
-    let steps = plan(&host, &specs, &signals)?;
+    let (steps, gone) = plan(&host, &specs, &signals)?;
     let reporter = Reporter::new(args.quiet);
+    gone.iter().for_each(|member| reporter.note(member));
     if args.dry_run {
         let lines: Vec<_> = steps.iter().map(Step::to_string).collect();
         let text = if lines.is_empty() { "Nothing is to be changed.".into() } else { lines.join("\n") };
@@ -43,14 +48,29 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     let mut done: Vec<Step> = Vec::new();
     for step in steps {
         if let Err(why) = asked_to_end(&signals).and_then(|()| step.take()) {
-            let undone = done.iter().rev().map(|step| step.undo().take());
-            let left: Vec<Failure> = undone.filter_map(Result::err).collect();
-            return Err(if left.is_empty() { why } else { Failure { exit: Exit::RestoreIncomplete, ..why } });
+            if let Step::Join(_) = step {
+                // A part of it may be done.
+                done.push(step);
+            }
+            let is_undone: Vec<_> = done.iter().rev().map(|step| step.undo(&done)).collect();
+            let is_all = is_undone.iter().all(|is_undone| *is_undone);
+            return Err(if is_all { why } else { Failure { exit: Exit::RestoreIncomplete, ..why } });
         }
         reporter.tell(&step.to_string());
         done.push(step);
     }
     Ok(Exit::Success)
+}
+
+/// Makes sure that no other `apply` of this user is at work while this exists: they would plan on what the other one changes.
+fn alone() -> Result<UnixListener> {
+    let name = format!("emu-nodes-{}", nix::unistd::geteuid());
+    let address = SocketAddr::from_abstract_name(name);
+    address.and_then(|address| UnixListener::bind_addr(&address)).map_err(|e| match e.kind() {
+        io::ErrorKind::AddrInUse => Error::unavailable("another `emu node apply` of yours is at work")
+            .hint("try again when it has ended"),
+        _ => Error::io("cannot make sure that no other `emu node apply` is at work", e),
+    })
 }
 
 /// Writes the nodes that there are as a file for [`apply`].
@@ -81,12 +101,14 @@ enum Step {
         from: Setting,
         to: Setting,
     },
+    /// Comes after all others.
+    Join(Join),
 }
 
 impl Step {
     fn take(&self) -> Result<(), Failure> {
         match self {
-            Self::Remove { name, .. } => remove(name, false).map(drop),
+            Self::Remove { name, .. } => remove(name, Removal::Empty).map(drop),
             Self::Create { name, spec } => {
                 let words =
                     ["node", "keep", "--quiet"].map(str::to_owned).into_iter().chain(spec.words(name));
@@ -97,15 +119,22 @@ impl Step {
                 }
             }
             Self::Set { emu, to, .. } => Ok(control::change(*emu, to)?),
+            Self::Join(join) => join.take(),
         }
     }
 
-    fn undo(&self) -> Self {
+    /// Takes it back, one of those that are `done`. Returns whether all is as before.
+    fn undo(&self, done: &[Self]) -> bool {
         match self {
-            Self::Remove { name, was } => Self::Create { name: name.clone(), spec: was.clone() },
-            Self::Create { name, spec } => Self::Remove { name: name.clone(), was: spec.clone() },
-            Self::Set { name, emu, from, to } => {
-                Self::Set { name: name.clone(), emu: *emu, from: to.clone(), to: from.clone() }
+            Self::Remove { name, was } => {
+                Self::Create { name: name.clone(), spec: was.clone() }.take().is_ok()
+            }
+            // What has joined it runs on where it was.
+            Self::Create { name, .. } => remove(name, Removal::Free).is_ok(),
+            Self::Set { emu, from, .. } => control::change(*emu, from).is_ok(),
+            Self::Join(join) => {
+                let is_new = |step: &Self| matches!(step, Self::Create { name, .. } if name == join.node());
+                join.undo() || done.iter().any(is_new)
             }
         }
     }
@@ -117,16 +146,18 @@ impl fmt::Display for Step {
             Self::Remove { name, .. } => write!(f, "remove {name}"),
             Self::Create { name, spec } => write!(f, "create {}", spec.words(name).join(" ")),
             Self::Set { name, from, to, .. } => write!(f, "set {name} {to} (it was {from})"),
+            Self::Join(join) => write!(f, "{join}"),
         }
     }
 }
 
 /// The changes that make the nodes those of the file. All that can be seen before is seen here.
-fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Vec<Step>, Failure> {
-    let mut there = BTreeMap::new();
+fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<(Vec<Step>, Vec<String>), Failure> {
+    let mut there = There::new();
     for (session, working) in nodes()? {
         there.insert(name(&session).to_owned(), (session, working?));
     }
+    let (joins, gone) = members::plan(host, specs, &there)?;
     // This process may be kept off the CPUs of a node that is to be another one.
     let mut host = host.clone();
     for (session, _) in there.values().filter(|(_, working)| working.exclusive.is_some()) {
@@ -177,7 +208,8 @@ fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Vec<Step>, Fail
     }
     let created =
         created.into_iter().map(|(name, spec, _)| Step::Create { name: name.clone(), spec: spec.clone() });
-    Ok(removed.into_iter().chain(created).chain(set).collect())
+    let joins = joins.into_iter().map(Step::Join);
+    Ok((removed.into_iter().chain(created).chain(set).chain(joins).collect(), gone))
 }
 
 /// What is to be set of a node that is the one of the file.
@@ -240,7 +272,7 @@ fn cpus_of_new(host: &Host, zone: &ZoneArgs, signals: &Signals) -> Result<CpuLis
 }
 
 /// The nodes, those that name no CPUs on some that do not disturb the others: where they are, if they are there already.
-fn placed(host: &Host, specs: &Specs, there: &BTreeMap<String, (LiveSession, Working)>) -> Result<Specs> {
+fn placed(host: &Host, specs: &Specs, there: &There) -> Result<Specs> {
     let (mut taken, mut wanted, mut specs) = (Vec::new(), Vec::new(), specs.clone());
     let of_nodes: Vec<Pid> = there.values().map(|(session, _)| session.pid).collect();
     let others = sessions_but(host, |pid| of_nodes.contains(&pid))?;

@@ -23,7 +23,7 @@ pub(super) fn exec(args: &ExecArgs) -> Result<Exit, Failure> {
     if emu_core::find(&node.method)?.about().has(Trait::SendsSignals) {
         return watched(args, node.pid);
     }
-    control::join(node.pid, id() as Pid)?;
+    control::join(node.pid, id() as Pid, None)?;
     let cause = Command::new(program).args(arguments).exec();
     let error = Error::new(ErrorKind::Usage, format!("cannot run `{}`", program.display())).caused_by(cause);
     Err(Failure::new(Exit::NotExecutable, error))
@@ -35,7 +35,7 @@ fn watched(args: &ExecArgs, keeper: Pid) -> Result<Exit, Failure> {
     let command =
         command(&args.command, &signals).ok_or_else(|| Error::usage("there is no command to run"))?;
     let gated = command.gate()?;
-    control::join(keeper, gated.pid())?;
+    control::join(keeper, gated.pid(), None)?;
     let child = Child::open(&Roots::system(), gated.pid())?;
     let mut supervisor = Supervisor::new(&signals, child, OnNode);
     supervisor.pass_on_early_signals()?;

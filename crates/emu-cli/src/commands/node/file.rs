@@ -1,18 +1,18 @@
 //! The file of `emu node apply`: a table for each node, with the values of the options of `emu node create`, and tables of
 //! what several nodes have in common.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command, FromArgMatches};
-use emu_core::{CpuList, CpuStatus, Error, ErrorKind, LiveSession, Result, SpeedSpec, Target, nearest};
+use emu_bench::numbers::whole_size;
+use emu_core::{CpuList, CpuStatus, Error, ErrorKind, LiveSession, Pid, Result, SpeedSpec, Target, nearest};
 use serde::{Deserialize, Serialize};
 
 use super::args::CreateArgs;
-use crate::control::Working;
-use emu_bench::numbers::whole_size;
+use crate::control::{Member, Working};
 use crate::zone::{ZoneArgs, like};
 
 /// Nodes by their names.
@@ -50,6 +50,20 @@ pub(super) struct Spec {
     memory: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     exclusive: Option<bool>,
+    /// A command that is started there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<Vec<String>>,
+    /// What runs already and joins: in the words of `emu attach`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pids: Vec<Pid>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    names: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    units: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    containers: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cgroups: Vec<PathBuf>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -80,7 +94,11 @@ pub(super) fn read(path: &Path) -> Result<Specs> {
     };
     let nodes = parse(&text.map_err(failed)?).map_err(|e| {
         let message = format!("{name} does not tell of nodes: {}", e.to_string().trim_end());
-        Error::usage(message).hint(
+        let error = Error::usage(message);
+        if let Some(near) = nearest_key(e.message()) {
+            return error.hint(format!("did you mean `{near}`?"));
+        }
+        error.hint(
             "a node is `[node.NAME]` with `speed`, `trace` or `like`, and `cpus` or `cores`, `count`, `class`, `method`, \
              `period`, `memory` and `exclusive` if wanted",
         )
@@ -93,6 +111,12 @@ pub(super) fn read(path: &Path) -> Result<Specs> {
     Ok(specs)
 }
 
+/// The key that is meant by one that does not exist, from what the parser says of it.
+fn nearest_key(message: &str) -> Option<&str> {
+    let (unknown, known) = message.strip_prefix("unknown field `")?.split_once('`')?;
+    nearest(unknown, known.split('`').skip(1).step_by(2))
+}
+
 fn parse(text: &str) -> std::result::Result<Nodes, toml::de::Error> {
     toml::from_str(text)
 }
@@ -103,9 +127,11 @@ fn parse(text: &str) -> std::result::Result<Nodes, toml::de::Error> {
 /// A class does not exist, or has what a node alone can have; a count makes no sense; two nodes have one name.
 fn resolve(Nodes { class: classes, node }: Nodes) -> Result<Specs> {
     for (name, class) in &classes {
-        if class.class.is_some() || class.count.is_some() || class.cpus.is_some() {
+        let is_of_node = |member: &Member| !matches!(member, Member::Run(_));
+        let has_members = class.members().iter().any(is_of_node);
+        if class.class.is_some() || class.count.is_some() || class.cpus.is_some() || has_members {
             return Err(Error::usage(format!(
-                "class `{name}` of the file has a class, a count or CPUs of its own"
+                "class `{name}` of the file has a class, a count, CPUs or processes of its own"
             ))
             .hint("these are of a node; a class has `cores`"));
         }
@@ -178,6 +204,8 @@ impl Spec {
             period: self.period.or(class.period),
             memory: self.memory.or(class.memory),
             exclusive: self.exclusive.or(class.exclusive),
+            run: self.run.or(class.run),
+            ..self
         };
         Ok(one.counted())
     }
@@ -186,6 +214,28 @@ impl Spec {
     fn counted(self) -> Self {
         let one = self.count.filter(|_| self.like.is_none()).map(|_| 1);
         Self { count: None, cores: self.cores.or(one), ..self }
+    }
+
+    /// What is to be on it.
+    pub(super) fn members(&self) -> Vec<Member> {
+        let run = self.run.iter().filter(|words| !words.is_empty()).cloned().map(Member::Run);
+        let pids = self.pids.iter().copied().map(Member::Pid);
+        let names = self.names.iter().cloned().map(Member::Name);
+        let units = self.units.iter().cloned().map(Member::Unit);
+        let containers = self.containers.iter().cloned().map(Member::Container);
+        let cgroups = self.cgroups.iter().cloned().map(Member::Cgroup);
+        run.chain(pids).chain(names).chain(units).chain(containers).chain(cgroups).collect()
+    }
+
+    fn add(&mut self, member: Member) {
+        match member {
+            Member::Run(words) => self.run = Some(words),
+            Member::Pid(pid) => self.pids.push(pid),
+            Member::Name(name) => self.names.push(name),
+            Member::Unit(unit) => self.units.push(unit),
+            Member::Container(container) => self.containers.push(container),
+            Member::Cgroup(path) => self.cgroups.push(path),
+        }
     }
 
     /// Whether it says itself which CPUs it has; a trace may do so, too.
@@ -225,7 +275,7 @@ impl Spec {
             each.collect::<Vec<_>>().join(",")
         };
         let speed = if let [(_, all)] = &speeds[..] { all.clone() } else { each() };
-        Self {
+        let mut spec = Self {
             speed: (follows.is_none() && like.is_none()).then_some(speed),
             like: like.map(|source| source.file.clone()),
             metric: like.map(|source| source.how.clone()),
@@ -236,7 +286,10 @@ impl Spec {
             memory: working.memory.map(|memory| whole_size(memory.limit)),
             exclusive: working.exclusive.as_ref().map(|_| true),
             ..Self::default()
-        }
+        };
+        let members: BTreeSet<&Member> = working.joined.iter().map(|joined| &joined.of).collect();
+        members.into_iter().for_each(|member| spec.add(member.clone()));
+        spec
     }
 
     /// The words behind `create` for this node.
@@ -350,6 +403,20 @@ mod tests {
     }
 
     #[test]
+    fn members_are_read_and_a_class_has_none_that_runs_already() {
+        let text_of = "[node.a]\nspeed = \"25%\"\nmemory = \"2G\"\nexclusive = true\nrun = [\"sleep\", \"9\"]\npids = [7, 8]\nunits = [\"redis\"]\n";
+        let specs = resolved(text_of).unwrap();
+        assert_eq!(text(specs.clone()).unwrap(), text_of);
+        assert_eq!(specs["a"].words("a")[1..], ["--speed=25%", "--memory=2G", "--exclusive"]);
+        let words: Vec<_> = specs["a"].members().iter().map(ToString::to_string).collect();
+        assert_eq!(words, ["`sleep 9`", "process 7", "process 8", "unit redis"]);
+        let class = "[class.c]\nspeed = \"30%\"\nrun = [\"a\"]\nmemory = \"1G\"\n[node.w]\nclass = \"c\"\ncount = 2\n";
+        let worker = &resolved(class).unwrap()["w2"];
+        assert_eq!((worker.members().len(), worker.args("w2").unwrap().memory), (1, Some(1 << 30)));
+        assert!(resolved("[class.c]\npids = [7]\n").is_err());
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_place() {
         for (text, place, wrong) in [
             ("[node.a]\nspeed = \"25%\"\nsped = \"3\"\n", "line 3", "sped"),
@@ -360,6 +427,9 @@ mod tests {
             let why = parse(text).unwrap_err().to_string();
             assert!(why.contains(place) && why.contains(wrong), "{text}: {why}");
         }
+        let typo = parse("[node.a]\nunit = [\"x\"]\n").unwrap_err();
+        assert_eq!(nearest_key(typo.message()), Some("units"));
+        assert_eq!(nearest_key(parse("[node.a]\nspeed = 25\n").unwrap_err().message()), None);
         let specs = resolved(
             "[node.none]\ncpus = \"0\"\n[node.both]\nspeed = \"40%\"\ntrace = \"x\"\n[node.a]\nspeed = \"140%\"\n[node.\"../b\"]\nspeed = \"40%\"\n[node.c]\nspeed = \"40%\"\nmethod = \"--kill\"\n",
         );

@@ -11,7 +11,7 @@ use nix::unistd::{close, dup2_stderr, dup2_stdout, setsid};
 
 use super::args::CreateArgs;
 use super::show;
-use crate::control::{Asked, Control, Source};
+use crate::control::{Asked, Control, Joined, Member, Removal, Source};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::reporter::Reporter;
@@ -50,7 +50,7 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     told.chain(node.exclusive().iter().flat_map(show::exclusive)).for_each(|note| reporter.note(&note));
     let control = Control::open(&name, Tasks::Processes(Vec::new()))?;
     let like = plan.like.take().map(|like| like.source);
-    let mut kept = Kept { node, follow: plan.trace.take(), like, is_ending: false };
+    let mut kept = Kept { node, follow: plan.trace.take(), like, joined: Vec::new(), is_ending: false };
     leave_streams(&host.roots)?;
 
     kept.follow.iter_mut().for_each(|follow| follow.player.begin());
@@ -101,6 +101,7 @@ struct Kept {
     node: Node,
     follow: Option<Follow>,
     like: Option<Source>,
+    joined: Vec<Joined>,
     is_ending: bool,
 }
 
@@ -138,21 +139,29 @@ impl Asked for Kept {
         self.node.members()
     }
 
-    fn join(&mut self, pid: Pid) -> Result<()> {
+    fn joined(&self) -> Vec<Joined> {
+        let members = self.node.members();
+        self.joined.iter().filter(|joined| members.contains(&joined.pid)).cloned().collect()
+    }
+
+    fn join(&mut self, pid: Pid, of: Option<Member>) -> Result<()> {
         if self.is_ending {
             return Err(
                 Error::unavailable("the node is being removed").hint("make it again: `emu node create`")
             );
         }
-        self.node.adopt(pid)
+        self.node.adopt(pid)?;
+        self.joined = self.joined();
+        self.joined.extend(of.map(|of| Joined { pid, of }));
+        Ok(())
     }
 
-    fn remove(&mut self, kill: bool) -> Result<()> {
-        if kill {
+    fn remove(&mut self, how: Removal) -> Result<()> {
+        if how == Removal::Kill {
             self.node.kill()?;
         }
         let members = self.node.members();
-        if let Some(first) = members.first() {
+        if let Some(first) = members.first().filter(|_| how != Removal::Free) {
             let message =
                 format!("processes run on this node: {} of them, as process {first}", members.len());
             return Err(Error::usage(message).hint("end them first, or have them killed: --kill"));

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
 
-use emu_core::{Error, ErrorKind, Host, LiveSession, Pid, Result, Roots, SlowCommand};
+use emu_core::{Error, Host, LiveSession, Pid, Result, Roots, SlowCommand, Stdio};
 use procfs::process::all_processes;
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process, setpgid};
@@ -31,7 +30,9 @@ pub(super) enum Join {
 impl fmt::Display for Join {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Take { node, member, pids } => write!(f, "join {node}: {member} ({} processes)", pids.len()),
+            Self::Take { node, member, pids } => {
+                write!(f, "join {node}: {member} ({} processes)", pids.len())
+            }
             Self::Start { node, command } => write!(f, "start on {node}: {}", command.join(" ")),
         }
     }
@@ -46,6 +47,7 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
     let mut named: BTreeMap<Member, &str> = BTreeMap::new();
     let mut owned: BTreeMap<Pid, (&str, Member)> = BTreeMap::new();
     for (node, spec) in specs {
+        let node = node.as_str();
         let working = there.get(node).map(|(_, working)| working);
         let has = |member: &Member| {
             working.is_some_and(|working| working.joined.iter().any(|joined| joined.of == *member))
@@ -54,7 +56,7 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
             if let Member::Run(command) = &member {
                 if !has(&member) {
                     program::check(OsStr::new(command.first().map_or("", String::as_str)))?;
-                    starts.push(Join::Start { node: node.clone(), command: command.clone() });
+                    starts.push(Join::Start { node: node.to_owned(), command: command.clone() });
                 }
                 continue;
             }
@@ -71,7 +73,7 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
             };
             for pid in &pids {
                 let before = owned.insert(*pid, (node, member.clone()));
-                if let Some((other, theirs)) = before.filter(|(other, _)| other != node) {
+                if let Some((other, theirs)) = before.filter(|(other, _)| *other != node) {
                     let what = format!("process {pid}, of {theirs} and {member},");
                     return Err(on_two(&what, other, node).into());
                 }
@@ -86,7 +88,7 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
             let new = |pid: &Pid| working.is_none_or(|working| !working.members.contains(pid));
             let pids: Vec<_> = pids.into_iter().filter(new).collect();
             if !pids.is_empty() {
-                takes.push(Join::Take { node: node.clone(), member, pids });
+                takes.push(Join::Take { node: node.to_owned(), member, pids });
             }
         }
     }
@@ -94,7 +96,8 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
 }
 
 fn on_two(what: &str, one: &str, other: &str) -> Error {
-    let nodes = if one == other { format!("twice on node {one}") } else { format!("on nodes {one} and {other}") };
+    let nodes =
+        if one == other { format!("twice on node {one}") } else { format!("on nodes {one} and {other}") };
     Error::usage(format!("{what} would be {nodes}")).hint("name it once, on one node")
 }
 
@@ -176,15 +179,18 @@ impl Join {
         }
     }
 
-    /// Takes back what can be taken back: a command is killed. Whether that is all.
+    /// Takes back what can be taken back: a command is killed. Returns whether nothing of it is on the node.
     pub(super) fn undo(&self) -> bool {
-        let Self::Start { node, command } = self else { return false };
-        let wanted = Member::Run(command.clone());
-        let joined = find_node(node).and_then(|session| control::working(session.pid)).map(|it| it.joined);
-        let mut pids = joined.unwrap_or_default().into_iter().filter(|joined| joined.of == wanted);
-        pids.all(|joined| {
-            rustix::process::Pid::from_raw(joined.pid)
-                .is_some_and(|pid| matches!(kill_process(pid, Signal::KILL), Ok(()) | Err(Errno::SRCH)))
+        let working = find_node(self.node()).and_then(|session| control::working(session.pid));
+        let Ok(working) = working else { return false };
+        let command = match self {
+            Self::Take { pids, .. } => return !working.members.iter().any(|pid| pids.contains(pid)),
+            Self::Start { command, .. } => Member::Run(command.clone()),
+        };
+        working.joined.iter().filter(|joined| joined.of == command).all(|joined| {
+            let killed =
+                rustix::process::Pid::from_raw(joined.pid).map(|pid| kill_process(pid, Signal::KILL));
+            matches!(killed, Some(Ok(()) | Err(Errno::SRCH)))
         })
     }
 }
@@ -192,18 +198,16 @@ impl Join {
 /// Starts a command on the node of this emu, apart from this terminal.
 fn start(emu: Pid, command: &[String]) -> Result<(), Failure> {
     let Some((program, arguments)) = command.split_first() else { return Ok(()) };
-    let path = Roots::system().dev.join("null");
-    let null = || File::options().read(true).write(true).open(&path).map_err(|e| Error::file("open", &path, e));
     let mut slow = SlowCommand::new(program);
-    slow.args(arguments).stdin(null()?).stdout(null()?).stderr(null()?);
+    slow.args(arguments).stdin(Stdio::Null).stdout(Stdio::Null).stderr(Stdio::Null);
     let mut gated = slow.gate()?;
     // The keyboard's signals are for the commands of the terminal.
     let pid = rustix::process::Pid::from_raw(gated.pid());
-    setpgid(pid, pid).map_err(|e| Error::io(format!("cannot give `{program}` a group of its own"), e.into()))?;
+    setpgid(pid, pid)
+        .map_err(|e| Error::io(format!("cannot give `{program}` a group of its own"), e.into()))?;
     control::join(emu, gated.pid(), Some(Member::Run(command.to_vec())))?;
-    let begun = gated.begin()?;
-    begun.map_err(|cause| {
-        let error = Error::new(ErrorKind::Usage, format!("cannot run `{program}`")).caused_by(cause);
-        Failure::new(Exit::NotExecutable, error)
+    gated.begin().map_err(|cause| {
+        let exit = if cause.is_not_found() { Exit::NotFound } else { Exit::NotExecutable };
+        Failure::new(exit, Error::usage(format!("cannot run `{program}`")).caused_by(cause))
     })
 }

@@ -6,6 +6,7 @@ mod create;
 mod exec;
 mod file;
 mod keep;
+mod members;
 mod show;
 
 pub(crate) use args::NodeCommand;
@@ -17,7 +18,7 @@ use emu_core::{Error, ErrorKind, LiveSession, Result, Roots, nearest};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::commands::top::live;
-use crate::control::{self, Setting, Working};
+use crate::control::{self, Removal, Setting, Working};
 use crate::exit::{Exit, Failure};
 use crate::reporter::Reporter;
 use crate::signals::Signals;
@@ -50,7 +51,9 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
             };
             live(args.watch.then_some(LOOK), true, look)
         }
-        NodeCommand::Remove(args) => remove(&args.name, args.kill),
+        NodeCommand::Remove(args) => {
+            remove(&args.name, if args.kill { Removal::Kill } else { Removal::Empty })
+        }
         NodeCommand::Apply(args) => apply::apply(args),
         NodeCommand::Dump => apply::dump(),
     }
@@ -87,13 +90,13 @@ fn find(name: &str) -> Result<LiveSession> {
 }
 
 /// Ends a node, and waits until all is undone.
-fn remove(name: &str, kill: bool) -> Result<Exit, Failure> {
+fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let session = find(name)?;
     let failed = |e: rustix::io::Errno| Error::io(format!("cannot watch emu {}", session.pid), e.into());
     let emu = Pid::from_raw(session.pid).ok_or_else(|| failed(rustix::io::Errno::SRCH))?;
     let emu = pidfd_open(emu, PidfdFlags::empty()).map_err(failed)?;
-    control::remove(session.pid, kill)?;
+    control::remove(session.pid, how)?;
     let deadline = Instant::now() + PATIENCE;
     // Signals that mean nothing here end a wait, too.
     while !signals.wait(&[emu.as_fd()], deadline.saturating_duration_since(Instant::now()))? {

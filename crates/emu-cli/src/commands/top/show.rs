@@ -102,6 +102,7 @@ mod tests {
             name,
             tasks: Tasks::Processes(vec![7]),
             members: vec![],
+            joined: vec![],
             follows: None,
             like: None,
             memory: None,

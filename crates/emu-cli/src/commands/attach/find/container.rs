@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// None is of this name, or several are.
-pub(in super::super) fn find(host: &Host, name: &str) -> Result<PathBuf> {
+pub(crate) fn find(host: &Host, name: &str) -> Result<PathBuf> {
     if name.is_empty() || name.contains('/') {
         return Err(Error::usage(format!("bad container `{name}`")).hint("give its name, or its ID"));
     }

@@ -1,8 +1,8 @@
 //! What runs, by name: units of systemd, containers, processes. Nothing is asked of a daemon where the files tell.
 
-pub(super) mod container;
-pub(super) mod process;
-pub(super) mod unit;
+pub(crate) mod container;
+pub(crate) mod process;
+pub(crate) mod unit;
 
 use std::fs;
 use std::path::{Path, PathBuf};

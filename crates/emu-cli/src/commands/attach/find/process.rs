@@ -11,7 +11,7 @@ const COMM_MAX: usize = 15;
 ///
 /// # Errors
 /// There is none, or /proc cannot be read.
-pub(in super::super) fn find(name: &str, except: &[Pid]) -> Result<Vec<Pid>> {
+pub(crate) fn find(name: &str, except: &[Pid]) -> Result<Vec<Pid>> {
     let user = nix::unistd::geteuid();
     let all = all_processes().map_err(|e| Error::unavailable(format!("cannot list processes: {e}")))?;
     let (mut found, mut known) = (Vec::new(), Vec::new());

@@ -14,7 +14,7 @@ const KINDS: [&str; 3] = [".service", ".scope", ".slice"];
 ///
 /// # Errors
 /// None is of this name, or several are.
-pub(in super::super) fn find(host: &Host, name: &str) -> Result<PathBuf> {
+pub(crate) fn find(host: &Host, name: &str) -> Result<PathBuf> {
     if name.is_empty() || name.contains('/') {
         return Err(
             Error::usage(format!("bad unit `{name}`")).hint("name it as systemctl does: redis.service")
