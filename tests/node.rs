@@ -395,6 +395,31 @@ fn members_of_a_file_join_once_and_those_that_are_gone_are_told() {
 }
 
 #[test]
+fn nothing_joins_a_node_whose_cgroup_was_removed() {
+    let _alone = alone();
+    if !can_emulate_by(&["cpu-freeze"]) {
+        return;
+    }
+    let node = Node::create("one", "--speed 50% --method cpu-freeze");
+    let name = format!("emu-{}-", node.keeper);
+    let host = emu_core::Host::detect(&emu_core::Roots::system()).unwrap();
+    for hierarchy in &host.cgroups.hierarchies {
+        for group in std::fs::read_dir(&hierarchy.own).unwrap().flatten().map(|entry| entry.path()) {
+            if group.file_name().is_some_and(|found| found.to_string_lossy().starts_with(&name)) {
+                for pid in std::fs::read_to_string(group.join("cgroup.procs")).unwrap().lines() {
+                    std::fs::write(hierarchy.own.join("cgroup.procs"), pid).unwrap();
+                }
+                eventually("it is removed", || std::fs::remove_dir(&group).is_ok());
+            }
+        }
+    }
+    assert_refused(&emu_node("exec one -- true"), 3, "a node without its cgroups");
+    assert_eq!(node.shown()["status"]["health"], "degraded");
+    assert_eq!(emu_node("remove one").code(), Some(0));
+    assert_nothing_left(node.keeper);
+}
+
+#[test]
 fn of_two_applies_at_once_one_at_least_is_done() {
     let _alone = alone();
     if !can_emulate() {

@@ -51,6 +51,8 @@ pub struct Node {
     session: Session,
     holder: Gated,
     host: Host,
+    /// How many cgroups it was made with.
+    group_count: usize,
     /// Whether its memory is limited.
     has_memory: bool,
 }
@@ -81,8 +83,10 @@ impl Node {
         let holder = SlowCommand::new("node").gate()?;
         let tasks = Tasks::Processes(vec![holder.pid()]);
         let session = Session::begin_with_memory(prepared, name, tasks, options.memory)?;
-        let mut node = Self { exclusion: None, session, holder, host, has_memory: options.memory.is_some() };
-        if node.groups().is_empty() {
+        let has_memory = options.memory.is_some();
+        let mut node = Self { exclusion: None, session, holder, host, group_count: 0, has_memory };
+        node.group_count = node.groups().len();
+        if node.group_count == 0 {
             let message = format!("cannot make a node by {}: it has no cgroup here", prepared.method().id());
             return Err(Error::unavailable(message).hint(
                 Hint::from("leave out a CPU, or use cpu-freeze, fracas or cpu-lim")
@@ -149,12 +153,24 @@ impl Node {
         limit.map(Some).ok_or_else(|| gone().hint("end the node, and make it anew"))
     }
 
+    /// Whether its cgroups are still there: without them, what joins would run freely.
+    ///
+    /// # Errors
+    /// Somebody has removed one.
+    pub fn check_groups(&self) -> Result<()> {
+        if self.groups().len() < self.group_count {
+            return Err(Error::unavailable("a cgroup of the node has been removed")
+                .hint("end the node, and make it anew"));
+        }
+        Ok(())
+    }
+
     /// Has a process join, with all its threads, and with the children that it will have. It is as slow as the node from
     /// here on, with a method that stops processes from the next period on.
     ///
     /// # Errors
     /// It is not there, must not be slowed, or is another user's; another emu would go on slowing it; the kernel refuses to
-    /// move it.
+    /// move it; a cgroup of the node has been removed.
     pub fn adopt(&self, pid: Pid) -> Result<()> {
         match &self.exclusion {
             Some(exclusion) => exclusion.leave_out(pid, || self.take_in(pid)),
@@ -163,6 +179,7 @@ impl Node {
     }
 
     fn take_in(&self, pid: Pid) -> Result<()> {
+        self.check_groups()?;
         let (proc, journal) = (&self.host.roots.proc, self.session.journal());
         check_targets(proc, [pid])?;
         let stat = Stat::read(proc, pid).filter(|stat| !stat.has_ended());

@@ -64,6 +64,11 @@ pub(crate) trait Asked {
         Err(no_node())
     }
 
+    /// Why it cannot be what it is to be, where its session does not tell.
+    fn problem(&self) -> Option<String> {
+        None
+    }
+
     /// What is kept off the CPUs of an exclusive node.
     fn exclusive(&self) -> Option<Exclusive> {
         None
@@ -191,6 +196,7 @@ impl Control {
 
     fn working(&self, asked: &mut dyn Asked) -> Working {
         let mut status = asked.session().status();
+        asked.problem().into_iter().for_each(|problem| status.add_problem(problem));
         let memory = asked.memory().unwrap_or_else(|why| {
             status.add_problem(why.in_words());
             None

@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::host::{Controller, Host};
 use crate::unavailable::Reason;
 
-/// The least that can be asked for, in bytes: below, a shell cannot begin.
+/// The least that can be asked for, in bytes: a shell begins in it.
 const LEAST: u64 = 1 << 20;
 
 /// The memory of a group of tasks, in bytes.

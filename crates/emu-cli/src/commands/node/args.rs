@@ -132,6 +132,15 @@ A file:
   speed = \"1=1.2GHz\"
   method = \"cpu-freeze\"
   period = \"50ms\"
+  exclusive = true
+
+  # What runs already joins, and a command is started. Also `pids`,
+  # `names`, `containers` and `cgroups`, as of `emu attach`.
+  [node.db]
+  cpus = \"2\"
+  speed = \"40%\"
+  units = [\"postgresql\"]
+  run = [\"./exporter\", \"--port\", \"9187\"]
 
   # Four nodes w1 to w4, each on a core that emu finds; `cores = 2` would
   # give each two.
@@ -149,7 +158,7 @@ A file:
 /// Make the nodes those of a file
 ///
 /// Nodes that are not in the file are removed, unless something runs there. Those with another speed are set to it. Where
-/// something cannot be done, all is as before. A second time it changes nothing.
+/// something cannot be done, all is as before. A second time it changes nothing. What is to join and is gone is told.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{FILE}\n\n{}", crate::exit::TABLE))]
 pub(crate) struct ApplyArgs {

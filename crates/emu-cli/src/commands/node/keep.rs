@@ -131,6 +131,10 @@ impl Asked for Kept {
         self.node.set_memory(bytes)
     }
 
+    fn problem(&self) -> Option<String> {
+        self.node.check_groups().err().map(|why| why.in_words())
+    }
+
     fn exclusive(&self) -> Option<Exclusive> {
         self.node.exclusive()
     }

@@ -30,9 +30,10 @@ pub(super) enum Join {
 impl fmt::Display for Join {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Take { node, member, pids } => {
-                write!(f, "join {node}: {member} ({} processes)", pids.len())
-            }
+            Self::Take { node, member, pids } => match pids.len() {
+                1 => write!(f, "join {node}: {member}"),
+                count => write!(f, "join {node}: {member} ({count} processes)"),
+            },
             Self::Start { node, command } => write!(f, "start on {node}: {}", command.join(" ")),
         }
     }
