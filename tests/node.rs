@@ -341,6 +341,8 @@ fn an_exclusive_node_keeps_the_host_off_its_cpus_until_its_end() {
         if is_killed {
             kill(Pid::from_raw(node.keeper as i32), Signal::SIGKILL).unwrap();
             eventually("all is put back", || allowed(own) == before);
+            // It waits until the guardian has done the rest.
+            assert_eq!(run(&mut emu(words("restore")), "").code(), Some(0));
         } else {
             assert_eq!(emu_node("remove one").code(), Some(0));
         }

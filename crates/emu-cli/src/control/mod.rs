@@ -19,12 +19,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
+use emu_bench::numbers::whole_size;
 use emu_core::{Error, ErrorKind, Pid, Result, SpeedSpec};
 use nix::sys::socket::{getsockopt, sockopt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-
-use emu_bench::numbers::whole_size;
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

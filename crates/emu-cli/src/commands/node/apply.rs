@@ -38,7 +38,9 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let (steps, gone) = plan(&host, &specs, &signals)?;
     let reporter = Reporter::new(args.quiet);
-    gone.iter().for_each(|member| reporter.note(member));
+    for member in &gone {
+        reporter.note(member);
+    }
     if args.dry_run {
         let lines: Vec<_> = steps.iter().map(Step::to_string).collect();
         let text = if lines.is_empty() { "Nothing is to be changed.".into() } else { lines.join("\n") };

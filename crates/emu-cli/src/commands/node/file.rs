@@ -288,7 +288,9 @@ impl Spec {
             ..Self::default()
         };
         let members: BTreeSet<&Member> = working.joined.iter().map(|joined| &joined.of).collect();
-        members.into_iter().for_each(|member| spec.add(member.clone()));
+        for member in members {
+            spec.add(member.clone());
+        }
         spec
     }
 
