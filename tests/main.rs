@@ -28,6 +28,7 @@ mod live;
 mod measure;
 mod names;
 mod node;
+mod node_file;
 mod noise;
 mod rig;
 mod timers;

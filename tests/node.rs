@@ -15,18 +15,18 @@ use crate::common::{
     emu, eventually, finish, has_cpus, methods, place_of, run, skip, start, words,
 };
 
-fn emu_node(line: &str) -> Ended {
+pub(crate) fn emu_node(line: &str) -> Ended {
     run(&mut emu(words(&format!("node {line}"))), "")
 }
 
-fn apply(file: &str, options: &str) -> Ended {
+pub(crate) fn apply(file: &str, options: &str) -> Ended {
     run(&mut emu(words(&format!("node apply - {options}"))), file)
 }
 
 /// A node on CPU 0, which goes with the test.
-struct Node {
-    name: &'static str,
-    keeper: u32,
+pub(crate) struct Node {
+    pub(crate) name: &'static str,
+    pub(crate) keeper: u32,
 }
 
 impl Node {
@@ -39,7 +39,7 @@ impl Node {
     }
 
     /// What `emu node list` has of it; null where it is not there.
-    fn shown(&self) -> Value {
+    pub(crate) fn shown(&self) -> Value {
         let ended = emu_node("list --json");
         let json: Value = serde_json::from_str(&ended.stdout).unwrap();
         let nodes = json["nodes"].as_array().unwrap();
@@ -47,7 +47,7 @@ impl Node {
     }
 
     /// Begins to run a script there. Returns its emu, and the process of the script: the same where a node stops nothing.
-    fn begin(&self, script: &str) -> (Child, u32) {
+    pub(crate) fn begin(&self, script: &str) -> (Child, u32) {
         let child = start(&mut emu(words(&format!("node exec {} -- sh -c {script}", self.name))));
         let mut pid = 0;
         eventually("the command has joined", || {
@@ -65,7 +65,7 @@ impl Drop for Node {
     }
 }
 
-const LOOP: &str = "while␣:;␣do␣:;␣done";
+pub(crate) const LOOP: &str = "while␣:;␣do␣:;␣done";
 
 #[test]
 fn what_runs_on_a_node_is_as_slow_as_the_node() {
@@ -190,62 +190,6 @@ fn nodes_that_cannot_be_are_refused_and_nothing_is_changed() {
     assert!((shown["status"]["cpus"][0]["asked"]["share"].as_f64().unwrap() - 0.5).abs() < 1e-9);
 }
 
-#[test]
-fn a_file_of_nodes_is_applied_wholly_or_not_at_all() {
-    let _alone = alone();
-    if !can_emulate() {
-        return;
-    }
-    let file = |speed: &str| format!("[node.one]\ncpus = \"0\"\nspeed = \"{speed}\"\n");
-    let node = Node { name: "one", keeper: 0 };
-    let asked = || node.shown()["status"]["cpus"][0]["asked"]["share"].as_f64();
-    let planned = apply(&file("50%"), "--dry-run");
-    assert_eq!(
-        (&*planned.stdout, asked()),
-        ("create one --speed=50% --cpus=0\n", None),
-        "{}",
-        planned.stderr
-    );
-    assert_eq!(apply(&file("50%"), "--quiet").code(), Some(0));
-    assert_eq!(asked(), Some(0.5));
-    let again = apply(&file("50%"), "--dry-run");
-    assert_eq!((again.code(), &*again.stdout), (Some(0), "Nothing is to be changed.\n"), "{}", again.stderr);
-
-    let keeper = node.shown()["pid"].clone();
-    assert_eq!(apply(&file("25%"), "").code(), Some(0));
-    assert_eq!((asked(), &node.shown()["pid"]), (Some(0.25), &keeper));
-    // What is set is what the file has, to the last digit.
-    assert_eq!(apply(&file("33.333333%"), "").code(), Some(0));
-    let again = apply(&file("33.333333%"), "--dry-run");
-    assert_eq!(&*again.stdout, "Nothing is to be changed.\n", "{}", again.stderr);
-    assert_eq!(apply(&file("25%"), "").code(), Some(0));
-    let dumped = emu_node("dump").stdout;
-    let same = apply(&dumped, "--dry-run");
-    assert_eq!(&*same.stdout, "Nothing is to be changed.\n", "{dumped}{}", same.stderr);
-
-    let (child, _) = node.begin(LOOP);
-    for (text, code, why) in [
-        (file("25%") + "[node.two]\ncpus = \"0\"\nspeed = \"50%\"\n", 3, "has them, too"),
-        (file("30%") + "[node.two]\ncpus = \"900\"\nspeed = \"50%\"\n", 2, "900"),
-        (file("140%"), 2, "node `one`"),
-        (file("30%") + "sped = \"3\"\n", 2, "line 4"),
-        (file("30%") + "period = \"77ms\"\n", 2, "is another one"),
-        (String::new(), 2, "is not in the file"),
-        ("[node".into(), 2, "line 1"),
-    ] {
-        let refused = apply(&text, "");
-        assert_refused(&refused, code, &text);
-        let said = refused.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains(why), "{text}: {said}");
-        assert_eq!((asked(), &node.shown()["pid"]), (Some(0.25), &keeper), "{text}");
-    }
-    assert_eq!(emu_node("remove one --kill").code(), Some(0));
-    finish(child);
-    assert_eq!(apply(&file("50%"), "-q").code(), Some(0));
-    assert_eq!(apply("", "-q").code(), Some(0));
-    assert_eq!(node.shown(), Value::Null);
-}
-
 /// Whether a node can have a limit of memory here.
 fn has_memory_control() -> bool {
     let found = emu_core::Host::detect(&emu_core::Roots::system())
@@ -357,46 +301,6 @@ fn an_exclusive_node_keeps_the_host_off_its_cpus_until_its_end() {
 }
 
 #[test]
-fn members_of_a_file_join_once_and_those_that_are_gone_are_told() {
-    let _alone = alone();
-    if !can_emulate() {
-        return;
-    }
-    let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-    let file = |members: &str| format!("[node.one]\ncpus = \"0\"\nspeed = \"50%\"\n{members}\n");
-    let own = format!("pids = [{}]\n", sleeper.id());
-    let all = file(&format!("{own}run = [\"sleep\", \"60\"]"));
-    let node = Node { name: "one", keeper: 0 };
-    for (text, code, why) in [
-        (file("unit = [\"x\"]"), 2, "did you mean `units`?"),
-        (file("run = [\"emu-test-no-such-program\"]"), 127, "emu-test-no-such-program"),
-        (file(&format!("pids = [{}]", std::process::id())), 2, "emu itself"),
-        (file(&format!("{own}[node.two]\ncpus = \"1\"\nspeed = \"50%\"\n{own}")), 2, "on nodes one and two"),
-    ] {
-        let refused = apply(&text, "");
-        assert_refused(&refused, code, &text);
-        assert!(refused.stderr.contains(why), "{text}: {}", refused.stderr);
-        assert_eq!(node.shown(), Value::Null, "{text}");
-    }
-    let applied = apply(&all, "");
-    assert_eq!(applied.code(), Some(0), "{}", applied.stderr);
-    let members = || node.shown()["members"].as_array().unwrap().clone();
-    assert!(members().len() == 2 && members().contains(&sleeper.id().into()), "{:?}", members());
-    assert_eq!(apply(&all, "").stderr, "", "the second time nothing is changed");
-    let dumped = emu_node("dump").stdout;
-    let same = apply(&dumped, "--dry-run");
-    assert_eq!(&*same.stdout, "Nothing is to be changed.\n", "{dumped}{}", same.stderr);
-
-    sleeper.kill().unwrap();
-    sleeper.wait().unwrap();
-    eventually("it has left", || members().len() == 1);
-    let without = apply(&all, "");
-    let told = without.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(without.code() == Some(0) && told.contains("goes without process"), "{told}");
-    assert_eq!(emu_node("remove one --kill").code(), Some(0));
-}
-
-#[test]
 fn nothing_joins_a_node_whose_cgroup_was_removed() {
     let _alone = alone();
     if !can_emulate_by(&["cpu-freeze"]) {
@@ -419,56 +323,4 @@ fn nothing_joins_a_node_whose_cgroup_was_removed() {
     assert_eq!(node.shown()["status"]["health"], "degraded");
     assert_eq!(emu_node("remove one").code(), Some(0));
     assert_nothing_left(node.keeper);
-}
-
-#[test]
-fn of_two_applies_at_once_one_at_least_is_done() {
-    let _alone = alone();
-    if !can_emulate() {
-        return;
-    }
-    let text = "[node.one]\ncpus = \"0\"\nspeed = \"50%\"\n";
-    let path = std::env::temp_dir().join(format!("emu-nodes-{}.toml", std::process::id()));
-    std::fs::write(&path, text).unwrap();
-    let line = format!("node apply {}", path.display());
-    let both = [(); 2].map(|()| start(&mut emu(words(&line))));
-    let codes = both.map(|child| finish(child).code());
-    std::fs::remove_file(&path).unwrap();
-    assert!(
-        codes.contains(&Some(0)) && codes.iter().all(|code| [Some(0), Some(3)].contains(code)),
-        "{codes:?}"
-    );
-    let again = apply(text, "--dry-run");
-    assert_eq!(&*again.stdout, "Nothing is to be changed.\n", "{}", again.stderr);
-    assert_eq!(apply("", "-q").code(), Some(0));
-}
-
-/// As many nodes as the host has cores fit, each on one that it keeps.
-#[test]
-fn nodes_of_a_class_find_cpus_and_keep_them() {
-    let _alone = alone();
-    if !can_emulate() {
-        return;
-    }
-    let file = |count: usize| {
-        format!("[class.slow]\nspeed = \"30%\"\n\n[node.w]\nclass = \"slow\"\ncount = {count}\n")
-    };
-    let refused = apply(&file(1000), "");
-    assert_refused(&refused, 3, "there is no place for node w");
-    assert_eq!(apply(&file(1), "-q").code(), Some(0));
-    let json: Value = serde_json::from_str(&emu_node("list --json").stdout).unwrap();
-    assert_eq!(json["nodes"][0]["name"], "w1", "{json}");
-    assert_eq!(apply(&file(1), "").stderr, "", "the second time nothing is changed");
-    if has_cpus(2) {
-        let planned = apply(&file(2), "--dry-run");
-        let is_planned = planned.stdout.contains("create w2 --speed=30%") && !planned.stdout.contains("w1");
-        let shares = planned.stderr.contains("shares its");
-        assert!(is_planned || shares, "{} {}", planned.stdout, planned.stderr);
-    }
-    let typo = apply("[node.a]\nclass = \"slow\"\n", "");
-    assert_refused(&typo, 2, "class `slow`");
-    let unknown = emu_node("set w11 --speed 20%");
-    assert!(unknown.stderr.contains("there is w1;"), "{}", unknown.stderr);
-    assert_eq!(apply("", "-q").code(), Some(0));
-    assert_eq!(emu_node("list --json").stdout.matches("\"w1\"").count(), 0);
 }

@@ -1,0 +1,154 @@
+//! `emu node apply`: the nodes of a file, what is on them, and the second time nothing.
+
+use serde_json::Value;
+
+use crate::common::{alone, assert_refused, can_emulate, emu, eventually, finish, has_cpus, start, words};
+use crate::node::{LOOP, Node, apply, emu_node};
+
+#[test]
+fn a_file_of_nodes_is_applied_wholly_or_not_at_all() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let file = |speed: &str| format!("[node.one]\ncpus = \"0\"\nspeed = \"{speed}\"\n");
+    let node = Node { name: "one", keeper: 0 };
+    let asked = || node.shown()["status"]["cpus"][0]["asked"]["share"].as_f64();
+    let planned = apply(&file("50%"), "--dry-run");
+    assert_eq!(
+        (&*planned.stdout, asked()),
+        ("create one --speed=50% --cpus=0\n", None),
+        "{}",
+        planned.stderr
+    );
+    assert_eq!(apply(&file("50%"), "--quiet").code(), Some(0));
+    assert_eq!(asked(), Some(0.5));
+    let again = apply(&file("50%"), "--dry-run");
+    assert_eq!((again.code(), &*again.stdout), (Some(0), "Nothing is to be changed.\n"), "{}", again.stderr);
+
+    let keeper = node.shown()["pid"].clone();
+    assert_eq!(apply(&file("25%"), "").code(), Some(0));
+    assert_eq!((asked(), &node.shown()["pid"]), (Some(0.25), &keeper));
+    // What is set is what the file has, to the last digit.
+    assert_eq!(apply(&file("33.333333%"), "").code(), Some(0));
+    let again = apply(&file("33.333333%"), "--dry-run");
+    assert_eq!(&*again.stdout, "Nothing is to be changed.\n", "{}", again.stderr);
+    assert_eq!(apply(&file("25%"), "").code(), Some(0));
+    let dumped = emu_node("dump").stdout;
+    let same = apply(&dumped, "--dry-run");
+    assert_eq!(&*same.stdout, "Nothing is to be changed.\n", "{dumped}{}", same.stderr);
+
+    let (child, _) = node.begin(LOOP);
+    for (text, code, why) in [
+        (file("25%") + "[node.two]\ncpus = \"0\"\nspeed = \"50%\"\n", 3, "has them, too"),
+        (file("30%") + "[node.two]\ncpus = \"900\"\nspeed = \"50%\"\n", 2, "900"),
+        (file("140%"), 2, "node `one`"),
+        (file("30%") + "sped = \"3\"\n", 2, "line 4"),
+        (file("30%") + "period = \"77ms\"\n", 2, "is another one"),
+        (String::new(), 2, "is not in the file"),
+        ("[node".into(), 2, "line 1"),
+    ] {
+        let refused = apply(&text, "");
+        assert_refused(&refused, code, &text);
+        let said = refused.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(why), "{text}: {said}");
+        assert_eq!((asked(), &node.shown()["pid"]), (Some(0.25), &keeper), "{text}");
+    }
+    assert_eq!(emu_node("remove one --kill").code(), Some(0));
+    finish(child);
+    assert_eq!(apply(&file("50%"), "-q").code(), Some(0));
+    assert_eq!(apply("", "-q").code(), Some(0));
+    assert_eq!(node.shown(), Value::Null);
+}
+
+#[test]
+fn members_of_a_file_join_once_and_those_that_are_gone_are_told() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let file = |members: &str| format!("[node.one]\ncpus = \"0\"\nspeed = \"50%\"\n{members}\n");
+    let own = format!("pids = [{}]\n", sleeper.id());
+    let all = file(&format!("{own}run = [\"sleep\", \"60\"]"));
+    let node = Node { name: "one", keeper: 0 };
+    for (text, code, why) in [
+        (file("unit = [\"x\"]"), 2, "did you mean `units`?"),
+        (file("run = [\"emu-test-no-such-program\"]"), 127, "emu-test-no-such-program"),
+        (file(&format!("pids = [{}]", std::process::id())), 2, "emu itself"),
+        (file(&format!("{own}[node.two]\ncpus = \"1\"\nspeed = \"50%\"\n{own}")), 2, "on nodes one and two"),
+    ] {
+        let refused = apply(&text, "");
+        assert_refused(&refused, code, &text);
+        assert!(refused.stderr.contains(why), "{text}: {}", refused.stderr);
+        assert_eq!(node.shown(), Value::Null, "{text}");
+    }
+    let applied = apply(&all, "");
+    assert_eq!(applied.code(), Some(0), "{}", applied.stderr);
+    let members = || node.shown()["members"].as_array().unwrap().clone();
+    assert!(members().len() == 2 && members().contains(&sleeper.id().into()), "{:?}", members());
+    assert_eq!(apply(&all, "").stderr, "", "the second time nothing is changed");
+    let dumped = emu_node("dump").stdout;
+    let same = apply(&dumped, "--dry-run");
+    assert_eq!(&*same.stdout, "Nothing is to be changed.\n", "{dumped}{}", same.stderr);
+
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    eventually("it has left", || members().len() == 1);
+    let without = apply(&all, "");
+    let told = without.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(without.code() == Some(0) && told.contains("goes without process"), "{told}");
+    assert_eq!(emu_node("remove one --kill").code(), Some(0));
+}
+
+#[test]
+fn of_two_applies_at_once_one_at_least_is_done() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let text = "[node.one]\ncpus = \"0\"\nspeed = \"50%\"\n";
+    let path = std::env::temp_dir().join(format!("emu-nodes-{}.toml", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    let line = format!("node apply {}", path.display());
+    let both = [(); 2].map(|()| start(&mut emu(words(&line))));
+    let codes = both.map(|child| finish(child).code());
+    std::fs::remove_file(&path).unwrap();
+    assert!(
+        codes.contains(&Some(0)) && codes.iter().all(|code| [Some(0), Some(3)].contains(code)),
+        "{codes:?}"
+    );
+    let again = apply(text, "--dry-run");
+    assert_eq!(&*again.stdout, "Nothing is to be changed.\n", "{}", again.stderr);
+    assert_eq!(apply("", "-q").code(), Some(0));
+}
+
+/// As many nodes as the host has cores fit, each on one that it keeps.
+#[test]
+fn nodes_of_a_class_find_cpus_and_keep_them() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let file = |count: usize| {
+        format!("[class.slow]\nspeed = \"30%\"\n\n[node.w]\nclass = \"slow\"\ncount = {count}\n")
+    };
+    let refused = apply(&file(1000), "");
+    assert_refused(&refused, 3, "there is no place for node w");
+    assert_eq!(apply(&file(1), "-q").code(), Some(0));
+    let json: Value = serde_json::from_str(&emu_node("list --json").stdout).unwrap();
+    assert_eq!(json["nodes"][0]["name"], "w1", "{json}");
+    assert_eq!(apply(&file(1), "").stderr, "", "the second time nothing is changed");
+    if has_cpus(2) {
+        let planned = apply(&file(2), "--dry-run");
+        let is_planned = planned.stdout.contains("create w2 --speed=30%") && !planned.stdout.contains("w1");
+        let shares = planned.stderr.contains("shares its");
+        assert!(is_planned || shares, "{} {}", planned.stdout, planned.stderr);
+    }
+    let typo = apply("[node.a]\nclass = \"slow\"\n", "");
+    assert_refused(&typo, 2, "class `slow`");
+    let unknown = emu_node("set w11 --speed 20%");
+    assert!(unknown.stderr.contains("there is w1;"), "{}", unknown.stderr);
+    assert_eq!(apply("", "-q").code(), Some(0));
+    assert_eq!(emu_node("list --json").stdout.matches("\"w1\"").count(), 0);
+}
