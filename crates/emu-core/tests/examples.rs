@@ -10,9 +10,21 @@ mod slow_child;
 #[expect(dead_code, unreachable_pub, reason = "a program of its own, whose main is not this one's")]
 mod nodes;
 
+#[path = "../examples/two_zones.rs"]
+#[expect(dead_code, unreachable_pub, reason = "a program of its own, whose main is not this one's")]
+mod two_zones;
+
+#[path = "../examples/retarget.rs"]
+#[expect(dead_code, unreachable_pub, reason = "a program of its own, whose main is not this one's")]
+mod retarget;
+
+#[path = "../examples/watch_status.rs"]
+#[expect(dead_code, unreachable_pub, reason = "a program of its own, whose main is not this one's")]
+mod watch_status;
+
 use std::sync::{Mutex, PoisonError};
 
-use emu_core::{Error, ErrorKind, Health, Result, Status};
+use emu_core::{Error, ErrorKind, Health, Result, Status, Stretch};
 
 /// Held by a test that emulates: they take the same CPUs.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -74,4 +86,40 @@ fn workers_on_nodes_run_at_their_shares() {
     };
     let Some(ended) = until_right(nodes::run, are_right) else { return };
     assert!(are_right(&ended), "{ended:?}");
+}
+
+#[test]
+fn two_zones_are_set_to_their_own_shares() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let are_right = |ended: &Vec<Status>| {
+        let set = ended.iter().flat_map(|status| &status.cpus).map(|cpu| cpu.set);
+        ended.len() == 2 && set.zip([0.3, 0.7]).all(|(set, wanted)| (set - wanted).abs() < 0.05)
+    };
+    let Some(ended) = until_right(two_zones::run, are_right) else { return };
+    assert!(are_right(&ended), "{ended:?}");
+}
+
+#[test]
+fn a_thread_has_a_program_change_its_speed() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let are_right = |steps: &Vec<Stretch>| {
+        let is_right = |(step, wanted): (&Stretch, f64)| {
+            let asked = step.asked.values().all(|target| (target.share - wanted).abs() < 1e-9);
+            asked && step.delivered.is_none_or(|seen| seen.error().abs() < 0.2)
+        };
+        steps.len() == 2 && steps.iter().zip([0.8, 0.5]).all(is_right)
+    };
+    let Some(steps) = until_right(retarget::run, are_right) else { return };
+    assert!(are_right(&steps), "{steps:?}");
+}
+
+#[test]
+fn the_status_tells_what_is_delivered() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let are_right = |seen: &Vec<Status>| {
+        let last = seen.last().and_then(|status| status.delivered);
+        seen.len() == 4 && last.is_some_and(|delivered| (0.3..0.5).contains(&delivered.share))
+    };
+    let Some(seen) = until_right(watch_status::run, are_right) else { return };
+    assert!(are_right(&seen), "{seen:?}");
 }
