@@ -2,7 +2,7 @@
 //!
 //! On this machine, in interleaved rounds, as root:
 //!
-//! `cargo bench -p emu-core --features ablation --bench ablation -- [--row TEXT]… [--off NAME]… [--speed PERCENT]… [--rounds 1]`
+//! `cargo bench -p emu-cpu-core --features ablation --bench ablation -- [--row TEXT]… [--off NAME]… [--speed PERCENT]… [--rounds 1]`
 //!
 //! In a guest that counts instructions, where one round tells it to the last digit, the static program of
 //! `RUSTFLAGS='-C target-feature=+crt-static' cargo bench --no-run --target x86_64-unknown-linux-gnu …`:

@@ -4,7 +4,7 @@
 //! A process of its own, as fio's is, has a block of its own in memory. How it is scattered over pages decides into how
 //! many pieces a large transfer falls, and so its rate; a block that is used again and again keeps its luck.
 //!
-//! `cargo bench -p emu-machine --bench disk -- [--case NAME] [--pairs 15] [--seed N] [--out benches/results]`
+//! `cargo bench -p emu-cpu-machine --bench disk -- [--case NAME] [--pairs 15] [--seed N] [--out benches/results]`
 //!
 //! emu writes ever other parts of a random memory, with a stamp in each page, and counts the time of transfers alone. fio
 //! fills small blocks anew for each write, which at 4 KiB is little beside the transfer, and writes the same large block again

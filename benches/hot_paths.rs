@@ -1,6 +1,6 @@
 //! Criterion benches of code that runs often or while time is measured.
 //!
-//! `cargo bench -p emu-bench --bench hot_paths`
+//! `cargo bench -p emu-cpu-bench --bench hot_paths`
 //!
 //! `grid/tick` and `sample/overhead` are taken from an emulation and a pair that are really made; the former needs the
 //! rights of `cpu-hogs`. Whether they keep to their limits is in the row `hogs-cost` of `fidelity` and in `harness`.

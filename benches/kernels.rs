@@ -1,7 +1,7 @@
 //! Our DGEMM, LINPACK, FFT, `RandomAccess` and PTRANS beside `OpenBLAS`, FFTW and hpcc: same sizes, same threads, each run
 //! in a process of its own, in pairs whose order changes.
 //!
-//! `cargo bench -p emu-machine --bench kernels -- [--row dgemm] [--pairs 7] [--seed N] [--out benches/results]`
+//! `cargo bench -p emu-cpu-machine --bench kernels -- [--row dgemm] [--pairs 7] [--seed N] [--out benches/results]`
 //!
 //! Needs a C compiler `cc` and Debian's libopenblas-dev, libfftw3-dev and hpcc.
 

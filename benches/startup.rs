@@ -1,6 +1,6 @@
 //! What `emu run` costs a command that does nothing.
 //!
-//! `cargo build --release -p emu-cli && cargo bench -p emu-bench --bench startup -- --pairs 30 [--out DIR]`
+//! `cargo build --release -p emu-cpu && cargo bench -p emu-cpu-bench --bench startup -- --pairs 30 [--out DIR]`
 
 mod common;
 
@@ -102,6 +102,6 @@ fn emu() -> Result<PathBuf> {
     let emu = this.ancestors().nth(2).map(|folder| folder.join("emu"));
     emu.filter(|path| path.exists()).ok_or_else(|| {
         Error::unavailable("the command emu has not been built")
-            .hint("run `cargo build --release -p emu-cli`")
+            .hint("run `cargo build --release -p emu-cpu`")
     })
 }

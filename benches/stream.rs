@@ -1,7 +1,7 @@
 //! Our STREAM and a plain C STREAM, side by side: same sizes, same threads, each run in a process of its own, in
 //! pairs whose order changes.
 //!
-//! `cargo bench -p emu-machine --bench stream -- [--pairs 15] [--seed N] [--out benches/results]`
+//! `cargo bench -p emu-cpu-machine --bench stream -- [--pairs 15] [--seed N] [--out benches/results]`
 //!
 //! Needs a C compiler `cc` with OpenMP.
 

@@ -1,7 +1,7 @@
 //! The command from end to end, and the methods in guests of the rig.
 //!
 //! One binary, so that tests that emulate wait for each other and what they share is linked once. A file by itself:
-//! `cargo test -p emu-cli --test end_to_end job_control::`.
+//! `cargo test -p emu-cpu --test end_to_end job_control::`.
 
 #![allow(
     clippy::expect_used,

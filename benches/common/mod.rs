@@ -68,7 +68,7 @@ impl Options {
             }
         }
         let (pairs, seed) = (self.pairs, self.seed);
-        format!("cargo bench -p emu-bench --bench {bench} --{words} --pairs {pairs} --seed {seed}")
+        format!("cargo bench -p emu-cpu-bench --bench {bench} --{words} --pairs {pairs} --seed {seed}")
     }
 }
 

@@ -1,6 +1,6 @@
 //! Two nodes with a worker each; the slower one is made faster while its worker computes.
 //!
-//! `cargo run --release -p emu-core --example nodes`, as root or in a delegated cgroup, with at least two CPUs.
+//! `cargo run --release -p emu-cpu-core --example nodes`, as root or in a delegated cgroup, with at least two CPUs.
 
 use std::thread::sleep;
 use std::time::Duration;

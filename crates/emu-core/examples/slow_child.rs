@@ -1,6 +1,6 @@
 //! A program that runs at 40 % from its first instruction, and whose output is read.
 //!
-//! `cargo run --release -p emu-core --example slow_child`, as root or in a delegated cgroup.
+//! `cargo run --release -p emu-cpu-core --example slow_child`, as root or in a delegated cgroup.
 
 use emu_core::{Demand, Ended, Host, Result, Roots, SlowCommand, Stdio, choose, restore};
 
