@@ -105,7 +105,8 @@ fn a_thread_has_a_program_change_its_speed() {
     let are_right = |steps: &Vec<Stretch>| {
         let is_right = |(step, wanted): (&Stretch, f64)| {
             let asked = step.asked.values().all(|target| (target.share - wanted).abs() < 1e-9);
-            asked && step.delivered.is_none_or(|seen| seen.error().abs() < 0.2)
+            // Others on a shared machine can take from it, and nobody can give to it.
+            asked && step.delivered.is_none_or(|seen| seen.error() < 0.2)
         };
         steps.len() == 2 && steps.iter().zip([0.8, 0.5]).all(is_right)
     };

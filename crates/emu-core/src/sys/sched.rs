@@ -54,7 +54,7 @@ pub(crate) fn set_normal() -> io::Result<()> {
 /// # References
 /// - <https://man7.org/linux/man-pages/man3/pthread_setschedparam.3.html>
 pub(crate) fn set_thread_normal<T>(thread: &JoinHandle<T>) -> io::Result<()> {
-    let param = libc::sched_param { sched_priority: 0 };
+    let param = param(0);
     // SAFETY: the handle is neither joined nor detached, so its ID is valid whether the thread has ended or not; the
     // `sched_param` lives until the call returns.
     let code =
@@ -62,8 +62,16 @@ pub(crate) fn set_thread_normal<T>(thread: &JoinHandle<T>) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
+/// musl's form has more fields, for a policy that Linux does not have.
+fn param(priority: i32) -> libc::sched_param {
+    // SAFETY: all fields are numbers, so they may be zero.
+    let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+    param.sched_priority = priority;
+    param
+}
+
 fn set(policy: i32, priority: i32) -> io::Result<()> {
-    let param = libc::sched_param { sched_priority: priority };
+    let param = param(priority);
     // SAFETY: the kernel reads one `sched_param` behind the pointer, which lives until the call returns;
     // thread 0 is the calling thread.
     let code = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const param) };
