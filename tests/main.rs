@@ -15,6 +15,7 @@ mod attach;
 mod bad_input;
 mod bench;
 mod calibrate;
+mod ci;
 mod cli;
 mod common;
 mod crash;

@@ -3,8 +3,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    attach, bench, calibrate, completions, doctor, info, man, measure, methods, node, noise, profile, report,
-    restore, run, set, timers, top, trace, verify, worker,
+    attach, bench, calibrate, ci, completions, doctor, info, man, measure, methods, node, noise, profile,
+    report, restore, run, set, timers, top, trace, verify, worker,
 };
 use crate::exit::{Exit, Failure};
 
@@ -28,6 +28,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Trace(trace::TraceCommand),
     Profile(profile::ProfileArgs),
+    Ci(ci::CiArgs),
     Methods(methods::MethodsArgs),
     Info(info::InfoArgs),
     Verify(verify::VerifyArgs),
@@ -57,6 +58,7 @@ impl Command {
             Self::Node(command) => node::node(&command),
             Self::Trace(command) => trace::trace(&command),
             Self::Profile(args) => profile::profile(&args),
+            Self::Ci(args) => ci::ci(&args),
             Self::Methods(args) => methods::methods(&args),
             Self::Info(args) => info::info(&args),
             Self::Verify(args) => verify::verify(&args),
@@ -129,6 +131,10 @@ mod tests {
         "emu node create a --like x.json --metric command:gcc␣x.c",
         "emu profile x.json",
         "emu profile x.json --quick --command true --command false",
+        "emu ci -- true",
+        "emu ci make check -j2",
+        "emu ci --speeds 100%,20% --reps 1 --timeout 5m --junit a.xml --junit b --summary s.md --json x.json --quiet -- true",
+        "emu ci -s 1.2GHz,600MHz -m cpu-lim --cpus 0 --period 10ms -- true",
         "emu trace record x.csv",
         "emu trace record x.csv --for 10s --every 50ms --cpus 0 --clocks --quiet",
         "emu trace show x.csv --figure x.svg",
@@ -246,6 +252,14 @@ mod tests {
         "emu run --trace x.csv --trace-end never -- true",
         "emu run --like x.json --speed 40% -- true",
         "emu run --like x.json --metric lop -- true",
+        "emu ci",
+        "emu ci --speeds 140% -- true",
+        "emu ci --speeds  -- true",
+        "emu ci --reps 0 -- true",
+        "emu ci --reps 1001 -- true",
+        "emu ci --timeout 0 -- true",
+        "emu ci --json - -- true",
+        "emu ci --method none -- true",
         "emu profile",
         "emu trace",
         "emu trace record",

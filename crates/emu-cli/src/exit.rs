@@ -9,6 +9,7 @@ use nix::sys::signal::{self, SigSet, Signal};
 pub(crate) const TABLE: &str = "\
 Exit codes:
       0  done (run: the command's own code is passed on)
+      1  the command, or a test of it, fails, and not only when slow (ci)
       2  the command line makes no sense
       3  not possible on this host, or with this method
       4  not permitted
@@ -16,6 +17,7 @@ Exit codes:
          wrong (measure, calibrate)
       6  something could not be restored
       7  this machine is not tuned for repeatable runs (doctor show)
+      8  the command, or a test of it, fails only when slow (ci)
       9  undecided: the machine was too noisy to tell whether a speed is
          delivered (verify, --verify)
     125  emu itself failed
@@ -29,6 +31,8 @@ Exit codes:
 pub(crate) enum Exit {
     /// All is done.
     Success,
+    /// What was tested fails, and not only when slow.
+    Fails,
     /// What was asked for makes no sense.
     Usage,
     /// It cannot be done here.
@@ -41,6 +45,8 @@ pub(crate) enum Exit {
     RestoreIncomplete,
     /// The machine disturbs runs, and could be put right.
     NotTuned,
+    /// What was tested fails only when slow.
+    FailsWhenSlow,
     /// Whether the speed is delivered could not be told.
     Undecided,
     /// emu itself failed.
@@ -60,12 +66,14 @@ impl Exit {
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Success => 0,
+            Self::Fails => 1,
             Self::Usage => 2,
             Self::Unavailable => 3,
             Self::NotPermitted => 4,
             Self::NotVerified => 5,
             Self::RestoreIncomplete => 6,
             Self::NotTuned => 7,
+            Self::FailsWhenSlow => 8,
             Self::Undecided => 9,
             Self::Failure => 125,
             Self::NotExecutable => 126,
@@ -162,12 +170,15 @@ mod tests {
     fn every_way_to_end_has_the_code_that_the_table_documents() {
         for exit in [
             Exit::Success,
+            Exit::Fails,
             Exit::Usage,
             Exit::Unavailable,
             Exit::NotPermitted,
             Exit::NotVerified,
             Exit::RestoreIncomplete,
             Exit::NotTuned,
+            Exit::FailsWhenSlow,
+            Exit::Undecided,
             Exit::Failure,
             Exit::NotExecutable,
             Exit::NotFound,

@@ -165,7 +165,7 @@ pub(crate) fn workloads() -> PossibleValuesParser {
 }
 
 /// Parses a whole number within a range. `example` is an option with its value.
-fn whole<T>(text: &str, what: &str, range: RangeInclusive<T>, example: &str) -> Result<T>
+pub(crate) fn whole<T>(text: &str, what: &str, range: RangeInclusive<T>, example: &str) -> Result<T>
 where
     T: FromStr + PartialOrd + Display,
 {

@@ -24,8 +24,8 @@ impl Table {
     }
 }
 
-/// Text that is no markup, whatever a record says.
-pub(crate) fn escaped(text: &str) -> String {
+/// Text that is no markup in a cell or a heading, whatever it says; on one line.
+pub fn escaped(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|").replace('<', "&lt;").replace('[', "\\[")
 }
 

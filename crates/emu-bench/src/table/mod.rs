@@ -28,8 +28,7 @@ mod value;
 mod wrap;
 
 pub use column::Column;
+pub use markdown::escaped;
 pub use rows::Table;
 pub use value::{Judgement, Value};
 pub use wrap::{WIDTH, marked, notes, set_width, width, wrap};
-
-pub(crate) use markdown::escaped;

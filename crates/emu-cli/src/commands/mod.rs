@@ -3,6 +3,7 @@
 pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod calibrate;
+pub(crate) mod ci;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod info;

@@ -5,6 +5,7 @@ use clap::Args;
 use emu_core::{AtEnd, CpuList, Demand, Round, SpeedSpec, Targets};
 use emu_machine::profile::Metric;
 
+use crate::options::{flag, option};
 use crate::values::{self, MethodChoice};
 use crate::zone::trace_end;
 
@@ -95,6 +96,19 @@ impl DemandArgs {
             round: self.round,
             widen_policies: self.widen,
         }
+    }
+
+    /// The same as words of a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let all = [
+            option("cpus", &self.cpus),
+            option("period", self.period.map(|period| format!("{}ns", period.as_nanos()))),
+            flag("lift-rt-limit", self.lift_rt_limit),
+            flag("exclude-background", self.exclude_background),
+            option("round", [values::round_name(self.round)]),
+            flag("widen", self.widen),
+        ];
+        all.concat().split_whitespace().map(str::to_owned).collect()
     }
 }
 

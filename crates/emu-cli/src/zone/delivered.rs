@@ -10,27 +10,40 @@ use crate::output::nanos;
 pub(crate) struct StepRecord {
     /// From the begin of the emulation.
     pub(crate) from_ns: u64,
+    /// The same of its end.
     pub(crate) until_ns: u64,
+    /// What the tasks were given; null where that cannot be told.
     pub(crate) delivered: Option<DeliveredRecord>,
+    /// The same for each CPU.
     pub(crate) cpus: Vec<StepCpu>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepCpu {
+    /// Which CPU.
     pub(crate) cpu: CpuId,
+    /// What was asked of it.
     pub(crate) asked_share: f64,
+    /// What tasks were given on it; null where that cannot be told.
     pub(crate) delivered: Option<DeliveredRecord>,
 }
 
 /// What was seen to be delivered, with a 95 % interval.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct DeliveredRecord {
+    /// What it was worked out from.
     basis: Basis,
+    /// Of the reference clock.
     pub(crate) share: f64,
+    /// Lower end of its 95 % interval.
     pub(crate) low: f64,
+    /// Upper end.
     pub(crate) high: f64,
+    /// What was asked for on the same CPUs in the same time.
     pub(crate) asked: f64,
+    /// Relative error: `share / asked − 1`.
     pub(crate) error: f64,
+    /// For how long tasks wanted all that they could get.
     observed_ns: u64,
 }
 

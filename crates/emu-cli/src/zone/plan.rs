@@ -56,13 +56,7 @@ impl Plan {
                     .into());
             }
         };
-        let able = match args.method {
-            MethodChoice::Auto => {
-                let (best, others) = ranked(host, &demand)?;
-                [best].into_iter().chain(others).collect()
-            }
-            MethodChoice::Named(id) => vec![Prepared::named(id, host, &demand)?],
-        };
+        let able = able(host, &demand, args.method)?;
         let extremes = trace.as_ref().map(|follow| follow.player.extremes()).transpose()?;
         let (prepared, others) = all_along(able, extremes.as_slice().as_flattened())?;
         let automatic = args.method == MethodChoice::Auto;
@@ -116,6 +110,20 @@ impl Plan {
 /// As [`Demand::measured`].
 pub(crate) fn demand(host: &Host, speed: &SpeedSpec, args: &DemandArgs) -> Result<Demand> {
     Ok(args.demand(Demand::measured(host, speed, args.cpus.as_ref())?.targets))
+}
+
+/// The methods that may be taken and can meet the demand, the most faithful first.
+///
+/// # Errors
+/// None can, and why.
+pub(crate) fn able(host: &Host, demand: &Demand, method: MethodChoice) -> Result<Vec<Prepared>> {
+    match method {
+        MethodChoice::Auto => {
+            let (best, others) = ranked(host, demand)?;
+            Ok([best].into_iter().chain(others).collect())
+        }
+        MethodChoice::Named(id) => Ok(vec![Prepared::named(id, host, demand)?]),
+    }
 }
 
 /// The first of the methods that can do these speeds too, and the others.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use emu_core::{CpuId, Delivered, Demand, Expected, Health, MethodId, Round, Status, Stretch, Tasks, Trait};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::control::Source;
 use crate::exit::Exit;
@@ -23,7 +23,9 @@ pub(crate) const FORM: u32 = 3;
 /// One emulation from begin to end.
 #[derive(Debug, Serialize)]
 pub(crate) struct Record {
+    /// Version of the form.
     schema: u32,
+    /// The version of emu.
     emu: &'static str,
     /// When emu began, RFC 3339 in UTC.
     started: String,
@@ -33,10 +35,13 @@ pub(crate) struct Record {
     /// What was attached to; absent for `run`.
     #[serde(skip_serializing_if = "Option::is_none")]
     attached: Option<Tasks>,
+    /// What was asked for.
     asked: Asked,
+    /// The method that did it.
     method: MethodId,
     /// Whether emu has picked the method.
     automatic: bool,
+    /// What was expected of the method beforehand.
     expected: ExpectedRecord,
     /// What a probe measured beforehand; null without `--verify`.
     verified: Option<Verification>,
@@ -53,67 +58,101 @@ pub(crate) struct Record {
     /// What was delivered at each speed, where that was changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps: Vec<StepRecord>,
+    /// What the user was told beside the result.
     notes: Vec<String>,
+    /// How the command ended; null for `attach`, and where it never began.
     exit: Option<ExitRecord>,
 }
 
 #[derive(Debug, Serialize)]
 struct Asked {
+    /// As on the command line; of a trace, that at its begin.
     speed: String,
     #[serde(flatten)]
     options: Options,
+    /// What that is for each CPU.
     cpus: Vec<AskedCpu>,
 }
 
 /// What is asked of a method beside the speed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Options {
+    /// `--period`; null for the method's own.
     period_ns: Option<u64>,
+    /// `--lift-rt-limit`.
     lift_rt_limit: bool,
+    /// `--exclude-background`.
     #[serde(rename = "spare_others")]
     exclude_background: bool,
+    /// `--round`.
     round: Round,
+    /// `--widen`.
     widen_policies: bool,
 }
 
 #[derive(Debug, Serialize)]
 struct AskedCpu {
+    /// Which CPU.
     cpu: CpuId,
+    /// Of its reference clock.
     share: f64,
+    /// The clock; null where a share was asked for.
     clock_hz: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
 pub(crate) struct ExpectedRecord {
+    /// Relative error of the speed, either way.
     error: f64,
+    /// Length of an on/off cycle; 0 without one.
     period_ns: u64,
+    /// The longest time for which tasks are stopped at a stretch.
     longest_stall_ns: u64,
 }
 
 #[derive(Debug, Serialize)]
 struct StatusRecord {
+    /// Whether the limit was in force.
     health: Health,
+    /// What was wrong at some time, in words.
     problems: Vec<String>,
+    /// How long the emulation was in force.
     wall_ns: u64,
+    /// Length of an on/off cycle; 0 without one.
     period_ns: u64,
+    /// Cycles.
     periods: u64,
+    /// Cycles that were skipped because the controller came too late.
     missed: u64,
+    /// The longest time for which tasks were stopped at a stretch.
     longest_stall_ns: u64,
+    /// CPU time of emu itself, beyond what it burns on purpose.
     own_cpu_ns: u64,
+    /// CPU time burned on purpose, summed over CPUs.
     burned_ns: u64,
+    /// CPU time of all tasks, in CPUs; null before the first look.
     used_cpus: Option<f64>,
+    /// The background load as a share of the CPUs, where it is excluded; else null.
     others_share: Option<f64>,
+    /// Each CPU.
     cpus: Vec<CpuRecord>,
 }
 
 #[derive(Debug, Serialize)]
 struct CpuRecord {
+    /// Which CPU.
     cpu: CpuId,
+    /// What was asked of it last.
     asked_share: f64,
+    /// The share that the method has set by its own account.
     set: f64,
+    /// What tasks were given on it; null where that cannot be told.
     delivered: Option<DeliveredRecord>,
+    /// The share of time in which tasks may run; not `set` where costs are made up for.
     duty: f64,
+    /// The core clock measured last, where the method measures it.
     clock_hz: Option<u64>,
+    /// Whether it is still online.
     online: bool,
 }
 
@@ -129,9 +168,9 @@ struct TraceRecord {
 }
 
 /// How the command ended.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum ExitRecord {
+pub(crate) enum ExitRecord {
     Code(u8),
     Signal(i32),
 }

@@ -179,7 +179,10 @@ impl JsonFile {
     }
 
     /// Replaces the contents.
-    fn write(&mut self, text: &str) -> Result<()> {
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub(crate) fn write(&mut self, text: &str) -> Result<()> {
         self.new = false;
         // A pipe or a terminal has no length to cut.
         let regular = self.file.metadata().is_ok_and(|metadata| metadata.is_file());

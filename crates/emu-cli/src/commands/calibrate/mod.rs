@@ -1,7 +1,7 @@
 //! `emu calibrate`: how speed follows the quota; and what two calibrations make of each other.
 
 mod args;
-mod show;
+pub(crate) mod show;
 
 pub(crate) use args::{CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibratePreset};
 

@@ -242,17 +242,20 @@ fn csv(measured: &Measured) -> String {
     csv.text()
 }
 
-/// The equivalent of a setting as JSON.
+/// The equivalent of a setting.
+#[derive(Serialize)]
+pub(crate) struct Document {
+    /// Version of the form.
+    schema: u32,
+    #[serde(flatten)]
+    found: Equivalent,
+}
+
+/// The same as JSON.
 ///
 /// # Errors
 /// It has no JSON form, which is a defect of emu.
 pub(crate) fn json(found: Equivalent) -> Result<String> {
-    #[derive(Serialize)]
-    struct Document {
-        schema: u32,
-        #[serde(flatten)]
-        found: Equivalent,
-    }
     crate::output::json(&Document { schema: SCHEMA, found })
 }
 

@@ -2,7 +2,7 @@
 
 mod args;
 mod measure;
-mod show;
+pub(crate) mod show;
 mod tune;
 
 pub(crate) use args::{DoctorAction, DoctorArgs, DoctorShowArgs, DoctorTuneArgs};

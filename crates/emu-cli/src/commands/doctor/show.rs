@@ -23,14 +23,23 @@ time_ratio,time_ratio_low,time_ratio_high";
 /// Everything that `emu doctor show` shows.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
+    /// Version of the form.
     schema: u32,
+    /// Whether runs are repeatable as the machine is.
     ready: bool,
+    /// The name of the processor.
     model: String,
+    /// The release of the kernel.
     kernel: String,
+    /// What the machine is a guest of; null on hardware.
     hypervisor: Option<String>,
+    /// The CPUs that were looked at.
     cpus: CpuList,
+    /// What else runs on them; null where that cannot be told.
     load: Option<Load>,
+    /// The core clock of each; null where it cannot be measured.
     clocks_hz: Option<Vec<f64>>,
+    /// What was looked at, and what was found.
     knobs: Vec<Examined>,
 }
 

@@ -2,7 +2,7 @@
 
 mod args;
 mod frequencies;
-mod show;
+pub(crate) mod show;
 
 pub(crate) use args::InfoArgs;
 

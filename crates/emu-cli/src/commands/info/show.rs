@@ -14,18 +14,24 @@ use crate::output::SCHEMA;
 /// Everything that `emu info` shows.
 #[derive(Debug, Serialize)]
 pub(crate) struct Info {
+    /// Version of the form.
     schema: u32,
+    /// This machine as found.
     host: Host,
+    /// The clock of each CPU as it was measured.
     clocks: Vec<Measured>,
+    /// What is at work here now.
     emulations: Vec<LiveSession>,
 }
 
 /// The clock of one CPU, or why it could not be measured.
 #[derive(Debug, Serialize)]
 pub(crate) struct Measured {
+    /// Which CPU.
     cpu: CpuId,
     #[serde(flatten)]
     reading: Option<ClockReading>,
+    /// Why its clock could not be measured; null where it was.
     failure: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! `emu methods`: what works here, how well, and why the rest does not.
 
 mod args;
-mod show;
+pub(crate) mod show;
 
 pub(crate) use args::MethodsArgs;
 

@@ -14,26 +14,34 @@ use crate::zone::summary::cpus;
 /// Every method judged by one demand.
 #[derive(Debug, Serialize)]
 pub(crate) struct Listing {
+    /// Version of the form.
     schema: u32,
+    /// The speed by which they were judged.
     speed: String,
+    /// The CPUs by which they were judged.
     cpus: CpuList,
     #[serde(flatten)]
     options: Options,
     /// What `auto` would take of all methods; null when none works.
     auto: Option<MethodId>,
+    /// Each method.
     methods: Vec<Verdict>,
 }
 
 /// One method and what it can do.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
+    /// Its name.
     method: MethodId,
+    /// Whether it can do what is asked here.
     works: bool,
     /// What to expect, where it works.
     expected: Option<ExpectedRecord>,
+    /// What is to be known of it here, in words.
     notes: Vec<String>,
     /// What is missing, where it does not.
     unavailable: Option<Unavailable>,
+    /// What it is, the same on every host.
     about: About,
     #[serde(skip)]
     judged: Result<Expected, Unavailable>,

@@ -1,7 +1,7 @@
 //! `emu restore`: undoes what killed emus have left.
 
 mod args;
-mod show;
+pub(crate) mod show;
 
 pub(crate) use args::RestoreArgs;
 

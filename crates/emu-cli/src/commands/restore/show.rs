@@ -6,17 +6,20 @@ use serde::Serialize;
 
 use crate::output::SCHEMA;
 
-/// What was found and done, as JSON.
+/// What was found and done.
+#[derive(Serialize)]
+pub(crate) struct Document<'a> {
+    /// Version of the form.
+    schema: u32,
+    #[serde(flatten)]
+    report: &'a RestoreReport,
+}
+
+/// The same as JSON.
 ///
 /// # Errors
 /// It has no JSON form, which is a defect of emu.
 pub(crate) fn json(report: &RestoreReport) -> Result<String> {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        schema: u32,
-        #[serde(flatten)]
-        report: &'a RestoreReport,
-    }
     crate::output::json(&Document { schema: SCHEMA, report })
 }
 

@@ -1,6 +1,6 @@
 //! `emu top`: what is slowed on this host, live.
 
-mod show;
+pub(crate) mod show;
 
 use std::io::{IsTerminal, stdout};
 use std::time::Duration;

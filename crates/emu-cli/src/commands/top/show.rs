@@ -58,15 +58,21 @@ fn short(name: &str) -> String {
     name.chars().take(ROOM - 1).chain(['…']).collect()
 }
 
+/// What is at work at one time.
+#[derive(Serialize)]
+pub(crate) struct Line<'a> {
+    /// Version of the form.
+    schema: u32,
+    /// RFC 3339 in UTC.
+    time: String,
+    /// The emulations that have answered.
+    zones: Vec<&'a Working>,
+    /// Those that have not.
+    silent: Vec<&'a LiveSession>,
+}
+
 /// All that is known, in one line.
 pub(super) fn json(found: &[Found]) -> Result<String> {
-    #[derive(Serialize)]
-    struct Line<'a> {
-        schema: u32,
-        time: String,
-        zones: Vec<&'a Working>,
-        silent: Vec<&'a LiveSession>,
-    }
     let line = Line {
         schema: SCHEMA,
         time: jiff::Timestamp::now().to_string(),

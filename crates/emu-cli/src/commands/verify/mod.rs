@@ -1,7 +1,7 @@
 //! `emu verify`: how faithful methods are on this host, measured.
 
 mod args;
-mod show;
+pub(crate) mod show;
 
 pub(crate) use args::VerifyArgs;
 

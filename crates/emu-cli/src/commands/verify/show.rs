@@ -22,8 +22,11 @@ use crate::zone::summary::cpus;
 /// What holds for a whole run.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Settings {
+    /// Start of the random numbers.
     pub(crate) seed: u64,
+    /// Pairs for each row, at least.
     pub(crate) pairs: usize,
+    /// What error passes.
     pub(crate) tolerance: Band,
     #[serde(skip)]
     pub(crate) window: Duration,
@@ -32,11 +35,13 @@ pub(crate) struct Settings {
 /// What was found.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
+    /// Version of the form.
     schema: u32,
     /// What was measured, when and on what.
     about: About,
     #[serde(flatten)]
     pub(crate) settings: Settings,
+    /// What was found by method and speed.
     pub(crate) sections: Vec<Section>,
     /// Methods that cannot do a speed here, and why.
     pub(crate) refused: Vec<Refused>,
@@ -45,21 +50,32 @@ pub(crate) struct Report {
 /// A method that cannot do a speed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Refused {
+    /// The method.
     pub(crate) method: MethodId,
+    /// The speed.
     pub(crate) speed: String,
+    /// The CPUs.
     pub(crate) cpus: CpuList,
+    /// What is missing.
     pub(crate) unavailable: Unavailable,
 }
 
 /// One method at one speed, on the CPUs of one zone.
 #[derive(Debug, Serialize)]
 pub(crate) struct Section {
+    /// The method.
     method: MethodId,
+    /// The speed.
     speed: String,
+    /// The CPUs.
     cpus: CpuList,
+    /// Length of an on/off cycle; 0 without one.
     period_ns: u64,
+    /// Length of a sample.
     window_ns: u64,
+    /// How even the work of a long run is; null where that was not measured.
     spectrum: Option<Spectrum>,
+    /// What was found of each kind of work.
     outcomes: Vec<Outcome>,
 }
 

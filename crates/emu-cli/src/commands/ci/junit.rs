@@ -1,0 +1,233 @@
+//! What each test came to, from the JUnit XML that a run has written.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use emu_core::{Error, ErrorKind, Result};
+use roxmltree::{Document, Node};
+
+/// What a test came to. One that was run several times has failed if it has failed once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Came {
+    Skipped,
+    Passed,
+    Failed,
+}
+
+/// The tests of a run by name.
+pub(super) type Tests = BTreeMap<String, Test>;
+
+/// A test of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Test {
+    pub(super) came: Came,
+    /// The first line of what it failed with.
+    pub(super) message: Option<String>,
+}
+
+/// The files that the runs write, and how they were when they were looked at last.
+#[derive(Debug)]
+pub(super) struct Reports {
+    paths: Vec<PathBuf>,
+    seen: BTreeMap<PathBuf, Stamp>,
+}
+
+/// Changes whenever a file is written.
+type Stamp = [i64; 6];
+
+impl Reports {
+    /// Looks at what is there already: it is not of any run.
+    ///
+    /// # Errors
+    /// A path cannot be looked at.
+    pub(super) fn new(paths: &[PathBuf]) -> Result<Self> {
+        let mut reports = Self { paths: paths.to_vec(), seen: BTreeMap::new() };
+        reports.written()?;
+        Ok(reports)
+    }
+
+    /// Whether there are any to read.
+    pub(super) fn are_wanted(&self) -> bool {
+        !self.paths.is_empty()
+    }
+
+    /// The tests in what was written since the last look; `None` where nothing was.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is no JUnit XML; the error names the line.
+    pub(super) fn read(&mut self) -> Result<Option<Tests>> {
+        let written = self.written()?;
+        let mut tests = Tests::new();
+        for file in &written {
+            let text = fs::read_to_string(file).map_err(|e| Error::file("read", file, e))?;
+            parse(&text, &mut tests).map_err(|Broken { line, what }| {
+                Error::usage(format!("cannot use the JUnit XML in {}, line {line}: {what}", file.display()))
+                    .hint("name files that the command writes anew in each run, with <testsuite> or <testsuites>")
+            })?;
+        }
+        Ok((!written.is_empty()).then_some(tests))
+    }
+
+    /// The files that were written since the last look.
+    fn written(&mut self) -> Result<Vec<PathBuf>> {
+        let mut written = Vec::new();
+        for path in &self.paths {
+            for file in files(path)? {
+                let Some(stamp) = stamp(&file)? else { continue };
+                if self.seen.insert(file.clone(), stamp) != Some(stamp) {
+                    written.push(file);
+                }
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// The path itself, or the XML files in the folder that it is.
+fn files(path: &Path) -> Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let failed = |e| Error::file("read", path, e);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let file = entry.map_err(failed)?.path();
+        if file.extension().is_some_and(|extension| extension == "xml") {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// `None` where there is no such file.
+fn stamp(file: &Path) -> Result<Option<Stamp>> {
+    match fs::metadata(file) {
+        Ok(of) => Ok(Some([
+            of.ino() as i64,
+            of.size() as i64,
+            of.mtime(),
+            of.mtime_nsec(),
+            of.ctime(),
+            of.ctime_nsec(),
+        ])),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::file("read", file, e).with_kind(ErrorKind::Usage)),
+    }
+}
+
+/// Why a file is no JUnit XML, and where.
+#[derive(Debug, PartialEq, Eq)]
+struct Broken {
+    line: u32,
+    what: String,
+}
+
+/// Adds the tests of a file.
+fn parse(text: &str, tests: &mut Tests) -> Result<(), Broken> {
+    let document = Document::parse(text).map_err(|e| Broken { line: e.pos().row, what: e.to_string() })?;
+    let broken = |node: Node<'_, '_>, what: String| {
+        Err(Broken { line: document.text_pos_at(node.range().start).row, what })
+    };
+    let root = document.root_element();
+    if !matches!(root.tag_name().name(), "testsuites" | "testsuite") {
+        return broken(root, format!("<{}> where <testsuites> is expected", root.tag_name().name()));
+    }
+    for case in root.descendants().filter(|node| node.has_tag_name("testcase")) {
+        let Some(name) = case.attribute("name") else {
+            return broken(case, "a <testcase> without a name".into());
+        };
+        let suite = case.ancestors().find(|node| node.has_tag_name("testsuite"));
+        let class = case.attribute("classname").or_else(|| suite?.attribute("name"));
+        let name =
+            class.filter(|class| !class.is_empty()).map_or(name.into(), |class| format!("{class}::{name}"));
+        let seen = test(case);
+        let known = tests.entry(name).or_insert_with(|| seen.clone());
+        if seen.came > known.came {
+            *known = seen;
+        }
+    }
+    Ok(())
+}
+
+fn test(case: Node<'_, '_>) -> Test {
+    let child = |names: &[&str]| case.children().find(|node| names.contains(&node.tag_name().name()));
+    if let Some(failure) = child(&["failure", "error"]) {
+        let said = failure.attribute("message").filter(|said| !said.trim().is_empty()).or(failure.text());
+        let message = said.and_then(|said| said.trim().lines().next()).map(str::to_owned);
+        return Test { came: Came::Failed, message };
+    }
+    // GoogleTest has no element for it.
+    let is_skipped = child(&["skipped"]).is_some() || case.attribute("status") == Some("notrun");
+    Test { came: if is_skipped { Came::Skipped } else { Came::Passed }, message: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Tests, Broken> {
+        let mut tests = Tests::new();
+        parse(text, &mut tests).map(|()| tests)
+    }
+
+    #[test]
+    fn tests_are_told_by_class_and_name() {
+        let tests = of(r#"<?xml version="1.0"?>
+            <testsuites><testsuite name="suite">
+              <testcase classname="a.B" name="passes" time="0.1"/>
+              <testcase name="of the suite"><skipped/></testcase>
+              <testcase classname="a.B" name="fails"><failure message="too late&#10;by 3 s">trace</failure></testcase>
+              <testcase classname="a.B" name="errs"><error>
+                 Timeout &gt;1.0s
+                 trace</error></testcase>
+              <testcase classname="" name="again" status="notrun"/><testcase classname="" name="again"/>
+              <testcase classname="" name="again"><failure/></testcase><testcase classname="" name="again"/>
+            </testsuite></testsuites>"#)
+        .unwrap();
+        let told: Vec<_> =
+            tests.iter().map(|(name, test)| (&**name, test.came, test.message.as_deref())).collect();
+        assert_eq!(
+            told,
+            [
+                ("a.B::errs", Came::Failed, Some("Timeout >1.0s")),
+                ("a.B::fails", Came::Failed, Some("too late")),
+                ("a.B::passes", Came::Passed, None),
+                ("again", Came::Failed, None),
+                ("suite::of the suite", Came::Skipped, None),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_broken_is_told_with_its_line() {
+        for (text, line, part) in [
+            ("", 1, ""),
+            ("<testsuite>\n<testcase name='a'>\n</testsuite>", 3, "testcase"),
+            ("<html>\n</html>", 1, "<html>"),
+            ("<testsuite>\n<testcase/></testsuite>", 2, "without a name"),
+            ("<!DOCTYPE a [<!ENTITY b 'c'>]>\n<testsuite/>", 1, "DTD"),
+        ] {
+            let Broken { line: told, what } = of(text).expect_err(text);
+            assert!(told == line && what.contains(part), "{text}: {told}, {what}");
+        }
+    }
+
+    #[test]
+    fn only_what_a_run_has_written_is_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, test: &str| {
+            let text = format!("<testsuite><testcase name='{test}'/></testsuite>");
+            fs::write(folder.path().join(name), text).unwrap();
+        };
+        write("old.xml", "old");
+        write("other.txt", "other");
+        let mut reports = Reports::new(&[folder.path().into(), folder.path().join("none")]).unwrap();
+        assert_eq!(reports.read().unwrap(), None);
+        write("new.xml", "new");
+        assert_eq!(reports.read().unwrap().unwrap().into_keys().collect::<Vec<_>>(), ["new"]);
+        assert_eq!(reports.read().unwrap(), None);
+    }
+}

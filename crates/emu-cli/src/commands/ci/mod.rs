@@ -1,0 +1,183 @@
+//! `emu ci`: a test command at several speeds, and what fails only at the slower ones.
+
+mod args;
+mod junit;
+mod one;
+pub(crate) mod result;
+mod show;
+
+pub(crate) use args::CiArgs;
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use emu_core::{
+    Demand, Error, ErrorKind, Hint, Host, Prepared, Result, Speed, SpeedSpec, Trait, lowest_share,
+};
+use nix::unistd::geteuid;
+
+use self::junit::{Reports, Tests};
+use self::one::Case;
+use self::result::{Outcome, Report, Tally, Verdict};
+use crate::exit::{Exit, Failure};
+use crate::hints;
+use crate::host;
+use crate::output::{self, SCHEMA, nanos};
+use crate::reporter::Reporter;
+use crate::signals::Signals;
+use crate::supervise::program;
+use crate::values::MethodChoice;
+use crate::zone::plan;
+use crate::zone::tell::JsonFile;
+
+/// Runs the command at each speed, tells what failed, and writes the summary and the JSON.
+pub(crate) fn ci(args: &CiArgs) -> Result<Exit, Failure> {
+    let signals = Signals::block()?;
+    let program = args.command.first().ok_or_else(|| Error::usage("there is no command to run"))?;
+    program::check(program)?;
+    let (host, restored) = host::restored()?;
+    // All that can be refused is refused before the first run.
+    let (shares, advice) = shares(&host, args)?;
+    let mut reports = Reports::new(&args.junit)?;
+    let mut json = args.json.as_deref().map(JsonFile::open).transpose()?;
+    let mut summary = args.summary.as_deref().map(to_append).transpose()?;
+    let reporter = Reporter::new(args.quiet);
+    restored.iter().chain(&advice).for_each(|note| reporter.note(note));
+
+    one::adopt_orphans()?;
+    let mut report = begin(&host, args);
+    let options = options(args);
+    for (number, (speed, share)) in args.speeds.iter().zip(shares).enumerate() {
+        // Where all that can be told is that the command fails, slower runs tell nothing more.
+        let is_hopeless = report.by_speed.first().is_some_and(|first| first.passed == 0 && first.fails() > 0);
+        if number > 0 && is_hopeless && !reports.are_wanted() {
+            reporter.note("every run at the first speed has failed, so there are none at the others");
+            break;
+        }
+        for repetition in 1..=args.reps {
+            reporter.say(&format!("ci: at {speed}, run {repetition} of {}", args.reps));
+            let limit = args.timeout.map(|limit| longer(limit, share));
+            let case = Case { speed: *speed, options: &options, command: &args.command, limit };
+            let mut run = one::run(&case, &signals)?;
+            let tests = tests(&mut reports, run.outcome, args, speed)?;
+            run.has_tests = tests.is_some();
+            report.add(number, run, tests);
+        }
+    }
+
+    for line in show::text(&report) {
+        reporter.say(&line);
+    }
+    if let (Some(file), Some(path)) = (&mut summary, &args.summary) {
+        let text = show::markdown(&report);
+        file.write_all(text.as_bytes()).map_err(|e| Error::file("write", path, e))?;
+    }
+    if let Some(file) = &mut json {
+        file.write(&output::json(&report)?)?;
+    }
+    Ok(report.exit())
+}
+
+/// A time at full speed as one at this share of it.
+fn longer(time: Duration, share: f64) -> Duration {
+    Duration::try_from_secs_f64(time.as_secs_f64() / share).unwrap_or(Duration::MAX)
+}
+
+/// What share of full speed each speed is, on all CPUs of the zone the same; and how more methods could be had.
+///
+/// # Errors
+/// A speed cannot be had here, or they are not in an order in which they can be compared.
+fn shares(host: &Host, args: &CiArgs) -> Result<(Vec<f64>, Option<String>)> {
+    let (mut shares, mut advice) = (Vec::new(), None);
+    for &speed in &args.speeds {
+        let demand = plan::demand(host, &SpeedSpec::Uniform(speed), &args.demand)?;
+        let able = plan::able(host, &demand, args.method)?;
+        advice = advice.or_else(|| more_methods(&able, args.method));
+        shares.push(lowest_share(&demand.targets));
+    }
+    let hint = "name two speeds or more, the fastest first: --speeds 100%,50%,25%";
+    let Some((first, slower)) = shares.split_first().filter(|(_, slower)| !slower.is_empty()) else {
+        return Err(Error::usage("there is one speed only, and nothing to compare it with").hint(hint));
+    };
+    match slower.iter().position(|share| share >= first) {
+        Some(at) => {
+            let [first, other] =
+                [0, at + 1].map(|at| args.speeds.get(at).map_or_else(String::new, Speed::to_string));
+            Err(Error::usage(format!("{other} is not slower than {first}, the speed to compare with"))
+                .hint(hint))
+        }
+        None => Ok((shares, advice)),
+    }
+}
+
+/// What an ordinary user can do who can have no method but the one that needs nothing.
+fn more_methods(able: &[Prepared], asked: MethodChoice) -> Option<String> {
+    let needs_nothing = |prepared: &Prepared| prepared.method().about().has(Trait::SendsSignals);
+    let is_poor = asked == MethodChoice::Auto && !geteuid().is_root() && able.iter().all(needs_nothing);
+    let method = able.first().filter(|_| is_poor)?.method().id();
+    let how = hints::words(&Hint::OwnGroup(Vec::new()));
+    Some(format!("{method} is all that this user can have here; for better methods, {how}"))
+}
+
+/// The options of `emu run` that have the same meaning here.
+fn options(args: &CiArgs) -> Vec<String> {
+    let mut options = args.demand.words();
+    if let MethodChoice::Named(id) = args.method {
+        options.extend(["--method".into(), id.to_string()]);
+    }
+    if args.quiet {
+        options.push("--quiet".into());
+    }
+    options
+}
+
+/// The tests that the run has written.
+///
+/// # Errors
+/// What it wrote is no JUnit XML, or it has passed and written none.
+fn tests(reports: &mut Reports, outcome: Outcome, args: &CiArgs, speed: &Speed) -> Result<Option<Tests>> {
+    if !reports.are_wanted() {
+        return Ok(None);
+    }
+    let tests = reports.read()?;
+    if tests.is_none() && outcome == Outcome::Passed {
+        let paths: Vec<_> = args.junit.iter().map(|path| path.display().to_string()).collect();
+        return Err(Error::usage(format!(
+            "the command has passed at {speed} and not written {}",
+            paths.join(", ")
+        ))
+        .hint("name with --junit what each run writes, relative to the folder in which emu runs"));
+    }
+    Ok(tests)
+}
+
+fn begin(host: &Host, args: &CiArgs) -> Report {
+    let speed =
+        args.speeds.first().copied().map_or(SpeedSpec::Uniform(Speed::Share(1.0)), SpeedSpec::Uniform);
+    Report {
+        schema: SCHEMA,
+        emu: env!("CARGO_PKG_VERSION"),
+        started: jiff::Timestamp::now().to_string(),
+        command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        cpus: Demand::cpus_of(host, &speed, args.demand.cpus.as_ref()),
+        repetitions: args.reps,
+        timeout_ns: args.timeout.map(nanos),
+        speeds: args.speeds.iter().map(Speed::to_string).collect(),
+        runs: Vec::new(),
+        verdict: Verdict::Nowhere,
+        by_speed: vec![Tally::default(); args.speeds.len()],
+        tests: BTreeMap::new(),
+    }
+}
+
+/// A file to which a CI service lets every step add something.
+fn to_append(path: &Path) -> Result<File> {
+    OpenOptions::new().append(true).create(true).open(path).map_err(|e| {
+        Error::file("write", path, e)
+            .with_kind(ErrorKind::Usage)
+            .hint("name a file for --summary that can be written")
+    })
+}
