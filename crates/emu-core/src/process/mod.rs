@@ -63,7 +63,7 @@ impl KernelPolicy {
 const STAT_MAX: usize = 1200;
 
 /// `PF_KTHREAD` of the flags in `/proc/<pid>/stat` (include/linux/sched.h).
-const KERNEL_THREAD: u64 = 0x0020_0000;
+pub(crate) const KERNEL_THREAD: u64 = 0x0020_0000;
 
 impl Stat {
     /// Whether it has ended and only its exit code remains.

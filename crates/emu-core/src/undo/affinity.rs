@@ -134,7 +134,8 @@ impl Binding {
         let mut found = false;
         each_entry(proc, of_process(process, "task").as_c_str(), |tid| {
             let pid = rustix::process::Pid::from_raw(tid);
-            let has_it = task::stat(proc, tid)?.is_some_and(|stat| stat.starttime > self.since)
+            let may_have_it = |stat: task::Stat| stat.starttime > self.since && !stat.is_kernel;
+            let has_it = task::stat(proc, tid)?.is_some_and(may_have_it)
                 && sched_getaffinity(pid).is_ok_and(|now| now == self.ours)
                 && self.cpus != self.ours;
             if has_it {
