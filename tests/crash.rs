@@ -1,27 +1,29 @@
 //! emu, its guardian, or both are killed at random moments of a run: nothing may be left stopped, frozen,
 //! throttled, real-time or in the way, after one further command where both died.
 //!
-//! `EMU_CRASH_ROUNDS` sets how often each death is tried with each method: raise it after a change of how things are
-//! undone. The seed is printed.
+//! `tests/campaign kills` tries more deaths, of each kind with each method: after a change of how things are undone.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use crate::campaign::{Random, Table, Wanted, is_alive, is_real_time, kill_marked, left_of, marked};
 use crate::common::{
-    self, PATIENCE, alone, child_called, emu, eventually, groups_of, inside, is_root, methods, run, skip,
-    words,
+    self, PATIENCE, alone, child_called, emu, eventually, groups_of, is_root, methods, run, skip, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A multiple of the three moments at which deaths come.
+/// How often each death comes with each method: a multiple of the three moments.
 const ROUNDS: u32 = 6;
 
-/// The program that is slowed: a busy one with a busy and a sleeping child. It ends by itself.
-const PROGRAM: &str =
-    "timeout 20 sh -c 'while :; do :; done' & sleep 20 & exec timeout 20 sh -c 'while :; do :; done'";
+/// The programs that are slowed: a busy one with a busy and a sleeping child, and one that forks all the time. They end
+/// by themselves.
+const PROGRAMS: [&str; 2] = [
+    "timeout 20 sh -c 'while :; do :; done' & sleep 20 & exec timeout 20 sh -c 'while :; do :; done'",
+    "exec timeout 20 sh -c 'while :; do sh -c \"sleep 0.01 & :\"; done'",
+];
 
 /// Who is killed.
 #[derive(Debug, Clone, Copy)]
@@ -31,15 +33,7 @@ enum Victim {
     Both,
 }
 
-/// Numbers that look random and come again with the same seed (Knuth's MMIX generator).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
+const VICTIMS: [Victim; 3] = [Victim::Emu, Victim::Guardian, Victim::Both];
 
 /// A process group that the kernel never takes for orphaned, however this test was started: one in it, its leader, has
 /// its parent in another group of the session. The kernel hangs up all of an orphaned one while `cpu-lim` stops one of it.
@@ -60,41 +54,72 @@ impl Drop for Group {
 
 #[test]
 fn nothing_is_left_whoever_is_killed_at_whatever_moment() {
+    let (methods, mut all) = (methods(), Vec::new());
+    for method in &methods {
+        for victim in VICTIMS {
+            all.extend((0..ROUNDS).map(|round| (method.clone(), victim, round)));
+        }
+    }
+    deaths(Wanted::short(0).seed, &methods, all);
+}
+
+#[test]
+#[ignore = "a campaign of minutes: tests/campaign kills"]
+fn nothing_is_left_however_often_emu_is_killed() {
+    let (methods, Wanted { count, seed }) = (methods(), Wanted::from_environment());
+    let mut random = Random(seed ^ 1);
+    let any = |round| (random.pick(&methods).clone(), *random.pick(&VICTIMS), round);
+    let all = (0..count as u32).filter(|_| !methods.is_empty()).map(any).collect();
+    deaths(seed, &methods, all);
+}
+
+/// Has these die, and tells how often which.
+fn deaths(seed: u64, methods: &[String], all: Vec<(String, Victim, u32)>) {
     let _alone = alone();
-    let methods = methods();
     if methods.is_empty() {
         skip("no method works here");
         return;
     }
-    let rounds = std::env::var("EMU_CRASH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
-    let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
-    println!("seed {seed}, {rounds} rounds of each death with each of {}", methods.join(", "));
     let mut random = Random(seed);
     let group = Group::new();
     let real_time = real_time_limit();
-    for method in &methods {
-        for victim in [Victim::Emu, Victim::Guardian, Victim::Both] {
-            for round in 0..rounds {
-                one_death(method, victim, round, &group, &mut random);
-                assert_eq!(real_time_limit(), real_time, "{method}, {victim:?}, round {round}");
-            }
+    let mut counts = vec![[0; 4]; methods.len()];
+    let mut wrong = Vec::new();
+    for (method, victim, round) in all {
+        let counts = &mut counts[methods.iter().position(|one| *one == method).expect("one of them")];
+        counts[victim as usize] += 1;
+        let mut left = one_death(&method, victim, round, &group, &mut random);
+        if real_time_limit() != real_time {
+            left.push(format!("the limit for real-time tasks is {:?}", real_time_limit()));
+        }
+        if !left.is_empty() {
+            counts[VICTIMS.len()] += 1;
+            wrong.push(format!("{method}, {victim:?}, round {round}: {}", left.join("; ")));
         }
     }
+    let mut table = Table::new(&["method", "emu", "guardian", "both", "wrong"]);
+    for (method, counts) in methods.iter().zip(counts) {
+        table.row([method.clone()].into_iter().chain(counts.map(|count| count.to_string())));
+    }
+    println!("seed {seed}\n{table}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 fn real_time_limit() -> Option<String> {
     fs::read_to_string("/proc/sys/kernel/sched_rt_runtime_us").ok()
 }
 
-/// Starts emu, kills at a random moment, and looks at what is left.
-fn one_death(method: &str, victim: Victim, round: u32, group: &Group, random: &mut Random) {
+/// Starts emu, kills at a random moment, and returns what is left after the guardian, or one further command where that
+/// died, too.
+fn one_death(method: &str, victim: Victim, round: u32, group: &Group, random: &mut Random) -> Vec<String> {
     let mark = format!("EMU_CRASH_MARK={}-{round}-{}", std::process::id(), random.below(1 << 30));
     let (name, value) = mark.split_once('=').expect("a mark");
+    let (program, cpus) = (*random.pick(&PROGRAMS), *random.pick(&["", "--cpus 0"]));
     let mut command =
-        emu(words(&format!("run --quiet --speed 30% --period 10ms --method {method} -- sh -c")));
+        emu(words(&format!("run --quiet --speed 30% --period 10ms {cpus} --method {method} -- sh -c")));
     let words_file = tempfile::NamedTempFile::new().expect("a file for what emu and its guardian say");
     let stderr = words_file.reopen().expect("the file to be opened again");
-    command.arg(PROGRAM).env(name, value).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    command.arg(program).env(name, value).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     let mut child = command.process_group(group.0.id() as i32).spawn().expect("emu to start");
     let pid = child.id();
     // A third of the deaths fall into the start, a third into the release, the rest in between.
@@ -121,29 +146,24 @@ fn one_death(method: &str, victim: Victim, round: u32, group: &Group, random: &m
     }
     end(&mut child);
     eventually("the guardian has done its work", || guardian.is_none_or(|pid| !is_alive(pid)));
-    let what = format!("{method}, {victim:?}, round {round}, {moment} µs");
     if guardian.is_none() {
         // emu died before it had a guardian, and so before it had changed anything; only its journal may lie there.
         eventually("nothing is changed without a guardian", || groups_of(pid).is_empty());
     }
+    let mut left = Vec::new();
     if matches!(victim, Victim::Both) || guardian.is_none() {
         let restored = run(&mut emu(["restore"]), "");
-        assert_eq!(restored.code(), Some(0), "{what}: {}", restored.stderr);
+        if restored.code() != Some(0) {
+            left.push(format!("restore ended with {:?}: {}", restored.code(), restored.stderr));
+        }
     }
-    assert_eq!(groups_of(pid), Vec::<std::path::PathBuf>::new(), "{what}: groups are left");
-    for left in marked(&mark) {
-        let state = common::state(left).unwrap_or('-');
-        assert_ne!(state, 'T', "{what}: process {left} is left stopped");
-        assert!(!is_real_time(left), "{what}: process {left} is left real-time");
+    left.extend(left_of(pid, &mark));
+    if !left.is_empty() {
+        left.push(format!("{moment} µs, {cpus}, {program}"));
+        left.push(fs::read_to_string(words_file.path()).unwrap_or_default());
     }
-    let journals = run(&mut inside("ls /run/emu", "true"), "");
-    let said = fs::read_to_string(words_file.path()).unwrap_or_default();
-    let ours = journals.stdout.lines().find(|name| name.starts_with(&format!("{pid}-")));
-    assert_eq!(ours, None, "{what}: the journal is left: {said}");
-    for left in marked(&mark) {
-        let _ = kill(Pid::from_raw(left), Signal::SIGKILL);
-    }
-    eventually("the program is gone, which a frozen one could not be", || marked(&mark).is_empty());
+    kill_marked(&mark);
+    left
 }
 
 fn end(child: &mut Child) {
@@ -152,28 +172,6 @@ fn end(child: &mut Child) {
         assert!(begin.elapsed() < PATIENCE, "emu has not ended");
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-fn is_alive(pid: i32) -> bool {
-    common::state(pid).is_some_and(|state| state != 'Z')
-}
-
-/// Living processes that have the mark in their environment: the slowed program and its children.
-fn marked(mark: &str) -> Vec<i32> {
-    let entries = fs::read_dir("/proc").expect("/proc").flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) && is_alive(*pid)
-    })
-    .collect()
-}
-
-/// Field 41 of `/proc/PID/stat`: the scheduling policy; 1 and 2 are the real-time ones.
-fn is_real_time(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let policy = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(38));
-    matches!(policy, Some("1" | "2"))
 }
 
 /// The checks above must be able to fail: a stopped process is seen, and a real-time one.

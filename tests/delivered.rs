@@ -5,7 +5,8 @@ use std::fs;
 use serde_json::Value;
 
 use crate::common::{
-    EMU, Ended, alone, can_emulate_by, emu, inside, is_root, methods, run, skip, unwrapped, words,
+    EMU, Ended, alone, can_emulate_by, emu, inside, is_root, methods, run, skip, state_folder, unwrapped,
+    words,
 };
 
 /// `emu run` with these words; returns how it ended, and its JSON.
@@ -46,6 +47,27 @@ fn new_processes_are_found_where_loadavg_is_not_the_kernels() {
     let kept: Value = serde_json::from_str(&fs::read_to_string(kept).unwrap()).unwrap();
     let used = kept["status"]["used_cpus"].as_f64().unwrap();
     assert!(used < 0.38, "{kept}");
+}
+
+#[test]
+fn kept_costs_that_let_tasks_run_too_fast_are_dropped() {
+    let _alone = alone();
+    if !can_emulate_by(&["cpu-freeze"]) {
+        return;
+    }
+    let busy = "run -s 10% -p 20ms -m cpu-freeze --cpus 0 -- timeout 1.2 sh -c while␣:;do␣:;done";
+    // The first one measures its costs; a stop is then said to cost 480 µs of the 2 ms of each period.
+    run(&mut emu(words(busy)), "");
+    let file = state_folder().join("stop-costs.json");
+    let mut costs: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    for batches in costs["batches"].as_object_mut().unwrap().values_mut() {
+        let value = serde_json::json!({ "base": 480_000.0, "tick": 0.0 });
+        batches["values"] = vec![value; 7].into();
+    }
+    fs::write(&file, costs.to_string()).unwrap();
+    let ended = run(&mut emu(words(busy)), "");
+    assert!(unwrapped(&ended.stderr).contains("may be overrated"), "{}", ended.stderr);
+    assert!(!file.exists(), "{}", ended.stderr);
 }
 
 #[test]

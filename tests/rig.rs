@@ -11,4 +11,5 @@ mod endings;
 mod frequency;
 mod guest;
 mod hotplug;
+mod many;
 mod together;

@@ -58,8 +58,16 @@ const INTERRUPTIBLE: &str = "--default-signal=HUP,INT,QUIT";
 
 /// The folder in which the tests' emus keep their state, kept from test to test, as emu keeps there what it has measured
 /// of the host.
-fn state_folder() -> PathBuf {
+pub(crate) fn state_folder() -> PathBuf {
     std::env::temp_dir().join(format!("emu-tests-{}", nix::unistd::geteuid()))
+}
+
+/// The journals that the emu of that process ID has there.
+pub(crate) fn journals_of(emu: u32) -> Vec<String> {
+    let folder = if is_root() { state_folder() } else { state_folder().join("emu") };
+    let names = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(&format!("{emu}-"))).collect()
 }
 
 /// A program in a mount namespace with the tests' state folder, after `setup` (shell) has prepared it; as an

@@ -1,4 +1,4 @@
-//! cpu-freq and cpu-gov by the kernel's own account.
+//! cpu-freq and cpu-gov by the kernel's own account, and the clock that is held under other methods.
 
 use super::guest::{Guest, Report, number, numbers};
 
@@ -130,5 +130,25 @@ fn cpus_that_share_a_clock_are_slowed_together_or_not_at_all() {
         assert_eq!(ended(&name("widened")), [0.0, 1_400_000.0, HIGHEST]);
         assert_eq!(ended(&name("whole")), [0.0, HIGHEST, 1_400_000.0]);
         assert_eq!(ended(&name("both")), [0.0, 1_400_000.0, 2_200_000.0]);
+    }
+}
+
+#[test]
+fn the_clock_is_held_where_a_governor_would_lower_it() {
+    let methods = ["cpu-freeze", "cpu-lim", "fracas"];
+    let Some(report) = Guest::ONE.run(&format!("held_clock.sh {}", methods.join(" "))) else { return };
+    let of = |key, method: &str| {
+        let lines = report.lines(key).filter(|words| words[0] == method);
+        lines.map(|words| numbers(&words[1..])).collect::<Vec<_>>()
+    };
+    let found = numbers(&report.lines("found").next().expect("the limits"));
+    // State 1 is 2.2 GHz, the upper limit that was found.
+    for method in methods {
+        let [held] = of("held", method).try_into().expect("one run");
+        assert!(held.len() == 40 && held.iter().all(|state| *state == 1.0), "{method}: {held:?}");
+        let [left] = of("left", method).try_into().expect("one run");
+        assert!(left.iter().any(|state| *state > 1.0), "{method}: the governor had no reason: {left:?}");
+        assert_eq!(of("after", method), [found.clone(), found.clone()], "{method}");
+        assert_eq!(of("told", method), [[1.0], [1.0]], "{method}: {}", report.text());
     }
 }

@@ -11,8 +11,9 @@ use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
 use std::thread;
 
 use crate::error::{Error, Result};
+use crate::prepared::Prepared;
 use crate::roots::Roots;
-use crate::session::{Prepared, Session};
+use crate::session::Session;
 use crate::status::Status;
 use crate::sys::Pid;
 use crate::sys::spawn::{self, Gated, Image, Making, SignalMask};

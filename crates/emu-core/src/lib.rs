@@ -39,6 +39,7 @@ mod nearest;
 mod node;
 mod notes;
 mod placement;
+mod prepared;
 mod process;
 mod roots;
 mod session;
@@ -54,6 +55,8 @@ mod zone;
 
 pub mod clock;
 pub mod control_file;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 
 pub use cgroup::{Memory, QuotaLimit, throttled_time};
 pub use command::{Ended, SlowChild, SlowCommand, Stdio};
@@ -73,8 +76,9 @@ pub use method_id::MethodId;
 pub use nearest::nearest;
 pub use node::{Node, NodeOptions};
 pub use placement::{Apart, Placed, place};
+pub use prepared::{Judged, Prepared, best, choose, judge, ranked};
 pub use roots::Roots;
-pub use session::{Judged, Prepared, Session, best, choose, judge, ranked};
+pub use session::Session;
 pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets, lowest_share};
 pub use status::{CpuStatus, Delivered, Health, Status};
 pub use sys::Pid;

@@ -2,172 +2,23 @@
 
 mod tasks;
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::thread;
 
 use crate::clock;
 use crate::cpu_list::{CpuId, CpuList};
+use crate::cpufreq::HeldClock;
 use crate::delivery::{Delivery, Stretch};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hint::Hint;
-use crate::host::Host;
-use crate::method::{self, About, Emulation, Expected, METHODS, Method, Plan, Trait};
+use crate::method::{self, About, Emulation, Method, Trait};
 use crate::method_id::MethodId;
+use crate::prepared::Prepared;
 use crate::speed::{Hertz, Speed, SpeedSpec, Target, Targets};
 use crate::status::Status;
-use crate::unavailable::Unavailable;
 use crate::undo::Journal;
-use crate::zone::{Demand, Tasks, Zone};
+use crate::zone::{Tasks, Zone};
 use tasks::{check_same, check_tasks};
-
-impl Demand {
-    /// The CPUs of a zone of this speed: those given, else those that it names, else all that are allowed.
-    pub fn cpus_of(host: &Host, speed: &SpeedSpec, cpus: Option<&CpuList>) -> CpuList {
-        cpus.cloned().or_else(|| speed.cpus()).unwrap_or_else(|| host.allowed.clone())
-    }
-
-    /// What a speed means here, with the method's defaults, on [these CPUs](Self::cpus_of). Where it is a frequency, the CPU's
-    /// own clock is measured, for [`clock::BUDGET`].
-    ///
-    /// # Errors
-    /// A CPU cannot be used, or a frequency is above the CPU's own clock, or that cannot be measured.
-    pub fn measured(host: &Host, speed: &SpeedSpec, cpus: Option<&CpuList>) -> Result<Self> {
-        let cpus = Self::cpus_of(host, speed, cpus);
-        host.check_cpus(&cpus)?;
-        let speeds = speed.for_cpus(&cpus)?;
-        let clocked = speeds.iter().filter(|(_, speed)| matches!(speed, Speed::Clock(_)));
-        let readings = clock::measure_all(&clocked.map(|(&cpu, _)| cpu).collect(), clock::BUDGET)?;
-        let targets = speeds.into_iter().map(|(cpu, speed)| {
-            let reference = readings.iter().find(|reading| reading.cpu == cpu).map(|reading| reading.clock);
-            Ok((cpu, speed.target(cpu, reference)?))
-        });
-        Ok(Self::new(targets.collect::<Result<_>>()?))
-    }
-}
-
-/// A method that can meet a demand on a host, with all that it has worked out: what a session begins with.
-pub struct Prepared {
-    method: &'static dyn Method,
-    host: Host,
-    demand: Demand,
-    plan: Plan,
-}
-
-impl Prepared {
-    /// Has the method judge the demand. Changes nothing.
-    ///
-    /// # Errors
-    /// It cannot meet it here, and why.
-    pub fn new(method: &'static dyn Method, host: &Host, demand: &Demand) -> Result<Self, Unavailable> {
-        let plan = method.check(host, demand)?;
-        Ok(Self { method, host: host.clone(), demand: demand.clone(), plan })
-    }
-
-    /// As [`new`](Self::new), for a method of the registry.
-    ///
-    /// # Errors
-    /// There is no such method, or it cannot meet the demand here, and why.
-    pub fn named(id: MethodId, host: &Host, demand: &Demand) -> Result<Self> {
-        Self::new(method::find(id.as_str())?, host, demand).map_err(|why| why.into_error(id))
-    }
-
-    /// The method.
-    pub fn method(&self) -> &'static dyn Method {
-        self.method
-    }
-
-    /// The host that it was judged for.
-    pub fn host(&self) -> &Host {
-        &self.host
-    }
-
-    /// What is asked for.
-    pub fn demand(&self) -> &Demand {
-        &self.demand
-    }
-
-    /// What is to be expected.
-    pub fn expected(&self) -> &Expected {
-        self.plan.expected()
-    }
-
-    /// Whether the method is more than what was [published](Trait::Published).
-    fn is_improved(&self) -> bool {
-        !self.method.about().has(Trait::Published)
-    }
-
-    fn by_faith(&self, other: &Self) -> Ordering {
-        let (a, b) = (self.expected(), other.expected());
-        a.error.total_cmp(&b.error).then(a.longest_stall.cmp(&b.longest_stall))
-    }
-}
-
-impl fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { method, demand, plan, .. } = self;
-        let mut shown = f.debug_struct("Prepared");
-        shown
-            .field("method", &method.id())
-            .field("demand", demand)
-            .field("plan", plan)
-            .finish_non_exhaustive()
-    }
-}
-
-/// What a method says to a demand.
-#[derive(Debug)]
-pub struct Judged {
-    /// The method.
-    pub method: MethodId,
-    /// Whether it can meet the demand, or why not.
-    pub result: Result<Prepared, Unavailable>,
-}
-
-/// What each method of the registry says to a demand, in the order in which they are listed.
-pub fn judge(host: &Host, demand: &Demand) -> Vec<Judged> {
-    let judged = |method: &&'static dyn Method| Judged {
-        method: method.id(),
-        result: Prepared::new(*method, host, demand),
-    };
-    METHODS.iter().map(judged).collect()
-}
-
-/// The most faithful of those that can: the least expected error; among equals the shortest stall. Those that are as they
-/// were [published](Trait::Published) are left out.
-pub fn best(judged: &[Judged]) -> Option<&Prepared> {
-    let able = judged.iter().filter_map(|one| one.result.as_ref().ok());
-    able.filter(|prepared| prepared.is_improved()).min_by(|a, b| a.by_faith(b))
-}
-
-/// Picks the [best] method for a demand.
-///
-/// # Errors
-/// [`ErrorKind::Unavailable`] when no method can; each says why on a line of its own.
-pub fn choose(host: &Host, demand: &Demand) -> Result<Prepared> {
-    ranked(host, demand).map(|(best, _)| best)
-}
-
-/// The [best] method for a demand, and the others that can, in the order of their faith: for where the best cannot be
-/// engaged.
-///
-/// # Errors
-/// As [`choose`].
-pub fn ranked(host: &Host, demand: &Demand) -> Result<(Prepared, Vec<Prepared>)> {
-    let (mut able, mut reasons) = (Vec::new(), Vec::new());
-    for Judged { method, result } in judge(host, demand) {
-        match result {
-            Ok(prepared) => able.extend(prepared.is_improved().then_some(prepared)),
-            Err(why) => reasons.push(format!("\n  {method}: {why}")),
-        }
-    }
-    able.sort_by(Prepared::by_faith);
-    let mut able = able.into_iter();
-    let none =
-        || Error::unavailable(format!("no method can do this here:{}", reasons.concat())).hint(Hint::Judge);
-    let best = able.next().ok_or_else(none)?;
-    Ok((best, able.collect()))
-}
 
 /// An emulation at work, with the journal that undoes it. Dropping it releases it.
 ///
@@ -183,6 +34,7 @@ pub struct Session {
     delivery: Delivery,
     /// Dropped before the journal undoes: its controllers would change things again.
     emulation: Box<dyn Emulation>,
+    clock: HeldClock,
     journal: Undoing,
 }
 
@@ -240,26 +92,26 @@ impl Session {
         is_new: bool,
         memory: Option<u64>,
     ) -> Result<Self> {
-        let Prepared { host, demand, plan, .. } = prepared;
+        let (host, demand) = (prepared.host(), prepared.demand());
         if demand.targets.is_empty() {
             return Err(Error::usage("a zone needs at least one CPU"));
         }
         host.check_cpus(&demand.cpus())?;
         check_shares(&demand.targets)?;
         let started = check_tasks(&host.roots.proc, &tasks)?;
-        let method = prepared.method;
+        let method = prepared.method();
         let zone = Zone { name, demand: demand.clone(), tasks, is_new, memory };
         let journal = Journal::open(&host.roots, &demand.cpus(), method.id().as_str(), &zone.name)?;
-        let engaged = plan.engage(host, &zone, &journal).and_then(|emulation| {
+        let engaged = prepared.engage(&zone, &journal).and_then(|(clock, emulation)| {
             // Measuring may have come before the tasks were taken.
             check_same(&host.roots.proc, &started)?;
-            let delivery = Delivery::watch(host, &zone, method.about(), plan.expected().period)?;
-            Ok((delivery, emulation))
+            let delivery = Delivery::watch(host, &zone, method.about(), prepared.expected().period)?;
+            Ok((delivery, clock, emulation))
         });
         match engaged {
-            Ok((delivery, emulation)) => {
+            Ok((delivery, clock, emulation)) => {
                 let (targets, journal) = (zone.demand.targets, Undoing(journal));
-                Ok(Self { method, targets, is_paused: false, delivery, emulation, journal })
+                Ok(Self { method, targets, is_paused: false, delivery, emulation, clock, journal })
             }
             Err(error) => match journal.undo_all() {
                 Ok(()) => Err(error),
@@ -385,6 +237,7 @@ impl Session {
     pub fn status(&self) -> Status {
         let mut status = self.emulation.status();
         self.delivery.tell(&mut status);
+        self.clock.tell(&mut status);
         status
     }
 
@@ -400,10 +253,11 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::RestoreIncomplete`] when something could not be undone; the rest is.
     pub fn release(self) -> (Status, Result<()>) {
-        let Self { mut delivery, emulation, journal, .. } = self;
+        let Self { mut delivery, emulation, clock, journal, .. } = self;
         let mut status = emulation.status();
         delivery.end();
         delivery.tell(&mut status);
+        clock.tell(&mut status);
         let released = emulation.release();
         let known = journal.0.notes().len();
         let undone = journal.0.undo_all();

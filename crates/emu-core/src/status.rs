@@ -155,8 +155,11 @@ pub struct CpuStatus {
     pub delivered: Option<Delivered>,
     /// The share of time in which tasks may run; differs from `set` where costs are compensated.
     pub duty: f64,
-    /// The core clock measured last, where the method measures it.
+    /// The core clock as it was measured; `None` where it is not, or not yet.
     pub clock: Option<Hertz>,
+    /// The core clock that the method has set, as the kernel tells it; `None` where it sets none.
+    #[serde(default)]
+    pub set_clock: Option<Hertz>,
     /// Whether the CPU is still online.
     pub online: bool,
 }
@@ -164,6 +167,7 @@ pub struct CpuStatus {
 impl CpuStatus {
     /// Of a CPU that is online and has what was asked for.
     pub fn new(cpu: CpuId, asked: Target) -> Self {
-        Self { cpu, asked, set: asked.share, delivered: None, duty: asked.share, clock: None, online: true }
+        let (set, duty) = (asked.share, asked.share);
+        Self { cpu, asked, set, delivered: None, duty, clock: None, set_clock: None, online: true }
     }
 }

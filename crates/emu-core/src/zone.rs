@@ -34,6 +34,7 @@ pub enum Round {
 
 /// What a method is asked for; [`Method::check`](crate::method::Method::check) judges it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Demand {
     /// What is wanted of each CPU.
     pub targets: Targets,
@@ -51,6 +52,14 @@ pub struct Demand {
     pub round: Round,
     /// Whether CPUs outside the zone that share a clock with it may be slowed too.
     pub widen_policies: bool,
+    /// Whether methods that [leave CPUs idle](crate::Trait::LeavesIdle) hold the clock of the zone's policies at its upper
+    /// limit, where a governor would lower it. Without permission they do not, which raises the expected error.
+    #[serde(default = "yes")]
+    pub hold_clock: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Demand {
@@ -63,6 +72,7 @@ impl Demand {
             exclude_background: false,
             round: Round::Nearest,
             widen_policies: false,
+            hold_clock: true,
         }
     }
 

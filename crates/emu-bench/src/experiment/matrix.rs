@@ -96,6 +96,7 @@ impl Experiment {
                 let mut demand = Demand::new(targets(zone, speed, self.reference)?);
                 demand.period = request.period;
                 demand.exclude_background = request.exclude_background;
+                demand.hold_clock = request.hold_clock;
                 match self.cell(host, request, (one, name), demand, None) {
                     Ok(cell) => cells.push(cell),
                     Err(why) => {

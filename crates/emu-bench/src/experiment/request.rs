@@ -30,6 +30,8 @@ pub struct Request {
     pub period: Option<Duration>,
     /// Whether other tasks keep the time that they use, as with [`emu_core::Demand::exclude_background`].
     pub exclude_background: bool,
+    /// Whether the methods hold the clock of CPUs that they leave idle, as [`emu_core::Demand::hold_clock`].
+    pub hold_clock: bool,
     /// So many processes instead of the workload's own number.
     pub crowd: Option<Crowd>,
     /// How far from the ideal still passes.
@@ -172,6 +174,7 @@ pub(super) mod tests {
             spectrum: Duration::ZERO,
             period: None,
             exclude_background: false,
+            hold_clock: true,
             crowd: None,
             tolerance: Band::FIVE_PERCENT,
             preset: None,

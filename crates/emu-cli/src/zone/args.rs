@@ -50,6 +50,7 @@ pub(crate) struct WantedArgs {
 
 /// What is asked of a method beside the speed, for `run`, `attach`, `methods` and `verify`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct DemandArgs {
     /// An old name of what is part of the method's name now
     #[arg(long, hide = true, value_name = "NAME", value_parser = values::variant)]
@@ -83,6 +84,10 @@ pub(crate) struct DemandArgs {
     /// cpu-freq, cpu-gov: slow other CPUs too where they share a clock with those of the zone
     #[arg(long)]
     pub(crate) widen: bool,
+
+    /// Leave the clock to the governor, which may lower it where the method leaves CPUs idle
+    #[arg(long)]
+    pub(crate) no_hold_clock: bool,
 }
 
 impl DemandArgs {
@@ -95,6 +100,7 @@ impl DemandArgs {
             exclude_background: self.exclude_background,
             round: self.round,
             widen_policies: self.widen,
+            hold_clock: !self.no_hold_clock,
         }
     }
 

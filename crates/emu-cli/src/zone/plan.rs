@@ -247,11 +247,13 @@ mod tests {
             spare_others: None,
             round: Round::Up,
             widen: true,
+            no_hold_clock: true,
         };
         let speed = "40%".parse().unwrap();
         let demand = demand(&host, &speed, &args).unwrap();
         assert_eq!((Some(demand.cpus()), demand.uniform_share()), (args.cpus, Some(0.4)));
         assert_eq!((demand.exclude_background, demand.period), (true, args.period));
         assert_eq!((demand.lift_rt_limit, demand.round, demand.widen_policies), (true, Round::Up, true));
+        assert!(!demand.hold_clock);
     }
 }

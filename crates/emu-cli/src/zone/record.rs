@@ -76,6 +76,7 @@ struct Asked {
 
 /// What is asked of a method beside the speed.
 #[derive(Debug, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Options {
     /// `--period`; null for the method's own.
     period_ns: Option<u64>,
@@ -88,6 +89,8 @@ pub(crate) struct Options {
     round: Round,
     /// `--widen`.
     widen_policies: bool,
+    /// Not `--no-hold-clock`.
+    hold_clock: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -152,6 +155,8 @@ struct CpuRecord {
     duty: f64,
     /// The core clock measured last, where the method measures it.
     clock_hz: Option<u64>,
+    /// The core clock that the method has set.
+    set_clock_hz: Option<u64>,
     /// Whether it is still online.
     online: bool,
 }
@@ -288,6 +293,7 @@ impl Record {
                     delivered: cpu.delivered.as_ref().map(delivered),
                     duty: cpu.duty,
                     clock_hz: cpu.clock.map(|clock| clock.0),
+                    set_clock_hz: cpu.set_clock.map(|clock| clock.0),
                     online: cpu.online,
                 })
                 .collect(),
@@ -324,6 +330,7 @@ impl Options {
             exclude_background: demand.exclude_background,
             round: demand.round,
             widen_policies: demand.widen_policies,
+            hold_clock: demand.hold_clock,
         }
     }
 }
@@ -400,7 +407,7 @@ mod tests {
                 "command": ["true"],
                 "asked": {
                     "speed": "33.3333%", "period_ns": null, "lift_rt_limit": false,
-                    "spare_others": false, "round": "nearest", "widen_policies": true,
+                    "spare_others": false, "round": "nearest", "widen_policies": true, "hold_clock": true,
                     "cpus": [{"cpu": 0, "share": 1.0 / 3.0, "clock_hz": null}],
                 },
                 "method": "cpu-lim:published",
@@ -415,7 +422,7 @@ mod tests {
                     "used_cpus": 0.25, "others_share": null,
                     "cpus": [{
                         "cpu": 0, "asked_share": 1.0 / 3.0, "set": 0.333_21, "delivered": null,
-                        "duty": 0.333_21, "clock_hz": null, "online": true,
+                        "duty": 0.333_21, "clock_hz": null, "set_clock_hz": null, "online": true,
                     }],
                 },
                 "notes": ["later"],

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use emu_bench::numbers::{percent, signed, span};
 use emu_bench::table::width;
-use emu_core::{CpuList, CpuStatus, Delivered, Health, SpeedSpec, Status, Stretch, Target};
+use emu_core::{CpuList, CpuStatus, Delivered, Health, Hertz, SpeedSpec, Status, Stretch, Target};
 
 use crate::output::PREFIX;
 use crate::zone::follow::Follow;
@@ -80,6 +80,7 @@ pub(crate) fn closing(status: &Status, wall: Duration, since: Duration) -> Vec<S
             }
         })
         .collect();
+    lines.extend(alike(&status.cpus).iter().filter_map(|cpus| clocks(cpus)));
     lines.extend(status.used.filter(|_| status.delivered.is_none()).map(|used| {
         format!("delivered: cannot tell, tasks may have wanted no more than {} of a CPU", percent(used))
     }));
@@ -151,6 +152,18 @@ fn delivered(cpus: &[&CpuStatus], status: &Status) -> Option<String> {
     Some(format!("{} ±{}", percent(share), percent(half)))
 }
 
+/// The clock that was set, and what was measured; `None` for a method that sets none.
+fn clocks(cpus: &[&CpuStatus]) -> Option<String> {
+    let mean = |of: fn(&CpuStatus) -> Option<Hertz>| {
+        let clocks: Vec<f64> = cpus.iter().filter_map(|cpu| Some(of(cpu)?.as_f64())).collect();
+        (!clocks.is_empty()).then(|| Hertz((clocks.iter().sum::<f64>() / clocks.len() as f64) as u64))
+    };
+    let (list, set) = (cpus.iter().map(|cpu| cpu.cpu).collect(), mean(|cpu| cpu.set_clock)?);
+    let measured =
+        mean(|cpu| cpu.clock).map_or("not measured".to_owned(), |clock| format!("measured {clock}"));
+    Some(format!("{}: clock set to {set}, {measured}", self::cpus(&list)))
+}
+
 /// `CPU 0`, `CPUs 0-1`.
 pub(crate) fn cpus(cpus: &CpuList) -> String {
     format!("{} {cpus}", if cpus.len() == 1 { "CPU" } else { "CPUs" })
@@ -194,7 +207,7 @@ fn target(asked: &Target) -> String {
 mod tests {
     use super::*;
     use emu_bench::table::WIDTH;
-    use emu_core::{Hertz, MethodId};
+    use emu_core::MethodId;
 
     fn status(cpus: &[(usize, Target, f64)]) -> Status {
         Status {
@@ -252,6 +265,20 @@ mod tests {
         let target = Target { share: 0.336, clock: Some(Hertz(1_200_000_000)) };
         let lines = closing(&status(&[(0, target, 0.336)]), Duration::from_secs(1), Duration::from_secs(1));
         assert_eq!(lines[0], "CPU 0: asked 1.200 GHz (33.6%), set 33.6% over 1s");
+    }
+
+    #[test]
+    fn the_clock_that_was_set_stands_beside_the_measured_one() {
+        let mut status = status(&[(0, HALF, 0.5), (1, HALF, 0.5)]);
+        let ghz = |tenths: u64| Some(Hertz(tenths * 100_000_000));
+        for (cpu, (set, measured)) in status.cpus.iter_mut().zip([(ghz(14), ghz(12)), (ghz(14), ghz(14))]) {
+            (cpu.set_clock, cpu.clock) = (set, measured);
+        }
+        let second = Duration::from_secs(1);
+        let line = |status: &Status| closing(status, second, second)[1].clone();
+        assert_eq!(line(&status), "CPUs 0-1: clock set to 1.400 GHz, measured 1.300 GHz");
+        status.cpus.iter_mut().for_each(|cpu| cpu.clock = None);
+        assert_eq!(line(&status), "CPUs 0-1: clock set to 1.400 GHz, not measured");
     }
 
     #[test]

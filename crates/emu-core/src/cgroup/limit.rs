@@ -66,14 +66,14 @@ impl Limit {
     }
 
     /// Parses `cpu.max`: `max 100000` or `25000 100000`.
-    fn parse_v2(text: &str) -> Option<Self> {
+    pub(super) fn parse_v2(text: &str) -> Option<Self> {
         let (quota, period) = text.split_once(' ')?;
         let quota = if quota == "max" { Quota::Max } else { Quota::Micros(quota.parse().ok()?) };
         Some(Self { quota, period_us: period.trim().parse().ok()? })
     }
 
     /// Parses v1's two files; a negative quota means none.
-    fn parse_v1(quota: &str, period: &str) -> Option<Self> {
+    pub(super) fn parse_v1(quota: &str, period: &str) -> Option<Self> {
         let quota = match quota.parse::<i64>().ok()? {
             micros if micros < 0 => Quota::Max,
             micros => Quota::Micros(micros as u64),

@@ -425,5 +425,17 @@ fn unbound_note(cpus: &CpuList) -> String {
     format!("no cpuset can be had: tasks may leave CPUs {cpus} as soon as another CPU comes online")
 }
 
+/// Parses files of a group.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(text: &str) {
+    let _ = throttling::Throttling::parse(text);
+    for version in [1, 2] {
+        let _ = usage::parse(text, version);
+    }
+    let (quota, period) = text.split_once('\n').unwrap_or((text, ""));
+    let limits = [limit::Limit::parse_v1(quota, period), limit::Limit::parse_v2(quota)];
+    limits.into_iter().flatten().for_each(|limit| drop(limit.cpus()));
+}
+
 #[cfg(test)]
 mod tests;

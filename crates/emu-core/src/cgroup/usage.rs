@@ -32,7 +32,7 @@ impl Usage {
     }
 }
 
-fn parse(text: &str, version: u8) -> Option<Nanos> {
+pub(super) fn parse(text: &str, version: u8) -> Option<Nanos> {
     if version == 1 {
         return text.trim().parse().ok();
     }

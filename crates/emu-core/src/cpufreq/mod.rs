@@ -1,13 +1,16 @@
-//! Control of the CPU frequency through cpufreq policies: what `cpu-freq` and `cpu-gov` share
+//! Control of the CPU frequency through cpufreq policies: what `cpu-freq` and `cpu-gov` share, and the clock held under
+//! methods that leave CPUs idle
 //! (Documentation/admin-guide/pm/cpufreq.rst).
 
 mod control;
+mod hold;
 mod levels;
 #[cfg(test)]
 pub(crate) mod simulated;
 mod tunables;
 
 pub(crate) use control::{Control, Setter};
+pub(crate) use hold::{HeldClock, HoldPlan};
 pub(crate) use levels::{Levels, Mix};
 
 use std::path::Path;
@@ -91,7 +94,7 @@ pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavaila
     }
     for wish in &wishes {
         check_whole(&wish.policy, &cpus, &host.online(), demand.widen_policies)?;
-        if host.privileges.uid != 0 && !host.privileges.dac_override {
+        if !may_write(host) {
             return Err(Unavailable::new(
                 Reason::NoPrivilege,
                 format!("{} can only be written by root", wish.policy.path.display()),
@@ -100,6 +103,11 @@ pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavaila
         }
     }
     Ok(wishes)
+}
+
+/// Whether the files of policies may be written.
+fn may_write(host: &Host) -> bool {
+    host.privileges.uid == 0 || host.privileges.dac_override
 }
 
 /// Refuses policies of which a tuning holds a file: each would take the other's changes for somebody else's.

@@ -296,6 +296,11 @@ impl Account {
         (self.used.1 > 0.0).then(|| self.used.0 / self.used.1)
     }
 
+    /// Whether more was delivered than was asked, for long enough to be told, and nothing was found that escapes.
+    pub(super) fn has_unexplained_excess(&self) -> bool {
+        self.fast.longest >= TOO_FAST && self.fast.reason.is_none()
+    }
+
     /// What was not delivered as asked, in words.
     pub(super) fn problems(&self) -> Vec<String> {
         let told = |episode: &Episode, least: Nanos, what: &str| {

@@ -13,10 +13,12 @@ mod stretch;
 pub use stretch::Stretch;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::duty::kept;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::method::{About, Trait};
@@ -48,6 +50,8 @@ pub(crate) struct Delivery {
     thread: Option<JoinHandle<()>>,
     moves_clock: bool,
     stops: bool,
+    /// Where is kept what the method has measured of its costs, if it makes up for them.
+    costs: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -107,7 +111,9 @@ impl Delivery {
             .name("emu-account".into())
             .spawn(move || watcher.run())
             .map_err(|e| Error::io("cannot start the thread that watches what is delivered", e))?;
-        Ok(Self { shared, thread: Some(thread), moves_clock, stops })
+        let makes_up = !moves_clock && !about.has(Trait::Published);
+        let costs = makes_up.then(|| host.roots.state.clone());
+        Ok(Self { shared, thread: Some(thread), moves_clock, stops, costs })
     }
 
     /// Begins the account anew for other targets, which are in force after two periods.
@@ -140,7 +146,7 @@ impl Delivery {
         let mut slowdowns = BTreeMap::new();
         if self.moves_clock {
             for cpu in &mut status.cpus {
-                if let Some((measured, set)) = meter.clock(cpu.cpu).zip(cpu.clock) {
+                if let Some((measured, set)) = meter.clock(cpu.cpu).zip(cpu.set_clock) {
                     let reference = set.as_f64() * cpu.duty / cpu.set;
                     slowdowns.insert(cpu.cpu, measured.as_f64() / reference);
                     cpu.clock = Some(measured);
@@ -166,15 +172,28 @@ impl Delivery {
             .map(|(seen, scale)| seen.times(scale, if self.moves_clock { asked } else { seen.asked }));
         status.used = account.used();
         account.problems().into_iter().for_each(|problem| status.add_problem(problem));
+        if self.costs.is_some() && account.has_unexplained_excess() {
+            status.add_problem(
+                "what switching the tasks costs may be overrated, and made up for too well: it is measured anew before the \
+                 next program begins"
+                    .into(),
+            );
+        }
         status.notes.extend(outliving.iter().cloned());
     }
 
     /// Ends the account with what the tasks have got until now. They are still in the zone.
+    ///
+    /// Costs that let them run too fast are forgotten. Ones that make them too slow cannot be told from what a shared host
+    /// takes.
     pub(crate) fn end(&mut self) {
         self.shared.lock().is_ending = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+        if let Some(state) = self.costs.take_if(|_| self.shared.lock().account.has_unexplained_excess()) {
+            kept::forget(&state);
         }
     }
 }

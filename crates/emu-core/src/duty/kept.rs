@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -93,6 +94,18 @@ where
     }
 }
 
+/// How the names of such files end.
+const SUFFIX: &[u8] = b"-costs.json";
+
+/// Has the next emulations measure anew. What cannot be removed is found out by them again.
+pub(crate) fn forget(state: &Path) {
+    for file in fs::read_dir(state).into_iter().flatten().flatten() {
+        if file.file_name().as_encoded_bytes().ends_with(SUFFIX) {
+            let _ = fs::remove_file(file.path());
+        }
+    }
+}
+
 /// Why a cost is not known, behind what it is of.
 pub(crate) fn why_unknown(zone: &Zone) -> &'static str {
     if zone.is_new { "could not be measured on these busy CPUs" } else { "has not been measured since boot" }
@@ -103,7 +116,7 @@ mod tests {
     use super::*;
     use crate::host::testing;
 
-    const FILE: &str = "costs.json";
+    const FILE: &str = "test-costs.json";
 
     fn host_in(dir: &std::path::Path) -> Host {
         let mut host = testing::host();
@@ -159,6 +172,18 @@ mod tests {
                 Kept { boot_id: String::new(), batches: [(key.clone(), batches.clone())].into() }.wants(&key)
             );
         }
+    }
+
+    #[test]
+    fn what_is_forgotten_is_measured_anew_and_journals_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let (host, mut kept) = (host_in(dir.path()), load(&host_in(dir.path())));
+        kept.insert("x".to_owned(), 480_000.0);
+        kept.save(&host, FILE);
+        fs::write(dir.path().join("1-2-x.journal"), "").unwrap();
+        forget(dir.path());
+        assert!(load(&host).wants(&"x".to_owned()));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

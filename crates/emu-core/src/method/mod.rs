@@ -71,6 +71,8 @@ pub enum Trait {
     PerCpu,
     /// Takes all tasks of the zone off their CPUs for a part of each period.
     StopsTasks,
+    /// Leaves CPUs idle while tasks want them: a governor that follows the load would lower the clock.
+    LeavesIdle,
     /// Stops and continues processes by signals, as job control does.
     SendsSignals,
     /// Works by the core clock itself: a changed clock is its effect, not a disturbance.
@@ -155,6 +157,11 @@ impl Plan {
     /// What is to be expected.
     pub fn expected(&self) -> &Expected {
         &self.expected
+    }
+
+    /// What is to be expected, to add to it.
+    pub(crate) fn expected_mut(&mut self) -> &mut Expected {
+        &mut self.expected
     }
 
     /// Starts emulating.

@@ -93,7 +93,7 @@ impl Stat {
             group: field(5)?.parse().ok()?,
             session: field(6)?.parse().ok()?,
             is_kernel: field(9)?.parse::<u64>().ok()? & KERNEL_THREAD != 0,
-            used: (14..=17).map(|number| field(number)?.parse::<u64>().ok()).sum::<Option<u64>>()?,
+            used: (14..=17).try_fold(0_u64, |sum, number| sum.checked_add(field(number)?.parse().ok()?))?,
             threads: field(20)?.parse().ok()?,
             starttime: field(22)?.parse().ok()?,
             cpu: field(39).and_then(|cpu| cpu.parse().ok()),

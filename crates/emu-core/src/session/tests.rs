@@ -1,8 +1,10 @@
 use super::*;
 use crate::cpu_list::CpuList;
+use crate::host::Host;
 use crate::method::About;
 use crate::roots::Roots;
 use crate::sys::Pid;
+use crate::zone::Demand;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -61,6 +63,7 @@ fn session(dir: &Path, fails: bool) -> Session {
         is_paused: false,
         delivery: delivery(),
         emulation: Box::new(Idle { fails, seen: Arc::default() }),
+        clock: HeldClock::default(),
         journal: Undoing(journal),
     }
 }

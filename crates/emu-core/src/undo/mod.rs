@@ -203,3 +203,14 @@ impl fmt::Debug for Journal {
         f.debug_tuple("Journal").field(&self.path()).finish()
     }
 }
+
+/// Parses lines of a journal. A copy of what has been copied is the same.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let _ = Header::parse(line);
+        let _ = record::Step::parse(line);
+    }
+    let copied = copy::copied(bytes);
+    assert_eq!(copy::copied(&copied), copied, "a copy is complete");
+}

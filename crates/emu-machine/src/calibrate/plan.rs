@@ -218,7 +218,12 @@ impl CalibrationPlan {
     pub(super) fn demand(&self, quota: f64) -> Demand {
         let share = (quota / self.cpus.len() as f64).min(1.0);
         let targets = self.cpus.iter().map(|cpu| (cpu, Target { share, clock: None })).collect();
-        Demand { period: Some(Duration::from_secs_f64(self.period_seconds)), ..Demand::new(targets) }
+        Demand {
+            period: Some(Duration::from_secs_f64(self.period_seconds)),
+            // What the governor makes of a quota is part of what is measured.
+            hold_clock: false,
+            ..Demand::new(targets)
+        }
     }
 
     /// The passes with their quotas and numbers of threads, as they are gone through.

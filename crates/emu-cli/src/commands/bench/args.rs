@@ -67,6 +67,10 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) exclude_background: bool,
 
+    /// Leave the clock to the governor, which may lower it where a method leaves CPUs idle
+    #[arg(long)]
+    pub(crate) no_hold_clock: bool,
+
     /// Largest error that passes
     #[arg(long, value_name = "SHARE", default_value = values::TOLERANCE, value_parser = values::share, allow_hyphen_values = true)]
     pub(crate) tolerance: f64,
@@ -80,7 +84,7 @@ pub(crate) struct BenchArgs {
     pub(crate) out: Option<PathBuf>,
 
     /// Complete the record in this folder
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "full", "preset", "methods", "workloads", "speeds", "cores", "reps", "time", "period", "exclude_background", "tolerance", "seed", "out"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "full", "preset", "methods", "workloads", "speeds", "cores", "reps", "time", "period", "exclude_background", "no_hold_clock", "tolerance", "seed", "out"])]
     pub(crate) resume: Option<PathBuf>,
 
     /// Write JSON to stdout instead of tables

@@ -131,6 +131,7 @@ fn request(host: &Host, args: &BenchArgs) -> Result<Request> {
         spectrum: usual.spectrum,
         period: args.period,
         exclude_background: args.exclude_background || usual.exclude_background,
+        hold_clock: !args.no_hold_clock,
         crowd: usual.crowd,
         tolerance: Band::new(args.tolerance)?,
         preset: args.preset.map(Preset::name),
@@ -191,6 +192,7 @@ fn command(args: &BenchArgs, seed: u64) -> Result<String> {
         option("time", micros(args.time)),
         option("period", micros(args.period)),
         flag("exclude-background", args.exclude_background),
+        flag("no-hold-clock", args.no_hold_clock),
         option("tolerance", tolerance.then_some(args.tolerance)),
         option("seed", [seed]),
     ]

@@ -87,6 +87,7 @@ fn command(args: &VerifyArgs, seed: u64) -> Result<String> {
         flag("exclude-background", demand.exclude_background),
         option("round", round),
         flag("widen", demand.widen),
+        flag("no-hold-clock", demand.no_hold_clock),
         option("workloads", &args.workloads),
         option("pairs", args.pairs),
         option("until-decided", args.until_decided.map(|time| format!("{}s", time.as_secs()))),
@@ -283,7 +284,7 @@ mod tests {
     #[test]
     fn the_command_that_is_recorded_measures_the_same_again() {
         let line = "emu verify --speed 25% --speed 0=40%,1=1.200GHz --method cpu-lim:published --cpus 0-1 --period 10000us \
-                    --lift-rt-limit --exclude-background --round up --widen --workloads cpu-loop,stream --pairs 40 \
+                    --lift-rt-limit --exclude-background --round up --widen --no-hold-clock --workloads cpu-loop,stream --pairs 40 \
                     --until-decided 90s --tolerance 0.02 --quick --seed 7";
         let command = |line: &str| {
             let Command::Verify(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {

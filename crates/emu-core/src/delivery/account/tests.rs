@@ -88,7 +88,9 @@ fn short_processes_tell_when_they_use_all() {
 fn what_is_too_fast_is_told_at_once_and_kept() {
     let mut account = Account::new(asked(&[0.3, 0.3], true));
     assert_eq!(account.add(&window(&[task(0, 0.97, 0.0)])), Some(Off::Fast));
+    assert!(account.has_unexplained_excess());
     account.fast.reason = Some("it is free".into());
+    assert!(!account.has_unexplained_excess());
     let told = ["for 1.0 s the tasks ran too fast, at 323 % of the speed asked: it is free"];
     assert_eq!(account.problems(), told);
     account.restart(asked(&[0.5, 0.5], true));
@@ -109,6 +111,7 @@ fn what_is_too_slow_is_told_when_it_lasts() {
         account.add(&window(&[task(0, 0.4, 0.6)]));
     }
     assert_eq!(account.slow.longest, SECOND);
+    assert!(!account.has_unexplained_excess());
     assert!(account.problems()[0].starts_with("the tasks were given 30.0 % instead of 40.0 %"));
     account.add(&slow);
     account.add(&slow);

@@ -22,7 +22,7 @@ const ABOUT: About = About {
     summary: "freezes all tasks of a cgroup for a part of each period; the time this takes is measured and made up for",
     acts_on: "cgroup",
     continuous: true,
-    traits: &[Trait::StopsTasks, Trait::NeedsGroup],
+    traits: &[Trait::StopsTasks, Trait::LeavesIdle, Trait::NeedsGroup],
     needs: "a cgroup freezer that may be written: version 2 from Linux 5.2 on, or version 1",
     limits: &[
         "one speed for all CPUs of the zone",

@@ -186,14 +186,15 @@ impl Emulation for SetFrequencies {
             if let Err(error) = one.control.check(&[one.level]) {
                 status.add_problem(error.in_words());
             }
-            let clock = one.control.current().ok();
+            let set_clock = one.control.current().ok();
             for cpu in one.cpus.iter() {
                 let Some(&asked) = self.demand.targets.get(&cpu) else { continue };
                 // Under another governor no frequency is told: it may be the highest one.
                 let part = |clock: Hertz| asked.share * clock.as_f64() / one.wanted.as_f64();
                 let online = cpufreq::is_online(&self.host, cpu);
-                let set = clock.map_or(1.0, part);
-                status.cpus.push(CpuStatus { set, duty: 1.0, clock, online, ..CpuStatus::new(cpu, asked) });
+                let set = set_clock.map_or(1.0, part);
+                let seen = CpuStatus { set, duty: 1.0, set_clock, online, ..CpuStatus::new(cpu, asked) };
+                status.cpus.push(seen);
             }
         }
         status

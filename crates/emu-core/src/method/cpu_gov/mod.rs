@@ -321,7 +321,7 @@ impl Emulation for Governor {
                 status.cpus.push(CpuStatus {
                     set,
                     duty: frozen.map_or(1.0, |seen| seen.duty),
-                    clock: Some(Hertz(mean as u64)),
+                    set_clock: Some(Hertz(mean as u64)),
                     online: cpufreq::is_online(&self.host, cpu),
                     ..CpuStatus::new(cpu, asked)
                 });

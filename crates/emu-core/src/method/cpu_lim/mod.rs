@@ -38,7 +38,7 @@ const ABOUT: About = About {
     summary: "stops all processes of a program for a part of each period by SIGSTOP, and continues them by SIGCONT",
     acts_on: "processes",
     continuous: true,
-    traits: &[Trait::StopsTasks, Trait::SendsSignals],
+    traits: &[Trait::StopsTasks, Trait::LeavesIdle, Trait::SendsSignals],
     needs: "permission to signal the processes; nothing else",
     limits: &[
         "one speed for all CPUs of the zone",

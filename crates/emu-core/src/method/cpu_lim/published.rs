@@ -35,7 +35,13 @@ const ABOUT: About = About {
               known errors",
     acts_on: "processes",
     continuous: true,
-    traits: &[Trait::StopsTasks, Trait::SendsSignals, Trait::JudgesLifetimes, Trait::Published],
+    traits: &[
+        Trait::StopsTasks,
+        Trait::LeavesIdle,
+        Trait::SendsSignals,
+        Trait::JudgesLifetimes,
+        Trait::Published,
+    ],
     needs: "permission to signal the processes; nothing else",
     limits: &[
         "one speed for all CPUs of the zone",

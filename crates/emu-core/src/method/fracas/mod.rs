@@ -68,7 +68,7 @@ const ABOUT: About = About {
     summary: "the scheduler's bandwidth control gives the tasks a share of each CPU; one cgroup for each CPU",
     acts_on: "cgroup",
     continuous: true,
-    traits: &[Trait::PerCpu, Trait::NeedsGroup, Trait::EndsAtTicks],
+    traits: &[Trait::PerCpu, Trait::LeavesIdle, Trait::NeedsGroup, Trait::EndsAtTicks],
     needs: "the cgroup cpu controller, and cpuset for unequal speeds: root, or a delegated v2 group",
     limits: &[
         "at 1 ms at least in each period: a low speed needs a long period (5 % at least 20 ms)",
@@ -86,7 +86,7 @@ const ABOUT: About = About {
 
 const ABOUT_PUBLISHED: About = About {
     summary: "one quota of the scheduler's bandwidth control for the sum of all CPUs: as in the paper, with its known errors",
-    traits: &[Trait::NeedsGroup, Trait::EndsAtTicks, Trait::Published],
+    traits: &[Trait::LeavesIdle, Trait::NeedsGroup, Trait::EndsAtTicks, Trait::Published],
     needs: "the cgroup cpu controller: root, or a delegated v2 group",
     limits: &[
         "one speed for all CPUs of the zone",

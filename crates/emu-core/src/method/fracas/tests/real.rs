@@ -9,8 +9,9 @@ use std::thread;
 use std::time::Instant;
 
 use super::*;
+use crate::prepared::Prepared;
 use crate::roots::Roots;
-use crate::session::{Prepared, Session};
+use crate::session::Session;
 use crate::status::Status;
 use crate::testing::{Busy, skip, wait_until};
 

@@ -1,0 +1,181 @@
+//! What a method has worked out for a demand, before anything is changed.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use crate::clock;
+use crate::cpu_list::CpuList;
+use crate::cpufreq::{HeldClock, HoldPlan};
+use crate::error::{Error, Result};
+use crate::hint::Hint;
+use crate::host::Host;
+use crate::method::{self, Emulation, Expected, METHODS, Method, Plan, Trait};
+use crate::method_id::MethodId;
+use crate::speed::{Speed, SpeedSpec};
+use crate::unavailable::Unavailable;
+use crate::undo::Journal;
+use crate::zone::{Demand, Zone};
+
+impl Demand {
+    /// The CPUs of a zone of this speed: those given, else those that it names, else all that are allowed.
+    pub fn cpus_of(host: &Host, speed: &SpeedSpec, cpus: Option<&CpuList>) -> CpuList {
+        cpus.cloned().or_else(|| speed.cpus()).unwrap_or_else(|| host.allowed.clone())
+    }
+
+    /// What a speed means here, with the method's defaults, on [these CPUs](Self::cpus_of). Where it is a frequency, the CPU's
+    /// own clock is measured, for [`clock::BUDGET`].
+    ///
+    /// # Errors
+    /// A CPU cannot be used, or a frequency is above the CPU's own clock, or that cannot be measured.
+    pub fn measured(host: &Host, speed: &SpeedSpec, cpus: Option<&CpuList>) -> Result<Self> {
+        let cpus = Self::cpus_of(host, speed, cpus);
+        host.check_cpus(&cpus)?;
+        let speeds = speed.for_cpus(&cpus)?;
+        let clocked = speeds.iter().filter(|(_, speed)| matches!(speed, Speed::Clock(_)));
+        let readings = clock::measure_all(&clocked.map(|(&cpu, _)| cpu).collect(), clock::BUDGET)?;
+        let targets = speeds.into_iter().map(|(cpu, speed)| {
+            let reference = readings.iter().find(|reading| reading.cpu == cpu).map(|reading| reading.clock);
+            Ok((cpu, speed.target(cpu, reference)?))
+        });
+        Ok(Self::new(targets.collect::<Result<_>>()?))
+    }
+}
+
+/// A method that can meet a demand on a host, with all that it has worked out: what a session begins with.
+pub struct Prepared {
+    method: &'static dyn Method,
+    host: Host,
+    demand: Demand,
+    plan: Plan,
+    hold: HoldPlan,
+}
+
+impl Prepared {
+    /// Has the method judge the demand. Changes nothing.
+    ///
+    /// # Errors
+    /// It cannot meet it here, and why.
+    pub fn new(method: &'static dyn Method, host: &Host, demand: &Demand) -> Result<Self, Unavailable> {
+        let mut plan = method.check(host, demand)?;
+        let leaves_idle = method.about().has(Trait::LeavesIdle);
+        let hold = if leaves_idle { HoldPlan::of(host, demand) } else { HoldPlan::default() };
+        let expected = plan.expected_mut();
+        expected.error += hold.loss;
+        expected.notes.extend_from_slice(&hold.notes);
+        Ok(Self { method, host: host.clone(), demand: demand.clone(), plan, hold })
+    }
+
+    /// As [`new`](Self::new), for a method of the registry.
+    ///
+    /// # Errors
+    /// There is no such method, or it cannot meet the demand here, and why.
+    pub fn named(id: MethodId, host: &Host, demand: &Demand) -> Result<Self> {
+        Self::new(method::find(id.as_str())?, host, demand).map_err(|why| why.into_error(id))
+    }
+
+    /// The method.
+    pub fn method(&self) -> &'static dyn Method {
+        self.method
+    }
+
+    /// The host that it was judged for.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// What is asked for.
+    pub fn demand(&self) -> &Demand {
+        &self.demand
+    }
+
+    /// What is to be expected.
+    pub fn expected(&self) -> &Expected {
+        self.plan.expected()
+    }
+
+    /// Starts emulating, with the clock held where a governor would lower it.
+    ///
+    /// # Errors
+    /// The kernel refused a step. What had been changed is in the journal, to be undone by the caller.
+    pub(crate) fn engage(&self, zone: &Zone, journal: &Journal) -> Result<(HeldClock, Box<dyn Emulation>)> {
+        // First, as costs are measured at the clock that they will have.
+        let clock = self.hold.engage(journal);
+        Ok((clock, self.plan.engage(&self.host, zone, journal)?))
+    }
+
+    /// Whether the method is more than what was [published](Trait::Published).
+    fn is_improved(&self) -> bool {
+        !self.method.about().has(Trait::Published)
+    }
+
+    fn by_faith(&self, other: &Self) -> Ordering {
+        let (a, b) = (self.expected(), other.expected());
+        a.error.total_cmp(&b.error).then(a.longest_stall.cmp(&b.longest_stall))
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, demand, plan, .. } = self;
+        let mut shown = f.debug_struct("Prepared");
+        shown
+            .field("method", &method.id())
+            .field("demand", demand)
+            .field("plan", plan)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a method says to a demand.
+#[derive(Debug)]
+pub struct Judged {
+    /// The method.
+    pub method: MethodId,
+    /// Whether it can meet the demand, or why not.
+    pub result: Result<Prepared, Unavailable>,
+}
+
+/// What each method of the registry says to a demand, in the order in which they are listed.
+pub fn judge(host: &Host, demand: &Demand) -> Vec<Judged> {
+    let judged = |method: &&'static dyn Method| Judged {
+        method: method.id(),
+        result: Prepared::new(*method, host, demand),
+    };
+    METHODS.iter().map(judged).collect()
+}
+
+/// The most faithful of those that can: the least expected error; among equals the shortest stall. Those that are as they
+/// were [published](Trait::Published) are left out.
+pub fn best(judged: &[Judged]) -> Option<&Prepared> {
+    let able = judged.iter().filter_map(|one| one.result.as_ref().ok());
+    able.filter(|prepared| prepared.is_improved()).min_by(|a, b| a.by_faith(b))
+}
+
+/// Picks the [best] method for a demand.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] when no method can; each says why on a line of its own.
+pub fn choose(host: &Host, demand: &Demand) -> Result<Prepared> {
+    ranked(host, demand).map(|(best, _)| best)
+}
+
+/// The [best] method for a demand, and the others that can, in the order of their faith: for where the best cannot be
+/// engaged.
+///
+/// # Errors
+/// As [`choose`].
+pub fn ranked(host: &Host, demand: &Demand) -> Result<(Prepared, Vec<Prepared>)> {
+    let (mut able, mut reasons) = (Vec::new(), Vec::new());
+    for Judged { method, result } in judge(host, demand) {
+        match result {
+            Ok(prepared) => able.extend(prepared.is_improved().then_some(prepared)),
+            Err(why) => reasons.push(format!("\n  {method}: {why}")),
+        }
+    }
+    able.sort_by(Prepared::by_faith);
+    let mut able = able.into_iter();
+    let none =
+        || Error::unavailable(format!("no method can do this here:{}", reasons.concat())).hint(Hint::Judge);
+    let best = able.next().ok_or_else(none)?;
+    Ok((best, able.collect()))
+}
