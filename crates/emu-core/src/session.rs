@@ -10,7 +10,6 @@ use crate::cpu_list::{CpuId, CpuList};
 use crate::cpufreq::HeldClock;
 use crate::delivery::{Delivery, Stretch};
 use crate::error::{Error, ErrorKind, Result};
-use crate::hint::Hint;
 use crate::method::{self, About, Emulation, Method, Trait};
 use crate::method_id::MethodId;
 use crate::prepared::Prepared;
