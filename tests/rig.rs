@@ -11,5 +11,4 @@ mod endings;
 mod frequency;
 mod guest;
 mod hotplug;
-mod many;
 mod together;
