@@ -29,7 +29,10 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let record = dir.path().join("record");
-    let line = format!("calibrate --quick --seed 3 --preset semode-2021 --step {} --out", step());
+    let line = format!(
+        "calibrate --quick --seed 3 --reps 2 --size 200,2000 --preset semode-2021 --step {} --out",
+        step()
+    );
     let ended = run(emu(words(&line)).arg(&record), "");
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     for part in ["INTERCEPT", "ceil(quota)", "all CPUs", "GIVEN", "H90 1.c", "54.118"] {
@@ -39,6 +42,14 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
     let json: Value =
         serde_json::from_str(&fs::read_to_string(record.join("calibrate.json")).unwrap()).unwrap();
     let samples = json["result"]["samples"].as_array().unwrap();
+    // Each of both passes has a sample of its own, of the last size.
+    assert_eq!(json["result"]["sizes"], serde_json::json!([200, 2000]));
+    let alike =
+        |one: &Value, other: &Value| one["quota"] == other["quota"] && one["threads"] == other["threads"];
+    assert!(
+        samples.iter().all(|one| samples.iter().filter(|other| alike(one, other)).count() == 2),
+        "{json}"
+    );
     assert!(samples.len() >= 4 && samples.iter().all(|sample| sample["passed"] == true), "{json}");
     let is_share = |value: &Value| value.as_f64().is_some_and(|share| (0.0..=1.0).contains(&share));
     assert!(samples.iter().all(|one| is_share(&one["stolen"]) && is_share(&one["foreign"])), "{json}");
@@ -53,6 +64,32 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
     assert_eq!(csv.lines().count(), samples.len() + 1);
     let figure = fs::read_to_string(record.join("calibrate.svg")).unwrap();
     assert!(figure.contains("CPU quota") && record.join("calibrate-residuals.svg").exists());
+
+    let compare = |more: &[&str]| {
+        let figure = dir.path().join("compared.svg");
+        let records = more.iter().map(|name| dir.path().join(name).to_string_lossy().into_owned());
+        let words = ["calibrate", "compare", "--figure", &figure.to_string_lossy()].map(str::to_owned);
+        (run(&mut emu(words.into_iter().chain(records)), ""), figure)
+    };
+    let (same, figure) = compare(&["record", "record"]);
+    assert_eq!(same.code(), Some(0), "{}", same.stderr);
+    assert!(same.stdout.contains("0.0% ±0.0"), "{}", same.stdout);
+    assert!(fs::read_to_string(&figure).unwrap().contains("record"));
+    let text = fs::read_to_string(record.join("calibrate.json")).unwrap();
+    for (bad, part) in [
+        (text[..text.len() / 2].to_owned(), "cannot be understood"),
+        (
+            text.replacen("\"equations\": 2000", "\"equations\": 1000", 1),
+            "bad of 1000 equations with record of 2000",
+        ),
+        (text.replacen("\"schema\": 1", "\"schema\": 99", 1), "version 99"),
+        (text.replacen("\"name\": \"calibrate\"", "\"name\": \"noise\"", 1), "one of emu noise"),
+    ] {
+        fs::write(dir.path().join("bad.json"), bad).unwrap();
+        let (refused, _) = compare(&["record", "bad.json"]);
+        assert_eq!(refused.code(), Some(2), "{part}: {}", refused.stderr);
+        assert!(unwrapped(&refused.stderr).contains(part), "{part}: {}", refused.stderr);
+    }
 
     let map = |other: &str, setting: &str| {
         let words =
@@ -103,6 +140,11 @@ fn what_makes_no_sense_is_refused_with_a_hint() {
         ("calibrate --step -1", 2, "--step: bad step `-1`"),
         ("calibrate --step NaN", 2, "--step: bad step `NaN`"),
         ("calibrate --step 10000", 2, "at least three quotas"),
+        ("calibrate --reps 0", 2, "--reps: bad number of repetitions `0`"),
+        ("calibrate --size 5,1000", 2, "--size: bad number of equations `5`"),
+        ("calibrate --quick --size 1000,1000000", 3, "of yours --size 1000 fit"),
+        ("calibrate compare Cargo.toml Cargo.toml", 2, "cannot be understood"),
+        ("calibrate compare /nowhere /nowhere", 2, "hint:"),
         ("calibrate map /nowhere /nowhere --setting 1", 2, "hint:"),
         ("calibrate map Cargo.toml Cargo.toml --setting 1", 2, "hint:"),
     ] {

@@ -28,3 +28,45 @@ fn every_kernel_is_measured_verified_and_recorded() {
     assert_eq!(again.code(), Some(2), "{}", again.stderr);
     assert!(unwrapped(&again.stderr).contains("never written over"), "{}", again.stderr);
 }
+
+#[test]
+fn a_series_is_told_in_percent_of_itself_and_beside_stream() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let [first, second, stream] = ["first", "second", "stream.txt"].map(|name| dir.path().join(name));
+    fs::write(&stream, include_str!("../crates/emu-machine/src/tools/testdata/stream.txt")).unwrap();
+    let line = "measure hpcc --quick --seed 5 --threads 2 --sizes 300,600 --out";
+    let ended = run(emu(words(line)).arg(&first), "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert!(
+        first.join("measure-hpcc-gflops.svg").exists() && first.join("measure-hpcc-updates.svg").exists()
+    );
+    let mut again = emu(words(line));
+    again.arg(&second).arg("--reference").arg(&first).arg("--compare").arg(&stream);
+    let ended = run(&mut again, "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
+    assert!(ended.stdout.contains("OF THE REFERENCE") && ended.stdout.contains("STREAM triad, 2 threads"));
+    let json = fs::read_to_string(second.join("measure-hpcc.json")).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["result"]["rows"].as_array().unwrap().len(), 18);
+    assert_eq!(json["result"]["reference"]["shares"].as_array().unwrap().len(), 18);
+    assert_eq!(json["result"]["compared"].as_array().unwrap().len(), 4);
+    assert!(second.join("measure-hpcc-reference.svg").exists());
+}
+
+#[test]
+fn what_cannot_be_compared_or_does_not_fit_is_refused_at_once() {
+    for (line, code, part) in [
+        ("measure hpcc --sizes 300,1000000", 3, "of yours --sizes 300 fit"),
+        ("measure hpcc --sizes 5", 2, "bad number of equations `5`"),
+        ("measure hpcc --reference /nowhere", 2, "hint:"),
+        ("measure hpcc --compare /nowhere", 2, "/nowhere"),
+        ("measure hpcc --compare Cargo.toml", 2, "no output of fio"),
+        ("measure cpu --compare src/main.rs", 2, "no output of fio"),
+    ] {
+        let ended = run(&mut emu(words(line)), "");
+        assert_eq!((ended.code(), ended.stdout.as_str()), (Some(code), ""), "{line}: {}", ended.stderr);
+        assert!(unwrapped(&ended.stderr).contains(part), "{line}: {}", ended.stderr);
+    }
+}

@@ -58,6 +58,8 @@ fn bad_input_is_refused_before_anything_is_measured() {
         "noise --threshold -1us",
         "noise --threshold 5",
         "noise --seed x",
+        "noise --quick --node 1000",
+        "noise --node -1",
         "noise --out /proc/no-such-folder",
         "noise --out /dev/null/x",
         "noise --out /proc",

@@ -40,7 +40,6 @@ impl Guest {
     pub(crate) const FOUR: Self = Self { options: "--cpus 4" };
     pub(crate) const FOUR_V1: Self = Self { options: "--cpus 4 --cgroup v1" };
     pub(crate) const FOUR_NEW: Self = Self { options: "--cpus 4 --kernel new" };
-    /// For what needs no true time: each busy CPU slows the guest down.
     /// CPUs 0 and 1 share a clock, and CPUs 2 and 3 another one.
     pub(crate) const PAIRS: Self = Self { options: "--cpus 4 --domains pairs" };
     /// Of 64-bit ARM, for programs built for it.

@@ -13,6 +13,7 @@ pub mod noise;
 pub mod profile;
 pub mod series;
 pub mod timers;
+pub mod tools;
 mod waiting;
 pub mod wavering;
 mod witness;

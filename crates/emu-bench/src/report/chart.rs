@@ -62,6 +62,7 @@ pub struct Series {
     points: Vec<Point>,
     kind: Kind,
     look: Option<Look>,
+    along: Vec<(f64, f64)>,
 }
 
 /// How a series is drawn.
@@ -78,7 +79,7 @@ enum Kind {
 impl Series {
     /// Markers joined by a faint line, in the order given.
     pub fn curve(name: impl Into<String>, points: Vec<Point>) -> Self {
-        Self { name: name.into(), points, kind: Kind::Curve, look: None }
+        Self { name: name.into(), points, kind: Kind::Curve, look: None, along: vec![] }
     }
 
     /// Markers that nothing joins. Each is an element of the SVG: give some thousand at most.
@@ -89,6 +90,12 @@ impl Series {
     /// A line without markers.
     pub fn line(name: impl Into<String>, points: Vec<Point>) -> Self {
         Self { kind: Kind::Line, ..Self::curve(name, points) }
+    }
+
+    /// With a line through them, such as a fit, in the same colour.
+    #[must_use]
+    pub fn along(self, line: Vec<(f64, f64)>) -> Self {
+        Self { along: line, ..self }
     }
 
     /// Whether there is no point.
@@ -132,6 +139,12 @@ impl Point {
     /// An estimate with the bar of its interval.
     pub fn of_interval(x: f64, interval: &Interval) -> Self {
         Self::between(x, interval.estimate, interval.low, interval.high)
+    }
+
+    /// Lower by so much, with its bar.
+    #[must_use]
+    pub fn less(self, by: f64) -> Self {
+        Self { y: self.y - by, low: self.low - by, high: self.high - by, ..self }
     }
 
     /// Hollow, where it decides nothing.
@@ -180,9 +193,10 @@ impl Chart {
         let (plot, legend) = root.split_horizontally(self.width - LEGEND);
         let ideal = || self.ideal.iter().flat_map(|(line, _)| line.iter().copied());
         let points = || self.series.iter().flat_map(|series| &series.points);
-        let x = self.x.range(points().map(|point| point.x).chain(ideal().map(|(x, _)| x)));
+        let lines = || ideal().chain(self.series.iter().flat_map(|series| series.along.iter().copied()));
+        let x = self.x.range(points().map(|point| point.x).chain(lines().map(|(x, _)| x)));
         let y = self.y.range(
-            points().flat_map(|point| [point.y, point.low, point.high]).chain(ideal().map(|(_, y)| y)),
+            points().flat_map(|point| [point.y, point.low, point.high]).chain(lines().map(|(_, y)| y)),
         );
         match (self.x.is_log, self.y.is_log) {
             (false, false) => self.draw_plot(&plot, &x, x.clone(), y),
@@ -232,6 +246,8 @@ impl Chart {
         for (series, Look { colour, shape }) in self.looks() {
             let shown = |point: &&Point| self.x.shows(point.x) && self.y.shows(point.y);
             let points = || series.points.iter().filter(shown);
+            let along = series.along.iter().copied().filter(|(x, y)| self.x.shows(*x) && self.y.shows(*y));
+            chart.draw_series(LineSeries::new(along, colour.stroke_width(2)))?;
             if series.kind != Kind::Points {
                 let style = match series.kind {
                     Kind::Line => colour.stroke_width(2),
@@ -339,7 +355,7 @@ mod tests {
             let axis = |is_log| if is_log { Axis::log("<a> & b") } else { Axis::linear("<a> & b") };
             let series = [
                 Series::curve("c", points.clone()),
-                Series::points("p", points.clone()),
+                Series::points("p", points.clone()).along(vec![(-1.0, 0.0), (10.0, 25.0)]),
                 Series::line("l", points.clone()),
             ];
             let chart = Chart::new("t", axis(x), axis(y), series.to_vec())

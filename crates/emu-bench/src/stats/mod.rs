@@ -24,6 +24,7 @@ mod paired;
 mod power;
 mod regression;
 mod sample;
+mod scatter;
 mod segments;
 
 pub use aa::AaTest;
@@ -39,4 +40,5 @@ pub use noise::Noise;
 pub use paired::{Centre, Pair, PairedRatios};
 pub use regression::{Coefficient, FTest, LinearFit, slope_through_origin};
 pub use sample::Sample;
+pub use scatter::{Place, Scatter};
 pub use segments::{Segment, segments};

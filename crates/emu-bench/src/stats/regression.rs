@@ -69,6 +69,51 @@ pub struct LinearFit {
 }
 
 impl LinearFit {
+    /// y on the line at this x.
+    pub fn at(&self, x: f64) -> f64 {
+        self.intercept.interval.estimate + self.slope.interval.estimate * x
+    }
+
+    /// Fits a line to points of which some say more than others: each counts by its weight, which is one over its
+    /// variance, in any unit (Draper & Smith, ch. 9). [`residual_sd`](Self::residual_sd) is that of a point of mean weight.
+    ///
+    /// # Errors
+    /// Usage, as [`of`](Self::of), and for as many weights as there are not points or one that is not above 0.
+    pub fn weighted(x: &[f64], y: &[f64], weights: &[f64], level: Level) -> Result<Self> {
+        let (xs, _) = points(x, y, 3)?;
+        let weights_are_good = weights.iter().all(|weight| weight.is_finite() && *weight > 0.0);
+        if weights.len() != x.len() || !weights_are_good {
+            return Err(Error::usage(format!("cannot fit a line to {} points by these weights", x.len())));
+        }
+        if xs.max() - xs.min() <= SPREAD_MIN * xs.max().abs().max(xs.min().abs()) {
+            return Err(constant_x(&xs));
+        }
+        let count = x.len() as f64;
+        let mean_weight = weights.iter().sum::<f64>() / count;
+        let all = || x.iter().zip(y).zip(weights).map(|((x, y), weight)| (*x, *y, weight / mean_weight));
+        let mean =
+            |of: fn(f64, f64) -> f64| all().map(|(x, y, weight)| weight * of(x, y)).sum::<f64>() / count;
+        let (x_mean, y_mean) = (mean(|x, _| x), mean(|_, y| y));
+        let sum = |of: &dyn Fn(f64, f64) -> f64| all().map(|(x, y, weight)| weight * of(x, y)).sum::<f64>();
+        let x_squares = sum(&|x, _| (x - x_mean).powi(2));
+        let slope = sum(&|x, y| (x - x_mean) * (y - y_mean)) / x_squares;
+        let intercept = y_mean - slope * x_mean;
+        let residuals = sum(&|x, y| (y - intercept - slope * x).powi(2));
+        let y_squares = sum(&|_, y| (y - y_mean).powi(2));
+        let df = count - 2.0;
+        let residual_sd = (residuals / df).sqrt();
+        let slope = Coefficient::new(slope, residual_sd / x_squares.sqrt(), df, level)?;
+        let intercept_se = residual_sd * (1.0 / count + x_mean.powi(2) / x_squares).sqrt();
+        Ok(Self {
+            intercept: Coefficient::new(intercept, intercept_se, df, level)?,
+            f_test: f_test(&slope, df)?,
+            slope,
+            r_squared: (y_squares > 0.0).then(|| (1.0 - residuals / y_squares).clamp(0.0, 1.0)),
+            residual_sd,
+            points: x.len(),
+        })
+    }
+
     /// Fits a line by linregress.
     ///
     /// The fit is made on centred and scaled copies. linregress inverts without a tolerance and floors
@@ -92,8 +137,7 @@ impl LinearFit {
             return Err(Error::usage("cannot fit a line to one point"));
         };
         if xs.max() - xs.min() <= SPREAD_MIN * xs.max().abs().max(xs.min().abs()) {
-            return Err(Error::usage(format!("cannot fit a line over x, which is always {}", xs.mean()))
-                .hint("measure at two or more values of x"));
+            return Err(constant_x(&xs));
         }
         let df = (xs.count() - 2) as f64;
         if ys.max() <= ys.min() {
@@ -123,10 +167,7 @@ impl LinearFit {
         let (slope, slope_se) = (slope_std * y_sd / x_sd, slope_se * y_sd / x_sd);
         let intercept = y_mean + level_std * y_sd - slope * x_mean;
         let slope = Coefficient::new(slope, slope_se, df, level)?;
-        let f_test = slope
-            .t
-            .map(|t| Ok::<_, Error>(FTest { value: t * t, p: f_upper_tail(t * t, 1.0, df)? }))
-            .transpose()?;
+        let f_test = f_test(&slope, df)?;
         Ok(Self {
             intercept: Coefficient::new(intercept, (level_se * y_sd).hypot(x_mean * slope_se), df, level)?,
             slope,
@@ -136,6 +177,17 @@ impl LinearFit {
             points: xs.count(),
         })
     }
+}
+
+/// The F test that says the same as the t test of the slope.
+fn f_test(slope: &Coefficient, df: f64) -> Result<Option<FTest>> {
+    let of = |t: f64| Ok(FTest { value: t * t, p: f_upper_tail(t * t, 1.0, df)? });
+    slope.t.map(of).transpose()
+}
+
+fn constant_x(xs: &Sample) -> Error {
+    Error::usage(format!("cannot fit a line over x, which is always {}", xs.mean()))
+        .hint("measure at two or more values of x")
 }
 
 /// The slope of the line through the origin, y = slope · x: what "proportional" would be. linregress has no
@@ -239,6 +291,52 @@ mod tests {
             close(slope.interval.low, case.origin.low, &case.name);
             close(slope.interval.high, case.origin.high, &case.name);
         }
+    }
+
+    #[test]
+    fn equal_weights_make_the_line_of_no_weights() {
+        for case in &oracles().regressions {
+            let of = LinearFit::of(&case.x, &case.y, Level::P95).unwrap();
+            let weighted =
+                LinearFit::weighted(&case.x, &case.y, &vec![7.0; case.x.len()], Level::P95).unwrap();
+            for (one, other) in [(of.intercept, weighted.intercept), (of.slope, weighted.slope)] {
+                close(other.interval.estimate, one.interval.estimate, &case.name);
+                close(other.interval.low, one.interval.low, &case.name);
+                close(other.standard_error, one.standard_error, &case.name);
+            }
+            close(weighted.residual_sd, of.residual_sd, &case.name);
+            close(weighted.r_squared.unwrap(), of.r_squared.unwrap(), &case.name);
+        }
+    }
+
+    #[test]
+    fn a_weight_stands_for_so_many_points() {
+        let (x, y) = ([1.0, 2.0, 3.0, 5.0], [2.0, 3.5, 3.0, 7.0]);
+        let one = LinearFit::weighted(&x, &y, &[1.0, 3.0, 1.0, 2.0], Level::P95).unwrap();
+        let several = LinearFit::of(
+            &[1.0, 2.0, 2.0, 2.0, 3.0, 5.0, 5.0],
+            &[2.0, 3.5, 3.5, 3.5, 3.0, 7.0, 7.0],
+            Level::P95,
+        );
+        let several = several.unwrap();
+        close(one.slope.interval.estimate, several.slope.interval.estimate, "slope");
+        close(one.at(4.0), several.at(4.0), "height");
+        for bad in [vec![1.0; 3], vec![1.0, 1.0, 0.0, 1.0], vec![1.0, f64::NAN, 1.0, 1.0]] {
+            assert!(LinearFit::weighted(&x, &y, &bad, Level::P95).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn weights_make_the_interval_of_uneven_noise_true() {
+        let mut normals = Normals::new(5);
+        let x: Vec<f64> = (1..=20).map(|i| f64::from(i) / 10.0).collect();
+        let weights: Vec<f64> = x.iter().map(|x| x.powi(-2)).collect();
+        let hits = (0..1000).filter(|_| {
+            let y: Vec<f64> = x.iter().map(|x| 60.0 * x * (1.0 + 0.02 * normals.draw())).collect();
+            LinearFit::weighted(&x, &y, &weights, Level::P95).unwrap().intercept.interval.contains(0.0)
+        });
+        let hits = hits.count();
+        assert!((925..=972).contains(&hits), "{hits} of 1000");
     }
 
     #[test]

@@ -39,14 +39,14 @@ struct Sums {
 }
 
 impl Sums {
-    fn with(self, x: f64, y: f64) -> Self {
+    fn with(self, x: f64, y: f64, weight: f64) -> Self {
         Self {
-            count: self.count + 1.0,
-            x: self.x + x,
-            y: self.y + y,
-            xx: self.xx + x * x,
-            xy: self.xy + x * y,
-            yy: self.yy + y * y,
+            count: self.count + weight,
+            x: self.x + weight * x,
+            y: self.y + weight * y,
+            xx: self.xx + weight * x * x,
+            xy: self.xy + weight * x * y,
+            yy: self.yy + weight * y * y,
         }
     }
 
@@ -77,17 +77,20 @@ impl Sums {
 /// information criterion (Schwarz 1978), of which each line costs two parameters and each break one. For each number of
 /// bands the breaks are the best ones (Bellman & Roth 1969, *Curve fitting by segmented straight lines*).
 ///
-/// Points of the same x stay together, and each band has four different x at least.
+/// Points of the same x stay together, and each band has four different x at least. A point counts by its weight, one
+/// over its variance in any unit.
 ///
 /// # Errors
 /// Usage, for lists of different lengths, or values that [`Sample::new`] refuses.
-pub fn segments(x: &[f64], y: &[f64]) -> Result<Vec<Segment>> {
-    if x.len() != y.len() {
+pub fn segments(x: &[f64], y: &[f64], weights: &[f64]) -> Result<Vec<Segment>> {
+    if x.len() != y.len() || x.len() != weights.len() {
         return Err(Error::usage(format!("cannot divide {} x and {} y values into bands", x.len(), y.len())));
     }
+    let mean_weight = Sample::new(weights)?.mean();
     let largest = Sample::new(y)?.max().abs().max(Sample::new(y)?.min().abs());
     Sample::new(x)?;
-    let mut points: Vec<_> = x.iter().copied().zip(y.iter().copied()).collect();
+    let mut points: Vec<_> =
+        x.iter().zip(y).zip(weights).map(|((x, y), weight)| (*x, *y, weight / mean_weight)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut places: Vec<f64> = points.iter().map(|point| point.0).collect();
     places.dedup();
@@ -96,7 +99,7 @@ pub fn segments(x: &[f64], y: &[f64]) -> Result<Vec<Segment>> {
     for place in &places {
         let own = points.iter().filter(|point| point.0.to_bits() == place.to_bits());
         let last = before.last().copied().unwrap_or_default();
-        before.push(own.fold(last, |sums, (x, y)| sums.with(*x, *y)));
+        before.push(own.fold(last, |sums, (x, y, weight)| sums.with(*x, *y, *weight)));
     }
     let of = |from: usize, to: usize| match (before.get(from), before.get(to)) {
         (Some(from), Some(to)) => to.less(*from),
@@ -159,14 +162,28 @@ mod tests {
         let once = (0..200)
             .filter(|_| {
                 let y: Vec<f64> = x.iter().map(|x| 50.0 * x - 2.0 + normals.draw()).collect();
-                segments(&x, &y).unwrap().len() == 1
+                segments(&x, &y, &vec![1.0; x.len()]).unwrap().len() == 1
             })
             .count();
         assert!(once >= 180, "{once} of 200");
         let exact: Vec<f64> = x.iter().map(|x| 50.0 * x - 2.0).collect();
-        let band = segments(&x, &exact).unwrap();
+        let band = segments(&x, &exact, &[2.0; 40]).unwrap();
         assert_eq!(band.len(), 1);
         assert!((band[0].slope - 50.0).abs() < 1e-9 && (band[0].intercept + 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn noise_that_grows_with_the_rate_makes_no_band_by_its_weights() {
+        let mut normals = Normals::new(8);
+        let x: Vec<f64> = tenths(20).into_iter().flat_map(|quota| [quota; 3]).collect();
+        let weights: Vec<f64> = x.iter().map(|x| x.powi(-2)).collect();
+        let once = (0..200)
+            .filter(|_| {
+                let y: Vec<f64> = x.iter().map(|x| 60.0 * x * (1.0 + 0.03 * normals.draw())).collect();
+                segments(&x, &y, &weights).unwrap().len() == 1
+            })
+            .count();
+        assert!(once >= 190, "{once} of 200");
     }
 
     /// The paper's case 1.a: [0, 0.5], [0.6, 2.8] and [3.0, 4.0], at full, at least and at full frequency.
@@ -181,7 +198,7 @@ mod tests {
                 y.push(rate * quota + 0.5 * normals.draw());
             }
         }
-        let found: Vec<_> = segments(&x, &y).unwrap();
+        let found: Vec<_> = segments(&x, &y, &vec![1.0; x.len()]).unwrap();
         let ends: Vec<_> = found.iter().map(|band| (band.from, band.to)).collect();
         assert_eq!(ends, [(0.1, 0.5), (0.6, 2.8), (2.9, 4.0)]);
         assert!((found[1].slope - 11.0).abs() < 1.0);
@@ -189,10 +206,12 @@ mod tests {
 
     #[test]
     fn few_or_unpaired_points_are_no_harm() {
-        assert_eq!(segments(&[1.0, 2.0], &[1.0, 2.0]).unwrap().len(), 1);
-        assert_eq!(segments(&[1.0], &[0.0]).unwrap().len(), 1);
-        assert!(segments(&[1.0], &[]).is_err());
-        assert!(segments(&[], &[]).is_err());
-        assert!(segments(&[1.0, 2.0], &[1.0, f64::NAN]).is_err());
+        let ones = [1.0; 2];
+        assert_eq!(segments(&[1.0, 2.0], &[1.0, 2.0], &ones).unwrap().len(), 1);
+        assert_eq!(segments(&[1.0], &[0.0], &ones[1..]).unwrap().len(), 1);
+        assert!(segments(&[1.0], &[], &ones[1..]).is_err());
+        assert!(segments(&[1.0], &[1.0], &ones).is_err());
+        assert!(segments(&[], &[], &[]).is_err());
+        assert!(segments(&[1.0, 2.0], &[1.0, f64::NAN], &ones).is_err());
     }
 }

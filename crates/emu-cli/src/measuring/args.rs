@@ -39,7 +39,7 @@ impl MeasureArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SeriesArgs {
     /// Do one kind of work for this time instead, and find the moments at which less is done
-    #[arg(long = "for", value_name = "DURATION", value_parser = values::duration, conflicts_with = "quick", allow_hyphen_values = true)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = values::duration, conflicts_with_all = ["quick", "compare"], allow_hyphen_values = true)]
     pub(crate) length: Option<Duration>,
 
     /// How long a sample is, from 10ms to 10s, with --for

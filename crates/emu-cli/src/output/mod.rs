@@ -39,6 +39,14 @@ pub(crate) fn fit_terminal() {
     }
 }
 
+impl Shown {
+    /// With more text below its tables.
+    pub(crate) fn followed_by(mut self, text: &str) -> Self {
+        self.text += text;
+        self
+    }
+}
+
 /// Writes text to stdout. A reader that has seen enough (`emu methods | head`) is no failure.
 ///
 /// # Errors

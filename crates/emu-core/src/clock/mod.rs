@@ -5,9 +5,11 @@
 //! in both and cancel. Idea: `mhz.c` of lmbench (L. `McVoy`, C. Staelin, 1996) and W. Tarreau's `mhz`.
 
 mod delivered;
+mod glance;
 mod reading;
 
 pub use delivered::{Delivered, delivered};
+pub use glance::glance;
 pub use reading::{BUDGET, ClockReading, mean, measure, measure_all};
 
 use crate::sys::{chain, time};

@@ -1,124 +1,14 @@
-//! What the samples of a calibration say: the published model, and what its R² hides.
+//! What the samples of a calibration say, those left out that others have disturbed.
 
 use std::collections::BTreeMap;
 
-use emu_bench::stats::{self, Level, LinearFit, Segment};
 use emu_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::deviations::{NOTABLE, largest, median_of};
+use super::deviations::median_of;
+use super::model::Model;
 use super::orders::{self, OrderEffect};
 use super::{Sample, Threads};
-
-/// The paper calls 0.9999 ideal and 0.9995 near ideal; below this a line is no model.
-const R_SQUARED_MIN: f64 = 0.99;
-
-/// The largest residual that passes, as a share of the largest rate.
-const RESIDUAL_MAX: f64 = 0.05;
-
-/// How far points are from the line.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Residuals {
-    /// The largest, as a share of the largest rate.
-    pub largest_share: f64,
-    /// The quota where that is.
-    pub at_quota: f64,
-    /// Whether it is at most 5 %.
-    pass: bool,
-}
-
-impl Residuals {
-    /// What a line leaves over of the rates that it was fitted to.
-    pub(super) fn of(fit: &LinearFit, quotas: &[f64], rates: &[f64]) -> Result<Self> {
-        let most = stats::Sample::new(rates)?.max();
-        let (intercept, slope) = (fit.intercept.interval.estimate, fit.slope.interval.estimate);
-        let share = |(quota, rate): (&f64, &f64)| ((rate - intercept - slope * quota) / most, *quota);
-        let (share, at_quota) = largest(quotas.iter().zip(rates).map(share))?;
-        Ok(Self { largest_share: share.abs(), at_quota, pass: share.abs() <= RESIDUAL_MAX })
-    }
-
-    /// Whether no point is far from the line.
-    pub fn pass(&self) -> bool {
-        self.pass
-    }
-}
-
-/// Whether a line is a model: R² of 0.99 at least, and no point far away from it.
-pub(super) fn is_linear(fit: &LinearFit, residuals: &Residuals) -> bool {
-    fit.r_squared.is_some_and(|r_squared| r_squared >= R_SQUARED_MIN) && residuals.pass
-}
-
-/// The published model of some rates, and how far they are from it and from being proportional.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Model {
-    /// GFLOPS = intercept + slope · quota.
-    pub fit: LinearFit,
-    /// The largest rate, in GFLOPS.
-    pub max_gflops: f64,
-    /// Quota at which the line is 0: CPUs that are paid for nothing; negative where low quotas get more than their
-    /// share.
-    pub dead_quota: f64,
-    /// Mean deviation from the proportional rate, as a share. Proportional is the quota times the median of rate by
-    /// quota: every quota counts alike, and no single sample, such as that of the largest quota, makes all others seem
-    /// off.
-    pub proportional_mean: f64,
-    /// The largest such deviation, with its sign.
-    pub proportional_worst: f64,
-    /// The quota where that is.
-    pub worst_quota: f64,
-    /// How far points are from the line.
-    pub residuals: Residuals,
-    /// Stretches of different behaviour, as many as the points justify.
-    pub bands: Vec<Segment>,
-    /// Rate per CPU second at the lowest third of quotas relative to the highest third.
-    pub clock_ratio: f64,
-}
-
-impl Model {
-    fn of(samples: &[Sample]) -> Result<Self> {
-        let (quotas, rates): (Vec<f64>, Vec<f64>) =
-            samples.iter().map(|sample| (sample.quota, sample.gflops)).unzip();
-        let fit = LinearFit::of(&quotas, &rates, Level::P95)?;
-        let per_cpu = median_of(samples.iter().map(|sample| sample.gflops / sample.quota))?;
-        let off = |sample: &Sample| sample.gflops / (per_cpu * sample.quota) - 1.0;
-        let (proportional_worst, worst_quota) =
-            largest(samples.iter().map(|sample| (off(sample), sample.quota)))?;
-        let top = quotas.iter().copied().fold(0.0, f64::max);
-        let per_cpu_second = |low: bool| {
-            let third = |sample: &&Sample| {
-                if low { sample.quota <= top / 3.0 + 1e-9 } else { sample.quota >= top * 2.0 / 3.0 - 1e-9 }
-            };
-            median_of(samples.iter().filter(third).map(|sample| sample.gflops / sample.cpus_used))
-        };
-        Ok(Self {
-            fit,
-            max_gflops: stats::Sample::new(rates.as_slice())?.max(),
-            dead_quota: -fit.intercept.interval.estimate / fit.slope.interval.estimate,
-            proportional_mean: samples.iter().map(|sample| off(sample).abs()).sum::<f64>()
-                / samples.len() as f64,
-            proportional_worst,
-            worst_quota,
-            residuals: Residuals::of(&fit, &quotas, &rates)?,
-            bands: stats::segments(&quotas, &rates)?,
-            clock_ratio: per_cpu_second(true)? / per_cpu_second(false)?,
-        })
-    }
-
-    /// The quota's rate on the line, in GFLOPS.
-    pub fn predicted(&self, quota: f64) -> f64 {
-        self.fit.intercept.interval.estimate + self.fit.slope.interval.estimate * quota
-    }
-
-    /// Whether the line is a model: R² of 0.99 at least, and no point far away from it.
-    pub fn is_linear(&self) -> bool {
-        is_linear(&self.fit, &self.residuals)
-    }
-
-    /// Whether no quota is off the proportional rate by more than 5 %.
-    pub fn is_proportional(&self) -> bool {
-        self.proportional_worst.abs() <= NOTABLE
-    }
-}
 
 /// The samples of one number of threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -141,6 +31,9 @@ pub struct Analysis {
     /// The quota of which that was.
     #[serde(default)]
     pub delivered_at: f64,
+    /// Quotas of which every sample was disturbed: the least disturbed one stands for them, and nothing is certain of them.
+    #[serde(default)]
+    pub disturbed_quotas: Vec<f64>,
 }
 
 impl Analysis {
@@ -149,7 +42,7 @@ impl Analysis {
     /// # Errors
     /// Usage, for fewer than three quotas.
     pub(super) fn of(samples: &[Sample], threads: Threads, cpus: usize) -> Result<Self> {
-        let own = own(samples, threads, cpus);
+        let (own, disturbed_quotas) = decisive(&own(samples, threads, cpus));
         let (delivered, delivered_at) = delivered(&own)?;
         Ok(Self {
             threads,
@@ -158,6 +51,7 @@ impl Analysis {
             orders: orders::effects(&own)?,
             delivered,
             delivered_at,
+            disturbed_quotas,
         })
     }
 
@@ -170,6 +64,19 @@ impl Analysis {
 /// The samples of one number of threads.
 pub(super) fn own(samples: &[Sample], threads: Threads, cpus: usize) -> Vec<Sample> {
     samples.iter().filter(|sample| sample.threads == threads.count(sample.quota, cpus)).copied().collect()
+}
+
+/// The samples that decide, in their order: those that nobody has disturbed, and where a quota has none of them the least
+/// disturbed one; these quotas beside.
+pub(super) fn decisive(samples: &[Sample]) -> (Vec<Sample>, Vec<f64>) {
+    let of = |quota: f64| samples.iter().filter(move |other| other.quota.to_bits() == quota.to_bits());
+    let is_doubtful = |quota: &f64| of(*quota).all(Sample::is_disturbed);
+    let is_least = |one: &Sample| of(one.quota).all(|other| one.disturbance() <= other.disturbance());
+    let decides = |one: &&Sample| !one.is_disturbed() || (is_doubtful(&one.quota) && is_least(one));
+    let mut doubtful: Vec<f64> = samples.iter().map(|sample| sample.quota).filter(is_doubtful).collect();
+    doubtful.sort_by(f64::total_cmp);
+    doubtful.dedup();
+    (samples.iter().filter(decides).copied().collect(), doubtful)
 }
 
 /// The samples with the rates that they would have had at the median core clock; `None` where the clock of one is not
@@ -208,7 +115,7 @@ fn delivered(samples: &[Sample]) -> Result<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::super::Order;
-    use super::super::testing::sweep;
+    use super::super::testing::{sweep, twice};
     use super::*;
 
     #[test]
@@ -217,7 +124,8 @@ mod tests {
         let one = Analysis::of(&samples, Threads::All, 2).unwrap();
         let model = one.model();
         assert!(model.dead_quota.abs() < 1e-9 && model.proportional_worst.abs() < 1e-9 && model.is_linear());
-        assert!((model.max_gflops - 120.0).abs() < 1e-9 && model.bands.len() == 1 && one.orders.is_empty());
+        assert!((model.max_gflops - 120.0).abs() < 1e-9 && one.orders.is_empty());
+        assert!((model.per_cpu.unwrap().estimate - 60.0).abs() < 1e-9);
     }
 
     #[test]
@@ -235,6 +143,42 @@ mod tests {
         let model = Analysis::of(&samples, Threads::All, 2).unwrap().measured;
         assert!((model.worst_quota - 2.0).abs() < 1e-9 && (model.proportional_worst + 0.1).abs() < 1e-9);
         assert!((model.proportional_mean - 0.1 / 20.0).abs() < 1e-9, "{}", model.proportional_mean);
+    }
+
+    #[test]
+    fn quotas_that_were_measured_once_support_no_band() {
+        let rate = |quota: f64| if quota < 1.05 { 20.0 * quota } else { 60.0 * quota };
+        let once = sweep(Order::Random, rate);
+        let model = Analysis::of(&once, Threads::All, 2).unwrap().measured;
+        assert!(model.bands.is_empty() && model.weighted.is_none() && model.is_surely_off_line().is_none());
+        let model = Analysis::of(&twice(&once, 0.01), Threads::All, 2).unwrap().measured;
+        let rates: Vec<_> = model.bands.iter().map(|band| band.per_cpu.unwrap()).collect();
+        assert_eq!((rates.len(), model.is_surely_off_line()), (2, Some(true)));
+        for (rate, must) in rates.iter().zip([20.0, 60.0]) {
+            assert!((rate.estimate - must).abs() < 1e-6 && rate.low <= rate.high, "{rates:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_by_weights_is_that_of_the_means() {
+        let samples = twice(&sweep(Order::Random, |quota| 60.0 * quota - 3.0), 0.01);
+        let model = Analysis::of(&samples, Threads::All, 2).unwrap().measured;
+        assert!((model.predicted(1.0) - 57.0).abs() < 1e-9, "{:?}", model.weighted);
+        assert!(model.places.iter().all(|place| place.count == 2 && place.sd.is_some()));
+        assert_eq!((model.proportional_fails, model.bands.len()), (Some(true), 1));
+    }
+
+    #[test]
+    fn a_disturbed_sample_does_not_decide() {
+        let mut samples = twice(&sweep(Order::Random, |quota| 60.0 * quota), 0.01);
+        (samples[4].gflops, samples[4].stolen) = (1.0, Some(0.3));
+        // Of one quota both are disturbed, the second one less.
+        (samples[10].stolen, samples[11].foreign) = (Some(0.4), Some(0.2));
+        samples[10].gflops = 1.0;
+        let one = Analysis::of(&samples, Threads::All, 2).unwrap();
+        assert_eq!(one.disturbed_quotas, [samples[10].quota]);
+        assert_eq!(one.measured.fit.points, 38);
+        assert!(one.measured.is_linear() && one.measured.is_proportional(), "{:?}", one.measured);
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use emu_bench::stats::{Level, LinearFit};
+use emu_bench::stats::{Level, LinearFit, Place};
 use emu_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::analysis::{at_equal_clock, is_linear, own};
+use super::analysis::{at_equal_clock, decisive, own};
+use super::model::{is_linear, line};
 use super::{Analysis, Measured, Residuals, Threads};
 
 /// The other machine: rates at its settings, which are CPUs or anything else, such as megabytes of a cloud function.
@@ -38,11 +39,30 @@ impl fmt::Display for Linpack {
     }
 }
 
-/// What equals a setting of the other machine here.
+/// A machine that does not follow a line, so that the equivalent may be off by more than its error says.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Doubt {
+    /// Whether it is the local one.
+    pub is_local: bool,
+    /// Share of the variance that the line explains; `None` where the rate is constant.
+    pub r_squared: Option<f64>,
+    /// How far its rates are from the line.
+    pub residuals: Residuals,
+}
+
+impl Doubt {
+    fn of(is_local: bool, fit: &LinearFit, residuals: Residuals) -> Option<Self> {
+        (!is_linear(fit, &residuals)).then_some(Self { is_local, r_squared: fit.r_squared, residuals })
+    }
+}
+
+/// What equals a setting of the other machine here.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Equivalent {
     /// The setting of the other machine.
     pub setting: f64,
+    /// How far its equivalent may be off, in units of the setting: the standard deviations of both lines' residuals.
+    pub setting_sd: f64,
     /// Its rate there, on its line.
     pub gflops: f64,
     /// The quota that has this rate here, in CPUs.
@@ -51,8 +71,12 @@ pub struct Equivalent {
     pub quota_sd: f64,
     /// The same as a speed of all CPUs.
     pub speed: f64,
+    /// And its error.
+    pub speed_sd: f64,
     /// Whether both lines are models: R² of 0.99 at least, and no rate off the line by more than 5 % of the largest.
     pub both_linear: bool,
+    /// The machines of which that is not so.
+    pub doubts: Vec<Doubt>,
 }
 
 impl Other {
@@ -62,7 +86,7 @@ impl Other {
     /// It has no samples.
     pub fn of(measured: &Measured) -> Result<Self> {
         let linpack = Linpack::of(measured)?;
-        let own = own(&measured.samples, linpack.threads, measured.cpus);
+        let (own, _) = decisive(&own(&measured.samples, linpack.threads, measured.cpus));
         let own = at_equal_clock(&own).unwrap_or(own);
         let (settings, gflops) = own.iter().map(|sample| (sample.quota, sample.gflops)).unzip();
         Ok(Self { settings, gflops, linpack: Some(linpack) })
@@ -114,6 +138,8 @@ pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equiva
         .hint("calibrate both machines in the same way: with --quick or without, with the same --preset"));
     }
     let fit = LinearFit::of(&there.settings, &there.gflops, Level::P95)?;
+    let places = Place::all(there.settings.iter().copied().zip(there.gflops.iter().copied()))?;
+    let theirs = line(&places)?;
     let range = |values: &mut dyn Iterator<Item = f64>| {
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), one| (low.min(one), high.max(one)))
     };
@@ -124,10 +150,10 @@ pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equiva
         ))
         .hint("a line is no model of what was not measured; calibrate the other machine at that setting"));
     }
-    let gflops = fit.intercept.interval.estimate + fit.slope.interval.estimate * setting;
+    let gflops = theirs.at(setting);
     let own = main(here)?.model();
-    let slope = own.fit.slope.interval.estimate;
-    if !(slope > 0.0 && fit.slope.interval.estimate > 0.0) {
+    let [slope, their_slope] = [own.line(), &theirs].map(|line| line.slope.interval.estimate);
+    if !(slope > 0.0 && their_slope > 0.0) {
         return Err(Error::unavailable("the rate of one machine does not rise with its setting"));
     }
     if gflops <= 0.0 {
@@ -136,7 +162,7 @@ pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equiva
         ))
         .hint("it begins at a larger setting; choose one"));
     }
-    let quota = (gflops - own.fit.intercept.interval.estimate) / slope;
+    let quota = (gflops - own.line().intercept.interval.estimate) / slope;
     let (least, most) = range(&mut here.samples.iter().map(|sample| sample.quota));
     if !(least..=most).contains(&quota) {
         return Err(Error::unavailable(format!(
@@ -144,14 +170,23 @@ pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equiva
         ))
         .hint("this machine has no measured setting that is as fast; choose another setting"));
     }
-    let residuals = Residuals::of(&fit, &there.settings, &there.gflops)?;
+    let doubts: Vec<_> =
+        [Doubt::of(true, &own.fit, own.residuals), Doubt::of(false, &fit, Residuals::of(&theirs, &places)?)]
+            .into_iter()
+            .flatten()
+            .collect();
+    let sd = theirs.residual_sd.hypot(own.line().residual_sd);
+    let cpus = here.cpus as f64;
     Ok(Equivalent {
         setting,
+        setting_sd: sd / their_slope,
         gflops,
         quota,
-        quota_sd: fit.residual_sd.hypot(own.fit.residual_sd) / slope,
-        speed: quota / here.cpus as f64,
-        both_linear: is_linear(&fit, &residuals) && own.is_linear(),
+        quota_sd: sd / slope,
+        speed: quota / cpus,
+        speed_sd: sd / slope / cpus,
+        both_linear: doubts.is_empty(),
+        doubts,
     })
 }
 
@@ -175,7 +210,15 @@ mod tests {
 
     fn measured(samples: Vec<Sample>) -> Measured {
         let analyses = vec![Analysis::of(&samples, Threads::All, 4).unwrap()];
-        Measured { samples, cpus: 4, equations: 1000, analyses, notes: vec![], verdict: String::new() }
+        Measured {
+            samples,
+            cpus: 4,
+            equations: 1000,
+            sizes: vec![1000],
+            analyses,
+            notes: vec![],
+            verdict: String::new(),
+        }
     }
 
     /// The paper's Lambda line, as points.
@@ -207,10 +250,27 @@ mod tests {
         let bad = of(|quota| if quota > 3.95 { 9.0 * quota } else { 10.0 * quota });
         let model = bad.analyses[0].model();
         assert!(model.fit.r_squared.unwrap() > 0.99 && !model.is_linear(), "R² alone would pass");
-        let linear = |here: &Measured, there: &Measured| {
-            equivalent(here, &Other::of(there).unwrap(), 1.7).unwrap().both_linear
+        let doubted = |here: &Measured, there: &Measured| -> Vec<bool> {
+            let found = equivalent(here, &Other::of(there).unwrap(), 1.7).unwrap();
+            assert_eq!(found.both_linear, found.doubts.is_empty());
+            found.doubts.iter().map(|doubt| doubt.is_local).collect()
         };
-        assert_eq!((linear(&good, &good), linear(&good, &bad), linear(&bad, &good)), (true, false, false));
+        assert!(doubted(&good, &good).is_empty());
+        assert_eq!((doubted(&good, &bad), doubted(&bad, &good)), (vec![false], vec![true]));
+        assert_eq!(doubted(&bad, &bad), [true, false]);
+    }
+
+    #[test]
+    fn an_error_is_told_in_both_units() {
+        let samples = super::super::testing::twice(&machine(0.0, 10.0).samples, 0.02);
+        let other = Other::of_csv("1,5\n2,10.2\n3,14.8\n4,20\n").unwrap();
+        let found = equivalent(&measured(samples), &other, 2.0).unwrap();
+        assert!(found.quota_sd > 0.0);
+        assert!(
+            (found.setting_sd / found.quota_sd - 2.0).abs() < 0.1,
+            "a unit there is half of one here: {found:?}"
+        );
+        assert!((found.speed_sd - found.quota_sd / 4.0).abs() < 1e-12);
     }
 
     #[test]

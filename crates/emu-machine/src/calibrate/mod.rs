@@ -7,25 +7,33 @@
 //! between samples of the same quota. Both are told where they are made: `plan`, `orders`.
 
 mod analysis;
+mod compare;
 mod deviations;
 mod map;
+mod meter;
+mod model;
 mod orders;
 mod plan;
 pub mod published;
+mod sizes;
 mod solver;
 mod verdict;
 
-pub use analysis::{Analysis, Model, Residuals};
-pub use map::{Equivalent, Other, equivalent};
+pub use analysis::Analysis;
+pub use compare::{Compared, Setting, compare};
+pub use map::{Doubt, Equivalent, Other, equivalent};
+pub use model::{Band, Model, Residuals};
 pub use orders::OrderEffect;
-pub use plan::{CalibrationPlan, Order, Threads};
+pub use plan::{CalibrationPlan, Order, Threads, Wanted};
+pub use sizes::EQUATIONS;
 
 use std::path::Path;
 use std::time::Instant;
 
 use emu_bench::ticks::Ticks;
+use emu_bench::verify::{FOREIGN_MAX, STEAL_MAX};
 use emu_bench::worker::{Kind, Look};
-use emu_core::{Error, Host, Result, Session, Tasks, clock};
+use emu_core::{Error, Host, Result, Session, Tasks};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
@@ -48,9 +56,9 @@ pub struct Sample {
     pub quota: f64,
     /// Threads that solved.
     pub threads: usize,
-    /// Solutions in a row.
+    /// Solutions of the size that counts, in a row.
     pub solutions: usize,
-    /// When they began, in seconds from the begin of the measurement; 0 where that is not known.
+    /// When the sample began, in seconds from the begin of the measurement; 0 where that is not known.
     #[serde(default)]
     pub begin_seconds: f64,
     /// Wall time of them.
@@ -63,8 +71,8 @@ pub struct Sample {
     pub residual: Option<f64>,
     /// Whether that is at most 16: every solution is right.
     pub passed: bool,
-    /// The core clock in Hz, over all CPUs of the quota: the mean of just before the quota was set and just after it was
-    /// taken back. `None` where a CPU was too busy to tell.
+    /// The mean core clock in Hz while the solutions were computed, where and when their threads ran; in records of older
+    /// emus that before and after. `None` where it is not known.
     #[serde(default)]
     pub clock_hz: Option<f64>,
     /// Share of these CPUs' time that the hypervisor gave to others meanwhile; `None` where that is not known.
@@ -73,6 +81,19 @@ pub struct Sample {
     /// Share of it that other tasks had at least; `None` where that is not known.
     #[serde(default)]
     pub foreign: Option<f64>,
+}
+
+impl Sample {
+    /// Whether others had more of the CPUs than a window of a verification may lose to them.
+    pub fn is_disturbed(&self) -> bool {
+        let above = |share: Option<f64>, most: f64| share.is_some_and(|share| share > most);
+        above(self.stolen, STEAL_MAX) || above(self.foreign, FOREIGN_MAX)
+    }
+
+    /// Share of the CPUs' time that others had, as far as that is known.
+    fn disturbance(&self) -> f64 {
+        self.stolen.unwrap_or(0.0) + self.foreign.unwrap_or(0.0)
+    }
 }
 
 /// What was found.
@@ -84,6 +105,9 @@ pub struct Measured {
     pub cpus: usize,
     /// Equations of LINPACK.
     pub equations: usize,
+    /// Sizes that were solved in each sample, of which the last one counts; empty in records of older emus.
+    #[serde(default)]
+    pub sizes: Vec<usize>,
     /// What the samples say, for each number of threads.
     pub analyses: Vec<Analysis>,
     /// What went otherwise than asked while the quotas were in force, such as a limit of a group above; each once.
@@ -97,6 +121,21 @@ impl Measured {
     /// Whether all solutions are right.
     pub fn passed(&self) -> bool {
         self.samples.iter().all(|sample| sample.passed)
+    }
+
+    /// The same with its samples analysed by the rules of this emu, whichever has measured them.
+    ///
+    /// # Errors
+    /// Usage, for samples that cannot be analysed.
+    pub fn analysed_again(mut self) -> Result<Self> {
+        let threads: Vec<Threads> = self.analyses.iter().map(|one| one.threads).collect();
+        self.analyses = analyses(&self.samples, &threads, self.cpus)?;
+        Ok(self)
+    }
+
+    /// The samples that others have disturbed: none of them decides where its quota has others.
+    pub fn disturbed(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().filter(|sample| sample.is_disturbed())
     }
 
     /// Refuses a calibration with wrong solutions, whose rates say nothing; `record` is where it is from.
@@ -124,6 +163,10 @@ impl Measured {
     }
 }
 
+fn analyses(samples: &[Sample], threads: &[Threads], cpus: usize) -> Result<Vec<Analysis>> {
+    threads.iter().map(|&threads| Analysis::of(samples, threads, cpus)).collect()
+}
+
 fn clock_range(samples: &[Sample]) -> Option<(f64, f64)> {
     samples.iter().filter_map(|sample| sample.clock_hz).fold(None, |range, clock| {
         let (low, high) = range.unwrap_or((clock, clock));
@@ -143,7 +186,7 @@ pub fn measure(host: &Host, plan: &CalibrationPlan, watch: Watch<'_>) -> Result<
     let mut go_on = || watch(Event::Next { what: "without a quota", left });
     go_on()?;
     // How often a system is solved at a quota follows from the rate of one CPU.
-    solver.prepare(plan.equations, plan.seed, &plan.cpus, 1, 1, &mut go_on)?;
+    solver.prepare(&[plan.equations()], plan.seed, &plan.cpus, 1, 1, &mut go_on)?;
     let alone = solver.solve(&mut go_on)?.seconds;
     let (mut samples, mut notes) = (Vec::new(), Vec::new());
     for (number, cell) in cells.iter().enumerate() {
@@ -161,13 +204,17 @@ pub fn measure(host: &Host, plan: &CalibrationPlan, watch: Watch<'_>) -> Result<
             }
         }
     }
-    let analyses = plan
-        .threads
-        .iter()
-        .map(|&threads| Analysis::of(&samples, threads, plan.cpus.len()))
-        .collect::<Result<Vec<_>>>()?;
+    let analyses = analyses(&samples, &plan.threads, plan.cpus.len())?;
     let verdict = verdict::verdict(&analyses, &samples, host);
-    Ok(Measured { samples, cpus: plan.cpus.len(), equations: plan.equations, analyses, notes, verdict })
+    Ok(Measured {
+        samples,
+        cpus: plan.cpus.len(),
+        equations: plan.equations(),
+        sizes: plan.sizes.clone(),
+        analyses,
+        notes,
+        verdict,
+    })
 }
 
 /// A sample of a measurement that began at `start`, and what went otherwise than asked.
@@ -182,9 +229,7 @@ fn sample(
 ) -> Result<(Sample, Vec<String>)> {
     let solutions = plan.times(cell.quota, alone);
     let prepared = plan.prepare(host, cell.quota)?;
-    solver.prepare(plan.equations, plan.seed, &plan.cpus, cell.threads, solutions, go_on)?;
-    // Long enough for a governor to see that the CPUs are busy.
-    let clock_before = clock::mean(&plan.cpus, clock::BUDGET);
+    solver.prepare(&plan.sizes, plan.seed, &plan.cpus, cell.threads, solutions, go_on)?;
     let (ticks, begin) = (Ticks::now(&host.roots.proc, &plan.cpus)?, Instant::now());
     let session = Session::begin(&prepared, "calibrate", Tasks::Processes(vec![solver.pid()]))?;
     let begin_seconds = start.elapsed().as_secs_f64();
@@ -199,7 +244,6 @@ fn sample(
     let mut notes = status.messages();
     notes.retain(|note| !prepared.expected().notes.contains(note));
     let (done, ticks) = (done?, after?.since(ticks));
-    let clock_after = clock::mean(&plan.cpus, clock::BUDGET);
     let (residual, passed) = solver.check(go_on)?;
     let sample = Sample {
         order: cell.order,
@@ -209,14 +253,13 @@ fn sample(
         solutions,
         begin_seconds,
         seconds: done.seconds,
-        gflops: linpack::operations(plan.equations) * solutions as f64 / done.seconds / 1e9,
+        gflops: linpack::operations(plan.equations()) * solutions as f64 / done.seconds / 1e9,
         cpus_used: done.cpu_seconds / done.seconds,
         residual,
         passed,
-        clock_hz: clock_before.zip(clock_after).map(|(before, after)| f64::midpoint(before, after)),
+        clock_hz: done.clock_hz,
         stolen: Some(ticks.stolen_share()),
-        // The small solution before those that count takes about a millisecond, which is less than a tick.
-        foreign: Some(ticks.foreign(wall_s, plan.cpus.len(), done.cpu_seconds)),
+        foreign: Some(ticks.foreign(wall_s, plan.cpus.len(), done.all_cpu_seconds)),
     };
     Ok((sample, notes))
 }
@@ -245,6 +288,14 @@ mod testing {
         }
     }
 
+    /// Each sample twice, once by this share above and once below.
+    pub(super) fn twice(samples: &[Sample], share: f64) -> Vec<Sample> {
+        let both = |one: &Sample| {
+            [1.0, -1.0].map(|side| Sample { gflops: one.gflops * (1.0 + side * share), ..*one })
+        };
+        samples.iter().flat_map(both).collect()
+    }
+
     /// Samples of one order with two threads, at quotas up to two CPUs, from a rate for each.
     pub(super) fn sweep(order: Order, rate: impl Fn(f64) -> f64) -> Vec<Sample> {
         let quotas = (1..=20).map(|tenth| f64::from(tenth) / 10.0);
@@ -264,6 +315,7 @@ mod tests {
             samples,
             cpus: 2,
             equations: 2000,
+            sizes: vec![2000],
             analyses: vec![],
             notes: vec![],
             verdict: String::new(),

@@ -107,20 +107,25 @@ fn effect(samples: &[Sample], order: Order, against: Order) -> Result<OrderEffec
     })
 }
 
-/// The samples of `order`, each with that of `against` at its quota.
+/// The samples of `order`, each with that of `against` at its quota: the first with the first, the second with the second.
 fn couples(samples: &[Sample], order: Order, against: Order) -> Vec<Couple> {
-    let of = |order: Order| samples.iter().filter(move |sample| sample.order == order);
-    of(order)
-        .filter_map(|one| {
-            let other = of(against).find(|other| other.quota.to_bits() == one.quota.to_bits())?;
-            Some(Couple {
-                quota: one.quota,
-                passes: [one.pass, other.pass],
-                ratio: (one.gflops / other.gflops).ln(),
-                apart: middle(one) - middle(other),
-            })
+    let of = |order: Order, quota: f64| {
+        samples
+            .iter()
+            .filter(move |sample| sample.order == order && sample.quota.to_bits() == quota.to_bits())
+    };
+    let all = samples.iter().filter(|sample| sample.order == order);
+    all.filter_map(|one| {
+        let number = of(order, one.quota).position(|other| std::ptr::eq(one, other))?;
+        let other = of(against, one.quota).nth(number)?;
+        Some(Couple {
+            quota: one.quota,
+            passes: [one.pass, other.pass],
+            ratio: (one.gflops / other.gflops).ln(),
+            apart: middle(one) - middle(other),
         })
-        .collect()
+    })
+    .collect()
 }
 
 /// The mean time between the samples of two passes, in seconds.
@@ -181,7 +186,8 @@ mod tests {
             quotas: (1..=20).map(|tenth| f64::from(tenth) / 10.0).collect(),
             passes,
             threads: vec![Threads::All],
-            equations: 100,
+            sizes: vec![100],
+            reps: 1,
             solutions_max: 20,
             sample_seconds: 6.0,
             period_seconds: 0.1,

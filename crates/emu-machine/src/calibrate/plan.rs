@@ -24,6 +24,7 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
 use super::published;
+use super::sizes::solutions_max;
 use crate::kernel::linpack;
 
 /// One quota for the sum of all CPUs, as containers have it.
@@ -40,11 +41,8 @@ const SAMPLE: Duration = Duration::from_secs(6);
 const SAMPLE_QUICK: Duration = Duration::from_secs(2);
 
 /// Equations: enough for the rate to be that of larger ones, few enough for some of them in a sample.
-const ORDER: usize = 4000;
-const ORDER_QUICK: usize = 2000;
-
-/// Share of the available memory that systems may take.
-const SHARE_MAX: f64 = 0.5;
+const SIZES: &[usize] = &[4000];
+const SIZES_QUICK: &[usize] = &[2000];
 
 /// What a sample costs besides: the systems, their checks, the core clock, and engaging the quota.
 const OVERHEAD: Duration = Duration::from_millis(400);
@@ -104,6 +102,23 @@ impl Threads {
     }
 }
 
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Wanted {
+    /// Few and short samples, for a first look.
+    pub quick: bool,
+    /// The published sizes, order, threads and repetitions.
+    pub published: bool,
+    /// Start of the random numbers.
+    pub seed: u64,
+    /// From one quota to the next, in CPUs. The paper's unless given; when it is to be quick, such as makes about 20 quotas.
+    pub step: Option<f64>,
+    /// How often all passes are gone through: as often as in the paper where that is asked for, else once.
+    pub reps: Option<usize>,
+    /// Equations of the systems of each sample, of which the last one counts; as usual where there is none.
+    pub sizes: Vec<usize>,
+}
+
 /// What will be measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CalibrationPlan {
@@ -115,11 +130,14 @@ pub struct CalibrationPlan {
     pub quotas: Vec<f64>,
     /// The order of each pass, one pass after the other. Passes of the same order share the quotas among them.
     pub passes: Vec<Order>,
+    /// How often all passes are gone through.
+    pub reps: usize,
     /// Numbers of threads.
     pub threads: Vec<Threads>,
-    /// Equations of LINPACK.
-    pub equations: usize,
-    /// The most solutions of a sample: each has a system of its own, and memory is limited.
+    /// Equations of the systems that a sample solves one after the other. The last one counts; those before it give the
+    /// clock time to settle, as published.
+    pub sizes: Vec<usize>,
+    /// The most solutions of the last size in a sample: each has a system of its own, and memory is limited.
     pub solutions_max: usize,
     /// About how long a sample takes, in seconds.
     pub sample_seconds: f64,
@@ -128,35 +146,20 @@ pub struct CalibrationPlan {
 }
 
 impl CalibrationPlan {
-    /// Quotas from `step` to all CPUs that may be used, in steps of it; without one in the paper's, or, when it is to be
-    /// quick, in such as make about 20 quotas.
+    /// Quotas up to all CPUs that may be used.
     ///
     /// # Errors
-    /// Usage, for a step that is no part of the CPUs. What memory or the kernel's least quota does not allow.
-    pub fn new(host: &Host, quick: bool, seed: u64, step: Option<f64>) -> Result<Self> {
-        let cpus = host.allowed.clone();
-        let most = cpus.len() as f64;
-        let step = step.unwrap_or_else(|| if quick { quick_step(cpus.len()) } else { STEP });
+    /// Usage, for a step that is no part of the CPUs, sizes out of range or no repetition. What memory or the kernel's
+    /// least quota does not allow.
+    pub fn new(host: &Host, wanted: &Wanted) -> Result<Self> {
+        let mut plan = Self::without_quotas(host, wanted)?;
+        let most = plan.cpus.len() as f64;
+        let step =
+            wanted.step.unwrap_or_else(|| if wanted.quick { quick_step(plan.cpus.len()) } else { STEP });
         if !(step > 0.0 && step * 3.0 <= most * (1.0 + 1e-9)) {
             return Err(Error::usage(format!("cannot go to {most} CPUs in steps of {step}"))
                 .hint("a line needs at least three quotas"));
         }
-        let (passes, equations, sample) = if quick {
-            (vec![Order::Random], ORDER_QUICK, SAMPLE_QUICK)
-        } else {
-            (balanced(seed), ORDER, SAMPLE)
-        };
-        let mut plan = Self {
-            seed,
-            cpus,
-            quotas: Vec::new(),
-            passes,
-            threads: Threads::EVERY.to_vec(),
-            equations,
-            solutions_max: solutions_max(host, equations),
-            sample_seconds: sample.as_secs_f64(),
-            period_seconds: PERIOD.as_secs_f64(),
-        };
         // Before all are listed: steps below the kernel's least quota can be as many as fill the memory.
         plan.prepare(host, step)?;
         let count = (most / step + 1e-9).floor() as u32;
@@ -164,39 +167,39 @@ impl CalibrationPlan {
         if plan.quotas.last().is_some_and(|last| most - last > 1e-9) {
             plan.quotas.push(most);
         }
-        plan.check(host)?;
+        plan.quotas.iter().try_for_each(|quota| plan.prepare(host, *quota).map(drop))?;
         Ok(plan)
     }
 
-    /// The same as in the paper: systems of 10000 equations, each quota once, ascending, threads on all CPUs.
-    ///
-    /// # Errors
-    /// Memory does not allow it.
-    pub fn as_published(self, host: &Host) -> Result<Self> {
-        let plan = Self {
-            equations: published::EQUATIONS,
-            solutions_max: solutions_max(host, published::EQUATIONS),
-            passes: vec![Order::Ascending],
-            threads: vec![Threads::All],
-            ..self
-        };
-        plan.check(host)?;
-        Ok(plan)
-    }
-
-    fn check(&self, host: &Host) -> Result<()> {
-        let needed = linpack::bytes(self.equations);
-        if let Some(bytes) = available(host)
-            && needed as f64 > bytes as f64 * SHARE_MAX
-        {
-            let [needed, bytes] = [needed, bytes].map(|bytes| bytes >> 20);
-            return Err(Error::unavailable(format!(
-                "systems of {} equations take {needed} MiB, and {bytes} MiB are available",
-                self.equations
-            ))
-            .hint("free memory, or use --quick"));
+    /// What does not depend on quotas.
+    fn without_quotas(host: &Host, wanted: &Wanted) -> Result<Self> {
+        let &Wanted { quick, published, seed, reps, .. } = wanted;
+        if reps == Some(0) {
+            return Err(Error::usage("cannot calibrate by 0 repetitions").hint("take one at least: --reps 1"));
         }
-        self.quotas.iter().try_for_each(|quota| self.prepare(host, *quota).map(drop))
+        let (passes, usual_sizes, usual_reps) = match (quick, published) {
+            (true, _) => (vec![Order::Random], SIZES_QUICK, 1),
+            (false, true) => (vec![Order::Ascending], published::SIZES, published::REPS),
+            (false, false) => (balanced(seed), SIZES, 1),
+        };
+        let sizes = if wanted.sizes.is_empty() { usual_sizes.to_vec() } else { wanted.sizes.clone() };
+        Ok(Self {
+            seed,
+            cpus: host.allowed.clone(),
+            quotas: Vec::new(),
+            passes,
+            reps: reps.unwrap_or(usual_reps),
+            threads: if published && !quick { vec![Threads::All] } else { Threads::EVERY.to_vec() },
+            solutions_max: solutions_max(available(host), &sizes)?,
+            sizes,
+            sample_seconds: if quick { SAMPLE_QUICK } else { SAMPLE }.as_secs_f64(),
+            period_seconds: PERIOD.as_secs_f64(),
+        })
+    }
+
+    /// Equations of the size that counts.
+    pub fn equations(&self) -> usize {
+        self.sizes.last().copied().unwrap_or(0)
     }
 
     /// What sets a quota, where it can be set.
@@ -230,7 +233,8 @@ impl CalibrationPlan {
     pub(super) fn cells(&self) -> Vec<Cell> {
         let mut random = Pcg64::seed_from_u64(self.seed);
         let mut all = Vec::new();
-        for (pass, &order) in self.passes.iter().enumerate() {
+        let passes = || self.passes.iter().enumerate();
+        for (rep, (pass, &order)) in (0..self.reps).flat_map(|rep| passes().map(move |pass| (rep, pass))) {
             let alike = |passes: &[Order]| passes.iter().filter(|other| **other == order).count();
             let (before, count) = (self.passes.get(..pass).map_or(0, alike), alike(&self.passes));
             // The next pass of the order has the quotas that this one leaves out.
@@ -241,6 +245,7 @@ impl CalibrationPlan {
                         self.threads.iter().map(|threads| threads.count(quota, self.cpus.len())).collect();
                     // Where both are as many, one sample stands for both.
                     counts.dedup();
+                    let pass = rep * self.passes.len() + pass;
                     counts.into_iter().map(move |threads| Cell { order, pass, quota, threads })
                 })
                 .collect();
@@ -261,9 +266,12 @@ impl CalibrationPlan {
 
     /// About how long these samples take; `alone` is how many seconds a CPU takes for a system, where that is known.
     pub(super) fn expected_time(&self, cells: &[Cell], alone: Option<f64>) -> Duration {
+        // Of the sizes before the last one, in solutions of that.
+        let all: f64 = self.sizes.iter().map(|size| linpack::operations(*size)).sum();
+        let earlier = all / linpack::operations(self.equations()) - 1.0;
         let of = |cell: &Cell| {
             let solving = alone.map_or(self.sample_seconds, |alone| {
-                self.times(cell.quota, alone) as f64 * alone / cell.quota
+                (self.times(cell.quota, alone) as f64 + earlier) * alone / cell.quota
             });
             Duration::from_secs_f64(solving) + OVERHEAD
         };
@@ -284,12 +292,6 @@ fn quick_step(cpus: usize) -> f64 {
     STEP * cpus.div_ceil(2) as f64
 }
 
-/// How many systems fit the memory.
-fn solutions_max(host: &Host, equations: usize) -> usize {
-    let bytes = available(host).map_or(u64::MAX, |bytes| (bytes as f64 * SHARE_MAX) as u64);
-    (bytes / linpack::bytes(equations).max(1)).max(1) as usize
-}
-
 /// What one sample is taken of.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cell {
@@ -304,128 +306,4 @@ pub(super) struct Cell {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use emu_core::Roots;
-
-    fn plan(cpus: &str, passes: &[Order]) -> CalibrationPlan {
-        CalibrationPlan {
-            seed: 5,
-            cpus: cpus.parse().unwrap(),
-            quotas: vec![0.5, 1.0, 1.5, 2.0],
-            passes: passes.to_vec(),
-            threads: Threads::EVERY.to_vec(),
-            equations: 100,
-            solutions_max: 20,
-            sample_seconds: 2.0,
-            period_seconds: 0.1,
-        }
-    }
-
-    const ORDERS: [Order; 3] = [Order::Ascending, Order::Descending, Order::Random];
-
-    /// What is measured in the passes that are meant, in order.
-    fn steps(plan: &CalibrationPlan, is_meant: impl Fn(&Cell) -> bool) -> Vec<(f64, usize)> {
-        let cells = plan.cells();
-        cells.iter().filter(|&cell| is_meant(cell)).map(|cell| (cell.quota, cell.threads)).collect()
-    }
-
-    #[test]
-    fn every_order_has_each_quota_and_number_of_threads_once() {
-        let ascending = [(0.5, 1), (0.5, 2), (1.0, 1), (1.0, 2), (1.5, 2), (2.0, 2)];
-        for passes in [ORDERS.to_vec(), balanced(7)] {
-            let plan = plan("0-1", &passes);
-            for order in ORDERS {
-                let mut steps = steps(&plan, |cell| cell.order == order);
-                steps.sort_by(|a, b| a.partial_cmp(b).unwrap());
-                assert_eq!(steps, ascending, "{order:?}");
-            }
-        }
-        let alone = plan("0-1", &ORDERS);
-        assert_eq!(steps(&alone, |cell| cell.pass == 0), ascending);
-        assert_eq!(steps(&alone, |cell| cell.pass == 1), ascending.into_iter().rev().collect::<Vec<_>>());
-        assert_ne!(steps(&alone, |cell| cell.pass == 2), ascending);
-    }
-
-    #[test]
-    fn a_pass_goes_up_or_down_through_its_share_of_the_quotas() {
-        let [up, down, _] = ORDERS;
-        let plan = plan("0-1", &[up, down, down, up]);
-        let (odd, even) = ([(0.5, 1), (0.5, 2), (1.5, 2)], [(1.0, 1), (1.0, 2), (2.0, 2)]);
-        let reversed = |steps: [(f64, usize); 3]| steps.into_iter().rev().collect::<Vec<_>>();
-        assert_eq!(steps(&plan, |cell| cell.pass == 0), odd);
-        assert_eq!(steps(&plan, |cell| cell.pass == 1), reversed(odd));
-        assert_eq!(steps(&plan, |cell| cell.pass == 2), reversed(even));
-        assert_eq!(steps(&plan, |cell| cell.pass == 3), even);
-        let passes: Vec<_> = plan.cells().iter().map(|cell| cell.pass).collect();
-        assert!(passes.is_sorted(), "one pass after the other: {passes:?}");
-    }
-
-    #[test]
-    fn orders_are_balanced_in_time_and_the_seed_picks_the_first() {
-        let mut first = Vec::new();
-        for seed in 0..20 {
-            let passes = balanced(seed);
-            assert_eq!((passes.len(), &passes), (6, &balanced(seed)));
-            for order in ORDERS {
-                let places = passes.iter().enumerate().filter(|(_, other)| **other == order);
-                assert_eq!(places.map(|(place, _)| place).sum::<usize>(), 5, "{order:?} in {passes:?}");
-            }
-            first.push(passes[0]);
-        }
-        assert!(ORDERS.iter().all(|order| first.contains(order)), "{first:?}");
-    }
-
-    #[test]
-    fn threads_are_as_many_as_a_quota_fills() {
-        for (quota, count) in [(0.1, 1), (1.0, 1), (0.1 * 10.0, 1), (1.1, 2), (2.0, 2), (3.0, 2)] {
-            assert_eq!(Threads::Ceiling.count(quota, 2), count, "{quota}");
-            assert_eq!(Threads::All.count(quota, 2), 2);
-        }
-    }
-
-    #[test]
-    fn a_quota_is_one_for_all_cpus() {
-        let demand = plan("0-3", &[]).demand(1.0);
-        assert_eq!((demand.targets.len(), demand.uniform_share()), (4, Some(0.25)));
-        assert_eq!(demand.period, Some(Duration::from_millis(100)));
-    }
-
-    #[test]
-    fn samples_are_long_enough_at_every_quota() {
-        let plan = plan("0-1", &[]);
-        assert_eq!((plan.times(0.1, 0.5), plan.times(2.0, 0.5), plan.times(0.1, 9.0)), (1, 8, 1));
-        assert_eq!(plan.times(2.0, 1e-3), 20, "memory limits");
-    }
-
-    #[test]
-    fn a_quick_calibration_has_about_20_quotas_on_any_host() {
-        for (cpus, step) in [(1, 0.1), (2, 0.1), (3, 0.2), (4, 0.2), (16, 0.8), (256, 12.8)] {
-            assert!((quick_step(cpus) - step).abs() < 1e-9, "{cpus}");
-        }
-        for cpus in 1..=512 {
-            let count = cpus as f64 / quick_step(cpus);
-            assert!((10.0 - 1e-9..=20.0 + 1e-9).contains(&count), "{cpus}: {count}");
-        }
-    }
-
-    #[test]
-    fn steps_that_make_no_line_are_refused() {
-        let host = Host::detect(&Roots::system()).unwrap();
-        for step in [0.0, -0.1, f64::NAN, f64::INFINITY, 1e6] {
-            assert_eq!(
-                CalibrationPlan::new(&host, true, 1, Some(step)).unwrap_err().kind(),
-                ErrorKind::Usage,
-                "{step}"
-            );
-        }
-    }
-
-    #[test]
-    fn steps_below_the_kernels_least_quota_are_refused_unlisted() {
-        let host = Host::detect(&Roots::system()).unwrap();
-        for step in [1e-3, 1e-9, 1e-300] {
-            assert!(CalibrationPlan::new(&host, true, 1, Some(step)).is_err(), "{step}");
-        }
-    }
-}
+mod tests;

@@ -1,7 +1,10 @@
 //! The regression tables of the paper, to be shown beside ours (Manner & Wirtz 2021, tables II to IV and figure 4).
 
-/// Equations of the largest system, whose rate alone is used.
-pub const EQUATIONS: usize = 10_000;
+/// Equations of the systems of a run, of which the rate of the last one alone is used.
+pub const SIZES: &[usize] = &[1000, 5000, 10_000];
+
+/// Runs of each setting of figure 1.
+pub const REPS: usize = 25;
 
 /// One column of the tables.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -7,6 +7,7 @@ use emu_bench::workload::process_cpu_ns;
 use emu_core::{CpuList, Error, ErrorKind, Pid, Result};
 use serde::{Deserialize, Serialize};
 
+use super::meter::Meter;
 use crate::kernel::linpack::{Solution, System};
 use crate::kernel::{Outcome, on_threads};
 
@@ -21,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Request {
-    /// To make so many copies of a system ready.
-    Prepare { order: usize, seed: u64, cpus: CpuList, threads: usize, times: usize },
+    /// To make systems of these sizes ready, of the last one so many copies.
+    Prepare { sizes: Vec<usize>, seed: u64, cpus: CpuList, threads: usize, times: usize },
     /// To solve all of them.
     Solve,
     /// To check every solution.
@@ -38,7 +39,7 @@ pub(super) enum Answer {
     Checked { error: Option<f64>, passed: bool },
 }
 
-/// Solutions in a row.
+/// Solutions of the last size in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Solved {
     /// Wall time from the begin of the first to the end of the last. What a quota leaves out falls anywhere, and with a
@@ -46,6 +47,10 @@ pub(super) struct Solved {
     pub(super) seconds: f64,
     /// CPU time of the same.
     pub(super) cpu_seconds: f64,
+    /// CPU time of all that was solved, the earlier sizes included.
+    pub(super) all_cpu_seconds: f64,
+    /// The mean core clock meanwhile, in Hz; `None` where nobody has looked.
+    pub(super) clock_hz: Option<f64>,
 }
 
 /// A solver, as the measurement holds it. Dropping it ends it: it may hang at a quota.
@@ -65,20 +70,20 @@ impl Solver {
         self.0.pid()
     }
 
-    /// Makes so many copies of a system ready.
+    /// Makes systems of these sizes ready, of the last one so many copies.
     ///
     /// # Errors
     /// The process has ended, or `look` ends the waiting.
     pub(super) fn prepare(
         &mut self,
-        order: usize,
+        sizes: &[usize],
         seed: u64,
         cpus: &CpuList,
         threads: usize,
         times: usize,
         look: Look<'_>,
     ) -> Result<()> {
-        let request = Request::Prepare { order, seed, cpus: cpus.clone(), threads, times };
+        let request = Request::Prepare { sizes: sizes.to_vec(), seed, cpus: cpus.clone(), threads, times };
         self.0.ask(&request, PATIENCE, Some(look)).map(drop)
     }
 
@@ -119,6 +124,8 @@ fn unexpected(answer: &Answer) -> Error {
 pub(super) struct Solving(Option<Prepared>);
 
 struct Prepared {
+    /// Those that come before the ones that count.
+    earlier: Vec<System>,
     systems: Vec<System>,
     threads: Vec<CpuList>,
     solutions: Vec<Solution>,
@@ -133,22 +140,37 @@ impl Task for Solving {
         let Self(prepared) = self;
         let unprepared = || Error::usage("there is no system yet");
         match request {
-            Request::Prepare { order, seed, cpus, threads, times } => {
+            Request::Prepare { sizes, seed, cpus, threads, times } => {
                 // The old ones first, so that there is memory for these.
                 *prepared = None;
-                let systems = vec![System::new(order, seed); times];
-                *prepared = Some(Prepared { systems, threads: vec![cpus; threads], solutions: Vec::new() });
+                let (last, earlier) = sizes.split_last().ok_or_else(unprepared)?;
+                *prepared = Some(Prepared {
+                    earlier: earlier.iter().map(|size| System::new(*size, seed)).collect(),
+                    systems: vec![System::new(*last, seed); times],
+                    threads: vec![cpus; threads],
+                    solutions: Vec::new(),
+                });
                 Ok(Answer::Ready)
             }
             Request::Solve => {
                 let prepared = prepared.as_mut().ok_or_else(unprepared)?;
+                let cpu_first = process_cpu_ns();
                 System::new(WARM_UP, 0).solve(&prepared.threads)?;
-                let (begin, cpu_begin) = (Instant::now(), process_cpu_ns());
-                for system in prepared.systems.drain(..) {
+                for system in prepared.earlier.drain(..) {
                     prepared.solutions.push(system.solve(&prepared.threads)?);
                 }
-                let cpu_seconds = (process_cpu_ns() - cpu_begin) as f64 / 1e9;
-                Ok(Answer::Solved(Solved { seconds: begin.elapsed().as_secs_f64(), cpu_seconds }))
+                let meter = Meter::start();
+                let (begin, cpu_begin) = (Instant::now(), process_cpu_ns());
+                for system in prepared.systems.drain(..) {
+                    prepared.solutions.push(system.solve_looking(&prepared.threads, &|| meter.look())?);
+                }
+                let cpu_since = |begin: u64| (process_cpu_ns() - begin) as f64 / 1e9;
+                Ok(Answer::Solved(Solved {
+                    cpu_seconds: cpu_since(cpu_begin),
+                    all_cpu_seconds: cpu_since(cpu_first),
+                    seconds: begin.elapsed().as_secs_f64(),
+                    clock_hz: meter.mean_hz(),
+                }))
             }
             Request::Check => {
                 let prepared = prepared.as_ref().filter(|prepared| !prepared.solutions.is_empty());
@@ -188,7 +210,7 @@ mod tests {
         let mut solving = Solving::default();
         assert!(solving.answer(Request::Check).unwrap_err().to_string().contains("no system yet"));
         let cpus = "0".parse().unwrap();
-        let prepare = Request::Prepare { order: 200, seed: 3, cpus, threads: 2, times: 2 };
+        let prepare = Request::Prepare { sizes: vec![100, 200], seed: 3, cpus, threads: 2, times: 2 };
         let answers =
             [prepare, Request::Solve, Request::Check].map(|request| solving.answer(request).unwrap());
         let [Answer::Ready, Answer::Solved(solved), Answer::Checked { passed: true, error: Some(error) }] =
@@ -197,6 +219,9 @@ mod tests {
             panic!("{answers:?}");
         };
         assert!(solved.seconds > 0.0 && solved.cpu_seconds > 0.0 && error < 16.0);
+        assert!(solved.clock_hz.is_some_and(|hz| (1e8..1e10).contains(&hz)), "{solved:?}");
+        let solutions = solving.0.unwrap().solutions;
+        assert_eq!(solutions.len(), 3, "the earlier size is solved, and checked, too");
     }
 
     #[test]
@@ -204,7 +229,7 @@ mod tests {
         let threads = crate::kernel::testing::threads(2);
         let solve = |_| System::new(50, 3).solve(&threads).unwrap();
         let solutions = (0..5).map(solve).collect();
-        let prepared = Prepared { systems: vec![], threads: threads.clone(), solutions };
+        let prepared = Prepared { earlier: vec![], systems: vec![], threads: threads.clone(), solutions };
         let outcomes = prepared.check().unwrap();
         assert!(outcomes.len() == 5 && outcomes.iter().all(Outcome::passes), "{outcomes:?}");
     }

@@ -1,19 +1,23 @@
-//! What a calibration means, in words, and which knob is likely to be responsible for what is not as it should be.
+//! What a calibration means, in words. A cause is named only where the samples test it.
 
 use emu_bench::verify::{FOREIGN_MAX, STEAL_MAX};
 use emu_core::Host;
 
-use super::analysis::{Analysis, Model};
+use super::analysis::Analysis;
 use super::deviations::NOTABLE;
+use super::model::{Model, Residuals, low_to_high};
 use super::{OrderEffect, Sample, Threads, clock_range};
 
-/// Change of the rate per CPU second, from low quotas to high ones, that points to the clock.
+/// Change of the rate per CPU second, from low quotas to high ones, that is told.
 const CLOCK_NOTABLE: f64 = 0.08;
+
+/// Rates and clocks that differ by this share at most are the same.
+const CLOCK_SAME: f64 = 0.03;
 
 /// CPU time delivered, relative to the quota, below which something else limits.
 const DELIVERED_MIN: f64 = 0.95;
 
-/// What the analyses mean, and which knob is likely to be responsible for what is not as it should be.
+/// What the analyses mean, and what of it the samples explain.
 pub(super) fn verdict(analyses: &[Analysis], samples: &[Sample], host: &Host) -> String {
     let wrong = samples.iter().filter(|sample| !sample.passed).count();
     let mut words = Vec::new();
@@ -25,12 +29,13 @@ pub(super) fn verdict(analyses: &[Analysis], samples: &[Sample], host: &Host) ->
     if let Some(best) = analyses.first() {
         let governors = governors(host);
         words.push(line(analyses));
+        words.extend(doubtful(analyses));
         words.extend(moved_clock(analyses, samples, &governors));
         if is_missed(analyses) {
             words.extend(others(samples));
         }
         words.extend(delivery(best));
-        words.extend(knob(best.model(), &governors));
+        words.extend(worth(best, samples, &governors));
         words.extend(waiting(best, analyses));
         words.extend(orders(best));
     }
@@ -41,21 +46,52 @@ fn percent(share: f64) -> String {
     format!("{:+.1}%", share * 100.0)
 }
 
-/// Whether the rates follow a line, and the quota in proportion.
+/// Whether the rates follow a line, and the quota in proportion; undecided where nothing tells that from chance.
 fn line(analyses: &[Analysis]) -> String {
-    if let Some((_, which)) = failing(analyses, |model| !model.is_linear()) {
-        return format!(
-            "The rate does not follow a line{which}: results at different quotas cannot be compared here."
-        );
+    const ONCE: &str =
+        "Too few quotas have two undisturbed samples, to tell this from chance: measure with --reps 3.";
+    if let Some((model, which)) = failing(analyses, |model| !model.is_linear()) {
+        let Residuals { largest_share, at_quota, .. } = model.residuals;
+        let off = format!("{:.1}% of the largest rate at {at_quota:.1} CPUs", largest_share * 100.0);
+        return match model.is_surely_off_line() {
+            Some(true) => format!(
+                "The rate does not follow a line{which}, off it by {off}: results at different quotas cannot be compared here."
+            ),
+            Some(false) => format!(
+                "Undecided: rates are off a line{which}, by up to {off}, but no more than those of one quota differ among \
+                 themselves."
+            ),
+            None => format!("Undecided: rates are off a line{which}, by up to {off}. {ONCE}"),
+        };
     }
     if let Some((model, which)) = failing(analyses, |model| !model.is_proportional()) {
-        return format!(
-            "The rate follows a line, but is not proportional to the quota{which}: {} at {:.1} CPUs.",
-            percent(model.proportional_worst),
-            model.worst_quota
-        );
+        let off = format!("{} at {:.1} CPUs", percent(model.proportional_worst), model.worst_quota);
+        return match model.proportional_fails {
+            Some(true) => {
+                format!("The rate follows a line, but is not proportional to the quota{which}: {off}.")
+            }
+            Some(false) => format!(
+                "The rate follows a line. Undecided is whether it is proportional to the quota{which}: {off} is no more \
+                 than chance explains."
+            ),
+            None => format!(
+                "The rate follows a line. Undecided is whether it is proportional to the quota{which}: {off}. {ONCE}"
+            ),
+        };
     }
     "The rate is proportional to the quota: this machine can be calibrated by one number.".into()
+}
+
+/// Quotas of which nothing undisturbed is known.
+fn doubtful(analyses: &[Analysis]) -> Option<String> {
+    let mut quotas: Vec<_> = analyses.iter().flat_map(|one| &one.disturbed_quotas).copied().collect();
+    quotas.sort_by(f64::total_cmp);
+    quotas.dedup();
+    let (least, most) = (quotas.first()?, quotas.last()?);
+    Some(format!(
+        "In doubt: at {} quotas, from {least:.1} to {most:.1} CPUs, every sample was disturbed by others.",
+        quotas.len()
+    ))
 }
 
 /// The first model that fails; with the threads of all that do, where others do not.
@@ -80,8 +116,8 @@ fn moved_clock(analyses: &[Analysis], samples: &[Sample], governors: &str) -> Op
     };
     let (low, high) = clock_range(samples).filter(|_| analyses.iter().any(is_clock))?;
     Some(format!(
-        "At equal core clock the rates pass what they miss as they are: the core clock moved by {:.1}% ({governors}). Fix \
-         it with `emu doctor tune`, or, in a guest, whose host sets it, compare only what was measured at the same clock.",
+        "At equal core clock the rates pass what they miss as they are: the core clock moved by {:.1}% ({governors}). Hold \
+         it, or, in a guest, whose host sets it, compare only what was measured at the same clock.",
         (high / low - 1.0) * 100.0
     ))
 }
@@ -118,36 +154,34 @@ fn others(samples: &[Sample]) -> Vec<String> {
 fn delivery(best: &Analysis) -> Option<String> {
     (best.delivered < DELIVERED_MIN).then(|| {
         format!(
-            "Of the quota of {:.2} CPUs only {:.1}% was delivered: look for a limit of a group above, other load, \
-             steal, or threads that wait for each other.",
+            "Of the quota of {:.2} CPUs only {:.1}% was used. Why is not tested here: a limit of a group above, other load, \
+             steal and threads that wait for each other look alike.",
             best.delivered_at,
             best.delivered * 100.0
         )
     })
 }
 
-/// What a CPU second that is not worth the same at all quotas points to.
-fn knob(model: &Model, governors: &str) -> Option<String> {
-    let worth = percent(model.clock_ratio - 1.0);
-    if model.clock_ratio < 1.0 - CLOCK_NOTABLE {
-        Some(format!(
-            "A CPU second is worth {worth} at low quotas: the clock rises with load ({governors}); the governor \
-             `performance` is the knob."
-        ))
-    } else if model.clock_ratio > 1.0 + CLOCK_NOTABLE {
-        Some(format!(
-            "A CPU second is worth {worth} at low quotas: many busy CPUs are slower ({governors}); turbo, heat, shared \
-             caches or a second thread of the same core are the knobs."
-        ))
-    } else if model.bands.len() > 1 {
-        Some(format!(
-            "There are {} bands although a CPU second is worth the same at low and high quotas: look for other load, or \
-             for the period of the quota.",
-            model.bands.len()
-        ))
-    } else {
-        None
+/// A CPU second that is not worth the same at all quotas, and whether that is the clock.
+fn worth(best: &Analysis, samples: &[Sample], governors: &str) -> Option<String> {
+    let ratio = best.measured.clock_ratio;
+    if (ratio - 1.0).abs() <= CLOCK_NOTABLE {
+        return None;
     }
+    let worth = format!("A CPU second is worth {} at low quotas against high ones", percent(ratio - 1.0));
+    let clock = low_to_high(samples, |sample| sample.clock_hz).ok().flatten();
+    Some(match clock {
+        Some(clock) if (ratio / clock - 1.0).abs() <= CLOCK_SAME => format!(
+            "{worth}, and so was the core clock while they ran: {} ({governors}).",
+            percent(clock - 1.0)
+        ),
+        Some(clock) => {
+            format!("{worth}, which the core clock does not explain: it was {} there.", percent(clock - 1.0))
+        }
+        None => format!(
+            "{worth}. Why is not tested, as the core clock is not known: change what sets it, calibrate again and compare."
+        ),
+    })
 }
 
 /// CPUs that are lost only where there are threads on all.
@@ -156,8 +190,7 @@ fn waiting(best: &Analysis, analyses: &[Analysis]) -> Option<String> {
     let (lost, least) = (all.model().dead_quota, best.model().dead_quota);
     (lost - least > NOTABLE).then(|| {
         format!(
-            "With threads on all CPUs {lost:.2} CPUs are lost instead of {least:.2}: threads that wait for each other while \
-             they are throttled; start as many as the quota fills."
+            "With threads on all CPUs {lost:.2} CPUs are lost instead of {least:.2}: start as many as the quota fills."
         )
     })
 }
@@ -205,178 +238,4 @@ fn governors(host: &Host) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::Order;
-    use super::super::testing::{sample, sweep};
-    use super::*;
-    use emu_core::Roots;
-
-    fn host() -> Host {
-        Host::detect(&Roots::system()).unwrap()
-    }
-
-    /// The verdict on samples of two CPUs with threads on both.
-    fn words(samples: &[Sample]) -> String {
-        verdict(&[Analysis::of(samples, Threads::All, 2).unwrap()], samples, &host())
-    }
-
-    /// Samples of a proportional machine whose clock moves by 14 % from one to the next.
-    fn moving() -> Vec<Sample> {
-        let mut samples = sweep(Order::Random, |quota| 60.0 * quota);
-        for (number, sample) in samples.iter_mut().enumerate() {
-            let factor = if number % 2 == 0 { 1.0 } else { 1.14 };
-            (sample.gflops, sample.clock_hz) = (sample.gflops * factor, Some(2.8e9 * factor));
-        }
-        samples
-    }
-
-    #[test]
-    fn a_proportional_machine_is_called_so() {
-        let samples = sweep(Order::Random, |quota| 60.0 * quota);
-        assert!(words(&samples).starts_with("The rate is proportional"));
-    }
-
-    #[test]
-    fn a_constant_loss_is_told_with_its_quota() {
-        let samples = sweep(Order::Random, |quota| 60.0 * (quota - 0.08));
-        assert!(words(&samples).contains("not proportional to the quota: -78.3% at 0.1"));
-    }
-
-    #[test]
-    fn a_clock_that_rises_with_load_is_named() {
-        let samples = sweep(Order::Random, |quota| if quota < 1.25 { 20.0 * quota } else { 60.0 * quota });
-        let one = Analysis::of(&samples, Threads::All, 2).unwrap();
-        assert!(!one.model().is_linear() && one.measured.bands.len() == 2);
-        let words = words(&samples);
-        assert!(
-            words.contains("does not follow a line:") && words.contains("the clock rises with load"),
-            "{words}"
-        );
-    }
-
-    #[test]
-    fn a_clock_that_moved_meanwhile_is_named_and_made_up_for() {
-        let words = words(&moving());
-        assert!(words.starts_with("The rate is proportional"), "{words}");
-        assert!(words.contains("the core clock moved by 14.0%"), "{words}");
-        let unknown: Vec<_> = moving().into_iter().map(|one| Sample { clock_hz: None, ..one }).collect();
-        let words = self::words(&unknown);
-        assert!(words.starts_with("The rate does not follow a line"), "{words}");
-        assert!(!words.contains("core clock"), "{words}");
-    }
-
-    #[test]
-    fn a_clock_that_moved_is_not_named_where_it_explains_nothing() {
-        let mut samples = sweep(Order::Random, |quota| 60.0 * quota);
-        for (number, sample) in samples.iter_mut().enumerate() {
-            sample.clock_hz = Some(3e9 + 1e7 * (number % 2) as f64);
-        }
-        assert!(!words(&samples).contains("core clock"));
-    }
-
-    #[test]
-    fn steal_and_other_tasks_are_named_where_something_is_missed() {
-        let disturb = |samples: &mut Vec<Sample>| {
-            (samples[2].stolen, samples[5].stolen, samples[7].foreign) = (Some(0.02), Some(0.052), Some(0.2));
-        };
-        let mut samples = sweep(Order::Random, |quota| 60.0 * (quota - 0.08));
-        let calm = words(&samples);
-        assert!(!calm.contains("hypervisor") && !calm.contains("Other tasks"), "{calm}");
-        disturb(&mut samples);
-        let disturbed = words(&samples);
-        for part in [
-            "The hypervisor took more than 1% of the CPUs' time during 2 of 20 samples, up to 5.2%",
-            "Other tasks had more than 3% of the CPUs' time during 1 of 20 samples, up to 20.0%",
-        ] {
-            assert!(disturbed.contains(part), "{part}: {disturbed}");
-        }
-        let mut samples = sweep(Order::Random, |quota| 60.0 * quota);
-        disturb(&mut samples);
-        assert!(!words(&samples).contains("hypervisor"), "nothing is missed");
-    }
-
-    /// Samples of which those with as many threads as the quota fills have one rate, and those with threads on all CPUs
-    /// another at quotas up to 1.
-    fn both(all: impl Fn(f64) -> f64) -> (Vec<Sample>, [Analysis; 2]) {
-        let mut samples = sweep(Order::Random, |quota| if quota < 1.05 { all(quota) } else { 60.0 * quota });
-        let alone = (1..=10).map(|tenth| f64::from(tenth) / 10.0);
-        samples.extend(alone.map(|quota| sample(Order::Random, quota, 1, 60.0 * quota)));
-        let analyses = Threads::EVERY.map(|threads| Analysis::of(&samples, threads, 2).unwrap());
-        (samples, analyses)
-    }
-
-    #[test]
-    fn one_number_is_for_machines_proportional_with_all_threads() {
-        let cases = [
-            (20.0, 0.0, "does not follow a line (threads: all CPUs):"),
-            (60.0, 0.03, "proportional to the quota (threads: all CPUs): -28.9% at 0.1 "),
-        ];
-        for (slope, dead, part) in cases {
-            let (samples, analyses) = both(|quota| slope * (quota - dead));
-            assert!(analyses[0].model().is_linear() && analyses[0].model().is_proportional());
-            let words = verdict(&analyses, &samples, &host());
-            assert!(words.contains(part) && !words.contains("one number"), "{words}");
-        }
-        let (samples, analyses) = both(|quota| 60.0 * quota);
-        assert!(verdict(&analyses, &samples, &host()).contains("one number"));
-    }
-
-    #[test]
-    fn a_quota_that_is_not_delivered_is_no_matter_of_the_clock() {
-        let samples: Vec<_> = sweep(Order::Random, |quota| 60.0 * quota.min(1.0))
-            .into_iter()
-            .map(|one| Sample { cpus_used: one.quota.min(0.9), ..one })
-            .collect();
-        let words = words(&samples);
-        assert!(words.contains("Of the quota of 1.90 CPUs only 47.4% was delivered"), "{words}");
-    }
-
-    #[test]
-    fn a_limit_from_outside_is_named() {
-        let samples: Vec<_> = sweep(Order::Random, |quota| 60.0 * quota.min(1.5))
-            .into_iter()
-            .map(|one| Sample { cpus_used: one.quota.min(1.5), ..one })
-            .collect();
-        assert!(words(&samples).contains("a limit of a group above"));
-    }
-
-    /// Two orders of which one is 10 % faster, and a machine that changes by so much over the measurement. Half of the
-    /// quotas come in the one order first.
-    fn ordered(drift: f64) -> Vec<Sample> {
-        let mut samples = sweep(Order::Ascending, |quota| 66.0 * quota);
-        samples.extend(sweep(Order::Random, |quota| 60.0 * quota));
-        for (number, sample) in samples.iter_mut().enumerate() {
-            let is_first = number % 2 == usize::from(sample.order == Order::Ascending);
-            sample.pass = usize::from(sample.order == Order::Ascending) + if is_first { 0 } else { 2 };
-            sample.begin_seconds = number as f64 + if is_first { 0.0 } else { 400.0 };
-            sample.gflops *= 1.0 + drift * sample.begin_seconds / 439.0;
-        }
-        samples
-    }
-
-    #[test]
-    fn an_order_that_matters_and_a_drifting_machine_are_named() {
-        let still = words(&ordered(0.0));
-        assert!(still.contains("in each pass: ascending it is +10.0% against random"), "{still}");
-        assert!(!still.contains("The machine drifts"), "{still}");
-        let drifting = words(&ordered(-0.2));
-        assert!(drifting.contains("in each pass: ascending it is +"), "{drifting}");
-        assert!(drifting.contains("its rate changed by -"), "{drifting}");
-    }
-
-    #[test]
-    fn threads_that_wait_for_each_other_are_named() {
-        let mut samples = sweep(Order::Random, |quota| 60.0 * (quota - 0.1));
-        let alone = (1..=10).map(|tenth| f64::from(tenth) / 10.0);
-        samples.extend(alone.map(|quota| sample(Order::Random, quota, 1, 60.0 * quota)));
-        let analyses = Threads::EVERY.map(|threads| Analysis::of(&samples, threads, 2).unwrap());
-        assert!(verdict(&analyses, &samples, &host()).contains("threads that wait for each other"));
-    }
-
-    #[test]
-    fn wrong_solutions_come_first() {
-        let mut samples = sweep(Order::Random, |quota| 60.0 * quota);
-        samples[3].passed = false;
-        assert!(words(&samples).starts_with("SAMPLES WITH A WRONG SOLUTION: 1."));
-    }
-}
+mod tests;

@@ -5,12 +5,15 @@
 //! apart in time.
 
 mod plan;
+mod reference;
 mod words;
 
-pub use plan::{HpccPlan, Sizes};
+pub use plan::{HpccPlan, ORDERS, Problem, Sizes};
+pub use reference::Share;
 
 use std::time::Instant;
 
+use emu_bench::memory::StreamSize;
 use emu_bench::stats::Sample;
 use emu_core::{CpuList, Error, Host, Result};
 use rand::SeedableRng;
@@ -72,14 +75,10 @@ impl Kernel {
         }
     }
 
-    fn size(self, plan: &HpccPlan) -> usize {
-        plan.sizes.of(self).unwrap_or(plan.stream.array_bytes as usize / size_of::<f64>())
-    }
-
     /// Bytes that so many threads go over while they are timed, where a cache that holds them makes the rate; `None`
     /// for kernels that work by blocks, and for STREAM, which has a rule of its own.
-    fn spread_bytes(self, plan: &HpccPlan, threads: usize) -> Option<u64> {
-        let size = self.size(plan);
+    fn spread_bytes(self, problem: &Problem, threads: usize) -> Option<u64> {
+        let size = problem.size(self);
         match self {
             Self::RandomAccess => Some(random_access::bytes(size)),
             Self::Fft => Some(fft::timed_bytes(size) * threads as u64),
@@ -88,14 +87,14 @@ impl Kernel {
         }
     }
 
-    fn run(self, plan: &HpccPlan, threads: &[CpuList]) -> Result<Outcome> {
-        let size = self.size(plan);
+    fn run(self, problem: &Problem, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
+        let size = problem.size(self);
         match self {
-            Self::Linpack => linpack::run(size, plan.seed, threads),
-            Self::Dgemm => dgemm::run(size, plan.seed, threads),
+            Self::Linpack => linpack::run(size, seed, threads),
+            Self::Dgemm => dgemm::run(size, seed, threads),
             Self::RandomAccess => random_access::run(size, threads),
-            Self::Fft => fft::run(size, plan.seed, threads),
-            Self::Ptrans => ptrans::run(size, plan.seed, threads),
+            Self::Fft => fft::run(size, seed, threads),
+            Self::Ptrans => ptrans::run(size, seed, threads),
             Self::Stream(_) => Err(Error::usage("the kernels of STREAM are run together")),
         }
     }
@@ -178,6 +177,9 @@ pub struct Row {
     pub kernel: Kernel,
     /// Threads at once.
     pub threads: usize,
+    /// Equations of LINPACK by which the size was chosen, in a series of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<usize>,
     /// Equations, rows, words, or numbers of each thread or array.
     pub size: usize,
     /// Every run that counts.
@@ -192,10 +194,17 @@ pub struct Row {
 }
 
 impl Row {
-    fn new(kernel: Kernel, threads: usize, size: usize, runs: Vec<Run>) -> Result<Self> {
+    fn new(kernel: Kernel, threads: usize, problem: &Problem, runs: Vec<Run>) -> Result<Self> {
         let rates = Sample::new(runs.iter().map(|run| run.rate).collect::<Vec<_>>())?;
         let passed = runs.iter().all(|run| run.passed);
-        Ok(Self { kernel, threads, size, best: rates.max(), median: rates.median(), passed, runs })
+        let (order, size) = (problem.order, problem.size(kernel));
+        Ok(Self { kernel, threads, order, size, best: rates.max(), median: rates.median(), passed, runs })
+    }
+
+    /// The standard deviation of its runs' rates, in work per second; 0 for one run.
+    pub fn sd(&self) -> f64 {
+        let rates = Sample::new(self.runs.iter().map(|run| run.rate).collect::<Vec<_>>());
+        rates.ok().and_then(|rates| rates.sd()).unwrap_or(0.0)
     }
 
     /// The least rate, in work per second.
@@ -236,10 +245,12 @@ impl Measured {
 /// A thread cannot be made or bound, or `watch` ends it.
 pub fn measure(plan: &HpccPlan, host: &Host, watch: Watch<'_>) -> Result<Measured> {
     plan.check()?;
+    let problems = || plan.problems.iter();
     let mut parts: Vec<_> = plan
         .threads
         .iter()
-        .flat_map(|&threads| Part::all().map(move |part| (part, threads, Vec::new())))
+        .flat_map(|&threads| problems().map(move |problem| (threads, problem)))
+        .flat_map(|(threads, problem)| Part::all().map(move |part| (part, threads, problem, Vec::new())))
         .collect();
     let steps = (parts.len() * plan.repeats) as u32;
     let mut random = Pcg64::seed_from_u64(plan.seed);
@@ -249,20 +260,23 @@ pub fn measure(plan: &HpccPlan, host: &Host, watch: Watch<'_>) -> Result<Measure
     for _ in 0..plan.repeats {
         let mut round: Vec<_> = parts.iter_mut().collect();
         round.shuffle(&mut random);
-        for (part, threads, runs) in round {
-            let what = format!("{}, threads {threads}", part.name());
+        for (part, threads, problem, runs) in round {
+            let of = problem.order.map_or_else(String::new, |order| format!(" {order}"));
+            let what = format!("{}{of}, threads {threads}", part.name());
             // Not known before the first one is through.
             let each = begin.elapsed().checked_div(done).unwrap_or_default();
             watch(Event::Next { what: &what, left: each * (steps - done) })?;
-            let (row, places) = (format!("{} {threads}", part.name()), places(host, *threads));
+            let (row, places) = (format!("{}{of} {threads}", part.name()), places(host, *threads));
             match *part {
                 Part::Single(kernel) => {
-                    let run = Run::from(witness.measure(&what, &places, || kernel.run(plan, &places))?);
+                    let run = Run::from(
+                        witness.measure(&what, &places, || kernel.run(problem, plan.seed, &places))?,
+                    );
                     tell(watch, &row, &run)?;
                     runs.push((kernel, run));
                 }
                 Part::Stream => {
-                    let elements = plan.stream.array_bytes as usize / size_of::<f64>();
+                    let elements = problem.stream_bytes as usize / size_of::<f64>();
                     let run = || stream::run_and_verify(elements, &places, ITERATIONS);
                     let (rates, verified) = witness.measure(&what, &places, run)?;
                     let passed = verified.is_ok();
@@ -276,13 +290,15 @@ pub fn measure(plan: &HpccPlan, host: &Host, watch: Watch<'_>) -> Result<Measure
         }
     }
     let mut rows = Vec::new();
-    for (part, threads, runs) in parts {
+    for (part, threads, problem, runs) in parts {
         for kernel in part.kernels() {
             let of_kernel = runs.iter().filter(|(of, _)| *of == kernel).map(|(_, run)| *run);
-            rows.push(Row::new(kernel, threads, kernel.size(plan), of_kernel.collect())?);
+            rows.push(Row::new(kernel, threads, problem, of_kernel.collect())?);
         }
     }
-    let stream_obeys_rule = plan.stream.obeys_rule();
+    let obeys_rule =
+        |problem: &Problem| StreamSize { array_bytes: problem.stream_bytes, ..plan.stream }.obeys_rule();
+    let stream_obeys_rule = problems().all(obeys_rule);
     let conclusion = words::conclusion(&rows, stream_obeys_rule);
     notes.extend(witness.notes());
     notes.extend(notes_of_build());
@@ -304,8 +320,8 @@ mod tests {
         let mut plan = HpccPlan::new(&host, true, 7, &[2, 1, 2]).unwrap();
         assert_eq!(plan.threads, [1, 2]);
         // Threads that race may get some fifty words wrong, which is more than 1 % of a thousand.
-        plan.sizes = Sizes { words: 1 << 16, ..Sizes::LEAST };
-        plan.stream.array_bytes = 1 << 20;
+        let sizes = Sizes { words: 1 << 16, ..Sizes::LEAST };
+        plan.problems = vec![Problem { order: None, sizes, stream_bytes: 1 << 20 }];
         plan.repeats = 2;
         let (mut samples, mut parts) = (0, Vec::new());
         let mut watch = |event: Event<'_>| {
@@ -347,7 +363,8 @@ mod tests {
         assert_eq!(kernels, Part::Stream.kernels());
         let (kernel, run) = runs[3];
         assert!((run.rate / 24e9 - 1.0).abs() < 1e-12 && (run.seconds / 1e-6 - 1.0).abs() < 1e-12);
-        let row = Row::new(kernel, 2, 1000, vec![run]).unwrap();
+        let problem = Problem { order: None, sizes: Sizes::LEAST, stream_bytes: 8000 };
+        let row = Row::new(kernel, 2, &problem, vec![run]).unwrap();
         assert!(!row.passed && conclusion(&[row], true).contains("WRONG RESULTS: stream triad (2 threads)."));
         assert!(Run::of_stream(&passes, true).iter().all(|(_, run)| run.passed));
     }

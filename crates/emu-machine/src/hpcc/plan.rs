@@ -1,5 +1,7 @@
 //! What is run, and how large.
 
+use std::ops::RangeInclusive;
+
 use emu_bench::memory::{StreamSize, available};
 use emu_core::{Error, Host, Result};
 use serde::{Deserialize, Serialize};
@@ -36,6 +38,59 @@ pub struct Sizes {
     pub ptrans: usize,
 }
 
+/// Orders of a series: smaller ones are through before a clock can tell, larger ones overflow.
+pub const ORDERS: RangeInclusive<usize> = 200..=1_000_000;
+
+/// The sizes of all kernels at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// Equations of LINPACK by which all were chosen, in a series of these; `None` for the usual sizes.
+    pub order: Option<usize>,
+    /// How large the problems are.
+    pub sizes: Sizes,
+    /// Bytes of each array of STREAM.
+    pub stream_bytes: u64,
+}
+
+impl Problem {
+    /// As HPC Challenge derives all sizes from the memory of LINPACK's matrix: the others take about as much.
+    fn of_order(order: usize, threads: usize) -> Self {
+        let bytes = linpack::bytes(order);
+        let words = (bytes / 8) as usize;
+        let power = |most: usize| 1 << most.max(1 << 10).ilog2();
+        let sizes = Sizes {
+            linpack: order,
+            // Three matrices.
+            dgemm: (words / 3).isqrt(),
+            words: power(words),
+            // Four arrays of complex numbers for each thread.
+            fft: power(words / 8 / threads.max(1)),
+            ptrans: (words / 3).isqrt(),
+        };
+        Self { order: Some(order), sizes, stream_bytes: bytes / 3 }
+    }
+
+    /// Bytes of the kernel that takes the most.
+    fn bytes(&self, threads: usize) -> u64 {
+        let Sizes { linpack, dgemm, words, fft, ptrans } = self.sizes;
+        [
+            linpack::bytes(linpack),
+            dgemm::bytes(dgemm),
+            random_access::bytes(words),
+            fft::bytes(fft).saturating_mul(threads as u64),
+            ptrans::bytes(ptrans),
+            self.stream_bytes.saturating_mul(3),
+        ]
+        .into_iter()
+        .fold(0, u64::max)
+    }
+
+    /// How large a kernel is in it: equations, rows, words, or numbers of each thread or array.
+    pub(super) fn size(&self, kernel: Kernel) -> usize {
+        self.sizes.of(kernel).unwrap_or(self.stream_bytes as usize / size_of::<f64>())
+    }
+}
+
 /// What will be run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HpccPlan {
@@ -45,11 +100,11 @@ pub struct HpccPlan {
     pub threads: Vec<usize>,
     /// Rounds: runs of each kernel and number of threads.
     pub repeats: usize,
-    /// How large the problems are.
-    pub sizes: Sizes,
-    /// How large they are where memory suffices.
+    /// How large the problems are: one of the usual sizes, or a series.
+    pub problems: Vec<Problem>,
+    /// How large the usual ones are where memory suffices.
     pub usual: Sizes,
-    /// How long the arrays of STREAM are, and why.
+    /// How long the arrays of STREAM usually are, and why.
     pub stream: StreamSize,
 }
 
@@ -78,7 +133,42 @@ impl HpccPlan {
         if quick {
             stream.array_bytes = stream.array_bytes.min(STREAM_QUICK);
         }
-        Ok(Self { seed, threads, repeats, sizes, usual, stream })
+        let problem = Problem { order: None, sizes, stream_bytes: stream.array_bytes };
+        Ok(Self { seed, threads, repeats, problems: vec![problem], usual, stream })
+    }
+
+    /// The same for a series of problems, by LINPACK's equations.
+    ///
+    /// # Errors
+    /// Usage, for equations out of range; unavailable, where memory does not suffice for one.
+    pub fn of_series(self, host: &Host, orders: &[usize]) -> Result<Self> {
+        let mut orders = orders.to_vec();
+        orders.sort_unstable();
+        orders.dedup();
+        if let Some(bad) = orders.iter().find(|order| !ORDERS.contains(order)) {
+            return Err(Error::usage(format!("cannot run the kernels by systems of {bad} equations"))
+                .hint(format!("take sizes from {} to {}", ORDERS.start(), ORDERS.end())));
+        }
+        let most = self.threads.iter().copied().fold(1, usize::max);
+        let problem = |order: &usize| Problem::of_order(*order, most);
+        let available = available(host).unwrap_or(u64::MAX);
+        let limit = (available as f64 * SHARE_MAX) as u64;
+        let fits = |order: &&usize| problem(order).bytes(most) <= limit;
+        if let Some(large) = orders.iter().find(|order| !fits(order)) {
+            let fitting: Vec<_> = orders.iter().filter(fits).map(ToString::to_string).collect();
+            let hint = if fitting.is_empty() {
+                format!("systems of up to {} equations fit", (limit / 8).isqrt())
+            } else {
+                format!("of yours --sizes {} fit", fitting.join(","))
+            };
+            return Err(Error::unavailable(format!(
+                "problems of {large} equations take {} MiB, and of the {} MiB that are available emu takes half",
+                problem(large).bytes(most) >> 20,
+                available >> 20
+            ))
+            .hint(hint));
+        }
+        Ok(Self { problems: orders.iter().map(problem).collect(), ..self })
     }
 
     /// Whether it can be carried out.
@@ -87,7 +177,7 @@ impl HpccPlan {
     /// Usage, for numbers that make no sense.
     pub fn check(&self) -> Result<()> {
         check_threads(&self.threads, THREADS_MAX)?;
-        if self.repeats == 0 {
+        if self.repeats == 0 || self.problems.is_empty() {
             return Err(Error::usage("nothing is to be measured"));
         }
         Ok(())
@@ -145,6 +235,34 @@ mod tests {
         let sizes = LARGEST.within(64 << 20, 2).unwrap();
         assert_eq!((sizes.linpack, sizes.dgemm, sizes.words, sizes.fft), (1500, 1500, 1 << 23, 1 << 19));
         assert_eq!(LARGEST.within(1000, 1), None);
+    }
+
+    #[test]
+    fn a_series_has_problems_of_about_as_much_memory() {
+        let host = host_of(&[], "0-1");
+        let plan =
+            HpccPlan::new(&host, true, 7, &[1, 2]).unwrap().of_series(&host, &[1000, 500, 1000]).unwrap();
+        let orders: Vec<_> = plan.problems.iter().map(|problem| problem.order).collect();
+        assert_eq!(orders, [Some(500), Some(1000)]);
+        let Problem { sizes, stream_bytes, .. } = plan.problems[1];
+        assert_eq!((sizes.linpack, sizes.dgemm, sizes.ptrans), (1000, 577, 577));
+        assert_eq!((sizes.words, sizes.fft, stream_bytes), (1 << 19, 1 << 15, 8_000_000 / 3));
+        for problem in &plan.problems {
+            let bytes = problem.bytes(2) as f64 / linpack::bytes(problem.sizes.linpack) as f64;
+            assert!((1.0..=2.0).contains(&bytes), "{problem:?}: {bytes}");
+        }
+    }
+
+    #[test]
+    fn a_series_that_does_not_fit_is_refused_with_what_does() {
+        let host = host_of(&[], "0");
+        let plan = || HpccPlan::new(&host, true, 7, &[1]).unwrap();
+        let error = plan().of_series(&host, &[500, 1_000_000]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.hint_text().unwrap().contains("--sizes 500 fit"), "{error:?}");
+        for bad in [0, 199, 1_000_001, usize::MAX] {
+            assert_eq!(plan().of_series(&host, &[500, bad]).unwrap_err().kind(), ErrorKind::Usage, "{bad}");
+        }
     }
 
     #[test]

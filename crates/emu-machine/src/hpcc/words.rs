@@ -12,8 +12,9 @@ use crate::kernel::stream;
 /// What is to be known of the figures by the sizes alone: which are smaller than usual, and which fit a cache.
 pub(super) fn notes(plan: &HpccPlan, host: &Host) -> Vec<String> {
     let mut notes = Vec::new();
+    let usual = plan.problems.iter().find(|problem| problem.order.is_none());
     let smaller = Kernel::SINGLE.into_iter().filter_map(|kernel| {
-        let (is, usual) = (plan.sizes.of(kernel)?, plan.usual.of(kernel)?);
+        let (is, usual) = (usual?.sizes.of(kernel)?, plan.usual.of(kernel)?);
         (is < usual).then(|| format!("{} {is} instead of {usual}", kernel.name()))
     });
     let smaller: Vec<_> = smaller.collect();
@@ -24,9 +25,13 @@ pub(super) fn notes(plan: &HpccPlan, host: &Host) -> Vec<String> {
     for &threads in &plan.threads {
         let cpus: CpuList = places(host, threads).iter().flat_map(CpuList::iter).collect();
         let Some(most) = last_level_caches(&host.roots, &cpus) else { continue };
-        let fits = |kernel: &Kernel| kernel.spread_bytes(plan, threads).is_some_and(|bytes| bytes <= most);
-        let names = Kernel::SINGLE.into_iter().filter(fits).map(Kernel::name);
-        cached.extend(names.map(|name| format!("{name} ({threads} threads)")));
+        for problem in &plan.problems {
+            let fits =
+                |kernel: &Kernel| kernel.spread_bytes(problem, threads).is_some_and(|bytes| bytes <= most);
+            let names = Kernel::SINGLE.into_iter().filter(fits).map(Kernel::name);
+            let of = problem.order.map_or_else(String::new, |order| format!(" {order}"));
+            cached.extend(names.map(|name| format!("{name}{of} ({threads} threads)")));
+        }
     }
     if !cached.is_empty() {
         let cached = cached.join(", ");
@@ -59,7 +64,9 @@ pub(super) fn conclusion(rows: &[Row], stream_obeys_rule: bool) -> String {
         )
     };
     let of = |kernel: Kernel| {
-        let mut rows = rows.iter().filter(move |row| row.kernel == kernel);
+        // Of a series the largest problem.
+        let largest = rows.iter().map(|row| row.order).max().flatten();
+        let mut rows = rows.iter().filter(move |row| row.kernel == kernel && row.order == largest);
         Some((rows.next()?, rows.next_back()?))
     };
     let scale =
@@ -83,8 +90,8 @@ pub(super) fn conclusion(rows: &[Row], stream_obeys_rule: bool) -> String {
 mod tests {
     use std::fs;
 
-    use super::super::Run;
     use super::super::plan::LARGEST_QUICK;
+    use super::super::{Problem, Run};
     use super::*;
     use crate::kernel::Outcome;
     use crate::testing::host_of;
@@ -101,11 +108,12 @@ mod tests {
         let mut host = host_of(&["0"], "0");
         host.roots = Roots::below(dir.path());
         let plan = HpccPlan::new(&host, true, 7, &[1, 2]).unwrap();
-        let mut plan = HpccPlan { sizes: LARGEST_QUICK, usual: LARGEST_QUICK, ..plan };
+        let problem = Problem { order: None, sizes: LARGEST_QUICK, stream_bytes: 1 << 20 };
+        let mut plan = HpccPlan { problems: vec![problem], usual: LARGEST_QUICK, ..plan };
         let fits = "These fit the last-level caches, so that their rates are those of a cache: \
                     fft (1 threads).";
         assert_eq!(notes(&plan, &host), [fits]);
-        plan.sizes.linpack /= 2;
+        plan.problems[0].sizes.linpack /= 2;
         let smaller = "Memory does not suffice for the usual sizes: linpack 1000 instead of 2000.";
         assert_eq!(notes(&plan, &host), [smaller, fits]);
         host.roots.sys = dir.path().join("nothing");
@@ -116,10 +124,11 @@ mod tests {
     #[test]
     fn a_wrong_result_is_named() {
         let run = |error| Run::from(Outcome { seconds: 1.0, work: 2.0, error, error_max: 16.0 });
-        let row = Row::new(Kernel::Fft, 2, 8, vec![run(1.0), run(f64::NAN)]).unwrap();
+        let problem = Problem { order: None, sizes: LARGEST_QUICK, stream_bytes: 1 << 20 };
+        let row = Row::new(Kernel::Fft, 2, &problem, vec![run(1.0), run(f64::NAN)]).unwrap();
         assert_eq!((row.passed, row.worst()), (false, None));
         assert!(conclusion(&[row], true).starts_with("WRONG RESULTS: fft (2 threads)."));
-        let row = Row::new(Kernel::Fft, 2, 8, vec![run(1.0), run(3.0)]).unwrap();
+        let row = Row::new(Kernel::Fft, 2, &problem, vec![run(1.0), run(3.0)]).unwrap();
         assert_eq!(row.worst(), Some(3.0));
         assert!(conclusion(&[row], false).starts_with("Every result is right. STREAM's arrays are shorter"));
     }

@@ -94,6 +94,9 @@ impl Work {
     /// The one whose rate is the peak.
     pub const PEAK: Self = Self { number: Number::Double, operation: Operation::MultiplyAdd };
 
+    /// Additions, subtractions, multiplications and divisions of integers.
+    pub const MIXED_INTEGERS: Self = Self { number: Number::Integer, operation: Operation::Mixed };
+
     /// `integer +`, `double mixed`
     pub fn name(self) -> String {
         let number = match self.number {

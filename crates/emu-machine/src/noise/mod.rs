@@ -7,10 +7,12 @@ mod conclusion;
 mod gap;
 mod kind;
 mod period;
+mod setting;
 
 pub use gap::{CpuGaps, Gap};
 pub use kind::{Answer, Kind, Order, Run, Runs};
 pub use period::Period;
+pub use setting::{Held, Setting};
 
 use std::time::Duration;
 

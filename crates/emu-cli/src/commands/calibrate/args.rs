@@ -8,7 +8,8 @@ use crate::values;
 /// Measure how the speed of this machine follows the CPU quota
 ///
 /// LINPACK at quotas from 0.1 CPUs to all of them, with --quick in larger steps on more than two; the published linear
-/// model, and what its R² hides. emu ends with code 5 when a solution is wrong.
+/// model, and what its R² hides. What others have disturbed is left out and listed. emu ends with code 5 when a solution
+/// is wrong.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct CalibrateArgs {
@@ -22,7 +23,16 @@ pub(crate) struct CalibrateArgs {
     #[arg(long, value_name = "CPUS", value_parser = values::step, allow_hyphen_values = true)]
     pub(crate) step: Option<f64>,
 
-    /// Measure as a published study did, and show its tables beside
+    /// How often each quota is measured in each order [default: 1; with --preset 25, as published]
+    #[arg(long, value_name = "N", value_parser = values::reps, allow_hyphen_values = true)]
+    pub(crate) reps: Option<usize>,
+
+    /// Equations of the systems of each sample, of which the last one counts [default: 4000; with --quick 2000; with
+    /// --preset 1000,5000,10000]
+    #[arg(long = "size", value_name = "N", value_delimiter = ',', value_parser = values::equations, allow_hyphen_values = true)]
+    pub(crate) sizes: Vec<usize>,
+
+    /// Measure as a published study did, and show its tables beside: hours, which --reps and --size shorten
     #[arg(long, value_name = "STUDY")]
     pub(crate) preset: Option<CalibratePreset>,
 }
@@ -30,7 +40,7 @@ pub(crate) struct CalibrateArgs {
 /// A published study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CalibratePreset {
-    /// Manner & Wirtz 2021: 10000 equations, ascending, threads on all CPUs (with --quick only its tables)
+    /// Manner & Wirtz 2021: 25 times up to all CPUs, with threads on all of them (with --quick only its tables)
     #[value(name = "semode-2021")]
     Semode2021,
 }
@@ -39,6 +49,7 @@ pub(crate) enum CalibratePreset {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CalibrateCommand {
     Map(CalibrateMapArgs),
+    Compare(CalibrateCompareArgs),
 }
 
 /// Find the local quota that equals a setting of another machine
@@ -60,3 +71,28 @@ pub(crate) struct CalibrateMapArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// Lay calibrations over one another: one machine in several settings, or several machines
+///
+/// Rates are as they were measured: what a setting does to the clock is an effect of it.
+#[derive(Debug, Args)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub(crate) struct CalibrateCompareArgs {
+    /// Calibrations: records, or files of --json; a name of its own for one is written before it as NAME=
+    #[arg(value_name = "[NAME=]RECORD", num_args = 2.., required = true)]
+    pub(crate) records: Vec<String>,
+
+    /// Draw rates over quotas into this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) figure: Option<PathBuf>,
+
+    /// Write JSON to stdout instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const COMPARE_EXAMPLES: &str = "Examples:
+  emu calibrate --out turbo
+  emu doctor tune --knobs turbo -- emu calibrate --out steady
+  emu calibrate compare turbo steady --figure turbo.svg
+  emu calibrate compare 1.a=turbo 1.b=steady";

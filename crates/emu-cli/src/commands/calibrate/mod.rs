@@ -3,14 +3,16 @@
 mod args;
 pub(crate) mod show;
 
-pub(crate) use args::{CalibrateArgs, CalibrateCommand, CalibrateMapArgs, CalibratePreset};
+pub(crate) use args::{
+    CalibrateArgs, CalibrateCommand, CalibrateCompareArgs, CalibrateMapArgs, CalibratePreset,
+};
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
 use emu_core::{Error, ErrorKind, Result};
-use emu_machine::calibrate::{self, CalibrationPlan, Measured, Other};
+use emu_machine::calibrate::{self, CalibrationPlan, Measured, Other, Setting, Wanted};
 
 use crate::exit::{Exit, Failure};
 use crate::measuring::{Document, Measuring, Task};
@@ -19,19 +21,31 @@ use crate::{host, output};
 
 const NAME: &str = "calibrate";
 
-/// Measures, and shows what it means; or composes two calibrations.
+/// Measures, and shows what it means; or makes something of calibrations that were taken.
 pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<Exit, Failure> {
-    if let Some(CalibrateCommand::Map(args)) = &args.command {
-        return map(args);
+    match &args.command {
+        Some(CalibrateCommand::Map(args)) => map(args),
+        Some(CalibrateCommand::Compare(args)) => compare(args),
+        None => measure(args),
     }
+}
+
+fn measure(args: &CalibrateArgs) -> Result<Exit, Failure> {
     let host = host::detect()?;
-    let (quick, seed, preset) = (args.measure.quick, args.measure.seed(), args.preset);
-    let mut plan = CalibrationPlan::new(&host, quick, seed, args.step)?;
-    if preset.is_some() && !quick {
-        plan = plan.as_published(&host)?;
-    }
+    let (seed, preset) = (args.measure.seed(), args.preset);
+    let wanted = Wanted {
+        quick: args.measure.quick,
+        published: preset.is_some(),
+        seed,
+        step: args.step,
+        reps: args.reps,
+        sizes: args.sizes.clone(),
+    };
+    let plan = CalibrationPlan::new(&host, &wanted)?;
     let options = option("preset", preset.map(|CalibratePreset::Semode2021| "semode-2021"))
-        + &option("step", args.step);
+        + &option("step", args.step)
+        + &option("reps", args.reps)
+        + &option("size", &args.sizes);
     let mut measuring =
         Measuring::begin(&host, &args.measure, &Task { name: NAME, options, seed, plan: &plan })?;
     let measured = calibrate::measure(&host, &plan, &mut |event| measuring.watch(event));
@@ -49,13 +63,58 @@ fn map(args: &CalibrateMapArgs) -> Result<Exit, Failure> {
         Other::of(&read(&args.other)?)?
     };
     let found = calibrate::equivalent(&here, &other, args.setting)?;
-    output::print(&if args.json { show::json(found)? } else { show::text_of_map(&found) })?;
+    output::print(&if args.json { show::json(&found)? } else { show::text_of_map(&found) })?;
     Ok(Exit::Success)
+}
+
+fn compare(args: &CalibrateCompareArgs) -> Result<Exit, Failure> {
+    let named = args.records.iter().map(|text| {
+        let (name, record) = named(text);
+        Ok((name, Document::<Measured>::read(record, NAME)?, record))
+    });
+    let named = named.collect::<Result<Vec<_>>>()?;
+    let usable = named
+        .into_iter()
+        .map(|(name, document, record)| Ok((name, document.about.machine, usable(document.result, record)?)));
+    let read = usable.collect::<Result<Vec<_>>>()?;
+    let settings: Vec<_> = read.iter().map(|(name, _, measured)| Setting { name, measured }).collect();
+    let compared = calibrate::compare(&settings)?;
+    if let Some(figure) = &args.figure {
+        output::write(figure, &show::chart_of_comparison(&compared).svg()?)?;
+    }
+    let machines: Vec<_> = read.iter().map(|(_, machine, _)| machine).collect();
+    output::print(&if args.json {
+        show::json(&show::Comparison { calibrations: &compared })?
+    } else {
+        show::text_of_comparison(&compared, &machines)
+    })?;
+    Ok(Exit::Success)
+}
+
+/// A record with its name: the one before `=`, else that of its file or folder without its ending. A path with `=` in its
+/// first part is given as `./a=b`.
+fn named(text: &str) -> (String, &Path) {
+    match text.split_once('=') {
+        Some((name, record)) if !name.is_empty() && !name.contains('/') => {
+            (name.to_owned(), Path::new(record))
+        }
+        _ => {
+            let path = Path::new(text);
+            let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
+            (name.map_or_else(|| text.to_owned(), |name| name.to_string_lossy().into_owned()), path)
+        }
+    }
 }
 
 /// A calibration from its record, of which every solution is right.
 fn read(record: &Path) -> Result<Measured> {
-    let measured = Document::<Measured>::read(record, NAME)?.result;
+    usable(Document::<Measured>::read(record, NAME)?.result, record)
+}
+
+/// The calibration, analysed by the rules of this emu.
+fn usable(measured: Measured, record: &Path) -> Result<Measured> {
     measured.check_solutions(record)?;
-    Ok(measured)
+    measured.analysed_again().map_err(|cause| {
+        Error::usage(format!("cannot use the calibration {}", record.display())).caused_by(cause)
+    })
 }

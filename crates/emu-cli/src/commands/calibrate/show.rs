@@ -1,25 +1,33 @@
-//! A calibration as tables and figures, and what two of them make of each other.
+//! A calibration as tables and figures, and what several of them make of each other.
 
+mod comparison;
 mod figures;
+mod map;
+
+pub(crate) use comparison::{Comparison, chart as chart_of_comparison, text as text_of_comparison};
+pub(crate) use map::text as text_of_map;
 
 use std::fmt::Write as _;
 
 use emu_bench::numbers::{percent, signed};
 use emu_bench::report::{Csv, optional};
-use emu_bench::stats::Interval;
+use emu_bench::stats::{Interval, LinearFit};
 use emu_bench::table::{Column, Table, wrap};
 use emu_core::Result;
-use emu_machine::calibrate::published::PUBLISHED;
-use emu_machine::calibrate::{Analysis, Equivalent, Measured, Model, OrderEffect, Sample};
+use emu_machine::calibrate::published::{PUBLISHED, SIZES};
+use emu_machine::calibrate::{Analysis, Measured, Model, OrderEffect, Sample};
 use serde::Serialize;
 
 use crate::output::{SCHEMA, Shown};
+
+/// Disturbed samples that are listed; the CSV has all.
+const DISTURBED: usize = 5;
 
 /// Notes that are shown; one that tells of a quota may come for each of them.
 const NOTES: usize = 3;
 
 const COLUMNS: &str = "order,quota,threads,solutions,seconds,gflops,cpus_used,residual,passed,pass,begin_seconds,\
-clock_hz,stolen,foreign";
+clock_hz,stolen,foreign,disturbed";
 
 /// What was measured, for people and their programs; with the published tables where they are asked for.
 pub(crate) fn shown(measured: &Measured, with_published: bool) -> Shown {
@@ -34,21 +42,13 @@ fn text(measured: &Measured, with_published: bool) -> String {
     let note = "DEAD: CPUs at which the line is 0. OFF, WORST: mean and largest deviation from being proportional. RESIDUAL: \
                 the largest, of the largest rate. GIVEN: the least share of a quota's CPU time that was delivered. CPU-S: \
                 what a CPU second is worth at low quotas relative to high ones. equal clock: each rate times the median core \
-                clock by its own.";
+                clock by its own. weighted: through the means of quotas, each by its scatter; the others are of all samples.";
     let mut text = format!("{}\n{}\n{}\n\n", model(measured).text(), hidden(measured).text(), wrap(note, 0));
-    if let Some(around) = around(measured) {
-        let _ = writeln!(text, "{}", wrap(&around, 0));
+    for line in around(measured).into_iter().chain(disturbed(measured)) {
+        let _ = writeln!(text, "{}", wrap(&line, 0));
     }
     for one in &measured.analyses {
-        let bands: Vec<_> = one
-            .model()
-            .bands
-            .iter()
-            .map(|band| format!("{:.1} to {:.1} CPUs ({:.1} GFLOPS per CPU)", band.from, band.to, band.slope))
-            .collect();
-        let count = if bands.len() == 1 { "one band".to_owned() } else { format!("{} bands", bands.len()) };
-        let at = if one.equal_clock.is_some() { " at equal clock" } else { "" };
-        let line = format!("Threads {}: {count}{at}: {}.", one.threads.name(), bands.join(", "));
+        let line = format!("Threads {}: {}", one.threads.name(), per_cpu(one));
         let _ = writeln!(text, "{}", wrap(&line, 0));
         for effect in &one.orders {
             let line = format!("Threads {}: {}", one.threads.name(), order_effect(effect));
@@ -81,6 +81,51 @@ fn around(measured: &Measured) -> Option<String> {
     let foreign = most(|sample| sample.foreign).map(|share| format!("other tasks up to {share}"));
     let parts: Vec<_> = [clock, stolen, foreign].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| format!("During the samples: {}.", parts.join(", ")))
+}
+
+/// The samples that were left out, as others have disturbed them.
+fn disturbed(measured: &Measured) -> Option<String> {
+    let count = measured.disturbed().count();
+    let listed = measured.disturbed().take(DISTURBED).map(|sample| {
+        let of = |share: Option<f64>, who: &str| share.map(|share| format!("{who} {}", percent(share)));
+        let why: Vec<_> =
+            of(sample.stolen, "stolen").into_iter().chain(of(sample.foreign, "others")).collect();
+        format!("{:.1} CPUs ({})", sample.quota, why.join(", "))
+    });
+    let mut listed: Vec<_> = listed.collect();
+    if count > DISTURBED {
+        listed.push(format!("and {} more", count - DISTURBED));
+    }
+    (count > 0).then(|| {
+        let all = measured.samples.len();
+        format!(
+            "Left out as disturbed where a quota has others: {count} of {all} samples: {}.",
+            listed.join("; ")
+        )
+    })
+}
+
+/// The rate per CPU, as a whole and by band.
+fn per_cpu(one: &Analysis) -> String {
+    let model = one.model();
+    let rate = |rate: &Option<Interval>| {
+        rate.map_or_else(
+            || "?".into(),
+            |rate| format!("{:.2} ({:.2} to {:.2})", rate.estimate, rate.low, rate.high),
+        )
+    };
+    let at = if one.equal_clock.is_some() { " at equal clock" } else { "" };
+    let bands = match model.bands.as_slice() {
+        [] => "no bands are told, as too few quotas have two undisturbed samples".to_owned(),
+        [_] => "one band".to_owned(),
+        several => {
+            let band = several.iter().map(|band| {
+                format!("{:.1} to {:.1} CPUs with {}", band.line.from, band.line.to, rate(&band.per_cpu))
+            });
+            format!("{} bands: {}", several.len(), band.collect::<Vec<_>>().join(", "))
+        }
+    };
+    format!("{} GFLOPS per CPU{at}; {bands}.", rate(&model.per_cpu))
 }
 
 /// How an order differs from another, and what of that is a drift.
@@ -116,16 +161,18 @@ fn model(measured: &Measured) -> Table {
         Column::number("MAX GFLOPS"),
     ]);
     for (name, _, model) in models(measured) {
-        let fit = &model.fit;
-        table.row([
-            name.to_owned(),
-            fit.points.to_string(),
-            r_squared(model),
-            fit.slope.p.map_or_else(|| "-".into(), p_value),
-            format!("{:.3}", fit.intercept.interval.estimate),
-            format!("{:.3}", fit.slope.interval.estimate),
-            format!("{:.3}", model.max_gflops),
-        ]);
+        let weighted = model.weighted.as_ref().map(|fit| ("weighted", fit));
+        for (name, fit) in [(name, &model.fit)].into_iter().chain(weighted) {
+            table.row([
+                name.to_owned(),
+                fit.points.to_string(),
+                r_squared(fit),
+                fit.slope.p.map_or_else(|| "-".into(), p_value),
+                format!("{:.3}", fit.intercept.interval.estimate),
+                format!("{:.3}", fit.slope.interval.estimate),
+                format!("{:.3}", model.max_gflops),
+            ]);
+        }
     }
     table
 }
@@ -165,8 +212,8 @@ fn hidden(measured: &Measured) -> Table {
     table
 }
 
-fn r_squared(model: &Model) -> String {
-    model.fit.r_squared.map_or_else(|| "-".into(), |r_squared| format!("{r_squared:.4}"))
+fn r_squared(fit: &LinearFit) -> String {
+    fit.r_squared.map_or_else(|| "-".into(), |r_squared| format!("{r_squared:.4}"))
 }
 
 /// As R prints it, which cannot tell smaller ones from 0.
@@ -189,7 +236,7 @@ fn published(measured: &Measured) -> String {
         let (model, fit) = (&one.measured, &one.measured.fit);
         table.row([
             format!("here, {}", one.threads.name()),
-            r_squared(model),
+            r_squared(fit),
             fit.slope.p.map_or_else(|| "-".into(), p_value),
             format!("{:.3}", fit.intercept.interval.estimate),
             format!("{:.3}", fit.slope.interval.estimate),
@@ -212,11 +259,16 @@ fn published(measured: &Measured) -> String {
     let settings: Vec<_> = PUBLISHED.iter().map(|row| format!("{}: {}", row.name, row.setting)).collect();
     let source = format!(
         "Published: Manner & Wirtz, SOSE 2021, tables II to IV, {} equations; here {}. {}.",
-        emu_machine::calibrate::published::EQUATIONS,
-        measured.equations,
+        sizes(SIZES),
+        if measured.sizes.is_empty() { measured.equations.to_string() } else { sizes(&measured.sizes) },
         settings.join("; ")
     );
     format!("{}{}\n", table.text(), wrap(&source, 0))
+}
+
+/// Sizes, of which the last one counts.
+fn sizes(sizes: &[usize]) -> String {
+    sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn csv(measured: &Measured) -> String {
@@ -237,46 +289,24 @@ fn csv(measured: &Measured) -> String {
             optional(sample.clock_hz),
             optional(sample.stolen),
             optional(sample.foreign),
+            sample.is_disturbed().to_string(),
         ]);
     }
     csv.text()
 }
 
-/// The equivalent of a setting.
-#[derive(Serialize)]
-pub(crate) struct Document {
-    /// Version of the form.
-    schema: u32,
-    #[serde(flatten)]
-    found: Equivalent,
-}
-
-/// The same as JSON.
+/// What several calibrations make of each other, as JSON.
 ///
 /// # Errors
 /// It has no JSON form, which is a defect of emu.
-pub(crate) fn json(found: Equivalent) -> Result<String> {
+pub(crate) fn json(found: &impl Serialize) -> Result<String> {
+    #[derive(Serialize)]
+    struct Document<'a, T> {
+        schema: u32,
+        #[serde(flatten)]
+        found: &'a T,
+    }
     crate::output::json(&Document { schema: SCHEMA, found })
-}
-
-/// The equivalent of a setting, in words.
-pub(crate) fn text_of_map(found: &Equivalent) -> String {
-    let doubt = if found.both_linear {
-        ""
-    } else {
-        " One of the machines does not follow a line (R² below 0.99, or a rate off the line by more than 5% of the largest): \
-         the equivalent holds for none of its bands."
-    };
-    let words = format!(
-        "Setting {} of the other machine is {:.2} GFLOPS; here that is a quota of {:.3} ± {:.3} CPUs (one standard \
-         deviation), or a speed of {} on all CPUs.{doubt}",
-        found.setting,
-        found.gflops,
-        found.quota,
-        found.quota_sd,
-        percent(found.speed)
-    );
-    wrap(&words, 0) + "\n"
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `emu measure`: what this machine can do, one folder for each part of it.
 
 mod args;
+mod beside;
 mod cpu;
 mod disk;
 mod hpcc;

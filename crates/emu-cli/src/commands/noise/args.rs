@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::measuring::MeasureArgs;
 use crate::values;
@@ -17,4 +17,19 @@ pub(crate) struct NoiseArgs {
     /// Shortest pause that counts as a gap [default: ten steps of the loop that looks, at least 1us]
     #[arg(long, value_name = "DURATION", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) threshold: Option<Duration>,
+
+    /// Run on the CPUs of this NUMA node alone
+    #[arg(long, value_name = "N", value_parser = values::node, allow_hyphen_values = true)]
+    pub(crate) node: Option<usize>,
+
+    /// Turn the other threads of each core off meanwhile; what is bound to one of them may lose that binding
+    #[arg(long, value_enum, value_name = "STATE")]
+    pub(crate) smt: Option<Smt>,
+}
+
+/// What becomes of simultaneous multithreading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Smt {
+    /// One thread a core, by the kernel's switch, which is put back
+    Off,
 }

@@ -3,28 +3,36 @@
 mod args;
 mod show;
 
-pub(crate) use args::NoiseArgs;
+pub(crate) use args::{NoiseArgs, Smt};
 
 use emu_machine::Event;
-use emu_machine::noise::{self, NoisePlan};
+use emu_machine::noise::{self, NoisePlan, Setting};
 
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::measuring::{Measuring, Task};
+use crate::options::option;
 use crate::output::nanos;
 
 /// Measures, and shows what it means.
 pub(crate) fn noise(args: &NoiseArgs) -> Result<Exit, Failure> {
-    let host = host::detect()?;
+    let mut host = host::detect()?;
     let seed = args.measure.seed();
+    let setting = Setting { node: args.node, smt_off: args.smt == Some(Smt::Off) };
+    host.allowed = setting.cpus(&host)?;
     let plan = NoisePlan {
         threshold_ns: args.threshold.map(nanos),
         ..NoisePlan::new(&host, args.measure.quick, seed)
     };
-    let options = plan.threshold_ns.map_or_else(String::new, |nanos| format!(" --threshold {nanos}ns"));
+    let options = plan.threshold_ns.map_or_else(String::new, |nanos| format!(" --threshold {nanos}ns"))
+        + &option("node", args.node)
+        + &option("smt", args.smt.map(|Smt::Off| "off"));
     let task = Task { name: "noise", options, seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
-    let measured = noise::measure(&host, &plan, &mut |event: Event<'_>| measuring.watch(event));
+    let measured = setting.hold(&host).and_then(|held| {
+        let measured = noise::measure(&host, &plan, &mut |event: Event<'_>| measuring.watch(event));
+        held.end().and(measured)
+    });
     measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
     Ok(Exit::Success)
 }

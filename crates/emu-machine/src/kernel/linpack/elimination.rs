@@ -85,8 +85,8 @@ impl Elimination {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works until all is done.
-    pub(super) fn work(&self) {
+    /// Works until all is done, and calls `look` after each step.
+    pub(super) fn work(&self, look: &dyn Fn()) {
         let _alarm = Alarm(self);
         let mut state = self.lock();
         loop {
@@ -101,11 +101,13 @@ impl Elimination {
             match step {
                 Step::Factorise(block) => {
                     let panel = Arc::new(block.factorise());
+                    look();
                     state = self.lock();
                     state.panels.push(panel);
                 }
                 Step::Apply(panel, Waiting { mut block, applied }) => {
                     panel.apply(&mut block);
+                    look();
                     state = self.lock();
                     let last = state.blocks.len() - 1;
                     // The right-hand side has seen every panel.

@@ -66,11 +66,19 @@ impl System {
     /// # Errors
     /// A thread cannot be made or bound.
     pub fn solve(self, threads: &[CpuList]) -> Result<Solution> {
+        self.solve_looking(threads, &|| ())
+    }
+
+    /// As [`solve`](Self::solve), where each thread calls `look` after each step of its work, some milliseconds apart.
+    ///
+    /// # Errors
+    /// As [`solve`](Self::solve).
+    pub fn solve_looking(self, threads: &[CpuList], look: &(dyn Fn() + Sync)) -> Result<Solution> {
         let Self { order, seed, blocks } = self;
         let (barrier, elimination) = (Barrier::new(threads.len()), Elimination::new(blocks));
         let solved = on_threads("LINPACK", threads, |number| {
             Ok(Span::of(&barrier, || {
-                elimination.work();
+                elimination.work(look);
                 if number == 0 { elimination.substitute() } else { Vec::new() }
             }))
         })?;

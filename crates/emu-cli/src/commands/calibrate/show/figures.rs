@@ -1,51 +1,69 @@
 //! A calibration as figures: rates over quotas, and what the line leaves over.
 
 use emu_bench::report::{Axis, Chart, Point, Series};
-use emu_machine::calibrate::{Analysis, Measured, Sample};
+use emu_bench::stats::{LinearFit, Place};
+use emu_machine::calibrate::{Measured, Model, Sample};
 
-/// The points of an analysis, by a value for each sample.
-fn points(measured: &Measured, one: &Analysis, value: impl Fn(&Sample) -> f64) -> Vec<Point> {
-    let own = measured
-        .samples
-        .iter()
-        .filter(|sample| sample.threads == one.threads.count(sample.quota, measured.cpus));
-    own.map(|sample| Point::new(sample.quota, value(sample))).collect()
+/// The mean rate at each quota with its standard deviation as a bar, hollow at these quotas.
+pub(super) fn points(model: &Model, in_doubt: &[f64]) -> Vec<Point> {
+    let point = |place: &Place| {
+        let sd = place.sd.unwrap_or(0.0);
+        let is_open = in_doubt.iter().any(|quota| quota.to_bits() == place.x.to_bits());
+        Point::between(place.x, place.mean, place.mean - sd, place.mean + sd).open(is_open)
+    };
+    model.places.iter().map(point).collect()
 }
 
-/// As in the paper: rates over quotas, with the line of each number of threads, and its bands where there are several.
+/// A line, from where it is above 0 to all CPUs.
+pub(super) fn line(fit: &LinearFit, cpus: usize) -> Vec<(f64, f64)> {
+    let most = cpus as f64;
+    let dead = -fit.intercept.interval.estimate / fit.slope.interval.estimate;
+    let begin = if dead.is_finite() { dead.clamp(0.0, most) } else { 0.0 };
+    [begin, most].map(|quota| (quota, fit.at(quota))).into()
+}
+
+/// As in the paper: rates over quotas, with the line of each number of threads, its bands where there are several, and
+/// what was left out.
 pub(super) fn chart(measured: &Measured) -> Chart {
     let rates = measured.analyses.iter().map(|one| {
         Series::points(
             format!("threads: {}", one.threads.name()),
-            points(measured, one, |sample| sample.gflops),
+            points(&one.measured, &one.disturbed_quotas),
         )
-    });
-    let most = measured.cpus as f64;
-    let lines = measured.analyses.iter().map(|one| {
-        let begin = one.measured.dead_quota.clamp(0.0, most);
-        let ends = [begin, most].map(|quota| Point::new(quota, one.measured.predicted(quota)));
-        Series::line(format!("line: {}", one.threads.name()), ends.to_vec())
+        .along(line(one.measured.line(), measured.cpus))
     });
     let several = measured.analyses.iter().filter(|one| one.measured.bands.len() > 1);
     let bands = several.map(|one| {
         let ends = one.measured.bands.iter().flat_map(|band| {
-            [band.from, band.to].map(|quota| Point::new(quota, band.intercept + band.slope * quota))
+            let line = band.line;
+            [line.from, line.to].map(|quota| Point::new(quota, line.intercept + line.slope * quota))
         });
         Series::line(format!("bands: {}", one.threads.name()), ends.collect())
     });
+    // Those that stand for a quota without others are there already.
+    let stands = |sample: &&Sample| {
+        let mut places = measured.analyses.iter().flat_map(|one| &one.measured.places);
+        places.any(|place| (place.x, place.mean) == (sample.quota, sample.gflops))
+    };
+    let left_out = measured.disturbed().filter(|sample| !stands(sample));
+    let disturbed: Vec<_> =
+        left_out.map(|sample| Point::new(sample.quota, sample.gflops).open(true)).collect();
+    let disturbed = (!disturbed.is_empty()).then(|| Series::points("disturbed", disturbed));
     Chart::new(
         "Calibration: LINPACK at CPU quotas",
         Axis::linear("CPU quota"),
-        Axis::linear("GFLOPS"),
-        rates.chain(lines).chain(bands).collect(),
+        Axis::linear("GFLOPS, mean ± standard deviation"),
+        rates.chain(bands).chain(disturbed).collect(),
     )
 }
 
 /// What the line leaves over.
 pub(super) fn residuals_chart(measured: &Measured) -> Chart {
     let series = measured.analyses.iter().map(|one| {
-        let residual = |sample: &Sample| sample.gflops - one.measured.predicted(sample.quota);
-        Series::points(format!("threads: {}", one.threads.name()), points(measured, one, residual))
+        let model = &one.measured;
+        let over = points(model, &one.disturbed_quotas);
+        let over = over.into_iter().map(|point| point.less(model.predicted(point.x)));
+        Series::points(format!("threads: {}", one.threads.name()), over.collect())
     });
     let chart = Chart::new(
         "Calibration: residuals of the linear model",

@@ -1,7 +1,11 @@
 //! What a calibration is shown as.
 
+use emu_bench::record::Machine;
 use emu_bench::report::{Point, Series};
 use emu_bench::table::WIDTH;
+use emu_core::{Host, Roots};
+use emu_machine::calibrate::{Compared, Equivalent, Threads};
+use serde_json::Value;
 
 use super::*;
 
@@ -19,10 +23,17 @@ fn measured() -> Measured {
                 "intercept": coefficient(-1.82), "slope": coefficient(54.118), "r_squared": r_squared,
                 "residual_sd": 0.3, "f_test": null, "points": 60,
             },
+            "places": [{"x": 0.1, "count": 3, "mean": 3.5, "sd": 0.25}, {"x": 2.0, "count": 3, "mean": 106.0, "sd": 0.5}],
+            "weighted": {
+                "intercept": coefficient(-1.82), "slope": coefficient(54.118), "r_squared": 0.9991,
+                "residual_sd": 0.3, "f_test": null, "points": 20,
+            },
+            "per_cpu": {"estimate": 53.1, "low": 52.9, "high": 53.35, "level": 0.95},
             "max_gflops": 106.4, "dead_quota": 0.034, "proportional_mean": 0.05, "proportional_worst": -0.31,
             "worst_quota": 0.1,
             "residuals": {"largest_share": residual, "at_quota": 0.5, "pass": residual < 0.05},
-            "bands": [{"from": 0.1, "to": 0.9, "intercept": 0.0, "slope": 50.0},
+            "bands": [{"from": 0.1, "to": 0.9, "intercept": 0.0, "slope": 50.0,
+                       "per_cpu": {"estimate": 50.0, "low": 49.5, "high": 50.5, "level": 0.95}},
                       {"from": 1.0, "to": 2.0, "intercept": 0.0, "slope": 55.0}],
             "clock_ratio": 0.97,
         })
@@ -61,6 +72,7 @@ fn measured() -> Measured {
 fn the_tables_keep_to_their_width_and_tell_all() {
     let text = text(&measured(), true);
     assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
         "<2.2e-16",
         "-1.820",
@@ -70,7 +82,11 @@ fn the_tables_keep_to_their_width_and_tell_all() {
         "-31.0% at 0.1",
         "1.1%",
         "passes",
-        "2 bands at equal clock",
+        "weighted ",
+        "0.9991",
+        "53.10 (52.90 to 53.35) GFLOPS per CPU at equal clock; 2 bands:",
+        "0.1 to 0.9 CPUs with 50.00 (49.50 to 50.50), 1.0 to 2.0 CPUs with ?.",
+        "Left out as disturbed where a quota has others: 1 of 1 samples: 0.1 CPUs",
         "During the samples: core clock 2.75 to 2.75 GHz, stolen up to 25%.",
         "ascending against random",
         "H60",
@@ -81,7 +97,7 @@ fn the_tables_keep_to_their_width_and_tell_all() {
         "here, ceil(quota)",
         "The rate follows a line.",
     ] {
-        assert!(text.contains(part), "{part}\n{text}");
+        assert!(text.contains(part) || joined.contains(part), "{part}\n{text}");
     }
     assert!(!super::text(&measured(), false).contains("H60"));
 }
@@ -129,43 +145,75 @@ fn some_of_many_notes_are_shown_and_the_others_counted() {
 
 #[test]
 fn the_csv_has_every_sample_unrounded() {
-    let line = "random,0.1,2,3,2.5,3.25,0.1,0.01,true,4,12.5,2750000000,0.25,";
+    let line = "random,0.1,2,3,2.5,3.25,0.1,0.01,true,4,12.5,2750000000,0.25,,true";
     assert_eq!(csv(&measured()).lines().nth(1), Some(line));
     assert_eq!(COLUMNS.split(',').count(), line.split(',').count());
 }
 
 #[test]
-fn the_figure_has_points_lines_and_bands_for_all_threads() {
+fn the_figure_has_points_with_lines_and_bands() {
     let mut measured = measured();
     measured.analyses[1].measured.bands.truncate(1);
     let chart = figures::chart(&measured);
     let names: Vec<_> = chart.series.iter().map(|series| series.name.as_str()).collect();
-    let both = ["threads: ceil(quota)", "threads: all CPUs", "line: ceil(quota)", "line: all CPUs"];
-    assert_eq!(names, [&both[..], &["bands: ceil(quota)"]].concat());
-    let [begin, end] = [0.034, 2.0].map(|quota| Point::new(quota, 54.118 * quota - 1.82));
-    assert_eq!(chart.series[3], Series::line("line: all CPUs", vec![begin, end]));
+    assert_eq!(names, ["threads: ceil(quota)", "threads: all CPUs", "bands: ceil(quota)", "disturbed"]);
+    let ends = [1.82 / 54.118, 2.0].map(|quota| (quota, 54.118 * quota - 1.82));
+    let points = [Point::between(0.1, 3.5, 3.25, 3.75), Point::between(2.0, 106.0, 105.5, 106.5)];
+    assert_eq!(chart.series[1], Series::points("threads: all CPUs", points.to_vec()).along(ends.to_vec()));
     let bands = [(0.1, 5.0), (0.9, 45.0), (1.0, 55.0), (2.0, 110.0)].map(|(x, y)| Point::new(x, y));
-    assert_eq!(chart.series[4], Series::line("bands: ceil(quota)", bands.to_vec()));
+    assert_eq!(chart.series[2], Series::line("bands: ceil(quota)", bands.to_vec()));
     assert!(chart.svg().unwrap().contains("CPU quota"));
     let residuals = figures::residuals_chart(&measured);
     assert!((residuals.series.len(), residuals.svg().is_ok()) == (2, true));
 }
 
 #[test]
-fn an_equivalent_says_when_it_is_in_doubt() {
-    let found = Equivalent {
-        setting: 1769.0,
-        gflops: 32.85,
-        quota: 0.64,
-        quota_sd: 0.01,
-        speed: 0.32,
-        both_linear: true,
+fn an_equivalent_names_the_machine_that_is_in_doubt() {
+    let found = |doubts: Value| -> Equivalent {
+        serde_json::from_value(serde_json::json!({
+            "setting": 1769.0, "setting_sd": 31.4, "gflops": 32.85, "quota": 0.64, "quota_sd": 0.01, "speed": 0.32,
+            "speed_sd": 0.005, "both_linear": doubts == serde_json::json!([]), "doubts": doubts,
+        }))
+        .unwrap()
     };
-    let text = text_of_map(&found).split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = |found: &Equivalent| text_of_map(found).split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = words(&found(serde_json::json!([])));
+    assert!(text.contains("Setting 1769 ± 31.4 of") && text.contains("0.640 ± 0.010 CPUs"), "{text}");
+    assert!(text.contains("32% ± 0.5%") && !text.contains("IN DOUBT"), "{text}");
+    let residuals = serde_json::json!({"largest_share": 0.21, "at_quota": 0.5, "pass": false});
+    let other = serde_json::json!([{"is_local": false, "r_squared": 0.7349, "residuals": residuals}]);
+    let found = found(other);
+    let text = words(&found);
     assert!(
-        text.contains("a quota of 0.640 ± 0.010 CPUs") && text.contains("32%") && !text.contains("does not")
+        text.contains("IN DOUBT: the other machine does not follow a line (R² 0.7349, off it by 21%"),
+        "{text}"
     );
-    let doubtful = text_of_map(&Equivalent { both_linear: false, ..found });
-    assert!(doubtful.contains("R²"), "{doubtful}");
-    assert!(json(found).unwrap().contains("\"schema\""));
+    assert!(json(&found).unwrap().contains("\"schema\""));
+}
+
+#[test]
+fn calibrations_are_laid_over_one_another() {
+    let model = measured().analyses[0].measured.clone();
+    let one = |name: &str, against_first: Option<f64>| Compared {
+        name: name.into(),
+        threads: Threads::All,
+        model: model.clone(),
+        cpus: 2,
+        against_first: against_first.map(|share| Interval {
+            estimate: share,
+            low: share - 0.01,
+            high: share + 0.01,
+            level: 0.95,
+        }),
+    };
+    let compared = [one("1.a", None), one("acpi-cpufreq", Some(-0.083))];
+    let machine = Machine::of(&Host::detect(&Roots::system()).unwrap());
+    let text = text_of_comparison(&compared, &[&machine; 2]);
+    assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    for part in ["acpi-cpufreq", "-8.3% ±1.0", "53.10 ±0.2", "106.4"] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let chart = chart_of_comparison(&compared);
+    assert_eq!(chart.series.len(), 2);
+    assert!(chart.svg().unwrap().contains("acpi-cpufreq"));
 }

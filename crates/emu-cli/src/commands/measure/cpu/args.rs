@@ -1,5 +1,6 @@
 use clap::{Args, ValueEnum};
 
+use crate::commands::measure::beside::CompareArgs;
 use crate::measuring::{MeasureArgs, SeriesArgs};
 use crate::values;
 
@@ -15,6 +16,9 @@ pub(crate) struct CpuArgs {
     /// Numbers of threads [default: 1, 2, 4 … as there are CPUs; with --for as many as there are CPUs]
     #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::threads, allow_hyphen_values = true)]
     pub(crate) threads: Vec<usize>,
+
+    #[command(flatten)]
+    pub(crate) compare: CompareArgs,
 
     #[command(flatten)]
     pub(crate) series: SeriesArgs,

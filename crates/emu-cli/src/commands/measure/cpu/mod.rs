@@ -7,10 +7,12 @@ pub(crate) use args::{CpuArgs, Numbers};
 
 use emu_core::Host;
 use emu_machine::Event;
-use emu_machine::cpu::{self, CpuPlan, Steady};
+use emu_machine::cpu::{self, Cpu, CpuPlan, Steady};
 use emu_machine::kernel::arithmetic::Number;
 use emu_machine::series;
+use emu_machine::tools::Domain;
 
+use crate::commands::measure::beside::Compared;
 use crate::commands::measure::long;
 use crate::exit::{Exit, Failure};
 use crate::host;
@@ -27,12 +29,19 @@ pub(crate) fn cpu(args: &CpuArgs) -> Result<Exit, Failure> {
         return for_long(args, &host, plan);
     }
     let seed = args.measure.seed();
+    let others = args.compare.read(Domain::Cpu)?;
     let plan = CpuPlan::new(&host, args.measure.quick, &args.threads, seed);
     plan.check()?;
     let task = Task { name: NAME, options: option("threads", &args.threads), seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
     let measured = cpu::run(&plan, &host, &mut |event: Event<'_>| measuring.watch(event));
-    measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
+    // An event of sysbench is none of the operations here: only how both grow with threads can be compared.
+    let measured = measured.map(|cpu| Compared::of(cpu, &others, |_, _| None));
+    let show = |measured: &Compared<Cpu>| {
+        let growth = show::growth(&measured.result, &others);
+        Ok(show::shown(&measured.result).followed_by(&measured.text()).followed_by(&growth))
+    };
+    measuring.finish(measured, show)?;
     Ok(Exit::Success)
 }
 

@@ -5,6 +5,7 @@ use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 use emu_bench::table::{Column, Table, wrap};
 use emu_machine::cpu::{Cpu, Peak, Units};
 use emu_machine::kernel::arithmetic::Work;
+use emu_machine::tools::{Figure, What};
 
 use crate::output::Shown;
 
@@ -132,6 +133,39 @@ fn conclusion(cpu: &Cpu) -> String {
     text
 }
 
+/// How the work of another tool grows with threads beside that of integers here, in sentences; nothing for one number of
+/// threads.
+pub(crate) fn growth(cpu: &Cpu, others: &[Figure]) -> String {
+    let mut events: Vec<(usize, f64)> = others
+        .iter()
+        .filter_map(|figure| match figure.what {
+            What::Primes(threads) => Some((threads, figure.per_second)),
+            _ => None,
+        })
+        .collect();
+    events.sort_by_key(|(threads, _)| *threads);
+    let (Some(&(fewest, least)), Some(&(most, all))) = (events.first(), events.last()) else {
+        return String::new();
+    };
+    if fewest == most {
+        return String::new();
+    }
+    let rate = |threads: usize| {
+        let is_same =
+            |rate: &&emu_machine::cpu::Rate| (rate.work, rate.threads) == (Work::MIXED_INTEGERS, threads);
+        Some(cpu.rates.iter().find(is_same)?.operations_per_s)
+    };
+    let here = rate(most).zip(rate(fewest)).map_or_else(
+        || "that many were not measured here".to_owned(),
+        |(all, least)| format!("those of {} here {:.2} times", Work::MIXED_INTEGERS.name(), all / least),
+    );
+    let words = format!(
+        "From {fewest} to {most} threads sysbench's events become {:.2} times as many, {here}.",
+        all / least
+    );
+    wrap(&words, 0) + "\n"
+}
+
 fn csv(cpu: &Cpu) -> String {
     let mut csv = Csv::new(
         "what,operation,threads,operations_per_s,wait_ns,wait_cycles,theoretical_per_s,share,samples,\
@@ -190,6 +224,7 @@ mod tests {
     use super::*;
     use emu_core::Hertz;
     use emu_machine::cpu::{Rate, Wait};
+    use emu_machine::tools::Tool;
 
     fn cpu(documented: bool) -> Cpu {
         let rate = |work, threads: usize| {
@@ -247,6 +282,18 @@ mod tests {
         assert!(self::text(&mixed).replace('\n', " ").contains("CPUs of different kinds"));
         let unknown = Cpu { clock: None, peaks: vec![], ..cpu(true) };
         assert!(self::text(&unknown).replace('\n', " ").contains("clock could not be measured"));
+    }
+
+    #[test]
+    fn other_events_are_compared_by_how_they_grow() {
+        let figure =
+            |threads, per_second| Figure { tool: Tool::Sysbench, what: What::Primes(threads), per_second };
+        let words = |others: &[Figure]| growth(&cpu(true), others).replace('\n', " ");
+        let grown = words(&[figure(4, 3900.0), figure(1, 1000.0)]);
+        assert!(grown.contains("From 1 to 4 threads sysbench's events become 3.90 times as many"), "{grown}");
+        assert!(grown.contains("integer mixed here 4.00 times"), "{grown}");
+        assert!(words(&[figure(3, 2.0), figure(1, 1.0)]).contains("were not measured here"));
+        assert_eq!(words(&[figure(1, 1.0)]) + &words(&[]), "");
     }
 
     #[test]

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use clap::Args;
 use emu_machine::disk::{Column, Operation};
 
+use crate::commands::measure::beside::CompareArgs;
 use crate::commands::measure::peak::PeakArgs;
 use crate::measuring::{MeasureArgs, SeriesArgs};
 use crate::values;
@@ -37,6 +38,9 @@ pub(crate) struct DiskArgs {
 
     #[command(flatten)]
     pub(crate) peak: PeakArgs,
+
+    #[command(flatten)]
+    pub(crate) compare: CompareArgs,
 
     #[command(flatten)]
     pub(crate) series: SeriesArgs,

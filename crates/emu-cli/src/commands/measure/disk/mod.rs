@@ -7,9 +7,11 @@ pub(crate) use args::DiskArgs;
 
 use emu_core::Host;
 use emu_machine::Event;
-use emu_machine::disk::{self, Column, DiskPlan, Outcome, Steady, Transfer};
+use emu_machine::disk::{self, Column, Disk, DiskPlan, Outcome, Steady, Transfer};
 use emu_machine::series;
+use emu_machine::tools::{Domain, What};
 
+use crate::commands::measure::beside::Compared;
 use crate::commands::measure::long;
 use crate::exit::{Exit, Failure};
 use crate::host;
@@ -26,6 +28,7 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<Exit, Failure> {
         return for_long(args, &host, plan);
     }
     let seed = args.measure.seed();
+    let others = args.compare.read(Domain::Disk)?;
     let mut plan = DiskPlan::new(args.dir.clone(), &host, args.measure.quick, &args.threads, seed);
     plan.file_bytes = args.size.unwrap_or(plan.file_bytes);
     if !args.blocks.is_empty() {
@@ -48,10 +51,19 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<Exit, Failure> {
         });
         let best = rates.max_by(|(_, a), (_, b)| a.total_cmp(b));
         disk.notes.extend(args.peak.note(best.as_ref().map(|(name, best)| (name.as_str(), *best))));
-        disk
+        Compared::of(disk, &others, here)
     });
-    measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
+    measuring.finish(measured, |measured| Ok(show::shown(&measured.result).followed_by(&measured.text())))?;
     Ok(Exit::Success)
+}
+
+/// Bytes each second of the same transfer.
+fn here(disk: &Disk, what: &What) -> Option<f64> {
+    let What::Disk(transfer) = what else { return None };
+    match &disk.cells.iter().find(|cell| cell.transfer == *transfer)?.outcome {
+        Outcome::Measured(measured) => Some(measured.bytes_per_s),
+        Outcome::NotAvailable(_) => None,
+    }
 }
 
 /// Takes a long series.

@@ -1,5 +1,8 @@
+use std::path::PathBuf;
+
 use clap::Args;
 
+use crate::commands::measure::beside::CompareArgs;
 use crate::measuring::MeasureArgs;
 use crate::values;
 
@@ -15,4 +18,16 @@ pub(crate) struct HpccArgs {
     /// Numbers of threads [default: 1, and as many as there are CPUs, up to 128]
     #[arg(short, long, value_name = "N", value_delimiter = ',', value_parser = values::hpcc_threads, allow_hyphen_values = true)]
     pub(crate) threads: Vec<usize>,
+
+    /// A series of problems by LINPACK's equations; the other kernels take about as much memory [default: one usual size
+    /// of each]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = values::hpcc_orders, allow_hyphen_values = true)]
+    pub(crate) sizes: Vec<usize>,
+
+    /// Tell the percentage of another machine's rates: its record of emu measure hpcc, of the same sizes and threads
+    #[arg(long, value_name = "DIR")]
+    pub(crate) reference: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) compare: CompareArgs,
 }

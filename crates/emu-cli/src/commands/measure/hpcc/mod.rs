@@ -5,22 +5,71 @@ mod show;
 
 pub(crate) use args::HpccArgs;
 
-use emu_machine::hpcc::{self, HpccPlan};
+use emu_core::Result;
+use emu_machine::hpcc::{self, HpccPlan, Kernel, Measured, Share};
+use emu_machine::tools::{Domain, What};
+use serde::Serialize;
 
+use crate::commands::measure::beside::Compared;
 use crate::exit::{Exit, Failure};
 use crate::host;
-use crate::measuring::{Measuring, Task};
+use crate::measuring::{Document, Measuring, Task};
 use crate::options::option;
+
+/// The subcommand.
+const NAME: &str = "measure hpcc";
+
+/// What was measured, and what that is of a reference.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    #[serde(flatten)]
+    measured: Measured,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reference: Option<Reference>,
+}
+
+/// A reference and the shares of its rates.
+#[derive(Debug, Serialize)]
+struct Reference {
+    /// The processor of the reference.
+    model: String,
+    shares: Vec<Share>,
+}
 
 /// Runs all kernels, and shows what they reach.
 pub(crate) fn hpcc(args: &HpccArgs) -> Result<Exit, Failure> {
+    // Before anything is measured: what cannot be compared with is told at once.
+    let reference = args.reference.as_ref().map(|path| Document::<Measured>::read(path, NAME)).transpose()?;
+    let others = args.compare.read(Domain::Memory)?;
     let host = host::detect()?;
     let seed = args.measure.seed();
-    let plan = HpccPlan::new(&host, args.measure.quick, seed, &args.threads)?;
-    let options = option("threads", &args.threads);
-    let task = Task { name: "measure hpcc", options, seed, plan: &plan };
+    let mut plan = HpccPlan::new(&host, args.measure.quick, seed, &args.threads)?;
+    if !args.sizes.is_empty() {
+        plan = plan.of_series(&host, &args.sizes)?;
+    }
+    let options = option("threads", &args.threads) + &option("sizes", &args.sizes);
+    let task = Task { name: NAME, options, seed, plan: &plan };
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
     let measured = hpcc::measure(&plan, &host, &mut |event| measuring.watch(event));
-    let measured = measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
-    Ok(if measured.passed() { Exit::Success } else { Exit::NotVerified })
+    let measured = measured.and_then(|measured| {
+        let of = |there: Document<Measured>| -> Result<Reference> {
+            Ok(Reference { model: there.about.machine.model, shares: Share::all(&measured, &there.result)? })
+        };
+        let reference = reference.map(of).transpose()?;
+        Ok(Compared::of(Outcome { measured, reference }, &others, here))
+    });
+    let show = |compared: &Compared<Outcome>| {
+        let Outcome { measured, reference } = &compared.result;
+        Ok(show::shown(measured, reference.as_ref()).followed_by(&compared.text()))
+    };
+    let measured = measuring.finish(measured, show)?;
+    Ok(if measured.result.measured.passed() { Exit::Success } else { Exit::NotVerified })
+}
+
+/// Bytes each second of the same kernel of STREAM; of a series that of the largest problem.
+fn here(result: &Outcome, what: &What) -> Option<f64> {
+    let What::Stream(kernel, threads) = what else { return None };
+    let rows = result.measured.rows.iter();
+    let same = rows.filter(|row| (row.kernel, row.threads) == (Kernel::Stream(*kernel), *threads));
+    Some(same.max_by_key(|row| row.size)?.best)
 }

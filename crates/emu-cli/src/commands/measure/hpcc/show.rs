@@ -1,16 +1,27 @@
-//! The kernels of the HPC Challenge as a table and a figure.
+//! The kernels of the HPC Challenge as tables and figures.
+
+mod series;
 
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 use emu_bench::table::{Column, Table, notes, wrap};
-use emu_machine::hpcc::{Measured, Row};
+use emu_machine::hpcc::{Measured, Row, Share};
 
+use super::Reference;
 use crate::output::Shown;
 
-const COLUMNS: &str = "kernel,threads,size,unit,best,median,least,runs,worst_error,passed";
+const COLUMNS: &str = "kernel,threads,size,unit,best,median,least,runs,worst_error,passed,order,sd,percent_of_reference,\
+percent_sd";
 
 /// What was measured, for people and their programs.
-pub(crate) fn shown(measured: &Measured) -> Shown {
-    Shown { text: text(measured), csv: csv(measured), figures: vec![("", chart(measured))] }
+pub(super) fn shown(measured: &Measured, reference: Option<&Reference>) -> Shown {
+    let is_series = measured.rows.iter().any(|row| row.order.is_some());
+    let mut figures = if is_series { series::charts(measured) } else { vec![("", chart(measured))] };
+    let mut text = text(measured);
+    if let Some(reference) = reference {
+        figures.push(("reference", series::reference_chart(reference)));
+        text += &series::reference_text(reference);
+    }
+    Shown { text, csv: csv(measured, reference), figures }
 }
 
 fn text(measured: &Measured) -> String {
@@ -65,9 +76,15 @@ fn billions(rate: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-fn csv(measured: &Measured) -> String {
+fn csv(measured: &Measured, reference: Option<&Reference>) -> String {
     let mut csv = Csv::new(COLUMNS);
     for row in &measured.rows {
+        let share = reference.and_then(|reference| {
+            let is_same = |share: &&Share| {
+                (share.kernel, share.threads, share.order) == (row.kernel, row.threads, row.order)
+            };
+            reference.shares.iter().find(is_same)
+        });
         csv.line([
             row.kernel.name().to_owned(),
             row.threads.to_string(),
@@ -79,6 +96,10 @@ fn csv(measured: &Measured) -> String {
             row.runs.len().to_string(),
             optional(row.worst()),
             row.passed.to_string(),
+            optional(row.order),
+            (row.sd() / 1e9).to_string(),
+            optional(share.map(|share| share.share * 100.0)),
+            optional(share.map(|share| share.sd * 100.0)),
         ]);
     }
     csv.text()
@@ -122,6 +143,7 @@ mod tests {
         let row = |kernel, threads, error, passed| Row {
             kernel,
             threads,
+            order: None,
             size: 1 << 27,
             runs: [1.234e10, 1.1e10].map(|rate| Run { seconds: 1.0, rate, error, passed }).into(),
             best: 1.234e10,
@@ -152,9 +174,48 @@ mod tests {
 
     #[test]
     fn the_csv_has_a_line_for_each_row_and_is_not_rounded() {
-        let csv = csv(&measured());
+        let csv = csv(&measured(), None);
         assert_eq!(csv.lines().next(), Some(COLUMNS));
-        assert_eq!(csv.lines().nth(2), Some("linpack,1,134217728,GFLOPS,12.34,12,11,2,0.00234,true"));
+        let sd = measured().rows[1].sd() / 1e9;
+        let line = format!("linpack,1,134217728,GFLOPS,12.34,12,11,2,0.00234,true,,{sd},,");
+        assert_eq!(csv.lines().nth(2), Some(line.as_str()));
+    }
+
+    /// The same kernels at two sizes, and what they are of a reference.
+    fn series() -> (Measured, Reference) {
+        let at = |order: usize| {
+            measured().rows.into_iter().map(move |row| Row { order: Some(order), size: order, ..row })
+        };
+        let measured = Measured { rows: at(1000).chain(at(5000)).collect(), ..measured() };
+        let share = |row: &Row| Share {
+            kernel: row.kernel,
+            threads: row.threads,
+            order: row.order,
+            size: row.size,
+            there: row.best / 0.97,
+            share: 0.97,
+            sd: 0.012,
+        };
+        let shares = measured.rows.iter().map(share).collect();
+        (measured, Reference { model: "a processor".into(), shares })
+    }
+
+    #[test]
+    fn a_series_has_a_figure_for_each_unit_and_one_of_percents() {
+        let (measured, reference) = series();
+        let shown = shown(&measured, Some(&reference));
+        assert!(shown.text.lines().all(|line| line.chars().count() <= WIDTH), "{}", shown.text);
+        for part in ["a processor", "97.0% ±1.2"] {
+            assert!(shown.text.contains(part), "{part}\n{}", shown.text);
+        }
+        let names: Vec<_> = shown.figures.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["gflops", "bandwidth", "updates", "reference"]);
+        for (name, chart) in &shown.figures {
+            let svg = chart.svg().unwrap();
+            assert!(svg.contains("LINPACK"), "{name}");
+        }
+        assert!(shown.csv.lines().nth(4).unwrap().contains(",1000,"), "{}", shown.csv);
+        assert!(shown.csv.lines().nth(1).unwrap().ends_with(",97,1.2"), "{}", shown.csv);
     }
 
     #[test]

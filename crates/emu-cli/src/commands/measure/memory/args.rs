@@ -1,5 +1,6 @@
 use clap::Args;
 
+use crate::commands::measure::beside::CompareArgs;
 use crate::commands::measure::peak::PeakArgs;
 use crate::measuring::{MeasureArgs, SeriesArgs};
 use crate::values;
@@ -26,6 +27,9 @@ pub(crate) struct MemoryArgs {
 
     #[command(flatten)]
     pub(crate) peak: PeakArgs,
+
+    #[command(flatten)]
+    pub(crate) compare: CompareArgs,
 
     #[command(flatten)]
     pub(crate) series: SeriesArgs,

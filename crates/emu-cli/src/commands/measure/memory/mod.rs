@@ -8,9 +8,12 @@ pub(crate) use args::MemoryArgs;
 use emu_bench::memory::StreamSize;
 use emu_core::Host;
 use emu_machine::Event;
-use emu_machine::memory::{self, MemoryPlan, Steady};
+use emu_machine::kernel::stream::Kernel;
+use emu_machine::memory::{self, Memory, MemoryPlan, Steady};
 use emu_machine::series;
+use emu_machine::tools::{Domain, What};
 
+use crate::commands::measure::beside::Compared;
 use crate::commands::measure::long;
 use crate::exit::{Exit, Failure};
 use crate::host;
@@ -35,6 +38,7 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
         + &option("threads", &args.threads)
         + &args.peak.option();
     let seed = args.measure.seed();
+    let others = args.compare.read(Domain::Memory)?;
     let mut plan = MemoryPlan::new(&host, args.measure.quick, size, &args.threads, seed);
     if !args.blocks.is_empty() {
         plan.blocks.clone_from(&args.blocks);
@@ -47,10 +51,17 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
         let triads = memory.stream.iter().filter_map(|run| run.best_bytes_per_s.last().copied());
         let note = args.peak.note(triads.reduce(f64::max).map(|best| ("Triad", best)));
         memory.notes.extend(note);
-        memory
+        Compared::of(memory, &others, here)
     });
-    measuring.finish(measured, |measured| Ok(show::shown(measured)))?;
+    measuring.finish(measured, |measured| Ok(show::shown(&measured.result).followed_by(&measured.text())))?;
     Ok(Exit::Success)
+}
+
+/// Bytes each second of the same kernel of STREAM.
+fn here(memory: &Memory, what: &What) -> Option<f64> {
+    let What::Stream(kernel, threads) = what else { return None };
+    let run = memory.stream.iter().find(|run| run.threads == *threads)?;
+    Kernel::ALL.iter().zip(run.best_bytes_per_s).find(|(one, _)| *one == kernel).map(|(_, best)| best)
 }
 
 /// Takes a long series.

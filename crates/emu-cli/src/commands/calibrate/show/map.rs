@@ -1,0 +1,50 @@
+//! What equals a setting of another machine, in words.
+
+use emu_bench::numbers::percent;
+use emu_bench::table::wrap;
+use emu_machine::calibrate::{Doubt, Equivalent};
+
+/// The equivalent of a setting, in words.
+pub(crate) fn text(found: &Equivalent) -> String {
+    let mut words = format!(
+        "Setting {} ± {} of the other machine is {:.2} GFLOPS; here that is a quota of {:.3} ± {:.3} CPUs, or a speed of \
+         {} ± {} on all CPUs (± one standard deviation).",
+        found.setting,
+        short(found.setting_sd),
+        found.gflops,
+        found.quota,
+        found.quota_sd,
+        percent(found.speed),
+        percent(found.speed_sd)
+    );
+    for doubt in &found.doubts {
+        words += &in_doubt(doubt);
+    }
+    wrap(&words, 0) + "\n"
+}
+
+fn in_doubt(doubt: &Doubt) -> String {
+    let machine = if doubt.is_local { "This" } else { "The other" };
+    let r_squared = doubt.r_squared.map_or_else(String::new, |r_squared| format!("R² {r_squared:.4}, "));
+    format!(
+        " IN DOUBT: {} machine does not follow a line ({r_squared}off it by {} of the largest rate at {}): the equivalent may \
+         be off by as much.",
+        machine.to_lowercase(),
+        percent(doubt.residuals.largest_share),
+        short(doubt.residuals.at_quota)
+    )
+}
+
+/// A number in the unit of a setting, which may be CPUs or megabytes: three digits that matter.
+fn short(value: f64) -> String {
+    let decimals = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else if value >= 1.0 {
+        2
+    } else {
+        3
+    };
+    format!("{value:.decimals$}")
+}

@@ -1,0 +1,105 @@
+//! Rates over a series of sizes, and percentages of a reference's.
+
+use emu_bench::report::{Axis, Chart, Point, Series};
+use emu_bench::table::{Column, Table, wrap};
+use emu_machine::hpcc::{Kernel, Measured, Share};
+use emu_machine::kernel::stream;
+
+use super::super::Reference;
+use super::{billions, size};
+
+/// The horizontal axis of a series.
+const EQUATIONS: &str = "equations of LINPACK; others of as much memory";
+
+/// A figure for each unit: the best rates of the most threads over sizes, with the standard deviation of all runs.
+pub(super) fn charts(measured: &Measured) -> Vec<(&'static str, Chart)> {
+    let most = measured.rows.iter().map(|row| row.threads).max().unwrap_or(1);
+    let chart = |(name, unit): (&'static str, &str)| {
+        let rows = || measured.rows.iter().filter(|row| row.threads == most && row.kernel.unit() == unit);
+        let series = kernels(rows().map(|row| row.kernel)).into_iter().map(|kernel| {
+            let points = rows().filter(|row| row.kernel == kernel).filter_map(|row| {
+                let [best, sd] = [row.best, row.sd()].map(|rate| rate / 1e9);
+                Some(Point::between(row.order? as f64, best, best - sd, best + sd))
+            });
+            Series::curve(kernel.name(), points.collect())
+        });
+        let series: Vec<_> = series.collect();
+        let y = Axis::linear(format!("{unit}, best of the runs ± standard deviation"));
+        let title = format!("Kernels of the HPC Challenge by size, threads: {most}");
+        (!series.is_empty()).then(|| (name, Chart::new(title, Axis::linear(EQUATIONS), y, series)))
+    };
+    [("gflops", "GFLOPS"), ("bandwidth", "GB/s"), ("updates", "GUPS")].into_iter().filter_map(chart).collect()
+}
+
+/// The percentages with their deviations: over sizes, or by kernel where there is one size of each.
+pub(super) fn reference_chart(reference: &Reference) -> Chart {
+    let shares = &reference.shares;
+    let most = shares.iter().map(|share| share.threads).max().unwrap_or(1);
+    // Of the kernels of STREAM one: they would hide each other.
+    let is_shown =
+        |kernel: Kernel| !matches!(kernel, Kernel::Stream(other) if other != stream::Kernel::Triad);
+    let all = || shares.iter().filter(|share| share.threads == most && is_shown(share.kernel));
+    let kernels = kernels(all().map(|share| share.kernel));
+    let point = |x: f64, share: &Share| {
+        let [y, sd] = [share.share, share.sd].map(|share| share * 100.0);
+        Point::between(x, y, y - sd, y + sd)
+    };
+    let title = format!("Percentage of the reference, threads: {most}");
+    let y = Axis::linear("% of its best rate ± standard deviation");
+    if all().any(|share| share.order.is_some()) {
+        let series = kernels.into_iter().map(|kernel| {
+            let of = all().filter(|share| share.kernel == kernel);
+            Series::curve(
+                kernel.name(),
+                of.filter_map(|share| Some(point(share.order? as f64, share))).collect(),
+            )
+        });
+        let largest = all().filter_map(|share| share.order).max().unwrap_or(0) as f64;
+        let same = vec![(0.0, 100.0), (largest, 100.0)];
+        return Chart::new(title, Axis::linear(EQUATIONS), y, series.collect()).with_ideal("the same", same);
+    }
+    let points = kernels.iter().enumerate().filter_map(|(place, kernel)| {
+        Some(point((place + 1) as f64, all().find(|share| share.kernel == *kernel)?))
+    });
+    let points = points.collect();
+    let names = kernels.iter().map(|kernel| kernel.name().to_owned()).collect();
+    Chart::new(title, Axis::of_names("", names), y, vec![Series::points("here", points)])
+}
+
+/// Each kernel once, in the order in which they come.
+fn kernels(all: impl Iterator<Item = Kernel>) -> Vec<Kernel> {
+    let mut kernels = Vec::new();
+    for kernel in all {
+        if !kernels.contains(&kernel) {
+            kernels.push(kernel);
+        }
+    }
+    kernels
+}
+
+/// The percentages as a table.
+pub(super) fn reference_text(reference: &Reference) -> String {
+    let mut table = Table::new([
+        Column::text("KERNEL"),
+        Column::number("THREADS"),
+        Column::number("SIZE"),
+        Column::number("THERE"),
+        Column::text("UNIT"),
+        Column::number("OF THE REFERENCE"),
+    ]);
+    for share in &reference.shares {
+        table.row([
+            share.kernel.name().to_owned(),
+            share.threads.to_string(),
+            size(share.size),
+            billions(share.there),
+            share.kernel.unit().to_owned(),
+            format!("{:.1}% ±{:.1}", share.share * 100.0, share.sd * 100.0),
+        ]);
+    }
+    let note = format!(
+        "The reference is of {}. Best rate by best rate, with the standard deviation of both machines' runs.",
+        reference.model
+    );
+    format!("\n{}\n{}\n", table.text(), wrap(&note, 0))
+}
