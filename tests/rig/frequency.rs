@@ -145,7 +145,10 @@ fn the_clock_is_held_where_a_governor_would_lower_it() {
     // State 1 is 2.2 GHz, the upper limit that was found.
     for method in methods {
         let [held] = of("held", method).try_into().expect("one run");
-        assert!(held.len() == 40 && held.iter().all(|state| (*state - 1.0).abs() < 0.5), "{method}: {held:?}");
+        assert!(
+            held.len() == 40 && held.iter().all(|state| (*state - 1.0).abs() < 0.5),
+            "{method}: {held:?}"
+        );
         let [left] = of("left", method).try_into().expect("one run");
         assert!(left.iter().any(|state| *state > 1.0), "{method}: the governor had no reason: {left:?}");
         assert_eq!(of("after", method), [found.clone(), found.clone()], "{method}");
