@@ -154,7 +154,7 @@ pub fn best(judged: &[Judged]) -> Option<&Prepared> {
 /// Picks the [best] method for a demand.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] when no method can; each says why on a line of its own.
+/// [`ErrorKind::Unavailable`](crate::error::ErrorKind::Unavailable) when no method can; each says why on a line of its own.
 pub fn choose(host: &Host, demand: &Demand) -> Result<Prepared> {
     ranked(host, demand).map(|(best, _)| best)
 }

@@ -57,7 +57,7 @@ impl Session {
     /// Starts what was prepared, on these tasks; `name` is what messages and other emus call the zone.
     ///
     /// What earlier emus left behind is undone first; see [`notes`](Self::notes). A host that was read before that may be
-    /// out of date, and targets with it: call [`restore`](crate::undo::restore()) before [`Host::detect`].
+    /// out of date, and targets with it: call [`restore`](crate::undo::restore()) before [`Host::detect`](crate::host::Host::detect).
     ///
     /// # Errors
     /// A CPU or task cannot be used, another emu has a CPU of the zone, or the kernel refused a step. Nothing stays

@@ -40,7 +40,7 @@ pub struct Beside {
 pub enum Standing {
     /// The method.
     Ahead,
-    /// The run cannot tell them apart, and the method is not behind by [`MARGIN`].
+    /// The run cannot tell them apart, and the method is not behind by 1 %.
     Level,
     /// The tool.
     Behind,

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_is_markdown_in_which_nothing_of_the_tests_is_markup() {
+    fn nothing_of_the_tests_is_markup_in_the_summary() {
         let text = markdown(&with_a_race());
         for part in [
             "## emu ci: make a\\|b\n\nThe command fails",
