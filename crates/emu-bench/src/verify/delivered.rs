@@ -95,8 +95,10 @@ fn by_pairs(trial: &Trial, pairs: &[Pair], plan: &Plan) -> Result<Vec<Delivered>
     let mean = |of: &dyn Fn(&Window) -> f64| {
         native.iter().map(|window| of(window)).sum::<f64>() / native.len().max(1) as f64
     };
-    let core_hz = mean(&|window| window.clock.map_or(f64::NAN, |clock| clock.mean_hz()));
-    if !core_hz.is_finite() {
+    // A window may be too disturbed for its clock.
+    let clocks: Vec<f64> = native.iter().filter_map(|window| Some(window.clock?.mean_hz())).collect();
+    let core_hz = clocks.iter().sum::<f64>() / clocks.len() as f64;
+    if clocks.is_empty() {
         return Err(Error::unavailable(format!(
             "CPUs {} are too busy for their clock to be measured",
             trial.job.cpus
