@@ -26,8 +26,7 @@ pub use chart::{Chart, Point, Series};
 pub use csv::{Csv, optional};
 pub use published::{BUCHERT_2011, BUCHERT_2011_METHODS, Compared, Reproduced, Says};
 pub use quoted::{Quoted, spliced};
-pub use results::{CellResult, Ground, Judged, Rate, Results, RunInfo, Smoothness, Total};
-pub use standing::{Beside, Standing};
+pub use results::{Beside, CellResult, Ground, Judged, Rate, Results, RunInfo, Smoothness, Standing, Total};
 
 use emu_core::Result;
 

@@ -1,13 +1,13 @@
 //! The types of results: everything that any output shows.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use emu_core::{Hertz, MethodId};
 use serde::Serialize;
 
 use super::published::Compared;
-use super::standing::Beside;
 use crate::experiment::{NONE, OwnCosts, Refusal, in_order};
 use crate::memory::StreamSize;
 use crate::numbers::percent;
@@ -189,6 +189,50 @@ pub struct Smoothness {
     pub share: f64,
     /// The spectrum.
     pub spectrum: Spectrum,
+}
+
+/// A method beside another tool: the same work, on the same CPUs, at the same speed, in the same run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Beside {
+    /// The workload.
+    pub workload: String,
+    /// The number of CPUs.
+    pub cores: usize,
+    /// The speed asked for, as a share.
+    pub share: f64,
+    /// The method.
+    pub method: MethodId,
+    /// The other tool.
+    pub tool: MethodId,
+    /// Who is nearer to what was asked.
+    pub standing: Standing,
+    /// How much further the tool's median is from what was asked than the method's, as a share; `None` for too few rounds.
+    pub lead: Option<Interval>,
+}
+
+/// Who is nearer to what was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// The method.
+    Ahead,
+    /// The run cannot tell them apart, and the method is not behind by 1 %.
+    Level,
+    /// The tool.
+    Behind,
+    /// The run cannot tell whether the method is behind by more than that.
+    Untold,
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ahead => "ahead",
+            Self::Level => "level",
+            Self::Behind => "behind",
+            Self::Untold => "cannot be told",
+        })
+    }
 }
 
 impl RunInfo {

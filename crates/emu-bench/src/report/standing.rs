@@ -1,63 +1,17 @@
 //! How the methods do beside other tools.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use emu_core::{MethodId, Result};
-use serde::Serialize;
+use emu_core::Result;
 
 use super::measured::Measured;
-use super::results::CellResult;
+use super::results::{Beside, CellResult, Standing};
 use crate::experiment::NONE;
 use crate::external::external;
 use crate::stats::{Bootstrap, Interval, Level, Sample};
 
 /// No method is behind another tool where its median is nearer by less than this share, of which no program tells.
 const MARGIN: f64 = 0.01;
-
-/// A method beside another tool: the same work, on the same CPUs, at the same speed, in the same run.
-#[derive(Debug, Clone, Serialize)]
-pub struct Beside {
-    /// The workload.
-    pub workload: String,
-    /// The number of CPUs.
-    pub cores: usize,
-    /// The speed asked for, as a share.
-    pub share: f64,
-    /// The method.
-    pub method: MethodId,
-    /// The other tool.
-    pub tool: MethodId,
-    /// Who is nearer to what was asked.
-    pub standing: Standing,
-    /// How much further the tool's median is from what was asked than the method's, as a share; `None` for too few rounds.
-    pub lead: Option<Interval>,
-}
-
-/// Who is nearer to what was asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Standing {
-    /// The method.
-    Ahead,
-    /// The run cannot tell them apart, and the method is not behind by 1 %.
-    Level,
-    /// The tool.
-    Behind,
-    /// The run cannot tell whether the method is behind by more than that.
-    Untold,
-}
-
-impl fmt::Display for Standing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ahead => "ahead",
-            Self::Level => "level",
-            Self::Behind => "behind",
-            Self::Untold => "cannot be told",
-        })
-    }
-}
 
 impl Standing {
     fn of(lead: &Interval) -> Self {
