@@ -1,10 +1,12 @@
 //! A command that emu starts and watches, whatever is in force for it: an emulation, a tuning.
 
 mod child;
+mod descendants;
 pub(crate) mod program;
 mod supervisor;
 
 pub(crate) use child::Child;
+pub(crate) use descendants::descendants;
 pub(crate) use supervisor::{InForce, Supervisor};
 
 use std::ffi::OsString;

@@ -91,10 +91,18 @@ impl Target {
     /// # Errors
     /// It is not there, or emu itself is in it.
     pub(crate) fn cgroup(host: &Host, path: &Path, of: Option<String>) -> Result<Self> {
-        let wrong = |why: &str| {
-            Error::usage(format!("bad cgroup `{}`: {why}", path.display()))
-                .hint("name it as /proc/PID/cgroup does, or by its folder")
-        };
+        let target = Self::group(host, path, of)?;
+        target.check_outside(path)?;
+        Ok(target)
+    }
+
+    /// The same, with emu in it or not.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub(crate) fn group(host: &Host, path: &Path, of: Option<String>) -> Result<Self> {
+        let wrong =
+            |why: &str| bad_cgroup(path, why).hint("name it as /proc/PID/cgroup does, or by its folder");
         let plain = |path: &Path| {
             path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
         };
@@ -109,11 +117,18 @@ impl Target {
         if folders.is_empty() {
             return Err(wrong("no hierarchy has such a group"));
         }
-        let own = std::process::id() as Pid;
-        if folders.iter().any(|folder| folder.members().contains(&own)) {
-            return Err(wrong("emu itself is in it").hint("attach from a shell that is outside of the group"));
-        }
         Ok(Self::Cgroup { path: Path::new("/").join(below), folders, of })
+    }
+
+    /// Fails where emu itself is in this cgroup, which the user has named by `path`.
+    ///
+    /// # Errors
+    /// It is.
+    pub(crate) fn check_outside(&self, path: &Path) -> Result<()> {
+        if !self.pids().contains(&(std::process::id() as Pid)) {
+            return Ok(());
+        }
+        Err(bad_cgroup(path, "emu itself is in it").hint("attach from a shell that is outside of the group"))
     }
 
     /// What it is of, where that may be started again.
@@ -177,6 +192,10 @@ impl Target {
             Self::Cgroup { folders, .. } => folders.iter().any(|folder| !folder.members().is_empty()),
         }
     }
+}
+
+fn bad_cgroup(path: &Path, why: &str) -> Error {
+    Error::usage(format!("bad cgroup `{}`: {why}", path.display()))
 }
 
 fn open(pid: Pid) -> Result<OwnedFd> {

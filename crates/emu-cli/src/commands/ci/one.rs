@@ -1,6 +1,5 @@
 //! One run of the command, by `emu run` in a process group of its own.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::AsFd;
@@ -11,7 +10,6 @@ use std::time::{Duration, Instant};
 use emu_core::{Error, ErrorKind, Pid, Result, Speed};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, killpg};
-use procfs::process::{Process, all_processes};
 use rustix::process::{
     Pid as RawPid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
@@ -22,6 +20,7 @@ use super::result::{Outcome, Run};
 use crate::exit::{Exit, Failure};
 use crate::output::nanos;
 use crate::signals::{Signals, until};
+use crate::supervise::descendants;
 use crate::zone::delivered::DeliveredRecord;
 use crate::zone::record::ExitRecord;
 
@@ -161,15 +160,9 @@ fn signal_group(child: &Child, signal: Signal) {
 /// all back where that one cannot.
 fn kill_descendants(of: Pid) {
     let emu = std::env::current_exe().ok();
-    let all: BTreeMap<Pid, Process> =
-        all_processes().into_iter().flatten().flatten().map(|process| (process.pid, process)).collect();
-    let parent = |pid: &Pid| all.get(pid)?.stat().ok().map(|stat| stat.ppid);
-    for (&pid, process) in &all {
-        let is_of = || std::iter::successors(parent(&pid), parent).any(|ancestor| ancestor == of);
-        if process.exe().ok() == emu || !is_of() {
-            continue;
-        }
-        let fd = RawPid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let descendants = descendants(&[of]).unwrap_or_default();
+    for process in descendants.iter().filter(|process| process.exe().ok() != emu) {
+        let fd = RawPid::from_raw(process.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         // The number may be another process's by now, unless its folder is still there.
         if let Some(fd) = fd.filter(|_| process.is_alive()) {
             let _ = pidfd_send_signal(fd, rustix::process::Signal::KILL);

@@ -5,7 +5,6 @@ use std::ffi::OsStr;
 use std::fmt;
 
 use emu_core::{Error, Host, LiveSession, Pid, Result, Roots, SlowCommand, Stdio};
-use procfs::process::all_processes;
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process, setpgid};
 
@@ -15,7 +14,7 @@ use crate::commands::attach::Target;
 use crate::commands::attach::find;
 use crate::control::{self, Member, Working};
 use crate::exit::{Exit, Failure};
-use crate::supervise::program;
+use crate::supervise::{descendants, program};
 
 /// The nodes that there are, by name.
 pub(super) type There = BTreeMap<String, (LiveSession, Working)>;
@@ -117,11 +116,11 @@ fn pids_of(host: &Host, member: &Member) -> Result<Result<Vec<Pid>, String>> {
             if !host.roots.proc.join(pid.to_string()).exists() {
                 return Ok(Err("it has ended".into()));
             }
-            return Ok(Ok(family(&Target::processes(&host.roots, &[*pid])?.pids())?));
+            return Ok(Ok(family(Target::processes(&host.roots, &[*pid])?.pids())?));
         }
         Member::Name(name) => {
             return match find::process::find(name, &[]) {
-                Ok(pids) => Ok(Ok(family(&Target::processes(&host.roots, &pids)?.pids())?)),
+                Ok(pids) => Ok(Ok(family(Target::processes(&host.roots, &pids)?.pids())?)),
                 Err(why) => Ok(Err(in_words(&why))),
             };
         }
@@ -129,31 +128,22 @@ fn pids_of(host: &Host, member: &Member) -> Result<Result<Vec<Pid>, String>> {
         Member::Container(container) => find::container::find(host, container),
         Member::Cgroup(path) => Ok(path.clone()),
     };
-    let target = group.and_then(|path| Target::cgroup(host, &path, None));
+    let target = group.and_then(|path| Ok((Target::group(host, &path, None)?, path)));
     Ok(match target {
-        // What is wrong with the caller's place is no reason to go without.
-        Err(why) if why.to_string().contains("emu itself") => return Err(why),
         Err(why) => Err(in_words(&why)),
-        Ok(target) => Some(target.pids()).filter(|pids| !pids.is_empty()).ok_or("nothing runs in it".into()),
+        Ok((target, path)) => {
+            // What is wrong with the caller's place is no reason to go without.
+            target.check_outside(&path)?;
+            Some(target.pids()).filter(|pids| !pids.is_empty()).ok_or("nothing runs in it".into())
+        }
     })
 }
 
 /// Processes and all their descendants.
-fn family(pids: &[Pid]) -> Result<Vec<Pid>> {
-    let failed = |e| Error::unavailable(format!("cannot list processes: {e}"));
-    let all: Vec<_> = all_processes().map_err(failed)?.flatten().filter_map(|one| one.stat().ok()).collect();
-    let mut family: BTreeSet<Pid> = pids.iter().copied().collect();
-    loop {
-        let before = family.len();
-        for stat in &all {
-            if family.contains(&stat.ppid) {
-                family.insert(stat.pid);
-            }
-        }
-        if family.len() == before {
-            return Ok(family.into_iter().collect());
-        }
-    }
+fn family(pids: Vec<Pid>) -> Result<Vec<Pid>> {
+    let descendants = descendants(&pids)?;
+    let all: BTreeSet<Pid> = descendants.iter().map(|one| one.pid).chain(pids).collect();
+    Ok(all.into_iter().collect())
 }
 
 impl Join {
