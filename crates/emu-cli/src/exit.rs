@@ -13,8 +13,9 @@ Exit codes:
       2  the command line makes no sense
       3  not possible on this host, or with this method
       4  not permitted
-      5  a speed is not delivered (verify, --verify), or a result is
-         wrong (measure, calibrate)
+      5  a speed is not delivered (verify, --verify), a result is wrong
+         (measure, calibrate), or a document is not what its records show
+         (report --check)
       6  something could not be restored
       7  this machine is not tuned for repeatable runs (doctor show)
       8  the command, or a test of it, fails only when slow (ci)
