@@ -37,6 +37,16 @@ pub fn nanos(span: std::time::Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Each value once, in the order in which they come.
+pub fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    values.into_iter().fold(Vec::new(), |mut all, value| {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+        all
+    })
+}
+
 /// Words as in a sentence: `a, b and c`.
 pub fn listed(words: &[impl AsRef<str>]) -> String {
     let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
@@ -49,6 +59,11 @@ pub fn listed(words: &[impl AsRef<str>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn values_that_come_again_are_left_out() {
+        assert_eq!(super::distinct([2, 1, 2, 3, 1]), [2, 1, 3]);
+    }
+
     #[test]
     fn words_are_joined_as_in_a_sentence() {
         let words = |words: &[&str]| super::listed(words);

@@ -32,10 +32,12 @@ pub fn span(span: Duration) -> String {
     }
 }
 
+/// The units of sizes, the largest first.
+const SIZES: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+
 /// A size with the largest unit in which it is whole: `1 B`, `4 KiB`, `260 MiB`.
 pub fn size(bytes: u64) -> String {
-    let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let unit = units.into_iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
+    let unit = SIZES.into_iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
     unit.map_or_else(|| format!("{bytes} B"), |(unit, name)| format!("{} {name}", bytes / unit))
 }
 
@@ -46,8 +48,7 @@ pub fn whole_size(bytes: u64) -> String {
 
 /// A size with three digits that matter: `812 KiB`, `1.97 GiB`.
 pub fn rounded_size(bytes: u64) -> String {
-    let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let unit = units.into_iter().find(|(unit, _)| bytes >= *unit);
+    let unit = SIZES.into_iter().find(|(unit, _)| bytes >= *unit);
     unit.map_or_else(
         || format!("{bytes} B"),
         |(unit, name)| format!("{} {name}", significant(bytes as f64 / unit as f64)),

@@ -16,7 +16,7 @@ pub(super) const EXTERNAL: External = External {
     summary: "the tool of that name, which stops and continues a process and its children",
     make: |host, limit| {
         require(ID.as_str())?;
-        Ok(Box::new(Cpulimit::new(host.roots.proc.clone(), limit)))
+        Ok(Box::new(Cpulimit::new(host.roots.proc.clone(), &limit)))
     },
 };
 

@@ -26,7 +26,7 @@ pub struct External {
     pub id: MethodId,
     /// What it does, in one line.
     pub summary: &'static str,
-    make: fn(&Host, &Limit) -> Result<Box<dyn Emulated>>,
+    make: fn(&Host, Limit) -> Result<Box<dyn Emulated>>,
 }
 
 /// All of them, in the order in which they are listed.
@@ -56,7 +56,7 @@ impl External {
                 self.id
             )));
         }
-        (self.make)(host, &Limit { share, cpus: demand.targets.keys().copied().collect() })
+        (self.make)(host, Limit { share, cpus: demand.targets.keys().copied().collect() })
     }
 }
 
@@ -128,13 +128,8 @@ fn tree(proc: &Path, pid: Pid) -> Vec<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emu_core::{ErrorKind, Roots, Target};
-
-    fn demand(shares: &[f64]) -> Demand {
-        Demand::new(
-            shares.iter().enumerate().map(|(cpu, &share)| (cpu, Target { share, clock: None })).collect(),
-        )
-    }
+    use crate::verify::testing::demand;
+    use emu_core::{ErrorKind, Roots};
 
     #[test]
     fn tools_with_one_limit_refuse_unequal_speeds() {

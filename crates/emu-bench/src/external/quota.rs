@@ -15,7 +15,7 @@ pub(super) const EXTERNAL: External = External {
     summary: "one quota for the sum of the CPUs in periods of 100 ms, as containers have it",
     make: |host, limit| {
         Group::create(host, ID.as_str())?;
-        Ok(Box::new(Quota::new(host, limit)))
+        Ok(Box::new(Quota::new(host, &limit)))
     },
 };
 

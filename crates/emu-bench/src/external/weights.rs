@@ -22,11 +22,7 @@ pub(super) const EXTERNAL: External = External {
     make: |host, limit| {
         require(BURNER)?;
         Group::create(host, ID.as_str())?;
-        Ok(Box::new(Weights {
-            host: host.clone(),
-            limit: Limit { share: limit.share, cpus: limit.cpus.clone() },
-            at_work: None,
-        }))
+        Ok(Box::new(Weights { host: host.clone(), limit, at_work: None }))
     },
 };
 

@@ -10,10 +10,12 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use emu_core::{Error, Result};
 
 use super::results::{CellResult, Results, ground_name};
+use crate::distinct;
 use crate::experiment::NONE;
 use crate::external::external;
 use crate::numbers::{percent, signed, span};
@@ -67,6 +69,17 @@ impl Quoted {
     }
 }
 
+impl FromStr for Quoted {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.iter().find(|(_, known)| *known == name);
+        known.map(|(table, _)| *table).ok_or_else(|| {
+            format!("there is no table `{name}`: one of {}", Self::ALL.map(|(_, name)| name).join(", "))
+        })
+    }
+}
+
 /// What stands for a method with its settings: `cpu-hogs, 10ms`.
 fn setting(cell: &CellResult) -> String {
     let period = if cell.period.is_zero() { String::new() } else { format!(", {}", span(cell.period)) };
@@ -77,16 +90,6 @@ fn setting(cell: &CellResult) -> String {
 /// The cells that are no controls.
 fn emulated(records: &[Results]) -> impl Iterator<Item = &CellResult> {
     records.iter().flat_map(|one| &one.cells).filter(|cell| cell.contender != NONE)
-}
-
-/// Each value once, in the order in which they come.
-fn each<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
-    values.fold(Vec::new(), |mut all, value| {
-        if !all.contains(&value) {
-            all.push(value);
-        }
-        all
-    })
 }
 
 /// The shares that were asked for, the lowest first.
@@ -110,7 +113,7 @@ fn errors(records: &[Results]) -> Table {
     let shares = shares(records);
     let speeds = shares.iter().map(|share| Column::change(percent(*share)).with_interval());
     let mut table = Table::new(["method", "work"].map(Column::text).into_iter().chain(speeds));
-    for (method, work) in each(emulated(records).map(|cell| (setting(cell), work(cell)))) {
+    for (method, work) in distinct(emulated(records).map(|cell| (setting(cell), work(cell)))) {
         let of = |share: &f64| {
             let is_it = |cell: &&CellResult| {
                 (setting(cell), self::work(cell)) == (method.clone(), work.clone())
@@ -128,10 +131,10 @@ fn errors(records: &[Results]) -> Table {
 }
 
 fn largest(records: &[Results]) -> Table {
-    let works = each(emulated(records).map(work));
+    let works = distinct(emulated(records).map(work));
     let columns = works.iter().map(|work| Column::text(work.as_str()));
     let mut table = Table::new([Column::text("method")].into_iter().chain(columns));
-    for method in each(emulated(records).map(setting)) {
+    for method in distinct(emulated(records).map(setting)) {
         let of = |wanted: &String| {
             let cells = emulated(records).filter(|cell| setting(cell) == method && work(cell) == *wanted);
             cells
@@ -145,12 +148,12 @@ fn largest(records: &[Results]) -> Table {
 }
 
 fn beside(records: &[Results]) -> Table {
-    let methods = each(emulated(records).map(|cell| cell.contender));
+    let methods = distinct(emulated(records).map(|cell| cell.contender));
     let columns = methods.iter().map(|one| Column::text(one.as_str()));
     let mut table = Table::new([Column::text("work"), Column::number("speed")].into_iter().chain(columns));
     for results in records {
         let cells = || emulated(std::slice::from_ref(results));
-        for (name, speed) in each(cells().map(|cell| (work(cell), percent(cell.share)))) {
+        for (name, speed) in distinct(cells().map(|cell| (work(cell), percent(cell.share)))) {
             let of = |method| {
                 let here = |cell: &&CellResult| work(cell) == name && percent(cell.share) == speed;
                 let cell = cells().filter(here).find(|cell| cell.contender == method)?;
@@ -205,13 +208,9 @@ fn command(words: &str) -> Result<(Vec<PathBuf>, Quoted), String> {
     let (folders, name) = words
         .split_once(" --table ")
         .ok_or_else(|| format!("`{words}` is not of the form DIR… --table NAME"))?;
-    let table = Quoted::ALL.iter().find(|(_, known)| *known == name.trim());
-    let table = table.ok_or_else(|| {
-        let names = Quoted::ALL.map(|(_, name)| name);
-        format!("there is no table `{}`: one of {}", name.trim(), names.join(", "))
-    })?;
+    let table = name.trim().parse()?;
     let folders: Vec<_> = folders.split_whitespace().map(PathBuf::from).collect();
-    if folders.is_empty() { Err("no record is named".into()) } else { Ok((folders, table.0)) }
+    if folders.is_empty() { Err("no record is named".into()) } else { Ok((folders, table)) }
 }
 
 #[cfg(test)]

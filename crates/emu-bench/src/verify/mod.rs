@@ -29,7 +29,7 @@ mod outliers;
 mod pair;
 pub(crate) mod schedule;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod trial;
 mod window;
 

@@ -1,8 +1,16 @@
 //! Windows and pairs for tests.
 
+use emu_core::{Demand, Target};
+
 use super::pair::Pair;
 use super::window::{Delivery, Side, Window};
 use crate::workload::Done;
+
+/// What asks these shares of CPUs from 0 on.
+pub(crate) fn demand(shares: &[f64]) -> Demand {
+    let target = |(cpu, &share): (usize, &f64)| (cpu, Target { share, clock: None });
+    Demand::new(shares.iter().enumerate().map(target).collect())
+}
 
 /// A window of a second, in which each part did so much.
 pub(super) fn window(side: Side, parts: &[f64], slept_ns: u64) -> Window {

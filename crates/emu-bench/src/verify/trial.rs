@@ -58,15 +58,10 @@ impl Trial {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::demand;
     use super::*;
     use crate::verify::{Nothing, Plan};
     use emu_core::Target;
-
-    fn demand(shares: &[f64]) -> Demand {
-        Demand::new(
-            shares.iter().enumerate().map(|(cpu, &share)| (cpu, Target { share, clock: None })).collect(),
-        )
-    }
 
     #[test]
     fn a_trial_knows_which_clock_is_wanted_of_which_cpu() {

@@ -77,10 +77,10 @@ impl TaskGroup {
     /// Puts the zone's tasks into groups with these controllers: all threads and all descendants,
     /// until no new one appears.
     ///
-    /// [`Controller::Cpu`] and [`Controller::Freezer`] are required if wanted, and
-    /// [`Controller::Memory`] where the zone limits memory. [`Controller::Cpuacct`] is optional. With [`Controller::Cpuset`] the tasks are kept on the
-    /// zone's CPUs, unless the zone has all CPUs: by a cpuset where possible, else by their
-    /// affinity, which [`notes`](Self::notes) tells.
+    /// [`Controller::Cpu`] and [`Controller::Freezer`] are required if wanted, and [`Controller::Memory`] where the zone
+    /// limits memory. [`Controller::Cpuacct`] is optional. With [`Controller::Cpuset`] the tasks are kept on the zone's
+    /// CPUs, unless the zone has all CPUs: by a cpuset where possible, else by their affinity, which
+    /// [`notes`](Self::notes) tells.
     ///
     /// # Errors
     /// A controller is missing; a task has ended, or must not be stopped, such as emu itself; the

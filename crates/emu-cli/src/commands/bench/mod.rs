@@ -8,6 +8,7 @@ pub(crate) use args::{BenchArgs, Preset};
 use std::path::Path;
 use std::time::Duration;
 
+use emu_bench::distinct;
 use emu_bench::experiment::{Cores, Experiment, Part, Repetitions, Request, Run};
 use emu_bench::numbers::span;
 use emu_bench::record::{About, Machine, Record, seed_from_clock};
@@ -165,13 +166,7 @@ fn parts(args: &BenchArgs, usual: Vec<Part>) -> Vec<Part> {
 
 /// What is given, each value once, or else what is usual.
 fn given<T: PartialEq + Clone>(values: &[T], usual: impl FnOnce() -> Vec<T>) -> Vec<T> {
-    let mut all: Vec<T> = Vec::new();
-    for value in values {
-        if !all.contains(value) {
-            all.push(value.clone());
-        }
-    }
-    if all.is_empty() { usual() } else { all }
+    if values.is_empty() { usual() } else { distinct(values.iter().cloned()) }
 }
 
 /// The command that takes the same measurements again; where results go is left out.

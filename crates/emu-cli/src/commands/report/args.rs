@@ -44,8 +44,5 @@ pub(crate) struct ReportArgs {
 
 /// Parses the name of a table.
 fn tables() -> impl TypedValueParser<Value = Quoted> {
-    PossibleValuesParser::new(Quoted::ALL.map(|(_, name)| name)).map(|name| {
-        let known = Quoted::ALL.iter().find(|(_, one)| *one == name);
-        known.map_or(Quoted::Errors, |(table, _)| *table)
-    })
+    PossibleValuesParser::new(Quoted::ALL.map(|(_, name)| name)).try_map(|name| name.parse::<Quoted>())
 }

@@ -1,5 +1,6 @@
 //! Rates over a series of sizes, and percentages of a reference's.
 
+use emu_bench::distinct;
 use emu_bench::report::{Axis, Chart, Point, Series};
 use emu_bench::table::{Column, Table, wrap};
 use emu_machine::hpcc::{Kernel, Measured, Share};
@@ -16,7 +17,7 @@ pub(super) fn charts(measured: &Measured) -> Vec<(&'static str, Chart)> {
     let most = measured.rows.iter().map(|row| row.threads).max().unwrap_or(1);
     let chart = |(name, unit): (&'static str, &str)| {
         let rows = || measured.rows.iter().filter(|row| row.threads == most && row.kernel.unit() == unit);
-        let series = kernels(rows().map(|row| row.kernel)).into_iter().map(|kernel| {
+        let series = distinct(rows().map(|row| row.kernel)).into_iter().map(|kernel| {
             let points = rows().filter(|row| row.kernel == kernel).filter_map(|row| {
                 let [best, sd] = [row.best, row.sd()].map(|rate| rate / 1e9);
                 Some(Point::between(row.order? as f64, best, best - sd, best + sd))
@@ -39,7 +40,7 @@ pub(super) fn reference_chart(reference: &Reference) -> Chart {
     let is_shown =
         |kernel: Kernel| !matches!(kernel, Kernel::Stream(other) if other != stream::Kernel::Triad);
     let all = || shares.iter().filter(|share| share.threads == most && is_shown(share.kernel));
-    let kernels = kernels(all().map(|share| share.kernel));
+    let kernels = distinct(all().map(|share| share.kernel));
     let point = |x: f64, share: &Share| {
         let [y, sd] = [share.share, share.sd].map(|share| share * 100.0);
         Point::between(x, y, y - sd, y + sd)
@@ -64,17 +65,6 @@ pub(super) fn reference_chart(reference: &Reference) -> Chart {
     let points = points.collect();
     let names = kernels.iter().map(|kernel| kernel.name().to_owned()).collect();
     Chart::new(title, Axis::of_names("", names), y, vec![Series::points("here", points)])
-}
-
-/// Each kernel once, in the order in which they come.
-fn kernels(all: impl Iterator<Item = Kernel>) -> Vec<Kernel> {
-    let mut kernels = Vec::new();
-    for kernel in all {
-        if !kernels.contains(&kernel) {
-            kernels.push(kernel);
-        }
-    }
-    kernels
 }
 
 /// The percentages as a table.
