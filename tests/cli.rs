@@ -169,28 +169,31 @@ fn json_tells_what_was_asked_and_delivered() {
 }
 
 #[test]
-fn a_command_is_not_started_when_its_speed_is_not_delivered() {
+fn a_command_is_started_only_when_its_speed_is_delivered() {
     let _alone = alone();
     if !can_emulate() {
         return;
     }
     for method in methods() {
-        let dir = tempfile::tempdir().unwrap();
-        let (json, mark) = (dir.path().join("json"), dir.path().join("ran"));
-        let line =
-            format!("--verify --json {} --method {method} -- touch {}", json.display(), mark.display());
-        let ended = run(&mut half(&line), "");
-        let record: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-        let seen = record["verified"]["cpus"].as_array().unwrap();
-        let off = seen.iter().any(|cpu| cpu["error"].as_f64().unwrap().abs() > 0.05);
-        let busy = seen.iter().any(|cpu| cpu["free"].as_f64().unwrap() < 0.95);
-        let differs = |cpu: &serde_json::Value| cpu["between"][1].as_f64() > cpu["between"][0].as_f64();
-        // Which of them depends on what else runs here.
-        let is_unsure = busy || off && seen.iter().any(differs) && ended.code() == Some(9);
-        let code = if is_unsure { 9 } else { i32::from(off) * 5 };
-        assert_eq!(ended.code(), Some(code), "{method}: {}", ended.stderr);
-        assert_eq!(mark.exists(), ended.code() == Some(0), "{method}");
-        assert_nothing_left(ended.pid);
+        // No method is so exact, and none that works is so wrong, however busy the machine is.
+        for (tolerance, is_started) in [("0.0001%", false), ("95%", true)] {
+            let dir = tempfile::tempdir().unwrap();
+            let (json, mark) = (dir.path().join("json"), dir.path().join("ran"));
+            let line = format!(
+                "--verify --tolerance {tolerance} --json {} --method {method} -- touch {}",
+                json.display(),
+                mark.display()
+            );
+            let ended = run(&mut half(&line), "");
+            let codes: &[i32] = if is_started { &[0] } else { &[5, 9] };
+            assert!(ended.code().is_some_and(|code| codes.contains(&code)), "{method}: {}", ended.stderr);
+            assert_eq!(mark.exists(), is_started, "{method}: {}", ended.stderr);
+            let record: serde_json::Value =
+                serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+            let seen = record["verified"]["cpus"].as_array().unwrap();
+            assert!(seen.iter().all(|cpu| cpu["error"].as_f64().is_some()), "{method}: {record}");
+            assert_nothing_left(ended.pid);
+        }
     }
 }
 
