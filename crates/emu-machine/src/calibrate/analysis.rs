@@ -44,11 +44,12 @@ impl Analysis {
     pub(super) fn of(samples: &[Sample], threads: Threads, cpus: usize) -> Result<Self> {
         let (own, disturbed_quotas) = decisive(&own(samples, threads, cpus));
         let (delivered, delivered_at) = delivered(&own)?;
+        let undisturbed: Vec<_> = own.iter().filter(|sample| !sample.is_disturbed()).copied().collect();
         Ok(Self {
             threads,
             measured: Model::of(&own)?,
             equal_clock: at_equal_clock(&own).map(|level| Model::of(&level)).transpose()?,
-            orders: orders::effects(&own)?,
+            orders: orders::effects(&undisturbed)?,
             delivered,
             delivered_at,
             disturbed_quotas,

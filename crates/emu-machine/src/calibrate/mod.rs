@@ -266,7 +266,11 @@ fn sample(
 
 #[cfg(test)]
 mod testing {
-    use super::{Order, Sample};
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    use super::plan::Cell;
+    use super::{CalibrationPlan, Order, Sample, Threads};
 
     /// A sample of a machine of which nothing else is known.
     pub(super) fn sample(order: Order, quota: f64, threads: usize, gflops: f64) -> Sample {
@@ -294,6 +298,50 @@ mod testing {
             [1.0, -1.0].map(|side| Sample { gflops: one.gflops * (1.0 + side * share), ..*one })
         };
         samples.iter().flat_map(both).collect()
+    }
+
+    /// Seconds from one sample to the next.
+    const EVERY: f64 = 6.4;
+
+    /// Samples by the plan of a calibration of two CPUs, of a machine of 60 GFLOPS per CPU. `factor` is what becomes of
+    /// the rate by the step and the time, which is 0 at the first sample and 1 at the last.
+    pub(super) fn measured(
+        passes: Vec<Order>,
+        seed: u64,
+        noise: f64,
+        mut factor: impl FnMut(&Cell, f64) -> f64,
+    ) -> Vec<Sample> {
+        let plan = CalibrationPlan {
+            seed,
+            cpus: "0-1".parse().unwrap(),
+            quotas: (1..=20).map(|tenth| f64::from(tenth) / 10.0).collect(),
+            passes,
+            threads: vec![Threads::All],
+            sizes: vec![100],
+            reps: 1,
+            solutions_max: 20,
+            sample_seconds: 6.0,
+            period_seconds: 0.1,
+        };
+        let cells = plan.cells();
+        let last = (cells.len() - 1) as f64;
+        let mut random = Pcg64::seed_from_u64(seed);
+        // A standard normal number by Box and Muller.
+        let mut normal = move || {
+            let [size, angle] = [(); 2].map(|()| random.random_range(f64::EPSILON..1.0));
+            (-2.0 * f64::ln(size)).sqrt() * f64::cos(std::f64::consts::TAU * angle)
+        };
+        let one = |(number, cell): (usize, &Cell)| {
+            let noise = 1.0 + noise * normal();
+            let rate = 60.0 * cell.quota * factor(cell, number as f64 / last) * noise;
+            Sample {
+                pass: cell.pass,
+                begin_seconds: number as f64 * EVERY,
+                seconds: 6.0,
+                ..sample(cell.order, cell.quota, cell.threads, rate)
+            }
+        };
+        cells.iter().enumerate().map(one).collect()
     }
 
     /// Samples of one order with two threads, at quotas up to two CPUs, from a rate for each.

@@ -56,9 +56,11 @@ impl OrderEffect {
     }
 }
 
+/// One that is more than 5 %, and with all of its interval more than half of that: a calibration has four such figures, and
+/// intervals beside 0 alone would accuse a fifth of all calibrations by chance.
 fn notable(share: Option<Interval>) -> Option<f64> {
-    let share = share.filter(|share| share.estimate.abs() > NOTABLE && !share.contains(0.0));
-    share.map(|share| share.estimate)
+    let is_sure = |share: &Interval| share.low.max(-share.high) > NOTABLE / 2.0;
+    share.filter(|share| share.estimate.abs() > NOTABLE && is_sure(share)).map(|share| share.estimate)
 }
 
 /// A sample of one order and one of another at the same quota.
@@ -163,55 +165,8 @@ fn share(log: &Interval, factor: f64) -> Option<Interval> {
 #[cfg(test)]
 mod tests {
     use super::super::plan::{Cell, balanced};
-    use super::super::testing::sample;
-    use super::super::{CalibrationPlan, Threads};
+    use super::super::testing::measured;
     use super::*;
-    use rand::{RngExt, SeedableRng};
-    use rand_pcg::Pcg64;
-
-    /// Seconds from one sample to the next.
-    const EVERY: f64 = 6.4;
-
-    /// Samples by the plan of a calibration of two CPUs, of a machine of 60 GFLOPS per CPU. `factor` is what becomes of
-    /// the rate by the step and the time, which is 0 at the first sample and 1 at the last.
-    fn measured(
-        passes: Vec<Order>,
-        seed: u64,
-        noise: f64,
-        mut factor: impl FnMut(&Cell, f64) -> f64,
-    ) -> Vec<Sample> {
-        let plan = CalibrationPlan {
-            seed,
-            cpus: "0-1".parse().unwrap(),
-            quotas: (1..=20).map(|tenth| f64::from(tenth) / 10.0).collect(),
-            passes,
-            threads: vec![Threads::All],
-            sizes: vec![100],
-            reps: 1,
-            solutions_max: 20,
-            sample_seconds: 6.0,
-            period_seconds: 0.1,
-        };
-        let cells = plan.cells();
-        let last = (cells.len() - 1) as f64;
-        let mut random = Pcg64::seed_from_u64(seed);
-        // A standard normal number by Box and Muller.
-        let mut normal = move || {
-            let [size, angle] = [(); 2].map(|()| random.random_range(f64::EPSILON..1.0));
-            (-2.0 * f64::ln(size)).sqrt() * f64::cos(std::f64::consts::TAU * angle)
-        };
-        let one = |(number, cell): (usize, &Cell)| {
-            let noise = 1.0 + noise * normal();
-            let rate = 60.0 * cell.quota * factor(cell, number as f64 / last) * noise;
-            Sample {
-                pass: cell.pass,
-                begin_seconds: number as f64 * EVERY,
-                seconds: 6.0,
-                ..sample(cell.order, cell.quota, cell.threads, rate)
-            }
-        };
-        cells.iter().enumerate().map(one).collect()
-    }
 
     /// What ascending and descending order do against the random one.
     fn both(samples: &[Sample]) -> [OrderEffect; 2] {

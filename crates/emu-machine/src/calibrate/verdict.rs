@@ -28,7 +28,7 @@ pub(super) fn verdict(analyses: &[Analysis], samples: &[Sample], host: &Host) ->
     }
     if let Some(best) = analyses.first() {
         let governors = governors(host);
-        words.push(line(analyses));
+        words.push(line(analyses, reason(analyses)));
         words.extend(doubtful(analyses));
         words.extend(moved_clock(analyses, samples, &governors));
         if is_missed(analyses) {
@@ -46,35 +46,52 @@ fn percent(share: f64) -> String {
     format!("{:+.1}%", share * 100.0)
 }
 
-/// Whether the rates follow a line, and the quota in proportion; undecided where nothing tells that from chance.
-fn line(analyses: &[Analysis]) -> String {
+/// What beside the machine itself may be the reason that rates are off a line.
+fn reason(analyses: &[Analysis]) -> Option<&'static str> {
+    let drifts = |one: &Analysis| one.orders.iter().any(|effect| effect.notable_drift().is_some());
+    if analyses.iter().any(drifts) {
+        return Some("The machine drifted meanwhile, which may be the reason.");
+    }
+    let is_doubtful = analyses.iter().any(|one| !one.disturbed_quotas.is_empty());
+    is_doubtful.then_some("Others disturbed some quotas, which may be the reason.")
+}
+
+/// Whether the rates follow a line, and the quota in proportion; undecided where nothing tells that from chance, or where it
+/// may have another reason than the machine.
+fn line(analyses: &[Analysis], reason: Option<&str>) -> String {
     const ONCE: &str =
         "Too few quotas have two undisturbed samples, to tell this from chance: measure with --reps 3.";
     if let Some((model, which)) = failing(analyses, |model| !model.is_linear()) {
         let Residuals { largest_share, at_quota, .. } = model.residuals;
         let off = format!("{:.1}% of the largest rate at {at_quota:.1} CPUs", largest_share * 100.0);
-        return match model.is_surely_off_line() {
-            Some(true) => format!(
+        return match (model.is_surely_off_line(), reason) {
+            (Some(true), Some(why)) => {
+                format!("Undecided: rates are off a line{which}, by up to {off}. {why}")
+            }
+            (Some(true), None) => format!(
                 "The rate does not follow a line{which}, off it by {off}: results at different quotas cannot be compared here."
             ),
-            Some(false) => format!(
+            (Some(false), _) => format!(
                 "Undecided: rates are off a line{which}, by up to {off}, but no more than those of one quota differ among \
                  themselves."
             ),
-            None => format!("Undecided: rates are off a line{which}, by up to {off}. {ONCE}"),
+            (None, _) => format!("Undecided: rates are off a line{which}, by up to {off}. {ONCE}"),
         };
     }
     if let Some((model, which)) = failing(analyses, |model| !model.is_proportional()) {
         let off = format!("{} at {:.1} CPUs", percent(model.proportional_worst), model.worst_quota);
-        return match model.proportional_fails {
-            Some(true) => {
+        return match (model.proportional_fails, reason) {
+            (Some(true), Some(why)) => format!(
+                "The rate follows a line. Undecided is whether it is proportional to the quota{which}: {off}. {why}"
+            ),
+            (Some(true), None) => {
                 format!("The rate follows a line, but is not proportional to the quota{which}: {off}.")
             }
-            Some(false) => format!(
+            (Some(false), _) => format!(
                 "The rate follows a line. Undecided is whether it is proportional to the quota{which}: {off} is no more \
                  than chance explains."
             ),
-            None => format!(
+            (None, _) => format!(
                 "The rate follows a line. Undecided is whether it is proportional to the quota{which}: {off}. {ONCE}"
             ),
         };

@@ -1,7 +1,8 @@
 //! What is said of samples that are known.
 
 use super::super::Order;
-use super::super::testing::{sample, sweep, twice};
+use super::super::plan::balanced;
+use super::super::testing::{measured, sample, sweep, twice};
 use super::*;
 use emu_core::Roots;
 
@@ -214,4 +215,64 @@ fn wrong_solutions_come_first() {
     let mut samples = sweep(Order::Random, |quota| 60.0 * quota);
     samples[3].passed = false;
     assert!(words_of(&samples).starts_with("SAMPLES WITH A WRONG SOLUTION: 1."));
+}
+
+/// What must not be said of a machine whose orders do not matter and whose samples nothing is told of but the rates.
+const NEVER: [&str; 4] = ["The order matters", "core clock moved", "hypervisor", "In doubt"];
+
+/// What is said of ten records of a machine with this factor on its rates, each by a seed of its own; `change` makes the
+/// samples what they are to be.
+fn ten(factor: impl Fn(f64, f64) -> f64, change: impl Fn(&mut Sample)) -> Vec<String> {
+    let record = |seed| {
+        let mut samples = measured(balanced(seed), seed, 0.01, |cell, time| factor(cell.quota, time));
+        samples.iter_mut().for_each(&change);
+        words_of(&samples)
+    };
+    (0..10).map(record).collect()
+}
+
+/// Each of these is said of all records, and none of those of any.
+fn assert_said(records: &[String], said: &[&str], never: &[&str]) {
+    for words in records {
+        assert!(said.iter().all(|said| words.contains(said)), "{said:?} is missing: {words}");
+        assert!(!never.iter().any(|never| words.contains(never)), "one of {never:?}: {words}");
+    }
+}
+
+#[test]
+fn of_synthetic_records_nothing_false_is_concluded() {
+    const PROPORTIONAL: &str = "The rate is proportional";
+    let but = |words: &[&'static str]| [&NEVER[..], words].concat();
+    let clean = ten(|_, _| 1.0, |_| ());
+    assert_said(&clean, &[PROPORTIONAL], &but(&["drifts", "worth", "Undecided", "was used"]));
+
+    let drifting = ten(|_, time| 1.0 - 0.2 * time, |_| ());
+    assert_said(
+        &drifting,
+        &["drifts"],
+        &but(&["does not follow", "is not proportional", "worth", "was used"]),
+    );
+
+    // A third of the samples, told by their begin: here and there all of a quota.
+    let disturbed = ten(
+        |_, _| 1.0,
+        |sample| {
+            if (sample.begin_seconds / 6.4).round() as usize % 3 == 0 {
+                sample.stolen = Some(0.3);
+                sample.gflops *= 0.7;
+            }
+        },
+    );
+    assert_said(
+        &disturbed,
+        &[],
+        &["order matters", "drifts", "does not follow", "is not proportional", "worth"],
+    );
+    assert!(disturbed.iter().all(|words| words.starts_with(PROPORTIONAL) || words.contains("In doubt")));
+
+    let bent = ten(|quota, _| quota.powf(-0.25), |_| ());
+    assert_said(&bent, &[], &but(&[PROPORTIONAL, "drifts"]));
+
+    let banded = ten(|quota, _| if quota > 1.05 { 0.75 } else { 1.0 }, |_| ());
+    assert_said(&banded, &["does not follow a line"], &but(&[PROPORTIONAL, "drifts"]));
 }
