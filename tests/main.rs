@@ -31,6 +31,7 @@ mod live;
 mod measure;
 mod names;
 mod node;
+mod node_death;
 mod node_file;
 mod noise;
 mod rig;

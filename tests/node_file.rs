@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::common::{alone, assert_refused, can_emulate, emu, eventually, finish, has_cpus, start, words};
+use crate::common::{
+    alone, assert_refused, can_emulate, emu, eventually, finish, has_cpus, place_of, start, words,
+};
 use crate::node::{LOOP, Node, apply, emu_node};
 
 #[test]
@@ -69,6 +71,7 @@ fn members_of_a_file_join_once_and_those_that_are_gone_are_told() {
     }
     let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let file = |members: &str| format!("[node.one]\ncpus = \"0\"\nspeed = \"50%\"\n{members}\n");
+    let place = place_of(sleeper.id());
     let own = format!("pids = [{}]\n", sleeper.id());
     let all = file(&format!("{own}run = [\"sleep\", \"60\"]"));
     let node = Node { name: "one", keeper: 0 };
@@ -91,6 +94,13 @@ fn members_of_a_file_join_once_and_those_that_are_gone_are_told() {
     let dumped = emu_node("dump").stdout;
     let same = apply(&dumped, "--dry-run");
     assert_eq!(&*same.stdout, "Nothing is to be changed.\n", "{dumped}{}", same.stderr);
+
+    // Whoever has joined is as before, and joins again.
+    assert_ne!(place_of(sleeper.id()), place);
+    assert_eq!(emu_node("remove one").code(), Some(2));
+    assert_eq!(emu_node("remove one --free").code(), Some(0));
+    assert_eq!(place_of(sleeper.id()), place);
+    assert_eq!(apply(&all, "-q").code(), Some(0));
 
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();

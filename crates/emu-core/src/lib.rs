@@ -88,5 +88,5 @@ pub use sys::times::{cpu_ticks, process_cpu_time};
 pub use sys::tsc::tsc;
 pub use trace::{AtEnd, Player, STEP_MIN, Trace};
 pub use unavailable::{Reason, Unavailable};
-pub use undo::{Journal, LiveSession, RestoreReport, TaskSet, Undo, live_sessions, restore};
+pub use undo::{Journal, LiveSession, OnlyOne, RestoreReport, TaskSet, Undo, live_sessions, restore};
 pub use zone::{Demand, Round, Tasks, Zone};

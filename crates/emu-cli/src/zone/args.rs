@@ -113,6 +113,7 @@ impl DemandArgs {
             flag("exclude-background", self.exclude_background),
             option("round", [values::round_name(self.round)]),
             flag("widen", self.widen),
+            flag("no-hold-clock", self.no_hold_clock),
         ];
         all.concat().split_whitespace().map(str::to_owned).collect()
     }

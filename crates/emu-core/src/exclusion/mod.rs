@@ -9,8 +9,6 @@
 mod stays;
 mod taker;
 
-use std::fs::{File, TryLockError};
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -23,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::roots::Roots;
 use crate::sys::Pid;
-use crate::undo::{Journal, restore};
+use crate::undo::{Journal, OnlyOne, restore};
 use taker::Taker;
 
 /// How often tasks that may run on the CPUs are looked for.
@@ -56,7 +54,7 @@ pub(crate) struct Exclusion {
     thread: Option<JoinHandle<()>>,
     host: Host,
     cpus: CpuList,
-    _lock: File,
+    _only_one: OnlyOne,
 }
 
 #[derive(Debug)]
@@ -102,7 +100,7 @@ impl Exclusion {
         groups: Vec<PathBuf>,
         journal: &Journal,
     ) -> Result<Self> {
-        let lock = lock(&host.roots)?;
+        let only_one = only_one(&host.roots)?;
         let mut taker = Taker::new(host, cpus, groups, journal);
         taker.take_all(&mut || taker::processes(&host.roots.proc))?;
         let state = State { taker, problem: None, is_ending: false };
@@ -112,7 +110,7 @@ impl Exclusion {
             .name("emu-exclusive".into())
             .spawn(move || keep_off(&theirs, &proc))
             .map_err(|e| Error::io("cannot start the thread that looks for tasks of the host", e))?;
-        Ok(Self { shared, thread: Some(thread), host: host.clone(), cpus: cpus.clone(), _lock: lock })
+        Ok(Self { shared, thread: Some(thread), host: host.clone(), cpus: cpus.clone(), _only_one: only_one })
     }
 
     /// Has a process be no task of the host any more: it gets back what was taken from it, and `join` is done before anybody
@@ -164,28 +162,15 @@ fn keep_off(shared: &Shared, proc: &Path) {
     }
 }
 
-/// Locks the file of those who exclude. The lock goes with this process, so what that one has changed may have to be put back
-/// yet: by its guardian, or here.
-fn lock(roots: &Roots) -> Result<File> {
-    let path = roots.state.join(LOCK);
-    let failed = |e| Error::file("lock", &path, e);
-    let mut file =
-        File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut who = String::new();
-            // It may just be writing it.
-            let _ = file.read_to_string(&mut who);
-            let message = format!("another node is exclusive already: that of emu {}", who.trim());
-            return Err(Error::unavailable(message)
-                .hint("one can be at a time: end that one, or give it these CPUs, too"));
-        }
-        Err(TryLockError::Error(e)) => return Err(failed(e)),
-    }
-    file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed)?;
+/// Makes this the one that excludes. What one that was killed has changed may have to be put back yet: by its guardian, or
+/// here.
+fn only_one(roots: &Roots) -> Result<OnlyOne> {
+    let one = OnlyOne::take(roots, LOCK, |holder| {
+        Error::unavailable(format!("another node is exclusive already: that of emu {holder}"))
+            .hint("one can be at a time: end that one, or give it these CPUs, too")
+    })?;
     restore(roots)?;
-    Ok(file)
+    Ok(one)
 }
 
 #[cfg(test)]

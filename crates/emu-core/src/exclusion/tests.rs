@@ -138,12 +138,11 @@ fn what_joins_the_node_gets_back_what_was_taken_or_inherited() {
 fn one_node_is_exclusive_at_a_time_and_leaves_the_host_a_cpu() {
     let dir = tempfile::tempdir().unwrap();
     let roots = Roots { state: dir.path().to_owned(), ..Roots::system() };
-    let held = lock(&roots).unwrap();
-    let error = lock(&roots).unwrap_err();
+    let held = only_one(&roots).unwrap();
+    let error = only_one(&roots).unwrap_err();
     assert!(error.to_string().contains(&format!("emu {}", std::process::id())), "{error}");
     drop(held);
-    // A child that another test has just forked may hold it for a moment.
-    wait_until(|| lock(&roots).is_ok());
+    only_one(&roots).unwrap();
     let host = Host::detect(&roots).unwrap();
     assert_eq!(check_exclusive(&host, &host.online()).unwrap_err().kind(), ErrorKind::Unavailable);
 }

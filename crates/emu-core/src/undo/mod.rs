@@ -13,6 +13,7 @@ mod form;
 mod group;
 mod guardian;
 mod lines;
+mod only_one;
 mod open_journal;
 mod peers;
 mod places;
@@ -27,6 +28,7 @@ mod tests;
 mod undoer;
 mod written;
 
+pub use only_one::OnlyOne;
 pub(crate) use recent::Recent;
 pub use record::{TaskSet, Undo};
 pub(crate) use restore::tuning_below;

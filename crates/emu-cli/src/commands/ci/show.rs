@@ -1,6 +1,7 @@
 //! The result of `emu ci` in words, and as Markdown.
 
 use emu_bench::row;
+use emu_bench::stats::Sample;
 use emu_bench::table::{Column, Table, Value, escaped};
 
 use super::result::{Report, Tally, Verdict};
@@ -75,11 +76,10 @@ fn speeds(report: &Report) -> Table {
     ]);
     for (speed, tally) in report.speeds.iter().zip(&report.by_speed) {
         let runs = || report.runs.iter().filter(|run| run.speed == *speed);
-        let mut times: Vec<u64> = runs().map(|run| run.wall_ns).collect();
-        times.sort_unstable();
+        let times = Sample::new(runs().map(|run| run.wall_ns as f64).collect::<Vec<_>>()).ok();
         let given: Vec<DeliveredRecord> = runs().filter_map(|run| run.delivered).collect();
         let given = DeliveredRecord::mean(&given).map(|given| given.share);
-        let median = times.get(times.len() / 2).copied();
+        let median = times.map(|times| times.median() as u64);
         let Tally { passed, failed, timed_out, .. } = *tally;
         table.row(row![speed, given, u64::from(passed), u64::from(failed), u64::from(timed_out), median]);
     }

@@ -1,13 +1,10 @@
 //! Makes the nodes of the caller those of a file: all of them, or as before.
 
 use std::fmt;
-use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
 
 use emu_core::{
-    Apart, CpuList, Demand, Error, Host, LiveSession, Method, Pid, Placed, Result, Speed, SpeedSpec, Status,
-    Trait, live_sessions, place,
+    Apart, CpuList, Demand, Error, Host, LiveSession, Method, OnlyOne, Pid, Placed, Result, Speed, SpeedSpec,
+    Status, Trait, live_sessions, place,
 };
 
 use rustix::param::page_size;
@@ -32,8 +29,12 @@ const PERIOD_SLACK: f64 = 0.02;
 /// Makes the nodes.
 pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     let specs = file::read(&args.file)?;
-    let _alone = alone()?;
     let (host, _) = host::restored()?;
+    // Another one would plan on what this one changes.
+    let _only_one = OnlyOne::take(&host.roots, "apply", |holder| {
+        Error::unavailable(format!("another `emu node apply` of yours is at work: {holder}"))
+            .hint("try again when it has ended")
+    })?;
     // One that asks to end is heard between two steps.
     let signals = Signals::block()?;
     let (steps, gone) = plan(&host, &specs, &signals)?;
@@ -62,17 +63,6 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
         done.push(step);
     }
     Ok(Exit::Success)
-}
-
-/// Makes sure that no other `apply` of this user is at work while this exists: they would plan on what the other one changes.
-fn alone() -> Result<UnixListener> {
-    let name = format!("emu-nodes-{}", nix::unistd::geteuid());
-    let address = SocketAddr::from_abstract_name(name);
-    address.and_then(|address| UnixListener::bind_addr(&address)).map_err(|e| match e.kind() {
-        io::ErrorKind::AddrInUse => Error::unavailable("another `emu node apply` of yours is at work")
-            .hint("try again when it has ended"),
-        _ => Error::io("cannot make sure that no other `emu node apply` is at work", e),
-    })
 }
 
 /// Writes the nodes that there are as a file for [`apply`].
@@ -186,7 +176,7 @@ fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<(Vec<Step>, Vec
             let why =
                 if specs.contains_key(name) { "is another one in the file" } else { "is not in the file" };
             return Err(Error::usage(format!("node {name} {why}, and process {first} runs there"))
-                .hint(format!("`emu node remove {name} --kill` ends it and what runs there"))
+                .hint(format!("`emu node remove {name}` ends it, with --free or --kill for what runs there"))
                 .into());
         }
         removed.push(Step::Remove { name: name.clone(), was: Spec::of(session, working) });

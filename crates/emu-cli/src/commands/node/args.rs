@@ -116,9 +116,13 @@ pub(crate) struct RemoveArgs {
     #[arg(value_parser = values::node_name)]
     pub(crate) name: String,
 
-    /// Kill what runs there; without this a node with processes stays
+    /// Kill what runs there; without this or --free a node with processes stays
     #[arg(long)]
     pub(crate) kill: bool,
+
+    /// Let what runs there run on freely; what has joined the node is back where it was
+    #[arg(long, conflicts_with = "kill")]
+    pub(crate) free: bool,
 }
 
 const FILE: &str = "\

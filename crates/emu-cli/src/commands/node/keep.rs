@@ -168,7 +168,8 @@ impl Asked for Kept {
         if let Some(first) = members.first().filter(|_| how != Removal::Free) {
             let message =
                 format!("processes run on this node: {} of them, as process {first}", members.len());
-            return Err(Error::usage(message).hint("end them first, or have them killed: --kill"));
+            return Err(Error::usage(message)
+                .hint("end them first, or have them killed (--kill) or set free (--free)"));
         }
         self.is_ending = true;
         Ok(())

@@ -51,9 +51,14 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
             };
             live(args.watch.then_some(LOOK), true, look)
         }
-        NodeCommand::Remove(args) => {
-            remove(&args.name, if args.kill { Removal::Kill } else { Removal::Empty })
-        }
+        NodeCommand::Remove(args) => remove(
+            &args.name,
+            match (args.kill, args.free) {
+                (true, _) => Removal::Kill,
+                (_, true) => Removal::Free,
+                _ => Removal::Empty,
+            },
+        ),
         NodeCommand::Apply(args) => apply::apply(args),
         NodeCommand::Dump => apply::dump(),
     }
