@@ -6,8 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 
 use crate::common::{
-    EMU, alone, assert_nothing_left, assert_refused, can_emulate, comm, emu, finish, groups_of, half, inside,
-    methods, run, skip, some_method, start, state, until_child, until_it_takes, unwrapped, words,
+    EMU, alone, assert_nothing_left, assert_refused, can_emulate, comm, emu, finish, groups_of, half,
+    in_some_attempt, inside, methods, run, skip, some_method, start, state, until_child, until_it_takes,
+    unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -175,8 +176,7 @@ fn a_command_is_started_only_when_its_speed_is_delivered() {
         return;
     }
     for method in methods() {
-        // No method is so exact, and none that works is so wrong, however busy the machine is.
-        for (tolerance, is_started) in [("0.0001%", false), ("95%", true)] {
+        let verified = |tolerance| {
             let dir = tempfile::tempdir().unwrap();
             let (json, mark) = (dir.path().join("json"), dir.path().join("ran"));
             let line = format!(
@@ -185,15 +185,23 @@ fn a_command_is_started_only_when_its_speed_is_delivered() {
                 mark.display()
             );
             let ended = run(&mut half(&line), "");
-            let codes: &[i32] = if is_started { &[0] } else { &[5, 9] };
-            assert!(ended.code().is_some_and(|code| codes.contains(&code)), "{method}: {}", ended.stderr);
-            assert_eq!(mark.exists(), is_started, "{method}: {}", ended.stderr);
+            assert_nothing_left(ended.pid);
+            let is_started = mark.exists();
+            assert_eq!(is_started, ended.code() == Some(0), "{method}: {}", ended.stderr);
             let record: serde_json::Value =
                 serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
             let seen = record["verified"]["cpus"].as_array().unwrap();
-            assert!(seen.iter().all(|cpu| cpu["error"].as_f64().is_some()), "{method}: {record}");
-            assert_nothing_left(ended.pid);
-        }
+            assert!(seen.iter().all(|cpu| cpu["error"].is_number()), "{method}: {record}");
+            (ended, is_started)
+        };
+        // No method is so exact.
+        let (ended, is_started) = verified("0.0001%");
+        assert!(!is_started && [Some(5), Some(9)].contains(&ended.code()), "{method}: {}", ended.stderr);
+        // And none is so wrong, unless others take the CPUs.
+        in_some_attempt(|| match verified("95%") {
+            (_, true) => Ok(()),
+            (ended, false) => Err(ended.stderr),
+        });
     }
 }
 

@@ -56,18 +56,22 @@ fn kept_costs_that_let_tasks_run_too_fast_are_dropped() {
         return;
     }
     let busy = "run -s 10% -p 20ms -m cpu-freeze --cpus 0 -- timeout 1.2 sh -c while␣:;do␣:;done";
-    // The first one measures its costs; a stop is then said to cost 480 µs of the 2 ms of each period.
-    run(&mut emu(words(busy)), "");
     let file = state_folder().join("stop-costs.json");
-    let mut costs: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-    for batches in costs["batches"].as_object_mut().unwrap().values_mut() {
-        let value = serde_json::json!({ "base": 480_000.0, "tick": 0.0 });
-        batches["values"] = vec![value; 7].into();
-    }
-    fs::write(&file, costs.to_string()).unwrap();
-    let ended = run(&mut emu(words(busy)), "");
-    assert!(unwrapped(&ended.stderr).contains("may be overrated"), "{}", ended.stderr);
-    assert!(!file.exists(), "{}", ended.stderr);
+    in_some_attempt(|| {
+        // The first one measures its costs; a stop is then said to cost 480 µs of the 2 ms of each period.
+        run(&mut emu(words(busy)), "");
+        let mut costs: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        for batches in costs["batches"].as_object_mut().unwrap().values_mut() {
+            let value = serde_json::json!({ "base": 480_000.0, "tick": 0.0 });
+            batches["values"] = vec![value; 7].into();
+        }
+        fs::write(&file, costs.to_string()).unwrap();
+        let ended = run(&mut emu(words(busy)), "");
+        // Where others leave the tasks no more time than they were asked to have, nothing can be found out.
+        let is_told = unwrapped(&ended.stderr).contains("may be overrated");
+        assert_eq!(is_told, !file.exists(), "{}", ended.stderr);
+        if is_told { Ok(()) } else { Err(ended.stderr) }
+    });
 }
 
 #[test]

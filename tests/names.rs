@@ -13,6 +13,7 @@ use crate::common::{
     alone, assert_nothing_left, assert_refused, assert_share, emu, eventually, finish, is_root, methods,
     place_of, run, skip, some_method, start, until_it_acts, words,
 };
+use crate::rig::fetch;
 
 /// A loop that is killed at the end.
 struct Burner(Child);
@@ -203,11 +204,8 @@ fn a_container_is_slowed_by_name_with_what_joins_it() {
         skip("it needs root and a method");
         return;
     }
-    let fetched = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/rig/fetch"))
-        .arg("containers")
-        .status();
-    if !fetched.is_ok_and(|status| status.success()) {
-        skip("podman and runc cannot be had");
+    if let Err(why) = fetch("containers") {
+        skip(&why);
         return;
     }
     let container = Container::start();

@@ -12,3 +12,6 @@ mod frequency;
 mod guest;
 mod hotplug;
 mod together;
+mod units;
+
+pub(crate) use guest::fetch;

@@ -118,6 +118,17 @@ fn an_ordinary_user_needs_a_group_that_was_handed_over() {
     }
 }
 
+#[test]
+fn a_node_has_memory_and_a_cpu_of_its_own_with_cgroup_v2() {
+    let Some(report) = Guest::TWO_NEW.run("node.sh") else { return };
+    for end in ["removed", "killed"] {
+        let of_it: Vec<_> = report.lines(end).map(|words| words.join(" ")).collect();
+        let bytes = format!("limit {}", 32 << 20);
+        let wanted = [&bytes, "inside 1", "outside 0", "eater 137", "after 0-1"];
+        assert_eq!(of_it, wanted, "{end}: {}", report.text());
+    }
+}
+
 /// The text with its lines joined.
 fn unwrapped(report: &Report) -> String {
     report.text().split_whitespace().collect::<Vec<_>>().join(" ")

@@ -42,6 +42,8 @@ impl Guest {
     pub(crate) const FOUR_NEW: Self = Self { options: "--cpus 4 --kernel new" };
     /// CPUs 0 and 1 share a clock, and CPUs 2 and 3 another one.
     pub(crate) const PAIRS: Self = Self { options: "--cpus 4 --domains pairs" };
+    /// With systemd.
+    pub(crate) const SYSTEMD: Self = Self { options: "--init systemd --kernel new" };
     /// Of 64-bit ARM, for programs built for it.
     pub(crate) const ARM64: Self = Self { options: "--kernel arm64" };
 
@@ -122,17 +124,26 @@ impl Rig {
     }
 }
 
+/// Has `tests/rig/fetch` get this; says why that is impossible.
+pub(crate) fn fetch(what: &str) -> Result<(), String> {
+    let fetched = output(Command::new(root().join("tests/rig/fetch")).arg(what));
+    if fetched.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&fetched.stderr).trim().to_owned())
+    }
+}
+
 /// Fetches packages, takes the symbols off the binary under test and builds the guest's program, once; says why where
 /// that is impossible.
 fn rig() -> Option<&'static Rig> {
     static RIG: OnceLock<Option<Rig>> = OnceLock::new();
     RIG.get_or_init(|| {
-        let rig = root().join("tests/rig");
-        let fetched = output(&mut Command::new(rig.join("fetch")));
-        if !fetched.status.success() {
-            skip(String::from_utf8_lossy(&fetched.stderr).trim());
+        if let Err(why) = fetch("old").and_then(|()| fetch("new")) {
+            skip(&why);
             return None;
         }
+        let rig = root().join("tests/rig");
         let made = root().join("target/rig");
         std::fs::create_dir_all(&made).expect("a folder for the guests' files");
         let [emu, program] = ["emu", "program"].map(|name| made.join(name));

@@ -1,0 +1,111 @@
+# units.sh METHOD...: a unit of the system and one of a user, each with a loop on CPU 0, slowed to 30 % by their names, with
+# systemd as the first process. For each: "used KIND METHOD SHARE", "again KIND METHOD SHARE" after a restart while emu is
+# attached, "ended KIND METHOD STATUS", and "as-before KIND METHOD" or what differs.
+
+export NO_COLOR=1
+services="/etc/systemd/system/loop.service /home/user/.config/systemd/user/own.service"
+
+as_user() {
+  su user -c "export XDG_RUNTIME_DIR=/run/user/1000 DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus; $*"
+}
+
+# of KIND WORDS...: systemctl of the system or of the user.
+of() {
+  kind=$1
+  shift
+  case $kind in
+    system) systemctl "$@" ;;
+    *) as_user systemctl --user "$@" ;;
+  esac
+}
+
+unit_of() {
+  case $1 in system) echo loop ;; *) echo own ;; esac
+}
+
+pid_of() { # KIND
+  of "$1" show -P MainPID "$(unit_of "$1")"
+}
+
+# All of a unit that emu may change.
+place() { # KIND
+  pid=$(pid_of "$1")
+  of "$1" show -P ActiveState -P SubState -P ControlGroup "$(unit_of "$1")"
+  cat "/proc/$pid/cgroup"
+  grep Cpus_allowed_list "/proc/$pid/status"
+  group=/sys/fs/cgroup$(cut -d: -f3 "/proc/$pid/cgroup")
+  cat "$group/cpu.max" "$group/cgroup.freeze" "$group/cgroup.subtree_control" "$group/cpuset.cpus" 2>/dev/null
+  ls "$group"
+}
+
+watch() { # WORD KIND METHOD
+  # What joins is noticed within a second, and costs are measured by then.
+  sleep 1
+  # The thread that computes is not the first.
+  echo "$1 $2 $3 $(program used 700000 /proc/"$(pid_of "$2")"/task/* | awk '{ print $2 }')"
+}
+
+attached() { # KIND METHOD COMMAND...
+  kind=$1 method=$2
+  shift 2
+  place "$kind" >/tmp/before
+  "$@" >/tmp/said 2>&1 &
+  shell=$!
+  watch used "$kind" "$method"
+  case $kind in
+    system | user)
+      of "$kind" restart "$(unit_of "$kind")"
+      watch again "$kind" "$method" ;;
+  esac
+  # Of the emu that is attached, and not of a shell or a guardian.
+  kill -INT "$(cat /tmp/emu.pid)"
+  wait $shell
+  echo "ended $kind $method $?"
+  place "$kind" >/tmp/after
+  if diff /tmp/before /tmp/after >/tmp/differs; then
+    echo "as-before $kind $method"
+  else
+    sed "s/^/differs $kind $method /" /tmp/differs
+  fi
+  sed "s/^/said $kind $method /" /tmp/said
+}
+
+for service in $services; do
+  mkdir -p "$(dirname "$service")"
+  printf '[Service]\nExecStart=/usr/bin/program busy 0\n' >"$service"
+done
+chown -R user /home/user
+# The program of a service that sends its number on, and is then emu.
+printf '#!/bin/sh\necho $$ >/tmp/emu.pid\nexec emu "$@"\n' >/usr/bin/numbered
+chmod 755 /usr/bin/numbered
+touch /tmp/emu.pid
+chmod 666 /tmp/emu.pid
+of system daemon-reload
+of user daemon-reload
+of system start loop
+for method; do
+  attached system "$method" numbered attach --unit loop --speed 30% --cpus 0 --method "$method"
+done
+
+# A node takes it by the file, and gives it back.
+place system >/tmp/before
+printf '[node.one]\ncpus = "0"\nspeed = "30%%"\nunits = ["loop"]\n' >/tmp/nodes.toml
+emu node apply --quiet /tmp/nodes.toml
+echo "ended system node $?"
+watch used system node
+emu node apply /tmp/nodes.toml >/tmp/said 2>&1
+sed "s/^/said system node /" /tmp/said
+emu node remove one --free
+place system >/tmp/after
+if diff /tmp/before /tmp/after >/tmp/differs; then echo "as-before system node"; else sed "s/^/differs system node /" /tmp/differs; fi
+of system stop loop
+
+of user start own
+# By root, by a user who has no groups, and by one who has a scope that is delegated.
+attached root cpu-freeze numbered attach --unit own --speed 30% --cpus 0 --method cpu-freeze
+attached user cpu-lim as_user numbered attach --unit own --speed 30% --cpus 0 --method cpu-lim
+for method in cpu-freeze fracas; do
+  attached scope "$method" as_user systemd-run -q --user --scope -p Delegate=yes \
+    numbered attach --unit own --speed 30% --cpus 0 --method "$method"
+done
+of user stop own

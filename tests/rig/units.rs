@@ -1,0 +1,44 @@
+//! Units of systemd by their names, where systemd is the first process.
+
+use super::guest::{Guest, fetch, number};
+use crate::common::skip;
+
+/// How far from the share asked for a unit may be, as a share of it: one window of 0.7 s, with the work of systemd beside.
+const CLOSE: f64 = 0.03;
+
+#[test]
+fn units_are_slowed_by_name_with_systemd_as_init() {
+    if let Err(why) = fetch("systemd") {
+        skip(&why);
+        return;
+    }
+    let methods = ["cpu-hogs", "cpu-freeze", "fracas", "cpu-lim"];
+    let Some(report) = Guest::SYSTEMD.run(&format!("units.sh {}", methods.join(" "))) else { return };
+    let systems = methods.map(|method| ("system", method));
+    let others = [
+        ("system", "node"),
+        ("root", "cpu-freeze"),
+        ("user", "cpu-lim"),
+        ("scope", "cpu-freeze"),
+        ("scope", "fracas"),
+    ];
+    for (kind, method) in systems.into_iter().chain(others) {
+        let of = |word| {
+            let line = report.lines(word).find(|words| words[..2] == [kind, method]);
+            line.unwrap_or_else(|| panic!("nothing {word} of {kind} {method}: {}", report.text()))
+        };
+        let is_restarted = method != "node" && ["system", "user"].contains(&kind);
+        let windows: &[_] = if is_restarted { &["used", "again"] } else { &["used"] };
+        for window in windows {
+            let share = number(of(window)[2]);
+            println!("{kind} {method} {window}: {:.2} %", share * 100.0);
+            assert!(
+                (share / 0.3 - 1.0).abs() < CLOSE,
+                "{kind} {method} {window}: {share}: {}",
+                report.text()
+            );
+        }
+        assert_eq!(of("ended")[2], "0", "{kind} {method}: {}", report.text());
+        of("as-before");
+    }
+}
