@@ -56,7 +56,7 @@ impl Guest {
     pub(crate) fn run_with(self, rig: &Rig, job: &str) -> Report {
         let _slot = Slot::take();
         let mut command = Command::new(root().join("tests/rig/run"));
-        command.arg("--icount").args(self.options.split_whitespace()).args(["--timeout", "400"]);
+        command.arg("--icount").args(self.options.split_whitespace()).args(["--timeout", "900"]);
         for (host, guest) in [(&rig.emu, "/bin/emu"), (&rig.program, "/bin/program"), (&rig.jobs, "/jobs")] {
             command.arg("--file").arg(format!("{}:{guest}", host.display()));
         }

@@ -257,7 +257,7 @@ fn of_synthetic_records_nothing_false_is_concluded() {
     let disturbed = ten(
         |_, _| 1.0,
         |sample| {
-            if (sample.begin_seconds / 6.4).round() as usize % 3 == 0 {
+            if ((sample.begin_seconds / 6.4).round() as usize).is_multiple_of(3) {
                 sample.stolen = Some(0.3);
                 sample.gflops *= 0.7;
             }
