@@ -137,7 +137,8 @@ fn one_death(method: &str, dies: Dies, moment: Moment, random: &mut Random) -> V
         eventually("the keeper has ended", || !is_alive(node.keeper as i32));
     }
     let shown = node.shown();
-    if dies.keeper && !shown.is_null() {
+    // One that was begun just after the blow lives.
+    if !shown.is_null() && !is_alive(shown["pid"].as_i64().unwrap_or(0) as i32) {
         left.push(format!("it is shown: {shown}"));
     }
     if !shown.is_null() {
