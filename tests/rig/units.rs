@@ -12,7 +12,8 @@ fn units_are_slowed_by_name_with_systemd_as_init() {
         skip(&why);
         return;
     }
-    let methods = ["cpu-hogs", "cpu-freeze", "fracas", "cpu-lim"];
+    // Not `cpu-hogs`: on the only CPU it slows systemd, whose work beside is then more than a part in thirty.
+    let methods = ["cpu-freeze", "fracas", "cpu-lim"];
     let Some(report) = Guest::SYSTEMD.run(&format!("units.sh {}", methods.join(" "))) else { return };
     let systems = methods.map(|method| ("system", method));
     let others = [
