@@ -113,7 +113,7 @@ fn one_death(method: &str, dies: Dies, moment: Moment, random: &mut Random) -> V
         assert_eq!(created.code(), Some(0), "{}", created.stderr);
         node.keeper = node.shown()["pid"].as_u64().expect("a keeper") as u32;
         // The emu that may stay its parent ends with it, and is not waited for.
-        let child = start(&mut emu(words(&format!("node exec one -- env {mark} sh -c {LOOP}"))));
+        let child = start(&mut emu(words(&format!("node exec one -- env {mark} timeout 60 sh -c {LOOP}"))));
         let mut pid = 0;
         eventually("the command has joined", || {
             pid = node.shown()["members"][0].as_i64().unwrap_or(0) as i32;
