@@ -3,8 +3,9 @@
 use super::guest::{Guest, fetch, number};
 use crate::common::skip;
 
-/// How far from the share asked for a unit may be, as a share of it: one window of 0.7 s, with the work of systemd beside.
-const CLOSE: f64 = 0.03;
+/// How far from the share asked for a unit may be, as a share of it: a window of 0.7 s has 35 periods and may end within
+/// one, with the work of systemd beside.
+const CLOSE: f64 = 0.05;
 
 #[test]
 fn units_are_slowed_by_name_with_systemd_as_init() {
@@ -12,8 +13,9 @@ fn units_are_slowed_by_name_with_systemd_as_init() {
         skip(&why);
         return;
     }
-    // Not `cpu-hogs`: on the only CPU it slows systemd, whose work beside is then more than a part in thirty.
-    let methods = ["cpu-freeze", "fracas", "cpu-lim"];
+    // Not `cpu-hogs`: on the only CPU it slows systemd, whose work beside is then more than a part in thirty. Nor `fracas`:
+    // systemd gives services no `cpu` controller that have no setting of it.
+    let methods = ["cpu-freeze", "cpu-lim"];
     let Some(report) = Guest::SYSTEMD.run(&format!("units.sh {}", methods.join(" "))) else { return };
     let systems = methods.map(|method| ("system", method));
     let others = [
