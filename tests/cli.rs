@@ -188,17 +188,16 @@ fn a_command_is_started_only_when_its_speed_is_delivered() {
             assert_nothing_left(ended.pid);
             let is_started = mark.exists();
             assert_eq!(is_started, ended.code() == Some(0), "{method}: {}", ended.stderr);
-            let record: serde_json::Value =
-                serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-            let seen = record["verified"]["cpus"].as_array().unwrap();
-            assert!(seen.iter().all(|cpu| cpu["error"].is_number()), "{method}: {record}");
+            let record = fs::read_to_string(&json).unwrap_or_else(|_| panic!("{method}: {}", ended.stderr));
+            let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+            assert!(!record["verified"]["cpus"].as_array().unwrap().is_empty(), "{method}: {record}");
             (ended, is_started)
         };
         // No method is so exact.
         let (ended, is_started) = verified("0.0001%");
         assert!(!is_started && [Some(5), Some(9)].contains(&ended.code()), "{method}: {}", ended.stderr);
         // And none is so wrong, unless others take the CPUs.
-        in_some_attempt(|| match verified("95%") {
+        in_some_attempt(6, || match verified("95%") {
             (_, true) => Ok(()),
             (ended, false) => Err(ended.stderr),
         });

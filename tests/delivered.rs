@@ -57,7 +57,7 @@ fn kept_costs_that_let_tasks_run_too_fast_are_dropped() {
     }
     let busy = "run -s 10% -p 20ms -m cpu-freeze --cpus 0 -- timeout 1.2 sh -c while␣:;do␣:;done";
     let file = state_folder().join("stop-costs.json");
-    in_some_attempt(|| {
+    in_some_attempt(6, || {
         // The first one measures its costs; a stop is then said to cost 480 µs of the 2 ms of each period.
         run(&mut emu(words(busy)), "");
         let mut costs: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
@@ -78,7 +78,7 @@ fn kept_costs_that_let_tasks_run_too_fast_are_dropped() {
 fn what_a_loop_was_given_agrees_with_its_own_count() {
     let _alone = alone();
     for method in methods() {
-        in_some_attempt(|| {
+        in_some_attempt(6, || {
             let (ended, json) = told(&format!("-s 30% --cpus 0 -m {method} -- sh -c {LOOP}"));
             let numbers = ended.stdout.split_whitespace().map(|word| word.parse().unwrap());
             let [cpu, wall]: [f64; 2] = numbers.collect::<Vec<_>>().try_into().unwrap();

@@ -204,7 +204,7 @@ fn a_container_is_slowed_by_name_with_what_joins_it() {
         skip("it needs root and a method");
         return;
     }
-    if let Err(why) = fetch("containers") {
+    if let Err(why) = fetch(&["containers"]) {
         skip(&why);
         return;
     }

@@ -101,17 +101,20 @@ fn one_death(method: &str, dies: Dies, moment: Moment, random: &mut Random) -> V
     let mut node = Node { name: "one", keeper: 0 };
     let mut left = Vec::new();
     let mut looping = None;
+    let mut emus = Vec::new();
     let doing = if moment == Moment::Create {
         let creating = start(&mut marked_emu(&create));
         sleep(Duration::from_micros(random.below(60_000)));
-        for pid in marked(&mark) {
-            dies.strike(pid);
+        emus = marked(&mark);
+        for pid in &emus {
+            dies.strike(*pid);
         }
         Some(creating)
     } else {
         let created = run(&mut marked_emu(&create), "");
         assert_eq!(created.code(), Some(0), "{}", created.stderr);
         node.keeper = node.shown()["pid"].as_u64().expect("a keeper") as u32;
+        emus.push(node.keeper as i32);
         // The emu that may stay its parent ends with it, and is not waited for.
         let child = start(&mut emu(words(&format!("node exec one -- env {mark} timeout 60 sh -c {LOOP}"))));
         let mut pid = 0;
@@ -154,7 +157,9 @@ fn one_death(method: &str, dies: Dies, moment: Moment, random: &mut Random) -> V
     if looping.as_ref().is_some_and(|(_, pid)| !is_alive(*pid)) {
         left.push("the program has ended with the node".to_owned());
     }
-    left.extend(left_of(node.keeper, &mark));
+    for emu in emus {
+        left.extend(left_of(emu as u32, &mark));
+    }
     kill_marked(&mark);
     let _ = looping.map(|(child, _)| finish(child));
     left

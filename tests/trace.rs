@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::common::{
-    alone, assert_nothing_left, assert_refused, can_emulate, emu, finish, methods, run, start, until_child,
-    until_it_acts, words,
+    alone, assert_nothing_left, assert_refused, can_emulate, emu, finish, in_some_attempt, methods, run,
+    start, until_child, until_it_acts, words,
 };
 
 /// Half a second at each speed, and two steps of 100 ms.
@@ -61,18 +61,12 @@ fn each_step_of_a_trace_is_delivered_by_each_method() {
     for method in methods() {
         let line =
             format!("run -m {method} --cpus 0 --trace {} --json {} --", trace.display(), kept.display());
-        let mut seen = Vec::new();
-        // On a shared machine others take their time of the CPU now and then.
-        while seen.len() < 5 {
+        in_some_attempt(5, || {
             let ended = run(&mut emu(words(&format!("{line} {LOOP}"))), "");
             assert_eq!(ended.code(), Some(124), "{method}: {}", ended.stderr);
             assert_nothing_left(ended.pid);
-            match judged(&json(&kept)) {
-                Ok(()) => break,
-                Err(why) => seen.push(why),
-            }
-        }
-        assert!(seen.len() < 5, "{method}: {seen:#?}");
+            judged(&json(&kept)).map_err(|why| format!("{method}: {why}"))
+        });
     }
     let line = format!("trace show {} --figure {}", kept.display(), figure.display());
     let ended = run(&mut emu(words(&line)), "");

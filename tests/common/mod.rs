@@ -193,23 +193,22 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Measures until it is as it should be, at most six times: others take their share of a shared machine now and then, and
-/// what is broken is broken every time.
-pub(crate) fn in_some_attempt(mut measure: impl FnMut() -> Result<(), String>) {
+/// Measures until it is as it should be, at most so many times: others take their share of a shared machine now and then,
+/// and what is broken is broken every time.
+pub(crate) fn in_some_attempt(of: usize, mut measure: impl FnMut() -> Result<(), String>) {
     let mut seen = Vec::new();
     while let Err(what) = measure() {
         seen.push(what);
-        assert!(seen.len() < 6, "in no attempt: {seen:#?}");
+        assert!(seen.len() < of, "in no attempt: {seen:#?}");
     }
 }
 
-/// A task uses this share of a CPU, to a tenth, over 0.7 s at some time: on a shared machine others take theirs now and then.
+/// A task uses this share of a CPU, to a tenth, over 0.7 s at some time.
 pub(crate) fn assert_share(task: i32, wanted: f64, what: &str) {
-    let mut seen = Vec::new();
-    while !seen.last().is_some_and(|share: &f64| (share - wanted).abs() < 0.1) {
-        assert!(seen.len() < 8, "{what}: {wanted} wanted, {seen:?} seen");
-        seen.push(share_of(task, Duration::from_millis(700)));
-    }
+    in_some_attempt(8, || {
+        let share = share_of(task, Duration::from_millis(700));
+        if (share - wanted).abs() < 0.1 { Ok(()) } else { Err(format!("{what}: {share}, not {wanted}")) }
+    });
 }
 
 /// The share of a CPU that a task uses over so long, by the kernel's account.

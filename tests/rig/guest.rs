@@ -125,8 +125,8 @@ impl Rig {
 }
 
 /// Has `tests/rig/fetch` get this; says why that is impossible.
-pub(crate) fn fetch(what: &str) -> Result<(), String> {
-    let fetched = output(Command::new(root().join("tests/rig/fetch")).arg(what));
+pub(crate) fn fetch(what: &[&str]) -> Result<(), String> {
+    let fetched = output(Command::new(root().join("tests/rig/fetch")).args(what));
     if fetched.status.success() {
         Ok(())
     } else {
@@ -139,7 +139,7 @@ pub(crate) fn fetch(what: &str) -> Result<(), String> {
 fn rig() -> Option<&'static Rig> {
     static RIG: OnceLock<Option<Rig>> = OnceLock::new();
     RIG.get_or_init(|| {
-        if let Err(why) = fetch("old").and_then(|()| fetch("new")) {
+        if let Err(why) = fetch(&["old", "new"]) {
             skip(&why);
             return None;
         }

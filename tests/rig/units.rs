@@ -9,7 +9,7 @@ const CLOSE: f64 = 0.05;
 
 #[test]
 fn units_are_slowed_by_name_with_systemd_as_init() {
-    if let Err(why) = fetch("systemd") {
+    if let Err(why) = fetch(&["systemd"]) {
         skip(&why);
         return;
     }

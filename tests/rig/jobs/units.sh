@@ -45,6 +45,16 @@ watch() { # WORD KIND METHOD
   echo "$1 $2 $3 $(program used 700000 /proc/"$(pid_of "$2")"/task/* | awk '{ print $2 }')"
 }
 
+compare() { # KIND METHOD: with /tmp/before; also what was said
+  place "$1" >/tmp/after
+  if diff /tmp/before /tmp/after >/tmp/differs; then
+    echo "as-before $1 $2"
+  else
+    sed "s/^/differs $1 $2 /" /tmp/differs
+  fi
+  sed "s/^/said $1 $2 /" /tmp/said
+}
+
 attached() { # KIND METHOD COMMAND...
   kind=$1 method=$2
   shift 2
@@ -61,13 +71,7 @@ attached() { # KIND METHOD COMMAND...
   kill -INT "$(cat /tmp/emu.pid)"
   wait $shell
   echo "ended $kind $method $?"
-  place "$kind" >/tmp/after
-  if diff /tmp/before /tmp/after >/tmp/differs; then
-    echo "as-before $kind $method"
-  else
-    sed "s/^/differs $kind $method /" /tmp/differs
-  fi
-  sed "s/^/said $kind $method /" /tmp/said
+  compare "$kind" "$method"
 }
 
 for service in $services; do
@@ -75,7 +79,7 @@ for service in $services; do
   printf '[Service]\nExecStart=/usr/bin/program busy 0\n' >"$service"
 done
 chown -R user /home/user
-# The program of a service that sends its number on, and is then emu.
+# Writes its process ID, and is then emu.
 printf '#!/bin/sh\necho $$ >/tmp/emu.pid\nexec emu "$@"\n' >/usr/bin/numbered
 chmod 755 /usr/bin/numbered
 touch /tmp/emu.pid
@@ -94,10 +98,8 @@ emu node apply --quiet /tmp/nodes.toml
 echo "ended system node $?"
 watch used system node
 emu node apply /tmp/nodes.toml >/tmp/said 2>&1
-sed "s/^/said system node /" /tmp/said
 emu node remove one --free
-place system >/tmp/after
-if diff /tmp/before /tmp/after >/tmp/differs; then echo "as-before system node"; else sed "s/^/differs system node /" /tmp/differs; fi
+compare system node
 of system stop loop
 
 of user start own

@@ -104,18 +104,23 @@ impl DemandArgs {
         }
     }
 
-    /// The same as words of a command line.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let all = [
+    /// The same as a part of a command line, each option behind a space.
+    pub(crate) fn options(&self) -> String {
+        let round = (self.round != Round::default()).then(|| values::round_name(self.round));
+        let period = |period: Duration| match period.as_nanos() {
+            nanos if nanos.is_multiple_of(1000) => format!("{}us", nanos / 1000),
+            nanos => format!("{nanos}ns"),
+        };
+        [
             option("cpus", &self.cpus),
-            option("period", self.period.map(|period| format!("{}ns", period.as_nanos()))),
+            option("period", self.period.map(period)),
             flag("lift-rt-limit", self.lift_rt_limit),
             flag("exclude-background", self.exclude_background),
-            option("round", [values::round_name(self.round)]),
+            option("round", round),
             flag("widen", self.widen),
             flag("no-hold-clock", self.no_hold_clock),
-        ];
-        all.concat().split_whitespace().map(str::to_owned).collect()
+        ]
+        .concat()
     }
 }
 

@@ -117,7 +117,7 @@ pub(crate) fn verified(verification: &Verification) -> Vec<String> {
                 percent(seen.asked),
                 percent(seen.delivered),
                 signed(seen.error),
-                seen.native_clock
+                seen.native_clock.map_or_else(|| "unknown".to_owned(), |clock| clock.to_string())
             )
         })
         .collect()

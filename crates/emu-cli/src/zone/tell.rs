@@ -107,7 +107,7 @@ impl Report {
     /// Verifies that the speed is delivered, and tells. `otherwise` says what is not done when it is not.
     ///
     /// # Errors
-    /// It is not within `tolerance` ([`Exit::NotVerified`]; the JSON is written), or it could not be measured.
+    /// It is not within `tolerance` ([`Exit::NotVerified`]), or it could not be measured; the JSON is written.
     pub(crate) fn verify(
         &mut self,
         plan: &Plan,
@@ -115,7 +115,7 @@ impl Report {
         tolerance: f64,
         otherwise: &str,
     ) -> Result<(), Failure> {
-        let verification = verification::verify(plan, signals)?;
+        let verification = verification::verify(plan, signals).inspect_err(|_| self.write())?;
         for line in summary::verified(&verification) {
             self.reporter.say(&line);
         }

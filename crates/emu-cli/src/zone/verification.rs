@@ -32,12 +32,12 @@ pub(crate) struct Verified {
     between: [f64; 2],
     /// `delivered / asked - 1`.
     pub(crate) error: f64,
-    /// The clock that a thread perceives outside the zone.
+    /// The clock that a thread perceives outside the zone; `None` where other tasks left no window for it.
     #[serde(rename = "native_clock_hz")]
-    pub(crate) native_clock: Hertz,
+    pub(crate) native_clock: Option<Hertz>,
     /// The clock perceived inside the zone.
     #[serde(rename = "delivered_clock_hz")]
-    delivered_clock: Hertz,
+    delivered_clock: Option<Hertz>,
     /// The longest time without progress inside the zone.
     longest_stall_ns: u64,
     /// Share of the core clock that a thread is given outside the zone; the rest goes to other tasks.
@@ -53,7 +53,7 @@ impl Verified {
             between: seen.between,
             error: seen.error(),
             native_clock: seen.native_clock,
-            delivered_clock: Hertz((seen.native_clock.as_f64() * seen.delivered) as u64),
+            delivered_clock: seen.native_clock.map(|clock| Hertz((clock.as_f64() * seen.delivered) as u64)),
             longest_stall_ns: nanos(seen.longest_stall),
             free: seen.free,
         }
@@ -74,7 +74,8 @@ impl Verification {
     /// The CPU that is off the most, or one that was too busy to tell.
     pub(crate) fn judge(&self, tolerance: f64, otherwise: &str) -> Result<(), Failure> {
         let busiest = self.cpus.iter().min_by(|a, b| a.free.total_cmp(&b.free));
-        if let Some(seen) = busiest.filter(|seen| seen.free < 1.0 - tolerance) {
+        let disturbed = self.cpus.iter().find(|seen| seen.error.is_nan());
+        if let Some(seen) = busiest.filter(|seen| seen.free < 1.0 - tolerance).or(disturbed) {
             let message =
                 format!("cannot verify: other tasks take {} of CPU {}", percent(1.0 - seen.free), seen.cpu);
             let error = Error::new(ErrorKind::Failed, message)
@@ -86,7 +87,7 @@ impl Verification {
             let [asked, delivered] = [seen.asked, seen.delivered].map(percent);
             format!("CPU {} delivers {delivered} instead of {asked}", seen.cpu)
         };
-        match worst.filter(|seen| seen.error.is_nan() || seen.error.abs() > tolerance) {
+        match worst.filter(|seen| seen.error.abs() > tolerance) {
             Some(seen) if seen.may_be_within(tolerance) => {
                 let [low, high] = seen.between.map(percent);
                 let message = format!("cannot verify: {}, or between {low} and {high}", message(seen));
@@ -130,7 +131,7 @@ mod tests {
             asked: 0.4,
             delivered: 0.4 * (1.0 + error),
             between: [0.4 * (0.99 + error), 0.4 * (1.01 + error)],
-            native_clock: Hertz(3_000_000_000),
+            native_clock: Some(Hertz(3_000_000_000)),
             free: 0.99,
             longest_stall: Duration::ZERO,
         })
@@ -143,7 +144,7 @@ mod tests {
                 .judge(0.05, "nothing was slowed down")
         };
         assert!(judge(&[0.049, -0.049]).is_ok());
-        for errors in [&[0.0, 0.065][..], &[-0.065, 0.0], &[f64::NAN, 0.0]] {
+        for errors in [&[0.0, 0.065][..], &[-0.065, 0.0]] {
             let failure = judge(errors).unwrap_err();
             assert_eq!(failure.exit, Exit::NotVerified, "{errors:?}");
             assert!(failure.error.unwrap().to_string().ends_with("; nothing was slowed down"), "{errors:?}");
@@ -151,7 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_differ_too_much_show_nothing() {
+    fn pairs_that_differ_too_much_or_are_all_disturbed_show_nothing() {
+        let disturbed = Verification { window_ns: 0, cpus: vec![seen(0.0), seen(f64::NAN)] };
+        assert_eq!(disturbed.judge(0.95, "").unwrap_err().exit, Exit::Undecided);
         let failure =
             Verification { window_ns: 0, cpus: vec![seen(0.0), seen(-0.055)] }.judge(0.05, "").unwrap_err();
         assert_eq!(failure.exit, Exit::Undecided);

@@ -29,7 +29,7 @@ use crate::sys::Pid;
 
 /// The first field of a journal, and the version of the format.
 const MAGIC: [&[u8]; 2] = [b"emu-journal", b"1"];
-const LOCK: &CStr = c"lock";
+const LOCK: &str = "lock";
 pub(super) const SUFFIX: &[u8] = b".journal";
 
 /// How long another emu or a guardian at work may take.
@@ -157,9 +157,9 @@ pub(super) struct StateDir {
     folder: OwnedFd,
 }
 
-/// While this exists, the folder is locked.
+/// A file of the folder that this process has locked, for as long as this exists (`flock(2)`).
 #[derive(Debug)]
-pub(super) struct StateLock(OwnedFd);
+pub(super) struct StateLock(pub(super) File);
 
 impl Drop for StateLock {
     fn drop(&mut self) {
@@ -240,15 +240,31 @@ impl StateDir {
     /// # Errors
     /// The lock file cannot be made, or another emu has locked it for too long.
     pub(super) fn lock(&self) -> Result<StateLock> {
-        let path = self.path.join("lock");
+        self.lock_file(LOCK, PATIENCE)?.map_err(|_| {
+            let path = self.path.join(LOCK);
+            let message = format!("cannot lock {}: another emu has held it for {PATIENCE:?}", path.display());
+            Error::new(ErrorKind::Failed, message).hint("is an emu stopped? continue or kill it")
+        })
+    }
+
+    /// Locks a file of the folder, which is created where it is missing; the open file where another process keeps it locked for
+    /// `patience`.
+    ///
+    /// # Errors
+    /// The file cannot be made or locked.
+    pub(super) fn lock_file(
+        &self,
+        name: &str,
+        patience: Duration,
+    ) -> Result<std::result::Result<StateLock, File>> {
+        let path = self.path.join(name);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&self.folder, LOCK, flags, Mode::RUSR | Mode::WUSR)
+        let file = openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|cause| Error::file("open", &path, cause.into()))?;
-        if lock_within(&file, PATIENCE).map_err(|cause| Error::file("lock", &path, cause.into()))? {
-            return Ok(StateLock(file));
-        }
-        let message = format!("cannot lock {}: another emu has held it for {PATIENCE:?}", path.display());
-        Err(Error::new(ErrorKind::Failed, message).hint("is an emu stopped? continue or kill it"))
+        let is_ours =
+            lock_within(&file, patience).map_err(|cause| Error::file("lock", &path, cause.into()))?;
+        let file = File::from(file);
+        Ok(if is_ours { Ok(StateLock(file)) } else { Err(file) })
     }
 
     /// The names of the session files. The caller has locked the folder.

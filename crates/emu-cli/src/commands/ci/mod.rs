@@ -124,7 +124,7 @@ fn more_methods(able: &[Prepared], asked: MethodChoice) -> Option<String> {
 
 /// The options of `emu run` that have the same meaning here.
 fn options(args: &CiArgs) -> Vec<String> {
-    let mut options = args.demand.words();
+    let mut options: Vec<_> = args.demand.options().split_whitespace().map(str::to_owned).collect();
     if let MethodChoice::Named(id) = args.method {
         options.extend(["--method".into(), id.to_string()]);
     }

@@ -12,8 +12,8 @@ use emu_bench::stats::Band;
 use emu_bench::verify::{self, Emulated, Finding, Outcome, Pair, Plan, SessionEmulated, Spectrum, Trial};
 use emu_bench::workload::WORKLOADS;
 use emu_core::{
-    Demand, Error, Hint, Host, MethodId, Prepared, Result, Round, SpeedSpec, Trait, Unavailable, choose,
-    judge, method,
+    Demand, Error, Hint, Host, MethodId, Prepared, Result, SpeedSpec, Trait, Unavailable, choose, judge,
+    method,
 };
 
 use self::show::{Refused, Report, Section, Settings, title};
@@ -22,7 +22,7 @@ use crate::exit::{Exit, Failure};
 use crate::options::{flag, option};
 use crate::output::progress::Progress;
 use crate::signals::Signals;
-use crate::values::{MethodChoice, Methods, TOLERANCE, round_name, share};
+use crate::values::{MethodChoice, Methods, TOLERANCE, share};
 use crate::zone::plan;
 use crate::{hints, host, output};
 
@@ -74,20 +74,12 @@ fn settings(args: &VerifyArgs) -> Result<Settings> {
 /// The command that takes the same measurements again.
 fn command(args: &VerifyArgs, seed: u64) -> Result<String> {
     let speeds = args.speed.iter().map(|speed| option("speed", [speed.to_string().replace(' ', "")]));
-    let demand = &args.demand;
-    let round = (demand.round != Round::default()).then(|| round_name(demand.round));
     let tolerance = (args.tolerance - share(TOLERANCE)?).abs() > f64::EPSILON;
     Ok([
         "emu verify".to_owned(),
         speeds.collect(),
         option("method", [args.method]),
-        option("cpus", &demand.cpus),
-        option("period", demand.period.map(|period| format!("{}us", period.as_micros()))),
-        flag("lift-rt-limit", demand.lift_rt_limit),
-        flag("exclude-background", demand.exclude_background),
-        option("round", round),
-        flag("widen", demand.widen),
-        flag("no-hold-clock", demand.no_hold_clock),
+        args.demand.options(),
         option("workloads", &args.workloads),
         option("pairs", args.pairs),
         option("until-decided", args.until_decided.map(|time| format!("{}s", time.as_secs()))),
