@@ -300,9 +300,12 @@ mod tests {
         for by_list in [false, true] {
             let (roots, journal) = simulated::journal(dir.path());
             // The second child binds itself; the third bound itself to the zone's CPU before there
-            // was a zone.
+            // was a zone. The fourth loses its parent.
+            let orphan = dir.path().join("orphan");
             let mut shell = Shell::start(&format!(
-                "taskset -c {one} sleep 60 & read a; sleep 60 & taskset -c {other} sleep 60 & read a"
+                "taskset -c {one} sleep 60 & read a; sleep 60 & taskset -c {other} sleep 60 & \
+                 (sleep 60 & echo $! >{}); read a",
+                orphan.display()
             ));
             let early = shell.sleepers(1);
             // Later than the children's start times, which count in ticks.
@@ -321,10 +324,15 @@ mod tests {
             shell.tell();
             let late: Vec<_> = shell.sleepers(3).into_iter().filter(|pid| !early.contains(pid)).collect();
             assert_eq!([late[0], late[1]].map(bound), [one.clone(), other.clone()]);
-            let members: Vec<_> = late.iter().chain(&early).chain([&pid]).map(Pid::to_string).collect();
+            let orphan: Pid = std::fs::read_to_string(orphan).unwrap().trim().parse().unwrap();
+            let of_another = Shell::start(&format!("exec taskset -c {one} sleep 60"));
+            crate::testing::wait_until(|| bound(of_another.pid()) == one);
+            let members: Vec<_> =
+                late.iter().chain(&early).chain([&pid, &orphan]).map(Pid::to_string).collect();
             std::fs::write(list, members.join("\n")).unwrap();
             journal.undo_all().unwrap();
-            assert_eq!([pid, late[0]].map(bound), [all.clone(), all.clone()], "{by_list}");
+            assert_eq!([pid, late[0], orphan].map(bound), [(); 3].map(|()| all.clone()), "{by_list}");
+            assert_eq!(bound(of_another.pid()), one);
             assert_eq!([early[0], late[1]].map(bound), [one.clone(), other.clone()], "{by_list}");
             assert_eq!(journal.notes(), Vec::<String>::new());
         }

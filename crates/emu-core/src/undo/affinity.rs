@@ -18,6 +18,8 @@ use crate::sys::Pid;
 
 /// How many times tasks are searched: new ones may be created during each search.
 const LOOKS: u32 = 100;
+/// The process to which orphans are given.
+const INIT: Pid = 1;
 /// The largest number of ancestors that are followed.
 const GENERATIONS: u32 = 64;
 
@@ -86,17 +88,16 @@ impl Undoer<'_, '_> {
                 }
                 Ok(())
             };
-            let looked =
-                match tasks {
-                    TaskSetField::All => each_entry(proc, c".", restore),
-                    TaskSetField::Members(path) => {
-                        let Some(members) = self.places.locate(path) else { return false };
-                        members.open(OFlags::RDONLY).and_then(|list| each_number(&list, restore))
-                    }
-                    TaskSetField::DescendantsOf(ancestor) => each_entry(proc, c".", |pid| {
-                        if descends(proc, pid, ancestor) { restore(pid) } else { Ok(()) }
-                    }),
-                };
+            let looked = match tasks {
+                TaskSetField::All => each_entry(proc, c".", restore),
+                TaskSetField::Members(path) => {
+                    let Some(members) = self.places.locate(path) else { return false };
+                    members.open(OFlags::RDONLY).and_then(|list| each_number(&list, restore))
+                }
+                TaskSetField::DescendantsOf(ancestor) => each_entry(proc, c".", |pid| {
+                    if descends(proc, pid, ancestor, since) { restore(pid) } else { Ok(()) }
+                }),
+            };
             match (looked, refused) {
                 (Err(Errno::NOENT | Errno::NODEV), _) => return true,
                 (Err(cause), _) => {
@@ -171,15 +172,21 @@ fn each_entry(
     Ok(())
 }
 
-/// Whether a process is `ancestor` or descends from it, while all processes in between live.
-fn descends(proc: BorrowedFd<'_>, pid: Pid, ancestor: Task) -> bool {
-    let mut pid = pid;
+/// Whether a process is `ancestor` or descends from it, also where processes in between have ended. Then it has been given
+/// to init or another reaper. Such a one is a process of this user, of those that began after `since`; the reaper
+/// is older, and of another session unless it is init. The children of an older shell are of its session.
+fn descends(proc: BorrowedFd<'_>, process: Pid, ancestor: Task, since: u64) -> bool {
+    let (mut pid, mut child) = (process, None::<task::Stat>);
     for _ in 0..GENERATIONS {
-        match task::stat(proc, pid) {
-            Ok(Some(stat)) if pid == ancestor.pid => return stat.starttime == ancestor.starttime,
-            Ok(Some(stat)) if stat.parent > 0 => pid = stat.parent,
-            _ => return false,
+        let Ok(Some(stat)) = task::stat(proc, pid) else { return false };
+        if pid == ancestor.pid && stat.starttime == ancestor.starttime {
+            return true;
         }
+        if stat.starttime <= since {
+            let is_reaper = |child: task::Stat| pid == INIT || child.session != stat.session;
+            return child.is_some_and(is_reaper) && task::is_ours(proc, process).unwrap_or(false);
+        }
+        (pid, child) = (stat.parent, Some(stat));
     }
     false
 }

@@ -131,7 +131,8 @@ pub enum TaskSet {
     All,
     /// The members of a group, given by the file that lists them.
     Members(PathBuf),
-    /// A process and its descendants, as long as those in between live.
+    /// A process and its descendants. Those whose parents have ended are known by their start, their session and their
+    /// user.
     DescendantsOf {
         /// The process.
         pid: Pid,

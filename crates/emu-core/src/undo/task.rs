@@ -19,6 +19,7 @@ pub(super) struct Stat {
     pub(super) state: u8,
     /// 0 for none.
     pub(super) parent: crate::sys::Pid,
+    pub(super) session: u64,
     /// A thread of the kernel, which no emu has bound.
     pub(super) is_kernel: bool,
     /// In clock ticks since boot.
@@ -41,10 +42,11 @@ fn parse(text: &[u8]) -> Option<Stat> {
     let mut fields = text.get(name_end + 1..)?.trim_ascii().split(|&byte| byte == b' ');
     let state = *fields.next()?.first()?;
     let mut number = |skip| std::str::from_utf8(fields.nth(skip)?).ok()?.parse::<u64>().ok();
-    // State is the 3rd field, the parent the 4th, the flags the 9th, the start time the 22nd.
+    // State is the 3rd field, the parent the 4th, the session the 6th, the flags the 9th, the start time the 22nd.
     let parent = crate::sys::Pid::try_from(number(0)?).unwrap_or_default();
-    let is_kernel = number(4)? & KERNEL_THREAD != 0;
-    Some(Stat { state, parent, is_kernel, starttime: number(12)? })
+    let session = number(1)?;
+    let is_kernel = number(2)? & KERNEL_THREAD != 0;
+    Some(Stat { state, parent, session, is_kernel, starttime: number(12)? })
 }
 
 /// A pidfd of the process; `None` when the process has ended, even if its number is in use again.
@@ -116,7 +118,7 @@ mod tests {
     fn a_name_with_spaces_and_brackets_does_not_shift_the_fields() {
         let rest = "4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 987 23";
         let text = format!("1 (a) R 1 2 ) b) T {rest}");
-        let stat = Stat { state: b'T', parent: 4, is_kernel: false, starttime: 987 };
+        let stat = Stat { state: b'T', parent: 4, session: 6, is_kernel: false, starttime: 987 };
         assert_eq!(parse(text.as_bytes()), Some(stat));
         let kthreadd = parse(b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 33 0 0").unwrap();
         assert!(kthreadd.is_kernel && kthreadd.starttime == 33);
