@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use crate::common::{
-    EMU, alone, as_nobody, assert_refused, emu, eventually, finish, half, inside, is_root, leave_out,
-    methods, run, skip, some_method, start, until_child, unwrapped, words,
+    EMU, alone, as_nobody, as_written, assert_refused, emu, eventually, finish, half, inside, is_root,
+    leave_out, methods, run, skip, some_method, start, until_child, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -67,7 +67,7 @@ fn bad_input_is_refused_with_a_hint_and_changes_nothing() {
 fn a_method_that_cannot_work_here_is_refused_with_the_reason() {
     let _alone = alone();
     let listed = run(&mut emu(["methods", "--json"]), "");
-    let json: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+    let json = as_written("methods", &listed.stdout);
     for method in json["methods"].as_array().unwrap().iter().filter(|method| method["works"] == false) {
         let name = method["method"].as_str().unwrap();
         let code = if method["unavailable"]["reason"] == "no-privilege" { 4 } else { 3 };
@@ -143,7 +143,7 @@ fn the_json_is_written_even_for_an_unwatchable_command() {
     let ended = finish(child);
     assert_eq!(ended.code(), Some(4), "{}", ended.stderr);
     assert!(ended.stderr.contains("cannot pass SIGUSR1 on"), "{}", ended.stderr);
-    let record: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    let record = as_written("run", &fs::read_to_string(&json).unwrap());
     assert_eq!((&record["asked"]["speed"], &record["exit"]), (&"99%".into(), &serde_json::Value::Null));
 }
 
@@ -198,7 +198,7 @@ fn a_journal_that_cannot_be_trusted_is_reported_and_left() {
     }
     let mut command = inside(&format!("{state} && {hostile} && chmod 600 *.journal"), EMU);
     let ended = run(command.args(["restore", "--json"]), "");
-    let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let json = as_written("restore", &ended.stdout);
     assert_eq!((ended.code(), json["problems"].as_array().map(Vec::len)), (Some(6), Some(1)), "{ended:?}");
     let mut command = inside(&format!("{state} && : > 5-5.journal && chmod 600 *.journal"), EMU);
     let ended = run(command.arg("restore"), "");

@@ -10,7 +10,8 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::{
-    alone, emu, eventually, finish, groups_of, is_root, run, skip, some_method, start, until_it_takes, words,
+    alone, as_written, emu, eventually, finish, groups_of, is_root, run, skip, some_method, start,
+    until_it_takes, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -63,8 +64,7 @@ fn a_killed_run_is_completed_without_a_sample_lost_or_doubled() {
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     let all = lines(&folder);
     assert_eq!(all[..before.len()], before[..], "a sample is lost");
-    let about: serde_json::Value =
-        serde_json::from_str(&fs::read_to_string(folder.join("record.json")).unwrap()).unwrap();
+    let about = as_written("record", &fs::read_to_string(folder.join("record.json")).unwrap());
     let mut kept = BTreeSet::new();
     for line in &all {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();

@@ -3,7 +3,9 @@
 use std::fs;
 use std::thread::available_parallelism;
 
-use crate::common::{self, alone, emu, eventually, groups_of, methods, run, skip, start, unwrapped, words};
+use crate::common::{
+    self, alone, as_written, emu, eventually, groups_of, methods, run, skip, start, unwrapped, words,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -39,8 +41,7 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
         assert!(ended.stdout.contains(part), "{part}\n{}", ended.stdout);
     }
     assert!(ended.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
-    let json: Value =
-        serde_json::from_str(&fs::read_to_string(record.join("calibrate.json")).unwrap()).unwrap();
+    let json = as_written("calibrate", &fs::read_to_string(record.join("calibrate.json")).unwrap());
     let samples = json["result"]["samples"].as_array().unwrap();
     // Each of both passes has a sample of its own, of the last size.
     assert_eq!(json["result"]["sizes"], serde_json::json!([200, 2000]));
@@ -99,7 +100,7 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
     let quota = (step() * 2.0).to_string();
     let same = map(&record.to_string_lossy(), &quota);
     assert_eq!(same.code(), Some(0), "{}", same.stderr);
-    let found: Value = serde_json::from_str(&same.stdout).unwrap();
+    let found = as_written("calibrate-map", &same.stdout);
     assert!((found["quota"].as_f64().unwrap() - step() * 2.0).abs() < 1e-6, "{found}");
     let beyond = map(&record.to_string_lossy(), "100000");
     assert_eq!(beyond.code(), Some(2), "{}", beyond.stderr);

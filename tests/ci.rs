@@ -4,10 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{
-    Ended, alone, assert_nothing_left, assert_refused, can_emulate, emu, eventually, run, some_method, state,
-    unwrapped, words,
+    Ended, alone, as_written, assert_nothing_left, assert_refused, can_emulate, emu, eventually, run,
+    some_method, state, unwrapped, words,
 };
-use serde_json::Value;
 
 /// A suite of two tests. One has a limit of 1 s for work of about a tenth of that at full speed.
 const SUITE: &str = "\
@@ -38,7 +37,7 @@ fn a_timeout_that_only_a_slow_machine_meets_is_found() {
     assert_eq!(ended.stdout, "");
     assert!(unwrapped(&ended.stderr).contains("fails only when slow: s::in time (100%: 0 of 1, 5%: 1 of 1)"));
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    let json = serde_json::from_str::<Value>(&read("ci.json")).unwrap();
+    let json = as_written("ci", &read("ci.json"));
     assert_eq!(json["verdict"], "only-when-slow");
     assert_eq!(json["tests"]["s::in time"]["verdict"], "only-when-slow");
     assert_eq!(json["tests"]["s::in time"]["message"], "too late");
@@ -68,8 +67,7 @@ fn a_run_that_takes_too_long_is_ended_with_all_it_began() {
     let ended = ci(folder.path(), "--speeds 100%,50% --reps 1 --timeout 2s --json ci.json -- sh hang");
     // It does so at full speed already, and is not tried at others.
     assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
-    let json =
-        serde_json::from_str::<Value>(&fs::read_to_string(folder.path().join("ci.json")).unwrap()).unwrap();
+    let json = as_written("ci", &fs::read_to_string(folder.path().join("ci.json")).unwrap());
     assert_eq!(
         (&json["runs"][0]["outcome"], json["runs"].as_array().unwrap().len()),
         (&"timed-out".into(), 1)

@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 
 use crate::common::{
-    EMU, alone, assert_nothing_left, assert_refused, can_emulate, comm, emu, finish, groups_of, half,
-    in_some_attempt, inside, methods, run, skip, some_method, start, state, until_child, until_it_takes,
-    unwrapped, words,
+    EMU, alone, as_written, assert_nothing_left, assert_refused, can_emulate, comm, emu, finish, groups_of,
+    half, in_some_attempt, inside, methods, run, skip, some_method, start, state, until_child,
+    until_it_takes, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -155,7 +155,7 @@ fn json_tells_what_was_asked_and_delivered() {
     let script = "i=0;␣while␣[␣$i␣-lt␣100000␣];␣do␣i=$((i+1));␣done;␣exit␣3";
     let ended = run(&mut half(&format!("-q --json {} -- sh -c {script}", path.display())), "");
     assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
-    let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let json = as_written("run", &fs::read_to_string(&path).unwrap());
     assert_eq!(json["schema"], 3);
     assert_eq!(json["command"][0], "sh");
     assert_eq!(json["asked"]["speed"], "50%");
@@ -189,7 +189,7 @@ fn a_command_is_started_only_when_its_speed_is_delivered() {
             let is_started = mark.exists();
             assert_eq!(is_started, ended.code() == Some(0), "{method}: {}", ended.stderr);
             let record = fs::read_to_string(&json).unwrap_or_else(|_| panic!("{method}: {}", ended.stderr));
-            let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+            let record = as_written("run", &record);
             assert!(!record["verified"]["cpus"].as_array().unwrap().is_empty(), "{method}: {record}");
             (ended, is_started)
         };
@@ -303,7 +303,8 @@ fn reading_commands_keep_to_eighty_columns_and_have_json() {
         [("methods --json", 3), ("info --json", 1), ("restore --json", 1), ("doctor reset --json", 1)]
     {
         let ended = run(&mut emu(words(line)), "");
-        let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        let name = line.split(' ').next().unwrap();
+        let json = as_written(name, &ended.stdout);
         assert_eq!(json["schema"], schema, "{line}");
     }
 }
@@ -340,7 +341,7 @@ fn a_published_form_is_a_method_of_its_own() {
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     assert!(ended.stderr.starts_with("emu: cpu-lim:published slows "), "{}", ended.stderr);
     let ended = run(&mut emu(words("methods --json --method cpu-lim:published")), "");
-    let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let json = as_written("methods", &ended.stdout);
     assert_eq!(json["methods"][0]["method"], "cpu-lim:published");
     let line = "--method cpu-lim --variant published -- true";
     let ended = run(&mut half(line), "");

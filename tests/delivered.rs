@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::common::{
-    EMU, Ended, alone, can_emulate_by, emu, in_some_attempt, inside, is_root, methods, run, skip,
+    EMU, Ended, alone, as_written, can_emulate_by, emu, in_some_attempt, inside, is_root, methods, run, skip,
     state_folder, unwrapped, words,
 };
 
@@ -15,7 +15,7 @@ fn told(line: &str) -> (Ended, Value) {
     let json = dir.path().join("json");
     let ended = run(&mut emu(words(&format!("run --json {} {line}", json.display()))), "");
     let text = fs::read_to_string(&json).unwrap_or_else(|e| panic!("{e}: {}", ended.stderr));
-    (ended, serde_json::from_str(&text).unwrap())
+    (ended, as_written("run", &text))
 }
 
 /// Computes for about 1.5 s, in the shell alone; then writes its CPU time in nanoseconds and the wall time in hundredths of
@@ -44,7 +44,7 @@ fn new_processes_are_found_where_loadavg_is_not_the_kernels() {
     command.args(words("run -q -m cpu-lim -s 30% -c 0 --json")).arg(&kept).args(["--", "sh", "-c", jobs]);
     let ended = run(&mut command, "");
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
-    let kept: Value = serde_json::from_str(&fs::read_to_string(kept).unwrap()).unwrap();
+    let kept = as_written("run", &fs::read_to_string(kept).unwrap());
     let used = kept["status"]["used_cpus"].as_f64().unwrap();
     assert!(used < 0.38, "{kept}");
 }

@@ -7,8 +7,8 @@ use std::io::{BufRead, BufReader};
 use std::process::Child;
 
 use crate::common::{
-    self, Ended, alone, assert_refused, child_called, emu, eventually, finish, inside, is_root, leave_out,
-    run, skip, start, unwrapped, words,
+    self, Ended, alone, as_written, assert_refused, child_called, emu, eventually, finish, inside, is_root,
+    leave_out, run, skip, start, unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -63,7 +63,7 @@ fn send(pid: i32, signal: Signal) {
 fn every_knob_is_shown_and_the_exit_code_tells_readiness() {
     let _alone = alone();
     let ended = doctor("show --json");
-    let json: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let json = as_written("doctor", &ended.stdout);
     assert_eq!(json["schema"], 1);
     let knobs = json["knobs"].as_array().expect("a list");
     assert!(knobs.len() > 20, "{}", knobs.len());
@@ -279,7 +279,7 @@ fn the_effect_of_a_knob_is_measured_in_pairs() {
         format!("doctor tune --measure --quick --json --seed 7 --knobs timer-slack --out {}", out.display());
     let ended = run(&mut emu(words(&line)), "");
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
-    let json: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let json = as_written("doctor-tune", &ended.stdout);
     let effects = json["result"]["effects"].as_array().expect("a list");
     assert_eq!(effects.len(), 2, "what computes, and what sleeps");
     for effect in effects {

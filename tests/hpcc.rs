@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use crate::common::{alone, emu, run, unwrapped, words};
-use serde_json::Value;
+use crate::common::{alone, as_written, emu, run, unwrapped, words};
 
 #[test]
 fn every_kernel_is_measured_verified_and_recorded() {
@@ -12,7 +11,7 @@ fn every_kernel_is_measured_verified_and_recorded() {
     let record = dir.path().join("record");
     let ended = run(emu(words("measure hpcc --quick --seed 5 --threads 2 --json --out")).arg(&record), "");
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
-    let json: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let json = as_written("measure-hpcc", &ended.stdout);
     let rows = json["result"]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 9);
     // Three rounds of five kernels and STREAM.
@@ -47,8 +46,7 @@ fn a_series_is_told_in_percent_of_itself_and_beside_stream() {
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     assert!(ended.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
     assert!(ended.stdout.contains("OF THE REFERENCE") && ended.stdout.contains("STREAM triad, 2 threads"));
-    let json = fs::read_to_string(second.join("measure-hpcc.json")).unwrap();
-    let json: Value = serde_json::from_str(&json).unwrap();
+    let json = as_written("measure-hpcc", &fs::read_to_string(second.join("measure-hpcc.json")).unwrap());
     assert_eq!(json["result"]["rows"].as_array().unwrap().len(), 18);
     assert_eq!(json["result"]["reference"]["shares"].as_array().unwrap().len(), 18);
     assert_eq!(json["result"]["compared"].as_array().unwrap().len(), 4);

@@ -2,10 +2,8 @@
 
 use std::fs;
 
-use serde_json::Value;
-
 use crate::common::{
-    alone, assert_nothing_left, assert_refused, can_emulate, emu, in_some_attempt, run, words,
+    alone, as_written, assert_nothing_left, assert_refused, can_emulate, emu, in_some_attempt, run, words,
 };
 
 #[test]
@@ -29,7 +27,7 @@ fn a_machine_that_was_half_as_fast_is_met() {
         let ended = run(&mut emu(words(&line)), "");
         assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
         assert_nothing_left(ended.pid);
-        let kept: Value = serde_json::from_str(&fs::read_to_string(&kept).unwrap()).unwrap();
+        let kept = as_written("run", &fs::read_to_string(&kept).unwrap());
         assert_eq!(kept["asked"]["cpus"][0]["share"], kept["like"]["share"]);
         let [share, error] = ["share", "error"].map(|key| kept["like"][key].as_f64().unwrap());
         let is_met = (share - 0.45).abs() < 0.07 && error.abs() < 0.07;
@@ -41,7 +39,7 @@ fn a_machine_that_was_half_as_fast_is_met() {
     let of_command = format!("{run_like} --cpus 0 --metric command:true -- true");
     assert_refused(&run(&mut emu(words(&of_command)), ""), 2, "no score");
     assert_refused(&run(&mut emu(words(&format!("{run_like} --cpus 0-1 -- true"))), ""), 3, "CPUs");
-    let mut fast: Value = serde_json::from_str(&fs::read_to_string(&slow).unwrap()).unwrap();
+    let mut fast = as_written("profile", &fs::read_to_string(&slow).unwrap());
     fast["scores"]["loop"]["mean"] = 1e12.into();
     fs::write(&slow, fast.to_string()).unwrap();
     assert_refused(&run(&mut emu(words(&format!("{run_like} --cpus 0 -- true"))), ""), 3, "slower");

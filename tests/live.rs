@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::{
-    alone, assert_nothing_left, assert_refused, assert_share, comm, emu, eventually, finish, methods, run,
-    some_method, start, until_child, until_it_acts, words,
+    alone, as_written, assert_nothing_left, assert_refused, assert_share, comm, emu, eventually, finish,
+    methods, run, some_method, start, until_child, until_it_acts, words,
 };
 
 /// A loop on CPU 0, at 20 % at first.
@@ -61,7 +61,7 @@ impl Drop for Looping {
 /// The zone of an emu as `emu top` has it.
 fn zone_of(emu_pid: u32) -> Value {
     let ended = run(&mut emu(["top", "--once", "--json"]), "");
-    let line: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|e| panic!("{e}: {}", ended.stderr));
+    let line = as_written("top", &ended.stdout);
     let zones = line["zones"].as_array().unwrap();
     zones.iter().find(|zone| zone["pid"] == emu_pid).cloned().unwrap_or(Value::Null)
 }

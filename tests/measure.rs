@@ -6,7 +6,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use crate::common::{
-    self, EMU, alone, assert_refused, emu, eventually, finish, inside, is_root, run, start, unwrapped, words,
+    self, EMU, alone, as_written, assert_refused, emu, eventually, finish, inside, is_root, run, start,
+    unwrapped, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -27,11 +28,13 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Runs `emu` with these words and reads the JSON that it writes.
+/// Runs `emu measure` with these words and reads the JSON that it writes.
 fn json(line: &str) -> Value {
     let ended = run(&mut emu(words(line)), "");
     assert_eq!(ended.code(), Some(0), "{line}: {}", ended.stderr);
-    serde_json::from_str(&ended.stdout).expect("JSON")
+    let kind = line.split(' ').nth(1).expect("what is measured");
+    let schema = if line.contains("--for") { "measure-series".to_owned() } else { format!("measure-{kind}") };
+    as_written(&schema, &ended.stdout)
 }
 
 #[test]
@@ -116,7 +119,7 @@ fn a_file_system_in_memory_says_what_cannot_be_had() {
             format!("measure disk --quick --size 1MiB --blocks 4KiB --threads 1 --json --dir {folder}");
         let ended = run(inside(setup, EMU).args(words(&line)), "");
         assert_eq!(ended.code(), Some(0), "{folder}: {}", ended.stderr);
-        let document: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let document = as_written("measure-disk", &ended.stdout);
         for cell in document["result"]["cells"].as_array().unwrap() {
             let available = cell["outcome"].get("measured").is_some();
             assert_eq!(available, cell["column"] == "cached", "{folder}: {cell}");

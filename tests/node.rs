@@ -11,8 +11,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::{
-    EMU, Ended, alone, assert_nothing_left, assert_refused, assert_share, can_emulate, can_emulate_by, comm,
-    emu, eventually, finish, has_cpus, methods, place_of, run, skip, start, words,
+    EMU, Ended, alone, as_written, assert_nothing_left, assert_refused, assert_share, can_emulate,
+    can_emulate_by, comm, emu, eventually, finish, has_cpus, methods, place_of, run, skip, start, words,
 };
 
 pub(crate) fn emu_node(line: &str) -> Ended {
@@ -41,7 +41,7 @@ impl Node {
     /// What `emu node list` has of it; null where it is not there.
     pub(crate) fn shown(&self) -> Value {
         let ended = emu_node("list --json");
-        let json: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let json = as_written("node-list", &ended.stdout);
         let nodes = json["nodes"].as_array().unwrap();
         nodes.iter().find(|node| node["name"] == self.name).cloned().unwrap_or_default()
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::common::{
-    alone, assert_refused, can_emulate, emu, eventually, finish, has_cpus, place_of, start, words,
+    alone, as_written, assert_refused, can_emulate, emu, eventually, finish, has_cpus, place_of, start, words,
 };
 use crate::node::{LOOP, Node, apply, emu_node};
 
@@ -146,7 +146,7 @@ fn nodes_of_a_class_find_cpus_and_keep_them() {
     let refused = apply(&file(1000), "");
     assert_refused(&refused, 3, "there is no place for node w");
     assert_eq!(apply(&file(1), "-q").code(), Some(0));
-    let json: Value = serde_json::from_str(&emu_node("list --json").stdout).unwrap();
+    let json = as_written("node-list", &emu_node("list --json").stdout);
     assert_eq!(json["nodes"][0]["name"], "w1", "{json}");
     assert_eq!(apply(&file(1), "").stderr, "", "the second time nothing is changed");
     if has_cpus(2) {

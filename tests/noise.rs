@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 
-use crate::common::{alone, assert_measured, assert_refused, emu, eventually, finish, run, start, words};
+use crate::common::{
+    alone, as_written, assert_measured, assert_refused, emu, eventually, finish, run, start, words,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -42,7 +44,7 @@ fn a_quick_look_makes_tables_a_conclusion_and_a_lasting_record() {
 fn json_is_all_that_goes_to_stdout() {
     let _alone = alone();
     let ended = run(&mut emu(words("noise --quick --json --threshold 20us")), "");
-    let json: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let json = as_written("noise", &ended.stdout);
     assert_eq!(json["schema"], 1);
     for cpu in json["result"]["cpus"].as_array().unwrap() {
         assert_eq!(cpu["threshold_ns"], 20_000.0);

@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::common::{
-    alone, assert_nothing_left, assert_refused, can_emulate, emu, finish, in_some_attempt, methods, run,
-    start, until_child, until_it_acts, words,
+    alone, as_written, assert_nothing_left, assert_refused, can_emulate, emu, finish, in_some_attempt,
+    methods, run, start, until_child, until_it_acts, words,
 };
 
 /// Half a second at each speed, and two steps of 100 ms.
@@ -26,7 +26,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn json(path: &Path) -> Value {
-    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    as_written("run", &fs::read_to_string(path).unwrap())
 }
 
 /// Whether each step has come in its time, and was delivered where that is known.

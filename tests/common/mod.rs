@@ -222,12 +222,25 @@ fn share_of(task: i32, length: Duration) -> f64 {
     (used() - before) / begin.elapsed().as_nanos() as f64
 }
 
+/// What emu has written as JSON. It must be as the schema of that name has it.
+#[track_caller]
+pub(crate) fn as_written(schema: &str, text: &str) -> serde_json::Value {
+    let value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let file = format!("{}/../../schemas/{schema}.json", env!("CARGO_MANIFEST_DIR"));
+    let form = serde_json::from_str(&fs::read_to_string(file).expect("a schema")).expect("JSON");
+    let validator = jsonschema::validator_for(&form).expect("a schema");
+    let wrong: Vec<_> =
+        validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(wrong.is_empty(), "not as schemas/{schema}.json has it: {wrong:#?}");
+    value
+}
+
 /// The methods that can do 50 % here, for the caller.
 pub(crate) fn methods() -> Vec<String> {
     static METHODS: OnceLock<Vec<String>> = OnceLock::new();
     let ask = || {
         let ended = run(&mut emu(["methods", "--json", "--speed", "50%"]), "");
-        let json: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+        let json = as_written("methods", &ended.stdout);
         let methods = json["methods"].as_array().expect("a list").iter();
         let works = methods.filter(|method| method["works"] == true);
         let names = works.map(|method| method["method"].as_str().expect("a name").to_owned());
@@ -390,7 +403,7 @@ pub(crate) fn assert_measured(
     let csv = text(&format!("{stem}.csv"));
     let columns: std::collections::BTreeSet<_> = csv.lines().map(|line| line.split(',').count()).collect();
     assert_eq!(columns.len(), 1, "every line of the CSV has the same columns: {csv}");
-    let json: serde_json::Value = serde_json::from_str(&text(&format!("{stem}.json"))).expect("JSON");
+    let json = as_written(stem, &text(&format!("{stem}.json")));
     assert_eq!(
         (&json["schema"], &json["about"]["measurement"]["name"]),
         (&1.into(), &stem.replace('-', " ").into())

@@ -21,6 +21,7 @@ const SHORTEST: u64 = 1 << 20;
 
 /// How long the arrays of STREAM are to be, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct StreamSize {
     /// Bytes of each of the three arrays.
     pub array_bytes: u64,
@@ -83,6 +84,7 @@ fn last_level_cache(roots: &Roots, cpu: CpuId) -> Option<(String, u64)> {
 
 /// A cache for data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Cache {
     /// 1 is the nearest to the CPU.
     pub level: u32,

@@ -27,6 +27,7 @@ fn factor(step: u64) -> f64 {
 
 /// One of the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kernel {
     /// c = a

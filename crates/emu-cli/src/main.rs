@@ -13,6 +13,8 @@ mod measuring;
 mod options;
 mod output;
 mod reporter;
+#[cfg(test)]
+mod schemas;
 mod signals;
 mod supervise;
 mod values;

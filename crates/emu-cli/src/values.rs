@@ -127,6 +127,14 @@ impl Display for Methods {
     }
 }
 
+/// A span to the nanosecond, as options take it.
+pub(crate) fn exact(span: Duration) -> String {
+    match span.as_nanos() {
+        nanos if nanos.is_multiple_of(1000) => format!("{}us", nanos / 1000),
+        nanos => format!("{nanos}ns"),
+    }
+}
+
 /// The name by which rounding is asked for.
 pub(crate) fn round_name(round: Round) -> &'static str {
     match round {

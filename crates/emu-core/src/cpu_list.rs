@@ -25,6 +25,7 @@ pub const CPU_ID_MAX: CpuId = 8191;
 /// assert_eq!(cpus.to_string(), "0-2,5");
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(into = "String", try_from = "String")]
 pub struct CpuList(BTreeSet<CpuId>);
 

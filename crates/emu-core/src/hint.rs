@@ -127,6 +127,18 @@ impl Serialize for Hint {
     }
 }
 
+/// It is written as text.
+#[cfg(feature = "schemas")]
+impl schemars::JsonSchema for Hint {
+    fn schema_name() -> Cow<'static, str> {
+        "Hint".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        String::json_schema(generator)
+    }
+}
+
 impl From<&'static str> for Hint {
     fn from(text: &'static str) -> Self {
         Self::Text(text.into())

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 /// Any method can have one, of this crate or of another: records are read whatever methods they name. Whether there is a
 /// method of that name is for the registry to say: [`find`](crate::find).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct MethodId(&'static str);
 
 /// The longest name.

@@ -196,7 +196,7 @@ impl Node {
             journal.record(&Undo::Continue { pid, starttime: stat.starttime })?;
         }
         let tasks = TaskSet::DescendantsOf { pid, starttime: stat.starttime };
-        let cpus = self.session.targets().keys().copied().collect();
+        let cpus = self.session.demand().targets.keys().copied().collect();
         confine::bind(proc, &cpus, journal, &[tasks], || Ok(vec![pid]))?;
         self.session.look();
         Ok(())

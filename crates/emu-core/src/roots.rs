@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The places emu reads and writes. No other module names `/sys`, `/proc`, `/dev` or `/run`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Roots {
     /// procfs, `/proc`.
     pub proc: PathBuf,

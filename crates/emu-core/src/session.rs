@@ -16,7 +16,7 @@ use crate::prepared::Prepared;
 use crate::speed::{Hertz, Speed, SpeedSpec, Target, Targets};
 use crate::status::Status;
 use crate::undo::Journal;
-use crate::zone::{Tasks, Zone};
+use crate::zone::{Demand, Tasks, Zone};
 use tasks::{check_same, check_tasks};
 
 /// An emulation at work, with the journal that undoes it. Dropping it releases it.
@@ -27,7 +27,8 @@ use tasks::{check_same, check_tasks};
 pub struct Session {
     method: &'static dyn Method,
     /// What is asked for, also while it is paused.
-    targets: Targets,
+    /// With the targets of now, also while it is paused.
+    demand: Demand,
     is_paused: bool,
     /// Dropped before the emulation, for what it counts.
     delivery: Delivery,
@@ -109,8 +110,8 @@ impl Session {
         });
         match engaged {
             Ok((delivery, clock, emulation)) => {
-                let (targets, journal) = (zone.demand.targets, Undoing(journal));
-                Ok(Self { method, targets, is_paused: false, delivery, emulation, clock, journal })
+                let (demand, journal) = (zone.demand, Undoing(journal));
+                Ok(Self { method, demand, is_paused: false, delivery, emulation, clock, journal })
             }
             Err(error) => match journal.undo_all() {
                 Ok(()) => Err(error),
@@ -129,9 +130,9 @@ impl Session {
         self.method.about()
     }
 
-    /// What is asked of each CPU, also while it is paused.
-    pub fn targets(&self) -> &Targets {
-        &self.targets
+    /// What is asked for, with the targets of now, also while it is paused.
+    pub fn demand(&self) -> &Demand {
+        &self.demand
     }
 
     /// As [`Emulation::look`].
@@ -156,12 +157,12 @@ impl Session {
     /// The targets are not for the zone's CPUs, or out of reach; then nothing changes.
     pub fn retarget(&mut self, targets: &Targets) -> Result<()> {
         check_shares(targets)?;
-        method::same_cpus(&self.targets, targets)?;
+        method::same_cpus(&self.demand.targets, targets)?;
         if !self.is_paused {
             self.emulation.retarget(targets)?;
             self.delivery.retarget(targets, self.emulation.period());
         }
-        self.targets.clone_from(targets);
+        self.demand.targets.clone_from(targets);
         Ok(())
     }
 
@@ -171,14 +172,14 @@ impl Session {
     /// # Errors
     /// A CPU is not in the zone; a frequency is above its own clock, or that cannot be measured; then nothing changes.
     pub fn set_speed(&mut self, speed: &SpeedSpec) -> Result<()> {
-        let zone: CpuList = self.targets.keys().copied().collect();
+        let zone: CpuList = self.demand.targets.keys().copied().collect();
         let named = speed.cpus().unwrap_or_else(|| zone.clone());
         let outside = named.difference(&zone);
         if !outside.is_empty() {
             return Err(Error::usage(format!("CPUs {outside} are not in the zone, which has CPUs {zone}"))
                 .hint("name CPUs of the zone, or none for all of them"));
         }
-        let mut targets = self.targets.clone();
+        let mut targets = self.demand.targets.clone();
         for (cpu, speed) in speed.for_cpus(&named)? {
             let reference = if let Speed::Clock(_) = speed { Some(self.reference(cpu)?) } else { None };
             targets.insert(cpu, speed.target(cpu, reference)?);
@@ -188,7 +189,7 @@ impl Session {
 
     /// The clock of a CPU without the emulation.
     fn reference(&self, cpu: CpuId) -> Result<Hertz> {
-        if let Some(&Target { share, clock: Some(clock) }) = self.targets.get(&cpu) {
+        if let Some(&Target { share, clock: Some(clock) }) = self.demand.targets.get(&cpu) {
             return Ok(Hertz((clock.as_f64() / share).round() as u64));
         }
         if self.about().has(Trait::MovesClock) {
@@ -207,7 +208,7 @@ impl Session {
         if self.is_paused {
             return Ok(());
         }
-        let free = self.targets.keys().map(|&cpu| (cpu, Target { share: 1.0, clock: None })).collect();
+        let free = self.demand.targets.keys().map(|&cpu| (cpu, Target { share: 1.0, clock: None })).collect();
         self.delivery.pause();
         self.emulation.retarget(&free)?;
         self.is_paused = true;
@@ -223,8 +224,8 @@ impl Session {
     /// The method refuses targets that were given while it was paused; then it stays paused.
     pub fn resume(&mut self) -> Result<()> {
         if self.is_paused {
-            self.emulation.retarget(&self.targets)?;
-            self.delivery.retarget(&self.targets, self.emulation.period());
+            self.emulation.retarget(&self.demand.targets)?;
+            self.delivery.retarget(&self.demand.targets, self.emulation.period());
             self.is_paused = false;
             self.journal.0.set_paused(false);
         }

@@ -12,6 +12,7 @@ use crate::hint::{Hint, Setting};
 
 /// A frequency in hertz.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Hertz(pub u64);
 
@@ -277,6 +278,7 @@ pub type Speeds = BTreeMap<CpuId, Speed>;
 
 /// What a method has to deliver on one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Target {
     /// Share of the reference clock, above 0 and at most 1, as it was when the zone was made.
     pub share: f64,

@@ -11,6 +11,7 @@ use crate::speed::{Hertz, Target};
 
 /// Whether the limit that was asked for is in force, as far as the method can know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Health {
@@ -25,6 +26,7 @@ pub enum Health {
 
 /// What an emulation asks, does and costs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Status {
     /// The method at work.
     pub method: MethodId,
@@ -114,6 +116,7 @@ impl Status {
 
 /// A share that was seen to be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Delivered {
     /// Of the reference clock, in the time that was observed.
@@ -143,6 +146,7 @@ impl Delivered {
 
 /// What is asked, set and delivered on one CPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CpuStatus {
     /// Which CPU.
     pub cpu: CpuId,

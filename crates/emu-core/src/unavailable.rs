@@ -8,6 +8,7 @@ use crate::method_id::MethodId;
 
 /// Why a method cannot do what is asked, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reason {
@@ -35,6 +36,7 @@ pub enum Reason {
 
 /// A method's refusal: what is missing, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[error("{detail}")]
 pub struct Unavailable {
     /// The reason by name.

@@ -11,6 +11,7 @@ use crate::sys::Pid;
 
 /// Which tasks a zone is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Tasks {
     /// These processes, their threads, and every child that they will have.
@@ -21,6 +22,7 @@ pub enum Tasks {
 
 /// Which of the hardware's frequencies stands for one that it does not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Round {
     /// The nearest.
@@ -34,6 +36,7 @@ pub enum Round {
 
 /// What a method is asked for; [`Method::check`](crate::method::Method::check) judges it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Demand {
     /// What is wanted of each CPU.

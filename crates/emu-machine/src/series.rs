@@ -67,6 +67,7 @@ impl SeriesPlan {
 
 /// A long series and its dips.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Series {
     /// What was done, and in what its rates are counted.
     pub what: String,

@@ -11,6 +11,7 @@ use crate::workload::now_ns;
 
 /// Costs of the harness on this machine, in this run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct OwnCosts {
     /// A look at the clock, in nanoseconds.
     pub clock_read_ns: f64,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// What of the host matters to its measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Machine {
     /// The processor.
     pub model: String,

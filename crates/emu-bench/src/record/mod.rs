@@ -46,6 +46,7 @@ pub fn seed_from_clock() -> u64 {
 
 /// What was run, when and on what.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct About {
     /// Version of the files' form: [`SCHEMA`].
     pub schema: u32,
@@ -69,6 +70,7 @@ pub struct About {
 
 /// A measurement of the machine, such as `emu noise`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measurement {
     /// The subcommand: `noise`, `measure cpu`.
     pub name: String,
@@ -199,6 +201,7 @@ impl Record {
     /// It cannot be written.
     pub fn sample(&mut self, row: &str, sample: &impl Serialize) -> Result<()> {
         #[derive(Serialize)]
+        #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
         struct Line<'a, S> {
             row: &'a str,
             sample: &'a S,

@@ -11,6 +11,7 @@ pub const BUCHERT_2011: &str = "buchert-2011";
 
 /// What a slide says of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Says {
     /// The speed is as it should be: proportional to the frequency, sleeps excepted.
@@ -40,6 +41,7 @@ impl Says {
 
 /// Whether it is so here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Reproduced {
     /// It is.
@@ -66,6 +68,7 @@ impl Reproduced {
 
 /// One published statement and what was found.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Compared {
     /// The slide that says it.
     pub slide: u8,

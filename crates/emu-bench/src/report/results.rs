@@ -21,6 +21,7 @@ pub(super) const SCHEMA: u32 = 1;
 
 /// What one or several records of a machine show.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Results {
     /// Version of this form.
     pub schema: u32,
@@ -36,6 +37,7 @@ pub struct Results {
     pub tolerance: f64,
     /// Length of a window, at least.
     #[serde(rename = "window_ns", serialize_with = "as_ns::serialize")]
+    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
     pub window: Duration,
     /// The preset by which it was asked for.
     pub preset: Option<String>,
@@ -61,6 +63,7 @@ pub struct Results {
 
 /// One run.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct RunInfo {
     /// When it was begun.
     pub date: String,
@@ -90,6 +93,7 @@ pub struct RunInfo {
 
 /// A workload on a number of CPUs, as it runs natively.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Ground {
     /// The workload.
     pub workload: String,
@@ -107,6 +111,7 @@ pub struct Ground {
 
 /// A cell and what was found in it.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CellResult {
     /// The method.
     pub contender: MethodId,
@@ -120,6 +125,7 @@ pub struct CellResult {
     pub emulated: Hertz,
     /// Length of an on/off cycle, in nanoseconds.
     #[serde(rename = "period_ns", serialize_with = "as_ns::serialize")]
+    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
     pub period: Duration,
     /// Whether other tasks kept the time that they use.
     pub exclude_background: bool,
@@ -133,6 +139,7 @@ pub struct CellResult {
 
 /// Work per second, in two ways.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Rate {
     /// The mean with its 95 % t-interval, as published; `None` for a single sample.
     pub mean: Option<Interval>,
@@ -146,6 +153,7 @@ pub struct Rate {
 
 /// A method on a ground, over all speeds.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Judged {
     /// The method.
     pub contender: MethodId,
@@ -165,6 +173,7 @@ pub struct Judged {
 
 /// A method over all.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Total {
     /// The method.
     pub contender: MethodId,
@@ -182,6 +191,7 @@ pub struct Total {
 
 /// How smoothly work progresses under a method.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Smoothness {
     /// The method.
     pub contender: MethodId,
@@ -193,6 +203,7 @@ pub struct Smoothness {
 
 /// A method beside another tool: the same work, on the same CPUs, at the same speed, in the same run.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Beside {
     /// The workload.
     pub workload: String,
@@ -212,6 +223,7 @@ pub struct Beside {
 
 /// Who is nearer to what was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
     /// The method.

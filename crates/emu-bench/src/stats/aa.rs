@@ -13,6 +13,7 @@ use super::power::detectable;
 /// be told from chance. Assumes that the A/A pairs were taken as the compared ones were: same workload, same
 /// blocks, same machine, interleaved with them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct AaTest {
     /// Ratio over all pairs; its interval should contain 1.
     pub ratio: Interval,

@@ -24,6 +24,7 @@ const REGULAR: f64 = 0.1;
 
 /// Neighbouring values that are all dipped.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Dip {
     /// Which value is its first, from 0.
     pub begin: usize,
@@ -38,6 +39,7 @@ pub struct Dip {
 /// Centre and spread are medians, which the dips themselves do not move as long as they are fewer than half of the
 /// values. Nothing else is assumed of the distribution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Dips {
     /// The median of all values.
     pub median: f64,

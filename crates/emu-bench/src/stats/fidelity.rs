@@ -35,6 +35,7 @@ pub struct Cell {
 /// Every speed counts the same, however many pairs it has. Assumes independent pairs with about normal log
 /// ratios; their spread may differ from speed to speed (Welch 1947; Satterthwaite 1946).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Fidelity {
     /// exp(mean e) − 1: −0.1 when the emulated speed is 10 % too low on average; 0 is ideal.
     pub bias: Interval,

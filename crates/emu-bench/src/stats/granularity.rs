@@ -31,6 +31,7 @@ pub struct Stamp {
 
 /// How the work per window spreads.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Spread {
     /// Coefficient of variation; 0 is perfectly smooth.
@@ -45,6 +46,7 @@ pub enum Spread {
 
 /// One line of the spectrum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Window {
     /// Length in milliseconds.
     pub length_ms: u64,
@@ -59,6 +61,7 @@ pub struct Window {
 /// whole multiples of it. Assumes stamps by the worker itself after every small, equal quantum of work, and
 /// progress at an even rate between two stamps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Granularity {
     /// The spectrum, shortest window first; one entry for each of [`WINDOWS_MS`].
     pub windows: Vec<Window>,

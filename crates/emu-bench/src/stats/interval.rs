@@ -10,6 +10,7 @@ use super::sample::Sample;
 ///
 /// Below, an interval says next to nothing; above, it would rest on tails that no number of runs shows.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Level(f64);
 
 impl Level {
@@ -42,6 +43,7 @@ impl Default for Level {
 
 /// An estimate and the range that covers the true value with probability `level`, in the unit of the estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Interval {
     /// The estimate itself.
     pub estimate: f64,

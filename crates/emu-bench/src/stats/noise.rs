@@ -12,6 +12,7 @@ use super::sample::Sample;
 /// 25, five runs in each of five clusters); the other two do not have this flaw. Nothing is assumed of the
 /// distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Noise {
     /// (max − min) / median.
     pub range: f64,

@@ -13,6 +13,7 @@ const SPREAD_MIN: f64 = 1e-12;
 
 /// One fitted parameter of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Coefficient {
     /// The estimate with its t interval, in units of y (intercept) or of y per x (slope).
     pub interval: Interval,
@@ -39,6 +40,7 @@ impl Coefficient {
 
 /// The F test of the line against a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct FTest {
     /// The F statistic with 1 and n − 2 degrees of freedom.
     pub value: f64,
@@ -53,6 +55,7 @@ pub struct FTest {
 /// right: a constant loss of 0.13 CPU also has R² = 1.0000. It is printed because the published tables have
 /// it, and is no verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct LinearFit {
     /// y at x = 0.
     pub intercept: Coefficient,

@@ -19,6 +19,7 @@ const RESOLUTION: f64 = 1e-9;
 
 /// The measurements at one x.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Place {
     /// Where they were taken.
     pub x: f64,

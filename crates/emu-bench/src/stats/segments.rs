@@ -16,6 +16,7 @@ const RESOLUTION: f64 = 1e-6;
 
 /// A stretch of x and its line.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Segment {
     /// The first x of it.
     pub from: f64,

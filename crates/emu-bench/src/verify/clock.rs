@@ -10,6 +10,7 @@ const BUDGET: Duration = Duration::from_millis(1);
 
 /// The core clock around a window: the mean over its CPUs, in Hz, with nothing engaged.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CoreClock {
     /// Just before.
     pub before_hz: f64,

@@ -8,6 +8,7 @@ use super::outliers::Outliers;
 
 /// Why there is no verdict, where that is not the interval alone.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Doubt {
     /// Too few pairs were left undisturbed.

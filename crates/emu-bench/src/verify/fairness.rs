@@ -7,6 +7,7 @@ use crate::stats::{self, Sample};
 
 /// Jain's fairness index of the parts of a window; see [`fairness`](stats::fairness). Medians over the windows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Fairness {
     /// Without emulation.
     pub native: f64,

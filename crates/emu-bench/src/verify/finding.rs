@@ -17,6 +17,7 @@ use crate::workload::{Workload, workload};
 
 /// How faithful an emulation was for one job at one speed.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// The workload.
     pub workload: String,

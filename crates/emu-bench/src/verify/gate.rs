@@ -34,6 +34,7 @@ pub const FOREIGN_MAX: f64 = 0.03;
 
 /// What was wrong with a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Taint {
     /// The hypervisor gave this share of a window to others.

@@ -196,6 +196,7 @@ impl Plan {
 
 /// What came out of a trial.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Outcome {
     /// What was tried.
     pub trial: Trial,
@@ -284,6 +285,7 @@ fn take_all<T: Copy>(
 
 /// How smoothly one thread progresses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Spectrum {
     /// The spectrum and the longest stall.
     #[serde(flatten)]

@@ -9,6 +9,7 @@ use crate::stats::{Band, Pair, Sample};
 ///
 /// The median does not show them: an emulation that is wrong in a quarter of its windows has the right median.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Outliers {
     /// Pairs whose ratio differs from the median by more than `beyond`.
     pub pairs: usize,

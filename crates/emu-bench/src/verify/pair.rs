@@ -20,6 +20,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(120);
 
 /// Two windows of one worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Pair {
     /// Its place in the order of pairs; a pair that is taken again keeps it.
     pub number: usize,

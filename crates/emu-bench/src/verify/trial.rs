@@ -7,6 +7,7 @@ use crate::workload::{Job, Setting, workload};
 
 /// What is tried: a job, and what its CPUs are to deliver.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Trial {
     /// What the worker does.
     pub job: Job,

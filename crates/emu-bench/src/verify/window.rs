@@ -8,6 +8,7 @@ use crate::workload::Done;
 
 /// With emulation or without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
     /// Nothing is engaged.
@@ -18,6 +19,7 @@ pub enum Side {
 
 /// A window and what is known of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Window {
     /// With emulation or without.
     pub side: Side,
@@ -54,6 +56,7 @@ impl Window {
 
 /// What an emulation says of itself over a window and the time it was given to settle.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Delivery {
     /// Wall time covered, in seconds.
     pub wall_s: f64,

@@ -148,6 +148,7 @@ pub struct Setting {
 
 /// What a worker is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Job {
     /// The name of the workload.
     pub workload: String,
@@ -161,14 +162,17 @@ pub struct Job {
     pub pinned: bool,
     /// CPU time of a burst between two sleeps, un-emulated.
     #[serde(rename = "burst_ns", with = "as_ns")]
+    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
     pub burst: Duration,
     /// Mean length of a sleep.
     #[serde(rename = "sleep_ns", with = "as_ns")]
+    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
     pub sleep: Duration,
     /// Sleeps and bursts in a window.
     pub cycles: u64,
     /// Time between two messages; zero for as many as it can send.
     #[serde(rename = "interval_ns", with = "as_ns", default)]
+    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
     pub interval: Duration,
     /// Where messages go, once that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -225,6 +229,7 @@ impl Job {
 /// Work that computes without a break starts when the order comes and counts between the two moments. Work
 /// with sleeps starts at the first moment and counts until its cycles are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Order {
     /// When the window opens, in nanoseconds of `CLOCK_MONOTONIC`.
     pub begin_ns: u64,
@@ -245,6 +250,7 @@ impl Order {
 
 /// What was done in a window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Done {
     /// When counting began, in nanoseconds of `CLOCK_MONOTONIC`.
     pub begun_ns: u64,
@@ -277,6 +283,7 @@ pub struct Done {
 
 /// The messages of a window. Only those that arrived are work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Messages {
     /// The number of the first.
     pub first: u64,
@@ -295,6 +302,7 @@ impl Messages {
 
 /// What one kernel has moved in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Moved {
     /// Which.
     pub kernel: Kernel,

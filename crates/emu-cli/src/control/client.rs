@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::member::{Joined, Member};
 use super::source::Source;
 use super::{Removal, Reply, Request, Setting, address, limit, peer, receive, send};
+use crate::zone::options::Options;
 
 /// How long an emu may take to answer: a status may wait for its controllers.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -22,6 +23,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(15);
 
 /// An emulation at work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Working {
     /// The process of its emu.
     pub(crate) pid: Pid,
@@ -46,6 +48,9 @@ pub(crate) struct Working {
     /// What is kept off the CPUs of an exclusive node, and what stays.
     #[serde(default)]
     pub(crate) exclusive: Option<Exclusive>,
+    /// What it was asked for beside the speed.
+    #[serde(default)]
+    pub(crate) options: Options,
     /// How it goes.
     pub(crate) status: Status,
 }

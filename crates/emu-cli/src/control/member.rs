@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// What is to be on a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Member {
     /// A command that is started there: the program and its arguments.
@@ -39,6 +40,7 @@ impl fmt::Display for Member {
 
 /// A process that has joined as part of a member.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Joined {
     pub(crate) pid: Pid,
     pub(crate) of: Member,

@@ -11,6 +11,7 @@ use emu_core::{Error, Exclusive, Memory, Pid, Result, Session, SpeedSpec, Tasks}
 use super::member::{Joined, Member};
 use super::source::Source;
 use super::{Removal, Reply, Request, Setting, Working, address, limit, peer, receive, send};
+use crate::zone::options::Options;
 
 /// How long an emulation waits for one who asks it something and says nothing.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -211,6 +212,7 @@ impl Control {
             like: asked.like().cloned(),
             memory,
             exclusive: asked.exclusive(),
+            options: Options::of(asked.session().demand()),
             status,
         }
     }

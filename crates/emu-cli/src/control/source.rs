@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// A trace, or the profile of a machine: equal ones mean the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Source {
     /// The file.
     pub(crate) file: PathBuf,

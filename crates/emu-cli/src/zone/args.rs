@@ -107,13 +107,9 @@ impl DemandArgs {
     /// The same as a part of a command line, each option behind a space.
     pub(crate) fn options(&self) -> String {
         let round = (self.round != Round::default()).then(|| values::round_name(self.round));
-        let period = |period: Duration| match period.as_nanos() {
-            nanos if nanos.is_multiple_of(1000) => format!("{}us", nanos / 1000),
-            nanos => format!("{nanos}ns"),
-        };
         [
             option("cpus", &self.cpus),
-            option("period", self.period.map(period)),
+            option("period", self.period.map(values::exact)),
             flag("lift-rt-limit", self.lift_rt_limit),
             flag("exclude-background", self.exclude_background),
             option("round", round),

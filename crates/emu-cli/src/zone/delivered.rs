@@ -7,6 +7,7 @@ use crate::output::nanos;
 
 /// What was delivered at one speed.
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct StepRecord {
     /// From the begin of the emulation.
     pub(crate) from_ns: u64,
@@ -19,6 +20,7 @@ pub(crate) struct StepRecord {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct StepCpu {
     /// Which CPU.
     pub(crate) cpu: CpuId,
@@ -30,6 +32,7 @@ pub(crate) struct StepCpu {
 
 /// What was seen to be delivered, with a 95 % interval.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct DeliveredRecord {
     /// What it was worked out from.
     basis: Basis,
@@ -77,6 +80,7 @@ impl DeliveredRecord {
 
 /// What a delivered share was worked out from.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Basis {
     /// The CPU time of the zone's tasks by the kernel's account.

@@ -20,6 +20,7 @@ const ALIKE: f64 = 0.1;
 
 /// The speed that was found, and for what.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Like {
     /// The profile.
     file: PathBuf,

@@ -4,6 +4,7 @@ mod args;
 pub(crate) mod delivered;
 pub(crate) mod follow;
 pub(crate) mod like;
+pub(crate) mod options;
 pub(crate) mod plan;
 pub(crate) mod record;
 pub(crate) mod summary;

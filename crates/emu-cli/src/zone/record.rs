@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use emu_core::{CpuId, Delivered, Demand, Expected, Health, MethodId, Round, Status, Stretch, Tasks, Trait};
+use emu_core::{CpuId, Delivered, Expected, Health, MethodId, Status, Stretch, Tasks, Trait};
 use serde::{Deserialize, Serialize};
 
 use crate::control::Source;
@@ -12,6 +12,7 @@ use crate::output::nanos;
 use crate::zone::delivered::{Basis, DeliveredRecord, StepCpu, StepRecord};
 use crate::zone::follow::Follow;
 use crate::zone::like::Like;
+use crate::zone::options::Options;
 use crate::zone::plan::Plan;
 use crate::zone::verification::Verification;
 
@@ -22,6 +23,7 @@ pub(crate) const FORM: u32 = 3;
 
 /// One emulation from begin to end.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Record {
     /// Version of the form.
     schema: u32,
@@ -65,6 +67,7 @@ pub(crate) struct Record {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Asked {
     /// As on the command line; of a trace, that at its begin.
     speed: String,
@@ -74,26 +77,8 @@ struct Asked {
     cpus: Vec<AskedCpu>,
 }
 
-/// What is asked of a method beside the speed.
 #[derive(Debug, Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
-pub(crate) struct Options {
-    /// `--period`; null for the method's own.
-    period_ns: Option<u64>,
-    /// `--lift-rt-limit`.
-    lift_rt_limit: bool,
-    /// `--exclude-background`.
-    #[serde(rename = "spare_others")]
-    exclude_background: bool,
-    /// `--round`.
-    round: Round,
-    /// `--widen`.
-    widen_policies: bool,
-    /// Not `--no-hold-clock`.
-    hold_clock: bool,
-}
-
-#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct AskedCpu {
     /// Which CPU.
     cpu: CpuId,
@@ -104,6 +89,7 @@ struct AskedCpu {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ExpectedRecord {
     /// Relative error of the speed, either way.
     error: f64,
@@ -114,6 +100,7 @@ pub(crate) struct ExpectedRecord {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct StatusRecord {
     /// Whether the limit was in force.
     health: Health,
@@ -142,6 +129,7 @@ struct StatusRecord {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct CpuRecord {
     /// Which CPU.
     cpu: CpuId,
@@ -163,6 +151,7 @@ struct CpuRecord {
 
 /// How a trace was followed.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TraceRecord {
     #[serde(flatten)]
     source: Source,
@@ -174,6 +163,7 @@ struct TraceRecord {
 
 /// How the command ended.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ExitRecord {
     Code(u8),
@@ -322,19 +312,6 @@ impl Asked {
     }
 }
 
-impl Options {
-    pub(crate) fn of(demand: &Demand) -> Self {
-        Self {
-            period_ns: demand.period.map(nanos),
-            lift_rt_limit: demand.lift_rt_limit,
-            exclude_background: demand.exclude_background,
-            round: demand.round,
-            widen_policies: demand.widen_policies,
-            hold_clock: demand.hold_clock,
-        }
-    }
-}
-
 impl ExpectedRecord {
     pub(crate) fn of(expected: &Expected) -> Self {
         Self {
@@ -349,7 +326,7 @@ impl ExpectedRecord {
 mod tests {
     use super::*;
     use crate::zone::plan::testing::{Told, prepared};
-    use emu_core::{CpuStatus, Target};
+    use emu_core::{CpuStatus, Demand, Target};
     use serde_json::json;
 
     static TOLD: Told = Told {

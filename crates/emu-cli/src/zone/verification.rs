@@ -12,6 +12,7 @@ use crate::zone::plan::Plan;
 
 /// What was measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Verification {
     /// Length of a window inside the zone.
     window_ns: u64,
@@ -21,6 +22,7 @@ pub(crate) struct Verification {
 
 /// What was measured on one CPU.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Verified {
     /// Which CPU.
     pub(crate) cpu: CpuId,

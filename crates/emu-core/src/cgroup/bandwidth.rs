@@ -48,9 +48,13 @@ impl Bandwidth {
     pub(crate) fn open(folder: &Folder, accounting: Option<&Folder>, owner: Owner) -> Result<Self> {
         let limit = Limit::file(folder);
         if !limit.exists() {
-            return Err(Error::unavailable(format!("there is no {}", limit.display())).hint(
-                "the kernel must be built with CONFIG_CFS_BANDWIDTH, and the group must not be the root",
-            ));
+            let hint = if folder.version == 2 && !folder.path.join(V2_WEIGHT).exists() {
+                "its parent gives it no `cpu` controller: use another method, or have systemd give it one \
+                 (`systemctl set-property --runtime UNIT CPUWeight=100`)"
+            } else {
+                "the kernel must be built with CONFIG_CFS_BANDWIDTH, and the group must not be the root"
+            };
+            return Err(Error::unavailable(format!("there is no {}", limit.display())).hint(hint));
         }
         let usage = accounting.and_then(Usage::open);
         let stat = ThrottlingFile::open(&folder.path)?;
@@ -205,11 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_bandwidth_control_is_named() {
+    fn what_is_missing_for_bandwidth_control_is_named() {
         let root = tree(&[("cpu.stat", STAT_V2)]);
-        let error = Bandwidth::open(&folder(&root, 2, ""), None, Owner::Us).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert!(error.hint_text().unwrap().contains("CONFIG_CFS_BANDWIDTH"));
+        let refused = || Bandwidth::open(&folder(&root, 2, ""), None, Owner::Us).unwrap_err();
+        assert_eq!(refused().kind(), ErrorKind::Unavailable);
+        assert!(refused().hint_text().unwrap().contains("gives it no `cpu` controller"));
+        write(root.path(), "cpu.weight", b"100\n");
+        assert!(refused().hint_text().unwrap().contains("CONFIG_CFS_BANDWIDTH"));
     }
 
     #[test]

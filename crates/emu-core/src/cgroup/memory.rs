@@ -23,6 +23,7 @@ const LEAST: u64 = 1 << 20;
 
 /// The memory of a group of tasks, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Memory {
     /// How much they may use together: what was asked for, in whole pages.
     pub limit: u64,

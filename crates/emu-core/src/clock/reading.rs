@@ -24,6 +24,7 @@ const DISTURBED: f64 = 1.03;
 
 /// The core clock of one CPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct ClockReading {
     /// The CPU measured.
     pub cpu: CpuId,

@@ -32,6 +32,7 @@ const LOCK: &str = "exclusive";
 
 /// What is kept off the CPUs of an exclusive node, and what stays there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Exclusive {
     /// How many threads of the host were taken off the CPUs, of those that live.
     pub taken: usize,

@@ -18,6 +18,7 @@ use crate::roots::Roots;
 
 /// How the hierarchies are mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CgroupLayout {
     /// Only per-controller hierarchies.
@@ -32,6 +33,7 @@ pub enum CgroupLayout {
 
 /// One mounted hierarchy, and this process's group in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Hierarchy {
     /// 1 or 2.
     pub version: u8,
@@ -75,6 +77,7 @@ impl Hierarchy {
 
 /// The cgroup hierarchies of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Cgroups {
     /// Every mounted hierarchy that has a controller of interest, and the v2 one; v1 first. Mounts
     /// that do not show this process's group, or are outside of sysfs, are left out. Of several mounts of one hierarchy the

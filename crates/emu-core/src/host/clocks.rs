@@ -19,6 +19,7 @@ const FAST: &[&str] = &[
 
 /// The clock source in use, and the available ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Clocks {
     /// `current_clocksource`, e.g. `tsc`, `kvm-clock`, `arch_sys_counter`.
     pub source: Option<String>,

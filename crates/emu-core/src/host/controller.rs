@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The controllers that emu uses, and those whose limits tasks may lose when they change their
 /// group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Controller {
     /// Bandwidth and weight.

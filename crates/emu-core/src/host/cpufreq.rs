@@ -16,6 +16,7 @@ use crate::speed::Hertz;
 
 /// A policy: CPUs whose frequency is set together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Policy {
     /// Its folder, `.../cpufreq/policyN`.
     pub path: PathBuf,
@@ -53,6 +54,7 @@ pub struct Policy {
 
 /// What the host offers to control the CPU frequency.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Cpufreq {
     /// The policies by number.
     pub policies: Vec<Policy>,

@@ -16,6 +16,7 @@ use crate::speed::Hertz;
 
 /// A logical CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Its number.
     pub id: CpuId,

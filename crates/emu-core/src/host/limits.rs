@@ -16,6 +16,7 @@ use crate::roots::Roots;
 /// The per-CPU deadline server that reserves time for normal tasks beside real-time ones (Linux
 /// 6.12).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct FairServer {
     /// CPU time reserved for normal tasks in each period.
     pub runtime: Duration,
@@ -25,6 +26,7 @@ pub struct FairServer {
 
 /// The limits for real-time tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct RealTime {
     /// `sched_rt_runtime_us`; `None` when unlimited (-1) or unknown.
     pub runtime: Option<Duration>,

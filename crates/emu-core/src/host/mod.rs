@@ -40,6 +40,7 @@ use crate::roots::Roots;
 
 /// This machine as emu finds it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Host {
     /// Where it was read from.

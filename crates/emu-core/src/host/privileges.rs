@@ -15,6 +15,7 @@ const INITIAL_USERNS: &str = "user:[4026531837]";
 
 /// The user, and the capabilities that emu uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, named as the kernel names it")]
 pub struct Privileges {
     /// The effective user.

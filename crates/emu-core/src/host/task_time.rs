@@ -18,6 +18,7 @@ use crate::sys::time::{Nanos, USER_TICK};
 ///
 /// The kernel updates it when a task leaves its CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TaskTime {
     /// `cpuacct.usage_percpu` of the root group

@@ -24,6 +24,7 @@ use crate::zone::{Demand, Zone};
 
 /// What a method is, the same on every host.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct About {
     /// What it does, in one line.
@@ -64,6 +65,7 @@ impl About {
 
 /// How a method works, where the tasks, the measurement or the caller see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Trait {
@@ -95,6 +97,7 @@ pub enum Trait {
 
 /// What can be expected of a method for a demand on a host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Expected {
     /// Expected relative error of the perceived speed of CPU-bound work, e.g. 0.01: an estimate for CPU-bound work, from
     /// records on virtual machines; what it is on this host has to be measured.

@@ -59,7 +59,7 @@ fn session(dir: &Path, fails: bool) -> Session {
     fs::write(&file, "9").unwrap();
     Session {
         method: crate::method::find(ID.as_str()).unwrap(),
-        targets: [(0, Target { share: 0.4, clock: None })].into(),
+        demand: Demand::new([(0, Target { share: 0.4, clock: None })].into()),
         is_paused: false,
         delivery: delivery(),
         emulation: Box::new(Idle { fails, seen: Arc::default() }),

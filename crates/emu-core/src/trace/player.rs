@@ -182,7 +182,7 @@ impl Player {
         }
         let Some(due) = due else { return Ok(false) };
         self.lateness = self.lateness.max(elapsed.saturating_sub(due));
-        if self.targets == *session.targets() {
+        if self.targets == session.demand().targets {
             return Ok(false);
         }
         session.retarget(&self.targets).map(|()| true)

@@ -21,6 +21,7 @@ use crate::roots::Roots;
 
 /// What [`restore`] found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct RestoreReport {
     /// The dead sessions that were undone, in words.
     pub restored: Vec<String>,

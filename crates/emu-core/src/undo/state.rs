@@ -37,6 +37,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An emulation at work on this host, of this process or another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct LiveSession {
     /// The process that runs it.
     pub pid: Pid,

@@ -12,6 +12,7 @@ use super::{Sample, Threads};
 
 /// The samples of one number of threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Analysis {
     /// How many threads solved.
     pub threads: Threads,

@@ -17,6 +17,7 @@ pub struct Setting<'a> {
 
 /// A calibration beside the first one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Compared {
     /// How it is called.
     pub name: String,

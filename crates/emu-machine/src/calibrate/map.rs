@@ -41,6 +41,7 @@ impl fmt::Display for Linpack {
 
 /// A machine that does not follow a line, so that the equivalent may be off by more than its error says.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Doubt {
     /// Whether it is the local one.
     pub is_local: bool,
@@ -58,6 +59,7 @@ impl Doubt {
 
 /// What equals a setting of the other machine here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Equivalent {
     /// The setting of the other machine.
     pub setting: f64,

@@ -46,6 +46,7 @@ pub const TASK: Kind = Kind::of::<Solving>();
 
 /// LINPACK at one quota.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Sample {
     /// The order in whose turn it was taken.
     pub order: Order,
@@ -98,6 +99,7 @@ impl Sample {
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measured {
     /// Every sample, in the order in which they were taken.
     pub samples: Vec<Sample>,

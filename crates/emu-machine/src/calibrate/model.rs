@@ -28,6 +28,7 @@ pub(super) fn line(places: &[Place]) -> Result<LinearFit> {
 
 /// How far the means of quotas are from the line.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Residuals {
     /// The largest, as a share of the largest rate.
     pub largest_share: f64,
@@ -59,6 +60,7 @@ pub(super) fn is_linear(fit: &LinearFit, residuals: &Residuals) -> bool {
 
 /// A stretch of quotas with a line of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Band {
     /// The stretch and its line.
     #[serde(flatten)]
@@ -70,6 +72,7 @@ pub struct Band {
 
 /// The published model of some rates, and how far they are from it and from being proportional.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Model {
     /// GFLOPS = intercept + slope · quota by least squares over all samples, as published.
     pub fit: LinearFit,

@@ -24,6 +24,7 @@ use super::{Order, Sample};
 /// How samples of one order differ from those of the random order, or of the first, at the same quotas, without what the
 /// machine drifts along a straight line.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct OrderEffect {
     /// The order.
     pub order: Order,

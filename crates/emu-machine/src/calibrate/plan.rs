@@ -49,6 +49,7 @@ const OVERHEAD: Duration = Duration::from_millis(400);
 
 /// In which order quotas are gone through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// From the least quota up, as in the paper.
@@ -72,6 +73,7 @@ impl Order {
 
 /// How many threads solve at a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Threads {
     /// As many as the quota fills: rounded up to whole CPUs.

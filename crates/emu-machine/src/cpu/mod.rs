@@ -64,6 +64,7 @@ impl CpuPlan {
 
 /// What the CPUs do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// The instruction set that is used for many operations at a time.
     pub instruction_set: String,
@@ -86,6 +87,7 @@ pub struct Cpu {
 
 /// Operations many at a time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Rate {
     /// What was done.
     #[serde(flatten)]
@@ -100,6 +102,7 @@ pub struct Rate {
 
 /// Operations one after another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Wait {
     /// What was done.
     #[serde(flatten)]
@@ -114,6 +117,7 @@ pub struct Wait {
 
 /// What could be reached, and what was: doubles multiplied and added.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Peak {
     /// Threads.
     pub threads: usize,

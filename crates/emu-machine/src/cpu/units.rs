@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The units of a CPU, and how they are known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Units {
     /// Vectors of the instruction set used that are multiplied and added in one cycle.
     pub count: u32,

@@ -59,6 +59,7 @@ impl Times {
 
 /// The distribution of the times of operations, each to 1 %.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Latency {
     /// How many operations there were.
     pub operations: u64,

@@ -40,6 +40,7 @@ pub const PACE: f64 = 0.5;
 
 /// What a disk does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Disk {
     /// Bytes of the file that is read, and of the one that is written.
     pub file_bytes: u64,
@@ -54,6 +55,7 @@ pub struct Disk {
 
 /// A transfer and what became of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Cell {
     /// What was transferred, and how.
     #[serde(flatten)]
@@ -64,6 +66,7 @@ pub struct Cell {
 
 /// What was measured, or why not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// It was measured.
@@ -74,6 +77,7 @@ pub enum Outcome {
 
 /// What was measured of a transfer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measured {
     /// Median of the samples' rates.
     pub bytes_per_s: f64,
@@ -92,6 +96,7 @@ pub struct Measured {
 
 /// One sample at full rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Sample {
     /// Operations of all threads.
     pub operations: u64,

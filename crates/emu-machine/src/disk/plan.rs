@@ -14,6 +14,7 @@ const BLOCK_MAX: u64 = 64 << 20;
 
 /// Reading or writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
     /// `pread(2)`
@@ -34,6 +35,7 @@ impl Operation {
 
 /// Which block comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// The next one of the file.
@@ -44,6 +46,7 @@ pub enum Order {
 
 /// How far a transfer goes before it counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Column {
     /// To or from the page cache, where the whole file is.
@@ -79,6 +82,7 @@ impl Column {
 
 /// One kind of transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Transfer {
     /// Bytes of each.
     pub block_bytes: u64,

@@ -93,6 +93,7 @@ impl EffectsPlan {
 
 /// What was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measured {
     /// Each knob and kind of work.
     pub effects: Vec<Effect>,

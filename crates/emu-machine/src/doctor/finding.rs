@@ -9,6 +9,7 @@ use emu_core::control_file;
 
 /// How good it is for repeatable runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// As good as it gets here.
@@ -35,6 +36,7 @@ impl State {
 
 /// One change that a tuning makes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Change {
     /// A value for a control file.
@@ -110,6 +112,7 @@ impl fmt::Display for Change {
 
 /// What was found of a knob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// How good it is.
     pub state: State,

@@ -30,6 +30,7 @@ pub struct Machine {
 /// Shares of a CPU's time, from 0 to 1, each of that one of the quiet CPUs where it is the largest: a run on a busy CPU
 /// is disturbed however idle the others are.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Load {
     /// Time in tasks and interrupts.
     pub busy: f64,

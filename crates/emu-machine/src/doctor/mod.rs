@@ -24,6 +24,7 @@ use serde::Serialize;
 
 /// A knob as found on a machine.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Examined {
     /// What it is.
     #[serde(flatten)]

@@ -31,6 +31,7 @@ const ITERATIONS: usize = 2;
 
 /// A kernel, as it is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kernel {
     /// LU factorisation and solution.
@@ -131,6 +132,7 @@ impl Part {
 
 /// One run of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Run {
     /// Wall time of the computation.
     pub seconds: f64,
@@ -172,6 +174,7 @@ struct ToldOfStream<'a> {
 
 /// A kernel with a number of threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Row {
     /// Which.
     pub kernel: Kernel,
@@ -220,6 +223,7 @@ impl Row {
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measured {
     /// Each kernel with each number of threads.
     pub rows: Vec<Row>,

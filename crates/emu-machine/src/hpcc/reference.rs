@@ -8,6 +8,7 @@ use super::{Kernel, Measured, Row};
 
 /// A kernel on both machines.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Share {
     /// Which.
     pub kernel: Kernel,

@@ -33,6 +33,7 @@ const DIVIDENDS: usize = 16;
 
 /// The kind of number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Number {
     /// Unsigned integers of 64 bits.
@@ -43,6 +44,7 @@ pub enum Number {
 
 /// What is done to numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
     /// +
@@ -61,6 +63,7 @@ pub enum Operation {
 
 /// A kind of number and what is done to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Work {
     /// The numbers.
     pub number: Number,

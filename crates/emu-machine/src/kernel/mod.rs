@@ -35,6 +35,7 @@ fn larger(one: f64, other: f64) -> f64 {
 
 /// One run of a kernel, and what its verification, which is not part of the time, has found.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Outcome {
     /// Wall time of the computation.
     pub seconds: f64,

@@ -12,6 +12,7 @@ use super::{Span, on_threads};
 
 /// How long every pass of a run took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Passes {
     /// Elements of each array.
     pub elements: usize,

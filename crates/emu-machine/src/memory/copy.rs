@@ -23,6 +23,7 @@ const BATCH: Duration = Duration::from_micros(100);
 
 /// What was measured of copies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Copy {
     /// Bytes of a block.
     pub block_bytes: u64,

@@ -17,6 +17,7 @@ const STEPS_MIN: u64 = 1000;
 
 /// What was measured of loads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Latency {
     /// Bytes that the loads are spread over.
     pub working_set_bytes: u64,

@@ -23,6 +23,7 @@ use crate::witness::{Others, Witness};
 
 /// What memory does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Memory {
     /// Length of the arrays, and why.
     pub size: StreamSize,
@@ -43,6 +44,7 @@ pub struct Memory {
 
 /// A run of STREAM.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Stream {
     /// Threads.
     pub threads: usize,

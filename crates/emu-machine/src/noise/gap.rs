@@ -31,6 +31,7 @@ pub(super) const ROOM: usize = 20_000;
 
 /// A moment at which the loop did not run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Gap {
     /// When it began, in nanoseconds from the first look.
     pub at_ns: u64,
@@ -42,6 +43,7 @@ pub struct Gap {
 
 /// What was seen of one CPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct CpuGaps {
     /// The CPU.
     pub cpu: CpuId,

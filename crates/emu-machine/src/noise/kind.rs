@@ -19,6 +19,7 @@ const STEPS: u64 = 1000;
 
 /// A kind of work. One operation of each is as short as it can be; a run has many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A thousand multiplications, each waiting for the one before.
@@ -63,6 +64,7 @@ impl Kind {
 
 /// Runs of one kind, in one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Order {
     /// The kind.
     pub kind: Kind,
@@ -114,6 +116,7 @@ impl Answer {
 
 /// One run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Run {
     /// How long it took.
     pub wall_ns: u64,

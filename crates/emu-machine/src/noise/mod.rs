@@ -123,6 +123,7 @@ impl NoisePlan {
 
 /// What was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measured {
     /// Each kind of work that can be measured here.
     pub kinds: Vec<OfKind>,
@@ -152,6 +153,7 @@ impl Measured {
 
 /// A kind of work that cannot be measured here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct NotAvailable {
     /// The kind.
     pub kind: Kind,
@@ -161,6 +163,7 @@ pub struct NotAvailable {
 
 /// A kind of work, and how far its runs lie apart.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct OfKind {
     /// The kind.
     pub kind: Kind,

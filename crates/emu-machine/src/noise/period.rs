@@ -64,6 +64,7 @@ const TICK_TOLERANCE: f64 = 0.005;
 
 /// A period in which moments come.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Period {
     /// Its length, in nanoseconds.
     pub length_ns: f64,

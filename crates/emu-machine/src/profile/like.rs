@@ -52,6 +52,7 @@ pub struct Wanted<'a> {
 
 /// The speed that was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Found {
     /// By which both machines were judged.
     pub metric: Metric,

@@ -21,6 +21,7 @@ pub const SCHEMA: u32 = 1;
 
 /// What a machine is judged by. All are for one thread.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub enum Metric {
     /// Dependent additions each second: the core clock that a program perceives.
@@ -117,6 +118,7 @@ impl From<Metric> for String {
 
 /// How fast a machine is by one metric, each second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Score {
     /// The mean.
     pub mean: f64,
@@ -138,6 +140,7 @@ impl Score {
 
 /// How fast a machine is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Profile {
     /// The version of this form.
     pub schema: u32,

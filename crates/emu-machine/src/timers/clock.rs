@@ -13,6 +13,7 @@ const RATE_NS: u64 = 20_000_000;
 
 /// What a clock counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Counts {
     /// Time as it passes.

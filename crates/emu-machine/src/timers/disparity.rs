@@ -30,6 +30,7 @@ pub(super) fn repetitions(took: Duration, quick: bool) -> u32 {
 
 /// CPU time and wall time of one computation, in nanoseconds. The CPU clock is read within the reads of the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Times {
     /// By the CPU clock.
     pub cpu_ns: i64,
@@ -65,6 +66,7 @@ impl Times {
 
 /// The computations of one size by one CPU clock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct OfSize {
     /// Steps of the computation.
     pub steps: u64,
@@ -89,6 +91,7 @@ impl OfSize {
 
 /// One CPU clock against the wall.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Disparity {
     /// The CPU clock.
     pub clock: String,

@@ -12,6 +12,7 @@ use super::problem;
 
 /// The order in which sizes are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// The smallest first.
@@ -29,6 +30,7 @@ impl Direction {
 
 /// All sizes once, in one order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Pass {
     /// The order.
     pub direction: Direction,
@@ -65,6 +67,7 @@ impl Pass {
 
 /// How much longer something takes, as a share, over several rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Change {
     /// The middle.
     pub median: f64,
@@ -83,6 +86,7 @@ impl Change {
 
 /// What the order does to one size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Drift {
     /// The size, in steps.
     pub steps: u64,

@@ -23,6 +23,7 @@ const BURSTS: u32 = 5;
 
 /// A sample's wall time by cause. What the kernel does not report is `None`, which is not 0.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Ledger {
     /// All of it, in nanoseconds; the parts add up to it.
     pub wall_ns: u64,

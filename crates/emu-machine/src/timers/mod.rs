@@ -97,6 +97,7 @@ impl TimersPlan {
 
 /// What was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Measured {
     /// Each clock.
     pub clocks: Vec<Quality>,

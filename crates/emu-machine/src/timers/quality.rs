@@ -29,6 +29,7 @@ const CHECK: u64 = 64;
 
 /// What one clock is worth.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Quality {
     /// Its name.
     pub clock: String,
@@ -50,6 +51,7 @@ pub struct Quality {
 
 /// How often a clock ran back.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Backwards {
     /// The CPU; of several, the one on which it was furthest behind.
     pub cpu: CpuId,

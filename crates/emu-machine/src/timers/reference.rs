@@ -8,6 +8,7 @@ use super::drift::Drift;
 
 /// This machine in that of a reference.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Relative {
     /// The processor of the reference.
     pub reference: String,
@@ -17,6 +18,7 @@ pub struct Relative {
 
 /// One size on both machines.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct RelativeSize {
     /// The size, in steps.
     pub steps: u64,

@@ -30,6 +30,7 @@ pub struct Figure {
 
 /// A tool whose results can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Tool {
     /// The flexible I/O tester, with `--output-format=json`.

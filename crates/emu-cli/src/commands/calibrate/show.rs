@@ -295,17 +295,21 @@ fn csv(measured: &Measured) -> String {
     csv.text()
 }
 
-/// What several calibrations make of each other, as JSON.
+/// What several calibrations make of each other.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Document<'a, T> {
+    /// Version of the form.
+    schema: u32,
+    #[serde(flatten)]
+    found: &'a T,
+}
+
+/// The same as JSON.
 ///
 /// # Errors
 /// It has no JSON form, which is a defect of emu.
 pub(crate) fn json(found: &impl Serialize) -> Result<String> {
-    #[derive(Serialize)]
-    struct Document<'a, T> {
-        schema: u32,
-        #[serde(flatten)]
-        found: &'a T,
-    }
     crate::output::json(&Document { schema: SCHEMA, found })
 }
 

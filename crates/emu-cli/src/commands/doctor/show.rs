@@ -22,6 +22,7 @@ time_ratio,time_ratio_low,time_ratio_high";
 
 /// Everything that `emu doctor show` shows.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Report {
     /// Version of the form.
     schema: u32,

@@ -13,6 +13,7 @@ use crate::output::SCHEMA;
 
 /// Everything that `emu info` shows.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Info {
     /// Version of the form.
     schema: u32,
@@ -26,6 +27,7 @@ pub(crate) struct Info {
 
 /// The clock of one CPU, or why it could not be measured.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Measured {
     /// Which CPU.
     cpu: CpuId,

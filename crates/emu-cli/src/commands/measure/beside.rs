@@ -45,7 +45,8 @@ impl CompareArgs {
 
 /// A result of another tool beside that of emu.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Beside {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Beside {
     tool: Tool,
     what: String,
     /// Bytes or events each second, there.
@@ -57,7 +58,8 @@ pub(super) struct Beside {
 
 /// A result with those of other tools, as the JSON has them.
 #[derive(Debug, Serialize)]
-pub(super) struct Compared<R> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Compared<R> {
     #[serde(flatten)]
     pub(super) result: R,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -141,6 +143,7 @@ mod tests {
     #[test]
     fn the_json_has_them_only_where_there_are_some() {
         #[derive(Serialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
         struct Result {
             rate: f64,
         }

@@ -1,10 +1,10 @@
 //! `emu measure`: what this machine can do, one folder for each part of it.
 
 mod args;
-mod beside;
+pub(crate) mod beside;
 mod cpu;
 mod disk;
-mod hpcc;
+pub(crate) mod hpcc;
 mod long;
 mod memory;
 mod peak;

@@ -8,11 +8,13 @@ use emu_core::{About, CpuList, Demand, Expected, MethodId, SpeedSpec, Unavailabl
 use serde::Serialize;
 
 use crate::hints;
-use crate::zone::record::{ExpectedRecord, FORM, Options};
+use crate::zone::options::Options;
+use crate::zone::record::{ExpectedRecord, FORM};
 use crate::zone::summary::cpus;
 
 /// Every method judged by one demand.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Listing {
     /// Version of the form.
     schema: u32,
@@ -30,6 +32,7 @@ pub(crate) struct Listing {
 
 /// One method and what it can do.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Verdict {
     /// Its name.
     method: MethodId,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use emu_core::{
     Apart, CpuList, Demand, Error, Host, LiveSession, Method, OnlyOne, Pid, Placed, Result, Speed, SpeedSpec,
-    Status, Trait, live_sessions, place,
+    Status, Targets, Trait, live_sessions, place,
 };
 
 use rustix::param::page_size;
@@ -20,6 +20,7 @@ use crate::output;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::values::MethodChoice;
+use crate::zone::options::Options;
 use crate::zone::plan::Plan;
 use crate::zone::{ZoneArgs, follow, like, summary};
 
@@ -237,7 +238,11 @@ fn is_like(host: &Host, args: &CreateArgs, session: &LiveSession, working: &Work
     let follows = follow::read(zone)?.map(|(source, _)| source) == working.follows;
     let like = like::read(zone)?.map(|(source, _)| source) == working.like;
     let is_on = cpus_of(host, zone)? == session.cpus;
-    let is_alike = is_on && has_memory && excludes && period && follows && like;
+    // A method's own period may be near to the one asked for.
+    let options =
+        Options { period_ns: working.options.period_ns, ..Options::of(&zone.demand.demand(Targets::new())) };
+    let options = options == working.options;
+    let is_alike = is_on && has_memory && excludes && period && options && follows && like;
     Ok(is_alike && zone.method.allows(&session.method))
 }
 

@@ -5,14 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Command, FromArgMatches};
 use emu_bench::numbers::whole_size;
-use emu_core::{CpuList, CpuStatus, Error, ErrorKind, LiveSession, Pid, Result, SpeedSpec, Target, nearest};
+use emu_core::{
+    CpuList, CpuStatus, Error, ErrorKind, LiveSession, Pid, Result, Round, SpeedSpec, Target, nearest,
+};
 use serde::{Deserialize, Serialize};
 
 use super::args::CreateArgs;
 use crate::control::{Member, Working};
+use crate::values;
 use crate::zone::{ZoneArgs, like};
 
 /// Nodes by their names.
@@ -46,6 +50,16 @@ pub(super) struct Spec {
     method: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     period: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", rename = "lift-rt-limit")]
+    lift_rt_limit: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none", rename = "exclude-background")]
+    exclude_background: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    widen: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none", rename = "no-hold-clock")]
+    no_hold_clock: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -202,6 +216,11 @@ impl Spec {
             cpus: self.cpus,
             method: self.method.or(class.method),
             period: self.period.or(class.period),
+            lift_rt_limit: self.lift_rt_limit.or(class.lift_rt_limit),
+            exclude_background: self.exclude_background.or(class.exclude_background),
+            round: self.round.or(class.round),
+            widen: self.widen.or(class.widen),
+            no_hold_clock: self.no_hold_clock.or(class.no_hold_clock),
             memory: self.memory.or(class.memory),
             exclusive: self.exclusive.or(class.exclusive),
             run: self.run.or(class.run),
@@ -268,6 +287,7 @@ impl Spec {
     /// A node that is there, by what it was asked for.
     pub(super) fn of(session: &LiveSession, working: &Working) -> Self {
         let (status, follows, like) = (&working.status, working.follows.as_ref(), working.like.as_ref());
+        let (options, on) = (&working.options, |is_on: bool| is_on.then_some(true));
         let mut speeds: Vec<_> = status.cpus.iter().map(|cpu| (cpu.cpu, speed(cpu))).collect();
         speeds.dedup_by(|a, b| a.1 == b.1);
         let each = || {
@@ -283,8 +303,14 @@ impl Spec {
             trace_end: follows.map(|source| source.how.clone()),
             cpus: Some(session.cpus.to_string()),
             method: Some(session.method.clone()),
+            period: options.period_ns.map(|nanos| values::exact(Duration::from_nanos(nanos))),
+            lift_rt_limit: on(options.lift_rt_limit),
+            exclude_background: on(options.exclude_background),
+            round: (options.round != Round::default()).then(|| values::round_name(options.round).to_owned()),
+            widen: on(options.widen_policies),
+            no_hold_clock: on(!options.hold_clock),
             memory: working.memory.map(|memory| whole_size(memory.limit)),
-            exclusive: working.exclusive.as_ref().map(|_| true),
+            exclusive: on(working.exclusive.is_some()),
             ..Self::default()
         };
         let members: BTreeSet<&Member> = working.joined.iter().map(|joined| &joined.of).collect();
@@ -307,12 +333,21 @@ impl Spec {
             ("cpus", self.cpus.as_ref()),
             ("method", self.method.as_ref()),
             ("period", self.period.as_ref()),
+            ("round", self.round.as_ref()),
             ("memory", self.memory.as_ref()),
         ];
         let options =
             options.into_iter().filter_map(|(option, value)| Some(format!("--{option}={}", value?)));
-        let exclusive = self.exclusive.filter(|is_on| *is_on).map(|_| "--exclusive".to_owned());
-        [name.to_owned()].into_iter().chain(options).chain(exclusive).collect()
+        let flags = [
+            ("lift-rt-limit", self.lift_rt_limit),
+            ("exclude-background", self.exclude_background),
+            ("widen", self.widen),
+            ("no-hold-clock", self.no_hold_clock),
+            ("exclusive", self.exclusive),
+        ];
+        let flags = flags.into_iter().filter(|(_, is_on)| *is_on == Some(true));
+        let flags = flags.map(|(option, _)| format!("--{option}"));
+        [name.to_owned()].into_iter().chain(options).chain(flags).collect()
     }
 
     /// What these words mean.
@@ -406,10 +441,13 @@ mod tests {
 
     #[test]
     fn members_are_read_and_a_class_has_none_that_runs_already() {
-        let text_of = "[node.a]\nspeed = \"25%\"\nmemory = \"2G\"\nexclusive = true\nrun = [\"sleep\", \"9\"]\npids = [7, 8]\nunits = [\"redis\"]\n";
+        let text_of = "[node.a]\nspeed = \"25%\"\nexclude-background = true\nmemory = \"2G\"\nexclusive = true\nrun = [\"sleep\", \"9\"]\npids = [7, 8]\nunits = [\"redis\"]\n";
         let specs = resolved(text_of).unwrap();
         assert_eq!(text(specs.clone()).unwrap(), text_of);
-        assert_eq!(specs["a"].words("a")[1..], ["--speed=25%", "--memory=2G", "--exclusive"]);
+        assert_eq!(
+            specs["a"].words("a")[1..],
+            ["--speed=25%", "--memory=2G", "--exclude-background", "--exclusive"]
+        );
         let words: Vec<_> = specs["a"].members().iter().map(ToString::to_string).collect();
         assert_eq!(words, ["`sleep 9`", "process 7", "process 8", "unit redis"]);
         let class = "[class.c]\nspeed = \"30%\"\nrun = [\"a\"]\nmemory = \"1G\"\n[node.w]\nclass = \"c\"\ncount = 2\n";

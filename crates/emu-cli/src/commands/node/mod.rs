@@ -7,7 +7,7 @@ mod exec;
 mod file;
 mod keep;
 mod members;
-mod show;
+pub(crate) mod show;
 
 pub(crate) use args::NodeCommand;
 

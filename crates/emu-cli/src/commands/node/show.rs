@@ -84,24 +84,40 @@ fn some_of(names: &[String], between: &str) -> String {
     }
 }
 
-/// All that is known; of a node whose emu does not answer, `status` is null.
+/// The nodes of the host.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Nodes<'a> {
+    /// Version of the form.
+    schema: u32,
+    /// Each node; what its emu does not answer is null.
+    nodes: Vec<Node<'a>>,
+}
+
+/// A node.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct Node<'a> {
+    /// Its name.
+    name: &'a str,
+    /// The process of the emu that keeps it.
+    pid: Pid,
+    /// The method.
+    method: &'a str,
+    /// Its CPUs.
+    cpus: &'a CpuList,
+    /// Its processes.
+    members: Option<&'a [Pid]>,
+    /// Its limit of memory, if it has one.
+    memory: Option<Memory>,
+    /// What keeps off its CPUs, if it has them for itself.
+    exclusive: Option<&'a Exclusive>,
+    /// What it was asked, is set and has delivered.
+    status: Option<&'a Status>,
+}
+
+/// All that is known.
 pub(super) fn json(nodes: &[Found]) -> Result<String> {
-    #[derive(Serialize)]
-    struct Nodes<'a> {
-        schema: u32,
-        nodes: Vec<Node<'a>>,
-    }
-    #[derive(Serialize)]
-    struct Node<'a> {
-        name: &'a str,
-        pid: Pid,
-        method: &'a str,
-        cpus: &'a CpuList,
-        members: Option<&'a [Pid]>,
-        memory: Option<Memory>,
-        exclusive: Option<&'a Exclusive>,
-        status: Option<&'a Status>,
-    }
     let nodes = nodes.iter().map(|(session, working)| {
         let working = working.as_ref().ok();
         Node {

@@ -8,6 +8,7 @@ use crate::output::SCHEMA;
 
 /// What was found and done.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Document<'a> {
     /// Version of the form.
     schema: u32,

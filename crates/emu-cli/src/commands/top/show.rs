@@ -60,6 +60,7 @@ fn short(name: &str) -> String {
 
 /// What is at work at one time.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Line<'a> {
     /// Version of the form.
     schema: u32,
@@ -88,6 +89,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::zone::options::Options;
     use emu_bench::table::WIDTH;
     use emu_core::{CpuStatus, MethodId, Status, Target, Tasks};
 
@@ -113,6 +115,7 @@ mod tests {
             like: None,
             memory: None,
             exclusive: None,
+            options: Options::default(),
             status,
         };
         (session, if silent { Err(Error::unavailable("emu 4194303 does not answer")) } else { Ok(working) })

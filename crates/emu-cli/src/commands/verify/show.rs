@@ -21,6 +21,7 @@ use crate::zone::summary::cpus;
 
 /// What holds for a whole run.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Settings {
     /// Start of the random numbers.
     pub(crate) seed: u64,
@@ -34,6 +35,7 @@ pub(crate) struct Settings {
 
 /// What was found.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Report {
     /// Version of the form.
     schema: u32,
@@ -49,6 +51,7 @@ pub(crate) struct Report {
 
 /// A method that cannot do a speed.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Refused {
     /// The method.
     pub(crate) method: MethodId,
@@ -62,6 +65,7 @@ pub(crate) struct Refused {
 
 /// One method at one speed, on the CPUs of one zone.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Section {
     /// The method.
     method: MethodId,

@@ -17,6 +17,7 @@ const RESAMPLES: u32 = 200_000;
 
 /// What one knob does to one kind of work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Effect {
     /// The knob.
     pub knob: String,
@@ -37,6 +38,7 @@ pub struct Effect {
 
 /// A window with the knob as found and one with it tuned, next to each other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Windows {
     /// Whether the tuned one came first.
     pub tuned_first: bool,

@@ -21,7 +21,8 @@ const NAME: &str = "measure hpcc";
 
 /// What was measured, and what that is of a reference.
 #[derive(Debug, Serialize)]
-struct Outcome {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Outcome {
     #[serde(flatten)]
     measured: Measured,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,6 +31,7 @@ struct Outcome {
 
 /// A reference and the shares of its rates.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Reference {
     /// The processor of the reference.
     model: String,

@@ -1,0 +1,87 @@
+//! The schemas in `schemas/`: what each `--json` writes, as its types and their documentation say.
+
+use std::fs;
+use std::path::PathBuf;
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
+
+use crate::commands::{calibrate, ci, doctor, info, measure, methods, node, restore, top, verify};
+use crate::measuring::Document;
+use crate::zone::record::Record;
+
+/// Set to write the files anew.
+const WRITE: &str = "EMU_WRITE_SCHEMAS";
+
+fn schema<T: JsonSchema>(title: &str) -> Schema {
+    let mut schema =
+        SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>();
+    schema.insert("title".to_owned(), title.into());
+    schema
+}
+
+#[test]
+fn the_schemas_are_those_of_what_is_written() {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas"));
+    let all = [
+        ("calibrate", schema::<Document<emu_machine::calibrate::Measured>>("emu calibrate --json")),
+        (
+            "calibrate-compare",
+            schema::<calibrate::show::Document<'_, calibrate::show::Comparison<'_>>>(
+                "emu calibrate compare --json",
+            ),
+        ),
+        (
+            "calibrate-map",
+            schema::<calibrate::show::Document<'_, emu_machine::calibrate::Equivalent>>(
+                "emu calibrate map --json",
+            ),
+        ),
+        ("ci", schema::<ci::result::Report>("emu ci --json")),
+        ("doctor", schema::<doctor::show::Report>("emu doctor --json")),
+        (
+            "doctor-tune",
+            schema::<Document<emu_machine::doctor::effects::Measured>>("emu doctor tune --measure --json"),
+        ),
+        ("info", schema::<info::show::Info>("emu info --json")),
+        (
+            "measure-cpu",
+            schema::<Document<measure::beside::Compared<emu_machine::cpu::Cpu>>>("emu measure cpu --json"),
+        ),
+        (
+            "measure-disk",
+            schema::<Document<measure::beside::Compared<emu_machine::disk::Disk>>>("emu measure disk --json"),
+        ),
+        ("measure-hpcc", schema::<Document<measure::hpcc::Outcome>>("emu measure hpcc --json")),
+        (
+            "measure-memory",
+            schema::<Document<measure::beside::Compared<emu_machine::memory::Memory>>>(
+                "emu measure memory --json",
+            ),
+        ),
+        (
+            "measure-series",
+            schema::<Document<emu_machine::series::Series>>("emu measure cpu, memory or disk --for --json"),
+        ),
+        ("methods", schema::<methods::show::Listing>("emu methods --json")),
+        ("node-list", schema::<node::show::Nodes<'_>>("emu node list --json")),
+        ("noise", schema::<Document<emu_machine::noise::Measured>>("emu noise --json")),
+        ("profile", schema::<emu_machine::profile::Profile>("emu profile")),
+        ("record", schema::<emu_bench::record::About>("record.json of a record")),
+        ("report", schema::<emu_bench::report::Results>("emu report --json and emu bench --json")),
+        ("restore", schema::<restore::show::Document<'_>>("emu restore --json")),
+        ("run", schema::<Record>("emu run --json and emu attach --json")),
+        ("timers", schema::<Document<emu_machine::timers::Measured>>("emu timers --json")),
+        ("top", schema::<top::show::Line<'_>>("a line of emu top --json")),
+        ("verify", schema::<verify::show::Report>("emu verify --json")),
+    ];
+    for (name, schema) in all {
+        let file = folder.join(format!("{name}.json"));
+        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        if std::env::var_os(WRITE).is_some() {
+            fs::write(&file, &text).unwrap();
+        }
+        let is_kept = fs::read_to_string(&file).is_ok_and(|kept| kept == text);
+        assert!(is_kept, "{} is of another form: {WRITE}=1 cargo test schemas writes it", file.display());
+    }
+}
