@@ -299,12 +299,14 @@ fn reading_commands_keep_to_eighty_columns_and_have_json() {
             assert!(text.chars().count() <= 80, "{line}: {text}");
         }
     }
-    for (line, schema) in
-        [("methods --json", 3), ("info --json", 1), ("restore --json", 1), ("doctor reset --json", 1)]
-    {
+    for (line, form, schema) in [
+        ("methods --json", "methods", 3),
+        ("info --json", "info", 1),
+        ("restore --json", "restore", 1),
+        ("doctor reset --json", "restore", 1),
+    ] {
         let ended = run(&mut emu(words(line)), "");
-        let name = line.split(' ').next().unwrap();
-        let json = as_written(name, &ended.stdout);
+        let json = as_written(form, &ended.stdout);
         assert_eq!(json["schema"], schema, "{line}");
     }
 }

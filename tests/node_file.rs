@@ -47,6 +47,7 @@ fn a_file_of_nodes_is_applied_wholly_or_not_at_all() {
         (file("140%"), 2, "node `one`"),
         (file("30%") + "sped = \"3\"\n", 2, "line 4"),
         (file("30%") + "period = \"77ms\"\n", 2, "is another one"),
+        (file("30%") + "no-hold-clock = true\n", 2, "is another one"),
         (String::new(), 2, "is not in the file"),
         ("[node".into(), 2, "line 1"),
     ] {
@@ -58,7 +59,12 @@ fn a_file_of_nodes_is_applied_wholly_or_not_at_all() {
     }
     assert_eq!(emu_node("remove one --kill").code(), Some(0));
     finish(child);
-    assert_eq!(apply(&file("50%"), "-q").code(), Some(0));
+    let with_options = file("50%") + "period = \"20ms\"\nlift-rt-limit = true\nno-hold-clock = true\n";
+    assert_eq!(apply(&with_options, "-q").code(), Some(0));
+    for text in [with_options, emu_node("dump").stdout] {
+        let same = apply(&text, "--dry-run");
+        assert_eq!(&*same.stdout, "Nothing is to be changed.\n", "{text}{}", same.stderr);
+    }
     assert_eq!(apply("", "-q").code(), Some(0));
     assert_eq!(node.shown(), Value::Null);
 }

@@ -130,7 +130,8 @@ impl Display for Methods {
 /// A span to the nanosecond, as options take it.
 pub(crate) fn exact(span: Duration) -> String {
     match span.as_nanos() {
-        nanos if nanos.is_multiple_of(1000) => format!("{}us", nanos / 1000),
+        nanos if nanos.is_multiple_of(1_000_000) => format!("{}ms", nanos / 1_000_000),
+        nanos if nanos.is_multiple_of(1_000) => format!("{}us", nanos / 1_000),
         nanos => format!("{nanos}ns"),
     }
 }

@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_command_that_is_recorded_measures_the_same_again() {
-        let line = "emu verify --speed 25% --speed 0=40%,1=1.200GHz --method cpu-lim:published --cpus 0-1 --period 10000us \
+        let line = "emu verify --speed 25% --speed 0=40%,1=1.200GHz --method cpu-lim:published --cpus 0-1 --period 10ms \
                     --lift-rt-limit --exclude-background --round up --widen --no-hold-clock --workloads cpu-loop,stream --pairs 40 \
                     --until-decided 90s --tolerance 0.02 --quick --seed 7";
         let command = |line: &str| {
