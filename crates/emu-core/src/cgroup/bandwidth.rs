@@ -50,7 +50,7 @@ impl Bandwidth {
         if !limit.exists() {
             let hint = if folder.version == 2 && !folder.path.join(V2_WEIGHT).exists() {
                 "its parent gives it no `cpu` controller: use another method, or have systemd give it one \
-                 (`systemctl set-property --runtime UNIT CPUWeight=100`)"
+                 (`systemctl set-property UNIT CPUWeight=100`)"
             } else {
                 "the kernel must be built with CONFIG_CFS_BANDWIDTH, and the group must not be the root"
             };

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{OFlags, RawDir};
 use rustix::io::Errno;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, Timespec, nanosleep, sched_getaffinity, sched_setaffinity};
 
 use super::field::Field;
 use super::places::{Cause, each_number, of_process, open_below};
@@ -18,6 +18,9 @@ use crate::sys::Pid;
 
 /// How many times tasks are searched: new ones may be created during each search.
 const LOOKS: u32 = 100;
+/// How long a fork may be under way: the child has the affinity of before, and cannot be found yet (`copy_process`). It takes
+/// a millisecond at most, and a tick more where the parent is preempted in it.
+const FORK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// The process to which orphans are given.
 const INIT: Pid = 1;
 /// The largest number of ancestors that are followed.
@@ -78,11 +81,13 @@ impl Undoer<'_, '_> {
         let (cpus_text, cpus) = (cpus, parse_cpus(cpus).unwrap_or_default());
         let binding = Binding { cpus, ours: both(&ours, self.online().as_ref()), since };
         let proc = self.places.proc();
+        let mut is_last = false;
         for _ in 0..LOOKS {
-            let (mut found, mut refused) = (false, None);
+            let (mut any, mut found, mut refused) = (false, false, None);
             let mut restore = |pid: Pid| {
+                any = true;
                 match binding.take_from(proc, pid) {
-                    Ok(any) => found |= any,
+                    Ok(had_it) => found |= had_it,
                     Err(Errno::NOENT | Errno::SRCH) => {}
                     Err(cause) => refused = Some((pid, cause)),
                 }
@@ -115,8 +120,13 @@ impl Undoer<'_, '_> {
                         "cannot let the tasks of process {pid} run on CPUs {cpus_text}: {cause}"
                     ));
                 }
-                (Ok(()), None) if !found => return true,
-                (Ok(()), None) => {}
+                (Ok(()), None) if !found && (is_last || !any) => return true,
+                (Ok(()), None) => {
+                    is_last = !found;
+                    if is_last {
+                        let _ = nanosleep(&FORK);
+                    }
+                }
             }
         }
         self.failed(format_args!("cannot let all tasks run on CPUs {cpus_text}: new ones keep coming"))
