@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 
 use super::*;
 use crate::error::ErrorKind;
@@ -38,6 +39,9 @@ impl Drop for Program {
     }
 }
 
+/// Two tests at a time would take each other's tasks: each undoes for all of the host.
+static ALONE: Mutex<()> = Mutex::new(());
+
 struct Bed {
     _dir: tempfile::TempDir,
     journal: Journal,
@@ -70,6 +74,7 @@ fn cpus(pid: Pid) -> CpuList {
 
 #[test]
 fn tasks_and_their_later_children_keep_off_and_get_all_back() {
+    let _alone = ALONE.lock();
     let Some(Bed { journal, mut taker, all, others, .. }) = bed() else { return };
     let mut shell = Program::start(&["sh", "-c", "read a; sleep 60 & wait"]);
     let pid = shell.pid();
@@ -86,6 +91,7 @@ fn tasks_and_their_later_children_keep_off_and_get_all_back() {
 
 #[test]
 fn a_task_that_comes_back_is_taken_again_and_keeps_its_choice() {
+    let _alone = ALONE.lock();
     let Some(Bed { journal, mut taker, all, first, others, .. }) = bed() else { return };
     let sleeper = Program::start(&["sleep", "60"]);
     let pid = sleeper.pid();
@@ -105,6 +111,7 @@ fn a_task_that_comes_back_is_taken_again_and_keeps_its_choice() {
 
 #[test]
 fn a_task_without_another_cpu_is_a_reason_to_refuse() {
+    let _alone = ALONE.lock();
     let Some(Bed { journal, mut taker, first, .. }) = bed() else { return };
     let bound = Program::start(&["taskset", "-c", &first.to_string(), "sleep", "60"]);
     let pid = bound.pid();
@@ -118,6 +125,7 @@ fn a_task_without_another_cpu_is_a_reason_to_refuse() {
 
 #[test]
 fn what_joins_the_node_gets_back_what_was_taken_or_inherited() {
+    let _alone = ALONE.lock();
     let Some(Bed { journal, mut taker, all, others, .. }) = bed() else { return };
     let mut shell = Program::start(&["sh", "-c", "read a; sleep 60 & wait"]);
     taker.take_all(&mut || Ok(vec![shell.pid()])).unwrap();

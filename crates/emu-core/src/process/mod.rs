@@ -190,7 +190,7 @@ pub(crate) struct Descendants {
     others: HashSet<Pid>,
     /// When the first member started: older processes cannot be descendants.
     eldest: u64,
-    /// The last process number that the kernel had given out before the last look.
+    /// The last process number that the kernel had given out before the last look, where all that have one were listed.
     last_pid: Option<Pid>,
     given_out: LastPid,
     next_of_members: Nanos,
@@ -238,8 +238,9 @@ impl Descendants {
     /// # Errors
     /// `/proc` cannot be read.
     pub(crate) fn look(&mut self) -> Result<()> {
-        let (now, last_pid) = (time::now(), self.given_out.read());
-        let came_round = last_pid < self.last_pid;
+        let (now, before) = (time::now(), self.given_out.seen);
+        let last_pid = self.given_out.settled(now);
+        let came_round = self.given_out.seen < before;
         let all = came_round || now >= self.next_of_all;
         let members = all || now >= self.next_of_members;
         // If no number has been given out since, there is no new process.
@@ -335,21 +336,39 @@ fn process_of(proc: &Path, tid: Pid) -> Option<Pid> {
 /// The last process number that the kernel has given out in this PID namespace: the last field of
 /// `/proc/loadavg` (`proc_loadavg(5)`).
 #[derive(Debug)]
-pub(crate) struct LastPid(Option<PathBuf>);
+pub(crate) struct LastPid {
+    /// `None` where it is not believed.
+    file: Option<PathBuf>,
+    /// As it was read the last time, and since when it has been so.
+    seen: Option<Pid>,
+    since: Nanos,
+}
+
+/// How long a process may have its number and not be listed yet, in nanoseconds: a fork gives it out before it is done
+/// (`copy_process`), and may be preempted in between.
+const FORK: Nanos = 10_000_000;
 
 impl LastPid {
     /// That of a procfs. It is believed where making a thread changes it: some file systems for containers show a file of
     /// their own.
     pub(crate) fn of(proc: &Path) -> Self {
-        let believed = Self(Some(proc.join("loadavg")));
+        let believed = Self { file: Some(proc.join("loadavg")), seen: None, since: 0 };
         let before = believed.read();
         let made = thread::Builder::new().spawn(|| {}).is_ok_and(|thread| thread.join().is_ok());
-        if made && believed.read() != before { believed } else { Self(None) }
+        if made && believed.read() != before { believed } else { Self { file: None, ..believed } }
     }
 
-    /// The number; `None` where it is not told.
-    pub(crate) fn read(&self) -> Option<Pid> {
-        fs::read_to_string(self.0.as_ref()?).ok()?.split_ascii_whitespace().last()?.parse().ok()
+    /// The number where every process that has one is listed by now; `None` while one may not be, or where it is not told.
+    pub(crate) fn settled(&mut self, now: Nanos) -> Option<Pid> {
+        let seen = self.read();
+        if seen != self.seen {
+            (self.seen, self.since) = (seen, now);
+        }
+        seen.filter(|_| now >= self.since + FORK)
+    }
+
+    fn read(&self) -> Option<Pid> {
+        fs::read_to_string(self.file.as_ref()?).ok()?.split_ascii_whitespace().last()?.parse().ok()
     }
 }
 

@@ -112,6 +112,25 @@ fn children_and_grandchildren_belong_and_strangers_do_not() {
 }
 
 #[test]
+fn a_number_is_believed_when_forks_that_took_one_are_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("loadavg");
+    let give_out = |pid: Pid| std::fs::write(&file, format!("0.00 0.00 0.00 1/90 {pid}\n")).unwrap();
+    let mut given_out = LastPid { file: Some(file.clone()), seen: None, since: 0 };
+    for (pid, now, told) in [
+        (7, 0, None),
+        (7, FORK - 1, None),
+        (7, FORK, Some(7)),
+        (8, FORK + 1, None),
+        (8, 2 * FORK, None),
+        (8, 2 * FORK + 1, Some(8)),
+    ] {
+        give_out(pid);
+        assert_eq!(given_out.settled(now), told, "{pid} at {now}");
+    }
+}
+
+#[test]
 fn an_orphan_is_known_by_the_session_its_parent_made() {
     // The middle process makes a session, has a child and ends before the first look.
     let root = shell(r#"sleep 0.2; setsid sh -c 'sh -c "sleep 20 & sleep 0.3" & sleep 0.3'; sleep 20"#);

@@ -162,7 +162,8 @@ impl Members {
     /// # Errors
     /// A list cannot be read, or a record not be made.
     pub(crate) fn refresh(&mut self) -> Result<bool> {
-        let (now, last_pid) = (time::now(), self.given_out.read());
+        let now = time::now();
+        let last_pid = self.given_out.settled(now);
         let unproven = self.known.iter().any(|member| member.is_unproven);
         let are_asked_for = self.look.swap(false, Ordering::Relaxed);
         if !unproven
