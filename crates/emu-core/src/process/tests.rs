@@ -116,7 +116,7 @@ fn a_number_is_believed_when_forks_that_took_one_are_done() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("loadavg");
     let give_out = |pid: Pid| std::fs::write(&file, format!("0.00 0.00 0.00 1/90 {pid}\n")).unwrap();
-    let mut given_out = LastPid { file: Some(file.clone()), seen: None, since: 0 };
+    let mut last = LastPid { file: Some(file.clone()), seen: None, since: 0 };
     for (pid, now, told) in [
         (7, 0, None),
         (7, FORK - 1, None),
@@ -126,7 +126,7 @@ fn a_number_is_believed_when_forks_that_took_one_are_done() {
         (8, 2 * FORK + 1, Some(8)),
     ] {
         give_out(pid);
-        assert_eq!(given_out.settled(now), told, "{pid} at {now}");
+        assert_eq!(last.settled(now), told, "{pid} at {now}");
     }
 }
 
