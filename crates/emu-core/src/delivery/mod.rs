@@ -99,13 +99,16 @@ impl Delivery {
             outliving: Vec::new(),
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let mut watch = Watch::new(host, &zone.tasks, zone.demand.cpus())?;
+        // Before they run, and may leave.
+        let grouped = reason::are_grouped(&host.roots.proc, &watch.processes());
         let watcher = Watcher {
-            watch: Watch::new(host, &zone.tasks, zone.demand.cpus())?,
+            watch,
             host: host.clone(),
             shared: Arc::clone(&shared),
             shortest: FIRST.max(period * PERIODS),
             moves_clock,
-            grouped: false,
+            grouped,
         };
         let thread = thread::Builder::new()
             .name("emu-account".into())
@@ -224,7 +227,6 @@ struct Watcher {
 
 impl Watcher {
     fn run(mut self) {
-        self.grouped = reason::are_grouped(&self.host.roots.proc, &self.watch.processes());
         loop {
             let Some(generation) = self.wait_for_begin() else { return };
             let mut before = self.watch.read(false);
