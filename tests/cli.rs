@@ -190,14 +190,21 @@ fn a_command_is_started_only_when_its_speed_is_delivered() {
             assert_eq!(is_started, ended.code() == Some(0), "{method}: {}", ended.stderr);
             let record = fs::read_to_string(&json).unwrap_or_else(|_| panic!("{method}: {}", ended.stderr));
             let record = as_written("run", &record);
-            assert!(!record["verified"]["cpus"].as_array().unwrap().is_empty(), "{method}: {record}");
-            (ended, is_started)
+            // On a busy machine a verification may not come to its end, and says why.
+            let seen = record["verified"]["cpus"].as_array().ok_or_else(|| ended.stderr.clone())?;
+            let is_told =
+                |cpu: &serde_json::Value| cpu["error"].is_number() || cpu["native_clock_hz"].is_null();
+            assert!(!seen.is_empty() && seen.iter().all(is_told), "{method}: {record}");
+            Ok((ended, is_started))
         };
         // No method is so exact.
-        let (ended, is_started) = verified("0.0001%");
-        assert!(!is_started && [Some(5), Some(9)].contains(&ended.code()), "{method}: {}", ended.stderr);
+        in_some_attempt(6, || {
+            let (ended, is_started) = verified("0.0001%")?;
+            assert!(!is_started && [Some(5), Some(9)].contains(&ended.code()), "{method}: {}", ended.stderr);
+            Ok(())
+        });
         // And none is so wrong, unless others take the CPUs.
-        in_some_attempt(6, || match verified("95%") {
+        in_some_attempt(6, || match verified("95%")? {
             (_, true) => Ok(()),
             (ended, false) => Err(ended.stderr),
         });

@@ -201,7 +201,6 @@ impl Record {
     /// It cannot be written.
     pub fn sample(&mut self, row: &str, sample: &impl Serialize) -> Result<()> {
         #[derive(Serialize)]
-        #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
         struct Line<'a, S> {
             row: &'a str,
             sample: &'a S,

@@ -10,7 +10,6 @@ use super::sample::Sample;
 ///
 /// Below, an interval says next to nothing; above, it would rest on tails that no number of runs shows.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Level(f64);
 
 impl Level {

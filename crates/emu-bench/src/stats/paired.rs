@@ -13,7 +13,6 @@ use super::sample::Sample;
 /// their ratio alone; measuring all of A and then all of B does not have that property (Abedi & Brecht,
 /// ICPE 2017: identical systems told apart with confidence).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Pair {
     emulated: f64,
     native: f64,

@@ -229,7 +229,6 @@ impl Job {
 /// Work that computes without a break starts when the order comes and counts between the two moments. Work
 /// with sleeps starts at the first moment and counts until its cycles are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Order {
     /// When the window opens, in nanoseconds of `CLOCK_MONOTONIC`.
     pub begin_ns: u64,

@@ -28,11 +28,14 @@ pub(crate) struct Verified {
     pub(crate) cpu: CpuId,
     /// The share that was asked for; of a clock, what it is of the native clock at this moment.
     pub(crate) asked: f64,
-    /// The share delivered.
+    /// The share delivered; null, as what follows from it, where others have disturbed every window.
+    #[cfg_attr(test, schemars(with = "Option<f64>"))]
     pub(crate) delivered: f64,
     /// Between which shares it is, by how much the pairs of windows differ.
+    #[cfg_attr(test, schemars(with = "[Option<f64>; 2]"))]
     between: [f64; 2],
     /// `delivered / asked - 1`.
+    #[cfg_attr(test, schemars(with = "Option<f64>"))]
     pub(crate) error: f64,
     /// The clock that a thread perceives outside the zone; `None` where other tasks left no window for it.
     #[serde(rename = "native_clock_hz")]

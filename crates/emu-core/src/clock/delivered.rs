@@ -9,7 +9,6 @@ use crate::sys::{chain, time};
 
 /// What the calling thread was given over a stretch of wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Delivered {
     /// Cycles executed per second of wall time: the perceived clock.
     pub clock: Hertz,

@@ -97,7 +97,6 @@ pub enum Trait {
 
 /// What can be expected of a method for a demand on a host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Expected {
     /// Expected relative error of the perceived speed of CPU-bound work, e.g. 0.01: an estimate for CPU-bound work, from
     /// records on virtual machines; what it is on this host has to be measured.

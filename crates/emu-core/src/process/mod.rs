@@ -344,9 +344,9 @@ pub(crate) struct LastPid {
     since: Nanos,
 }
 
-/// How long a process may have its number and not be listed yet, in nanoseconds: a fork gives it out before it is done
-/// (`copy_process`), and may be preempted in between.
-const FORK: Nanos = 10_000_000;
+/// How long a fork may be under way, in nanoseconds. The child has its number and the affinity that its parent had, and is
+/// not listed yet (`copy_process`). That takes a millisecond at most, and a tick more where the parent is preempted in it.
+pub(crate) const FORK: Nanos = 10_000_000;
 
 impl LastPid {
     /// That of a procfs. It is believed where making a thread changes it: some file systems for containers show a file of

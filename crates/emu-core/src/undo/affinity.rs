@@ -14,13 +14,11 @@ use super::places::{Cause, each_number, of_process, open_below};
 use super::record::{Task, TaskSetField};
 use super::task;
 use super::undoer::Undoer;
+use crate::process::FORK;
 use crate::sys::Pid;
 
 /// How many times tasks are searched: new ones may be created during each search.
 const LOOKS: u32 = 100;
-/// How long a fork may be under way: the child has the affinity of before, and cannot be found yet (`copy_process`). It takes
-/// a millisecond at most, and a tick more where the parent is preempted in it.
-const FORK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// The process to which orphans are given.
 const INIT: Pid = 1;
 /// The largest number of ancestors that are followed.
@@ -124,7 +122,7 @@ impl Undoer<'_, '_> {
                 (Ok(()), None) => {
                     is_last = !found;
                     if is_last {
-                        let _ = nanosleep(&FORK);
+                        let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: FORK });
                     }
                 }
             }

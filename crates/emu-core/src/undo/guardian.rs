@@ -16,10 +16,11 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{PidfdFlags, getpid, pidfd_open, setsid};
 
 use super::field::Field;
+use super::header::LiveSession;
 use super::peers::Peers;
 use super::places::{Cause, Places, write_once};
 use super::replay::{finish, let_run, undo};
-use super::state::{LiveSession, StateDir};
+use super::state::StateDir;
 use super::task::{self, Stat};
 use crate::sys::Pid;
 use crate::sys::fork::{Child, fork};

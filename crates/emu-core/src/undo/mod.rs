@@ -12,6 +12,7 @@ mod file;
 mod form;
 mod group;
 mod guardian;
+mod header;
 mod lines;
 mod only_one;
 mod open_journal;
@@ -28,12 +29,12 @@ mod tests;
 mod undoer;
 mod written;
 
+pub use header::LiveSession;
 pub use only_one::OnlyOne;
 pub(crate) use recent::Recent;
 pub use record::{TaskSet, Undo};
 pub(crate) use restore::tuning_below;
 pub use restore::{RestoreReport, live_sessions, restore};
-pub use state::LiveSession;
 
 use std::any::Any;
 use std::fmt;
@@ -45,10 +46,11 @@ use crate::error::{Error, Result};
 use crate::hint::Hint;
 use crate::roots::Roots;
 use form::Form;
+use header::{Header, boot};
 use open_journal::{OpenJournal, Phase};
 use places::Places;
 use restore::restore_in;
-use state::{Header, StateDir, boot};
+use state::StateDir;
 
 /// The undo journal of one session: all changes of an emulation go through it.
 ///

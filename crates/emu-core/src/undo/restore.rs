@@ -9,12 +9,13 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::header::{Header, LiveSession, boot};
 use super::lines::{Backwards, WINDOW};
 use super::peers::Peers;
 use super::places::Places;
 use super::record::Step;
 use super::replay::{finish, undo};
-use super::state::{Found, Header, LiveSession, StateDir, StateLock, boot};
+use super::state::{Found, StateDir, StateLock};
 use super::undoer::Gravity;
 use crate::error::{Error, Result};
 use crate::roots::Roots;

@@ -29,7 +29,6 @@ const BEST_EPP: &str = "performance";
 
 /// A knob that was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Tuned {
     /// Its name.
     pub name: &'static str,
@@ -43,7 +42,6 @@ pub struct Tuned {
 
 /// A knob that could not be changed, and is as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Refused {
     /// Its name.
     pub name: &'static str,

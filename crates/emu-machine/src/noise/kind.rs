@@ -64,7 +64,6 @@ impl Kind {
 
 /// Runs of one kind, in one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Order {
     /// The kind.
     pub kind: Kind,

@@ -143,7 +143,6 @@ mod tests {
     #[test]
     fn the_json_has_them_only_where_there_are_some() {
         #[derive(Serialize)]
-        #[cfg_attr(test, derive(schemars::JsonSchema))]
         struct Result {
             rate: f64,
         }

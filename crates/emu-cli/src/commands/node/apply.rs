@@ -10,8 +10,9 @@ use emu_core::{
 use rustix::param::page_size;
 
 use super::args::{ApplyArgs, CreateArgs};
-use super::file::{self, Spec, Specs};
+use super::file;
 use super::members::{self, Join, There};
+use super::spec::{Spec, Specs};
 use super::{asked_to_end, create, name, nodes, remove};
 use crate::control::{self, Removal, Setting, Working};
 use crate::exit::{Exit, Failure};

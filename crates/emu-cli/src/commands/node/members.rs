@@ -8,8 +8,8 @@ use emu_core::{Error, Host, LiveSession, Pid, Result, Roots, SlowCommand, Stdio}
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process, setpgid};
 
-use super::file::Specs;
 use super::find as find_node;
+use super::spec::Specs;
 use crate::commands::attach::Target;
 use crate::commands::attach::find;
 use crate::control::{self, Member, Working};

@@ -8,6 +8,7 @@ mod file;
 mod keep;
 mod members;
 pub(crate) mod show;
+mod spec;
 
 pub(crate) use args::NodeCommand;
 

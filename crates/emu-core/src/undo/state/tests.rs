@@ -1,5 +1,3 @@
-use proptest::prelude::*;
-
 use super::super::tests::playground;
 use super::*;
 
@@ -26,17 +24,4 @@ fn a_session_file_is_never_an_existing_one() {
     let mode = dir.file(&names[0]).metadata().unwrap().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(roots.state.metadata().unwrap().mode() & 0o777, 0o700);
-}
-
-proptest! {
-    #[test]
-    fn headers_round_trip(
-        pid in 1..Pid::MAX, starttime: u64, method in "[a-z-]{0,9}", name in "[\\t\\n\\\\a-zü]{0,9}",
-        cpus in proptest::collection::btree_set(0..=crate::cpu_list::CPU_ID_MAX, 0..9),
-    ) {
-        let session = LiveSession { pid, cpus: cpus.into_iter().collect(), method, name };
-        let header = Header { task: Task { pid, starttime }, boot: "x-y".into(), session };
-        let line = header.line();
-        prop_assert_eq!(Header::parse(&line[..line.len() - 1]), Some(header));
-    }
 }

@@ -8,8 +8,8 @@ use std::process::Command;
 use proptest::prelude::*;
 
 use super::super::Journal;
+use super::super::header::boot;
 use super::super::restore::{RestoreReport, live_sessions, restore};
-use super::super::state::boot;
 use super::{control, cpus, is_root, journals, open, playground, text};
 use crate::roots::Roots;
 
