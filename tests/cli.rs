@@ -176,7 +176,7 @@ fn a_command_is_started_only_when_its_speed_is_delivered() {
         return;
     }
     for method in methods() {
-        let verified = |tolerance| {
+        let verified = |tolerance| -> Result<_, String> {
             let dir = tempfile::tempdir().unwrap();
             let (json, mark) = (dir.path().join("json"), dir.path().join("ran"));
             let line = format!(

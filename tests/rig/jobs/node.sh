@@ -10,6 +10,10 @@ is_back() {
   [ "$(cpus_of $other)" = 0-1 ]
 }
 
+has_no_group() {
+  [ -z "$(find /sys/fs/cgroup -name 'emu-*')" ]
+}
+
 sleep 1000 &
 other=$!
 for end in removed killed; do
@@ -26,6 +30,8 @@ for end in removed killed; do
   esac
   wait_for is_gone "$keeper"
   wait_for is_back
+  # The guardian undoes one thing after the other.
+  wait_for has_no_group
   echo "$end after $(cpus_of $other)"
   find /sys/fs/cgroup -name 'emu-*' | sed "s/^/$end left /"
 done
