@@ -92,17 +92,25 @@ fn a_calibration_is_measured_recorded_and_mapped_onto_itself() {
         assert!(unwrapped(&refused.stderr).contains(part), "{part}: {}", refused.stderr);
     }
 
+    // A machine whose rate is the quota's, whatever others had of this one meanwhile.
+    let mut line = json.clone();
+    for sample in line["result"]["samples"].as_array_mut().unwrap() {
+        sample["gflops"] = (10.0 * sample["quota"].as_f64().unwrap()).into();
+        (sample["stolen"], sample["foreign"]) = (0.0.into(), 0.0.into());
+    }
+    let file = dir.path().join("line.json");
+    fs::write(&file, line.to_string()).unwrap();
     let map = |other: &str, setting: &str| {
         let words =
-            ["map", &record.to_string_lossy(), other, "--setting", setting, "--json"].map(str::to_owned);
+            ["map", &file.to_string_lossy(), other, "--setting", setting, "--json"].map(str::to_owned);
         run(&mut emu(["calibrate".to_owned()].into_iter().chain(words)), "")
     };
     let quota = (step() * 2.0).to_string();
-    let same = map(&record.to_string_lossy(), &quota);
+    let same = map(&file.to_string_lossy(), &quota);
     assert_eq!(same.code(), Some(0), "{}", same.stderr);
     let found = as_written("calibrate-map", &same.stdout);
     assert!((found["quota"].as_f64().unwrap() - step() * 2.0).abs() < 1e-6, "{found}");
-    let beyond = map(&record.to_string_lossy(), "100000");
+    let beyond = map(&file.to_string_lossy(), "100000");
     assert_eq!(beyond.code(), Some(2), "{}", beyond.stderr);
     assert!(unwrapped(&beyond.stderr).contains("outside of"), "{}", beyond.stderr);
     let fast = dir.path().join("fast.csv");

@@ -198,13 +198,13 @@ fn a_command_is_started_only_when_its_speed_is_delivered() {
             Ok((ended, is_started))
         };
         // No method is so exact.
-        in_some_attempt(6, || {
+        in_some_attempt(|| {
             let (ended, is_started) = verified("0.0001%")?;
             assert!(!is_started && [Some(5), Some(9)].contains(&ended.code()), "{method}: {}", ended.stderr);
             Ok(())
         });
         // And none is so wrong, unless others take the CPUs.
-        in_some_attempt(6, || match verified("95%")? {
+        in_some_attempt(|| match verified("95%")? {
             (_, true) => Ok(()),
             (ended, false) => Err(ended.stderr),
         });

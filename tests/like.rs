@@ -14,7 +14,7 @@ fn a_machine_that_was_half_as_fast_is_met() {
     }
     let dir = tempfile::tempdir().unwrap();
     let [slow, kept] = ["slow.json", "run.json"].map(|name| dir.path().join(name));
-    in_some_attempt(6, || {
+    in_some_attempt(|| {
         // A slower machine: this one, slowed.
         let line = format!(
             "run --speed 45% --cpus 0 -q -- {} profile {} --quick --quiet",

@@ -10,9 +10,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::common::{
-    alone, assert_nothing_left, assert_refused, assert_share, emu, eventually, finish, is_root, methods,
-    place_of, run, skip, some_method, start, until_it_acts, words,
+    alone, assert_nothing_left, assert_refused, assert_share, can_emulate, emu, eventually, finish, is_root,
+    methods, place_of, run, skip, some_method, start, until_it_acts, unwrapped, words,
 };
+use crate::node::{Node, apply, emu_node};
 use crate::rig::fetch;
 
 /// A loop that is killed at the end.
@@ -222,4 +223,71 @@ fn a_container_is_slowed_by_name_with_what_joins_it() {
     }
     let ended = run(&mut emu(words(&format!("attach --container {}x --speed 30%", container.0))), "");
     assert_refused(&ended, 2, "did you mean");
+}
+
+/// A file with this node on CPU 0.
+fn file(members: &str) -> String {
+    format!("[node.one]\ncpus = \"0\"\nspeed = \"30%\"\n{members}\n")
+}
+
+fn apply_quietly(file: &str) {
+    let ended = apply(file, "-q");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+}
+
+#[test]
+fn a_unit_joins_its_node_whenever_it_is_started() {
+    let _alone = alone();
+    if !is_root() || !can_emulate() {
+        return;
+    }
+    let name = format!("emu-test-{}.service", std::process::id());
+    let with = file(&format!("units = [\"{name}\"]"));
+    let ended = apply(&with, "");
+    assert!(unwrapped(&ended.stderr).contains("it joins when it runs"), "{}", ended.stderr);
+    let node = Node { name: "one", keeper: 0 };
+    for _ in 0..2 {
+        let unit = Unit::start(&name);
+        let pid = serde_json::json!([unit.burner.id()]);
+        eventually("it joins", || node.shown()["members"] == pid);
+        assert_share(unit.burner.id(), 0.3, "a unit");
+        for same in [with.clone(), emu_node("dump").stdout] {
+            let ended = apply(&same, "--dry-run");
+            assert_eq!(ended.stdout, "Nothing is to be changed.\n", "{same}{}", ended.stderr);
+        }
+        unit.stop();
+        eventually("it leaves", || node.shown()["members"] == serde_json::json!([]));
+    }
+    let ended = apply(&file(""), "");
+    assert!(ended.stderr.contains("watch no longer for one: unit"), "{}", ended.stderr);
+    let unit = Unit::start(&name);
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(node.shown()["members"], serde_json::json!([]));
+    unit.stop();
+}
+
+#[test]
+fn what_joins_a_container_joins_its_node() {
+    let _alone = alone();
+    if !is_root() || !can_emulate() {
+        return;
+    }
+    if let Err(why) = fetch(&["containers"]) {
+        skip(&why);
+        return;
+    }
+    let container = Container::start();
+    let before = place_of(container.pid() as u32);
+    let node = Node { name: "one", keeper: 0 };
+    apply_quietly(&file(&format!("containers = [\"{}\"]", container.0)));
+    let members = || node.shown()["members"].as_array().cloned().unwrap_or_default();
+    assert_eq!(members(), [serde_json::json!(container.pid())]);
+    assert!(podman(&format!("exec -d {} /bin/sh -c while␣:;␣do␣:;␣done", container.0)).0);
+    eventually("the second one joins", || members().len() == 2);
+    // Both share the CPU.
+    for member in members() {
+        assert_share(member.as_i64().unwrap() as i32, 0.15, "in a container");
+    }
+    assert_eq!(emu_node("remove one --free").code(), Some(0));
+    assert_eq!(place_of(container.pid() as u32), before);
 }

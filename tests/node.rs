@@ -105,6 +105,12 @@ fn what_runs_on_a_node_is_free_when_its_emu_ends_or_is_killed() {
             kill(Pid::from_raw(looping as i32), Signal::SIGKILL).unwrap();
             finish(child);
             assert_eq!(node.shown(), Value::Null, "{method}");
+            let is_told = emu_node("list").stdout.contains("has died");
+            assert_eq!(is_told, signal == Signal::SIGKILL, "{method} after {signal}");
+            let gone = emu_node("exec one -- true");
+            assert_refused(&gone, if is_told { 3 } else { 2 }, "a node that is gone");
+            assert_eq!(emu_node("remove one").code(), Some(if is_told { 0 } else { 2 }), "{method}");
+            assert_eq!(emu_node("list").stdout, "There is no node of yours here.\n");
             assert_nothing_left(node.keeper);
         }
     }

@@ -61,7 +61,7 @@ fn each_step_of_a_trace_is_delivered_by_each_method() {
     for method in methods() {
         let line =
             format!("run -m {method} --cpus 0 --trace {} --json {} --", trace.display(), kept.display());
-        in_some_attempt(5, || {
+        in_some_attempt(|| {
             let ended = run(&mut emu(words(&format!("{line} {LOOP}"))), "");
             assert_eq!(ended.code(), Some(124), "{method}: {}", ended.stderr);
             assert_nothing_left(ended.pid);

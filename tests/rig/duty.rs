@@ -188,3 +188,16 @@ fn what_tasks_had_while_emu_was_stopped_is_not_made_up_for() {
         assert!((got / 0.4 - 1.0).abs() < 0.05, "{}", report.text());
     }
 }
+
+#[test]
+fn kept_costs_that_let_tasks_run_too_fast_are_dropped() {
+    let Some(report) = Guest::ONE.run("costs.sh") else { return };
+    let lines = |word| report.lines(word).map(|words| words.join(" ")).collect::<Vec<_>>();
+    assert_eq!(
+        (lines("measured"), lines("wrong")),
+        (vec!["kept".into()], vec!["dropped".into()]),
+        "{}",
+        report.text()
+    );
+    assert!(lines("said").join(" ").contains("may be overrated"), "{}", report.text());
+}

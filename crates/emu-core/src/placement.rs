@@ -124,11 +124,11 @@ fn units(host: &Host, apart: Apart) -> Vec<Unit> {
 /// The CPUs that a zone with this one keeps from others, itself included.
 fn beside(host: &Host, id: CpuId, apart: Apart) -> CpuList {
     let siblings = host.cpu(id).map(|cpu| cpu.siblings.clone()).unwrap_or_default();
-    let policy = host.cpufreq.as_ref().and_then(|cpufreq| cpufreq.policy_of(id));
-    let policy = policy.filter(|_| apart == Apart::Clocks);
-    let domain =
-        policy.map(|policy| policy.domain.iter().fold(policy.cpus.clone(), |all, domain| all.union(domain)));
-    siblings.union(&domain.unwrap_or_default()).union(&[id].into_iter().collect())
+    let this: CpuList = [id].into_iter().collect();
+    match &host.cpufreq {
+        Some(cpufreq) if apart == Apart::Clocks => siblings.union(&cpufreq.moved_with(&this)),
+        _ => siblings.union(&this),
+    }
 }
 
 /// So many CPUs of as few free units as can be, in the package that they fill best, else in several.

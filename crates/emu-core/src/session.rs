@@ -1,5 +1,6 @@
 //! From a zone to an emulation at work and back: what a caller of the library uses.
 
+mod clocks;
 mod tasks;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use crate::speed::{Hertz, Speed, SpeedSpec, Target, Targets};
 use crate::status::Status;
 use crate::undo::Journal;
 use crate::zone::{Demand, Tasks, Zone};
+use clocks::check_clocks;
 use tasks::{check_same, check_tasks};
 
 /// An emulation at work, with the journal that undoes it. Dropping it releases it.
@@ -26,8 +28,7 @@ use tasks::{check_same, check_tasks};
 #[must_use = "dropping a session ends its emulation"]
 pub struct Session {
     method: &'static dyn Method,
-    /// What is asked for, also while it is paused.
-    /// With the targets of now, also while it is paused.
+    /// What is asked for, with the targets of now, also while it is paused.
     demand: Demand,
     is_paused: bool,
     /// Dropped before the emulation, for what it counts.
@@ -61,8 +62,8 @@ impl Session {
     /// out of date, and targets with it: call [`restore`](crate::undo::restore()) before [`Host::detect`](crate::host::Host::detect).
     ///
     /// # Errors
-    /// A CPU or task cannot be used, another emu has a CPU of the zone, or the kernel refused a step. Nothing stays
-    /// changed; where undoing failed too, the error is [`ErrorKind::RestoreIncomplete`].
+    /// A CPU or task cannot be used, another emu has a CPU of the zone or sets its clock, or the kernel refused a step.
+    /// Nothing stays changed; where undoing failed too, the error is [`ErrorKind::RestoreIncomplete`].
     pub fn engage(prepared: &Prepared, name: impl Into<String>, tasks: Tasks) -> Result<Self> {
         Self::of(prepared, name.into(), tasks, false, None)
     }
@@ -102,7 +103,8 @@ impl Session {
         let method = prepared.method();
         let zone = Zone { name, demand: demand.clone(), tasks, is_new, memory };
         let journal = Journal::open(&host.roots, &demand.cpus(), method.id().as_str(), &zone.name)?;
-        let engaged = prepared.engage(&zone, &journal).and_then(|(clock, emulation)| {
+        let apart = check_clocks(host, &zone.demand.cpus(), method.about());
+        let engaged = apart.and_then(|()| prepared.engage(&zone, &journal)).and_then(|(clock, emulation)| {
             // Measuring may have come before the tasks were taken.
             check_same(&host.roots.proc, &started)?;
             let delivery = Delivery::watch(host, &zone, method.about(), prepared.expected().period)?;

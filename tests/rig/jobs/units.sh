@@ -1,6 +1,6 @@
 # units.sh METHOD...: a unit of the system and one of a user, each with a loop on CPU 0, slowed to 30 % by their names, with
-# systemd as the first process. For each: "used KIND METHOD SHARE", "again KIND METHOD SHARE" after a restart while emu is
-# attached, "ended KIND METHOD STATUS", and "as-before KIND METHOD" or what differs.
+# systemd as the first process. For each: "used KIND METHOD SHARE", the middle of three windows, "again KIND METHOD SHARE" after
+# a restart while emu is attached, "ended KIND METHOD STATUS", and "as-before KIND METHOD" or what differs.
 
 export NO_COLOR=1
 services="/etc/systemd/system/loop.service /home/user/.config/systemd/user/own.service"
@@ -42,7 +42,10 @@ watch() { # WORD KIND METHOD
   # What joins is noticed within a second, and costs are measured by then.
   sleep 1
   # The thread that computes is not the first.
-  echo "$1 $2 $3 $(program used 700000 /proc/"$(pid_of "$2")"/task/* | awk '{ print $2 }')"
+  for window in 1 2 3; do
+    program used 700000 /proc/"$(pid_of "$2")"/task/* | awk '{ print $2 }'
+  done | sort >/tmp/windows
+  echo "$1 $2 $3 $(sed -n 2p /tmp/windows)"
 }
 
 compare() { # KIND METHOD: with /tmp/before; also what was said
@@ -97,6 +100,8 @@ printf '[node.one]\ncpus = "0"\nspeed = "30%%"\nunits = ["loop"]\n' >/tmp/nodes.
 emu node apply --quiet /tmp/nodes.toml
 echo "ended system node $?"
 watch used system node
+of system restart loop
+watch again system node
 emu node apply /tmp/nodes.toml >/tmp/said 2>&1
 emu node remove one --free
 compare system node

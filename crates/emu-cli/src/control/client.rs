@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::member::{Joined, Member};
 use super::source::Source;
 use super::{Removal, Reply, Request, Setting, address, limit, peer, receive, send};
+use crate::supervise::descendants;
 use crate::zone::options::Options;
 
 /// How long an emu may take to answer: a status may wait for its controllers.
@@ -36,6 +37,9 @@ pub(crate) struct Working {
     /// Those of them that are there by a file.
     #[serde(default)]
     pub(crate) joined: Vec<Joined>,
+    /// Units, containers and cgroups of a file whose processes join whenever they come.
+    #[serde(default)]
+    pub(crate) watched: Vec<Member>,
     /// The trace that it follows.
     #[serde(default)]
     pub(crate) follows: Option<Source>,
@@ -53,6 +57,24 @@ pub(crate) struct Working {
     pub(crate) options: Options,
     /// How it goes.
     pub(crate) status: Status,
+}
+
+impl Working {
+    /// How many processes it slows; `None` where they cannot be listed.
+    pub(crate) fn processes(&self, roots: &Roots) -> Option<usize> {
+        match &self.tasks {
+            Tasks::Processes(pids) if pids.is_empty() => Some(self.members.len()),
+            Tasks::Processes(pids) => {
+                let own = pids.iter().filter(|pid| roots.proc.join(pid.to_string()).exists()).count();
+                Some(own + descendants(pids).ok()?.len())
+            }
+            Tasks::Cgroup(_) => {
+                let all = fs::read_dir(&roots.proc).ok()?.flatten();
+                let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+                Some(pids.filter(|pid| slows(roots, &self.tasks, *pid)).count())
+            }
+        }
+    }
 }
 
 /// The emulations at work under the caller's user, in the order of their processes; of one that does not answer, why.
@@ -113,6 +135,22 @@ pub(crate) fn change(emu: Pid, to: &Setting) -> Result<()> {
 /// It does not answer, or refuses.
 pub(crate) fn join(emu: Pid, pid: Pid, of: Option<Member>) -> Result<()> {
     order(emu, &Request::Join(pid, of))
+}
+
+/// Has what this member has from now on join the node of this emu, as soon as it comes.
+///
+/// # Errors
+/// It does not answer, or refuses.
+pub(crate) fn watch(emu: Pid, member: &Member) -> Result<()> {
+    order(emu, &Request::Watch(member.clone()))
+}
+
+/// Has it stay where it comes.
+///
+/// # Errors
+/// It does not answer, or refuses.
+pub(crate) fn unwatch(emu: Pid, member: &Member) -> Result<()> {
+    order(emu, &Request::Unwatch(member.clone()))
 }
 
 /// Has the node of this emu end.

@@ -25,6 +25,13 @@ pub(crate) enum Member {
     Cgroup(PathBuf),
 }
 
+impl Member {
+    /// Whether it may have other processes later, which can be told from what else runs.
+    pub(crate) fn comes_again(&self) -> bool {
+        matches!(self, Self::Unit(_) | Self::Container(_) | Self::Cgroup(_))
+    }
+}
+
 impl fmt::Display for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

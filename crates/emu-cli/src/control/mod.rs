@@ -8,7 +8,7 @@ mod member;
 mod server;
 mod source;
 
-pub(crate) use client::{Working, at_work, change, join, remove, set_speed, working};
+pub(crate) use client::{Working, at_work, change, join, remove, set_speed, unwatch, watch, working};
 pub(crate) use member::{Joined, Member};
 pub(crate) use server::{Asked, Change, Control};
 pub(crate) use source::Source;
@@ -35,6 +35,10 @@ enum Request {
     Set(Setting),
     /// That a process joins the node, and as part of which member.
     Join(Pid, Option<Member>),
+    /// That what this member has later joins the node, too.
+    Watch(Member),
+    /// That it does no longer.
+    Unwatch(Member),
     /// That the node ends.
     Remove(Removal),
 }

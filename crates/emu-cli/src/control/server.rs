@@ -93,6 +93,19 @@ pub(crate) trait Asked {
         Err(no_node())
     }
 
+    /// Units, containers and cgroups whose processes join whenever they come.
+    fn watched(&self) -> Vec<Member> {
+        Vec::new()
+    }
+
+    /// Has what a member has from now on join, or stay where it is.
+    ///
+    /// # Errors
+    /// It is none that comes again, or this is no node.
+    fn watch(&mut self, _member: &Member, _joins: bool) -> Result<()> {
+        Err(no_node())
+    }
+
     /// Prepares its end: kills what is in it, lets it be, or refuses while something is.
     ///
     /// # Errors
@@ -177,6 +190,8 @@ impl Control {
             Request::Status => Ok(()),
             Request::Set(to) => set(asked, to),
             Request::Join(pid, of) => asked.join(*pid, of.clone()),
+            Request::Watch(member) => asked.watch(member, true),
+            Request::Unwatch(member) => asked.watch(member, false),
             Request::Remove(how) => asked.remove(*how),
         };
         let reply = match (&request, &outcome) {
@@ -208,6 +223,7 @@ impl Control {
             tasks: self.tasks.clone(),
             members: asked.members(),
             joined: asked.joined(),
+            watched: asked.watched(),
             follows: asked.follows().cloned(),
             like: asked.like().cloned(),
             memory,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use emu_bench::numbers::{percent, signed};
 use emu_core::{CpuList, Error, Host, MethodId, Prepared, Result, Session, Target, Targets, Tasks, choose};
-use emu_machine::profile::{Found, Metric, Profile, Scorer, Wanted, find};
+use emu_machine::profile::{Build, Found, Metric, Profile, Scorer, Wanted, find};
 use serde::Serialize;
 
 use crate::control::Source;
@@ -26,6 +26,8 @@ pub(crate) struct Like {
     file: PathBuf,
     /// The machine that it is of.
     model: String,
+    /// What no speed can match, in words.
+    unmatched: Vec<String>,
     #[serde(flatten)]
     found: Found,
     /// Which profile it is.
@@ -80,7 +82,8 @@ impl Like {
             cpus.iter().zip(profile.relative()).map(|(cpu, relative)| (cpu, target(relative))).collect();
         let method = method.ok_or_else(|| Error::unavailable("no method was tried"))?;
         let (file, model) = (source.file.clone(), profile.machine.model.clone());
-        Ok(Some(Self { file, model, found, source, targets, method }))
+        let unmatched = profile.build.differences(&Build::of(host));
+        Ok(Some(Self { file, model, unmatched, found, source, targets, method }))
     }
 
     /// What was found, in lines.
@@ -99,6 +102,9 @@ impl Like {
         let differ: Vec<_> = differ.map(|(other, off)| format!("{other} {}", signed(*off))).collect();
         if !differ.is_empty() {
             lines.push(format!("a speed alone cannot match all of it; here it has {}", differ.join(", ")));
+        }
+        if !self.unmatched.is_empty() {
+            lines.push(format!("not matched by any speed: {}", self.unmatched.join("; ")));
         }
         lines
     }

@@ -31,12 +31,15 @@ pub(crate) struct Record {
     emu: &'static str,
     /// When emu began, RFC 3339 in UTC.
     started: String,
-    /// The command that was run; absent for `attach`.
+    /// The command that was run; absent for `attach` and a node.
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<Vec<String>>,
-    /// What was attached to; absent for `run`.
+    /// What was attached to; absent for `run` and a node.
     #[serde(skip_serializing_if = "Option::is_none")]
     attached: Option<Tasks>,
+    /// The name of a node; absent for `run` and `attach`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
     /// What was asked for.
     asked: Asked,
     /// The method that did it.
@@ -62,7 +65,7 @@ pub(crate) struct Record {
     steps: Vec<StepRecord>,
     /// What the user was told beside the result.
     notes: Vec<String>,
-    /// How the command ended; null for `attach`, and where it never began.
+    /// How the command ended; null for `attach` and a node, and where it never began.
     exit: Option<ExitRecord>,
 }
 
@@ -174,21 +177,27 @@ impl Record {
     /// A command, before it is started.
     pub(crate) fn of_command(plan: &Plan, command: &[OsString]) -> Self {
         let words = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        Self::new(plan, Some(words), None)
+        Self { command: Some(words), ..Self::new(plan) }
     }
 
     /// Tasks that run already.
     pub(crate) fn of_tasks(plan: &Plan, tasks: Tasks) -> Self {
-        Self::new(plan, None, Some(tasks))
+        Self { attached: Some(tasks), ..Self::new(plan) }
     }
 
-    fn new(plan: &Plan, command: Option<Vec<String>>, attached: Option<Tasks>) -> Self {
+    /// A node, which is empty at first.
+    pub(crate) fn of_node(plan: &Plan, name: &str) -> Self {
+        Self { node: Some(name.to_owned()), ..Self::new(plan) }
+    }
+
+    fn new(plan: &Plan) -> Self {
         Self {
             schema: FORM,
             emu: env!("CARGO_PKG_VERSION"),
             started: jiff::Timestamp::now().to_string(),
-            command,
-            attached,
+            command: None,
+            attached: None,
+            node: None,
             asked: Asked::of(plan),
             method: plan.prepared.method().id(),
             automatic: plan.automatic,

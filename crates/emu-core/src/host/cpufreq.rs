@@ -73,6 +73,14 @@ impl Cpufreq {
     pub fn policy_of(&self, cpu: CpuId) -> Option<&Policy> {
         self.policies.iter().find(|policy| policy.cpus.contains(cpu))
     }
+
+    /// The CPUs whose clock moves when that of one of these is set: those of their policies, and those that the hardware
+    /// coordinates with them.
+    pub fn moved_with(&self, cpus: &CpuList) -> CpuList {
+        let policies = cpus.iter().filter_map(|cpu| self.policy_of(cpu));
+        let all = policies.flat_map(|policy| [&policy.cpus].into_iter().chain(&policy.domain));
+        all.fold(cpus.clone(), |all, some| all.union(some))
+    }
 }
 
 /// Reads the policies; `None` where no CPU's frequency can be controlled.

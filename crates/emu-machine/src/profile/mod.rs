@@ -1,8 +1,10 @@
 //! How fast a machine is, in a file that another machine can be made as slow as.
 
+mod build;
 mod like;
 mod scorer;
 
+pub use build::Build;
 pub use like::{Found, Wanted, find};
 pub use scorer::{Scorer, TASK};
 
@@ -148,6 +150,9 @@ pub struct Profile {
     pub emu: String,
     /// What machine it is.
     pub machine: Machine,
+    /// What a speed cannot change of it; absent in profiles of older emus.
+    #[serde(default)]
+    pub build: Build,
     /// Dependent additions each second of each CPU that may be used.
     pub cpus: BTreeMap<CpuId, f64>,
     /// By each metric, on the first CPU.
@@ -209,7 +214,7 @@ impl Profile {
             cpus.insert(cpu, worker.score(&Metric::Loop, PER_CPU, &mut || watch(None))?);
         }
         let emu = env!("CARGO_PKG_VERSION").to_owned();
-        Ok(Self { schema: SCHEMA, emu, machine: Machine::of(host), cpus, scores })
+        Ok(Self { schema: SCHEMA, emu, machine: Machine::of(host), build: Build::of(host), cpus, scores })
     }
 
     /// Reads a profile.
@@ -277,7 +282,8 @@ mod tests {
         let figures = [1e9, 4e9, 2e9, 8e9].map(score);
         let scores = Metric::MEAN_OF.into_iter().zip(figures).collect();
         let cpus = [(0, 3e9), (1, 3.1e9), (4, 1.5e9)].into();
-        Profile { schema: SCHEMA, emu: "0".into(), machine: Machine::of(&host), cpus, scores }
+        let (machine, build) = (Machine::of(&host), Build::of(&host));
+        Profile { schema: SCHEMA, emu: "0".into(), machine, build, cpus, scores }
     }
 
     #[test]

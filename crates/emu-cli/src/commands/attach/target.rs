@@ -42,9 +42,12 @@ impl Folder {
         Some(Self { path, inode })
     }
 
+    fn is_there(&self) -> bool {
+        Self::open(self.path.clone()).as_ref() == Some(self)
+    }
+
     fn members(&self) -> Vec<Pid> {
-        let is_same = Self::open(self.path.clone()).as_ref() == Some(self);
-        if is_same { members(&self.path) } else { Vec::new() }
+        if self.is_there() { members(&self.path) } else { Vec::new() }
     }
 }
 
@@ -161,6 +164,14 @@ impl Target {
                 let pids: BTreeSet<Pid> = folders.iter().flat_map(Folder::members).collect();
                 pids.into_iter().collect()
             }
+        }
+    }
+
+    /// Whether its cgroups are still the same ones.
+    pub(crate) fn is_there(&self) -> bool {
+        match self {
+            Self::Processes { .. } => true,
+            Self::Cgroup { folders, .. } => folders.iter().all(Folder::is_there),
         }
     }
 

@@ -13,7 +13,7 @@ use super::args::{ApplyArgs, CreateArgs};
 use super::file;
 use super::members::{self, Join, There};
 use super::spec::{Spec, Specs};
-use super::{asked_to_end, create, name, nodes, remove};
+use super::{asked_to_end, create, killed, killed_beside, name, nodes, remove};
 use crate::control::{self, Removal, Setting, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
@@ -63,6 +63,10 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
         }
         reporter.tell(&step.to_string());
         done.push(step);
+    }
+    let names: Vec<_> = specs.keys().map(String::as_str).collect();
+    for gone in killed::killed(&host.roots, &names) {
+        killed::forget(&host.roots, &gone.name);
     }
     Ok(Exit::Success)
 }
@@ -147,11 +151,13 @@ impl fmt::Display for Step {
 
 /// The changes that make the nodes those of the file. All that can be seen before is seen here.
 fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<(Vec<Step>, Vec<String>), Failure> {
-    let mut there = There::new();
-    for (session, working) in nodes()? {
+    let (found, mut there) = (nodes()?, There::new());
+    let killed = killed_beside(&found)?;
+    for (session, working) in found {
         there.insert(name(&session).to_owned(), (session, working?));
     }
-    let (joins, gone) = members::plan(host, specs, &there)?;
+    let (joins, mut gone) = members::plan(host, specs, &there)?;
+    gone.extend(killed.iter().map(|one| format!("node {}: {}", one.name, one.in_words())));
     // This process may be kept off the CPUs of a node that is to be another one.
     let mut host = host.clone();
     for (session, _) in there.values().filter(|(_, working)| working.exclusive.is_some()) {

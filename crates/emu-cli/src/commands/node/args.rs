@@ -56,6 +56,10 @@ pub(crate) struct CreateArgs {
     #[arg(long)]
     pub(crate) exclusive: bool,
 
+    /// Write what was asked and delivered to this file when the node ends, with each step of a trace
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
     /// Say nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,

@@ -3,23 +3,28 @@
 use std::fs::{self, File};
 use std::io::{self, Write, stdout};
 use std::os::fd::{AsFd, RawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use emu_core::{Error, Exclusive, Memory, Node, NodeOptions, Pid, Result, Roots, Session, Tasks};
+use emu_core::{Error, Exclusive, Host, Memory, Node, NodeOptions, Pid, Result, Roots, Session, Tasks};
 use nix::libc::STDERR_FILENO;
 use nix::unistd::{close, dup2_stderr, dup2_stdout, setsid};
 
 use super::args::CreateArgs;
+use super::killed::Mark;
 use super::show;
+use super::watched::{self, Watched};
 use crate::control::{Asked, Control, Joined, Member, Removal, Source};
 use crate::exit::{Exit, Failure};
 use crate::host;
+use crate::output;
 use crate::reporter::Reporter;
 use crate::signals::{Came, Signals, until};
 use crate::zone::follow::Follow;
 use crate::zone::like::Like;
 use crate::zone::plan::Plan;
+use crate::zone::record::Record;
 use crate::zone::summary;
+use crate::zone::tell::JsonFile;
 
 /// The line that it writes when the node is there.
 pub(super) const READY: &str = "ready";
@@ -35,6 +40,8 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     let _ = setsid();
     let (host, restored) = host::restored()?;
     let mut plan = Plan::new(&host, &args.zone, &signals)?;
+    let json = args.json.as_deref().map(JsonFile::open).transpose()?;
+    let mut record = Record::of_node(&plan, &args.name);
     // It is not to keep a file system from being unmounted.
     let _ = std::env::set_current_dir("/");
     let reporter = Reporter::new(args.quiet);
@@ -47,25 +54,45 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     reporter.tell(&format!("node {}: {}", args.name, summary::opening(&plan)));
     let told = restored.into_iter().chain(other);
     let told = told.chain(plan.prepared.expected().notes.clone()).chain(node.session().notes());
-    told.chain(node.exclusive().iter().flat_map(show::exclusive)).for_each(|note| reporter.note(&note));
+    for note in told.chain(node.exclusive().iter().flat_map(show::exclusive)) {
+        reporter.note(&note);
+        record.note(&note);
+    }
+    record.engaged(&plan);
     let control = Control::open(&name, Tasks::Processes(Vec::new()))?;
+    let mark = Mark::set(&host.roots, &args.name)?;
     let like = plan.like.take().map(|like| like.source);
-    let mut kept = Kept { node, follow: plan.trace.take(), like, joined: Vec::new(), is_ending: false };
     leave_streams(&host.roots)?;
+    let (follow, joined, watched) = (plan.trace.take(), Vec::new(), Vec::new());
+    let mut kept = Kept { host, node, follow, like, joined, watched, problem: None, is_ending: false };
 
+    let begun = Instant::now();
     kept.follow.iter_mut().for_each(|follow| follow.player.begin());
     while !kept.is_ending {
         let due = kept.follow.as_ref().and_then(|follow| follow.player.due());
-        let came = signals.wait_for_end(&[control.as_fd()], None, until(due, LOOK))?;
+        let look = if kept.watched.is_empty() { LOOK } else { watched::LOOK };
+        let came = signals.wait_for_end(&[control.as_fd()], None, until(due, look))?;
         if let Kept { node, follow: Some(follow), .. } = &mut kept {
             follow.play(node.session());
-            // Nobody asks for them.
-            drop(node.session().take_stretches());
+            if json.is_none() {
+                // Nobody asks for them.
+                drop(node.session().take_stretches());
+            }
         }
         kept.is_ending |= came == Came::End;
         control.answer(&mut kept);
+        if !kept.is_ending {
+            kept.take_in_new();
+        }
     }
-    let (_, removed) = kept.node.remove();
+    mark.clear();
+    let Kept { mut node, follow, .. } = kept;
+    record.steps(&node.session().take_stretches(), follow.as_ref());
+    let (wall, (status, removed)) = (begun.elapsed(), node.remove());
+    if let Some(mut json) = json {
+        record.status(&status, wall);
+        json.write(&output::json(&record)?)?;
+    }
     removed?;
     Ok(Exit::Success)
 }
@@ -98,11 +125,47 @@ fn leave_streams(roots: &Roots) -> Result<()> {
 
 /// A node, and whether it is to end.
 struct Kept {
+    host: Host,
     node: Node,
     follow: Option<Follow>,
     like: Option<Source>,
     joined: Vec<Joined>,
+    watched: Vec<Watched>,
+    /// Why something that is watched could not join, the last time.
+    problem: Option<String>,
     is_ending: bool,
+}
+
+impl Kept {
+    /// Has what has come of the watched members join.
+    fn take_in_new(&mut self) {
+        let Self { host, node, watched, joined, problem, .. } = self;
+        let mut remaining = None;
+        for watched in watched {
+            let new = watched.new_ones(host);
+            if new.is_empty() {
+                continue;
+            }
+            let members = node.members();
+            joined.retain(|joined| members.contains(&joined.pid));
+            for pid in new {
+                let is_there = members.contains(&pid);
+                match if is_there { Ok(()) } else { node.adopt(pid) } {
+                    Ok(()) => {
+                        watched.has_joined(pid);
+                        joined.extend((!is_there).then(|| Joined { pid, of: watched.member.clone() }));
+                    }
+                    // It may have ended meanwhile.
+                    Err(why) if host.roots.proc.join(pid.to_string()).exists() => {
+                        remaining =
+                            Some(format!("{} runs at full speed: {}", watched.member, why.in_words()));
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        *problem = remaining;
+    }
 }
 
 impl Asked for Kept {
@@ -132,7 +195,19 @@ impl Asked for Kept {
     }
 
     fn problem(&self) -> Option<String> {
-        self.node.check_groups().err().map(|why| why.in_words())
+        self.node.check_groups().err().map(|why| why.in_words()).or_else(|| self.problem.clone())
+    }
+
+    fn watched(&self) -> Vec<Member> {
+        self.watched.iter().map(|watched| watched.member.clone()).collect()
+    }
+
+    fn watch(&mut self, member: &Member, joins: bool) -> Result<()> {
+        self.watched.retain(|watched| watched.member != *member);
+        if joins {
+            self.watched.push(Watched::new(&self.host, member));
+        }
+        Ok(())
     }
 
     fn exclusive(&self) -> Option<Exclusive> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fmt;
+use std::path::PathBuf;
 
 use emu_core::{Error, Host, LiveSession, Pid, Result, Roots, SlowCommand, Stdio};
 use rustix::io::Errno;
@@ -22,8 +23,25 @@ pub(super) type There = BTreeMap<String, (LiveSession, Working)>;
 /// One thing to be done for a node that is there by then.
 #[derive(Debug)]
 pub(super) enum Join {
-    Take { node: String, member: Member, pids: Vec<Pid> },
-    Start { node: String, command: Vec<String> },
+    Take {
+        node: String,
+        member: Member,
+        pids: Vec<Pid>,
+    },
+    Start {
+        node: String,
+        command: Vec<String>,
+    },
+    /// What comes of it later joins, too.
+    Watch {
+        node: String,
+        member: Member,
+    },
+    /// What comes of it later stays where it is.
+    Unwatch {
+        node: String,
+        member: Member,
+    },
 }
 
 impl fmt::Display for Join {
@@ -34,25 +52,31 @@ impl fmt::Display for Join {
                 count => write!(f, "join {node}: {member} ({count} processes)"),
             },
             Self::Start { node, command } => write!(f, "start on {node}: {}", command.join(" ")),
+            Self::Watch { node, member } => write!(f, "watch for {node}: {member}"),
+            Self::Unwatch { node, member } => write!(f, "watch no longer for {node}: {member}"),
         }
     }
 }
 
-/// What is to be done for the members of the file, and in words those that are gone.
+/// What is to be done for the members of the file, and in words those that are not there.
 ///
 /// # Errors
 /// Something would be on two nodes, is emu itself, or a command is no program.
 pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Join>, Vec<String>), Failure> {
-    let (mut takes, mut starts, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut takes, mut starts, mut watches, mut gone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut named: BTreeMap<Member, &str> = BTreeMap::new();
     let mut owned: BTreeMap<Pid, (&str, Member)> = BTreeMap::new();
     for (node, spec) in specs {
         let node = node.as_str();
         let working = there.get(node).map(|(_, working)| working);
+        let watched = working.map_or(&[][..], |working| &working.watched);
+        let members = spec.members();
+        let left = watched.iter().filter(|member| !members.contains(member));
+        watches.extend(left.map(|member| Join::Unwatch { node: node.to_owned(), member: member.clone() }));
         let has = |member: &Member| {
             working.is_some_and(|working| working.joined.iter().any(|joined| joined.of == *member))
         };
-        for member in spec.members() {
+        for member in members {
             if let Member::Run(command) = &member {
                 if !has(&member) {
                     program::check(OsStr::new(command.first().map_or("", String::as_str)))?;
@@ -63,11 +87,16 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
             if let Some(other) = named.insert(member.clone(), node) {
                 return Err(on_two(&member.to_string(), other, node).into());
             }
+            let is_watched = watched.contains(&member);
+            if member.comes_again() && !is_watched {
+                watches.push(Join::Watch { node: node.to_owned(), member: member.clone() });
+            }
             let pids = match pids_of(host, &member)? {
                 Ok(pids) => pids,
-                Err(_) if has(&member) => continue,
+                Err(_) if is_watched || has(&member) => continue,
                 Err(why) => {
-                    gone.push(format!("node {node} goes without {member}: {why}"));
+                    let then = if member.comes_again() { "; it joins when it runs" } else { "" };
+                    gone.push(format!("node {node} goes without {member}: {why}{then}"));
                     continue;
                 }
             };
@@ -92,7 +121,7 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
             }
         }
     }
-    Ok((takes.into_iter().chain(starts).collect(), gone))
+    Ok((takes.into_iter().chain(starts).chain(watches).collect(), gone))
 }
 
 fn on_two(what: &str, one: &str, other: &str) -> Error {
@@ -110,33 +139,41 @@ fn pids_of(host: &Host, member: &Member) -> Result<Result<Vec<Pid>, String>> {
         Some(hint) => format!("{} ({hint})", error.in_words()),
         None => error.in_words(),
     };
-    let group = match member {
-        Member::Run(_) => return Ok(Ok(Vec::new())),
-        Member::Pid(pid) => {
-            if !host.roots.proc.join(pid.to_string()).exists() {
-                return Ok(Err("it has ended".into()));
+    match member {
+        Member::Run(_) => Ok(Ok(Vec::new())),
+        Member::Pid(pid) if !host.roots.proc.join(pid.to_string()).exists() => Ok(Err("it has ended".into())),
+        Member::Pid(pid) => Ok(Ok(family(Target::processes(&host.roots, &[*pid])?.pids())?)),
+        Member::Name(name) => match find::process::find(name, &[]) {
+            Ok(pids) => Ok(Ok(family(Target::processes(&host.roots, &pids)?.pids())?)),
+            Err(why) => Ok(Err(in_words(&why))),
+        },
+        Member::Unit(_) | Member::Container(_) | Member::Cgroup(_) => match group_of(host, member) {
+            Err(why) => Ok(Err(in_words(&why))),
+            Ok((path, target)) => {
+                // What is wrong with the caller's place is no reason to go without.
+                target.check_outside(&path)?;
+                Ok(Some(target.pids()).filter(|pids| !pids.is_empty()).ok_or("nothing runs in it".into()))
             }
-            return Ok(Ok(family(Target::processes(&host.roots, &[*pid])?.pids())?));
+        },
+    }
+}
+
+/// The cgroup of a unit, a container or a cgroup.
+///
+/// # Errors
+/// It is not there, or is something else.
+pub(super) fn group_of(host: &Host, member: &Member) -> Result<(PathBuf, Target)> {
+    let path = match member {
+        Member::Unit(unit) => find::unit::find(host, unit)?,
+        Member::Container(container) => find::container::find(host, container)?,
+        Member::Cgroup(path) => path.clone(),
+        Member::Run(_) | Member::Pid(_) | Member::Name(_) => {
+            return Err(Error::usage(format!("{member} has no cgroup of its own"))
+                .hint("name its cgroup, unit or container"));
         }
-        Member::Name(name) => {
-            return match find::process::find(name, &[]) {
-                Ok(pids) => Ok(Ok(family(Target::processes(&host.roots, &pids)?.pids())?)),
-                Err(why) => Ok(Err(in_words(&why))),
-            };
-        }
-        Member::Unit(unit) => find::unit::find(host, unit),
-        Member::Container(container) => find::container::find(host, container),
-        Member::Cgroup(path) => Ok(path.clone()),
     };
-    let target = group.and_then(|path| Ok((Target::group(host, &path, None)?, path)));
-    Ok(match target {
-        Err(why) => Err(in_words(&why)),
-        Ok((target, path)) => {
-            // What is wrong with the caller's place is no reason to go without.
-            target.check_outside(&path)?;
-            Some(target.pids()).filter(|pids| !pids.is_empty()).ok_or("nothing runs in it".into())
-        }
-    })
+    let target = Target::group(host, &path, None)?;
+    Ok((path, target))
 }
 
 /// Processes and all their descendants.
@@ -150,7 +187,10 @@ impl Join {
     /// The node concerned.
     pub(super) fn node(&self) -> &str {
         match self {
-            Self::Take { node, .. } | Self::Start { node, .. } => node,
+            Self::Take { node, .. }
+            | Self::Start { node, .. }
+            | Self::Watch { node, .. }
+            | Self::Unwatch { node, .. } => node,
         }
     }
 
@@ -167,6 +207,8 @@ impl Join {
                 Ok(())
             }
             Self::Start { command, .. } => start(emu, command),
+            Self::Watch { member, .. } => Ok(control::watch(emu, member)?),
+            Self::Unwatch { member, .. } => Ok(control::unwatch(emu, member)?),
         }
     }
 
@@ -177,6 +219,8 @@ impl Join {
         let command = match self {
             Self::Take { pids, .. } => return !working.members.iter().any(|pid| pids.contains(pid)),
             Self::Start { command, .. } => Member::Run(command.clone()),
+            Self::Watch { member, .. } => return control::unwatch(working.pid, member).is_ok(),
+            Self::Unwatch { member, .. } => return control::watch(working.pid, member).is_ok(),
         };
         working.joined.iter().filter(|joined| joined.of == command).all(|joined| {
             let killed =

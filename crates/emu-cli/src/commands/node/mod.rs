@@ -6,11 +6,14 @@ mod create;
 mod exec;
 mod file;
 mod keep;
+mod killed;
 mod members;
 pub(crate) mod show;
 mod spec;
+mod watched;
 
 pub(crate) use args::NodeCommand;
+use killed::Killed;
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -48,7 +51,9 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
         }
         NodeCommand::List(args) => {
             let look = || {
-                nodes().and_then(|nodes| if args.json { show::json(&nodes) } else { Ok(show::text(&nodes)) })
+                let nodes = nodes()?;
+                let killed = killed_beside(&nodes)?;
+                if args.json { show::json(&nodes, &killed) } else { Ok(show::text(&nodes, &killed)) }
             };
             live(args.watch.then_some(LOOK), true, look)
         }
@@ -79,6 +84,16 @@ fn nodes() -> Result<Vec<Found>> {
     Ok(all.filter(|(session, _)| session.name.starts_with(PREFIX)).collect())
 }
 
+/// The nodes that were killed. Nothing of them is left by then: what their guardians had no time to undo is undone here.
+fn killed_beside(there: &[Found]) -> Result<Vec<Killed>> {
+    let roots = Roots::system();
+    let killed = killed::killed(&roots, &there.iter().map(|(session, _)| name(session)).collect::<Vec<_>>());
+    if !killed.is_empty() {
+        emu_core::restore(&roots)?;
+    }
+    Ok(killed)
+}
+
 /// The node of this name. Its emu answers: what is sent to one that is stopped would be done later.
 fn find(name: &str) -> Result<LiveSession> {
     let wanted = format!("{PREFIX}{name}");
@@ -86,6 +101,10 @@ fn find(name: &str) -> Result<LiveSession> {
     let names: Vec<_> = there.iter().map(|(session, _)| self::name(session).to_owned()).collect();
     let found = there.into_iter().find(|(session, _)| session.name == wanted);
     let (session, working) = found.ok_or_else(|| {
+        if let Some(killed) = killed::killed(&Roots::system(), &[]).into_iter().find(|one| one.name == name) {
+            return Error::unavailable(format!("node `{name}` is gone: {}", killed.in_words()))
+                .hint("make it again, or have it forgotten: `emu node remove`");
+        }
         let hint = match nearest(name, names.iter().map(String::as_str)) {
             Some(nearest) => format!("there is {nearest}; `emu node list` names all"),
             None => "`emu node list` names those that there are".to_owned(),
@@ -98,6 +117,12 @@ fn find(name: &str) -> Result<LiveSession> {
 /// Ends a node, and waits until all is undone.
 fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
+    if nodes()?.iter().all(|(session, _)| self::name(session) != name)
+        && killed::forget(&Roots::system(), name)
+    {
+        emu_core::restore(&Roots::system())?;
+        return Ok(Exit::Success);
+    }
     let session = find(name)?;
     let failed = |e: rustix::io::Errno| Error::io(format!("cannot watch emu {}", session.pid), e.into());
     let emu = Pid::from_raw(session.pid).ok_or_else(|| failed(rustix::io::Errno::SRCH))?;

@@ -1,18 +1,19 @@
 //! The table and the JSON of `emu node list`.
 
-use emu_bench::numbers::{rounded_size, size};
+use emu_bench::numbers::{rounded_size, size, span};
 use emu_bench::table::{Column, Table, wrap};
 use emu_core::{CpuList, Exclusive, Memory, Pid, Result, Status};
 use serde::Serialize;
 
+use super::killed::Killed;
 use super::{Found, name};
 use crate::control::Working;
 use crate::output::{self, SCHEMA};
 use crate::zone::summary;
 
 /// A row for each node, or for each of its CPUs that are asked something else, and below what is wrong.
-pub(super) fn text(nodes: &[Found]) -> String {
-    if nodes.is_empty() {
+pub(super) fn text(nodes: &[Found], killed: &[Killed]) -> String {
+    if nodes.is_empty() && killed.is_empty() {
         return "There is no node of yours here.\n".into();
     }
     let mut table = Table::new([
@@ -22,31 +23,33 @@ pub(super) fn text(nodes: &[Found]) -> String {
         Column::number("ASKED"),
         Column::number("SET"),
         Column::number("DELIVERED"),
+        Column::number("STALL"),
         Column::number("PROCESSES"),
     ]);
-    let mut remarks = Vec::new();
+    let mut remarks: Vec<_> = killed.iter().map(|one| format!("{}: {}", one.name, one.in_words())).collect();
     for (session, working) in nodes {
         let name = name(session);
         let unknown = || [session.cpus.to_string(), "?".into(), "?".into(), "?".into()];
-        let (rows, processes) = match working {
+        let (rows, stall, processes) = match working {
             Ok(Working { status, members, memory, exclusive, .. }) => {
                 remarks.extend(summary::remarks(name, status));
                 remarks.extend(memory.map(|memory| format!("{name}: {}", self::memory(&memory))));
                 let exclusive = exclusive.iter().flat_map(self::exclusive);
                 remarks.extend(exclusive.map(|line| format!("{name}: {line}")));
-                (summary::columns(status), members.len().to_string())
+                (summary::columns(status), span(status.longest_stall), members.len().to_string())
             }
             Err(why) => {
                 remarks.push(format!("{name}: {}", why.in_words()));
-                (vec![unknown()], "?".into())
+                (vec![unknown()], "?".into(), "?".into())
             }
         };
         for [cpus, asked, set, delivered] in rows {
             let (name, method) = (name.to_owned(), session.method.clone());
-            table.row([name, method, cpus, asked, set, delivered, processes.clone()]);
+            table.row([name, method, cpus, asked, set, delivered, stall.clone(), processes.clone()]);
         }
     }
-    remarks.iter().fold(table.text(), |text, remark| format!("{text}{}\n", wrap(remark, 0)))
+    let table = if nodes.is_empty() { String::new() } else { table.text() };
+    remarks.iter().fold(table, |text, remark| format!("{text}{}\n", wrap(remark, 0)))
 }
 
 fn memory(memory: &Memory) -> String {
@@ -92,6 +95,8 @@ pub(crate) struct Nodes<'a> {
     schema: u32,
     /// Each node; what its emu does not answer is null.
     nodes: Vec<Node<'a>>,
+    /// The names of those whose emu was killed, until they are made again or removed.
+    killed: Vec<&'a str>,
 }
 
 /// A node.
@@ -117,7 +122,7 @@ struct Node<'a> {
 }
 
 /// All that is known.
-pub(super) fn json(nodes: &[Found]) -> Result<String> {
+pub(super) fn json(nodes: &[Found], killed: &[Killed]) -> Result<String> {
     let nodes = nodes.iter().map(|(session, working)| {
         let working = working.as_ref().ok();
         Node {
@@ -131,5 +136,6 @@ pub(super) fn json(nodes: &[Found]) -> Result<String> {
             status: working.map(|working| &working.status),
         }
     });
-    output::json(&Nodes { schema: SCHEMA, nodes: nodes.collect() })
+    let killed = killed.iter().map(|one| one.name.as_str()).collect();
+    output::json(&Nodes { schema: SCHEMA, nodes: nodes.collect(), killed })
 }

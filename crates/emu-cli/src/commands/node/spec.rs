@@ -204,7 +204,8 @@ impl Spec {
             exclusive: on(working.exclusive.is_some()),
             ..Self::default()
         };
-        let members: BTreeSet<&Member> = working.joined.iter().map(|joined| &joined.of).collect();
+        let joined = working.joined.iter().map(|joined| &joined.of);
+        let members: BTreeSet<&Member> = joined.chain(&working.watched).collect();
         for member in members {
             spec.add(member.clone());
         }

@@ -1,8 +1,8 @@
 //! The table and the JSON of `emu top`.
 
 use emu_bench::numbers::span;
-use emu_bench::table::{Column, Table, wrap};
-use emu_core::{Error, LiveSession, Result};
+use emu_bench::table::{Column, Table, WIDTH, width, wrap};
+use emu_core::{Error, LiveSession, Result, Roots};
 use serde::Serialize;
 
 use crate::control::Working;
@@ -13,7 +13,7 @@ use crate::zone::summary;
 pub(super) type Found = (LiveSession, Result<Working>);
 
 /// A row for each zone, or for each of its CPUs that are asked something else, and below what is wrong.
-pub(super) fn text(found: &[Found]) -> String {
+pub(super) fn text(roots: &Roots, found: &[Found]) -> String {
     if found.is_empty() {
         return "Nothing is slowed here by an emu of yours.\n".into();
     }
@@ -25,37 +25,42 @@ pub(super) fn text(found: &[Found]) -> String {
         Column::number("SET"),
         Column::number("DELIVERED"),
         Column::number("STALL"),
+        Column::number("PROCS"),
         Column::text("WHAT"),
     ]);
     let mut remarks = Vec::new();
     for (session, working) in found {
         let pid = session.pid.to_string();
         let unknown = || [session.cpus.to_string(), "?".into(), "?".into(), "?".into()];
-        let (rows, stall) = match working {
-            Ok(Working { status, .. }) => {
+        let (rows, stall, tasks) = match working {
+            Ok(working @ Working { status, .. }) => {
                 remarks.extend(summary::remarks(&pid, status));
-                (summary::columns(status), span(status.longest_stall))
+                let tasks = working.processes(roots).map_or("?".into(), |count| count.to_string());
+                (summary::columns(status), span(status.longest_stall), tasks)
             }
             Err(why) => {
                 remarks.push(format!("{pid}: {}", why.in_words()));
-                (vec![unknown()], "?".into())
+                (vec![unknown()], "?".into(), "?".into())
             }
         };
         for [cpus, asked, set, delivered] in rows {
             let (pid, method, what) = (pid.clone(), session.method.clone(), short(&session.name));
-            table.row([pid, method, cpus, asked, set, delivered, stall.clone(), what]);
+            table.row([pid, method, cpus, asked, set, delivered, stall.clone(), tasks.clone(), what]);
         }
     }
     remarks.iter().fold(table.text(), |text, remark| format!("{text}{}\n", wrap(remark, 0)))
 }
 
+/// The columns before the name, at their widest.
+const OTHERS: usize = 71;
+
 /// A name that leaves room for the other columns.
 fn short(name: &str) -> String {
-    const ROOM: usize = 14;
-    if name.chars().count() <= ROOM {
+    let room = width().saturating_sub(OTHERS).max(WIDTH - OTHERS);
+    if name.chars().count() <= room {
         return name.to_owned();
     }
-    name.chars().take(ROOM - 1).chain(['…']).collect()
+    name.chars().take(room - 1).chain(['…']).collect()
 }
 
 /// What is at work at one time.
@@ -90,7 +95,6 @@ mod tests {
 
     use super::*;
     use crate::zone::options::Options;
-    use emu_bench::table::WIDTH;
     use emu_core::{CpuStatus, MethodId, Status, Target, Tasks};
 
     fn found(silent: bool) -> Found {
@@ -111,6 +115,7 @@ mod tests {
             tasks: Tasks::Processes(vec![7]),
             members: vec![],
             joined: vec![],
+            watched: vec![],
             follows: None,
             like: None,
             memory: None,
@@ -123,14 +128,14 @@ mod tests {
 
     #[test]
     fn each_cpu_with_a_speed_of_its_own_has_a_row() {
-        let text = text(&[found(false)]);
+        let text = text(&Roots::system(), &[found(false)]);
         assert_eq!(text.lines().count(), 3, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
     }
 
     #[test]
     fn an_emu_that_does_not_answer_is_listed_without_figures() {
-        let text = text(&[found(true)]);
+        let text = text(&Roots::system(), &[found(true)]);
         assert!(text.contains('?') && text.contains("does not answer"), "{text}");
         let line: serde_json::Value = serde_json::from_str(&json(&[found(true)]).unwrap()).unwrap();
         assert_eq!(line["silent"][0]["pid"], 4_194_303);

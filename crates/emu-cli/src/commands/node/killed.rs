@@ -1,0 +1,85 @@
+//! Which nodes were killed: each has a file in the state folder, which its emu takes away when it ends as it should.
+
+use std::fs;
+use std::path::PathBuf;
+
+use emu_core::{Error, Pid, Result, Roots};
+
+/// What the name of such a file begins with.
+const PREFIX: &str = "node-";
+
+/// The file of a node that is there.
+#[derive(Debug)]
+pub(super) struct Mark(PathBuf);
+
+impl Mark {
+    /// Makes it, for this process.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn set(roots: &Roots, name: &str) -> Result<Self> {
+        let path = roots.state.join(format!("{PREFIX}{name}"));
+        fs::write(&path, std::process::id().to_string()).map_err(|e| Error::file("write", &path, e))?;
+        Ok(Self(path))
+    }
+
+    /// Takes it away: the node is to end.
+    pub(super) fn clear(self) {
+        // Whoever has removed it wants no more.
+        let _ = fs::remove_file(self.0);
+    }
+}
+
+/// A node whose emu ended in another way than it should.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Killed {
+    pub(super) name: String,
+    /// The process of its emu; `None` where the file does not tell.
+    pub(super) emu: Option<Pid>,
+}
+
+impl Killed {
+    /// What has become of it, in words.
+    pub(super) fn in_words(&self) -> String {
+        let emu = self.emu.map(|pid| format!(", process {pid},")).unwrap_or_default();
+        format!("its emu{emu} has died; what ran on it runs at full speed")
+    }
+}
+
+/// The nodes that were killed, where these are there, by name.
+pub(super) fn killed(roots: &Roots, there: &[&str]) -> Vec<Killed> {
+    let files = fs::read_dir(&roots.state).into_iter().flatten().flatten();
+    let killed = files.filter_map(|file| {
+        let name = file.file_name().to_str()?.strip_prefix(PREFIX)?.to_owned();
+        let emu = fs::read_to_string(file.path()).ok().and_then(|text| text.parse().ok());
+        (!there.contains(&name.as_str())).then_some(Killed { name, emu })
+    });
+    let mut killed: Vec<_> = killed.collect();
+    killed.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    killed
+}
+
+/// Forgets one. Returns whether it was known.
+pub(super) fn forget(roots: &Roots, name: &str) -> bool {
+    fs::remove_file(roots.state.join(format!("{PREFIX}{name}"))).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_did_not_end_as_it_should_is_known_until_it_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::below(dir.path());
+        fs::create_dir_all(&roots.state).unwrap();
+        let [ended, lives, dead] = ["ended", "lives", "dead"].map(|name| Mark::set(&roots, name).unwrap());
+        ended.clear();
+        drop((lives, dead));
+        let emu = Some(std::process::id() as Pid);
+        assert_eq!(killed(&roots, &["lives"]), [Killed { name: "dead".into(), emu }]);
+        assert!(forget(&roots, "dead") && !forget(&roots, "dead"));
+        assert!(killed(&roots, &["lives"]).is_empty());
+        assert!(killed(&Roots::below(&dir.path().join("nowhere")), &[]).is_empty());
+    }
+}
