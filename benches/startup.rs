@@ -4,12 +4,12 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use common::{Line, Run, median};
-use emu_core::{Error, ErrorKind, Hertz, Result, Speed, clock};
+use common::{Line, Run, emu, median, timed};
+use emu_core::{Hertz, Result, Speed, clock};
 use serde::Serialize;
 
 /// What `emu run -- true` may take beyond `true` and beyond metering, in milliseconds.
@@ -77,31 +77,4 @@ fn metering(run: &Run) -> Result<f64> {
     let begin = Instant::now();
     clock::measure_all(&run.host.allowed, clock::BUDGET)?;
     Ok(begin.elapsed().as_secs_f64() * 1e3)
-}
-
-/// Wall time of a command in milliseconds.
-fn timed(command: &mut Command) -> Result<f64> {
-    let begin = Instant::now();
-    let status = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status()
-        .map_err(|cause| Error::io(format!("cannot run {}", command.get_program().display()), cause))?;
-    let time = begin.elapsed().as_secs_f64() * 1e3;
-    if status.success() {
-        Ok(time)
-    } else {
-        Err(Error::new(ErrorKind::Failed, format!("the command failed: {status}")))
-    }
-}
-
-/// The command, built for release beside this bench.
-fn emu() -> Result<PathBuf> {
-    let this = std::env::current_exe().map_err(|cause| Error::io("cannot find this executable", cause))?;
-    // target/release/deps/startup-… → target/release/emu
-    let emu = this.ancestors().nth(2).map(|folder| folder.join("emu"));
-    emu.filter(|path| path.exists()).ok_or_else(|| {
-        Error::unavailable("the command emu has not been built")
-            .hint("run `cargo build --release -p emu-cpu`")
-    })
 }

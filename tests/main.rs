@@ -21,6 +21,7 @@ mod cli;
 mod common;
 mod crash;
 mod delivered;
+mod docs;
 mod doctor;
 mod faults;
 mod forbidden;

@@ -5,7 +5,8 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
 
 use emu_bench::record::{About, Machine, Record, seed_from_clock};
 use emu_bench::worker::serve_if_asked;
@@ -249,4 +250,31 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
 /// A figure in its unit, or `-`.
 pub(crate) fn figure(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.2}{unit}"))
+}
+
+/// Wall time of a command in milliseconds.
+pub(crate) fn timed(command: &mut Command) -> Result<f64> {
+    let begin = Instant::now();
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .map_err(|cause| Error::io(format!("cannot run {}", command.get_program().display()), cause))?;
+    let time = begin.elapsed().as_secs_f64() * 1e3;
+    if status.success() {
+        Ok(time)
+    } else {
+        Err(Error::new(ErrorKind::Failed, format!("the command failed: {status}")))
+    }
+}
+
+/// The command, built for release beside this bench.
+pub(crate) fn emu() -> Result<PathBuf> {
+    let this = std::env::current_exe().map_err(|cause| Error::io("cannot find this executable", cause))?;
+    // target/release/deps/startup-… → target/release/emu
+    let emu = this.ancestors().nth(2).map(|folder| folder.join("emu"));
+    emu.filter(|path| path.exists()).ok_or_else(|| {
+        Error::unavailable("the command emu has not been built")
+            .hint("run `cargo build --release -p emu-cpu`")
+    })
 }

@@ -296,9 +296,12 @@ impl Account {
         (self.used.1 > 0.0).then(|| self.used.0 / self.used.1)
     }
 
-    /// Whether more was delivered than was asked, for long enough to be told, and nothing was found that escapes.
+    /// Whether more was delivered than was asked, for long enough to be told or by much on the whole, and nothing was found
+    /// that escapes.
     pub(super) fn has_unexplained_excess(&self) -> bool {
-        self.fast.longest >= TOO_FAST && self.fast.reason.is_none()
+        let is_above =
+            || self.zone().is_some_and(|seen| seen.asked < seen.low && seen.error() > MEAN_TOLERANCE);
+        (self.fast.longest >= TOO_FAST || is_above()) && self.fast.reason.is_none()
     }
 
     /// What was not delivered as asked, in words.

@@ -125,3 +125,15 @@ fn a_method_that_moves_the_clock_leaves_all_cpu_time() {
     assert_eq!(account.add(&window(&[task(0, 0.99, 0.005)])), None);
     assert_eq!(share(account.zone()), Some(0.99));
 }
+
+#[test]
+fn a_small_excess_that_lasts_is_one_too() {
+    let mut account = Account::new(asked(&[0.4], true));
+    for _ in 0..4 {
+        assert_eq!(account.add(&window(&[task(0, 0.436, 0.0)])), None);
+    }
+    assert!(account.has_unexplained_excess());
+    account.restart(asked(&[0.42], true));
+    assert_eq!(account.add(&window(&[task(0, 0.436, 0.0)])), None);
+    assert!(!account.has_unexplained_excess());
+}

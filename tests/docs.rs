@@ -1,0 +1,185 @@
+//! The commands that the documents show: each of emu is understood, and those of README, docs/JSON.md and docs/CI.md that end
+//! soon are run as they stand.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::{
+    EMU, Ended, alone, assert_nothing_left, can_emulate, eventually, finish, has_cpus, inside, is_root, run,
+    skip, start, until_it_acts,
+};
+
+/// Documents whose commands are run.
+const RUN: [&str; 3] = ["README.md", "docs/CI.md", "docs/JSON.md"];
+
+/// The beginnings of commands that are not run, and why not.
+const NOT_RUN: [(&str, &str); 15] = [
+    ("cargo ", "it is how the tests are run, or takes minutes"),
+    ("sudo install", "it changes the host"),
+    ("pip install", "it needs the network; the tests hold all that is written against the schemas"),
+    ("emu run --like", "it needs the profile of another machine: like.rs"),
+    ("emu profile", "it takes 40 s: like.rs"),
+    ("emu attach --container", "it needs a container: names.rs"),
+    ("emu trace record", "it takes a minute: trace.rs"),
+    ("emu bench", "it takes minutes: bench.rs"),
+    ("emu report", "it needs such a record: bench.rs"),
+    ("emu verify", "it takes half a minute: cli.rs"),
+    ("emu run --verify", "it takes a quarter of a minute: cli.rs"),
+    ("emu noise", "it takes half a minute: noise.rs"),
+    ("emu timers", "it takes half a minute: timers.rs"),
+    ("emu measure", "it takes minutes: measure.rs, hpcc.rs"),
+    ("emu calibrate", "it takes minutes: calibrate.rs"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The commands of a document, without their comments; lines that end with a backslash go on.
+fn commands(document: &Path) -> Vec<String> {
+    let text = fs::read_to_string(document).unwrap();
+    let mut commands: Vec<String> = Vec::new();
+    let (mut is_console, mut goes_on) = (false, false);
+    for line in text.lines() {
+        if let Some(language) = line.strip_prefix("```") {
+            is_console = language == "console";
+        }
+        if !is_console {
+            continue;
+        }
+        let code = line.split("  #").next().unwrap().trim_end();
+        let part = code.trim_end_matches('\\').trim();
+        match code.strip_prefix("$ ") {
+            Some(_) => commands.push(part.trim_start_matches("$ ").to_owned()),
+            None if goes_on => *commands.last_mut().unwrap() += &format!(" {part}"),
+            None => {}
+        }
+        goes_on = code.ends_with('\\');
+    }
+    commands
+}
+
+/// A shell in a folder, for which emu and some programs are commands; the process becomes that of the line.
+fn shell(folder: &Path, line: &str) -> Command {
+    let path = format!(
+        "{}:{}:{}",
+        folder.join("bin").display(),
+        Path::new(EMU).parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let mut command = inside(":", "sh");
+    command.args(["-c", line]).current_dir(folder).env("PATH", path);
+    command.env("GITHUB_STEP_SUMMARY", folder.join("summary.md"));
+    command
+}
+
+#[test]
+fn every_command_shown_is_understood() {
+    let folder = |name: &str| fs::read_dir(root().join(name)).unwrap().map(|entry| entry.unwrap().path());
+    let documents = folder("").chain(folder("docs")).chain([root().join("python/README.md")]);
+    let documents: Vec<_> = documents.filter(|path| path.extension().is_some_and(|is| is == "md")).collect();
+    let all: Vec<_> = documents.iter().flat_map(|document| commands(document)).collect();
+    let own: Vec<_> = all.iter().filter(|command| command.starts_with("emu ")).collect();
+    assert!(own.len() > 50, "{own:?}");
+    let dir = tempfile::tempdir().unwrap();
+    for command in own {
+        // Help comes after the options before it are understood.
+        let (options, rest) = command.split_once(" -- ").unwrap_or((command, ""));
+        let asked = format!("{} --help -- {rest}", options.trim_end_matches('&'));
+        let asked = if rest.is_empty() { asked.trim_end_matches(" -- ").to_owned() } else { asked };
+        let ended = run(&mut shell(dir.path(), &asked.replace('&', "")), "");
+        assert_eq!(ended.code(), Some(0), "{command}: {}", ended.stderr);
+    }
+    for (beginning, _) in NOT_RUN {
+        assert!(all.iter().any(|command| command.starts_with(beginning)), "no document shows `{beginning}`");
+    }
+}
+
+/// Programs that the documents slow, which do little.
+fn stand_ins(folder: &Path) {
+    let script = "#!/bin/sh\ncase \"$*\" in *junit*) echo '<testsuite><testcase name=\"a\"/></testsuite>' >junit.xml ;; esac\n\
+                  exec sleep 0.3\n";
+    fs::create_dir(folder.join("bin")).unwrap();
+    for name in ["server", "pair", "program", "benchmark", "bin/make", "bin/pytest"] {
+        fs::write(folder.join(name), script).unwrap();
+        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+/// Something that runs already, and the emu that is attached to it.
+struct Attached(Option<Child>, Child);
+
+impl Attached {
+    const SHOWN: &str = "4711";
+
+    fn run(&mut self, folder: &Path, command: &str) -> Option<Ended> {
+        let line = command.replace(Self::SHOWN, &self.1.id().to_string());
+        if line.starts_with("emu attach") {
+            let child = start(&mut shell(folder, &format!("exec {line}")));
+            until_it_acts(child.id());
+            self.0 = Some(child);
+            return None;
+        }
+        let ended = run(&mut shell(folder, &line), "");
+        if let Some(attached) = self.0.take() {
+            kill(Pid::from_raw(attached.id() as i32), Signal::SIGINT).unwrap();
+            let attached = finish(attached);
+            assert_eq!(attached.code(), Some(0), "{}", attached.stderr);
+            assert_nothing_left(attached.pid);
+        }
+        Some(ended)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let _ = self.1.kill();
+        let _ = self.1.wait();
+    }
+}
+
+#[test]
+fn commands_shown_run_as_they_stand() {
+    let _alone = alone();
+    if !can_emulate() || !is_root() || !has_cpus(2) {
+        skip("it needs root and two CPUs");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    stand_ins(folder);
+    fs::write(folder.join("laptop.csv"), "time_s,cpu,speed\n0,*,100%\n0.1,*,40%\n0.2,*,end\n").unwrap();
+    let mut attached = Attached(None, Command::new("sleep").arg("600").spawn().unwrap());
+    let mut count = 0;
+    for document in RUN {
+        for command in commands(&root().join(document)) {
+            if NOT_RUN.iter().any(|(beginning, _)| command.starts_with(beginning)) {
+                continue;
+            }
+            count += 1;
+            let ended = if command.contains(Attached::SHOWN) {
+                let Some(ended) = attached.run(folder, &command) else { continue };
+                ended
+            } else {
+                run(&mut shell(folder, &command), "")
+            };
+            let is_right = match ended.code() {
+                // A machine is hardly ever tuned.
+                Some(7) => command == "emu doctor show",
+                code => code == Some(0),
+            };
+            assert!(
+                is_right,
+                "{document}: `{command}`: {:?}, {}{}",
+                ended.status, ended.stdout, ended.stderr
+            );
+        }
+    }
+    assert!(count >= 20, "{count}");
+    eventually("no node is left", || !run(&mut shell(folder, "emu node list"), "").stdout.contains("big"));
+}
