@@ -116,9 +116,7 @@ impl Counter {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let (out, kept) = (child.stdout.take(), Arc::clone(&seen));
         thread::spawn(move || {
-            for line in
-                out.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(|line| line.ok())
-            {
+            for line in out.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
                 let mut numbers = line.split(' ').filter_map(|word| word.parse::<f64>().ok());
                 if let (Some(at), Some(steps)) = (numbers.next(), numbers.next()) {
                     kept.lock().unwrap_or_else(PoisonError::into_inner).push((at, steps));
@@ -230,7 +228,7 @@ struct Beside {
 /// Two nodes at once, and one while the other's load stops.
 fn nodes(run: &mut Run, method: MethodId) -> Result<()> {
     let cpus: Vec<_> = run.cpus(2).iter().collect();
-    let [one, two] = cpus[..] else {
+    let &[one, two] = cpus.as_slice() else {
         return Err(Error::unavailable("two nodes need two CPUs").hint("measure the other rows: --row"));
     };
     let mut seen = Vec::new();
@@ -264,12 +262,15 @@ fn nodes(run: &mut Run, method: MethodId) -> Result<()> {
         let must = format!("≤ {:.0} %", 100.0 * most);
         run.line("nodes", Line { case, measured, must, met: Met::at_most(error, most) });
     };
-    for (number, speed) in SPEEDS.into_iter().enumerate() {
-        let at = format!("{method}: {:.0} % on CPU {}", 100.0 * speed, cpus[number]);
-        tell(format!("{at}, CPU time"), OFF, &|seen| Some(seen.both[number].share / speed - 1.0));
+    let of_first = |of: &[Given; 2]| of[0];
+    let of_second = |of: &[Given; 2]| of[1];
+    let nodes: [(CpuId, f64, fn(&[Given; 2]) -> Given); 2] =
+        [(one, SPEEDS[0], of_first), (two, SPEEDS[1], of_second)];
+    for (cpu, speed, of) in nodes {
+        let at = format!("{method}: {:.0} % on CPU {cpu}", 100.0 * speed);
+        tell(format!("{at}, CPU time"), OFF, &|seen| Some(of(&seen.both).share / speed - 1.0));
         tell(format!("{at}, own count"), OFF, &|seen| {
-            let [slow, native] = [&seen.both, &seen.native].map(|of| of[number].rate);
-            Some(slow? / native? / speed - 1.0)
+            Some(of(&seen.both).rate? / of(&seen.native).rate? / speed - 1.0)
         });
     }
     let moved = format!("{method}: moved by the other");
@@ -300,7 +301,8 @@ fn retarget(run: &mut Run, method: MethodId) -> Result<()> {
     sleep(SETTLE);
     let (begin, mut micros) = (now(), Vec::new());
     for number in 0..RETARGETS {
-        let targets = targets(cpu, BETWEEN[1 - number % 2]);
+        let [low, high] = BETWEEN;
+        let targets = targets(cpu, if number % 2 == 0 { high } else { low });
         let before = Instant::now();
         session.retarget(&targets)?;
         micros.push(before.elapsed().as_secs_f64() * 1e6);
@@ -326,9 +328,9 @@ fn retarget(run: &mut Run, method: MethodId) -> Result<()> {
         );
         let case = format!("{method}: the fastest two periods");
         let measured = format!("{:.1} % of native", 100.0 * worst);
-        let must = format!("≤ {:.0} %", 100.0 * BETWEEN[1]);
+        let bound = format!("≤ {:.0} %", 100.0 * BETWEEN[1]);
         let met = Met::at_most(Some(worst), BETWEEN[1] * (1.0 + OFF));
-        run.line("retarget", Line { case, measured, must, met });
+        run.line("retarget", Line { case, measured, must: bound, met });
         let off = end.map(|end| end / native / BETWEEN[0] - 1.0);
         let measured = common::figure(off.map(|off| 100.0 * off), " %");
         let case = format!("{method}: at 50 % at the end");
@@ -358,7 +360,8 @@ fn trace(run: &mut Run, method: MethodId) -> Result<()> {
     let lines: String = shares.iter().enumerate().map(line).collect();
     let end = STEPS as f64 * STEP.as_secs_f64();
     let trace: Trace = format!("time_s,cpu,speed\n{lines}{end},*,end\n").parse()?;
-    let Some(prepared) = prepared(run, "trace", method, cpu, shares[0]) else { return Ok(()) };
+    let first = shares.first().copied().unwrap_or(1.0);
+    let Some(prepared) = prepared(run, "trace", method, cpu, first) else { return Ok(()) };
     let one = [cpu].into_iter().collect();
     let mut player = Player::new(&run.host, trace, Some(&one), emu_core::AtEnd::Hold)?;
     let counter = Counter::start(cpu)?;

@@ -56,7 +56,7 @@ fn commands(document: &Path) -> Vec<String> {
         let part = code.trim_end_matches('\\').trim();
         match code.strip_prefix("$ ") {
             Some(_) => commands.push(part.trim_start_matches("$ ").to_owned()),
-            None if goes_on => *commands.last_mut().unwrap() += &format!(" {part}"),
+            None if goes_on => commands.last_mut().unwrap().extend([" ", part]),
             None => {}
         }
         goes_on = code.ends_with('\\');

@@ -20,8 +20,9 @@ pub(super) fn check_clocks(host: &Host, cpus: &CpuList, about: &About) -> Result
         if other.pid == own && other.cpus == *cpus {
             continue;
         }
-        let moves = |method: &str| method::find(method).is_ok_and(|of| of.about().has(Trait::MovesClock));
-        conflict(cpufreq, (cpus, about.has(Trait::MovesClock)), (other, moves(&other.method)))?;
+        let sets_clock =
+            |method: &str| method::find(method).is_ok_and(|of| of.about().has(Trait::MovesClock));
+        conflict(cpufreq, (cpus, about.has(Trait::MovesClock)), (other, sets_clock(&other.method)))?;
     }
     Ok(())
 }
@@ -32,10 +33,10 @@ fn conflict(
     (cpus, moves): (&CpuList, bool),
     (other, moves_too): (&LiveSession, bool),
 ) -> Result<()> {
-    let moved = |which: bool, from: &CpuList, to: &CpuList| {
+    let shared = |which: bool, from: &CpuList, to: &CpuList| {
         if which { cpufreq.moved_with(from).intersection(to) } else { CpuList::default() }
     };
-    let (theirs, ours) = (moved(moves, cpus, &other.cpus), moved(moves_too, &other.cpus, cpus));
+    let (theirs, ours) = (shared(moves, cpus, &other.cpus), shared(moves_too, &other.cpus, cpus));
     if theirs.is_empty() && ours.is_empty() {
         return Ok(());
     }
@@ -65,7 +66,7 @@ mod tests {
         // The hardware coordinates the clocks of CPUs 2 and 3, which are two policies.
         let policies = vec![of(0, "0-1", "0-1"), of(2, "2", "2-3"), of(3, "3", "2-3")];
         let cpufreq = Cpufreq { policies, boost: None, intel_pstate: None, no_turbo: None, amd_pstate: None };
-        for (one, other, moved) in [("0", "1", true), ("2", "3", true), ("0", "2-3", false)] {
+        for (one, other, is_shared) in [("0", "1", true), ("2", "3", true), ("0", "2-3", false)] {
             let cpus: CpuList = one.parse().unwrap();
             let other = LiveSession {
                 pid: 7,
@@ -75,7 +76,7 @@ mod tests {
             };
             for (moves, moves_too) in [(true, false), (false, true), (true, true), (false, false)] {
                 let outcome = conflict(&cpufreq, (&cpus, moves), (&other, moves_too));
-                assert_eq!(outcome.is_err(), moved && (moves || moves_too), "{one} and {}", other.cpus);
+                assert_eq!(outcome.is_err(), is_shared && (moves || moves_too), "{one} and {}", other.cpus);
                 if let Err(error) = outcome {
                     assert!(error.to_string().contains("emu 7"), "{error}");
                 }

@@ -63,7 +63,7 @@ impl fmt::Display for Join {
 /// # Errors
 /// Something would be on two nodes, is emu itself, or a command is no program.
 pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Join>, Vec<String>), Failure> {
-    let (mut takes, mut starts, mut watches, mut gone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut takes, mut starts, mut changes, mut gone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut named: BTreeMap<Member, &str> = BTreeMap::new();
     let mut owned: BTreeMap<Pid, (&str, Member)> = BTreeMap::new();
     for (node, spec) in specs {
@@ -72,7 +72,7 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
         let watched = working.map_or(&[][..], |working| &working.watched);
         let members = spec.members();
         let left = watched.iter().filter(|member| !members.contains(member));
-        watches.extend(left.map(|member| Join::Unwatch { node: node.to_owned(), member: member.clone() }));
+        changes.extend(left.map(|member| Join::Unwatch { node: node.to_owned(), member: member.clone() }));
         let has = |member: &Member| {
             working.is_some_and(|working| working.joined.iter().any(|joined| joined.of == *member))
         };
@@ -89,7 +89,7 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
             }
             let is_watched = watched.contains(&member);
             if member.comes_again() && !is_watched {
-                watches.push(Join::Watch { node: node.to_owned(), member: member.clone() });
+                changes.push(Join::Watch { node: node.to_owned(), member: member.clone() });
             }
             let pids = match pids_of(host, &member)? {
                 Ok(pids) => pids,
@@ -121,7 +121,7 @@ pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Joi
             }
         }
     }
-    Ok((takes.into_iter().chain(starts).chain(watches).collect(), gone))
+    Ok((takes.into_iter().chain(starts).chain(changes).collect(), gone))
 }
 
 fn on_two(what: &str, one: &str, other: &str) -> Error {

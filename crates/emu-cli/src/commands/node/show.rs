@@ -90,7 +90,7 @@ fn some_of(names: &[String], between: &str) -> String {
 /// The nodes of the host.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Nodes<'a> {
+pub(crate) struct NodeList<'a> {
     /// Version of the form.
     schema: u32,
     /// Each node; what its emu does not answer is null.
@@ -137,5 +137,5 @@ pub(super) fn json(nodes: &[Found], killed: &[Killed]) -> Result<String> {
         }
     });
     let killed = killed.iter().map(|one| one.name.as_str()).collect();
-    output::json(&Nodes { schema: SCHEMA, nodes: nodes.collect(), killed })
+    output::json(&NodeList { schema: SCHEMA, nodes: nodes.collect(), killed })
 }
