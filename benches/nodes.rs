@@ -262,11 +262,8 @@ fn nodes(run: &mut Run, method: MethodId) -> Result<()> {
         let must = format!("≤ {:.0} %", 100.0 * most);
         run.line("nodes", Line { case, measured, must, met: Met::at_most(error, most) });
     };
-    let of_first = |of: &[Given; 2]| of[0];
-    let of_second = |of: &[Given; 2]| of[1];
-    let nodes: [(CpuId, f64, fn(&[Given; 2]) -> Given); 2] =
-        [(one, SPEEDS[0], of_first), (two, SPEEDS[1], of_second)];
-    for (cpu, speed, of) in nodes {
+    for (cpu, is_first, speed) in [(one, true, SPEEDS[0]), (two, false, SPEEDS[1])] {
+        let of = move |&[first, second]: &[Given; 2]| if is_first { first } else { second };
         let at = format!("{method}: {:.0} % on CPU {cpu}", 100.0 * speed);
         tell(format!("{at}, CPU time"), OFF, &|seen| Some(of(&seen.both).share / speed - 1.0));
         tell(format!("{at}, own count"), OFF, &|seen| {

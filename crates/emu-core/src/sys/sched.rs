@@ -57,8 +57,13 @@ pub(crate) fn set_thread_normal<T>(thread: &JoinHandle<T>) -> io::Result<()> {
     let param = param(0);
     // SAFETY: the handle is neither joined nor detached, so its ID is valid whether the thread has ended or not; the
     // `sched_param` lives until the call returns.
-    let code =
-        unsafe { libc::pthread_setschedparam(thread.as_pthread_t(), libc::SCHED_OTHER, &raw const param) };
+    let code = unsafe {
+        libc::pthread_setschedparam(
+            thread.as_pthread_t() as libc::pthread_t,
+            libc::SCHED_OTHER,
+            &raw const param,
+        )
+    };
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
