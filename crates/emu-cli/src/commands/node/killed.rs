@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_did_not_end_as_it_should_is_known_until_it_is_forgotten() {
+    fn a_killed_node_is_known_until_it_is_forgotten() {
         let dir = tempfile::tempdir().unwrap();
         let roots = Roots::below(dir.path());
         fs::create_dir_all(&roots.state).unwrap();
