@@ -96,6 +96,15 @@ def test_nodes_are_applied_once() -> None:
         assert len(emu.apply({})) == 2
 
 
+def test_a_file_has_classes_numbers_switches_and_lists() -> None:
+    slow = {"slow": {"speed": "30%", "no-hold-clock": True}}
+    steps = emu.apply({"python-w": {"class": "slow", "count": 2}}, classes=slow, dry_run=True)
+    assert len(steps) == 2 and all("--no-hold-clock" in step for step in steps), steps
+    members = {"cpus": 0, "speed": "40%", "run": ["sleep", "60"], "units": ["no-such-unit"], "pids": []}
+    steps = emu.apply({"python-a": members}, dry_run=True)
+    assert [step.split()[0] for step in steps] == ["create", "start", "watch"], steps
+
+
 def test_what_runs_is_attached() -> None:
     with subprocess.Popen(loop(30)) as looping:
         with emu.attach("30%", pid=looping.pid, cpus=[0]) as attached:

@@ -287,15 +287,31 @@ def top() -> dict[str, Any]:
     return seen
 
 
-def apply(spec: PathLike | Mapping[str, Mapping[str, Any]], *, dry_run: bool = False) -> list[str]:
+def _toml(key: str, value: Any) -> str:
+    """A value of a file of nodes, where all but switches, numbers of things and lists is text."""
+    if isinstance(value, bool) or key in ("count", "cores"):
+        return json.dumps(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(_toml("count" if isinstance(one, int) else "", one) for one in value) + "]"
+    return json.dumps(str(value), ensure_ascii=False)
+
+
+def apply(
+    spec: PathLike | Mapping[str, Mapping[str, Any]],
+    *,
+    classes: Mapping[str, Mapping[str, Any]] | None = None,
+    dry_run: bool = False,
+) -> list[str]:
     """Makes the nodes of this host those of a file, or of ``{"small": {"cpus": "0", "speed": "25%"}}``: all, or as before.
 
+    ``classes`` has what nodes with a ``class`` share, where they are no file.
     Returns the steps that were taken, or would be; none where all is so already.
     """
     if isinstance(spec, Mapping):
+        named = [("class", *one) for one in (classes or {}).items()] + [("node", *one) for one in spec.items()]
         tables = (
-            f"[node.{json.dumps(name)}]\n" + "".join(f"{key} = {json.dumps(str(value))}\n" for key, value in one.items())
-            for name, one in spec.items()
+            f"[{kind}.{json.dumps(name)}]\n" + "".join(f"{key} = {_toml(key, value)}\n" for key, value in one.items())
+            for kind, name, one in named
         )
         source, text = "-", "\n".join(tables)
     else:
