@@ -96,6 +96,16 @@ def test_nodes_are_applied_once() -> None:
         assert len(emu.apply({})) == 2
 
 
+@pytest.mark.parametrize("ignored", ["", "trap '' TERM; "])
+def test_a_command_ends_at_its_timeout(ignored: str) -> None:
+    script = ignored + "echo $$; while :; do :; done"
+    with pytest.raises(subprocess.TimeoutExpired) as late:
+        emu.run(["sh", "-c", script], "50%", timeout=1.5, stdout=subprocess.PIPE, text=True)
+    pid = int(str(late.value.stdout if isinstance(late.value.stdout, str) else (late.value.stdout or b"").decode()))
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
 def test_a_file_has_classes_numbers_switches_and_lists() -> None:
     slow = {"slow": {"speed": "30%", "no-hold-clock": True}}
     steps = emu.apply({"python-w": {"class": "slow", "count": 2}}, classes=slow, dry_run=True)

@@ -98,6 +98,10 @@ class Result:
         return list(self.record["status"]["problems"])
 
 
+#: Seconds that a command has to end after SIGTERM, before it is killed.
+GRACE = 2.0
+
+
 def _binary() -> str:
     beside = Path(sysconfig.get_path("scripts")) / "emu"
     found = os.environ.get("EMU_BINARY") or (str(beside) if beside.exists() else shutil.which("emu"))
@@ -198,17 +202,41 @@ def run(command: Command, speed: Speed | None = None, *, check: bool = False, **
     """Runs a command as on a slower CPU, to its end.
 
     ``speed`` is ``"40%"``, ``"1.2GHz"``, or one for each CPU: ``{0: "40%", 1: "80%"}``; instead of it there may be a ``trace`` or a
-    profile of another machine (``like``). What is no option of a zone goes to ``subprocess.run``.
+    profile of another machine (``like``). What is no option of a zone is as in ``subprocess.run``; after a ``timeout`` the
+    command gets SIGTERM, and is killed if it does not end by that.
 
     Raises ``EmuError`` where the command was not run, and ``subprocess.CalledProcessError`` with ``check`` where it failed.
     """
     with _record() as file:
         words, popen = _run(command, speed, options, file)
-        ended = subprocess.run(words, check=False, **popen)
-        record = _read(file, ended.returncode, ended.stderr)
-    if check:
-        ended.check_returncode()
-    return Result(ended.returncode, ended.stdout, ended.stderr, record)
+        given, timeout = popen.pop("input", None), popen.pop("timeout", None)
+        if given is not None:
+            popen["stdin"] = subprocess.PIPE
+        if popen.pop("capture_output", False):
+            popen.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with subprocess.Popen(words, **popen) as process:
+            try:
+                stdout, stderr = process.communicate(given, timeout=timeout)
+            except BaseException:
+                _end(process)
+                raise
+        code = process.returncode
+        record = _read(file, code, stderr)
+    if check and code:
+        raise subprocess.CalledProcessError(code, words, stdout, stderr)
+    return Result(code, stdout, stderr, record)
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    """Ends a command with its emu. If emu alone were killed, the command would run on at full speed."""
+    process.terminate()
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        for zone in top()["zones"]:
+            for pid in zone["tasks"].get("processes", []) if zone["pid"] == process.pid else []:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 async def run_async(command: Command, speed: Speed | None = None, **options: Unpack[StreamOptions]) -> Result:
