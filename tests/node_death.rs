@@ -150,9 +150,13 @@ fn one_death(method: &str, dies: Dies, moment: Moment, random: &mut Random) -> V
             left.push(format!("remove: {:?} {}", removed.code(), removed.stderr));
         }
     }
-    let applied = apply("", "");
-    if applied.code() != Some(0) || !applied.stderr.is_empty() {
-        left.push(format!("apply: {:?} {}", applied.code(), applied.stderr));
+    // The first one may tell of the death; the next one knows nothing of it.
+    for is_first in [true, false] {
+        let applied = apply("", "");
+        let is_told = is_first && applied.stderr.contains("has died");
+        if applied.code() != Some(0) || !(is_told || applied.stderr.is_empty()) {
+            left.push(format!("apply: {:?} {}", applied.code(), applied.stderr));
+        }
     }
     if looping.as_ref().is_some_and(|(_, pid)| !is_alive(*pid)) {
         left.push("the program has ended with the node".to_owned());
