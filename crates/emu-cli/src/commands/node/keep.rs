@@ -205,7 +205,7 @@ impl Asked for Kept {
     fn watch(&mut self, member: &Member, joins: bool) -> Result<()> {
         self.watched.retain(|watched| watched.member != *member);
         if joins {
-            self.watched.push(Watched::new(&self.host, member));
+            self.watched.push(Watched::new(&self.host, member)?);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use emu_core::{Host, Pid};
+use emu_core::{Host, Pid, Result};
 
 use super::members::group_of;
 use crate::commands::attach::Target;
@@ -29,9 +29,12 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    pub(super) fn new(host: &Host, member: &Member) -> Self {
+    /// # Errors
+    /// The emu that keeps the node is in it, and with it its guardian: they are not to be slowed.
+    pub(super) fn new(host: &Host, member: &Member) -> Result<Self> {
         let group = group_of(host, member).ok();
-        Self { member: member.clone(), group, found: Instant::now(), known: BTreeSet::new() }
+        group.iter().try_for_each(|(path, target)| target.check_outside(path))?;
+        Ok(Self { member: member.clone(), group, found: Instant::now(), known: BTreeSet::new() })
     }
 
     /// The processes in its cgroup that are not known to have joined.
