@@ -5,10 +5,9 @@
 
 mod common;
 
-use std::fs;
+use std::array::from_ref;
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Write, stdout};
-use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, sleep};
@@ -18,7 +17,7 @@ use common::{Line, Met, Run, emu, median, timed};
 use emu_bench::stats::Sample;
 use emu_core::{
     CpuId, Demand, Error, METHODS, MethodId, Node, Pid, Player, Prepared, Result, Session, Target, Targets,
-    Tasks, Trace,
+    Tasks, Trace, Trait, process_cpu_time,
 };
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -55,11 +54,9 @@ fn main() -> ExitCode {
         return count();
     }
     common::main("nodes", |run| {
-        let methods: Vec<_> = METHODS.iter().map(|method| method.id()).collect();
-        let methods: Vec<_> = methods
-            .into_iter()
-            .filter(|id| !id.as_str().contains(':') && run.wants_case(id.as_str()))
-            .collect();
+        let methods = METHODS.iter().filter(|method| !method.about().has(Trait::Published));
+        let methods: Vec<_> =
+            methods.map(|method| method.id()).filter(|id| run.wants_case(id.as_str())).collect();
         for (row, measure) in [
             ("nodes", nodes as fn(&mut Run, MethodId) -> Result<()>),
             ("retarget", retarget),
@@ -143,20 +140,8 @@ impl Counter {
 
     /// CPU time in seconds, by the kernel's account.
     fn cpu_time(&self) -> Result<f64> {
-        let path = format!("/proc/{}/schedstat", self.pid());
-        let text = fs::read_to_string(&path).map_err(|cause| Error::file("read", Path::new(&path), cause))?;
-        let nanos = text.split(' ').next().and_then(|word| word.parse::<f64>().ok());
-        nanos.map(|nanos| nanos / 1e9).ok_or_else(|| Error::unavailable(format!("{path} tells no CPU time")))
-    }
-
-    /// Steps each second in a window from now on.
-    fn rate_now(&self, window: Duration) -> Option<f64> {
-        let from = now();
-        sleep(window);
-        let until = now();
-        // Whoever was stopped is seen again after a period.
-        sleep(SETTLE);
-        self.rate(from, until)
+        let time = process_cpu_time(self.pid()).map(|time| time.as_secs_f64());
+        time.ok_or_else(|| Error::unavailable("the program that counts has ended"))
     }
 }
 
@@ -248,7 +233,8 @@ fn nodes(run: &mut Run, method: MethodId) -> Result<()> {
         let both = given(&counters)?;
         let [counter, other] = counters;
         drop(other);
-        let [alone] = given(&[counter])?;
+        let [alone] = given(from_ref(&counter))?;
+        drop(counter);
         for node in [first, second] {
             node.kill()?;
             node.remove().1?;
@@ -292,8 +278,7 @@ fn retarget(run: &mut Run, method: MethodId) -> Result<()> {
     let Some(cpu) = run.host.allowed.first() else { return Ok(()) };
     let Some(prepared) = prepared(run, "retarget", method, cpu, BETWEEN[0]) else { return Ok(()) };
     let counter = Counter::start(cpu)?;
-    sleep(SETTLE);
-    let native = counter.rate_now(WINDOW);
+    let [Given { rate: native, .. }] = given(from_ref(&counter))?;
     let mut session = Session::engage(&prepared, "bench", Tasks::Processes(vec![counter.pid()]))?;
     sleep(SETTLE);
     let (begin, mut micros) = (now(), Vec::new());
@@ -306,8 +291,7 @@ fn retarget(run: &mut Run, method: MethodId) -> Result<()> {
         sleep(EVERY);
     }
     let end_of_all = now();
-    sleep(SETTLE);
-    let end = counter.rate_now(WINDOW);
+    let [Given { rate: end, .. }] = given(from_ref(&counter))?;
     let two = 2.0 * session.status().period.as_secs_f64();
     session.release().1?;
     let windows = ((end_of_all - begin) / two) as usize;
@@ -362,8 +346,7 @@ fn trace(run: &mut Run, method: MethodId) -> Result<()> {
     let one = [cpu].into_iter().collect();
     let mut player = Player::new(&run.host, trace, Some(&one), emu_core::AtEnd::Hold)?;
     let counter = Counter::start(cpu)?;
-    sleep(SETTLE);
-    let before = counter.rate_now(WINDOW);
+    let [Given { rate: before, .. }] = given(from_ref(&counter))?;
     let mut session = Session::engage(&prepared, "bench", Tasks::Processes(vec![counter.pid()]))?;
     sleep(SETTLE);
     let begin = now();
@@ -375,7 +358,7 @@ fn trace(run: &mut Run, method: MethodId) -> Result<()> {
     sleep(Duration::from_secs_f64((begin + end - now()).max(0.0)) + SETTLE);
     let two = 2.0 * session.status().period.as_secs_f64();
     session.release().1?;
-    let after = counter.rate_now(WINDOW);
+    let [Given { rate: after, .. }] = given(from_ref(&counter))?;
     let Some((before, after)) = before.zip(after) else { return Ok(()) };
     let (mut whole, mut settled) = (Vec::new(), Vec::new());
     for (step, &asked) in shares.iter().enumerate() {

@@ -230,11 +230,6 @@ fn file(members: &str) -> String {
     format!("[node.one]\ncpus = \"0\"\nspeed = \"30%\"\n{members}\n")
 }
 
-fn apply_quietly(file: &str) {
-    let ended = apply(file, "-q");
-    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
-}
-
 #[test]
 fn a_unit_joins_its_node_whenever_it_is_started() {
     let _alone = alone();
@@ -279,7 +274,8 @@ fn what_joins_a_container_joins_its_node() {
     let container = Container::start();
     let before = place_of(container.pid() as u32);
     let node = Node { name: "one", keeper: 0 };
-    apply_quietly(&file(&format!("containers = [\"{}\"]", container.0)));
+    let ended = apply(&file(&format!("containers = [\"{}\"]", container.0)), "-q");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     let members = || node.shown()["members"].as_array().cloned().unwrap_or_default();
     assert_eq!(members(), [serde_json::json!(container.pid())]);
     assert!(podman(&format!("exec -d {} /bin/sh -c while␣:;␣do␣:;␣done", container.0)).0);

@@ -117,6 +117,33 @@ fn what_runs_on_a_node_is_free_when_its_emu_ends_or_is_killed() {
 }
 
 #[test]
+fn a_node_leaves_what_it_delivered_at_each_step() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let create =
+        |line: &str| run(emu(words(&format!("node create {line} -q --cpus 0"))).current_dir(dir.path()), "");
+    std::fs::write(dir.path().join("trace"), "time_s,cpu,speed\n0,*,60%\n0.5,*,30%\n").unwrap();
+    let ended = create("one --trace trace --json one.json");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    let node = Node { name: "one", keeper: 0 };
+    let (child, _) = node.begin(LOOP);
+    // Its emu is in another folder when it takes the file back.
+    assert_refused(&create("two --speed 50% --json two.json"), 3, "the CPU of another node");
+    assert!(!dir.path().join("two.json").exists());
+    sleep(Duration::from_millis(800));
+    assert_eq!(emu_node("remove one --kill").code(), Some(0));
+    finish(child);
+    let record = as_written("run", &std::fs::read_to_string(dir.path().join("one.json")).unwrap());
+    assert_eq!((&record["node"], &record["exit"]), (&"one".into(), &Value::Null), "{record}");
+    let shares: Vec<_> =
+        record["steps"].as_array().unwrap().iter().map(|step| &step["cpus"][0]["asked_share"]).collect();
+    assert_eq!(shares, [0.6, 0.3], "{record}");
+}
+
+#[test]
 fn a_shell_sees_no_stop_of_a_command_on_a_node() {
     let _alone = alone();
     for method in methods() {

@@ -138,7 +138,7 @@ pub fn available(host: &Host) -> Option<u64> {
         };
         hierarchy.lineage().filter_map(move |group| left(group, limit, used))
     });
-    groups.chain(available_on_host(&host.roots)).min()
+    groups.chain(of_host(&host.roots, "MemAvailable")).min()
 }
 
 /// What a group leaves; `None` without a limit.
@@ -147,9 +147,10 @@ fn left(group: &Path, limit: &str, used: &str) -> Option<u64> {
     Some(number(limit)?.saturating_sub(number(used).unwrap_or(0)))
 }
 
-fn available_on_host(roots: &Roots) -> Option<u64> {
+/// A figure of the host's memory in bytes, by its name in `proc_meminfo(5)`; `None` where it is not told.
+pub fn of_host(roots: &Roots, name: &str) -> Option<u64> {
     let text = fs::read_to_string(roots.proc.join("meminfo")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 

@@ -103,7 +103,7 @@ impl Session {
         let method = prepared.method();
         let zone = Zone { name, demand: demand.clone(), tasks, is_new, memory };
         let journal = Journal::open(&host.roots, &demand.cpus(), method.id().as_str(), &zone.name)?;
-        let apart = check_clocks(host, &zone.demand.cpus(), method.about());
+        let apart = check_clocks(host, &zone.demand.cpus(), method.about(), &journal.others());
         let engaged = apart.and_then(|()| prepared.engage(&zone, &journal)).and_then(|(clock, emulation)| {
             // Measuring may have come before the tasks were taken.
             check_same(&host.roots.proc, &started)?;

@@ -317,11 +317,9 @@ def top() -> dict[str, Any]:
 
 def _toml(key: str, value: Any) -> str:
     """A value of a file of nodes, where all but switches, numbers of things and lists is text."""
-    if isinstance(value, bool) or key in ("count", "cores"):
-        return json.dumps(value)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ", ".join(_toml("count" if isinstance(one, int) else "", one) for one in value) + "]"
-    return json.dumps(str(value), ensure_ascii=False)
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    kept = value if is_list or isinstance(value, bool) or key in ("count", "cores") else str(value)
+    return json.dumps(kept, ensure_ascii=False, default=str)
 
 
 def apply(

@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
-use crate::zone::follow::Following;
+use crate::zone::follow::Follow;
 use crate::zone::like::Like;
 use crate::zone::plan::Plan;
 use crate::zone::record::Record;
@@ -38,12 +38,12 @@ impl Report {
         Self { reporter: Reporter::new(quiet), json, record, told: BTreeSet::new(), changed: None }
     }
 
-    /// Says what will be done, and what is known about it beforehand.
-    pub(crate) fn begin(&mut self, plan: &Plan) {
+    /// Says what will be done, after the words of whose it is, and what is known about it beforehand.
+    pub(crate) fn begin(&mut self, plan: &Plan, whose: &str) {
         for line in plan.like.iter().flat_map(Like::lines) {
             self.reporter.tell(&line);
         }
-        self.reporter.tell(&summary::opening(plan));
+        self.reporter.tell(&format!("{whose}{}", summary::opening(plan)));
         self.tell(&plan.prepared.expected().notes);
     }
 
@@ -84,10 +84,9 @@ impl Report {
     }
 
     /// Keeps what was delivered at each speed, and how a trace was followed.
-    pub(crate) fn followed(&mut self, following: &Following) {
-        let Following { session, follow } = following;
+    pub(crate) fn followed(&mut self, session: &Session, follow: Option<&Follow>) {
         let stretches = session.take_stretches();
-        self.record.steps(&stretches, follow.as_ref());
+        self.record.steps(&stretches, follow);
         if let Some(follow) = follow {
             self.changed = follow.changed().or(self.changed);
             self.tell(&follow.problem().map(str::to_owned).into_iter().collect::<Vec<_>>());
@@ -175,7 +174,9 @@ impl JsonFile {
             };
             error.with_kind(kind).hint("name a file for --json that can be written")
         })?;
-        Ok(Self { path: path.to_owned(), file, new })
+        // Whoever has opened it may be in another folder when it is removed.
+        let path = std::path::absolute(path).map_err(|e| Error::file("find", path, e))?;
+        Ok(Self { path, file, new })
     }
 
     /// Replaces the contents.

@@ -5,26 +5,18 @@ use crate::error::{Error, Result};
 use crate::hint::Hint;
 use crate::host::{Cpufreq, Host};
 use crate::method::{self, About, Trait};
-use crate::sys::Pid;
-use crate::undo::{LiveSession, live_sessions};
+use crate::undo::LiveSession;
 
-/// Refuses a zone whose clock another emulation sets, or that would set that of another one. To be called when the session is
-/// among those that live: of two that begin at once, one at least sees the other.
+/// Refuses a zone whose clock one of the other emulations sets, or that would set that of one.
 ///
 /// # Errors
-/// There is such an emulation, or those that there are cannot be listed.
-pub(super) fn check_clocks(host: &Host, cpus: &CpuList, about: &About) -> Result<()> {
+/// There is such an emulation.
+pub(super) fn check_clocks(host: &Host, cpus: &CpuList, about: &About, others: &[LiveSession]) -> Result<()> {
     let Some(cpufreq) = &host.cpufreq else { return Ok(()) };
-    let own = std::process::id() as Pid;
-    for other in live_sessions(&host.roots)?.iter().filter(|other| !other.is_tuning()) {
-        if other.pid == own && other.cpus == *cpus {
-            continue;
-        }
-        let sets_clock =
-            |method: &str| method::find(method).is_ok_and(|of| of.about().has(Trait::MovesClock));
-        conflict(cpufreq, (cpus, about.has(Trait::MovesClock)), (other, sets_clock(&other.method)))?;
-    }
-    Ok(())
+    let sets_clock = |method: &str| method::find(method).is_ok_and(|of| of.about().has(Trait::MovesClock));
+    others.iter().filter(|other| !other.is_tuning()).try_for_each(|other| {
+        conflict(cpufreq, (cpus, about.has(Trait::MovesClock)), (other, sets_clock(&other.method)))
+    })
 }
 
 /// Fails where one of two zones, if it sets clocks, moves that of the other.

@@ -100,8 +100,9 @@ impl Journal {
         let mut notes: Vec<_> = report.restored.iter().map(|what| format!("restored {what}")).collect();
         notes.extend(report.notes.into_iter().chain(report.problems));
         // From here on, a failure has a file to remove.
-        OpenJournal::begin(&header, dir, file_name, file, places, notes)
-            .map(|session| Self(Arc::new(Mutex::new(session))))
+        let mut session = OpenJournal::begin(&header, dir, file_name, file, places, notes)?;
+        session.others = report.live;
+        Ok(Self(Arc::new(Mutex::new(session))))
     }
 
     /// Writes a record to disk. To be called before the change is made.
@@ -193,6 +194,11 @@ impl Journal {
     /// because another program has changed them.
     pub fn notes(&self) -> Vec<String> {
         self.open_journal().notes.clone()
+    }
+
+    /// The sessions that lived when this one began: of two that begin at once, the second one has the first.
+    pub(crate) fn others(&self) -> Vec<LiveSession> {
+        self.open_journal().others.clone()
     }
 
     /// The open journal, also after a panic of a thread that had locked it: the records must be

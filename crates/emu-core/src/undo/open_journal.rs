@@ -20,7 +20,7 @@ use super::field::{Field, Values, push};
 use super::file::is_claimed;
 use super::form::Form;
 use super::guardian::Guardian;
-use super::header::Header;
+use super::header::{Header, LiveSession};
 use super::lines::{LINE_MAX, WINDOW};
 use super::peers::{Peers, SharingLock};
 use super::places::Places;
@@ -71,6 +71,8 @@ pub(super) struct OpenJournal {
     pub(super) kept: Vec<Box<dyn Any + Send>>,
     written: HashMap<PathBuf, Written>,
     pub(super) notes: Vec<String>,
+    /// The sessions that lived when this one began.
+    pub(super) others: Vec<LiveSession>,
     pub(super) phase: Phase,
 }
 
@@ -117,6 +119,7 @@ impl OpenJournal {
                 kept: Vec::new(),
                 written: HashMap::new(),
                 notes,
+                others: Vec::new(),
                 phase: Phase::Open,
             }),
             Err(error) => {

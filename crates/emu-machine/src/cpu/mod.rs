@@ -5,6 +5,7 @@ mod batches;
 mod units;
 
 pub use units::Units;
+pub(crate) use units::fact;
 
 use std::time::{Duration, Instant};
 

@@ -133,16 +133,19 @@ const DOCUMENTED: [Models; 8] = [
     },
 ];
 
+/// What `/proc/cpuinfo` tells of the first CPU under this name.
+pub(crate) fn fact<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+    cpuinfo
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find_map(|(key, fact)| (key.trim() == name).then(|| fact.trim()))
+}
+
 /// What is documented of the model that `/proc/cpuinfo` names, for vectors of so many doubles.
 fn documented(cpuinfo: &str, lanes: usize) -> Option<u32> {
-    let fact = |name: &str| {
-        let line =
-            cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
-        Some(line.split_once(':')?.1.trim())
-    };
-    let vendor = fact("vendor_id")?;
-    let family: u32 = fact("cpu family")?.parse().ok()?;
-    let model: u32 = fact("model")?.parse().ok()?;
+    let vendor = fact(cpuinfo, "vendor_id")?;
+    let family: u32 = fact(cpuinfo, "cpu family")?.parse().ok()?;
+    let model: u32 = fact(cpuinfo, "model")?.parse().ok()?;
     let known = DOCUMENTED.iter().find(|known| {
         known.vendor == vendor
             && known.family == family

@@ -2,10 +2,12 @@
 
 use std::fs;
 
-use emu_bench::memory::{Cache, caches};
+use emu_bench::memory::{Cache, caches, of_host};
 use emu_bench::numbers::{rounded_size, size};
 use emu_core::Host;
 use serde::{Deserialize, Serialize};
+
+use crate::cpu::fact;
 
 /// Extensions for which libraries have code of their own, in the words of `/proc/cpuinfo`.
 const EXTENSIONS: &[&str] = &[
@@ -45,16 +47,12 @@ pub struct Build {
 impl Build {
     /// That of a host.
     pub fn of(host: &Host) -> Self {
-        let read = |name: &str| fs::read_to_string(host.roots.proc.join(name)).unwrap_or_default();
-        let (cpuinfo, meminfo) = (read("cpuinfo"), read("meminfo"));
-        let fields = || cpuinfo.lines().filter_map(|line| line.split_once(':'));
-        let flags = fields().find(|(key, _)| ["flags", "Features"].contains(&key.trim()));
-        let flags: Vec<_> = flags.iter().flat_map(|(_, flags)| flags.split_whitespace()).collect();
-        let known = EXTENSIONS.iter().filter(|known| flags.contains(known));
-        let kib = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next());
+        let cpuinfo = fs::read_to_string(host.roots.proc.join("cpuinfo")).unwrap_or_default();
+        let flags = fact(&cpuinfo, "flags").or_else(|| fact(&cpuinfo, "Features")).unwrap_or_default();
+        let known = EXTENSIONS.iter().filter(|known| flags.split_whitespace().any(|flag| flag == **known));
         Self {
             caches: host.allowed.first().map(|cpu| caches(&host.roots, cpu)).unwrap_or_default(),
-            memory_bytes: kib.and_then(|kib| kib.parse::<u64>().ok()).map(|kib| kib << 10),
+            memory_bytes: of_host(&host.roots, "MemTotal"),
             extensions: known.map(|known| (*known).to_owned()).collect(),
         }
     }

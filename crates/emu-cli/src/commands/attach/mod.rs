@@ -40,7 +40,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     let mut plan = Plan::new(&host, &args.zone, &signals)?;
     let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
     let mut report = Report::new(args.report.quiet, json, Record::of_tasks(&plan, target.tasks()));
-    report.begin(&plan);
+    report.begin(&plan, "");
     report.tell(&restored);
     if args.report.verify {
         plan.settle();
@@ -59,7 +59,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
         let watched = watch(&mut following, control.as_ref(), &signals, &target, end, &mut report);
 
         let wall = begun.elapsed();
-        report.followed(&following);
+        report.followed(&following.session, following.follow.as_ref());
         let (status, released) = following.session.release();
         // What released it may be the next session's concern.
         let again = match &watched {

@@ -11,6 +11,7 @@ use rustix::param::page_size;
 
 use super::args::{ApplyArgs, CreateArgs};
 use super::file;
+use super::killed::Killed;
 use super::members::{self, Join, There};
 use super::spec::{Spec, Specs};
 use super::{asked_to_end, create, killed, killed_beside, name, nodes, remove};
@@ -39,10 +40,13 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     })?;
     // One that asks to end is heard between two steps.
     let signals = Signals::block()?;
-    let (steps, gone) = plan(&host, &specs, &signals)?;
+    let Planned { steps, gone, killed } = plan(&host, &specs, &signals)?;
     let reporter = Reporter::new(args.quiet);
     for member in &gone {
         reporter.note(member);
+    }
+    for one in &killed {
+        reporter.note(&format!("node {}: {}", one.name, one.in_words()));
     }
     if args.dry_run {
         let lines: Vec<_> = steps.iter().map(Step::to_string).collect();
@@ -64,9 +68,9 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
         reporter.tell(&step.to_string());
         done.push(step);
     }
-    let names: Vec<_> = specs.keys().map(String::as_str).collect();
-    for gone in killed::killed(&host.roots, &names) {
-        killed::forget(&host.roots, &gone.name);
+    // What is in the file has been made again.
+    for one in killed.iter().filter(|one| !specs.contains_key(&one.name)) {
+        killed::forget(&host.roots, &one.name);
     }
     Ok(Exit::Success)
 }
@@ -149,15 +153,22 @@ impl fmt::Display for Step {
     }
 }
 
+/// What makes the nodes those of a file.
+struct Planned {
+    steps: Vec<Step>,
+    /// Members that are not there, in words.
+    gone: Vec<String>,
+    killed: Vec<Killed>,
+}
+
 /// The changes that make the nodes those of the file. All that can be seen before is seen here.
-fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<(Vec<Step>, Vec<String>), Failure> {
+fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Planned, Failure> {
     let (found, mut there) = (nodes()?, There::new());
     let killed = killed_beside(&found)?;
     for (session, working) in found {
         there.insert(name(&session).to_owned(), (session, working?));
     }
-    let (joins, mut gone) = members::plan(host, specs, &there)?;
-    gone.extend(killed.iter().map(|one| format!("node {}: {}", one.name, one.in_words())));
+    let (joins, gone) = members::plan(host, specs, &there)?;
     // This process may be kept off the CPUs of a node that is to be another one.
     let mut host = host.clone();
     for (session, _) in there.values().filter(|(_, working)| working.exclusive.is_some()) {
@@ -209,7 +220,8 @@ fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<(Vec<Step>, Vec
     let created =
         created.into_iter().map(|(name, spec, _)| Step::Create { name: name.clone(), spec: spec.clone() });
     let joins = joins.into_iter().map(Step::Join);
-    Ok((removed.into_iter().chain(created).chain(set).chain(joins).collect(), gone))
+    let steps = removed.into_iter().chain(created).chain(set).chain(joins).collect();
+    Ok(Planned { steps, gone, killed })
 }
 
 /// What is to be set of a node that is the one of the file.

@@ -16,15 +16,11 @@ use super::watched::{self, Watched};
 use crate::control::{Asked, Control, Joined, Member, Removal, Source};
 use crate::exit::{Exit, Failure};
 use crate::host;
-use crate::output;
-use crate::reporter::Reporter;
 use crate::signals::{Came, Signals, until};
 use crate::zone::follow::Follow;
-use crate::zone::like::Like;
 use crate::zone::plan::Plan;
 use crate::zone::record::Record;
-use crate::zone::summary;
-use crate::zone::tell::JsonFile;
+use crate::zone::tell::{JsonFile, Report};
 
 /// The line that it writes when the node is there.
 pub(super) const READY: &str = "ready";
@@ -41,24 +37,17 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     let (host, restored) = host::restored()?;
     let mut plan = Plan::new(&host, &args.zone, &signals)?;
     let json = args.json.as_deref().map(JsonFile::open).transpose()?;
-    let mut record = Record::of_node(&plan, &args.name);
     // It is not to keep a file system from being unmounted.
     let _ = std::env::set_current_dir("/");
-    let reporter = Reporter::new(args.quiet);
+    let keeps_steps = json.is_some();
+    let mut report = Report::new(args.quiet, json, Record::of_node(&plan, &args.name));
     let name = format!("{}{}", super::PREFIX, args.name);
     let options = NodeOptions { memory: args.memory, exclusive: args.exclusive };
     let (mut node, other) = plan.engage(|prepared| Node::create_with(prepared, &name, options))?;
-    for line in plan.like.iter().flat_map(Like::lines) {
-        reporter.tell(&line);
-    }
-    reporter.tell(&format!("node {}: {}", args.name, summary::opening(&plan)));
-    let told = restored.into_iter().chain(other);
-    let told = told.chain(plan.prepared.expected().notes.clone()).chain(node.session().notes());
-    for note in told.chain(node.exclusive().iter().flat_map(show::exclusive)) {
-        reporter.note(&note);
-        record.note(&note);
-    }
-    record.engaged(&plan);
+    report.begin(&plan, &format!("node {}: ", args.name));
+    report.tell(&restored);
+    report.engaged(&plan, other, node.session());
+    report.tell(&node.exclusive().iter().flat_map(show::exclusive).collect::<Vec<_>>());
     let control = Control::open(&name, Tasks::Processes(Vec::new()))?;
     let mark = Mark::set(&host.roots, &args.name)?;
     let like = plan.like.take().map(|like| like.source);
@@ -74,7 +63,7 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
         let came = signals.wait_for_end(&[control.as_fd()], None, until(due, look))?;
         if let Kept { node, follow: Some(follow), .. } = &mut kept {
             follow.play(node.session());
-            if json.is_none() {
+            if !keeps_steps {
                 // Nobody asks for them.
                 drop(node.session().take_stretches());
             }
@@ -87,12 +76,9 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     }
     mark.clear();
     let Kept { mut node, follow, .. } = kept;
-    record.steps(&node.session().take_stretches(), follow.as_ref());
+    report.followed(node.session(), follow.as_ref());
     let (wall, (status, removed)) = (begun.elapsed(), node.remove());
-    if let Some(mut json) = json {
-        record.status(&status, wall);
-        json.write(&output::json(&record)?)?;
-    }
+    report.end(&status, wall, Exit::Success);
     removed?;
     Ok(Exit::Success)
 }

@@ -96,8 +96,12 @@ fn killed_beside(there: &[Found]) -> Result<Vec<Killed>> {
 
 /// The node of this name. Its emu answers: what is sent to one that is stopped would be done later.
 fn find(name: &str) -> Result<LiveSession> {
+    find_among(nodes()?, name)
+}
+
+/// The same where the nodes are known.
+fn find_among(there: Vec<Found>, name: &str) -> Result<LiveSession> {
     let wanted = format!("{PREFIX}{name}");
-    let there = nodes()?;
     let names: Vec<_> = there.iter().map(|(session, _)| self::name(session).to_owned()).collect();
     let found = there.into_iter().find(|(session, _)| session.name == wanted);
     let (session, working) = found.ok_or_else(|| {
@@ -117,13 +121,13 @@ fn find(name: &str) -> Result<LiveSession> {
 /// Ends a node, and waits until all is undone.
 fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
-    if nodes()?.iter().all(|(session, _)| self::name(session) != name)
-        && killed::forget(&Roots::system(), name)
-    {
+    let there = nodes()?;
+    let is_there = there.iter().any(|(session, _)| self::name(session) == name);
+    if !is_there && killed::forget(&Roots::system(), name) {
         emu_core::restore(&Roots::system())?;
         return Ok(Exit::Success);
     }
-    let session = find(name)?;
+    let session = find_among(there, name)?;
     let failed = |e: rustix::io::Errno| Error::io(format!("cannot watch emu {}", session.pid), e.into());
     let emu = Pid::from_raw(session.pid).ok_or_else(|| failed(rustix::io::Errno::SRCH))?;
     let emu = pidfd_open(emu, PidfdFlags::empty()).map_err(failed)?;

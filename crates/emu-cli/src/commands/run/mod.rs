@@ -30,7 +30,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let mut plan = Plan::new(&host, &args.zone, &signals)?;
     let json = args.report.json.as_deref().map(JsonFile::open).transpose()?;
     let mut report = Report::new(args.report.quiet, json, Record::of_command(&plan, &args.command));
-    report.begin(&plan);
+    report.begin(&plan, "");
     report.tell(&restored);
     if args.report.verify {
         plan.settle();
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     let Emulated { following, changes, .. } = supervisor.into_in_force();
     report.changed(&changes);
     let wall = begun.elapsed();
-    report.followed(&following);
+    report.followed(&following.session, following.follow.as_ref());
     let (status, released) = following.session.release();
     // A command that nobody watches any more may never begin.
     if watched.is_ok()
