@@ -7,6 +7,7 @@
 
 mod affinity;
 mod copy;
+mod cpuset;
 mod field;
 mod file;
 mod form;

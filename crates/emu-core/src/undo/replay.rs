@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 
 use super::affinity::are_cpus;
+use super::cpuset;
 use super::field::Field;
 use super::group;
 use super::lines::{Backwards, DONE, ENDING, LEFT};
@@ -47,6 +48,7 @@ pub(super) fn undo(
     window: &mut [u8],
     report: Report<'_>,
 ) -> Outcome {
+    cpuset::widen_all(journal, places, window);
     let mut only = |wanted: Gravity| {
         undo_once(journal, (places, peers), window, &mut |gravity, message| {
             if gravity == wanted {

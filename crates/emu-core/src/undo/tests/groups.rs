@@ -342,3 +342,30 @@ fn a_process_newer_than_the_list_is_no_member() {
     assert_eq!(run(&roots, &[Undo::ContinueAll { members }]), (undone(1), vec![]));
     assert_eq!(sleeper.state(), 'T');
 }
+
+#[test]
+fn tasks_of_a_cpuset_have_all_cpus_before_they_leave_it() {
+    let (_dir, roots) = playground();
+    let sleeper = Sleeper::start();
+    for (above, version) in [("cpuset.cpus", 1), ("cpuset.cpus.effective", 2)] {
+        let parent = roots.sys.join(format!("v{version}"));
+        let path = parent.join("emu");
+        let (cpus, members) = (path.join("cpuset.cpus"), path.join("cgroup.procs"));
+        fs::create_dir_all(&path).unwrap();
+        for (file, value) in
+            [(parent.join("cpuset.cpus"), ""), (parent.join(above), "0-3\n"), (cpus.clone(), "0\n")]
+        {
+            fs::write(file, value).unwrap();
+        }
+        let return_to = parent.join("cgroup.procs");
+        let record = Undo::Group { path, members: "cgroup.procs".into(), return_to: return_to.clone() };
+        for (pids, wanted) in [("", "0\n".to_owned()), ("1\n", "0-3".to_owned())] {
+            fs::write(&members, pids.replace('1', &sleeper.0.id().to_string())).unwrap();
+            fs::write(&return_to, "").unwrap();
+            // The folder of a test is not removed with its files in it.
+            assert_eq!(run(&roots, std::slice::from_ref(&record)).0.failed, 1);
+            assert_eq!(text(&cpus), wanted, "version {version}");
+        }
+        assert!(text(&return_to).starts_with(&sleeper.0.id().to_string()));
+    }
+}
