@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::{
-    alone, as_written, assert_nothing_left, assert_refused, assert_share, comm, emu, eventually, finish,
-    in_some_attempt, methods, run, some_method, start, until_child, until_it_acts, words,
+    alone, as_written, assert_free, assert_nothing_left, assert_refused, assert_share, comm, emu, eventually,
+    finish, in_some_attempt, is_near, methods, run, some_method, start, until_child, until_it_acts, words,
 };
 
 /// A loop on CPU 0, at 20 % at first.
@@ -82,9 +82,13 @@ fn a_speed_set_anew_is_delivered_by_each_method() {
         in_some_attempt(|| {
             let zone = zone_of(looping.id());
             assert!((asked(&zone) - 0.7).abs() < 1e-9, "{method}: {zone}");
-            let delivered = zone["status"]["delivered"]["share"].as_f64().unwrap_or_default();
-            // Not of the time before.
-            if (delivered - 0.7).abs() < 0.2 { Ok(()) } else { Err(format!("{method}: {zone}")) }
+            // Not of the time before. On a busy machine it may not be told.
+            let delivered = zone["status"]["delivered"]["share"].as_f64();
+            if delivered.is_none_or(|share| is_near(share, 0.7)) {
+                Ok(())
+            } else {
+                Err(format!("{method}: {zone}"))
+            }
         });
         let said = looping.end();
         assert!(said.contains("the speed was set to 70%"), "{method}: {said}");
@@ -118,9 +122,13 @@ fn what_an_emu_stops_runs_while_the_emu_is_stopped() {
         looping.signal(Signal::SIGSTOP);
         // The guardian looks now and then.
         thread::sleep(Duration::from_millis(2000));
+        let what = format!("{method}, stopped");
         // With fracas the kernel goes on.
-        let meanwhile = if method == "fracas" { 0.2 } else { 1.0 };
-        assert_share(looping.program, meanwhile, &format!("{method}, stopped"));
+        if method == "fracas" {
+            assert_share(looping.program, 0.2, &what);
+        } else {
+            assert_free(looping.program, &what);
+        }
         looping.signal(Signal::SIGCONT);
         assert_share(looping.program, 0.2, &format!("{method}, continued"));
         let said = looping.end();

@@ -11,8 +11,9 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::{
-    EMU, Ended, alone, as_written, assert_nothing_left, assert_refused, assert_share, can_emulate,
-    can_emulate_by, comm, emu, eventually, finish, has_cpus, methods, place_of, run, skip, start, words,
+    EMU, Ended, alone, as_written, assert_free, assert_nothing_left, assert_refused, assert_share,
+    can_emulate, can_emulate_by, comm, emu, eventually, finish, has_cpus, is_near, methods, place_of, run,
+    skip, start, words,
 };
 
 pub(crate) fn emu_node(line: &str) -> Ended {
@@ -79,7 +80,7 @@ fn what_runs_on_a_node_is_as_slow_as_the_node() {
         let shown = node.shown();
         assert_eq!(shown["members"], serde_json::json!([looping]), "{method}");
         let delivered = shown["status"]["delivered"]["share"].as_f64().unwrap_or_default();
-        assert!((delivered - 0.3).abs() < 0.15, "{method}: {shown}");
+        assert!(is_near(delivered, 0.3), "{method}: {shown}");
         assert_eq!(emu_node("set one --speed 70%").code(), Some(0), "{method}");
         assert_share(looping as i32, 0.7, &method);
         assert_refused(&emu_node("remove one"), 2, "a node with processes");
@@ -101,7 +102,7 @@ fn what_runs_on_a_node_is_free_when_its_emu_ends_or_is_killed() {
             let (child, looping) = node.begin(LOOP);
             kill(Pid::from_raw(node.keeper as i32), signal).unwrap();
             eventually("the command is free", || place_of(looping) == own);
-            assert_share(looping as i32, 1.0, &format!("{method} after {signal}"));
+            assert_free(looping as i32, &format!("{method} after {signal}"));
             kill(Pid::from_raw(looping as i32), Signal::SIGKILL).unwrap();
             finish(child);
             assert_eq!(node.shown(), Value::Null, "{method}");

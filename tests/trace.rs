@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{
     alone, as_written, assert_nothing_left, assert_refused, can_emulate, emu, finish, in_some_attempt,
-    methods, run, start, until_child, until_it_acts, words,
+    is_near, methods, run, start, until_child, until_it_acts, words,
 };
 
 /// Half a second at each speed, and two steps of 100 ms.
@@ -43,7 +43,7 @@ fn judged(kept: &Value) -> Result<(), String> {
     // Of each long step it is known, as the loop never rests.
     for step in &steps[..2] {
         let [share, asked] = ["share", "asked"].map(|key| step["delivered"][key].as_f64());
-        if !share.zip(asked).is_some_and(|(share, asked)| (share - asked).abs() < 0.06) {
+        if !share.zip(asked).is_some_and(|(share, asked)| is_near(share, asked)) {
             return Err(format!("not delivered: {step}"));
         }
     }
