@@ -23,8 +23,13 @@ fn a_file_of_nodes_is_applied_wholly_or_not_at_all() {
         "{}",
         planned.stderr
     );
-    assert_eq!(apply(&file("50%"), "--quiet").code(), Some(0));
-    assert_eq!(asked(), Some(0.5));
+    let changes = |options: &str| {
+        let told = as_written("node-apply", &apply(&file("50%"), options).stdout);
+        told["changes"].as_array().unwrap().iter().map(|one| one["action"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!((changes("--dry-run --json"), asked()), (vec!["create".into()], None));
+    assert_eq!((changes("--quiet --json"), asked()), (vec!["create".into()], Some(0.5)));
+    assert_eq!(changes("--quiet --json"), Vec::<serde_json::Value>::new());
     let again = apply(&file("50%"), "--dry-run");
     assert_eq!((again.code(), &*again.stdout), (Some(0), "Nothing is to be changed.\n"), "{}", again.stderr);
 

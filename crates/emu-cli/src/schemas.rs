@@ -64,6 +64,7 @@ fn the_schemas_are_those_of_what_is_written() {
             schema::<Document<emu_machine::series::Series>>("emu measure cpu, memory or disk --for --json"),
         ),
         ("methods", schema::<methods::show::Listing>("emu methods --json")),
+        ("node-apply", schema::<node::apply::Applied>("emu node apply --json")),
         ("node-list", schema::<node::show::NodeList<'_>>("emu node list --json")),
         ("noise", schema::<Document<emu_machine::noise::Measured>>("emu noise --json")),
         ("profile", schema::<emu_machine::profile::Profile>("emu profile")),

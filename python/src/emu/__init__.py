@@ -342,10 +342,8 @@ def apply(
         source, text = "-", "\n".join(tables)
     else:
         source, text = os.fspath(spec), None
-    steps = [line for line in _call(["node", "apply", source, "--dry-run"], text).splitlines() if line[:1].islower()]
-    if steps and not dry_run:
-        _call(["node", "apply", source, "--quiet"], text)
-    return steps
+    told = json.loads(_call(["node", "apply", source, "--json", "--dry-run" if dry_run else "--quiet"], text))
+    return [change["what"] for change in told["changes"]]
 
 
 class Attached:

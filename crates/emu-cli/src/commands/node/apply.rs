@@ -8,6 +8,7 @@ use emu_core::{
 };
 
 use rustix::param::page_size;
+use serde::Serialize;
 
 use super::args::{ApplyArgs, CreateArgs};
 use super::file;
@@ -45,13 +46,20 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     for member in &gone {
         reporter.note(member);
     }
+    let told = |one: &Killed| format!("node {}: {}", one.name, one.in_words());
     for one in &killed {
-        reporter.note(&format!("node {}: {}", one.name, one.in_words()));
+        reporter.note(&told(one));
     }
+    let json = args.json.then(|| Applied {
+        schema: output::SCHEMA,
+        dry_run: args.dry_run,
+        changes: steps.iter().map(Change::of).collect(),
+        notes: gone.into_iter().chain(killed.iter().map(told)).collect(),
+    });
     if args.dry_run {
         let lines: Vec<_> = steps.iter().map(Step::to_string).collect();
         let text = if lines.is_empty() { "Nothing is to be changed.".into() } else { lines.join("\n") };
-        output::print(&format!("{text}\n"))?;
+        output::print(&json.map_or(Ok(format!("{text}\n")), |json| output::json(&json))?)?;
         return Ok(Exit::Success);
     }
     let mut done: Vec<Step> = Vec::new();
@@ -72,7 +80,48 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     for one in killed.iter().filter(|one| !specs.contains_key(&one.name)) {
         killed::forget(&host.roots, &one.name);
     }
+    if let Some(json) = json {
+        output::print(&output::json(&json)?)?;
+    }
     Ok(Exit::Success)
+}
+
+/// What makes the nodes those of the file: it was done, or would be.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Applied {
+    /// Version of this form.
+    schema: u32,
+    /// Whether nothing was done.
+    dry_run: bool,
+    /// In the order in which they are done; none where all is as in the file.
+    changes: Vec<Change>,
+    /// Members that are not there, and nodes whose emu was killed, in words.
+    notes: Vec<String>,
+}
+
+/// A change of a node.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct Change {
+    /// The node.
+    node: String,
+    /// `create`, `remove`, `set`, or of what is to be there: `join`, `start`, `watch`, `unwatch`.
+    action: &'static str,
+    /// All of it in words.
+    what: String,
+}
+
+impl Change {
+    fn of(step: &Step) -> Self {
+        let (node, action) = match step {
+            Step::Remove { name, .. } => (name.as_str(), "remove"),
+            Step::Create { name, .. } => (name.as_str(), "create"),
+            Step::Set { name, .. } => (name.as_str(), "set"),
+            Step::Join(join) => (join.node(), join.action()),
+        };
+        Self { node: node.to_owned(), action, what: step.to_string() }
+    }
 }
 
 /// Writes the nodes that there are as a file for [`apply`].

@@ -177,6 +177,10 @@ pub(crate) struct ApplyArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
+    /// Write what is changed as JSON to stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+
     /// Say nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,

@@ -194,6 +194,16 @@ impl Join {
         }
     }
 
+    /// What kind of change it is.
+    pub(super) fn action(&self) -> &'static str {
+        match self {
+            Self::Take { .. } => "join",
+            Self::Start { .. } => "start",
+            Self::Watch { .. } => "watch",
+            Self::Unwatch { .. } => "unwatch",
+        }
+    }
+
     /// Does it. A process that has ended meanwhile is none that fails.
     pub(super) fn take(&self) -> Result<(), Failure> {
         let emu = find_node(self.node())?.pid;

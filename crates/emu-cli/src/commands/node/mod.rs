@@ -1,6 +1,6 @@
 //! `emu node`: virtual nodes, which last until they are removed.
 
-mod apply;
+pub(crate) mod apply;
 mod args;
 mod create;
 mod exec;
