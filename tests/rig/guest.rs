@@ -15,6 +15,11 @@ fn root() -> PathBuf {
     folder.expect("the crate is two folders down").to_path_buf()
 }
 
+/// Whether all is to be tried, and not what finds most in the least time: `EMU_RIG=full`.
+pub(crate) fn is_full() -> bool {
+    std::env::var_os("EMU_RIG").is_some_and(|wanted| wanted == "full")
+}
+
 /// A guest to be booted. Its time is the count of its instructions: a busy host makes it slower and changes nothing else.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guest {

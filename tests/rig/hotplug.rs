@@ -17,7 +17,7 @@ fn a_cpu_that_comes_back_is_used_again() {
     // Two ways back: the kernel's own on version 2, and emu's on version 1, where all methods but fracas share it. That
     // nobody has bound a thread, fracas believes after a second. Burners make a guest slow.
     const FRACAS: &str = "fracas 1500000 800000";
-    let jobs = [(Guest::FOUR, FRACAS), (Guest::FOUR_V1, FRACAS), (Guest::FOUR_V1, "cpu-hogs 800000 800000")];
+    let jobs = [(Guest::FOUR, FRACAS), (Guest::FOUR_V1, FRACAS), (Guest::FOUR_V1, "cpu-hogs 500000 500000")];
     let reports = run_at_once(jobs.map(|(guest, method)| (guest, format!("hotplug.sh {method}"))));
     for ((guest, method), report) in jobs.into_iter().zip(reports) {
         let Some(report) = report else { return };
@@ -46,7 +46,7 @@ fn a_cpu_that_comes_back_is_used_again() {
 
 #[test]
 fn tasks_that_lose_their_last_cpu_are_slowed_when_it_is_back() {
-    // The windows have 80 periods each, and burners wait for their guest's turn: 5.3 % off was seen. Unslowed it is 150 %.
+    // The windows have 50 periods each, and burners wait for their guest's turn: 5.3 % off was seen. Unslowed it is 150 %.
     const CLOSE: f64 = 0.1;
     let Some(report) = Guest::FOUR_V1.run("last-cpu.sh") else { return };
     let used = |when: &str| {

@@ -1,22 +1,23 @@
 //! Two emus at once, on CPUs of their own, which rely on the same state of the machine: whichever ends first, and however,
 //! leaves it to the other, and after both everything is as before.
 
-use super::guest::{Guest, numbers};
+use super::guest::{Guest, is_full, numbers};
 
-/// METHOD-WHO-ENDING, as `together.sh` takes them.
+/// METHOD-WHO-ENDING, as `together.sh` takes them; the last two where all is tried.
 const CASES: [&str; 5] = [
-    "fracas-first-release",
     "fracas-second-terminate",
     "fracas-first-both",
     "cpu-hogs-first-kill",
     "cpu-hogs-second-release",
+    "fracas-first-release",
 ];
 
 #[test]
 fn the_first_to_end_leaves_to_the_other_what_it_relies_on() {
     let guest = Guest::TWO;
-    let Some(report) = guest.run(&format!("together.sh {}", CASES.join(" "))) else { return };
-    for case in CASES {
+    let cases = if is_full() { &CASES[..] } else { &CASES[..3] };
+    let Some(report) = guest.run(&format!("together.sh {}", cases.join(" "))) else { return };
+    for &case in cases {
         let (controllers, real_time, share) = if case.starts_with("fracas") {
             (["cpuset", "cpu"].as_slice(), "900000", 0.4)
         } else {

@@ -16,8 +16,8 @@ JOB
 watch() { # WHEN FOLDER_IN_PROC...
   when=$1
   shift
-  usleep 900000
-  echo "used $when $(program used 800000 "$@")"
+  usleep 600000
+  echo "used $when $(program used 500000 "$@")"
 }
 
 emu run --method cpu-hogs --cpus 2 --speed 40% -- sh /tmp/program >/dev/null 2>/tmp/words &
