@@ -1,5 +1,6 @@
 //! `emu node`: what runs on a node is as slow as the node, and the end of the node leaves nothing.
 
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::thread::sleep;
@@ -13,7 +14,7 @@ use serde_json::Value;
 use crate::common::{
     EMU, Ended, alone, as_written, assert_free, assert_nothing_left, assert_refused, assert_share,
     can_emulate, can_emulate_by, comm, emu, eventually, finish, has_cpus, is_near, methods, place_of, run,
-    skip, start, words,
+    skip, some_method, start, words,
 };
 
 pub(crate) fn emu_node(line: &str) -> Ended {
@@ -90,6 +91,32 @@ fn what_runs_on_a_node_is_as_slow_as_the_node() {
         assert_eq!(node.shown(), Value::Null, "{method}");
         assert_nothing_left(node.keeper);
     }
+}
+
+#[test]
+fn nodes_of_several_hosts_are_reported_together() {
+    let _alone = alone();
+    let Some(method) = some_method() else { return skip("no method works here") };
+    let node = Node::create("one", &format!("--speed 30% --method {method}"));
+    let (child, looping) = node.begin(LOOP);
+    eventually("what is delivered is told", || !node.shown()["status"]["delivered"].is_null());
+    let dir = tempfile::tempdir().unwrap();
+    let listed = emu_node("list --json").stdout;
+    for host in ["east", "west"] {
+        fs::write(dir.path().join(format!("{host}.json")), &listed).unwrap();
+    }
+    kill(Pid::from_raw(looping as i32), Signal::SIGKILL).unwrap();
+    finish(child);
+    let report = |options: &[&str]| run(emu(["report"]).arg(dir.path()).args(options), "");
+    let table = report(&[]).stdout;
+    for host in ["east", "west"] {
+        let row = table.lines().find(|line| line.starts_with(host)).unwrap_or_else(|| panic!("{table}"));
+        assert!(row.contains("30%") && row.contains('±'), "{table}");
+    }
+    let told = as_written("report-hosts", &report(&["--json"]).stdout);
+    assert_eq!(told["nodes"].as_array().map(Vec::len), Some(2), "{told}");
+    fs::write(dir.path().join("north.json"), "{}").unwrap();
+    assert_refused(&report(&[]), 2, "north.json is no JSON of `emu node list`");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
-use crate::commands::{calibrate, ci, doctor, info, measure, methods, node, restore, top, verify};
+use crate::commands::{calibrate, ci, doctor, info, measure, methods, node, report, restore, top, verify};
 use crate::measuring::Document;
 use crate::zone::record::Record;
 
@@ -65,10 +65,11 @@ fn the_schemas_are_those_of_what_is_written() {
         ),
         ("methods", schema::<methods::show::Listing>("emu methods --json")),
         ("node-apply", schema::<node::apply::Applied>("emu node apply --json")),
-        ("node-list", schema::<node::show::NodeList<'_>>("emu node list --json")),
+        ("node-list", schema::<node::show::NodeList>("emu node list --json")),
         ("noise", schema::<Document<emu_machine::noise::Measured>>("emu noise --json")),
         ("profile", schema::<emu_machine::profile::Profile>("emu profile")),
         ("record", schema::<emu_bench::record::About>("record.json of a record")),
+        ("report-hosts", schema::<report::hosts::Hosts>("emu report --json of hosts")),
         ("report", schema::<emu_bench::report::Results>("emu report --json and emu bench --json")),
         ("restore", schema::<restore::show::Document<'_>>("emu restore --json")),
         ("run", schema::<Record>("emu run --json and emu attach --json")),

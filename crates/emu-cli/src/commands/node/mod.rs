@@ -53,7 +53,7 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
             let look = || {
                 let nodes = nodes()?;
                 let killed = killed_beside(&nodes)?;
-                if args.json { show::json(&nodes, &killed) } else { Ok(show::text(&nodes, &killed)) }
+                if args.json { show::json(nodes, &killed) } else { Ok(show::text(&nodes, &killed)) }
             };
             live(args.watch.then_some(LOOK), true, look)
         }

@@ -3,7 +3,7 @@
 use emu_bench::numbers::{rounded_size, size, span};
 use emu_bench::table::{Column, Table, wrap};
 use emu_core::{CpuList, Exclusive, Memory, Pid, Result, Status};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::killed::Killed;
 use super::{Found, name};
@@ -87,55 +87,55 @@ fn some_of(names: &[String], between: &str) -> String {
     }
 }
 
-/// The nodes of the host.
-#[derive(Serialize)]
+/// The nodes of a host.
+#[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct NodeList<'a> {
+pub(crate) struct NodeList {
     /// Version of the form.
-    schema: u32,
+    pub(crate) schema: u32,
     /// Each node; what its emu does not answer is null.
-    nodes: Vec<Node<'a>>,
+    pub(crate) nodes: Vec<Node>,
     /// The names of those whose emu was killed, until they are made again or removed.
-    killed: Vec<&'a str>,
+    pub(crate) killed: Vec<String>,
 }
 
 /// A node.
-#[derive(Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Node<'a> {
+pub(crate) struct Node {
     /// Its name.
-    name: &'a str,
+    pub(crate) name: String,
     /// The process of the emu that keeps it.
     pid: Pid,
     /// The method.
-    method: &'a str,
+    pub(crate) method: String,
     /// Its CPUs.
-    cpus: &'a CpuList,
+    pub(crate) cpus: CpuList,
     /// Its processes.
-    members: Option<&'a [Pid]>,
+    members: Option<Vec<Pid>>,
     /// Its limit of memory, if it has one.
     memory: Option<Memory>,
     /// What keeps off its CPUs, if it has them for itself.
-    exclusive: Option<&'a Exclusive>,
+    exclusive: Option<Exclusive>,
     /// What it was asked, is set and has delivered.
-    status: Option<&'a Status>,
+    pub(crate) status: Option<Status>,
 }
 
 /// All that is known.
-pub(super) fn json(nodes: &[Found], killed: &[Killed]) -> Result<String> {
-    let nodes = nodes.iter().map(|(session, working)| {
-        let working = working.as_ref().ok();
+pub(super) fn json(nodes: Vec<Found>, killed: &[Killed]) -> Result<String> {
+    let nodes = nodes.into_iter().map(|(session, working)| {
+        let working = working.ok();
         Node {
-            name: name(session),
+            name: name(&session).to_owned(),
             pid: session.pid,
-            method: &session.method,
-            cpus: &session.cpus,
-            members: working.map(|working| &working.members[..]),
-            memory: working.and_then(|working| working.memory),
-            exclusive: working.and_then(|working| working.exclusive.as_ref()),
-            status: working.map(|working| &working.status),
+            members: working.as_ref().map(|working| working.members.clone()),
+            memory: working.as_ref().and_then(|working| working.memory),
+            exclusive: working.as_ref().and_then(|working| working.exclusive.clone()),
+            status: working.map(|working| working.status),
+            method: session.method,
+            cpus: session.cpus,
         }
     });
-    let killed = killed.iter().map(|one| one.name.as_str()).collect();
+    let killed = killed.iter().map(|one| one.name.clone()).collect();
     output::json(&NodeList { schema: SCHEMA, nodes: nodes.collect(), killed })
 }

@@ -8,11 +8,13 @@ const EXAMPLES: &str = "\
 Examples:
   emu report emu-results/2026-01-31-some-processor
   emu report records/hogs records/fracas --table errors
-  emu report --splice README.md --check";
+  emu report --splice README.md --check
+  emu report hosts/     # of HOST.json files that emu node list --json wrote";
 
 /// Make the page, figures and tables of a record of `emu bench` again
 ///
-/// Several records of one machine and one version of emu are taken together.
+/// Several records of one machine and one version of emu are taken together. A folder without a record that has a file HOST.json of
+/// `emu node list --json` for each of some hosts is shown as a table of their nodes.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArgs {

@@ -1,6 +1,7 @@
 //! `emu report`: what records of `emu bench` show.
 
 mod args;
+pub(crate) mod hosts;
 mod show;
 mod splice;
 
@@ -28,6 +29,15 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Failure> {
     }
     if let Some(table) = args.table {
         return splice::table(&args.records, table);
+    }
+    if let [folder] = &args.records[..]
+        && let Some(hosts) = hosts::Hosts::read(folder)?
+    {
+        if args.out.is_some() {
+            return Err(Error::usage("--out is for records of emu bench").into());
+        }
+        output::print(&if args.json { output::json(&hosts)? } else { hosts.text() })?;
+        return Ok(Exit::Success);
     }
     let folder = folder(args)?;
     show(&Results::read(&args.records)?, &folder, args.json)
