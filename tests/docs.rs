@@ -81,7 +81,9 @@ fn shell(folder: &Path, line: &str) -> Command {
 #[test]
 fn every_command_shown_is_understood() {
     let folder = |name: &str| fs::read_dir(root().join(name)).unwrap().map(|entry| entry.unwrap().path());
-    let documents = folder("").chain(folder("docs")).chain([root().join("python/README.md")]);
+    let documents = folder("")
+        .chain(folder("docs"))
+        .chain(["python", "ansible"].map(|folder| root().join(folder).join("README.md")));
     let documents: Vec<_> = documents.filter(|path| path.extension().is_some_and(|is| is == "md")).collect();
     let all: Vec<_> = documents.iter().flat_map(|document| commands(document)).collect();
     let own: Vec<_> = all.iter().filter(|command| command.starts_with("emu ")).collect();

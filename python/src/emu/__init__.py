@@ -322,6 +322,15 @@ def _toml(key: str, value: Any) -> str:
     return json.dumps(kept, ensure_ascii=False, default=str)
 
 
+def file_text(spec: Mapping[str, Mapping[str, Any]], classes: Mapping[str, Mapping[str, Any]] | None = None) -> str:
+    """The text of a file of nodes. See ``apply``."""
+    named = [("class", *one) for one in (classes or {}).items()] + [("node", *one) for one in spec.items()]
+    return "\n".join(
+        f"[{kind}.{json.dumps(name)}]\n" + "".join(f"{key} = {_toml(key, value)}\n" for key, value in one.items())
+        for kind, name, one in named
+    )
+
+
 def apply(
     spec: PathLike | Mapping[str, Mapping[str, Any]],
     *,
@@ -334,12 +343,7 @@ def apply(
     Returns the steps that were taken, or would be; none where all is so already.
     """
     if isinstance(spec, Mapping):
-        named = [("class", *one) for one in (classes or {}).items()] + [("node", *one) for one in spec.items()]
-        tables = (
-            f"[{kind}.{json.dumps(name)}]\n" + "".join(f"{key} = {_toml(key, value)}\n" for key, value in one.items())
-            for kind, name, one in named
-        )
-        source, text = "-", "\n".join(tables)
+        source, text = "-", file_text(spec, classes)
     else:
         source, text = os.fspath(spec), None
     told = json.loads(_call(["node", "apply", source, "--json", "--dry-run" if dry_run else "--quiet"], text))

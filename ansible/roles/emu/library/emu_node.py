@@ -1,0 +1,102 @@
+#!/usr/bin/python
+"""Makes the virtual nodes of a host those of a file, by ``emu node apply``."""
+
+from __future__ import annotations
+
+import json
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = """
+module: emu_node
+short_description: Virtual nodes on slower CPUs
+description:
+  - Makes all virtual nodes of the user on a host those that are given, or leaves all as it is.
+  - A second time it changes nothing.
+options:
+  nodes:
+    description: For each node what C([node.NAME]) has in a file of C(emu node apply). None removes all nodes.
+    type: dict
+  classes:
+    description: For each class what nodes that name it share.
+    type: dict
+  content:
+    description: The text of such a file, instead.
+    type: str
+  emu:
+    description: The command.
+    type: path
+    default: emu
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+"""
+
+EXAMPLES = """
+- emu_node:
+    classes: {small: {speed: 25%}}
+    nodes: {worker: {class: small, count: 2}, server: {cpus: "2", speed: 80%}}
+"""
+
+RETURN = """
+changes: {description: What was changed or would be; C(node), C(action) and C(what) in words., type: list, returned: success}
+nodes: {description: What C(emu node list --json) tells afterwards., type: list, returned: success}
+notes: {description: Members that are not there and nodes whose emu was killed., type: list, returned: success}
+"""
+
+
+def toml(key: str, value: object) -> str:
+    """A value of the file, where all but switches, numbers of things and lists is text."""
+    is_kept = isinstance(value, (bool, list)) or key in ("count", "cores")
+    return json.dumps(value if is_kept else str(value))
+
+
+def text_of(nodes: dict, classes: dict) -> str:
+    tables = [("class", *one) for one in classes.items()] + [("node", *one) for one in nodes.items()]
+    lines = []
+    for kind, name, one in tables:
+        lines.append(f"[{kind}.{json.dumps(name)}]")
+        lines.extend(f"{key} = {toml(key, value)}" for key, value in (one or {}).items())
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "nodes": {"type": "dict"},
+            "classes": {"type": "dict", "default": {}},
+            "content": {"type": "str"},
+            "emu": {"type": "path", "default": "emu"},
+        },
+        required_one_of=[("nodes", "content")],
+        mutually_exclusive=[("nodes", "content")],
+        supports_check_mode=True,
+    )
+    emu = module.params["emu"]
+
+    def call(*words: str, data: str | None = None) -> dict:
+        code, told, said = module.run_command([emu, *words], data=data, handle_exceptions=False)
+        if code != 0:
+            module.fail_json(msg=said.strip() or f"{emu} ended with {code}", rc=code)
+        return json.loads(told)
+
+    content = module.params["content"]
+    if content is None:
+        content = text_of(module.params["nodes"], module.params["classes"])
+    try:
+        words = ["--dry-run"] if module.check_mode else ["--quiet"]
+        applied = call("node", "apply", "-", "--json", *words, data=content)
+        nodes = call("node", "list", "--json")["nodes"]
+    except OSError as error:
+        module.fail_json(msg=f"cannot run {emu}: {error}; the role `emu` installs it")
+    module.exit_json(
+        changed=bool(applied["changes"]),
+        changes=applied["changes"],
+        notes=applied["notes"],
+        nodes=nodes,
+        diff={"prepared": "".join(f"{change['what']}\n" for change in applied["changes"])},
+    )
+
+
+if __name__ == "__main__":
+    main()
