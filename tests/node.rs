@@ -105,7 +105,9 @@ fn nodes_of_several_hosts_are_reported_together() {
     for host in ["east", "west"] {
         fs::write(dir.path().join(format!("{host}.json")), &listed).unwrap();
     }
-    kill(Pid::from_raw(looping as i32), Signal::SIGKILL).unwrap();
+    assert_refused(&emu_node("remove --all"), 2, "processes");
+    assert_eq!(emu_node("remove --all --kill").code(), Some(0));
+    assert!(node.shown().is_null() && looping != 0);
     finish(child);
     let report = |options: &[&str]| run(emu(["report"]).arg(dir.path()).args(options), "");
     let table = report(&[]).stdout;
@@ -115,8 +117,17 @@ fn nodes_of_several_hosts_are_reported_together() {
     }
     let told = as_written("report-hosts", &report(&["--json"]).stdout);
     assert_eq!(told["nodes"].as_array().map(Vec::len), Some(2), "{told}");
-    fs::write(dir.path().join("north.json"), "{}").unwrap();
-    assert_refused(&report(&[]), 2, "north.json is no JSON of `emu node list`");
+    let north = dir.path().join("north.json");
+    fs::write(&north, emu_node("list --json").stdout).unwrap();
+    assert!(report(&[]).stdout.contains("north: no nodes"));
+    for (text, told) in [
+        ("{}".to_owned(), "is no JSON of `emu node list`"),
+        ("{\"schema\": 9}".to_owned(), "is of form 9"),
+        (listed.replace("\"one\"", "\"\\u001b[2J\""), "is not a name for a node"),
+    ] {
+        fs::write(&north, text).unwrap();
+        assert_refused(&report(&[]), 2, told);
+    }
 }
 
 #[test]

@@ -326,7 +326,7 @@ def file_text(spec: Mapping[str, Mapping[str, Any]], classes: Mapping[str, Mappi
     """The text of a file of nodes. See ``apply``."""
     named = [("class", *one) for one in (classes or {}).items()] + [("node", *one) for one in spec.items()]
     return "\n".join(
-        f"[{kind}.{json.dumps(name)}]\n" + "".join(f"{key} = {_toml(key, value)}\n" for key, value in one.items())
+        f"[{kind}.{json.dumps(name)}]\n" + "".join(f"{key} = {_toml(key, value)}\n" for key, value in one.items() if value is not None)
         for kind, name, one in named
     )
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.parsing.convert_bool import boolean
 
 DOCUMENTATION = """
 module: emu_node
@@ -45,10 +46,20 @@ notes: {description: Members that are not there and nodes whose emu was killed.,
 """
 
 
+SWITCHES = ("exclude-background", "exclusive", "lift-rt-limit", "no-hold-clock", "widen")
+
+
 def toml(key: str, value: object) -> str:
-    """A value of the file, where all but switches, numbers of things and lists is text."""
-    is_kept = isinstance(value, (bool, list)) or key in ("count", "cores")
-    return json.dumps(value if is_kept else str(value))
+    """A value of the file, of the type that its key has: a template gives text for all."""
+    if isinstance(value, list):
+        value = [(int if key == "pids" else str)(item) for item in value]
+    elif key in ("count", "cores"):
+        value = int(str(value))
+    elif key in SWITCHES:
+        value = boolean(value)
+    else:
+        value = str(value)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def text_of(nodes: dict, classes: dict) -> str:
@@ -56,7 +67,7 @@ def text_of(nodes: dict, classes: dict) -> str:
     lines = []
     for kind, name, one in tables:
         lines.append(f"[{kind}.{json.dumps(name)}]")
-        lines.extend(f"{key} = {toml(key, value)}" for key, value in (one or {}).items())
+        lines.extend(f"{key} = {toml(key, value)}" for key, value in (one or {}).items() if value is not None)
     return "\n".join(lines) + "\n"
 
 
@@ -82,13 +93,18 @@ def main() -> None:
 
     content = module.params["content"]
     if content is None:
-        content = text_of(module.params["nodes"], module.params["classes"])
+        try:
+            content = text_of(module.params["nodes"], module.params["classes"])
+        except (TypeError, ValueError) as error:
+            module.fail_json(msg=f"a value of `nodes` or `classes` makes no sense: {error}")
     try:
         words = ["--dry-run"] if module.check_mode else ["--quiet"]
         applied = call("node", "apply", "-", "--json", *words, data=content)
         nodes = call("node", "list", "--json")["nodes"]
     except OSError as error:
         module.fail_json(msg=f"cannot run {emu}: {error}; the role `emu` installs it")
+    for note in applied["notes"]:
+        module.warn(note)
     module.exit_json(
         changed=bool(applied["changes"]),
         changes=applied["changes"],

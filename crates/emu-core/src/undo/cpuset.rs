@@ -17,43 +17,52 @@ use super::record::Step;
 use crate::process::FORK;
 
 const CPUS: &[u8] = b"cpuset.cpus";
-/// In version 2 the file of CPUs may be empty; this one has those in force.
+/// In version 2 the file of CPUs may be empty; this one, which version 1 lacks, has those in force.
 const EFFECTIVE: &[u8] = b"cpuset.cpus.effective";
 
-/// Gives every group of a journal that is a cpuset with tasks the CPUs of the group above, and waits for the forks that are
-/// under way.
+/// Gives every group of a journal that is a cpuset the CPUs of the group above, and waits for the forks that are under way.
 ///
 /// It only avoids a race: where it is not possible, the tasks leave the groups all the same.
 pub(super) fn widen_all(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8]) {
-    let Ok(mut lines) = Backwards::new(journal, window) else { return };
+    // The newest group comes first, and may be in an older one: the second time, that has all CPUs to give.
+    let is_any_wider = [(); 2].map(|()| widen_each(journal, places, window)).contains(&true);
+    if is_any_wider {
+        let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: FORK });
+    }
+}
+
+/// Returns whether tasks had fewer CPUs before.
+fn widen_each(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8]) -> bool {
+    let Ok(mut lines) = Backwards::new(journal, window) else { return false };
     let mut is_any_wider = false;
     while let Ok(Some(line)) = lines.next() {
         if line == DONE {
-            return;
+            break;
         }
         if let Some(Step::Group { path, members, .. }) = Step::parse(line) {
             let group = places.locate(path);
             is_any_wider |= group.is_some_and(|group| widen(&group, members).unwrap_or(false));
         }
     }
-    if is_any_wider {
-        let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: FORK });
-    }
+    is_any_wider
 }
 
-/// Returns whether a task of the group had fewer CPUs before.
+/// Returns whether tasks of the group had fewer CPUs before.
 fn widen(group: &Located<'_>, members: Field<'_>) -> rustix::io::Result<bool> {
     let [mut own, mut above] = [[0; VALUE_MAX]; 2];
-    let cpus = below(group, CPUS)?;
-    let parent = group.parent();
-    let above = match below(&parent, EFFECTIVE)?.read(&mut above) {
-        Err(Errno::NOENT) => below(&parent, CPUS)?.read(&mut above)?,
-        read => read?,
-    };
-    if cpus.read(&mut own)? == above || !has_tasks(group, members)? {
+    let above = in_force(&group.parent(), &mut above)?;
+    if in_force(group, &mut own)? == above {
         return Ok(false);
     }
-    cpus.write(above).map(|()| true)
+    below(group, CPUS)?.write(above)?;
+    has_tasks(group, members)
+}
+
+/// The CPUs of a group.
+fn in_force<'b>(group: &Located<'_>, buffer: &'b mut [u8]) -> rustix::io::Result<&'b [u8]> {
+    let effective = below(group, EFFECTIVE)?;
+    let is_there = effective.open(OFlags::PATH).is_ok();
+    (if is_there { effective } else { below(group, CPUS)? }).read(buffer)
 }
 
 fn has_tasks(group: &Located<'_>, members: Field<'_>) -> rustix::io::Result<bool> {

@@ -115,10 +115,15 @@ pub(crate) struct ListArgs {
 
 /// End a node; everything is as before
 #[derive(Debug, Args)]
+#[command(override_usage = "emu node remove <NAME|--all> [OPTIONS]")]
 pub(crate) struct RemoveArgs {
     /// The node
-    #[arg(value_parser = values::node_name)]
-    pub(crate) name: String,
+    #[arg(value_parser = values::node_name, required_unless_present = "all")]
+    pub(crate) name: Option<String>,
+
+    /// All nodes of yours, and forget those whose emu has died
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
 
     /// Kill what runs there; without this or --free a node with processes stays
     #[arg(long)]

@@ -57,14 +57,14 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
             };
             live(args.watch.then_some(LOOK), true, look)
         }
-        NodeCommand::Remove(args) => remove(
-            &args.name,
-            match (args.kill, args.free) {
+        NodeCommand::Remove(args) => {
+            let how = match (args.kill, args.free) {
                 (true, _) => Removal::Kill,
                 (_, true) => Removal::Free,
                 _ => Removal::Empty,
-            },
-        ),
+            };
+            args.name.as_ref().map_or_else(|| remove_all(how), |name| remove(name, how))
+        }
         NodeCommand::Apply(args) => apply::apply(args),
         NodeCommand::Dump => apply::dump(),
     }
@@ -149,6 +149,19 @@ fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
         return Err(error.hint("`emu restore` tries again").into());
     }
     Ok(Exit::Success)
+}
+
+/// Ends every node, also where one of them cannot be ended.
+///
+/// # Errors
+/// Of the first one that cannot be.
+fn remove_all(how: Removal) -> Result<Exit, Failure> {
+    let there = nodes()?;
+    let killed = killed_beside(&there)?;
+    let there = there.iter().map(|(session, _)| name(session));
+    let names: Vec<_> = there.chain(killed.iter().map(|one| one.name.as_str())).collect();
+    let removed: Vec<_> = names.into_iter().map(|name| remove(name, how)).collect();
+    removed.into_iter().find(Result::is_err).unwrap_or(Ok(Exit::Success))
 }
 
 /// Fails where a signal that has come asks to end.

@@ -6,10 +6,11 @@ use std::path::Path;
 use emu_bench::numbers::percent;
 use emu_bench::table::{Column, Table, wrap};
 use emu_core::{CpuList, Delivered, Error, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::commands::node::show::{Node, NodeList};
 use crate::output::SCHEMA;
+use crate::values::node_name;
 
 /// By how much what is delivered may differ from what is asked, as a share of it.
 const TOLERANCE: f64 = 0.05;
@@ -24,7 +25,7 @@ pub(crate) struct Hosts {
     tolerance: f64,
     /// A row for each node.
     nodes: Vec<Row>,
-    /// Nodes whose emu was killed, or did not answer, in words.
+    /// Hosts without nodes, and nodes whose emu was killed or did not answer, in words.
     notes: Vec<String>,
 }
 
@@ -85,6 +86,9 @@ impl Hosts {
     }
 
     fn add(&mut self, host: &str, list: NodeList) {
+        if list.nodes.is_empty() && list.killed.is_empty() {
+            self.notes.push(format!("{host}: no nodes"));
+        }
         self.notes
             .extend(list.killed.iter().map(|node| format!("{host}: the emu of node {node} was killed")));
         for node in list.nodes {
@@ -169,17 +173,24 @@ impl Verdict {
 }
 
 fn list(file: &Path) -> Result<NodeList> {
-    let text = fs::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
-    let list: NodeList = serde_json::from_str(&text).map_err(|cause| {
+    #[derive(Deserialize)]
+    struct Form {
+        schema: u32,
+    }
+    let other = |cause: &dyn std::fmt::Display| {
         Error::usage(format!("{} is no JSON of `emu node list`: {cause}", file.display()))
             .hint("name a folder with a record of `emu bench`, or with such files alone")
-    })?;
-    if list.schema == SCHEMA {
-        Ok(list)
-    } else {
-        Err(Error::usage(format!("{} is of form {}, and not {SCHEMA}", file.display(), list.schema))
-            .hint("read it with the version of emu that wrote it"))
+    };
+    let text = fs::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
+    let Form { schema } = serde_json::from_str(&text).map_err(|cause| other(&cause))?;
+    if schema != SCHEMA {
+        return Err(Error::usage(format!("{} is of form {schema}, and not {SCHEMA}", file.display()))
+            .hint("read it with the version of emu that wrote it"));
     }
+    let list: NodeList = serde_json::from_str(&text).map_err(|cause| other(&cause))?;
+    // They come from other machines, and go to a terminal.
+    let names = list.nodes.iter().map(|node| &node.name).chain(&list.killed);
+    names.map(|name| node_name(name)).find_map(Result::err).map_or(Ok(list), |cause| Err(other(&cause)))
 }
 
 #[cfg(test)]
