@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use crate::campaign::{Random, Table, Wanted, is_alive, kill_marked, left_of, marked};
 use crate::common::{alone, child_called, comm, emu, eventually, finish, methods, run, skip, start, words};
@@ -139,14 +140,15 @@ fn one_death(method: &str, dies: Dies, moment: Moment, random: &mut Random) -> V
     if dies.keeper {
         eventually("the keeper has ended", || !is_alive(node.keeper as i32));
     }
-    let shown = node.shown();
-    // One that was begun just after the blow lives.
-    if !shown.is_null() && !is_alive(shown["pid"].as_i64().unwrap_or(0) as i32) {
-        left.push(format!("it is shown: {shown}"));
-    }
+    // One that was begun just after the blow lives, or ends for want of whoever began it.
+    let mut shown = Value::Null;
+    eventually("what is shown lives", || {
+        shown = node.shown();
+        shown.is_null() || is_alive(shown["pid"].as_i64().unwrap_or(0) as i32)
+    });
     if !shown.is_null() {
         let removed = emu_node("remove one --free");
-        if removed.code() != Some(0) {
+        if removed.code() != Some(0) && !node.shown().is_null() {
             left.push(format!("remove: {:?} {}", removed.code(), removed.stderr));
         }
     }
