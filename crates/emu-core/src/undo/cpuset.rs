@@ -12,7 +12,7 @@ use rustix::thread::{Timespec, nanosleep};
 
 use super::field::Field;
 use super::lines::{Backwards, DONE};
-use super::places::{Located, Places, VALUE_MAX};
+use super::places::{FixedText, Located, Places, VALUE_MAX};
 use super::record::Step;
 use crate::process::FORK;
 
@@ -54,29 +54,24 @@ fn widen(group: &Located<'_>, members: Field<'_>) -> rustix::io::Result<bool> {
     if in_force(group, &mut own)? == above {
         return Ok(false);
     }
-    below(group, CPUS)?.write(above)?;
+    group.join(CPUS)?.write(above)?;
     has_tasks(group, members)
 }
 
 /// The CPUs of a group.
 fn in_force<'b>(group: &Located<'_>, buffer: &'b mut [u8]) -> rustix::io::Result<&'b [u8]> {
-    let effective = below(group, EFFECTIVE)?;
+    let effective = group.join(EFFECTIVE)?;
     let is_there = effective.open(OFlags::PATH).is_ok();
-    (if is_there { effective } else { below(group, CPUS)? }).read(buffer)
+    (if is_there { effective } else { group.join(CPUS)? }).read(buffer)
 }
 
 fn has_tasks(group: &Located<'_>, members: Field<'_>) -> rustix::io::Result<bool> {
-    let mut name = super::places::FixedText::new();
+    let mut name = FixedText::new();
     name.extend(members.bytes()).ok_or(Errno::NAMETOOLONG)?;
-    let list = below(group, name.as_bytes())?.open(OFlags::RDONLY)?;
+    let list = group.join(name.as_bytes())?.open(OFlags::RDONLY)?;
     match rustix::io::read(&list, &mut [0; 1]) {
         // A threaded group does not list its processes.
         Err(Errno::OPNOTSUPP) => Ok(true),
         read => read.map(|count| count > 0),
     }
-}
-
-fn below<'a>(folder: &Located<'a>, name: &[u8]) -> rustix::io::Result<Located<'a>> {
-    let path = folder.path.join(name).ok_or(Errno::NAMETOOLONG)?;
-    Ok(Located { folder: folder.folder, path })
 }

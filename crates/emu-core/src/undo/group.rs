@@ -124,9 +124,7 @@ impl Undoer<'_, '_> {
         let to = match target.open(OFlags::WRONLY) {
             Err(Errno::NOENT | Errno::NODEV) => {
                 self.note(format_args!("{return_to} is gone: its tasks go to the group above"));
-                let parent = group.parent();
-                let path = parent.path.join(target.path.name()).ok_or(Errno::NAMETOOLONG)?;
-                (Located { folder: parent.folder, path }).open(OFlags::WRONLY)?
+                group.parent().join(target.path.name())?.open(OFlags::WRONLY)?
             }
             to => to?,
         };

@@ -180,6 +180,12 @@ impl Located<'_> {
         Self { folder: self.folder, path: self.path.parent() }
     }
 
+    /// The file `name` in this folder.
+    pub(super) fn join(&self, name: &[u8]) -> rustix::io::Result<Self> {
+        let path = self.path.join(name).ok_or(Errno::NAMETOOLONG)?;
+        Ok(Self { folder: self.folder, path })
+    }
+
     /// Removes an empty folder.
     pub(super) fn remove_folder(&self) -> rustix::io::Result<()> {
         let mut name = FixedText::new();
