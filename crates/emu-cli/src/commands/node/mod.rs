@@ -154,14 +154,21 @@ fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
 /// Ends every node, also where one of them cannot be ended.
 ///
 /// # Errors
-/// Of the first one that cannot be.
+/// Of the first one that cannot be; a signal asks to end.
 fn remove_all(how: Removal) -> Result<Exit, Failure> {
     let there = nodes()?;
     let killed = killed_beside(&there)?;
     let there = there.iter().map(|(session, _)| name(session));
     let names: Vec<_> = there.chain(killed.iter().map(|one| one.name.as_str())).collect();
-    let removed: Vec<_> = names.into_iter().map(|name| remove(name, how)).collect();
-    removed.into_iter().find(Result::is_err).unwrap_or(Ok(Exit::Success))
+    let mut failed = None;
+    for name in names {
+        match remove(name, how) {
+            // Whoever interrupts it means the rest, too.
+            Err(why) if matches!(why.exit, Exit::Signal(_)) => return Err(why),
+            removed => failed = failed.or(removed.err()),
+        }
+    }
+    failed.map_or(Ok(Exit::Success), Err)
 }
 
 /// Fails where a signal that has come asks to end.
