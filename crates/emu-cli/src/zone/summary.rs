@@ -141,15 +141,20 @@ fn alike(cpus: &[CpuStatus]) -> Vec<Vec<&CpuStatus>> {
 /// What some CPUs were seen to deliver, with its interval; that of the zone where they are all that it has.
 fn delivered(cpus: &[&CpuStatus], status: &Status) -> Option<String> {
     let seen: Vec<_> = cpus.iter().filter_map(|cpu| cpu.delivered).collect();
-    let (share, half) = match status.delivered {
-        Some(zone) if cpus.len() == status.cpus.len() => (zone.share, (zone.high - zone.low) / 2.0),
+    let [share, low, high] = match status.delivered {
+        Some(zone) if cpus.len() == status.cpus.len() => [zone.share, zone.low, zone.high],
         _ if seen.is_empty() => return None,
         _ => {
             let mean = |of: fn(&Delivered) -> f64| seen.iter().map(of).sum::<f64>() / seen.len() as f64;
-            (mean(|one| one.share), mean(|one| (one.high - one.low) / 2.0))
+            [mean(|one| one.share), mean(|one| one.low), mean(|one| one.high)]
         }
     };
-    Some(format!("{} ±{}", percent(share), percent(half)))
+    Some(between(share, low, high))
+}
+
+/// A share and its interval.
+pub(crate) fn between(share: f64, low: f64, high: f64) -> String {
+    format!("{} ±{}", percent(share), percent((high - low) / 2.0))
 }
 
 /// The clock that was set, and what was measured; `None` for a method that sets none.

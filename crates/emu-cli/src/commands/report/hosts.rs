@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::commands::node::show::{Node, NodeList};
 use crate::output::SCHEMA;
 use crate::values::node_name;
+use crate::zone::summary::between;
 
 /// By how much what is delivered may differ from what is asked, as a share of it.
 const TOLERANCE: f64 = 0.05;
@@ -111,9 +112,7 @@ impl Hosts {
             Column::text("VERDICT"),
         ]);
         for row in &self.nodes {
-            let delivered = row.delivered.map_or("-".to_owned(), |seen| {
-                format!("{} ±{}", percent(seen.share), percent((seen.high - seen.low) / 2.0))
-            });
+            let delivered = row.delivered.map(|seen| between(seen.share, seen.low, seen.high));
             let verdict = match row.verdict {
                 Verdict::Pass => "pass",
                 Verdict::Fail => "fail",
@@ -126,7 +125,7 @@ impl Hosts {
                 method,
                 row.cpus.to_string(),
                 percent(row.asked),
-                delivered,
+                delivered.unwrap_or_else(|| "-".into()),
                 verdict.into(),
             ]);
         }

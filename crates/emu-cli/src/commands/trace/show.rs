@@ -11,6 +11,7 @@ use emu_core::{Error, ErrorKind, Result, Speed, Trace};
 use serde::Deserialize;
 
 use crate::zone::delivered::{DeliveredRecord, StepRecord};
+use crate::zone::summary::between;
 
 /// So many steps are listed.
 const LISTED: usize = 30;
@@ -130,12 +131,8 @@ impl Shown {
         let mut row =
             |name: &str, from: f64, until: f64, asked: String, delivered: Option<DeliveredRecord>| {
                 let [from, length] = [from, until - from].map(|s| span(Duration::from_secs_f64(s.max(0.0))));
-                let told = delivered.map(|seen| {
-                    (
-                        format!("{} ±{}", percent(seen.share), percent((seen.high - seen.low) / 2.0)),
-                        signed(seen.error),
-                    )
-                });
+                let told =
+                    delivered.map(|seen| (between(seen.share, seen.low, seen.high), signed(seen.error)));
                 let (delivered, error) = told.unwrap_or_else(|| ("-".into(), "-".into()));
                 table.row([name.to_owned(), from, length, asked, delivered, error]);
             };
