@@ -36,5 +36,6 @@ mod node_death;
 mod node_file;
 mod noise;
 mod rig;
+mod soak;
 mod timers;
 mod trace;

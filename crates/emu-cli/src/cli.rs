@@ -70,7 +70,7 @@ impl Command {
             Self::Timers(args) => timers::timers(&args),
             Self::Doctor(args) => doctor::doctor(&args),
             Self::Restore(args) => restore::restore(&args),
-            Self::Completions(args) => completions::completions(&args, &Cli::command()),
+            Self::Completions(args) => completions::completions(&args),
             Self::Man(args) => man::man(&args, Cli::command()),
             Self::Worker(args) => worker::worker(&args),
         }

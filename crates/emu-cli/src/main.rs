@@ -27,11 +27,17 @@ use clap::Parser;
 use emu_core::Error;
 
 use crate::cli::Cli;
+use crate::commands::completions;
 use crate::exit::{Exit, Failure};
 
 fn main() -> ExitCode {
     output::errors::explain_panics();
     output::fit_terminal();
+    match completions::answer() {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => return output::errors::print_usage(&error).finish(),
+    }
     let outcome = panic::catch_unwind(|| match Cli::try_parse() {
         Ok(cli) => refuse_setuid().and_then(|()| cli.command.act()).unwrap_or_else(|failure| {
             failure.error.iter().for_each(output::errors::print);

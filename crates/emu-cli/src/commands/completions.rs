@@ -1,57 +1,226 @@
-//! `emu completions`: scripts that teach a shell emu's options.
+//! `emu completions`: scripts by which a shell asks emu for what may come next, so that it knows what runs here.
 
-use clap::{Args, Command};
-use clap_complete::Shell;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
+use clap::{Arg, Args, Command, CommandFactory, ValueHint};
+use clap_complete::engine::{
+    ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
+};
+use clap_complete::env::Shells;
+use clap_complete::{CompleteEnv, Shell};
+use emu_core::{CpuList, Error, Host, Roots};
+
+use super::attach::find::{container, process, unit};
+use crate::cli::Cli;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
+/// A shell that asks names itself in this variable.
+const ASKED: &str = "EMU_COMPLETE";
+
 /// Write a completion script for a shell
+///
+/// The script asks emu, which knows the CPUs, processes, containers, units and nodes of this machine: put
+/// `source <(emu completions bash)` into ~/.bashrc.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// For which shell
     pub(crate) shell: Shell,
 }
 
-/// Writes the script of a shell to stdout, for the `whole` command line.
-pub(crate) fn completions(args: &CompletionsArgs, whole: &Command) -> Result<Exit, Failure> {
+/// Writes the script of a shell to stdout.
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit, Failure> {
+    let shell = args.shell.to_string();
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut shown(whole), "emu", &mut script);
+    let asker = Shells::builtins();
+    let asker =
+        asker.completer(&shell).ok_or_else(|| Error::usage(format!("nothing is known of `{shell}`")))?;
+    asker
+        .write_registration(ASKED, "emu", "emu", "emu", &mut script)
+        .map_err(|e| Error::io("cannot write the script", e))?;
     output::print(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Success)
 }
 
-/// The same command without what is hidden, which the generators do not leave out.
-fn shown(whole: &Command) -> Command {
-    let shown = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
-    Command::new("emu")
-        .version(env!("CARGO_PKG_VERSION"))
-        .propagate_version(true)
-        .about(whole.get_about().cloned().unwrap_or_default())
-        .subcommands(shown)
+/// Answers a shell that asks what may come next; `false` where none does.
+pub(crate) fn answer() -> clap::error::Result<bool> {
+    let current = env::current_dir().ok();
+    CompleteEnv::with_factory(|| taught(Cli::command()))
+        .var(ASKED)
+        .try_complete(env::args_os(), current.as_deref())
+}
+
+/// The same command line, whose arguments know their values.
+fn taught(command: Command) -> Command {
+    let of_node = command.get_name() == "node";
+    let command = command.mut_args(with_values);
+    if !of_node {
+        return command.mut_subcommands(taught);
+    }
+    command.mut_subcommands(|one| {
+        let is_new = one.get_name() == "create";
+        taught(one).mut_args(|arg| match arg.get_id().as_str() {
+            "name" if !is_new => arg.add(ArgValueCandidates::new(nodes)),
+            _ => arg,
+        })
+    })
+}
+
+/// An argument with what its values may be, by its name on the command line.
+fn with_values(arg: Arg) -> Arg {
+    let shown =
+        arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string).unwrap_or_default();
+    match (arg.get_id().as_str(), shown.as_str()) {
+        ("cpus", _) => arg.add(ArgValueCompleter::new(cpus)),
+        (_, "COMMAND") => arg.add(ArgValueCompleter::new(command)),
+        (_, "PID") => arg.add(ArgValueCandidates::new(processes)),
+        (_, "CONTAINER") => arg.add(ArgValueCandidates::new(containers)),
+        (_, "UNIT") => arg.add(ArgValueCandidates::new(units)),
+        ("name", "NAME") => arg.add(ArgValueCandidates::new(names)),
+        (_, "FILE" | "LOCAL" | "OTHER" | "SVG") => arg.value_hint(ValueHint::FilePath),
+        (_, "DIR" | "PATH") => arg.value_hint(ValueHint::DirPath),
+        _ => arg,
+    }
+}
+
+/// CPUs that the caller may use, behind those that are there already.
+fn cpus(current: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(current) = current.to_str() else { return Vec::new() };
+    let Ok(allowed) = host(|host| host.allowed.clone()) else { return Vec::new() };
+    let begin = current.rfind([',', '-']).map_or(0, |at| at + 1);
+    let (before, last) = current.split_at(begin);
+    let named: CpuList = before.trim_end_matches([',', '-']).parse().unwrap_or_default();
+    let mut all: Vec<String> =
+        allowed.iter().filter(|cpu| !named.contains(*cpu)).map(|cpu| cpu.to_string()).collect();
+    if before.is_empty() && allowed.len() > 1 {
+        all.push(allowed.to_string());
+    }
+    all.retain(|one| one.starts_with(last));
+    all.into_iter().map(|one| CompletionCandidate::new(format!("{before}{one}"))).collect()
+}
+
+/// A program in the search path where the command begins, and files else.
+fn command(current: &OsStr) -> Vec<CompletionCandidate> {
+    let mut found = PathCompleter::any().complete(current);
+    if is_first() && !current.as_encoded_bytes().contains(&b'/') {
+        found.extend(programs(current));
+    }
+    found
+}
+
+/// Whether the word that is asked for follows `--`.
+fn is_first() -> bool {
+    let words: Vec<OsString> = env::args_os().collect();
+    // The script's own `--` stands before those words.
+    let words =
+        words.iter().position(|word| word == "--").and_then(|at| words.get(at + 1..)).unwrap_or_default();
+    let at = env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|index| index.parse().ok());
+    let at: usize = at.unwrap_or_else(|| words.len().saturating_sub(1));
+    at.checked_sub(1).and_then(|before| words.get(before)).is_some_and(|before| before == "--")
+}
+
+fn programs(current: &OsStr) -> Vec<CompletionCandidate> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let entries =
+        env::split_paths(&path).flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let begun =
+        entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(current.as_encoded_bytes()));
+    let mut names: Vec<_> =
+        begun.filter(|entry| is_program(&entry.path())).map(|entry| entry.file_name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().map(CompletionCandidate::new).collect()
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+fn nodes() -> Vec<CompletionCandidate> {
+    super::node::names().into_iter().map(CompletionCandidate::new).collect()
+}
+
+fn containers() -> Vec<CompletionCandidate> {
+    host(container::running).unwrap_or_default().into_iter().map(CompletionCandidate::new).collect()
+}
+
+fn units() -> Vec<CompletionCandidate> {
+    host(unit::running).unwrap_or_default().into_iter().map(CompletionCandidate::new).collect()
+}
+
+fn processes() -> Vec<CompletionCandidate> {
+    let named = |(pid, mut names): (_, Vec<String>)| {
+        CompletionCandidate::new(format!("{pid}")).help(names.pop().map(Into::into))
+    };
+    process::own().unwrap_or_default().into_iter().map(named).collect()
+}
+
+fn names() -> Vec<CompletionCandidate> {
+    let mut names: Vec<_> =
+        process::own().unwrap_or_default().into_iter().flat_map(|(_, names)| names).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// What is wanted of the host, which is only looked at: nothing is undone while somebody types.
+fn host<T>(wanted: impl FnOnce(&Host) -> T) -> emu_core::Result<T> {
+    Host::detect(&Roots::system()).map(|host| wanted(&host))
 }
 
 #[cfg(test)]
 mod tests {
-    use clap_complete::Shell;
-
-    use clap::CommandFactory;
-
     use super::*;
-    use crate::cli::Cli;
+
+    /// What may come at the end of a line.
+    fn next(line: &str) -> Vec<String> {
+        let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+        let last = words.len() - 1;
+        let found = clap_complete::engine::complete(&mut taught(Cli::command()), words, last, None).unwrap();
+        found.iter().map(|one| one.get_value().to_string_lossy().into_owned()).collect()
+    }
 
     #[test]
-    fn no_shell_is_taught_what_is_hidden() {
-        let whole = Cli::command();
-        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut shown(&whole), "emu", &mut script);
-            let script = String::from_utf8(script).unwrap();
-            for command in whole.get_subcommands() {
-                let (name, about) = (command.get_name(), command.get_about().unwrap().to_string());
-                let is_taught = script.contains(&about) || script.contains(&format!("emu__subcmd__{name}"));
-                assert_eq!(is_taught, !command.is_hide_set(), "{shell}: {name}");
-            }
+    fn what_runs_here_may_be_named() {
+        let own = std::process::id().to_string();
+        assert!(next(&format!("emu attach --pid {own}")).contains(&own));
+        assert!(next("emu set ").contains(&own));
+        let name = process::own()
+            .unwrap()
+            .into_iter()
+            .find(|(pid, _)| pid.to_string() == own)
+            .unwrap()
+            .1
+            .pop()
+            .unwrap();
+        assert!(next(&format!("emu attach --name {}", &name[..2])).contains(&name));
+    }
+
+    #[test]
+    fn cpus_come_one_behind_the_other() {
+        let allowed = Host::detect(&Roots::system()).unwrap().allowed;
+        let first = allowed.first().unwrap().to_string();
+        assert!(next("emu run --cpus ").contains(&first));
+        assert!(!next(&format!("emu run --cpus {first},")).contains(&format!("{first},{first}")));
+        assert_eq!(next("emu run --cpus x"), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_hidden_is_not_taught() {
+        let all = next("emu ");
+        for command in Cli::command().get_subcommands() {
+            assert_eq!(
+                all.contains(&command.get_name().to_owned()),
+                !command.is_hide_set(),
+                "{}",
+                command.get_name()
+            );
         }
+        assert!(!next("emu run --v").contains(&"--variant".to_owned()));
+        assert!(next("emu run --method cpu-h").contains(&"cpu-hogs".to_owned()));
     }
 }

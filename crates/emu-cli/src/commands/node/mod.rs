@@ -84,6 +84,11 @@ fn nodes() -> Result<Vec<Found>> {
     Ok(all.filter(|(session, _)| session.name.starts_with(PREFIX)).collect())
 }
 
+/// The names of the caller's nodes; none where that cannot be told.
+pub(crate) fn names() -> Vec<String> {
+    nodes().unwrap_or_default().iter().map(|(session, _)| name(session).to_owned()).collect()
+}
+
 /// The nodes that were killed. Nothing of them is left by then: what their guardians had no time to undo is undone here.
 fn killed_beside(there: &[Found]) -> Result<Vec<Killed>> {
     let roots = Roots::system();

@@ -36,7 +36,7 @@ pub(crate) fn find(host: &Host, name: &str) -> Result<PathBuf> {
         return Err(Error::usage(format!("bad container `{name}`")).hint("give its name, or its ID"));
     }
     let all = groups(host);
-    let ids: Vec<_> = all.iter().filter_map(|group| Some((id_of(&name_of(group))?, group))).collect();
+    let ids = ids(&all);
     let of_id = |id: &str| {
         let like = ids.iter().filter(|(known, _)| known.starts_with(id));
         outermost(&like.map(|(_, group)| *group).collect::<Vec<_>>())
@@ -54,9 +54,9 @@ pub(crate) fn find(host: &Host, name: &str) -> Result<PathBuf> {
         [one] => Ok((*one).clone()),
         [] => {
             let error = Error::usage(format!("no container `{name}` runs here"));
-            let runs = |id: &str| ids.iter().any(|(known, _)| known == id);
-            let running = names.iter().filter(|known| runs(&known.id)).map(|known| known.name.as_str());
-            Err(match nearest(name, running) {
+            let running = names.into_iter().filter(|known| known.is_among(&ids)).map(|known| known.name);
+            let running: Vec<_> = running.collect();
+            Err(match nearest(name, running.iter().map(String::as_str)) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
                 None => error.hint("give the name or the ID that `docker ps` or `podman ps` shows"),
             })
@@ -64,6 +64,18 @@ pub(crate) fn find(host: &Host, name: &str) -> Result<PathBuf> {
         several => Err(Error::usage(format!("several containers are called `{name}`: {}", listed(several)))
             .hint("give more digits of the ID, or name the one that is meant with --cgroup")),
     }
+}
+
+/// The names of the containers that run here, as far as files tell.
+pub(crate) fn running(host: &Host) -> Vec<String> {
+    let all = groups(host);
+    let ids = ids(&all);
+    names().into_iter().filter(|known| known.is_among(&ids)).map(|known| known.name).collect()
+}
+
+/// The groups that are containers by their ID.
+fn ids(groups: &[PathBuf]) -> Vec<(String, &PathBuf)> {
+    groups.iter().filter_map(|group| Some((id_of(&name_of(group))?, group))).collect()
 }
 
 /// The ID in the name of a cgroup, if it is that of a container.
@@ -91,6 +103,12 @@ fn outermost<'a>(groups: &[&'a PathBuf]) -> Vec<&'a PathBuf> {
 struct Named {
     name: String,
     id: String,
+}
+
+impl Named {
+    fn is_among(&self, ids: &[(String, &PathBuf)]) -> bool {
+        ids.iter().any(|(known, _)| *known == self.id)
+    }
 }
 
 /// The names in the state files of Docker, Podman and nerdctl, as far as the caller may read them.

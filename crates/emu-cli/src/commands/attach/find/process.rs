@@ -12,28 +12,30 @@ const COMM_MAX: usize = 15;
 /// # Errors
 /// There is none, or /proc cannot be read.
 pub(crate) fn find(name: &str, except: &[Pid]) -> Result<Vec<Pid>> {
-    let user = nix::unistd::geteuid();
-    let all = all_processes().map_err(|e| Error::unavailable(format!("cannot list processes: {e}")))?;
-    let (mut found, mut known) = (Vec::new(), Vec::new());
-    for process in all.flatten() {
-        let is_own = user.is_root() || process.uid().is_ok_and(|uid| uid == user.as_raw());
-        if except.contains(&process.pid) || !is_own {
-            continue;
-        }
-        let names = names(&process);
-        if names.iter().any(|known| known == name) {
-            found.push(process.pid);
-        }
-        known.extend(names);
-    }
+    let mut others = own()?;
+    others.retain(|(pid, _)| !except.contains(pid));
+    let is_meant = |(_, names): &&(Pid, Vec<String>)| names.iter().any(|known| known == name);
+    let found: Vec<_> = others.iter().filter(is_meant).map(|(pid, _)| *pid).collect();
     if !found.is_empty() {
         return Ok(found);
     }
     let error = Error::usage(format!("no process of yours is called `{name}`"));
-    Err(match nearest(name, known.iter().map(String::as_str)) {
+    let known = others.iter().flat_map(|(_, names)| names);
+    Err(match nearest(name, known.map(String::as_str)) {
         Some(near) => error.hint(format!("did you mean `{near}`?")),
         None => error.hint("`ps -e` shows those that run"),
     })
+}
+
+/// The processes of the caller, of root all, with their names.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub(crate) fn own() -> Result<Vec<(Pid, Vec<String>)>> {
+    let user = nix::unistd::geteuid();
+    let all = all_processes().map_err(|e| Error::unavailable(format!("cannot list processes: {e}")))?;
+    let is_own = |process: &Process| user.is_root() || process.uid().is_ok_and(|uid| uid == user.as_raw());
+    Ok(all.flatten().filter(is_own).map(|process| (process.pid, names(&process))).collect())
 }
 
 /// The names of a process that lives; a thread of the kernel has none.

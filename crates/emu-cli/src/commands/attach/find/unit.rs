@@ -39,10 +39,8 @@ pub(crate) fn find(host: &Host, name: &str) -> Result<PathBuf> {
         ([one], _) | ([], [one]) => Ok((*one).clone()),
         ([], []) => {
             let error = Error::usage(format!("no unit `{wanted}` runs here"));
-            let names: Vec<_> = all.iter().map(|group| name_of(group)).collect();
-            let units =
-                names.iter().map(String::as_str).filter(|name| KINDS.iter().any(|kind| name.ends_with(kind)));
-            Err(match nearest(&wanted, units) {
+            let units = units(&all);
+            Err(match nearest(&wanted, units.iter().map(String::as_str)) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
                 None => error.hint("`systemctl list-units --state=running` names those that do"),
             })
@@ -52,4 +50,14 @@ pub(crate) fn find(host: &Host, name: &str) -> Result<PathBuf> {
                 .hint("name the one that is meant with --cgroup"))
         }
     }
+}
+
+/// The units that run here.
+pub(crate) fn running(host: &Host) -> Vec<String> {
+    units(&groups(host))
+}
+
+fn units(groups: &[PathBuf]) -> Vec<String> {
+    let names = groups.iter().map(|group| name_of(group));
+    names.filter(|name| KINDS.iter().any(|kind| name.ends_with(kind))).collect()
 }
