@@ -7,7 +7,7 @@ use crate::control_file;
 /// The files of version 2 by which a group limits its tasks.
 const LIMITS: [&str; 4] = ["cpu.max", "io.max", "memory.max", "pids.max"];
 
-/// Notes on the limits of `home` and its ancestors that do not hold in a group below `site`.
+/// On the limits of `home` and its ancestors that do not hold in a group below `site`.
 pub(super) fn notes(home: &Path, site: &Path) -> Vec<String> {
     let left = home.ancestors().take_while(|group| !site.starts_with(group));
     let limits = left.flat_map(|group| LIMITS.map(|name| (group, name)));
@@ -25,8 +25,7 @@ pub(super) fn notes(home: &Path, site: &Path) -> Vec<String> {
     limits.filter_map(note).collect()
 }
 
-/// Whether a file has a value other than `max` (cgroup-v2.rst, "Core Interface Files" and each
-/// controller's).
+/// Whether the value is other than `max` (cgroup-v2.rst, "Core Interface Files" and each controller's).
 fn is_limit(name: &str, text: &str) -> bool {
     if name == "io.max" {
         // `8:16 rbps=2097152 wbps=max …` for each device.
