@@ -35,8 +35,8 @@ pub(crate) struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// `accounting` is the group's folder of the cpuacct controller, which is the same one on v2. Fails with
-    /// [`ErrorKind::Unavailable`] where the kernel has no CFS bandwidth control.
+    /// `accounting` is the group's folder of the cpuacct controller, which is the same one on v2.
+    /// Unavailable where the kernel has no CFS bandwidth control.
     pub(crate) fn open(folder: &Folder, accounting: Option<&Folder>, owner: Owner) -> Result<Self> {
         let limit = Limit::file(folder);
         if !limit.exists() {
