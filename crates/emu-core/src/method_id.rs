@@ -18,7 +18,6 @@ use crate::error::{Error, Result};
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct MethodId(&'static str);
 
-/// The longest name.
 const LENGTH_MAX: usize = 64;
 
 impl MethodId {
@@ -55,7 +54,7 @@ const fn is_name(name: &str) -> bool {
     length > 0 && name.len() <= LENGTH_MAX
 }
 
-/// The one copy of a name that lasts as long as the process.
+/// Lasts as long as the process.
 fn interned(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
