@@ -28,7 +28,7 @@ use crate::sys::spawn::Gated;
 use crate::undo::{TaskSet, Undo};
 use crate::zone::Tasks;
 
-/// For processes that are killed.
+/// How long processes that are killed may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a node has beside its CPUs and their speeds.
@@ -200,7 +200,7 @@ impl Node {
         Ok(())
     }
 
-    /// The other emu slows it in a hierarchy in which this node has no group.
+    /// Refuses a process that another emu would go on slowing, in a hierarchy where this node has no group.
     fn check_others(&self, pid: Pid) -> Result<()> {
         let proc = &self.host.roots.proc;
         for hierarchy in &self.host.cgroups.hierarchies {

@@ -103,7 +103,6 @@ impl Status {
         self.notes.extend(notes.list());
     }
 
-    /// Nothing is slowed any more.
     pub(crate) fn end(&mut self, why: String) {
         self.add_problem(why);
         self.health = Health::Ended;

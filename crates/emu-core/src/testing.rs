@@ -14,7 +14,7 @@ pub(crate) fn skip(why: &str) {
     println!("skipped: {why}");
 }
 
-/// For up to 10 s.
+/// Waits up to 10 s for what is named.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);

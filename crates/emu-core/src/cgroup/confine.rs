@@ -32,7 +32,7 @@ pub(crate) fn is_needed(host: &Host, zone: &Zone) -> bool {
     host.cpus.iter().any(|cpu| !zone.contains(cpu.id))
 }
 
-/// Whether they could now. The kernel reports only the online CPUs of an affinity, so offline CPUs cannot be excluded and
+/// Whether they could now. The kernel reports only the online CPUs of an affinity: offline ones cannot be excluded and
 /// restored.
 pub(crate) fn is_needed_now(host: &Host, zone: &Zone) -> bool {
     !host.online().difference(&zone.demand.cpus()).is_empty()
@@ -58,7 +58,6 @@ fn not_all(error: Error) -> Error {
     error.hint(Hint::from("give the cgroup above all CPUs of the zone").or(Hint::OtherCpus))
 }
 
-/// The file that lists the CPUs which a group's tasks can use.
 pub(crate) fn in_force(version: u8) -> &'static str {
     if version == 2 { CPUS_EFFECTIVE } else { CPUS }
 }

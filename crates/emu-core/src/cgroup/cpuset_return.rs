@@ -15,7 +15,6 @@ use crate::error::Result;
 use crate::notes::Notes;
 use crate::sys::time::{self, Nanos};
 
-/// In nanoseconds.
 const EVERY: Nanos = 500_000_000;
 
 const EVICTED: &str = "all CPUs of the zone were offline: the kernel let its tasks run elsewhere until one was back, which a \
@@ -100,7 +99,6 @@ impl CpusetReturn {
             return None;
         }
         if self.version == 2 {
-            // The kernel restores them itself.
             self.tell_missing(online);
             return Some(false);
         }

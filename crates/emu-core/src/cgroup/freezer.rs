@@ -224,7 +224,7 @@ impl Drop for Freezer {
     }
 }
 
-/// For the closing of the file by a writer.
+/// Watches for a writer that closes the file.
 fn watch(path: &Path) -> io::Result<OwnedFd> {
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
     inotify::add_watch(&watch, path, inotify::WatchFlags::CLOSE_WRITE)?;

@@ -13,7 +13,7 @@ use crate::process::{Descendants, threads};
 use crate::sys::Pid;
 use crate::undo::{Journal, Undo};
 
-/// `list` is the `cgroup.procs` of emu's group, `return_to` the one to which the journal returns its processes at the end.
+/// `list` is the `cgroup.procs` of emu's group, `return_to` the one to which the journal returns its processes.
 pub(super) struct Move<'a> {
     pub(super) hierarchy: &'a Hierarchy,
     pub(super) list: PathBuf,

@@ -7,7 +7,7 @@ use crate::control_file;
 /// The files of version 2 by which a group limits its tasks.
 const LIMITS: [&str; 4] = ["cpu.max", "io.max", "memory.max", "pids.max"];
 
-/// On the limits of `home` and its ancestors that do not hold in a group below `site`.
+/// Notes on the limits of `home` and its ancestors that do not hold in a group below `site`.
 pub(super) fn notes(home: &Path, site: &Path) -> Vec<String> {
     let left = home.ancestors().take_while(|group| !site.starts_with(group));
     let limits = left.flat_map(|group| LIMITS.map(|name| (group, name)));

@@ -19,10 +19,9 @@ pub(crate) const PERIOD_MIN: Duration = Duration::from_millis(1);
 pub(crate) const PERIOD_MAX: Duration = Duration::from_secs(1);
 pub(crate) const QUOTA_MIN_US: u64 = 1_000;
 
-/// Of each period.
+/// CPU time in each period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quota {
-    /// No limit.
     Max,
     /// Microseconds, summed over all CPUs.
     Micros(u64),

@@ -28,7 +28,7 @@ pub(crate) fn named(list: &str) -> impl Iterator<Item = Pid> {
     list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).filter(|&pid| pid > 0)
 }
 
-/// Of the files of this name in a group and in all groups nested in it.
+/// The entries of the files `name` of a group and of all groups nested in it.
 pub(crate) fn read_all(folder: &Path, name: &str) -> Result<Vec<Pid>> {
     let (mut lists, mut pids) = (Vec::new(), Vec::new());
     collect(folder, &mut lists)?;

@@ -131,7 +131,7 @@ impl TaskGroup {
         }
     }
 
-    /// As far as `host` tells, [`create`](Self::create) can work; else the first controller that is missing or may not be used.
+    /// Whether [`create`](Self::create) can work, as far as `host` tells; else the first controller that cannot be used.
     pub(crate) fn check(host: &Host, controllers: &[Controller]) -> Result<(), Unavailable> {
         for &controller in controllers.iter().filter(|controller| is_vital(**controller)) {
             let name = controller.as_str();
@@ -359,7 +359,6 @@ pub(crate) fn confine_without_group(
     bind_descendants(host, zone, descendants, &task_sets, journal).map(Some)
 }
 
-/// Returns a note for the user.
 fn bind_descendants(
     host: &Host,
     zone: &Zone,

@@ -50,7 +50,7 @@ fn maker(group: &Path) -> Option<u32> {
     number.parse::<u32>().ok().and(pid.parse().ok())
 }
 
-/// The innermost group's, where its maker lives and is not this process.
+/// The maker of the innermost group that a living emu, other than this process, has made.
 pub(crate) fn other_emu(proc: &Path, home: &Path) -> Option<u32> {
     let lives = |pid: &u32| *pid != std::process::id() && proc.join(pid.to_string()).exists();
     home.ancestors().filter_map(maker).find(lives)
@@ -184,7 +184,7 @@ fn empty(group: &Path, journal: &Journal) -> Result<PathBuf> {
         .hint(Hint::OwnGroup(vec![])))
 }
 
-/// Enables controllers for the groups below one until the session ends.
+/// Enables controllers for the groups below this one until the session ends.
 pub(crate) fn enable(group: &Path, needed: &[Controller], journal: &Journal) -> Result<()> {
     let file = group.join(SUBTREE_CONTROL);
     let names: Vec<_> = needed.iter().map(|controller| controller.as_str()).collect();

@@ -48,7 +48,6 @@ fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// For repeated reads of a file that is kept open.
 #[derive(Debug)]
 pub(super) struct ThrottlingFile {
     file: File,

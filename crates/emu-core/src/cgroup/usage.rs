@@ -15,7 +15,6 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// `folder` is of the cpuacct controller or of version 2.
     pub(crate) fn open(folder: &Folder) -> Option<Self> {
         let name = if folder.version == 2 { "cpu.stat" } else { "cpuacct.usage" };
         let usage = Self { file: File::open(folder.path.join(name)).ok()?, version: folder.version };

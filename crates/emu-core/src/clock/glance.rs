@@ -5,8 +5,8 @@ use super::{PAIR_CYCLES, timed_pair};
 /// Timings of a glance: enough for one of each chain that nothing has interrupted.
 const PAIRS: usize = 4;
 
-/// The core clock in Hz of the CPU on which the calling thread is, now; `None` where all timings were interrupted. Takes some
-/// 150 000 cycles.
+/// The core clock in Hz of the CPU on which the calling thread is, now; `None` where all timings were interrupted. Takes
+/// some 150 000 cycles.
 ///
 /// Called between two steps of some work it tells the clock that the work has, whatever stops and goes around it; see
 /// [`measure`](super::measure) for one CPU at rest.

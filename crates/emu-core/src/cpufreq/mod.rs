@@ -37,7 +37,6 @@ pub fn select_governor(policy: &Policy, governor: &str, journal: &Journal) -> Re
 pub(crate) struct Wish {
     pub(crate) policy: Policy,
     pub(crate) levels: Levels,
-    /// The mean frequency.
     pub(crate) wanted: Hertz,
 }
 
@@ -124,7 +123,7 @@ fn wanted(target: Target, levels: &Levels) -> Hertz {
     target.clock.unwrap_or_else(|| Hertz((levels.highest().as_f64() * target.share).round() as u64))
 }
 
-/// The rest of the policy would be slowed too.
+/// Refuses a zone that holds only part of a policy: the rest would be slowed too.
 fn check_whole(policy: &Policy, zone: &CpuList, online: &CpuList, widen: bool) -> Result<(), Unavailable> {
     let outside = policy.cpus.intersection(online).difference(zone);
     if outside.is_empty() || widen {
@@ -159,7 +158,7 @@ pub(crate) fn caveats(policy: &Policy, level: Hertz) -> Vec<String> {
     caveats
 }
 
-/// At the top of a policy's table the hardware would go beyond it.
+/// Where a policy is to run at the top of its table, boost would take it beyond.
 pub(crate) fn stop_boost(
     host: &Host,
     wish: &Wish,

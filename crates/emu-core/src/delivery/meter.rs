@@ -7,7 +7,7 @@ use crate::clock;
 use crate::cpu_list::CpuId;
 use crate::speed::Hertz;
 
-/// Of one measurement, which it takes from the tasks of its CPU: 0.2 % of a second.
+/// What one measurement takes from the tasks of its CPU: 0.2 % of a second.
 const BUDGET: Duration = Duration::from_millis(2);
 
 /// The sum and number of the clocks measured since the last change of targets.

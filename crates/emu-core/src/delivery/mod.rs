@@ -79,7 +79,6 @@ impl Shared {
 }
 
 impl Delivery {
-    /// The zone is in force.
     pub(crate) fn watch(host: &Host, zone: &Zone, about: &About, period: Duration) -> Result<Self> {
         let (moves_clock, stops) = (about.has(Trait::MovesClock), about.has(Trait::StopsTasks));
         let asked = Asked::of(&zone.demand.targets, moves_clock, stops, period);
@@ -242,7 +241,6 @@ impl Watcher {
         }
     }
 
-    /// `None` at the end.
     fn wait_for_begin(&mut self) -> Option<u64> {
         let mut state = self.shared.lock();
         loop {

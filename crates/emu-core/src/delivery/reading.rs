@@ -154,7 +154,6 @@ impl Watch {
         }
     }
 
-    /// In words.
     pub(super) fn outliving(&self) -> Vec<String> {
         let Source::Descendants { of, members: Some(members), .. } = &self.source else { return Vec::new() };
         let lives = |pid: Pid| Stat::read(&self.proc, pid).is_some_and(|stat| !stat.has_ended());

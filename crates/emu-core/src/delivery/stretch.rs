@@ -9,7 +9,7 @@ use crate::speed::Targets;
 use crate::status::Delivered;
 use crate::sys::time::{self, Nanos};
 
-/// Until they are taken: a day of steps of a second.
+/// The number of stretches kept until they are taken: a day of steps of a second.
 const KEPT: usize = 100_000;
 
 /// A time in which the targets stayed the same.

@@ -32,9 +32,7 @@ pub(crate) struct Counters {
     /// What the stops cost the tasks beyond their length.
     pub(crate) cost: AtomicI64,
     pub(crate) elapsed: AtomicI64,
-    /// Of the thread.
     pub(crate) cpu: AtomicI64,
-    /// CPU time burned on purpose.
     pub(crate) burned: AtomicI64,
 }
 

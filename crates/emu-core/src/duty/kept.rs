@@ -71,7 +71,6 @@ where
         !self.batches.get(key).is_some_and(is_known)
     }
 
-    /// Replaces the oldest value where there are enough.
     pub(crate) fn insert(&mut self, key: K, value: V) {
         let batches = self.batches.entry(key).or_insert(Batches { values: Vec::new(), at: 0 });
         let more = (batches.values.len() + 1).saturating_sub(BATCHES);

@@ -6,12 +6,12 @@ use crate::ablation::{Correction, is_off};
 ///
 /// Each period adds `(1 − share) × period`; each stop subtracts its real length and its cost. A late wake-up, an overlong stop
 /// or a changing cost is thus corrected in the next period instead of adding up. What can never be repaid (after a suspend of
-/// the machine or a stop of emu) is dropped beyond two periods, and counted. Without it, `cpu-freeze` at 10 % of 20 ms was 3.4
-/// % slower in a quiet guest, and `cpu-lim` 17 %.
+/// the machine or a stop of emu) is dropped beyond two periods, and counted. Without it, `cpu-freeze` at 10 % of 20 ms was
+/// 3.4 % slower in a quiet guest, and `cpu-lim` 17 %.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ledger {
     owed: f64,
-    /// Stopped time that was due, in nanoseconds.
+    /// Stopped time that was due and will not be made up, in nanoseconds.
     dropped: f64,
 }
 

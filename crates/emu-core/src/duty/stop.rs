@@ -44,7 +44,6 @@ pub(crate) trait Stop: Send + 'static {
 pub(crate) struct Stopped {
     /// No task ran from this moment on.
     pub(crate) from: Nanos,
-    /// By the kernel, for all tasks.
     pub(crate) is_confirmed: bool,
 }
 

@@ -153,7 +153,7 @@ impl StopCost {
 /// How often the probe is stopped for a batch, and stalled by a quota: it may not see the end of the last stall.
 const STOPS: usize = 3;
 const STALLS: u32 = 4;
-/// In nanoseconds, beside a tick.
+/// Beside a tick.
 const STALL: Nanos = 8_000_000;
 const ENOUGH: usize = 2;
 /// How much longer than two ticks the probe runs in between, in nanoseconds.

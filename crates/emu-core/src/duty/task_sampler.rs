@@ -44,7 +44,6 @@ pub(crate) struct TaskSampler {
     watched: Vec<Watched>,
     /// CPU time of the tasks that do not work, spread over all tasks: nanoseconds for each task and stop.
     mean: Option<f64>,
-    /// `None` before the first measurement.
     busy_part: Option<f64>,
     /// How long the tasks were to run since the last look, in nanoseconds.
     ran: f64,
@@ -61,7 +60,6 @@ struct Watched {
     before: Option<Nanos>,
     /// Its CPU time and its waiting time on run queues in the last stop.
     last: Option<(Nanos, Nanos)>,
-    /// Whether it computed or waited for a CPU most of the time before the last look.
     is_busy: bool,
     /// The mean part of the run time.
     computed: Option<f64>,
@@ -83,7 +81,6 @@ impl TaskSampler {
         }
     }
 
-    /// The tasks were to run for `run` nanoseconds.
     pub(crate) fn before_stop(&mut self, stopper: &mut impl Stop, run: f64) {
         self.ran += run;
         let work = WORK.min(run * WORK_PART);

@@ -28,7 +28,6 @@ type Task = (Pid, u64);
 /// From which CPUs a task was taken, and which it has left.
 type Change = [CpuList; 2];
 
-/// Each change is recorded before.
 #[derive(Debug)]
 pub(super) struct Taker {
     proc: PathBuf,
@@ -36,7 +35,7 @@ pub(super) struct Taker {
     online: PathBuf,
     cpus: CpuList,
     hierarchies: Vec<Hierarchy>,
-    /// Whose members stay.
+    /// The members of these stay.
     groups: Vec<PathBuf>,
     journal: Journal,
     /// The changes that descendants may have inherited, as recorded.

@@ -139,7 +139,6 @@ fn hierarchy(roots: &Roots, mount: Mount, own: &OwnPaths, kernel: Option<(u32, u
     Some(Hierarchy { version, mount, shown, controllers, granted, own, writable })
 }
 
-/// On v2.
 fn in_reach(own: &Path, mount: &Path, kernel: Option<(u32, u32)>) -> Vec<Controller> {
     let offered: String = lineage(own, mount).map(|group| text(&group.join(CONTROLLERS)) + " ").collect();
     // The root group cannot be frozen and has no such file, but groups below it can.
@@ -222,7 +221,6 @@ fn unescape(text: &str) -> String {
     plain + rest
 }
 
-/// From `/proc/self/cgroup`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct OwnPaths {
     v1: BTreeMap<String, PathBuf>,

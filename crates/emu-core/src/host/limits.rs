@@ -88,7 +88,6 @@ fn share(runtime: Duration, period: Duration) -> Option<f64> {
     (!period.is_zero()).then(|| (runtime.as_secs_f64() / period.as_secs_f64()).min(1.0))
 }
 
-/// `first` is the CPU whose fair server is read.
 pub(super) fn read(roots: &Roots, cgroups: &Cgroups, first: Option<CpuId>) -> RealTime {
     let kernel = roots.proc.join("sys/kernel");
     let runtime_file = kernel.join("sched_rt_runtime_us");

@@ -89,7 +89,6 @@ pub(crate) fn host() -> Host {
     host_of(VM_V1)
 }
 
-/// The files are deleted when this returns.
 pub(crate) fn host_of(files: &[(&str, &str)]) -> Host {
     Host::detect(&Roots::below(tree(files).path())).unwrap()
 }

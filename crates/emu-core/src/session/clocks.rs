@@ -16,7 +16,6 @@ pub(super) fn check_clocks(host: &Host, cpus: &CpuList, about: &About, others: &
     })
 }
 
-/// Fails where one of two zones, if it sets clocks, moves that of the other.
 fn conflict(
     cpufreq: &Cpufreq,
     (cpus, moves): (&CpuList, bool),
