@@ -54,7 +54,7 @@ const fn is_name(name: &str) -> bool {
     length > 0 && name.len() <= LENGTH_MAX
 }
 
-/// Lasts as long as the process.
+/// The one copy of a name that lasts as long as the process.
 fn interned(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

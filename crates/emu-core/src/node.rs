@@ -263,7 +263,7 @@ impl Node {
         ended
     }
 
-    /// One for each hierarchy that has one. A group with this process in it is none of the node's.
+    /// The node's cgroups, one for each hierarchy that has one. A group with this process in it is none of the node's.
     fn groups(&self) -> Vec<PathBuf> {
         let (proc, own) = (&self.host.roots.proc, std::process::id() as Pid);
         let group = |hierarchy| {

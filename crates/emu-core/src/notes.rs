@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Each thing once.
+/// What threads have to tell the user, each thing once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Notes(Arc<Mutex<Lists>>);
 
@@ -12,7 +12,7 @@ struct Lists {
     notes: Vec<String>,
 }
 
-/// Of each kind: a program that gives cause for a note can give it again and again.
+/// The most of each kind: a program that gives cause for a note can give it again and again.
 const NOTES_MAX: usize = 20;
 
 impl Notes {

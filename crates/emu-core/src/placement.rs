@@ -119,7 +119,7 @@ fn units(host: &Host, apart: Apart) -> Vec<Unit> {
     units
 }
 
-/// Itself included.
+/// The CPUs that a zone with this one keeps from others, itself included.
 fn beside(host: &Host, id: CpuId, apart: Apart) -> CpuList {
     let siblings = host.cpu(id).map(|cpu| cpu.siblings.clone()).unwrap_or_default();
     let this: CpuList = [id].into_iter().collect();
@@ -129,7 +129,7 @@ fn beside(host: &Host, id: CpuId, apart: Apart) -> CpuList {
     }
 }
 
-/// Of as few free units as can be, in the package that they fill best, else in several.
+/// So many CPUs of as few free units as can be, in the package that they fill best, else in several.
 fn choose(free: &[&Unit], count: usize, way: Threads) -> Option<CpuList> {
     let of = |package: Option<u32>| free.iter().copied().filter(move |unit| unit.package == package);
     let room = |package: &Option<u32>| of(*package).map(|unit| way(unit).len()).sum::<usize>();

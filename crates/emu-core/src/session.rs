@@ -187,7 +187,7 @@ impl Session {
         self.retarget(&targets)
     }
 
-    /// Without the emulation.
+    /// The clock of a CPU without the emulation.
     fn reference(&self, cpu: CpuId) -> Result<Hertz> {
         if let Some(&Target { share, clock: Some(clock) }) = self.demand.targets.get(&cpu) {
             return Ok(Hertz((clock.as_f64() / share).round() as u64));

@@ -134,7 +134,7 @@ impl Bandwidth {
         self.usage.is_some()
     }
 
-    /// Since the group was made.
+    /// CPU time since the group was made.
     pub(crate) fn usage(&self) -> Option<Nanos> {
         self.usage.as_ref()?.read()
     }

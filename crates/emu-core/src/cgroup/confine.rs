@@ -131,9 +131,9 @@ struct Binder<'a> {
     cpus: &'a CpuList,
     journal: &'a Journal,
     task_sets: &'a [TaskSet],
-    /// In clock ticks since boot.
+    /// The beginning, in clock ticks since boot.
     since: u64,
-    /// From which CPUs to which.
+    /// The bindings so far: from which CPUs to which.
     made: HashSet<[CpuList; 2]>,
 }
 

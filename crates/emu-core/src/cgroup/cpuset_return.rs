@@ -46,7 +46,7 @@ impl CpusetReturn {
         Self { lost: Some(CpuList::default()), ..Self::ours(folder, cpus, notes) }
     }
 
-    /// At the last look, restored CPUs included.
+    /// The CPUs at the last look, restored ones included.
     pub(crate) fn has(&self) -> &CpuList {
         &self.has
     }

@@ -8,7 +8,7 @@ pub(crate) const PASSES: u32 = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Folder {
-    /// Of its hierarchy, 1 or 2.
+    /// The version of its hierarchy, 1 or 2.
     pub(crate) version: u8,
     pub(crate) path: PathBuf,
 }

@@ -17,13 +17,13 @@ pub(super) fn is_vital(controller: Controller) -> bool {
     matches!(controller, Controller::Cpu | Controller::Freezer | Controller::Memory)
 }
 
-/// Freezing and accounting exist in version 2 beside version 1, and work better there; but a writable hierarchy comes first.
+/// Freezing and accounting exist in version 2 beside version 1, and work better there; a writable hierarchy comes first.
 pub(crate) fn hierarchy_for(host: &Host, controller: Controller) -> Option<&Hierarchy> {
     let having = host.cgroups.hierarchies.iter().filter(|h| h.controllers.contains(&controller));
     having.max_by_key(|hierarchy| (hierarchy.writable, hierarchy.version))
 }
 
-/// As far as `host` tells.
+/// Whether groups of emu can have a controller, as far as `host` tells.
 pub(crate) fn can_have(host: &Host, controller: Controller) -> bool {
     hierarchy_for(host, controller)
         .is_some_and(|hierarchy| hierarchy.writable && hierarchy.granted.contains(&controller))

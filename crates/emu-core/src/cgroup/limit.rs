@@ -15,7 +15,7 @@ pub(super) const V2_MAX: &str = "cpu.max";
 
 /// The kernel's shortest period and smallest quota (`min_cfs_quota_period`).
 pub(crate) const PERIOD_MIN: Duration = Duration::from_millis(1);
-/// `max_cfs_quota_period`.
+/// The kernel's longest period (`max_cfs_quota_period`).
 pub(crate) const PERIOD_MAX: Duration = Duration::from_secs(1);
 pub(crate) const QUOTA_MIN_US: u64 = 1_000;
 
@@ -34,7 +34,7 @@ impl Quota {
         Self::Micros(((cpus * period_us as f64).round() as u64).max(QUOTA_MIN_US))
     }
 
-    /// In CPUs; `None` for [`Max`](Self::Max).
+    /// The quota in CPUs; `None` for [`Max`](Self::Max).
     pub(crate) fn cpus(self, period_us: u64) -> Option<f64> {
         match self {
             Self::Max => None,
@@ -88,7 +88,7 @@ impl Limit {
     }
 }
 
-/// Of a group and its ancestors up to `mount`: the limit in CPUs, and the group that has it.
+/// The tightest limit of a group and its ancestors up to `mount`, in CPUs, and the group that has it.
 pub(crate) fn tightest_limit(folder: &Folder, mount: &Path) -> Option<(f64, PathBuf)> {
     folder
         .path

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::host::delegation::PROCS;
 use crate::sys::Pid;
 
-/// Empty for a removed group, and for a threaded one, whose processes the group above lists.
+/// The list is empty for a removed group, and for a threaded one, whose processes the group above lists.
 fn text(list: &Path) -> Result<String> {
     match fs::read_to_string(list) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP)) => {

@@ -57,7 +57,7 @@ fn more_than(who: &str, bytes: u64, most: u64) -> Error {
         .hint("ask for less, or leave the memory as it is")
 }
 
-/// In bytes (`proc_meminfo(5)`).
+/// The memory of the host in bytes (`proc_meminfo(5)`).
 fn total(proc: &Path) -> Result<u64> {
     let path = proc.join("meminfo");
     let text = control_file::read(&path)?;

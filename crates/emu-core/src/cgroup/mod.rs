@@ -190,7 +190,7 @@ impl TaskGroup {
         Some(new(folder, zone.demand.cpus(), &self.notes))
     }
 
-    /// Those in nested groups included. A group that has been removed is empty.
+    /// The processes, those in nested groups included. A group that has been removed is empty.
     pub(crate) fn pids(&self) -> Result<Vec<Pid>> {
         self.parts.first().map_or(Ok(Vec::new()), |part| lists::read_all(&part.folder.path, PROCS))
     }

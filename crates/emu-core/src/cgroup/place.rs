@@ -44,7 +44,7 @@ fn outermost_own(home: &Path, own: u32) -> Option<PathBuf> {
     home.ancestors().filter(|group| maker(group) == Some(own)).last().map(Path::to_owned)
 }
 
-/// From the group's name, `emu-PID-NUMBER`.
+/// The process that has made a group, by the group's name: `emu-PID-NUMBER`.
 fn maker(group: &Path) -> Option<u32> {
     let (pid, number) = group.file_name()?.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
     number.parse::<u32>().ok().and(pid.parse().ok())

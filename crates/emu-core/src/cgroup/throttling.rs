@@ -12,7 +12,7 @@ use crate::sys::time::{self, Nanos};
 
 const STAT: &str = "cpu.stat";
 
-/// Since the group was made.
+/// Counts since the group was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Throttling {
     /// Periods in which the group had runnable tasks.

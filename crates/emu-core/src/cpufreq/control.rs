@@ -14,7 +14,7 @@ use crate::speed::Hertz;
 use crate::undo::Recent;
 use crate::undo::{Journal, Undo};
 
-/// Tests put a simulated kernel in the place of [`Sysfs`].
+/// Tests put a simulated kernel in the place of `Sysfs`.
 pub(crate) trait Knobs: Send + Sync {
     fn read(&self, name: &str) -> Result<String>;
     fn write(&self, name: &str, value: &str) -> Result<()>;

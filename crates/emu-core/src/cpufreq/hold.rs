@@ -88,7 +88,7 @@ impl HoldPlan {
     }
 }
 
-/// The journal lets the clock go.
+/// The clock of a zone, held. The journal lets it go.
 #[derive(Debug, Default)]
 pub(crate) struct HeldClock {
     limits: Vec<Limit>,
@@ -139,7 +139,7 @@ fn follows_load(policy: &Policy) -> bool {
     (!is_fixed || is_own) && low < high
 }
 
-/// What is not told is no limit.
+/// The limits of a policy; one that the kernel does not tell is none.
 fn range(policy: &Policy) -> (Hertz, Hertz) {
     let low = policy.min.or(policy.hardware_min).unwrap_or(Hertz(0));
     (low, policy.max.or(policy.hardware_max).unwrap_or(Hertz(u64::MAX)))

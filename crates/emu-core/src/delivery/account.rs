@@ -52,7 +52,7 @@ pub(super) struct Window {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Asked {
-    /// Of each CPU's time.
+    /// The share of each CPU's time.
     pub(super) shares: BTreeMap<CpuId, f64>,
     /// Tasks are stopped for the rest of the time, and so neither run nor wait.
     pub(super) stops: bool,
@@ -112,7 +112,7 @@ impl Sum {
         self.squares += (got - asked).powi(2) / wall;
     }
 
-    /// With the scatter of the windows for what was not observed of `elapsed`, and the grain at both ends.
+    /// The mean share, with the scatter of the windows for what was not observed of `elapsed`, and the grain at both ends.
     fn delivered(&self, elapsed: f64, grain: impl Fn(f64) -> f64) -> Option<Delivered> {
         if self.windows == 0 {
             return None;
@@ -135,10 +135,10 @@ impl Sum {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Episode {
-    /// At a stretch until now, and the longest.
+    /// Such time at a stretch until now, and the longest stretch.
     now: Nanos,
     longest: Nanos,
-    /// In all such time.
+    /// All such time, and what was got and asked for in it.
     pub(super) total: Nanos,
     got: f64,
     asked: f64,
@@ -251,7 +251,7 @@ impl Account {
         Some((got, asked))
     }
 
-    /// Where the zone has a busy task for each CPU, a single one, or used all that was asked for.
+    /// The zone as a whole: where it has a busy task for each CPU, a single one, or used all that was asked for.
     fn of_zone(&mut self, window: &Window) -> Option<(f64, f64)> {
         let length = window.length as f64;
         let cpus = self.asked.shares.len();
@@ -281,7 +281,7 @@ impl Account {
         self.cpus.get(&cpu)?.delivered(self.elapsed, |share| self.asked.grain(share))
     }
 
-    /// In CPUs, of all tasks.
+    /// CPU time of all tasks per time, in CPUs.
     pub(super) fn used(&self) -> Option<f64> {
         (self.used.1 > 0.0).then(|| self.used.0 / self.used.1)
     }

@@ -123,7 +123,7 @@ impl Delivery {
         self.shared.changed.notify_all();
     }
 
-    /// Those that have ended since the last call.
+    /// The stretches that have ended since the last call.
     pub(crate) fn take_stretches(&self) -> Vec<Stretch> {
         self.shared.lock().stretches.take(self.moves_clock)
     }
@@ -210,7 +210,7 @@ struct Watcher {
     shared: Arc<Shared>,
     shortest: Duration,
     moves_clock: bool,
-    /// By emu.
+    /// Emu has put the tasks in a group.
     grouped: bool,
 }
 

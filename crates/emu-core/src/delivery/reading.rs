@@ -41,7 +41,7 @@ pub(super) struct Watch {
     proc: PathBuf,
     source: Source,
     cpus: CpuList,
-    /// Read again, so that two readings have them.
+    /// The threads read last time: they are read again, so that two readings have them.
     threads: Vec<Pid>,
     turn: usize,
 }
@@ -62,7 +62,7 @@ pub(super) struct ThreadTime {
     cpu: CpuId,
 }
 
-/// Of the process and of those of its children that it has waited for.
+/// CPU time of a process and of those of its children that it has waited for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct ProcessTime {
     parent: Pid,

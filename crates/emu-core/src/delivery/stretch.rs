@@ -51,7 +51,7 @@ impl Stretches {
         self.ended = Some((generation, self.cut(targets.clone()), before));
     }
 
-    /// Of windows whose targets have just been replaced.
+    /// The account of windows whose targets have just been replaced.
     pub(super) fn account_of(&mut self, generation: u64) -> Option<&mut Account> {
         self.ended.as_mut().filter(|(of, ..)| *of == generation).map(|(_, _, account)| account)
     }

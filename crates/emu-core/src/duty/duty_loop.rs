@@ -195,7 +195,7 @@ struct LoopState<S> {
     /// The number of CPUs among which this thread's own work is spread; `None` where it runs outside the zone, or the zone has
     /// one CPU.
     shared_cpus: Option<i64>,
-    /// Where emu and the tasks share the zone's only CPU.
+    /// `Some` where emu and the tasks share the zone's only CPU.
     own_time: Option<OwnTime>,
     /// Wakes the CPUs before the tasks resume; `None` where this thread does so by running itself.
     idle_pusher: Option<IdlePusher>,

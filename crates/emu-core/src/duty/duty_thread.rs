@@ -26,7 +26,7 @@ pub(crate) struct Counters {
     pub(crate) periods: AtomicU64,
     /// Periods skipped for being late.
     pub(crate) missed: AtomicU64,
-    /// With its cost.
+    /// The longest stop, with its cost.
     pub(crate) longest_stop: AtomicI64,
     pub(crate) stopped: AtomicI64,
     /// What the stops cost the tasks beyond their length.
@@ -185,7 +185,7 @@ impl<T: Copy + Send + 'static> DutyThread<T> {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// `None` while the thread runs.
+    /// Why the thread has ended; `None` while it runs.
     pub(crate) fn ended(&self) -> Option<String> {
         let why = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.is_finished().then(|| why.unwrap_or_else(|| "it has panicked".into()))

@@ -77,7 +77,7 @@ impl IdlePusher {
         (is_away || cpus.len() > 1).then(|| Self::start(cpus, SEARCH_EVERY, notes)).transpose()
     }
 
-    /// For a CPU on which burns alternate with tasks.
+    /// The thread for a CPU on which burns alternate with tasks.
     pub(crate) fn beside_burner(cpu: usize, notes: &Notes) -> Result<Self> {
         Self::start(&[cpu].into_iter().collect(), SEARCH_EVERY_AFTER_BURN, notes)
     }
@@ -137,7 +137,7 @@ impl IdlePusher {
         self.tell(0);
     }
 
-    /// Without searches that are not over.
+    /// CPU time of all threads so far, without searches that are not over.
     pub(crate) fn cpu(&self) -> Nanos {
         self.shared.cpu.load(Ordering::Relaxed)
     }

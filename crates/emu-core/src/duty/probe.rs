@@ -85,7 +85,7 @@ impl Drop for Probe {
     }
 }
 
-/// Four numbers.
+/// The length of a gap in the pipe: four numbers.
 const BYTES: usize = 32;
 
 impl Gap {

@@ -153,7 +153,7 @@ impl StopCost {
 /// How often the probe is stopped for a batch, and stalled by a quota: it may not see the end of the last stall.
 const STOPS: usize = 3;
 const STALLS: u32 = 4;
-/// Beside a tick.
+/// For how long a quota stalls the probe, beside a tick.
 const STALL: Nanos = 8_000_000;
 const ENOUGH: usize = 2;
 /// How much longer than two ticks the probe runs in between, in nanoseconds.
@@ -162,7 +162,7 @@ const FREE: Nanos = 500_000;
 const PLAUSIBLE: std::ops::RangeInclusive<Nanos> = 0..=500_000;
 /// The part of the probe's stalls in which its CPU must be idle.
 const IDLE_LEAST: f64 = 0.75;
-/// In nanoseconds.
+/// The plausible additional time of interrupts in a tick, in nanoseconds.
 const TICK: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
 
 #[derive(Debug, Clone, Copy)]
@@ -228,13 +228,13 @@ fn median_charge(gaps: &[Gap]) -> Option<Nanos> {
     median_of_enough(charges.collect())
 }
 
-/// Of the first of the CPUs, since boot.
+/// The idle time of the first of the CPUs since boot.
 fn idle_time(host: &Host, cpus: &CpuList) -> Option<Nanos> {
     let stat = fs::read_to_string(host.roots.proc.join("stat")).ok()?;
     Nanos::try_from(CpuTimes::of(&stat, cpus.first()?)?.idle).ok()?.checked_mul(USER_TICK)
 }
 
-/// A stall costs less where another task runs on the CPU meanwhile.
+/// Whether the CPU was idle in most of the gaps: a stall costs less where another task runs meanwhile.
 fn is_idle_in(gaps: &[Gap], idle: Nanos) -> bool {
     let stopped: Nanos = gaps.iter().map(|gap| gap.after - gap.before).sum();
     idle as f64 >= IDLE_LEAST * stopped as f64

@@ -61,7 +61,7 @@ struct Watched {
     /// Its CPU time and its waiting time on run queues in the last stop.
     last: Option<(Nanos, Nanos)>,
     is_busy: bool,
-    /// The mean part of the run time.
+    /// The mean part of the run time for which the task computed.
     computed: Option<f64>,
 }
 

@@ -26,7 +26,7 @@ use taker::Taker;
 
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Locked by the one that excludes, in the state folder.
+/// The file in the state folder that is locked by the one that excludes.
 const LOCK: &str = "exclusive";
 
 /// What is kept off the CPUs of an exclusive node, and what stays there.
@@ -47,7 +47,7 @@ pub struct Exclusive {
     pub problem: Option<String>,
 }
 
-/// Dropping this ends the look; the journal puts the tasks back.
+/// Tasks of the host are kept off some CPUs while this exists; the journal puts them back.
 #[derive(Debug)]
 pub(crate) struct Exclusion {
     shared: Arc<Shared>,

@@ -10,7 +10,7 @@ use crate::cpu_list::CpuList;
 use crate::process::Stat;
 use crate::sys::affinity;
 
-/// Those that are bound to CPUs of these, by name, and how many others may run there.
+/// The kernel's threads that are bound to CPUs of these, by name, and how many others may run there.
 pub(super) fn kernel_threads(proc: &Path, cpus: &CpuList) -> (Vec<String>, usize) {
     let (mut bound, mut others) = (BTreeSet::new(), 0);
     for pid in processes(proc).unwrap_or_default() {
@@ -28,7 +28,7 @@ pub(super) fn kernel_threads(proc: &Path, cpus: &CpuList) -> (Vec<String>, usize
     (bound.into_iter().collect(), others)
 }
 
-/// Those that are delivered to CPUs of these: number and names, as `24 (virtio0-input.0)`.
+/// The interrupts that are delivered to CPUs of these: number and names, as `24 (virtio0-input.0)`.
 pub(super) fn interrupts(proc: &Path, cpus: &CpuList) -> Vec<String> {
     let mut numbers: Vec<u32> = names(&proc.join("irq")).filter_map(|name| name.parse().ok()).collect();
     numbers.sort_unstable();

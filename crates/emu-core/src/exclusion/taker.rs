@@ -22,7 +22,7 @@ use crate::undo::{Journal, TaskSet, Undo};
 /// The CPUs that a record can name are below this.
 const CPUS_RECORDED: usize = 1024;
 
-/// The number and the start.
+/// A task is known by its number and its start.
 type Task = (Pid, u64);
 
 /// From which CPUs a task was taken, and which it has left.
@@ -155,7 +155,7 @@ impl Taker {
         Ok(())
     }
 
-    /// Also what the process inherited. What cannot be given back now is at the end.
+    /// Also gives back what the process inherited. What cannot be given back now is given back at the end.
     pub(super) fn give_back(&mut self, pid: Pid) {
         let Some(online) = control_file::probe_cpus(&self.online) else { return };
         for task in threads(&self.proc, pid).into_iter().filter_map(|tid| self.task(tid)) {

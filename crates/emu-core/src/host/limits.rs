@@ -131,7 +131,7 @@ fn rtprio_limit(limits: &str) -> u64 {
     }
 }
 
-/// `proc_pid_limits(5)`.
+/// The soft limit in the line of this name (`proc_pid_limits(5)`).
 fn soft_limit<'a>(limits: &'a str, name: &str) -> Option<&'a str> {
     let values = limits.lines().find_map(|line| line.strip_prefix(name))?;
     values.split_whitespace().next()

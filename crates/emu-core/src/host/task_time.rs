@@ -29,7 +29,7 @@ pub enum TaskTime {
     Schedstat(PathBuf),
 }
 
-/// Since some moment of this boot, in nanoseconds. Sums wrap around.
+/// CPU time since some moment of this boot. Sums wrap around.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct AllTasks {
     pub(crate) time: Nanos,
