@@ -1,6 +1,5 @@
-//! Switches single corrections off, so that `benches/ablation.rs` can measure what each of them is worth.
-//!
-//! Without the feature `ablation` every correction is on and the compiler leaves the question out.
+//! Switches single corrections off, so that `benches/ablation.rs` can measure what each of them is worth. Without the feature
+//! `ablation` every correction is on and the compiler leaves the question out.
 
 /// Something that the methods take into account beyond stopping and resuming tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,13 +44,12 @@ pub enum Correction {
     Trim,
 }
 
-/// Whether this correction is switched off.
 #[cfg(not(feature = "ablation"))]
 pub(crate) const fn is_off(_: Correction) -> bool {
     false
 }
 
-/// Whether this correction is switched off: the environment variable [`VARIABLE`] names it, as [`Correction::name`] does.
+/// The environment variable [`VARIABLE`] names it, as [`Correction::name`] does.
 #[cfg(feature = "ablation")]
 pub(crate) fn is_off(correction: Correction) -> bool {
     static OFF: std::sync::OnceLock<Option<Correction>> = std::sync::OnceLock::new();

@@ -40,10 +40,8 @@ impl<T: Into<OwnedFd>> From<T> for Stdio {
     }
 }
 
-/// Builds a child that is slow from its first instruction, as [`std::process::Command`] builds one.
-///
-/// Without more it has the arguments that are given, and the environment, the working folder and the streams of this
-/// process.
+/// Builds a child that is slow from its first instruction, as [`std::process::Command`] builds one. By default it has the
+/// environment, the working folder and the streams of this process.
 ///
 /// ```no_run
 /// use emu_core::{Demand, Host, Roots, SlowCommand, Stdio, choose};
@@ -63,7 +61,7 @@ pub struct SlowCommand {
     program: OsString,
     arguments: Vec<OsString>,
     starts_empty: bool,
-    /// What is set, or removed from what this process has.
+    /// `None` removes a variable that this process has.
     variables: BTreeMap<OsString, Option<OsString>>,
     folder: Option<PathBuf>,
     streams: [Stdio; 3],
@@ -213,7 +211,7 @@ impl SlowCommand {
             mask: self.mask,
         };
         let mut gated = Gated::spawn(&image, &making)?;
-        // The child's ends of its pipes.
+        // They hold the child's ends of its pipes.
         drop(image);
         drop(making);
         let [stdin, stdout, stderr] = ours;
@@ -223,7 +221,7 @@ impl SlowCommand {
         Ok(gated)
     }
 
-    /// The variables of the child; `None` where they are those of this process.
+    /// `None` where they are those of this process.
     fn environment(&self) -> Result<Option<Vec<CString>>> {
         if self.variables.is_empty() && !self.starts_empty {
             return Ok(None);
@@ -247,8 +245,8 @@ impl SlowCommand {
     /// Starts the program in a zone of its own, under what was prepared: it does not run before that is in force.
     ///
     /// # Errors
-    /// As [`gate`](Self::gate) and [`Session::begin`]; [`ErrorKind::Usage`](crate::error::ErrorKind) where the program
-    /// cannot be run.
+    /// As [`gate`](Self::gate) and [`Session::begin`]; [`ErrorKind::Usage`](crate::error::ErrorKind) where the program cannot
+    /// be run.
     pub fn spawn(&self, prepared: &Prepared) -> Result<SlowChild> {
         let mut gated = self.gate()?;
         let session = Session::begin(prepared, self.name(), Tasks::Processes(vec![gated.pid()]))?;

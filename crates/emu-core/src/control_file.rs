@@ -1,6 +1,5 @@
-//! Reading and writing the small files by which the kernel is asked and told things.
-//!
-//! Every failure names operation, path and value.
+//! Reading and writing the small files by which the kernel is asked and told things. Every failure names operation, path and
+//! value.
 
 use std::fs;
 use std::io::{self, Write};
@@ -30,15 +29,13 @@ pub fn read_if_present(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Reads one value; a file that is absent, unreadable or holds something else is `None`.
-///
-/// For facts that only describe the host, where a strange file must not stop anybody.
+/// Reads one value; a file that is absent, unreadable or holds something else is `None`. For facts that only describe the host,
+/// where a strange file must not stop anybody.
 pub fn probe<T: FromStr>(path: &Path) -> Option<T> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The choice in force in a file that reads as all of them with that one in brackets: `madvise` of
-/// `always [madvise] never`.
+/// The choice in force in a file that reads as all of them with that one in brackets: `madvise` of `always [madvise] never`.
 pub fn chosen(text: &[u8]) -> Option<&[u8]> {
     let from = text.iter().position(|&byte| byte == b'[')? + 1;
     let length = text.get(from..)?.iter().position(|&byte| byte == b']')?;
@@ -50,10 +47,7 @@ pub fn probe_cpus(path: &Path) -> Option<CpuList> {
     CpuList::from_kernel(&probe::<String>(path)?)
 }
 
-/// Writes a value with a single `write(2)`, as kernel files expect.
-///
-/// # Errors
-/// The file cannot be opened for writing, or the kernel refuses the value.
+/// With a single `write(2)`, as kernel files expect.
 pub(crate) fn write(path: &Path, value: &str) -> Result<()> {
     // The kernel's own files have no length to cut; a recorded tree is made of files that do.
     let opened = fs::OpenOptions::new().write(true).truncate(true).open(path);
@@ -65,13 +59,12 @@ fn write_error(path: &Path, value: &str, cause: io::Error) -> Error {
     Error::io(format!("cannot write `{value}` to {}", path.display()), cause)
 }
 
-/// The error of a file that holds something else than expected.
 pub(crate) fn unexpected(text: &str, path: &Path) -> Error {
     Error::new(ErrorKind::Failed, format!("unexpected `{}` in {}", text.trim(), path.display()))
 }
 
-/// Whether this process may write to the file or folder, judged by its effective identity: a binary with
-/// file capabilities has more than the user who started it.
+/// Whether this process may write to the file or folder, judged by its effective identity: a binary with file capabilities has
+/// more than the user who started it.
 pub fn is_writable(path: &Path) -> bool {
     use nix::fcntl::{AT_FDCWD, AtFlags};
     nix::unistd::faccessat(AT_FDCWD, path, nix::unistd::AccessFlags::W_OK, AtFlags::AT_EACCESS).is_ok()

@@ -27,10 +27,8 @@ pub enum ErrorKind {
     Failed,
 }
 
-/// A failure with its cause and a hint.
-///
-/// The message is a lowercase fragment naming operation, object and value. The cause is [`source`] and is
-/// not repeated in the message; the hint is separate, to be printed last.
+/// A failure with its cause and a hint. The message is a lowercase fragment naming operation, object and value. The cause is
+/// [`source`] and is not repeated in the message; the hint is separate, to be printed last.
 ///
 /// [`source`]: std::error::Error::source
 #[derive(Debug)]

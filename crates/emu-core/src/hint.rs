@@ -1,5 +1,5 @@
-//! What can be done about a refusal or a failure. Typed where the words depend on who asks: a caller with a command
-//! line names its options, and knows whether it is root.
+//! What can be done about a refusal or a failure. Typed where the words depend on who asks: a caller with a command line names
+//! its options, and knows whether it is root.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -127,7 +127,6 @@ impl Serialize for Hint {
     }
 }
 
-/// It is written as text.
 #[cfg(feature = "schemas")]
 impl schemars::JsonSchema for Hint {
     fn schema_name() -> Cow<'static, str> {

@@ -1,9 +1,8 @@
 //! Runs tasks as on a slower CPU, per core and crash-safe, and measures the core clock without counters.
 //!
-//! The words used everywhere: a *host* is this machine as found; a *speed* is what is wanted of a CPU; a
-//! *zone* is CPUs with a speed for each and the tasks meant; a *method* is one way of emulating a slower
-//! CPU; an *emulation* is a method at work on a zone, and a *session* holds it with the journal that undoes
-//! every change.
+//! The words used everywhere: a *host* is this machine as found; a *speed* is what is wanted of a CPU; a *zone* is CPUs with a
+//! speed for each and the tasks meant; a *method* is one way of emulating a slower CPU; an *emulation* is a method at work on a
+//! zone, and a *session* holds it with the journal that undoes every change.
 //!
 //! ```no_run
 //! use emu_core::{Demand, Host, Roots, Session, Tasks, choose};

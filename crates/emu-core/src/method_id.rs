@@ -18,7 +18,6 @@ use crate::error::{Error, Result};
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct MethodId(&'static str);
 
-/// The longest name.
 const LENGTH_MAX: usize = 64;
 
 impl MethodId {

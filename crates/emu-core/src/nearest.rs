@@ -1,21 +1,19 @@
 //! What a name that is not known may have been meant for.
 
-/// From this likeness on a name may have been meant.
+/// From this likeness on, a name may have been meant.
 const ALIKE: f64 = 0.6;
 
-/// The likeness of a name at least that is begun.
+/// The least likeness of a known name that begins with the given one.
 const BEGUN: f64 = 0.9;
 
 /// The name that is most like this one, if it is like it at all.
 ///
-/// # Examples
 /// ```
 /// assert_eq!(emu_core::nearest("smal", ["small", "big"]), Some("small"));
 /// assert_eq!(emu_core::nearest("redis", ["redis-server"]), Some("redis-server"));
 /// assert_eq!(emu_core::nearest("other", ["small", "big"]), None);
 /// ```
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // A name may be given by its begin.
     let is_begun = |known: &str| name.len() > 1 && known.starts_with(name);
     let likeness = |known: &str| {
         let likeness = strsim::normalized_damerau_levenshtein(name, known);

@@ -40,9 +40,8 @@ pub struct NodeOptions {
     pub exclusive: bool,
 }
 
-/// A virtual node: CPUs with speeds of their own, and whatever has joined.
-///
-/// A process of this one's holds its place while nothing else is in it. Dropping the node lets its processes run freely.
+/// A virtual node: CPUs with speeds of their own, and whatever has joined. A process of this one's holds its place while
+/// nothing else is in it. Dropping the node lets its processes run freely.
 #[derive(Debug)]
 #[must_use = "dropping a node ends it"]
 pub struct Node {
@@ -52,9 +51,8 @@ pub struct Node {
     session: Session,
     holder: Gated,
     host: Host,
-    /// How many cgroups it was made with.
+    /// The number of cgroups that it was made with.
     group_count: usize,
-    /// Whether its memory is limited.
     has_memory: bool,
 }
 
@@ -129,8 +127,8 @@ impl Node {
         self.memory_limit()?.map(|limit| limit.read()).transpose()
     }
 
-    /// Changes the limit of its memory at once. What its processes use too much, the kernel takes back as far as it can
-    /// without killing any.
+    /// Changes the limit of its memory at once. What its processes use too much, the kernel takes back as far as it can without
+    /// killing any.
     ///
     /// # Errors
     /// The node has no limit; the size is none for memory here; its processes use more. Then nothing changes.
@@ -166,8 +164,8 @@ impl Node {
         Ok(())
     }
 
-    /// Has a process join, with all its threads, and with the children that it will have. It is as slow as the node from
-    /// here on, with a method that stops processes from the next period on.
+    /// Has a process join, with all its threads, and with the children that it will have. It is as slow as the node from here
+    /// on, with a method that stops processes from the next period on.
     ///
     /// # Errors
     /// It is not there, must not be slowed, or is another user's; another emu would go on slowing it; the kernel refuses to
@@ -192,7 +190,7 @@ impl Node {
             join_as(proc, task, self.holder.pid(), hierarchy, journal)?;
         }
         if self.sends_signals() {
-            // It is continued before it is moved back: afterwards nobody would know it as one that was stopped.
+            // Continued before it is moved back: afterwards nobody would know it as one that was stopped.
             journal.record(&Undo::Continue { pid, starttime: stat.starttime })?;
         }
         let tasks = TaskSet::DescendantsOf { pid, starttime: stat.starttime };
@@ -202,12 +200,11 @@ impl Node {
         Ok(())
     }
 
-    /// Refuses a process that another emu would go on slowing, in a hierarchy in which this node has no group.
+    /// Refuses a process that another emu would go on slowing, in a hierarchy where this node has no group.
     fn check_others(&self, pid: Pid) -> Result<()> {
         let proc = &self.host.roots.proc;
         for hierarchy in &self.host.cgroups.hierarchies {
             if place::own_group(proc, self.holder.pid(), hierarchy).is_some() {
-                // It is moved there.
                 continue;
             }
             let [home, here] = [pid, self.holder.pid()].map(|pid| place::home(proc, pid, hierarchy));
@@ -266,7 +263,7 @@ impl Node {
         ended
     }
 
-    /// Its cgroups, one for each hierarchy that has one. One with this process in it is none of the node's.
+    /// The node's cgroups, one for each hierarchy that has one. A group with this process in it is none of the node's.
     fn groups(&self) -> Vec<PathBuf> {
         let (proc, own) = (&self.host.roots.proc, std::process::id() as Pid);
         let group = |hierarchy| {

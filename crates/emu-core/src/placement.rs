@@ -6,7 +6,7 @@ use crate::cpu_list::{CpuId, CpuList};
 use crate::error::{Error, Result};
 use crate::host::Host;
 
-/// CPUs that are named in an error; more would be no help.
+/// More CPUs in an error would be no help.
 const NAMED: usize = 4;
 
 /// What two zones must not have in common.
@@ -30,8 +30,8 @@ pub struct Placed {
 /// Places zones of these names and numbers of CPUs beside those that are there, and returns them in the order given.
 ///
 /// No two zones get CPUs of one core, or of one frequency domain, as `apart` says. A zone has one CPU of each of its cores
-/// where all zones can, else all threads of a core, and lies in one package where it fits. The same demand on the same host
-/// has the same places.
+/// where all zones can, else all threads of a core, and lies in one package where it fits. The same demand on the same host has
+/// the same places.
 ///
 /// # Errors
 /// Usage, for a zone without a CPU. Unavailable, where a zone has found no place, the largest ones first: which CPUs cannot be
@@ -72,7 +72,7 @@ fn place_by(
     let mut placed = there.to_vec();
     let mut chosen: BTreeMap<usize, CpuList> = BTreeMap::new();
     let mut order: Vec<_> = wanted.iter().enumerate().collect();
-    // What is large finds a place only while there is room.
+    // A large zone finds a place only while there is room.
     order.sort_by_key(|(_, (_, count))| std::cmp::Reverse(*count));
     for (number, (name, count)) in order {
         let is_free = |unit: &&Unit| placed.iter().all(|other| other.cpus.intersection(&unit.all).is_empty());
@@ -88,16 +88,14 @@ fn place_by(
 /// CPUs that belong to one zone at most.
 #[derive(Debug)]
 struct Unit {
-    /// All of them, also those that may not be used: another's zone may have them.
+    /// Also CPUs that may not be used: another's zone may have them.
     all: CpuList,
-    /// Those that may be used.
     usable: CpuList,
-    /// One of them for each core.
+    /// One usable CPU for each core.
     one_each: CpuList,
     package: Option<u32>,
 }
 
-/// The units of the CPUs that may be used, by their first CPU.
 fn units(host: &Host, apart: Apart) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
     for id in host.allowed.iter() {
@@ -145,7 +143,7 @@ fn choose(free: &[&Unit], count: usize, way: Threads) -> Option<CpuList> {
     let mut cpus = CpuList::default();
     while cpus.len() < count && !units.is_empty() {
         let left = count - cpus.len();
-        // The smallest that has what is left, else the largest, which comes first.
+        // The smallest unit that has what is left, else the largest, which comes first.
         let enough = units.iter().enumerate().filter(|(_, unit)| way(unit).len() >= left);
         let at = enough.min_by_key(|(_, unit)| way(unit).len()).map_or(0, |(at, _)| at);
         cpus = cpus.union(&way(units.remove(at)).iter().take(left).collect());
@@ -153,7 +151,6 @@ fn choose(free: &[&Unit], count: usize, way: Threads) -> Option<CpuList> {
     (cpus.len() == count).then_some(cpus)
 }
 
-/// Why there is no place: what the CPUs are taken by.
 fn refusal(host: &Host, units: &[Unit], placed: &[Placed], (name, count): (&str, usize)) -> Error {
     let why = |id: CpuId| {
         let owner = |cpu: CpuId| placed.iter().find(|zone| zone.cpus.contains(cpu));

@@ -22,8 +22,8 @@ impl Demand {
         cpus.cloned().or_else(|| speed.cpus()).unwrap_or_else(|| host.allowed.clone())
     }
 
-    /// What a speed means here, with the method's defaults, on [these CPUs](Self::cpus_of). Where it is a frequency, the CPU's
-    /// own clock is measured, for [`clock::BUDGET`].
+    /// What a speed means here, with the method's defaults, on [these CPUs](Self::cpus_of). For a frequency, the CPU's own
+    /// clock is measured, for [`clock::BUDGET`].
     ///
     /// # Errors
     /// A CPU cannot be used, or a frequency is above the CPU's own clock, or that cannot be measured.
@@ -93,17 +93,13 @@ impl Prepared {
         self.plan.expected()
     }
 
-    /// Starts emulating, with the clock held where a governor would lower it.
-    ///
-    /// # Errors
-    /// The kernel refused a step. What had been changed is in the journal, to be undone by the caller.
+    /// After an error, what had been changed is in the journal, to be undone by the caller.
     pub(crate) fn engage(&self, zone: &Zone, journal: &Journal) -> Result<(HeldClock, Box<dyn Emulation>)> {
-        // First, as costs are measured at the clock that they will have.
+        // First: costs are measured at the clock that they will have.
         let clock = self.hold.engage(journal);
         Ok((clock, self.plan.engage(&self.host, zone, journal)?))
     }
 
-    /// Whether the method is more than what was [published](Trait::Published).
     fn is_improved(&self) -> bool {
         !self.method.about().has(Trait::Published)
     }
@@ -144,8 +140,8 @@ pub fn judge(host: &Host, demand: &Demand) -> Vec<Judged> {
     METHODS.iter().map(judged).collect()
 }
 
-/// The most faithful of those that can: the least expected error; among equals the shortest stall. Those that are as they
-/// were [published](Trait::Published) are left out.
+/// The most faithful of those that can: the least expected error; among equals the shortest stall. Those that are as they were
+/// [published](Trait::Published) are left out.
 pub fn best(judged: &[Judged]) -> Option<&Prepared> {
     let able = judged.iter().filter_map(|one| one.result.as_ref().ok());
     able.filter(|prepared| prepared.is_improved()).min_by(|a, b| a.by_faith(b))
@@ -159,8 +155,7 @@ pub fn choose(host: &Host, demand: &Demand) -> Result<Prepared> {
     ranked(host, demand).map(|(best, _)| best)
 }
 
-/// The [best] method for a demand, and the others that can, in the order of their faith: for where the best cannot be
-/// engaged.
+/// The [best] method for a demand, and the others that can, in the order of their faith: for where the best cannot be engaged.
 ///
 /// # Errors
 /// As [`choose`].

@@ -20,10 +20,8 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// The roots of the running system.
-    ///
-    /// Without root and without `XDG_RUNTIME_DIR` the state goes to `/tmp/emu-<uid>`, which is checked to be
-    /// ours and closed to others when it is first used.
+    /// The roots of the running system. Without root and without `XDG_RUNTIME_DIR` the state goes to `/tmp/emu-<uid>`, which is
+    /// checked to be ours and closed to others when it is first used.
     pub fn system() -> Self {
         let uid = nix::unistd::geteuid();
         let state = if uid.is_root() {

@@ -28,7 +28,7 @@ use tasks::{check_same, check_tasks};
 #[must_use = "dropping a session ends its emulation"]
 pub struct Session {
     method: &'static dyn Method,
-    /// What is asked for, with the targets of now, also while it is paused.
+    /// With the targets of now, also while it is paused.
     demand: Demand,
     is_paused: bool,
     /// Dropped before the emulation, for what it counts.
@@ -39,7 +39,7 @@ pub struct Session {
     journal: Undoing,
 }
 
-/// A journal that undoes when it is dropped, whoever has a clone of it.
+/// Undoes when it is dropped, whoever has a clone of the journal.
 struct Undoing(Journal);
 
 impl Drop for Undoing {
@@ -56,10 +56,9 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// Starts what was prepared, on these tasks; `name` is what messages and other emus call the zone.
-    ///
-    /// What earlier emus left behind is undone first; see [`notes`](Self::notes). A host that was read before that may be
-    /// out of date, and targets with it: call [`restore`](crate::undo::restore()) before [`Host::detect`](crate::host::Host::detect).
+    /// Starts what was prepared, on these tasks; `name` is what messages and other emus call the zone. What earlier emus left
+    /// behind is undone first; see [`notes`](Self::notes). A host that was read before that may be out of date, and targets
+    /// with it: call [`restore`](crate::undo::restore()) before [`Host::detect`](crate::host::Host::detect).
     ///
     /// # Errors
     /// A CPU or task cannot be used, another emu has a CPU of the zone or sets its clock, or the kernel refused a step.
@@ -76,7 +75,7 @@ impl Session {
         Self::of(prepared, name.into(), tasks, true, None)
     }
 
-    /// As [`begin`](Self::begin), for processes that may use so much [memory](Zone::memory) together.
+    /// As [`begin`](Self::begin), with [memory](Zone::memory) in bytes.
     pub(crate) fn begin_with_memory(
         prepared: &Prepared,
         name: impl Into<String>,
@@ -142,7 +141,6 @@ impl Session {
         self.emulation.look();
     }
 
-    /// Where what is changed is recorded before.
     pub(crate) fn journal(&self) -> &Journal {
         &self.journal.0
     }
@@ -152,8 +150,8 @@ impl Session {
         self.journal.0.notes()
     }
 
-    /// Changes the targets of the zone's CPUs within two periods, without a gap at full speed. While it is paused they are
-    /// kept for [`resume`](Self::resume).
+    /// Changes the targets of the zone's CPUs within two periods, without a gap at full speed. While it is paused they are kept
+    /// for [`resume`](Self::resume).
     ///
     /// # Errors
     /// The targets are not for the zone's CPUs, or out of reach; then nothing changes.
@@ -215,7 +213,7 @@ impl Session {
         self.emulation.retarget(&free)?;
         self.is_paused = true;
         self.journal.0.set_paused(true);
-        // New targets are in force after two periods, as long as these are now.
+        // These targets, as any, are in force after two periods.
         thread::sleep(self.emulation.period() * 2);
         Ok(())
     }
@@ -234,8 +232,8 @@ impl Session {
         Ok(())
     }
 
-    /// What is delivered now. This may wait for the controllers: for up to a period with `fracas`, for 20 ms for each
-    /// policy with `cpu-freq`.
+    /// What is delivered now. This may wait for the controllers: for up to a period with `fracas`, for 20 ms for each policy
+    /// with `cpu-freq`.
     pub fn status(&self) -> Status {
         let mut status = self.emulation.status();
         self.delivery.tell(&mut status);
@@ -273,7 +271,6 @@ impl Session {
     }
 }
 
-/// The shares are shares, whoever made them.
 fn check_shares(targets: &Targets) -> Result<()> {
     targets.values().try_for_each(|target| Speed::share(target.share).map(drop))
 }

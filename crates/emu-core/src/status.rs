@@ -98,13 +98,11 @@ impl Status {
         self.problems.push(problem);
     }
 
-    /// Adds what threads have to tell.
     pub(crate) fn add_all(&mut self, notes: &Notes) {
         notes.problems().into_iter().for_each(|problem| self.add_problem(problem));
         self.notes.extend(notes.list());
     }
 
-    /// Has it tell that nothing is slowed any more, and why.
     pub(crate) fn end(&mut self, why: String) {
         self.add_problem(why);
         self.health = Health::Ended;

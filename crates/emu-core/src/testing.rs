@@ -24,7 +24,7 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The same where the line of the caller says enough.
+/// For where the line of the caller says enough.
 #[track_caller]
 pub(crate) fn wait_until(condition: impl FnMut() -> bool) {
     eventually("it is so", condition);
@@ -42,35 +42,33 @@ pub(crate) fn in_some_attempt(test: impl Fn()) {
     }
 }
 
-/// A test as the harness takes it, for a process of this executable that runs that test alone: by its `module_path!()`,
-/// which begins with the crate, and its function.
+/// As the harness takes it, for a process of this executable that runs that test alone: by its `module_path!()`, which begins
+/// with the crate, and its function.
 pub(crate) fn test_name(module: &str, test: &str) -> String {
     let (_, module) = module.split_once("::").unwrap();
     format!("{module}::{test}")
 }
 
-/// Makes this executable, run as a process of its own, a busy one.
+/// For this executable, run as a process of its own.
 const BUSY: &str = "EMU_TEST_BUSY";
 
-/// Busy processes, killed in the end.
 pub(crate) struct Busy(pub(crate) Vec<Child>);
 
 impl Busy {
-    /// Processes with so many busy threads each, which are busy from now on.
+    /// Each process has so many threads, which are busy from now on.
     pub(crate) fn start(processes: usize, threads: usize) -> Self {
         let this = Self::after(Duration::ZERO, processes, threads);
         this.wait();
         this
     }
 
-    /// A process whose first thread waits for another one, which is busy from now on.
+    /// Its first thread waits for another one, which is busy from now on.
     pub(crate) fn aside() -> Self {
         let this = Self::after(Duration::ZERO, 1, 0);
         this.wait();
         this
     }
 
-    /// Processes that will be busy after a while.
     pub(crate) fn after(delay: Duration, processes: usize, threads: usize) -> Self {
         let start = |_| {
             Command::new(std::env::current_exe().unwrap())
@@ -91,7 +89,6 @@ impl Busy {
         self.0.iter().map(|child| child.id() as Pid).collect()
     }
 
-    /// Their CPU time.
     pub(crate) fn used(&self) -> Duration {
         self.pids().into_iter().map(|pid| process_cpu_time(pid).unwrap()).sum()
     }
@@ -106,7 +103,7 @@ impl Drop for Busy {
     }
 }
 
-/// The busy process itself: only a helper of the other tests.
+/// Only a helper of the other tests.
 #[test]
 fn busy() {
     let Ok(order) = std::env::var(BUSY) else { return };

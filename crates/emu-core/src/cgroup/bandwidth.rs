@@ -1,7 +1,5 @@
-//! The CPU bandwidth of one cgroup: limit, weight, usage and throttling, in the files of v1 and of v2.
-//!
-//! References: Documentation/scheduler/sched-bwc.rst, Documentation/admin-guide/cgroup-v2.rst
-//! ("CPU").
+//! The CPU bandwidth of one cgroup: limit, weight, usage and throttling, in the files of v1 and of v2
+//! (Documentation/scheduler/sched-bwc.rst, Documentation/admin-guide/cgroup-v2.rst, "CPU").
 
 use std::path::PathBuf;
 
@@ -19,7 +17,6 @@ const V1_WEIGHT: &str = "cpu.shares";
 const V2_BURST: &str = "cpu.max.burst";
 const V2_WEIGHT: &str = "cpu.weight";
 
-/// Who made the group, and so how its files are written.
 #[derive(Debug, Clone)]
 pub(crate) enum Owner {
     /// emu: its files are removed with the group.
@@ -28,7 +25,6 @@ pub(crate) enum Owner {
     Other(Journal),
 }
 
-/// The CPU bandwidth of one group.
 #[derive(Debug)]
 pub(crate) struct Bandwidth {
     folder: Folder,
@@ -39,12 +35,8 @@ pub(crate) struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// Opens the group `folder`; `accounting` is its folder of the cpuacct controller (the same one
-    /// on v2).
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unavailable`] where the kernel has no CFS bandwidth control; a file cannot be
-    /// opened.
+    /// `accounting` is the group's folder of the cpuacct controller, which is the same one on v2.
+    /// Unavailable where the kernel has no CFS bandwidth control.
     pub(crate) fn open(folder: &Folder, accounting: Option<&Folder>, owner: Owner) -> Result<Self> {
         let limit = Limit::file(folder);
         if !limit.exists() {
@@ -61,34 +53,24 @@ impl Bandwidth {
         Ok(Self { folder: folder.clone(), owner, stat, usage })
     }
 
-    /// The present limit.
-    ///
-    /// # Errors
-    /// As [`Limit::read`].
     pub(crate) fn limit(&self) -> Result<Option<Limit>> {
         Limit::read(&self.folder)
     }
 
-    /// Whether another program made the group.
     pub(crate) fn is_theirs(&self) -> bool {
         matches!(self.owner, Owner::Other(_))
     }
 
-    /// The file that has the quota.
     pub(crate) fn limit_file(&self) -> PathBuf {
         Limit::file(&self.folder)
     }
 
-    /// Sets quota and period, with no burst.
-    ///
-    /// Each write refills the group's quota at once and unthrottles it (`tg_set_cfs_bandwidth`).
-    ///
-    /// # Errors
-    /// The kernel refuses: a quota under 1 ms, a period outside 1 ms to 1 s, or on v1 more than an
+    /// Sets quota and period, with no burst. Each write refills the group's quota at once and unthrottles it
+    /// (`tg_set_cfs_bandwidth`). The kernel refuses a quota under 1 ms, a period outside 1 ms to 1 s, and on v1 more than an
     /// ancestor has.
     pub(crate) fn set_limit(&self, limit: Limit) -> Result<()> {
         let Limit { quota, period_us } = limit;
-        // The burst is cleared first, because it must not exceed a quota that is lowered.
+        // First, because the burst must not exceed a quota that is lowered.
         if self.folder.version == 2 {
             self.clear_burst(V2_BURST)?;
             let quota = if let Quota::Micros(micros) = quota { micros.to_string() } else { "max".to_owned() };
@@ -96,9 +78,8 @@ impl Bandwidth {
         }
         self.clear_burst(V1_BURST)?;
         let quota = if let Quota::Micros(micros) = quota { micros.to_string() } else { "-1".to_owned() };
-        // Quota and period are two files. In this order the pair in between is never looser than
-        // the old and the new one, so the group is never unlimited and never above an ancestor's
-        // limit.
+        // Quota and period are two files. In this order the pair in between is never looser than the old and the new one, so
+        // the group is never unlimited and never above an ancestor's limit.
         let now = Limit::read(&self.folder)?;
         let shorter = now.is_some_and(|now| now.period_us > period_us && now.quota != Quota::Max);
         if shorter {
@@ -111,7 +92,7 @@ impl Bandwidth {
         self.write(V1_QUOTA, &quota)
     }
 
-    /// Clears the burst, which would let a program that slept run faster than the emulated CPU.
+    /// A burst would let a program that slept run faster than the emulated CPU.
     fn clear_burst(&self, name: &str) -> Result<()> {
         // Linux before 5.14 has no burst.
         match control_file::read_if_present(&self.folder.path.join(name))? {
@@ -120,20 +101,16 @@ impl Bandwidth {
         }
     }
 
-    /// Sets the weight against other groups of the same parent, in the hierarchy's own unit.
-    ///
-    /// # Errors
-    /// The kernel refuses the value.
+    /// The weight is against other groups of the same parent, in the hierarchy's own unit.
     pub(crate) fn set_weight(&self, weight: u64) -> Result<()> {
         self.write(self.weight_name(), &weight.to_string())
     }
 
-    /// The present weight; `None` when it cannot be read, for example after the group was removed.
+    /// `None` when it cannot be read, for example after the group was removed.
     pub(crate) fn weight(&self) -> Option<u64> {
         control_file::probe(&self.weight_file())
     }
 
-    /// The file that has the weight.
     pub(crate) fn weight_file(&self) -> PathBuf {
         self.folder.path.join(self.weight_name())
     }
@@ -153,20 +130,15 @@ impl Bandwidth {
         })
     }
 
-    /// Whether the CPU time that the group uses is accounted.
     pub(crate) fn is_accounted(&self) -> bool {
         self.usage.is_some()
     }
 
-    /// CPU time used by the group since it was made; `None` where it is not accounted.
+    /// CPU time since the group was made.
     pub(crate) fn usage(&self) -> Option<Nanos> {
         self.usage.as_ref()?.read()
     }
 
-    /// How often the group was throttled.
-    ///
-    /// # Errors
-    /// The file cannot be read or contains something else.
     pub(crate) fn throttled(&self) -> Result<Throttling> {
         self.stat.read()
     }

@@ -18,11 +18,10 @@ pub(crate) const CPUS: &str = "cpuset.cpus";
 const CPUS_EFFECTIVE: &str = "cpuset.cpus.effective";
 const MEMS: &str = "cpuset.mems";
 
-/// The first Linux version that restores a task's affinity when it leaves a cpuset ("sched: Always
-/// preserve the user requested cpumask").
+/// The first Linux version that restores a task's affinity when it leaves a cpuset ("sched: Always preserve the user requested
+/// cpumask").
 const KEEPS_AFFINITY: (u32, u32) = (6, 2);
 
-/// Whether a task gets the CPUs of its affinity back when its cpuset gets them.
 pub(crate) fn keeps_affinity(host: &Host) -> bool {
     host.kernel_version() >= Some(KEEPS_AFFINITY)
 }
@@ -33,16 +32,13 @@ pub(crate) fn is_needed(host: &Host, zone: &Zone) -> bool {
     host.cpus.iter().any(|cpu| !zone.contains(cpu.id))
 }
 
-/// Whether tasks could run on other CPUs now. The kernel reports only the online CPUs of an
-/// affinity, so offline CPUs cannot be excluded and restored.
+/// Whether they could now. The kernel reports only the online CPUs of an affinity: offline ones cannot be excluded and
+/// restored.
 pub(crate) fn is_needed_now(host: &Host, zone: &Zone) -> bool {
     !host.online().difference(&zone.demand.cpus()).is_empty()
 }
 
 /// Gives a new group the CPUs. On version 1 it also needs memory nodes before a task can join.
-///
-/// # Errors
-/// The parent group does not have all of them.
 pub(crate) fn set(folder: &Path, version: u8, cpus: &CpuList) -> Result<()> {
     if version == 1 {
         let above = folder.parent().unwrap_or(folder).join(MEMS);
@@ -53,9 +49,6 @@ pub(crate) fn set(folder: &Path, version: u8, cpus: &CpuList) -> Result<()> {
 }
 
 /// Gives an existing group the CPUs until the session ends.
-///
-/// # Errors
-/// As [`set`].
 pub(crate) fn set_in_place(folder: &Path, version: u8, cpus: &CpuList, journal: &Journal) -> Result<()> {
     journal.write_file(&folder.join(CPUS), &cpus.to_string()).map_err(not_all)?;
     check(folder, version, cpus)
@@ -65,13 +58,11 @@ fn not_all(error: Error) -> Error {
     error.hint(Hint::from("give the cgroup above all CPUs of the zone").or(Hint::OtherCpus))
 }
 
-/// The file that lists the CPUs which a group's tasks can use.
 pub(crate) fn in_force(version: u8) -> &'static str {
     if version == 2 { CPUS_EFFECTIVE } else { CPUS }
 }
 
-/// Checks what version 2 does silently: it accepts CPUs that the parent group lacks, and ignores
-/// them.
+/// Version 2 accepts CPUs that the parent group lacks, and ignores them.
 fn check(folder: &Path, version: u8, cpus: &CpuList) -> Result<()> {
     let file = folder.join(in_force(version));
     let got = control_file::read(&file)?;
@@ -82,9 +73,6 @@ fn check(folder: &Path, version: u8, cpus: &CpuList) -> Result<()> {
 }
 
 /// Records the affinity of a process's threads where leaving a cpuset would not restore it.
-///
-/// # Errors
-/// The journal cannot be written.
 pub(crate) fn remember(host: &Host, pid: Pid, journal: &Journal) -> Result<()> {
     if keeps_affinity(host) {
         return Ok(());
@@ -108,13 +96,8 @@ fn record(proc: &Path, tid: Pid, [cpus, ours]: [CpuList; 2], journal: &Journal) 
     }
 }
 
-/// Binds all threads of the processes to the CPUs by their affinity. Their new threads inherit it,
-/// but may change it; at the end those that have inherited it are searched for in `task_sets`.
-///
-/// `list` lists the processes again for each pass.
-///
-/// # Errors
-/// A thread's affinity cannot be recorded or set, or new threads keep coming.
+/// Binds all threads of the processes to the CPUs by their affinity. Their new threads inherit it, but may change it; at the
+/// end those that have inherited it are searched for in `task_sets`. `list` lists the processes again for each pass.
 pub(crate) fn bind(
     proc: &Path,
     cpus: &CpuList,
@@ -143,7 +126,6 @@ pub(crate) fn bind(
         .hint(Hint::StartInZone))
 }
 
-/// Binds threads, each recorded before.
 struct Binder<'a> {
     proc: &'a Path,
     cpus: &'a CpuList,
@@ -156,7 +138,7 @@ struct Binder<'a> {
 }
 
 impl Binder<'_> {
-    /// Binds a thread; returns whether that was necessary.
+    /// Returns whether the thread had to be bound.
     fn bind(&mut self, tid: Pid) -> Result<bool> {
         let cpus = self.cpus;
         let is_gone = |error: &std::io::Error| error.raw_os_error() == Some(libc::ESRCH);
@@ -194,12 +176,10 @@ impl Binder<'_> {
     }
 }
 
-/// Whether a group's folder has the files of a cpuset.
 pub(crate) fn is_cpuset(folder: &Path) -> bool {
     folder.join(CPUS).exists()
 }
 
-/// The controller of cpusets.
 pub(crate) const CONTROLLER: Controller = Controller::Cpuset;
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
-//! Brings tasks back that the kernel has moved out of a version 1 cpuset whose last CPU went
-//! offline.
+//! Brings tasks back that the kernel has moved out of a version 1 cpuset whose last CPU went offline.
 //!
-//! The kernel moves them to the nearest ancestor group that has CPUs, and leaves them there when
-//! the CPUs come back (cgroups-v1/cpusets.rst, "How do I use cpusets?"). There they may use CPUs
-//! that are not slowed.
+//! The kernel moves them to the nearest ancestor group that has CPUs, and leaves them there when the CPUs come back
+//! (cgroups-v1/cpusets.rst, "How do I use cpusets?"). There they may use CPUs that are not slowed.
 
 use std::path::{Path, PathBuf};
 
@@ -15,38 +13,29 @@ use crate::host::delegation::PROCS;
 use crate::process::{Descendants, Stat};
 use crate::sys::Pid;
 
-/// The processes of a cpuset, remembered for the time without CPUs.
 #[derive(Debug)]
 pub(crate) struct CpusetRepair {
     proc: PathBuf,
     hierarchy: Hierarchy,
     folder: PathBuf,
-    /// The processes in it at the last look.
     members: Vec<Pid>,
-    /// These processes and their descendants, while they are moved out.
+    /// The members and their descendants, while they are moved out.
     away: Option<Descendants>,
 }
 
 impl CpusetRepair {
-    /// For the cpuset of this folder, from which no task is moved out yet.
     pub(super) fn new(proc: &Path, hierarchy: &Hierarchy, folder: &Path) -> Self {
         let (proc, hierarchy, folder) = (proc.to_owned(), hierarchy.clone(), folder.to_owned());
         Self { proc, hierarchy, folder, members: Vec::new(), away: None }
     }
 
     /// To be called while the cpuset has CPUs.
-    ///
-    /// # Errors
-    /// The lists cannot be read.
     pub(super) fn remember(&mut self) -> Result<()> {
         self.members = lists::read_all(&self.folder, PROCS)?;
         Ok(())
     }
 
     /// To be called while it has none: processes that are started meanwhile also belong to it.
-    ///
-    /// # Errors
-    /// `/proc` cannot be read.
     pub(super) fn follow(&mut self) -> Result<()> {
         if let Some(descendants) = &mut self.away {
             return descendants.look();
@@ -64,12 +53,8 @@ impl CpusetRepair {
         }
     }
 
-    /// Moves them back into the cpuset, which has CPUs again. A process that has been moved
-    /// elsewhere stays.
-    ///
-    /// # Errors
-    /// The kernel refuses to move one; the others are moved, and the call can be repeated. Or new
-    /// processes appear faster than they are moved.
+    /// To be called when it has CPUs again. A process that has been moved elsewhere stays. Where the kernel refuses to move
+    /// one, the others are moved, and the call can be repeated.
     pub(super) fn bring_back(&mut self) -> Result<()> {
         let Some(descendants) = &mut self.away else { return Ok(()) };
         let list = self.folder.join(PROCS);

@@ -1,7 +1,7 @@
 //! Watches the cpuset of a zone, and restores its CPUs when they come online again.
 //!
-//! Version 1 removes a CPU that goes offline from every cpuset and does not restore it; version 2
-//! does (cgroups-v1/cpusets.rst, "Modifying"; cgroup-v2.rst, `cpuset.cpus.effective`).
+//! Version 1 removes a CPU that goes offline from every cpuset and does not restore it; version 2 does (cgroups-v1/cpusets.rst,
+//! "Modifying"; cgroup-v2.rst, `cpuset.cpus.effective`).
 
 use std::path::PathBuf;
 
@@ -15,22 +15,17 @@ use crate::error::Result;
 use crate::notes::Notes;
 use crate::sys::time::{self, Nanos};
 
-/// How often the list of online CPUs is read, in nanoseconds.
 const EVERY: Nanos = 500_000_000;
 
-/// The problem to report when the last CPU of a version 1 cpuset goes offline.
 const EVICTED: &str = "all CPUs of the zone were offline: the kernel let its tasks run elsewhere until one was back, which a \
                        method that slows CPUs does not reach";
 
-/// A cpuset and the CPUs that it should have.
 #[derive(Debug)]
 pub(crate) struct CpusetReturn {
-    /// The file that lists the CPUs which its tasks can use.
+    /// Lists the CPUs which the group's tasks can use.
     file: PathBuf,
     version: u8,
-    /// The CPUs of the zone.
     cpus: CpuList,
-    /// The CPUs that it had at the last look.
     has: CpuList,
     /// CPUs that the kernel has removed from a cpuset of another owner; not needed for emu's own.
     lost: Option<CpuList>,
@@ -40,29 +35,24 @@ pub(crate) struct CpusetReturn {
 }
 
 impl CpusetReturn {
-    /// For a group that emu made for the zone.
     pub(crate) fn ours(folder: &Folder, cpus: CpuList, notes: &Notes) -> Self {
         let file = folder.path.join(confine::in_force(folder.version));
         let (has, missing, notes) = (cpus.clone(), CpuList::default(), notes.clone());
         Self { file, version: folder.version, has, cpus, lost: None, missing, notes }
     }
 
-    /// For a group of another owner: CPUs that its owner removes stay removed.
+    /// CPUs that the group's owner removes stay removed.
     pub(crate) fn theirs(folder: &Folder, cpus: CpuList, notes: &Notes) -> Self {
         Self { lost: Some(CpuList::default()), ..Self::ours(folder, cpus, notes) }
     }
 
-    /// The CPUs that the cpuset had at the last look, restored ones included.
+    /// The CPUs at the last look, restored ones included.
     pub(crate) fn has(&self) -> &CpuList {
         &self.has
     }
 
-    /// Watches the cpuset and its tasks on a thread until that is dropped. It notes tasks that were
-    /// moved out and tasks that may use other CPUs.
-    ///
-    /// # Errors
-    /// The thread cannot be made.
-    /// The thread cannot be made.
+    /// Watches the cpuset and its tasks until the thread is dropped. Notes tasks that were moved out and tasks that may use
+    /// other CPUs.
     pub(crate) fn start(mut self, online_file: PathBuf, mut tasks: CpusetRepair) -> Result<DutyThread<()>> {
         DutyThread::spawn(
             "emu-cpuset",
@@ -72,7 +62,7 @@ impl CpusetReturn {
                 loop {
                     let (Command::Run(()), generation) = wait.command() else { return Ok(()) };
                     let online = control_file::probe_cpus(&online_file);
-                    // Its owner may give back the CPUs that he has removed.
+                    // The owner may give back CPUs that he has removed.
                     let is_ours = online.is_none_or(|online| self.renew(&online).is_some());
                     let followed = if !is_ours || self.version == 2 {
                         Ok(())
@@ -94,8 +84,8 @@ impl CpusetReturn {
         )
     }
 
-    /// Restores CPUs that have come back, and returns whether there were any; `None` when the
-    /// cpuset is no longer to be restored: it was removed, or its owner gave it other CPUs.
+    /// Restores CPUs that have come back, and returns whether there were any; `None` when the cpuset is no longer to be
+    /// restored: it was removed, or its owner gave it other CPUs.
     pub(crate) fn renew(&mut self, online: &CpuList) -> Option<bool> {
         let Ok(text) = control_file::read_if_present(&self.file) else { return Some(false) };
         let has = CpuList::from_kernel(&text?)?;
@@ -109,7 +99,6 @@ impl CpusetReturn {
             return None;
         }
         if self.version == 2 {
-            // The kernel restores them itself.
             self.tell_missing(online);
             return Some(false);
         }
@@ -121,8 +110,7 @@ impl CpusetReturn {
             }
         };
         let back = lost.intersection(online).difference(&has);
-        // The kernel refuses CPUs that the parent group lacks, perhaps only some of them; these are
-        // retried.
+        // The kernel refuses CPUs that the parent group lacks, perhaps only some of them; these are retried.
         let each = back.iter().map(|cpu| [cpu].into_iter().collect());
         for more in std::iter::once(back.clone()).filter(|back| !back.is_empty()).chain(each) {
             let all = self.has.union(&more);
@@ -134,8 +122,7 @@ impl CpusetReturn {
         Some(self.has != has)
     }
 
-    /// Reports online CPUs that are missing for the second time: the kernel restores them after a
-    /// while.
+    /// Reports CPUs that are missing for the second time: the kernel restores them after a while.
     fn tell_missing(&mut self, online: &CpuList) {
         let missing = self.cpus.intersection(online).difference(&self.has);
         let still = missing.intersection(&self.missing);

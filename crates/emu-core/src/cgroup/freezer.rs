@@ -14,8 +14,7 @@ use crate::error::{Error, Result};
 use crate::sys::time::{self, Nanos};
 use crate::undo::{Journal, Undo};
 
-/// The files and words of one version's freezer
-/// (Documentation/admin-guide/cgroup-v2.rst; cgroup-v1/freezer-subsystem.rst).
+/// The files and words of one version (Documentation/admin-guide/cgroup-v2.rst; cgroup-v1/freezer-subsystem.rst).
 struct Words {
     control: &'static str,
     freeze: &'static str,
@@ -36,39 +35,33 @@ const V1: Words = Words {
 const V2: Words =
     Words { control: "cgroup.freeze", freeze: "1", thaw: "0", state: "cgroup.events", frozen: "frozen 1" };
 
-/// The first pause between two reads of the state, in nanoseconds; each pause is twice the one
-/// before.
-///
-/// Neither version notifies in time that a group is frozen: version 1 not at all, version 2 at most
-/// once in 10 ms (`CGROUP_FILE_NOTIFY_MIN_INTV`).
+/// The first pause between two reads of the state, in nanoseconds; each pause is twice the one before. Neither version notifies
+/// in time that a group is frozen: version 1 not at all, version 2 at most once in 10 ms (`CGROUP_FILE_NOTIFY_MIN_INTV`).
 const FIRST_PAUSE: Nanos = 40_000;
 
-/// The longest pause, in nanoseconds.
 const LAST_PAUSE: Nanos = 5_000_000;
 
-/// The moments of a freeze.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frozen {
     /// Before the request.
     pub(crate) asked: Nanos,
     /// When the kernel had signalled every task: running tasks have been interrupted.
     pub(crate) told: Nanos,
-    /// When every task was seen to be frozen; `None` when that did not happen before the deadline.
+    /// When every task was seen to be frozen; `None` when not before the deadline.
     pub(crate) seen: Option<Nanos>,
 }
 
-/// The freezer of a group. Dropping it thaws the group.
+/// Dropping it thaws the group.
 pub(crate) struct Freezer {
     words: &'static Words,
     path: PathBuf,
     control: File,
     state: File,
-    /// Reports writes of other programs to the control file; `None` where no inotify watch could be
-    /// had.
+    /// Reports writes of other programs to the control file; `None` where no inotify watch could be had.
     watch: Option<OwnedFd>,
-    /// Whether emu has, or may have, frozen the group.
+    /// Also `true` where emu may have frozen the group.
     is_frozen: bool,
-    /// Whether another program had frozen the group at the last look.
+    /// Another program had frozen the group at the last look.
     is_theirs: bool,
 }
 
@@ -79,11 +72,7 @@ impl std::fmt::Debug for Freezer {
 }
 
 impl Freezer {
-    /// The freezer of a group that is not frozen. The journal has a record for thawing it from now
-    /// on.
-    ///
-    /// # Errors
-    /// The group has no freezer, another program has frozen it, or this process may not freeze it.
+    /// For a group that is not frozen. The journal has a record for thawing it from now on.
     pub(crate) fn open(folder: &Folder, journal: &Journal) -> Result<Self> {
         let words = if folder.version == 2 { &V2 } else { &V1 };
         let path = folder.path.join(words.control);
@@ -111,30 +100,26 @@ impl Freezer {
         Ok(Self { words, path, control, state, watch, is_frozen: false, is_theirs: false })
     }
 
-    /// The control file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether another program has frozen the group, and has to thaw it. To be asked before each
-    /// freeze.
+    /// To be asked before each freeze: another program that has frozen the group has to thaw it.
     pub(crate) fn is_frozen_by_others(&mut self) -> bool {
         let is_theirs = !self.is_frozen && self.reads_other(self.words.thaw);
         let was_theirs = std::mem::replace(&mut self.is_theirs, is_theirs);
-        // A program that has just thawed it may not have closed the file yet, which would look like
-        // a freeze.
+        // A program that has just thawed it may not have closed the file yet, which would look like a freeze.
         was_theirs || self.is_theirs
     }
 
-    /// Whether the control file can be read and has another word.
     fn reads_other(&self, word: &str) -> bool {
         let mut buffer = [0; 16];
         let Ok(length) = self.control.read_at(&mut buffer, 0) else { return false };
         buffer.get(..length).unwrap_or_default().trim_ascii() != word.as_bytes()
     }
 
-    /// Whether another program has written to the control file since the last call: others open and
-    /// close the file, while emu keeps it open.
+    /// Whether another program has written to the control file since the last call: others open and close the file, while emu
+    /// keeps it open.
     fn has_been_written(&self) -> bool {
         let Some(watch) = &self.watch else { return false };
         let mut buffer = [const { std::mem::MaybeUninit::uninit() }; 1024];
@@ -146,14 +131,9 @@ impl Freezer {
         is_written
     }
 
-    /// Freezes the group, and checks until `deadline`, at least once, whether every task is frozen.
-    ///
-    /// A task in an uninterruptible wait freezes when the wait ends, so it delays the group as a
-    /// whole. Makes no allocation.
-    ///
-    /// # Errors
-    /// The kernel refuses; the group is thawed then. A group that has been removed counts as
-    /// frozen.
+    /// Freezes the group, and checks until `deadline`, at least once, whether every task is frozen. A task in an
+    /// uninterruptible wait delays the group as a whole. Makes no allocation. After an error the group is thawed; a group that
+    /// has been removed counts as frozen.
     pub(crate) fn freeze(&mut self, deadline: Nanos) -> Result<Frozen> {
         let asked = time::now();
         self.is_frozen = true;
@@ -182,14 +162,9 @@ impl Freezer {
         }
     }
 
-    /// Thaws the group. Returns the middle between request and completion, around which the tasks
-    /// begin to run. If they preempt this thread meanwhile, that time counts as theirs.
-    ///
-    /// Does nothing where another program has frozen the group meanwhile;
-    /// [`is_theirs`](Self::is_theirs) tells.
-    ///
-    /// # Errors
-    /// The kernel refuses. A group that has been removed needs no thawing.
+    /// Returns the middle between request and completion, around which the tasks begin to run. If they preempt this thread
+    /// meanwhile, that time counts as theirs. A group that has been removed needs no thawing, and one that another program has
+    /// frozen meanwhile stays frozen: [`is_theirs`](Self::is_theirs) tells.
     pub(crate) fn thaw(&mut self) -> Result<Nanos> {
         if self.is_frozen && self.has_been_written() && self.reads_other(self.words.thaw) {
             (self.is_frozen, self.is_theirs) = (false, true);
@@ -201,8 +176,7 @@ impl Freezer {
         Ok(before + (time::now() - before).min(time::thread_cpu() - cpu) / 2)
     }
 
-    /// Whether another program had frozen the group at the last look, or froze it during the last
-    /// stop.
+    /// Whether another program had frozen the group at the last look, or froze it during the last stop.
     pub(crate) fn is_theirs(&self) -> bool {
         self.is_theirs
     }
@@ -219,7 +193,7 @@ impl Freezer {
         }
     }
 
-    /// Reopens the files by path: a service that is restarted has a new group of the same name.
+    /// A service that is restarted has a new group of the same name.
     fn open_again(&mut self) -> io::Result<()> {
         let control = OpenOptions::new().read(true).write(true).open(&self.path)?;
         self.state = File::open(self.path.with_file_name(self.words.state))?;
@@ -250,7 +224,7 @@ impl Drop for Freezer {
     }
 }
 
-/// An inotify watch for the closing of the file by a writer.
+/// Watches for a writer that closes the file.
 fn watch(path: &Path) -> io::Result<OwnedFd> {
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
     inotify::add_watch(&watch, path, inotify::WatchFlags::CLOSE_WRITE)?;

@@ -18,18 +18,14 @@ const CONFIRM: Nanos = 20_000_000;
 
 const WANTED: [Controller; 2] = [Controller::Freezer, Controller::Cpuset];
 
-/// Stops the tasks of a group by its freezer.
 pub(crate) struct FreezerStop {
     group: TaskGroup,
     freezer: Freezer,
 }
 
 impl FreezerStop {
-    /// Moves the zone's tasks into a group and freezes them there. Also returns what a stop costs
-    /// on these CPUs, and notes for the user, to which later ones are added.
-    ///
-    /// # Errors
-    /// As [`TaskGroup::create`]; the tasks cannot be frozen.
+    /// Moves the zone's tasks into a group and freezes them there. Also returns what a stop costs on these CPUs, and notes for
+    /// the user, to which later ones are added.
     pub(crate) fn measured(host: &Host, zone: &Zone, journal: &Journal) -> Result<(Self, StopCost, Notes)> {
         let group = TaskGroup::create(host, zone, &WANTED, journal)?;
         let (notes, mut more_notes) = (group.notes().clone(), Vec::new());

@@ -13,19 +13,14 @@ use crate::process::{Descendants, threads};
 use crate::sys::Pid;
 use crate::undo::{Journal, Undo};
 
-/// A hierarchy, the `cgroup.procs` of emu's group in it, and the one to which the journal returns
-/// the processes of that group at the end.
+/// `list` is the `cgroup.procs` of emu's group, `return_to` the one to which the journal returns its processes.
 pub(super) struct Move<'a> {
     pub(super) hierarchy: &'a Hierarchy,
     pub(super) list: PathBuf,
     pub(super) return_to: PathBuf,
 }
 
-/// Moves all processes into groups, until no new one is found. A process that comes from another
-/// group than the one to which emu's group returns has a record of its own.
-///
-/// # Errors
-/// The kernel refuses to move a process, or new processes appear faster than they are moved.
+/// Moves all processes until no new one is found. One that comes from another group than `return_to` has a record of its own.
 pub(super) fn gather(
     proc: &Path,
     descendants: &mut Descendants,
@@ -53,9 +48,6 @@ pub(super) fn gather(
 }
 
 /// Moves a process into the group of another, where that is in one of this emu's. It has a record of where it came from.
-///
-/// # Errors
-/// The kernel refuses to move it.
 pub(crate) fn join_as(
     proc: &Path,
     (pid, starttime): (Pid, u64),
@@ -85,7 +77,7 @@ pub(crate) fn join_as(
     }
 }
 
-/// Moves a process into a group; returns whether that was necessary.
+/// Returns whether the process had to be moved.
 fn join(proc: &Path, (pid, starttime): (Pid, u64), to: &Move<'_>, journal: &Journal) -> Result<bool> {
     if let Some(home) = place::home(proc, pid, to.hierarchy) {
         // Children of moved processes are already in the group, or in a group nested in it.

@@ -13,13 +13,11 @@ use crate::sys::Pid;
 /// How often two lists of processes are compared before they count as different.
 const LOOKS: u32 = 20;
 
-/// Whether one who wants the controller cannot do without it.
 pub(super) fn is_vital(controller: Controller) -> bool {
     matches!(controller, Controller::Cpu | Controller::Freezer | Controller::Memory)
 }
 
-/// The hierarchy to use for a controller. Freezing and accounting exist in version 2 beside version
-/// 1, and work better there; but a writable hierarchy comes first.
+/// Freezing and accounting exist in version 2 beside version 1, and work better there; a writable hierarchy comes first.
 pub(crate) fn hierarchy_for(host: &Host, controller: Controller) -> Option<&Hierarchy> {
     let having = host.cgroups.hierarchies.iter().filter(|h| h.controllers.contains(&controller));
     having.max_by_key(|hierarchy| (hierarchy.writable, hierarchy.version))
@@ -31,8 +29,7 @@ pub(crate) fn can_have(host: &Host, controller: Controller) -> bool {
         .is_some_and(|hierarchy| hierarchy.writable && hierarchy.granted.contains(&controller))
 }
 
-/// The hierarchies to use, each with its controllers. Missing controllers that are not vital are
-/// left out.
+/// Missing controllers that are not vital are left out.
 pub(super) fn hierarchies<'a>(
     host: &'a Host,
     wanted: &[Controller],
@@ -51,27 +48,18 @@ pub(super) fn hierarchies<'a>(
     chosen
 }
 
-/// An existing group in a hierarchy.
 pub(super) fn existing(hierarchy: &Hierarchy, path: &Path) -> Option<Folder> {
     let inside = path.strip_prefix(&hierarchy.shown).unwrap_or(path);
     let folder = place::below(&hierarchy.mount, inside).filter(|folder| place::is_group(folder))?;
     Some(Folder { version: hierarchy.version, path: folder })
 }
 
-/// The folder of an existing group.
-///
-/// # Errors
-/// No hierarchy has it.
 pub(crate) fn folder_of(host: &Host, path: &Path) -> Result<Folder> {
     let mut found = host.cgroups.hierarchies.iter().rev().filter_map(|hierarchy| existing(hierarchy, path));
     found.next().ok_or_else(|| no_such_group(host, path, None))
 }
 
-/// Whether the existing group `path` has the same processes in every hierarchy that has a group of
-/// this path.
-///
-/// # Errors
-/// A list cannot be read.
+/// Whether the existing group `path` has the same processes in every hierarchy that has a group of this path.
 pub(crate) fn is_same_everywhere(host: &Host, path: &Path) -> Result<bool> {
     let folders: Vec<_> = host.cgroups.hierarchies.iter().filter_map(|h| existing(h, path)).collect();
     let members = |folder: &Folder| -> Result<BTreeSet<Pid>> {
@@ -87,8 +75,7 @@ pub(crate) fn is_same_everywhere(host: &Host, path: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// The error for a path that is no group, or has no such controller; its hint names the mounts of
-/// groups.
+/// The error for a path that is no group, or has no such controller.
 pub(super) fn no_such_group(host: &Host, path: &Path, controller: Option<Controller>) -> Error {
     let mounts: Vec<_> = host
         .cgroups

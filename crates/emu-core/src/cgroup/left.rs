@@ -25,8 +25,7 @@ pub(super) fn notes(home: &Path, site: &Path) -> Vec<String> {
     limits.filter_map(note).collect()
 }
 
-/// Whether a file has a value other than `max` (cgroup-v2.rst, "Core Interface Files" and each
-/// controller's).
+/// Whether the value is other than `max` (cgroup-v2.rst, "Core Interface Files" and each controller's).
 fn is_limit(name: &str, text: &str) -> bool {
     if name == "io.max" {
         // `8:16 rbps=2097152 wbps=max …` for each device.

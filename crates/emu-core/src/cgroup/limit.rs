@@ -13,30 +13,28 @@ pub(super) const V1_QUOTA: &str = "cpu.cfs_quota_us";
 pub(super) const V1_PERIOD: &str = "cpu.cfs_period_us";
 pub(super) const V2_MAX: &str = "cpu.max";
 
-/// The shortest period that the kernel accepts, and its smallest quota (`min_cfs_quota_period`).
+/// The kernel's shortest period and smallest quota (`min_cfs_quota_period`).
 pub(crate) const PERIOD_MIN: Duration = Duration::from_millis(1);
-/// The longest period that the kernel accepts (`max_cfs_quota_period`).
+/// The kernel's longest period (`max_cfs_quota_period`).
 pub(crate) const PERIOD_MAX: Duration = Duration::from_secs(1);
-/// The smallest quota, in microseconds.
 pub(crate) const QUOTA_MIN_US: u64 = 1_000;
 
-/// The CPU time that a group may use in each period.
+/// CPU time in each period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quota {
-    /// No limit.
     Max,
     /// Microseconds, summed over all CPUs.
     Micros(u64),
 }
 
 impl Quota {
-    /// `cpus` CPUs' worth of each period (a share of one CPU, or a sum of shares), rounded to the
-    /// kernel's unit of a microsecond, and never below the smallest quota.
+    /// `cpus` is a share of one CPU, or a sum of shares. Rounded to the kernel's unit of a microsecond, and never below its
+    /// smallest quota.
     pub(crate) fn of(cpus: f64, period_us: u64) -> Self {
         Self::Micros(((cpus * period_us as f64).round() as u64).max(QUOTA_MIN_US))
     }
 
-    /// In CPUs; `None` for [`Max`](Self::Max).
+    /// The quota in CPUs; `None` for [`Max`](Self::Max).
     pub(crate) fn cpus(self, period_us: u64) -> Option<f64> {
         match self {
             Self::Max => None,
@@ -45,22 +43,17 @@ impl Quota {
     }
 }
 
-/// Quota and period of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limit {
-    /// The quota.
     pub(crate) quota: Quota,
-    /// The period, in microseconds.
     pub(crate) period_us: u64,
 }
 
 impl Limit {
-    /// The file that has the quota of a group.
     pub(super) fn file(folder: &Folder) -> PathBuf {
         folder.path.join(if folder.version == 2 { V2_MAX } else { V1_QUOTA })
     }
 
-    /// The limit in CPUs; `None` when there is none.
     pub(crate) fn cpus(self) -> Option<f64> {
         self.quota.cpus(self.period_us)
     }
@@ -72,7 +65,7 @@ impl Limit {
         Some(Self { quota, period_us: period.trim().parse().ok()? })
     }
 
-    /// Parses v1's two files; a negative quota means none.
+    /// A negative quota means none.
     pub(super) fn parse_v1(quota: &str, period: &str) -> Option<Self> {
         let quota = match quota.parse::<i64>().ok()? {
             micros if micros < 0 => Quota::Max,
@@ -81,10 +74,7 @@ impl Limit {
         Some(Self { quota, period_us: period.parse().ok()? })
     }
 
-    /// Reads the limit of a group; `None` where the files are missing, as in a v2 root group.
-    ///
-    /// # Errors
-    /// The files cannot be read or contain something else.
+    /// `None` where the files are missing, as in a v2 root group.
     pub(crate) fn read(folder: &Folder) -> Result<Option<Self>> {
         let read = |name| control_file::read_if_present(&folder.path.join(name));
         let (texts, parsed) = if folder.version == 2 {
@@ -98,8 +88,7 @@ impl Limit {
     }
 }
 
-/// The tightest limit of a group and its ancestors up to `mount`, in CPUs, and the group that has
-/// it.
+/// The tightest limit of a group and its ancestors up to `mount`, in CPUs, and the group that has it.
 pub(crate) fn tightest_limit(folder: &Folder, mount: &Path) -> Option<(f64, PathBuf)> {
     folder
         .path
@@ -107,7 +96,7 @@ pub(crate) fn tightest_limit(folder: &Folder, mount: &Path) -> Option<(f64, Path
         .take_while(|group| group.starts_with(mount))
         .filter_map(|group| {
             let group = Folder { version: folder.version, path: group.to_owned() };
-            // A group that cannot be read is skipped; the kernel still enforces its limit.
+            // Skipped where it cannot be read; the kernel still enforces its limit.
             Some((Limit::read(&group).ok()??.cpus()?, group.path))
         })
         .min_by(|(one, _), (other, _)| one.total_cmp(other))

@@ -8,8 +8,7 @@ use crate::error::{Error, Result};
 use crate::host::delegation::PROCS;
 use crate::sys::Pid;
 
-/// A list as text, empty for a removed group. A threaded group has no readable list of processes:
-/// the group above lists them.
+/// The list is empty for a removed group, and for a threaded one, whose processes the group above lists.
 fn text(list: &Path) -> Result<String> {
     match fs::read_to_string(list) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP)) => {
@@ -19,25 +18,17 @@ fn text(list: &Path) -> Result<String> {
     }
 }
 
-/// Appends the processes, or threads, that a group's file lists.
-///
-/// # Errors
-/// The file cannot be read. A group that has been removed lists nothing.
 pub(crate) fn read(list: &Path, pids: &mut Vec<Pid>) -> Result<()> {
     pids.extend(named(&text(list)?));
     Ok(())
 }
 
-/// The tasks in the text of a list. A task outside this PID namespace is listed as 0; writing 0
-/// back would move the writer.
+/// A task outside this PID namespace is listed as 0; writing 0 back would move the writer.
 pub(crate) fn named(list: &str) -> impl Iterator<Item = Pid> {
     list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).filter(|&pid| pid > 0)
 }
 
-/// The entries of the files of this name in a group and in all groups nested in it.
-///
-/// # Errors
-/// As [`collect`] and [`read`].
+/// The entries of the files `name` of a group and of all groups nested in it.
 pub(crate) fn read_all(folder: &Path, name: &str) -> Result<Vec<Pid>> {
     let (mut lists, mut pids) = (Vec::new(), Vec::new());
     collect(folder, &mut lists)?;
@@ -45,13 +36,9 @@ pub(crate) fn read_all(folder: &Path, name: &str) -> Result<Vec<Pid>> {
     Ok(pids)
 }
 
-/// Appends the list of a group and those of all groups nested in it.
-///
-/// # Errors
-/// A folder cannot be listed.
 pub(super) fn collect(folder: &Path, lists: &mut Vec<PathBuf>) -> Result<()> {
     lists.push(folder.join(PROCS));
-    // The link count of a folder is 2 plus its subfolders, so most groups need not be listed.
+    // The link count of a folder is 2 plus its subfolders: most groups need not be listed.
     match fs::metadata(folder) {
         Ok(metadata) if metadata.nlink() > 2 => {}
         _ => return Ok(()),

@@ -1,10 +1,7 @@
 //! How much memory the tasks of one cgroup may use together, in the files of v1 and of v2.
 //!
 //! Memory is what the kernel charges a group with, the page cache of the files that its tasks read included. Swap is not
-//! limited.
-//!
-//! References: Documentation/admin-guide/cgroup-v1/memory.rst, Documentation/admin-guide/cgroup-v2.rst
-//! ("Memory").
+//! limited. References: Documentation/admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst ("Memory").
 
 use std::path::{Path, PathBuf};
 
@@ -34,9 +31,6 @@ pub struct Memory {
 }
 
 /// Whether a size can be a limit of memory here, as far as `host` tells.
-///
-/// # Errors
-/// It is too small, or more than the host has; no group with the memory controller can be made.
 pub(crate) fn check_memory(host: &Host, bytes: u64) -> Result<()> {
     if bytes < LEAST {
         return Err(Error::usage(format!("{bytes} bytes of memory are too few: nothing could run in them"))
@@ -72,7 +66,6 @@ fn total(proc: &Path) -> Result<u64> {
     kib.and_then(|kib| kib.checked_mul(1024)).ok_or_else(|| control_file::unexpected(line, &path))
 }
 
-/// The memory limit of one group of emu.
 #[derive(Debug)]
 pub(crate) struct MemoryLimit {
     folder: Folder,
@@ -83,10 +76,8 @@ impl MemoryLimit {
         Self { folder: folder.clone() }
     }
 
-    /// Sets the limit. Where the tasks use more, the kernel takes back first what it can; it kills none of them.
-    ///
-    /// # Errors
-    /// A group above allows less, or the tasks use more; then nothing changes.
+    /// Where the tasks use more, the kernel takes back first what it can; it kills none of them. After an error the limit is as
+    /// before.
     pub(crate) fn set(&self, bytes: u64) -> Result<()> {
         for group in self.folder.path.ancestors().skip(1) {
             match control_file::probe::<u64>(&group.join(self.limit_name())) {
@@ -138,10 +129,7 @@ impl MemoryLimit {
             .hint("ask for more, or end some of them")
     }
 
-    /// What is in force, and what is used of it.
-    ///
-    /// # Errors
-    /// A file cannot be read, as the group was removed, or it has no limit, as somebody else has lifted it.
+    /// Fails where the group was removed, or somebody else has lifted the limit.
     pub(crate) fn read(&self) -> Result<Memory> {
         let limit = self.number(self.limit_name())?;
         Ok(Memory { limit, used: self.used()?, killed: self.killed() })

@@ -1,11 +1,9 @@
-//! The cgroups that a zone's tasks are put into: making, filling and removing them, whatever the
-//! method.
+//! The cgroups that a zone's tasks are put into: making, filling and removing them, whatever the method.
 //!
-//! Groups are made below the tasks' present group where possible, so that the tasks keep their
-//! limits. On version 2, a group with the controllers `cpu` or `cpuset` often has to be made below
-//! a more distant ancestor; the limits in between do not hold meanwhile, and a note tells so. At
-//! the end of the session the journal moves the tasks back and removes the groups. An existing
-//! group is used in place.
+//! Groups are made below the tasks' present group where possible, so that the tasks keep their limits. On version 2, a group
+//! with the controllers `cpu` or `cpuset` often has to be made below a more distant ancestor; the limits in between do not hold
+//! meanwhile, and a note tells so. At the end of the session the journal moves the tasks back and removes the groups. An
+//! existing group is used in place.
 
 mod bandwidth;
 pub(crate) mod confine;
@@ -58,15 +56,14 @@ use crate::unavailable::{Reason, Unavailable};
 use crate::undo::{Journal, TaskSet};
 use crate::zone::{Tasks, Zone};
 
-/// One folder and the controllers that it serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
     controllers: Vec<Controller>,
     folder: Folder,
 }
 
-/// The tasks of a zone, in one group for each hierarchy that is needed. The journal undoes what was
-/// made for it; dropping this does not.
+/// The tasks of a zone, in one group for each hierarchy that is needed. The journal undoes what was made for it; dropping this
+/// does not.
 #[derive(Debug)]
 pub(crate) struct TaskGroup {
     parts: Vec<Part>,
@@ -74,17 +71,11 @@ pub(crate) struct TaskGroup {
 }
 
 impl TaskGroup {
-    /// Puts the zone's tasks into groups with these controllers: all threads and all descendants,
-    /// until no new one appears.
+    /// Puts all threads and all descendants of the zone's tasks into groups with these controllers, until no new one appears.
     ///
-    /// [`Controller::Cpu`] and [`Controller::Freezer`] are required if wanted, and [`Controller::Memory`] where the zone
-    /// limits memory. [`Controller::Cpuacct`] is optional. With [`Controller::Cpuset`] the tasks are kept on the zone's
-    /// CPUs, unless the zone has all CPUs: by a cpuset where possible, else by their affinity, which
-    /// [`notes`](Self::notes) tells.
-    ///
-    /// # Errors
-    /// A controller is missing; a task has ended, or must not be stopped, such as emu itself; the
-    /// kernel refuses to move a task.
+    /// [`Controller::Cpu`] and [`Controller::Freezer`] are required if wanted, and [`Controller::Memory`] where the zone limits
+    /// memory. [`Controller::Cpuacct`] is optional. With [`Controller::Cpuset`] the tasks are kept on the zone's CPUs, unless
+    /// the zone has all CPUs: by a cpuset where possible, else by their affinity, which [`notes`](Self::notes) tells.
     pub(crate) fn create(
         host: &Host,
         zone: &Zone,
@@ -103,12 +94,8 @@ impl TaskGroup {
         Ok(group)
     }
 
-    /// As [`create`](Self::create), for groups that will be divided among the CPUs of the zone:
-    /// with [`Controller::Cpuset`] they get a cpuset, where possible, even if the zone has all
-    /// CPUs. The caller watches [`returning`](Self::returning) CPUs.
-    ///
-    /// # Errors
-    /// As [`create`](Self::create).
+    /// As [`create`](Self::create), for groups that will be divided among the zone's CPUs: with [`Controller::Cpuset`] they get
+    /// a cpuset, where possible, even if the zone has all CPUs. The caller watches [`returning`](Self::returning) CPUs.
     pub(crate) fn create_divisible(
         host: &Host,
         zone: &Zone,
@@ -118,10 +105,7 @@ impl TaskGroup {
         Self::with(host, zone, controllers, journal)
     }
 
-    /// A group for a probe. The probe binds itself to a CPU and needs no cpuset.
-    ///
-    /// # Errors
-    /// As [`create`](Self::create).
+    /// The probe binds itself to a CPU and needs no cpuset.
     pub(crate) fn of_probe(
         host: &Host,
         zone: &Zone,
@@ -147,10 +131,7 @@ impl TaskGroup {
         }
     }
 
-    /// Whether [`create`](Self::create) can work, as far as `host` tells.
-    ///
-    /// # Errors
-    /// The first controller that is missing, or that this process may not use.
+    /// Whether [`create`](Self::create) can work, as far as `host` tells; else the first controller that cannot be used.
     pub(crate) fn check(host: &Host, controllers: &[Controller]) -> Result<(), Unavailable> {
         for &controller in controllers.iter().filter(|controller| is_vital(**controller)) {
             let name = controller.as_str();
@@ -185,20 +166,18 @@ impl TaskGroup {
         Ok(())
     }
 
-    /// Removes the groups, which are empty. The journal removes those that cannot be removed yet.
+    /// The groups are empty; the journal removes those that cannot be removed yet.
     pub(crate) fn remove(self) {
         for part in self.parts {
             let _ = std::fs::remove_dir(part.folder.path);
         }
     }
 
-    /// The folder that has a controller.
     pub(crate) fn folder(&self, controller: Controller) -> Option<&Folder> {
         self.parts.iter().find(|part| part.controllers.contains(&controller)).map(|part| &part.folder)
     }
 
-    /// The watcher of its cpuset, which restores CPUs that come online again where the kernel does
-    /// not.
+    /// Restores CPUs of the cpuset that come online again, where the kernel does not.
     pub(crate) fn returning(&self, zone: &Zone) -> Option<CpusetReturn> {
         let folder = self.folder(confine::CONTROLLER)?;
         if !confine::is_cpuset(&folder.path) {
@@ -211,28 +190,18 @@ impl TaskGroup {
         Some(new(folder, zone.demand.cpus(), &self.notes))
     }
 
-    /// The processes in it, including those in nested groups.
-    ///
-    /// # Errors
-    /// A list cannot be read. A group that has been removed is empty.
+    /// The processes, those in nested groups included. A group that has been removed is empty.
     pub(crate) fn pids(&self) -> Result<Vec<Pid>> {
         self.parts.first().map_or(Ok(Vec::new()), |part| lists::read_all(&part.folder.path, PROCS))
     }
 
-    /// The threads in it, including those in nested groups.
-    ///
-    /// # Errors
-    /// As [`pids`](Self::pids).
     pub(crate) fn threads(&self) -> Result<Vec<Pid>> {
         self.parts
             .first()
             .map_or(Ok(Vec::new()), |part| lists::read_all(&part.folder.path, part.folder.threads_name()))
     }
 
-    /// The `cgroup.procs` of it and of each group nested in it.
-    ///
-    /// # Errors
-    /// A folder cannot be listed.
+    /// The `cgroup.procs` of the group and of each group nested in it.
     pub(crate) fn lists(&self) -> Result<Vec<PathBuf>> {
         let mut lists = Vec::new();
         if let Some(part) = self.parts.first() {
@@ -241,16 +210,12 @@ impl TaskGroup {
         Ok(lists)
     }
 
-    /// The tasks that may inherit settings of its tasks.
-    ///
-    /// # Errors
-    /// A folder cannot be listed.
+    /// The tasks that may inherit settings of the group's tasks.
     fn task_sets(&self) -> Result<Vec<TaskSet>> {
         Ok(self.lists()?.into_iter().map(TaskSet::Members).collect())
     }
 
-    /// Notes for the user. A clone of them also gets later notes on tasks that had to leave the
-    /// zone's CPUs.
+    /// A clone of these also gets later notes on tasks that had to leave the zone's CPUs.
     pub(crate) fn notes(&self) -> &Notes {
         &self.notes
     }
@@ -300,8 +265,7 @@ impl TaskGroup {
         Ok(group)
     }
 
-    /// Where a group with these controllers can be made, and which of them it will have; `None`
-    /// when the group is not vital.
+    /// Where a group with these controllers can be made, and which of them it will have; `None` when it is not vital.
     fn site(
         hierarchy: &Hierarchy,
         home: &Path,
@@ -313,7 +277,7 @@ impl TaskGroup {
                 |c: &Controller| matches!(c, Controller::Cpu | Controller::Cpuset | Controller::Memory);
             controllers.iter().copied().filter(needs_enabling).collect()
         };
-        // Other processes are not moved for a cpuset: instead of one, the tasks' affinity will do.
+        // Other processes are not moved for a cpuset: the tasks' affinity will do.
         let may_empty =
             [Controller::Cpu, Controller::Memory].iter().any(|wanted| controllers.contains(wanted));
         match place::find(hierarchy, home, &domain(&controllers), may_empty, journal) {
@@ -377,10 +341,7 @@ impl TaskGroup {
     }
 }
 
-/// Keeps processes without a group of emu on the zone's CPUs; returns notes for the user.
-///
-/// # Errors
-/// As [`TaskGroup::create`].
+/// Keeps processes without a group of emu on the zone's CPUs; returns a note for the user.
 pub(crate) fn confine_without_group(
     host: &Host,
     zone: &Zone,
@@ -398,7 +359,6 @@ pub(crate) fn confine_without_group(
     bind_descendants(host, zone, descendants, &task_sets, journal).map(Some)
 }
 
-/// Binds processes and their descendants to the zone's CPUs; returns a note for the user.
 fn bind_descendants(
     host: &Host,
     zone: &Zone,
@@ -425,7 +385,6 @@ fn unbound_note(cpus: &CpuList) -> String {
     format!("no cpuset can be had: tasks may leave CPUs {cpus} as soon as another CPU comes online")
 }
 
-/// Parses files of a group.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn fuzz(text: &str) {
     let _ = throttling::Throttling::parse(text);

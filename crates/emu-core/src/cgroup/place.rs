@@ -13,33 +13,29 @@ use crate::host::{Controller, Hierarchy};
 use crate::sys::Pid;
 use crate::undo::{Journal, Undo};
 
-/// What the names of emu's groups begin with.
 pub(crate) const PREFIX: &str = "emu-";
 
-/// Whether a group's folder is emu's, or below one that is.
+/// Whether the folder is a group of emu, or below one.
 pub(crate) fn is_ours(folder: &Path) -> bool {
     folder.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(PREFIX.as_bytes()))
 }
 
-/// A group below which emu's group can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Site {
-    /// The group's folder.
     pub(crate) parent: PathBuf,
     /// The `cgroup.procs` that takes the tasks when emu's group is removed.
     pub(crate) return_to: PathBuf,
 }
 
-/// The folder, as the mount shows it, of a process's group; `None` when the process has ended or
-/// the mount does not show the group.
+/// The folder, as the mount shows it, of a process's group; `None` when the process has ended or the mount does not show it.
 pub(crate) fn home(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathBuf> {
     let text = fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()?;
     let path = group_in(&text, hierarchy)?;
     below(&hierarchy.mount, path.strip_prefix(&hierarchy.shown).ok()?).filter(|folder| is_group(folder))
 }
 
-/// The outermost group that this very process has made and a process is in; `None` where it is in none. A name alone does not
-/// tell: a service may be called `emu-ci`, and the caller may run in another emu's group.
+/// The outermost group that this very process has made and `pid` is in. A name alone does not tell: a service may be called
+/// `emu-ci`, and the caller may run in another emu's group.
 pub(crate) fn own_group(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathBuf> {
     outermost_own(&home(proc, pid, hierarchy)?, std::process::id())
 }
@@ -54,7 +50,7 @@ fn maker(group: &Path) -> Option<u32> {
     number.parse::<u32>().ok().and(pid.parse().ok())
 }
 
-/// The living emu in whose group a folder is, where that is not this process; of several the innermost.
+/// The maker of the innermost group that a living emu, other than this process, has made.
 pub(crate) fn other_emu(proc: &Path, home: &Path) -> Option<u32> {
     let lives = |pid: &u32| *pid != std::process::id() && proc.join(pid.to_string()).exists();
     home.ancestors().filter_map(maker).find(lives)
@@ -74,7 +70,7 @@ fn group_in<'a>(text: &'a str, hierarchy: &Hierarchy) -> Option<&'a Path> {
     })
 }
 
-/// `path` below `mount`; `None` when it would lead out of it.
+/// `None` when `path` would lead out of `mount`.
 pub(crate) fn below(mount: &Path, path: &Path) -> Option<PathBuf> {
     path.components().try_fold(mount.to_owned(), |folder, part| match part {
         Component::Normal(name) => Some(folder.join(name)),
@@ -83,21 +79,16 @@ pub(crate) fn below(mount: &Path, path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Whether the folder is a group.
 pub(crate) fn is_group(folder: &Path) -> bool {
     folder.join(PROCS).exists()
 }
 
-/// Finds the group below which one for tasks from `home` can be made, and prepares it if necessary.
-/// `needed` are the controllers that version 2 must enable for it.
+/// Finds the group below which one for tasks from `home` can be made, and prepares it if necessary. `needed` are the
+/// controllers that version 2 must enable for it.
 ///
-/// Without such controllers this is `home` itself, so tasks keep their limits. With them it is the
-/// nearest ancestor that enables them already, else the nearest that can. A group with processes
-/// cannot; as a last resort, if `may_empty`, the processes of `home` are first moved into a group
-/// of their own below it. [`Hierarchy::granted`] predicts the result.
-///
-/// # Errors
-/// No group is suitable, or the kernel refuses a step.
+/// Without such controllers this is `home` itself, so tasks keep their limits. With them it is the nearest ancestor that
+/// enables them already, else the nearest that can. A group with processes cannot; as a last resort, if `may_empty`, the
+/// processes of `home` are first moved into a group of their own below it. [`Hierarchy::granted`] predicts the result.
 pub(crate) fn find(
     hierarchy: &Hierarchy,
     home: &Path,
@@ -133,9 +124,6 @@ pub(crate) fn find(
 }
 
 /// Makes a group of emu, recorded in the journal before.
-///
-/// # Errors
-/// The journal cannot be written, or the kernel refuses.
 pub(crate) fn make(site: &Site, journal: &Journal) -> Result<PathBuf> {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let path = loop {
@@ -156,16 +144,12 @@ pub(crate) fn make(site: &Site, journal: &Journal) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether a list of controllers has all of these.
 fn has(group: &Path, list: &str, needed: &[Controller]) -> bool {
     let text = fs::read_to_string(group.join(list)).unwrap_or_default();
     needed.iter().all(|controller| text.split_whitespace().any(|name| name == controller.as_str()))
 }
 
-/// Moves a process into the group of this list; `false` where the process has ended.
-///
-/// # Errors
-/// The kernel refuses.
+/// Returns `false` where the process has ended.
 pub(crate) fn put(list: &Path, pid: &str) -> Result<bool> {
     match control_file::write(list, pid) {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
@@ -173,7 +157,7 @@ pub(crate) fn put(list: &Path, pid: &str) -> Result<bool> {
     }
 }
 
-/// Moves the processes of a group into one of their own below it.
+/// Moves the processes into a group of their own below this one.
 fn empty(group: &Path, journal: &Journal) -> Result<PathBuf> {
     let procs = group.join(PROCS);
     let leaf = make(&Site { parent: group.to_owned(), return_to: procs.clone() }, journal)?;
@@ -200,8 +184,7 @@ fn empty(group: &Path, journal: &Journal) -> Result<PathBuf> {
         .hint(Hint::OwnGroup(vec![])))
 }
 
-/// Enables controllers for the groups below one until the session ends, unless they are enabled
-/// already.
+/// Enables controllers for the groups below this one until the session ends.
 pub(crate) fn enable(group: &Path, needed: &[Controller], journal: &Journal) -> Result<()> {
     let file = group.join(SUBTREE_CONTROL);
     let names: Vec<_> = needed.iter().map(|controller| controller.as_str()).collect();

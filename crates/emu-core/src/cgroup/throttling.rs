@@ -12,25 +12,23 @@ use crate::sys::time::{self, Nanos};
 
 const STAT: &str = "cpu.stat";
 
-/// How often a group has been throttled since it was made.
+/// Counts since the group was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Throttling {
-    /// Periods in which it had runnable tasks.
+    /// Periods in which the group had runnable tasks.
     pub(crate) periods: u64,
     /// Periods in which its quota was used up.
     pub(crate) throttled: u64,
-    /// How long it was throttled, in nanoseconds, summed over CPUs. The kernel adds a stall at its
-    /// end.
+    /// In nanoseconds, summed over CPUs. The kernel adds a stall at its end.
     pub(crate) stalled: Nanos,
 }
 
 impl Throttling {
-    /// Reads the counters of a group; `None` where it has none.
     pub(crate) fn of(group: &Path) -> Option<Self> {
         Self::parse(&control_file::read(&group.join(STAT)).ok()?)
     }
 
-    /// Parses `cpu.stat`. The two versions report the time in different units.
+    /// The two versions report the time in different units.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let v1 = || field(text, "throttled_time");
         let v2 = || field(text, "throttled_usec")?.checked_mul(1_000);
@@ -39,12 +37,9 @@ impl Throttling {
     }
 }
 
-/// How long a quota has throttled the tasks of the cgroup in the folder `group` since it was made,
-/// summed over CPUs. `None` where the kernel does not report it: at the root of version 2 and
-/// without the `cpu` controller.
-///
-/// # References
-/// - Documentation/scheduler/sched-bwc.rst and Documentation/admin-guide/cgroup-v2.rst, "cpu.stat".
+/// How long a quota has throttled the tasks of the cgroup in the folder `group` since it was made, summed over CPUs
+/// (Documentation/scheduler/sched-bwc.rst; Documentation/admin-guide/cgroup-v2.rst, "cpu.stat"). `None` where the kernel does
+/// not report it: at the root of version 2 and without the `cpu` controller.
 pub fn throttled_time(group: &Path) -> Option<Duration> {
     Throttling::of(group).map(|of| time::span(of.stalled))
 }
@@ -53,7 +48,6 @@ fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// The counters of a group that are read repeatedly, in a file that is kept open.
 #[derive(Debug)]
 pub(super) struct ThrottlingFile {
     file: File,
@@ -61,20 +55,13 @@ pub(super) struct ThrottlingFile {
 }
 
 impl ThrottlingFile {
-    /// Opens those of the group in the folder `group`.
-    ///
-    /// # Errors
-    /// The file cannot be opened.
     pub(super) fn open(group: &Path) -> Result<Self> {
         let path = group.join(STAT);
         let file = File::open(&path).map_err(|e| Error::file("open", &path, e))?;
         Ok(Self { file, path })
     }
 
-    /// Reads the file from its start, without allocating: it has a few hundred bytes.
-    ///
-    /// # Errors
-    /// The file cannot be read or contains something else.
+    /// Without allocating: the file has a few hundred bytes.
     pub(super) fn read(&self) -> Result<Throttling> {
         let mut buffer = [0; 4096];
         let mut length = 0;

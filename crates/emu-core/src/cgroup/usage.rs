@@ -6,10 +6,8 @@ use std::os::unix::fs::FileExt;
 use super::folder::Folder;
 use crate::sys::time::Nanos;
 
-/// Reads the CPU time of all tasks of a group, including nested groups and tasks that have ended.
-///
-/// The kernel updates it when a task leaves its CPU and at each tick, so it is exact while no task
-/// of the group runs.
+/// The CPU time of all tasks of a group, including nested groups and tasks that have ended. The kernel updates it when a task
+/// leaves its CPU and at each tick, so it is exact while no task of the group runs.
 #[derive(Debug)]
 pub(crate) struct Usage {
     file: File,
@@ -17,7 +15,6 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Opens it in a folder of the cpuacct controller or of version 2.
     pub(crate) fn open(folder: &Folder) -> Option<Self> {
         let name = if folder.version == 2 { "cpu.stat" } else { "cpuacct.usage" };
         let usage = Self { file: File::open(folder.path.join(name)).ok()?, version: folder.version };

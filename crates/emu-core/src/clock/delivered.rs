@@ -23,8 +23,8 @@ const ROUNDS: u32 = 300;
 
 /// Measures, on the calling thread where it is, the clock that it perceives over `window`.
 ///
-/// Run it inside a zone and make `window` many periods long. Everything that keeps the thread from its CPU
-/// counts: emulation, other tasks, steal.
+/// Run it inside a zone and make `window` many periods long. Everything that keeps the thread from its CPU counts: emulation,
+/// other tasks, steal.
 pub fn delivered(window: Duration) -> Delivered {
     let begin = time::now();
     let end = begin + time::nanos(window);

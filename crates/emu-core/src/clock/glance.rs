@@ -11,7 +11,7 @@ const PAIRS: usize = 4;
 /// Called between two steps of some work it tells the clock that the work has, whatever stops and goes around it; see
 /// [`measure`](super::measure) for one CPU at rest.
 pub fn glance() -> Option<f64> {
-    // What interrupts makes a chain longer, never shorter.
+    // An interrupt makes a chain longer, never shorter.
     let least = |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.min(b.1));
     let (short, long) = (0..PAIRS).map(|_| timed_pair()).reduce(least)?;
     (long > short).then(|| PAIR_CYCLES as f64 * 1e9 / (long - short) as f64)

@@ -17,9 +17,8 @@ const KEPT_MIN: usize = 20;
 /// Time that is enough for a reading.
 pub const BUDGET: Duration = Duration::from_millis(20);
 
-/// A pair counts as undisturbed when neither chain took longer than this factor of what the quicker tenth
-/// of its kind took. An interrupt or a preemption costs a microsecond or more, over 10 % of a long chain;
-/// steps of the clock itself are smaller.
+/// A pair counts as undisturbed when neither chain took longer than this factor of what the quicker tenth of its kind took. An
+/// interrupt or a preemption costs a microsecond or more, over 10 % of a long chain; steps of the clock itself are smaller.
 const DISTURBED: f64 = 1.03;
 
 /// The core clock of one CPU.
@@ -40,10 +39,8 @@ pub struct ClockReading {
     pub kept: usize,
 }
 
-/// Measures the core clock of `cpu` for `budget` ([`BUDGET`] is enough), on a thread of its own.
-///
-/// Where the caller may, the thread runs at the lowest real-time priority, so that other tasks of the CPU do
-/// not disturb it; it always leaves the CPU after `budget`.
+/// Measures the core clock of `cpu` for `budget` ([`BUDGET`] is enough), on a thread of its own. Where the caller may, it runs
+/// at the lowest real-time priority, so that other tasks do not disturb it; it always leaves the CPU after `budget`.
 ///
 /// # Errors
 /// The CPU cannot be used by this process, or it was so busy that fewer than 20 pairs were undisturbed.
@@ -77,8 +74,7 @@ pub fn measure_all(cpus: &CpuList, budget: Duration) -> Result<Vec<ClockReading>
     })
 }
 
-/// The mean core clock of the CPUs now in Hz, all measured at once for `budget`; `None` where one is too busy to tell, and
-/// of no CPU.
+/// The mean core clock of the CPUs now in Hz, all measured at once for `budget`; `None` for no CPU, and where one is too busy.
 pub fn mean(cpus: &CpuList, budget: Duration) -> Option<f64> {
     let readings = measure_all(cpus, budget).ok()?;
     let sum: f64 = readings.iter().map(|reading| reading.clock.as_f64()).sum();
@@ -127,7 +123,7 @@ fn reading(cpu: CpuId, pairs: &[(i64, i64)]) -> Result<ClockReading> {
     }
 }
 
-/// The longest time that counts as undisturbed. Two reads of a 40 ns clock are allowed for.
+/// Two reads of a 40 ns clock are allowed for.
 fn undisturbed_limit(times: impl Iterator<Item = i64>) -> f64 {
     let mut times: Vec<i64> = times.collect();
     times.sort_unstable();

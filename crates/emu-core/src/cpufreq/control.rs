@@ -14,17 +14,14 @@ use crate::speed::Hertz;
 use crate::undo::Recent;
 use crate::undo::{Journal, Undo};
 
-/// The kernel files of a policy; tests put a simulated kernel in their place.
+/// Tests put a simulated kernel in the place of `Sysfs`.
 pub(crate) trait Knobs: Send + Sync {
-    /// Reads a file of the policy.
     fn read(&self, name: &str) -> Result<String>;
-    /// Writes a file of the policy.
     fn write(&self, name: &str, value: &str) -> Result<()>;
-    /// The path of a file, for the journal and for messages.
+    /// For the journal and for messages.
     fn path(&self, name: &str) -> PathBuf;
 }
 
-/// The files in sysfs.
 pub(crate) struct Sysfs(PathBuf);
 
 impl Knobs for Sysfs {
@@ -46,14 +43,11 @@ const SETSPEED: &str = "scaling_setspeed";
 const MIN: &str = "scaling_min_freq";
 const MAX: &str = "scaling_max_freq";
 
-/// How often, and in what intervals, is looked for what was written.
 const LOOKS: u32 = 20;
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// The governor that sets what it is told.
 const USERSPACE: &str = "userspace";
 
-/// How a frequency is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
     /// `scaling_setspeed` under the `userspace` governor.
@@ -62,7 +56,7 @@ enum How {
     Clamp,
 }
 
-/// A policy taken over for setting its frequency. The journal gives it back.
+/// The journal gives the policy back.
 pub(crate) struct Control {
     knobs: Arc<dyn Knobs>,
     how: How,
@@ -73,7 +67,6 @@ pub(crate) struct Control {
     known: BTreeMap<&'static str, Recent>,
 }
 
-/// Sets frequencies that a [`Control`] has prepared, from any thread.
 #[derive(Clone)]
 pub(crate) struct Setter {
     knobs: Arc<dyn Knobs>,
@@ -81,18 +74,13 @@ pub(crate) struct Setter {
 }
 
 impl Control {
-    /// Takes over a policy: selects the `userspace` governor where there is one.
-    ///
-    /// # Errors
-    /// A file cannot be read or written, e.g. because all CPUs of the policy are offline (`EBUSY`).
+    /// Selects the `userspace` governor where there is one. A file cannot be read or written (`EBUSY`) while all CPUs of the
+    /// policy are offline.
     pub(crate) fn take(policy: &Policy, journal: &Journal) -> Result<Self> {
         Self::take_from(Arc::new(Sysfs(policy.path.clone())), policy, journal)
     }
 
     /// Selects a governor and leaves it at that. The journal gives back the one found, with its tunables.
-    ///
-    /// # Errors
-    /// A file cannot be read, or the kernel refuses the governor.
     pub(crate) fn select(policy: &Policy, governor: &str, journal: &Journal) -> Result<String> {
         let knobs = Arc::new(Sysfs(policy.path.clone()));
         let found = [(GOVERNOR, knobs.read(GOVERNOR)?)].into();
@@ -133,9 +121,9 @@ impl Control {
         let tunables = Tunables::of(policy, &old);
         self.change(GOVERNOR, governor)?;
         if tunables.are_gone() {
-            // The kernel has dropped the old governor's tunables. It is selected again briefly to read the defaults
-            // that undo will find. At undo the governor must be back before its tunables, so it is recorded again after
-            // them (newest first).
+            // The kernel has dropped the old governor's tunables. It is selected again briefly to read the defaults that undo
+            // will find. At undo the governor must be back before its tunables, so it is recorded again after them (newest
+            // first).
             self.knobs.write(GOVERNOR, &old)?;
             tunables.record(&self.journal)?;
             self.known.remove(GOVERNOR);
@@ -145,9 +133,6 @@ impl Control {
     }
 
     /// Makes way for frequencies that will be set: records them, and widens the policy's limits to them.
-    ///
-    /// # Errors
-    /// The journal cannot be written, or the kernel refuses a limit.
     pub(crate) fn prepare(&mut self, levels: &[Hertz]) -> Result<()> {
         let values = || levels.iter().map(|level| khz(*level));
         if self.how == How::Clamp {
@@ -165,31 +150,24 @@ impl Control {
                 self.change(MIN, &khz(*level))?;
             }
         }
-        // After the limits, and so undone before them: a limit that comes back first would move the speed to itself,
-        // which then would not look like ours any more.
+        // After the limits, and so undone before them: a limit that comes back first would move the speed to itself, which then
+        // would not look like ours any more.
         self.record(SETSPEED, values())
     }
 
-    /// Sets a frequency that has been [prepared](Self::prepare).
-    ///
-    /// # Errors
-    /// The kernel refuses the value.
+    /// The frequency has been [prepared](Self::prepare).
     pub(crate) fn set(&self, level: Hertz) -> Result<()> {
         self.setter().set(level)
     }
 
-    /// For setting frequencies from another thread.
     pub(crate) fn setter(&self) -> Setter {
         Setter { knobs: Arc::clone(&self.knobs), how: self.how }
     }
 
-    /// Whether the policy is still ours and can have all of `levels`, one of which is set.
-    ///
-    /// What has just been written may show a moment later: the kernel puts limits into force by a worker.
-    ///
-    /// # Errors
-    /// A file cannot be read (`EBUSY`: the CPUs are offline), or somebody has changed the governor, a limit or the
-    /// speed; so does the kernel where the firmware or the temperature demands it.
+    /// Whether the policy is still ours and can have all of `levels`, one of which is set. What has just been written may show
+    /// a moment later: the kernel puts limits into force by a worker. Fails where a file cannot be read (`EBUSY`: the CPUs are
+    /// offline), or somebody has changed the governor, a limit or the speed; so does the kernel where the firmware or the
+    /// temperature demands it.
     pub(crate) fn check(&self, levels: &[Hertz]) -> Result<()> {
         for _ in 0..LOOKS {
             if self.look(levels).is_ok() {
@@ -218,13 +196,8 @@ impl Control {
         if levels.contains(&speed) { Ok(()) } else { Err(self.meddled(file, &khz(speed))) }
     }
 
-    /// The frequency that is set, as the kernel tells it.
-    ///
-    /// `scaling_cur_freq` would not do: on x86 it is a measurement of the last milliseconds where the hardware
-    /// offers one.
-    ///
-    /// # Errors
-    /// The file cannot be read.
+    /// The frequency that is set. `scaling_cur_freq` would not do: on x86 it is a measurement of the last milliseconds where
+    /// the hardware offers one.
     pub(crate) fn current(&self) -> Result<Hertz> {
         self.limit(self.speed_file())
     }
@@ -248,14 +221,13 @@ impl Control {
         .hint("a power daemon or another tool changes the frequency too; stop it, or check for a limit by firmware or heat")
     }
 
-    /// Records one value for a file and writes it.
     fn change(&mut self, file: &'static str, value: &str) -> Result<()> {
         self.record(file, [value.to_owned()])?;
         self.knobs.write(file, value)
     }
 
-    /// Has the journal know values of a file as ours. Each record of a file names those before it, too: another thread
-    /// may still be setting them.
+    /// Has the journal know values of a file as ours. Each record of a file names those before it, too: another thread may
+    /// still be setting them.
     fn record(&mut self, file: &'static str, values: impl IntoIterator<Item = String>) -> Result<()> {
         let Some(old) = self.found.get(file) else { return Ok(()) };
         let known = self.known.entry(file).or_default();
@@ -271,10 +243,6 @@ impl Control {
 }
 
 impl Setter {
-    /// Sets a frequency.
-    ///
-    /// # Errors
-    /// The kernel refuses the value.
     pub(crate) fn set(&self, level: Hertz) -> Result<()> {
         let value = khz(level);
         match self.how {

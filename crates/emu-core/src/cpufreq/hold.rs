@@ -1,5 +1,5 @@
-//! Holding the clock of CPUs that tasks are kept off for a part of the time: to a governor that follows the load they
-//! look idle, and it would lower the clock that the speed is a share of.
+//! Holding the clock of CPUs that tasks are kept off for a part of the time: to a governor that follows the load they look
+//! idle, and it would lower the clock that the speed is a share of.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,14 +23,12 @@ const FIXED: [&str; 3] = ["performance", "powersave", "userspace"];
 /// Drivers whose `powersave` follows the load (Documentation/admin-guide/pm/intel_pstate.rst, amd-pstate.rst).
 const OWN_POWERSAVE: [&str; 2] = ["intel_pstate", "amd-pstate-epp"];
 
-/// What is to be done about the clock of a zone, as it was found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct HoldPlan {
     /// Policies to be held at their upper limit.
     policies: Vec<Policy>,
     /// The part of the clock that may be lost where it is not held.
     pub(crate) loss: f64,
-    /// What the user should know of it.
     pub(crate) notes: Vec<String>,
 }
 
@@ -71,7 +69,7 @@ impl HoldPlan {
         plan
     }
 
-    /// Holds the clock. Where that fails, the emulation is as good as without: the status tells of it.
+    /// Where holding fails, the emulation goes on without it: the status tells of it.
     pub(crate) fn engage(&self, journal: &Journal) -> HeldClock {
         let mut held = HeldClock::default();
         for policy in &self.policies {
@@ -97,7 +95,6 @@ pub(crate) struct HeldClock {
     problems: Vec<String>,
 }
 
-/// A lower limit that was raised.
 #[derive(Debug)]
 struct Limit {
     cpus: CpuList,
@@ -106,7 +103,6 @@ struct Limit {
 }
 
 impl HeldClock {
-    /// Adds to a status what keeps the clock from being held.
     pub(crate) fn tell(&self, status: &mut Status) {
         for Limit { cpus, file, value } in &self.limits {
             // It cannot be read while all CPUs of the policy are offline; then nothing runs there.
@@ -121,7 +117,7 @@ impl HeldClock {
     }
 }
 
-/// Raises the lower limit of a policy to its upper one. The governor stays, with its tunables.
+/// Raises the lower limit to the upper one. The governor stays, with its tunables.
 fn hold(policy: &Policy, journal: &Journal) -> Result<Limit> {
     let (file, value) = (policy.path.join(MIN), control_file::read(&policy.path.join(MAX))?);
     let old = control_file::read(&file)?;
@@ -136,7 +132,6 @@ fn hold(policy: &Policy, journal: &Journal) -> Result<Limit> {
     Err(Error::unavailable(format!("{} reads `{now}` after `{value}` was written", file.display())))
 }
 
-/// Whether a policy's frequency falls while its CPUs look idle.
 fn follows_load(policy: &Policy) -> bool {
     let is_fixed = FIXED.contains(&policy.governor.as_str());
     let is_own = policy.governor == "powersave" && OWN_POWERSAVE.contains(&policy.driver.as_str());
@@ -144,7 +139,7 @@ fn follows_load(policy: &Policy) -> bool {
     (!is_fixed || is_own) && low < high
 }
 
-/// The limits of a policy; what is not told is none.
+/// The limits of a policy; one that the kernel does not tell is none.
 fn range(policy: &Policy) -> (Hertz, Hertz) {
     let low = policy.min.or(policy.hardware_min).unwrap_or(Hertz(0));
     (low, policy.max.or(policy.hardware_max).unwrap_or(Hertz(u64::MAX)))

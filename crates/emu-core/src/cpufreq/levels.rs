@@ -5,7 +5,6 @@ use crate::speed::Hertz;
 use crate::unavailable::{Reason, Unavailable};
 use crate::zone::Round;
 
-/// The frequencies that a policy can be set to.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Levels {
     /// A table, ascending, at least one entry.
@@ -14,7 +13,6 @@ pub(crate) enum Levels {
     Range(Hertz, Hertz),
 }
 
-/// A mean frequency made of two levels and pauses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Mix {
     pub(crate) low: Hertz,
@@ -24,17 +22,12 @@ pub(crate) struct Mix {
 }
 
 impl Mix {
-    /// The mean frequency while running.
     pub(crate) fn mean(self) -> f64 {
         self.low.as_f64() + self.high_share * (self.high.as_f64() - self.low.as_f64())
     }
 }
 
 impl Levels {
-    /// The levels of a policy.
-    ///
-    /// # Errors
-    /// The driver tells neither a table nor limits.
     pub(crate) fn of(policy: &Policy) -> Result<Self, Unavailable> {
         if !policy.frequencies.is_empty() {
             return Ok(Self::Table(policy.frequencies.clone()));
@@ -49,7 +42,6 @@ impl Levels {
         }
     }
 
-    /// The lowest level.
     pub(crate) fn lowest(&self) -> Hertz {
         match self {
             Self::Table(table) => table.first().copied().unwrap_or(Hertz(0)),
@@ -57,7 +49,6 @@ impl Levels {
         }
     }
 
-    /// The highest level.
     pub(crate) fn highest(&self) -> Hertz {
         match self {
             Self::Table(table) => table.last().copied().unwrap_or(Hertz(0)),
@@ -65,7 +56,6 @@ impl Levels {
         }
     }
 
-    /// The level for a wish: the nearest, the next lower or the next higher one.
     pub(crate) fn round(&self, wanted: Hertz, round: Round) -> Hertz {
         let mix = self.mix(wanted);
         let enough_for_high = match round {
@@ -76,8 +66,7 @@ impl Levels {
         if mix.high_share > enough_for_high { mix.high } else { mix.low }
     }
 
-    /// The two neighbouring levels whose mix has the mean `wanted`; the nearest level alone outside the
-    /// range.
+    /// The two neighbouring levels whose mix has the mean `wanted`; the nearest level alone outside the range.
     pub(crate) fn mix(&self, wanted: Hertz) -> Mix {
         let alone = |level| Mix { low: level, high: level, high_share: 0.0 };
         let inside = wanted.clamp(self.lowest(), self.highest());

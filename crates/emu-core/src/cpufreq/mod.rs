@@ -1,6 +1,5 @@
-//! Control of the CPU frequency through cpufreq policies: what `cpu-freq` and `cpu-gov` share, and the clock held under
-//! methods that leave CPUs idle
-//! (Documentation/admin-guide/pm/cpufreq.rst).
+//! Control of the CPU frequency through cpufreq policies: what `cpu-freq` and `cpu-gov` share, and the clock held under methods
+//! that leave CPUs idle (Documentation/admin-guide/pm/cpufreq.rst).
 
 mod control;
 mod hold;
@@ -34,23 +33,15 @@ pub fn select_governor(policy: &Policy, governor: &str, journal: &Journal) -> Re
     Control::select(policy, governor, journal).map(drop)
 }
 
-/// What is wanted of one policy.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Wish {
     pub(crate) policy: Policy,
     pub(crate) levels: Levels,
-    /// The mean frequency wanted.
     pub(crate) wanted: Hertz,
 }
 
-/// The policies of a demand and the frequency wanted of each.
-///
-/// A share is one of the policy's highest frequency, turbo included where the driver counts it in
-/// (`cpuinfo_max_freq`); a clock is taken as it is.
-///
-/// # Errors
-/// No cpufreq, background load to be excluded, a CPU without policy, no privilege, a zone that holds part of a policy
-/// without `widen_policies`, or CPUs of one policy with different targets.
+/// The policies of a demand and the frequency wanted of each. A share is one of the policy's highest frequency, turbo included
+/// where the driver counts it in (`cpuinfo_max_freq`); a clock is taken as it is.
 pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavailable> {
     let Some(cpufreq) = &host.cpufreq else {
         let why = match &host.hypervisor {
@@ -105,15 +96,11 @@ pub(crate) fn wishes(host: &Host, demand: &Demand) -> Result<Vec<Wish>, Unavaila
     Ok(wishes)
 }
 
-/// Whether the files of policies may be written.
 fn may_write(host: &Host) -> bool {
     host.privileges.uid == 0 || host.privileges.dac_override
 }
 
 /// Refuses policies of which a tuning holds a file: each would take the other's changes for somebody else's.
-///
-/// # Errors
-/// The first such policy.
 pub(crate) fn check_untuned(host: &Host, wishes: &[Wish]) -> Result<(), Unavailable> {
     let folders: Vec<_> = wishes.iter().map(|wish| wish.policy.path.as_path()).collect();
     // Who cannot look fails with the reason when the journal is opened.
@@ -132,12 +119,11 @@ pub(crate) fn check_untuned(host: &Host, wishes: &[Wish]) -> Result<(), Unavaila
     Ok(())
 }
 
-/// What a target means in hertz.
 fn wanted(target: Target, levels: &Levels) -> Hertz {
     target.clock.unwrap_or_else(|| Hertz((levels.highest().as_f64() * target.share).round() as u64))
 }
 
-/// Refuses a zone that holds only part of a policy, as the rest would be slowed too.
+/// Refuses a zone that holds only part of a policy: the rest would be slowed too.
 fn check_whole(policy: &Policy, zone: &CpuList, online: &CpuList, widen: bool) -> Result<(), Unavailable> {
     let outside = policy.cpus.intersection(online).difference(zone);
     if outside.is_empty() || widen {
@@ -150,12 +136,11 @@ fn check_whole(policy: &Policy, zone: &CpuList, online: &CpuList, widen: bool) -
     ))
 }
 
-/// Whether a CPU is online; one that cannot be taken offline has no such file.
+/// A CPU that cannot be taken offline has no such file.
 pub(crate) fn is_online(host: &Host, cpu: CpuId) -> bool {
     control_file::probe::<u8>(&host.roots.cpus().join(format!("cpu{cpu}/online"))) != Some(0)
 }
 
-/// What the user should know about running a policy at `level`.
 pub(crate) fn caveats(policy: &Policy, level: Hertz) -> Vec<String> {
     let mut caveats = Vec::new();
     if let Some(base) = policy.base.filter(|base| level > *base) {
@@ -173,10 +158,7 @@ pub(crate) fn caveats(policy: &Policy, level: Hertz) -> Vec<String> {
     caveats
 }
 
-/// Turns boost off where a policy is to run at the top of its table, as the hardware would go beyond it.
-///
-/// # Errors
-/// The switch cannot be written.
+/// Where a policy is to run at the top of its table, boost would take it beyond.
 pub(crate) fn stop_boost(
     host: &Host,
     wish: &Wish,
@@ -209,7 +191,7 @@ pub(crate) fn stop_boost(
         return Ok(());
     };
     // The kernel moves the upper limit of each policy to the new end of its range when boost is switched
-    // (cpufreq_boost_set_sw), also when it is switched back: the limits are undone after it.
+    // (`cpufreq_boost_set_sw`), also when it is switched back: the limits are undone after it.
     for policy in policies {
         let ends = [policy.hardware_max, policy.frequencies.last().copied()];
         if let (Some(old), [Some(_), _] | [_, Some(_)]) = (policy.max, ends) {

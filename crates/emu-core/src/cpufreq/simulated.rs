@@ -11,7 +11,7 @@ use crate::roots::Roots;
 use crate::speed::Hertz;
 use crate::undo::Journal;
 
-/// A policy with a frequency table in MHz and the `userspace` governor among its governors.
+/// The frequency table is in MHz.
 pub(crate) fn policy(number: usize, cpus: &str, mhz: &[u64]) -> Policy {
     let table: Vec<_> = mhz.iter().map(|mhz| Hertz(mhz * 1_000_000)).collect();
     Policy {
@@ -42,8 +42,8 @@ pub(crate) fn journal(dir: &Path) -> (Roots, Journal) {
     (roots, journal)
 }
 
-/// A policy in a folder, whose files may only be written as the kernel allows it. Rules as in
-/// drivers/cpufreq/cpufreq.c: `scaling_setspeed` only under `userspace`, and `<unsupported>` else; min > max is refused.
+/// The files may only be written as drivers/cpufreq/cpufreq.c allows it: `scaling_setspeed` only under `userspace`, and
+/// `<unsupported>` else; min > max is refused.
 #[derive(Debug, Clone)]
 pub(crate) struct Simulated {
     folder: PathBuf,
@@ -62,7 +62,6 @@ impl Simulated {
         simulated
     }
 
-    /// The contents of a file.
     pub(crate) fn get(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap().trim().to_owned()
     }

@@ -14,7 +14,7 @@ use crate::undo::{Journal, Undo};
 pub(super) struct Tunables(Vec<(PathBuf, String)>);
 
 impl Tunables {
-    /// What there is now; nothing for governors without tunables.
+    /// Empty for governors without tunables.
     pub(super) fn of(policy: &Policy, governor: &str) -> Self {
         let shared = policy.path.parent().map(|folder| folder.join(governor));
         let folders = shared.into_iter().chain([policy.path.join(governor)]);
@@ -22,16 +22,12 @@ impl Tunables {
         Self(files.filter_map(|file| Some((file.path(), control_file::read(&file.path()).ok()?))).collect())
     }
 
-    /// Whether the kernel has thrown them away.
     pub(super) fn are_gone(&self) -> bool {
         self.0.iter().any(|(path, _)| !path.exists())
     }
 
-    /// Records those that have another value now, which is the default: to be called when the governor has just
-    /// come back. The governor's own record must follow, so that it is undone first.
-    ///
-    /// # Errors
-    /// The journal cannot be written, or one cannot be read.
+    /// Records those that have another value now, which is the default: to be called when the governor has just come back. The
+    /// governor's own record must follow, so that it is undone first.
     pub(super) fn record(&self, journal: &Journal) -> Result<()> {
         for (path, old) in &self.0 {
             let new = control_file::read(path)?;

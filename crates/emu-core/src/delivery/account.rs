@@ -1,8 +1,8 @@
 //! From the CPU time of tasks to the share that was delivered.
 //!
-//! A CPU is *fully demanded* in a window when one of its tasks computed or waited for a CPU all the time for which it was
-//! not stopped. Only then does the CPU time of the tasks tell what the emulation delivers. Where single tasks do not tell,
-//! because they moved between CPUs or lived shortly, the zone as a whole may.
+//! A CPU is *fully demanded* in a window when one of its tasks computed or waited for a CPU all the time for which it was not
+//! stopped. Only then does the CPU time of the tasks tell what the emulation delivers. Where single tasks do not tell, because
+//! they moved between CPUs or lived shortly, the zone as a whole may.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::status::Delivered;
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 
-/// From this part of the time on, a task that computes or waits wants all that it can get. The rest is for wake-ups and
-/// for the grain of the kernel's account.
+/// From this part of the time on, a task that computes or waits wants all that it can get. The rest is for wake-ups and for the
+/// grain of the kernel's account.
 const FULL: f64 = 0.97;
 
-/// A task that ran less than this part of a window does not matter to which CPU it belongs.
+/// Which CPU a task belongs to does not matter where it ran less than this part of a window.
 const STRAY: f64 = 0.01;
 
 /// A window that is off by more than this part of what was asked, beyond its grain, is told.
@@ -26,24 +26,22 @@ pub(super) const TOLERANCE: f64 = 0.10;
 /// The whole account is told when it is off by more than this.
 const MEAN_TOLERANCE: f64 = 0.07;
 
-/// For how long more than was asked has to be delivered at a stretch before it is told, and less. A shared host delays
-/// tasks now and then, but nothing makes them faster.
+/// How long at a stretch more than was asked has to be delivered before it is told, and less, in nanoseconds. A shared host
+/// delays tasks now and then, but nothing makes them faster.
 const TOO_FAST: Nanos = 300_000_000;
 const TOO_SLOW: Nanos = 1_200_000_000;
 
-/// A task in one window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TaskWindow {
     pub(super) tid: Pid,
-    /// Where it was at the begin and at the end.
+    /// At the begin and at the end of the window.
     pub(super) cpus: (CpuId, CpuId),
-    /// How long it was watched, ran, and waited on a run queue.
+    /// How long the task was watched, ran, and waited on a run queue.
     pub(super) wall: Nanos,
     pub(super) run: Nanos,
     pub(super) wait: Nanos,
 }
 
-/// All tasks in one window.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Window {
     pub(super) length: Nanos,
@@ -52,14 +50,12 @@ pub(super) struct Window {
     pub(super) used: Option<Nanos>,
 }
 
-/// What is asked of the CPU time of tasks.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Asked {
     /// The share of each CPU's time.
     pub(super) shares: BTreeMap<CpuId, f64>,
-    /// Whether tasks are stopped for the rest of the time, and so neither run nor wait.
+    /// Tasks are stopped for the rest of the time, and so neither run nor wait.
     pub(super) stops: bool,
-    /// Length of an on/off cycle.
     pub(super) period: Nanos,
 }
 
@@ -79,8 +75,8 @@ impl Asked {
         self.shares.values().copied().fold(0.0, f64::max)
     }
 
-    /// How far CPU time can be off by where a window begins and ends in a period, and by the kernel's account, which has
-    /// what a running task used up to the last tick.
+    /// How far CPU time can be off by where a window begins and ends in a period, and by the kernel's account, which has what a
+    /// running task used up to the last tick.
     fn grain(&self, share: f64) -> f64 {
         self.period as f64 * share * (1.0 - share) + time::tick().as_nanos() as f64
     }
@@ -95,14 +91,13 @@ impl Asked {
     }
 }
 
-/// CPU time that was got and asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Sum {
     got: f64,
     asked: f64,
     wall: f64,
     observed: f64,
-    /// For the scatter of windows: their number, and the sum of `wall × (share − asked)²`.
+    /// For the scatter: the number of windows, and the sum of `wall × (share − asked)²`.
     windows: u32,
     squares: f64,
 }
@@ -138,17 +133,15 @@ impl Sum {
     }
 }
 
-/// Time for which something else than what was asked for was delivered.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Episode {
-    /// At a stretch until now, and the longest.
+    /// Such time at a stretch until now, and the longest stretch.
     now: Nanos,
     longest: Nanos,
     /// All such time, and what was got and asked for in it.
     pub(super) total: Nanos,
     got: f64,
     asked: f64,
-    /// Why, as far as was found.
     pub(super) reason: Option<String>,
 }
 
@@ -165,13 +158,12 @@ impl Episode {
         self.asked += asked;
     }
 
-    /// What was delivered for one that was asked for.
+    /// What was delivered, as a part of what was asked for.
     fn ratio(&self) -> f64 {
         self.got / self.asked
     }
 }
 
-/// In which direction a window was off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Off {
     Fast,
@@ -204,7 +196,7 @@ impl Account {
         }
     }
 
-    /// Begins anew with other targets; what went wrong before is kept. Returns the account of the old ones.
+    /// What went wrong before is kept. Returns the account of the old targets.
     pub(super) fn restart(&mut self, asked: Asked) -> Self {
         let (fast, slow) = (std::mem::take(&mut self.fast), std::mem::take(&mut self.slow));
         let new =
@@ -216,7 +208,7 @@ impl Account {
         &self.asked
     }
 
-    /// Adds a window; returns whether it was off.
+    /// Returns whether the window was off.
     pub(super) fn add(&mut self, window: &Window) -> Option<Off> {
         let length = window.length as f64;
         self.elapsed += length;
@@ -281,12 +273,10 @@ impl Account {
         Some((got, asked))
     }
 
-    /// What the zone got.
     pub(super) fn zone(&self) -> Option<Delivered> {
         self.zone.delivered(self.elapsed, |share| self.asked.grain(share))
     }
 
-    /// What one CPU gave.
     pub(super) fn cpu(&self, cpu: CpuId) -> Option<Delivered> {
         self.cpus.get(&cpu)?.delivered(self.elapsed, |share| self.asked.grain(share))
     }
@@ -304,7 +294,6 @@ impl Account {
         (self.fast.longest >= TOO_FAST || is_above()) && self.fast.reason.is_none()
     }
 
-    /// What was not delivered as asked, in words.
     pub(super) fn problems(&self) -> Vec<String> {
         let told = |episode: &Episode, least: Nanos, what: &str| {
             (episode.longest >= least).then(|| {

@@ -7,10 +7,10 @@ use crate::clock;
 use crate::cpu_list::CpuId;
 use crate::speed::Hertz;
 
-/// How long one measurement takes from the tasks of its CPU: 0.2 % of a second.
+/// What one measurement takes from the tasks of its CPU: 0.2 % of a second.
 const BUDGET: Duration = Duration::from_millis(2);
 
-/// The clocks measured since the last change of targets.
+/// The sum and number of the clocks measured since the last change of targets.
 #[derive(Debug, Default)]
 pub(super) struct Meter(BTreeMap<CpuId, (f64, u32)>);
 
@@ -23,14 +23,13 @@ impl Meter {
         }
     }
 
-    /// The mean clock of a CPU.
     pub(super) fn clock(&self, cpu: CpuId) -> Option<Hertz> {
         let &(sum, count) = self.0.get(&cpu)?;
         Some(Hertz((sum / f64::from(count)) as u64))
     }
 }
 
-/// The clock of a CPU now; `None` where it is too busy to tell.
+/// `None` where the CPU is too busy to tell.
 pub(super) fn measure(cpu: CpuId) -> Option<Hertz> {
     clock::measure(cpu, BUDGET).ok().map(|reading| reading.clock)
 }

@@ -1,8 +1,8 @@
 //! What a zone's tasks really get: an account beside the emulation that does not come from the code that sets it.
 //!
-//! A thread reads the CPU time of the zone's tasks once a second, as the kernel counts it. From this it works out the
-//! share that was delivered while the tasks wanted all that they could get ([`account`]). Where that is not what was
-//! asked for, it looks for the reason ([`reason`]).
+//! A thread reads the CPU time of the zone's tasks once a second, as the kernel counts it. From this it works out the share
+//! that was delivered while the tasks wanted all that they could get ([`account`]). Where that is not what was asked for, it
+//! looks for the reason ([`reason`]).
 
 mod account;
 mod meter;
@@ -32,8 +32,7 @@ use meter::Meter;
 use reading::{Reading, Watch};
 use stretch::Stretches;
 
-/// The first windows are short, so that short runs are told of too; each is twice as long as the one before, up to the
-/// last.
+/// The first windows are short, so that short runs are told of too; each is twice as long as the one before, up to the last.
 const FIRST: Duration = Duration::from_millis(50);
 const LAST: Duration = Duration::from_secs(1);
 
@@ -43,14 +42,13 @@ const COST: f64 = 0.001;
 /// The shortest window, in periods.
 const PERIODS: u32 = 3;
 
-/// The account of one session.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     moves_clock: bool,
     stops: bool,
-    /// Where is kept what the method has measured of its costs, if it makes up for them.
+    /// Where the method keeps what it has measured of its costs, if it makes up for them.
     costs: Option<PathBuf>,
 }
 
@@ -63,7 +61,6 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     account: Account,
-    /// What was delivered under earlier targets.
     stretches: Stretches,
     meter: Meter,
     /// Changes when windows that are under way no longer count.
@@ -82,10 +79,6 @@ impl Shared {
 }
 
 impl Delivery {
-    /// Begins to watch the zone, which is in force.
-    ///
-    /// # Errors
-    /// A thread cannot be made, or the tasks cannot be listed.
     pub(crate) fn watch(host: &Host, zone: &Zone, about: &About, period: Duration) -> Result<Self> {
         let (moves_clock, stops) = (about.has(Trait::MovesClock), about.has(Trait::StopsTasks));
         let asked = Asked::of(&zone.demand.targets, moves_clock, stops, period);
@@ -100,7 +93,7 @@ impl Delivery {
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let mut watch = Watch::new(host, &zone.tasks, zone.demand.cpus())?;
-        // Before they run, and may leave.
+        // Before the tasks run, and may leave.
         let grouped = reason::are_grouped(&host.roots.proc, &watch.processes());
         let watcher = Watcher {
             watch,
@@ -119,7 +112,7 @@ impl Delivery {
         Ok(Self { shared, thread: Some(thread), moves_clock, stops, costs })
     }
 
-    /// Begins the account anew for other targets, which are in force after two periods.
+    /// The targets are in force after two periods.
     pub(crate) fn retarget(&self, targets: &Targets, period: Duration) {
         let mut state = self.shared.lock();
         let before = state.account.restart(Asked::of(targets, self.moves_clock, self.stops, period));
@@ -135,13 +128,12 @@ impl Delivery {
         self.shared.lock().stretches.take(self.moves_clock)
     }
 
-    /// Counts nothing until it is retargeted.
+    /// Nothing counts until the next `retarget`.
     pub(crate) fn pause(&self) {
         self.shared.lock().begin_window(None);
         self.shared.changed.notify_all();
     }
 
-    /// Adds what is known to a status.
     pub(crate) fn tell(&self, status: &mut Status) {
         let state = self.shared.lock();
         let State { account, meter, outliving, .. } = &*state;
@@ -185,10 +177,8 @@ impl Delivery {
         status.notes.extend(outliving.iter().cloned());
     }
 
-    /// Ends the account with what the tasks have got until now. They are still in the zone.
-    ///
-    /// Costs that let them run too fast are forgotten. Ones that make them too slow cannot be told from what a shared host
-    /// takes.
+    /// Ends the account while the tasks are still in the zone. Costs that let them run too fast are forgotten. Ones that make
+    /// them too slow cannot be told from what a shared host takes.
     pub(crate) fn end(&mut self) {
         self.shared.lock().is_ending = true;
         self.shared.changed.notify_all();
@@ -214,14 +204,13 @@ impl State {
     }
 }
 
-/// The thread's side.
 struct Watcher {
     watch: Watch,
     host: Host,
     shared: Arc<Shared>,
     shortest: Duration,
     moves_clock: bool,
-    /// Whether emu has put the tasks in a group.
+    /// Emu has put the tasks in a group.
     grouped: bool,
 }
 
@@ -252,7 +241,6 @@ impl Watcher {
         }
     }
 
-    /// Waits until a window may begin; `None` at the end.
     fn wait_for_begin(&mut self) -> Option<u64> {
         let mut state = self.shared.lock();
         loop {
@@ -268,7 +256,7 @@ impl Watcher {
         }
     }
 
-    /// Waits for the end of a window; returns whether it is the last one of its generation.
+    /// Returns whether the window is the last one of its generation.
     fn wait(&self, length: Duration, generation: u64) -> bool {
         let is_open = |state: &mut State| !state.is_ending && state.generation == generation;
         let state = self.shared.lock();
@@ -279,7 +267,7 @@ impl Watcher {
     fn count(&self, before: &Reading, after: &Reading, generation: u64) -> Option<Off> {
         let mut state = self.shared.lock();
         let window = before.until(after);
-        // The end may come at any moment, and a window shorter than a period tells nothing.
+        // A window shorter than a period tells nothing.
         let is_whole = window.length >= time::nanos(self.shortest / 2);
         if state.generation != generation {
             // The window was ended by new targets, which are not in force yet.

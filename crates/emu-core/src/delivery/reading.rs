@@ -19,25 +19,23 @@ use crate::zone::Tasks;
 /// Of more threads than this a part is read, in turn.
 const THREADS_MAX: usize = 64;
 
-/// The clock is read before and after a thread's account. Where more time than this lies between, something came between,
-/// and it is read again, so often.
+/// The clock is read before and after a thread's account. Where more time than this lies between, in nanoseconds, something
+/// came between, and it is read again, so often.
 const TOGETHER: Nanos = 100_000;
 const TRIES: u32 = 4;
 
-/// Where a zone's processes are listed.
 #[derive(Debug)]
 enum Source {
     /// `None` where all had ended before the watch began.
     Descendants {
         of: Vec<Pid>,
         members: Option<Box<Descendants>>,
-        /// Emu's group that they are in, where others may have joined them.
+        /// Emu's group, where others may have joined the processes.
         group: Option<PathBuf>,
     },
     Group(Folder),
 }
 
-/// What is watched.
 #[derive(Debug)]
 pub(super) struct Watch {
     proc: PathBuf,
@@ -48,13 +46,11 @@ pub(super) struct Watch {
     turn: usize,
 }
 
-/// One reading.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     at: Nanos,
     pub(super) threads: BTreeMap<Pid, ThreadTime>,
     processes: BTreeMap<Pid, ProcessTime>,
-    /// How the zone's CPUs have spent their time.
     pub(super) cpu_times: BTreeMap<CpuId, CpuTimes>,
 }
 
@@ -75,10 +71,6 @@ struct ProcessTime {
 }
 
 impl Watch {
-    /// Of these tasks.
-    ///
-    /// # Errors
-    /// They cannot be listed.
     pub(super) fn new(host: &Host, tasks: &Tasks, cpus: CpuList) -> Result<Self> {
         let proc = host.roots.proc.clone();
         let source = match tasks {
@@ -128,7 +120,7 @@ impl Watch {
         reading
     }
 
-    /// Those that were read last time, and others up to the limit.
+    /// The threads that were read last time, and others up to the limit.
     fn chosen(&mut self, threads: &[Pid]) -> Vec<Pid> {
         if threads.len() <= THREADS_MAX {
             return threads.to_vec();
@@ -145,7 +137,6 @@ impl Watch {
         chosen
     }
 
-    /// The processes that there are now.
     pub(super) fn processes(&mut self) -> Vec<Pid> {
         match &mut self.source {
             Source::Descendants { members: Some(members), group, .. } => {
@@ -163,7 +154,6 @@ impl Watch {
         }
     }
 
-    /// The processes that live on after those that they descend from have ended, in words.
     pub(super) fn outliving(&self) -> Vec<String> {
         let Source::Descendants { of, members: Some(members), .. } = &self.source else { return Vec::new() };
         let lives = |pid: Pid| Stat::read(&self.proc, pid).is_some_and(|stat| !stat.has_ended());
@@ -180,15 +170,14 @@ impl Watch {
     }
 }
 
-/// The name of a process or thread.
 pub(super) fn name(proc: &Path, tid: Pid) -> String {
     let name = fs::read(proc.join(tid.to_string()).join("comm")).unwrap_or_default();
     String::from_utf8_lossy(&name).trim_end().to_owned()
 }
 
 impl ThreadTime {
-    /// Reads `schedstat` (Documentation/scheduler/sched-stats.rst); `None` where the thread has ended or the kernel
-    /// keeps no such account. `cpu` is where it runs, if that is known.
+    /// From `schedstat` (Documentation/scheduler/sched-stats.rst); `None` where the thread has ended or the kernel keeps no
+    /// such account. `cpu` is where it runs, if that is known.
     fn read(proc: &Path, tid: Pid, cpu: Option<CpuId>) -> Option<Self> {
         let cpu = cpu.or_else(|| Stat::read(proc, tid)?.cpu)?;
         let file = proc.join(tid.to_string()).join("schedstat");
@@ -212,7 +201,6 @@ impl ThreadTime {
 }
 
 impl Reading {
-    /// The window between two readings.
     pub(super) fn until(&self, later: &Self) -> Window {
         let task = |(&tid, after): (&Pid, &ThreadTime)| {
             let before = self.threads.get(&tid)?;
@@ -228,8 +216,8 @@ impl Reading {
         Window { length: later.at - self.at, tasks, used: self.used_until(later) }
     }
 
-    /// CPU time of all processes. That of one that has ended is its parent's, who has waited for it; `None` where the
-    /// parent is no member, so that it is not known what it used at last.
+    /// That of a process that has ended is its parent's, who has waited for it; `None` where the parent is no member, so that
+    /// it is not known what it used at last.
     fn used_until(&self, later: &Self) -> Option<Nanos> {
         let is_same = |pid: &Pid, one: &ProcessTime| {
             later.processes.get(pid).is_some_and(|now| now.starttime == one.starttime)

@@ -12,10 +12,9 @@ use crate::process::{KernelPolicy, Stat};
 use crate::sys::Pid;
 use crate::sys::affinity;
 
-/// The CPUs that are asked for, and what is asked of each.
 type Shares = BTreeMap<CpuId, f64>;
 
-/// Why tasks are too fast: what lets the one that used the most escape. `grouped` tells whether emu had put them in a group.
+/// Why tasks are too fast: what lets the one that used the most escape. `grouped`: emu had put them in a group.
 pub(super) fn of_excess(
     proc: &Path,
     before: &Reading,
@@ -29,7 +28,6 @@ pub(super) fn of_excess(
     tasks.iter().take(4).find_map(|task| escape(proc, task.tid, task.cpus.1, shares, grouped))
 }
 
-/// How a task escapes.
 fn escape(proc: &Path, tid: Pid, cpu: CpuId, shares: &Shares, grouped: bool) -> Option<String> {
     let stat = Stat::read(proc, tid)?;
     let task = format!("task {tid} ({})", name(proc, tid));
@@ -57,12 +55,11 @@ fn escape(proc: &Path, tid: Pid, cpu: CpuId, shares: &Shares, grouped: bool) -> 
     (!outside.is_empty()).then(|| format!("{task} may run on CPUs {outside}, outside the zone"))
 }
 
-/// Whether all of these are in groups of emu.
 pub(super) fn are_grouped(proc: &Path, pids: &[Pid]) -> bool {
     !pids.is_empty() && pids.iter().all(|&pid| outside_groups(proc, pid).is_none())
 }
 
-/// The group of a task that is in no group of emu, in any hierarchy.
+/// `None` where the task is in a group of emu, in any hierarchy.
 fn outside_groups(proc: &Path, tid: Pid) -> Option<String> {
     let groups = fs::read(proc.join(tid.to_string()).join("cgroup")).ok()?;
     let groups = String::from_utf8_lossy(&groups);
@@ -72,7 +69,7 @@ fn outside_groups(proc: &Path, tid: Pid) -> Option<String> {
     (!is_ours(first) && !paths.any(is_ours)).then(|| first.to_owned())
 }
 
-/// The process that traces a task, by `TracerPid` of `/proc/<tid>/status` (`proc_pid_status(5)`).
+/// `TracerPid` of `/proc/<tid>/status` (`proc_pid_status(5)`).
 fn tracer(proc: &Path, tid: Pid) -> Option<Pid> {
     let status = fs::read(proc.join(tid.to_string()).join("status")).ok()?;
     let status = String::from_utf8_lossy(&status);

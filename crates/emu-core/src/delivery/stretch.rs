@@ -9,7 +9,7 @@ use crate::speed::Targets;
 use crate::status::Delivered;
 use crate::sys::time::{self, Nanos};
 
-/// So many are kept until they are taken: a day of steps of a second.
+/// The number of stretches kept until they are taken: a day of steps of a second.
 const KEPT: usize = 100_000;
 
 /// A time in which the targets stayed the same.
@@ -45,18 +45,18 @@ impl Stretches {
         Self { zero: now, from: now, asked, done: Vec::new(), ended: None }
     }
 
-    /// Other targets from here on. `before` is the account of those until now.
+    /// `before` is the account of the targets until now.
     pub(super) fn next(&mut self, targets: &Targets, generation: u64, before: Account) {
         self.finish();
         self.ended = Some((generation, self.cut(targets.clone()), before));
     }
 
-    /// The account of a generation of windows whose targets have just been replaced.
+    /// The account of windows whose targets have just been replaced.
     pub(super) fn account_of(&mut self, generation: u64) -> Option<&mut Account> {
         self.ended.as_mut().filter(|(of, ..)| *of == generation).map(|(_, _, account)| account)
     }
 
-    /// Those that have ended; a method that moves the clock has no account of them.
+    /// A method that moves the clock has no account of its stretches.
     pub(super) fn take(&mut self, moves_clock: bool) -> Vec<Stretch> {
         self.finish();
         let mut done = std::mem::take(&mut self.done);

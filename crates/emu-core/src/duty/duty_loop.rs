@@ -1,11 +1,8 @@
 //! The loop of the methods that stop all tasks of a zone for a part of each period and resume them.
 //!
-//! One thread runs the loop on a [`Grid`] of periods. Every period begins with a stop of the length
-//! that the [`Ledger`] owes, so that an emulation begins with its tasks stopped. The real length of
-//! each stop is measured and settled in the ledger, together with what the stop cost the tasks.
-//!
-//! The loop does not use the tasks' CPU time for this account: the kernel charges tasks with their
-//! way into the stop and out of it, which is most of the cost.
+//! One thread runs it on a [`Grid`] of periods. Every period begins with a stop of the length that the [`Ledger`] owes, so an
+//! emulation begins with its tasks stopped. The real length of each stop and its cost are settled in the ledger. The tasks' CPU
+//! time is not used for it: the kernel charges tasks with their way into the stop and out of it, which is most of the cost.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -35,7 +32,6 @@ use crate::sys::time::{self, Nanos};
 use crate::undo::Journal;
 use crate::zone::Zone;
 
-/// A zone whose tasks are stopped for a part of each period.
 pub(crate) struct DutyLoop {
     thread: DutyThread<f64>,
     progress: Arc<Progress>,
@@ -43,12 +39,10 @@ pub(crate) struct DutyLoop {
     notes: Notes,
 }
 
-/// What the thread publishes.
 #[derive(Debug, Default)]
 struct Progress {
     counters: Counters,
-    /// Length of the present cycle in nanoseconds: one period, or several where there are many
-    /// tasks.
+    /// Length of the present cycle in nanoseconds: one period, or several where there are many tasks.
     cycle: AtomicI64,
     /// Stops that were made, and those of them that the kernel did not confirm in time.
     stops: AtomicI64,
@@ -62,10 +56,7 @@ impl fmt::Debug for DutyLoop {
 }
 
 impl DutyLoop {
-    /// Starts the thread. Its tasks are stopped when this returns, and may have been before.
-    ///
-    /// # Errors
-    /// The thread cannot be made, or the first stop fails.
+    /// The tasks are stopped when this returns, and may have been before.
     pub(crate) fn start(
         name: &str,
         host: &Host,
@@ -117,12 +108,10 @@ impl DutyLoop {
         Ok(Self { thread, progress, cpus_folder: host.roots.cpus(), notes })
     }
 
-    /// Gives the zone another share.
     pub(crate) fn set(&self, share: f64) {
         self.thread.set(share);
     }
 
-    /// What the thread has delivered so far.
     pub(crate) fn status(&self, method: MethodId, targets: &Targets, more_notes: &[String]) -> Status {
         let Progress { counters, cycle, stops, unconfirmed } = &*self.progress;
         let cycle = time::span(cycle.load(Ordering::Relaxed));
@@ -143,50 +132,41 @@ impl DutyLoop {
     }
 
     /// Resumes the tasks for good.
-    ///
-    /// # Errors
-    /// Those that ended the thread.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.thread.stop()
     }
 }
 
-/// Shorter stops are put off until more is owed, in nanoseconds: they would consist of latency
-/// only.
+/// In nanoseconds. A shorter stop is put off until more is owed: it would consist of latency only.
 const STOP_MIN: f64 = 200_000.0;
 /// The least part of its share that each period gives the tasks, however much is owed.
 const RUN_MIN: f64 = 0.5;
 /// How long a stop may wait to be confirmed, as a part of what is owed.
 const CONFIRM: f64 = 0.5;
-/// The largest part of one CPU that this thread and the idle pushers use where there are many
-/// tasks. Stops are made fewer and longer to stay below it.
+/// The largest part of one CPU that this thread and the idle pushers use where there are many tasks: stops are made fewer and
+/// longer to stay below it.
 const OWN_CPU_MAX: f64 = 0.02;
 /// The part to aim for: the mean cost of a stop is above the median that is measured.
 const OWN_CPU_AIM: f64 = 0.9 * OWN_CPU_MAX;
 /// Below this number of tasks, a stop takes the thread long only when something else disturbed it.
 const MANY_TASKS: usize = 50;
-/// The number of stops of which the median cost is taken.
 const COSTS: usize = 5;
-/// The part of the run time after a stop in which idle CPUs search for tasks that wait on other
-/// CPUs.
+/// The part of the run time after a stop in which idle CPUs search for tasks that wait on other CPUs.
 const SEARCH_PART: f64 = 0.25;
-/// Resumed sleepers are given this multiple of the CPU time that they needed lately to sleep again.
+/// Resumed sleepers get this multiple of the CPU time that they needed lately to sleep again.
 const WAY_OUT: f64 = 1.5;
 
-/// Waiting tasks stop only once they get a CPU, and their waiting time is known only then; in
-/// nanoseconds.
+/// In nanoseconds. Waiting tasks stop only once they get a CPU, and their waiting time is known only then.
 const SETTLE: Nanos = 300_000;
 
 /// The sleeping tasks that were resumed before the end of the last stop.
 #[derive(Debug, Clone, Copy, Default)]
 struct Early {
-    /// Their part of all tasks.
     part: f64,
     /// How long this thread took to resume them.
     took: Nanos,
 }
 
-/// A moment, and the CPU time that this thread had used by then.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     at: Nanos,
@@ -198,33 +178,28 @@ impl Moment {
         Self { at: time::now(), cpu: time::thread_cpu() }
     }
 
-    /// How long this thread kept its CPU from this moment to `end`, at most: the tasks that it
-    /// stops and resumes may preempt it.
+    /// How long this thread kept its CPU from this moment to `end`, at most: the tasks may preempt it.
     fn until(self, end: Nanos) -> Nanos {
         (end - self.at).clamp(0, (time::thread_cpu() - self.cpu).max(0))
     }
 }
 
-/// The state of the thread.
 struct LoopState<S> {
     stopper: S,
     grid: Grid,
     share: f64,
     ledger: Ledger,
-    /// What a stop costs the tasks beyond its length.
     cost: StopCost,
     sampler: TaskSampler,
     early: Early,
-    /// The number of CPUs among which this thread's own work is spread; `None` where it runs on
-    /// other CPUs than the tasks, or where the zone has one CPU only.
+    /// The number of CPUs among which this thread's own work is spread; `None` where it runs outside the zone, or the zone has
+    /// one CPU.
     shared_cpus: Option<i64>,
-    /// What emu's own work costs the tasks where all share one CPU.
+    /// `Some` where emu and the tasks share the zone's only CPU.
     own_time: Option<OwnTime>,
     /// Wakes the CPUs before the tasks resume; `None` where this thread does so by running itself.
     idle_pusher: Option<IdlePusher>,
-    /// Makes busy tasks resume on a CPU each.
     pin_apart: Option<PinApart>,
-    /// The CPUs of the zone.
     cpus: i64,
     /// CPU time of this thread and of the idle pushers for each of the last stops.
     cpu_costs: [Nanos; COSTS],
@@ -250,7 +225,6 @@ impl<S: Stop> LoopState<S> {
         }
     }
 
-    /// Stops the tasks for as long as is owed, and returns the index of the next period.
     fn one_period(&mut self, index: i64, wait: &Wait<f64>) -> Result<i64> {
         let period = self.grid.period();
         let woken = Moment::now();
@@ -262,7 +236,7 @@ impl<S: Stop> LoopState<S> {
         let stride = self.stride();
         let length = period * stride;
         self.progress.cycle.store(length, Ordering::Relaxed);
-        // What the tasks ran during late periods is owed, as far as the ledger carries it.
+        // What the tasks ran in late periods is owed, as far as the ledger carries it.
         let owing = if is_off(Correction::LateStart) { 0 } else { late };
         self.ledger.charge((owing * period + length) as f64, length as f64, self.share);
         let next = index + late + stride;
@@ -271,8 +245,7 @@ impl<S: Stop> LoopState<S> {
         if self.first.is_none() {
             self.sampler.before_stop(&mut self.stopper, run);
         }
-        // At full speed the tasks are not stopped, whatever is owed: emu itself may be about to be
-        // stopped.
+        // At full speed the tasks are not stopped, whatever is owed: emu itself may be about to be stopped.
         if (self.share < 1.0 && self.ledger.owed() >= STOP_MIN) || self.first.is_some() {
             self.stop_once(woken, latest, run, wait)?;
         }
@@ -289,8 +262,7 @@ impl<S: Stop> LoopState<S> {
         Ok(next)
     }
 
-    /// Stops the tasks for as long as is owed, but not beyond `latest`, and settles what the stop
-    /// took. The tasks then run for about `run` nanoseconds.
+    /// Stops the tasks for as long as is owed, but not beyond `latest`. They then run for about `run` nanoseconds.
     fn stop_once(&mut self, woken: Moment, latest: Nanos, run: f64, wait: &Wait<f64>) -> Result<()> {
         // Without it, `cpu-freeze` at 25 % of 20 ms was 3.7 % slower beside 60 sleepers in a quiet guest.
         let way_out = if is_off(Correction::WayOut) { 0.0 } else { self.sampler.cost() / self.cpus as f64 };
@@ -307,8 +279,7 @@ impl<S: Stop> LoopState<S> {
             own_time.stopped(stopped.from);
         }
         if let Some(cpus) = self.shared_cpus {
-            // Since this thread woke up, tasks on one of the CPUs have waited for as long as it
-            // ran.
+            // Since this thread woke up, tasks on one of the CPUs have waited for as long as it ran.
             loss += woken.until(stopped.from) / cpus;
         }
         let until = (stopped.from + self.ledger.owed() as Nanos - loss).min(latest);
@@ -349,8 +320,7 @@ impl<S: Stop> LoopState<S> {
         Ok(())
     }
 
-    /// Resumes the sleeping tasks so long before `until` that they sleep again by then. They need
-    /// `way_out` nanoseconds for this.
+    /// Resumes the sleeping tasks so long before `until` that they sleep again by then, which takes them `way_out` nanoseconds.
     fn resume_sleepers(&mut self, until: Nanos, way_out: f64, wait: &Wait<f64>) {
         self.early.part = 0.0;
         let lead = self.early.took + (WAY_OUT * way_out) as Nanos;
@@ -374,8 +344,8 @@ impl<S: Stop> LoopState<S> {
         self.early.took = time::now() - begin;
     }
 
-    /// How long CPUs that are idle after a stop search for tasks that wait on other CPUs, in
-    /// nanoseconds. The tasks run for `run`, of which the sleepers need `way_out` to sleep again.
+    /// How long idle CPUs search for waiting tasks after a stop. The tasks run for `run`, of which sleepers need `way_out` to
+    /// sleep again.
     fn search_time(&self, run: f64, way_out: f64) -> Nanos {
         // Where there is a CPU for each task, two tasks rarely meet on one.
         if self.sampler.tasks() as i64 <= self.cpus || is_off(Correction::SearchAfterStop) {
@@ -405,8 +375,7 @@ impl<S: Stop> LoopState<S> {
     }
 }
 
-/// Sleeps until a moment within a stop, or until the end of the emulation. A new share waits for
-/// the end of this stop, which is due under the old one.
+/// Sleeps until a moment within a stop, or the end of the emulation. A new share waits for the end of this stop.
 fn sleep_until(moment: Nanos, wait: &Wait<f64>) {
     loop {
         let (command, generation) = wait.command();

@@ -1,5 +1,4 @@
-//! The control thread of a method. It can be retargeted and stopped at any moment and publishes
-//! counters.
+//! The control thread of a method. It can be retargeted and stopped at any moment and publishes counters.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -13,43 +12,37 @@ use crate::notes::Notes;
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, sched};
 
-/// What the thread has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Command<T> {
-    /// Go on with these settings.
     Run(T),
     /// Resume all tasks and end.
     Stop,
 }
 
-/// Counters that the thread updates and that any thread may read.
+/// Any thread may read these. Times are in nanoseconds; `stopped`, `cost` and `elapsed` count since the last change of
+/// settings.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Periods done.
     pub(crate) periods: AtomicU64,
     /// Periods skipped for being late.
     pub(crate) missed: AtomicU64,
-    /// The longest stop, in nanoseconds, with its cost.
+    /// The longest stop, with its cost.
     pub(crate) longest_stop: AtomicI64,
-    /// Stopped time since the last change of settings, in nanoseconds.
     pub(crate) stopped: AtomicI64,
-    /// What the stops cost the tasks beyond their length since then, in nanoseconds.
+    /// What the stops cost the tasks beyond their length.
     pub(crate) cost: AtomicI64,
-    /// Time since the last change of settings, in nanoseconds.
     pub(crate) elapsed: AtomicI64,
-    /// CPU time of the thread, in nanoseconds.
     pub(crate) cpu: AtomicI64,
-    /// CPU time burned on purpose, in nanoseconds.
     pub(crate) burned: AtomicI64,
 }
 
 impl Counters {
-    /// Share of time not stopped since the last change of settings; 1 before the first period.
+    /// Share of time not stopped; 1 before the first period.
     pub(crate) fn duty(&self) -> f64 {
         self.share_left(self.stopped.load(Ordering::Relaxed))
     }
 
-    /// Share of time that tasks could use since the last change of settings, costs subtracted.
+    /// Share of time that tasks could use: costs are subtracted.
     pub(crate) fn effective(&self) -> f64 {
         self.share_left(self.stopped.load(Ordering::Relaxed) + self.cost.load(Ordering::Relaxed))
     }
@@ -59,31 +52,26 @@ impl Counters {
         if elapsed <= 0 { 1.0 } else { (1.0 - taken as f64 / elapsed as f64).max(0.0) }
     }
 
-    /// Counts a stop and its cost.
     pub(crate) fn add_stop(&self, stopped: Nanos, cost: Nanos) {
         self.stopped.fetch_add(stopped, Ordering::Relaxed);
         self.cost.fetch_add(cost, Ordering::Relaxed);
         self.longest_stop.fetch_max(stopped + cost, Ordering::Relaxed);
     }
 
-    /// Adds time that has passed. Called after the stops within it, so that shares are always
-    /// right.
+    /// Called after the stops within that time, so that shares are always right.
     pub(crate) fn add_elapsed(&self, elapsed: Nanos) {
         self.elapsed.fetch_add(elapsed, Ordering::Relaxed);
     }
 
-    /// Counts periods done, and periods skipped for being late.
     pub(crate) fn add_periods(&self, done: u64, missed: u64) {
         self.periods.fetch_add(done, Ordering::Relaxed);
         self.missed.fetch_add(missed, Ordering::Relaxed);
     }
 
-    /// Stores the CPU time of the thread so far.
     pub(crate) fn set_cpu(&self, cpu: Nanos) {
         self.cpu.store(cpu, Ordering::Relaxed);
     }
 
-    /// Starts the sums anew after a change of settings.
     pub(crate) fn restart(&self) {
         for sum in [&self.stopped, &self.cost, &self.elapsed] {
             sum.store(0, Ordering::Relaxed);
@@ -109,12 +97,11 @@ impl<T: Copy> Wait<T> {
         (*self.0.command.lock().unwrap_or_else(PoisonError::into_inner), generation)
     }
 
-    /// The generation, which changes with each command: cheaper than reading the command.
+    /// Cheaper than reading the command.
     pub(crate) fn generation(&self) -> u32 {
         self.0.generation.load(Ordering::Acquire)
     }
 
-    /// Whether the thread is to end.
     pub(crate) fn is_stopped(&self) -> bool {
         matches!(*self.0.command.lock().unwrap_or_else(PoisonError::into_inner), Command::Stop)
     }
@@ -147,12 +134,8 @@ impl<T> fmt::Debug for DutyThread<T> {
 }
 
 impl<T: Copy + Send + 'static> DutyThread<T> {
-    /// Starts `body` on a thread called `name` (15 bytes are shown by the kernel).
-    ///
-    /// `setup` runs first, on the thread; `spawn` returns only once it has succeeded.
-    ///
-    /// # Errors
-    /// The thread cannot be made, or `setup` fails.
+    /// Starts `body` on a thread called `name`, of which the kernel shows 15 bytes. `setup` runs on it first; this returns once
+    /// that has succeeded.
     pub(crate) fn spawn<S: 'static>(
         name: &str,
         first: T,
@@ -193,12 +176,11 @@ impl<T: Copy + Send + 'static> DutyThread<T> {
         }
     }
 
-    /// Gives the thread new settings; it takes them up at its next step.
+    /// The thread takes the settings up at its next step.
     pub(crate) fn set(&self, settings: T) {
         self.command(Command::Run(settings));
     }
 
-    /// Whether the thread has ended.
     pub(crate) fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -209,10 +191,7 @@ impl<T: Copy + Send + 'static> DutyThread<T> {
         self.is_finished().then(|| why.unwrap_or_else(|| "it has panicked".into()))
     }
 
-    /// Stops the thread and waits for it.
-    ///
-    /// # Errors
-    /// Those that ended the thread.
+    /// Waits for the thread, and returns the error that ended it.
     pub(crate) fn stop(&mut self) -> Result<()> {
         self.command(Command::Stop);
         match self.thread.take().map(JoinHandle::join) {
@@ -244,13 +223,11 @@ impl<T> Drop for DutyThread<T> {
     }
 }
 
-/// Above normal tasks, so that a busy zone does not delay its own control thread; below burners and
-/// kernel threads.
+/// Above normal tasks, so that a busy zone does not delay its own control thread; below burners and kernel threads.
 const PRIORITY: i32 = 5;
 
-/// Puts the calling thread where it disturbs the zone least: on CPUs outside the zone, if this
-/// process may use any, and ahead of normal tasks, if allowed. Returns whether it is outside the
-/// zone.
+/// Puts the calling thread where it disturbs the zone least: on CPUs outside the zone, if this process may use any, and ahead
+/// of normal tasks, if allowed. Returns whether it is outside the zone.
 pub(crate) fn settle_duty_thread(host: &Host, cpus: &CpuList, notes: &Notes) -> bool {
     let others = host.allowed.difference(cpus);
     let is_away = !others.is_empty() && affinity::set(0, &others).is_ok();

@@ -9,11 +9,9 @@ use crate::sys::time::Nanos;
 /// was 0.7 % slower in a quiet guest, and `fracas` 1.2 % faster.
 const DETUNING: u32 = 512;
 
-/// The period to use where `asked` is asked for: 0.2 % longer.
-///
-/// The kernel's tick and the timers of programs have round periods. On a grid in a fixed phase to
-/// the tick, the tasks' part of a period contains a tick either always or never, which changes low
-/// speeds by 1 %. A detuned grid drifts through all phases, within 1 s for a tick of 2 ms.
+/// The kernel's tick and the timers of programs have round periods. On a grid in a fixed phase to the tick, the tasks' part of
+/// a period contains a tick either always or never, which changes low speeds by 1 %. A detuned grid drifts through all phases,
+/// within 1 s for a tick of 2 ms.
 pub(crate) fn detuned(asked: Duration) -> Duration {
     if is_off(Correction::DetunedGrid) { asked } else { asked + asked / DETUNING }
 }
@@ -26,22 +24,19 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// A grid that begins at `start`; the period is at least 1 ns.
     pub(crate) fn new(start: Nanos, period: Nanos) -> Self {
         Self { start, period: period.max(1) }
     }
 
-    /// The length of a period in nanoseconds.
     pub(crate) fn period(self) -> Nanos {
         self.period
     }
 
-    /// When period `index` begins.
     pub(crate) fn begin(self, index: i64) -> Nanos {
         self.start.saturating_add(index.saturating_mul(self.period))
     }
 
-    /// The period that contains `now`; negative before the start.
+    /// Negative before the start.
     pub(crate) fn index(self, now: Nanos) -> i64 {
         (now - self.start).div_euclid(self.period)
     }

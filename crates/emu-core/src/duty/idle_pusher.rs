@@ -1,24 +1,18 @@
-//! Threads that keep a zone's CPUs awake shortly before its tasks resume, and help spread the tasks
-//! then.
+//! Threads that keep a zone's CPUs awake shortly before its tasks resume, and help spread the tasks then.
 //!
-//! **Awake.** A CPU that is idle most of the time for seconds enters ever deeper idle states: its
-//! caches and clocks are turned off, and a hypervisor gives its core to another guest. It then
-//! takes 0.1 ms and sometimes milliseconds to wake up, which tasks would lose at each resume. So a
-//! thread wakes each CPU a little earlier and spins until the tasks resume.
+//! **Awake.** A CPU that is idle most of the time for seconds enters ever deeper idle states: its caches and clocks are turned
+//! off, and a hypervisor gives its core to another guest. It then takes 0.1 ms and sometimes milliseconds to wake up, which
+//! tasks would lose at each resume. So a thread wakes each CPU a little earlier and spins until the tasks resume.
 //!
-//! **Search.** While tasks are being stopped, a CPU whose tasks have all stopped pulls tasks from
-//! another CPU, so two busy tasks may resume on the run queue of one CPU. The kernel's periodic
-//! load balancer notices that tens of milliseconds later. But a CPU that becomes idle searches
-//! other run queues at once (`sched_balance_newidle` in kernel/sched/fair.c). So the thread wakes
-//! up and sleeps a few times after each resume, and after a burn where tasks have little time
-//! between two burns.
+//! **Search.** While tasks are being stopped, a CPU whose tasks have all stopped pulls tasks from another CPU, so two busy
+//! tasks may resume on one run queue. The kernel's periodic load balancer notices that tens of milliseconds later, but a CPU
+//! that becomes idle searches other run queues at once (`sched_balance_newidle` in kernel/sched/fair.c). So the thread wakes up
+//! and sleeps a few times after each resume, and after a burn where tasks have little time between two burns.
 //!
-//! **Queue.** A resumed task is placed on the run queue by its lag (`place_entity`). On an empty
-//! queue the kernel ignores the lag of the first task and places later ones ahead of it; resumed
-//! always in the same order, the first task would hardly ever run. A heavy thread that is already
-//! queued gives all of them the same reference. It is not used where each task has a CPU: the
-//! kernel counts a CPU with only `SCHED_IDLE` work as idle (`sched_idle_cpu`) and starts tasks
-//! there.
+//! **Queue.** A resumed task is placed on the run queue by its lag (`place_entity`). On an empty queue the kernel ignores the
+//! lag of the first task and places later ones ahead of it; resumed always in the same order, the first task would hardly ever
+//! run. A heavy thread that is already queued gives all of them the same reference. It is not used where each task has a CPU:
+//! the kernel counts a CPU with only `SCHED_IDLE` work as idle (`sched_idle_cpu`) and starts tasks there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -32,11 +26,10 @@ use crate::sys::relax::Relax;
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, sched};
 
-/// How long before the tasks resume the CPUs are woken, in nanoseconds: longer than any idle
-/// state's exit.
+/// How long before the tasks resume the CPUs are woken, in nanoseconds: longer than any idle state's exit.
 const LEAD: Nanos = 300_000;
 
-/// The longest time for which a CPU spins, should the control thread be late; in nanoseconds.
+/// The longest time for which a CPU spins if the control thread is late.
 const LONGEST: Nanos = 3 * LEAD;
 
 /// How long after the resume, and how often, an idle CPU searches other run queues; in nanoseconds.
@@ -49,8 +42,7 @@ const SEARCH_EVERY: Nanos = 600_000;
 pub(crate) const SEARCH_FOR_AFTER_BURN: Nanos = 1_000_000;
 const SEARCH_EVERY_AFTER_BURN: Nanos = 80_000;
 
-/// A thread on each CPU with the lowest priority (`SCHED_IDLE`): it takes nothing from tasks that
-/// run.
+/// A thread on each CPU with the lowest priority (`SCHED_IDLE`): it takes nothing from tasks that run.
 #[derive(Debug)]
 pub(crate) struct IdlePusher {
     shared: Arc<Shared>,
@@ -59,52 +51,38 @@ pub(crate) struct IdlePusher {
 
 #[derive(Debug)]
 struct Shared {
-    /// How often an idle CPU searches other run queues, in nanoseconds.
     search_every: Nanos,
     /// Counts the orders to the threads.
     turn: AtomicU32,
-    /// The moment from which the threads stay on the run queues; `Nanos::MAX` for never.
+    /// From when the threads stay on the run queues; `Nanos::MAX` for never.
     queue_from: AtomicI64,
     /// Until when the threads spin; [`END`] ends them.
     until: AtomicI64,
-    /// Until when idle CPUs search other run queues.
     search_until: AtomicI64,
-    /// CPU time of all threads, in nanoseconds.
     cpu: AtomicI64,
 }
 
 const END: Nanos = -1;
 
-/// How long before the resume a thread enters the run queue at normal priority, in nanoseconds:
-/// longer than the change takes. Other programs wait for the CPU meanwhile.
+/// How long before the resume a thread enters the run queue at normal priority, in nanoseconds: longer than the change takes.
+/// Other programs wait for the CPU meanwhile.
 const QUEUE_LEAD: Nanos = 20_000;
 
-/// The nice value of the largest weight: 88761, where a normal task has 1024
-/// (`sched_prio_to_weight`).
+/// The nice value of the largest weight: 88761, where a normal task has 1024 (`sched_prio_to_weight`).
 const MOST_WEIGHT: i32 = -20;
 
 impl IdlePusher {
-    /// The threads for the CPUs of a zone; `None` where the control thread shares the zone's only
-    /// CPU, and so wakes it itself.
-    ///
-    /// # Errors
-    /// A thread cannot be made.
+    /// `None` where the control thread shares the zone's only CPU, and so wakes it itself.
     pub(crate) fn beside_duty_thread(is_away: bool, cpus: &CpuList, notes: &Notes) -> Result<Option<Self>> {
         (is_away || cpus.len() > 1).then(|| Self::start(cpus, SEARCH_EVERY, notes)).transpose()
     }
 
     /// The thread for a CPU on which burns alternate with tasks.
-    ///
-    /// # Errors
-    /// The thread cannot be made.
     pub(crate) fn beside_burner(cpu: usize, notes: &Notes) -> Result<Self> {
         Self::start(&[cpu].into_iter().collect(), SEARCH_EVERY_AFTER_BURN, notes)
     }
 
-    /// Starts the threads. A CPU that emu may not use is not kept awake, and `notes` tell so.
-    ///
-    /// # Errors
-    /// A thread cannot be made.
+    /// A CPU that emu may not use is not kept awake, and `notes` tell so.
     fn start(cpus: &CpuList, search_every: Nanos, notes: &Notes) -> Result<Self> {
         let mut pusher = Self { shared: Arc::new(Shared::new(search_every)), threads: Vec::new() };
         for cpu in cpus.iter() {
@@ -118,9 +96,9 @@ impl IdlePusher {
         Ok(pusher)
     }
 
-    /// Sleeps by `sleep_until` until the tasks are to be resumed, and wakes the CPUs shortly
-    /// before. `busy` is the number of tasks that compute or wait for a CPU; where they outnumber
-    /// the CPUs, the threads also take their places on the run queues.
+    /// Sleeps by `sleep_until` until the tasks are to be resumed, and wakes the CPUs shortly before. `busy` is the number of
+    /// tasks that compute or wait for a CPU; where they outnumber the CPUs, the threads also take their places on the run
+    /// queues.
     pub(crate) fn sleep_until(
         pusher: Option<&Self>,
         moment: Nanos,
@@ -143,12 +121,10 @@ impl IdlePusher {
         self.tell(time::now() + LONGEST);
     }
 
-    /// Lets the threads sleep.
     pub(crate) fn let_sleep(&self) {
         self.sleep_and_search(0);
     }
 
-    /// Lets the threads sleep, and makes idle CPUs search other run queues for `span` nanoseconds.
     pub(crate) fn sleep_and_search(&self, span: Nanos) {
         self.shared.search_until.store(time::now() + span, Ordering::Relaxed);
         self.shared.until.store(0, Ordering::Relaxed);
@@ -156,13 +132,12 @@ impl IdlePusher {
         self.shared.turn.fetch_add(1, Ordering::Release);
     }
 
-    /// Makes idle CPUs search other run queues until a moment.
     pub(crate) fn search(&self, until: Nanos) {
         self.shared.search_until.store(until, Ordering::Relaxed);
         self.tell(0);
     }
 
-    /// CPU time of all threads so far, in nanoseconds, without searches that are not over.
+    /// CPU time of all threads so far, without searches that are not over.
     pub(crate) fn cpu(&self) -> Nanos {
         self.shared.cpu.load(Ordering::Relaxed)
     }
@@ -176,8 +151,8 @@ impl IdlePusher {
 
 impl Drop for IdlePusher {
     fn drop(&mut self) {
-        // A `SCHED_IDLE` thread ends only when other tasks leave it the CPU, so joining it could
-        // block for long. It is made normal first; one that cannot be ends by itself later.
+        // A `SCHED_IDLE` thread ends only when other tasks leave it the CPU, so joining it could block for long. It is made
+        // normal first; one that cannot be ends by itself later.
         let threads = std::mem::take(&mut self.threads);
         let lifted: Vec<_> =
             threads.into_iter().filter(|thread| sched::set_thread_normal(thread).is_ok()).collect();
@@ -200,7 +175,6 @@ impl Shared {
         }
     }
 
-    /// The body of a thread.
     fn attend(&self, cpu: usize, notes: &Notes) {
         let only: CpuList = [cpu].into_iter().collect();
         if affinity::set(0, &only).is_err() || sched::set_idle().is_err() {
@@ -217,8 +191,7 @@ impl Shared {
             if until == END {
                 return;
             }
-            // The kernel has moved the thread if its CPU went offline; the thread returns once that
-            // is back.
+            // The kernel has moved the thread if its CPU went offline; the thread returns once that is back.
             if affinity::current_cpu() != Some(cpu) && affinity::set(0, &only).is_err() {
                 self.sleep(turn);
                 continue;
@@ -241,8 +214,8 @@ impl Shared {
         }
     }
 
-    /// Sleeps until the turn is over. While a search is due, the thread falls asleep again and
-    /// again, so that its CPU becomes idle and searches; returns the number of searches.
+    /// While a search is due, the thread falls asleep again and again, so that its CPU becomes idle and searches; returns the
+    /// number of searches.
     fn sleep(&self, turn: u32) -> u32 {
         let mut looks = 0;
         while self.turn.load(Ordering::Acquire) == turn {

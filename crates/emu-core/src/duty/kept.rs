@@ -2,7 +2,7 @@
 //!
 //! They take time, so each emulation takes one batch at most, while its tasks wait to begin, and the median of the last few
 //! counts. Another boot may bring another kernel or hypervisor. An hour brings another clock or load, which has changed the
-//! cost of a wake-up by a fifth, and so some 0.1 % of a speed: what is kept is used however old it is, and is renewed.
+//! cost of a wake-up by a fifth (0.1 % of a speed): what is kept is used however old it is, and is renewed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,17 +18,16 @@ use crate::zone::Zone;
 /// Batches of which the median counts.
 const BATCHES: usize = 7;
 
-/// Where there are as many, another one is taken after this time, in clock ticks: ten minutes.
+/// Where there are as many, another one is taken after ten minutes, in clock ticks.
 const FRESH_FOR: u64 = 60_000;
 
-/// Values of one kind by key, as written to a file of the state folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Kept<K: Ord, V> {
     boot_id: String,
     batches: BTreeMap<K, Batches<V>>,
 }
 
-/// The last values, the newest at the end, and when that was measured.
+/// The newest value is at the end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Batches<V> {
     values: Vec<V>,
@@ -41,7 +40,7 @@ where
     K: Ord + Serialize + DeserializeOwned,
     V: Serialize + DeserializeOwned,
 {
-    /// Reads the values of this boot from `file`. A file that is missing or has an implausible value counts as empty.
+    /// A file that is missing or has an implausible value counts as empty.
     pub(crate) fn load(host: &Host, file: &str, is_plausible: impl Fn(&V) -> bool) -> Self {
         fs::read_to_string(host.roots.state.join(file))
             .ok()
@@ -52,12 +51,10 @@ where
             .unwrap_or_else(|| Self { boot_id: host.boot_id.clone(), batches: BTreeMap::new() })
     }
 
-    /// The values of the last batches.
     pub(crate) fn values(&self, key: &K) -> &[V] {
         self.batches.get(key).map_or(&[], |batches| &batches.values)
     }
 
-    /// The median of a figure of the values; `None` where there is none.
     pub(crate) fn median(&self, key: &K, figure: impl Fn(&V) -> f64) -> Option<f64> {
         let mut figures: Vec<_> = self.values(key).iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
@@ -74,7 +71,6 @@ where
         !self.batches.get(key).is_some_and(is_known)
     }
 
-    /// Adds a value that was measured just now, in the place of the oldest where there are enough.
     pub(crate) fn insert(&mut self, key: K, value: V) {
         let batches = self.batches.entry(key).or_insert(Batches { values: Vec::new(), at: 0 });
         let more = (batches.values.len() + 1).saturating_sub(BATCHES);
@@ -83,7 +79,7 @@ where
         batches.at = user_ticks();
     }
 
-    /// Writes the values for the next emu. If that fails, the next emu measures again.
+    /// If this fails, the next emu measures again.
     pub(crate) fn save(&self, host: &Host, file: &str) {
         let Ok(text) = serde_json::to_string(self) else { return };
         let path = host.roots.state.join(file);
@@ -94,10 +90,9 @@ where
     }
 }
 
-/// How the names of such files end.
 const SUFFIX: &[u8] = b"-costs.json";
 
-/// Has the next emulations measure anew. What cannot be removed is found out by them again.
+/// Has the next emulations measure anew. A file that cannot be removed stays in use.
 pub(crate) fn forget(state: &Path) {
     for file in fs::read_dir(state).into_iter().flatten().flatten() {
         if file.file_name().as_encoded_bytes().ends_with(SUFFIX) {
@@ -106,7 +101,6 @@ pub(crate) fn forget(state: &Path) {
     }
 }
 
-/// Why a cost is not known, behind what it is of.
 pub(crate) fn why_unknown(zone: &Zone) -> &'static str {
     if zone.is_new { "could not be measured on these busy CPUs" } else { "has not been measured since boot" }
 }

@@ -4,15 +4,14 @@ use crate::ablation::{Correction, is_off};
 
 /// The stopped time that is still owed so that the tasks get their share.
 ///
-/// Each period adds `(1 − share) × period`; each stop subtracts its real length and its cost. A
-/// late wake-up, an overlong stop or a changing cost is thus corrected in the next period instead
-/// of adding up. What can never be repaid (after a suspend of the machine or a stop of emu) is
-/// dropped beyond two periods, and counted. Without it, `cpu-freeze` at 10 % of 20 ms was 3.4 %
-/// slower in a quiet guest, and `cpu-lim` 17 %.
+/// Each period adds `(1 − share) × period`; each stop subtracts its real length and its cost. A late wake-up, an overlong stop
+/// or a changing cost is thus corrected in the next period instead of adding up. What can never be repaid (after a suspend of
+/// the machine or a stop of emu) is dropped beyond two periods, and counted. Without it, `cpu-freeze` at 10 % of 20 ms was
+/// 3.4 % slower in a quiet guest, and `cpu-lim` 17 %.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ledger {
     owed: f64,
-    /// Stopped time that was due and has been dropped, in nanoseconds.
+    /// Stopped time that was due and will not be made up, in nanoseconds.
     dropped: f64,
 }
 
@@ -20,13 +19,12 @@ pub(crate) struct Ledger {
 const CARRY_PERIODS: f64 = 2.0;
 
 impl Ledger {
-    /// An account that owes nothing.
     pub(crate) fn new() -> Self {
         Self { owed: 0.0, dropped: 0.0 }
     }
 
-    /// Adds what is due for the next `elapsed` nanoseconds at `share`. Returns all that is owed, at
-    /// most two periods of `period` nanoseconds.
+    /// Adds what is due for the next `elapsed` nanoseconds at `share`. Returns all that is owed, at most two periods of
+    /// `period` nanoseconds.
     pub(crate) fn charge(&mut self, elapsed: f64, period: f64, share: f64) -> f64 {
         // Where no time has passed, nothing is due and nothing is dropped.
         if elapsed <= 0.0 {
@@ -42,19 +40,16 @@ impl Ledger {
         carried
     }
 
-    /// What of the account is carried into a `period`. Credit arises where a stop took far longer
-    /// than planned; the tasks get back at most two periods of it.
+    /// Credit arises where a stop took far longer than planned; the tasks get back at most two periods of it.
     pub(crate) fn carried(&self, period: f64) -> f64 {
         let limit = CARRY_PERIODS * period;
         self.owed.clamp(-limit, limit)
     }
 
-    /// Owes nothing from now on.
     pub(crate) fn clear(&mut self) {
         self.owed = 0.0;
     }
 
-    /// Subtracts stopped time.
     pub(crate) fn settle(&mut self, stopped: f64) {
         self.owed -= stopped;
     }
@@ -64,7 +59,6 @@ impl Ledger {
         self.owed
     }
 
-    /// Stopped time that was due and has been dropped, in nanoseconds.
     pub(crate) fn dropped(&self) -> f64 {
         self.dropped
     }

@@ -1,9 +1,8 @@
 //! What the methods share that let tasks run for only a part (the duty) of each period.
 //!
-//! [`DutyThread`] is the control thread of a method, [`Grid`] places its periods, [`Ledger`]
-//! accounts for stopped time. [`DutyLoop`] puts them together for methods that stop all tasks of a
-//! zone at once; each such method brings an implementation of [`Stop`]. The other files measure and
-//! reduce what stopping and resuming costs the tasks.
+//! [`DutyThread`] is the control thread of a method, [`Grid`] places its periods, [`Ledger`] accounts for stopped time.
+//! [`DutyLoop`] puts them together for methods that stop all tasks of a zone at once; each brings an implementation of
+//! [`Stop`]. The other files measure and reduce what stopping and resuming costs the tasks.
 
 mod duty_loop;
 mod duty_thread;
@@ -36,7 +35,6 @@ pub const PERIOD_MIN: Duration = Duration::from_micros(500);
 /// The longest period: above it, programs see pauses instead of a slow CPU.
 pub const PERIOD_MAX: Duration = Duration::from_secs(1);
 
-/// Checks a period against the limits of a method.
 pub(crate) fn check_period(period: Duration, lowest: Duration) -> Result<Duration, Unavailable> {
     if (lowest..=PERIOD_MAX).contains(&period) {
         return Ok(period);

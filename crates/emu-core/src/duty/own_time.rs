@@ -2,13 +2,11 @@
 
 use crate::sys::time::{self, Nanos};
 
-/// Counts what emu's own work costs the tasks in each stop. Its methods are called at the steps of
-/// a stop, in order. What emu does while the tasks are stopped costs them nothing.
+/// Counts what emu's own work costs the tasks in each stop. Its methods are called at the steps of a stop, in order. What emu
+/// does while the tasks are stopped costs them nothing. A step costs no more than the CPU time that emu used for it: without
+/// real-time priority, the tasks may preempt emu in the middle of a step.
 ///
 /// Without it, `cpu-freeze` at 10 % of 20 ms was 2.0 % slower in a quiet guest, and `cpu-lim` 8.2 %.
-///
-/// A step costs no more than the CPU time that emu used for it: without real-time priority, the
-/// tasks may preempt emu in the middle of a step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwnTime {
     /// When the last step began, and the CPU time of all threads of emu at that moment.
@@ -19,7 +17,7 @@ pub(super) struct OwnTime {
 }
 
 impl OwnTime {
-    /// Starts while the tasks run.
+    /// To be called while the tasks run.
     pub(super) fn start() -> Self {
         Self { at: time::now(), cpu: time::process_cpu(), taken: 0 }
     }
@@ -30,17 +28,15 @@ impl OwnTime {
         self.taken = self.cpu - before.cpu;
     }
 
-    /// The tasks have been stopped since `from`.
     pub(super) fn stopped(&mut self, from: Nanos) {
         self.taken += (from - self.at).clamp(0, time::process_cpu() - self.cpu);
     }
 
-    /// The tasks are resumed next.
     pub(super) fn before_resume(&mut self) {
         self.cpu = time::process_cpu();
     }
 
-    /// The tasks ran from `resumed` on; returns what this stop cost them.
+    /// Returns what this stop cost the tasks.
     pub(super) fn resumed(&mut self, resumed: Nanos) -> Nanos {
         let before = std::mem::replace(self, Self::start());
         before.taken + (self.at - resumed).clamp(0, self.cpu - before.cpu)

@@ -1,14 +1,12 @@
 //! Keeps busy tasks on different CPUs while they resume.
 //!
-//! A resumed task starts on an idle CPU, else on its previous one. The thread that resumes the
-//! tasks occupies one of the zone's CPUs, and a sleeping task on its way back to sleep may occupy
-//! another, so two busy tasks may start on one CPU. They stay there after each stop until the load
-//! balancer moves one, which takes several periods and up to 250 ms. With two busy tasks for each
-//! CPU, all may meet on the same one.
+//! A resumed task starts on an idle CPU, else on its previous one. The thread that resumes the tasks occupies one of the zone's
+//! CPUs, and a sleeping task on its way back to sleep may occupy another, so two busy tasks may start on one CPU. They stay
+//! there after each stop until the load balancer moves one, which takes several periods and up to 250 ms. With two busy tasks
+//! for each CPU, all may meet on the same one.
 //!
-//! While the tasks are stopped, [`PinApart::bind`] pins each busy task to its last CPU, or to
-//! another one where that CPU has too many. [`PinApart::unbind`] ends this as soon as the tasks are
-//! resumed.
+//! While the tasks are stopped, [`PinApart::bind`] pins each busy task to its last CPU, or to another one where that CPU has
+//! too many. [`PinApart::unbind`] ends this as soon as they are resumed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -24,7 +22,6 @@ use crate::undo::{Journal, Undo};
 /// The largest number of bindings in the journal: each task has one for each CPU.
 const RECORDS: usize = 10_000;
 
-/// Pins busy tasks apart.
 #[derive(Debug)]
 pub(crate) struct PinApart {
     proc: PathBuf,
@@ -36,7 +33,6 @@ pub(crate) struct PinApart {
     bound: Vec<Binding>,
 }
 
-/// A task that is pinned to a CPU until it has resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Binding {
     tid: Pid,
@@ -45,9 +41,8 @@ struct Binding {
 }
 
 impl PinApart {
-    /// For a zone of all online CPUs; `None` for other zones. There the control thread runs outside
-    /// the zone. A task's affinity also could not be restored in full, because the kernel reports
-    /// only those of its CPUs that it may use now.
+    /// For a zone of all online CPUs; `None` for other zones. There the control thread runs outside the zone, and a task's
+    /// affinity could not be restored in full: the kernel reports only those of its CPUs that it may use now.
     pub(crate) fn new(host: &Host, cpus: &CpuList, journal: &Journal) -> Option<Self> {
         let has_all = host.online().difference(cpus).is_empty();
         (has_all && cpus.len() > 1 && !is_off(Correction::PinApart)).then(|| Self {
@@ -60,8 +55,8 @@ impl PinApart {
         })
     }
 
-    /// Pins each of these stopped busy tasks to a CPU of its own, or to one that the same number of
-    /// tasks share on each CPU. Where the numbers would differ, the kernel's balancing is fairer.
+    /// Gives each of these stopped tasks a CPU of its own, or one that the same number of tasks share on each CPU. Where the
+    /// numbers would differ, the kernel's balancing is fairer.
     pub(crate) fn bind(&mut self, busy: &[Pid]) {
         let is_even = busy.len() <= self.cpus.len() || busy.len().is_multiple_of(self.cpus.len());
         if busy.len() < 2 || !is_even {
@@ -73,7 +68,7 @@ impl PinApart {
             .iter()
             .filter_map(|(tid, stat)| Some((*tid, stat.starttime, stat.cpu?)))
             .partition(|(tid, ..)| Mask::get(*tid).is_ok_and(|mask| mask == self.all));
-        // A task that the program itself has bound stays where it is.
+        // A task that the program has bound stays where it is.
         let taken: Vec<_> = bound.iter().map(|(.., cpu)| *cpu).collect();
         let places: Vec<_> = free.iter().map(|(.., cpu)| *cpu).collect();
         for (&(tid, starttime, _), cpu) in free.iter().zip(apart(&places, &taken, &self.cpus)) {
@@ -84,7 +79,7 @@ impl PinApart {
         }
     }
 
-    /// Whether the journal has the binding; it must, before the binding is made.
+    /// The journal must have a binding before it is made.
     fn is_recorded(&mut self, binding: Binding) -> bool {
         if self.recorded.contains(&binding) {
             return true;
@@ -95,13 +90,11 @@ impl PinApart {
         self.recorded.len() < RECORDS && self.journal.record(&undo).is_ok() && self.recorded.insert(binding)
     }
 
-    /// Gives the bound tasks all CPUs back, unless another program has changed their affinity
-    /// meanwhile. To be called as soon as they are resumed.
+    /// To be called as soon as the tasks are resumed. A task whose affinity another program has changed meanwhile keeps that.
     pub(crate) fn unbind(&mut self) {
         for Binding { tid, cpu, .. } in self.bound.drain(..) {
             if Mask::get(tid).is_ok_and(|now| now == Mask::of([cpu])) {
-                // All CPUs, also those that come online later. This fails only where the task is
-                // gone.
+                // All CPUs, also those that come online later. This fails only where the task is gone.
                 let _ = Mask::ALL.set(tid);
             }
         }
@@ -114,8 +107,8 @@ impl Drop for PinApart {
     }
 }
 
-/// A CPU for each task: its last one, from `places`, unless more tasks than necessary were there.
-/// CPUs in `taken` already have a task each.
+/// The last CPU of each task, from `places`, unless more tasks than necessary were there. CPUs in `taken` already have a task
+/// each.
 fn apart(places: &[CpuId], taken: &[CpuId], cpus: &CpuList) -> Vec<CpuId> {
     let most = (places.len() + taken.len()).div_ceil(cpus.len().max(1));
     let mut counts: BTreeMap<CpuId, usize> = cpus.iter().map(|cpu| (cpu, 0)).collect();

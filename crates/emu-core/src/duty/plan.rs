@@ -5,11 +5,7 @@ use std::time::Duration;
 use crate::speed::Targets;
 use crate::unavailable::{Reason, Unavailable};
 
-/// The share that all CPUs of a zone have in common: stopping all tasks gives each CPU the same
-/// one.
-///
-/// # Errors
-/// The targets differ in their shares.
+/// Stopping all tasks gives each CPU of a zone the same share.
 pub(crate) fn uniform_share(targets: &Targets) -> Result<f64, Unavailable> {
     let mut shares = targets.values().map(|target| target.share);
     let first = shares.next().unwrap_or(1.0);
@@ -25,15 +21,14 @@ pub(crate) fn uniform_share(targets: &Targets) -> Result<f64, Unavailable> {
 
 /// The relative error to expect of CPU-bound work that is stopped in each period.
 ///
-/// The constants were measured on a virtual machine with noisy neighbours: 1 % in any case, 15 µs
-/// for each stop, whose cost varies, and a further loss of 0.06 % of a CPU. On several CPUs this
-/// loss is 0.5 %, because two tasks may resume on the same one.
+/// The constants were measured on a virtual machine with noisy neighbours: 1 % in any case, 15 µs for each stop, whose cost
+/// varies, and a further loss of 0.06 % of a CPU. On several CPUs this loss is 0.5 %, because two tasks may resume on the same
+/// one.
 pub(crate) fn expected_error(period: Duration, share: f64, cpus: usize) -> f64 {
     let taken = if cpus > 1 { 0.005 } else { 0.000_6 };
     0.01 + taken / share + 15e-6 / (period.as_secs_f64() * share)
 }
 
-/// Notes for the user on targets that are met as shares of the time.
 pub(crate) fn notes_on(targets: &Targets) -> Vec<String> {
     let has_clock = targets.values().any(|target| target.clock.is_some());
     let note =

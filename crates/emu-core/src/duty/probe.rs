@@ -1,6 +1,5 @@
-//! The task on which [`StopCost`](super::stop_cost::StopCost) measures what stops cost.
-//!
-//! The probe is a process that only reads the clock, so that it sees each stretch without the CPU.
+//! The task on which [`StopCost`](super::stop_cost::StopCost) measures what stops cost: a process that only reads the clock, so
+//! that it sees each stretch without the CPU.
 
 use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
@@ -13,32 +12,29 @@ use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::sys::{affinity, fork};
 
-/// How long each stop of the probe lasts, in nanoseconds: a CPU that was idle for milliseconds
-/// takes longer to wake up than one that was idle for a moment.
+/// How long each stop of the probe lasts, in nanoseconds: a CPU that was idle for milliseconds takes longer to wake up than one
+/// that was idle for a moment.
 pub(super) const STOP: Nanos = 16_000_000;
 
-/// A stretch without the CPU that may have been a stop, in nanoseconds.
+/// In nanoseconds. A shorter stretch without the CPU was no stop.
 const GAP: Nanos = STOP / 2;
 
-/// What an interrupt takes, in nanoseconds. Less may be a read of a slow clock, more is another
-/// task.
+/// What an interrupt takes, in nanoseconds. Less may be a read of a slow clock, more is another task.
 const INTERRUPT: std::ops::RangeInclusive<Nanos> = 1_000..=200_000;
 
-/// The probe ends by itself after this time, whatever becomes of its parent; in nanoseconds.
+/// The probe ends after this time, whatever becomes of its parent; in nanoseconds.
 const LIFETIME: Nanos = 5_000_000_000;
 
 /// Stands for an unknown time in the pipe.
 const UNKNOWN: Nanos = Nanos::MIN;
 
-/// A stretch without the CPU.
+/// A stretch without the CPU: the probe last had it at `before`, and again at `after`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gap {
-    /// When the probe last had the CPU.
     pub(super) before: Nanos,
-    /// When the probe had the CPU again.
     pub(super) after: Nanos,
-    /// How much more interrupts took in the first tick after the gap before this one than in the
-    /// second tick; `None` where the probe did not run for two ticks.
+    /// How much more interrupts took in the first tick after the gap before this one than in the second; `None` where the probe
+    /// did not run for two ticks.
     pub(super) more: Option<Nanos>,
     /// The CPU time that the kernel had charged to the probe at `after`.
     pub(super) charged: Nanos,
@@ -49,14 +45,14 @@ pub(super) fn two_ticks() -> Nanos {
     2 * time::nanos(time::tick())
 }
 
-/// The process; it ends with the thread that started it.
+/// It ends with the thread that started it.
 pub(super) struct Probe {
     child: fork::Child,
     gaps: PipeReader,
 }
 
 impl Probe {
-    /// Starts a probe on the first of the CPUs, and waits until it runs.
+    /// Runs the probe on the first of the CPUs, and waits until it runs.
     pub(super) fn start(cpus: &CpuList) -> Result<Self> {
         let (mut gaps, tell) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", e))?;
         // Made here because the child must not allocate after the fork.
@@ -75,7 +71,6 @@ impl Probe {
         self.child.pid()
     }
 
-    /// Ends the probe; returns the gaps that it saw.
     pub(super) fn end(mut self) -> Result<Vec<Gap>> {
         self.child.end();
         let mut told = Vec::new();
@@ -111,8 +106,7 @@ impl Gap {
     }
 }
 
-/// The body of the child: reports that it runs, then reads the clock. Keeps the contract of
-/// [`fork`](fork::fork).
+/// The body of the child. Keeps the contract of [`fork`](fork::fork).
 fn live(tell: &PipeWriter, cpu: &CpuList) -> i32 {
     // Ahead of other tasks where that is allowed, so that stops are measured and not their load.
     // Not in real time: the zone's tasks share their CPUs with tasks that they have to preempt.

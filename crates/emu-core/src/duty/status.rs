@@ -12,12 +12,10 @@ use crate::speed::Targets;
 use crate::status::{CpuStatus, Status};
 use crate::sys::time;
 
-/// The problem to report where the control thread has ended.
 pub(crate) fn ended(why: &str) -> String {
     format!("emu's control thread has ended, and the tasks run at full speed: {why}")
 }
 
-/// A status from counters; `cpus_folder` tells which CPUs are online.
 pub(crate) fn of(
     method: MethodId,
     period: Duration,

@@ -6,35 +6,24 @@ use crate::sys::time::Nanos;
 
 /// A way of stopping all tasks of a zone at once. Dropping it resumes them.
 pub(crate) trait Stop: Send + 'static {
-    /// Stops every task; may check until `deadline` that all have stopped.
-    ///
-    /// # Errors
-    /// The tasks cannot be stopped, or not any longer.
+    /// May check until `deadline` that all tasks have stopped.
     fn stop(&mut self, deadline: Nanos) -> Result<Stopped>;
 
-    /// Resumes the sleeping tasks ahead of the others, where the method can: they go back to sleep
-    /// at no one's cost while the other tasks are stopped. Returns their part of all tasks.
+    /// Resumes the sleeping tasks ahead of the others, where the method can: they go back to sleep at no one's cost while the
+    /// other tasks are stopped. Returns their part of all tasks.
     fn resume_sleepers(&mut self) -> f64 {
         0.0
     }
 
-    /// Resumes every task; returns the moment from which they ran.
-    ///
-    /// # Errors
-    /// Some tasks may still be stopped.
+    /// Returns the moment from which the tasks ran. After an error, some may still be stopped.
     fn resume(&mut self) -> Result<Nanos>;
 
-    /// Resumes every task for good, and records that in the journal where the stop is recorded
-    /// there.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
+    /// Resumes every task for good, and records that in the journal where the stop is recorded there.
     fn release(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Whether another program has stopped the tasks. Only it may resume them, so the period is
-    /// skipped.
+    /// Whether another program has stopped the tasks. Only it may resume them, so the period is skipped.
     fn is_stopped_by_others(&mut self) -> bool {
         false
     }
@@ -51,36 +40,29 @@ pub(crate) trait Stop: Send + 'static {
     fn census(&mut self, turn: usize) -> Census;
 }
 
-/// A stop that has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopped {
-    /// The moment from which no task ran.
+    /// No task ran from this moment on.
     pub(crate) from: Nanos,
-    /// Whether the kernel has confirmed that all tasks are stopped.
     pub(crate) is_confirmed: bool,
 }
 
 /// The largest number of tasks whose CPU time is read in each period.
 pub(super) const SAMPLE_MAX: usize = 16;
 
-/// The tasks of a zone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Census {
-    /// The number of tasks (threads).
     pub(crate) count: usize,
-    /// Some of the tasks.
     pub(super) sample: Vec<Pid>,
 }
 
 impl Census {
-    /// A census of `count` tasks, sampled from those `listed`; each `turn` takes a different
-    /// sample.
+    /// Each `turn` takes a different sample of those `listed`.
     pub(crate) fn of(count: usize, listed: &[Pid], turn: usize) -> Self {
         let step = listed.len().div_ceil(SAMPLE_MAX).max(1);
         Self { count, sample: listed.iter().copied().skip(turn % step).step_by(step).collect() }
     }
 
-    /// The same census with each task of the sample replaced.
     pub(crate) fn map(self, another: impl FnMut(Pid) -> Pid) -> Self {
         Self { sample: self.sample.into_iter().map(another).collect(), ..self }
     }

@@ -1,11 +1,9 @@
 //! What a stop costs the tasks beyond its length.
 //!
-//! A resumed task has to be woken, on a CPU that may have to be woken itself, and has to leave the
-//! kernel: about 10 µs, under a hypervisor 50 µs. The CPU then catches up on the work that it
-//! deferred while it was idle, so its interrupts take longer for some milliseconds. Both costs are
-//! measured on a [`Probe`] that is stopped and resumed a few times as the zone will be. A quota
-//! stops tasks without emu; its cost is the time that the kernel charges to tasks and that they do
-//! not get.
+//! A resumed task has to be woken, on a CPU that may have to be woken itself, and has to leave the kernel: about 10 µs, under a
+//! hypervisor 50 µs. The CPU then catches up on the work that it deferred while it was idle, so its interrupts take longer for
+//! some milliseconds. Both costs are measured on a [`Probe`] that is stopped and resumed a few times as the zone will be. A
+//! quota stops tasks without emu; its cost is the time that the kernel charges to tasks and that they do not get.
 
 use std::fs;
 use std::time::Duration;
@@ -27,23 +25,21 @@ use crate::sys::Pid;
 use crate::sys::time::{self, Nanos, USER_TICK};
 use crate::zone::Zone;
 
-/// Name of the file in the state folder.
 const FILE: &str = "stop-costs.json";
 
-/// The cost of one stop or stall, in nanoseconds, beyond the [`OwnTime`] of emu on a zone of one
-/// CPU.
+/// The cost of one stop or stall, in nanoseconds, beyond the [`OwnTime`] of emu on a zone of one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StopCost {
-    /// What every task loses until it runs. Without it, `cpu-freeze` and `cpu-lim` at 5 % of 20 ms were
-    /// 0.8 % slower in a quiet guest.
+    /// What every task loses until it runs. Without it, `cpu-freeze` and `cpu-lim` at 5 % of 20 ms were 0.8 % slower in a quiet
+    /// guest.
     base: f64,
-    /// What interrupts take in addition in the first tick for which a task runs: nothing in a quiet
-    /// guest that counts instructions, 10 to 50 µs on one virtual machine.
+    /// What interrupts take in addition in the first tick for which a task runs: nothing in a quiet guest that counts
+    /// instructions, 10 to 50 µs on one virtual machine.
     tick: f64,
 }
 
 impl StopCost {
-    /// Assumed where it has not been measured, or other load prevents that.
+    /// Used where the cost has not been measured, or other load prevents that.
     pub(super) const ASSUMED: Self = Self { base: 30_000.0, tick: 15_000.0 };
 
     #[cfg(test)]
@@ -51,12 +47,9 @@ impl StopCost {
         Self { base, tick }
     }
 
-    /// The cost of stopping tasks of the zone in the manner called `way`, as it is kept. While the zone's tasks have not
-    /// begun, one more batch is measured on a probe if there are few, which takes 0.1 s at ticks of 4 ms. `make` returns the [`Stop`]
-    /// for the probe. Where nothing is known, a value is assumed and `notes` tell so.
-    ///
-    /// # Errors
-    /// The probe cannot be started or stopped.
+    /// The cost of stopping tasks of the zone in the manner called `way`, as it is kept. While the zone's tasks have not begun,
+    /// one more batch is measured if there are few, which takes 0.1 s at ticks of 4 ms. `make` returns the [`Stop`] for the
+    /// probe. Where nothing is known, a value is assumed and `notes` tell so.
     pub(crate) fn of<S: Stop>(
         host: &Host,
         zone: &Zone,
@@ -75,9 +68,9 @@ impl StopCost {
         Ok(measured.unwrap_or_else(|| Self::assumed("a stop", zone, None, notes)))
     }
 
-    /// The cost of each stall by a quota on the zone's CPUs, kept and measured as in [`of`](Self::of), by the kernel's
-    /// account of the probe's CPU time. `limit` lets the probe run for the first span in each period of the second; the
-    /// function that it returns is called at the end. Where nothing is known, a value is assumed and `notes` tell why.
+    /// The cost of each stall by a quota on the zone's CPUs, kept and measured as in [`of`](Self::of), by the kernel's account
+    /// of the probe's CPU time. `limit` lets the probe run for the first span in each period of the second; the function that
+    /// it returns is called at the end.
     pub(crate) fn of_stalls<End: FnOnce()>(
         host: &Host,
         zone: &Zone,
@@ -107,7 +100,7 @@ impl StopCost {
         }
     }
 
-    /// The kept value, with a batch that `measure` adds where one is worth it; `None` where there is none.
+    /// `measure` adds a batch where one is worth it.
     fn kept_or_measured(
         host: &Host,
         zone: &Zone,
@@ -127,7 +120,7 @@ impl StopCost {
             kept.save(host, FILE);
         }
         let Some(base) = kept.median(&key, |cost| cost.base) else { return Ok(None) };
-        // Few ticks have much to do after a stop, so that the mean counts.
+        // Few ticks have much to do after a stop, so the mean counts.
         let ticks: Vec<_> = kept.values(&key).iter().map(|cost| cost.tick).collect();
         Ok(Some(Self { base, tick: ticks.iter().sum::<f64>() / ticks.len() as f64 }))
     }
@@ -149,7 +142,6 @@ impl StopCost {
         base.contains(&self.base) && TICK.contains(&self.tick)
     }
 
-    /// The cost of a stop after which the tasks run for `run` nanoseconds.
     pub(crate) fn of_stop(&self, run: f64) -> Nanos {
         let ticks = run / time::nanos(time::tick()) as f64;
         let base = if is_off(Correction::StopCostBase) { 0.0 } else { self.base };
@@ -158,12 +150,11 @@ impl StopCost {
     }
 }
 
-/// How often the probe is stopped for a batch, and stalled by a quota, of which the last may not be seen.
+/// How often the probe is stopped for a batch, and stalled by a quota: it may not see the end of the last stall.
 const STOPS: usize = 3;
 const STALLS: u32 = 4;
-/// For how long a quota stalls the probe, in nanoseconds, beside a tick.
+/// For how long a quota stalls the probe, beside a tick.
 const STALL: Nanos = 8_000_000;
-/// The number of stops that must be undisturbed.
 const ENOUGH: usize = 2;
 /// How much longer than two ticks the probe runs in between, in nanoseconds.
 const FREE: Nanos = 500_000;
@@ -174,22 +165,19 @@ const IDLE_LEAST: f64 = 0.75;
 /// The plausible additional time of interrupts in a tick, in nanoseconds.
 const TICK: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
 
-/// One stop of a probe.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     from: Nanos,
     resumed: Nanos,
-    /// What emu's own work took from the probe.
     own: Nanos,
 }
 
-/// Stops and resumes the probe, which is one busy task, as the zone will be.
 fn stop_repeatedly<S: Stop>(host: &Host, cpus: &CpuList, mut stopper: S) -> Result<Vec<Sample>> {
     let (host, cpus) = (host.clone(), cpus.clone());
     let free_for = time::span(two_ticks() + FREE);
     let measured = std::thread::Builder::new().name("emu-measure".into()).spawn(move || {
         time::no_timer_slack();
-        // The same notes are given when the emulation begins.
+        // The emulation gives the same notes when it begins.
         let is_away = settle_duty_thread(&host, &cpus, &Notes::default());
         let is_in_the_way = !is_away && cpus.len() == 1;
         let pusher = IdlePusher::beside_duty_thread(is_away, &cpus, &Notes::default())?;
@@ -217,8 +205,7 @@ fn stop_repeatedly<S: Stop>(host: &Host, cpus: &CpuList, mut stopper: S) -> Resu
     measured.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Failed, "the measurement has panicked")))
 }
 
-/// By how much the gap of a stop exceeds the stop and emu's own time: the median over the
-/// undisturbed stops, if there are enough of them.
+/// By how much the gap of a stop exceeds the stop and emu's own time: the median, if enough stops are undisturbed.
 fn median_loss(stops: &[Sample], gaps: &[Gap]) -> Option<Nanos> {
     let loss_of = |&Sample { from, resumed, own }: &Sample| {
         let middle = from + (resumed - from) / 2;
@@ -230,8 +217,8 @@ fn median_loss(stops: &[Sample], gaps: &[Gap]) -> Option<Nanos> {
     median_of_enough(stops.iter().filter_map(loss_of).collect())
 }
 
-/// What the kernel charges to the probe between the ends of two gaps, beyond the time for which the
-/// probe ran: the median, if enough stalls are undisturbed.
+/// What the kernel charges to the probe between the ends of two gaps, beyond the time for which the probe ran: the median, if
+/// enough stalls are undisturbed.
 fn median_charge(gaps: &[Gap]) -> Option<Nanos> {
     let charges = gaps.windows(2).filter_map(|pair| {
         let [one, next] = pair else { return None };
@@ -247,8 +234,7 @@ fn idle_time(host: &Host, cpus: &CpuList) -> Option<Nanos> {
     Nanos::try_from(CpuTimes::of(&stat, cpus.first()?)?.idle).ok()?.checked_mul(USER_TICK)
 }
 
-/// Whether the CPU was idle in most of the gaps, as in a zone that has the CPU to itself: a stall
-/// costs less where another task runs meanwhile.
+/// Whether the CPU was idle in most of the gaps: a stall costs less where another task runs meanwhile.
 fn is_idle_in(gaps: &[Gap], idle: Nanos) -> bool {
     let stopped: Nanos = gaps.iter().map(|gap| gap.after - gap.before).sum();
     idle as f64 >= IDLE_LEAST * stopped as f64
@@ -256,13 +242,13 @@ fn is_idle_in(gaps: &[Gap], idle: Nanos) -> bool {
 
 fn median_of_enough(mut losses: Vec<Nanos>) -> Option<Nanos> {
     losses.sort_unstable();
-    // Of two the lower: what disturbs a stop adds to it.
+    // Of two the lower: what disturbs a stop adds to its cost.
     let middle = losses.len().saturating_sub(1) / 2;
     losses.get(middle).copied().filter(|_| losses.len() >= ENOUGH)
 }
 
-/// How much more interrupts took in the first tick after a stop than in the second, if enough stops
-/// tell: the mean, because a tick has few interrupts.
+/// How much more interrupts took in the first tick after a stop than in the second: the mean, because a tick has few
+/// interrupts.
 fn mean_more(gaps: &[Gap]) -> Option<f64> {
     let more: Vec<_> = gaps.iter().filter_map(|gap| gap.more).collect();
     (more.len() >= ENOUGH).then(|| more.iter().sum::<Nanos>() as f64 / more.len() as f64)

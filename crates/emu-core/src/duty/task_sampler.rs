@@ -1,11 +1,8 @@
-//! Counts the tasks of a zone, finds those that are busy, and measures what sleeping tasks cost at
-//! a resume.
+//! Counts the tasks of a zone, finds those that are busy, and measures what sleeping tasks cost at a resume.
 //!
-//! A sleeping task that is resumed wakes up, leaves the signal or freezer code and sleeps again.
-//! This takes microseconds, depending on where it sleeps and on how many tasks compete for the same
-//! kernel locks. The cost is the task's CPU time between two stops.
-//!
-//! Of many tasks only a sample is read, a different one after each census.
+//! A sleeping task that is resumed wakes up, leaves the signal or freezer code and sleeps again. This takes microseconds,
+//! depending on where it sleeps and on how many tasks compete for the same kernel locks. The cost is the task's CPU time
+//! between two stops. Of many tasks only a sample is read, a different one after each census.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,8 +13,8 @@ use crate::process::times_in_schedstat;
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 
-/// How often the tasks are counted, in nanoseconds. Few tasks are counted more often where their
-/// identity matters, so that new busy tasks are known soon.
+/// How often the tasks are counted, in nanoseconds: few tasks more often where it matters which are busy, so that new ones are
+/// known soon.
 const COUNT_EVERY: Nanos = 1_000_000_000;
 const COUNT_FEW_EVERY: Nanos = 100_000_000;
 
@@ -31,14 +28,12 @@ const BUSY_PART: f64 = 0.5;
 /// Each of [`SAMPLE_MAX`] busy tasks on one CPU computes for more than this part of the run time.
 const COMPUTE_PART: f64 = 0.05;
 
-/// The number of looks after which the watched tasks can be replaced: two tell the use between
-/// stops.
+/// The number of looks after which the watched tasks can be replaced: two tell the use between stops.
 const LOOKS: u32 = 2;
 
 /// Weight of the newest look in the mean.
 const WEIGHT: f64 = 0.125;
 
-/// The account of the tasks of a zone.
 #[derive(Debug)]
 pub(crate) struct TaskSampler {
     proc: PathBuf,
@@ -47,10 +42,8 @@ pub(crate) struct TaskSampler {
     next_count: Nanos,
     tasks: usize,
     watched: Vec<Watched>,
-    /// CPU time of the tasks that do not work, spread over all tasks: nanoseconds for each task and
-    /// stop.
+    /// CPU time of the tasks that do not work, spread over all tasks: nanoseconds for each task and stop.
     mean: Option<f64>,
-    /// The part of all tasks that is busy; `None` before the first measurement.
     busy_part: Option<f64>,
     /// How long the tasks were to run since the last look, in nanoseconds.
     ran: f64,
@@ -59,23 +52,20 @@ pub(crate) struct TaskSampler {
     turn: usize,
 }
 
-/// A task whose CPU time is read.
 #[derive(Debug)]
 struct Watched {
     tid: Pid,
     schedstat: File,
     /// Its CPU time before it was resumed.
     before: Option<Nanos>,
-    /// Its CPU time and its waiting time on run queues, as read in the last stop.
+    /// Its CPU time and its waiting time on run queues in the last stop.
     last: Option<(Nanos, Nanos)>,
-    /// Whether it computed or waited for a CPU most of the time before the last look.
     is_busy: bool,
-    /// The mean part of the run time for which it computed.
+    /// The mean part of the run time for which the task computed.
     computed: Option<f64>,
 }
 
 impl TaskSampler {
-    /// Watches no task yet. `by_name` tells whether it matters which tasks are busy.
     pub(crate) fn new(proc: &Path, by_name: bool) -> Self {
         Self {
             proc: proc.to_owned(),
@@ -91,7 +81,6 @@ impl TaskSampler {
         }
     }
 
-    /// To be called before the tasks are stopped, after they were to run for `run` nanoseconds.
     pub(crate) fn before_stop(&mut self, stopper: &mut impl Stop, run: f64) {
         self.ran += run;
         let work = WORK.min(run * WORK_PART);
@@ -123,7 +112,6 @@ impl TaskSampler {
         }
     }
 
-    /// To be called while the tasks are stopped.
     pub(crate) fn while_stopped(&mut self) {
         let ran = std::mem::take(&mut self.ran);
         let (mut seen, mut busy) = (0_usize, 0_usize);
@@ -149,25 +137,22 @@ impl TaskSampler {
         self.looks += 1;
     }
 
-    /// The number of tasks at the last census.
     pub(crate) fn tasks(&self) -> usize {
         self.tasks
     }
 
-    /// About how many tasks compute or wait for a CPU most of the time; all before the first
-    /// measurement.
+    /// About how many tasks compute or wait for a CPU most of the time; all before the first measurement.
     pub(crate) fn busy(&self) -> usize {
         (self.busy_part.unwrap_or(1.0) * self.tasks as f64).round() as usize
     }
 
-    /// The watched tasks that were busy at the last look and compute when they get a CPU. A parent
-    /// that is told of each stop may wait for a CPU most of the time, too, and is not among them.
+    /// The watched tasks that were busy at the last look and compute when they get a CPU. A parent that is told of each stop
+    /// may wait for a CPU most of the time, too, and is not among them.
     pub(crate) fn busy_tasks(&self) -> Vec<Pid> {
         let computes = |one: &&Watched| one.is_busy && one.computed.is_some_and(|part| part > COMPUTE_PART);
         self.watched.iter().filter(computes).map(|one| one.tid).collect()
     }
 
-    /// Whether all tasks are watched.
     pub(crate) fn knows_all(&self) -> bool {
         self.watched.len() == self.tasks
     }

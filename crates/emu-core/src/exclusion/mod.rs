@@ -1,10 +1,10 @@
 //! Keeping the tasks of the host off the CPUs of a node, by their affinity.
 //!
-//! A user's task that may run on the node's CPUs gets its affinity without them, and its children inherit that. A thread
-//! looks again at intervals: a task may have set another affinity. All is recorded in the journal, and put back from there.
+//! A user's task that may run on the node's CPUs gets its affinity without them, and its children inherit that. A thread looks
+//! again at intervals: a task may have set another affinity. All is recorded in the journal, and put back from there.
 //!
-//! One node of a user can have this at a time. The affinity of one task would be changed by two otherwise, and the one that ends
-//! first could not tell what it is to put back.
+//! One node of a user can have this at a time: two would change the affinity of one task, and the one that ends first could not
+//! tell what it is to put back.
 
 mod stays;
 mod taker;
@@ -24,7 +24,6 @@ use crate::sys::Pid;
 use crate::undo::{Journal, OnlyOne, restore};
 use taker::Taker;
 
-/// How often tasks that may run on the CPUs are looked for.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The file in the state folder that is locked by the one that excludes.
@@ -77,10 +76,6 @@ impl Shared {
     }
 }
 
-/// Whether tasks of the host have somewhere else to run.
-///
-/// # Errors
-/// They have not.
 pub(crate) fn check_exclusive(host: &Host, cpus: &CpuList) -> Result<()> {
     if host.online().difference(cpus).is_empty() {
         let message =
@@ -91,10 +86,8 @@ pub(crate) fn check_exclusive(host: &Host, cpus: &CpuList) -> Result<()> {
 }
 
 impl Exclusion {
-    /// Takes all tasks off the CPUs but those in `groups`, folders of the node's own, and keeps them off.
-    ///
-    /// # Errors
-    /// Another node does so already; a task is bound to these CPUs alone, or cannot be recorded.
+    /// Takes all tasks off the CPUs but those in `groups`, folders of the node's own, and keeps them off. Fails where another
+    /// node does so already, or a task is bound to these CPUs alone.
     pub(crate) fn begin(
         host: &Host,
         cpus: &CpuList,
@@ -114,7 +107,7 @@ impl Exclusion {
         Ok(Self { shared, thread: Some(thread), host: host.clone(), cpus: cpus.clone(), _only_one: only_one })
     }
 
-    /// Has a process be no task of the host any more: it gets back what was taken from it, and `join` is done before anybody
+    /// The process is no task of the host any more: it gets back what was taken from it, and `join` is done before anybody
     /// looks again.
     pub(crate) fn leave_out<T>(&self, pid: Pid, join: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut state = self.shared.lock();
@@ -122,7 +115,6 @@ impl Exclusion {
         join()
     }
 
-    /// What was taken off the CPUs, and what stays.
     pub(crate) fn report(&self) -> Exclusive {
         let (kernel, kernel_others) = stays::kernel_threads(&self.host.roots.proc, &self.cpus);
         let interrupts = stays::interrupts(&self.host.roots.proc, &self.cpus);
@@ -143,13 +135,12 @@ impl Drop for Exclusion {
         self.shared.lock().is_ending = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It ends with nothing but a panic to tell.
+            // The thread has nothing but a panic to tell.
             let _ = thread.join();
         }
     }
 }
 
-/// The thread.
 fn keep_off(shared: &Shared, proc: &Path) {
     let mut state = shared.lock();
     loop {
@@ -163,8 +154,7 @@ fn keep_off(shared: &Shared, proc: &Path) {
     }
 }
 
-/// Makes this the one that excludes. What one that was killed has changed may have to be put back yet: by its guardian, or
-/// here.
+/// What an exclusive node that was killed has changed may have to be put back yet: by its guardian, or here.
 fn only_one(roots: &Roots) -> Result<OnlyOne> {
     let one = OnlyOne::take(roots, LOCK, |holder| {
         Error::unavailable(format!("another node is exclusive already: that of emu {holder}"))

@@ -22,13 +22,12 @@ use crate::undo::{Journal, TaskSet, Undo};
 /// The CPUs that a record can name are below this.
 const CPUS_RECORDED: usize = 1024;
 
-/// A task that is known by its number and its start.
+/// A task is known by its number and its start.
 type Task = (Pid, u64);
 
 /// From which CPUs a task was taken, and which it has left.
 type Change = [CpuList; 2];
 
-/// Takes tasks off some CPUs, each recorded before.
 #[derive(Debug)]
 pub(super) struct Taker {
     proc: PathBuf,
@@ -36,18 +35,15 @@ pub(super) struct Taker {
     online: PathBuf,
     cpus: CpuList,
     hierarchies: Vec<Hierarchy>,
-    /// Whose members stay.
+    /// The members of these stay.
     groups: Vec<PathBuf>,
     journal: Journal,
     /// The changes that descendants may have inherited, as recorded.
     changes: HashSet<Change>,
-    /// The living tasks that were changed, and how.
     taken: HashMap<Task, Change>,
-    /// Those that stay, and why.
     staying: HashMap<Task, Staying>,
 }
 
-/// Why a task stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Staying {
     /// It has no other CPU.
@@ -71,10 +67,7 @@ impl Taker {
         }
     }
 
-    /// Takes the processes that `list` has, until no new one appears.
-    ///
-    /// # Errors
-    /// A task has no other CPU, or cannot be recorded; new ones keep coming.
+    /// Takes the processes of `list` until no new one appears. Fails where a task has no other CPU, or new ones keep coming.
     pub(super) fn take_all(&mut self, list: &mut dyn FnMut() -> Result<Vec<Pid>>) -> Result<()> {
         for _ in 0..PASSES {
             let before = self.taken.clone();
@@ -96,10 +89,6 @@ impl Taker {
         Err(Error::unavailable(format!("cannot keep tasks off CPUs {}: new ones keep coming", self.cpus)))
     }
 
-    /// Takes the threads of these processes once.
-    ///
-    /// # Errors
-    /// A task cannot be recorded.
     pub(super) fn take(&mut self, pids: &[Pid]) -> Result<()> {
         let members = self.members()?;
         let (mut staying, mut alive) = (HashMap::new(), HashSet::new());
@@ -120,7 +109,7 @@ impl Taker {
         Ok(())
     }
 
-    /// Takes one thread; returns why it stays, if it does.
+    /// Returns why the thread stays, if it does.
     fn take_one(&mut self, task: Task, pid: Pid) -> Result<Option<Staying>> {
         let (tid, starttime) = task;
         let now = match affinity::get(tid) {
@@ -152,7 +141,7 @@ impl Taker {
         Ok(None)
     }
 
-    /// Records a change for those who will inherit it: tasks that start later than it.
+    /// For tasks that will inherit the change: those that start later than it.
     fn record_inherited(&mut self, change: &Change) -> Result<()> {
         if !self.changes.insert(change.clone()) {
             return Ok(());
@@ -166,7 +155,7 @@ impl Taker {
         Ok(())
     }
 
-    /// Gives a process back what was taken from it, or inherited. What cannot be given back now is at the end.
+    /// Also gives back what the process inherited. What cannot be given back now is given back at the end.
     pub(super) fn give_back(&mut self, pid: Pid) {
         let Some(online) = control_file::probe_cpus(&self.online) else { return };
         for task in threads(&self.proc, pid).into_iter().filter_map(|tid| self.task(tid)) {
@@ -179,12 +168,10 @@ impl Taker {
         }
     }
 
-    /// How many living tasks were taken.
     pub(super) fn taken(&self) -> usize {
         self.taken.len()
     }
 
-    /// Those that stay, each with the reason, in order.
     pub(super) fn staying(&self) -> Vec<String> {
         let mut staying: Vec<_> = self.staying.iter().collect();
         staying.sort_unstable_by_key(|(task, _)| **task);
@@ -223,16 +210,12 @@ impl Taker {
     }
 }
 
-/// The processes of the host.
-///
-/// # Errors
-/// They cannot be listed.
 pub(super) fn processes(proc: &Path) -> Result<Vec<Pid>> {
     let entries = fs::read_dir(proc).map_err(|e| Error::file("list", proc, e))?;
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// Why a task stays that the kernel refuses to change; nothing of one that has ended.
+/// `None` for a task that has ended.
 fn refused(error: &io::Error) -> Option<Staying> {
     let is_gone = error.raw_os_error() == Some(libc::ESRCH);
     (!is_gone).then(|| Staying::Refused(error.to_string()))

@@ -1,7 +1,6 @@
 //! The mounted cgroup hierarchies, the controllers of each, and this process's group in them.
 //!
-//! References: `cgroups(7)`, `cgroup_namespaces(7)`, `proc_pid_mountinfo(5)`,
-//! Documentation/admin-guide/cgroup-v2.rst.
+//! References: `cgroups(7)`, `cgroup_namespaces(7)`, `proc_pid_mountinfo(5)`, Documentation/admin-guide/cgroup-v2.rst.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -58,17 +57,14 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// This process's group and its ancestors, innermost first, as far as the mount shows them.
-    ///
-    /// On v2, groups with a controller can be made below the first of them whose
-    /// `cgroup.controllers` names the controller.
+    /// This process's group and its ancestors, innermost first, as far as the mount shows them. On v2, groups with a controller
+    /// can be made below the first of them whose `cgroup.controllers` names the controller.
     pub fn lineage(&self) -> impl Iterator<Item = &Path> {
         lineage(&self.own, &self.mount)
     }
 
-    /// The smallest number in the files `name` of this process's group and its ancestors, which is
-    /// the limit in force, and the file that has it. `None` where no file has a number; `max` is
-    /// none.
+    /// The smallest number in the files `name` of this process's group and its ancestors, which is the limit in force, and the
+    /// file that has it. `None` where no file has a number; `max` is none.
     pub fn least(&self, name: &str) -> Option<(u64, &Path)> {
         let number = |group: &Path| control_file::probe::<u64>(&group.join(name));
         self.lineage().filter_map(|group| Some((number(group)?, group))).min_by_key(|(number, _)| *number)
@@ -88,8 +84,7 @@ pub struct Cgroups {
 }
 
 impl Cgroups {
-    /// The hierarchy that has the controller. A controller is in one hierarchy only; v1 is searched
-    /// first.
+    /// The hierarchy that has the controller. A controller is in one hierarchy only; v1 is searched first.
     pub fn with(&self, controller: Controller) -> Option<&Hierarchy> {
         self.hierarchies.iter().find(|hierarchy| hierarchy.controllers.contains(&controller))
     }
@@ -100,7 +95,7 @@ impl Cgroups {
     }
 }
 
-/// Reads the hierarchies; `kernel` is the version's first two numbers.
+/// `kernel` is the version's first two numbers.
 pub(super) fn read(roots: &Roots, kernel: Option<(u32, u32)>) -> Cgroups {
     let own = OwnPaths::parse(&text(&roots.proc.join("self/cgroup")));
     let mut hierarchies: Vec<_> = text(&roots.proc.join("self/mountinfo"))
@@ -112,8 +107,7 @@ pub(super) fn read(roots: &Roots, kernel: Option<(u32, u32)>) -> Cgroups {
     hierarchies.sort_by_key(|hierarchy| (hierarchy.version, !hierarchy.writable));
     let mut seen = Vec::new();
     hierarchies.retain(|hierarchy| {
-        // The controllers within reach depend on what a mount shows, but there is only one v2
-        // hierarchy.
+        // The controllers within reach depend on what a mount shows, but there is only one v2 hierarchy.
         let identity = (hierarchy.version == 1).then(|| hierarchy.controllers.clone());
         let new = !seen.contains(&identity);
         seen.push(identity);
@@ -129,7 +123,7 @@ pub(super) fn read(roots: &Roots, kernel: Option<(u32, u32)>) -> Cgroups {
     Cgroups { hierarchies, layout }
 }
 
-/// The hierarchy of a mount that shows this process's group.
+/// `None` where the mount does not show this process's group.
 fn hierarchy(roots: &Roots, mount: Mount, own: &OwnPaths, kernel: Option<(u32, u32)>) -> Option<Hierarchy> {
     let Mount { version, point, shown, controllers } = mount;
     let path = if version == 2 { own.v2.as_ref()? } else { own.v1.get(controllers.first()?.as_str())? };
@@ -145,7 +139,6 @@ fn hierarchy(roots: &Roots, mount: Mount, own: &OwnPaths, kernel: Option<(u32, u
     Some(Hierarchy { version, mount, shown, controllers, granted, own, writable })
 }
 
-/// The controllers within reach of `own` on v2.
 fn in_reach(own: &Path, mount: &Path, kernel: Option<(u32, u32)>) -> Vec<Controller> {
     let offered: String = lineage(own, mount).map(|group| text(&group.join(CONTROLLERS)) + " ").collect();
     // The root group cannot be frozen and has no such file, but groups below it can.
@@ -162,9 +155,8 @@ fn in_reach(own: &Path, mount: &Path, kernel: Option<(u32, u32)>) -> Vec<Control
         .collect()
 }
 
-/// The folder of the group `path` below a mount that shows the hierarchy from `shown` on.
-///
-/// Both paths count from the root of this cgroup namespace, with `..` for what lies outside of it.
+/// The folder of the group `path` below a mount that shows the hierarchy from `shown` on. Both paths count from the root of
+/// this cgroup namespace, with `..` for what lies outside of it.
 fn seen_through(mount: &Path, shown: &Path, path: &Path) -> Option<PathBuf> {
     let rest = path.strip_prefix(shown).ok()?;
     // Joining an empty path would add a slash.
@@ -174,27 +166,24 @@ fn seen_through(mount: &Path, shown: &Path, path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// A mount point of the running system as found below `roots`; `None` for a mount outside of sysfs,
-/// where nothing could be undone.
+/// A mount point of the running system as found below `roots`; `None` outside of sysfs, where nothing could be undone.
 fn relocate(roots: &Roots, point: &Path) -> Option<PathBuf> {
     Some(roots.sys.join(point.strip_prefix(Roots::system().sys).ok()?))
 }
 
-/// A mounted hierarchy of interest.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
     version: u8,
     point: PathBuf,
     shown: PathBuf,
-    /// The controllers on v1; a v2 mount does not list its controllers.
+    /// On v1; a v2 mount does not list its controllers.
     controllers: Vec<Controller>,
 }
 
 impl Mount {
-    /// Parses a line of mountinfo. `None` for other file systems and for lines that cannot be
-    /// parsed, because a strange mount must not hide the others.
+    /// `None` for other file systems and for lines that cannot be parsed: a strange mount must not hide the others.
     fn parse(line: &str) -> Option<Self> {
-        // A quick check: most hosts have many other mounts.
+        // Most hosts have many other mounts.
         if !line.contains(" - cgroup") {
             return None;
         }
@@ -232,7 +221,6 @@ fn unescape(text: &str) -> String {
     plain + rest
 }
 
-/// This process's groups, from `/proc/self/cgroup`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct OwnPaths {
     v1: BTreeMap<String, PathBuf>,
@@ -240,7 +228,7 @@ struct OwnPaths {
 }
 
 impl OwnPaths {
-    /// Parses the lines; those that cannot be parsed are left out.
+    /// Lines that cannot be parsed are left out.
     fn parse(text: &str) -> Self {
         let mut own = Self::default();
         let groups =

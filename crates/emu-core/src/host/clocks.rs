@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::control_file::probe;
 use crate::roots::Roots;
 
-/// Clock sources whose counter the vDSO reads in user space: those that set a `vdso_clock_mode` in
-/// the kernel's source. A hypervisor may still forbid this for `kvm-clock`.
+/// Clock sources whose counter the vDSO reads in user space: those that set a `vdso_clock_mode` in the kernel's source. A
+/// hypervisor may still forbid this for `kvm-clock`.
 const FAST: &[&str] = &[
     "tsc",
     "kvm-clock",
@@ -29,7 +29,6 @@ pub struct Clocks {
     pub fast: bool,
 }
 
-/// Reads the clock sources.
 pub(super) fn read(roots: &Roots) -> Clocks {
     let dir = roots.sys.join("devices/system/clocksource/clocksource0");
     let source = probe::<String>(&dir.join("current_clocksource")).filter(|name| !name.is_empty());

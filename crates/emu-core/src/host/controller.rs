@@ -38,7 +38,6 @@ impl Controller {
         }
     }
 
-    /// Whether a kernel's list of controllers names this one.
     pub(super) fn is_in(self, names: &str) -> bool {
         names.split_whitespace().any(|name| name == self.as_str())
     }

@@ -17,16 +17,14 @@ pub struct CpuTimes {
     pub stolen: u64,
 }
 
-/// The rest of the line of `cpu` in `/proc/stat` or `/proc/schedstat`; `None` where there is no
-/// such line.
+/// The rest of the line of `cpu` in `/proc/stat` or `/proc/schedstat`.
 pub(super) fn line_of(text: &str, cpu: CpuId) -> Option<&str> {
     let name = format!("cpu{cpu} ");
     text.lines().find_map(|line| line.strip_prefix(name.as_str()))
 }
 
 impl CpuTimes {
-    /// The times of `cpu` from the text of `/proc/stat`; `None` where its line is missing or
-    /// unreadable.
+    /// The times of `cpu` from the text of `/proc/stat`; `None` where its line is missing or unreadable.
     pub fn of(stat: &str, cpu: CpuId) -> Option<Self> {
         let line = line_of(stat, cpu)?;
         // user nice system idle iowait irq softirq steal; guest times are part of user and nice.

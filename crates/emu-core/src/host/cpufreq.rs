@@ -83,7 +83,7 @@ impl Cpufreq {
     }
 }
 
-/// Reads the policies; `None` where no CPU's frequency can be controlled.
+/// `None` where no CPU's frequency can be controlled.
 pub(super) fn read(roots: &Roots) -> Option<Cpufreq> {
     let cpus = roots.cpus();
     let dir = cpus.join("cpufreq");
@@ -106,8 +106,8 @@ pub(super) fn read(roots: &Roots) -> Option<Cpufreq> {
     })
 }
 
-/// Reads one policy. Policies without CPUs or driver are left out, and so are those whose CPUs are
-/// all offline: the kernel answers `EBUSY` for their files.
+/// Policies without CPUs or driver are left out, and so are those whose CPUs are all offline: the kernel answers `EBUSY` for
+/// their files.
 fn policy(roots: &Roots, path: PathBuf) -> Option<Policy> {
     let file = |name: &str| path.join(name);
     let frequency = |name: &str| probe::<u64>(&file(name)).and_then(khz);
@@ -140,31 +140,28 @@ fn policy(roots: &Roots, path: PathBuf) -> Option<Policy> {
     })
 }
 
-/// The CPUs of `related_cpus` and similar files, separated by spaces; `None` for an empty or other
-/// text.
+/// In `related_cpus` and similar files the CPUs are separated by spaces.
 fn cpus_of(text: &str) -> Option<CpuList> {
     let cpus: Option<CpuList> =
         text.split_whitespace().map(|cpu| cpu.parse().ok().filter(|&cpu| cpu <= CPU_ID_MAX)).collect();
     cpus.filter(|cpus| !cpus.is_empty())
 }
 
-/// A table of frequencies in any order, sorted and without duplicates.
+/// Sorted and without duplicates; the table may be in any order.
 fn frequencies(text: &str) -> Vec<Hertz> {
     let table: BTreeSet<_> = text.split_whitespace().filter_map(|word| khz(word.parse().ok()?)).collect();
     table.into_iter().collect()
 }
 
-/// A frequency in the unit of cpufreq's files; 0 means unknown.
+/// In the unit of cpufreq's files; 0 means unknown.
 fn khz(khz: u64) -> Option<Hertz> {
     (khz > 0).then(|| Hertz::from_khz(khz))
 }
 
-/// A file of one word; `None` for an empty one.
 fn word(path: &Path) -> Option<String> {
     probe::<String>(path).filter(|word| !word.is_empty())
 }
 
-/// A file of 0 or 1.
 fn switch(path: &Path) -> Option<bool> {
     match probe::<u8>(path)? {
         0 => Some(false),
@@ -173,8 +170,7 @@ fn switch(path: &Path) -> Option<bool> {
     }
 }
 
-/// The highest sustained frequency of a CPU by ACPI CPPC, whose file is in MHz
-/// (Documentation/admin-guide/acpi/cppc_sysfs.rst).
+/// The highest sustained frequency of a CPU by ACPI CPPC, whose file is in MHz (Documentation/admin-guide/acpi/cppc_sysfs.rst).
 pub(super) fn cppc_nominal(roots: &Roots, id: CpuId) -> Option<Hertz> {
     let mhz = probe::<u64>(&roots.cpus().join(format!("cpu{id}/acpi_cppc/nominal_freq")))?;
     // Firmware that does not know the frequency reports 0.

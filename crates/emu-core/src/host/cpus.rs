@@ -1,7 +1,5 @@
-//! The CPUs and their topology, from `/sys/devices/system/cpu`.
-//!
-//! References: Documentation/ABI/testing/sysfs-devices-system-cpu,
-//! Documentation/admin-guide/cputopology.rst.
+//! The CPUs and their topology, from `/sys/devices/system/cpu` (Documentation/ABI/testing/sysfs-devices-system-cpu,
+//! Documentation/admin-guide/cputopology.rst).
 
 use std::path::Path;
 
@@ -38,9 +36,7 @@ pub struct Cpu {
     pub nominal: Option<Hertz>,
 }
 
-/// The CPUs that are present, by number; empty when none can be found.
-///
-/// Without sysfs, these are the CPUs of `/proc/cpuinfo`, which lists the online ones.
+/// The CPUs that are present, by number. Without sysfs, these are the CPUs of `/proc/cpuinfo`, which lists the online ones.
 pub(super) fn read(roots: &Roots, cpuinfo: &str, cpufreq: Option<&Cpufreq>) -> Vec<Cpu> {
     let dir = roots.cpus();
     let online = probe_cpus(&dir.join("online"));
@@ -82,11 +78,8 @@ fn siblings(id: CpuId, topology: &Path, online: &CpuList) -> CpuList {
     named.intersection(online).iter().chain([id]).collect()
 }
 
-/// The processor's name, or `unknown`.
-///
-/// Each architecture writes its own `/proc/cpuinfo`: x86 has `model name`, POWER `cpu`, MIPS
-/// `cpu model`, RISC-V `uarch`, 32-bit Arm `Hardware`; 64-bit Arm gives only the numbers of
-/// implementer and part.
+/// Each architecture writes its own `/proc/cpuinfo`: x86 has `model name`, POWER `cpu`, MIPS `cpu model`, RISC-V `uarch`,
+/// 32-bit Arm `Hardware`; 64-bit Arm gives only the numbers of implementer and part.
 pub(super) fn model(cpuinfo: &str) -> String {
     let arm = || {
         let (implementer, part) = (field(cpuinfo, "CPU implementer")?, field(cpuinfo, "CPU part")?);
@@ -102,7 +95,6 @@ pub(super) fn model(cpuinfo: &str) -> String {
         .unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// The CPUs named by the `processor` lines of `/proc/cpuinfo`.
 fn processors(cpuinfo: &str) -> CpuList {
     cpuinfo
         .lines()

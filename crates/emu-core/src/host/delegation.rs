@@ -8,11 +8,11 @@ use super::controller::Controller;
 use super::text;
 use crate::control_file;
 
-/// The file that lists a group's processes; a PID written to it joins the group.
+/// Lists a group's processes; a PID written to it joins the group.
 pub(crate) const PROCS: &str = "cgroup.procs";
-/// The file that lists the controllers of a version 2 group.
+/// Lists the controllers of a version 2 group.
 pub(crate) const CONTROLLERS: &str = "cgroup.controllers";
-/// The file that lists the controllers which a version 2 group passes on to groups below it.
+/// Lists the controllers which a version 2 group passes on to groups below it.
 pub(crate) const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
 
 /// Whether groups can be made in it, and on version 2 tasks moved from it into them.
@@ -20,17 +20,15 @@ pub(crate) fn is_open(group: &Path, version: u8) -> bool {
     control_file::is_writable(group) && (version == 1 || control_file::is_writable(&group.join(PROCS)))
 }
 
-/// Whether a version 2 group can enable its controllers for the groups below it. Except for the
-/// root, a group with processes cannot (cgroup-v2.rst, "No Internal Process Constraint"), unless
-/// emu `may_empty` it first.
+/// Whether a version 2 group can enable its controllers for the groups below it. Except for the root, a group with processes
+/// cannot (cgroup-v2.rst, "No Internal Process Constraint"), unless emu `may_empty` it first.
 pub(crate) fn can_enable(group: &Path, may_empty: bool) -> bool {
     is_open(group, 2)
         && control_file::is_writable(&group.join(SUBTREE_CONTROL))
         && (may_empty || is_root(group) || is_empty(group))
 }
 
-/// Whether this is the root of the hierarchy and not just of a namespace: only the root has no
-/// type.
+/// Of the hierarchy and not just of a namespace: only the root has no type.
 fn is_root(group: &Path) -> bool {
     !group.join("cgroup.type").exists()
 }
@@ -39,9 +37,8 @@ fn is_empty(group: &Path) -> bool {
     fs::read(group.join(PROCS)).is_ok_and(|text| text.is_empty())
 }
 
-/// Those of `controllers` that groups made by emu on v2 can have together: what one group passes on
-/// below which they are made. A group that passes on `Cpu` is preferred, and then one that passes
-/// on `Cpuset`.
+/// Those of `controllers` that groups made by emu on v2 can have together: what one group passes on below which they are made.
+/// A group that passes on `Cpu` is preferred, and then one that passes on `Cpuset`.
 pub(super) fn granted(own: &Path, mount: &Path, controllers: &[Controller]) -> Vec<Controller> {
     let handed_on = |group: &Path| -> Vec<Controller> {
         // emu empties its own group for the `Cpu` controller only.
@@ -67,7 +64,7 @@ pub(super) fn granted(own: &Path, mount: &Path, controllers: &[Controller]) -> V
         .unwrap_or_default()
 }
 
-/// A group and its ancestors, innermost first, as far as the mount shows them.
+/// The group and its ancestors, innermost first, as far as the mount shows them.
 pub(super) fn lineage<'a>(own: &'a Path, mount: &'a Path) -> impl Iterator<Item = &'a Path> {
     own.ancestors().take_while(move |group| group.starts_with(mount))
 }

@@ -7,7 +7,7 @@ use super::text;
 use crate::control_file::probe;
 use crate::roots::Roots;
 
-/// The beginnings of the DMI vendor or product names of virtual machines.
+/// Beginnings of the DMI vendor or product names of virtual machines.
 const VIRTUAL: &[&str] = &[
     "Alibaba Cloud ECS",
     "Amazon EC2",
@@ -27,11 +27,9 @@ const VIRTUAL: &[&str] = &[
     "Xen",
 ];
 
-/// The hypervisor, named by the kernel's interface to it, else by the machine that it emulates.
-/// `None` on a bare machine, or where the hypervisor hides.
-///
-/// On x86 the CPU reports a hypervisor (flag `hypervisor`, CPUID leaf 1); elsewhere the device tree
-/// or the machine's name does.
+/// The hypervisor, named by the kernel's interface to it, else by the machine that it emulates. `None` on a bare machine, or
+/// where it hides. On x86 the CPU reports a hypervisor (flag `hypervisor`, CPUID leaf 1); elsewhere the device tree or the
+/// machine's name does.
 pub(super) fn read(roots: &Roots, cpuinfo: &str, clocks: &Clocks) -> Option<String> {
     let machine = machine(&roots.sys.join("class/dmi/id"));
     let interface =
@@ -56,8 +54,7 @@ fn xen(roots: &Roots) -> Option<String> {
 }
 
 /// The first name of the `hypervisor` node, or of a machine that exists only virtually
-/// (Documentation/devicetree/bindings/arm/xen.txt). QEMU and others emulate `linux,dummy-virt` on
-/// Arm.
+/// (Documentation/devicetree/bindings/arm/xen.txt). QEMU and others emulate `linux,dummy-virt` on Arm.
 fn device_tree(dir: &Path) -> Option<String> {
     let names = |path: &Path| -> Vec<String> {
         let names = text(path);
@@ -69,7 +66,6 @@ fn device_tree(dir: &Path) -> Option<String> {
         .or_else(|| names(&dir.join("compatible")).into_iter().find(|name| name == "linux,dummy-virt"))
 }
 
-/// The hypervisor whose clock source is available.
 fn clock(clocks: &Clocks) -> Option<String> {
     clocks.available.iter().find_map(|name| match name.as_str() {
         "kvm-clock" => Some("kvm".to_owned()),

@@ -1,5 +1,4 @@
-//! The kernel's limits for real-time tasks (Documentation/scheduler/sched-rt-group.rst,
-//! sched-deadline.rst).
+//! The kernel's limits for real-time tasks (Documentation/scheduler/sched-rt-group.rst, sched-deadline.rst).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -51,49 +50,44 @@ pub struct RealTime {
 }
 
 impl RealTime {
-    /// The largest share of a CPU that real-time tasks of this cgroup may use, 1 without a limit:
-    /// the smaller of what real-time throttling allows and what the fair server, where it can be
-    /// read, does not reserve.
+    /// The largest share of a CPU that real-time tasks of this cgroup may use, 1 without a limit: the smaller of what real-time
+    /// throttling allows and what the fair server, where it can be read, does not reserve.
     pub fn largest_share(&self) -> f64 {
         self.throttled_share().min(self.unthrottled_share())
     }
 
-    /// The share that the fair server leaves, where it can be read: it runs also without
-    /// throttling.
+    /// What the fair server leaves, where it can be read: it runs also without throttling.
     pub(crate) fn unthrottled_share(&self) -> f64 {
         let kept = self.fair_server.as_ref().and_then(|server| share(server.runtime, server.period));
         1.0 - kept.unwrap_or(0.0)
     }
 
-    /// The share that throttling allows: the smaller of the limit for all and the budget of this
-    /// cgroup.
+    /// The smaller of the limit for all and the budget of this cgroup.
     pub(crate) fn throttled_share(&self) -> f64 {
         self.system_share().min(self.group_share())
     }
 
-    /// The share that the limit for all real-time tasks of a CPU allows; 1 without a limit.
+    /// What the limit for all real-time tasks of a CPU allows; 1 without a limit.
     pub(crate) fn system_share(&self) -> f64 {
         allowed(self.runtime, self.period)
     }
 
-    /// The share that the budget of this cgroup allows; 1 without a budget. Without a limit for
-    /// all, the kernel ignores the budgets, too (`update_curr_rt`, kernel/sched/rt.c).
+    /// What the budget of this cgroup allows; 1 without a budget. Without a limit for all, the kernel ignores the budgets, too
+    /// (`update_curr_rt`, kernel/sched/rt.c).
     pub(crate) fn group_share(&self) -> f64 {
         self.runtime.map_or(1.0, |_| allowed(self.group_runtime, self.group_period))
     }
 }
 
-/// The share that a limit allows; 1 where there is none, or where it is not completely known.
+/// 1 where there is no limit, or where it is not completely known.
 fn allowed(runtime: Option<Duration>, period: Option<Duration>) -> f64 {
     runtime.zip(period).and_then(|(runtime, period)| share(runtime, period)).unwrap_or(1.0)
 }
 
-/// `runtime` as a share of `period`, at most 1.
 fn share(runtime: Duration, period: Duration) -> Option<f64> {
     (!period.is_zero()).then(|| (runtime.as_secs_f64() / period.as_secs_f64()).min(1.0))
 }
 
-/// Reads the limits, and the fair server of CPU `first`.
 pub(super) fn read(roots: &Roots, cgroups: &Cgroups, first: Option<CpuId>) -> RealTime {
     let kernel = roots.proc.join("sys/kernel");
     let runtime_file = kernel.join("sched_rt_runtime_us");
@@ -111,12 +105,12 @@ pub(super) fn read(roots: &Roots, cgroups: &Cgroups, first: Option<CpuId>) -> Re
     }
 }
 
-/// A number of microseconds; `None` for -1, which means unlimited.
+/// `None` for -1, which means unlimited.
 fn micros(path: &Path) -> Option<Duration> {
     probe(path).map(Duration::from_micros)
 }
 
-/// Reads the fair server, whose two files are in nanoseconds (kernel/sched/debug.c).
+/// The two files are in nanoseconds (kernel/sched/debug.c).
 fn fair_server(roots: &Roots, cpu: CpuId) -> Option<FairServer> {
     let dir = roots.sys.join(format!("kernel/debug/sched/fair_server/cpu{cpu}"));
     Some(FairServer {
@@ -125,12 +119,10 @@ fn fair_server(roots: &Roots, cpu: CpuId) -> Option<FairServer> {
     })
 }
 
-/// `RLIMIT_RTTIME` in `/proc/self/limits`.
 fn rttime_limit(limits: &str) -> Option<Duration> {
     soft_limit(limits, "Max realtime timeout")?.parse().ok().map(Duration::from_micros)
 }
 
-/// `RLIMIT_RTPRIO` in `/proc/self/limits`; 0 where there is none.
 fn rtprio_limit(limits: &str) -> u64 {
     match soft_limit(limits, "Max realtime priority") {
         Some("unlimited") => u64::MAX,

@@ -1,7 +1,7 @@
 //! This machine as emu finds it: a plain value that can be saved, replayed and used in tests.
 //!
-//! Reading it changes nothing. A file that is missing or unreadable leaves its field empty; only
-//! what makes emulation impossible (no `/proc`, no CPU) is an error.
+//! Reading it changes nothing. A file that is missing or unreadable leaves its field empty; only what makes emulation
+//! impossible (no `/proc`, no CPU) is an error.
 
 mod cgroups;
 mod clocks;
@@ -125,8 +125,8 @@ impl Host {
         version(&self.kernel)
     }
 
-    /// The online CPUs that share a core (SMT) with a CPU of `cpus` without being one of them.
-    /// Tasks there compete for the core's execution units and change its clock.
+    /// The online CPUs that share a core (SMT) with a CPU of `cpus` without being one of them. Tasks there compete for the
+    /// core's execution units and change its clock.
     pub fn siblings_outside(&self, cpus: &CpuList) -> CpuList {
         let siblings: CpuList =
             cpus.iter().filter_map(|id| self.cpu(id)).flat_map(|cpu| cpu.siblings.iter()).collect();
@@ -160,8 +160,7 @@ impl Host {
     }
 }
 
-/// The CPUs that the process may run on, from `/proc/self/status`. The kernel's mask may contain
-/// CPUs that do not exist; without a mask, every online CPU is taken.
+/// The kernel's mask may contain CPUs that do not exist; without a mask, every online CPU is taken.
 fn allowed(status: &str, online: &CpuList) -> CpuList {
     mask(status).map_or_else(|| online.clone(), |mask| mask.intersection(online))
 }
@@ -171,18 +170,16 @@ pub(crate) fn mask(status: &str) -> Option<CpuList> {
     field(status, "Cpus_allowed_list").and_then(CpuList::from_kernel)
 }
 
-/// The first two numbers of `uname -r`.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// A file as text. Invalid UTF-8 is replaced; an unreadable file is empty.
+/// Invalid UTF-8 is replaced; an unreadable file is empty.
 pub(crate) fn text(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// As [`text`], without surrounding white space.
 fn line(path: &Path) -> String {
     text(path).trim().to_owned()
 }

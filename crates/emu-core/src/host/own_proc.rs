@@ -6,10 +6,7 @@ use std::path::PathBuf;
 use crate::error::{Error, Result};
 use crate::roots::Roots;
 
-/// Finds the folder.
-///
-/// # Errors
-/// There is no procfs, or one of another PID namespace: its numbers are those of other processes.
+/// An error without procfs, or with one of another PID namespace: its numbers are those of other processes.
 pub(super) fn find(roots: &Roots) -> Result<PathBuf> {
     let own = roots.proc.join("self");
     let proc = roots.proc.display();

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{field, text};
 use crate::roots::Roots;
 
-/// The name of the first user namespace, whose inode number is fixed (`PROC_USER_INIT_INO` in the
-/// kernel's `include/linux/proc_ns.h`).
+/// The name of the first user namespace, whose inode number is fixed (`PROC_USER_INIT_INO` in the kernel's
+/// `include/linux/proc_ns.h`).
 const INITIAL_USERNS: &str = "user:[4026531837]";
 
 /// The user, and the capabilities that emu uses.
@@ -33,10 +33,7 @@ pub struct Privileges {
     pub initial_userns: bool,
 }
 
-/// Reads the privileges from `/proc/self/status`, given as text, and the user namespace of this
-/// process.
-///
-/// Capabilities that cannot be read count as missing.
+/// `status` is `/proc/self/status`. Capabilities that cannot be read count as missing.
 pub(super) fn read(roots: &Roots, status: &str) -> Privileges {
     let effective =
         field(status, "CapEff").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or_default();
@@ -56,9 +53,8 @@ fn effective_uid(status: &str) -> Option<u32> {
     field(status, "Uid")?.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Whether this is the first user namespace, by the namespace's link. Where the link cannot be
-/// read, by the map, which is the identity in the first namespace. A kernel without either file has
-/// no other namespaces.
+/// Whether this is the first user namespace, by the namespace's link. Where the link cannot be read, by the map, which is the
+/// identity in the first namespace. A kernel without either file has no other namespaces.
 fn initial_userns(own: &Path) -> bool {
     if let Ok(name) = fs::read_link(own.join("ns/user")) {
         return name == Path::new(INITIAL_USERNS);

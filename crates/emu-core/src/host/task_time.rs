@@ -29,19 +29,17 @@ pub enum TaskTime {
     Schedstat(PathBuf),
 }
 
-/// CPU time since some moment of this boot, in nanoseconds. Sums wrap around.
+/// CPU time since some moment of this boot. Sums wrap around.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct AllTasks {
     pub(crate) time: Nanos,
-    /// The largest part of `time` that may be interrupts and steal. Kernels that account for these
-    /// exclude them from the time of tasks and groups. `None` where `time` contains none of it
-    /// (cpuacct).
+    /// The largest part of `time` that may be interrupts and steal. Kernels that account for these exclude them from the time
+    /// of tasks and groups. `None` where `time` contains none of it (cpuacct).
     pub(crate) interrupts: Option<Nanos>,
 }
 
 impl TaskTime {
-    /// Finds the account. A container's own cgroup mount is not used, because it has the
-    /// container's tasks only.
+    /// A container's own cgroup mount is not used, because it has the container's tasks only.
     pub(super) fn find(roots: &Roots, cgroups: &Cgroups) -> Option<Self> {
         let is_root = |mount: &Path| mount.join("release_agent").exists();
         let cpuacct = cgroups
@@ -62,8 +60,7 @@ impl TaskTime {
         }
     }
 
-    /// The sum over these CPUs; `None` where one has no account, such as an offline CPU in
-    /// `/proc/schedstat`.
+    /// The sum over these CPUs; `None` where one has no account, such as an offline CPU in `/proc/schedstat`.
     pub(crate) fn read(&self, cpus: &CpuList) -> Option<AllTasks> {
         let text = fs::read_to_string(self.file()).ok()?;
         let sum = |of_cpu: &dyn Fn(CpuId) -> Option<Nanos>| {
@@ -87,7 +84,7 @@ impl TaskTime {
     }
 }
 
-/// The time that tasks ran on a CPU: the seventh number of its line.
+/// The time that tasks ran is the seventh number of the CPU's line.
 fn in_schedstat(text: &str, cpu: CpuId) -> Option<Nanos> {
     line_of(text, cpu)?.split_ascii_whitespace().nth(6)?.parse().ok()
 }

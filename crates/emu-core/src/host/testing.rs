@@ -8,9 +8,8 @@ use tempfile::TempDir;
 use super::Host;
 use crate::roots::Roots;
 
-/// A virtual machine with two CPUs of one thread each, every controller of interest in a version-1
-/// hierarchy of its own beside an empty version-2 one, no cpufreq, and root's privileges. Taken
-/// from Linux 6.18 under KVM, and shortened.
+/// A virtual machine with two CPUs of one thread each, every controller of interest in a version-1 hierarchy of its own beside
+/// an empty version-2 one, no cpufreq, and root's privileges. Taken from Linux 6.18 under KVM, and shortened.
 pub(crate) const VM_V1: &[(&str, &str)] = &[
     (
         "proc/cpuinfo",
@@ -63,7 +62,6 @@ pub(crate) const VM_V1: &[(&str, &str)] = &[
     ("sys/fs/cgroup/unified/cgroup.procs", ""),
 ];
 
-/// The files of one table, replaced or extended by those of another.
 pub(crate) fn with<'a>(
     base: &[(&'a str, &'a str)],
     changes: &[(&'a str, &'a str)],
@@ -71,7 +69,7 @@ pub(crate) fn with<'a>(
     [base, changes].concat()
 }
 
-/// Writes a table of paths and texts below a new temporary folder, to be read by [`Roots::below`].
+/// To be read by [`Roots::below`].
 pub(crate) fn tree(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -80,20 +78,17 @@ pub(crate) fn tree(files: &[(&str, &str)]) -> TempDir {
     dir
 }
 
-/// Writes one file of a tree, with the folders that it needs.
 pub(crate) fn write(root: &Path, path: &str, contents: &[u8]) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, contents).unwrap();
 }
 
-/// The host of [`VM_V1`]. Its files are already deleted, so tests cannot change anything through
-/// it.
+/// The host of [`VM_V1`]. Its files are already deleted, so tests cannot change anything through it.
 pub(crate) fn host() -> Host {
     host_of(VM_V1)
 }
 
-/// The host of a table of files, which are deleted when this returns.
 pub(crate) fn host_of(files: &[(&str, &str)]) -> Host {
     Host::detect(&Roots::below(tree(files).path())).unwrap()
 }

@@ -7,10 +7,7 @@ use crate::host::{Cpufreq, Host};
 use crate::method::{self, About, Trait};
 use crate::undo::LiveSession;
 
-/// Refuses a zone whose clock one of the other emulations sets, or that would set that of one.
-///
-/// # Errors
-/// There is such an emulation.
+/// Refuses a zone whose clock another emulation sets, or that would set the clock of one.
 pub(super) fn check_clocks(host: &Host, cpus: &CpuList, about: &About, others: &[LiveSession]) -> Result<()> {
     let Some(cpufreq) = &host.cpufreq else { return Ok(()) };
     let sets_clock = |method: &str| method::find(method).is_ok_and(|of| of.about().has(Trait::MovesClock));
@@ -19,7 +16,6 @@ pub(super) fn check_clocks(host: &Host, cpus: &CpuList, about: &About, others: &
     })
 }
 
-/// Fails where one of two zones, if it sets clocks, moves that of the other.
 fn conflict(
     cpufreq: &Cpufreq,
     (cpus, moves): (&CpuList, bool),

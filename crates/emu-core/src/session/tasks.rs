@@ -8,7 +8,7 @@ use crate::process::Stat;
 use crate::sys::Pid;
 use crate::zone::Tasks;
 
-/// The tasks exist and are not emu itself. Returns when each process has started, in clock ticks since boot.
+/// Returns when each process has started, in clock ticks since boot.
 pub(super) fn check_tasks(proc: &Path, tasks: &Tasks) -> Result<Vec<(Pid, u64)>> {
     let Tasks::Processes(pids) = tasks else { return Ok(Vec::new()) };
     let mut started = Vec::new();
