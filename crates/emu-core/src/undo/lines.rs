@@ -13,11 +13,9 @@ pub(super) const WINDOW: usize = 2 * LINE_MAX;
 
 /// The last line of a journal that is completely undone.
 pub(super) const DONE: &[u8] = b"done";
-/// The line for a session that has ended although something could not be undone: another emu may
-/// try again.
+/// For a session that has ended although something could not be undone: another emu may try again.
 pub(super) const LEFT: &[u8] = b"left";
-/// The line for a session that has begun to undo: it takes over nothing from other sessions any
-/// more.
+/// For a session that has begun to undo: it takes over nothing from other sessions any more.
 pub(super) const ENDING: &[u8] = b"ending";
 
 /// The line before copies of records.
@@ -27,9 +25,8 @@ pub(super) const COPY: &[u8] = b"+";
 /// The line after copied records: from here on they replace all lines before them.
 pub(super) const COPIED: &[u8] = b"copied";
 
-/// The complete lines of a file except its header, the last one first. If records were copied, only
-/// the copies. Text after the last newline belongs to a record whose change was not made, and is
-/// ignored.
+/// The complete lines of a file except its header, the last one first; where records were copied, only the copies.
+/// Text after the last newline belongs to a record whose change was not made, and is ignored.
 pub(super) struct Backwards<'a> {
     file: BorrowedFd<'a>,
     window: &'a mut [u8],
@@ -55,10 +52,7 @@ impl<'a> Backwards<'a> {
         Ok(lines)
     }
 
-    /// The next line towards the beginning, without its newline.
-    ///
-    /// # Errors
-    /// The file cannot be read; `EFBIG` when a line is longer than the buffer.
+    /// The next line towards the beginning, without its newline; `EFBIG` when it is longer than the buffer.
     pub(super) fn next(&mut self) -> rustix::io::Result<Option<&[u8]>> {
         while let Some(mut range) = self.range()? {
             let line = self.window.get(range.clone()).unwrap_or_default();

@@ -45,10 +45,8 @@ pub(crate) struct BackgroundLoad {
     account: Mutex<Account>,
 }
 
-/// What a burner tells of itself.
 #[derive(Debug, Default)]
 struct Burns {
-    /// Its CPU time.
     cpu: AtomicI64,
     /// Whether it has lost its CPU.
     is_away: AtomicBool,
@@ -99,9 +97,8 @@ impl BackgroundLoad {
         self.every
     }
 
-    /// The burner in this `place` has had so much CPU time up to now.
-    ///
-    /// To be called in the burner's part of a period: now and then this reads the kernel's accounts, which takes time.
+    /// Takes the CPU time up to now of the burner in this `place`, in its part of a period: now and then this reads
+    /// the kernel's accounts, which takes time.
     pub(crate) fn woken(&self, place: usize, now: Nanos, cpu: Nanos) {
         if let Some(burner) = self.burners.get(place) {
             burner.cpu.store(cpu, Ordering::Relaxed);
@@ -210,7 +207,6 @@ impl Account {
     }
 }
 
-/// The CPU time that others had between two moments.
 fn others(last: &Sums, now: &Sums) -> f64 {
     let since = |of: fn(&Sums) -> Nanos| of(now).wrapping_sub(of(last)) as f64;
     let mut all = since(|sums| sums.used.all.time);

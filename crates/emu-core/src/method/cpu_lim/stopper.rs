@@ -61,9 +61,7 @@ pub(crate) struct Stopper {
     members: Members,
     /// The process of each thread that the last census has listed.
     processes: HashMap<Pid, Pid>,
-    /// The CPUs of the zone.
     cpus: usize,
-    /// Stops so far.
     stops: u64,
     /// From when on tasks ran after the last stop, and for how long they have run in all since CPU times were looked at.
     free: Option<Nanos>,
@@ -76,7 +74,6 @@ pub(crate) struct Stopper {
 }
 
 impl Stopper {
-    /// Nothing is stopped yet.
     pub(crate) fn new(proc: &Path, members: Members, cpus: usize, notes: Notes) -> Self {
         Self {
             proc: proc.to_owned(),
@@ -92,8 +89,7 @@ impl Stopper {
         }
     }
 
-    /// Stops all that may be stopped and are known; notes those that have ended. Returns whether there were such that were
-    /// not stopped before.
+    /// Returns whether it stopped any that were not stopped before.
     fn stop_known(&mut self, dead: &mut HashSet<Pid>, groups: &mut HashMap<Pid, bool>) -> bool {
         let mut are_new = false;
         let ask_each = self.members.len() <= ASK_EACH;
@@ -168,7 +164,6 @@ impl Stopper {
         }
     }
 
-    /// Continues what we have stopped.
     fn continue_held(&mut self) {
         let members: Vec<_> = self.members.iter().map(Process::of).collect();
         let members = if is_off(Correction::TurnOrder) { Vec::new() } else { members };

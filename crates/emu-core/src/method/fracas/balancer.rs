@@ -37,7 +37,6 @@ const TRUST: Nanos = 60_000_000_000;
 /// quota close to the period, the next period can begin before the tick shows that the quota is used up.
 const BUSY: f64 = 0.9;
 
-/// Keeps the threads that want to run evenly spread.
 #[derive(Debug)]
 pub(crate) struct Balancer {
     groups: CpuGroups,
@@ -45,7 +44,6 @@ pub(crate) struct Balancer {
     has_begun: bool,
     /// `/sys/devices/system/cpu/online`.
     online_file: PathBuf,
-    /// The CPUs of the zone that tasks can use.
     usable: CpuList,
     /// Those that are online, and yet cannot be used.
     missing: CpuList,
@@ -80,7 +78,6 @@ pub(crate) struct Balancer {
 }
 
 impl Balancer {
-    /// A balancer that has not looked yet.
     pub(crate) fn new(mut groups: CpuGroups, online_file: PathBuf, online: &CpuList) -> Self {
         let usable = groups.usable(online);
         Self {
@@ -111,9 +108,6 @@ impl Balancer {
 
     /// Spreads the threads that are there already, and binds groups of unequal speeds: before the first task runs,
     /// and with new speeds.
-    ///
-    /// # Errors
-    /// A file of the groups cannot be read or written.
     pub(crate) fn begin(&mut self, governed: &[QuotaGroup]) -> Result<()> {
         self.has_begun = false;
         self.before = governed.iter().map(QuotaGroup::read).collect::<Result<_>>()?;
@@ -123,30 +117,24 @@ impl Balancer {
         Ok(())
     }
 
-    /// When the next look is due.
     pub(crate) fn next(&self) -> Nanos {
         self.next
     }
 
-    /// How many real-time threads there were in the last census.
     pub(crate) fn real_time(&self) -> usize {
         self.real_time
     }
 
-    /// The CPUs of the zone that are online and that the group above does not have.
     pub(crate) fn missing(&self) -> &CpuList {
         &self.missing
     }
 
-    /// How many threads the kernel would not move in the last census.
+    /// Threads that the kernel would not move.
     pub(crate) fn stuck(&self) -> usize {
         self.stuck
     }
 
     /// Looks at the groups and, where something may have changed for the worse, at their threads.
-    ///
-    /// # Errors
-    /// A file of the groups cannot be read or written.
     pub(crate) fn look(&mut self, governed: &[QuotaGroup]) -> Result<()> {
         let begin = time::thread_cpu();
         let result = self.look_now(governed);
@@ -275,7 +263,6 @@ impl Balancer {
         Ok(())
     }
 
-    /// Binds groups to their CPUs at once when it is needed, and lets them loose after a while when it is not.
     fn bind(&mut self, crowded: bool, unequal: bool, now: Nanos) -> Result<()> {
         if crowded || unequal {
             self.calm_since = None;

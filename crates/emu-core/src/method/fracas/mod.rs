@@ -48,7 +48,6 @@ pub(super) struct Fracas {
     kind: Kind,
 }
 
-/// How many quotas there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     PerCpu,
@@ -133,7 +132,6 @@ impl Method for Fracas {
     }
 }
 
-/// How many groups throttle the zone: one for each CPU, or one for all of them.
 fn group_count(kind: Kind, demand: &Demand) -> usize {
     if kind == Kind::PerCpu { demand.targets.len() } else { 1 }
 }
@@ -192,7 +190,6 @@ fn is_below_tick(period_us: u64, targets: &Targets) -> bool {
     left_out.any(|left_out| left_out > 0.0 && left_out < half_a_tick)
 }
 
-/// Refuses speeds that differ where no group can be bound to its CPU.
 fn check_equal(targets: &Targets, can_bind: bool) -> Result<(), Unavailable> {
     let mut shares = targets.values().map(|target| target.share);
     let first = shares.next().unwrap_or(1.0);
@@ -221,9 +218,6 @@ fn published_note(count: usize, share: f64) -> String {
 const ROUNDING: f64 = 1.0005;
 
 /// The period in microseconds: as asked for, else the shortest from [`PERIOD`] on that suits the kernel.
-///
-/// # Errors
-/// The period is out of the kernel's bounds, or the quota would be; the refusal names what would be possible.
 fn period_for(asked: Option<Duration>, targets: &Targets, groups: usize) -> Result<u64, Unavailable> {
     let smallest = shares_of(targets, groups).into_iter().fold(f64::INFINITY, f64::min);
     // What the share of one CPU is when the smallest group has the least quota.
@@ -316,12 +310,10 @@ impl Outer {
     }
 }
 
-/// Which CPUs are online; `None` where it cannot be read.
 fn online(host_cpus: &Path) -> Option<CpuList> {
     control_file::probe_cpus(&host_cpus.join("online"))
 }
 
-/// A problem of the CPUs that are not.
 fn offline_problem(targets: &Targets, online: Option<&CpuList>) -> Option<String> {
     let zone: CpuList = targets.keys().copied().collect();
     let offline = zone.difference(online?);

@@ -24,7 +24,6 @@ const PATIENCE: f64 = 1.6;
 const SOON: Nanos = 2;
 const LATEST: Nanos = 1_000_000_000;
 
-/// What is known of the phases.
 #[derive(Debug)]
 pub(super) struct Phase {
     /// When to look; `None` while the phases are known to be the same.
@@ -35,7 +34,6 @@ pub(super) struct Phase {
 }
 
 impl Phase {
-    /// Of groups whose period has been set.
     pub(super) fn new(period_us: u64) -> Self {
         let pause = SOON * period_us as Nanos * 1_000;
         Self { next: Some(time::now() + pause), pause, before: Vec::new() }
@@ -46,11 +44,9 @@ impl Phase {
         self.next
     }
 
-    /// Moves the periods into one phase, if all groups are in use; takes up to six periods. Breaks off when `is_interrupted`,
-    /// and may leave a period too long then: it is to be set anew.
-    ///
-    /// # Errors
-    /// A group cannot be read or written; the next look tries again.
+    /// Moves the periods into one phase, if all groups are in use; takes up to six periods. Breaks off when
+    /// `is_interrupted`, and may leave a period too long then: it is to be set anew. What fails is tried again by the
+    /// next look.
     pub(super) fn look(
         &mut self,
         groups: &mut [QuotaGroup],
@@ -80,7 +76,7 @@ impl Phase {
     }
 }
 
-/// Waits for the next period of each group and returns when it began; `None` where one has nothing to run, or it is
+/// Waits for the next period of each group and returns when it began; `None` where one has nothing to run, or when
 /// interrupted.
 fn observe(
     groups: &[QuotaGroup],
@@ -121,9 +117,8 @@ fn delays(begins: &[Nanos], period: Nanos) -> Vec<Nanos> {
     begins.iter().map(delay).collect()
 }
 
-/// Makes one period of each group longer; its quota is such that the share stays.
-///
-/// Each is written after a period has begun, and written back after the next has.
+/// Makes one period of each group longer, at the same share: each is written after a period has begun, and back after
+/// the next.
 fn delay(
     groups: &mut [QuotaGroup],
     delays: &[Nanos],

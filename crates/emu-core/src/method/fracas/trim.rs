@@ -18,29 +18,22 @@ const ALL: f64 = 0.995;
 /// More than that is an error of the accounting, not full use.
 const MORE_THAN_ALL: f64 = 1.05;
 
-/// What a group did between two moments.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Window {
-    /// How long, in nanoseconds: whole periods.
+    /// Whole periods.
     pub(crate) elapsed: Nanos,
-    /// CPU time used, in nanoseconds.
     pub(crate) usage: Nanos,
-    /// Periods that the kernel counted.
     pub(crate) periods: u64,
     /// Those of them in which the quota was used up.
     pub(crate) throttled: u64,
-    /// How long it could not run for that, in nanoseconds.
+    /// For how long the group was throttled in them.
     pub(crate) stalled: Nanos,
 }
 
-/// What a group should do.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Due {
-    /// CPUs.
     pub(crate) cpus: f64,
-    /// The length of a period, in nanoseconds.
     pub(crate) period: Nanos,
-    /// The scheduler's tick, in nanoseconds.
     pub(crate) tick: Nanos,
 }
 
@@ -79,9 +72,8 @@ impl Window {
 /// periods by less than 0.5 % after a minute.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Trim {
-    /// CPU time used beyond what was due, in nanoseconds.
     account: f64,
-    /// Relative correction in force.
+    /// Relative.
     correction: f64,
     /// Whether the last window was full too: at the edge between idling and full use, part of a period's quota
     /// belongs to neither window.
@@ -114,7 +106,6 @@ impl Trim {
         true
     }
 
-    /// What the quota is to be multiplied with.
     pub(crate) fn factor(&self) -> f64 {
         1.0 + self.correction
     }
