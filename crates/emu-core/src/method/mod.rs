@@ -1,4 +1,4 @@
-//! The methods and their registry. One file for each; no file here imports another method.
+//! The methods and their registry. One folder for each; none imports from another method's.
 
 mod cpu_freeze;
 mod cpu_freq;

@@ -1,13 +1,11 @@
 //! The time-stamp counter.
 
-/// The time-stamp counter of the CPU that this runs on, read after everything before it; `None` where there is none
-/// (other than x86-64).
+/// The time-stamp counter of the CPU that this runs on, read after everything before it (`LFENCE`: Intel SDM vol.
+/// 2A); `None` where there is none (other than x86-64).
 ///
-/// On CPUs with an invariant counter it runs at one rate whatever the core clock is. Whether the counters of several
-/// CPUs agree is for the kernel to judge: it takes `tsc` as its clock source only where they do.
-///
-/// # References
-/// - Intel SDM vol. 3B, § 19.17; AMD APM vol. 2, § 13.2.4. `LFENCE` waits for earlier instructions (SDM vol. 2A).
+/// An invariant counter runs at one rate whatever the core clock is (Intel SDM vol. 3B, § 19.17; AMD APM vol. 2, §
+/// 13.2.4). Whether the counters of several CPUs agree is for the kernel to judge: it takes `tsc` as its clock source
+/// only where they do.
 #[inline]
 #[cfg_attr(
     target_arch = "x86_64",

@@ -15,13 +15,11 @@ pub(super) const READINGS: usize = 9;
 /// Nor is it where it is further than this part from the reference that the target was made with.
 const OFF: f64 = 0.3;
 
-/// The clock of one CPU, as its burner reads it.
 #[derive(Debug, Default)]
 pub(super) struct ClockMeter {
     /// The latest readings, in hertz.
     readings: [f64; READINGS],
     taken: usize,
-    /// When the next one is due.
     pub(super) next: Nanos,
 }
 
@@ -41,7 +39,6 @@ impl ClockMeter {
         self.median()
     }
 
-    /// Takes a reading into the median.
     pub(super) fn add(&mut self, clock: f64) {
         if let Some(slot) = self.readings.get_mut(self.taken % READINGS) {
             *slot = clock;
@@ -64,7 +61,6 @@ impl ClockMeter {
         ((clock / reference - 1.0).abs() <= OFF).then_some(clock)
     }
 
-    /// The median of the readings, once there are enough.
     fn median(&self) -> Option<f64> {
         let mut readings = self.readings;
         readings.sort_by(f64::total_cmp);

@@ -29,7 +29,6 @@ use members::Members;
 pub(super) use published::{CpuLimPublished, ID as ID_PUBLISHED};
 use stopper::Stopper;
 
-/// The method.
 pub(super) struct CpuLim;
 
 pub(super) const ID: MethodId = MethodId::new("cpu-lim");
@@ -112,7 +111,6 @@ fn period(demand: &Demand, usual: Duration) -> Result<Duration, Unavailable> {
     check_period(demand.period.unwrap_or(usual), PERIOD_LOWEST).map(detuned)
 }
 
-/// What the user should know beforehand.
 fn notes_on(host: &Host, demand: &Demand) -> Vec<String> {
     let mut notes = plan::notes_on(&demand.targets);
     if !has_group(host) {
@@ -155,7 +153,6 @@ fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>)
 
 const GROUP: &[Controller] = &[Controller::Cpuacct, Controller::Cpuset];
 
-/// The method at work.
 struct Stopped {
     duty_loop: DutyLoop,
     /// Set to have the processes listed at the next stop.

@@ -9,7 +9,6 @@ use crate::cpu_list::CpuList;
 use crate::sys::Pid;
 use crate::sys::time::Nanos;
 
-/// The CPUs that the program has bound a thread to.
 #[derive(Debug)]
 struct Binding {
     cpus: CpuList,

@@ -28,13 +28,11 @@ use crate::zone::Zone;
 
 const CONTROLLERS: [Controller; 3] = [Controller::Cpu, Controller::Cpuset, Controller::Cpuacct];
 
-/// Groups throttled by quotas.
 pub(super) struct Quotas {
     id: MethodId,
     targets: Targets,
     /// As asked for; a period that was not follows the speeds.
     period: Option<Duration>,
-    /// How many groups there are.
     groups: usize,
     /// Whether they can have different speeds.
     can_bind: bool,
