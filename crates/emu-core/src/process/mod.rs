@@ -125,7 +125,6 @@ pub(crate) fn has_user(status: &[u8], user: u32) -> Option<bool> {
     Some([id()?, id()?].contains(&user))
 }
 
-/// Refuses processes that must not be stopped or limited.
 pub(crate) fn check_targets(proc: &Path, pids: impl IntoIterator<Item = Pid>) -> Result<()> {
     let own_line = own_line(proc);
     let own = std::process::id() as Pid;
@@ -201,7 +200,6 @@ impl Descendants {
         Ok(descendants)
     }
 
-    /// As of the last look.
     pub(crate) fn members(&self) -> &BTreeMap<Pid, Stat> {
         &self.members
     }
@@ -299,8 +297,7 @@ fn process_of(proc: &Path, tid: Pid) -> Option<Pid> {
     status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
 }
 
-/// The last process number that the kernel has given out in this PID namespace: the last field of
-/// `/proc/loadavg` (`proc_loadavg(5)`).
+/// The last process number given out in this PID namespace: the last field of `/proc/loadavg` (`proc_loadavg(5)`).
 #[derive(Debug)]
 pub(crate) struct LastPid {
     /// `None` where it is not believed.
@@ -315,8 +312,7 @@ pub(crate) struct LastPid {
 pub(crate) const FORK: Nanos = 10_000_000;
 
 impl LastPid {
-    /// That of a procfs. It is believed where making a thread changes it: some file systems for containers show a file of
-    /// their own.
+    /// Believed where making a thread changes it: some file systems for containers show a file of their own.
     pub(crate) fn of(proc: &Path) -> Self {
         let believed = Self { file: Some(proc.join("loadavg")), seen: None, since: 0 };
         let before = believed.read();

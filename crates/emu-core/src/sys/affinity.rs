@@ -9,7 +9,6 @@ use crate::sys::Pid;
 
 const WORDS: usize = (CPU_ID_MAX + 1) / 64;
 
-/// CPUs, as the kernel takes and gives them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mask([u64; WORDS]);
 

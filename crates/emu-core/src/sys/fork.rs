@@ -28,7 +28,7 @@ impl Child {
         self.pid
     }
 
-    /// Kills the child; that it has ended meanwhile is no failure.
+    /// That it has ended meanwhile is no failure.
     pub(super) fn kill(&self) -> io::Result<()> {
         match signal::send(self.pidfd.as_fd(), self.pid, Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
@@ -54,8 +54,8 @@ impl Child {
 
     pub(crate) fn end(&self) {
         let _ = self.kill();
-        // `__WALL`, because a child without an exit signal is hidden from an ordinary wait. ECHILD: the
-        // embedding program has such a wait for all its children, and it was quicker.
+        // `__WALL`: without an exit signal, a child is hidden from an ordinary wait. ECHILD: the program had waited
+        // for all.
         while waitid(Id::PIDFd(self.pidfd.as_fd()), WaitPidFlag::WEXITED | WaitPidFlag::__WALL)
             == Err(nix::Error::EINTR)
         {}

@@ -54,7 +54,7 @@ pub fn tick() -> Duration {
     coarse.map_or(Duration::from_millis(10), |step| span(step.tv_sec() * 1_000_000_000 + step.tv_nsec()))
 }
 
-/// Sleeps until `deadline`, or until `word` no longer holds `expected` and somebody calls [`wake`]. May return early
+/// Sleeps until `deadline`, or until `word` no longer holds `expected` and [`wake`] is called; may end early
 /// (`EINTR`).
 ///
 /// An absolute `FUTEX_WAIT_BITSET` uses the same high-resolution timer as `clock_nanosleep` and, unlike it, can be

@@ -159,7 +159,6 @@ impl Binding {
     }
 }
 
-/// Calls `each` with every number that names an entry of a folder below procfs.
 fn each_entry(
     proc: BorrowedFd<'_>,
     folder: &CStr,

@@ -30,7 +30,6 @@ pub(super) fn widen_all(journal: BorrowedFd<'_>, places: &Places, window: &mut [
     }
 }
 
-/// Returns whether tasks had fewer CPUs before.
 fn widen_each(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8]) -> bool {
     let Ok(mut lines) = Backwards::new(journal, window) else { return false };
     let mut is_any_wider = false;

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// Appends fields to a line, with a tab before each but the first.
 pub(super) fn push_all<'a>(line: &mut Vec<u8>, fields: impl IntoIterator<Item = &'a [u8]>) {
     for field in fields {
         push(line, field);

@@ -81,8 +81,7 @@ impl Undoer<'_, '_> {
         }
     }
 
-    /// Disables the controllers that this session has enabled, whatever others have enabled since, except those that
-    /// another live session relies on.
+    /// Disables the controllers that this session has enabled, except those that another live session relies on.
     fn switch_off(
         &mut self,
         path: Field<'_>,
@@ -119,7 +118,6 @@ impl Undoer<'_, '_> {
     }
 }
 
-/// [`Peers::any`], where there are other sessions.
 fn is_any(
     peers: Option<Peers<'_>>,
     path: Field<'_>,

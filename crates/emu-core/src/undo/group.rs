@@ -1,7 +1,5 @@
 //! Undoing groups of tasks: emptying and removing them, returning and continuing their tasks. Nothing here allocates.
-//!
-//! Lists of tasks change while they are read, as tasks fork and exit: each is read until nothing is left to do,
-//! within bounds.
+//! Lists of tasks change while they are read, as tasks fork and exit: each is read until nothing is left to do.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -66,7 +64,6 @@ impl Undoer<'_, '_> {
             return false;
         };
         let deadline = Instant::now() + PATIENCE;
-        // Opened only when the group turns out not to be empty.
         let mut open = None;
         let mut refused = None;
         loop {
@@ -82,13 +79,12 @@ impl Undoer<'_, '_> {
                         return self.failed(format_args!("cannot empty the group {path}: {}", Cause(cause)));
                     }
                 };
-                // The group was removed in the meantime.
                 if open.is_none() {
                     return true;
                 }
             }
             if let Some((folder, to)) = &open {
-                // Of what was made in it meanwhile. It does not matter which of them stay: they are there in the next
+                // Of what was made in it meanwhile. Which of them stay does not matter: they are there in the next
                 // round, too.
                 let _ = remove_inner(folder.as_fd(), members, to, DEPTH_MAX);
                 refused = empty(folder.as_fd(), members, to).unwrap_or(refused);
@@ -216,9 +212,8 @@ fn empty(
     } else {
         Err(Errno::OPNOTSUPP)
     };
-    // `cgroup.procs` of version 2 omits a process whose first thread has ended while others run, and cannot be read
-    // in a threaded group (EOPNOTSUPP). The list of threads has all of them, and the number of a thread in
-    // `cgroup.procs` moves its process.
+    // `cgroup.procs` of version 2 omits a process whose first thread has ended, and cannot be read in a threaded
+    // group (EOPNOTSUPP). The list of threads has all; `cgroup.procs` takes a thread's number for its process.
     if let Ok(Some(refused)) = refused {
         return Ok(Some(refused));
     }

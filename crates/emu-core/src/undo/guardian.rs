@@ -86,7 +86,6 @@ impl Guardian {
 struct Watch<'a> {
     closed: BorrowedFd<'a>,
     emu: BorrowedFd<'a>,
-    /// The number of emu's process.
     own: Pid,
     paused: &'a SharedCounter,
     journal: BorrowedFd<'a>,
@@ -109,7 +108,6 @@ impl Watch<'_> {
         self.restore(window)
     }
 
-    /// Waits for the end of emu. Meanwhile, what emu has stopped runs when emu itself is stopped.
     fn wait(&self, window: &mut [u8]) {
         let mut was_stopped = false;
         loop {

@@ -104,7 +104,6 @@ impl Header {
         fields.next().is_none().then_some(Self { task, boot, session })
     }
 
-    /// How every such line begins.
     pub(super) fn magic() -> Vec<u8> {
         let mut line = Vec::new();
         push_all(&mut line, MAGIC);

@@ -8,7 +8,6 @@ use rustix::io::{Errno, pread};
 /// The longest line that can be read, its newline included.
 pub(super) const LINE_MAX: usize = 32 * 1024;
 
-/// The buffer through which a journal is read.
 pub(super) const WINDOW: usize = 2 * LINE_MAX;
 
 /// The last line of a journal that is completely undone.
@@ -72,7 +71,6 @@ impl<'a> Backwards<'a> {
         Ok(None)
     }
 
-    /// The position of the next line in the window, without its newline.
     fn range(&mut self) -> rustix::io::Result<Option<Range<usize>>> {
         loop {
             let Some((_newline, text)) = self.text().split_last() else { return Ok(None) };
@@ -104,7 +102,6 @@ impl<'a> Backwards<'a> {
         while filled < wanted {
             let rest = self.window.get_mut(filled..wanted).unwrap_or_default();
             match pread(self.file, rest, self.start + filled as u64) {
-                // The file has been shortened meanwhile.
                 Ok(0) => return Err(Errno::IO),
                 Ok(count) => filled += count,
                 Err(Errno::INTR) => {}

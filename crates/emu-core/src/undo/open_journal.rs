@@ -58,7 +58,6 @@ pub(super) struct OpenJournal {
     header: u64,
     /// The position of the first record that counts.
     begin: u64,
-    /// The length at which the records are copied next.
     copy_at: u64,
     places: Places,
     window: Vec<u8>,
@@ -66,7 +65,6 @@ pub(super) struct OpenJournal {
     pub(super) kept: Vec<Box<dyn Any + Send>>,
     written: HashMap<PathBuf, Written>,
     pub(super) notes: Vec<String>,
-    /// The sessions that lived when this one began.
     pub(super) others: Vec<LiveSession>,
     pub(super) phase: Phase,
 }
@@ -166,7 +164,6 @@ impl OpenJournal {
         self.append(&Undo::File { path: path.into(), old: old.join(" "), new })
     }
 
-    /// Whether another live session has changed a control file, or relies on one that has.
     pub(super) fn is_shared(&self, path: &Path) -> bool {
         self.peers().any(Field::from(field_of(path).as_slice()), false, &mut |_, _| true)
     }
@@ -240,8 +237,7 @@ impl OpenJournal {
         Ok(())
     }
 
-    /// Copies the records that still count, and frees the space before them. If that fails, the journal grows on up
-    /// to its limit.
+    /// Copies the records that still count, and frees the space before them. If that fails, the journal grows on.
     fn copy(&mut self) {
         let mut lines = vec![0; (self.length - self.begin) as usize];
         let first = self.length;

@@ -22,7 +22,6 @@ use super::task;
 /// How much of a journal is read to learn which process wrote it, in bytes.
 const START: usize = 128;
 
-/// All sessions of a state folder except one.
 #[derive(Clone, Copy)]
 pub(super) struct Peers<'a> {
     pub(super) folder: BorrowedFd<'a>,

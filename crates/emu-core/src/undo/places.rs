@@ -1,5 +1,4 @@
-//! The only parts of the file system in which a record may act: sysfs and procfs, opened once. Nothing here
-//! allocates.
+//! The only parts of the file system in which a record may act: sysfs and procfs. Nothing here allocates.
 
 use crate::sys::Pid;
 use std::ffi::CStr;
@@ -21,7 +20,6 @@ const PATH_MAX: usize = 4096;
 /// The longest text of a control file that can be restored; the limit of sysfs is a page, too.
 pub(super) const VALUE_MAX: usize = 4096;
 
-/// A path or value of limited length.
 pub(super) struct FixedText {
     bytes: [u8; PATH_MAX],
     length: usize,
@@ -132,8 +130,7 @@ impl Places {
         [self.proc.folder.as_fd(), sys.folder.as_fd()]
     }
 
-    /// `None` when the path is outside sysfs and procfs or not valid. Symbolic links are checked when the file is
-    /// opened.
+    /// `None` when the path is outside sysfs and procfs or not valid. Opening the file checks symbolic links.
     pub(super) fn locate(&self, path: Field<'_>) -> Option<Located<'_>> {
         let below = |place: &Place| {
             let mut bytes = path.bytes();

@@ -186,7 +186,6 @@ pub(super) fn check(step: Step<'_>, places: &Places) -> Result<(), &'static str>
 }
 
 impl Undoer<'_, '_> {
-    /// Carries out a record; returns whether it is done with.
     fn carry_out(&mut self, step: Step<'_>) -> bool {
         if let Err(why) = check(step, self.places) {
             return self.failed(format_args!("refused a record: {why}"));

@@ -32,7 +32,6 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) enum Found {
-    /// Its emu lives.
     Live(LiveSession),
     /// Its emu has ended and left changes. This process has locked the file.
     Dead(File, Header),
@@ -127,8 +126,7 @@ impl StateDir {
         })
     }
 
-    /// Locks a file of the folder, made where it is missing; the open file where another process keeps it locked for
-    /// `patience`.
+    /// The file is made where it is missing, and returned open where another process keeps it locked for `patience`.
     pub(super) fn lock_file(
         &self,
         name: &str,

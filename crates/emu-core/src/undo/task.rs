@@ -55,7 +55,6 @@ pub(super) fn open(proc: BorrowedFd<'_>, task: Task) -> rustix::io::Result<Optio
     Ok(is_same(proc, task)?.then_some(pidfd))
 }
 
-/// A pidfd of the process that has the number now.
 pub(super) fn open_number(pid: crate::sys::Pid) -> rustix::io::Result<Option<OwnedFd>> {
     let Some(pid) = Pid::from_raw(pid) else { return Ok(None) };
     match pidfd_open(pid, PidfdFlags::empty()) {

@@ -99,7 +99,6 @@ impl Default for LeftFiles {
 }
 
 impl LeftFiles {
-    /// Adds a file; returns whether it is new.
     pub(super) fn is_new(&mut self, path: Field<'_>) -> bool {
         // FNV-1a.
         let hash = path.escaped().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {

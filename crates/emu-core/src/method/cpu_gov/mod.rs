@@ -237,7 +237,6 @@ struct Governor {
     policies: Vec<PolicyGroup>,
     duty_loop: Option<DutyLoop>,
     notes: Vec<String>,
-    /// What the alternators have to tell.
     more_notes: Notes,
 }
 

@@ -19,7 +19,6 @@ pub(crate) struct Settings {
     pub(crate) mix: Mix,
 }
 
-/// An alternator at work; dropping it stops it.
 #[derive(Debug)]
 pub(crate) struct PolicyLoop {
     controller: DutyThread<Settings>,
@@ -27,8 +26,8 @@ pub(crate) struct PolicyLoop {
 }
 
 impl PolicyLoop {
-    /// The first of the levels, which [`Control::prepare`](crate::cpufreq::Control::prepare) has prepared, is set on
-    /// return.
+    /// On return the first of the levels is set, which [`Control::prepare`](crate::cpufreq::Control::prepare) has
+    /// prepared.
     ///
     /// The thread stays away from the `zone`. Where there is no other CPU it goes to one of the policy, which has to
     /// take part in each change anyway, ahead of the tasks there.

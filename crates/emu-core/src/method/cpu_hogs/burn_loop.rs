@@ -113,7 +113,6 @@ pub(super) struct Loop<'a> {
     ledger: Ledger,
     /// The cost as measured on the quiet CPU, to scale the hidden part.
     reference: WakeCost,
-    /// The visible cost now, smoothed.
     visible: f64,
     /// Thread CPU time at the end of the last burn.
     rested: Nanos,
@@ -318,7 +317,6 @@ impl<'a> Loop<'a> {
         self.hidden()
     }
 
-    /// Whether the kernel has moved this thread because its CPU went offline.
     fn is_displaced(&mut self) -> bool {
         let mut displaced = affinity::current_cpu() != Some(self.cpu);
         if displaced {

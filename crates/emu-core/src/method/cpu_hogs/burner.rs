@@ -61,7 +61,6 @@ impl Burner {
         Some(self.seen.clock.load(Ordering::Relaxed)).filter(|clock| *clock > 0).map(Hertz)
     }
 
-    /// False while its CPU is offline.
     pub(crate) fn is_on_its_cpu(&self) -> bool {
         self.seen.on_its_cpu.load(Ordering::Relaxed)
     }

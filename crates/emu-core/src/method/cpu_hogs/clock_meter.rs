@@ -24,14 +24,13 @@ pub(super) struct ClockMeter {
 }
 
 impl ClockMeter {
-    /// Whether the clock is to be read in a burn that begins `now` and takes `burn`.
     pub(super) fn is_due(&self, target: Target, now: Nanos, burn: Nanos) -> bool {
         let patience = if self.sure(target).is_some() { LATE } else { 0 };
         let is_late = target.clock.is_some() && now >= self.next + patience;
         is_late || burn > BURN && now >= self.next
     }
 
-    /// Reads the clock, and returns the median of the readings once there are enough.
+    /// The median of the readings, once there are enough.
     pub(super) fn read(&mut self) -> Option<f64> {
         let (short, long) = clock::timed_pair();
         self.add(clock::PAIR_CYCLES as f64 * 1e9 / (long - short).max(1) as f64);

@@ -285,10 +285,8 @@ struct Hogs {
     /// Keeps what lifting a limit changes, where that was allowed.
     lifts: Option<Journal>,
     burners: BTreeMap<CpuId, Burner>,
-    /// Where the background load is excluded.
     background: Option<Arc<BackgroundLoad>>,
     notes: Vec<String>,
-    /// Those of the zone's group.
     more_notes: Notes,
 }
 

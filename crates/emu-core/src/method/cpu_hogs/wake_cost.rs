@@ -104,8 +104,7 @@ pub(super) fn of(
     Ok(cpus.iter().map(|cpu| figures(cpu).unwrap_or(WakeCost::ASSUMED)).collect())
 }
 
-/// Measures the cost on each CPU at the same time, in some 0.7 s, or twice that and more where other load disturbs
-/// it; `None` where it does so throughout. Needs real-time priority.
+/// On each CPU at the same time, in some 0.7 s, or twice that and more where other load disturbs it.
 fn measure(cpus: &CpuList) -> Result<Vec<(CpuId, Option<WakeCost>)>> {
     let start = |cpu| {
         let thread = thread::Builder::new().name("emu-trial".into()).spawn(move || trials(cpu));
@@ -160,9 +159,8 @@ fn trial() -> Result<Option<WakeCost>> {
     })
 }
 
-/// Trials against a probe of the given real-time priority, or a normal one, on the CPU of the calling thread; none
-/// where that has none of the CPU. The probe is a process, as what is emulated: the switch of address spaces is part
-/// of the cost.
+/// Trials against a probe of the given real-time priority, or a normal one; none where that has none of the CPU. The
+/// probe is a process, as what is emulated: the switch of address spaces is part of the cost.
 fn trial_with(priority: Option<i32>) -> Result<Vec<WakeCost>> {
     let work = SharedCounter::new().map_err(|e| Error::io("cannot share memory with a probe", e))?;
     let _probe = Probe::start(priority, &work)?;
@@ -184,7 +182,6 @@ fn trial_with(priority: Option<i32>) -> Result<Vec<WakeCost>> {
     Ok(costs)
 }
 
-/// A process that counts as fast as it can; dropping it ends it.
 struct Probe(Child);
 
 impl Probe {

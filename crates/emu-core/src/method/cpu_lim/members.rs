@@ -43,7 +43,6 @@ pub(crate) struct Member {
     /// Not signalled until a second list has it: between list and `pidfd_open` the number may have passed to a process
     /// outside.
     is_unproven: bool,
-    /// Whether we have stopped it.
     pub(crate) is_held: bool,
     /// Whether it has been decided in this round if it is to be stopped.
     pub(crate) is_judged: bool,
@@ -82,7 +81,6 @@ pub(crate) struct Members {
     last_pid: Option<Pid>,
     given_out: LastPid,
     next_list: Nanos,
-    /// Set where others may have joined: to be listed the next time.
     look: Arc<AtomicBool>,
 }
 
@@ -186,9 +184,8 @@ impl Members {
         Ok(complete)
     }
 
-    /// To be called when all that we have stopped have been continued for good: has the journal leave those alone
-    /// that are stopped all the same. Where one could not be continued, the journal is to do it, for all that are
-    /// stopped.
+    /// To be called when all have been continued for good: the journal leaves alone those that are stopped all the
+    /// same. Where one could not be continued, the journal is to continue all that are stopped.
     pub(crate) fn release(&self) -> Result<()> {
         if self.known.iter().any(|member| member.is_held) {
             return Ok(());
@@ -229,7 +226,6 @@ impl Members {
         }
     }
 
-    /// Gets hold of a process; `None` when it has ended.
     fn meet(&mut self, pid: Pid) -> Result<Option<Member>> {
         let pidfd = match open(pid) {
             Ok(pidfd) => Some(pidfd).filter(|_| self.descriptors.may_keep(self.known.len())),
@@ -273,7 +269,6 @@ impl Members {
 }
 
 impl Member {
-    /// In clock ticks since boot.
     pub(crate) fn starttime(&self) -> u64 {
         self.starttime
     }
@@ -347,7 +342,6 @@ fn may_signal(pid: Pid) -> Result<()> {
 #[derive(Debug)]
 struct Descriptors {
     keep: usize,
-    /// The limit before it was raised.
     before: Option<Rlimit>,
 }
 

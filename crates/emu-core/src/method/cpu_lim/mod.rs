@@ -124,8 +124,7 @@ fn has_group(host: &Host) -> bool {
     hierarchy_for(host, Controller::Cpuacct).is_some_and(|hierarchy| hierarchy.writable)
 }
 
-/// The zone's processes: in a cgroup where one can be had, else as `/proc` shows them; and where is told what becomes of
-/// them.
+/// In a cgroup where one can be had, else as `/proc` shows them. Also returns where is told what becomes of them.
 fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>) -> Result<(Members, Notes)> {
     let proc = &host.roots.proc;
     let of_group = |group: TaskGroup| {
@@ -155,7 +154,6 @@ const GROUP: &[Controller] = &[Controller::Cpuacct, Controller::Cpuset];
 
 struct Stopped {
     duty_loop: DutyLoop,
-    /// Set to have the processes listed at the next stop.
     look: Arc<AtomicBool>,
     targets: Targets,
     notes: Vec<String>,

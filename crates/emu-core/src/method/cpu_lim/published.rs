@@ -168,12 +168,10 @@ impl Limiter {
         &self.notes
     }
 
-    /// Once it has ended, nobody is stopped any more.
     fn ended(&self) -> Option<String> {
         self.controller.ended()
     }
 
-    /// Continues all processes for good.
     fn stop(mut self) -> Result<()> {
         self.controller.stop()
     }
@@ -262,7 +260,6 @@ impl Drop for Rule {
     }
 }
 
-/// The rule: CPU time over lifetime against the threshold.
 fn is_reached(used: Nanos, lifetime: Nanos, share: f64) -> bool {
     // The start is known to a tick only; a process is never younger than one.
     used as f64 >= share * lifetime.max(time::USER_TICK) as f64

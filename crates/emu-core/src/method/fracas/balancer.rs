@@ -42,12 +42,10 @@ pub(crate) struct Balancer {
     groups: CpuGroups,
     /// Whether the threads were spread for the speeds in force; else each look tries it again.
     has_begun: bool,
-    /// `/sys/devices/system/cpu/online`.
     online_file: PathBuf,
     usable: CpuList,
     /// Those that are online, and yet cannot be used.
     missing: CpuList,
-    /// When that was looked at last.
     looked: Nanos,
     bindings: Bindings,
     /// From when on bindings can be seen as they are: never, while a CPU of the zone is offline.
@@ -65,7 +63,6 @@ pub(crate) struct Balancer {
     real_time: usize,
     stuck: usize,
     calm_since: Option<Nanos>,
-    /// When the next look is due, and the pause after it.
     next: Nanos,
     pause: Nanos,
     /// When the next census may be: keeps its cost low.
@@ -106,8 +103,7 @@ impl Balancer {
         }
     }
 
-    /// Spreads the threads that are there already, and binds groups of unequal speeds: before the first task runs,
-    /// and with new speeds.
+    /// Before the first task runs, and with new speeds.
     pub(crate) fn begin(&mut self, governed: &[QuotaGroup]) -> Result<()> {
         self.has_begun = false;
         self.before = governed.iter().map(QuotaGroup::read).collect::<Result<_>>()?;
@@ -129,12 +125,10 @@ impl Balancer {
         &self.missing
     }
 
-    /// Threads that the kernel would not move.
     pub(crate) fn stuck(&self) -> usize {
         self.stuck
     }
 
-    /// Looks at the groups and, where something may have changed for the worse, at their threads.
     pub(crate) fn look(&mut self, governed: &[QuotaGroup]) -> Result<()> {
         let begin = time::thread_cpu();
         let result = self.look_now(governed);
@@ -174,7 +168,6 @@ impl Balancer {
         renewed.and(looked)
     }
 
-    /// Which groups have used up their quota since the last look.
     fn busy(&mut self, governed: &[QuotaGroup]) -> Result<Vec<bool>> {
         let marks = governed.iter().map(QuotaGroup::read).collect::<Result<Vec<_>>>()?;
         let before = std::mem::replace(&mut self.before, marks);
@@ -191,7 +184,7 @@ impl Balancer {
             .collect())
     }
 
-    /// Looks which CPUs can be used; returns whether that has changed, and whether the groups could take them up.
+    /// Returns whether the usable CPUs have changed, and whether the groups could take them up.
     fn look_at_cpus(&mut self, now: Nanos) -> (bool, Result<()>) {
         let before = std::mem::replace(&mut self.looked, now);
         let Some(online) = control_file::probe_cpus(&self.online_file) else { return (false, Ok(())) };
@@ -207,7 +200,6 @@ impl Balancer {
         (changed, self.groups.renew(back, &self.usable))
     }
 
-    /// Looks at every thread, and moves those that would be faster in another group.
     fn census(&mut self, governed: &[QuotaGroup], now: Nanos) -> Result<()> {
         let begin = time::thread_cpu();
         // What was born in the zone's own group in the middle of a move.

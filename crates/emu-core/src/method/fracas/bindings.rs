@@ -12,11 +12,9 @@ use crate::sys::time::Nanos;
 #[derive(Debug)]
 struct Binding {
     cpus: CpuList,
-    /// When it was first seen.
     since: Nanos,
 }
 
-/// Remembers, while it can be seen, which threads the program has bound to CPUs.
 #[derive(Debug, Default)]
 pub(crate) struct Bindings(BTreeMap<Pid, Binding>);
 
@@ -43,7 +41,6 @@ impl Bindings {
         }
     }
 
-    /// Forgets what was seen for the first time at `moment` or later.
     pub(crate) fn forget_since(&mut self, moment: Nanos) {
         self.0.retain(|_, binding| binding.since < moment);
     }

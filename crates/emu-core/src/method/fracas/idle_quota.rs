@@ -11,11 +11,9 @@
 //!
 //! *x = √((1 − s)² + s²) − (1 − s)*.
 //!
-//! The turn ends at the kernel's next tick, half a tick late in the mean, which the write of the full quota forgives: that is
-//! taken off. Where the kernel's least quota is more, the group stays at rest for as long as it is more than half a quota
-//! ahead.
-//!
-//! References: Documentation/scheduler/sched-bwc.rst; `do_sched_cfs_period_timer`.
+//! The turn ends at the kernel's next tick, half a tick late in the mean, which the write of the full quota forgives:
+//! that is taken off. Where the kernel's least quota is more, the group stays at rest for as long as it is more than
+//! half a quota ahead (Documentation/scheduler/sched-bwc.rst; `do_sched_cfs_period_timer`).
 
 use std::time::Duration;
 
@@ -45,7 +43,6 @@ const SEARCH: Nanos = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct QuotaTurns {
-    /// The share of one CPU that it is to get.
     pub(crate) share: f64,
     pub(crate) period: Nanos,
     pub(crate) tick: Nanos,
@@ -105,7 +102,6 @@ pub(crate) struct IdleQuota {
     is_resting: bool,
     /// A moment at which a period began, or a little later; `None` until it is known.
     phase: Option<Nanos>,
-    /// Until when that is looked for.
     search_end: Nanos,
     next: Nanos,
     before: Option<Mark>,
@@ -166,7 +162,6 @@ impl IdleQuota {
         }
     }
 
-    /// Keeps to the moments at which periods begin, and plans the next look.
     fn follow(&mut self, now: &Mark, before: &Mark, is_idle: bool, turns: &QuotaTurns) {
         let at = now.at;
         let begun = now.throttling.periods.saturating_sub(before.throttling.periods);

@@ -51,7 +51,6 @@ pub(super) struct Fracas {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     PerCpu,
-    /// As published.
     One,
 }
 
@@ -176,8 +175,8 @@ fn check_quota(kind: Kind, host: &Host, demand: &Demand) -> Result<Expected, Una
     })
 }
 
-/// Measured: the kernel's own error, what of the cost of stalls may not be made up for, and what else tasks lose of each CPU, which
-/// is more where they can meet on one of several.
+/// Measured: the kernel's own error, what of the cost of stalls may not be made up for, and what else tasks lose of
+/// each CPU, which is more where they can meet on one of several.
 fn expected_error(period_us: u64, share: f64, cpus: usize) -> f64 {
     let taken = if cpus > 1 { 0.004 } else { 0.000_6 };
     0.005 + taken / share + 20.0 / (period_us as f64 * share)
@@ -240,7 +239,6 @@ fn period_for(asked: Option<Duration>, targets: &Targets, groups: usize) -> Resu
             targets.values().map(|target| target.share).filter(|share| *share < 1.0).fold(0.0, f64::max);
         let for_tick_us = TICKS_LEFT_OUT * time::tick().as_micros() as f64 / (1.0 - highest);
         let needed_us = (shortest_us * TRIM_ROOM).max(for_tick_us.min(PERIOD_LATE.as_micros() as f64));
-        // In whole milliseconds, for people.
         let rounded_us = (needed_us / 1_000.0).ceil() * 1_000.0;
         return Ok(rounded_us.clamp(PERIOD.as_micros() as f64, longest_us) as u64);
     };
@@ -281,7 +279,6 @@ struct Outer {
 }
 
 impl Outer {
-    /// Of the zone's group `folder`, whose own limit counts where we do not set it.
     fn of(host: &Host, folder: &Folder, is_set: bool) -> Option<Self> {
         let path = if is_set { folder.path.parent()? } else { &folder.path };
         let folder = Folder { version: folder.version, path: path.to_owned() };
@@ -293,7 +290,6 @@ impl Outer {
         tightest_limit(&self.folder, &self.mount).map(|(limit, _)| limit)
     }
 
-    /// Where it is lower than what is asked for, has the status tell what tasks get then.
     fn bound(&self, targets: &Targets, status: &mut Status) {
         let Some((limit, group)) = tightest_limit(&self.folder, &self.mount) else { return };
         let wanted: f64 = targets.values().map(|target| target.share).sum();

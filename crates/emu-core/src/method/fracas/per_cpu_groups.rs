@@ -35,7 +35,6 @@ const CONTROLLERS: [Controller; 3] = [Controller::Cpu, Controller::Cpuset, Contr
 /// How often the zone's own group is emptied before it is said that its tasks fork too fast.
 const SETTLE_ROUNDS: usize = 1_000;
 
-/// The part of a CPU's group in one hierarchy.
 #[derive(Debug)]
 struct Part {
     folder: Folder,
@@ -52,8 +51,8 @@ impl Part {
 #[derive(Debug)]
 pub(crate) struct CpuGroup {
     pub(crate) cpu: CpuId,
-    /// One for each hierarchy, in the order of [`CpuGroups::homes`]. The first has the cpu controller and says
-    /// where a thread belongs.
+    /// One for each hierarchy, as in [`CpuGroups::homes`]. The first, of the cpu controller, says where a thread
+    /// belongs.
     parts: Vec<Part>,
 }
 
@@ -78,7 +77,6 @@ pub(crate) struct CpuGroups {
 }
 
 impl CpuGroups {
-    /// Makes the groups below the zone's, with no limit yet and no tasks in them.
     pub(crate) fn create(host: &Host, zone: &Zone, group: &TaskGroup, journal: &Journal) -> Result<Self> {
         let mut homes: Vec<Part> = Vec::new();
         let (mut cpuset, mut accounting) = (None, None);
@@ -174,7 +172,7 @@ impl CpuGroups {
         self.cpus.difference(cpus).is_empty()
     }
 
-    /// Whether what threads are bound to can be seen: while a cpuset lacks a CPU, or is bound to one, no thread can use
+    /// Whether bindings of threads can be seen: while a cpuset lacks a CPU, or is bound to one, no thread can use
     /// all.
     pub(super) fn shows_bindings(&self) -> bool {
         let Some(index) = self.cpuset else { return true };
@@ -257,7 +255,6 @@ impl CpuGroups {
         Ok(())
     }
 
-    /// The threads in each group, as the cpu controller has them, into `lists`.
     pub(crate) fn threads(&self, lists: &mut Vec<Vec<Pid>>) -> Result<()> {
         lists.clear();
         for group in &self.groups {

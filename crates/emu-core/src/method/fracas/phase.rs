@@ -39,14 +39,12 @@ impl Phase {
         Self { next: Some(time::now() + pause), pause, before: Vec::new() }
     }
 
-    /// When [`look`](Self::look) is due; `None` when it is not.
     pub(super) fn next(&self) -> Option<Nanos> {
         self.next
     }
 
-    /// Moves the periods into one phase, if all groups are in use; takes up to six periods. Breaks off when
-    /// `is_interrupted`, and may leave a period too long then: it is to be set anew. What fails is tried again by the
-    /// next look.
+    /// Moves the periods into one phase, if all groups are in use; takes up to six periods. Where it breaks off, as
+    /// `is_interrupted`, a period may be too long: it is to be set anew. A failure is tried again by the next look.
     pub(super) fn look(
         &mut self,
         groups: &mut [QuotaGroup],
@@ -70,14 +68,12 @@ impl Phase {
             return Ok(());
         }
         delay(groups, &delays, period, is_interrupted)?;
-        // The next look checks them.
         self.next = Some(time::now() + self.pause);
         Ok(())
     }
 }
 
-/// Waits for the next period of each group and returns when it began; `None` where one has nothing to run, or when
-/// interrupted.
+/// When the next period of each group began; `None` where one has nothing to run, or when interrupted.
 fn observe(
     groups: &[QuotaGroup],
     period: Nanos,

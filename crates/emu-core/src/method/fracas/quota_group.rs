@@ -22,7 +22,6 @@ pub(crate) struct QuotaGroup {
     size: f64,
     /// The most that v1's kernel accepts, because a group above has no more; in CPUs.
     ceiling: Option<f64>,
-    /// In CPUs.
     asked: f64,
     period_us: u64,
     trim: Trim,
@@ -40,7 +39,6 @@ pub(crate) struct QuotaGroup {
 }
 
 impl QuotaGroup {
-    /// A group without a quota yet.
     pub(crate) fn new(
         bandwidth: Bandwidth,
         size: usize,
@@ -149,8 +147,8 @@ impl QuotaGroup {
         Ok(())
     }
 
-    /// Tells of a limit that somebody else has written. It is left until something else is asked for. In a group that
-    /// is not ours it is the owner's, and bounds what is asked for.
+    /// Tells of a limit that somebody else has written, which is left until something else is asked for. A group that
+    /// is not ours has it from its owner: it bounds what is asked for.
     pub(crate) fn look(&mut self) -> Result<Option<String>> {
         let Some(written) = self.written else { return Ok(None) };
         // A group that has gone has no tasks.
@@ -275,14 +273,13 @@ impl QuotaGroup {
         self.write(Limit { quota, period_us: period_us + by_us })
     }
 
-    /// When [`settle`](Self::settle) is due; `None` where it never is.
     pub(crate) fn settle_at(&self) -> Option<Nanos> {
         let turns = self.turns(self.asked, self.period_us)?;
         turns.resting_share().map(|_| self.rest.next())
     }
 
-    /// To be called once in each period; true when the quota is to be written anew, by [`renew`](Self::renew), at
-    /// once.
+    /// To be called once in each period; true when the quota is to be written anew at once, by
+    /// [`renew`](Self::renew).
     pub(crate) fn settle(&mut self) -> Result<bool> {
         // What fails is tried again, but not at once.
         self.rest.put_off(time::now() + self.period_us as Nanos * 1_000);
@@ -294,12 +291,11 @@ impl QuotaGroup {
     }
 }
 
-/// How often tasks that use up a quota are stalled by it in each period, at most once.
+/// How often tasks that use up a quota are stalled by it in each period, at most once; both times in the same unit.
 ///
 /// A turn ends at the first tick at which the quota of `run` is used up, and what it overran is taken from the next
-/// periods. From a quota of a tick on, each period has a turn. Below, it depends on where the ticks are in a period;
-/// this is the mean over all places, within 0.1. Both times are in the same unit. With one stall in each period, 5 % of
-/// 20 ms was 1.0 % faster in a quiet guest.
+/// periods. From a quota of a tick on, each period has a turn. Below, it depends on where the ticks are in a period:
+/// this is the mean over all, within 0.1. With one stall in each, 5 % of 20 ms was 1.0 % faster in a quiet guest.
 fn stalls_per_period(run: f64, tick: f64) -> f64 {
     if is_off(Correction::StallFrequency) {
         return 1.0;

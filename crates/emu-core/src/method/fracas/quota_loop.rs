@@ -67,7 +67,6 @@ pub(crate) struct QuotaLoop {
 pub(crate) struct Delivered {
     /// What tasks got while demand was full, else what the quota gives.
     pub(crate) effective: f64,
-    /// What the quota gives.
     pub(crate) duty: f64,
 }
 
@@ -78,14 +77,12 @@ pub(crate) struct Report {
     /// Periods in which there was something to run.
     pub(crate) periods: u64,
     pub(crate) longest_stall: Duration,
-    /// CPU time of the thread.
     pub(crate) own_cpu: Duration,
     pub(crate) problems: Vec<String>,
 }
 
 impl QuotaLoop {
-    /// Gives each group its share (in CPUs, in the order of `governed`), fills the groups of `balancer`, and keeps
-    /// both up.
+    /// `shares` are in CPUs, in the order of `governed`.
     pub(crate) fn start(
         mut governed: Vec<QuotaGroup>,
         balancer: Option<Balancer>,
@@ -132,14 +129,13 @@ impl QuotaLoop {
         Ok(Self { work, wanted, thread, own_cpu })
     }
 
-    /// Has the shares and the period changed, within one period and a little. What the kernel refuses is tried again, and a
-    /// problem that the report tells, as are threads that cannot be spread anew.
+    /// Takes one period and a little. What the kernel refuses is tried again, and told by the report, as are threads
+    /// that cannot be spread anew.
     pub(crate) fn retarget(&self, shares: Vec<f64>, period_us: u64) {
         *lock(&self.wanted) = Wanted { shares, period_us };
         self.thread.set(());
     }
 
-    /// The period that was asked for last.
     pub(crate) fn period(&self) -> Duration {
         Duration::from_micros(lock(&self.wanted).period_us)
     }

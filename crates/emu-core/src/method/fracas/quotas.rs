@@ -39,9 +39,7 @@ pub(super) struct Quotas {
     keeper: QuotaLoop,
     outer: Option<Outer>,
     notes: Vec<String>,
-    /// Those of the zone's group.
     more_notes: Notes,
-    /// `/sys/devices/system/cpu`.
     host_cpus: PathBuf,
 }
 

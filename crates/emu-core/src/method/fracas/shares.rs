@@ -121,9 +121,7 @@ struct Shares {
     thread: DutyThread<()>,
     outer: Option<Outer>,
     notes: Vec<String>,
-    /// Those of the zone's group.
     more_notes: Notes,
-    /// `/sys/devices/system/cpu`.
     host_cpus: PathBuf,
 }
 

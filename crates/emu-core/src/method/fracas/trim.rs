@@ -46,10 +46,9 @@ impl Due {
 }
 
 impl Window {
-    /// Whether demand was certainly full. Either the quota was used up in every single period; or the group ran
-    /// or was stalled all the time, which shows it where the quota leaves out so little of a period that the next
-    /// one begins before the tick. Otherwise usage says what the tasks wanted or what others left them, and not
-    /// what they were allowed.
+    /// Whether demand was certainly full: the quota was used up in every single period; or the group ran or was
+    /// stalled all the time, where so little of a period is left out that the next one begins before the tick.
+    /// Otherwise usage says what the tasks wanted or what others left them.
     pub(crate) fn is_full(&self, period: Nanos) -> bool {
         let elapsed = self.elapsed as f64;
         let every_period = self.throttled == self.periods
@@ -60,16 +59,13 @@ impl Window {
     }
 }
 
-/// The account of a quota.
+/// The account of a quota: CPU time used beyond what was due, over windows in which demand was full.
 ///
-/// The kernel charges what a turn overran at its tick to the next periods, so that a quota is nearly right by
-/// itself, and best left alone: each write to it forgives such a debt. But what is lost or won otherwise
-/// (timers that come late, remains that are dropped when the next period begins) accumulates here: the
-/// account is CPU time used beyond what was due, over windows in which demand was full. What of it is more than
-/// noise moves the quota, so that it is paid back over [`HORIZON`].
-///
-/// After the time `t` the mean is wrong by at most (noise + `HORIZON` × the kernel's own error) / `t`: with 100 ms
-/// periods by less than 0.5 % after a minute.
+/// The kernel charges what a turn overran at its tick to the next periods, so that a quota is nearly right by itself,
+/// and best left alone: each write to it forgives such a debt. What is lost or won otherwise accumulates here (timers
+/// that come late, remains that are dropped when the next period begins). What of it is more than noise moves the
+/// quota, so that it is paid back over [`HORIZON`]. After the time `t` the mean is wrong by at most (noise +
+/// `HORIZON` × the kernel's own error) / `t`: with 100 ms periods by less than 0.5 % after a minute.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Trim {
     account: f64,
