@@ -54,8 +54,8 @@ impl Child {
 
     pub(crate) fn end(&self) {
         let _ = self.kill();
-        // `__WALL`: without an exit signal, a child is hidden from an ordinary wait. ECHILD: the program had waited
-        // for all.
+        // `__WALL`: without an exit signal, a child is hidden from an ordinary wait. ECHILD: the embedding program
+        // has such a wait for all its children, and was quicker.
         while waitid(Id::PIDFd(self.pidfd.as_fd()), WaitPidFlag::WEXITED | WaitPidFlag::__WALL)
             == Err(nix::Error::EINTR)
         {}
@@ -65,8 +65,8 @@ impl Child {
 /// `clone(CLONE_PIDFD)`: runs `child` in a copy of this process, which then ends with the code returned. The child
 /// has the one thread that called, all signals blocked, and of the open files only `keep`.
 ///
-/// It has no exit signal: a program that embeds this crate gets no `SIGCHLD` for it and no result of `wait(2)` for
-/// any child. Handlers of `pthread_atfork(3)` are not run. Needs Linux 5.2.
+/// It has no exit signal: a program that embeds this crate gets no `SIGCHLD` for it, and `wait(2)` for any child does
+/// not return it. Handlers of `pthread_atfork(3)` are not run. Needs Linux 5.2.
 ///
 /// # Safety
 /// Other threads may have held any lock when they were copied away, `malloc`'s among them: `child` must not

@@ -84,8 +84,8 @@ impl Undoer<'_, '_> {
                 }
             }
             if let Some((folder, to)) = &open {
-                // Of what was made in it meanwhile. Which of them stay does not matter: they are there in the next
-                // round, too.
+                // Nested groups that its tasks have made. Which of them stay does not matter: they are there in the
+                // next round, too.
                 let _ = remove_inner(folder.as_fd(), members, to, DEPTH_MAX);
                 refused = empty(folder.as_fd(), members, to).unwrap_or(refused);
             }
@@ -212,8 +212,9 @@ fn empty(
     } else {
         Err(Errno::OPNOTSUPP)
     };
-    // `cgroup.procs` of version 2 omits a process whose first thread has ended, and cannot be read in a threaded
-    // group (EOPNOTSUPP). The list of threads has all; `cgroup.procs` takes a thread's number for its process.
+    // `cgroup.procs` of version 2 omits a process whose first thread has ended while others run, and cannot be read
+    // in a threaded group (EOPNOTSUPP). The list of threads has all; a thread's number in `cgroup.procs` moves its
+    // process.
     if let Ok(Some(refused)) = refused {
         return Ok(Some(refused));
     }

@@ -45,7 +45,8 @@ pub enum Undo {
         /// The choices that emu made; none while a write is under way.
         new: Vec<String>,
     },
-    /// Moves every task out of a group that emu made (it did not exist before), and removes the group.
+    /// Moves every task out of a group that emu made, and removes it. The caller makes sure that it did not exist
+    /// before.
     Group {
         /// The group's folder.
         path: PathBuf,

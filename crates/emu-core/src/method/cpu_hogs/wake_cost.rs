@@ -59,7 +59,7 @@ impl WakeCost {
     }
 }
 
-/// At most, while they are disturbed.
+/// Trials at most: they are made anew while they are disturbed.
 const TRIALS: usize = 3;
 
 /// Where tasks run for less of a period, in nanoseconds, what is kept is renewed: a microsecond weighs 0.2 % and more.

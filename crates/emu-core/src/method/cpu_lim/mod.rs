@@ -124,7 +124,7 @@ fn has_group(host: &Host) -> bool {
     hierarchy_for(host, Controller::Cpuacct).is_some_and(|hierarchy| hierarchy.writable)
 }
 
-/// In a cgroup where one can be had, else as `/proc` shows them. Also returns where is told what becomes of them.
+/// In a cgroup where one can be had, else as `/proc` shows them. The notes tell what becomes of them.
 fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>) -> Result<(Members, Notes)> {
     let proc = &host.roots.proc;
     let of_group = |group: TaskGroup| {

@@ -12,7 +12,7 @@ const WORK: Nanos = 1_000_000;
 /// So is one that waited for a CPU for more than this part of the time that tasks ran for: it has not had its turn.
 const WAITING_PART: f64 = 0.5;
 
-/// At work are also those of which nothing is known.
+/// A process of which nothing is known counts as at work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Process {
     pid: Pid,

@@ -51,8 +51,7 @@ impl Part {
 #[derive(Debug)]
 pub(crate) struct CpuGroup {
     pub(crate) cpu: CpuId,
-    /// One for each hierarchy, as in [`CpuGroups::homes`]. The first, of the cpu controller, says where a thread
-    /// belongs.
+    /// In the order of [`CpuGroups::homes`]. The first, of the cpu controller, says where a thread belongs.
     parts: Vec<Part>,
 }
 

@@ -43,8 +43,8 @@ impl Phase {
         self.next
     }
 
-    /// Moves the periods into one phase, if all groups are in use; takes up to six periods. Where it breaks off, as
-    /// `is_interrupted`, a period may be too long: it is to be set anew. A failure is tried again by the next look.
+    /// Moves the periods into one phase, if all groups are in use; takes up to six periods. Where `is_interrupted`
+    /// ends it, a period may be too long: it is to be set anew. A failure is tried again by the next look.
     pub(super) fn look(
         &mut self,
         groups: &mut [QuotaGroup],
