@@ -1,4 +1,4 @@
-//! The methods and their registry. One file for each; no file here imports another method.
+//! The methods and their registry. One folder for each; none imports from another method's.
 
 mod cpu_freeze;
 mod cpu_freq;
@@ -161,15 +161,11 @@ impl Plan {
         &self.expected
     }
 
-    /// What is to be expected, to add to it.
     pub(crate) fn expected_mut(&mut self) -> &mut Expected {
         &mut self.expected
     }
 
-    /// Starts emulating.
-    ///
-    /// # Errors
-    /// The kernel refused a step. What had been changed is in the journal, to be undone by the caller.
+    /// On error, what had been changed is in the journal, to be undone by the caller.
     pub(crate) fn engage(&self, host: &Host, zone: &Zone, journal: &Journal) -> Result<Box<dyn Emulation>> {
         (self.engage)(host, zone, journal)
     }
@@ -270,7 +266,6 @@ pub fn find(name: &str) -> Result<&'static dyn Method> {
     })
 }
 
-/// Whether new targets are for the CPUs of the old ones, as retargeting demands.
 pub(crate) fn same_cpus(old: &Targets, new: &Targets) -> Result<()> {
     if old.keys().eq(new.keys()) {
         return Ok(());

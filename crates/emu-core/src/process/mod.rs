@@ -1,5 +1,4 @@
-//! Processes as `/proc` shows them: their state, threads and descendants, and which of them emu
-//! must not stop.
+//! Processes as `/proc` shows them: state, threads, descendants, and which of them emu must not stop.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
@@ -20,16 +19,12 @@ pub(crate) struct Stat {
     pub(crate) state: u8,
     /// The parent: init or a subreaper for a child whose parent has ended.
     pub(crate) parent: Pid,
-    /// The process group.
     pub(crate) group: Pid,
-    /// The session.
     pub(crate) session: Pid,
-    /// Whether it is a kernel thread.
     pub(crate) is_kernel: bool,
     /// CPU time of its threads, of those that have ended, and of the children that it has waited for, in
     /// [`USER_TICK`](crate::sys::time::USER_TICK)s.
     pub(crate) used: u64,
-    /// How many threads it has.
     pub(crate) threads: usize,
     /// The start in clock ticks since boot; distinguishes processes that had the same number.
     pub(crate) starttime: u64,
@@ -44,12 +39,10 @@ pub(crate) struct Stat {
 pub(crate) enum KernelPolicy {
     /// `SCHED_FIFO` or `SCHED_RR`.
     RealTime,
-    /// `SCHED_DEADLINE`.
     Deadline,
 }
 
 impl KernelPolicy {
-    /// The policy of this number, if it is such a one.
     pub(crate) fn of(number: i32) -> Option<Self> {
         match number {
             libc::SCHED_FIFO | libc::SCHED_RR => Some(Self::RealTime),
@@ -66,12 +59,10 @@ const STAT_MAX: usize = 1200;
 pub(crate) const KERNEL_THREAD: u64 = 0x0020_0000;
 
 impl Stat {
-    /// Whether it has ended and only its exit code remains.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
 
-    /// Reads the fields; `None` when the process does not exist.
     pub(crate) fn read(proc: &Path, pid: Pid) -> Option<Self> {
         // One read has the whole line: the kernel makes it in one piece.
         let mut line = [0; STAT_MAX];
@@ -114,10 +105,8 @@ fn own_line(proc: &Path) -> Vec<Pid> {
 }
 
 /// Whether this process's user may change the task, as the kernel has it for users without capabilities
-/// (`check_same_owner`, kernel/sched/syscalls.c). emu may have capabilities that its user lacks (`setcap`), and the emu
-/// that undoes a change may not have them.
-///
-/// A task that has ended may be changed: nothing comes of it.
+/// (`check_same_owner`, kernel/sched/syscalls.c): emu may have some (`setcap`) that the emu that undoes a change has
+/// not. A task that has ended may be changed: nothing comes of it.
 pub(crate) fn is_owned(proc: &Path, tid: Pid) -> bool {
     let own = nix::unistd::geteuid();
     if own.is_root() {
@@ -127,10 +116,8 @@ pub(crate) fn is_owned(proc: &Path, tid: Pid) -> bool {
     has_user(&status, own.as_raw()).unwrap_or(false)
 }
 
-/// Whether a task with this `/proc/<pid>/status` has the user as its real or effective one. The owner of the files there
-/// is another: root, for a process that must not be dumped.
-///
-/// It does not allocate: an emulation is undone without.
+/// Whether a task with this `/proc/<pid>/status` has the user as its real or effective one: the owner of the files
+/// there is root for a process that must not be dumped. Allocates nothing, as an emulation is undone without.
 pub(crate) fn has_user(status: &[u8], user: u32) -> Option<bool> {
     let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
     let mut ids = line.split(|&byte| byte == b'\t').filter(|id| !id.is_empty());
@@ -138,12 +125,6 @@ pub(crate) fn has_user(status: &[u8], user: u32) -> Option<bool> {
     Some([id()?, id()?].contains(&user))
 }
 
-/// Refuses processes that must not be stopped or limited: init, emu, its ancestors, kernel threads; and those of another
-/// user.
-///
-/// # Errors
-/// [`ErrorKind::Usage`](crate::error::ErrorKind) or [`ErrorKind::NotPermitted`](crate::error::ErrorKind) naming the
-/// process.
 pub(crate) fn check_targets(proc: &Path, pids: impl IntoIterator<Item = Pid>) -> Result<()> {
     let own_line = own_line(proc);
     let own = std::process::id() as Pid;
@@ -172,19 +153,14 @@ const LOOK_AT_MEMBERS: Nanos = 1_000_000_000;
 /// kernel must have come round to it, which shows unless it came all the way round between two looks.
 const LOOK_AT_ALL: Nanos = 10_000_000_000;
 
-/// Some processes and all their descendants.
-///
-/// A process is a member when its parent is, or when it is in a process group or session that a
-/// member has made. So an orphan is still recognized, unless parent and child both appeared between
-/// the same two looks *and* the child is in no member's group or session. Only a cgroup has no such
-/// gap.
+/// Some processes and all their descendants: a process is a member when its parent is, or when it is in a process
+/// group or session that a member has made. So an orphan is recognized, unless parent and child both appeared between
+/// the same two looks *and* the child is in no member's group or session. Only a cgroup has no such gap.
 #[derive(Debug)]
 pub(crate) struct Descendants {
     proc: PathBuf,
-    /// The members alive at the last look.
     members: BTreeMap<Pid, Stat>,
-    /// The numbers of members that may be process groups or sessions. They are kept after the
-    /// member's end while another member is in the group or session.
+    /// Numbers of members that may be process groups or sessions: kept after the member's end while they are in use.
     lines: HashSet<Pid>,
     /// Processes that are known not to be members.
     others: HashSet<Pid>,
@@ -198,10 +174,6 @@ pub(crate) struct Descendants {
 }
 
 impl Descendants {
-    /// These processes and their descendants.
-    ///
-    /// # Errors
-    /// A process does not exist, has ended, or is a thread of another; `/proc` cannot be read.
     pub(crate) fn of(proc: &Path, pids: &[Pid]) -> Result<Self> {
         let mut members = BTreeMap::new();
         for &pid in pids {
@@ -228,15 +200,11 @@ impl Descendants {
         Ok(descendants)
     }
 
-    /// The members alive at the last look, by number.
     pub(crate) fn members(&self) -> &BTreeMap<Pid, Stat> {
         &self.members
     }
 
-    /// Updates the members: adds new ones and drops those that have ended.
-    ///
-    /// # Errors
-    /// `/proc` cannot be read.
+    /// Adds new members and drops those that have ended.
     pub(crate) fn look(&mut self) -> Result<()> {
         let (now, before) = (time::now(), self.given_out.seen);
         let last_pid = self.given_out.settled(now);
@@ -279,12 +247,10 @@ impl Descendants {
         Ok(())
     }
 
-    /// Removes a member that has ended.
     pub(crate) fn forget(&mut self, pid: Pid) {
         self.members.remove(&pid);
     }
 
-    /// Adds those strangers that are members, until none is found any more.
     fn adopt(&mut self, mut strangers: Vec<(Pid, Stat)>) {
         let own = std::process::id() as Pid;
         loop {
@@ -308,7 +274,6 @@ impl Descendants {
     }
 }
 
-/// The numbers of all processes.
 fn pids(proc: &Path) -> Result<Vec<Pid>> {
     let entries = fs::read_dir(proc).map_err(|e| Error::file("list", proc, e))?;
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
@@ -326,15 +291,13 @@ pub(crate) fn times_in_schedstat(text: &str) -> Option<(Nanos, Nanos)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// The process that a thread belongs to.
 fn process_of(proc: &Path, tid: Pid) -> Option<Pid> {
     let status = fs::read(proc.join(tid.to_string()).join("status")).ok()?;
     let status = String::from_utf8_lossy(&status).into_owned();
     status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
 }
 
-/// The last process number that the kernel has given out in this PID namespace: the last field of
-/// `/proc/loadavg` (`proc_loadavg(5)`).
+/// The last process number given out in this PID namespace: the last field of `/proc/loadavg` (`proc_loadavg(5)`).
 #[derive(Debug)]
 pub(crate) struct LastPid {
     /// `None` where it is not believed.
@@ -349,8 +312,7 @@ pub(crate) struct LastPid {
 pub(crate) const FORK: Nanos = 10_000_000;
 
 impl LastPid {
-    /// That of a procfs. It is believed where making a thread changes it: some file systems for containers show a file of
-    /// their own.
+    /// Believed where making a thread changes it: some file systems for containers show a file of their own.
     pub(crate) fn of(proc: &Path) -> Self {
         let believed = Self { file: Some(proc.join("loadavg")), seen: None, since: 0 };
         let before = believed.read();

@@ -9,15 +9,12 @@ use crate::sys::Pid;
 
 const WORDS: usize = (CPU_ID_MAX + 1) / 64;
 
-/// CPUs, as the kernel takes and gives them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mask([u64; WORDS]);
 
 impl Mask {
-    /// All CPUs that there can be.
     pub(crate) const ALL: Self = Self([u64::MAX; WORDS]);
 
-    /// Of these CPUs.
     pub(crate) fn of(cpus: impl IntoIterator<Item = CpuId>) -> Self {
         let mut mask = [0; WORDS];
         for cpu in cpus {
@@ -29,9 +26,6 @@ impl Mask {
     }
 
     /// `sched_getaffinity(tid)`; 0 is the calling thread. CPUs that are not active are left out.
-    ///
-    /// # Errors
-    /// `ESRCH` when the task is gone.
     pub(crate) fn get(tid: Pid) -> io::Result<Self> {
         let mut mask = [0; WORDS];
         // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes to `mask`.
@@ -41,9 +35,6 @@ impl Mask {
     }
 
     /// `sched_setaffinity(tid, self)`; 0 is the calling thread.
-    ///
-    /// # Errors
-    /// As [`set`].
     pub(crate) fn set(&self, tid: Pid) -> io::Result<()> {
         let Self(mask) = self;
         // SAFETY: the kernel reads `size_of_val(mask)` bytes from `mask`, which lives until the call returns.
@@ -53,19 +44,13 @@ impl Mask {
     }
 }
 
-/// `sched_setaffinity(tid, cpus)`; 0 is the calling thread.
-///
-/// # Errors
-/// `EINVAL` when none of the CPUs is online and allowed by the task's cpuset, `EPERM` for another user's task,
-/// `ESRCH` when it is gone.
+/// `sched_setaffinity(tid, cpus)`; 0 is the calling thread. `EINVAL` when none of the CPUs is online and allowed by
+/// the task's cpuset, `EPERM` for another user's task, `ESRCH` when it is gone.
 pub(crate) fn set(tid: Pid, cpus: &CpuList) -> io::Result<()> {
     Mask::of(cpus.iter()).set(tid)
 }
 
 /// `sched_getaffinity(tid)`; 0 is the calling thread.
-///
-/// # Errors
-/// `ESRCH` when the task is gone.
 pub(crate) fn get(tid: Pid) -> io::Result<CpuList> {
     let Mask(mask) = Mask::get(tid)?;
     Ok((0..=CPU_ID_MAX)
@@ -73,7 +58,6 @@ pub(crate) fn get(tid: Pid) -> io::Result<CpuList> {
         .collect())
 }
 
-/// The CPU that the calling thread is on, at this moment.
 pub(crate) fn current_cpu() -> Option<usize> {
     nix::sched::sched_getcpu().ok()
 }

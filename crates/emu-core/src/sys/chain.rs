@@ -1,9 +1,9 @@
 //! Chains of dependent instructions: code whose length in core cycles is known.
 //!
-//! Each register-to-register addition waits for the one before it and takes one cycle on every x86-64 and
-//! `AArch64` core (Agner Fog, Instruction tables; Arm software optimisation guides). Additions of constants
-//! are avoided: recent cores fold those at rename. The short and the long body have the same loop around
-//! them, so that the difference of their times is [`DIFFERENCE`] cycles per round and nothing else.
+//! Each register-to-register addition waits for the one before it and takes one cycle on every x86-64 and `AArch64`
+//! core (Agner Fog, Instruction tables; Arm software optimisation guides); recent cores fold additions of constants
+//! at rename. Both bodies have the same loop around them, so that their times differ by [`DIFFERENCE`] cycles per
+//! round and nothing else.
 
 #![expect(unsafe_code, reason = "the compiler would shorten a chain written in Rust")]
 

@@ -17,7 +17,6 @@ use rustix::process::{
 use super::signal;
 use crate::sys::Pid;
 
-/// A child of this process.
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: Pid,
@@ -25,12 +24,11 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Its process ID.
     pub(crate) fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Kills the child; that it has ended meanwhile is no failure.
+    /// That it has ended meanwhile is no failure.
     pub(super) fn kill(&self) -> io::Result<()> {
         match signal::send(self.pidfd.as_fd(), self.pid, Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
@@ -38,7 +36,6 @@ impl Child {
         }
     }
 
-    /// Waits until the child has ended.
     pub(super) fn wait(&self) -> io::Result<ExitStatus> {
         loop {
             match rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {
@@ -55,36 +52,29 @@ impl Child {
         }
     }
 
-    /// Kills the child and waits until it is gone.
     pub(crate) fn end(&self) {
         let _ = self.kill();
-        // `__WALL`, because a child without an exit signal is hidden from an ordinary wait. ECHILD: the
-        // embedding program has such a wait for all its children, and it was quicker.
+        // `__WALL`: without an exit signal, a child is hidden from an ordinary wait. ECHILD: the embedding program
+        // has such a wait for all its children, and was quicker.
         while waitid(Id::PIDFd(self.pidfd.as_fd()), WaitPidFlag::WEXITED | WaitPidFlag::__WALL)
             == Err(nix::Error::EINTR)
         {}
     }
 }
 
-/// `clone(CLONE_PIDFD)`: runs `child` in a copy of this process, which then ends with the code returned.
+/// `clone(CLONE_PIDFD)`: runs `child` in a copy of this process, which then ends with the code returned. The child
+/// has the one thread that called, all signals blocked, and of the open files only `keep`.
 ///
-/// The child has the one thread that called, all signals blocked, and of the open files only `keep`.
-///
-/// The child has no exit signal: the parent gets no `SIGCHLD` for it, and `wait(2)` for any child does not
-/// return it, so a program that embeds this crate does not notice it. Handlers of `pthread_atfork(3)` are
-/// not run. Needs Linux 5.2.
+/// It has no exit signal: a program that embeds this crate gets no `SIGCHLD` for it, and `wait(2)` for any child does
+/// not return it. Handlers of `pthread_atfork(3)` are not run. Needs Linux 5.2.
 ///
 /// # Safety
 /// Other threads may have held any lock when they were copied away, `malloc`'s among them: `child` must not
 /// allocate, free, print, panic or wait for a lock, only compute and make system calls (`signal-safety(7)`). It must
 /// use no descriptor but those of `keep`: the numbers of the others are closed, whoever owns them.
 ///
-/// # Errors
-/// `EAGAIN` or `ENOMEM` as of fork(2), `ENOSYS` or `EINVAL` on an older kernel.
-///
-/// # References
-/// - <https://man7.org/linux/man-pages/man2/clone.2.html>
-/// - <https://man7.org/linux/man-pages/man2/close_range.2.html>
+/// References: <https://man7.org/linux/man-pages/man2/clone.2.html>,
+/// <https://man7.org/linux/man-pages/man2/close_range.2.html>
 pub(crate) unsafe fn fork<const N: usize>(
     keep: [BorrowedFd<'_>; N],
     child: impl FnOnce() -> i32,
@@ -107,9 +97,6 @@ pub(crate) unsafe fn fork<const N: usize>(
 ///
 /// # Safety
 /// The child must not return into the program, and must do only what the closure of [`fork`] may.
-///
-/// # Errors
-/// As [`fork`].
 pub(super) unsafe fn copy(exit_signal: libc::c_int) -> io::Result<Option<Child>> {
     let mut pidfd: RawFd = -1;
     let (no_stack, unused): (libc::c_ulong, libc::c_ulong) = (0, 0);
@@ -142,9 +129,6 @@ pub(super) unsafe fn copy(exit_signal: libc::c_int) -> io::Result<Option<Child>>
 ///
 /// # Safety
 /// As [`fork`].
-///
-/// # Errors
-/// As [`fork`].
 pub(crate) unsafe fn fork_bound<const N: usize>(
     keep: [BorrowedFd<'_>; N],
     child: impl FnOnce() -> i32,
@@ -162,7 +146,6 @@ pub(crate) unsafe fn fork_bound<const N: usize>(
     unsafe { fork(keep, bound) }
 }
 
-/// `_exit(code)`: ends the process without running anything of the program's.
 fn exit(code: i32) -> ! {
     // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(code) }
@@ -177,7 +160,6 @@ impl Drop for NeverReturn {
     }
 }
 
-/// Closes every descriptor of this process but these.
 fn close_all_but<const N: usize>(mut keep: [RawFd; N]) {
     keep.sort_unstable();
     let mut first = 0;

@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "an instruction that the standard library does not offer")]
 
-/// How a burner passes the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Relax {
     /// x86 `TPAUSE`, state C0.1: sleeps in hardware up to a deadline of the time-stamp counter.
@@ -13,7 +12,6 @@ pub(crate) enum Relax {
 }
 
 impl Relax {
-    /// The best of this CPU.
     pub(crate) fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
         if has_waitpkg() {

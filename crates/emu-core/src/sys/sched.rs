@@ -6,53 +6,30 @@ use std::io;
 use std::os::unix::thread::JoinHandleExt;
 use std::thread::JoinHandle;
 
-/// `sched_setscheduler(0, SCHED_FIFO, priority)`: runs the calling thread ahead of all normal threads.
+/// `sched_setscheduler(2)` with `SCHED_FIFO`: runs the calling thread ahead of all normal threads.
+/// `SCHED_RESET_ON_FORK` keeps children normal. The raw system call is used because musl's wrapper is a stub that
+/// fails with `ENOSYS`.
 ///
-/// The raw system call is used because musl's wrapper is a stub that fails with `ENOSYS`.
-/// `SCHED_RESET_ON_FORK` keeps children normal.
-///
-/// # Errors
-/// `EPERM` without `CAP_SYS_NICE` or `RLIMIT_RTPRIO` ≥ `priority`, and in a cgroup without real-time budget
-/// (`CONFIG_RT_GROUP_SCHED`); `EINVAL` for a priority outside 1..=99.
-///
-/// # References
-/// - <https://man7.org/linux/man-pages/man2/sched_setscheduler.2.html>
-/// - Documentation/scheduler/sched-rt-group.rst
+/// Fails with `EPERM` without `CAP_SYS_NICE` or `RLIMIT_RTPRIO` ≥ `priority`, and in a cgroup without real-time
+/// budget (`CONFIG_RT_GROUP_SCHED`, Documentation/scheduler/sched-rt-group.rst).
 pub(crate) fn set_fifo(priority: i32) -> io::Result<()> {
     set(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)
 }
 
-/// `sched_setscheduler(0, SCHED_IDLE)`: runs the calling thread only where nothing else wants to; it gives way at once
-/// to any other. Every thread may do that.
-///
-/// # Errors
-/// None that is known.
-///
-/// # References
-/// - <https://man7.org/linux/man-pages/man7/sched.7.html>
+/// `SCHED_IDLE` (`sched(7)`): runs the calling thread only where nothing else wants to; it gives way at once to any
+/// other. Every thread may do that.
 pub(crate) fn set_idle() -> io::Result<()> {
     set(libc::SCHED_IDLE, 0)
 }
 
-/// `sched_setscheduler(0, SCHED_OTHER)`: runs the calling thread among all normal threads, with the nice value that it
-/// has.
-///
-/// # Errors
-/// `EPERM` for a thread that is `SCHED_IDLE`, without `CAP_SYS_NICE` or an `RLIMIT_NICE` that allows its nice value.
-///
-/// # References
-/// - <https://man7.org/linux/man-pages/man7/sched.7.html>
+/// `SCHED_OTHER` (`sched(7)`): runs the calling thread among all normal threads, with the nice value that it has.
+/// Fails with `EPERM` for a thread that is `SCHED_IDLE`, without `CAP_SYS_NICE` or an `RLIMIT_NICE` that allows that
+/// value.
 pub(crate) fn set_normal() -> io::Result<()> {
     set(libc::SCHED_OTHER, 0)
 }
 
-/// `pthread_setschedparam(thread, SCHED_OTHER)`: as [`set_normal`], for another thread of this process.
-///
-/// # Errors
-/// As [`set_normal`]; `ESRCH` for a thread that has ended.
-///
-/// # References
-/// - <https://man7.org/linux/man-pages/man3/pthread_setschedparam.3.html>
+/// `pthread_setschedparam(3)`: as [`set_normal`], for another thread of this process; `ESRCH` for one that has ended.
 pub(crate) fn set_thread_normal<T>(thread: &JoinHandle<T>) -> io::Result<()> {
     let param = param(0);
     // SAFETY: the handle is neither joined nor detached, so its ID is valid whether the thread has ended or not; the

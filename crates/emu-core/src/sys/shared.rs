@@ -20,9 +20,6 @@ unsafe impl Sync for SharedCounter {}
 
 impl SharedCounter {
     /// `mmap(MAP_SHARED | MAP_ANONYMOUS)` of a page.
-    ///
-    /// # Errors
-    /// `ENOMEM`.
     pub(crate) fn new() -> io::Result<Self> {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping at a place of the kernel's choice replaces none.

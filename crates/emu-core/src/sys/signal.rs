@@ -8,11 +8,9 @@ use rustix::process::{Signal, kill_process, pidfd_send_signal};
 
 use super::Pid;
 
-/// Sends a signal to the process of a pidfd. Where a sandbox forbids `pidfd_send_signal(2)`, by `kill(2)`: while the
-/// process has not been waited for, its number is not given to another.
-///
-/// # Errors
-/// `ESRCH` when the process has ended, `EPERM` when this process may not signal it.
+/// Sends a signal to the process of a pidfd; `ESRCH` when it has ended. Where a sandbox forbids
+/// `pidfd_send_signal(2)`, by `kill(2)`: while the process has not been waited for, its number is not given to
+/// another.
 pub(crate) fn send(pidfd: BorrowedFd<'_>, pid: Pid, signal: Signal) -> rustix::io::Result<()> {
     match pidfd_send_signal(pidfd, signal) {
         Err(Errno::PERM | Errno::NOSYS) => {

@@ -45,16 +45,14 @@ impl Default for SignalMask {
     }
 }
 
-/// What a child is to be, made ready in the parent: the child allocates nothing.
+/// What a child is to be, made ready in the parent, as the child allocates nothing. `None` is what this process has.
 #[derive(Debug)]
 pub(crate) struct Image {
     /// The program, then its arguments.
     pub(crate) arguments: Vec<CString>,
-    /// `NAME=value` each; `None` for what this process has.
+    /// `NAME=value` each.
     pub(crate) environment: Option<Vec<CString>>,
-    /// `None` for the one of this process.
     pub(crate) folder: Option<CString>,
-    /// The child's streams; `None` for those of this process.
     pub(crate) streams: [Option<OwnedFd>; 3],
     pub(crate) mask: SignalMask,
 }
@@ -83,7 +81,6 @@ pub struct Gated {
 pub(crate) struct Making(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
 impl Making {
-    /// Waits until no other thread makes a child.
     pub(crate) fn begin() -> Self {
         static MAKING: Mutex<()> = Mutex::new(());
         Self(MAKING.lock().unwrap_or_else(PoisonError::into_inner))
@@ -94,10 +91,8 @@ impl Making {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {attempt}")]
 pub struct ExecError {
-    /// What was tried.
     attempt: String,
     is_of_program: bool,
-    /// What the kernel said.
     #[source]
     cause: io::Error,
 }
@@ -118,12 +113,9 @@ impl From<ExecError> for Error {
 impl Gated {
     /// Forks a child that will become `image` once the gate opens. Until then it blocks all signals.
     ///
-    /// The program has the default action for `SIGPIPE`, which Rust programs ignore. Where this process ignores `SIGCHLD`,
-    /// the child goes on to, and this process no longer does: the kernel reaps the children of one that ignores it, and
-    /// how they ended is lost.
-    ///
-    /// # Errors
-    /// The pipes or the fork fail.
+    /// The program has the default action for `SIGPIPE`, which Rust programs ignore. Where this process ignores
+    /// `SIGCHLD`, the child goes on to, and this process no longer does: the kernel reaps children of one that
+    /// ignores it, and how they ended is lost.
     pub(crate) fn spawn(image: &Image, _: &Making) -> Result<Self> {
         let pointers = |texts: &[CString]| -> Vec<_> {
             texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
@@ -193,22 +185,17 @@ impl Gated {
         Ok(())
     }
 
-    /// Waits until the process has ended.
-    ///
-    /// # Errors
-    /// Somebody else in this process has waited for it.
+    /// Fails where somebody else in this process has waited for it.
     pub(crate) fn wait(&self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
 
-    /// Kills the process; that it has ended meanwhile is no failure.
     pub(crate) fn kill(&self) -> io::Result<()> {
         self.child.kill()
     }
 }
 
 impl Drop for Gated {
-    /// Ends the child if its program has not begun.
     fn drop(&mut self) {
         if !self.has_begun {
             self.child.end();
@@ -217,20 +204,14 @@ impl Drop for Gated {
 }
 
 /// The ends of a pipe, reading first, both closed by `exec`.
-///
-/// # Errors
-/// Too many files are open.
 pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     let ends = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .and_then(|(read, write)| Ok((above_streams(read)?, above_streams(write)?)));
     ends.map_err(|e| Error::io("cannot make a pipe", e.into()))
 }
 
-/// The same file under a number that is not that of a standard stream, where the child will put another one. A program
-/// that has closed its own gets such numbers.
-///
-/// # Errors
-/// Too many files are open.
+/// The same file under a number other than a standard stream's, where the child will put another one: a program that
+/// has closed its own streams gets such numbers.
 pub(crate) fn above_streams(file: OwnedFd) -> rustix::io::Result<OwnedFd> {
     if file.as_raw_fd() > libc::STDERR_FILENO {
         return Ok(file);
@@ -250,7 +231,7 @@ fn closed_by_exec(needed: &[RawFd]) -> Vec<RawFd> {
     numbers.filter(is_closed).collect()
 }
 
-/// Takes the default action for `SIGCHLD` where it is ignored. A handler is left: it is the embedding program's.
+/// A handler is left: it is the embedding program's.
 fn heed_children() {
     if action(libc::SIGCHLD) == Some(libc::SIG_IGN) {
         default_action(Signal::SIGCHLD);
@@ -271,7 +252,6 @@ fn default_action(signal: Signal) {
     let _ = unsafe { nix::sys::signal::signal(signal, nix::sys::signal::SigHandler::SigDfl) };
 }
 
-/// The child's side; never returns.
 fn begin(
     image: &Image,
     arguments: &[*const libc::c_char],

@@ -24,7 +24,6 @@ pub(crate) fn thread_cpu() -> Nanos {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time of all threads of this process.
 pub(crate) fn process_cpu() -> Nanos {
     read(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }
@@ -55,10 +54,11 @@ pub fn tick() -> Duration {
     coarse.map_or(Duration::from_millis(10), |step| span(step.tv_sec() * 1_000_000_000 + step.tv_nsec()))
 }
 
-/// Sleeps until `deadline`, or until `word` no longer holds `expected` and somebody calls [`wake`].
+/// Sleeps until `deadline`, or until `word` no longer holds `expected` and [`wake`] is called; may end early
+/// (`EINTR`).
 ///
-/// An absolute `FUTEX_WAIT_BITSET` uses the same high-resolution timer as `clock_nanosleep` and, unlike it,
-/// can be ended from another thread without a signal. It may also return early for no reason (`EINTR`).
+/// An absolute `FUTEX_WAIT_BITSET` uses the same high-resolution timer as `clock_nanosleep` and, unlike it, can be
+/// ended from another thread without a signal.
 pub(crate) fn wait_until(word: &AtomicU32, expected: u32, deadline: Nanos) {
     let timeout =
         futex::Timespec { tv_sec: deadline / 1_000_000_000, tv_nsec: (deadline % 1_000_000_000) as _ };
@@ -66,14 +66,12 @@ pub(crate) fn wait_until(word: &AtomicU32, expected: u32, deadline: Nanos) {
     let _ = futex::wait_bitset(word, futex::Flags::PRIVATE, expected, Some(&timeout), NonZeroU32::MAX);
 }
 
-/// Wakes every thread that waits on `word`.
 pub(crate) fn wake(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::PRIVATE, i32::MAX as u32);
 }
 
-/// Tells the kernel not to delay this thread's timers (`PR_SET_TIMERSLACK`, 1 ns; the default is 50 µs).
-///
-/// Real-time threads have no slack anyway (prctl(2)).
+/// Tells the kernel not to delay this thread's timers (`PR_SET_TIMERSLACK`, 1 ns; the default is 50 µs). Real-time
+/// threads have no slack anyway (prctl(2)).
 pub(crate) fn no_timer_slack() {
     let _ = nix::sys::prctl::set_timerslack(1);
 }

@@ -9,13 +9,11 @@ use crate::error::{Error, Result};
 
 /// Timers for the next two wake-ups of a thread that wakes up in steps.
 ///
-/// A thread that goes to sleep until the next event of its CPU makes the kernel program the CPU's timer, and that is an
-/// exit to the hypervisor in a guest: a third of what the whole wake-up takes. The interrupt of a timer programs the
-/// next one in any case. So the step after the next one is told while the next one is still to come, and nothing is
-/// programmed but in interrupts that there are anyway: a timer that does not expire before all others, or at the
-/// same moment as another one, needs nothing (`hrtimer_start_range_ns` in the kernel's kernel/time/hrtimer.c).
-///
-/// Nobody waits for these timers: a step that was told and is not waited for costs its interrupt.
+/// A thread that goes to sleep until the next event of its CPU makes the kernel program the CPU's timer: in a guest
+/// an exit to the hypervisor, a third of what the whole wake-up takes. The interrupt of a timer programs the next one
+/// in any case. So the step after the next one is told while the next one is still to come: a timer that does not
+/// expire before all others, or at the same moment as another one, needs nothing (`hrtimer_start_range_ns` in the
+/// kernel's kernel/time/hrtimer.c). A step that was told and is not waited for costs its interrupt.
 #[derive(Debug)]
 pub(crate) struct TimerPrearm {
     /// The first one is the one to be set next: it has expired, or will before the other.
@@ -23,10 +21,6 @@ pub(crate) struct TimerPrearm {
 }
 
 impl TimerPrearm {
-    /// Nothing told yet.
-    ///
-    /// # Errors
-    /// There are no file descriptors left.
     pub(crate) fn new() -> Result<Self> {
         let timer = || TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC);
         let timers = timer().and_then(|one| Ok([one, timer()?])).map_err(|cause| {

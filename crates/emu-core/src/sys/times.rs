@@ -8,13 +8,8 @@ use nix::time::{clock_getcpuclockid, clock_gettime};
 
 use crate::sys::Pid;
 
-/// `times()`: CPU time of this process and its threads, in ticks (`sysconf(_SC_CLK_TCK)` to the second).
-///
-/// It is the oldest of the CPU clocks, and the coarsest: what `time(1)` of some shells and `clock()` of old programs
-/// show.
-///
-/// # References
-/// - <https://man7.org/linux/man-pages/man2/times.2.html>
+/// `times(2)`: CPU time of this process and its threads, in ticks (`sysconf(_SC_CLK_TCK)` to the second). The oldest
+/// and the coarsest of the CPU clocks: what `time(1)` of some shells and `clock()` of old programs show.
 pub fn cpu_ticks() -> i64 {
     let mut times = libc::tms { tms_utime: 0, tms_stime: 0, tms_cutime: 0, tms_cstime: 0 };
     // SAFETY: the kernel writes one `tms` behind the pointer, which lives until the call returns. The result, ticks

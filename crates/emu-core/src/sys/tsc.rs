@@ -1,13 +1,10 @@
-//! The time-stamp counter.
+//! Reading the time-stamp counter.
 
-/// The time-stamp counter of the CPU that this runs on, read after everything before it; `None` where there is none
-/// (other than x86-64).
+/// The time-stamp counter of this CPU, read after everything before it (`LFENCE`); `None` on other than x86-64.
 ///
-/// On CPUs with an invariant counter it runs at one rate whatever the core clock is. Whether the counters of several
-/// CPUs agree is for the kernel to judge: it takes `tsc` as its clock source only where they do.
-///
-/// # References
-/// - Intel SDM vol. 3B, § 19.17; AMD APM vol. 2, § 13.2.4. `LFENCE` waits for earlier instructions (SDM vol. 2A).
+/// An invariant counter runs at one rate whatever the core clock is. Whether the counters of several CPUs agree is
+/// for the kernel to judge: it takes `tsc` as its clock source only where they do. References: Intel SDM vol. 2A
+/// (`LFENCE`) and vol. 3B, section 19.17; AMD APM vol. 2, section 13.2.4.
 #[inline]
 #[cfg_attr(
     target_arch = "x86_64",

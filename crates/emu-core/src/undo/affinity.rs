@@ -1,5 +1,4 @@
-//! Undoing changes to the CPU affinity of tasks and of their later children. Nothing here
-//! allocates.
+//! Undoing changes to the CPU affinity of tasks and of their later children. Nothing here allocates.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -24,7 +23,6 @@ const INIT: Pid = 1;
 /// The largest number of ancestors that are followed.
 const GENERATIONS: u32 = 64;
 
-/// A change of affinity to undo.
 struct Binding {
     cpus: CpuSet,
     /// As the kernel reports it: without offline CPUs.
@@ -68,7 +66,6 @@ impl Undoer<'_, '_> {
         Ok(true)
     }
 
-    /// Undoes the change in tasks that have inherited it.
     pub(super) fn restore_inherited(
         &mut self,
         tasks: TaskSetField<'_>,
@@ -130,7 +127,6 @@ impl Undoer<'_, '_> {
         self.failed(format_args!("cannot let all tasks run on CPUs {cpus_text}: new ones keep coming"))
     }
 
-    /// The CPUs that are online; `None` where the kernel does not report them.
     fn online(&self) -> Option<CpuSet> {
         let mut buffer = [0; 4096];
         parse_cpus(self.places.sys_file("devices/system/cpu/online")?.read(&mut buffer).ok()?.into())
@@ -138,7 +134,7 @@ impl Undoer<'_, '_> {
 }
 
 impl Binding {
-    /// Undoes the change in all threads of a process; returns whether a thread had it.
+    /// Returns whether a thread had the change.
     fn take_from(&self, proc: BorrowedFd<'_>, process: Pid) -> rustix::io::Result<bool> {
         let mut found = false;
         each_entry(proc, of_process(process, "task").as_c_str(), |tid| {
@@ -163,7 +159,6 @@ impl Binding {
     }
 }
 
-/// Calls `each` with every number that names an entry of a folder below procfs.
 fn each_entry(
     proc: BorrowedFd<'_>,
     folder: &CStr,
@@ -206,7 +201,6 @@ fn both(cpus: &CpuSet, others: Option<&CpuSet>) -> CpuSet {
     both
 }
 
-/// Checks that these are lists of CPUs that a record may have.
 pub(super) fn are_cpus(lists: [Field<'_>; 2]) -> Result<(), &'static str> {
     if lists.iter().all(|list| parse_cpus(*list).is_some()) {
         Ok(())
@@ -215,7 +209,6 @@ pub(super) fn are_cpus(lists: [Field<'_>; 2]) -> Result<(), &'static str> {
     }
 }
 
-/// Reads a list of CPUs as the kernel writes it.
 fn parse_cpus(text: Field<'_>) -> Option<CpuSet> {
     let mut set = CpuSet::new();
     let (mut first, mut number) = (None, None::<usize>);

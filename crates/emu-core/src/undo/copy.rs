@@ -1,9 +1,9 @@
 //! Compaction of a long journal.
 //!
-//! A session that runs for days writes a record for every new value of a file. From time to time it
-//! copies the records that still count to the end of its journal: a line `copying`, the records
-//! each after a `+`, a line `copied`. A complete copy replaces all lines before it. A copy without
-//! its last line, as a killed emu leaves it, is ignored.
+//! A session that runs for days writes a record for every new value of a file. From time to time it copies the
+//! records that still count to the end of its journal: a line `copying`, the records each after a `+`, a line
+//! `copied`. A complete copy replaces all lines before it; one without its last line, as a killed emu leaves it, is
+//! ignored.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,8 @@ use super::lines::{COPIED, COPY, COPYING};
 use super::places::FixedText;
 use super::record::Step;
 
-/// Path and old value, as written in a record.
 type FileField<'a> = (&'a [u8], &'a [u8]);
 
-/// A copy of those records of `lines` that still count.
 pub(super) fn copied(lines: &[u8]) -> Vec<u8> {
     let records: Vec<_> = lines
         .split(|&byte| byte == b'\n')
@@ -54,8 +52,7 @@ pub(super) fn copied(lines: &[u8]) -> Vec<u8> {
     };
     push(COPYING, b"");
     for (number, record) in records.iter().enumerate() {
-        // The oldest one counts as well: undoing the records in between may have changed the file
-        // again.
+        // The oldest one counts as well: undoing the records in between may have changed the file again.
         let is_outlived = match Step::parse(record) {
             Some(Step::File { path, old, new, .. }) if !new.is_empty() => files
                 .get(&(path.escaped(), old.escaped()))

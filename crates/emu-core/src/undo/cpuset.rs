@@ -20,9 +20,8 @@ const CPUS: &[u8] = b"cpuset.cpus";
 /// In version 2 the file of CPUs may be empty; this one, which version 1 lacks, has those in force.
 const EFFECTIVE: &[u8] = b"cpuset.cpus.effective";
 
-/// Gives every group of a journal that is a cpuset the CPUs of the group above, and waits for the forks that are under way.
-///
-/// It only avoids a race: where it is not possible, the tasks leave the groups all the same.
+/// Gives every group of a journal that is a cpuset the CPUs of the group above, and waits for the forks that are
+/// under way. It only avoids a race: where it is not possible, the tasks leave the groups all the same.
 pub(super) fn widen_all(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8]) {
     // The newest group comes first, and may be in an older one: the second time, that has all CPUs to give.
     let is_any_wider = [(); 2].map(|()| widen_each(journal, places, window)).contains(&true);
@@ -31,7 +30,6 @@ pub(super) fn widen_all(journal: BorrowedFd<'_>, places: &Places, window: &mut [
     }
 }
 
-/// Returns whether tasks had fewer CPUs before.
 fn widen_each(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8]) -> bool {
     let Ok(mut lines) = Backwards::new(journal, window) else { return false };
     let mut is_any_wider = false;
@@ -58,7 +56,6 @@ fn widen(group: &Located<'_>, members: Field<'_>) -> rustix::io::Result<bool> {
     has_tasks(group, members)
 }
 
-/// The CPUs of a group.
 fn in_force<'b>(group: &Located<'_>, buffer: &'b mut [u8]) -> rustix::io::Result<&'b [u8]> {
     let effective = group.join(EFFECTIVE)?;
     let is_there = effective.open(OFlags::PATH).is_ok();

@@ -1,9 +1,7 @@
-//! The fields of a line of the journal: bytes separated by tabs; tabs, newlines and backslashes are
-//! escaped.
+//! The fields of a journal line: bytes separated by tabs; tabs, newlines and backslashes are escaped.
 
 use std::fmt;
 
-/// Appends fields to a line, with a tab before each but the first.
 pub(super) fn push_all<'a>(line: &mut Vec<u8>, fields: impl IntoIterator<Item = &'a [u8]>) {
     for field in fields {
         push(line, field);
@@ -29,12 +27,10 @@ pub(super) fn push(line: &mut Vec<u8>, field: &[u8]) {
 pub(super) struct Field<'a>(&'a [u8]);
 
 impl<'a> Field<'a> {
-    /// The bytes with their escapes.
     pub(super) fn escaped(self) -> &'a [u8] {
         self.0
     }
 
-    /// The bytes without escapes.
     pub(super) fn bytes(self) -> impl Iterator<Item = u8> + 'a {
         let mut escaped = self.0.iter();
         std::iter::from_fn(move || match *escaped.next()? {
@@ -47,12 +43,10 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Whether the field stands for exactly `value`.
     pub(super) fn is(self, value: &[u8]) -> bool {
         self.bytes().eq(value.iter().copied())
     }
 
-    /// Whether `word` is one of the field's words.
     pub(super) fn has_word(self, word: &[u8]) -> bool {
         let (mut rest, mut same) = (word.iter(), true);
         for byte in self.bytes().chain([b' ']) {
@@ -107,7 +101,6 @@ impl<'a> From<&'a [u8]> for Field<'a> {
     }
 }
 
-/// The fields of a line that are not yet read.
 #[derive(Debug, Clone)]
 pub(super) struct Fields<'a>(Option<&'a [u8]>);
 
@@ -118,12 +111,10 @@ impl<'a> Fields<'a> {
         fields.clone().all(Field::is_well_escaped).then_some(fields)
     }
 
-    /// All remaining fields.
     pub(super) fn rest(&mut self) -> Values<'a> {
         Values(self.0.take())
     }
 
-    /// Whether no field remains.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -158,7 +149,6 @@ impl<'a> Values<'a> {
         self.fields().any(|field| field.is(value))
     }
 
-    /// Whether `word` is a word of one of them.
     pub(super) fn has_word(self, word: &[u8]) -> bool {
         self.fields().any(|field| field.has_word(word))
     }

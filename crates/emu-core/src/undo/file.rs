@@ -81,8 +81,7 @@ impl Undoer<'_, '_> {
         }
     }
 
-    /// Disables the controllers that this session has enabled, whatever others have enabled since,
-    /// except those that another live session relies on.
+    /// Disables the controllers that this session has enabled, except those that another live session relies on.
     fn switch_off(
         &mut self,
         path: Field<'_>,
@@ -119,7 +118,6 @@ impl Undoer<'_, '_> {
     }
 }
 
-/// [`Peers::any`], where there are other sessions.
 fn is_any(
     peers: Option<Peers<'_>>,
     path: Field<'_>,
@@ -129,8 +127,7 @@ fn is_any(
     peers.is_some_and(|peers| peers.any(path, all, is_it))
 }
 
-/// Whether a record of a list of controllers tells that its session has enabled `name` or relies on
-/// it.
+/// Whether a record of a list of controllers tells that its session has enabled `name` or relies on it.
 pub(super) fn is_claimed(old: Field<'_>, new: Values<'_>, name: &[u8]) -> bool {
     new.has_word(name) && !old.has_word(name)
 }

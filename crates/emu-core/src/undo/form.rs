@@ -2,7 +2,6 @@
 
 use crate::control_file;
 
-/// How a control file shows its current value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// The file reads as it was written.
@@ -12,8 +11,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The current value in the text of a file. A list of choices without brackets is returned
-    /// whole.
+    /// The current value in the text of a file. A list of choices without brackets is returned whole.
     pub(super) fn value(self, text: &[u8]) -> &[u8] {
         match self {
             Self::Plain => text,
@@ -21,7 +19,6 @@ impl Form {
         }
     }
 
-    /// As [`value`](Self::value), of a string.
     pub(super) fn value_of(self, text: &str) -> &str {
         let value = self.value(text.as_bytes());
         // Brackets are ASCII, so what is between them is text where the whole is.

@@ -1,8 +1,5 @@
-//! Undoing groups of tasks: emptying and removing them, returning and continuing their tasks.
-//! Nothing here allocates.
-//!
-//! The lists of tasks change while they are read, because tasks fork and exit. So each list is read
-//! again until nothing is left to do, within bounds.
+//! Undoing groups of tasks: emptying and removing them, returning and continuing their tasks. Nothing here allocates.
+//! Lists of tasks change while they are read, as tasks fork and exit: each is read until nothing is left to do.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,7 +28,6 @@ pub(super) fn is_member_file(name: &[u8]) -> bool {
 /// Groups within groups that are removed with an outer one: each takes its buffer on the stack.
 const DEPTH_MAX: usize = 16;
 
-/// Writes a PID in decimal.
 fn join(members: &OwnedFd, pid: Pid) -> rustix::io::Result<()> {
     let mut text = super::places::FixedText::new();
     // Ten digits always fit.
@@ -48,8 +44,7 @@ fn move_members(
     let mut refused = None;
     let list = open_below(group, list, OFlags::RDONLY)?;
     each_number(&list, |pid| {
-        // A task outside our PID namespace is listed as 0; writing that would move this process
-        // itself.
+        // A task outside our PID namespace is listed as 0; writing that would move this process itself.
         if pid > 0 {
             match join(to, pid) {
                 // The task has ended.
@@ -63,14 +58,12 @@ fn move_members(
 }
 
 impl Undoer<'_, '_> {
-    /// Moves every task out of a group and removes the group.
     pub(super) fn dissolve(&mut self, path: Field<'_>, members: Field<'_>, return_to: Field<'_>) -> bool {
         let places = self.places;
         let (Some(group), Some(target)) = (places.locate(path), places.locate(return_to)) else {
             return false;
         };
         let deadline = Instant::now() + PATIENCE;
-        // Opened only when the group turns out not to be empty.
         let mut open = None;
         let mut refused = None;
         loop {
@@ -86,13 +79,12 @@ impl Undoer<'_, '_> {
                         return self.failed(format_args!("cannot empty the group {path}: {}", Cause(cause)));
                     }
                 };
-                // The group was removed in the meantime.
                 if open.is_none() {
                     return true;
                 }
             }
             if let Some((folder, to)) = &open {
-                // What was made in it by those who were in it. It does not matter which of them stay: they are there in the
+                // Nested groups that its tasks have made. Which of them stay does not matter: they are there in the
                 // next round, too.
                 let _ = remove_inner(folder.as_fd(), members, to, DEPTH_MAX);
                 refused = empty(folder.as_fd(), members, to).unwrap_or(refused);
@@ -108,8 +100,7 @@ impl Undoer<'_, '_> {
         }
     }
 
-    /// The group's folder, and the file that takes its tasks: that of the parent if the recorded
-    /// one is gone.
+    /// The group's folder, and the file that takes its tasks: that of the parent if the recorded one is gone.
     fn open_both(
         &mut self,
         group: &Located<'_>,
@@ -131,7 +122,6 @@ impl Undoer<'_, '_> {
         Ok(Some((folder, to)))
     }
 
-    /// Moves one process back to its group.
     pub(super) fn return_task(&mut self, task: Task, path: Field<'_>) -> bool {
         let Some(members) = self.places.locate(path) else { return false };
         let pid = task.pid;
@@ -149,7 +139,6 @@ impl Undoer<'_, '_> {
         }
     }
 
-    /// Continues every process of a group.
     pub(super) fn continue_all(&mut self, path: Field<'_>) -> bool {
         let Some(members) = self.places.locate(path) else { return false };
         let proc = self.places.proc();
@@ -213,7 +202,6 @@ fn remove_inner(
     Ok(())
 }
 
-/// Moves all tasks that the group's files list.
 fn empty(
     group: BorrowedFd<'_>,
     members: Field<'_>,
@@ -224,9 +212,9 @@ fn empty(
     } else {
         Err(Errno::OPNOTSUPP)
     };
-    // `cgroup.procs` of version 2 omits a process whose first thread has ended while others run,
-    // and cannot be read in a threaded group (EOPNOTSUPP). The list of threads has all of them, and
-    // writing the number of a thread to `cgroup.procs` moves its process.
+    // `cgroup.procs` of version 2 omits a process whose first thread has ended while others run, and cannot be read
+    // in a threaded group (EOPNOTSUPP). The list of threads has all; a thread's number in `cgroup.procs` moves its
+    // process.
     if let Ok(Some(refused)) = refused {
         return Ok(Some(refused));
     }
@@ -236,12 +224,10 @@ fn empty(
     }
 }
 
-/// Continues one process of a list that was read at `looked_at`. Returns the process's start time
-/// if it started later.
+/// Continues one process of a list that was read at `looked_at`; returns its start time if it started later.
 ///
-/// A process that started before the list was read is the listed one, because numbers in use are
-/// not given again. One that started since may have the number of a dead one, so it waits for the
-/// next look.
+/// A process that started before is the listed one, because numbers in use are not given again. One that started
+/// since may have the number of a dead one, so it waits for the next look.
 fn continue_member(proc: BorrowedFd<'_>, pid: Pid, looked_at: u64) -> rustix::io::Result<Option<u64>> {
     let pidfd = match task::open_number(pid) {
         Ok(Some(pidfd)) => pidfd,

@@ -1,7 +1,7 @@
-//! The guardian: a small process that undoes all changes when emu is killed, and lets the tasks run while emu is stopped.
+//! The guardian undoes all changes when emu is killed, and lets the tasks run while emu is stopped.
 //!
-//! The guardian is a fork of emu, which may have had many threads. So after the fork it only makes
-//! system calls and uses memory from before (see [`fork`]).
+//! It is a fork of emu, which may have had many threads: it only makes system calls and uses memory from before (see
+//! [`fork`]).
 
 use std::ffi::CStr;
 use std::fmt::{self, Write};
@@ -29,7 +29,6 @@ use crate::sys::shared::SharedCounter;
 /// How often the guardian looks whether emu is stopped. A look takes its time from the tasks, where they have little of a CPU.
 const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 500_000_000 };
 
-/// The guardian of a session, seen from its emu.
 #[derive(Debug)]
 pub(super) struct Guardian {
     child: Child,
@@ -42,9 +41,6 @@ pub(super) struct Guardian {
 
 impl Guardian {
     /// Starts the guardian of the session file `name`. It shares the lock of `locked` from then on.
-    ///
-    /// # Errors
-    /// A system call fails; Linux 5.3 is needed.
     pub(super) fn start(
         dir: &StateDir,
         name: &CStr,
@@ -53,8 +49,8 @@ impl Guardian {
         window: &mut [u8],
         session: &LiveSession,
     ) -> io::Result<Self> {
-        // Two signs of emu's end. The pidfd tells its death, even if a child of emu has inherited
-        // the pipe; the pipe tells that emu runs another program.
+        // Two signs of emu's end: the pidfd tells its death, even if a child of emu has inherited the pipe; the pipe
+        // tells that emu runs another program.
         let (closed, alive) = pipe_with(PipeFlags::CLOEXEC)?;
         let emu = pidfd_open(getpid(), PidfdFlags::empty())?;
         let stderr = io::stderr();
@@ -66,13 +62,12 @@ impl Guardian {
         let watch =
             Watch { closed, emu, own, paused: &paused, journal, folder, name, places, session, stderr };
         #[expect(unsafe_code, reason = "a fork has a contract")]
-        // SAFETY: `run` only makes system calls, on the kept descriptors and on memory from before
-        // the fork. A test aborts where it allocates.
+        // SAFETY: `run` only makes system calls, on the kept descriptors and on memory from before the fork. A test
+        // aborts where it allocates.
         let child = unsafe { fork(keep, || watch.run(window)) }?;
         Ok(Self { child, alive, paused })
     }
 
-    /// Tells whether the session is paused.
     pub(super) fn set_paused(&self, is_paused: bool) {
         self.paused.store(is_paused.into(), Ordering::Relaxed);
     }
@@ -88,11 +83,9 @@ impl Guardian {
     }
 }
 
-/// What the guardian works with.
 struct Watch<'a> {
     closed: BorrowedFd<'a>,
     emu: BorrowedFd<'a>,
-    /// The number of emu's process.
     own: Pid,
     paused: &'a SharedCounter,
     journal: BorrowedFd<'a>,
@@ -104,12 +97,10 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// The body of the guardian; returns its exit code.
     fn run(&self, window: &mut [u8]) -> i32 {
         #[cfg(test)]
         crate::sys::fork::allocations::forbid();
-        // Away from the terminal's signals and from any mounted folder. If this fails, undoing
-        // still works.
+        // Away from the terminal's signals and from any mounted folder. If this fails, undoing still works.
         let _ = setsid();
         let _ = rustix::thread::set_name(c"emu-guardian");
         let _ = rustix::process::chdir(c"/");
@@ -117,7 +108,6 @@ impl Watch<'_> {
         self.restore(window)
     }
 
-    /// Waits for the end of emu. Meanwhile, what emu has stopped runs when emu itself is stopped.
     fn wait(&self, window: &mut [u8]) {
         let mut was_stopped = false;
         loop {

@@ -54,7 +54,6 @@ impl LiveSession {
 /// How many characters of a name are kept: lines have a length limit.
 const NAME_MAX: usize = 200;
 
-/// The first line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) task: Task,
@@ -64,10 +63,6 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header of a new session of this process.
-    ///
-    /// # Errors
-    /// The process cannot be found in procfs.
     pub(super) fn new(
         roots: &Roots,
         places: &Places,
@@ -86,7 +81,6 @@ impl Header {
         Ok(Self { task: Task { pid, starttime: stat.starttime }, boot: boot(roots), session })
     }
 
-    /// The line, its newline included.
     pub(super) fn line(&self) -> Vec<u8> {
         let (pid, starttime) = (self.task.pid.to_string(), self.task.starttime.to_string());
         let cpus = self.session.cpus.to_string();
@@ -97,7 +91,6 @@ impl Header {
         line
     }
 
-    /// Reads a line without its newline.
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = Fields::of(line)?;
         for magic in MAGIC {
@@ -111,7 +104,6 @@ impl Header {
         fields.next().is_none().then_some(Self { task, boot, session })
     }
 
-    /// How every such line begins.
     pub(super) fn magic() -> Vec<u8> {
         let mut line = Vec::new();
         push_all(&mut line, MAGIC);

@@ -8,16 +8,13 @@ use rustix::io::{Errno, pread};
 /// The longest line that can be read, its newline included.
 pub(super) const LINE_MAX: usize = 32 * 1024;
 
-/// The buffer through which a journal is read.
 pub(super) const WINDOW: usize = 2 * LINE_MAX;
 
 /// The last line of a journal that is completely undone.
 pub(super) const DONE: &[u8] = b"done";
-/// The line for a session that has ended although something could not be undone: another emu may
-/// try again.
+/// For a session that has ended although something could not be undone: another emu may try again.
 pub(super) const LEFT: &[u8] = b"left";
-/// The line for a session that has begun to undo: it takes over nothing from other sessions any
-/// more.
+/// For a session that has begun to undo: it takes over nothing from other sessions any more.
 pub(super) const ENDING: &[u8] = b"ending";
 
 /// The line before copies of records.
@@ -27,9 +24,8 @@ pub(super) const COPY: &[u8] = b"+";
 /// The line after copied records: from here on they replace all lines before them.
 pub(super) const COPIED: &[u8] = b"copied";
 
-/// The complete lines of a file except its header, the last one first. If records were copied, only
-/// the copies. Text after the last newline belongs to a record whose change was not made, and is
-/// ignored.
+/// The complete lines of a file except its header, the last one first; where records were copied, only the copies.
+/// Text after the last newline belongs to a record whose change was not made, and is ignored.
 pub(super) struct Backwards<'a> {
     file: BorrowedFd<'a>,
     window: &'a mut [u8],
@@ -55,10 +51,7 @@ impl<'a> Backwards<'a> {
         Ok(lines)
     }
 
-    /// The next line towards the beginning, without its newline.
-    ///
-    /// # Errors
-    /// The file cannot be read; `EFBIG` when a line is longer than the buffer.
+    /// The next line towards the beginning, without its newline; `EFBIG` when it is longer than the buffer.
     pub(super) fn next(&mut self) -> rustix::io::Result<Option<&[u8]>> {
         while let Some(mut range) = self.range()? {
             let line = self.window.get(range.clone()).unwrap_or_default();
@@ -78,7 +71,6 @@ impl<'a> Backwards<'a> {
         Ok(None)
     }
 
-    /// The position of the next line in the window, without its newline.
     fn range(&mut self) -> rustix::io::Result<Option<Range<usize>>> {
         loop {
             let Some((_newline, text)) = self.text().split_last() else { return Ok(None) };
@@ -110,7 +102,6 @@ impl<'a> Backwards<'a> {
         while filled < wanted {
             let rest = self.window.get_mut(filled..wanted).unwrap_or_default();
             match pread(self.file, rest, self.start + filled as u64) {
-                // The file has been shortened meanwhile.
                 Ok(0) => return Err(Errno::IO),
                 Ok(count) => filled += count,
                 Err(Errno::INTR) => {}

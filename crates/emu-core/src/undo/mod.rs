@@ -1,9 +1,8 @@
 //! The undo journal: no change to the machine outlives the emulation, however emu ends.
 //!
-//! Before emu changes anything, it writes a record to a file: how to undo the change. The records
-//! are carried out, newest first, when the session ends; when emu is killed, by its guardian, a
-//! small process that waits for this; when the guardian is killed too, by the next emu or
-//! [`restore`]. All of them run the same code ([`replay`]).
+//! Before each change, a record of how to undo it is written to a file. The records are carried out, newest first,
+//! when the session ends; when emu is killed, by its guardian, a small process that waits for this; when that is
+//! killed too, by the next emu or [`restore`]. All of them run the same code ([`replay`]).
 
 mod affinity;
 mod copy;
@@ -56,27 +55,22 @@ use state::StateDir;
 /// The undo journal of one session: all changes of an emulation go through it.
 ///
 /// Clones share the session, for threads of their own. Dropping the last one undoes whatever
-/// [`undo_all`](Self::undo_all) has not undone. In a forked child of this process the journal does
-/// nothing.
+/// [`undo_all`](Self::undo_all) has not undone. In a forked child of this process the journal does nothing.
 ///
-/// The guardian is a fork of this process, made in [`open`](Self::open). It keeps a copy-on-write
-/// image of the memory: the first write to a page after the fork costs one page copy.
+/// The guardian is a fork of this process, made in [`open`](Self::open), with a copy-on-write image of the memory:
+/// the first write to a page after the fork costs one page copy.
 #[derive(Clone)]
 pub struct Journal(Arc<Mutex<OpenJournal>>);
 
 impl Journal {
-    /// Begins a session: undoes what dead emus have left, makes sure that no other session has one
-    /// of the CPUs, and starts the guardian.
+    /// Begins a session: undoes what dead emus have left ([`notes`](Self::notes) tells of it), makes sure that no
+    /// other session has one of the CPUs, and starts the guardian.
     ///
-    /// A session without CPUs is for the machine as a whole. There is one of that kind at a time,
-    /// and emulations may run beside it.
-    ///
-    /// [`notes`](Self::notes) tells what was undone and what of it failed.
+    /// A session without CPUs is for the machine as a whole: one at a time, beside any emulations.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::error::ErrorKind::Unavailable) naming the live session
-    /// that has one of the CPUs. Other errors: the state folder cannot be used, there is no procfs,
-    /// or the guardian cannot be started.
+    /// [`ErrorKind::Unavailable`](crate::error::ErrorKind::Unavailable) naming the live session that has one of the
+    /// CPUs. Other errors: the state folder cannot be used, there is no procfs, or the guardian cannot be started.
     pub fn open(roots: &Roots, cpus: &CpuList, method: &str, name: &str) -> Result<Self> {
         let places = Places::open(roots)?;
         let header = Header::new(roots, &places, cpus, method, name)?;
@@ -106,27 +100,22 @@ impl Journal {
         Ok(Self(Arc::new(Mutex::new(session))))
     }
 
-    /// Writes a record to disk. To be called before the change is made.
-    ///
-    /// Several [`Undo::File`] of one file with the same old value need not repeat each other's new
-    /// values.
+    /// Writes a record to disk. To be called before the change is made. Several [`Undo::File`] of one file with the
+    /// same old value need not repeat each other's new values.
     ///
     /// # Errors
-    /// The record could not be carried out, for example because its path is outside sysfs and
-    /// procfs; the disk is full; the session has ended. The change must not be made then.
+    /// The record could not be carried out, for example because its path is outside sysfs and procfs; the disk is
+    /// full; the session has ended. The change must not be made then.
     pub fn record(&self, undo: &Undo) -> Result<()> {
         self.open_journal().record(undo)
     }
 
-    /// Changes a control file until the session ends. Returns what the file holds now, without
-    /// surrounding white space, because the kernel may have changed the value.
+    /// Changes a control file until the session ends. Returns what the file holds now, without surrounding white
+    /// space: the kernel may have changed the value.
     ///
-    /// May be called any number of times: the session remembers its own recent values, so a value
-    /// needs a record the first time only, or again after many others. Files of a group that is
-    /// recorded as [`Undo::Group`] need no record, because they are removed with the group.
-    ///
-    /// At the end, a value that another live session has set stays; the last session restores the
-    /// first one.
+    /// May be called any number of times: the session remembers its recent values, which need no record again. Nor do
+    /// files of a group that is recorded as [`Undo::Group`], as they are removed with it. At the end, a value that
+    /// another live session has set stays; the last session restores the first one.
     ///
     /// # Errors
     /// The file cannot be read, the kernel refuses the value, or the journal cannot be written.
@@ -134,8 +123,8 @@ impl Journal {
         self.open_journal().write_file(path, Form::Plain, value.trim())
     }
 
-    /// As [`write_file`](Self::write_file), for a file that reads as all its choices with the
-    /// current one in brackets. Returns the current one.
+    /// As [`write_file`](Self::write_file), for a file that reads as all its choices with the current one in
+    /// brackets. Returns the current one.
     ///
     /// # Errors
     /// As [`write_file`](Self::write_file).
@@ -143,26 +132,21 @@ impl Journal {
         self.open_journal().write_file(path, Form::Choice, value.trim())
     }
 
-    /// Keeps controllers enabled in the `cgroup.subtree_control` of a group for this session, and
-    /// disables them after it if they were disabled before. To be called before they are enabled,
-    /// and also where they already are: another live session may have enabled them, and would
-    /// disable them at its end.
-    ///
-    /// # Errors
-    /// The file cannot be read, or the journal cannot be written.
+    /// Keeps controllers enabled in the `cgroup.subtree_control` of a group for this session, and disables them after
+    /// it if they were disabled before. To be called before they are enabled, and also where they already are:
+    /// another live session may have enabled them, and would disable them at its end.
     pub(crate) fn claim(&self, list: &Path, names: &[&str]) -> Result<()> {
         self.open_journal().claim(list, names)
     }
 
-    /// Whether another live session has changed a control file. A session that relies on the
-    /// present value has to [write](Self::write_file) the same one, which keeps it.
+    /// Whether another live session has changed a control file. A session that relies on the present value has to
+    /// [write](Self::write_file) the same one, which keeps it.
     pub(crate) fn is_shared(&self, path: &Path) -> bool {
         self.open_journal().is_shared(path)
     }
 
-    /// Keeps a helper of the session, such as a thread, until the session ends: it is dropped
-    /// before anything is undone, or at once after the end. The helper must not have a clone of the
-    /// journal.
+    /// Keeps a helper of the session, such as a thread, until the session ends: it is dropped before anything is
+    /// undone, or at once after the end. It must not have a clone of the journal.
     pub(crate) fn keep(&self, helper: impl Any + Send) {
         let mut session = self.open_journal();
         if matches!(session.phase, Phase::Open) {
@@ -170,18 +154,18 @@ impl Journal {
         }
     }
 
-    /// Tells whether this process may be stopped for any time: it has let all tasks run. While it is stopped without this, the
-    /// guardian lets them run.
+    /// Tells whether this process may be stopped for any time, as it has let all tasks run. Where it is stopped
+    /// without this, the guardian lets them run.
     pub(crate) fn set_paused(&self, is_paused: bool) {
         self.open_journal().guardian.set_paused(is_paused);
     }
 
-    /// Ends the session: undoes every record, newest first, and removes the journal. Clones can
-    /// record nothing afterwards. A second call does nothing and returns the same.
+    /// Ends the session: undoes every record, newest first, and removes the journal. Clones can record nothing
+    /// afterwards. A second call does nothing and returns the same.
     ///
     /// # Errors
-    /// [`ErrorKind::RestoreIncomplete`](crate::error::ErrorKind::RestoreIncomplete) naming what
-    /// could not be undone. All else is undone, and the journal stays for [`restore`].
+    /// [`ErrorKind::RestoreIncomplete`](crate::error::ErrorKind::RestoreIncomplete) naming what could not be undone.
+    /// All else is undone, and the journal stays for [`restore`].
     pub fn undo_all(&self) -> Result<()> {
         self.open_journal().undo()
     }
@@ -191,8 +175,7 @@ impl Journal {
         self.open_journal().path()
     }
 
-    /// Notes for the user: changes of a dead emu that were undone, and values that were left
-    /// because another program has changed them.
+    /// Changes of a dead emu that were undone, and values left because another program has changed them.
     pub fn notes(&self) -> Vec<String> {
         self.open_journal().notes.clone()
     }
@@ -202,8 +185,7 @@ impl Journal {
         self.open_journal().others.clone()
     }
 
-    /// The open journal, also after a panic of a thread that had locked it: the records must be
-    /// undone.
+    /// Also after a panic of a thread that had locked it: the records must be undone.
     fn open_journal(&self) -> MutexGuard<'_, OpenJournal> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -33,7 +33,6 @@ impl OnlyOne {
     }
 }
 
-/// Writes who holds a lock into its file.
 fn sign(file: &mut File) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;

@@ -1,5 +1,4 @@
-//! The open journal of a session of this process: its file, its guardian, and the values it has
-//! written.
+//! The open journal of a session of this process: its file, its guardian, and the values it has written.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -34,8 +33,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hint::Hint;
 use crate::sys::Pid;
 
-/// The longest journal in bytes, without what copies have replaced: some 400 000 records of a
-/// process.
+/// In bytes, without what copies have replaced: some 400 000 records of a process.
 const JOURNAL_MAX: u64 = 16 << 20;
 
 /// The length in bytes at which a journal is copied.
@@ -44,7 +42,6 @@ const COPY_AT: u64 = 1 << 20;
 #[derive(Debug)]
 pub(super) enum Phase {
     Open,
-    /// Undone.
     Ended,
     /// Undone, except for these problems.
     Left(Vec<String>),
@@ -52,18 +49,15 @@ pub(super) enum Phase {
 
 /// What a [`Journal`](super::Journal) shares with its clones.
 pub(super) struct OpenJournal {
-    /// The process that opened it.
     pub(super) owner: Pid,
     dir: StateDir,
     name: CString,
     pub(super) file: File,
     /// The length of the complete records in the file.
     pub(super) length: u64,
-    /// The length of the header.
     header: u64,
     /// The position of the first record that counts.
     begin: u64,
-    /// The length at which the records are copied next.
     copy_at: u64,
     places: Places,
     window: Vec<u8>,
@@ -71,7 +65,6 @@ pub(super) struct OpenJournal {
     pub(super) kept: Vec<Box<dyn Any + Send>>,
     written: HashMap<PathBuf, Written>,
     pub(super) notes: Vec<String>,
-    /// The sessions that lived when this one began.
     pub(super) others: Vec<LiveSession>,
     pub(super) phase: Phase,
 }
@@ -123,8 +116,7 @@ impl OpenJournal {
                 phase: Phase::Open,
             }),
             Err(error) => {
-                // Nothing has been changed yet. If the empty journal stays, the next emu removes
-                // it.
+                // Nothing has been changed yet. If the empty journal stays, the next emu removes it.
                 let _ = dir.remove(&name);
                 Err(error)
             }
@@ -154,8 +146,7 @@ impl OpenJournal {
         Ok(())
     }
 
-    /// Records that the session enables controllers in a list, or relies on another live session
-    /// that has.
+    /// Records that the session enables controllers in a list, or relies on another live session that has.
     pub(super) fn claim(&mut self, path: &Path, names: &[&str]) -> Result<()> {
         let _lock = self.sharing_lock()?;
         let field = field_of(path);
@@ -173,13 +164,11 @@ impl OpenJournal {
         self.append(&Undo::File { path: path.into(), old: old.join(" "), new })
     }
 
-    /// Whether another live session has changed a control file, or relies on one that has.
     pub(super) fn is_shared(&self, path: &Path) -> bool {
         self.peers().any(Field::from(field_of(path).as_slice()), false, &mut |_, _| true)
     }
 
-    /// The value to restore in a file that holds `current`: that one, or the one that was there
-    /// before another live session changed it.
+    /// The value to restore: `current`, or the one that was there before another live session changed it.
     fn found(&self, path: &Path, form: Form, current: &str) -> Written {
         let mut original = None;
         let field = field_of(path);
@@ -248,8 +237,7 @@ impl OpenJournal {
         Ok(())
     }
 
-    /// Copies the records that still count, and frees the space of all before them. If that fails,
-    /// the journal grows on up to its limit.
+    /// Copies the records that still count, and frees the space before them. If that fails, the journal grows on.
     fn copy(&mut self) {
         let mut lines = vec![0; (self.length - self.begin) as usize];
         let first = self.length;
@@ -262,8 +250,7 @@ impl OpenJournal {
             return;
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // The header and the newline before the copy stay. A file system frees whole blocks and
-        // zeroes the rest.
+        // The header and the newline before the copy stay. A file system frees whole blocks and zeroes the rest.
         if fallocate(&self.file, flags, self.header, first - 1 - self.header).is_ok() {
             self.begin = first;
         }
@@ -337,8 +324,7 @@ impl OpenJournal {
             Phase::Left(problems) => return Err(incomplete(problems)),
         }
         self.kept.clear();
-        // If this line cannot be written, a session that ends at the same moment may leave its
-        // values to us.
+        // If this line cannot be written, a session that ends at the same moment may leave its values to us.
         let _ = write_line(&self.file, b"ending\n");
         let (mut notes, mut problems) = (Vec::new(), Vec::new());
         let Self { dir, name, places, file, window, .. } = self;
@@ -354,8 +340,7 @@ impl OpenJournal {
             finish(self.file.as_fd(), self.dir.folder(), &self.name)
                 .map_err(|cause| Error::file("remove", &self.path(), cause.into()))
         } else {
-            // Lets other emus restore before this process ends; without the line they wait for its
-            // end.
+            // Lets other emus restore before this process ends; without the line they wait for its end.
             let _ = write_line(&self.file, b"left\n");
             let error = incomplete(&problems);
             self.phase = Phase::Left(problems);
@@ -371,8 +356,7 @@ impl Drop for OpenJournal {
         // What cannot be undone stays in the file.
         let _ = self.undo();
         if !self.is_ours() {
-            // In a forked child the helpers' threads do not exist, and joining them would never
-            // return.
+            // In a forked child the helpers' threads do not exist, and joining them would never return.
             std::mem::forget(std::mem::take(&mut self.kept));
         }
     }
@@ -387,7 +371,6 @@ fn write_line(mut file: &File, line: &[u8]) -> io::Result<()> {
     file.sync_data()
 }
 
-/// A path as a field of a record.
 fn field_of(path: &Path) -> Vec<u8> {
     let mut field = Vec::new();
     push(&mut field, path.as_os_str().as_bytes());

@@ -1,11 +1,8 @@
-//! The other live sessions, which may rely on what this one has changed.
+//! The other live sessions, which may rely on what this one has changed. Nothing here allocates.
 //!
-//! Sessions on different CPUs overlap in time and share files of the whole machine, such as a limit
-//! or a list of controllers. So each session that relies on a value has a record of it, with the
-//! value that the first session found. A session that ends leaves the file to the others, and the
-//! last one restores the old value.
-//!
-//! Nothing here allocates.
+//! Sessions on different CPUs share files of the whole machine, such as a limit or a list of controllers. Each
+//! session that relies on a value has a record of it, with the value that the first session found. A session that
+//! ends leaves the file to the others, and the last one restores the old value.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -25,7 +22,6 @@ use super::task;
 /// How much of a journal is read to learn which process wrote it, in bytes.
 const START: usize = 128;
 
-/// All sessions of a state folder except one.
 #[derive(Clone, Copy)]
 pub(super) struct Peers<'a> {
     pub(super) folder: BorrowedFd<'a>,
@@ -39,28 +35,22 @@ pub(super) struct SharingLock(OwnedFd);
 
 impl Drop for SharingLock {
     fn drop(&mut self) {
-        // A child forked by another thread shares the lock, so closing the file would not release
-        // it.
+        // Closing does not release the lock: a child forked by another thread shares it.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
 impl Peers<'_> {
     /// Locks the folder itself: its file `lock` is taken by emus that wait for a guardian.
-    ///
-    /// # Errors
-    /// The folder cannot be opened or locked; `EWOULDBLOCK` when another session has the lock for
-    /// `patience`.
     pub(super) fn lock(&self, patience: Duration) -> rustix::io::Result<SharingLock> {
         let folder = self.open_folder()?;
         if lock_within(&folder, patience)? { Ok(SharingLock(folder)) } else { Err(Errno::WOULDBLOCK) }
     }
 
-    /// Whether `is_it` holds for the record of a control file in the journal of a live session that
-    /// is not ending. Its arguments are the old value and the new ones, none while a write is under
-    /// way. Only the newest record of the file in each journal counts, or with `all` every one.
-    ///
-    /// A journal that cannot be read is skipped: restoring reports it.
+    /// Whether `is_it` holds for the record of a control file in the journal of a live session that is not ending.
+    /// Its arguments are the old value and the new ones, none while a write is under way. Only the newest record of
+    /// the file in each journal counts, or with `all` every one. A journal that cannot be read is skipped: restoring
+    /// reports it.
     pub(super) fn any(
         &self,
         path: Field<'_>,
@@ -124,7 +114,6 @@ impl Peers<'_> {
         Ok(false)
     }
 
-    /// Whether the emu that wrote a journal lives.
     fn is_live(&self, journal: &OwnedFd) -> rustix::io::Result<bool> {
         let about = fstat(journal)?;
         if not_ours_alone(about.st_uid, about.st_mode).is_some() {
@@ -132,8 +121,7 @@ impl Peers<'_> {
         }
         let mut start = [0; START];
         let length = pread(journal, &mut start[..], 0)?;
-        // The text may end within a field, but the first four (two words and two numbers) are
-        // complete.
+        // The text may end within a field, but the first four (two words and two numbers) are complete.
         let mut fields = start.get(..length).unwrap_or_default().splitn(5, |&byte| byte == b'\t');
         let (Some(_magic), Some(_version)) = (fields.next(), fields.next()) else { return Ok(false) };
         let number = |field: Option<&[u8]>| field.and_then(|text| Field::from(text).number::<u64>());

@@ -1,7 +1,4 @@
-//! The only parts of the file system in which a record may act: the opened folders of sysfs and
-//! procfs.
-//!
-//! Nothing here allocates.
+//! The only parts of the file system in which a record may act: sysfs and procfs. Nothing here allocates.
 
 use crate::sys::Pid;
 use std::ffi::CStr;
@@ -23,7 +20,6 @@ const PATH_MAX: usize = 4096;
 /// The longest text of a control file that can be restored; the limit of sysfs is a page, too.
 pub(super) const VALUE_MAX: usize = 4096;
 
-/// A path or value of limited length.
 pub(super) struct FixedText {
     bytes: [u8; PATH_MAX],
     length: usize,
@@ -54,7 +50,6 @@ impl FixedText {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
     }
 
-    /// The last component.
     pub(super) fn name(&self) -> &[u8] {
         self.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default()
     }
@@ -69,7 +64,6 @@ impl FixedText {
         parent
     }
 
-    /// The file `name` in the folder of this path.
     pub(super) fn join(&self, name: &[u8]) -> Option<Self> {
         let mut joined = Self::new();
         joined.extend(self.as_bytes().iter().chain(b"/").chain(name).copied())?;
@@ -83,14 +77,12 @@ impl fmt::Write for FixedText {
     }
 }
 
-/// An open folder, and its path in records.
 #[derive(Debug)]
 struct Place {
     path: Vec<u8>,
     folder: OwnedFd,
 }
 
-/// sysfs and procfs, opened once: a record cannot reach anything else.
 #[derive(Debug)]
 pub(super) struct Places {
     proc: Place,
@@ -98,17 +90,12 @@ pub(super) struct Places {
     sys: Option<Place>,
 }
 
-/// A file or folder below one of the two.
 pub(super) struct Located<'a> {
     pub(super) folder: BorrowedFd<'a>,
     pub(super) path: FixedText,
 }
 
 impl Places {
-    /// Opens the folders.
-    ///
-    /// # Errors
-    /// There is no procfs, or a folder cannot be opened.
     pub(super) fn open(roots: &Roots) -> Result<Self> {
         let place = |path: &Path| -> rustix::io::Result<Place> {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -127,12 +114,10 @@ impl Places {
         Ok(Self { proc, sys })
     }
 
-    /// The folder of procfs.
     pub(super) fn proc(&self) -> BorrowedFd<'_> {
         self.proc.folder.as_fd()
     }
 
-    /// A file below sysfs, where there is one.
     pub(super) fn sys_file(&self, file: &str) -> Option<Located<'_>> {
         let mut path = FixedText::new();
         path.extend(file.bytes())?;
@@ -145,10 +130,7 @@ impl Places {
         [self.proc.folder.as_fd(), sys.folder.as_fd()]
     }
 
-    /// The file that a record's path names; `None` when it is outside sysfs and procfs or is no
-    /// valid path.
-    ///
-    /// Symbolic links are checked when it is opened.
+    /// `None` when the path is outside sysfs and procfs or not valid. Opening the file checks symbolic links.
     pub(super) fn locate(&self, path: Field<'_>) -> Option<Located<'_>> {
         let below = |place: &Place| {
             let mut bytes = path.bytes();
@@ -180,13 +162,11 @@ impl Located<'_> {
         Self { folder: self.folder, path: self.path.parent() }
     }
 
-    /// The file `name` in this folder.
     pub(super) fn join(&self, name: &[u8]) -> rustix::io::Result<Self> {
         let path = self.path.join(name).ok_or(Errno::NAMETOOLONG)?;
         Ok(Self { folder: self.folder, path })
     }
 
-    /// Removes an empty folder.
     pub(super) fn remove_folder(&self) -> rustix::io::Result<()> {
         let mut name = FixedText::new();
         name.extend(self.path.name().iter().copied()).ok_or(Errno::NAMETOOLONG)?;
@@ -232,8 +212,7 @@ pub(super) fn write_once(file: impl AsFd, value: &[u8]) -> rustix::io::Result<()
     }
 }
 
-/// `openat2(2)` that fails with `EXDEV` or `ELOOP` instead of leaving `folder` through a symbolic
-/// link. Needs Linux 5.6.
+/// `openat2(2)`: fails with `EXDEV` or `ELOOP` instead of leaving `folder` by a symbolic link. Needs Linux 5.6.
 pub(super) fn open_below(folder: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let mut flags = flags | OFlags::CLOEXEC;
     if !flags.contains(OFlags::PATH) {
@@ -252,7 +231,6 @@ pub(super) fn open_below(folder: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> 
     }
 }
 
-/// The path `<pid>/<file>` below procfs.
 pub(super) fn of_process(pid: crate::sys::Pid, file: &str) -> FixedText {
     let mut path = FixedText::new();
     // Ten digits and a short name always fit.

@@ -3,8 +3,7 @@
 /// How many values are remembered, unless more were given at once.
 const KNOWN: usize = 16;
 
-/// The recent values of a control file, the newest last. The file holds the newest one, so a few
-/// are enough: a session that alternates between values needs no new record each time.
+/// The newest last, which the file holds: a session that alternates between few values needs no new record each time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recent(Vec<String>);
 

@@ -1,6 +1,5 @@
-//! The records of the journal and their text, one line each. The rest of the crate makes an
-//! [`Undo`]. A [`Step`] is the same record borrowed from the file, for the code that must not
-//! allocate.
+//! The records of the journal and their text, one line each. A [`Step`] is an [`Undo`] borrowed from the file, for
+//! the code that must not allocate.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -16,30 +15,28 @@ use crate::sys::Pid;
 /// How one change to the machine is undone. Recorded before the change is made.
 ///
 /// Paths are absolute and lie below [`Roots::sys`](crate::roots::Roots::sys) or
-/// [`Roots::proc`](crate::roots::Roots::proc). `starttime` is the 22nd field of `/proc/<pid>/stat`:
-/// it prevents acting on a later process with the same number.
+/// [`Roots::proc`](crate::roots::Roots::proc). `starttime` is the 22nd field of `/proc/<pid>/stat`: it prevents
+/// acting on a later process with the same number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Undo {
-    /// Writes `old` back if the file now holds one of `new`, without surrounding white space. A
-    /// value that another program has written since stays, and is reported.
+    /// Writes `old` back if the file now holds one of `new`. A value that another program has written since stays,
+    /// and is reported.
     ///
-    /// An empty `new` stands for a write whose result is not yet known: as the newest record it
-    /// accepts any value as ours, otherwise it is void, because the record after it lists the
-    /// values.
+    /// An empty `new` stands for a write whose result is not yet known: as the newest record it accepts any value as
+    /// ours, otherwise it is void, because the record after it lists the values.
     ///
-    /// `cgroup.subtree_control` reads as a list of names and takes `+name` and `-name`: there, the
-    /// names in `new` that are not in `old` are disabled.
+    /// `cgroup.subtree_control` takes `+name` and `-name`: there, the names in `new` that are not in `old` are
+    /// disabled.
     File {
         /// The control file.
         path: PathBuf,
         /// Its value before, without surrounding white space.
         old: String,
-        /// The values that emu wrote and what the kernel made of them, without surrounding white
-        /// space.
+        /// The values that emu wrote and what the kernel made of them, without surrounding white space.
         new: Vec<String>,
     },
-    /// As [`File`](Self::File), for a file that reads as all its choices with the current one in
-    /// brackets, such as `always [madvise] never`, and takes one word.
+    /// As [`File`](Self::File), for a file that reads as all its choices with the current one in brackets, such as
+    /// `always [madvise] never`.
     Choice {
         /// The control file.
         path: PathBuf,
@@ -48,8 +45,8 @@ pub enum Undo {
         /// The choices that emu made; none while a write is under way.
         new: Vec<String>,
     },
-    /// Moves every task out of a group that emu made, and removes the group. The caller makes sure
-    /// that the group did not exist before.
+    /// Moves every task out of a group that emu made, and removes it. The caller makes sure that it did not exist
+    /// before.
     Group {
         /// The group's folder.
         path: PathBuf,
@@ -77,9 +74,8 @@ pub enum Undo {
         /// The group's file that lists them.
         members: PathBuf,
     },
-    /// The session has continued everything that it stopped: a process that is stopped now was
-    /// stopped by another program. Cancels all earlier [`Continue`](Self::Continue) and
-    /// [`ContinueAll`](Self::ContinueAll) records.
+    /// The session has continued everything that it stopped: what is stopped now was stopped by another program.
+    /// Cancels all earlier [`Continue`](Self::Continue) and [`ContinueAll`](Self::ContinueAll) records.
     Continued,
     /// Moves a process back to the group it came from, if that still exists.
     Return {
@@ -98,17 +94,16 @@ pub enum Undo {
         starttime: u64,
         /// The CPUs that it was allowed before; numbers below 1024.
         cpus: CpuList,
-        /// The CPUs that emu bound it to. Empty where the kernel may have changed the list; then
-        /// any affinity counts as ours.
+        /// The CPUs that emu bound it to. Empty where the kernel may have changed the list: any affinity counts as
+        /// ours.
         ours: CpuList,
     },
-    /// As [`Affinity`](Self::Affinity), for threads and children that have inherited emu's setting.
-    /// Recorded before the tasks that they may have it from, and so undone after them.
+    /// As [`Affinity`](Self::Affinity), for threads and children that have inherited emu's setting. Recorded before
+    /// the tasks that they may have it from, and so undone after them.
     Inherited {
         /// The tasks to look at.
         tasks: TaskSet,
-        /// Only tasks that started later, in clock ticks since boot. Older ones have chosen the
-        /// affinity.
+        /// Only tasks that started later, in clock ticks since boot: older ones have chosen the affinity.
         since: u64,
         /// The CPUs that their parents were allowed before.
         cpus: CpuList,
@@ -152,7 +147,6 @@ impl Undo {
         Ok(Self::Continue { pid, starttime })
     }
 
-    /// The record as a line of the journal, its newline included.
     pub(super) fn line(&self) -> Vec<u8> {
         let mut line = Vec::new();
         match self {
@@ -205,7 +199,6 @@ fn push_task(line: &mut Vec<u8>, verb: &[u8], pid: Pid, starttime: u64) {
     push_all(line, [verb, pid.to_string().as_bytes(), starttime.to_string().as_bytes()]);
 }
 
-/// A process or thread, distinguished by its start from later ones with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) pid: Pid,
@@ -263,7 +256,6 @@ pub(super) enum Step<'a> {
     Kill(Task),
 }
 
-/// A [`TaskSet`] as found in the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TaskSetField<'a> {
     All,

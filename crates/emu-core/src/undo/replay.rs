@@ -1,9 +1,7 @@
 //! Carrying out the records of a journal, newest first.
 //!
-//! This runs in the guardian, a fork of a program that may have had many threads. So nothing here
-//! allocates, locks or panics: buffers have fixed sizes, system calls are made directly, and
-//! messages are formatted into the reporter's own buffer. Every step is idempotent: carrying out
-//! all of them twice is the same as once.
+//! This runs in the guardian, a fork of a program that may have had many threads. So nothing here allocates, locks or
+//! panics: buffers have fixed sizes, and system calls are made directly. Every step is idempotent.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -23,7 +21,6 @@ use super::places::{Cause, Places, VALUE_MAX, write_once};
 use super::record::{Step, TaskSetField};
 use super::undoer::{Gravity, LeftFiles, Report, Undoer};
 
-/// The result of carrying out a journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// Records that were carried out or needed nothing.
@@ -34,13 +31,12 @@ pub(super) struct Outcome {
     pub(super) was_done: bool,
 }
 
-/// Carries out every record of a journal whose header has been checked, using `window` to read it.
-/// Values that `peers` rely on are left to them.
+/// Carries out every record of a journal whose header has been checked, using `window` to read it. Values that
+/// `peers` rely on are left to them. The caller makes sure that no one writes to the journal or undoes it at the same
+/// time.
 ///
-/// Failed records are tried once more at the end: the kernel may accept a value only together with
-/// another, as a quota with its period.
-///
-/// The caller makes sure that no one writes to the journal or undoes it at the same time.
+/// Where a record fails, all are tried once more: the kernel may accept a value only together with another, as a
+/// quota with its period.
 pub(super) fn undo(
     journal: BorrowedFd<'_>,
     places: &Places,
@@ -60,7 +56,6 @@ pub(super) fn undo(
     if first.failed == 0 { first } else { only(Gravity::Failure) }
 }
 
-/// The folders that records act in, and the other sessions.
 type Context<'a> = (&'a Places, Option<Peers<'a>>);
 
 fn undo_once(
@@ -86,8 +81,7 @@ fn undo_lines(
 ) -> rustix::io::Result<()> {
     let mut lines = Backwards::new(journal, window)?;
     let mut newest = true;
-    // Whether the records that are read next were made before the session continued all its
-    // processes.
+    // Whether the records that are read next were made before the session continued all its processes.
     let mut all_continued = false;
     let mut left = LeftFiles::default();
     while let Some(line) = lines.next()? {
@@ -116,10 +110,8 @@ fn undo_lines(
     Ok(())
 }
 
-/// Continues and thaws all tasks that the journal's session may have stopped, and leaves everything else, the journal too, as it
-/// is.
-///
-/// Its emu is stopped: it goes on with its work where it is continued meanwhile.
+/// Continues and thaws all tasks that the journal's session may have stopped; leaves all else, the journal too, as it
+/// is. Its emu is stopped: it goes on with its work where it is continued meanwhile.
 pub(super) fn let_run(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8]) {
     let Ok(mut lines) = Backwards::new(journal, window) else { return };
     let mut left = LeftFiles::default();
@@ -137,10 +129,8 @@ pub(super) fn let_run(journal: BorrowedFd<'_>, places: &Places, window: &mut [u8
     }
 }
 
-/// Closes a journal that is completely undone: marks and removes it.
 pub(super) fn finish(journal: BorrowedFd<'_>, folder: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
-    // For an emu that dies before the removal. Where no space is left for the line, removing is
-    // enough.
+    // For an emu that dies before the removal. Where no space is left for the line, removing is enough.
     let _ = write_once(journal, b"done\n");
     match unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -196,7 +186,6 @@ pub(super) fn check(step: Step<'_>, places: &Places) -> Result<(), &'static str>
 }
 
 impl Undoer<'_, '_> {
-    /// Carries out a record; returns whether it is done with.
     fn carry_out(&mut self, step: Step<'_>) -> bool {
         if let Err(why) = check(step, self.places) {
             return self.failed(format_args!("refused a record: {why}"));

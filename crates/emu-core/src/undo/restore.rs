@@ -61,11 +61,8 @@ pub fn live_sessions(roots: &Roots) -> Result<Vec<LiveSession>> {
         .collect())
 }
 
-/// The session that tunes this machine, and the first of `folders` below which it has changed a
-/// file. A journal that cannot be read counts as none.
-///
-/// # Errors
-/// The state folder or procfs cannot be used.
+/// The session that tunes this machine, and the first of `folders` below which it has changed a file. A journal that
+/// cannot be read counts as none.
 pub(crate) fn tuning_below(roots: &Roots, folders: &[&Path]) -> Result<Option<(LiveSession, usize)>> {
     let Some(dir) = StateDir::open_if_present(roots)? else { return Ok(None) };
     let (places, boot) = (Places::open(roots)?, boot(roots));
@@ -82,7 +79,6 @@ pub(crate) fn tuning_below(roots: &Roots, folders: &[&Path]) -> Result<Option<(L
     Ok(None)
 }
 
-/// The first of these folders below which a journal has records of files.
 fn changed_below(journal: &Path, window: &mut [u8], folders: &[&Path]) -> io::Result<Option<usize>> {
     let journal = File::open(journal)?;
     let mut lines = Backwards::new(journal.as_fd(), window)?;
@@ -97,7 +93,6 @@ fn changed_below(journal: &Path, window: &mut [u8], folders: &[&Path]) -> io::Re
     Ok(first)
 }
 
-/// [`restore`] in an open state folder.
 pub(super) fn restore_in(
     dir: &StateDir,
     _lock: &StateLock,

@@ -1,8 +1,8 @@
 //! The state folder: which sessions exist, which of them live, and whose CPUs overlap.
 //!
-//! A session is one file. Its guardian locks the file for as long as the guardian lives, so a file
-//! that is not locked belongs to a live session only if its emu lives. The lock is not emu's own,
-//! because children of emu would share it and might be frozen with it.
+//! A session is one file, locked by its guardian for as long as that lives: a file that is not locked belongs to a
+//! live session only if its emu lives. The lock is not emu's own: its children would share it and might be frozen
+//! with it.
 
 use std::ffi::{CStr, CString};
 use std::fs::{DirBuilder, File};
@@ -30,17 +30,13 @@ pub(super) const SUFFIX: &[u8] = b".journal";
 /// How long another emu or a guardian at work may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a session file turned out to be.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// Its emu lives.
     Live(LiveSession),
     /// Its emu has ended and left changes. This process has locked the file.
     Dead(File, Header),
-    /// Its emu died before any change, or the machine has been booted since. This process has
-    /// locked the file.
+    /// Its emu died before any change, or the machine has been booted since. This process has locked the file.
     Void(File),
-    /// The file was removed meanwhile.
     Gone,
 }
 
@@ -57,17 +53,13 @@ pub(super) struct StateLock(pub(super) File);
 
 impl Drop for StateLock {
     fn drop(&mut self) {
-        // A child forked by another thread shares the lock, so closing the file would not release
-        // it.
+        // Closing does not release the lock: a child forked by another thread shares it.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
 impl StateDir {
-    /// Opens the folder; creates it where it is missing.
-    ///
-    /// # Errors
-    /// It cannot be created or opened, belongs to another user, or others may write to it.
+    /// Creates the folder where it is missing.
     pub(super) fn open(roots: &Roots) -> Result<Self> {
         if !roots.state.is_absolute() {
             return Err(Error::usage(format!("the state folder {} is not absolute", roots.state.display())));
@@ -98,10 +90,6 @@ impl StateDir {
         Self::open_existing(&roots.state)
     }
 
-    /// Opens the folder if it exists.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
     pub(super) fn open_if_present(roots: &Roots) -> Result<Option<Self>> {
         match roots.state.symlink_metadata() {
             Err(cause) if matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -130,9 +118,6 @@ impl StateDir {
     }
 
     /// Waits until no other emu lists, creates or removes sessions.
-    ///
-    /// # Errors
-    /// The lock file cannot be made, or another emu has locked it for too long.
     pub(super) fn lock(&self) -> Result<StateLock> {
         self.lock_file(LOCK, PATIENCE)?.map_err(|_| {
             let path = self.path.join(LOCK);
@@ -141,11 +126,7 @@ impl StateDir {
         })
     }
 
-    /// Locks a file of the folder, which is created where it is missing; the open file where another process keeps it locked for
-    /// `patience`.
-    ///
-    /// # Errors
-    /// The file cannot be made or locked.
+    /// The file is made where it is missing, and returned open where another process keeps it locked for `patience`.
     pub(super) fn lock_file(
         &self,
         name: &str,
@@ -162,9 +143,6 @@ impl StateDir {
     }
 
     /// The names of the session files. The caller has locked the folder.
-    ///
-    /// # Errors
-    /// The folder cannot be read.
     pub(super) fn sessions(&self) -> Result<Vec<CString>> {
         let failed = |cause: Errno| Error::file("list", &self.path, cause.into());
         let mut names = Vec::new();
@@ -178,10 +156,7 @@ impl StateDir {
         Ok(names)
     }
 
-    /// Creates a session file. The caller has locked the folder.
-    ///
-    /// # Errors
-    /// The file cannot be created.
+    /// The caller has locked the folder.
     pub(super) fn create(&self, task: Task) -> Result<(CString, File)> {
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mut number = 0;
@@ -192,8 +167,7 @@ impl StateDir {
             let made = CString::new(name.as_str())
                 .map_err(|_| Errno::INVAL)
                 .and_then(|name| Ok((openat(&self.folder, &name, flags, Mode::RUSR | Mode::WUSR)?, name)))
-                // Not 0, 1 or 2 in a program that has closed those: its output would go into the
-                // journal.
+                // Not 0, 1 or 2 in a program that has closed those: its output would go into the journal.
                 .and_then(|(file, name)| Ok((rustix::io::fcntl_dupfd_cloexec(file, 3)?, name)));
             match made {
                 Ok((file, name)) => return Ok((name, file.into())),
@@ -204,9 +178,6 @@ impl StateDir {
     }
 
     /// Opens a session file once more, for a separate lock.
-    ///
-    /// # Errors
-    /// The file cannot be opened.
     pub(super) fn reopen(&self, name: &CStr) -> Result<File> {
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         openat(&self.folder, name, flags, Mode::empty())
@@ -214,10 +185,7 @@ impl StateDir {
             .map_err(|cause| Error::file("open", &self.file(name), cause.into()))
     }
 
-    /// Removes a session file; a missing one is no error.
-    ///
-    /// # Errors
-    /// The file cannot be removed.
+    /// A missing file is no error.
     pub(super) fn remove(&self, name: &CStr) -> Result<()> {
         match rustix::fs::unlinkat(&self.folder, name, rustix::fs::AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -225,20 +193,15 @@ impl StateDir {
         }
     }
 
-    /// The path of a session file.
     pub(super) fn file(&self, name: &CStr) -> PathBuf {
         self.path.join(std::ffi::OsStr::from_bytes(name.to_bytes()))
     }
 
-    /// The open folder.
     pub(super) fn folder(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
     }
 
-    /// Finds out what a session file is. The caller has locked the folder.
-    ///
-    /// # Errors
-    /// The file belongs to another user, cannot be read, or is no journal; it is left unchanged.
+    /// The caller has locked the folder. A file that is refused is left unchanged.
     pub(super) fn inspect(&self, name: &CStr, places: &Places, boot: &str) -> Result<Found> {
         let path = self.file(name);
         let failed = |operation: &str, cause: io::Error| Error::file(operation, &path, cause);
@@ -260,8 +223,7 @@ impl StateDir {
         let Some(end) = start.iter().position(|&byte| byte == b'\n') else {
             let whole = Header::magic();
             return if !free {
-                // Its guardian lives, so it had a header: the file has just been removed and
-                // emptied.
+                // Its guardian lives, so it had a header: the file has just been removed and emptied.
                 Err(bad_journal(&path, "is in use but has no header"))
             } else if length < LINE_MAX && (start.starts_with(&whole) || whole.starts_with(start)) {
                 Ok(Found::Void(file))

@@ -26,7 +26,6 @@ pub(super) struct Stat {
     pub(super) starttime: u64,
 }
 
-/// Reads a task's state; `None` when the task does not exist.
 pub(super) fn stat(proc: BorrowedFd<'_>, pid: crate::sys::Pid) -> rustix::io::Result<Option<Stat>> {
     let mut buffer = [0; 1024];
     match (Located { folder: proc, path: of_process(pid, "stat") }).read(&mut buffer) {
@@ -56,7 +55,6 @@ pub(super) fn open(proc: BorrowedFd<'_>, task: Task) -> rustix::io::Result<Optio
     Ok(is_same(proc, task)?.then_some(pidfd))
 }
 
-/// A pidfd of the process that has the number now.
 pub(super) fn open_number(pid: crate::sys::Pid) -> rustix::io::Result<Option<OwnedFd>> {
     let Some(pid) = Pid::from_raw(pid) else { return Ok(None) };
     match pidfd_open(pid, PidfdFlags::empty()) {
@@ -71,8 +69,7 @@ pub(super) fn is_same(proc: BorrowedFd<'_>, task: Task) -> rustix::io::Result<bo
     Ok(stat(proc, task.pid)?.is_some_and(|now| now.starttime == task.starttime))
 }
 
-/// Whether the task has this process's user, or this is root: emu may have capabilities that its
-/// user lacks.
+/// Whether the task has this process's user, or this is root: emu may have capabilities that its user lacks.
 pub(super) fn is_ours(proc: BorrowedFd<'_>, pid: crate::sys::Pid) -> rustix::io::Result<bool> {
     let own = geteuid();
     if own.is_root() {

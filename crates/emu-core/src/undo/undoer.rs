@@ -1,7 +1,5 @@
-//! The state that every kind of record needs while it is carried out.
-//!
-//! This runs in the guardian, as all of [`replay`](super::replay): nothing here allocates, locks or
-//! panics.
+//! The state that every kind of record needs while it is carried out: in the guardian, as all of
+//! [`replay`](super::replay), so that nothing here allocates, locks or panics.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,10 +22,8 @@ const DYING: Duration = Duration::from_secs(1);
 
 /// How long retries go on: enough for a fork storm to be caught and for dying tasks to end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// The pause between two retries.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How grave it is that a change was not undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gravity {
     /// The change is no longer emu's to undo.
@@ -36,10 +32,8 @@ pub(super) enum Gravity {
     Failure,
 }
 
-/// Where messages go.
 pub(super) type Report<'a> = &'a mut dyn FnMut(Gravity, fmt::Arguments<'_>);
 
-/// A record that is being carried out.
 pub(super) struct Undoer<'a, 'r> {
     pub(super) places: &'a Places,
     pub(super) peers: Option<Peers<'a>>,
@@ -92,7 +86,6 @@ pub(super) fn pause() {
 /// How many files are remembered; beyond that, a file may be reported more than once.
 const LEFT_MAX: usize = 64;
 
-/// The files that were left because another program has changed them.
 #[derive(Debug)]
 pub(super) struct LeftFiles {
     hashes: [u64; LEFT_MAX],
@@ -106,7 +99,6 @@ impl Default for LeftFiles {
 }
 
 impl LeftFiles {
-    /// Adds a file; returns whether it is new.
     pub(super) fn is_new(&mut self, path: Field<'_>) -> bool {
         // FNV-1a.
         let hash = path.escaped().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {

@@ -25,7 +25,6 @@ impl Written {
         self.old == value || self.ours.has(value)
     }
 
-    /// Adds values that the file may have from this session.
     pub(super) fn add<'a>(&mut self, values: impl IntoIterator<Item = &'a str>) {
         self.ours.add(values.into_iter().map(str::trim));
     }

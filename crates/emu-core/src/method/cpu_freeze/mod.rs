@@ -13,7 +13,6 @@ use crate::status::Status;
 use crate::unavailable::Unavailable;
 use crate::zone::Demand;
 
-/// The method.
 pub(super) struct CpuFreeze;
 
 pub(super) const ID: MethodId = MethodId::new("cpu-freeze");
@@ -76,7 +75,6 @@ impl Method for CpuFreeze {
     }
 }
 
-/// The method at work.
 struct Frozen {
     duty_loop: DutyLoop,
     targets: Targets,

@@ -18,7 +18,6 @@ use crate::undo::Journal;
 use crate::zone::Round;
 use crate::zone::{Demand, Zone};
 
-/// The method.
 pub(super) struct CpuFreq;
 
 pub(super) const ID: MethodId = MethodId::new("cpu-freq");
@@ -78,7 +77,6 @@ impl Method for CpuFreq {
 /// Levels further from the wanted one than this share of it are told to the user.
 const EXACT: f64 = 1e-3;
 
-/// The level for a wish.
 fn level(wish: &Wish, round: Round) -> Result<Hertz, Unavailable> {
     let level = wish.levels.round(wish.wanted, round);
     let error = level.as_f64() / wish.wanted.as_f64() - 1.0;
@@ -100,7 +98,6 @@ fn level(wish: &Wish, round: Round) -> Result<Hertz, Unavailable> {
     ))
 }
 
-/// A policy and the frequency it was set to.
 struct SetPolicy {
     cpus: CpuList,
     wanted: Hertz,
@@ -118,7 +115,6 @@ impl SetPolicy {
     }
 }
 
-/// The frequencies as set.
 struct SetFrequencies {
     host: Host,
     demand: Demand,

@@ -23,7 +23,6 @@ use crate::undo::Journal;
 use crate::zone::{Demand, Zone};
 use policy_loop::{PolicyLoop, Settings};
 
-/// The method.
 pub(super) struct CpuGov;
 
 pub(super) const ID: MethodId = MethodId::new("cpu-gov");
@@ -58,7 +57,6 @@ const EXACT: f64 = 1e-4;
 /// The ratio that is the furthest from any ratio of small numbers.
 const GOLDEN: f64 = 1.618_033_988_749_895;
 
-/// How a zone is brought to its mean frequencies.
 #[derive(Debug, Clone, PartialEq)]
 struct PolicyPlan {
     period: Duration,
@@ -207,7 +205,6 @@ impl Governor {
     }
 }
 
-/// A policy under alternation.
 struct PolicyGroup {
     cpus: CpuList,
     wanted: Hertz,
@@ -231,7 +228,6 @@ impl PolicyGroup {
     }
 }
 
-/// The policies under alternation, and the freezer where one is needed.
 struct Governor {
     host: Host,
     demand: Demand,
@@ -241,7 +237,6 @@ struct Governor {
     policies: Vec<PolicyGroup>,
     duty_loop: Option<DutyLoop>,
     notes: Vec<String>,
-    /// What the alternators have to tell.
     more_notes: Notes,
 }
 

@@ -12,16 +12,13 @@ use crate::notes::Notes;
 use crate::speed::Hertz;
 use crate::sys::time::{self, Nanos};
 
-/// What an alternator is to do.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Settings {
-    /// The periods, the same for all policies of the zone.
+    /// The same for all policies of the zone.
     pub(crate) grid: Grid,
-    /// The levels and their shares.
     pub(crate) mix: Mix,
 }
 
-/// An alternator at work; dropping it stops it.
 #[derive(Debug)]
 pub(crate) struct PolicyLoop {
     controller: DutyThread<Settings>,
@@ -29,14 +26,11 @@ pub(crate) struct PolicyLoop {
 }
 
 impl PolicyLoop {
-    /// Starts with levels that [`Control::prepare`](crate::cpufreq::Control::prepare) has prepared; the first one is set on
-    /// return.
+    /// On return the first of the levels is set, which [`Control::prepare`](crate::cpufreq::Control::prepare) has
+    /// prepared.
     ///
-    /// The thread stays away from the `zone`. Where there is no other CPU it goes to one of the policy, which has
-    /// to take part in each change anyway, ahead of the tasks there.
-    ///
-    /// # Errors
-    /// The kernel refuses the first frequency, or the thread cannot be made.
+    /// The thread stays away from the `zone`. Where there is no other CPU it goes to one of the policy, which has to
+    /// take part in each change anyway, ahead of the tasks there.
     pub(crate) fn start(
         name: &str,
         host: &Host,
@@ -79,10 +73,6 @@ impl PolicyLoop {
         self.controller.is_finished()
     }
 
-    /// Ends it.
-    ///
-    /// # Errors
-    /// The kernel had refused a frequency on the way.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.controller.stop()
     }

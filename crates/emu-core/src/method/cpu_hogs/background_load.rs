@@ -22,17 +22,15 @@ const MOST: f64 = 0.99;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     pub(crate) all: AllTasks,
-    /// Of the zone's tasks.
     pub(crate) zone: Nanos,
 }
 
 /// Reads what has been used; `None` when it cannot be told.
 pub(crate) type Read = Box<dyn Fn() -> Option<Used> + Send + Sync>;
 
-/// The share of the zone's CPUs that tasks outside the zone have, kept up by the burners.
-///
-/// The kernel does not tell on which CPU a group had its time: the share is that of all CPUs of the zone. It is what others
-/// had between the last two looks, and holds until the next one: late, but nothing they had is left out.
+/// The share of the zone's CPUs that tasks outside the zone have: what they had between the last two looks, which is
+/// late, but leaves nothing out. It is that of all CPUs, as the kernel does not tell on which one a group had its
+/// time.
 pub(crate) struct BackgroundLoad {
     read: Read,
     every: Nanos,
@@ -45,12 +43,9 @@ pub(crate) struct BackgroundLoad {
     account: Mutex<Account>,
 }
 
-/// What a burner tells of itself.
 #[derive(Debug, Default)]
 struct Burns {
-    /// Its CPU time.
     cpu: AtomicI64,
-    /// Whether it has lost its CPU.
     is_away: AtomicBool,
     /// Its burns by the clock, and by its CPU time.
     by_clock: AtomicI64,
@@ -79,12 +74,10 @@ impl BackgroundLoad {
         })
     }
 
-    /// The share of time that others have now, from 0 to 1.
     pub(crate) fn share(&self) -> f64 {
         f64::from_bits(self.share.load(Ordering::Relaxed))
     }
 
-    /// The share of time that others had, as far as it was told.
     pub(crate) fn mean_share(&self) -> f64 {
         f64::from_bits(self.mean.load(Ordering::Relaxed))
     }
@@ -99,9 +92,8 @@ impl BackgroundLoad {
         self.every
     }
 
-    /// The burner in this `place` has had so much CPU time up to now.
-    ///
-    /// To be called in the burner's part of a period: now and then this reads the kernel's accounts, which takes time.
+    /// To be called in the burner's part of a period: now and then this reads the kernel's accounts, which takes
+    /// time.
     pub(crate) fn woken(&self, place: usize, now: Nanos, cpu: Nanos) {
         if let Some(burner) = self.burners.get(place) {
             burner.cpu.store(cpu, Ordering::Relaxed);
@@ -145,8 +137,7 @@ impl BackgroundLoad {
         }
     }
 
-    /// The burner in this `place`, which has now had so much CPU time, has burned for so long by the clock and by its CPU
-    /// time.
+    /// How long the burner in this `place` has burned, by the clock and by its CPU time, which is now `cpu`.
     pub(crate) fn burned(&self, place: usize, cpu: Nanos, (by_clock, by_cpu): (Nanos, Nanos)) {
         if let Some(burner) = self.burners.get(place) {
             // It may be the other burners' turn to look before this one wakes again.
@@ -186,8 +177,7 @@ impl Account {
         Self { cpus, slip: (cpus * period) as f64, last: None, untold: 0.0, share: 0.0, had: 0.0, of: 0.0 }
     }
 
-    /// Takes in what has been used since the last look, which is made `every` so often; returns the share to tell until the
-    /// next one.
+    /// Looks are made `every` so often. Returns the share to tell until the next one.
     fn look(&mut self, every: Nanos, now: Option<Sums>) -> f64 {
         let last = std::mem::replace(&mut self.last, now);
         let looks = last.zip(now).map(|(last, now)| (last, now, now.now - last.now));
@@ -210,7 +200,6 @@ impl Account {
     }
 }
 
-/// The CPU time that others had between two moments.
 fn others(last: &Sums, now: &Sums) -> f64 {
     let since = |of: fn(&Sums) -> Nanos| of(now).wrapping_sub(of(last)) as f64;
     let mut all = since(|sums| sums.used.all.time);

@@ -56,17 +56,14 @@ const LOOK_COST_MAX: Nanos = 4_000;
 /// Weight of a new observation of the wake-up cost.
 const COST_WEIGHT: f64 = 0.02;
 
-/// What a burner is to do.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Settings {
     /// The periods, the same for all CPUs of the zone.
     pub(super) grid: Grid,
-    /// What tasks are to have.
     pub(super) target: Target,
 }
 
 impl Settings {
-    /// Settings for a target.
     pub(super) fn new(grid: Grid, target: Target) -> Self {
         Self { grid, target }
     }
@@ -106,7 +103,6 @@ pub(super) fn take_cpu(cpu: CpuId) -> Result<()> {
     })
 }
 
-/// The state of the burning thread.
 pub(super) struct Loop<'a> {
     cpu: CpuId,
     seen: &'a Seen,
@@ -117,12 +113,10 @@ pub(super) struct Loop<'a> {
     ledger: Ledger,
     /// The cost as measured on the quiet CPU, to scale the hidden part.
     reference: WakeCost,
-    /// The visible cost now, smoothed.
     visible: f64,
     /// Thread CPU time at the end of the last burn.
     rested: Nanos,
     clock: ClockMeter,
-    /// Looks for tasks that wait for another CPU.
     pusher: Option<IdlePusher>,
     next_look: Nanos,
     /// Its CPU time when it was told to look last.
@@ -323,7 +317,6 @@ impl<'a> Loop<'a> {
         self.hidden()
     }
 
-    /// Whether the kernel has moved this thread because its CPU went offline.
     fn is_displaced(&mut self) -> bool {
         let mut displaced = affinity::current_cpu() != Some(self.cpu);
         if displaced {

@@ -22,11 +22,8 @@ pub(crate) struct Burner {
 }
 
 impl Burner {
-    /// Starts a burner on `cpu`, which has a place among those that account for background load, where it is excluded, and
-    /// a pusher, where tasks have other CPUs, too.
-    ///
-    /// # Errors
-    /// The CPU cannot be used, or real-time priority is not to be had.
+    /// Starts a burner on `cpu`: with its place among those that account for background load, where that is excluded,
+    /// and with a pusher, where tasks have other CPUs, too.
     pub(crate) fn start(
         cpu: CpuId,
         settings: Settings,
@@ -56,17 +53,14 @@ impl Burner {
         self.controller.set(settings);
     }
 
-    /// What it has done.
     pub(crate) fn counters(&self) -> &Counters {
         &self.seen.counters
     }
 
-    /// The core clock that it measured last.
     pub(crate) fn clock(&self) -> Option<Hertz> {
         Some(self.seen.clock.load(Ordering::Relaxed)).filter(|clock| *clock > 0).map(Hertz)
     }
 
-    /// Whether it runs where it should; false while its CPU is offline.
     pub(crate) fn is_on_its_cpu(&self) -> bool {
         self.seen.on_its_cpu.load(Ordering::Relaxed)
     }
@@ -76,15 +70,10 @@ impl Burner {
         Duration::from_nanos(self.seen.dropped.load(Ordering::Relaxed))
     }
 
-    /// Why it has ended without being told to; `None` while it runs.
     pub(crate) fn ended(&self) -> Option<String> {
         self.controller.ended()
     }
 
-    /// Ends it.
-    ///
-    /// # Errors
-    /// It had failed.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.controller.stop()
     }

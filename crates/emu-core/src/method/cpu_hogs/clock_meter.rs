@@ -15,25 +15,22 @@ pub(super) const READINGS: usize = 9;
 /// Nor is it where it is further than this part from the reference that the target was made with.
 const OFF: f64 = 0.3;
 
-/// The clock of one CPU, as its burner reads it.
 #[derive(Debug, Default)]
 pub(super) struct ClockMeter {
     /// The latest readings, in hertz.
     readings: [f64; READINGS],
     taken: usize,
-    /// When the next one is due.
     pub(super) next: Nanos,
 }
 
 impl ClockMeter {
-    /// Whether the clock is to be read in a burn that begins `now` and takes `burn`.
     pub(super) fn is_due(&self, target: Target, now: Nanos, burn: Nanos) -> bool {
         let patience = if self.sure(target).is_some() { LATE } else { 0 };
         let is_late = target.clock.is_some() && now >= self.next + patience;
         is_late || burn > BURN && now >= self.next
     }
 
-    /// Reads the clock, and returns the median of the readings once there are enough.
+    /// The median of the readings, once there are enough.
     pub(super) fn read(&mut self) -> Option<f64> {
         let (short, long) = clock::timed_pair();
         self.add(clock::PAIR_CYCLES as f64 * 1e9 / (long - short).max(1) as f64);
@@ -41,7 +38,6 @@ impl ClockMeter {
         self.median()
     }
 
-    /// Takes a reading into the median.
     pub(super) fn add(&mut self, clock: f64) {
         if let Some(slot) = self.readings.get_mut(self.taken % READINGS) {
             *slot = clock;
@@ -64,7 +60,6 @@ impl ClockMeter {
         ((clock / reference - 1.0).abs() <= OFF).then_some(clock)
     }
 
-    /// The median of the readings, once there are enough.
     fn median(&self) -> Option<f64> {
         let mut readings = self.readings;
         readings.sort_by(f64::total_cmp);

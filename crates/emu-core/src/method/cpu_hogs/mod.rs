@@ -31,7 +31,6 @@ use background_load::{BackgroundLoad, Used};
 use burn_loop::{PRIORITY, Settings};
 use burner::Burner;
 
-/// The method.
 pub(super) struct CpuHogs;
 
 pub(super) const ID: MethodId = MethodId::new("cpu-hogs");
@@ -146,7 +145,6 @@ impl Hogs {
     }
 }
 
-/// Whether it can be told what tasks outside the zone have of its CPUs.
 fn check_account(host: &Host) -> Result<(), Unavailable> {
     if host.task_time.is_none() {
         return Err(Unavailable::new(
@@ -166,7 +164,6 @@ fn check_account(host: &Host) -> Result<(), Unavailable> {
     Ok(())
 }
 
-/// What tells how much tasks outside the group have of the zone's CPUs.
 fn account(host: &Host, group: &TaskGroup, zone: &Zone, period: Nanos) -> Result<BackgroundLoad> {
     let untold = || {
         Error::unavailable(
@@ -192,7 +189,6 @@ fn account(host: &Host, group: &TaskGroup, zone: &Zone, period: Nanos) -> Result
     BackgroundLoad::new(burners, period, Box::new(read)).ok_or_else(untold)
 }
 
-/// Whether burners may be real-time here, and for long enough.
 fn check_real_time(host: &Host, demand: &Demand) -> Result<(), Unavailable> {
     let limits = &host.real_time;
     if !host.privileges.sys_nice && limits.rtprio_limit < PRIORITY as u64 {
@@ -226,7 +222,6 @@ fn check_real_time_limit(limit: Option<Duration>, period: Duration) -> Result<()
     }
 }
 
-/// Whether burners may leave so small a share.
 fn check_limits(limits: &RealTime, is_lifted: bool, share: f64) -> Result<(), Unavailable> {
     let most = if is_lifted { limits.unthrottled_share() } else { limits.largest_share() };
     if !is_in_the_way(most, share) {
@@ -266,18 +261,14 @@ fn check_limits(limits: &RealTime, is_lifted: bool, share: f64) -> Result<(), Un
     })
 }
 
-/// Whether a limit of real-time tasks to the share `most` of a CPU keeps burners from leaving no more than `share`.
-///
-/// A speed exactly at the limit is within reach: the burner's own overhead is part of its burn.
+/// Whether a limit of real-time tasks to the share `most` of a CPU keeps burners from leaving no more than `share`. A
+/// speed exactly at the limit is within reach: the burner's own overhead is part of its burn.
 fn is_in_the_way(most: f64, share: f64) -> bool {
     share + LIMIT_MARGIN < 1.0 - most
 }
 
-/// Lifts the kernel's limit for all real-time tasks for the time of the zone, where it is in the way of so small a share.
-/// While it is lifted, budgets of groups do not count either.
-///
-/// # Errors
-/// It cannot be recorded or written.
+/// Lifts the kernel's limit for all real-time tasks for the time of the zone, where it is in the way of so small a
+/// share. While it is lifted, budgets of groups do not count either.
 fn lift(limits: &RealTime, share: f64, journal: &Journal) -> Result<()> {
     match &limits.runtime_file {
         Some(file) if is_in_the_way(limits.throttled_share(), share) => {
@@ -287,7 +278,6 @@ fn lift(limits: &RealTime, share: f64, journal: &Journal) -> Result<()> {
     }
 }
 
-/// The burners at work.
 struct Hogs {
     grid: Grid,
     targets: Targets,
@@ -295,10 +285,8 @@ struct Hogs {
     /// Keeps what lifting a limit changes, where that was allowed.
     lifts: Option<Journal>,
     burners: BTreeMap<CpuId, Burner>,
-    /// Where the background load is excluded.
     background: Option<Arc<BackgroundLoad>>,
     notes: Vec<String>,
-    /// Those of the zone's group.
     more_notes: Notes,
 }
 

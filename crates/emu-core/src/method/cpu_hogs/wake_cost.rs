@@ -1,9 +1,8 @@
 //! What a real-time wake-up costs the tasks it interrupts.
 //!
-//! A burner's own CPU time shows most of the cost: its way through the scheduler in and out. The rest is
-//! invisible to the kernel's accounts: the timer interrupt, refilled caches, and under a hypervisor the exits
-//! that programming and receiving a timer take. It is measured here by what a probe loses that the burner did
-//! not use.
+//! A burner's own CPU time shows its way through the scheduler in and out. The kernel's accounts do not show the
+//! timer interrupt, refilled caches and, under a hypervisor, the exits for the timer: that part is what a probe loses
+//! and the burner did not use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -49,31 +48,25 @@ const PAIRS: usize = 5;
 const NORMAL_EXTRA: std::ops::RangeInclusive<f64> = 0.0..=5_000.0;
 /// Costs outside this range are a disturbed trial, in nanoseconds.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.0..=100_000.0;
-/// Name of the file in the state folder that keeps the costs.
 const FILE: &str = "wake-costs.json";
 
 impl WakeCost {
     /// What is assumed where other load does not let it be measured.
     const ASSUMED: Self = Self { visible: 10_000.0, hidden: 4_000.0 };
 
-    /// Whether it can be the result of an undisturbed trial.
     pub(super) fn is_plausible(&self) -> bool {
         PLAUSIBLE.contains(&self.visible) && PLAUSIBLE.contains(&self.hidden)
     }
 }
 
-/// Trials are made anew while they are disturbed, so many in all.
+/// Trials at most: they are made anew while they are disturbed.
 const TRIALS: usize = 3;
 
 /// Where tasks run for less of a period, in nanoseconds, what is kept is renewed: a microsecond weighs 0.2 % and more.
 const SHORT_RUN: f64 = 500_000.0;
 
-/// The costs on each CPU of the zone, in their order, as they are kept. They are measured while the zone's tasks have not
-/// begun, where nothing is kept, or a little may weigh much in `period`. Where nothing is known, something is assumed, and
-/// `notes` say so.
-///
-/// # Errors
-/// They have to be measured, and the CPU or the real-time priority cannot be had.
+/// The costs on each CPU of the zone, in their order. They are measured while the zone's tasks have not begun, where
+/// nothing is kept, or a little may weigh much in `period`. `notes` tell of costs that are only assumed.
 pub(super) fn of(
     host: &Host,
     zone: &Zone,
@@ -111,13 +104,7 @@ pub(super) fn of(
     Ok(cpus.iter().map(|cpu| figures(cpu).unwrap_or(WakeCost::ASSUMED)).collect())
 }
 
-/// Measures the cost on each CPU at the same time, in some 0.7 s, or twice that and more where other load disturbs it;
-/// `None` where it does so throughout.
-///
-/// Needs real-time priority; see `sys::sched::set_fifo`.
-///
-/// # Errors
-/// The CPU or the real-time priority cannot be had.
+/// On each CPU at the same time, in some 0.7 s, or twice that and more where other load disturbs it.
 fn measure(cpus: &CpuList) -> Result<Vec<(CpuId, Option<WakeCost>)>> {
     let start = |cpu| {
         let thread = thread::Builder::new().name("emu-trial".into()).spawn(move || trials(cpu));
@@ -172,10 +159,8 @@ fn trial() -> Result<Option<WakeCost>> {
     })
 }
 
-/// Trials against a probe of the given real-time priority, or a normal one, on the CPU of the calling thread; none where
-/// that has none of the CPU.
-///
-/// The probe is a process of its own, as what is emulated will be: the switch of address spaces is part of the cost.
+/// Trials against a probe of the given real-time priority, or a normal one; none where that has none of the CPU. The
+/// probe is a process, as what is emulated: the switch of address spaces is part of the cost.
 fn trial_with(priority: Option<i32>) -> Result<Vec<WakeCost>> {
     let work = SharedCounter::new().map_err(|e| Error::io("cannot share memory with a probe", e))?;
     let _probe = Probe::start(priority, &work)?;
@@ -197,7 +182,6 @@ fn trial_with(priority: Option<i32>) -> Result<Vec<WakeCost>> {
     Ok(costs)
 }
 
-/// A process that counts as fast as it can; dropping it ends it.
 struct Probe(Child);
 
 impl Probe {
@@ -255,7 +239,6 @@ fn free_rate(work: &AtomicU64) -> f64 {
     (work.load(Ordering::Relaxed) - first) as f64 / (time::now() - begin) as f64
 }
 
-/// What a stretch of burning showed.
 struct Burnt {
     wall: f64,
     cpu: f64,

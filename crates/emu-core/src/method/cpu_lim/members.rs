@@ -21,7 +21,6 @@ use crate::undo::{Journal, Undo};
 /// How often the list is read even though no process has been made: one may have been moved into the group.
 const LIST_ANYWAY: Nanos = 100_000_000;
 
-/// Where members come from.
 #[derive(Debug)]
 enum Source {
     /// Whoever is in a cgroup: nothing escapes, however it is made.
@@ -30,7 +29,6 @@ enum Source {
     Descendants(Descendants),
 }
 
-/// A process of the zone.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) pid: Pid,
@@ -45,11 +43,9 @@ pub(crate) struct Member {
     /// Not signalled until a second list has it: between list and `pidfd_open` the number may have passed to a process
     /// outside.
     is_unproven: bool,
-    /// Whether we have stopped it.
     pub(crate) is_held: bool,
     /// Whether it has been decided in this round if it is to be stopped.
     pub(crate) is_judged: bool,
-    /// When it was signalled last.
     pub(crate) signalled: Nanos,
     /// Its CPU time at the last look, and how much of it was new then; nothing is known before the second one.
     pub(crate) used: Option<Nanos>,
@@ -62,18 +58,14 @@ pub(crate) struct Member {
     pub(crate) at_stop: Option<Nanos>,
 }
 
-/// What became of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// It was delivered.
     Yes,
-    /// The process has ended.
     Gone,
     /// The process may not be signalled; it has changed its user.
     Refused,
 }
 
-/// The processes of a zone.
 #[derive(Debug)]
 pub(crate) struct Members {
     proc: PathBuf,
@@ -89,24 +81,15 @@ pub(crate) struct Members {
     last_pid: Option<Pid>,
     given_out: LastPid,
     next_list: Nanos,
-    /// Set where others may have joined: to be listed the next time.
     look: Arc<AtomicBool>,
 }
 
 impl Members {
-    /// The processes of a group.
-    ///
-    /// # Errors
-    /// A process may not be signalled or must not be stopped; a list cannot be read. Nothing has been
-    /// stopped.
+    /// On error nothing has been stopped.
     pub(crate) fn of_group(proc: &Path, group: TaskGroup, journal: &Journal) -> Result<Self> {
         Self::of(proc, Source::Group(group), journal)
     }
 
-    /// Processes and their descendants, without a group.
-    ///
-    /// # Errors
-    /// As [`of_group`](Self::of_group).
     pub(crate) fn of_family(proc: &Path, descendants: Descendants, journal: &Journal) -> Result<Self> {
         Self::of(proc, Source::Descendants(descendants), journal)
     }
@@ -134,33 +117,25 @@ impl Members {
         Ok(members)
     }
 
-    /// What has them listed the next time, where it is set.
+    /// Where it is set, all members are listed the next time.
     pub(crate) fn look(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.look)
     }
 
-    /// All that are known, parents before their children.
     pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Member> {
         self.known.iter_mut()
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// All that are known, parents before their children.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Member> {
         self.known.iter()
     }
 
-    /// Looks for new processes and forgets those that have ended. Returns whether all are known and may be
-    /// signalled; else it is to be called again.
-    ///
-    /// What is new is in the journal as to be continued.
-    ///
-    /// # Errors
-    /// A list cannot be read, or a record not be made.
+    /// Looks for new processes, which the journal then has as to be continued, and forgets those that have ended.
+    /// Returns whether all are known and may be signalled; else it is to be called again.
     pub(crate) fn refresh(&mut self) -> Result<bool> {
         let now = time::now();
         let last_pid = self.given_out.settled(now);
@@ -209,11 +184,8 @@ impl Members {
         Ok(complete)
     }
 
-    /// To be called when all that we have stopped have been continued for good: has the journal leave those alone that
-    /// are stopped all the same. Where one could not be continued, the journal is to do it, for all that are stopped.
-    ///
-    /// # Errors
-    /// It cannot be recorded: the journal continues all that are stopped.
+    /// To be called when all have been continued for good: the journal leaves alone those that are stopped all the
+    /// same. Where one could not be continued, the journal is to continue all that are stopped.
     pub(crate) fn release(&self) -> Result<()> {
         if self.known.iter().any(|member| member.is_held) {
             return Ok(());
@@ -254,7 +226,6 @@ impl Members {
         }
     }
 
-    /// Gets hold of a process; `None` when it has ended.
     fn meet(&mut self, pid: Pid) -> Result<Option<Member>> {
         let pidfd = match open(pid) {
             Ok(pidfd) => Some(pidfd).filter(|_| self.descriptors.may_keep(self.known.len())),
@@ -298,12 +269,10 @@ impl Members {
 }
 
 impl Member {
-    /// In clock ticks since boot.
     pub(crate) fn starttime(&self) -> u64 {
         self.starttime
     }
 
-    /// Whether it may be signalled already.
     pub(crate) fn is_proven(&self) -> bool {
         !self.is_unproven
     }
@@ -320,7 +289,6 @@ impl Member {
         }
     }
 
-    /// Stops it.
     pub(crate) fn stop(&mut self, proc: &Path) -> Sent {
         // Each may be waiting for a CPU; the first that is on one stops the others as well.
         self.runners.retain(Runner::stop);
@@ -334,7 +302,6 @@ impl Member {
         sent
     }
 
-    /// Sends it a signal.
     pub(crate) fn signal(&self, proc: &Path, sent: Signal) -> Sent {
         let outcome = match &self.pidfd {
             Some(pidfd) => signal::send(pidfd.as_fd(), self.pid, sent),
@@ -375,7 +342,6 @@ fn may_signal(pid: Pid) -> Result<()> {
 #[derive(Debug)]
 struct Descriptors {
     keep: usize,
-    /// The limit before it was raised.
     before: Option<Rlimit>,
 }
 

@@ -29,7 +29,6 @@ use members::Members;
 pub(super) use published::{CpuLimPublished, ID as ID_PUBLISHED};
 use stopper::Stopper;
 
-/// The method.
 pub(super) struct CpuLim;
 
 pub(super) const ID: MethodId = MethodId::new("cpu-lim");
@@ -112,7 +111,6 @@ fn period(demand: &Demand, usual: Duration) -> Result<Duration, Unavailable> {
     check_period(demand.period.unwrap_or(usual), PERIOD_LOWEST).map(detuned)
 }
 
-/// What the user should know beforehand.
 fn notes_on(host: &Host, demand: &Demand) -> Vec<String> {
     let mut notes = plan::notes_on(&demand.targets);
     if !has_group(host) {
@@ -126,8 +124,7 @@ fn has_group(host: &Host) -> bool {
     hierarchy_for(host, Controller::Cpuacct).is_some_and(|hierarchy| hierarchy.writable)
 }
 
-/// The zone's processes: in a cgroup where one can be had, else as `/proc` shows them; and where is told what becomes of
-/// them.
+/// In a cgroup where one can be had, else as `/proc` shows them. The notes tell what becomes of them.
 fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>) -> Result<(Members, Notes)> {
     let proc = &host.roots.proc;
     let of_group = |group: TaskGroup| {
@@ -155,10 +152,8 @@ fn members(host: &Host, zone: &Zone, journal: &Journal, notes: &mut Vec<String>)
 
 const GROUP: &[Controller] = &[Controller::Cpuacct, Controller::Cpuset];
 
-/// The method at work.
 struct Stopped {
     duty_loop: DutyLoop,
-    /// Set to have the processes listed at the next stop.
     look: Arc<AtomicBool>,
     targets: Targets,
     notes: Vec<String>,

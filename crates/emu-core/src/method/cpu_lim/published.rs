@@ -25,7 +25,6 @@ use crate::sys::times::process_cpu_time;
 use crate::unavailable::Unavailable;
 use crate::zone::{Demand, Zone};
 
-/// The method.
 pub(in crate::method) struct CpuLimPublished;
 
 pub(crate) const ID: MethodId = MethodId::new("cpu-lim:published");
@@ -87,7 +86,6 @@ impl Method for CpuLimPublished {
     }
 }
 
-/// The method at work.
 struct Published {
     limiter: Limiter,
     look: Arc<AtomicBool>,
@@ -124,7 +122,6 @@ impl Emulation for Published {
     }
 }
 
-/// A thread that decides about each process in each period.
 #[derive(Debug)]
 struct Limiter {
     controller: DutyThread<f64>,
@@ -134,9 +131,6 @@ struct Limiter {
 
 impl Limiter {
     /// Begins with a decision about each process.
-    ///
-    /// # Errors
-    /// The thread cannot be made, or the processes not be listed.
     fn start(
         host: &Host,
         zone: &Zone,
@@ -161,31 +155,23 @@ impl Limiter {
         Ok(Self { controller, counters, notes })
     }
 
-    /// Gives the processes another share.
     fn set(&self, share: f64) {
         self.counters.restart();
         self.controller.set(share);
     }
 
-    /// What it does.
     fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What the user should know.
     fn notes(&self) -> &Notes {
         &self.notes
     }
 
-    /// Why the thread has ended, so that nobody is stopped any more; `None` while it runs.
     fn ended(&self) -> Option<String> {
         self.controller.ended()
     }
 
-    /// Continues all processes for good.
-    ///
-    /// # Errors
-    /// What the thread had failed with.
     fn stop(mut self) -> Result<()> {
         self.controller.stop()
     }
@@ -260,7 +246,6 @@ impl Rule {
         Ok(())
     }
 
-    /// Continues what we have stopped.
     fn continue_held(&mut self) {
         for member in self.members.iter_mut().filter(|member| member.is_held) {
             // Who has ended needs nothing; what fails is in the journal.
@@ -275,7 +260,6 @@ impl Drop for Rule {
     }
 }
 
-/// The rule: CPU time over lifetime against the threshold.
 fn is_reached(used: Nanos, lifetime: Nanos, share: f64) -> bool {
     // The start is known to a tick only; a process is never younger than one.
     used as f64 >= share * lifetime.max(time::USER_TICK) as f64

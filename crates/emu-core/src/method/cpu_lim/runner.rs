@@ -1,9 +1,9 @@
 //! The threads of a process that are asked to stop it.
 //!
-//! The kernel gives a signal for a process to its first thread, unless that one has another to take (`complete_signal`,
-//! kernel/signal.c). Where the first thread sleeps and others compute on all CPUs, it has to wait for one, for some ms,
-//! and the process goes on until then. A thread that computes takes a signal of its own at once, and with it the whole
-//! process stops (signal(7), "Signal mask and pending signals").
+//! The kernel gives a signal for a process to its first thread, unless that one has another to take
+//! (`complete_signal`, kernel/signal.c). Where it sleeps and others compute on all CPUs, it waits for one, for some
+//! ms, while the process goes on. A thread that computes takes a signal of its own at once, which stops the whole
+//! process (signal(7), "Signal mask and pending signals").
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -15,7 +15,6 @@ use crate::sys::Pid;
 /// Asks for a pidfd of a thread, of Linux 6.9 or later.
 const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::PIDFD_THREAD);
 
-/// A thread that computes.
 #[derive(Debug)]
 pub(super) struct Runner {
     tid: Pid,

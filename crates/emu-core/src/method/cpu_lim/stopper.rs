@@ -45,25 +45,21 @@ const fn bit(signal: Signal) -> u64 {
     1 << (signal.as_raw() - 1)
 }
 
-/// Stops all processes of a zone by `SIGSTOP` and continues them by `SIGCONT`. Dropping it continues those that it
-/// has stopped.
+/// Stops all processes of a zone by `SIGSTOP` and continues them by `SIGCONT`; dropping it continues those stopped.
 ///
-/// Parents are stopped before their children and continued after them, so that no process of the zone sees
-/// another one stopped: a shell would take it for a job to be put aside. But for that, those at work are continued first,
-/// while the CPUs are idle: beside hundreds that only go on sleeping, the kernel would wake two of them on the same CPU and
-/// leave another one idle for some ms. Where there are many, most of the sleeping ones have been continued before.
-///
-/// Those at work are continued in another order each time: the kernel prefers those that come last, and where there are
-/// more than run until the next stop, always the same ones would hardly ever get a turn.
+/// Parents are stopped before their children and continued after them, so that no process of the zone sees another
+/// one stopped: a shell would take it for a job to be put aside. But for that, those at work are continued first,
+/// while the CPUs are idle: beside hundreds that only go on sleeping, the kernel would wake two of them on the same
+/// CPU and leave another one idle for some ms. Where there are many, most of the sleeping ones have been continued
+/// before. The order changes each time: the kernel prefers those that come last, and where there are more than run
+/// until the next stop, always the same ones would hardly ever get a turn.
 #[derive(Debug)]
 pub(crate) struct Stopper {
     proc: PathBuf,
     members: Members,
     /// The process of each thread that the last census has listed.
     processes: HashMap<Pid, Pid>,
-    /// The CPUs of the zone.
     cpus: usize,
-    /// Stops so far.
     stops: u64,
     /// From when on tasks ran after the last stop, and for how long they have run in all since CPU times were looked at.
     free: Option<Nanos>,
@@ -76,7 +72,6 @@ pub(crate) struct Stopper {
 }
 
 impl Stopper {
-    /// Nothing is stopped yet.
     pub(crate) fn new(proc: &Path, members: Members, cpus: usize, notes: Notes) -> Self {
         Self {
             proc: proc.to_owned(),
@@ -92,8 +87,7 @@ impl Stopper {
         }
     }
 
-    /// Stops all that may be stopped and are known; notes those that have ended. Returns whether there were such that were
-    /// not stopped before.
+    /// Returns whether it stopped any that were not stopped before.
     fn stop_known(&mut self, dead: &mut HashSet<Pid>, groups: &mut HashMap<Pid, bool>) -> bool {
         let mut are_new = false;
         let ask_each = self.members.len() <= ASK_EACH;
@@ -130,7 +124,7 @@ impl Stopper {
         are_new
     }
 
-    /// Notes what those have used that may be stopped late, when the others have been stopped; unless that is too late.
+    /// What those have used that may be stopped late, when the others have been stopped; unless that is too late.
     fn look_at_threads(&mut self, deadline: Nanos) {
         self.members.iter_mut().for_each(|member| member.at_stop = None);
         if self.members.len() > ASK_EACH || is_off(Correction::Leaked) {
@@ -168,7 +162,6 @@ impl Stopper {
         }
     }
 
-    /// Continues what we have stopped.
     fn continue_held(&mut self) {
         let members: Vec<_> = self.members.iter().map(Process::of).collect();
         let members = if is_off(Correction::TurnOrder) { Vec::new() } else { members };
@@ -368,7 +361,6 @@ fn group_of(pid: Pid) -> Option<Pid> {
     nix::unistd::getpgid(Some(nix::unistd::Pid::from_raw(pid))).ok().map(nix::unistd::Pid::as_raw)
 }
 
-/// The signals that wait for a process as a whole, from `/proc/<pid>/status`.
 fn pending(status: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

@@ -12,8 +12,7 @@ const WORK: Nanos = 1_000_000;
 /// So is one that waited for a CPU for more than this part of the time that tasks ran for: it has not had its turn.
 const WAITING_PART: f64 = 0.5;
 
-/// A process, its parent, and whether it has used so much CPU time lately that it is at work, as all are of which
-/// nothing is known.
+/// A process of which nothing is known counts as at work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Process {
     pid: Pid,
@@ -28,7 +27,6 @@ impl Process {
     }
 }
 
-/// Whether a process works that used so much CPU time `lately`, and waited for a CPU for this part of the time.
 fn is_at_work(lately: Option<Nanos>, waited_part: f64) -> bool {
     waited_part > WAITING_PART || lately.is_none_or(|lately| lately > WORK)
 }
@@ -69,12 +67,12 @@ fn first_in_turn(stop: u64, count: usize) -> usize {
     ((turn * count as f64) as usize).min(count)
 }
 
-/// The moment until which tasks had the CPUs, of those that were stopped, the last one first; or from which on, of those
-/// that were continued, the first one first. Each comes with its moment and the CPU time that it used lately.
+/// The moment until which tasks had the CPUs, of those that were stopped, the last one first; or from which on, of
+/// those that were continued, the first one first. Each comes with its moment and the CPU time that it used lately.
 ///
-/// Signalling many takes so long that it matters when those that work are reached. CPUs are kept busy until the last of
-/// them are stopped, and from when the first are continued on: so it is the mean over as many of these as occupy all
-/// CPUs. One occupies as much of a CPU as it has used beside the busiest.
+/// Signalling many takes so long that it matters when those that work are reached: CPUs are kept busy until the last
+/// of them are stopped, and from when the first are continued on. So it is the mean over as many of these as occupy
+/// all CPUs, where one occupies as much of a CPU as it has used beside the busiest.
 pub(super) fn moment_of_work(
     signalled: impl Iterator<Item = (Nanos, f64)> + Clone,
     cpus: usize,

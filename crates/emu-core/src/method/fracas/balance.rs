@@ -3,19 +3,15 @@
 use crate::cpu_list::{CpuId, CpuList};
 use crate::sys::Pid;
 
-/// A group that threads can be in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Place {
-    /// The CPU that it stands for.
     pub(crate) cpu: CpuId,
     /// The share of that CPU which it may use; 0 for a CPU that is offline, which every thread has to leave.
     pub(crate) share: f64,
 }
 
-/// A thread that wants to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Runnable {
-    /// Its ID.
     pub(crate) tid: Pid,
     /// The index of the group it is in.
     pub(crate) place: usize,
@@ -32,7 +28,6 @@ impl Runnable {
 /// What a thread must gain at least to be worth a move.
 const GAIN: f64 = 1.05;
 
-/// How many runnable threads each place has.
 pub(crate) fn counts(places: &[Place], threads: &[Runnable]) -> Vec<usize> {
     let mut counts = vec![0; places.len()];
     for thread in threads {
@@ -45,10 +40,9 @@ pub(crate) fn counts(places: &[Place], threads: &[Runnable]) -> Vec<usize> {
 
 /// Moves threads until none would be faster elsewhere, and returns those moved, at their new place.
 ///
-/// A thread's rate is its group's share divided by the number of runnable threads there: what the kernel's
-/// own balancer evens out on a machine whose CPUs have such speeds. As with the kernel, no CPU idles beside one that
-/// has two threads to run, however slow it is, and a thread that has a CPU to itself does not join another one. Each
-/// step moves the thread that gains most to where it gains it.
+/// A thread's rate is its group's share divided by the number of runnable threads there. As with the kernel's own
+/// balancer, no CPU idles beside one that has two threads to run, however slow it is, and a thread that has a CPU to
+/// itself does not join another one. Each step moves the thread that gains most to where it gains it.
 pub(crate) fn plan(places: &[Place], threads: &mut [Runnable]) -> Vec<Runnable> {
     let mut counts = counts(places, threads);
     let mut moved = Vec::new();
@@ -69,7 +63,6 @@ pub(crate) fn plan(places: &[Place], threads: &mut [Runnable]) -> Vec<Runnable> 
     moved
 }
 
-/// The thread that gains most from being elsewhere, and where.
 fn best_move(places: &[Place], counts: &[usize], threads: &[Runnable]) -> Option<(usize, usize)> {
     let count = |place: usize| counts.get(place).copied().unwrap_or(0);
     // Threads of one group without a binding are all alike: one of each group is enough to look at.

@@ -37,19 +37,15 @@ const TRUST: Nanos = 60_000_000_000;
 /// quota close to the period, the next period can begin before the tick shows that the quota is used up.
 const BUSY: f64 = 0.9;
 
-/// Keeps the threads that want to run evenly spread.
 #[derive(Debug)]
 pub(crate) struct Balancer {
     groups: CpuGroups,
     /// Whether the threads were spread for the speeds in force; else each look tries it again.
     has_begun: bool,
-    /// `/sys/devices/system/cpu/online`.
     online_file: PathBuf,
-    /// The CPUs of the zone that tasks can use.
     usable: CpuList,
     /// Those that are online, and yet cannot be used.
     missing: CpuList,
-    /// When that was looked at last.
     looked: Nanos,
     bindings: Bindings,
     /// From when on bindings can be seen as they are: never, while a CPU of the zone is offline.
@@ -67,7 +63,6 @@ pub(crate) struct Balancer {
     real_time: usize,
     stuck: usize,
     calm_since: Option<Nanos>,
-    /// When the next look is due, and the pause after it.
     next: Nanos,
     pause: Nanos,
     /// When the next census may be: keeps its cost low.
@@ -80,7 +75,6 @@ pub(crate) struct Balancer {
 }
 
 impl Balancer {
-    /// A balancer that has not looked yet.
     pub(crate) fn new(mut groups: CpuGroups, online_file: PathBuf, online: &CpuList) -> Self {
         let usable = groups.usable(online);
         Self {
@@ -109,11 +103,7 @@ impl Balancer {
         }
     }
 
-    /// Spreads the threads that are there already, and binds groups of unequal speeds: before the first task runs,
-    /// and with new speeds.
-    ///
-    /// # Errors
-    /// A file of the groups cannot be read or written.
+    /// Before the first task runs, and with new speeds.
     pub(crate) fn begin(&mut self, governed: &[QuotaGroup]) -> Result<()> {
         self.has_begun = false;
         self.before = governed.iter().map(QuotaGroup::read).collect::<Result<_>>()?;
@@ -123,30 +113,22 @@ impl Balancer {
         Ok(())
     }
 
-    /// When the next look is due.
     pub(crate) fn next(&self) -> Nanos {
         self.next
     }
 
-    /// How many real-time threads there were in the last census.
     pub(crate) fn real_time(&self) -> usize {
         self.real_time
     }
 
-    /// The CPUs of the zone that are online and that the group above does not have.
     pub(crate) fn missing(&self) -> &CpuList {
         &self.missing
     }
 
-    /// How many threads the kernel would not move in the last census.
     pub(crate) fn stuck(&self) -> usize {
         self.stuck
     }
 
-    /// Looks at the groups and, where something may have changed for the worse, at their threads.
-    ///
-    /// # Errors
-    /// A file of the groups cannot be read or written.
     pub(crate) fn look(&mut self, governed: &[QuotaGroup]) -> Result<()> {
         let begin = time::thread_cpu();
         let result = self.look_now(governed);
@@ -186,7 +168,6 @@ impl Balancer {
         renewed.and(looked)
     }
 
-    /// Which groups have used up their quota since the last look.
     fn busy(&mut self, governed: &[QuotaGroup]) -> Result<Vec<bool>> {
         let marks = governed.iter().map(QuotaGroup::read).collect::<Result<Vec<_>>>()?;
         let before = std::mem::replace(&mut self.before, marks);
@@ -203,7 +184,7 @@ impl Balancer {
             .collect())
     }
 
-    /// Looks which CPUs can be used; returns whether that has changed, and whether the groups could take them up.
+    /// Returns whether the usable CPUs have changed, and whether the groups could take them up.
     fn look_at_cpus(&mut self, now: Nanos) -> (bool, Result<()>) {
         let before = std::mem::replace(&mut self.looked, now);
         let Some(online) = control_file::probe_cpus(&self.online_file) else { return (false, Ok(())) };
@@ -219,7 +200,6 @@ impl Balancer {
         (changed, self.groups.renew(back, &self.usable))
     }
 
-    /// Looks at every thread, and moves those that would be faster in another group.
     fn census(&mut self, governed: &[QuotaGroup], now: Nanos) -> Result<()> {
         let begin = time::thread_cpu();
         // What was born in the zone's own group in the middle of a move.
@@ -275,7 +255,6 @@ impl Balancer {
         Ok(())
     }
 
-    /// Binds groups to their CPUs at once when it is needed, and lets them loose after a while when it is not.
     fn bind(&mut self, crowded: bool, unequal: bool, now: Nanos) -> Result<()> {
         if crowded || unequal {
             self.calm_since = None;

@@ -9,15 +9,12 @@ use crate::cpu_list::CpuList;
 use crate::sys::Pid;
 use crate::sys::time::Nanos;
 
-/// The CPUs that the program has bound a thread to.
 #[derive(Debug)]
 struct Binding {
     cpus: CpuList,
-    /// When it was first seen.
     since: Nanos,
 }
 
-/// Remembers, while it can be seen, which threads the program has bound to CPUs.
 #[derive(Debug, Default)]
 pub(crate) struct Bindings(BTreeMap<Pid, Binding>);
 
@@ -44,7 +41,6 @@ impl Bindings {
         }
     }
 
-    /// Forgets what was seen for the first time at `moment` or later.
     pub(crate) fn forget_since(&mut self, moment: Nanos) {
         self.0.retain(|_, binding| binding.since < moment);
     }

@@ -26,27 +26,21 @@ fn weight_sum(version: u8) -> f64 {
     if version == 2 { 10_000.0 } else { 102_400.0 }
 }
 
-/// The largest weight.
 fn weight_max(version: u8) -> u64 {
     if version == 2 { 10_000 } else { 262_144 }
 }
 
-/// The least weight that the kernel accepts.
 fn weight_min(version: u8) -> u64 {
     if version == 2 { 1 } else { 2 }
 }
 
-/// The weights of a zone's group and of its rivals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Weights {
-    /// Of the zone's group.
     pub(crate) zone: u64,
-    /// Of the rival on each CPU.
     pub(crate) rivals: BTreeMap<CpuId, u64>,
 }
 
 impl Weights {
-    /// The lowest share of a CPU that two weights can give.
     pub(crate) fn lowest_share(version: u8) -> f64 {
         weight_min(version) as f64 / weight_sum(version)
     }
@@ -74,7 +68,6 @@ impl Weights {
     }
 }
 
-/// One rival.
 #[derive(Debug)]
 pub(crate) struct CfsBurner {
     cpu: CpuId,
@@ -85,12 +78,7 @@ pub(crate) struct CfsBurner {
 }
 
 impl CfsBurner {
-    /// Starts a rival on `cpu`, in a group beside `zone`.
-    ///
-    /// It dies with the thread that calls this, and is in the journal.
-    ///
-    /// # Errors
-    /// The group or the process cannot be made, recorded or moved.
+    /// Starts a rival on `cpu`, in a group beside `zone`. It dies with the calling thread, and is in the journal.
     pub(crate) fn start(cpu: CpuId, zone: &Folder, procfs: &Path, journal: &Journal) -> Result<Self> {
         let folder = beside(zone, cpu)?;
         let members = "cgroup.procs";
@@ -120,30 +108,23 @@ impl CfsBurner {
         Ok(rival)
     }
 
-    /// The CPU that it burns.
     pub(crate) fn cpu(&self) -> CpuId {
         self.cpu
     }
 
-    /// Sets its weight.
-    ///
-    /// # Errors
-    /// The kernel refuses.
     pub(crate) fn set_weight(&self, weight: u64) -> Result<()> {
         self.bandwidth.set_weight(weight)
     }
 
-    /// The bandwidth of its group.
     pub(crate) fn bandwidth(&self) -> &Bandwidth {
         &self.bandwidth
     }
 
-    /// Whether it still burns.
     pub(crate) fn is_alive(&self) -> bool {
         Stat::read(&self.procfs, self.child.pid()).is_some_and(|stat| !stat.has_ended())
     }
 
-    /// CPU time that it has burned; `None` when it has died and is gone.
+    /// `None` when it has died and is gone.
     pub(crate) fn burned(&self) -> Option<Duration> {
         process_cpu_time(self.child.pid())
     }
@@ -157,7 +138,6 @@ impl Drop for CfsBurner {
     }
 }
 
-/// The folder of the rival on `cpu`.
 fn beside(zone: &Folder, cpu: CpuId) -> Result<Folder> {
     let name = zone.path.file_name().map(|name| name.to_string_lossy().into_owned());
     let (Some(parent), Some(name)) = (zone.path.parent(), name) else {

@@ -11,11 +11,9 @@
 //!
 //! *x = √((1 − s)² + s²) − (1 − s)*.
 //!
-//! The turn ends at the kernel's next tick, half a tick late in the mean, which the write of the full quota forgives: that is
-//! taken off. Where the kernel's least quota is more, the group stays at rest for as long as it is more than half a quota
-//! ahead.
-//!
-//! References: Documentation/scheduler/sched-bwc.rst; `do_sched_cfs_period_timer`.
+//! The turn ends at the kernel's next tick, half a tick late in the mean, which the write of the full quota forgives:
+//! that is taken off. Where the kernel's least quota is more, the group stays at rest for as long as it is more than
+//! half a quota ahead (Documentation/scheduler/sched-bwc.rst; `do_sched_cfs_period_timer`).
 
 use std::time::Duration;
 
@@ -43,19 +41,14 @@ const IN_FULL_USE: Nanos = 2;
 /// For how many periods that is looked for; one begins after each write, even if the group is idle.
 const SEARCH: Nanos = 2;
 
-/// A group that takes turns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct QuotaTurns {
-    /// The share of one CPU that it is to get.
     pub(crate) share: f64,
-    /// The length of a period, in nanoseconds.
     pub(crate) period: Nanos,
-    /// The scheduler's tick, in nanoseconds.
     pub(crate) tick: Nanos,
 }
 
 impl QuotaTurns {
-    /// Turns of `share` of a CPU in each period.
     pub(crate) fn new(share: f64, period_us: u64, tick: Duration) -> Self {
         Self { share, period: period_us as Nanos * 1_000, tick: time::nanos(tick) }
     }
@@ -104,17 +97,14 @@ impl QuotaTurns {
     }
 }
 
-/// Whether a group is at rest, and when to look at it again.
 #[derive(Debug, Default)]
 pub(crate) struct IdleQuota {
     is_resting: bool,
     /// A moment at which a period began, or a little later; `None` until it is known.
     phase: Option<Nanos>,
-    /// Until when that is looked for.
     search_end: Nanos,
     next: Nanos,
     before: Option<Mark>,
-    /// Since when the group has used nothing.
     idle_since: Nanos,
     /// The counters when it was idle last, or used less than its quota.
     idle: Option<Mark>,
@@ -133,22 +123,18 @@ impl IdleQuota {
         };
     }
 
-    /// Whether the group is to have the lower quota.
     pub(crate) fn is_resting(&self) -> bool {
         self.is_resting
     }
 
-    /// When the next look is due.
     pub(crate) fn next(&self) -> Nanos {
         self.next
     }
 
-    /// Leaves the group alone until `next`.
     pub(crate) fn put_off(&mut self, next: Nanos) {
         self.next = next;
     }
 
-    /// Takes in what the group's counters say.
     pub(crate) fn observe(&mut self, now: &Mark, turns: &QuotaTurns) {
         let before = self.before.replace(*now).unwrap_or(*now);
         let is_idle = now.usage == before.usage && now.throttling.throttled == before.throttling.throttled;
@@ -176,7 +162,6 @@ impl IdleQuota {
         }
     }
 
-    /// Keeps to the moments at which periods begin, and plans the next look.
     fn follow(&mut self, now: &Mark, before: &Mark, is_idle: bool, turns: &QuotaTurns) {
         let at = now.at;
         let begun = now.throttling.periods.saturating_sub(before.throttling.periods);

@@ -48,11 +48,9 @@ pub(super) struct Fracas {
     kind: Kind,
 }
 
-/// How many quotas there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     PerCpu,
-    /// As published.
     One,
 }
 
@@ -133,7 +131,6 @@ impl Method for Fracas {
     }
 }
 
-/// How many groups throttle the zone: one for each CPU, or one for all of them.
 fn group_count(kind: Kind, demand: &Demand) -> usize {
     if kind == Kind::PerCpu { demand.targets.len() } else { 1 }
 }
@@ -178,8 +175,8 @@ fn check_quota(kind: Kind, host: &Host, demand: &Demand) -> Result<Expected, Una
     })
 }
 
-/// Measured: the kernel's own error, what of the cost of stalls may not be made up for, and what else tasks lose of each CPU, which
-/// is more where they can meet on one of several.
+/// Measured: the kernel's own error, what of the cost of stalls may not be made up for, and what else tasks lose of
+/// each CPU, which is more where they can meet on one of several.
 fn expected_error(period_us: u64, share: f64, cpus: usize) -> f64 {
     let taken = if cpus > 1 { 0.004 } else { 0.000_6 };
     0.005 + taken / share + 20.0 / (period_us as f64 * share)
@@ -192,7 +189,6 @@ fn is_below_tick(period_us: u64, targets: &Targets) -> bool {
     left_out.any(|left_out| left_out > 0.0 && left_out < half_a_tick)
 }
 
-/// Refuses speeds that differ where no group can be bound to its CPU.
 fn check_equal(targets: &Targets, can_bind: bool) -> Result<(), Unavailable> {
     let mut shares = targets.values().map(|target| target.share);
     let first = shares.next().unwrap_or(1.0);
@@ -221,9 +217,6 @@ fn published_note(count: usize, share: f64) -> String {
 const ROUNDING: f64 = 1.0005;
 
 /// The period in microseconds: as asked for, else the shortest from [`PERIOD`] on that suits the kernel.
-///
-/// # Errors
-/// The period is out of the kernel's bounds, or the quota would be; the refusal names what would be possible.
 fn period_for(asked: Option<Duration>, targets: &Targets, groups: usize) -> Result<u64, Unavailable> {
     let smallest = shares_of(targets, groups).into_iter().fold(f64::INFINITY, f64::min);
     // What the share of one CPU is when the smallest group has the least quota.
@@ -246,7 +239,6 @@ fn period_for(asked: Option<Duration>, targets: &Targets, groups: usize) -> Resu
             targets.values().map(|target| target.share).filter(|share| *share < 1.0).fold(0.0, f64::max);
         let for_tick_us = TICKS_LEFT_OUT * time::tick().as_micros() as f64 / (1.0 - highest);
         let needed_us = (shortest_us * TRIM_ROOM).max(for_tick_us.min(PERIOD_LATE.as_micros() as f64));
-        // In whole milliseconds, for people.
         let rounded_us = (needed_us / 1_000.0).ceil() * 1_000.0;
         return Ok(rounded_us.clamp(PERIOD.as_micros() as f64, longest_us) as u64);
     };
@@ -287,7 +279,6 @@ struct Outer {
 }
 
 impl Outer {
-    /// Of the zone's group `folder`, whose own limit counts where we do not set it.
     fn of(host: &Host, folder: &Folder, is_set: bool) -> Option<Self> {
         let path = if is_set { folder.path.parent()? } else { &folder.path };
         let folder = Folder { version: folder.version, path: path.to_owned() };
@@ -299,7 +290,6 @@ impl Outer {
         tightest_limit(&self.folder, &self.mount).map(|(limit, _)| limit)
     }
 
-    /// Where it is lower than what is asked for, has the status tell what tasks get then.
     fn bound(&self, targets: &Targets, status: &mut Status) {
         let Some((limit, group)) = tightest_limit(&self.folder, &self.mount) else { return };
         let wanted: f64 = targets.values().map(|target| target.share).sum();
@@ -316,12 +306,10 @@ impl Outer {
     }
 }
 
-/// Which CPUs are online; `None` where it cannot be read.
 fn online(host_cpus: &Path) -> Option<CpuList> {
     control_file::probe_cpus(&host_cpus.join("online"))
 }
 
-/// A problem of the CPUs that are not.
 fn offline_problem(targets: &Targets, online: Option<&CpuList>) -> Option<String> {
     let zone: CpuList = targets.keys().copied().collect();
     let offline = zone.difference(online?);

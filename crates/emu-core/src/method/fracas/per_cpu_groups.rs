@@ -1,14 +1,11 @@
-//! One group for each CPU of a zone, so that one thread is slowed as much as many.
+//! One group for each CPU of a zone, so that one thread is slowed as much as many: a quota limits a sum, and one
+//! group for n CPUs would let a single thread have what all of them were meant to share. On v1 tasks are moved by
+//! `tasks`, on v2 the groups are threaded (cgroup-v2.rst, "Threads").
 //!
-//! A quota limits a sum: one group for a zone of n CPUs lets a single thread have what all of them were meant
-//! to share. So each CPU has a group of its own, below the zone's in every hierarchy concerned: on v1 tasks
-//! are moved by `tasks`, on v2 the groups are threaded (cgroup-v2.rst, "Threads").
-//!
-//! While no group has more than one thread to run, all of them may use all CPUs of the zone: a thread
-//! cannot have more than its group's quota wherever it is, and the program sees the CPUs it would see without
-//! us (`sched_getaffinity(2)`, by which `nproc` and OpenMP count). As soon as threads share a group, each group is
-//! bound to its CPU, because two threads of one group on two CPUs would use up its quota twice as fast and
-//! leave a CPU idle. Groups of unequal speeds are always bound.
+//! While no group has more than one thread to run, all of them may use all CPUs of the zone: a thread cannot have
+//! more than its group's quota, and the program sees the CPUs it would see without us (`sched_getaffinity(2)`, by
+//! which `nproc` and OpenMP count). When threads share a group, or speeds are unequal, each group is bound to its
+//! CPU: two threads of one group on two CPUs would use up its quota twice as fast and leave a CPU idle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -38,7 +35,6 @@ const CONTROLLERS: [Controller; 3] = [Controller::Cpu, Controller::Cpuset, Contr
 /// How often the zone's own group is emptied before it is said that its tasks fork too fast.
 const SETTLE_ROUNDS: usize = 1_000;
 
-/// The part of a CPU's group in one hierarchy.
 #[derive(Debug)]
 struct Part {
     folder: Folder,
@@ -52,17 +48,13 @@ impl Part {
     }
 }
 
-/// The group of one CPU.
 #[derive(Debug)]
 pub(crate) struct CpuGroup {
-    /// The CPU it stands for.
     pub(crate) cpu: CpuId,
-    /// One for each hierarchy, in the order of [`CpuGroups::homes`]. The first has the cpu controller and says
-    /// where a thread belongs.
+    /// In the order of [`CpuGroups::homes`]. The first, of the cpu controller, says where a thread belongs.
     parts: Vec<Part>,
 }
 
-/// The groups of all CPUs of a zone.
 #[derive(Debug)]
 pub(crate) struct CpuGroups {
     /// The zone's own group in each hierarchy.
@@ -75,7 +67,6 @@ pub(crate) struct CpuGroups {
     accounting: Option<usize>,
     /// Whether each group is bound to its CPU.
     pinned: bool,
-    /// What looks after the zone's own cpuset.
     returning: Option<CpusetReturn>,
     /// Whether the cpusets of the CPUs' groups must be written again.
     is_short: bool,
@@ -85,10 +76,6 @@ pub(crate) struct CpuGroups {
 }
 
 impl CpuGroups {
-    /// Makes the groups below the zone's, with no limit yet and no tasks in them.
-    ///
-    /// # Errors
-    /// A group cannot be made or recorded; the zone's group has groups below it already.
     pub(crate) fn create(host: &Host, zone: &Zone, group: &TaskGroup, journal: &Journal) -> Result<Self> {
         let mut homes: Vec<Part> = Vec::new();
         let (mut cpuset, mut accounting) = (None, None);
@@ -132,9 +119,6 @@ impl CpuGroups {
     }
 
     /// The bandwidth of each group, in the order of the CPUs.
-    ///
-    /// # Errors
-    /// The kernel has no bandwidth control, or a file cannot be opened.
     pub(crate) fn bandwidths(&self) -> Result<Vec<Bandwidth>> {
         let open = |group: &CpuGroup| {
             let folder = |index: usize| group.parts.get(index).map(|part| &part.folder);
@@ -144,31 +128,23 @@ impl CpuGroups {
         self.groups.iter().map(open).collect()
     }
 
-    /// What the kernel tells of a thread; `None` when it has ended.
     pub(super) fn stat(&self, tid: Pid) -> Option<Stat> {
         Stat::read(&self.procfs, tid)
     }
 
-    /// The groups, in the order of the CPUs.
     pub(crate) fn groups(&self) -> &[CpuGroup] {
         &self.groups
     }
 
-    /// Whether each group is bound to its CPU.
     pub(crate) fn is_pinned(&self) -> bool {
         self.pinned
     }
 
-    /// Whether groups can be bound to CPUs at all.
     pub(crate) fn can_pin(&self) -> bool {
         self.cpuset.is_some()
     }
 
-    /// Binds each group to its CPU, or lets all of them use the zone's CPUs. Groups of CPUs that are not usable
-    /// are left as they are.
-    ///
-    /// # Errors
-    /// The kernel refuses; then [`renew`](Self::renew) tries again.
+    /// Groups of CPUs that are not usable are left as they are. What fails is tried again by [`renew`](Self::renew).
     pub(crate) fn pin(&mut self, pinned: bool, usable: &CpuList) -> Result<()> {
         if self.pinned != pinned && self.can_pin() { self.write_cpusets(pinned, usable) } else { Ok(()) }
     }
@@ -187,17 +163,15 @@ impl CpuGroups {
         }
     }
 
-    /// The CPUs of the zone.
     pub(crate) fn cpus(&self) -> &CpuList {
         &self.cpus
     }
 
-    /// Whether these are all CPUs of the zone.
     pub(crate) fn is_whole(&self, cpus: &CpuList) -> bool {
         self.cpus.difference(cpus).is_empty()
     }
 
-    /// Whether what threads are bound to can be seen: while a cpuset lacks a CPU, or is bound to one, no thread can use
+    /// Whether bindings of threads can be seen: while a cpuset lacks a CPU, or is bound to one, no thread can use
     /// all.
     pub(super) fn shows_bindings(&self) -> bool {
         let Some(index) = self.cpuset else { return true };
@@ -210,18 +184,12 @@ impl CpuGroups {
     }
 
     /// Lets groups loose for once that are bound, where that shows what their threads are bound to.
-    ///
-    /// # Errors
-    /// The kernel refuses.
     pub(crate) fn unpin_for_a_look(&mut self, usable: &CpuList) -> Result<()> {
         // Kernels that do not keep a thread's own affinity would give all of them all CPUs.
         if self.keeps_affinity { self.pin(false, usable) } else { Ok(()) }
     }
 
     /// Writes the cpusets of the CPUs' groups again, where CPUs are `back` or these groups had lost some.
-    ///
-    /// # Errors
-    /// The kernel refuses; then it is tried again the next time.
     pub(crate) fn renew(&mut self, back: bool, usable: &CpuList) -> Result<()> {
         if back || self.is_short { self.write_cpusets(self.pinned, usable) } else { Ok(()) }
     }
@@ -241,9 +209,6 @@ impl CpuGroups {
 
     /// Moves every thread that is still in the zone's own group to the groups of the CPUs, in turn; children
     /// are born where their parent is. Returns how many could not be moved.
-    ///
-    /// # Errors
-    /// A list of threads cannot be read, or new threads appear without end.
     pub(crate) fn settle(&self) -> Result<usize> {
         let (mut next, mut lists) = (0, Vec::new());
         for _ in 0..SETTLE_ROUNDS {
@@ -276,10 +241,8 @@ impl CpuGroups {
             .hint(Hint::StartInZone))
     }
 
-    /// Moves a thread to the group at `place` in every hierarchy. A thread that has ended is no error.
-    ///
-    /// # Errors
-    /// The kernel refuses: a real-time thread in a group without real-time budget (v1), a kernel thread.
+    /// A thread that has ended is no error. The kernel refuses kernel threads, and on v1 real-time threads for a
+    /// group without real-time budget.
     pub(crate) fn move_to(&self, tid: Pid, place: usize) -> Result<()> {
         let Some(group) = self.groups.get(place) else { return Ok(()) };
         for part in &group.parts {
@@ -291,10 +254,6 @@ impl CpuGroups {
         Ok(())
     }
 
-    /// The threads in each group, as the cpu controller has them, into `lists`.
-    ///
-    /// # Errors
-    /// A list cannot be read.
     pub(crate) fn threads(&self, lists: &mut Vec<Vec<Pid>>) -> Result<()> {
         lists.clear();
         for group in &self.groups {
@@ -308,9 +267,6 @@ impl CpuGroups {
 
     /// Puts threads right that are in one CPU's group by one controller and in another's by the next: born in
     /// the middle of their parent's move.
-    ///
-    /// # Errors
-    /// A list cannot be read.
     pub(crate) fn align(&self, lists: &[Vec<Pid>]) -> Result<()> {
         for (place, (group, right)) in self.groups.iter().zip(lists).enumerate() {
             for part in group.parts.iter().skip(1) {
@@ -359,7 +315,6 @@ impl CpuGroups {
     }
 }
 
-/// Makes one CPU's part of a group below the zone's.
 fn make(home: &Part, cpu: CpuId, journal: &Journal) -> Result<Part> {
     let path = home.folder.path.join(format!("cpu{cpu}"));
     let members = home.folder.threads_name().to_owned();

@@ -24,7 +24,6 @@ const PATIENCE: f64 = 1.6;
 const SOON: Nanos = 2;
 const LATEST: Nanos = 1_000_000_000;
 
-/// What is known of the phases.
 #[derive(Debug)]
 pub(super) struct Phase {
     /// When to look; `None` while the phases are known to be the same.
@@ -35,22 +34,17 @@ pub(super) struct Phase {
 }
 
 impl Phase {
-    /// Of groups whose period has been set.
     pub(super) fn new(period_us: u64) -> Self {
         let pause = SOON * period_us as Nanos * 1_000;
         Self { next: Some(time::now() + pause), pause, before: Vec::new() }
     }
 
-    /// When [`look`](Self::look) is due; `None` when it is not.
     pub(super) fn next(&self) -> Option<Nanos> {
         self.next
     }
 
-    /// Moves the periods into one phase, if all groups are in use; takes up to six periods. Breaks off when `is_interrupted`,
-    /// and may leave a period too long then: it is to be set anew.
-    ///
-    /// # Errors
-    /// A group cannot be read or written; the next look tries again.
+    /// Moves the periods into one phase, if all groups are in use; takes up to six periods. Where `is_interrupted`
+    /// ends it, a period may be too long: it is to be set anew. A failure is tried again by the next look.
     pub(super) fn look(
         &mut self,
         groups: &mut [QuotaGroup],
@@ -74,14 +68,12 @@ impl Phase {
             return Ok(());
         }
         delay(groups, &delays, period, is_interrupted)?;
-        // The next look checks them.
         self.next = Some(time::now() + self.pause);
         Ok(())
     }
 }
 
-/// Waits for the next period of each group and returns when it began; `None` where one has nothing to run, or it is
-/// interrupted.
+/// When the next period of each group began; `None` where one has nothing to run, or when interrupted.
 fn observe(
     groups: &[QuotaGroup],
     period: Nanos,
@@ -121,9 +113,8 @@ fn delays(begins: &[Nanos], period: Nanos) -> Vec<Nanos> {
     begins.iter().map(delay).collect()
 }
 
-/// Makes one period of each group longer; its quota is such that the share stays.
-///
-/// Each is written after a period has begun, and written back after the next has.
+/// Makes one period of each group longer, at the same share: each is written after a period has begun, and back after
+/// the next.
 fn delay(
     groups: &mut [QuotaGroup],
     delays: &[Nanos],

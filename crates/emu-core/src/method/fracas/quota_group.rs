@@ -15,7 +15,6 @@ use crate::sys::time::{self, Nanos};
 /// and busy has measured it: what is not sure must not make programs faster.
 const STALL_COST_MOST: Nanos = 150_000;
 
-/// A group and the quota that it is kept at.
 #[derive(Debug)]
 pub(crate) struct QuotaGroup {
     bandwidth: Bandwidth,
@@ -23,29 +22,23 @@ pub(crate) struct QuotaGroup {
     size: f64,
     /// The most that v1's kernel accepts, because a group above has no more; in CPUs.
     ceiling: Option<f64>,
-    /// What is asked for, in CPUs.
     asked: f64,
     period_us: u64,
     trim: Trim,
     rest: IdleQuota,
-    /// The scheduler's.
     tick: Duration,
-    /// What a stall costs the tasks, where the quota is to be corrected, by it and by the trim. Else the trim only keeps
-    /// account.
+    /// Where it is known, the quota is corrected by it and by the trim. Else the trim only keeps account.
     stall_cost: Option<StopCost>,
     /// Where the last window ended.
     mark: Option<Mark>,
-    /// What was written last.
     written: Option<Limit>,
-    /// What was in force instead at the last look: somebody else has written it.
+    /// The limit in force instead, which somebody else has written.
     foreign: Option<Limit>,
     /// The limit, in CPUs, that the owner of a group that is not ours has given it: it is not raised above that.
     own: Option<f64>,
 }
 
 impl QuotaGroup {
-    /// A group without a quota yet. With `stall_cost` the quota is corrected so that the tasks get what is asked for;
-    /// without, it is what is asked for.
     pub(crate) fn new(
         bandwidth: Bandwidth,
         size: usize,
@@ -106,18 +99,12 @@ impl QuotaGroup {
         asked + lost.min((self.size - asked) / 2.0)
     }
 
-    /// Sets quota and period.
-    ///
-    /// # Errors
-    /// As [`Bandwidth::set_limit`]; then what was asked for before still counts.
+    /// Where it fails, what was asked for before still counts.
     pub(crate) fn ask(&mut self, cpus: f64, period_us: u64) -> Result<()> {
         self.set(cpus, period_us, self.rest.is_resting())
     }
 
     /// As [`ask`](Self::ask) of a group in which nothing runs yet.
-    ///
-    /// # Errors
-    /// As [`ask`](Self::ask).
     pub(crate) fn begin(&mut self, cpus: f64, period_us: u64) -> Result<()> {
         self.set(cpus, period_us, true)
     }
@@ -142,8 +129,7 @@ impl QuotaGroup {
         Limit { quota: Quota::Micros(micros.min(most)), period_us }
     }
 
-    /// The turns of a group that is kept to them one by one; `None` where there are none, or where they are not ours
-    /// to shift.
+    /// `None` where there are no turns, or where they are not ours to shift.
     fn turns(&self, asked: f64, period_us: u64) -> Option<QuotaTurns> {
         let is_ours = !self.bandwidth.is_theirs() && self.foreign.is_none();
         let can_tell = self.bandwidth.is_accounted();
@@ -161,11 +147,8 @@ impl QuotaGroup {
         Ok(())
     }
 
-    /// Looks whether what was written is still in force; says so if not. It is left at that until something else is
-    /// asked for, and what the owner of a group that is not ours has written then bounds it.
-    ///
-    /// # Errors
-    /// A file cannot be read.
+    /// Tells of a limit that somebody else has written, which is left until something else is asked for. A group that
+    /// is not ours has it from its owner: it bounds what is asked for.
     pub(crate) fn look(&mut self) -> Result<Option<String>> {
         let Some(written) = self.written else { return Ok(None) };
         // A group that has gone has no tasks.
@@ -192,7 +175,6 @@ impl QuotaGroup {
         }))
     }
 
-    /// What to tell where the group had less before than it is to have.
     pub(crate) fn shortfall(&self) -> Option<String> {
         let own = self.own.filter(|own| *own < self.asked)?;
         Some(format!(
@@ -202,12 +184,11 @@ impl QuotaGroup {
         ))
     }
 
-    /// The limit that is in force.
     fn in_force(&self) -> Limit {
         self.foreign.unwrap_or_else(|| self.limit(self.asked, self.period_us))
     }
 
-    /// What is asked for, in CPUs, and the period in microseconds.
+    /// CPUs, and the period in microseconds.
     pub(crate) fn asked(&self) -> (f64, u64) {
         (self.asked, self.period_us)
     }
@@ -231,27 +212,19 @@ impl QuotaGroup {
         if is_ours { charged * self.asked / self.charged(self.asked, self.period_us) } else { charged }
     }
 
-    /// The longest time for which one busy CPU of the group is throttled.
-    ///
-    /// A turn ends at the tick after its quota is used up, and the next ones pay for what it overran.
+    /// The longest time for which one busy CPU of the group is throttled: a turn ends at the tick after its quota is
+    /// used up, and the next ones pay for what it overran.
     pub(crate) fn longest_stall(&self) -> Duration {
         let turns = self.turns(self.asked, self.period_us);
         let at_rest = turns.map_or(Duration::ZERO, |turns| turns.longest_stall());
         longest_stall(self.duty(), self.in_force().period_us, self.tick).max(at_rest)
     }
 
-    /// Reads the group's counters.
-    ///
-    /// # Errors
-    /// A file cannot be read.
     pub(crate) fn read(&self) -> Result<Mark> {
         Ok(Mark { at: time::now(), usage: self.bandwidth.usage(), throttling: self.bandwidth.throttled()? })
     }
 
     /// Ends a window and begins the next; true when the quota should be written anew, by [`renew`](Self::renew).
-    ///
-    /// # Errors
-    /// A file cannot be read.
     pub(crate) fn end_window(&mut self) -> Result<bool> {
         if self.foreign.is_some() {
             return Ok(false);
@@ -276,29 +249,17 @@ impl QuotaGroup {
         Due { cpus, period: self.period_us as Nanos * 1_000, tick: time::nanos(self.tick) }
     }
 
-    /// Writes the quota as corrected.
-    ///
-    /// # Errors
-    /// As [`Bandwidth::set_limit`].
     pub(crate) fn renew(&mut self) -> Result<()> {
         self.write(self.limit_now(self.asked, self.period_us, self.rest.is_resting()))
     }
 
-    /// How many periods have begun.
-    ///
-    /// # Errors
-    /// A file cannot be read.
     pub(super) fn periods(&self) -> Result<u64> {
         Ok(self.bandwidth.throttled()?.periods)
     }
 
-    /// Makes the next period longer by so much, until [`renew`](Self::renew) in it.
-    ///
-    /// The kernel takes up the period when the one under way ends, the quota at once: it counts in both periods, so that
-    /// each has half of what is added. Both writes also forgive what the turns before them overran, half a tick in the mean.
-    ///
-    /// # Errors
-    /// As [`Bandwidth::set_limit`].
+    /// Makes the next period longer by so much, until [`renew`](Self::renew) in it. The kernel takes up the period
+    /// when the one under way ends, the quota at once: it counts in both periods, so that each has half of what is
+    /// added. Both writes also forgive what the turns before them overran, half a tick in the mean.
     pub(super) fn lengthen(&mut self, by_us: u64) -> Result<()> {
         let Limit { quota, period_us } = self.limit_now(self.asked, self.period_us, self.rest.is_resting());
         let quota = match quota {
@@ -312,17 +273,13 @@ impl QuotaGroup {
         self.write(Limit { quota, period_us: period_us + by_us })
     }
 
-    /// When [`settle`](Self::settle) is due; `None` where it never is.
     pub(crate) fn settle_at(&self) -> Option<Nanos> {
         let turns = self.turns(self.asked, self.period_us)?;
         turns.resting_share().map(|_| self.rest.next())
     }
 
-    /// Looks whether the group sleeps or has woken up, once in each period; true when the quota is to be written anew, by
-    /// [`renew`](Self::renew), at once.
-    ///
-    /// # Errors
-    /// A file cannot be read.
+    /// To be called once in each period; true when the quota is to be written anew at once, by
+    /// [`renew`](Self::renew).
     pub(crate) fn settle(&mut self) -> Result<bool> {
         // What fails is tried again, but not at once.
         self.rest.put_off(time::now() + self.period_us as Nanos * 1_000);
@@ -334,12 +291,11 @@ impl QuotaGroup {
     }
 }
 
-/// How often tasks that use up a quota are stalled by it in each period, at most once.
+/// How often tasks that use up a quota are stalled by it in each period, at most once; both times in the same unit.
 ///
 /// A turn ends at the first tick at which the quota of `run` is used up, and what it overran is taken from the next
-/// periods. From a quota of a tick on, each period has a turn. Below, it depends on where the ticks are in a period;
-/// this is the mean over all places, within 0.1. Both times are in the same unit. With one stall in each period, 5 % of
-/// 20 ms was 1.0 % faster in a quiet guest.
+/// periods. From a quota of a tick on, each period has a turn. Below, it depends on where the ticks are in a period:
+/// this is the mean over all, within 0.1. With one stall in each, 5 % of 20 ms was 1.0 % faster in a quiet guest.
 fn stalls_per_period(run: f64, tick: f64) -> f64 {
     if is_off(Correction::StallFrequency) {
         return 1.0;
@@ -355,9 +311,6 @@ pub(crate) fn longest_stall(share: f64, period_us: u64, tick: Duration) -> Durat
 
 /// Calls `write` for each group just after its period has begun: a write refills the quota, and there it is full
 /// anyway. A group without periods is written after one period. Those that still wait when `is_interrupted` are left out.
-///
-/// # Errors
-/// What `write` returns; a file cannot be read.
 pub(crate) fn at_period_start<T>(
     groups: &mut [(&mut QuotaGroup, T)],
     is_interrupted: &dyn Fn() -> bool,

@@ -21,7 +21,6 @@ const WINDOW_PERIODS: Nanos = 10;
 /// When quotas that the kernel has refused are written again.
 const TRY_AGAIN: Nanos = 100_000_000;
 
-/// What the thread works on, and what can be told of it.
 #[derive(Debug)]
 struct Work {
     governed: Vec<QuotaGroup>,
@@ -32,21 +31,18 @@ struct Work {
     window_end: Nanos,
     first_periods: u64,
     real_time: usize,
-    /// What setting new quotas, letting a group rest, spreading threads, moving periods and correcting quotas have failed with, each
-    /// until it goes well.
+    /// What each step has failed with, until it goes well.
     unset: Option<Error>,
     unsettled: Option<(usize, Error)>,
     unspread: Option<Error>,
     unaligned: Option<Error>,
     uncorrected: Option<Error>,
-    /// What else was found since the start.
     found: Notes,
 }
 
-/// What the quotas are to be.
 #[derive(Debug)]
 struct Wanted {
-    /// Of each group, in CPUs.
+    /// In CPUs.
     shares: Vec<f64>,
     period_us: u64,
 }
@@ -57,7 +53,6 @@ impl Wanted {
     }
 }
 
-/// Groups kept at their quotas by a thread.
 #[derive(Debug)]
 pub(crate) struct QuotaLoop {
     work: Arc<Mutex<Work>>,
@@ -72,33 +67,22 @@ pub(crate) struct QuotaLoop {
 pub(crate) struct Delivered {
     /// What tasks got while demand was full, else what the quota gives.
     pub(crate) effective: f64,
-    /// What the quota gives.
     pub(crate) duty: f64,
 }
 
-/// How it goes.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// Each group.
     pub(crate) groups: Vec<Delivered>,
-    /// The period in force.
     pub(crate) period: Duration,
     /// Periods in which there was something to run.
     pub(crate) periods: u64,
-    /// The longest time that a busy thread is throttled.
     pub(crate) longest_stall: Duration,
-    /// CPU time of the thread.
     pub(crate) own_cpu: Duration,
-    /// What is not as it should be, or was not.
     pub(crate) problems: Vec<String>,
 }
 
 impl QuotaLoop {
-    /// Gives each group `shares` (in CPUs, in the order of `governed`) of each period, fills the groups of
-    /// `balancer`, and keeps both up from then on.
-    ///
-    /// # Errors
-    /// The kernel refuses a quota, or a thread cannot be moved.
+    /// `shares` are in CPUs, in the order of `governed`.
     pub(crate) fn start(
         mut governed: Vec<QuotaGroup>,
         balancer: Option<Balancer>,
@@ -145,19 +129,17 @@ impl QuotaLoop {
         Ok(Self { work, wanted, thread, own_cpu })
     }
 
-    /// Has the shares and the period changed, within one period and a little. What the kernel refuses is tried again, and a
-    /// problem that the report tells, as are threads that cannot be spread anew.
+    /// Takes one period and a little. What the kernel refuses is tried again, and told by the report, as are threads
+    /// that cannot be spread anew.
     pub(crate) fn retarget(&self, shares: Vec<f64>, period_us: u64) {
         *lock(&self.wanted) = Wanted { shares, period_us };
         self.thread.set(());
     }
 
-    /// The period that was asked for last.
     pub(crate) fn period(&self) -> Duration {
         Duration::from_micros(lock(&self.wanted).period_us)
     }
 
-    /// How it goes.
     pub(crate) fn report(&self) -> Report {
         let mut work = lock(&self.work);
         let period_us = work.governed.first().map_or(0, |group| group.asked().1);
@@ -201,10 +183,7 @@ impl QuotaLoop {
         }
     }
 
-    /// Ends the thread. The quotas stay until their groups go.
-    ///
-    /// # Errors
-    /// The thread had failed.
+    /// The quotas stay until their groups go.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.thread.stop()
     }
@@ -215,7 +194,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The thread.
 fn run(work: &Mutex<Work>, wanted: &Mutex<Wanted>, own_cpu: &AtomicI64, wait: &Wait<()>) {
     loop {
         let (Command::Run(()), generation) = wait.command() else { return };
@@ -308,7 +286,6 @@ impl Work {
         }
     }
 
-    /// Looks whether the quotas are still in force.
     fn look(&mut self) -> Result<()> {
         for group in &mut self.governed {
             if let Some(problem) = group.look()? {

@@ -28,22 +28,18 @@ use crate::zone::Zone;
 
 const CONTROLLERS: [Controller; 3] = [Controller::Cpu, Controller::Cpuset, Controller::Cpuacct];
 
-/// Groups throttled by quotas.
 pub(super) struct Quotas {
     id: MethodId,
     targets: Targets,
     /// As asked for; a period that was not follows the speeds.
     period: Option<Duration>,
-    /// How many groups there are.
     groups: usize,
     /// Whether they can have different speeds.
     can_bind: bool,
     keeper: QuotaLoop,
     outer: Option<Outer>,
     notes: Vec<String>,
-    /// Those of the zone's group.
     more_notes: Notes,
-    /// `/sys/devices/system/cpu`.
     host_cpus: PathBuf,
 }
 

@@ -11,22 +11,15 @@ use crate::sys::Pid;
 /// Where real-time threads are looked for, when there is no balancer that sees every thread anyway.
 #[derive(Debug, Clone)]
 pub(crate) struct Threads {
-    /// The file that lists the threads.
     pub(crate) file: PathBuf,
-    /// procfs.
     pub(crate) procfs: PathBuf,
 }
 
-/// Whether a thread is real-time or deadline scheduled, which no quota limits.
 pub(super) fn is_real_time(stat: &Stat) -> bool {
     const DEADLINE: i32 = 6;
     matches!(stat.policy, Some(libc::SCHED_FIFO | libc::SCHED_RR | DEADLINE))
 }
 
-/// How many threads of a group are real-time.
-///
-/// # Errors
-/// The list cannot be read.
 pub(crate) fn count_real_time(threads: &Threads) -> Result<usize> {
     let looks = threads_of(&threads.file)?.into_iter().filter_map(|tid| Stat::read(&threads.procfs, tid));
     Ok(looks.filter(is_real_time).count())

@@ -22,7 +22,6 @@ use crate::unavailable::{Reason, Unavailable};
 use crate::undo::Journal;
 use crate::zone::{Demand, Zone};
 
-/// The method.
 pub(in crate::method) struct FracasShares;
 
 pub(crate) const ID: MethodId = MethodId::new("fracas:shares");
@@ -112,7 +111,6 @@ fn shares_note(count: usize, share: f64) -> String {
     )
 }
 
-/// A group that competes with busy processes.
 struct Shares {
     targets: Targets,
     /// The version of the cpu controller's hierarchy.
@@ -123,9 +121,7 @@ struct Shares {
     thread: DutyThread<()>,
     outer: Option<Outer>,
     notes: Vec<String>,
-    /// Those of the zone's group.
     more_notes: Notes,
-    /// `/sys/devices/system/cpu`.
     host_cpus: PathBuf,
 }
 

@@ -18,29 +18,22 @@ const ALL: f64 = 0.995;
 /// More than that is an error of the accounting, not full use.
 const MORE_THAN_ALL: f64 = 1.05;
 
-/// What a group did between two moments.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Window {
-    /// How long, in nanoseconds: whole periods.
+    /// Whole periods.
     pub(crate) elapsed: Nanos,
-    /// CPU time used, in nanoseconds.
     pub(crate) usage: Nanos,
-    /// Periods that the kernel counted.
     pub(crate) periods: u64,
     /// Those of them in which the quota was used up.
     pub(crate) throttled: u64,
-    /// How long it could not run for that, in nanoseconds.
+    /// For how long the group was throttled in them.
     pub(crate) stalled: Nanos,
 }
 
-/// What a group should do.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Due {
-    /// CPUs.
     pub(crate) cpus: f64,
-    /// The length of a period, in nanoseconds.
     pub(crate) period: Nanos,
-    /// The scheduler's tick, in nanoseconds.
     pub(crate) tick: Nanos,
 }
 
@@ -53,10 +46,9 @@ impl Due {
 }
 
 impl Window {
-    /// Whether demand was certainly full. Either the quota was used up in every single period; or the group ran
-    /// or was stalled all the time, which shows it where the quota leaves out so little of a period that the next
-    /// one begins before the tick. Otherwise usage says what the tasks wanted or what others left them, and not
-    /// what they were allowed.
+    /// Whether demand was certainly full: the quota was used up in every single period; or the group ran or was
+    /// stalled all the time, where so little of a period is left out that the next one begins before the tick.
+    /// Otherwise usage says what the tasks wanted or what others left them.
     pub(crate) fn is_full(&self, period: Nanos) -> bool {
         let elapsed = self.elapsed as f64;
         let every_period = self.throttled == self.periods
@@ -67,21 +59,17 @@ impl Window {
     }
 }
 
-/// The account of a quota.
+/// The account of a quota: CPU time used beyond what was due, over windows in which demand was full.
 ///
-/// The kernel charges what a turn overran at its tick to the next periods, so that a quota is nearly right by
-/// itself, and best left alone: each write to it forgives such a debt. But what is lost or won otherwise
-/// (timers that come late, remains that are dropped when the next period begins) accumulates here: the
-/// account is CPU time used beyond what was due, over windows in which demand was full. What of it is more than
-/// noise moves the quota, so that it is paid back over [`HORIZON`].
-///
-/// After the time `t` the mean is wrong by at most (noise + `HORIZON` × the kernel's own error) / `t`: with 100 ms
-/// periods by less than 0.5 % after a minute.
+/// The kernel charges what a turn overran at its tick to the next periods, so that a quota is nearly right by itself,
+/// and best left alone: each write to it forgives such a debt. What is lost or won otherwise accumulates here (timers
+/// that come late, remains that are dropped when the next period begins). What of it is more than noise moves the
+/// quota, so that it is paid back over [`HORIZON`]. After the time `t` the mean is wrong by at most (noise +
+/// `HORIZON` × the kernel's own error) / `t`: with 100 ms periods by less than 0.5 % after a minute.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Trim {
-    /// CPU time used beyond what was due, in nanoseconds.
     account: f64,
-    /// Relative correction in force.
+    /// Relative.
     correction: f64,
     /// Whether the last window was full too: at the edge between idling and full use, part of a period's quota
     /// belongs to neither window.
@@ -114,7 +102,6 @@ impl Trim {
         true
     }
 
-    /// What the quota is to be multiplied with.
     pub(crate) fn factor(&self) -> f64 {
         1.0 + self.correction
     }
