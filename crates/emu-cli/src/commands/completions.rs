@@ -13,7 +13,6 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: Shell,
 }
 
-/// Writes the script of a shell to stdout, for the `whole` command line.
 pub(crate) fn completions(args: &CompletionsArgs, whole: &Command) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut shown(whole), "emu", &mut script);

@@ -26,9 +26,6 @@ pub(crate) fn command(words: &[OsString], signals: &Signals) -> Option<SlowComma
 
 /// Lets the program begin on a thread of its own: a command that Ctrl-Z stops before it has begun begins only when the
 /// supervisor, which has then followed it, is continued.
-///
-/// # Errors
-/// The thread cannot be made; the command is killed.
 pub(crate) fn begin(mut gated: Gated) -> Result<JoinHandle<Result<(), ExecError>>> {
     let thread = thread::Builder::new().spawn(move || gated.begin());
     thread.map_err(|e| Error::io("cannot start the thread that begins the command", e))

@@ -91,7 +91,6 @@ pub(crate) struct DemandArgs {
 }
 
 impl DemandArgs {
-    /// What is asked of a method for these targets.
     pub(crate) fn demand(&self, targets: Targets) -> Demand {
         Demand {
             targets,

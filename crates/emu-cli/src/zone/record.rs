@@ -174,18 +174,15 @@ pub(crate) enum ExitRecord {
 }
 
 impl Record {
-    /// A command, before it is started.
     pub(crate) fn of_command(plan: &Plan, command: &[OsString]) -> Self {
         let words = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         Self { command: Some(words), ..Self::new(plan) }
     }
 
-    /// Tasks that run already.
     pub(crate) fn of_tasks(plan: &Plan, tasks: Tasks) -> Self {
         Self { attached: Some(tasks), ..Self::new(plan) }
     }
 
-    /// A node, which is empty at first.
     pub(crate) fn of_node(plan: &Plan, name: &str) -> Self {
         Self { node: Some(name.to_owned()), ..Self::new(plan) }
     }
@@ -238,23 +235,19 @@ impl Record {
         });
     }
 
-    /// Adds by which method it is done.
     pub(crate) fn engaged(&mut self, plan: &Plan) {
         self.method = plan.prepared.method().id();
         self.expected = ExpectedRecord::of(plan.prepared.expected());
     }
 
-    /// Adds what the probe found.
     pub(crate) fn verified(&mut self, verification: &Verification) {
         self.verified = Some(verification.clone());
     }
 
-    /// Adds something that the user was told.
     pub(crate) fn note(&mut self, note: &str) {
         self.notes.push(note.to_owned());
     }
 
-    /// Adds what was delivered over `wall`.
     pub(crate) fn status(&mut self, status: &Status, wall: Duration) {
         let moves_clock = emu_core::method(status.method).is_some_and(|of| of.about().has(Trait::MovesClock));
         let basis = if moves_clock { Basis::CpuTimeAndClock } else { Basis::CpuTime };
@@ -299,7 +292,6 @@ impl Record {
         });
     }
 
-    /// Adds how the command ended.
     pub(crate) fn exit(&mut self, exit: Exit) {
         self.exit = match exit {
             Exit::Command(code) => Some(ExitRecord::Code(code)),

@@ -29,7 +29,6 @@ const NOTES: usize = 3;
 const COLUMNS: &str = "order,quota,threads,solutions,seconds,gflops,cpus_used,residual,passed,pass,begin_seconds,\
 clock_hz,stolen,foreign,disturbed";
 
-/// What was measured, for people and their programs; with the published tables where they are asked for.
 pub(crate) fn shown(measured: &Measured, with_published: bool) -> Shown {
     Shown {
         text: text(measured, with_published),
@@ -105,7 +104,6 @@ fn disturbed(measured: &Measured) -> Option<String> {
     })
 }
 
-/// The rate per CPU, as a whole and by band.
 fn per_cpu(one: &Analysis) -> String {
     let model = one.model();
     let rate = |rate: &Option<Interval>| {
@@ -149,7 +147,6 @@ fn order_effect(effect: &OrderEffect) -> String {
     )
 }
 
-/// The published model.
 fn model(measured: &Measured) -> Table {
     let mut table = Table::new([
         Column::text("THREADS"),
@@ -177,7 +174,6 @@ fn model(measured: &Measured) -> Table {
     table
 }
 
-/// Every model by its name, with the analysis that it is of.
 fn models(measured: &Measured) -> impl Iterator<Item = (&'static str, &Analysis, &Model)> {
     measured.analyses.iter().flat_map(|one| {
         let equal = one.equal_clock.as_ref().map(|model| ("equal clock", one, model));
@@ -266,7 +262,6 @@ fn published(measured: &Measured) -> String {
     format!("{}{}\n", table.text(), wrap(&source, 0))
 }
 
-/// Sizes, of which the last one counts.
 fn sizes(sizes: &[usize]) -> String {
     sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -305,10 +300,6 @@ pub(crate) struct Document<'a, T> {
     found: &'a T,
 }
 
-/// The same as JSON.
-///
-/// # Errors
-/// It has no JSON form, which is a defect of emu.
 pub(crate) fn json(found: &impl Serialize) -> Result<String> {
     crate::output::json(&Document { schema: SCHEMA, found })
 }

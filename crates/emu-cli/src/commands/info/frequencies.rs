@@ -81,7 +81,6 @@ fn of_kind(kind: &[&Policy]) -> Vec<String> {
     sentences
 }
 
-/// Which CPUs have a clock in common.
 fn domains(kind: &[&Policy]) -> String {
     let is_alone = |policy: &&&Policy| policy.cpus.len() == 1;
     if !kind.iter().all(|policy| is_alone(&policy)) {
@@ -100,7 +99,6 @@ fn domains(kind: &[&Policy]) -> String {
     }
 }
 
-/// How emu sets a frequency there.
 fn control(policy: &Policy) -> String {
     let way = if policy.governors.iter().any(|governor| governor == "userspace") {
         "set by the userspace governor"

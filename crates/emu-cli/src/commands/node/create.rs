@@ -12,7 +12,6 @@ use super::keep::READY;
 use super::nodes;
 use crate::exit::{Exit, Failure};
 
-/// Makes a node.
 pub(super) fn create(args: &CreateArgs) -> Result<Exit, Failure> {
     let name = &args.name;
     let wanted = format!("{}{name}", super::PREFIX);

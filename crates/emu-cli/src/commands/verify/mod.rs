@@ -40,7 +40,6 @@ const MORE: Duration = Duration::from_secs(60);
 /// The granularity spectrum is taken over this time, unless that is too few periods.
 const SPECTRUM: Duration = Duration::from_secs(1);
 
-/// Verifies what the command line asks for, and shows it.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let host = host::detect()?;
@@ -90,7 +89,6 @@ fn command(args: &VerifyArgs, seed: u64) -> Result<String> {
     .concat())
 }
 
-/// A method at a speed, and what is tried with it.
 struct Case {
     speed: SpeedSpec,
     emulated: SessionEmulated,
@@ -209,7 +207,6 @@ fn workloads<'a>(args: &'a VerifyArgs, demand: &Demand) -> Vec<&'a str> {
     if demand.uniform_share().is_some() { all.collect() } else { all.filter(parallel).collect() }
 }
 
-/// The run under way.
 struct Run {
     ending: Ending,
     progress: Progress,

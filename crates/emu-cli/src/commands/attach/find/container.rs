@@ -12,7 +12,6 @@ use serde::Deserialize;
 
 use super::{groups, listed, name_of};
 
-/// Digits of an ID.
 const ID_LENGTH: usize = 64;
 
 /// Fewer digits than this are taken for a name.
@@ -28,9 +27,6 @@ const NAME_PREFIXES: [&str; 2] = ["lxc.payload.", "machine-"];
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The cgroup of a container that runs, by its name, its ID, or the first digits of that.
-///
-/// # Errors
-/// None is of this name, or several are.
 pub(crate) fn find(host: &Host, name: &str) -> Result<PathBuf> {
     if name.is_empty() || name.contains('/') {
         return Err(Error::usage(format!("bad container `{name}`")).hint("give its name, or its ID"));
@@ -66,14 +62,12 @@ pub(crate) fn find(host: &Host, name: &str) -> Result<PathBuf> {
     }
 }
 
-/// The ID in the name of a cgroup, if it is that of a container.
 fn id_of(group: &str) -> Option<String> {
     let name = group.strip_suffix(".scope").unwrap_or(group);
     let is_id = |text: &&str| text.len() == ID_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     PREFIXES.iter().filter_map(|prefix| name.strip_prefix(prefix)).find(is_id).map(str::to_owned)
 }
 
-/// Whether a cgroup is that of a container whose name it has.
 fn is_named(group: &Path, name: &str) -> bool {
     let own = name_of(group);
     let own = own.strip_suffix(".scope").unwrap_or(&own);
