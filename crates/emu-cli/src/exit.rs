@@ -124,7 +124,6 @@ impl Failure {
         Self { exit, error: Some(error) }
     }
 
-    /// A signal asked emu to end before the command began.
     pub(crate) fn interrupted(signal: Signal) -> Self {
         Self { exit: Exit::Signal(signal as i32), error: None }
     }

@@ -178,7 +178,6 @@ pub(crate) fn is_in_foreground() -> bool {
     File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(terminal) == Ok(getpgrp()))
 }
 
-/// For how long to wait for something else, so that what is due comes in time.
 pub(crate) fn until(due: Option<Instant>, most: Duration) -> Duration {
     due.map_or(most, |due| due.saturating_duration_since(Instant::now()).min(most))
 }

@@ -20,7 +20,7 @@ pub(crate) fn completions(args: &CompletionsArgs, whole: &Command) -> Result<Exi
     Ok(Exit::Success)
 }
 
-/// The same command without what is hidden, which the generators do not leave out.
+/// The command without what is hidden, which the generators do not leave out.
 fn shown(whole: &Command) -> Command {
     let shown = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     Command::new("emu")

@@ -64,7 +64,7 @@ pub(crate) trait Asked {
         Vec::new()
     }
 
-    /// Those of them that are there by a file.
+    /// The members that are there by a file.
     fn joined(&self) -> Vec<Joined> {
         Vec::new()
     }

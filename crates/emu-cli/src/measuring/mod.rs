@@ -43,8 +43,7 @@ pub(crate) struct Measuring {
 }
 
 impl Measuring {
-    /// Blocks signals, and makes the record where one is wanted: a folder that cannot be made is told before anything
-    /// is measured.
+    /// Blocks signals, and makes the record where one is wanted: a folder that cannot be made is told before measuring.
     pub(crate) fn begin(host: &Host, args: &MeasureArgs, task: &Task<'_, impl Serialize>) -> Result<Self> {
         let ending = Ending::new(Signals::block()?);
         let Task { name, options, seed, plan } = task;
@@ -67,7 +66,6 @@ impl Measuring {
         Ok(Self { name: (*name).to_owned(), about, ending, progress, record, json: args.json })
     }
 
-    /// Follows a measurement that tells of itself by events: [`step`](Self::step) and [`sample`](Self::sample).
     pub(crate) fn watch(&mut self, event: Event<'_>) -> Result<()> {
         match event {
             Event::Next { what, left } => self.step(what, left),
@@ -121,7 +119,6 @@ impl Measuring {
         Ok(document.result)
     }
 
-    /// Leaves a record of what was measured before the end, if anything was.
     fn keep(&mut self) {
         if let Some(record) = self.record.take() {
             let folder = record.folder().display().to_string();

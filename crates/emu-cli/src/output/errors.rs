@@ -48,8 +48,7 @@ fn option(error: &clap::Error) -> String {
     }
 }
 
-/// Makes a panic, a defect of emu, tell the user what becomes of the machine: the stack is unwound, and every
-/// session on it undoes its changes.
+/// Makes a panic tell what becomes of the machine: the stack is unwound, and every session on it undoes its changes.
 pub(crate) fn explain_panics() {
     panic::set_hook(Box::new(|info| {
         let _ = writeln!(

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 pub(crate) const PREFIX: &str = "emu: ";
 
-/// The version of the JSON forms but those of `zone::record::FORM`; it changes when a field changes its meaning or goes.
+/// The version of the JSON forms that have none of their own; it changes when a field changes its meaning or goes.
 pub(crate) const SCHEMA: u32 = 1;
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String> {
         .map_err(|e| Error::io("cannot write JSON", e.into()))
 }
 
-/// A span as every JSON has it: whole nanoseconds; 584 years fit.
+/// A span as JSON has it, in whole nanoseconds; 584 years fit.
 pub(crate) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

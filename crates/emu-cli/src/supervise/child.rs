@@ -42,7 +42,7 @@ impl Child {
         self.pid
     }
 
-    /// That it has ended meanwhile is no failure. It may run as another user by now, who takes no signals from emu.
+    /// That it has ended meanwhile is no failure; that it runs as another user by now, who takes no signals from emu, is one.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         let Some(raw) = RawSignal::from_named_raw(signal as i32) else { return Ok(()) };
         let sent = match pidfd_send_signal(&self.fd, raw) {

@@ -1,11 +1,9 @@
 //! While the command runs: signals go to whom they are meant for, and emu stops and continues with the command.
 //!
-//! The command is in emu's process group, so what the terminal sends (Ctrl-C, Ctrl-Z, a hang-up) reaches it
-//! without emu. What another process sends to emu alone is passed on; where that process has signalled the whole
-//! group the command gets it twice, which cannot be told apart.
-//!
-//! A shell takes the terminal back when emu itself is stopped, so emu stops by the signal that stopped the command,
-//! after its controllers have resumed everything: nobody else could.
+//! The command is in emu's process group, so what the terminal sends (Ctrl-C, Ctrl-Z, a hang-up) reaches it without emu. What
+//! another process sends to emu alone is passed on; where that process has signalled the whole group the command gets it
+//! twice, which cannot be told apart. A shell takes the terminal back when emu itself is stopped, so emu stops by the signal
+//! that stopped the command, after its controllers have resumed everything: nobody else could.
 
 use std::os::fd::BorrowedFd;
 use std::thread;

@@ -51,7 +51,6 @@ impl Follow {
     }
 }
 
-/// The trace that is asked for, if one is, and which it is.
 pub(crate) fn read(args: &ZoneArgs) -> Result<Option<(Source, Trace)>> {
     let Some(path) = args.wanted.trace.as_deref() else {
         let without = "--trace-end is for a trace, and there is none";

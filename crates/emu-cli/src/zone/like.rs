@@ -41,7 +41,6 @@ pub(crate) struct Like {
 }
 
 impl Like {
-    /// Finds the speed that is asked for, if it is that of a profile.
     pub(crate) fn find(host: &Host, args: &ZoneArgs, signals: &Signals) -> Result<Option<Self>, Failure> {
         let Some((source, profile)) = read(args)? else { return Ok(None) };
         let metric = metric(args);

@@ -1,4 +1,4 @@
-//! The JSON that `run` and `attach` leave: unrounded, times in nanoseconds, clocks in hertz.
+//! The JSON that `run`, `attach` and nodes leave: unrounded, times in nanoseconds, clocks in hertz.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -16,9 +16,8 @@ use crate::zone::options::Options;
 use crate::zone::plan::Plan;
 use crate::zone::verification::Verification;
 
-/// The version of the JSON of `run`, `attach` and `methods`. In the first one the variant of a method was not part of its
-/// name; in the second one `verified` was called `delivered`, `set` was called `effective`, and nothing was measured while
-/// the program ran.
+/// The version of the JSON of `run`, `attach` and `methods`. In 1 the variant of a method was not part of its name; in 2
+/// `verified` was called `delivered`, `set` was called `effective`, and nothing was measured while the program ran.
 pub(crate) const FORM: u32 = 3;
 
 /// One emulation from begin to end.

@@ -1,4 +1,4 @@
-//! The lines that `run` and `attach` say at their begin and end.
+//! The lines that `run`, `attach` and nodes say at their begin and end.
 
 use std::time::Duration;
 

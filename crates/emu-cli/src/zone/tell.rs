@@ -1,4 +1,4 @@
-//! What `run` and `attach` tell: to people on stderr, to programs in a JSON file.
+//! What `run`, `attach` and nodes tell: to people on stderr, to programs in a JSON file.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -95,8 +95,7 @@ impl Report {
         }
     }
 
-    /// Verifies that the speed is delivered, and tells. Where it is not, `otherwise` says what is not done, and the JSON is
-    /// written.
+    /// Tells whether the speed is delivered. Where it is not, `otherwise` says what is not done, and the JSON is written.
     pub(crate) fn verify(
         &mut self,
         plan: &Plan,

@@ -107,7 +107,6 @@ impl Verification {
     }
 }
 
-/// Measures what a zone like the plan's delivers.
 pub(crate) fn verify(plan: &Plan, signals: &Signals) -> Result<Verification, Failure> {
     let prepared = &plan.prepared;
     let mut emulated = SessionEmulated::named(prepared.host(), prepared.demand(), prepared.method().id())?;

@@ -81,7 +81,6 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// Nothing of the target is left.
     Target,
     /// Emu was asked to end, or the time is over.
     Asked,

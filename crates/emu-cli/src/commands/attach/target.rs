@@ -116,7 +116,6 @@ impl Target {
         Err(bad_cgroup(path, "emu itself is in it").hint("attach from a shell that is outside of the group"))
     }
 
-    /// What it is of, where that may be started again.
     pub(super) fn of(&self) -> Option<&str> {
         match self {
             Self::Processes { .. } => None,
@@ -124,7 +123,7 @@ impl Target {
         }
     }
 
-    /// The same, after it was started again; `None` while it is not.
+    /// This target after it was started again; `None` while it is not.
     pub(super) fn again(&self, host: &Host) -> Option<Self> {
         let Self::Cgroup { path, of: Some(of), .. } = self else { return None };
         Self::cgroup(host, path, Some(of.clone())).ok().filter(Self::is_alive)

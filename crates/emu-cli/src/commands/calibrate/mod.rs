@@ -105,7 +105,6 @@ fn named(text: &str) -> (String, &Path) {
     }
 }
 
-/// A calibration from its record, of which every solution is right.
 fn read(record: &Path) -> Result<Measured> {
     usable(Document::<Measured>::read(record, NAME)?.result, record)
 }

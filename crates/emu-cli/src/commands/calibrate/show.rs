@@ -67,7 +67,6 @@ fn text(measured: &Measured, with_published: bool) -> String {
     text
 }
 
-/// What was around the samples; `None` where none of it is known.
 fn around(measured: &Measured) -> Option<String> {
     let most = |share: fn(&Sample) -> Option<f64>| {
         measured.samples.iter().filter_map(share).reduce(f64::max).map(percent)
@@ -82,7 +81,6 @@ fn around(measured: &Measured) -> Option<String> {
     (!parts.is_empty()).then(|| format!("During the samples: {}.", parts.join(", ")))
 }
 
-/// The samples that were left out, as others have disturbed them.
 fn disturbed(measured: &Measured) -> Option<String> {
     let count = measured.disturbed().count();
     let listed = measured.disturbed().take(DISTURBED).map(|sample| {
@@ -126,7 +124,6 @@ fn per_cpu(one: &Analysis) -> String {
     format!("{} GFLOPS per CPU{at}; {bands}.", rate(&model.per_cpu))
 }
 
-/// How an order differs from another, and what of that is a drift.
 fn order_effect(effect: &OrderEffect) -> String {
     let interval = |share: &Interval| {
         format!("{} ({} to {})", signed(share.estimate), signed(share.low), signed(share.high))

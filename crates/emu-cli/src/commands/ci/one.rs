@@ -47,8 +47,7 @@ struct Record {
     exit: Option<ExitRecord>,
 }
 
-/// Runs the command once. What it leaves behind would go on at full speed beside the next run, and is killed; to be found, it
-/// must become a child of this process ([`adopt_orphans`]).
+/// Kills what the command leaves behind, which would go on at full speed beside the next run (see [`adopt_orphans`]).
 pub(super) fn run(case: &Case<'_>, signals: &Signals) -> Result<Run, Failure> {
     let failed = |what: &str, cause| Error::io(format!("cannot {what} a run at {}", case.speed), cause);
     let record = NamedTempFile::new().map_err(|e| failed("make a file for the result of", e))?;

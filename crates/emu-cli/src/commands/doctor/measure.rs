@@ -64,8 +64,7 @@ impl Switch for One<'_> {
     }
 }
 
-/// Whether the failure of a knob is no reason to leave it out but to end: a machine on which something stays changed is
-/// not the one that was to be measured, and its owner must be told.
+/// Whether a knob's failure ends all: where something stays changed, the owner must be told, and no measurement counts.
 fn ends_all(error: &Error) -> bool {
     error.kind() == ErrorKind::RestoreIncomplete
 }

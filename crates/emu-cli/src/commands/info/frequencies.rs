@@ -3,7 +3,6 @@
 use emu_bench::numbers::{percent, span};
 use emu_core::{CpuList, Cpufreq, Hertz, Policy};
 
-/// Tables longer than this are not listed.
 const STEPS_SHOWN: usize = 12;
 
 /// A sentence or a few for each kind of policy, and for the switches of the whole machine.

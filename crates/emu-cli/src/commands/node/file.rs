@@ -22,7 +22,6 @@ struct Nodes {
 /// The most nodes of one table.
 const COUNT_MAX: u16 = 1024;
 
-/// Reads a file; `-` is stdin.
 pub(super) fn read(path: &Path) -> Result<Specs> {
     let failed = |e| {
         Error::file("read", path, e).with_kind(ErrorKind::Usage).hint("name a file of nodes, or - for stdin")

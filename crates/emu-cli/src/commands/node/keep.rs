@@ -82,8 +82,7 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Closes what the caller has left open, which would stay so for as long as the node lasts: a lock, say. Nothing of this
-/// process's own is open yet.
+/// Closes what the caller has left open, which the node would keep open: a lock, say. Nothing of emu's own is open yet.
 fn close_inherited(roots: &Roots) -> Result<()> {
     let folder = roots.proc.join("self/fd");
     let failed = |e| Error::file("list", &folder, e);

@@ -19,7 +19,6 @@ use crate::supervise::{descendants, program};
 
 pub(super) type There = BTreeMap<String, (LiveSession, Working)>;
 
-/// One thing to be done for a node that is there by then.
 #[derive(Debug)]
 pub(super) enum Join {
     Take {

@@ -249,7 +249,6 @@ impl Spec {
     }
 }
 
-/// The speed that a CPU was asked for, in the words of `--speed`.
 fn speed(cpu: &CpuStatus) -> String {
     match cpu.asked {
         Target { clock: Some(clock), .. } => format!("{}Hz", clock.0),

@@ -153,7 +153,6 @@ fn speeds(results: &Results) -> String {
     shares.into_iter().map(percent).collect::<Vec<_>>().join(", ")
 }
 
-/// What native samples differ by among themselves.
 fn noise(results: &Results) -> Option<String> {
     let known: Vec<_> = results.grounds.iter().filter_map(|ground| Some((ground, ground.aa?))).collect();
     let worst = |of: fn(&emu_bench::stats::AaTest) -> f64| {

@@ -264,7 +264,6 @@ fn csv(measured: &Measured) -> String {
     csv.text()
 }
 
-/// |CPU/wall − 1| by size, with its quartiles.
 fn disparity_chart(measured: &Measured) -> Chart {
     let series = measured.disparities.iter().map(|of| {
         let point = |size: &OfSize| {

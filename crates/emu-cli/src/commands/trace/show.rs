@@ -150,7 +150,6 @@ impl Shown {
         if self.is_clocks { format!("{speed:.3} GHz") } else { percent(speed) }
     }
 
-    /// What was asked as a line of steps, and what was delivered as points with their intervals.
     pub(super) fn chart(&self) -> Chart {
         let mut series = Vec::new();
         let (scale, unit) = if self.is_clocks { (1.0, "GHz") } else { (100.0, "%") };

@@ -55,7 +55,6 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Bytes each second of the same transfer.
 fn here(disk: &Disk, what: &What) -> Option<f64> {
     let What::Disk(transfer) = what else { return None };
     match &disk.cells.iter().find(|cell| cell.transfer == *transfer)?.outcome {

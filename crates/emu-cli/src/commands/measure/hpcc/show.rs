@@ -63,7 +63,6 @@ fn size(size: usize) -> String {
     if size.is_power_of_two() { format!("2^{}", size.ilog2()) } else { size.to_string() }
 }
 
-/// Billions with as many digits as matter.
 fn billions(rate: f64) -> String {
     let value = rate / 1e9;
     let decimals = match value {

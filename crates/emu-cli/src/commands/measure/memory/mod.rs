@@ -55,7 +55,6 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Bytes each second of the same kernel of STREAM.
 fn here(memory: &Memory, what: &What) -> Option<f64> {
     let What::Stream(kernel, threads) = what else { return None };
     let run = memory.stream.iter().find(|run| run.threads == *threads)?;
