@@ -48,7 +48,6 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Does what the command line asks for.
     pub(crate) fn act(self) -> Result<Exit, Failure> {
         match self {
             Self::Run(args) => run::run(&args),

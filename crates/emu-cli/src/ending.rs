@@ -6,14 +6,12 @@ use nix::sys::signal::Signal;
 use crate::exit::Failure;
 use crate::signals::{self, Signals};
 
-/// Whether a signal has asked to end.
 pub(crate) struct Ending {
     signals: Signals,
     signal: Option<Signal>,
 }
 
 impl Ending {
-    /// No signal has come yet.
     pub(crate) fn new(signals: Signals) -> Self {
         Self { signals, signal: None }
     }
@@ -31,10 +29,7 @@ impl Ending {
         self.signal
     }
 
-    /// Ends emu by the signal that has come, if one has, after something has ended well or `failed`.
-    ///
-    /// # Errors
-    /// One has come, and nothing was left changed: that would matter more.
+    /// Fails with the signal that has come, if one has, unless `failed` has left something changed: that matters more.
     pub(crate) fn by_signal(&mut self, failed: Option<&Error>) -> Result<(), Failure> {
         let is_left = failed.is_some_and(|why| why.kind() == ErrorKind::RestoreIncomplete);
         match self.signal() {
@@ -43,10 +38,7 @@ impl Ending {
         }
     }
 
-    /// Ends what is under way when a signal asks for that.
-    ///
-    /// # Errors
-    /// One has come.
+    /// Fails where a signal asks to end.
     pub(crate) fn go_on(&mut self) -> Result<()> {
         match self.signal() {
             Some(signal) => Err(Error::new(ErrorKind::Failed, format!("ended by {signal}"))),

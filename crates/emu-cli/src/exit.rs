@@ -27,43 +27,32 @@ Exit codes:
   128+N  the command, or a command of emu itself, was ended by signal N;
          emu ends by the same signal";
 
-/// How emu ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// All is done.
     Success,
     /// What was tested fails, and not only when slow.
     Fails,
-    /// What was asked for makes no sense.
     Usage,
-    /// It cannot be done here.
     Unavailable,
-    /// A privilege is missing.
     NotPermitted,
     /// The speed is not delivered, or a result is wrong.
     NotVerified,
-    /// Something stays changed.
     RestoreIncomplete,
     /// The machine disturbs runs, and could be put right.
     NotTuned,
-    /// What was tested fails only when slow.
     FailsWhenSlow,
     /// Whether the speed is delivered could not be told.
     Undecided,
     /// emu itself failed.
     Failure,
-    /// The command is there, but cannot be executed.
     NotExecutable,
-    /// The command is not there.
     NotFound,
-    /// The command has ended with this code.
     Command(u8),
     /// The command, or emu in its place, was ended by this signal.
     Signal(i32),
 }
 
 impl Exit {
-    /// The code that the caller sees.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Success => 0,
@@ -85,10 +74,8 @@ impl Exit {
         }
     }
 
-    /// Ends the process; everything must have been released before.
-    ///
-    /// After a signal emu kills itself by the same, as only then a shell knows that a loop of commands is to be
-    /// left. Where that is not possible (a real-time signal, one that is ignored) the code 128+N tells.
+    /// Ends the process; everything must have been released before. After a signal emu dies by the same, as only then a shell
+    /// leaves a loop of commands; where that is not possible (a real-time signal, an ignored one) the code is 128+N.
     pub(crate) fn finish(self) -> ExitCode {
         if let Self::Signal(number) = self
             && let Ok(signal) = Signal::try_from(number)
@@ -125,22 +112,18 @@ impl From<ErrorKind> for Exit {
     }
 }
 
-/// An error with the exit code that it leads to.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// How emu ends.
     pub(crate) exit: Exit,
-    /// What is printed; `None` where the exit says it all.
+    /// `None` where the exit says it all.
     pub(crate) error: Option<Error>,
 }
 
 impl Failure {
-    /// An error that ends emu in its own way.
     pub(crate) fn new(exit: Exit, error: Error) -> Self {
         Self { exit, error: Some(error) }
     }
 
-    /// A signal asked emu to end before the command began.
     pub(crate) fn interrupted(signal: Signal) -> Self {
         Self { exit: Exit::Signal(signal as i32), error: None }
     }

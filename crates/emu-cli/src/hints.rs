@@ -5,18 +5,15 @@ use std::env;
 use emu_core::{Hint, Roots, Setting, Unavailable};
 use nix::unistd::geteuid;
 
-/// What the user can do.
 pub(crate) fn words(hint: &Hint) -> String {
     let caller = Caller::here();
     hint.in_words(&|hint| caller.words(hint))
 }
 
-/// A method's refusal with its hint in words.
 pub(crate) fn worded(refusal: Unavailable) -> Unavailable {
     Unavailable::new(refusal.reason, refusal.detail, words(&refusal.hint))
 }
 
-/// Who asks, and where.
 #[derive(Debug, Clone, Copy)]
 struct Caller {
     is_root: bool,
@@ -115,7 +112,6 @@ impl Caller {
     }
 }
 
-/// The option that sets it.
 fn option(setting: Setting) -> Option<&'static str> {
     Some(match setting {
         Setting::Cpus => "--cpus",

@@ -4,16 +4,13 @@ use emu_core::{Host, Result, Roots};
 
 use crate::reporter::Reporter;
 
-/// The host, and what was undone before it was looked at, for one who is about to change it.
-///
-/// # Errors
-/// As [`Host::detect`].
+/// For a caller that is about to change the host; with notes of what was undone.
 pub(crate) fn restored() -> Result<(Host, Vec<String>)> {
     let (roots, notes) = restored_roots();
     Ok((Host::detect(&roots)?, notes))
 }
 
-/// The files of the host for one who looks at it in a way of its own, and what was undone before.
+/// The same for a caller that reads the files itself.
 pub(crate) fn restored_roots() -> (Roots, Vec<String>) {
     let roots = Roots::system();
     // What begins to change the host meets the same errors.
@@ -21,15 +18,11 @@ pub(crate) fn restored_roots() -> (Roots, Vec<String>) {
     (roots, notes)
 }
 
-/// The host, for one who only looks at it; what was undone is said on stderr.
-///
-/// # Errors
-/// As [`Host::detect`].
+/// For a caller that only looks at the host; what was undone is said on stderr.
 pub(crate) fn detect() -> Result<Host> {
     Host::detect(&roots())
 }
 
-/// The files of the host, for one who only looks at it; what was undone is said on stderr.
 pub(crate) fn roots() -> Roots {
     let roots = Roots::system();
     let failed = |error: emu_core::Error| {
@@ -41,7 +34,7 @@ pub(crate) fn roots() -> Roots {
     roots
 }
 
-/// Undoes what killed emus have left; returns what was undone, and what was not.
+/// Returns what was undone, and what was not.
 fn undo(roots: &Roots) -> Result<Vec<String>> {
     let report = emu_core::restore(roots)?;
     let restored = report.restored.iter().map(|what| format!("restored {what}"));

@@ -6,7 +6,6 @@ pub(crate) fn option<T: ToString>(name: &str, values: impl IntoIterator<Item = T
     if values.is_empty() { String::new() } else { format!(" --{name} {}", values.join(",")) }
 }
 
-/// ` --quick`, where it was given.
 pub(crate) fn flag(name: &str, is_given: bool) -> String {
     if is_given { format!(" --{name}") } else { String::new() }
 }

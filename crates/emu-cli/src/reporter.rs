@@ -6,14 +6,12 @@ use emu_bench::table::marked;
 
 use crate::output::PREFIX;
 
-/// Says things on stderr, or nothing when it is to be quiet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reporter {
     quiet: bool,
 }
 
 impl Reporter {
-    /// One that speaks unless `quiet`.
     pub(crate) fn new(quiet: bool) -> Self {
         Self { quiet }
     }
@@ -29,7 +27,6 @@ impl Reporter {
         self.write(&marked(PREFIX, sentence));
     }
 
-    /// Tells what is to be known beside the result.
     pub(crate) fn note(self, note: &str) {
         self.tell(&format!("note: {note}"));
     }

@@ -29,30 +29,24 @@ const FROM_TERMINAL: [Signal; 8] = [
 const OTHERS: [Signal; 5] =
     [Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM, Signal::SIGCHLD];
 
-/// A signal that has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Received {
-    /// Which.
     pub(crate) signal: Signal,
-    /// The process that sent it; `None` for the kernel.
+    /// `None` for the kernel.
     pub(crate) sender: Option<i32>,
 }
 
 impl Received {
-    /// Whether the kernel sent it to the terminal's whole foreground group.
     pub(crate) fn is_from_terminal(self) -> bool {
         self.sender.is_none() && FROM_TERMINAL.contains(&self.signal)
     }
 }
 
-/// What has come while emu waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Came {
     /// A signal that asks to end, or the end of the time.
     End,
-    /// A signal of the terminal that asks to stop.
     Stop,
-    /// Nothing of that.
     Nothing,
 }
 
@@ -68,9 +62,6 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Blocks the signals and opens their descriptor. To be called before any thread is made.
-    ///
-    /// # Errors
-    /// No descriptor can be had.
     pub(crate) fn block() -> Result<Self> {
         let set: SigSet = FROM_TERMINAL.into_iter().chain(OTHERS).collect();
         let failed = |e: nix::Error| Error::io("cannot take over signals", e.into());
@@ -86,7 +77,6 @@ impl Signals {
         self.original
     }
 
-    /// Whether a signal asks emu to end.
     pub(crate) fn is_ending(&self, received: Received) -> bool {
         match received.signal {
             Signal::SIGHUP => !self.ignores_hang_up,
@@ -95,11 +85,7 @@ impl Signals {
         }
     }
 
-    /// Waits until a signal comes, one of `others` becomes readable, or the time has passed; tells whether one of
-    /// `others` is readable.
-    ///
-    /// # Errors
-    /// The kernel refuses to wait.
+    /// Waits for a signal, for one of `others`, or for the time to pass; tells whether one of `others` is readable.
     pub(crate) fn wait(&self, others: &[BorrowedFd<'_>], limit: Duration) -> Result<bool> {
         let mut fds: Vec<_> = std::iter::once(self.fd.as_fd())
             .chain(others.iter().copied())
@@ -113,11 +99,7 @@ impl Signals {
         }
     }
 
-    /// Waits until a signal asks to stop or to end, `end` is reached, one of `others` becomes readable, or `look` has
-    /// passed.
-    ///
-    /// # Errors
-    /// The kernel refuses to wait, or the descriptor cannot be read.
+    /// Waits for a signal to stop or to end, for `end`, for one of `others` to become readable, or for `look` to pass.
     pub(crate) fn wait_for_end(
         &self,
         others: &[BorrowedFd<'_>],
@@ -138,10 +120,6 @@ impl Signals {
         Ok(Came::Nothing)
     }
 
-    /// The next signal that has come.
-    ///
-    /// # Errors
-    /// The descriptor cannot be read.
     pub(crate) fn next(&self) -> Result<Option<Received>> {
         let info = self.fd.read_signal().map_err(|e| Error::io("cannot read signals", e.into()))?;
         Ok(info.and_then(|info| {
@@ -161,15 +139,11 @@ pub(crate) struct Meanwhile<'a> {
 }
 
 impl<'a> Meanwhile<'a> {
-    /// None has come.
     pub(crate) fn new(signals: &'a Signals) -> Self {
         Self { signals, ending: None, is_to_stop: false }
     }
 
-    /// Reads those that have come.
-    ///
-    /// # Errors
-    /// One asks to end.
+    /// Fails where one that has come asks to end.
     pub(crate) fn look(&mut self) -> Result<()> {
         while let Some(received) = self.signals.next()? {
             self.is_to_stop |= received.signal == Signal::SIGTSTP;
@@ -181,10 +155,7 @@ impl<'a> Meanwhile<'a> {
         Ok(())
     }
 
-    /// What was measured, unless a signal has ended it.
-    ///
-    /// # Errors
-    /// That signal; what went wrong else.
+    /// What was measured, or the signal that has ended it.
     pub(crate) fn end<T>(self, measured: Result<T>) -> Result<T, Failure> {
         if let Some(signal) = self.ending {
             return Err(Failure::interrupted(signal));
@@ -197,7 +168,6 @@ impl<'a> Meanwhile<'a> {
     }
 }
 
-/// Whether this process ignores a signal; not where that cannot be read.
 fn ignores(signal: Signal) -> bool {
     let status = procfs::process::Process::myself().and_then(|process| process.status());
     status.is_ok_and(|status| status.sigign & (1 << (signal as u32 - 1)) != 0)
@@ -208,19 +178,16 @@ pub(crate) fn is_in_foreground() -> bool {
     File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(terminal) == Ok(getpgrp()))
 }
 
-/// For how long to wait for something else, so that what is due comes in time.
 pub(crate) fn until(due: Option<Instant>, most: Duration) -> Duration {
     due.map_or(most, |due| due.saturating_duration_since(Instant::now()).min(most))
 }
 
-/// Has a signal that came too early come again.
 fn put_back(signal: Signal) {
     let _ = kill(Pid::this(), signal);
 }
 
-/// Stops emu itself by a signal to stop, as a shell expects of a job; returns when it is continued.
-///
-/// The signal goes to the process, so that it merges with one that waits already: two would stop emu twice.
+/// Stops emu itself, as a shell expects of a job; returns when it is continued. The signal goes to the process, so that it
+/// merges with one that is pending: two would stop emu twice.
 pub(crate) fn stop_self(signal: Signal) {
     let mut only = SigSet::empty();
     only.add(signal);

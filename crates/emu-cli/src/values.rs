@@ -15,23 +15,18 @@ use emu_machine::doctor::KNOBS;
 use emu_machine::kernel::random_access::THREADS_MAX;
 use jiff::SignedDuration;
 
-/// The tolerance unless given.
 pub(crate) const TOLERANCE: &str = "5%";
 
-/// The most pairs that can be asked for.
 pub(crate) const PAIRS_MOST: u16 = 1000;
 
-/// A method by name, or the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MethodChoice {
     /// The most faithful that can do it.
     Auto,
-    /// This one and no other.
     Named(MethodId),
 }
 
 impl MethodChoice {
-    /// Whether the method of this name may be the one.
     pub(crate) fn allows(self, name: &str) -> bool {
         match self {
             Self::Auto => true,
@@ -40,12 +35,9 @@ impl MethodChoice {
     }
 }
 
-/// Which methods to verify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Methods {
-    /// The one that is picked or named.
     One(MethodChoice),
-    /// All that can do it.
     All,
 }
 
@@ -59,7 +51,6 @@ pub(crate) fn method_or_auto() -> impl TypedValueParser<Value = MethodChoice> {
     })
 }
 
-/// Parses `all`, `auto` or the name of a method.
 pub(crate) fn methods() -> impl TypedValueParser<Value = Methods> {
     let all = PossibleValue::new("all").help("all methods that can do it here");
     let auto = PossibleValue::new("auto").help("the most faithful method that can do it here");
@@ -84,7 +75,6 @@ pub(crate) fn share(text: &str) -> Result<f64> {
     if share > 0.0 && share < 1.0 { Ok(share) } else { Err(bad()) }
 }
 
-/// Parses the name of a method.
 pub(crate) fn method() -> impl TypedValueParser<Value = MethodId> {
     PossibleValuesParser::new(method_names()).try_map(|name| name.parse::<MethodId>())
 }
@@ -136,7 +126,6 @@ pub(crate) fn exact(span: Duration) -> String {
     }
 }
 
-/// The name by which rounding is asked for.
 pub(crate) fn round_name(round: Round) -> &'static str {
     match round {
         Round::Nearest => "nearest",
@@ -145,7 +134,6 @@ pub(crate) fn round_name(round: Round) -> &'static str {
     }
 }
 
-/// Parses which way a frequency is rounded.
 pub(crate) fn round() -> impl TypedValueParser<Value = Round> {
     PossibleValuesParser::new([
         PossibleValue::new(round_name(Round::Nearest)).help("the nearest one"),
@@ -159,12 +147,10 @@ pub(crate) fn round() -> impl TypedValueParser<Value = Round> {
     })
 }
 
-/// Parses the name of a knob.
 pub(crate) fn knobs() -> PossibleValuesParser {
     KNOBS.iter().map(|knob| PossibleValue::new(knob.name).help(knob.better)).collect::<Vec<_>>().into()
 }
 
-/// Parses the name of a workload.
 pub(crate) fn workloads() -> PossibleValuesParser {
     WORKLOADS
         .iter()
@@ -173,7 +159,7 @@ pub(crate) fn workloads() -> PossibleValuesParser {
         .into()
 }
 
-/// Parses a whole number within a range. `example` is an option with its value.
+/// `example` completes the hint: an option with its value.
 pub(crate) fn whole<T>(text: &str, what: &str, range: RangeInclusive<T>, example: &str) -> Result<T>
 where
     T: FromStr + PartialOrd + Display,
@@ -185,27 +171,22 @@ where
     })
 }
 
-/// Parses a number of CPUs.
 pub(crate) fn cores(text: &str) -> Result<u16> {
     whole(text, "number of CPUs", 1..=u16::MAX, "--cores 1,2,4")
 }
 
-/// Parses a number of pairs of samples.
 pub(crate) fn pairs(text: &str) -> Result<u16> {
     whole(text, "number of pairs", 2..=PAIRS_MOST, "15, say; below 6 no interval reaches 95%")
 }
 
-/// Parses a number of pairs of windows for a knob.
 pub(crate) fn knob_pairs(text: &str) -> Result<u32> {
     whole(text, "number of pairs", 6..=PAIRS_MOST.into(), "--pairs 12")
 }
 
-/// Parses a seed of random numbers.
 pub(crate) fn seed(text: &str) -> Result<u64> {
     whole(text, "seed", 0..=u64::MAX, "--seed 7")
 }
 
-/// Parses a step from one quota to the next.
 pub(crate) fn step(text: &str) -> Result<f64> {
     let step = text.trim().parse().ok().filter(|step: &f64| step.is_finite() && *step > 0.0);
     step.ok_or_else(|| {
@@ -213,29 +194,24 @@ pub(crate) fn step(text: &str) -> Result<f64> {
     })
 }
 
-/// Parses how often something is measured.
 pub(crate) fn reps(text: &str) -> Result<usize> {
     whole(text, "number of repetitions", 1..=1000, "--reps 3")
 }
 
-/// Parses a number of equations.
 pub(crate) fn equations(text: &str) -> Result<usize> {
     let (least, most) = emu_machine::calibrate::EQUATIONS.into_inner();
     whole(text, "number of equations", least..=most, "--size 1000,5000,10000")
 }
 
-/// Parses the equations of a series of problems.
 pub(crate) fn hpcc_orders(text: &str) -> Result<usize> {
     let (least, most) = emu_machine::hpcc::ORDERS.into_inner();
     whole(text, "number of equations", least..=most, "--sizes 1000,2000,5000")
 }
 
-/// Parses the number of a NUMA node.
 pub(crate) fn node(text: &str) -> Result<usize> {
     whole(text, "number of a NUMA node", 0..=1023, "--node 0")
 }
 
-/// Parses a setting of another machine.
 pub(crate) fn setting(text: &str) -> Result<f64> {
     text.trim().parse().ok().filter(|setting: &f64| setting.is_finite()).ok_or_else(|| {
         Error::usage(format!("bad setting `{text}`"))
@@ -280,12 +256,10 @@ pub(crate) fn period(text: &str) -> Result<Duration> {
         .hint(hint))
 }
 
-/// Parses a number of threads.
 pub(crate) fn threads(text: &str) -> Result<usize> {
     whole(text, "number of threads", 1..=256, "--threads 1,2")
 }
 
-/// Parses a number of threads for the kernels of the HPC Challenge.
 pub(crate) fn hpcc_threads(text: &str) -> Result<usize> {
     whole(text, "number of threads", 1..=THREADS_MAX, "--threads 1,2")
 }
@@ -309,7 +283,6 @@ pub(crate) fn size(text: &str) -> Result<u64> {
     size.filter(|size| *size > 0).ok_or_else(bad)
 }
 
-/// Parses what is done to a file.
 pub(crate) fn operation() -> impl TypedValueParser<Value = Operation> {
     PossibleValuesParser::new([
         PossibleValue::new(Operation::Read.name()).help("blocks are read"),
@@ -335,7 +308,6 @@ pub(crate) fn column() -> impl TypedValueParser<Value = Column> {
     })
 }
 
-/// Parses a process ID.
 pub(crate) fn pid(text: &str) -> Result<Pid> {
     text.trim().parse().ok().filter(|pid| *pid > 0).ok_or_else(|| {
         Error::usage(format!("`{text}` is not a process ID"))
@@ -343,10 +315,8 @@ pub(crate) fn pid(text: &str) -> Result<Pid> {
     })
 }
 
-/// The longest name of a node.
 const NODE_NAME_MAX: usize = 64;
 
-/// Checks the name of a node.
 pub(crate) fn node_name(text: &str) -> Result<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());

@@ -17,7 +17,6 @@ pub(crate) struct ManArgs {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// Writes the main page to stdout, or every page into a folder, for the `whole` command line.
 pub(crate) fn man(args: &ManArgs, whole: Command) -> Result<Exit, Failure> {
     if let Some(dir) = &args.dir {
         clap_mangen::generate_to(whole, dir).map_err(|e| {

@@ -18,7 +18,6 @@ pub(crate) struct WorkerArgs {
     pub(crate) parent: i32,
 }
 
-/// Answers requests until stdin ends.
 pub(crate) fn worker(args: &WorkerArgs) -> Result<Exit, Failure> {
     worker::serve(&[workload::TASK, calibrate::TASK, noise::TASK, profile::TASK], &args.task, args.parent)?;
     Ok(Exit::Success)

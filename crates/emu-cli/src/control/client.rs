@@ -60,7 +60,7 @@ pub(crate) struct Working {
 }
 
 impl Working {
-    /// How many processes it slows; `None` where they cannot be listed.
+    /// `None` where they cannot be listed.
     pub(crate) fn processes(&self, roots: &Roots) -> Option<usize> {
         match &self.tasks {
             Tasks::Processes(pids) if pids.is_empty() => Some(self.members.len()),
@@ -78,9 +78,6 @@ impl Working {
 }
 
 /// The emulations at work under the caller's user, in the order of their processes; of one that does not answer, why.
-///
-/// # Errors
-/// They cannot be listed.
 pub(crate) fn at_work(roots: &Roots) -> Result<Vec<(LiveSession, Result<Working>)>> {
     let mut sessions: Vec<_> =
         live_sessions(roots)?.into_iter().filter(|session| !session.is_tuning()).collect();
@@ -95,9 +92,6 @@ pub(crate) fn at_work(roots: &Roots) -> Result<Vec<(LiveSession, Result<Working>
 }
 
 /// Sets the speed of the emulation whose emu this process is, or that slows it. Returns the emulation as it was.
-///
-/// # Errors
-/// There is none, it does not answer, or it refuses the speed; then nothing changes.
 pub(crate) fn set_speed(roots: &Roots, pid: Pid, speed: &SpeedSpec) -> Result<LiveSession> {
     let line = line_of(roots, pid);
     let mut found: Vec<(usize, LiveSession, Result<()>)> = Vec::new();
@@ -121,50 +115,28 @@ pub(crate) fn set_speed(roots: &Roots, pid: Pid, speed: &SpeedSpec) -> Result<Li
     change(session.pid, &Setting::of_speed(speed)).map(|()| session)
 }
 
-/// Changes the emulation of this emu.
-///
-/// # Errors
-/// It does not answer, or refuses; then nothing changes.
 pub(crate) fn change(emu: Pid, to: &Setting) -> Result<()> {
     order(emu, &Request::Set(to.clone()))
 }
 
 /// Has a process join the node of this emu, as part of a member if it is one.
-///
-/// # Errors
-/// It does not answer, or refuses.
 pub(crate) fn join(emu: Pid, pid: Pid, of: Option<Member>) -> Result<()> {
     order(emu, &Request::Join(pid, of))
 }
 
 /// Has what this member has from now on join the node of this emu, as soon as it comes.
-///
-/// # Errors
-/// It does not answer, or refuses.
 pub(crate) fn watch(emu: Pid, member: &Member) -> Result<()> {
     order(emu, &Request::Watch(member.clone()))
 }
 
-/// Has it stay where it comes.
-///
-/// # Errors
-/// It does not answer, or refuses.
 pub(crate) fn unwatch(emu: Pid, member: &Member) -> Result<()> {
     order(emu, &Request::Unwatch(member.clone()))
 }
 
-/// Has the node of this emu end.
-///
-/// # Errors
-/// It does not answer, or refuses as something is in it.
 pub(crate) fn remove(emu: Pid, how: Removal) -> Result<()> {
     order(emu, &Request::Remove(how))
 }
 
-/// The emulation of this emu.
-///
-/// # Errors
-/// It does not answer.
 pub(crate) fn working(emu: Pid) -> Result<Working> {
     match ask(emu, &Request::Status)? {
         Reply::Status(working) => Ok(*working),
@@ -204,7 +176,6 @@ fn ask(emu: Pid, request: &Request) -> Result<Reply> {
     send(&mut stream, request).and_then(|()| receive(&stream)).map_err(silent)
 }
 
-/// A process and its ancestors.
 fn line_of(roots: &Roots, pid: Pid) -> Vec<Pid> {
     let parent = |pid: &Pid| {
         let status = fs::read_to_string(roots.proc.join(pid.to_string()).join("status")).ok()?;

@@ -95,7 +95,6 @@ enum Reply {
 /// No line is longer: a status of a thousand CPUs has half a megabyte.
 const LINE_MAX: u64 = 4 << 20;
 
-/// The address of the emu of this process number.
 fn address(emu: Pid) -> Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("emu-{emu}"))
         .map_err(|e| Error::io(format!("cannot name the socket of emu {emu}"), e))
@@ -121,7 +120,6 @@ fn receive<T: DeserializeOwned>(stream: &UnixStream) -> Result<T> {
     serde_json::from_str(&line).map_err(|e| failed(e.into()))
 }
 
-/// Lets neither side wait for the other for longer.
 fn limit(stream: &UnixStream, time: Duration) -> Result<()> {
     stream
         .set_read_timeout(Some(time))

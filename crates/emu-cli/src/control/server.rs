@@ -22,26 +22,19 @@ const AT_ONCE: usize = 16;
 /// How long an emulation waits where it cannot be asked.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What another emu has changed.
 #[derive(Debug)]
 pub(crate) struct Change {
-    /// When.
     pub(crate) at: Instant,
-    /// What, in words.
     pub(crate) what: String,
 }
 
-/// What an emu may be asked about.
 pub(crate) trait Asked {
-    /// What is in force.
     fn session(&mut self) -> &mut Session;
 
-    /// The trace that it follows, if it follows one.
     fn follows(&self) -> Option<&Source> {
         None
     }
 
-    /// Somebody has set another speed.
     fn speed_was_set(&mut self) {}
 
     /// The machine that it is to be as fast as, if there is one.
@@ -50,17 +43,10 @@ pub(crate) trait Asked {
     }
 
     /// The memory of a node, where it is limited.
-    ///
-    /// # Errors
-    /// It cannot be told.
     fn memory(&self) -> Result<Option<Memory>> {
         Ok(None)
     }
 
-    /// Changes the limit of a node's memory.
-    ///
-    /// # Errors
-    /// It cannot be that, or this is no node.
     fn set_memory(&mut self, _bytes: u64) -> Result<()> {
         Err(no_node())
     }
@@ -70,25 +56,20 @@ pub(crate) trait Asked {
         None
     }
 
-    /// What is kept off the CPUs of an exclusive node.
     fn exclusive(&self) -> Option<Exclusive> {
         None
     }
 
-    /// The processes that have joined.
     fn members(&self) -> Vec<Pid> {
         Vec::new()
     }
 
-    /// Those of them that are there by a file.
+    /// The members that are there by a file.
     fn joined(&self) -> Vec<Joined> {
         Vec::new()
     }
 
     /// Has a process join, as part of a member if it is one.
-    ///
-    /// # Errors
-    /// It cannot, or this is no node.
     fn join(&mut self, _pid: Pid, _of: Option<Member>) -> Result<()> {
         Err(no_node())
     }
@@ -99,17 +80,11 @@ pub(crate) trait Asked {
     }
 
     /// Has what a member has from now on join, or stay where it is.
-    ///
-    /// # Errors
-    /// It is none that comes again, or this is no node.
     fn watch(&mut self, _member: &Member, _joins: bool) -> Result<()> {
         Err(no_node())
     }
 
     /// Prepares its end: kills what is in it, lets it be, or refuses while something is.
-    ///
-    /// # Errors
-    /// Something is in it, or does not end; or this is no node.
     fn remove(&mut self, _how: Removal) -> Result<()> {
         Err(no_node())
     }
@@ -139,7 +114,6 @@ fn no_node() -> Error {
     Error::usage("this is no node").hint("`emu node list` names those that there are")
 }
 
-/// Where an emu is asked.
 #[derive(Debug)]
 pub(crate) struct Control {
     listener: UnixListener,
@@ -148,10 +122,6 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Begins to listen for an emulation of these tasks.
-    ///
-    /// # Errors
-    /// The socket cannot be made.
     pub(crate) fn open(name: &str, tasks: Tasks) -> Result<Self> {
         let own = std::process::id() as Pid;
         let listener = UnixListener::bind_addr(&address(own)?)
@@ -160,9 +130,7 @@ impl Control {
         Ok(Self { listener, tasks, name: name.to_owned() })
     }
 
-    /// Answers all who have asked, and does what they ask for. Returns what has changed.
-    ///
-    /// Whoever breaks off, or may not ask, gets no answer, and the emulation goes on.
+    /// Answers all who have asked, and returns what has changed. Whoever breaks off, or may not ask, gets no answer.
     pub(crate) fn answer(&self, asked: &mut dyn Asked) -> Vec<Change> {
         let mut changes = Vec::new();
         for _ in 0..AT_ONCE {

@@ -20,10 +20,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Reads a file. Returns its text, too.
-    ///
-    /// # Errors
-    /// Usage: it cannot be read; `hint` says what to name instead.
+    /// Returns the text, too; `hint` says what to name where the file cannot be read.
     pub(crate) fn read(path: &Path, how: &str, hint: &'static str) -> Result<(Self, String)> {
         let unreadable = |e| Error::file("read", path, e).with_kind(ErrorKind::Usage).hint(hint);
         let file = fs::canonicalize(path).map_err(unreadable)?;

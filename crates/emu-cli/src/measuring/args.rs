@@ -48,10 +48,6 @@ pub(crate) struct SeriesArgs {
 }
 
 impl SeriesArgs {
-    /// The plan of the series; `None` where none is asked for.
-    ///
-    /// # Errors
-    /// Usage, for times that make no sense.
     pub(crate) fn plan(&self) -> Result<Option<SeriesPlan>> {
         self.length.map(|length| SeriesPlan::new(length, self.every)).transpose()
     }

@@ -21,21 +21,16 @@ use crate::output::{self, Shown};
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 
-/// What is to be measured.
 #[derive(Debug)]
 pub(crate) struct Task<'a, P> {
     /// The subcommand: `noise`, `measure cpu`. Files of the record are called after it.
     pub(crate) name: &'a str,
     /// Options of its own, as they are to be written to measure the same again: ` --threshold 5us`.
     pub(crate) options: String,
-    /// Start of the random numbers.
     pub(crate) seed: u64,
-    /// Everything that was decided before measuring, for the record.
     pub(crate) plan: &'a P,
 }
 
-/// A measurement under way.
-///
 /// [`begin`](Self::begin) comes first, before any thread is made. The measurement then calls [`watch`](Self::watch)
 /// between samples, and [`finish`](Self::finish) shows the result, whatever came of it.
 pub(crate) struct Measuring {
@@ -48,11 +43,7 @@ pub(crate) struct Measuring {
 }
 
 impl Measuring {
-    /// Blocks signals, and makes the record where one is wanted: a folder that cannot be made is told before anything
-    /// is measured.
-    ///
-    /// # Errors
-    /// The folder exists or cannot be made.
+    /// Blocks signals, and makes the record where one is wanted: a folder that cannot be made is told before measuring.
     pub(crate) fn begin(host: &Host, args: &MeasureArgs, task: &Task<'_, impl Serialize>) -> Result<Self> {
         let ending = Ending::new(Signals::block()?);
         let Task { name, options, seed, plan } = task;
@@ -75,10 +66,6 @@ impl Measuring {
         Ok(Self { name: (*name).to_owned(), about, ending, progress, record, json: args.json })
     }
 
-    /// Follows a measurement that tells of itself by events: [`step`](Self::step) and [`sample`](Self::sample).
-    ///
-    /// # Errors
-    /// As theirs.
     pub(crate) fn watch(&mut self, event: Event<'_>) -> Result<()> {
         match event {
             Event::Next { what, left } => self.step(what, left),
@@ -87,9 +74,6 @@ impl Measuring {
     }
 
     /// Tells what comes next and how much time is left in all, where that is known. To be called between samples only.
-    ///
-    /// # Errors
-    /// A signal asks to end.
     pub(crate) fn step(&mut self, what: &str, left: Duration) -> Result<()> {
         self.ending.go_on()?;
         if left.is_zero() {
@@ -101,19 +85,12 @@ impl Measuring {
         Ok(())
     }
 
-    /// Keeps a raw sample under the name of the row that it belongs to.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub(crate) fn sample(&mut self, row: &str, sample: &impl Serialize) -> Result<()> {
         self.record.as_mut().map_or(Ok(()), |record| record.sample(row, sample))
     }
 
-    /// Shows what was measured, adds it to the record, and returns it.
-    ///
-    /// # Errors
-    /// A signal or a failure ended the measurement. A file cannot be written; the result is shown all the same. A signal
-    /// came when all was measured: the result is shown and added first.
+    /// Shows what was measured, adds it to the record, and returns it. Where a file cannot be written, or a signal came when
+    /// all was measured, the result is shown first.
     pub(crate) fn finish<R: Serialize>(
         mut self,
         measured: Result<R>,
@@ -142,7 +119,6 @@ impl Measuring {
         Ok(document.result)
     }
 
-    /// Leaves a record of what was measured before the end, if anything was.
     fn keep(&mut self) {
         if let Some(record) = self.record.take() {
             let folder = record.folder().display().to_string();
@@ -179,9 +155,6 @@ pub(crate) struct Document<R> {
 
 impl<R: DeserializeOwned> Document<R> {
     /// Reads a measurement of this name back, from a record or from the file that `--json` has written.
-    ///
-    /// # Errors
-    /// Usage, when there is none, or it is of something else or of another emu's form.
     pub(crate) fn read(path: &Path, name: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct Form {

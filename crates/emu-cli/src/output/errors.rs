@@ -16,19 +16,15 @@ use crate::hints;
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default();
 
-/// Prints an error to stderr, in colour where that is a terminal.
 pub(crate) fn print(error: &Error) {
     print_of("", error);
 }
 
-/// Prints an error that is about an option.
 fn print_of(option: &str, error: &Error) {
     let _ = write!(anstream::stderr(), "{}", text(option, error));
 }
 
-/// Prints what clap found wrong, or the help that was asked for.
-///
-/// Values are judged by emu's own parsers, whose errors have a hint that clap would leave out.
+/// Prints what clap found wrong, or the help. Errors of emu's own parsers have a hint that clap would leave out.
 pub(crate) fn print_usage(error: &clap::Error) -> Exit {
     match error.source().and_then(|source| source.downcast_ref::<Error>()) {
         Some(ours) => print_of(&option(error), ours),
@@ -52,8 +48,7 @@ fn option(error: &clap::Error) -> String {
     }
 }
 
-/// Makes a panic, a defect of emu, tell the user what becomes of the machine: the stack is unwound, and every
-/// session on it undoes its changes.
+/// Makes a panic tell what becomes of the machine: the stack is unwound, and every session on it undoes its changes.
 pub(crate) fn explain_panics() {
     panic::set_hook(Box::new(|info| {
         let _ = writeln!(
@@ -93,7 +88,6 @@ fn paragraphs(word: &str, indent: usize, text: &str) -> String {
     text.lines().map(|line| wrap(line, indent_of(line)) + "\n").collect()
 }
 
-/// The text with its first word in a style.
 fn styled(style: Style, text: &str) -> String {
     let indent = text.len() - text.trim_start().len();
     let (word, rest) = text.split_once(':').unwrap_or((text, ""));

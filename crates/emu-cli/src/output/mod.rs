@@ -1,4 +1,4 @@
-//! Formatting only: results become text here, and nothing is read or done.
+//! Results as text: how they are printed and written to files. Formatting reads and changes nothing.
 
 pub(crate) mod errors;
 pub(crate) mod progress;
@@ -13,18 +13,14 @@ use emu_bench::table::set_width;
 use emu_core::{Error, Result};
 use serde::Serialize;
 
-/// What each line begins with that emu says while a command runs.
 pub(crate) const PREFIX: &str = "emu: ";
 
-/// The version of every JSON that emu writes; it changes when a field changes its meaning or goes.
+/// The version of the JSON forms that have none of their own; it changes when a field changes its meaning or goes.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// A result as people and their programs want it.
 #[derive(Debug)]
 pub(crate) struct Shown {
-    /// The tables and the conclusion.
     pub(crate) text: String,
-    /// The table as comma-separated values.
     pub(crate) csv: String,
     /// The figures. The name of the first is usually empty: its file is called after the subcommand alone.
     pub(crate) figures: Vec<(&'static str, Chart)>,
@@ -40,7 +36,6 @@ pub(crate) fn fit_terminal() {
 }
 
 impl Shown {
-    /// With more text below its tables.
     pub(crate) fn followed_by(mut self, text: &str) -> Self {
         self.text += text;
         self
@@ -48,9 +43,6 @@ impl Shown {
 }
 
 /// Writes text to stdout. A reader that has seen enough (`emu methods | head`) is no failure.
-///
-/// # Errors
-/// Any other failure to write.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -59,25 +51,17 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Writes a file, in place of one that is there.
-///
-/// # Errors
-/// It cannot be written.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).map_err(|e| Error::file("write", path, e))
 }
 
-/// A value as indented JSON with a final newline.
-///
-/// # Errors
-/// The value has no JSON form, which is a defect of emu.
 pub(crate) fn json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string_pretty(value)
         .map(|text| text + "\n")
         .map_err(|e| Error::io("cannot write JSON", e.into()))
 }
 
-/// A span as every JSON has it: whole nanoseconds; 584 years fit.
+/// A span as JSON has it, in whole nanoseconds; 584 years fit.
 pub(crate) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

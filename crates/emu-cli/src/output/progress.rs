@@ -26,12 +26,10 @@ impl Progress {
         self.left = left.mul_f64(1.0 + (factor - 1.0) * 0.1);
     }
 
-    /// What is left is now expected to take this long.
     pub(crate) fn expect(&mut self, left: Duration) {
         self.left = left;
     }
 
-    /// Shows what is being done.
     pub(crate) fn show(&self, what: &str) {
         self.show_alone(&format!("{what}, {} left in all", whole_seconds(self.left)));
     }
@@ -43,7 +41,6 @@ impl Progress {
         }
     }
 
-    /// Removes the line.
     pub(crate) fn clear(&self) {
         if self.shown {
             let _ = write!(std::io::stderr(), "\r\x1b[K");

@@ -13,18 +13,14 @@ use rustix::process::{
 
 use crate::exit::Exit;
 
-/// What has happened to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It was stopped by this signal.
     Stopped(Signal),
-    /// It was continued.
     Continued,
     /// It has ended, and emu will end like this.
     Ended(Exit),
 }
 
-/// The command's process.
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: Pid,
@@ -33,10 +29,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// The child of that number, not waited for yet.
-    ///
-    /// # Errors
-    /// The kernel gives no descriptor for it (pidfds need Linux 5.3).
+    /// Needs pidfds (Linux 5.3). The child must not have been waited for.
     pub(crate) fn open(roots: &Roots, pid: Pid) -> Result<Self> {
         let failed = |cause| Error::io(format!("cannot watch process {pid}"), cause);
         let raw = rustix::process::Pid::from_raw(pid)
@@ -45,15 +38,11 @@ impl Child {
         Ok(Self { pid, fd, proc: roots.proc.clone() })
     }
 
-    /// Its process ID.
     pub(crate) fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Sends it a signal; that it has ended meanwhile is no failure.
-    ///
-    /// # Errors
-    /// It runs as another user by now, who does not take signals from us.
+    /// That it has ended meanwhile is no failure; that it runs as another user by now, who takes no signals from emu, is one.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         let Some(raw) = RawSignal::from_named_raw(signal as i32) else { return Ok(()) };
         let sent = match pidfd_send_signal(&self.fd, raw) {
@@ -68,8 +57,6 @@ impl Child {
         }
     }
 
-    /// Whether it is stopped now.
-    ///
     /// A parent waits for a child of `vfork(2)` until that runs another program, and acts on no signal meanwhile: when
     /// a signal to stop hits it there, only the child stops, and the parent is as good as stopped.
     pub(crate) fn is_stopped(&self) -> bool {
@@ -88,9 +75,6 @@ impl Child {
     }
 
     /// The oldest news that has not been told.
-    ///
-    /// # Errors
-    /// The kernel does not let it be waited for.
     pub(crate) fn news(&self) -> Result<Option<News>> {
         let options =
             WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG;
@@ -113,7 +97,6 @@ impl Child {
     }
 }
 
-/// The state letter of a process.
 fn state(proc: &Path, pid: Pid) -> Option<char> {
     state_in(&fs::read_to_string(proc.join(format!("{pid}/stat"))).ok()?)
 }

@@ -6,9 +6,6 @@ use emu_core::{Error, Pid, Result};
 use procfs::process::{Process, all_processes};
 
 /// All living processes that descend from one of these; a child whose parent has ended is another one's.
-///
-/// # Errors
-/// Processes cannot be listed.
 pub(crate) fn descendants(of: &[Pid]) -> Result<Vec<Process>> {
     let all = all_processes().map_err(|e| Error::unavailable(format!("cannot list processes: {e}")))?;
     let parent = |process: &Process| process.stat().ok().map(|stat| stat.ppid);

@@ -24,11 +24,8 @@ pub(crate) fn command(words: &[OsString], signals: &Signals) -> Option<SlowComma
     Some(command)
 }
 
-/// Lets the program begin on a thread of its own: a command that Ctrl-Z stops before it has begun begins only when the
-/// supervisor, which has then followed it, is continued.
-///
-/// # Errors
-/// The thread cannot be made; the command is killed.
+/// Lets the program begin on a thread of its own (it is killed where none can be made): a command that Ctrl-Z stops before it
+/// has begun begins only when the supervisor, which has then followed it, is continued.
 pub(crate) fn begin(mut gated: Gated) -> Result<JoinHandle<Result<(), ExecError>>> {
     let thread = thread::Builder::new().spawn(move || gated.begin());
     thread.map_err(|e| Error::io("cannot start the thread that begins the command", e))

@@ -13,10 +13,7 @@ use crate::exit::{Exit, Failure};
 /// Where programs are looked for without `PATH` (execvp(3), glibc).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// Looks the program up as `execvp` does. What else can go wrong (a wrong format, say) shows when it is executed.
-///
-/// # Errors
-/// [`Exit::NotFound`] or [`Exit::NotExecutable`], as `env(1)` has them.
+/// Looks the program up as `execvp` does; emu ends as `env(1)` does. A wrong format, say, shows when it is executed.
 pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let failed = |exit, cause: io::Error, hint: &'static str| {

@@ -1,11 +1,9 @@
 //! While the command runs: signals go to whom they are meant for, and emu stops and continues with the command.
 //!
-//! The command is in emu's process group, so what the terminal sends (Ctrl-C, Ctrl-Z, a hang-up) reaches it
-//! without emu. What another process sends to emu alone is passed on; where that process has signalled the whole
-//! group the command gets it twice, which cannot be told apart.
-//!
-//! A shell takes the terminal back when emu itself is stopped, so emu stops by the signal that stopped the command,
-//! after its controllers have resumed everything: nobody else could.
+//! The command is in emu's process group, so what the terminal sends (Ctrl-C, Ctrl-Z, a hang-up) reaches it without emu. What
+//! another process sends to emu alone is passed on; where that process has signalled the whole group the command gets it
+//! twice, which cannot be told apart. A shell takes the terminal back when emu itself is stopped, so emu stops by the signal
+//! that stopped the command, after its controllers have resumed everything: nobody else could.
 
 use std::os::fd::BorrowedFd;
 use std::thread;
@@ -27,9 +25,6 @@ const STOPPING: Duration = Duration::from_millis(200);
 /// What emu keeps in force while the command runs: an emulation, a tuning.
 pub(crate) trait InForce {
     /// Does `act`, by which emu may be stopped for any time, with nothing in force that would need emu to go on.
-    ///
-    /// # Errors
-    /// It cannot be paused or resumed; what `act` fails with.
     fn while_paused(&mut self, act: &mut dyn FnMut() -> Result<()>) -> Result<()>;
 
     /// Whether it stops and continues the command's processes itself.
@@ -40,19 +35,15 @@ pub(crate) trait InForce {
         None
     }
 
-    /// Answers what other emus ask.
     fn answer(&mut self) {}
 
-    /// When there is something to do for it next.
     fn due(&self) -> Option<Instant> {
         None
     }
 
-    /// Does what is due.
     fn act(&mut self) {}
 }
 
-/// The command, and what is in force for it.
 #[derive(Debug)]
 pub(crate) struct Supervisor<'a, H> {
     signals: &'a Signals,
@@ -60,12 +51,10 @@ pub(crate) struct Supervisor<'a, H> {
     in_force: H,
     /// Whether the command was asked to stop before it began.
     stop_first: bool,
-    /// For how long emu has been stopped.
     stopped: Duration,
 }
 
 impl<'a, H: InForce> Supervisor<'a, H> {
-    /// For a command that waits at its gate.
     pub(crate) fn new(signals: &'a Signals, child: Child, in_force: H) -> Self {
         Self { signals, child, in_force, stop_first: false, stopped: Duration::ZERO }
     }
@@ -75,16 +64,12 @@ impl<'a, H: InForce> Supervisor<'a, H> {
         self.stopped
     }
 
-    /// What is in force, to be released.
     pub(crate) fn into_in_force(self) -> H {
         self.in_force
     }
 
     /// Passes on what came before the command was there. It blocks all signals until it begins, so that one that it
     /// got as well merges with the one passed on.
-    ///
-    /// # Errors
-    /// Signals cannot be read or sent.
     pub(crate) fn pass_on_early_signals(&mut self) -> Result<()> {
         while let Some(received) = self.signals.next()? {
             if received.signal != Signal::SIGCHLD {
@@ -96,9 +81,6 @@ impl<'a, H: InForce> Supervisor<'a, H> {
     }
 
     /// Watches until the command has ended; `look` sees what is in force now and then.
-    ///
-    /// # Errors
-    /// Signals cannot be read or sent, or the command cannot be waited for.
     pub(crate) fn watch(&mut self, mut look: impl FnMut(&H)) -> Result<Exit> {
         if self.stop_first {
             self.stop_with(Signal::SIGTSTP, true)?;
@@ -154,8 +136,6 @@ impl<'a, H: InForce> Supervisor<'a, H> {
 
     /// Stops emu by the signal that has stopped the command, until both are continued. A command that does not stop
     /// goes on in its zone.
-    ///
-    /// `whole_group`: the signal went to the whole process group.
     fn stop_with(&mut self, signal: Signal, whole_group: bool) -> Result<()> {
         let Self { child, in_force, stopped: total, .. } = self;
         let send = |signal| if whole_group { to_group(signal) } else { child.signal(signal) };

@@ -91,7 +91,6 @@ pub(crate) struct DemandArgs {
 }
 
 impl DemandArgs {
-    /// What is asked of a method for these targets.
     pub(crate) fn demand(&self, targets: Targets) -> Demand {
         Demand {
             targets,
@@ -104,7 +103,7 @@ impl DemandArgs {
         }
     }
 
-    /// The same as a part of a command line, each option behind a space.
+    /// The options as a part of a command line, each behind a space.
     pub(crate) fn options(&self) -> String {
         let round = (self.round != Round::default()).then(|| values::round_name(self.round));
         [

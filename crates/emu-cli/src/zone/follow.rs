@@ -8,24 +8,18 @@ use crate::control::{Asked, Source};
 use crate::zone::ZoneArgs;
 use crate::zone::trace_end::at_end_name;
 
-/// A trace that a zone follows, or is to follow.
 #[derive(Debug, Clone)]
 pub(crate) struct Follow {
     pub(crate) source: Source,
     pub(crate) player: Player,
     /// When the speed was set last.
     changed: Option<Instant>,
-    /// How often it was set.
     pub(crate) changes: u64,
     /// Why a speed was not set, the first time.
     refused: Option<String>,
 }
 
 impl Follow {
-    /// The trace that is asked for, if one is.
-    ///
-    /// # Errors
-    /// The file cannot be read, is no trace, or not one for this zone.
     pub(crate) fn read(host: &Host, args: &ZoneArgs) -> Result<Option<Self>> {
         let Some((source, trace)) = read(args)? else { return Ok(None) };
         let at_end = args.trace_end.unwrap_or_default();
@@ -34,7 +28,6 @@ impl Follow {
         Ok(Some(Self { source, player, changed: None, changes: 0, refused: None }))
     }
 
-    /// Does what is due.
     pub(crate) fn play(&mut self, session: &mut Session) {
         match self.player.play(session) {
             Ok(true) => {
@@ -49,21 +42,15 @@ impl Follow {
         }
     }
 
-    /// When the speed was set last, if it was.
     pub(crate) fn changed(&self) -> Option<Instant> {
         self.changed
     }
 
-    /// What went wrong.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.refused.as_deref()
     }
 }
 
-/// The trace that is asked for, if one is, and which it is.
-///
-/// # Errors
-/// The file cannot be read, or is no trace.
 pub(crate) fn read(args: &ZoneArgs) -> Result<Option<(Source, Trace)>> {
     let Some(path) = args.wanted.trace.as_deref() else {
         let without = "--trace-end is for a trace, and there is none";
@@ -80,7 +67,6 @@ pub(crate) fn read(args: &ZoneArgs) -> Result<Option<(Source, Trace)>> {
     Ok(Some((source, trace)))
 }
 
-/// A session, and what it follows.
 #[derive(Debug)]
 pub(crate) struct Following {
     pub(crate) session: Session,
@@ -88,7 +74,6 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// Begins to follow now.
     pub(crate) fn begin(session: Session, mut follow: Option<Follow>) -> Self {
         if let Some(follow) = &mut follow {
             follow.player.begin();
@@ -101,12 +86,10 @@ impl Following {
         self.follow.as_ref().is_some_and(|follow| follow.player.is_over())
     }
 
-    /// When the speed is to be set next.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.follow.as_ref()?.player.due()
     }
 
-    /// Sets the speed that is due.
     pub(crate) fn play(&mut self) {
         let Self { session, follow } = self;
         if let Some(follow) = follow {

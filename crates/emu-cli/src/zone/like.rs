@@ -41,10 +41,6 @@ pub(crate) struct Like {
 }
 
 impl Like {
-    /// Finds the speed that is asked for, if it is that of a profile.
-    ///
-    /// # Errors
-    /// The file cannot be read or is no profile; this machine is slower, or has fewer CPUs; a signal asks to end.
     pub(crate) fn find(host: &Host, args: &ZoneArgs, signals: &Signals) -> Result<Option<Self>, Failure> {
         let Some((source, profile)) = read(args)? else { return Ok(None) };
         let metric = metric(args);
@@ -86,7 +82,6 @@ impl Like {
         Ok(Some(Self { file, model, unmatched, found, source, targets, method }))
     }
 
-    /// What was found, in lines.
     pub(crate) fn lines(&self) -> Vec<String> {
         let Found { metric, share, predicted, error, low, high, others, .. } = &self.found;
         let half = (high - low) / 2.0;
@@ -110,7 +105,6 @@ impl Like {
     }
 }
 
-/// The CPUs for those of the profile.
 pub(crate) fn cpus(host: &Host, profile: &Profile, given: Option<&CpuList>) -> Result<CpuList> {
     let there = profile.cpus.len();
     let cpus: CpuList = given.cloned().unwrap_or_else(|| host.allowed.iter().take(there).collect());
@@ -127,15 +121,10 @@ pub(crate) fn cpus(host: &Host, profile: &Profile, given: Option<&CpuList>) -> R
     Ok(cpus)
 }
 
-/// By what both machines are judged.
 fn metric(args: &ZoneArgs) -> Metric {
     args.metric.clone().unwrap_or(Metric::Loop)
 }
 
-/// The profile that is asked for, if one is, and which it is.
-///
-/// # Errors
-/// The file cannot be read, or is no profile.
 pub(crate) fn read(args: &ZoneArgs) -> Result<Option<(Source, Profile)>> {
     let Some(path) = args.wanted.like.as_deref() else {
         let without = "--metric is for a profile, and there is none";

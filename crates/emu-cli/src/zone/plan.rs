@@ -9,18 +9,14 @@ use crate::zone::follow::Follow;
 use crate::zone::like::Like;
 use crate::zone::{DemandArgs, ZoneArgs};
 
-/// What will be emulated, and how.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// The speed as asked for; of a trace, that at its begin.
     pub(crate) speed: SpeedSpec,
-    /// The trace that it follows.
     pub(crate) trace: Option<Follow>,
     /// How the speed was found, where it is that of another machine.
     pub(crate) like: Option<Like>,
-    /// Whether emu has picked the method.
     pub(crate) automatic: bool,
-    /// The method, and what is asked of it.
     pub(crate) prepared: Prepared,
     /// Where emu picks the method: the others that can, the most faithful first.
     pub(crate) others: Vec<Prepared>,
@@ -28,9 +24,6 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Picks CPUs, targets and method. Changes nothing.
-    ///
-    /// # Errors
-    /// A CPU cannot be used, a speed is out of reach, or the method (with `auto`: no method) can do it.
     pub(crate) fn new(host: &Host, args: &ZoneArgs, signals: &Signals) -> Result<Self, Failure> {
         let trace = Follow::read(host, args)?;
         if let Some(like) = Like::find(host, args, signals)? {
@@ -65,9 +58,6 @@ impl Plan {
 
     /// Engages the method. Where emu picks it, and the host refuses what the check could not see, the next one takes its
     /// place. Returns what the user should know of that.
-    ///
-    /// # Errors
-    /// Of the first method, where none can be engaged.
     pub(crate) fn engage<T>(
         &mut self,
         mut engage: impl FnMut(&Prepared) -> Result<T>,
@@ -104,18 +94,11 @@ impl Plan {
     }
 }
 
-/// What is wanted of each CPU.
-///
-/// # Errors
-/// As [`Demand::measured`].
 pub(crate) fn demand(host: &Host, speed: &SpeedSpec, args: &DemandArgs) -> Result<Demand> {
     Ok(args.demand(Demand::measured(host, speed, args.cpus.as_ref())?.targets))
 }
 
 /// The methods that may be taken and can meet the demand, the most faithful first.
-///
-/// # Errors
-/// None can, and why.
 pub(crate) fn able(host: &Host, demand: &Demand, method: MethodChoice) -> Result<Vec<Prepared>> {
     match method {
         MethodChoice::Auto => {
@@ -127,9 +110,6 @@ pub(crate) fn able(host: &Host, demand: &Demand, method: MethodChoice) -> Result
 }
 
 /// The first of the methods that can do these speeds too, and the others.
-///
-/// # Errors
-/// None can; why the first cannot.
 fn all_along(able: Vec<Prepared>, speeds: &[Targets]) -> Result<(Prepared, Vec<Prepared>)> {
     let mut refused = None;
     let can = |prepared: &Prepared| {

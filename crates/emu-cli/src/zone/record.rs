@@ -1,4 +1,4 @@
-//! The JSON that `run` and `attach` leave: unrounded, times in nanoseconds, clocks in hertz.
+//! The JSON that `run`, `attach` and nodes leave: unrounded, times in nanoseconds, clocks in hertz.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -16,9 +16,8 @@ use crate::zone::options::Options;
 use crate::zone::plan::Plan;
 use crate::zone::verification::Verification;
 
-/// The version of the JSON of `run`, `attach` and `methods`. In the first one the variant of a method was not part of its
-/// name; in the second one `verified` was called `delivered`, `set` was called `effective`, and nothing was measured while
-/// the program ran.
+/// The version of the JSON of `run`, `attach` and `methods`. In 1 the variant of a method was not part of its name; in 2
+/// `verified` was called `delivered`, `set` was called `effective`, and nothing was measured while the program ran.
 pub(crate) const FORM: u32 = 3;
 
 /// One emulation from begin to end.
@@ -174,18 +173,15 @@ pub(crate) enum ExitRecord {
 }
 
 impl Record {
-    /// A command, before it is started.
     pub(crate) fn of_command(plan: &Plan, command: &[OsString]) -> Self {
         let words = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         Self { command: Some(words), ..Self::new(plan) }
     }
 
-    /// Tasks that run already.
     pub(crate) fn of_tasks(plan: &Plan, tasks: Tasks) -> Self {
         Self { attached: Some(tasks), ..Self::new(plan) }
     }
 
-    /// A node, which is empty at first.
     pub(crate) fn of_node(plan: &Plan, name: &str) -> Self {
         Self { node: Some(name.to_owned()), ..Self::new(plan) }
     }
@@ -238,23 +234,19 @@ impl Record {
         });
     }
 
-    /// Adds by which method it is done.
     pub(crate) fn engaged(&mut self, plan: &Plan) {
         self.method = plan.prepared.method().id();
         self.expected = ExpectedRecord::of(plan.prepared.expected());
     }
 
-    /// Adds what the probe found.
     pub(crate) fn verified(&mut self, verification: &Verification) {
         self.verified = Some(verification.clone());
     }
 
-    /// Adds something that the user was told.
     pub(crate) fn note(&mut self, note: &str) {
         self.notes.push(note.to_owned());
     }
 
-    /// Adds what was delivered over `wall`.
     pub(crate) fn status(&mut self, status: &Status, wall: Duration) {
         let moves_clock = emu_core::method(status.method).is_some_and(|of| of.about().has(Trait::MovesClock));
         let basis = if moves_clock { Basis::CpuTimeAndClock } else { Basis::CpuTime };
@@ -299,7 +291,6 @@ impl Record {
         });
     }
 
-    /// Adds how the command ended.
     pub(crate) fn exit(&mut self, exit: Exit) {
         self.exit = match exit {
             Exit::Command(code) => Some(ExitRecord::Code(code)),

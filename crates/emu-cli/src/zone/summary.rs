@@ -1,4 +1,4 @@
-//! The lines that `run` and `attach` say at their begin and end.
+//! The lines that `run`, `attach` and nodes say at their begin and end.
 
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use crate::zone::plan::Plan;
 use crate::zone::trace_end::at_end_name;
 use crate::zone::verification::Verification;
 
-/// What will be done and what is expected of it.
 pub(crate) fn opening(plan: &Plan) -> String {
     let picked = if plan.automatic { " (best here)" } else { "" };
     // Speeds for each CPU name their CPUs.
@@ -105,7 +104,6 @@ pub(crate) fn closing(status: &Status, wall: Duration, since: Duration) -> Vec<S
     lines
 }
 
-/// What the probe found, a line for each CPU.
 pub(crate) fn verified(verification: &Verification) -> Vec<String> {
     verification
         .cpus
@@ -152,7 +150,6 @@ fn delivered(cpus: &[&CpuStatus], status: &Status) -> Option<String> {
     Some(between(share, low, high))
 }
 
-/// A share and its interval.
 pub(crate) fn between(share: f64, low: f64, high: f64) -> String {
     format!("{} ±{}", percent(share), percent((high - low) / 2.0))
 }
@@ -174,8 +171,7 @@ pub(crate) fn cpus(cpus: &CpuList) -> String {
     format!("{} {cpus}", if cpus.len() == 1 { "CPU" } else { "CPUs" })
 }
 
-/// CPUs, what is asked of them, set, and delivered so far: for CPUs that are asked and set the same, in the columns of a
-/// table.
+/// CPUs, what they are asked, what is set, and what is delivered so far: a row for all that are alike.
 pub(crate) fn columns(status: &Status) -> Vec<[String; 4]> {
     let asked =
         |target: &Target| target.clock.map_or_else(|| percent(target.share), |clock| clock.to_string());
@@ -200,7 +196,6 @@ pub(crate) fn remarks(name: &str, status: &Status) -> Vec<String> {
     problems.map(|problem| format!("{name}: {problem}")).collect()
 }
 
-/// What was asked for.
 fn target(asked: &Target) -> String {
     match asked.clock {
         Some(clock) => format!("{clock} ({})", percent(asked.share)),

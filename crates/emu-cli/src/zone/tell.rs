@@ -1,4 +1,4 @@
-//! What `run` and `attach` tell: to people on stderr, to programs in a JSON file.
+//! What `run`, `attach` and nodes tell: to people on stderr, to programs in a JSON file.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -20,7 +20,6 @@ use crate::zone::plan::Plan;
 use crate::zone::record::Record;
 use crate::zone::{summary, verification};
 
-/// Tells people and programs about one emulation.
 #[derive(Debug)]
 pub(crate) struct Report {
     reporter: Reporter,
@@ -28,12 +27,10 @@ pub(crate) struct Report {
     record: Record,
     /// Notes that have been told, and the same without their numbers.
     told: BTreeSet<String>,
-    /// When the speed was changed last.
     changed: Option<Instant>,
 }
 
 impl Report {
-    /// A report that has said nothing yet.
     pub(crate) fn new(quiet: bool, json: Option<JsonFile>, record: Record) -> Self {
         Self { reporter: Reporter::new(quiet), json, record, told: BTreeSet::new(), changed: None }
     }
@@ -47,13 +44,11 @@ impl Report {
         self.tell(&plan.prepared.expected().notes);
     }
 
-    /// Tells that the emulation has begun, and what was seen then.
     pub(crate) fn engaged(&mut self, plan: &Plan, other: Option<String>, session: &Session) {
         self.record.engaged(plan);
         self.tell(&other.into_iter().chain(session.notes()).collect::<Vec<_>>());
     }
 
-    /// Tells each note that has not been told.
     pub(crate) fn tell(&mut self, notes: &[String]) {
         for note in notes {
             if self.told.insert(note.clone()) {
@@ -70,7 +65,6 @@ impl Report {
         self.tell(&new.cloned().collect::<Vec<_>>());
     }
 
-    /// Begins to listen for other emus; where that is not possible, tells.
     pub(crate) fn control(&mut self, name: &str, tasks: Tasks) -> Option<Control> {
         Control::open(name, tasks).map_err(|error| self.tell(&[error.in_words()])).ok()
     }
@@ -83,7 +77,6 @@ impl Report {
         }
     }
 
-    /// Keeps what was delivered at each speed, and how a trace was followed.
     pub(crate) fn followed(&mut self, session: &Session, follow: Option<&Follow>) {
         let stretches = session.take_stretches();
         self.record.steps(&stretches, follow);
@@ -96,17 +89,13 @@ impl Report {
         }
     }
 
-    /// Tells for how long emu was stopped by job control, if it was.
     pub(crate) fn was_stopped(&mut self, time: Duration) {
         if !time.is_zero() {
             self.tell(&[format!("stopped by job control for {}; these periods count as missed", span(time))]);
         }
     }
 
-    /// Verifies that the speed is delivered, and tells. `otherwise` says what is not done when it is not.
-    ///
-    /// # Errors
-    /// It is not within `tolerance` ([`Exit::NotVerified`]), or it could not be measured; the JSON is written.
+    /// Tells whether the speed is delivered. Where it is not, `otherwise` says what is not done, and the JSON is written.
     pub(crate) fn verify(
         &mut self,
         plan: &Plan,
@@ -122,7 +111,6 @@ impl Report {
         verification.judge(tolerance, otherwise).inspect_err(|_| self.write())
     }
 
-    /// Tells what was delivered, and writes the JSON.
     pub(crate) fn end(mut self, status: &Status, wall: Duration, exit: Exit) {
         self.tell(&status.messages());
         let since = self.changed.map_or(wall, |at| at.elapsed());
@@ -160,9 +148,6 @@ pub(crate) struct JsonFile {
 
 impl JsonFile {
     /// Opens or creates the file and leaves its contents alone.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let new = !path.exists();
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(|e| {
@@ -179,10 +164,6 @@ impl JsonFile {
         Ok(Self { path, file, new })
     }
 
-    /// Replaces the contents.
-    ///
-    /// # Errors
-    /// They cannot be written.
     pub(crate) fn write(&mut self, text: &str) -> Result<()> {
         self.new = false;
         // A pipe or a terminal has no length to cut.

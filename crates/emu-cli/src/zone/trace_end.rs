@@ -3,7 +3,6 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use emu_core::AtEnd;
 
-/// Parses what comes after the end of a trace.
 pub(crate) fn at_end() -> impl TypedValueParser<Value = AtEnd> {
     PossibleValuesParser::new([
         PossibleValue::new(at_end_name(AtEnd::Hold)).help("its last speed stays"),
@@ -17,7 +16,6 @@ pub(crate) fn at_end() -> impl TypedValueParser<Value = AtEnd> {
     })
 }
 
-/// The name of what comes after the end of a trace.
 pub(crate) fn at_end_name(at_end: AtEnd) -> &'static str {
     match at_end {
         AtEnd::Hold => "hold",

@@ -72,11 +72,7 @@ impl Verified {
 }
 
 impl Verification {
-    /// Whether every CPU delivers what was asked for within a relative error of `tolerance`; `otherwise` says what is not
-    /// done when one does not.
-    ///
-    /// # Errors
-    /// The CPU that is off the most, or one that was too busy to tell.
+    /// Fails where a CPU is off by more than `tolerance`, or was too busy to tell; `otherwise` says what is then not done.
     pub(crate) fn judge(&self, tolerance: f64, otherwise: &str) -> Result<(), Failure> {
         let busiest = self.cpus.iter().min_by(|a, b| a.free.total_cmp(&b.free));
         let disturbed = self.cpus.iter().find(|seen| seen.error.is_nan());
@@ -111,10 +107,6 @@ impl Verification {
     }
 }
 
-/// Measures what a zone like the plan's delivers.
-///
-/// # Errors
-/// The zone cannot be made, the worker fails, or a signal asked emu to end.
 pub(crate) fn verify(plan: &Plan, signals: &Signals) -> Result<Verification, Failure> {
     let prepared = &plan.prepared;
     let mut emulated = SessionEmulated::named(prepared.host(), prepared.demand(), prepared.method().id())?;

@@ -32,7 +32,6 @@ const LOOK_FOR_RESTART: Duration = Duration::from_millis(20);
 /// How long a unit or container that has ended may take to be started again.
 const RESTART: Duration = Duration::from_secs(10);
 
-/// Slows the target down until it ends, the time is over, or a signal asks emu to end.
 pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let (host, restored) = host::restored()?;
@@ -80,10 +79,8 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     }
 }
 
-/// Why the watch has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// Nothing of the target is left.
     Target,
     /// Emu was asked to end, or the time is over.
     Asked,

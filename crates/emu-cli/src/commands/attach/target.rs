@@ -14,7 +14,6 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use super::args::TargetArgs;
 use super::find;
 
-/// Processes, or a cgroup.
 #[derive(Debug)]
 pub(crate) enum Target {
     /// Processes with a descriptor each, which becomes readable at the end of its process.
@@ -52,10 +51,7 @@ impl Folder {
 }
 
 impl Target {
-    /// The processes or the cgroup named on the command line.
-    ///
-    /// # Errors
-    /// A process or the cgroup is not there, or emu itself is in it.
+    /// Fails where a process or the cgroup is not there, or emu itself is in it.
     pub(super) fn find(host: &Host, args: &TargetArgs) -> Result<Self> {
         let TargetArgs { pid, cgroup, unit, container, name } = args;
         match (cgroup, unit, container, name) {
@@ -74,10 +70,6 @@ impl Target {
         }
     }
 
-    /// These processes.
-    ///
-    /// # Errors
-    /// One is not there, or emu itself is one.
     pub(crate) fn processes(roots: &Roots, pids: &[Pid]) -> Result<Self> {
         let ancestors = ancestors(roots);
         if let Some(pid) = pids.iter().find(|pid| ancestors.contains(pid)) {
@@ -89,20 +81,13 @@ impl Target {
         Ok(Self::Processes { pids: pids.to_vec(), fds })
     }
 
-    /// Everything in a cgroup.
-    ///
-    /// # Errors
-    /// It is not there, or emu itself is in it.
     pub(crate) fn cgroup(host: &Host, path: &Path, of: Option<String>) -> Result<Self> {
         let target = Self::group(host, path, of)?;
         target.check_outside(path)?;
         Ok(target)
     }
 
-    /// The same, with emu in it or not.
-    ///
-    /// # Errors
-    /// It is not there.
+    /// A cgroup that emu itself may be in.
     pub(crate) fn group(host: &Host, path: &Path, of: Option<String>) -> Result<Self> {
         let wrong =
             |why: &str| bad_cgroup(path, why).hint("name it as /proc/PID/cgroup does, or by its folder");
@@ -124,9 +109,6 @@ impl Target {
     }
 
     /// Fails where emu itself is in this cgroup, which the user has named by `path`.
-    ///
-    /// # Errors
-    /// It is.
     pub(crate) fn check_outside(&self, path: &Path) -> Result<()> {
         if !self.pids().contains(&(std::process::id() as Pid)) {
             return Ok(());
@@ -134,7 +116,6 @@ impl Target {
         Err(bad_cgroup(path, "emu itself is in it").hint("attach from a shell that is outside of the group"))
     }
 
-    /// What it is of, where that may be started again.
     pub(super) fn of(&self) -> Option<&str> {
         match self {
             Self::Processes { .. } => None,
@@ -142,13 +123,12 @@ impl Target {
         }
     }
 
-    /// The same, after it was started again; `None` while it is not.
+    /// This target after it was started again; `None` while it is not.
     pub(super) fn again(&self, host: &Host) -> Option<Self> {
         let Self::Cgroup { path, of: Some(of), .. } = self else { return None };
         Self::cgroup(host, path, Some(of.clone())).ok().filter(Self::is_alive)
     }
 
-    /// The tasks meant.
     pub(super) fn tasks(&self) -> Tasks {
         match self {
             Self::Processes { pids, .. } => Tasks::Processes(pids.clone()),
@@ -156,7 +136,6 @@ impl Target {
         }
     }
 
-    /// The processes that are meant now.
     pub(crate) fn pids(&self) -> Vec<Pid> {
         match self {
             Self::Processes { pids, .. } => pids.clone(),
@@ -196,7 +175,6 @@ impl Target {
         }
     }
 
-    /// Whether there is anything left to slow down.
     pub(super) fn is_alive(&self) -> bool {
         match self {
             Self::Processes { fds, .. } => !fds.iter().all(has_ended),
@@ -226,7 +204,6 @@ fn has_ended(fd: &OwnedFd) -> bool {
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
-/// emu itself, its parent, and so on.
 fn ancestors(roots: &Roots) -> Vec<Pid> {
     let mut pids = vec![];
     let mut next = Some(std::process::id() as Pid);
@@ -239,7 +216,6 @@ fn ancestors(roots: &Roots) -> Vec<Pid> {
     pids
 }
 
-/// The processes of a group and of the groups below it.
 fn members(folder: &Path) -> Vec<Pid> {
     let own = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
     let mut pids: Vec<Pid> = own.lines().filter_map(|line| line.parse().ok()).collect();

@@ -109,7 +109,6 @@ pub(crate) enum Preset {
 }
 
 impl Preset {
-    /// What the command line and records call it.
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }

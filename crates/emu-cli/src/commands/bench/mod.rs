@@ -27,10 +27,8 @@ use crate::signals::Signals;
 use crate::values::{TOLERANCE, share};
 use usual::usual;
 
-/// Where records go unless given.
 const RECORDS: &str = "emu-results";
 
-/// Measures what the command line asks for, or what is left of it, and shows what it means.
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let mut ending = Ending::new(Signals::block()?);
     let host = host::detect()?;
@@ -60,7 +58,6 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     report::show(&results, &run.folder().join(report::FOLDER), args.json)
 }
 
-/// Plans a run and makes its record.
 fn begin(host: &Host, args: &BenchArgs, ending: &mut Ending) -> Result<Run> {
     let request = request(host, args)?;
     let mut about = About::new(Machine::of(host), command(args, request.seed)?, request.seed);
@@ -77,7 +74,6 @@ fn begin(host: &Host, args: &BenchArgs, ending: &mut Ending) -> Result<Run> {
     Ok(Run::new(host, about, experiment, record))
 }
 
-/// Plans what is asked for, unless a signal comes.
 fn plan(host: &Host, request: &Request, ending: &mut Ending) -> Result<Experiment> {
     let shown = Progress::new(Duration::ZERO);
     let planned = Experiment::plan_for(host, request, &mut |what| {
@@ -114,7 +110,6 @@ fn measure(run: &mut Run, ending: &mut Ending) -> Result<()> {
     measured
 }
 
-/// What is asked for, with all defaults.
 fn request(host: &Host, args: &BenchArgs) -> Result<Request> {
     let usual = usual(host, args)?;
     Ok(Request {
@@ -164,7 +159,6 @@ fn parts(args: &BenchArgs, usual: Vec<Part>) -> Vec<Part> {
     parts
 }
 
-/// What is given, each value once, or else what is usual.
 fn given<T: PartialEq + Clone>(values: &[T], usual: impl FnOnce() -> Vec<T>) -> Vec<T> {
     if values.is_empty() { usual() } else { distinct(values.iter().cloned()) }
 }

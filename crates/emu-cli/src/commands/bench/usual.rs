@@ -41,7 +41,6 @@ const SPECTRUM_QUICK: Duration = Duration::from_millis(500);
 /// CPU time of a window at the lowest speed, where figures are to be right to a percent.
 const WORK: Duration = Duration::from_millis(100);
 
-/// Processes of a crowd.
 const CROWD: usize = 500;
 
 /// With so many processes some periods become one: short windows would tell where in it they begin and end.
@@ -50,7 +49,6 @@ const WINDOW_CROWD: Duration = Duration::from_secs(12);
 /// Every process of a crowd must have had its turn before the window opens, and the method some stops to see who sleeps.
 const LEAD_CROWD: Duration = Duration::from_secs(10);
 
-/// What is usual.
 pub(super) struct Usual {
     pub(super) contenders: Vec<MethodId>,
     pub(super) parts: Vec<Part>,
@@ -63,7 +61,6 @@ pub(super) struct Usual {
     pub(super) crowd: Option<Crowd>,
 }
 
-/// What the preset, `--quick` or `--full` measures here.
 pub(super) fn usual(host: &Host, args: &BenchArgs) -> Result<Usual> {
     let usual = Usual {
         contenders: methods::best(),

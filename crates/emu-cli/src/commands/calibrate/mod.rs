@@ -21,7 +21,6 @@ use crate::{host, output};
 
 const NAME: &str = "calibrate";
 
-/// Measures, and shows what it means; or makes something of calibrations that were taken.
 pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<Exit, Failure> {
     match &args.command {
         Some(CalibrateCommand::Map(args)) => map(args),
@@ -106,7 +105,6 @@ fn named(text: &str) -> (String, &Path) {
     }
 }
 
-/// A calibration from its record, of which every solution is right.
 fn read(record: &Path) -> Result<Measured> {
     usable(Document::<Measured>::read(record, NAME)?.result, record)
 }

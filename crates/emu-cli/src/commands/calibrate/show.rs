@@ -29,7 +29,6 @@ const NOTES: usize = 3;
 const COLUMNS: &str = "order,quota,threads,solutions,seconds,gflops,cpus_used,residual,passed,pass,begin_seconds,\
 clock_hz,stolen,foreign,disturbed";
 
-/// What was measured, for people and their programs; with the published tables where they are asked for.
 pub(crate) fn shown(measured: &Measured, with_published: bool) -> Shown {
     Shown {
         text: text(measured, with_published),
@@ -68,7 +67,6 @@ fn text(measured: &Measured, with_published: bool) -> String {
     text
 }
 
-/// What was around the samples; `None` where none of it is known.
 fn around(measured: &Measured) -> Option<String> {
     let most = |share: fn(&Sample) -> Option<f64>| {
         measured.samples.iter().filter_map(share).reduce(f64::max).map(percent)
@@ -83,7 +81,6 @@ fn around(measured: &Measured) -> Option<String> {
     (!parts.is_empty()).then(|| format!("During the samples: {}.", parts.join(", ")))
 }
 
-/// The samples that were left out, as others have disturbed them.
 fn disturbed(measured: &Measured) -> Option<String> {
     let count = measured.disturbed().count();
     let listed = measured.disturbed().take(DISTURBED).map(|sample| {
@@ -105,7 +102,6 @@ fn disturbed(measured: &Measured) -> Option<String> {
     })
 }
 
-/// The rate per CPU, as a whole and by band.
 fn per_cpu(one: &Analysis) -> String {
     let model = one.model();
     let rate = |rate: &Option<Interval>| {
@@ -128,7 +124,6 @@ fn per_cpu(one: &Analysis) -> String {
     format!("{} GFLOPS per CPU{at}; {bands}.", rate(&model.per_cpu))
 }
 
-/// How an order differs from another, and what of that is a drift.
 fn order_effect(effect: &OrderEffect) -> String {
     let interval = |share: &Interval| {
         format!("{} ({} to {})", signed(share.estimate), signed(share.low), signed(share.high))
@@ -149,7 +144,6 @@ fn order_effect(effect: &OrderEffect) -> String {
     )
 }
 
-/// The published model.
 fn model(measured: &Measured) -> Table {
     let mut table = Table::new([
         Column::text("THREADS"),
@@ -177,7 +171,6 @@ fn model(measured: &Measured) -> Table {
     table
 }
 
-/// Every model by its name, with the analysis that it is of.
 fn models(measured: &Measured) -> impl Iterator<Item = (&'static str, &Analysis, &Model)> {
     measured.analyses.iter().flat_map(|one| {
         let equal = one.equal_clock.as_ref().map(|model| ("equal clock", one, model));
@@ -266,7 +259,6 @@ fn published(measured: &Measured) -> String {
     format!("{}{}\n", table.text(), wrap(&source, 0))
 }
 
-/// Sizes, of which the last one counts.
 fn sizes(sizes: &[usize]) -> String {
     sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -305,10 +297,6 @@ pub(crate) struct Document<'a, T> {
     found: &'a T,
 }
 
-/// The same as JSON.
-///
-/// # Errors
-/// It has no JSON form, which is a defect of emu.
 pub(crate) fn json(found: &impl Serialize) -> Result<String> {
     crate::output::json(&Document { schema: SCHEMA, found })
 }

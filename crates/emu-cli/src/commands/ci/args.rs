@@ -70,7 +70,6 @@ pub(crate) struct CiArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Parses a number of runs.
 fn runs(text: &str) -> Result<u16> {
     values::whole(text, "number of runs", 1..=1000, "--reps 3")
 }

@@ -16,10 +16,8 @@ pub(super) enum Came {
     Failed,
 }
 
-/// The tests of a run by name.
 pub(super) type Tests = BTreeMap<String, Test>;
 
-/// A test of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Test {
     pub(super) came: Came,
@@ -39,24 +37,17 @@ type Stamp = [i64; 6];
 
 impl Reports {
     /// Looks at what is there already: it is not of any run.
-    ///
-    /// # Errors
-    /// A path cannot be looked at.
     pub(super) fn new(paths: &[PathBuf]) -> Result<Self> {
         let mut reports = Self { paths: paths.to_vec(), seen: BTreeMap::new() };
         reports.written()?;
         Ok(reports)
     }
 
-    /// Whether there are any to read.
     pub(super) fn are_wanted(&self) -> bool {
         !self.paths.is_empty()
     }
 
     /// The tests in what was written since the last look; `None` where nothing was.
-    ///
-    /// # Errors
-    /// A file cannot be read, or is no JUnit XML; the error names the line.
     pub(super) fn read(&mut self) -> Result<Option<Tests>> {
         let written = self.written()?;
         let mut tests = Tests::new();
@@ -70,7 +61,6 @@ impl Reports {
         Ok((!written.is_empty()).then_some(tests))
     }
 
-    /// The files that were written since the last look.
     fn written(&mut self) -> Result<Vec<PathBuf>> {
         let mut written = Vec::new();
         for path in &self.paths {
@@ -85,7 +75,6 @@ impl Reports {
     }
 }
 
-/// The path itself, or the XML files in the folder that it is.
 fn files(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -102,7 +91,6 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// `None` where there is no such file.
 fn stamp(file: &Path) -> Result<Option<Stamp>> {
     match fs::metadata(file) {
         Ok(of) => Ok(Some([
@@ -118,14 +106,12 @@ fn stamp(file: &Path) -> Result<Option<Stamp>> {
     }
 }
 
-/// Why a file is no JUnit XML, and where.
 #[derive(Debug, PartialEq, Eq)]
 struct Broken {
     line: u32,
     what: String,
 }
 
-/// Adds the tests of a file.
 fn parse(text: &str, tests: &mut Tests) -> Result<(), Broken> {
     let document = Document::parse(text).map_err(|e| Broken { line: e.pos().row, what: e.to_string() })?;
     let broken = |node: Node<'_, '_>, what: String| {

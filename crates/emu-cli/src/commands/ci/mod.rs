@@ -33,7 +33,6 @@ use crate::values::MethodChoice;
 use crate::zone::plan;
 use crate::zone::tell::JsonFile;
 
-/// Runs the command at each speed, tells what failed, and writes the summary and the JSON.
 pub(crate) fn ci(args: &CiArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let program = args.command.first().ok_or_else(|| Error::usage("there is no command to run"))?;
@@ -81,15 +80,11 @@ pub(crate) fn ci(args: &CiArgs) -> Result<Exit, Failure> {
     Ok(report.exit())
 }
 
-/// A time at full speed as one at this share of it.
 fn longer(time: Duration, share: f64) -> Duration {
     Duration::try_from_secs_f64(time.as_secs_f64() / share).unwrap_or(Duration::MAX)
 }
 
-/// What share of full speed each speed is, on all CPUs of the zone the same; and how more methods could be had.
-///
-/// # Errors
-/// A speed cannot be had here, or they are not in an order in which they can be compared.
+/// The share of full speed of each speed, and how more methods could be had. Refuses speeds that cannot be compared.
 fn shares(host: &Host, args: &CiArgs) -> Result<(Vec<f64>, Option<String>)> {
     let (mut shares, mut advice) = (Vec::new(), None);
     for &speed in &args.speeds {
@@ -122,7 +117,6 @@ fn more_methods(able: &[Prepared], asked: MethodChoice) -> Option<String> {
     Some(format!("{method} is all that this user can have here; for better methods, {how}"))
 }
 
-/// The options of `emu run` that have the same meaning here.
 fn options(args: &CiArgs) -> Vec<String> {
     let mut options: Vec<_> = args.demand.options().split_whitespace().map(str::to_owned).collect();
     if let MethodChoice::Named(id) = args.method {
@@ -134,10 +128,7 @@ fn options(args: &CiArgs) -> Vec<String> {
     options
 }
 
-/// The tests that the run has written.
-///
-/// # Errors
-/// What it wrote is no JUnit XML, or it has passed and written none.
+/// The tests that the run has written: one that has passed must have written some.
 fn tests(reports: &mut Reports, outcome: Outcome, args: &CiArgs, speed: &Speed) -> Result<Option<Tests>> {
     if !reports.are_wanted() {
         return Ok(None);

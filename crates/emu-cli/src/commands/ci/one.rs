@@ -24,13 +24,11 @@ use crate::supervise::descendants;
 use crate::zone::delivered::DeliveredRecord;
 use crate::zone::record::ExitRecord;
 
-/// How long is waited for news at a time.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long a run that is asked to end may take for it.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What is run.
 #[derive(Debug)]
 pub(super) struct Case<'a> {
     pub(super) speed: Speed,
@@ -49,11 +47,7 @@ struct Record {
     exit: Option<ExitRecord>,
 }
 
-/// Runs the command once. What it leaves behind would go on at full speed beside the next run, and is killed; to be found, it
-/// must become a child of this process ([`adopt_orphans`]).
-///
-/// # Errors
-/// emu cannot run it at this speed, and has said why; a signal asks to end.
+/// Kills what the command leaves behind, which would go on at full speed beside the next run (see [`adopt_orphans`]).
 pub(super) fn run(case: &Case<'_>, signals: &Signals) -> Result<Run, Failure> {
     let failed = |what: &str, cause| Error::io(format!("cannot {what} a run at {}", case.speed), cause);
     let record = NamedTempFile::new().map_err(|e| failed("make a file for the result of", e))?;
@@ -73,7 +67,6 @@ pub(super) fn run(case: &Case<'_>, signals: &Signals) -> Result<Run, Failure> {
     let asked = watch(&child, case.limit, signals);
     let wall = begin.elapsed();
     let status = child.wait().map_err(|e| failed("wait for", e))?;
-    // Orphans are this process's: it has made itself their reaper.
     kill_descendants(std::process::id() as Pid);
     let asked = asked?;
     if let Some(Asked::BySignal(signal)) = asked {
@@ -101,15 +94,11 @@ pub(super) fn run(case: &Case<'_>, signals: &Signals) -> Result<Run, Failure> {
 }
 
 /// Makes this process the parent of what its descendants leave behind.
-///
-/// # Errors
-/// The kernel refuses.
 pub(super) fn adopt_orphans() -> Result<()> {
     set_child_subreaper(true)
         .map_err(|e| Error::io("cannot become the parent of what runs leave behind", e.into()))
 }
 
-/// Why a run was asked to end.
 #[derive(Debug, Clone, Copy)]
 enum Asked {
     Late,

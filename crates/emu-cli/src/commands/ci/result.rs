@@ -153,7 +153,6 @@ impl Verdict {
 }
 
 impl Report {
-    /// Adds a run at the speed of that number, and the tests that it reported.
     pub(super) fn add(&mut self, speed: usize, run: Run, tests: Option<Tests>) {
         if let Some(tally) = self.by_speed.get_mut(speed) {
             tally.add_run(run.outcome);
@@ -174,12 +173,10 @@ impl Report {
         }
     }
 
-    /// The tests of a verdict.
     pub(super) fn tests_that_fail(&self, verdict: Verdict) -> impl Iterator<Item = (&String, &Judged)> {
         self.tests.iter().filter(move |(_, judged)| judged.verdict == verdict)
     }
 
-    /// How emu ends.
     pub(super) fn exit(&self) -> Exit {
         let verdicts = || self.tests.values().map(|judged| judged.verdict).chain([self.verdict]);
         match verdicts().min() {

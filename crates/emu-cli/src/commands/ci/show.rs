@@ -7,7 +7,6 @@ use emu_bench::table::{Column, Table, Value, escaped};
 use super::result::{Report, Tally, Verdict};
 use crate::zone::delivered::DeliveredRecord;
 
-/// What is told of the tests that fail.
 const KINDS: [(Verdict, &str); 3] = [
     (Verdict::OnlyWhenSlow, "fails only when slow"),
     (Verdict::Unknown, "fails, and was not run at the first speed"),
@@ -17,7 +16,6 @@ const KINDS: [(Verdict, &str); 3] = [
 /// The most tests of a kind that people are told; the JSON has them all.
 const TOLD: usize = 50;
 
-/// What it came to, in lines.
 pub(super) fn text(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = speeds(report).text().lines().map(str::to_owned).collect();
     for (verdict, words) in KINDS {
@@ -36,7 +34,6 @@ pub(super) fn text(report: &Report) -> Vec<String> {
     lines
 }
 
-/// The same as a part of a document.
 pub(super) fn markdown(report: &Report) -> String {
     let command = escaped(&report.command.join(" "));
     let mut text = format!("## emu ci: {command}\n\n{}\n\n{}", conclusion(report), speeds(report).markdown());
@@ -64,7 +61,6 @@ pub(super) fn markdown(report: &Report) -> String {
     text + "\n"
 }
 
-/// How the runs ended at each speed, how long they took in the median, and what they were given.
 fn speeds(report: &Report) -> Table {
     let mut table = Table::new([
         Column::text("SPEED"),
@@ -86,7 +82,6 @@ fn speeds(report: &Report) -> Table {
     table
 }
 
-/// What was found, in a sentence.
 fn conclusion(report: &Report) -> String {
     let command = match report.verdict {
         Verdict::OnlyWhenSlow => "The command fails or times out only when slow",

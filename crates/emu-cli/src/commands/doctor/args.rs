@@ -8,7 +8,6 @@ use crate::commands::restore::RestoreArgs;
 use crate::measuring::MeasureArgs;
 use crate::values;
 
-/// Above the options that belong to a measurement.
 const MEASURE: &str = "With --measure";
 
 /// Show what makes runs vary here, and tune the machine for one run

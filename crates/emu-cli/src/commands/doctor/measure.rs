@@ -12,7 +12,6 @@ use crate::measuring::{Measuring, Task};
 use crate::options::{flag, option};
 use crate::reporter::Reporter;
 
-/// Turns every knob that can be turned, one after another, and shows what it does.
 pub(super) fn measure(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
     let machine = Machine::of_files(&host::roots(), args.knobs.cpus.as_ref())?;
     let examined = examine(&machine, &args.knobs.knobs)?;
@@ -65,22 +64,17 @@ impl Switch for One<'_> {
     }
 }
 
-/// Whether the failure of a knob is no reason to leave it out but to end: a machine on which something stays changed is
-/// not the one that was to be measured, and its owner must be told.
+/// Whether a knob's failure ends all: where something stays changed, the owner must be told, and no measurement counts.
 fn ends_all(error: &Error) -> bool {
     error.kind() == ErrorKind::RestoreIncomplete
 }
 
-/// The knobs that can be turned here, and those that cannot.
 struct Turnable<'a> {
     switches: Vec<Box<dyn Switch + 'a>>,
     refused: Vec<Refused>,
 }
 
-/// Tries each knob once.
-///
-/// # Errors
-/// None can be turned; one cannot that was named, or not be put back.
+/// Tries each knob once. Fails where none can be turned, a named one cannot be, or one cannot be put back.
 fn turnable<'a>(machine: &'a Machine, examined: &'a [Examined], named: bool) -> Result<Turnable<'a>> {
     let mut switches: Vec<Box<dyn Switch + 'a>> = Vec::new();
     let mut refused = Vec::new();

@@ -17,7 +17,6 @@ use crate::commands::restore;
 use crate::exit::{Exit, Failure};
 use crate::{host, output};
 
-/// Does what is asked for.
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<Exit, Failure> {
     match &args.action {
         DoctorAction::Show(args) => show(args),
@@ -31,7 +30,6 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<Exit, Failure> {
 /// which a single one is within what is allowed of either.
 const LOOK: Duration = Duration::from_millis(1050);
 
-/// Looks at the machine, and shows it.
 fn show(args: &DoctorShowArgs) -> Result<Exit, Failure> {
     let machine = Machine::look(&host::roots(), args.knobs.cpus.as_ref(), LOOK)?;
     let report = Report::new(&machine, examine(&machine, &args.knobs.knobs)?);
@@ -44,7 +42,6 @@ fn show(args: &DoctorShowArgs) -> Result<Exit, Failure> {
     Ok(if report.is_ready() { Exit::Success } else { Exit::NotTuned })
 }
 
-/// The knobs of these names, all without any, as found on the machine.
 fn examine(machine: &Machine, names: &[String]) -> Result<Vec<Examined>> {
     // In the order in which they are changed, whatever the order in which they are named.
     names.iter().try_for_each(|name| doctor::knob(name).map(drop))?;

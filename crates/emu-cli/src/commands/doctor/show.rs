@@ -16,7 +16,6 @@ use crate::output::{SCHEMA, Shown};
 /// Changes of one knob that are spelled out; a machine may have hundreds of interrupts.
 const SPELLED_OUT: usize = 3;
 
-/// The columns of the CSV.
 const COLUMNS: &str = "knob,work,pairs,found_noise,tuned_noise,noise_ratio,noise_ratio_low,noise_ratio_high,\
 time_ratio,time_ratio_low,time_ratio_high";
 
@@ -45,7 +44,6 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// The knobs of a machine.
     pub(crate) fn new(machine: &Machine, knobs: Vec<Examined>) -> Self {
         let Machine { host, cpus, load, clocks } = machine;
         Self {
@@ -66,7 +64,6 @@ impl Report {
         self.ready
     }
 
-    /// A row for each knob; below, what would be better, and why.
     pub(crate) fn table(&self) -> String {
         let mut table = Table::new([Column::text("KNOB"), Column::text("STATE"), Column::text("FOUND")]);
         for knob in &self.knobs {
@@ -87,7 +84,6 @@ impl Report {
         text
     }
 
-    /// Everything about each knob.
     pub(crate) fn in_full(&self) -> String {
         let mut text = String::new();
         for knob in &self.knobs {
@@ -108,7 +104,6 @@ impl Report {
         text
     }
 
-    /// One or two sentences: whether runs can be trusted, and what to do.
     fn conclusion(&self) -> String {
         let names = |state: State| {
             let knobs = self.knobs.iter().filter(|knob| knob.finding.state == state);
@@ -133,7 +128,6 @@ impl Report {
     }
 }
 
-/// A state in the table.
 fn word(state: State) -> &'static str {
     match state {
         State::Ready => "ready",
@@ -181,7 +175,6 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// What was changed and what could not be, a line each.
 pub(crate) fn begun(tuning: &Tuning) -> Vec<String> {
     let tuned = tuning.tuned().iter().map(|Tuned { name, found, changes, refused }| {
         let but = match refused.len() {
@@ -195,7 +188,6 @@ pub(crate) fn begun(tuning: &Tuning) -> Vec<String> {
     if lines.is_empty() { vec!["there is nothing to tune here".to_owned()] } else { lines }
 }
 
-/// What each knob does to the noise, for people and their programs.
 pub(crate) fn shown(measured: &Measured) -> Shown {
     Shown { text: effects(measured), csv: csv(measured), figures: vec![("", chart(measured))] }
 }
@@ -246,7 +238,6 @@ fn csv(measured: &Measured) -> String {
     csv.text()
 }
 
-/// The noise ratios of every knob, one series for each kind of work.
 fn chart(measured: &Measured) -> Chart {
     let mut names: Vec<&str> = Vec::new();
     for effect in &measured.effects {

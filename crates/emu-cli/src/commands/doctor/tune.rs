@@ -16,7 +16,6 @@ use crate::supervise::{Child, InForce, Supervisor, begin, command, program};
 /// How long is waited for a signal at a time where there is no limit.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Tunes, waits for the command or the end, and puts back.
 pub(super) fn tune(args: &DoctorTuneArgs) -> Result<Exit, Failure> {
     let measuring = &args.measuring;
     if measuring.quick || measuring.json || measuring.out.is_some() || measuring.seed.is_some() {
@@ -101,7 +100,6 @@ impl InForce for Tuned {
     }
 }
 
-/// Holds the machine tuned until the time is over or a signal asks to end.
 fn hold(
     tuning: Tuning,
     limit: Option<Duration>,

@@ -3,7 +3,6 @@
 use emu_bench::numbers::{percent, span};
 use emu_core::{CpuList, Cpufreq, Hertz, Policy};
 
-/// Tables longer than this are not listed.
 const STEPS_SHOWN: usize = 12;
 
 /// A sentence or a few for each kind of policy, and for the switches of the whole machine.
@@ -81,7 +80,6 @@ fn of_kind(kind: &[&Policy]) -> Vec<String> {
     sentences
 }
 
-/// Which CPUs have a clock in common.
 fn domains(kind: &[&Policy]) -> String {
     let is_alone = |policy: &&&Policy| policy.cpus.len() == 1;
     if !kind.iter().all(|policy| is_alone(&policy)) {
@@ -100,7 +98,6 @@ fn domains(kind: &[&Policy]) -> String {
     }
 }
 
-/// How emu sets a frequency there.
 fn control(policy: &Policy) -> String {
     let way = if policy.governors.iter().any(|governor| governor == "userspace") {
         "set by the userspace governor"

@@ -12,7 +12,6 @@ use self::show::{Info, Measured};
 use crate::exit::{Exit, Failure};
 use crate::{host, output};
 
-/// Shows the host, with the clock of every CPU that may be used.
 pub(crate) fn info(args: &InfoArgs) -> Result<Exit, Failure> {
     let host = host::detect()?;
     let clocks =

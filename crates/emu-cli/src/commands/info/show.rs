@@ -38,7 +38,6 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// What the meter said.
     pub(crate) fn new(cpu: CpuId, measured: Result<ClockReading>) -> Self {
         match measured {
             Ok(reading) => Self { cpu, reading: Some(reading), failure: None },
@@ -48,12 +47,10 @@ impl Measured {
 }
 
 impl Info {
-    /// The host with its clocks and what runs on it.
     pub(crate) fn new(host: Host, clocks: Vec<Measured>, emulations: Vec<LiveSession>) -> Self {
         Self { schema: SCHEMA, host, clocks, emulations }
     }
 
-    /// For people.
     pub(crate) fn text(&self) -> String {
         let host = &self.host;
         let mut text = String::new();

@@ -19,10 +19,6 @@ pub(crate) struct CompareArgs {
 }
 
 impl CompareArgs {
-    /// What the tools have measured of this.
-    ///
-    /// # Errors
-    /// Usage, for a file that cannot be read or is of something else.
     pub(super) fn read(&self, domain: Domain) -> Result<Vec<Figure>> {
         let mut all = Vec::new();
         for path in &self.compare {
@@ -79,7 +75,6 @@ impl<R> Compared<R> {
         Self { compared: figures.iter().map(beside).collect(), result }
     }
 
-    /// The other tools' results as a table, to come below those of emu; nothing without one.
     pub(super) fn text(&self) -> String {
         if self.compared.is_empty() {
             return String::new();

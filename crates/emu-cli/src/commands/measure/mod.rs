@@ -13,7 +13,6 @@ pub(crate) use args::MeasureCommand;
 
 use crate::exit::{Exit, Failure};
 
-/// Measures what the command line asks for.
 pub(crate) fn measure(command: &MeasureCommand) -> Result<Exit, Failure> {
     match command {
         MeasureCommand::Cpu(args) => cpu::cpu(args),

@@ -24,7 +24,6 @@ pub(crate) struct PeakArgs {
 }
 
 impl PeakArgs {
-    /// As it was given, for a record.
     pub(super) fn option(&self) -> String {
         option("peak", self.peak)
     }

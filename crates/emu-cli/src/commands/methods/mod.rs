@@ -12,7 +12,6 @@ use crate::exit::{Exit, Failure};
 use crate::zone::plan;
 use crate::{host, output};
 
-/// Judges every method by the demand, and shows it.
 pub(crate) fn methods(args: &MethodsArgs) -> Result<Exit, Failure> {
     let host = host::detect()?;
     let demand = plan::demand(&host, &args.speed, &args.demand)?;

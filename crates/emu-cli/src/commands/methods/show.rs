@@ -51,7 +51,6 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// What `check` said of a method.
     pub(crate) fn new(method: MethodId, about: About, judged: Result<Expected, Unavailable>) -> Self {
         let judged = judged.map_err(hints::worded);
         Self {
@@ -67,7 +66,6 @@ impl Verdict {
 }
 
 impl Listing {
-    /// The verdicts on a demand, and the method that `auto` would take.
     pub(crate) fn new(
         speed: &SpeedSpec,
         demand: &Demand,
@@ -84,7 +82,6 @@ impl Listing {
         }
     }
 
-    /// A row for each method; below, why some do not work.
     pub(crate) fn table(&self) -> String {
         let mut table = Table::new([
             Column::text("METHOD"),
@@ -124,7 +121,6 @@ impl Listing {
         text
     }
 
-    /// Everything about each method.
     pub(crate) fn in_full(&self) -> String {
         let mut text = String::new();
         for Verdict { method, about, judged, .. } in &self.methods {

@@ -30,7 +30,6 @@ use crate::zone::{ZoneArgs, follow, like, summary};
 /// How far a period may be from the one asked for: `cpu-hogs` keeps out of step with the tick.
 const PERIOD_SLACK: f64 = 0.02;
 
-/// Makes the nodes.
 pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     let specs = file::read(&args.file)?;
     let (host, _) = host::restored()?;
@@ -134,7 +133,6 @@ pub(super) fn dump() -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// One change.
 #[derive(Debug)]
 enum Step {
     /// Of a node without processes.
@@ -202,7 +200,6 @@ impl fmt::Display for Step {
     }
 }
 
-/// What makes the nodes those of a file.
 struct Planned {
     steps: Vec<Step>,
     /// Members that are not there, in words.
@@ -314,7 +311,6 @@ fn is_like(host: &Host, args: &CreateArgs, session: &LiveSession, working: &Work
     Ok(is_alike && zone.method.allows(&session.method))
 }
 
-/// The CPUs of what is asked for.
 fn cpus_of(host: &Host, zone: &ZoneArgs) -> Result<CpuList> {
     let cpus = zone.demand.cpus.as_ref();
     if let Some((_, profile)) = like::read(zone)? {
@@ -379,7 +375,6 @@ fn placed(host: &Host, specs: &Specs, there: &There) -> Result<Specs> {
     Ok(specs)
 }
 
-/// All that is emulated on this host, but for some.
 fn sessions_but(host: &Host, is_left_out: impl Fn(Pid) -> bool) -> Result<Vec<LiveSession>> {
     let all = live_sessions(&host.roots)?.into_iter();
     Ok(all.filter(|session| !session.is_tuning() && !is_left_out(session.pid)).collect())

@@ -12,7 +12,6 @@ use super::keep::READY;
 use super::nodes;
 use crate::exit::{Exit, Failure};
 
-/// Makes a node.
 pub(super) fn create(args: &CreateArgs) -> Result<Exit, Failure> {
     let name = &args.name;
     let wanted = format!("{}{name}", super::PREFIX);
@@ -28,7 +27,6 @@ pub(super) fn create(args: &CreateArgs) -> Result<Exit, Failure> {
     keeper(words)
 }
 
-/// Starts the emu of these words, and waits until its node is there, or it has said why it is not.
 pub(super) fn keeper(words: impl IntoIterator<Item = OsString>) -> Result<Exit, Failure> {
     let failed = |e| Error::io("cannot start the emu that keeps the node", e);
     let own = std::env::current_exe().map_err(failed)?;
@@ -45,7 +43,6 @@ pub(super) fn keeper(words: impl IntoIterator<Item = OsString>) -> Result<Exit, 
         if line == READY {
             return Ok(Exit::Success);
         }
-        // A line as that emu has made it.
         let _ = writeln!(anstream::stderr(), "{line}");
     }
     // It has said why.

@@ -1,5 +1,4 @@
-//! The file of `emu node apply`: a table for each node, with the values of the options of `emu node create`, and tables of
-//! what several nodes have in common.
+//! The file of `emu node apply`: tables of nodes, with the options of `emu node create`, and of what several have in common.
 
 use std::fs;
 use std::io::{self, Read};
@@ -23,10 +22,6 @@ struct Nodes {
 /// The most nodes of one table.
 const COUNT_MAX: u16 = 1024;
 
-/// Reads a file; `-` is stdin.
-///
-/// # Errors
-/// It cannot be read, or is not what such a file is: where, and what was expected.
 pub(super) fn read(path: &Path) -> Result<Specs> {
     let failed = |e| {
         Error::file("read", path, e).with_kind(ErrorKind::Usage).hint("name a file of nodes, or - for stdin")
@@ -67,9 +62,6 @@ fn parse(text: &str) -> std::result::Result<Nodes, toml::de::Error> {
 }
 
 /// Every node by itself, with what it has from its class.
-///
-/// # Errors
-/// A class does not exist, or has what a node alone can have; a count makes no sense; two nodes have one name.
 fn resolve(Nodes { class: classes, node }: Nodes) -> Result<Specs> {
     for (name, class) in &classes {
         let is_of_node = |member: &Member| !matches!(member, Member::Run(_));
@@ -106,10 +98,6 @@ fn resolve(Nodes { class: classes, node }: Nodes) -> Result<Specs> {
     Ok(specs)
 }
 
-/// The text of a file with these nodes.
-///
-/// # Errors
-/// A value has no form in TOML.
 pub(super) fn text(specs: Specs) -> Result<String> {
     toml::to_string(&Nodes { class: Specs::new(), node: specs })
         .map_err(|e| Error::io("cannot write nodes as TOML", io::Error::other(e)))

@@ -28,7 +28,6 @@ pub(super) const READY: &str = "ready";
 /// How often it looks for signals that it was not woken for.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Keeps a node until somebody asks it to end.
 pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     close_inherited(&Roots::system())?;
     let signals = Signals::block()?;
@@ -83,9 +82,7 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Closes what the caller has left open: it would stay so for as long as the node lasts, a lock say.
-///
-/// Nothing of this process's own is open yet.
+/// Closes what the caller has left open, which the node would keep open: a lock, say. Nothing of emu's own is open yet.
 fn close_inherited(roots: &Roots) -> Result<()> {
     let folder = roots.proc.join("self/fd");
     let failed = |e| Error::file("list", &folder, e);
@@ -109,7 +106,6 @@ fn leave_streams(roots: &Roots) -> Result<()> {
     replaced.map_err(|e| failed(e.into()))
 }
 
-/// A node, and whether it is to end.
 struct Kept {
     host: Host,
     node: Node,

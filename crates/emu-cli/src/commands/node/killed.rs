@@ -5,25 +5,18 @@ use std::path::PathBuf;
 
 use emu_core::{Error, Pid, Result, Roots};
 
-/// What the name of such a file begins with.
 const PREFIX: &str = "node-";
 
-/// The file of a node that is there.
 #[derive(Debug)]
 pub(super) struct Mark(PathBuf);
 
 impl Mark {
-    /// Makes it, for this process.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub(super) fn set(roots: &Roots, name: &str) -> Result<Self> {
         let path = roots.state.join(format!("{PREFIX}{name}"));
         fs::write(&path, std::process::id().to_string()).map_err(|e| Error::file("write", &path, e))?;
         Ok(Self(path))
     }
 
-    /// Takes it away: the node is to end.
     pub(super) fn clear(self) {
         // Whoever has removed it wants no more.
         let _ = fs::remove_file(self.0);
@@ -39,7 +32,6 @@ pub(super) struct Killed {
 }
 
 impl Killed {
-    /// What has become of it, in words.
     pub(super) fn in_words(&self) -> String {
         let emu = self.emu.map(|pid| format!(", process {pid},")).unwrap_or_default();
         format!("its emu{emu} has died; what ran on it runs at full speed")

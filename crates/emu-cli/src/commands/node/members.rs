@@ -17,10 +17,8 @@ use crate::control::{self, Member, Working};
 use crate::exit::{Exit, Failure};
 use crate::supervise::{descendants, program};
 
-/// The nodes that there are, by name.
 pub(super) type There = BTreeMap<String, (LiveSession, Working)>;
 
-/// One thing to be done for a node that is there by then.
 #[derive(Debug)]
 pub(super) enum Join {
     Take {
@@ -58,10 +56,7 @@ impl fmt::Display for Join {
     }
 }
 
-/// What is to be done for the members of the file, and in words those that are not there.
-///
-/// # Errors
-/// Something would be on two nodes, is emu itself, or a command is no program.
+/// What is to be done for the members of the file, none of which may be on two nodes; and in words those that are gone.
 pub(super) fn plan(host: &Host, specs: &Specs, there: &There) -> Result<(Vec<Join>, Vec<String>), Failure> {
     let (mut takes, mut starts, mut changes, mut gone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut named: BTreeMap<Member, &str> = BTreeMap::new();
@@ -131,9 +126,6 @@ fn on_two(what: &str, one: &str, other: &str) -> Error {
 }
 
 /// The processes of a member, or why there are none.
-///
-/// # Errors
-/// emu itself is one of them, or they cannot be listed.
 fn pids_of(host: &Host, member: &Member) -> Result<Result<Vec<Pid>, String>> {
     let in_words = |error: &Error| match error.hint_text() {
         Some(hint) => format!("{} ({hint})", error.in_words()),
@@ -158,10 +150,6 @@ fn pids_of(host: &Host, member: &Member) -> Result<Result<Vec<Pid>, String>> {
     }
 }
 
-/// The cgroup of a unit, a container or a cgroup.
-///
-/// # Errors
-/// It is not there, or is something else.
 pub(super) fn group_of(host: &Host, member: &Member) -> Result<(PathBuf, Target)> {
     let path = match member {
         Member::Unit(unit) => find::unit::find(host, unit)?,
@@ -176,7 +164,6 @@ pub(super) fn group_of(host: &Host, member: &Member) -> Result<(PathBuf, Target)
     Ok((path, target))
 }
 
-/// Processes and all their descendants.
 fn family(pids: Vec<Pid>) -> Result<Vec<Pid>> {
     let descendants = descendants(&pids)?;
     let all: BTreeSet<Pid> = descendants.iter().map(|one| one.pid).chain(pids).collect();
@@ -184,7 +171,6 @@ fn family(pids: Vec<Pid>) -> Result<Vec<Pid>> {
 }
 
 impl Join {
-    /// The node concerned.
     pub(super) fn node(&self) -> &str {
         match self {
             Self::Take { node, .. }
@@ -194,7 +180,6 @@ impl Join {
         }
     }
 
-    /// What kind of change it is.
     pub(super) fn action(&self) -> &'static str {
         match self {
             Self::Take { .. } => "join",

@@ -36,7 +36,6 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long a node may take to undo what was changed for it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Does what is asked of nodes.
 pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
     match command {
         NodeCommand::Create(args) => create::create(args),
@@ -73,7 +72,6 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
 /// A node, and how it goes; or why it does not tell.
 type Found = (LiveSession, Result<Working>);
 
-/// The name of a node by that of its zone.
 fn name(session: &LiveSession) -> &str {
     session.name.strip_prefix(PREFIX).unwrap_or(&session.name)
 }
@@ -104,7 +102,6 @@ fn find(name: &str) -> Result<LiveSession> {
     find_among(nodes()?, name)
 }
 
-/// The same where the nodes are known.
 fn find_among(there: Vec<Found>, name: &str) -> Result<LiveSession> {
     let wanted = format!("{PREFIX}{name}");
     let names: Vec<_> = there.iter().map(|(session, _)| self::name(session).to_owned()).collect();
@@ -123,7 +120,6 @@ fn find_among(there: Vec<Found>, name: &str) -> Result<LiveSession> {
     working.map(|_| session)
 }
 
-/// Ends a node, and waits until all is undone.
 fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let there = nodes()?;
@@ -156,10 +152,7 @@ fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Ends every node, also where one of them cannot be ended.
-///
-/// # Errors
-/// Of the first one that cannot be; a signal asks to end.
+/// Ends every node, also where one of them cannot be ended; fails as the first of those did.
 fn remove_all(how: Removal) -> Result<Exit, Failure> {
     let there = nodes()?;
     let killed = killed_beside(&there)?;
@@ -176,7 +169,6 @@ fn remove_all(how: Removal) -> Result<Exit, Failure> {
     failed.map_or(Ok(Exit::Success), Err)
 }
 
-/// Fails where a signal that has come asks to end.
 fn asked_to_end(signals: &Signals) -> Result<(), Failure> {
     while let Some(received) = signals.next()? {
         if signals.is_ending(received) {

@@ -60,10 +60,8 @@ fn memory(memory: &Memory) -> String {
     }
 }
 
-/// How many of a kind are named.
 const NAMED: usize = 6;
 
-/// What is kept off the CPUs of an exclusive node, and what stays there.
 pub(super) fn exclusive(exclusive: &Exclusive) -> Vec<String> {
     let Exclusive { taken, staying, kernel, kernel_others, interrupts, problem } = exclusive;
     let mut lines = vec![format!("{taken} threads of the host are kept off its CPUs")];
@@ -121,7 +119,6 @@ pub(crate) struct Node {
     pub(crate) status: Option<Status>,
 }
 
-/// All that is known.
 pub(super) fn json(nodes: Vec<Found>, killed: &[Killed]) -> Result<String> {
     let nodes = nodes.into_iter().map(|(session, working)| {
         let working = working.ok();

@@ -14,7 +14,6 @@ use crate::control::{Member, Working};
 use crate::values;
 use crate::zone::{ZoneArgs, like};
 
-/// Nodes by their names.
 pub(super) type Specs = BTreeMap<String, Spec>;
 
 /// What a file has of one node, or of a class of nodes.
@@ -126,7 +125,6 @@ impl Spec {
         Self { count: None, cores: self.cores.or(one), ..self }
     }
 
-    /// What is to be on it.
     pub(super) fn members(&self) -> Vec<Member> {
         let run = self.run.iter().filter(|words| !words.is_empty()).cloned().map(Member::Run);
         let pids = self.pids.iter().copied().map(Member::Pid);
@@ -155,9 +153,6 @@ impl Spec {
     }
 
     /// How many CPUs are to be found for it, of which these are the options; `None` where it names them, or takes all.
-    ///
-    /// # Errors
-    /// It names CPUs and has a number of them. The profile that tells cannot be read.
     pub(super) fn to_be_placed(&self, name: &str, zone: &ZoneArgs) -> Result<Option<usize>> {
         match (self.names_cpus(), self.cores) {
             (true, Some(_)) => Err(Error::usage(format!(
@@ -170,7 +165,6 @@ impl Spec {
         }
     }
 
-    /// It on these CPUs.
     pub(super) fn on(self, cpus: &CpuList) -> Self {
         Self { cpus: Some(cpus.to_string()), cores: None, ..self }
     }
@@ -242,10 +236,6 @@ impl Spec {
         [name.to_owned()].into_iter().chain(options).chain(flags).collect()
     }
 
-    /// What these words mean.
-    ///
-    /// # Errors
-    /// A name or a value is none.
     pub(super) fn args(&self, name: &str) -> Result<CreateArgs> {
         let words = ["create".to_owned()].into_iter().chain(self.words(name));
         let command = CreateArgs::augment_args(Command::new("create"));
@@ -259,7 +249,6 @@ impl Spec {
     }
 }
 
-/// The speed that a CPU was asked for, in the words of `--speed`.
 fn speed(cpu: &CpuStatus) -> String {
     match cpu.asked {
         Target { clock: Some(clock), .. } => format!("{}Hz", clock.0),

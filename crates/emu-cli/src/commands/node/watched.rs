@@ -17,7 +17,6 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 /// at the same place, it is seen at the next look.
 const FIND: Duration = Duration::from_secs(5);
 
-/// One of them.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) member: Member,
@@ -29,8 +28,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// # Errors
-    /// The emu that keeps the node is in it, and with it its guardian: they are not to be slowed.
+    /// Fails where the emu that keeps the node is in it, and with it its guardian: they are not to be slowed.
     pub(super) fn new(host: &Host, member: &Member) -> Result<Self> {
         let group = group_of(host, member).ok();
         group.iter().try_for_each(|(path, target)| target.check_outside(path))?;
@@ -45,12 +43,10 @@ impl Watched {
         pids.into_iter().filter(|pid| !self.known.contains(pid)).collect()
     }
 
-    /// A process of it is on the node.
     pub(super) fn has_joined(&mut self, pid: Pid) {
         self.known.insert(pid);
     }
 
-    /// The processes in its cgroup.
     fn pids(&mut self, host: &Host) -> Vec<Pid> {
         if let Some((path, target)) = &mut self.group {
             if target.is_there() {

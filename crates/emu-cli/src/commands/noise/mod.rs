@@ -14,7 +14,6 @@ use crate::measuring::{Measuring, Task};
 use crate::options::option;
 use crate::output::nanos;
 
-/// Measures, and shows what it means.
 pub(crate) fn noise(args: &NoiseArgs) -> Result<Exit, Failure> {
     let mut host = host::detect()?;
     let seed = args.measure.seed();

@@ -7,14 +7,12 @@ use emu_machine::noise::{CpuGaps, Measured, NotAvailable, OfKind, Period};
 
 use crate::output::Shown;
 
-/// Gaps of a CPU that are drawn: the longest.
 const DRAWN: usize = 500;
 
 /// The columns of the CSV. Times are per operation for kinds of work, of gaps for CPUs.
 const COLUMNS: &str = "what,name,runs,operations,median_ns,range,iqr,mad,preempted_count,span_ns,threshold_ns,gaps,\
 lost_share,preempted_share,periodic_share,stolen_share,longest_ns,period_ns,period_covered,not_available";
 
-/// What was measured, for people and their programs.
 pub(crate) fn shown(measured: &Measured) -> Shown {
     Shown {
         text: text(measured),
@@ -159,7 +157,6 @@ fn runs_chart(measured: &Measured) -> Chart {
     Chart::new("noise: how far runs lie apart", x, y, series.collect())
 }
 
-/// The longest gaps of every CPU.
 fn gaps_chart(measured: &Measured) -> Chart {
     let series = measured.cpus.iter().map(|cpu| {
         let mut gaps: Vec<_> = cpu.gaps.iter().collect();

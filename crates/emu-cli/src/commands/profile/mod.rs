@@ -44,7 +44,6 @@ pub(crate) struct ProfileArgs {
     quiet: bool,
 }
 
-/// Measures, and writes the file.
 pub(crate) fn profile(args: &ProfileArgs) -> Result<Exit, Failure> {
     let mut ending = Ending::new(Signals::block()?);
     let host = host::detect()?;
@@ -68,7 +67,6 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// What was measured.
 fn text(profile: &Profile) -> String {
     let mut table = Table::new([Column::text("METRIC"), Column::number("SCORE"), Column::number("±")]);
     for (metric, Score { mean, low, high, .. }) in &profile.scores {

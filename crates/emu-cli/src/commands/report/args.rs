@@ -44,7 +44,6 @@ pub(crate) struct ReportArgs {
     pub(crate) check: bool,
 }
 
-/// Parses the name of a table.
 fn tables() -> impl TypedValueParser<Value = Quoted> {
     PossibleValuesParser::new(Quoted::ALL.map(|(_, name)| name)).try_map(|name| name.parse::<Quoted>())
 }

@@ -64,9 +64,6 @@ enum Verdict {
 
 impl Hosts {
     /// Reads the files of a folder that has no record; `None` where it has one, or no such file.
-    ///
-    /// # Errors
-    /// A file cannot be read, or is of something else.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
         if folder.join("record.json").exists() {
             return Ok(None);
@@ -100,7 +97,6 @@ impl Hosts {
         }
     }
 
-    /// As a table, and what it means.
     pub(crate) fn text(&self) -> String {
         let mut table = Table::new([
             Column::text("HOST"),

@@ -16,13 +16,11 @@ use emu_core::{Error, Result};
 use crate::exit::{Exit, Failure};
 use crate::output;
 
-/// The folder of a report in its record.
 pub(crate) const FOLDER: &str = "report";
 
 /// The file by which a folder is known to be a report.
 const PAGE: &str = "report.html";
 
-/// Reads the records and shows what they mean, or writes their tables into documents.
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Failure> {
     if !args.splice.is_empty() {
         return splice::splice(&args.splice, args.check);
@@ -43,7 +41,6 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Failure> {
     show(&Results::read(&args.records)?, &folder, args.json)
 }
 
-/// Where the report goes.
 fn folder(args: &ReportArgs) -> Result<PathBuf> {
     match (&args.out, args.records.as_slice()) {
         (Some(out), _) if out.exists() && !out.join(PAGE).exists() => {
@@ -57,10 +54,7 @@ fn folder(args: &ReportArgs) -> Result<PathBuf> {
     }
 }
 
-/// Writes the report into a folder and shows what is in it.
-///
-/// # Errors
-/// A file cannot be written. The results are shown all the same.
+/// The results are shown also where the report cannot be written.
 pub(crate) fn show(results: &Results, folder: &Path, json: bool) -> Result<Exit, Failure> {
     let written = write(results, folder);
     let text = if json {

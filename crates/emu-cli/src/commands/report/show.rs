@@ -11,7 +11,6 @@ use emu_bench::table::wrap;
 use emu_bench::verify::Doubt;
 use emu_core::MethodId;
 
-/// The tables and the sentence.
 pub(crate) fn text(results: &Results) -> String {
     let mut fidelity = results.fidelity_table();
     let scores = results.methods().into_iter().map(|one| score(results, one));
@@ -53,7 +52,6 @@ fn published(results: &Results) -> Option<String> {
     (!results.published.is_empty()).then_some(text)
 }
 
-/// Where the page is.
 pub(crate) fn page(path: &Path) -> String {
     format!("\nReport: {}\n", path.display())
 }
@@ -147,7 +145,6 @@ fn reason(why: &str) -> &str {
     why.split_once(" cannot do this here: ").map_or(why, |(_, reason)| reason)
 }
 
-/// The speeds that were measured: `25%, 50%`.
 fn speeds(results: &Results) -> String {
     let mut shares: Vec<f64> =
         results.cells.iter().filter(|cell| cell.contender != NONE).map(|cell| cell.share).collect();
@@ -156,7 +153,6 @@ fn speeds(results: &Results) -> String {
     shares.into_iter().map(percent).collect::<Vec<_>>().join(", ")
 }
 
-/// What native samples differ by among themselves.
 fn noise(results: &Results) -> Option<String> {
     let known: Vec<_> = results.grounds.iter().filter_map(|ground| Some((ground, ground.aa?))).collect();
     let worst = |of: fn(&emu_bench::stats::AaTest) -> f64| {

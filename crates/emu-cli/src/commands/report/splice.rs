@@ -9,13 +9,11 @@ use emu_core::{Error, ErrorKind, Result};
 use crate::exit::{Exit, Failure};
 use crate::output;
 
-/// Prints a table of some records.
 pub(super) fn table(records: &[PathBuf], table: Quoted) -> Result<Exit, Failure> {
     output::print(&table.markdown(&apart(records)?))?;
     Ok(Exit::Success)
 }
 
-/// Writes the tables of documents anew, or only compares them with what their records show.
 pub(super) fn splice(documents: &[PathBuf], only_check: bool) -> Result<Exit, Failure> {
     for path in documents {
         let text = fs::read_to_string(path).map_err(|cause| Error::file("read", path, cause))?;
@@ -37,7 +35,6 @@ fn apart(folders: &[PathBuf]) -> Result<Vec<Results>> {
     folders.iter().map(|folder| Results::read(&[folder])).collect()
 }
 
-/// That a document is not what its records show, from which line on.
 fn differs(path: &Path, text: &str, new: &str) -> Error {
     let number = text.lines().zip(new.lines()).take_while(|(old, new)| old == new).count() + 1;
     let what = format!("{}, line {number}: the table is not what its records show", path.display());

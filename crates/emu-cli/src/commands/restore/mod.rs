@@ -10,7 +10,6 @@ use emu_core::{Error, ErrorKind, Roots};
 use crate::exit::{Exit, Failure};
 use crate::output;
 
-/// Undoes what can be undone, and shows what was and what was not.
 pub(crate) fn restore(args: &RestoreArgs) -> Result<Exit, Failure> {
     let report = emu_core::restore(&Roots::system())?;
     output::print(&if args.json { show::json(&report)? } else { show::text(&report) })?;

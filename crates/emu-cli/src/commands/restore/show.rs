@@ -16,15 +16,10 @@ pub(crate) struct Document<'a> {
     report: &'a RestoreReport,
 }
 
-/// The same as JSON.
-///
-/// # Errors
-/// It has no JSON form, which is a defect of emu.
 pub(crate) fn json(report: &RestoreReport) -> Result<String> {
     crate::output::json(&Document { schema: SCHEMA, report })
 }
 
-/// A paragraph for each thing found.
 pub(crate) fn text(report: &RestoreReport) -> String {
     let marked = |mark: &'static str, lines: &[String]| {
         lines.iter().map(|line| wrap(&format!("{mark}: {line}"), 0) + "\n").collect::<Vec<_>>()

@@ -19,7 +19,6 @@ use crate::zone::plan::Plan;
 use crate::zone::record::Record;
 use crate::zone::tell::{JsonFile, Report};
 
-/// Runs the command; emu ends as it does.
 pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     // Before anything that makes a thread.
     let signals = Signals::block()?;
@@ -72,12 +71,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
     Ok(watched?)
 }
 
-/// The emulation that the command is in.
 #[derive(Debug)]
 struct Emulated {
     following: Following,
     control: Option<Control>,
-    /// What other emus have changed.
     changes: Vec<Change>,
 }
 

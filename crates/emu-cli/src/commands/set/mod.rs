@@ -32,7 +32,6 @@ pub(crate) struct SetArgs {
     pub(crate) quiet: bool,
 }
 
-/// Sets the speed.
 pub(crate) fn set(args: &SetArgs) -> Result<Exit, Failure> {
     let session = control::set_speed(&Roots::system(), args.pid, &args.speed)?;
     Reporter::new(args.quiet).tell(&format!(

@@ -14,7 +14,6 @@ use crate::measuring::{Document, Measuring, Task};
 
 const NAME: &str = "timers";
 
-/// Measures, and shows what it means.
 pub(crate) fn timers(args: &TimersArgs) -> Result<Exit, Failure> {
     // Before anything is measured: a reference that cannot be used is told at once.
     let reference = args.reference.as_ref().map(|path| Document::<Measured>::read(path, NAME)).transpose()?;

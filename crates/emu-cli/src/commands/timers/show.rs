@@ -18,7 +18,6 @@ inverted,inverted_low,inverted_high,inverted_beyond_error,inverted_beyond_error_
 descending,descending_low,descending_high,random,random_low,random_high,best_hz,sd_hz,reference_share,reference_sd,\
 run_ns,queue_ns,own_throttle_ns,outer_throttle_ns,stolen_ns,sleep_ns";
 
-/// What was measured, for people and their programs.
 pub(crate) fn shown(measured: &Measured) -> Shown {
     let mut figures = vec![("", disparity_chart(measured)), ("drift", drift_chart(measured))];
     figures.extend(measured.relative.as_ref().map(|relative| ("reference", reference_chart(relative))));
@@ -87,7 +86,6 @@ fn sum(a: Backwards, b: Backwards) -> Backwards {
     }
 }
 
-/// `never`, or how often and how far.
 fn backwards(seen: Option<Backwards>) -> String {
     match seen {
         None => "one CPU".into(),
@@ -148,7 +146,6 @@ fn sizes(measured: &Measured) -> String {
     format!("{}{}\n", table.text(), wrap(note, 0))
 }
 
-/// The name of a clock as the head of a narrow column.
 fn short(clock: &str) -> &str {
     clock.strip_suffix("_CPUTIME").unwrap_or(clock)
 }
@@ -267,7 +264,6 @@ fn csv(measured: &Measured) -> String {
     csv.text()
 }
 
-/// |CPU/wall − 1| by size, with its quartiles.
 fn disparity_chart(measured: &Measured) -> Chart {
     let series = measured.disparities.iter().map(|of| {
         let point = |size: &OfSize| {
@@ -298,7 +294,6 @@ fn drift_chart(measured: &Measured) -> Chart {
     Chart::new("what the order of sizes changes", x, y, series).with_ideal("ascending", line)
 }
 
-/// The performance here in that of the reference, with standard deviations.
 fn reference_chart(relative: &Relative) -> Chart {
     let points = relative.sizes.iter().map(|size| {
         let [y, low, high] =

@@ -33,7 +33,6 @@ pub(crate) struct TopArgs {
     pub(crate) json: bool,
 }
 
-/// Shows it until a signal asks to end.
 pub(crate) fn top(args: &TopArgs) -> Result<Exit, Failure> {
     let roots = Roots::system();
     let is_live = !args.once && (args.json || stdout().is_terminal());
@@ -44,11 +43,7 @@ pub(crate) fn top(args: &TopArgs) -> Result<Exit, Failure> {
     live(is_live.then_some(args.every), !args.json, look)
 }
 
-/// Shows what `look` tells: once, or again and again until a signal asks to end. On a terminal what is new `replaces` what was
-/// there.
-///
-/// # Errors
-/// It does not tell, or signals cannot be read.
+/// Shows what `look` tells, once or until a signal asks to end. On a terminal what is new `replaces` what was there.
 pub(crate) fn live(
     every: Option<Duration>,
     replaces: bool,

@@ -54,7 +54,6 @@ pub(super) fn text(roots: &Roots, found: &[Found]) -> String {
 /// The columns before the name, at their widest.
 const OTHERS: usize = 71;
 
-/// A name that leaves room for the other columns.
 fn short(name: &str) -> String {
     let room = width().saturating_sub(OTHERS).max(WIDTH - OTHERS);
     if name.chars().count() <= room {
@@ -77,7 +76,6 @@ pub(crate) struct Line<'a> {
     silent: Vec<&'a LiveSession>,
 }
 
-/// All that is known, in one line.
 pub(super) fn json(found: &[Found]) -> Result<String> {
     let line = Line {
         schema: SCHEMA,

@@ -19,10 +19,8 @@ use crate::reporter::Reporter;
 use crate::signals::Signals;
 use args::RecordArgs;
 
-/// How often a recording looks for signals.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Does what is asked of traces.
 pub(crate) fn trace(command: &TraceCommand) -> Result<Exit, Failure> {
     match command {
         TraceCommand::Record(args) => recorded(args),

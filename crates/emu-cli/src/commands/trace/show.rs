@@ -13,7 +13,6 @@ use serde::Deserialize;
 use crate::zone::delivered::{DeliveredRecord, StepRecord};
 use crate::zone::summary::between;
 
-/// So many steps are listed.
 const LISTED: usize = 30;
 
 /// Steps of one CPU, or of the zone.
@@ -30,7 +29,6 @@ struct Step {
     delivered: Option<DeliveredRecord>,
 }
 
-/// What is shown.
 #[derive(Debug)]
 pub(super) struct Shown {
     title: String,
@@ -46,10 +44,7 @@ struct Run {
     steps: Vec<StepRecord>,
 }
 
-/// Reads a trace or the record of a run.
-///
-/// # Errors
-/// It is neither, or a run in which the speed was never changed.
+/// Reads a trace, or the record of a run in which the speed was changed.
 pub(super) fn read(path: &Path) -> Result<Shown> {
     let text = std::fs::read_to_string(path).map_err(|e| {
         Error::file("read", path, e).with_kind(ErrorKind::Usage).hint("name a trace, or the JSON of a run")
@@ -117,7 +112,6 @@ fn of_trace(text: &str) -> Result<(BTreeMap<String, Line>, bool)> {
 }
 
 impl Shown {
-    /// A row for each step, or for each line where they are many.
     pub(super) fn text(&self) -> String {
         let steps: usize = self.lines.values().map(|line| line.steps.len()).sum();
         let mut table = Table::new([
@@ -156,7 +150,6 @@ impl Shown {
         if self.is_clocks { format!("{speed:.3} GHz") } else { percent(speed) }
     }
 
-    /// What was asked as a line of steps, and what was delivered as points with their intervals.
     pub(super) fn chart(&self) -> Chart {
         let mut series = Vec::new();
         let (scale, unit) = if self.is_clocks { (1.0, "GHz") } else { (100.0, "%") };
@@ -186,7 +179,6 @@ impl Shown {
 }
 
 impl Line {
-    /// What was delivered in the mean of the steps for which it is known.
     fn mean(&self) -> Option<DeliveredRecord> {
         let known: Vec<_> = self.steps.iter().filter_map(|step| step.delivered).collect();
         DeliveredRecord::mean(&known)

@@ -40,7 +40,6 @@ const MORE: Duration = Duration::from_secs(60);
 /// The granularity spectrum is taken over this time, unless that is too few periods.
 const SPECTRUM: Duration = Duration::from_secs(1);
 
-/// Verifies what the command line asks for, and shows it.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let signals = Signals::block()?;
     let host = host::detect()?;
@@ -71,7 +70,6 @@ fn settings(args: &VerifyArgs) -> Result<Settings> {
     })
 }
 
-/// The command that takes the same measurements again.
 fn command(args: &VerifyArgs, seed: u64) -> Result<String> {
     let speeds = args.speed.iter().map(|speed| option("speed", [speed.to_string().replace(' ', "")]));
     let tolerance = (args.tolerance - share(TOLERANCE)?).abs() > f64::EPSILON;
@@ -90,7 +88,6 @@ fn command(args: &VerifyArgs, seed: u64) -> Result<String> {
     .concat())
 }
 
-/// A method at a speed, and what is tried with it.
 struct Case {
     speed: SpeedSpec,
     emulated: SessionEmulated,
@@ -170,7 +167,6 @@ fn cases(host: &Host, args: &VerifyArgs, report: &mut Report) -> Result<Vec<Case
     Ok(cases)
 }
 
-/// The method where it can meet the demand; why it cannot goes to the report.
 fn accepted(
     method: MethodId,
     judged: Result<Prepared, Unavailable>,
@@ -187,7 +183,7 @@ fn accepted(
     judged.map_err(|why| report.refused.push(refuse(why))).ok()
 }
 
-/// The same of the first CPU alone, for [`SMOOTH`](verify::SMOOTH), whose one thread can move on several; `None` where
+/// The demand of the first CPU alone, for [`SMOOTH`](verify::SMOOTH), whose one thread can move on several; `None` where
 /// CPUs or other work were named.
 fn on_one_cpu(args: &VerifyArgs, speed: &SpeedSpec, demand: &Demand) -> Option<Demand> {
     let are_named = args.demand.cpus.is_some() || speed.cpus().is_some();
@@ -199,7 +195,7 @@ fn on_one_cpu(args: &VerifyArgs, speed: &SpeedSpec, demand: &Demand) -> Option<D
     Some(Demand { targets, ..demand.clone() })
 }
 
-/// What is asked for, else all that emulation promises; where CPUs have different speeds, by default what can be told apart by CPU.
+/// What is asked for, else all that emulation promises; of that, where speeds differ by CPU, what can be told apart by CPU.
 fn workloads<'a>(args: &'a VerifyArgs, demand: &Demand) -> Vec<&'a str> {
     if !args.workloads.is_empty() {
         return args.workloads.iter().map(String::as_str).collect();
@@ -209,7 +205,6 @@ fn workloads<'a>(args: &'a VerifyArgs, demand: &Demand) -> Vec<&'a str> {
     if demand.uniform_share().is_some() { all.collect() } else { all.filter(parallel).collect() }
 }
 
-/// The run under way.
 struct Run {
     ending: Ending,
     progress: Progress,

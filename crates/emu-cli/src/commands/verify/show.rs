@@ -84,7 +84,6 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// The outcomes of a method at a speed.
     pub(crate) fn new(
         method: MethodId,
         speed: &SpeedSpec,
@@ -190,7 +189,6 @@ impl Section {
         notes
     }
 
-    /// What kept the machine from being quiet.
     fn disturbances(&self) -> Option<String> {
         let disturbed: Vec<_> = self
             .outcomes
@@ -245,12 +243,10 @@ fn row(finding: &Finding) -> [String; 8] {
 }
 
 impl Report {
-    /// A report to be filled.
     pub(crate) fn new(about: About, settings: Settings) -> Self {
         Self { schema: SCHEMA, about, settings, sections: Vec::new(), refused: Vec::new() }
     }
 
-    /// How emu is to end: a speed was shown not to be delivered, or that could not be told.
     pub(crate) fn exit(&self) -> Exit {
         let findings = || self.sections.iter().flat_map(Section::findings);
         if findings().any(|finding| finding.verdict == Verdict::Fail) {
@@ -262,7 +258,6 @@ impl Report {
         }
     }
 
-    /// A table for each method and speed.
     pub(crate) fn text(&self) -> String {
         let mut text: String = self.sections.iter().map(|section| section.text() + "\n").collect();
         for Refused { method, speed, cpus, unavailable } in &self.refused {

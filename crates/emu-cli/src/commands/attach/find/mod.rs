@@ -31,12 +31,10 @@ fn groups(host: &Host) -> Vec<PathBuf> {
     all
 }
 
-/// The last part of a group's path, as text.
 fn name_of(group: &Path) -> String {
     group.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Paths for a message, at most so many.
 fn listed(paths: &[&PathBuf]) -> String {
     const MOST: usize = 4;
     let mut words: Vec<_> = paths.iter().take(MOST).map(|path| path.display().to_string()).collect();

@@ -8,9 +8,6 @@ const COMM_MAX: usize = 15;
 
 /// The processes of this name, but those in `except`: by the kernel's name of the process, or by the file of its first
 /// argument. They are the caller's own, of root all.
-///
-/// # Errors
-/// There is none, or /proc cannot be read.
 pub(crate) fn find(name: &str, except: &[Pid]) -> Result<Vec<Pid>> {
     let mut others = own()?;
     others.retain(|(pid, _)| !except.contains(pid));

@@ -11,9 +11,6 @@ const KINDS: [&str; 3] = [".service", ".scope", ".slice"];
 
 /// The cgroup of a unit that runs; a name without a kind is that of a service. Of a unit of the system and one of a user it is
 /// the system's for root, and the caller's own else.
-///
-/// # Errors
-/// None is of this name, or several are.
 pub(crate) fn find(host: &Host, name: &str) -> Result<PathBuf> {
     if name.is_empty() || name.contains('/') {
         return Err(

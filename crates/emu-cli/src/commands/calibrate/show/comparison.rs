@@ -20,7 +20,6 @@ pub(crate) struct Comparison<'a> {
     pub(crate) calibrations: &'a [Compared],
 }
 
-/// The calibrations as a table, each on its machine.
 pub(crate) fn text(compared: &[Compared], machines: &[&Machine]) -> String {
     let mut table = Table::new([
         Column::text("CALIBRATION"),
@@ -70,7 +69,6 @@ fn setting(machine: &Machine) -> String {
     format!("{}, {} CPUs, kernel {}, {clock}", machine.model, machine.cpus, machine.kernel)
 }
 
-/// Rates over quotas of all calibrations, each with the line of the table.
 pub(crate) fn chart(compared: &[Compared]) -> Chart {
     let series = compared.iter().map(|one| {
         Series::points(one.name.clone(), points(&one.model, &[])).along(line(&one.model.fit, one.cpus))

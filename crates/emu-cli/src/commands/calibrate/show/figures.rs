@@ -22,8 +22,7 @@ pub(super) fn line(fit: &LinearFit, cpus: usize) -> Vec<(f64, f64)> {
     [begin, most].map(|quota| (quota, fit.at(quota))).into()
 }
 
-/// As in the paper: rates over quotas, with the line of each number of threads, its bands where there are several, and
-/// what was left out.
+/// As in the paper, with the bands where there are several, and what was left out.
 pub(super) fn chart(measured: &Measured) -> Chart {
     let rates = measured.analyses.iter().map(|one| {
         Series::points(
@@ -57,7 +56,6 @@ pub(super) fn chart(measured: &Measured) -> Chart {
     )
 }
 
-/// What the line leaves over.
 pub(super) fn residuals_chart(measured: &Measured) -> Chart {
     let series = measured.analyses.iter().map(|one| {
         let model = &one.measured;

@@ -4,7 +4,6 @@ use emu_bench::numbers::percent;
 use emu_bench::table::wrap;
 use emu_machine::calibrate::{Doubt, Equivalent};
 
-/// The equivalent of a setting, in words.
 pub(crate) fn text(found: &Equivalent) -> String {
     let mut words = format!(
         "Setting {} ± {} of the other machine is {:.2} GFLOPS; here that is a quota of {:.3} ± {:.3} CPUs, or a speed of \

@@ -19,10 +19,8 @@ use crate::host;
 use crate::measuring::{Measuring, Task};
 use crate::options::option;
 
-/// The subcommand.
 const NAME: &str = "measure cpu";
 
-/// Measures, and shows what it means.
 pub(crate) fn cpu(args: &CpuArgs) -> Result<Exit, Failure> {
     let host = host::detect()?;
     if let Some(plan) = args.series.plan()? {
@@ -45,7 +43,6 @@ pub(crate) fn cpu(args: &CpuArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Takes a long series.
 fn for_long(args: &CpuArgs, host: &Host, plan: series::SeriesPlan) -> Result<Exit, Failure> {
     // A dip may come to one CPU alone.
     let threads = long::only("threads", &args.threads, host.allowed.len())?;

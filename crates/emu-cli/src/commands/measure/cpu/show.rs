@@ -13,7 +13,6 @@ use crate::output::Shown;
 const FEWEST_SHOWN: usize = 1;
 const MOST_SHOWN: usize = 2;
 
-/// What was measured, for people and their programs.
 pub(crate) fn shown(cpu: &Cpu) -> Shown {
     Shown { text: text(cpu), csv: csv(cpu), figures: vec![("", chart(cpu))] }
 }
@@ -58,7 +57,6 @@ fn text(cpu: &Cpu) -> String {
     format!("{text}\n{}\n", wrap(&conclusion(cpu), 0))
 }
 
-/// The numbers of threads that were measured.
 fn threads(cpu: &Cpu) -> Vec<usize> {
     let mut threads: Vec<usize> = cpu.rates.iter().map(|rate| rate.threads).collect();
     threads.sort_unstable();
@@ -133,8 +131,7 @@ fn conclusion(cpu: &Cpu) -> String {
     text
 }
 
-/// How the work of another tool grows with threads beside that of integers here, in sentences; nothing for one number of
-/// threads.
+/// How the work of another tool grows with threads beside that of integers here; empty for one number of threads.
 pub(crate) fn growth(cpu: &Cpu, others: &[Figure]) -> String {
     let mut events: Vec<(usize, f64)> = others
         .iter()

@@ -18,10 +18,8 @@ use crate::host;
 use crate::measuring::{Measuring, Task};
 use crate::options::option;
 
-/// The subcommand.
 const NAME: &str = "measure disk";
 
-/// Measures, and shows what it means.
 pub(crate) fn disk(args: &DiskArgs) -> Result<Exit, Failure> {
     let host = host::detect()?;
     if let Some(plan) = args.series.plan()? {
@@ -57,7 +55,6 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Bytes each second of the same transfer.
 fn here(disk: &Disk, what: &What) -> Option<f64> {
     let What::Disk(transfer) = what else { return None };
     match &disk.cells.iter().find(|cell| cell.transfer == *transfer)?.outcome {
@@ -66,7 +63,6 @@ fn here(disk: &Disk, what: &What) -> Option<f64> {
     }
 }
 
-/// Takes a long series.
 fn for_long(args: &DiskArgs, host: &Host, plan: series::SeriesPlan) -> Result<Exit, Failure> {
     let seed = args.measure.seed();
     let usual = Steady::usual(args.dir.clone(), seed);

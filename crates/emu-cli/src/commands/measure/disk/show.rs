@@ -14,7 +14,6 @@ latency_operations,latency_mean_ns,latency_p50_ns,latency_p90_ns,latency_p99_ns,
 latency_not_made,back_to_back_operations,back_to_back_mean_ns,back_to_back_p50_ns,back_to_back_p90_ns,\
 back_to_back_p99_ns,back_to_back_p99_9_ns,back_to_back_max_ns,not_available";
 
-/// What was measured, for people and their programs.
 pub(crate) fn shown(disk: &Disk) -> Shown {
     let figures = vec![("", chart(disk, Order::Random)), ("sequential", chart(disk, Order::Sequential))];
     Shown { text: text(disk), csv: csv(disk), figures }
@@ -87,7 +86,6 @@ fn usual_and_slow(latency: &Latency) -> String {
     format!("{} {}", time(latency.p50_ns), time(latency.p99_ns))
 }
 
-/// Why something is not available, each reason once.
 fn reasons(disk: &Disk) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for Cell { transfer, outcome } in &disk.cells {
@@ -121,7 +119,6 @@ fn left_out(disk: &Disk) -> Vec<String> {
     disk.cells.iter().filter_map(of_cell).collect()
 }
 
-/// What the disk is good for, in a sentence or two.
 fn conclusion(disk: &Disk) -> String {
     let find = |operation, column| {
         let measured = disk
@@ -211,7 +208,6 @@ fn times(latency: Option<&Latency>) -> [String; 7] {
     ]
 }
 
-/// The rates of the fewest threads by size of the block.
 fn chart(disk: &Disk, order: Order) -> Chart {
     let fewest = disk.cells.iter().map(|cell| cell.transfer.threads).min().unwrap_or(1);
     let mut series = Vec::new();

@@ -16,7 +16,6 @@ use crate::host;
 use crate::measuring::{Document, Measuring, Task};
 use crate::options::option;
 
-/// The subcommand.
 const NAME: &str = "measure hpcc";
 
 /// What was measured, and what that is of a reference.
@@ -38,7 +37,6 @@ struct Reference {
     shares: Vec<Share>,
 }
 
-/// Runs all kernels, and shows what they reach.
 pub(crate) fn hpcc(args: &HpccArgs) -> Result<Exit, Failure> {
     // Before anything is measured: what cannot be compared with is told at once.
     let reference = args.reference.as_ref().map(|path| Document::<Measured>::read(path, NAME)).transpose()?;

@@ -12,7 +12,6 @@ use crate::output::Shown;
 const COLUMNS: &str = "kernel,threads,size,unit,best,median,least,runs,worst_error,passed,order,sd,percent_of_reference,\
 percent_sd";
 
-/// What was measured, for people and their programs.
 pub(super) fn shown(measured: &Measured, reference: Option<&Reference>) -> Shown {
     let is_series = measured.rows.iter().any(|row| row.order.is_some());
     let mut figures = if is_series { series::charts(measured) } else { vec![("", chart(measured))] };
@@ -64,7 +63,6 @@ fn size(size: usize) -> String {
     if size.is_power_of_two() { format!("2^{}", size.ilog2()) } else { size.to_string() }
 }
 
-/// Billions with as many digits as matter.
 fn billions(rate: f64) -> String {
     let value = rate / 1e9;
     let decimals = match value {
@@ -105,7 +103,6 @@ fn csv(measured: &Measured, reference: Option<&Reference>) -> String {
     csv.text()
 }
 
-/// Rates of every kernel, with one series for each number of threads.
 fn chart(measured: &Measured) -> Chart {
     let mut names: Vec<String> = Vec::new();
     let mut series: Vec<(usize, Vec<Point>)> = Vec::new();

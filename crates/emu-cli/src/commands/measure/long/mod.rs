@@ -9,10 +9,7 @@ use emu_machine::{Event, Watch};
 use crate::exit::{Exit, Failure};
 use crate::measuring::{MeasureArgs, Measuring, Task};
 
-/// The one value of an option that takes several otherwise; the usual one where none is given.
-///
-/// # Errors
-/// Usage, where several are given.
+/// The one value of an option that takes several without `--for`; the usual one where none is given.
 pub(super) fn only<T: Copy>(name: &str, values: &[T], usual: T) -> Result<T> {
     match values {
         [] => Ok(usual),
@@ -27,9 +24,6 @@ pub(super) fn only<T: Copy>(name: &str, values: &[T], usual: T) -> Result<T> {
 
 /// Takes a series, and shows where less was done. The options of the task are those of its work alone; `run` makes
 /// the work, once signals are blocked, and takes the series.
-///
-/// # Errors
-/// The record cannot be made. The series fails, or a signal ends it.
 pub(super) fn take(
     host: &Host,
     args: &MeasureArgs,

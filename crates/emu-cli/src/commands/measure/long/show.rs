@@ -9,10 +9,8 @@ use emu_machine::series::Series;
 
 use crate::output::Shown;
 
-/// The deepest dips that are listed.
 const LISTED: usize = 10;
 
-/// What was measured, for people and their programs.
 pub(crate) fn shown(series: &Series) -> Shown {
     Shown { text: text(series), csv: csv(series), figures: vec![("", chart(series))] }
 }

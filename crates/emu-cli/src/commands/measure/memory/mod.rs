@@ -20,10 +20,8 @@ use crate::host;
 use crate::measuring::{Measuring, Task};
 use crate::options::option;
 
-/// The subcommand.
 const NAME: &str = "measure memory";
 
-/// Measures, and shows what it means.
 pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
     let host = host::detect()?;
     let size = match args.size {
@@ -57,14 +55,12 @@ pub(crate) fn memory(args: &MemoryArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Bytes each second of the same kernel of STREAM.
 fn here(memory: &Memory, what: &What) -> Option<f64> {
     let What::Stream(kernel, threads) = what else { return None };
     let run = memory.stream.iter().find(|run| run.threads == *threads)?;
     Kernel::ALL.iter().zip(run.best_bytes_per_s).find(|(one, _)| *one == kernel).map(|(_, best)| best)
 }
 
-/// Takes a long series.
 fn for_long(
     args: &MemoryArgs,
     host: &Host,

@@ -8,7 +8,6 @@ use emu_machine::memory::{Latency, Memory};
 
 use crate::output::Shown;
 
-/// What was measured, for people and their programs.
 pub(crate) fn shown(memory: &Memory) -> Shown {
     let figures = vec![("", latency_chart(memory)), ("copies", copy_chart(memory))];
     Shown { text: text(memory), csv: csv(memory), figures }
@@ -80,7 +79,6 @@ fn text(memory: &Memory) -> String {
     )
 }
 
-/// The nearest cache that a working set fits.
 fn fits(memory: &Memory, latency: &Latency) -> String {
     let cache = memory.caches.iter().find(|cache| latency.working_set_bytes <= cache.bytes);
     match cache {

@@ -9,7 +9,6 @@ use emu_machine::kernel::stream;
 use super::super::Reference;
 use super::{billions, size};
 
-/// The horizontal axis of a series.
 const EQUATIONS: &str = "equations of LINPACK; others of as much memory";
 
 /// A figure for each unit: the best rates of the most threads over sizes, with the standard deviation of all runs.
@@ -67,7 +66,6 @@ pub(super) fn reference_chart(reference: &Reference) -> Chart {
     Chart::new(title, Axis::of_names("", names), y, vec![Series::points("here", points)])
 }
 
-/// The percentages as a table.
 pub(super) fn reference_text(reference: &Reference) -> String {
     let mut table = Table::new([
         Column::text("KERNEL"),
