@@ -9,9 +9,9 @@ use std::ops::Range;
 use emu_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-/// The constants q of two iterations in turn. An iteration multiplies `a` by q² + 2 q, which is 2 for √3 − 1 and ½ for √1.5 −
-/// 1: values stay of one size, where STREAM's constant 3 makes them grow fifteenfold each time, and still every pass changes
-/// them, so that none can be left out without being noticed.
+/// The constants q of two iterations in turn. An iteration multiplies `a` by q² + 2 q, which is 2 for the first, √3 − 1, and ½
+/// for √1.5 − 1: values stay of one size, where STREAM's constant 3 makes them grow fifteenfold each time, and still every pass
+/// changes them, so that none can be left out without being noticed.
 const FACTORS: [f64; 2] = [0.732_050_807_568_877_2, 0.224_744_871_391_589_05];
 
 /// Largest relative error of a result, as in `stream.c` for double precision.

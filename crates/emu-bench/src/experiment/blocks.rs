@@ -23,9 +23,8 @@ pub(super) struct Step {
 }
 
 /// The steps for cells of (repetitions, CPUs). Each block has one pair of every cell, in an order of its own, so that a machine
-/// that drifts favours no cell (randomised multiple interleaved trials: Abedi & Brecht, ICPE 2017). Cells with as many CPUs
-/// come one after another: other CPUs have to be [balanced](super::harness) first. Cells with fewer repetitions skip blocks
-/// evenly.
+/// that drifts favours no cell (randomised multiple interleaved trials: Abedi & Brecht, ICPE 2017). Cells with as many CPUs are
+/// neighbours: other CPUs have to be [balanced](super::harness) first. Cells with fewer repetitions skip blocks evenly.
 fn steps(cells: &[(usize, usize)], seed: u64) -> Vec<Step> {
     let repetitions: Vec<_> = cells.iter().map(|(count, _)| *count).collect();
     let blocks = repetitions.iter().copied().max().unwrap_or(0);

@@ -50,7 +50,6 @@ fn wake_up_ns() -> f64 {
     Sample::new((0..20).map(late).collect::<Vec<_>>()).map_or(0.0, |sample| sample.median())
 }
 
-/// Keeps the CPU busy until its clock no longer changes.
 fn warm_up(cpu: CpuId) -> (u64, bool) {
     const LONGEST: Duration = Duration::from_secs(2);
     const ALIKE: usize = 5;

@@ -25,7 +25,7 @@ const EARLY: f64 = 1.5;
 /// How much longer than its budget a run may take: the last block is often what an interval needs.
 const OVERRUN: f64 = 1.05;
 
-/// One disturbed pair in so many planned ones may be taken again. Where more are disturbed, so would be those.
+/// One disturbed pair in so many planned ones may be taken again. Where more are disturbed, so are those taken again.
 const PAIRS_FOR_ONE_AGAIN: usize = 4;
 
 /// An experiment under way.
@@ -181,7 +181,6 @@ impl Run {
         Ok(())
     }
 
-    /// Where the run has a budget, drops the later steps of cells that are decided.
     fn leave_out_decided(&self, todo: &mut Vec<Step>, from: usize) -> Result<()> {
         if self.experiment.budget.is_zero() {
             return Ok(());

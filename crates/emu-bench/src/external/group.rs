@@ -17,11 +17,10 @@ const PEER: &str = "-peer-";
 
 pub(super) const BURNERS: &str = "burners";
 
-/// For how long a group whose processes are about to end is tried to be removed.
+/// How often the removal of a group whose processes are about to end is tried, and after what time.
 const TRIES: u32 = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
-/// A group; removed when dropped.
 pub(super) struct Group {
     version: u8,
     folder: PathBuf,

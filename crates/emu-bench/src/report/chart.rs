@@ -31,7 +31,7 @@ const FONT: &str = "sans-serif";
 
 const GREY: RGBColor = RGBColor(90, 90, 90);
 
-/// How much of that a band has.
+/// The opacity of a band.
 const BAND: f64 = 0.15;
 
 /// What a chart says.

@@ -17,8 +17,7 @@ const APART: f64 = 0.012;
 /// The share of the distance between two works that is for methods.
 const ROOM: f64 = 0.6;
 
-/// In percent, unless the tolerance is wider; larger errors are drawn at the end of the axis, as small ones could not be told
-/// apart.
+/// In percent, unless the tolerance is wider. Larger errors are drawn at its end: small ones could not be told apart.
 const ERROR_MAX: f64 = 30.0;
 
 /// More works than these are drawn by number of CPUs.

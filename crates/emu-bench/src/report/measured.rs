@@ -103,7 +103,6 @@ fn what_was_done(cell: &Cell) -> Trial {
     trial
 }
 
-/// Each method on each ground, over all speeds.
 pub(super) fn judged(
     measured: &[Measured<'_>],
     cells: &[CellResult],

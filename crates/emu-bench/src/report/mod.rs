@@ -1,6 +1,4 @@
-//! Reports: what records show, as a page, figures and tables, from the records alone.
-//!
-//! They are made from the records alone. [`Chart`] serves measurements of the machine as well.
+//! Reports: what records show, as a page, figures and tables, from the records alone. [`Chart`] serves other measurements too.
 
 mod axis;
 mod chart;

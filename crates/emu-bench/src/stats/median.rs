@@ -11,9 +11,9 @@ impl Interval {
     /// acceleration of `BCa` does not converge for a median (Efron & Tibshirani 1993, § 11.6).
     ///
     /// Order statistics assume independent measurements of one continuous distribution of any shape (Conover, *Practical
-    /// Nonparametric Statistics*, § 3.2). The interval from the k-th smallest to the k-th largest of n has a level of 1 − 2·P(B
-    /// < k), B binomial (n, ½): the narrowest that reaches `level`. Under 6 measurements none reaches 95 %, and the whole range
-    /// is returned with the level it has (5: 93.75 %, 3: 75 %, 1: 0).
+    /// Nonparametric Statistics*, § 3.2). Of n measurements, the k-th smallest and the k-th largest enclose the median at a
+    /// level of 1 − 2·P(B < k), B binomial (n, ½): k is the largest that reaches `level`. Under 6 measurements none reaches 95
+    /// %, and the whole range is returned with the level it has (5: 93.75 %, 3: 75 %, 1: 0).
     pub fn of_median(sample: &Sample, level: Level, bootstrap: &Bootstrap) -> Result<Self> {
         if sample.count() < Bootstrap::UNITS_MIN {
             return Ok(by_order_statistics(sample, level));

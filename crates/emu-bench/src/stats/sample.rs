@@ -5,9 +5,8 @@ use emu_core::{Error, Result};
 /// Largest magnitude accepted: the squares of deviations must stay finite when summed.
 const MAGNITUDE_MAX: f64 = 1e150;
 
-/// Measurements of one quantity in one unit: at least one, all finite, in the order they were taken.
-///
-/// Nothing is assumed of their distribution; every figure below only describes these values.
+/// Measurements of one quantity in one unit, in the order they were taken: at least one, all finite. Nothing is assumed of
+/// their distribution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
     values: Vec<f64>,
@@ -71,8 +70,7 @@ impl Sample {
     pub fn mean(&self) -> f64 {
         let n = self.count() as f64;
         let rough = self.values.iter().sum::<f64>() / n;
-        // The second pass removes the rounding of the first (Chan, Golub & LeVeque 1983): no mean lies outside the
-        // measurements.
+        // The second pass removes the rounding of the first (Chan, Golub & LeVeque 1983): no mean lies outside of them.
         let mean = rough + self.values.iter().map(|value| value - rough).sum::<f64>() / n;
         mean.clamp(self.min(), self.max())
     }

@@ -63,8 +63,7 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// That of these places; `None` where fewer than half have two measurements, or a mean is not above 0: nothing is known of
-    /// it.
+    /// That of these places; `None` where fewer than half have two measurements, or a mean is not above 0.
     pub fn of(places: &[Place]) -> Option<Self> {
         let repeated = || places.iter().filter_map(|place| Some((place, place.sd?)));
         if repeated().count() * 2 < places.len().max(1) || places.iter().any(|place| place.mean <= 0.0) {

@@ -21,7 +21,8 @@ const CLOCK_CHANGE_MAX: f64 = 0.06;
 /// Native work that gets less than this share of the CPU time that it could use is disturbed by other tasks.
 const UNDISTURBED: f64 = 0.97;
 
-/// It is not while it waits for less than this share of the window: work that sleeps nearly always can use little CPU time.
+/// It is not while it waits for less than this share of the window: work that nearly always sleeps can use so little
+/// CPU time that a short wait is a large share of it.
 const WAITING_MAX: f64 = 0.01;
 
 /// Share of messages that may be lost.

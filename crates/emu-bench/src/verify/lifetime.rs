@@ -120,8 +120,7 @@ impl Standing {
         Ok(Self { rule, processes })
     }
 
-    /// The longest that the past of a process still matters, by the work since the last call. The first call knows of debts
-    /// only.
+    /// The longest that the past of a process still matters, by the work since the last call; the first knows of debts only.
     pub(super) fn left(&mut self) -> Duration {
         let (rule, since_boot) = (self.rule, since_boot());
         let of_process = |process: &mut Process| {

@@ -171,8 +171,7 @@ impl Plan {
         (pair, (native + self.lead) * 2 + overhead)
     }
 
-    /// The mean of pairs with and without a native window in the worker's past. What several processes use is taken for the use
-    /// of one.
+    /// The mean of pairs with and without a native window in the worker's past, as if one process did all.
     fn settling(&self, emulated: &dyn Emulated, job: &Job, native: Duration) -> Duration {
         let Some(rule) = emulated.lifetime_rule() else { return Duration::ZERO };
         let lived = native + self.lead;

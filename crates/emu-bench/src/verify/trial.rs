@@ -20,9 +20,8 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// A workload on the CPUs of a demand. Where these have different speeds, each thread or process is bound to one CPU and
-    /// judged by its speed, as what free ones get depends on the scheduler; with fewer of them than CPUs the workload is
-    /// refused.
+    /// A workload on the CPUs of a demand. Where these have different speeds, each thread or process is bound to a CPU and
+    /// judged by its speed, as what free ones get depends on the scheduler; with fewer of them than CPUs it is refused.
     pub fn of(name: &str, demand: &Demand, setting: &Setting) -> Result<Self> {
         let mut job = workload(name)?.job(setting);
         if demand.uniform_share().is_none() {

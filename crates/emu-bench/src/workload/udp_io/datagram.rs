@@ -13,7 +13,6 @@ pub(super) struct Datagram {
 }
 
 impl Datagram {
-    /// Window, number, and a chain that starts from both.
     pub(super) fn bytes(self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let mut state = self.window ^ self.number;

@@ -18,8 +18,7 @@ use crate::workload::part::{confine, own_cpus};
 use crate::workload::{Companion, Done, Messages, Order};
 
 /// The memory of what has been received is used again by the sender, the warmer the sooner: were the buffer to fill for
-/// milliseconds, sending would be quicker after each stop of an on/off emulation (by a tenth at naps of 2 ms and a share of 10
-/// %).
+/// milliseconds, sending would be quicker after each stop of an on/off emulation (a tenth at naps of 2 ms, a share of 10 %).
 const NAP: Duration = Duration::from_micros(100);
 
 /// The buffer that is asked for: room for some 10 ms.
