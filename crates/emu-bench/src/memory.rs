@@ -13,7 +13,7 @@ const CACHES: u64 = 4;
 /// Share of the available memory that three arrays may take: others want some as well.
 const SHARE_MAX: f64 = 0.5;
 
-/// Each array where the caches are not known.
+/// Bytes of each array where the caches are not known.
 const UNKNOWN: u64 = 256 << 20;
 
 /// The shortest array that makes sense, whatever the limit says.
@@ -41,10 +41,7 @@ impl StreamSize {
         Self { array_bytes: wanted.min(limit).max(SHORTEST), cache_bytes, available_bytes }
     }
 
-    /// Arrays of this length for these CPUs.
-    ///
-    /// # Errors
-    /// Unavailable, where three of them do not fit the memory that may be used.
+    /// Arrays of this length for these CPUs; an error where three do not fit the memory that may be used.
     pub fn given(host: &Host, cpus: &CpuList, array_bytes: u64) -> Result<Self> {
         let available_bytes = available(host);
         let limit = available_bytes.map_or(f64::INFINITY, |bytes| bytes as f64 * SHARE_MAX / 3.0);
@@ -77,7 +74,6 @@ pub fn last_level_caches(roots: &Roots, cpus: &CpuList) -> Option<u64> {
     (!caches.is_empty()).then_some(sum)
 }
 
-/// The CPUs that share the last-level cache of a CPU, and its size.
 fn last_level_cache(roots: &Roots, cpu: CpuId) -> Option<(String, u64)> {
     caches(roots, cpu).pop().map(|cache| (cache.shared, cache.bytes))
 }
@@ -141,7 +137,6 @@ pub fn available(host: &Host) -> Option<u64> {
     groups.chain(of_host(&host.roots, "MemAvailable")).min()
 }
 
-/// What a group leaves; `None` without a limit.
 fn left(group: &Path, limit: &str, used: &str) -> Option<u64> {
     let number = |name| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
     Some(number(limit)?.saturating_sub(number(used).unwrap_or(0)))

@@ -1,6 +1,4 @@
-//! How numbers are written for people: about three significant digits, with their unit.
-//!
-//! Numbers for programs (CSV, JSON) are neither rounded nor scaled.
+//! How numbers are written for people: about three significant digits, with their unit. CSV and JSON have them unrounded.
 
 use std::time::Duration;
 
@@ -14,7 +12,6 @@ pub fn percent(share: f64) -> String {
 /// A difference in percent, with its sign: `+0.4%`, `-12.3%`, `0.0%`.
 pub fn signed(share: f64) -> String {
     let text = format!("{:+.1}%", share * 100.0);
-    // What is rounded to nothing is neither more nor less.
     if matches!(text.as_str(), "-0.0%" | "+0.0%") { "0.0%".to_owned() } else { text }
 }
 
@@ -32,7 +29,6 @@ pub fn span(span: Duration) -> String {
     }
 }
 
-/// The units of sizes, the largest first.
 const SIZES: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
 
 /// A size with the largest unit in which it is whole: `1 B`, `4 KiB`, `260 MiB`.

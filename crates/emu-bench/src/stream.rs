@@ -1,8 +1,7 @@
 //! The four kernels of STREAM and the arrays that they pass over (J. D. `McCalpin` 1995, *Memory bandwidth and machine
 //! balance in current high performance computers*; <https://www.cs.virginia.edu/stream/ref.html>).
 //!
-//! Bytes are counted as STREAM counts them: those that the program reads and writes, not what a cache reads before it
-//! writes.
+//! Bytes are counted as STREAM does: those that the program reads and writes, not what a cache reads before it writes.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -10,16 +9,14 @@ use std::ops::Range;
 use emu_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-///
-/// An iteration multiplies `a` by q² + 2 q, which is 2 for √3 − 1 and ½ for √1.5 − 1. So values stay of one
-/// size however long a run is, where STREAM's constant 3 makes them grow fifteenfold each time, and still every
-/// pass changes them, so that none can be left out without being noticed.
+/// The constants q of two iterations in turn. An iteration multiplies `a` by q² + 2 q, which is 2 for the first, √3 − 1, and ½
+/// for √1.5 − 1: values stay of one size, where STREAM's constant 3 makes them grow fifteenfold each time, and still every pass
+/// changes them, so that none can be left out without being noticed.
 const FACTORS: [f64; 2] = [0.732_050_807_568_877_2, 0.224_744_871_391_589_05];
 
 /// Largest relative error of a result, as in `stream.c` for double precision.
 const ERROR_MAX: f64 = 1e-13;
 
-/// The factor of a step of an endless run.
 fn factor(step: u64) -> f64 {
     let [even, odd] = FACTORS;
     if (step / 4).is_multiple_of(2) { even } else { odd }
@@ -76,8 +73,8 @@ impl Kernel {
 
 #[inline(never)]
 fn copy(a: &[f64], c: &mut [f64]) {
-    // Without it the compiler would call the C library's copy, which writes long arrays past the caches. The other
-    // kernels do not, and this one would be nearly twice as fast as any program's own loop.
+    // Without it the compiler would call the C library's copy, which writes long arrays past the caches: nearly twice as fast
+    // as any program's own loop.
     let zero = black_box(0);
     for (c, a) in c.iter_mut().zip(a) {
         *c = f64::from_bits(a.to_bits() ^ zero);
@@ -120,7 +117,6 @@ impl Values {
     /// Before the first step.
     pub const START: Self = Self { a: 1.0, b: 2.0, c: 0.0 };
 
-    /// After one more step, whose number is given.
     fn then(self, step: u64) -> Self {
         let (Self { a, b, c }, q) = (self, factor(step));
         match Kernel::of_step(step) {
@@ -186,10 +182,8 @@ impl Arrays {
         }
     }
 
-    /// Whether the elements of a range, every `every`-th from its begin, hold what they must.
-    ///
-    /// # Errors
-    /// [`ErrorKind::WrongResult`]: one does not. The memory or the CPU has erred, or a pass has been left out.
+    /// Whether the elements of a range, every `every`-th from its begin, hold what they must: else [`ErrorKind::WrongResult`],
+    /// as the memory or the CPU has erred, or a pass was left out.
     pub fn verify(&self, range: Range<usize>, every: usize, expected: Values) -> Result<()> {
         for (name, array, must) in
             [("a", &self.a, expected.a), ("b", &self.b, expected.b), ("c", &self.c, expected.c)]

@@ -8,7 +8,7 @@ use emu_core::{Controller, Host, Roots, throttled_time};
 /// The accounts of the groups that this process is in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Throttle {
-    /// Our own group and those above it, innermost first.
+    /// Innermost first.
     groups: Vec<PathBuf>,
 }
 

@@ -16,10 +16,7 @@ fn tick() -> f64 {
 pub struct Ticks(CpuTimes);
 
 impl Ticks {
-    /// The account of `cpus` now.
-    ///
-    /// # Errors
-    /// `/proc/stat` cannot be read, or does not list one of the CPUs.
+    /// The account of `cpus` now, from `/proc/stat`.
     pub fn now(proc: &Path, cpus: &CpuList) -> Result<Self> {
         let path = proc.join("stat");
         let text = fs::read_to_string(&path).map_err(|cause| Error::file("read", &path, cause))?;
@@ -51,11 +48,9 @@ impl Ticks {
         self.0.stolen as f64 * tick()
     }
 
-    /// Share of the time of `cpus` CPUs over `wall_s` that was neither idle nor stolen nor known to be used, at
-    /// least.
-    ///
-    /// Idle time is exact on kernels that stop the tick when idle; who was busy is only sampled at each tick,
-    /// which says little about work on a grid. So busy is what was not idle, less a tick for rounding.
+    /// Share of the time of `cpus` CPUs over `wall_s` that was neither idle nor stolen nor known to be used, at least. Idle
+    /// time is exact on kernels that stop the tick when idle; who was busy is only sampled at each tick. So busy is what was
+    /// not idle, less a tick for rounding.
     pub fn foreign(self, wall_s: f64, cpus: usize, known_s: f64) -> f64 {
         let capacity = wall_s * cpus as f64;
         let unused = (self.0.idle + self.0.stolen + cpus as u64) as f64 * tick();

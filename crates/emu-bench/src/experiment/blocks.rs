@@ -12,25 +12,19 @@ use crate::verify::{Side, schedule::schedule};
 /// Where a run has a budget, pairs are taken until they decide: the most for one cell.
 pub(super) const UNTIL_DECIDED: usize = 60;
 
-/// One pair to be taken.
+/// One pair to be taken; `cell` is its place in the experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step {
     /// The block, which is a repetition of the whole matrix.
     pub(super) block: usize,
-    /// The cell, by its place in the experiment.
     pub(super) cell: usize,
-    /// Which pair of the cell, from 0.
     pub(super) repetition: usize,
-    /// Which side comes first.
     pub(super) sides: [Side; 2],
 }
 
-/// The steps of an experiment whose cells have these numbers of repetitions, and of CPUs.
-///
-/// Each block has one pair of every cell, in an order of its own, so that a machine that drifts favours no cell
-/// (randomised multiple interleaved trials: Abedi & Brecht, ICPE 2017). Cells with as many CPUs come one after another:
-/// other CPUs have to be [balanced](super::harness) first. Cells with fewer repetitions than others skip blocks evenly. Over
-/// the pairs of a cell the order of sides is ABBA or BAAB.
+/// The steps for cells of (repetitions, CPUs). Each block has one pair of every cell, in an order of its own, so that a machine
+/// that drifts favours no cell (randomised multiple interleaved trials: Abedi & Brecht, ICPE 2017). Cells with as many CPUs are
+/// neighbours: other CPUs have to be [balanced](super::harness) first. Cells with fewer repetitions skip blocks evenly.
 fn steps(cells: &[(usize, usize)], seed: u64) -> Vec<Step> {
     let repetitions: Vec<_> = cells.iter().map(|(count, _)| *count).collect();
     let blocks = repetitions.iter().copied().max().unwrap_or(0);
@@ -40,7 +34,6 @@ fn steps(cells: &[(usize, usize)], seed: u64) -> Vec<Step> {
     let orders: Vec<_> = repetitions
         .iter()
         .enumerate()
-        // Each cell has orders of its own; which ones, the seed alone decides.
         .map(|(cell, &count)| schedule(count, 0, seed.wrapping_add(cell as u64)))
         .collect();
     let mut steps = Vec::new();
@@ -83,8 +76,7 @@ pub(super) fn all_steps(experiment: &Experiment) -> Vec<Step> {
     all
 }
 
-/// Has the step of this number come again at the end of its block: a disturbance of some seconds would spoil what follows
-/// at once.
+/// Repeats a step at the end of its block: a disturbance of some seconds would spoil it again at once.
 pub(super) fn again_in_block(steps: &mut Vec<Step>, number: usize) {
     let Some(step) = steps.get(number).copied() else { return };
     let later = steps.iter().skip(number).take_while(|later| later.block == step.block).count();

@@ -24,10 +24,9 @@ impl Harness {
         Self { allowed: host.allowed.clone(), measured: host.allowed.clone() }
     }
 
-    /// Moves to the CPUs that are not measured, if there are any.
     pub(super) fn leave(&mut self, host: &Host, measured: &CpuList) {
         let spare: CpuList = host.allowed.iter().filter(|&cpu| !measured.contains(cpu)).collect();
-        // That it fails costs nothing but quiet: the gate sees what disturbs.
+        // It may fail: the gate sees what disturbs.
         let _ = confine(if spare.is_empty() { &self.allowed } else { &spare });
         if measured.len() > self.measured.len() {
             balance(measured);
@@ -42,17 +41,15 @@ impl Drop for Harness {
     }
 }
 
-/// Has the scheduler spread threads over these CPUs, so that it balances them often from then on.
-///
-/// While all work is bound to one CPU, each try to move a task fails, and the next one comes later, in up to half a second.
-/// Two threads of the next cell could share a CPU for so long, natively as well.
+/// Spreads threads over these CPUs, so that the scheduler balances them often from then on. While all work is bound to one CPU,
+/// each try to move a task fails, and the next one comes up to half a second later: two threads of the next cell could share a
+/// CPU for so long, natively as well.
 fn balance(cpus: &CpuList) {
     let Some(first) = cpus.first() else { return };
     let (all_made, gone) = (AtomicBool::new(false), AtomicUsize::new(0));
     let one: CpuList = [first].into_iter().collect();
     thread::scope(|scope| {
         for _ in cpus.iter() {
-            // Fewer threads balance less; nothing depends on it.
             let _ = Builder::new().spawn_scoped(scope, || {
                 let _ = confine(&one);
                 while !all_made.load(Ordering::Relaxed) {

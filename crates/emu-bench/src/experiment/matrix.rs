@@ -20,15 +20,9 @@ const FEWEST: usize = 6;
 const PLANNED: f64 = 0.95;
 
 impl Experiment {
-    /// Plans what is asked for, on the first CPUs that may be used. Starts a worker of each kind to learn how long
-    /// that takes, and measures the core clock; otherwise changes nothing. This takes some seconds: `watch` is called
-    /// before each step, with what comes, while nothing is measured and no worker is there; its error ends the planning.
-    ///
-    /// What one method cannot do is in [`Experiment::unavailable`].
-    ///
-    /// # Errors
-    /// Nothing at all can be measured, there are fewer CPUs than asked for, a number is out of range, the budget is too
-    /// small, or `watch` wants to end.
+    /// Plans what is asked for, on the first CPUs that may be used. Starts a worker of each kind to learn how long that takes,
+    /// and measures the core clock: this takes some seconds. `watch` is called before each step, while nothing is measured and
+    /// no worker is there; its error ends the planning. What one method cannot do is in [`Experiment::unavailable`].
     pub fn plan_for(
         host: &Host,
         request: &Request,
@@ -87,7 +81,6 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// Adds every contender at every speed for a workload on some CPUs, and their controls.
     fn add_group(&mut self, host: &Host, request: &Request, group: &Group<'_>) -> Result<()> {
         let Group { workload: name, zone, speeds } = group;
         let mut cells = Vec::new();
@@ -106,11 +99,11 @@ impl Experiment {
                 }
             }
         }
-        // The controls do what the slowest of the others does, but at full speed.
+        // The controls do what the slowest cell does, at full speed.
         let slowest = cells.iter().max_by_key(|cell| cell.pair_time).cloned();
         let native = Demand::new(targets(zone, Speed::share(1.0)?, self.reference)?);
         let mut control = self.cell(host, request, (NONE, name), native, slowest.as_ref())?;
-        // How much memory is free moves while this is planned; all are to have arrays of the same length.
+        // The free memory changes while this is planned; all are to have arrays of the same length.
         let arrays = cells.first().map_or(control.trial.job.arrays, |first| first.trial.job.arrays);
         for cell in cells.iter_mut().chain([&mut control]) {
             cell.trial.job.arrays = arrays;
@@ -134,7 +127,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// A cell; one that is `like` another does the same for as long, at other shares.
+    /// One that is `like` another does the same for as long, at other shares.
     fn cell(
         &self,
         host: &Host,
@@ -164,7 +157,7 @@ impl Experiment {
         Ok(Cell { contender, demand, trial, period, window, repetitions: 0, spectrum: false, pair_time })
     }
 
-    /// A method that can do nothing of what was asked for is told once.
+    /// A method that can do nothing at all is told once.
     fn refuse_once(&mut self) {
         let (cells, mut told) = (&self.cells, Vec::new());
         for refusal in &mut self.unavailable {
@@ -179,7 +172,6 @@ impl Experiment {
         });
     }
 
-    /// Settles how often each cell is measured.
     fn repeat(&mut self, request: &Request) -> Result<()> {
         let counts = |pairs: usize| self.cells.iter().map(move |cell| count(cell, pairs, request));
         let time = |pairs: usize| -> Duration {
@@ -217,7 +209,6 @@ impl Experiment {
         self.cells.iter().filter(|cell| cell.spectrum).map(|cell| self.seeing_time(cell)).sum()
     }
 
-    /// How long the granularity spectrum of a cell takes.
     pub(super) fn seeing_time(&self, cell: &Cell) -> Duration {
         spectrum_of_periods(self.spectrum, cell.period) + cell.pair_time
     }
@@ -229,7 +220,7 @@ impl Experiment {
     }
 }
 
-/// How long a worker takes to get ready. The first one may find no memory that is ready, and says little.
+/// The first start may find no memory that is ready, and says little.
 fn start_time(job: &Job) -> Result<Duration> {
     const LITTLE: Duration = Duration::from_millis(50);
     let start = || {
@@ -249,7 +240,6 @@ fn stopped_for_start(host: &Host, cell: &Cell, start: Duration) -> Duration {
     rule.map_or(Duration::ZERO, |rule| rule.held_for(used, start))
 }
 
-/// How often a cell is measured where the others are measured `pairs` times.
 fn count(cell: &Cell, pairs: usize, request: &Request) -> usize {
     let is_control = cell.contender == NONE && !request.contenders.contains(&NONE);
     let is_promised = workload(cell.workload()).is_ok_and(Workload::is_promised);

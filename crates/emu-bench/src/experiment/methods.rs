@@ -8,7 +8,7 @@ use crate::verify::{Emulated, Nothing, SessionEmulated};
 /// No emulation at all: what it seems to change is the error of the measurement (A/A).
 pub const NONE: MethodId = Nothing::ID;
 
-/// All that can take part, in the order in which they are listed.
+/// All that can take part, in the order of lists.
 pub fn all() -> Vec<MethodId> {
     let methods = METHODS.iter().map(|method| method.id());
     methods.chain(EXTERNALS.iter().map(|one| one.id)).chain([NONE]).collect()
@@ -29,10 +29,7 @@ pub fn summary(id: MethodId) -> &'static str {
     method(id).map_or_else(of_external, |method| method.about().summary)
 }
 
-/// The emulation. Changes nothing yet.
-///
-/// # Errors
-/// There is no such method or tool, or it cannot meet the demand here, and why.
+/// The emulation, not yet engaged.
 pub fn emulated(id: MethodId, host: &Host, demand: &Demand) -> Result<Box<dyn Emulated>> {
     if id == NONE {
         return Ok(Box::new(Nothing));
@@ -43,12 +40,10 @@ pub fn emulated(id: MethodId, host: &Host, demand: &Demand) -> Result<Box<dyn Em
     Ok(Box::new(SessionEmulated::named(host, demand, id)?))
 }
 
-/// Whether it works by the core clock itself.
 pub(super) fn moves_clock(id: MethodId) -> bool {
     method(id).is_some_and(|method| method.about().has(Trait::MovesClock))
 }
 
-/// Each of them once, as they are [listed](all); those that are not come last.
 pub(crate) fn in_order(ids: impl Iterator<Item = MethodId>) -> Vec<MethodId> {
     let all = all();
     let place = |id: &MethodId| (all.iter().position(|one| one == id).unwrap_or(all.len()), *id);

@@ -1,9 +1,8 @@
 //! Experiments: every method on every workload at every speed, in randomised blocks of pairs.
 //!
-//! A *cell* is a method (or `none`) with a workload, a speed and a number of CPUs. A *block* takes one pair of
-//! every cell in random order; see [`verify`](crate::verify) for what a pair is. What is planned is written to the
-//! record before anything is measured, and each sample when it is taken, so that a run that was killed is
-//! continued as if nothing had happened.
+//! A *cell* is a method (or `none`) with a workload, a speed and a number of CPUs. A *block* takes one pair of every cell in
+//! random order; see [`verify`](crate::verify) for pairs. The plan is written to the record before anything is measured, and
+//! each sample when it is taken: a run that was killed can be continued.
 
 mod blocks;
 mod harness;
@@ -135,9 +134,6 @@ impl Refusal {
 
 impl Experiment {
     /// How the pairs of a cell are taken.
-    ///
-    /// # Errors
-    /// Usage, for a tolerance that is none.
     pub fn plan(&self, cell: &Cell, proc: &std::path::Path) -> Result<Plan> {
         let plan = Plan::new(self.seed);
         Ok(Plan {

@@ -24,7 +24,7 @@ pub struct OwnCosts {
 }
 
 impl OwnCosts {
-    /// Measures them; this takes 0.2 to 2 s, and leaves the CPU warm.
+    /// Takes 0.2 to 2 s, and leaves the CPU warm.
     pub(super) fn measure(cpu: CpuId) -> Self {
         let (warm_up_ns, steady) = warm_up(cpu);
         Self { clock_read_ns: clock_read_ns(), wake_up_ns: wake_up_ns(), warm_up_ns, steady }
@@ -50,7 +50,6 @@ fn wake_up_ns() -> f64 {
     Sample::new((0..20).map(late).collect::<Vec<_>>()).map_or(0.0, |sample| sample.median())
 }
 
-/// Keeps the CPU busy until its clock no longer changes.
 fn warm_up(cpu: CpuId) -> (u64, bool) {
     const LONGEST: Duration = Duration::from_secs(2);
     const ALIKE: usize = 5;
@@ -59,7 +58,7 @@ fn warm_up(cpu: CpuId) -> (u64, bool) {
     let mut clocks: Vec<f64> = Vec::new();
     let mut steady = false;
     while !steady && begin.elapsed() < LONGEST {
-        // A reading that was disturbed says nothing; the next one may.
+        // A reading that was disturbed says nothing.
         clocks.extend(clock::measure(cpu, clock::BUDGET).ok().map(|reading| reading.clock.as_f64()));
         steady = clocks.last_chunk::<ALIKE>().is_some_and(|last| {
             let (low, high) = last.iter().fold((f64::MAX, 0.0_f64), |(l, h), c| (l.min(*c), h.max(*c)));

@@ -80,7 +80,6 @@ pub struct Crowd {
     pub idle: usize,
 }
 
-/// One kind of work on some CPUs, at all speeds that are asked for.
 pub(super) struct Group<'a> {
     pub(super) workload: &'a str,
     pub(super) zone: CpuList,
@@ -89,9 +88,6 @@ pub(super) struct Group<'a> {
 
 impl Request {
     /// Each kind of work on each number of CPUs once, in the order in which they are asked for.
-    ///
-    /// # Errors
-    /// There is no such workload, or fewer CPUs than asked for.
     pub(super) fn groups(&self, host: &Host) -> Result<Vec<Group<'_>>> {
         let mut groups: Vec<Group<'_>> = Vec::new();
         for part in &self.parts {
@@ -114,7 +110,7 @@ impl Request {
 }
 
 impl Cores {
-    /// The zones that a workload runs in: the first CPUs that may be used.
+    /// The first CPUs that may be used.
     fn zones(&self, host: &Host, name: &str) -> Result<Vec<CpuList>> {
         let here = host.allowed.len();
         let first = |count: usize| host.allowed.iter().take(count).collect::<CpuList>();

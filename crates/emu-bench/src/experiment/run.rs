@@ -18,15 +18,14 @@ use crate::workload::Job;
 /// How often a disturbed pair is taken again, and how often a cell may fail before it is left out.
 const TAKEN_AGAIN: usize = 3;
 
-/// A cell is decided early where its interval would decide if it were wider by this factor. A verdict is stricter than at the
-/// end, and equally so at each look, as a cell is looked at after each block (Pocock 1977, *Biometrika* 64: 1.3 for ten looks).
+/// A cell is decided early where its interval, widened by this factor, decides: stricter than at the end, and equally so at
+/// each look (Pocock 1977, *Biometrika* 64: 1.3 for ten looks).
 const EARLY: f64 = 1.5;
 
 /// How much longer than its budget a run may take: the last block is often what an interval needs.
 const OVERRUN: f64 = 1.05;
 
-/// For every so many planned pairs, one disturbed pair may be taken again. Where more are disturbed the machine is not
-/// quiet, and pairs that are taken again would be disturbed as well.
+/// One disturbed pair in so many planned ones may be taken again. Where more are disturbed, so are those taken again.
 const PAIRS_FOR_ONE_AGAIN: usize = 4;
 
 /// An experiment under way.
@@ -37,10 +36,9 @@ pub struct Run {
     experiment: Experiment,
     record: Record,
     rows: Rows,
-    /// How often each cell has failed in a way that may pass.
+    /// Failures of each cell that may pass.
     failed_tries: BTreeMap<usize, usize>,
     began: Instant,
-    /// What is still expected to take how long.
     expected: Duration,
     done: Duration,
 }
@@ -72,10 +70,7 @@ impl Run {
         }
     }
 
-    /// A run that was cut short.
-    ///
-    /// # Errors
-    /// Usage, when the record cannot be used or is of another machine or emu: what they measure is not mixed.
+    /// A run that was cut short. The record must be of this machine and this emu: what they measure is not mixed.
     pub fn resume(host: &Host, folder: &Path) -> Result<Self> {
         let (record, about, lines) = Record::resume(folder)?;
         let (experiment, rows) = Experiment::stored(folder, &about, &lines)?;
@@ -117,14 +112,8 @@ impl Run {
         self.record.folder()
     }
 
-    /// Measures all that has not been measured yet. `watch` is called before each step, while nothing is measured;
-    /// its error ends the run, which may be resumed.
-    ///
-    /// A cell whose work has a wrong result, or whose emulation or work fails several times, is noted and left out from
-    /// then on.
-    ///
-    /// # Errors
-    /// The record cannot be written, something could not be undone, or `watch` wants to end.
+    /// Measures what has not been measured yet. `watch` is called before each step, while nothing is measured; its error ends
+    /// the run, which may be resumed. A cell whose work has a wrong result, or that fails several times, is noted and left out.
     pub fn go(&mut self, watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>) -> Result<()> {
         if self.rows.end.is_some() {
             return Ok(());
@@ -192,7 +181,6 @@ impl Run {
         Ok(())
     }
 
-    /// Where the run has a budget, leaves out what is to be done from this step on of cells that are decided.
     fn leave_out_decided(&self, todo: &mut Vec<Step>, from: usize) -> Result<()> {
         if self.experiment.budget.is_zero() {
             return Ok(());
@@ -211,7 +199,7 @@ impl Run {
         Ok(())
     }
 
-    /// Whether the pairs of a cell decide early. Controls tell what can be decided at all, and so never do.
+    /// Controls tell what can be decided at all, and so never do.
     fn is_decided(&self, number: usize) -> Result<bool> {
         let taken = self.rows.taken.iter().filter(|taken| taken.cell == number);
         let pairs: Vec<Pair> = taken.map(|taken| taken.pair.clone()).collect();
@@ -279,11 +267,8 @@ impl Run {
         Ok((cell, methods::emulated(cell.contender, &self.host, &cell.demand)?, plan))
     }
 
-    /// Tells whether what has failed is to be tried again: a wrong result is not, and what else fails, such as a worker that
-    /// came too late, only some times. Otherwise notes that the cell cannot be measured.
-    ///
-    /// The run itself ends where the machine is in disorder, or where it is to end anyway: a terminal sends its signals to
-    /// the workers as well.
+    /// Whether a cell that failed is tried again: not after a wrong result, and otherwise only some times. The run itself ends
+    /// where the machine is in disorder, or where it is to end anyway: a terminal sends its signals to the workers as well.
     fn fail(
         &mut self,
         cell: usize,
@@ -337,13 +322,11 @@ impl Run {
             && self.rows.taken.iter().filter(again).filter(of_step).count() < TAKEN_AGAIN
     }
 
-    /// Whether what is left to do needs all of the time that is left.
     fn is_short_of_time(&self) -> bool {
         let budget = self.experiment.budget;
         !budget.is_zero() && self.began.elapsed() + self.expected.saturating_sub(self.done) > budget
     }
 
-    /// Whether something that is planned to take this long does not fit into the time that is left, about.
     fn is_late(&self, more: Duration) -> bool {
         let budget = self.experiment.budget;
         !budget.is_zero() && self.began.elapsed() + more > budget.mul_f64(OVERRUN)
@@ -363,13 +346,11 @@ impl Run {
         self.experiment.cells.get(cell).map_or(Duration::ZERO, |cell| cell.pair_time)
     }
 
-    /// How long the granularity spectrum of a cell takes.
     fn seeing_time(&self, cell: usize) -> Duration {
         self.experiment.cells.get(cell).map_or(Duration::ZERO, |cell| self.experiment.seeing_time(cell))
     }
 }
 
-/// Whether a cell that has failed so often, at last for this reason, may be tried again.
 fn may_be_tried_again(why: &Error, tries: usize) -> bool {
     why.kind() != ErrorKind::WrongResult && tries <= TAKEN_AGAIN
 }
@@ -378,7 +359,7 @@ fn step_cpus(experiment: &Experiment, cell: usize) -> CpuList {
     experiment.cells.get(cell).map(|cell| cell.trial.job.cpus.clone()).unwrap_or_default()
 }
 
-/// Time that a pair takes by its plan: its windows, and the time before them in which work gets under way and settles.
+/// The planned time of a pair: its windows, and the lead and settling before them.
 fn waited(emulated: &dyn Emulated, job: &Job, plan: &Plan, pair: &Pair) -> Duration {
     let of_window = |window: &Window| {
         let measured = Duration::from_secs_f64(window.done.wall_s() + window.settled_s);

@@ -15,7 +15,6 @@ use crate::record::{About, Line, Lines, unusable};
 use crate::verify::{Delivery, Pair, Spectrum, Window};
 use crate::workload::workload;
 
-/// Names of the rows.
 pub(super) const TAKEN: &str = "pair";
 pub(super) const SEEN: &str = "spectrum";
 pub(super) const FAILURE: &str = "failure";
@@ -78,11 +77,8 @@ pub struct Rows {
 }
 
 impl Experiment {
-    /// The experiment of a record and its rows, checked.
-    ///
-    /// # Errors
-    /// Usage, when the record is of something else, or has samples that cannot have been measured: negative, of a
-    /// cell that there is not, twice the same.
+    /// The experiment of a record and its rows. Samples that cannot have been measured are refused: negative ones, those of a
+    /// cell that is not planned, the same one twice.
     pub fn stored(folder: &Path, about: &About, lines: &Lines) -> Result<(Self, Rows)> {
         let experiment = about.experiment.clone().ok_or_else(|| {
             unusable(folder, "it is not one of `emu bench`")
@@ -187,7 +183,6 @@ fn parse<T: DeserializeOwned>(line: &Line) -> Result<T, String> {
     T::deserialize(&line.sample).map_err(|cause| cause.to_string())
 }
 
-/// Whether a window can have been measured.
 fn check_window(window: &Window) -> Result<(), String> {
     let done = &window.done;
     if done.ended_ns <= done.begun_ns {

@@ -66,7 +66,7 @@ impl Emulated for Cpulimit {
         let Some((mut program, worker)) = self.at_work.take() else { return Ok(()) };
         let was_there = program.check(ID.as_str());
         drop(program);
-        // What it had stopped at that moment.
+        // What it had stopped when it was killed.
         for pid in tree(&self.proc, worker) {
             let _ = kill(nix::unistd::Pid::from_raw(pid), Signal::SIGCONT);
         }

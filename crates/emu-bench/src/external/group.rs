@@ -15,14 +15,12 @@ use super::tree;
 const PREFIX: &str = "emu-";
 const PEER: &str = "-peer-";
 
-/// The group of burners.
 pub(super) const BURNERS: &str = "burners";
 
-/// How often it is tried to remove a group whose processes are about to end, and after what time.
+/// How often the removal of a group whose processes are about to end is tried, and after what time.
 const TRIES: u32 = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
-/// A group; removed when dropped.
 pub(super) struct Group {
     version: u8,
     folder: PathBuf,
@@ -55,12 +53,10 @@ impl Group {
         fs::write(&path, value).map_err(|cause| Error::file(&format!("write {value} to"), &path, cause))
     }
 
-    /// Moves a process and its children in.
     pub(super) fn take(&self, host: &Host, pid: Pid) -> Result<()> {
         tree(&host.roots.proc, pid).iter().try_for_each(|pid| self.write("cgroup.procs", &pid.to_string()))
     }
 
-    /// Moves its processes back and removes it; ended ones may stay for a moment.
     pub(super) fn remove(&self) -> Result<()> {
         let mut last = Ok(());
         for _ in 0..TRIES {
@@ -90,8 +86,7 @@ impl Drop for Group {
     }
 }
 
-/// Removes what a process that was killed has left: groups whose names tell a process that is gone, with the burners in
-/// them.
+/// Removes the groups of processes that are gone, with the burners in them.
 pub fn sweep(host: &Host) {
     let Some(hierarchy) = host.cgroups.with(Controller::Cpu) else { return };
     for entry in fs::read_dir(&hierarchy.own).into_iter().flatten().flatten() {

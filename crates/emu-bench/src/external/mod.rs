@@ -1,6 +1,5 @@
-//! Other tools that slow programs down, as their users have them: to be compared with, never to be advised.
-//!
-//! Each limits the tasks by one figure, so the CPUs of a zone must have one speed.
+//! Other tools that slow programs down, to be compared with. Each limits the tasks by one figure, so the CPUs of a zone must
+//! have one speed.
 
 mod cpulimit;
 mod group;
@@ -37,7 +36,6 @@ pub fn external(id: MethodId) -> Option<&'static External> {
     EXTERNALS.iter().find(|one| one.id == id)
 }
 
-/// What is asked of such a tool.
 struct Limit {
     share: f64,
     cpus: CpuList,
@@ -45,9 +43,6 @@ struct Limit {
 
 impl External {
     /// The tool, to be engaged for each sample. Changes nothing that lasts.
-    ///
-    /// # Errors
-    /// It is not installed, the host has not what it needs, or the CPUs are to have different speeds.
     pub fn emulated(&self, host: &Host, demand: &Demand) -> Result<Box<dyn Emulated>> {
         let share = demand.lowest_share();
         if demand.targets.values().any(|target| target.share > share) {
@@ -60,7 +55,6 @@ impl External {
     }
 }
 
-/// Fails where a program is not installed.
 fn require(program: &str) -> Result<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
@@ -70,7 +64,7 @@ fn require(program: &str) -> Result<()> {
         .hint(format!("install the package {program}")))
 }
 
-/// A program in a process group of its own, killed with this thread: `setpriv` of util-linux asks the kernel for that.
+/// Killed with the thread that started it: `setpriv` of util-linux asks the kernel for that.
 struct Program(Child);
 
 impl Program {
@@ -110,7 +104,7 @@ impl Drop for Program {
 /// Time for a tool to start its processes or to find those that it limits.
 const STARTING: Duration = Duration::from_millis(200);
 
-/// A process and its descendants, from `/proc/<pid>/task/<tid>/children`.
+/// Including descendants, from `/proc/<pid>/task/<tid>/children`.
 fn tree(proc: &Path, pid: Pid) -> Vec<Pid> {
     let mut pids = vec![pid];
     let mut next = 0;

@@ -24,7 +24,7 @@ const PERIOD_US: u64 = 100_000;
 
 struct Quota {
     host: Host,
-    /// CPU time in a period, of all CPUs.
+    /// Of all CPUs, in a period.
     sum_us: u64,
     group: Option<Group>,
 }

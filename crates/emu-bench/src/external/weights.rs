@@ -32,7 +32,6 @@ struct Weights {
     at_work: Option<(Program, Group, Group)>,
 }
 
-/// Two groups whose weights are to each other as the work and what is taken from it.
 fn weigh(group: &Group, share: f64) -> Result<()> {
     // v1 takes 2 to 262 144, v2 1 to 10 000.
     let weight = (share * 10_000.0).round().max(2.0);

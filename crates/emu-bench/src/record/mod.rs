@@ -1,7 +1,6 @@
 //! Records: a dated folder with what was run, on what, every raw sample, and the summary.
 //!
-//! A record does not tell whose machine it is: it has no host name, no user's name and no path of a command. What could
-//! not be measured is told in the words of the error, which may name a file of the kernel or a cgroup.
+//! A record does not tell whose machine it is: it has no host name, no user name and no path of a command.
 
 mod machine;
 mod read;
@@ -26,14 +25,12 @@ use crate::experiment::Experiment;
 /// Version of the files' form.
 pub const SCHEMA: u32 = 2;
 
-/// Files of a record.
 const ABOUT: &str = "record.json";
 const SAMPLES: &str = "samples.jsonl";
 /// What `gzip` makes of [`SAMPLES`].
 const COMPRESSED: &str = "samples.jsonl.gz";
 const SUMMARY: &str = "summary.md";
 
-/// The longest name of a machine in a folder's name.
 const SLUG_MAX: usize = 40;
 
 /// Records of one day and machine that can be told apart.
@@ -109,9 +106,6 @@ pub struct Record {
 
 impl Record {
     /// Makes `<below>/<date>-<machine>`, with a number where that exists: a record is never written over.
-    ///
-    /// # Errors
-    /// A folder or file cannot be made.
     pub fn below(below: &Path, about: &About) -> Result<Self> {
         let name = about.folder_name();
         Self::fill(below, about, &|made| {
@@ -126,18 +120,12 @@ impl Record {
         })
     }
 
-    /// Whether a folder can be made a record, as far as can be told without making it.
-    ///
-    /// # Errors
-    /// Usage, where it exists.
+    /// Whether a folder can be made a record, as far as can be told without making it: usage where it exists.
     pub fn check(folder: &Path) -> Result<()> {
         if folder.symlink_metadata().is_ok() { Err(exists(folder)) } else { Ok(()) }
     }
 
-    /// Makes this folder.
-    ///
-    /// # Errors
-    /// Usage, where it exists; a folder or file cannot be made.
+    /// Makes this folder: usage where it exists.
     pub fn at(folder: &Path, about: &About) -> Result<Self> {
         let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
         Self::fill(parent.unwrap_or(Path::new(".")), about, &|made| {
@@ -145,8 +133,8 @@ impl Record {
         })
     }
 
-    /// Makes a folder with its files beside where it is to be, and has it `named` when it is whole: a run that is killed
-    /// before leaves no record that cannot be continued.
+    /// Makes the files in a temporary folder beside, which is `named` when it is whole: a run that is killed before leaves no
+    /// record that cannot be continued.
     fn fill(beside: &Path, about: &About, named: &dyn Fn(&Path) -> Result<PathBuf>) -> Result<Self> {
         fs::create_dir_all(beside).map_err(|cause| unmade(beside, cause))?;
         // As any new folder: the umask decides who may read it.
@@ -167,13 +155,10 @@ impl Record {
         Ok(Self { folder, samples })
     }
 
-    /// Opens a record to be continued. A last line that was not written to its end is removed first.
-    ///
-    /// # Errors
-    /// It is no record, or another process is writing to it.
+    /// Opens a record to be continued, and removes a last line that was cut short. One process may write to it.
     pub fn resume(folder: &Path) -> Result<(Self, About, Lines)> {
         let path = folder.join(SAMPLES);
-        // Read first, so that what is no record is not touched.
+        // What is no record is not touched.
         read(folder)?;
         if !path.exists() {
             return Err(unusable(folder, "its samples are compressed")
@@ -194,11 +179,7 @@ impl Record {
         &self.folder
     }
 
-    /// Adds one sample under the name of the row it belongs to, by a single write: killed before it, the sample is
-    /// not there; killed after it, it is.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// Adds one sample to a row, by a single write: a run that is killed has it whole or not at all.
     pub fn sample(&mut self, row: &str, sample: &impl Serialize) -> Result<()> {
         #[derive(Serialize)]
         struct Line<'a, S> {
@@ -211,18 +192,12 @@ impl Record {
             .map_err(|cause| Error::file("write to", &self.folder.join(SAMPLES), cause))
     }
 
-    /// Writes the summary, in Markdown.
-    ///
-    /// # Errors
-    /// It cannot be written, or has been already.
+    /// Writes the summary, in Markdown, once.
     pub fn summary(&self, markdown: &str) -> Result<()> {
         self.add(SUMMARY, markdown)
     }
 
-    /// Adds a file of that name with what the samples show.
-    ///
-    /// # Errors
-    /// It cannot be written, or is there already.
+    /// Adds a new file with what the samples show.
     pub fn add(&self, name: &str, text: &str) -> Result<()> {
         write(&self.folder.join(name), text)
     }
@@ -232,7 +207,7 @@ impl Record {
         if !self.samples.metadata().is_ok_and(|samples| samples.len() == 0) {
             return true;
         }
-        // Only the files that were made above: what somebody else put there keeps the folder.
+        // Files of others keep the folder.
         for name in [ABOUT, SAMPLES] {
             let _ = fs::remove_file(self.folder.join(name));
         }
@@ -274,12 +249,12 @@ fn write(path: &Path, text: &str) -> Result<()> {
         .map_err(|cause| Error::file("write", path, cause))
 }
 
-/// Gives a folder that is whole its name; tells whether that was free.
+/// Renames a whole folder; tells whether the name was free.
 fn appear(made: &Path, folder: &Path) -> Result<bool> {
     match renameat_with(CWD, made, CWD, folder, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
-        // Some network file systems cannot promise that.
+        // Some network file systems have no NOREPLACE.
         Err(Errno::INVAL | Errno::NOSYS) if folder.symlink_metadata().is_ok() => Ok(false),
         Err(Errno::INVAL | Errno::NOSYS) => {
             fs::rename(made, folder).map(|()| true).map_err(|cause| unmade(folder, cause))
@@ -288,7 +263,6 @@ fn appear(made: &Path, folder: &Path) -> Result<bool> {
     }
 }
 
-/// The processor's name as a part of a file name: letters, digits and single dashes.
 fn slug(model: &str) -> String {
     let words = model.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let mut slug = String::new();

@@ -33,15 +33,11 @@ pub struct Lines {
 }
 
 /// Reads what was run and the samples.
-///
-/// # Errors
-/// Usage, when the folder is no record, is one of a later emu, or has lines that are no samples.
 pub fn read(folder: &Path) -> Result<(About, Lines)> {
     let (about, samples) = (text(bytes(folder, ABOUT)?, folder, ABOUT)?, samples(folder)?);
     Ok((parse_about(&about, folder)?, parse_lines(samples, folder)?))
 }
 
-/// The samples as they were written, or as `gzip` has compressed them since.
 fn samples(folder: &Path) -> Result<Vec<u8>> {
     if folder.join(SAMPLES).exists() || !folder.join(COMPRESSED).exists() {
         return bytes(folder, SAMPLES);
@@ -55,7 +51,6 @@ fn samples(folder: &Path) -> Result<Vec<u8>> {
     Ok(samples)
 }
 
-/// Something about a record that cannot be used.
 pub(crate) fn unusable(folder: &Path, what: impl std::fmt::Display) -> Error {
     Error::usage(format!("cannot use the record {}: {what}", folder.display()))
 }
@@ -99,7 +94,7 @@ fn parse_about(text: &str, folder: &Path) -> Result<About> {
 
 fn parse_lines(mut written: Vec<u8>, folder: &Path) -> Result<Lines> {
     let whole = written.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    // A line may be cut in the middle of a character, so it is cut off before the rest is taken for text.
+    // A line may be cut inside of a character: cut it off before the rest is taken for text.
     let torn = written.len() > whole;
     written.truncate(whole);
     let lines = text(written, folder, SAMPLES)?

@@ -44,12 +44,10 @@ impl Axis {
         Self { to: Some(to), ..self }
     }
 
-    /// Whether a value has a place on it.
     pub(super) fn shows(&self, value: f64) -> bool {
         value.is_finite() && (!self.is_log || value > 0.0)
     }
 
-    /// The ends for these values.
     pub(super) fn range(&self, values: impl Iterator<Item = f64>) -> Range<f64> {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|value| self.shows(*value)) {
@@ -85,7 +83,7 @@ impl Axis {
     }
 }
 
-/// A number as short as it can be told from its neighbours on an axis: `0.25`, `20k`, `3µ`.
+/// Short: `0.25`, `20k`, `3µ`.
 fn number(value: f64) -> String {
     let magnitude = value.abs();
     let (scale, prefix) = match magnitude {

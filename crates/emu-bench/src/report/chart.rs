@@ -29,10 +29,9 @@ const MARKER: i32 = 5;
 
 const FONT: &str = "sans-serif";
 
-/// The grey of lines that are not measured.
 const GREY: RGBColor = RGBColor(90, 90, 90);
 
-/// How much of that a band has.
+/// The opacity of a band.
 const BAND: f64 = 0.15;
 
 /// What a chart says.
@@ -65,14 +64,11 @@ pub struct Series {
     along: Vec<(f64, f64)>,
 }
 
-/// How a series is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Markers joined by a faint line.
     Curve,
-    /// Markers alone.
     Points,
-    /// A line alone, for more points than markers have room.
+    /// Without markers: for more points than they have room.
     Line,
 }
 
@@ -98,12 +94,10 @@ impl Series {
         Self { along: line, ..self }
     }
 
-    /// Whether there is no point.
     pub(super) fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 
-    /// Looks like this, whatever its place in the chart.
     #[must_use]
     pub(super) fn looking(self, look: Look) -> Self {
         Self { look: Some(look), ..self }
@@ -121,7 +115,7 @@ pub struct Point {
     pub low: f64,
     /// The upper end of the bar.
     pub high: f64,
-    /// Whether it is drawn hollow: it decides nothing.
+    /// Drawn hollow: it decides nothing.
     is_open: bool,
 }
 
@@ -173,9 +167,6 @@ impl Chart {
     }
 
     /// The chart as SVG.
-    ///
-    /// # Errors
-    /// It cannot be drawn.
     pub fn svg(&self) -> Result<String> {
         let mut svg = String::new();
         self.draw(&mut svg).map_err(|cause| {
@@ -307,14 +298,12 @@ impl Chart {
         Ok(())
     }
 
-    /// Each series with its look.
     fn looks(&self) -> impl Iterator<Item = (&Series, Look)> {
         let look = |(place, series): (usize, &Series)| series.look.unwrap_or_else(|| style::look(place));
         self.series.iter().enumerate().map(move |numbered| (numbered.1, look(numbered)))
     }
 }
 
-/// The width for these names side by side.
 fn width(x: &Axis) -> u32 {
     let longest = x.labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
     let names = x.labels.len() as u32 * (longest as u32 * LETTER + SPACE);
@@ -325,7 +314,7 @@ type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// The outline of a marker, in pixels around its place.
+/// In pixels around its place.
 fn outline(shape: Shape) -> Vec<(i32, i32)> {
     let r = MARKER;
     match shape {

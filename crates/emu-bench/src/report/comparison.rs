@@ -10,7 +10,6 @@ use crate::stats::{Band, Interval, Level, Verdict, slope_through_origin};
 /// How near to proportional is as good as what can be seen in a published figure.
 const BAND: f64 = 0.10;
 
-/// Every statement with what was found.
 pub(super) fn compare(results: &Results) -> Vec<Compared> {
     let mut all = Vec::new();
     for &(slide, workload, cores, statements) in SLIDES {
@@ -58,7 +57,7 @@ fn judge(cells: &[&CellResult], says: Says) -> (String, Reproduced) {
         (Says::Flat | Says::Scales, None) => speeds(&sorted),
         (Says::Right | Says::Wrong | Says::TwiceTooSlow, _) => errors(&sorted),
     };
-    // Two or three pairs have no interval of that level, and disturbed ones say nothing of the method.
+    // Two or three pairs have no interval of that level.
     let decides =
         |cell: &&CellResult| cell.finding.relative.reaches(Level::P95) && !cell.finding.is_disturbed();
     if !sorted.iter().all(decides) {
@@ -73,8 +72,7 @@ fn judge(cells: &[&CellResult], says: Says) -> (String, Reproduced) {
     (found, reproduced)
 }
 
-/// The slope of the logarithm of the speed over that of the frequency, through full speed at full frequency; `None` where
-/// nothing was slowed, or at one speed only.
+/// The slope of the logarithm of the speed over that of the frequency, through full speed at full frequency.
 fn elasticity(cells: &[&CellResult]) -> Option<Interval> {
     let logs =
         |value: fn(&CellResult) -> f64| -> Vec<f64> { cells.iter().map(|cell| value(cell).ln()).collect() };
@@ -82,7 +80,7 @@ fn elasticity(cells: &[&CellResult]) -> Option<Interval> {
     slope_through_origin(&shares, &ratios, Level::P95).ok().map(|slope| slope.interval)
 }
 
-/// Whether the speed stays as the frequency falls: the elasticity, 1 where it falls alike, is small.
+/// The elasticity is 1 where the speed falls like the frequency.
 fn is_flat(elasticity: Interval) -> Reproduced {
     const FLAT: f64 = 0.25;
     match elasticity {
@@ -92,7 +90,6 @@ fn is_flat(elasticity: Interval) -> Reproduced {
     }
 }
 
-/// Whether the speed falls with the frequency, at least half as fast.
 fn scales(elasticity: Interval) -> Reproduced {
     const SCALES: f64 = 0.5;
     match elasticity {
@@ -102,7 +99,6 @@ fn scales(elasticity: Interval) -> Reproduced {
     }
 }
 
-/// Whether every speed is within [`BAND`] of the ideal, or one is not.
 fn is_right(cells: &[&CellResult], wanted: bool) -> Reproduced {
     let verdicts =
         cells.iter().filter_map(|cell| cell.finding.within(Band::new(BAND).ok()?, Level::P95).ok());
@@ -114,7 +110,7 @@ fn is_right(cells: &[&CellResult], wanted: bool) -> Reproduced {
     }
 }
 
-/// Whether the slowest speed, where the published difference is largest, is about half of what it should be.
+/// Judged at the slowest speed, where the published difference is largest.
 fn is_half(cells: &[&CellResult]) -> Reproduced {
     let Some(slowest) = cells.first() else { return Reproduced::NotMeasured };
     let relative = &slowest.finding.relative;
@@ -128,12 +124,12 @@ fn is_half(cells: &[&CellResult]) -> Reproduced {
     }
 }
 
-/// `-44.0% at 20%, -17.2% at 80%`: the error at each speed.
+/// `-44.0% at 20%, -17.2% at 80%`
 fn errors(cells: &[&CellResult]) -> String {
     listed(cells, |cell| signed(cell.finding.error()))
 }
 
-/// `22% at 20%, 81% at 80%`: the perceived speed at each speed.
+/// `22% at 20%, 81% at 80%`
 fn speeds(cells: &[&CellResult]) -> String {
     listed(cells, |cell| percent(cell.finding.ratio.estimate))
 }

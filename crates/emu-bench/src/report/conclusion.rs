@@ -12,15 +12,13 @@ use crate::stats::Verdict;
 /// More pairs than this are no advice.
 const PAIRS_MAX: usize = 1000;
 
-/// Kinds of work, and the workloads that stand for them. Paced traffic is none: it is as fast on a slower CPU, and a method
-/// that does nothing is right for it.
+/// Paced traffic is not among them: it is as fast on a slower CPU, and a method that does nothing is right for it.
 const CLASSES: [(&str, &[&str]); 3] = [
     ("computing", &["cpu-loop", "multithread", "multiprocess"]),
     ("sleeping and computing in turn", &["sleep-compute"]),
     ("memory-bound work", &["stream"]),
 ];
 
-/// The sentence.
 pub(super) fn sentence(results: &Results) -> String {
     let (mut good, mut bad, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     for (kind, workloads) in CLASSES {
@@ -46,7 +44,6 @@ pub(super) fn sentence(results: &Results) -> String {
     [Some(advice), undecided(results)].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// `a, b or c`.
 fn any_of(methods: &[String]) -> String {
     match methods {
         [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
@@ -54,7 +51,6 @@ fn any_of(methods: &[String]) -> String {
     }
 }
 
-/// What has no verdict, and what it would take.
 fn undecided(results: &Results) -> Option<String> {
     let cells = || results.cells.iter().filter(|cell| cell.contender != NONE);
     let needed = |cell: &CellResult| match cell.finding.verdict {
@@ -77,24 +73,19 @@ fn undecided(results: &Results) -> Option<String> {
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     contender: MethodId,
-    /// Over all grounds of the kind.
     verdict: Verdict,
-    /// The mean error on that ground, and how far its worst speed is from the ideal, on the logarithmic scale; `None`
-    /// where a ground has no undisturbed pairs.
+    /// Mean error and worst error on a logarithmic scale; `None` where a ground has no undisturbed pairs.
     off: Option<(f64, f64)>,
 }
 
-/// What is said of a kind of work.
 #[derive(Debug, PartialEq)]
 enum Judgement {
-    /// These methods are right. Which of them is the nearest depends on the noise, and so is not said.
+    /// All that are right: which is the nearest depends on the noise.
     Use(Vec<String>),
-    /// No method is right; this one is nearest.
     None(String),
 }
 
-/// Judges by verdicts alone: the methods that pass; where all fail, the nearest. `None` where no method passes and one may
-/// yet.
+/// By verdicts alone. `None` where no method passes and one may yet.
 fn judge(candidates: &[Candidate]) -> Option<Judgement> {
     let of = |verdict: Verdict| candidates.iter().filter(move |one| one.verdict == verdict);
     if candidates.is_empty() || of(Verdict::Fail).count() < candidates.len() {
@@ -106,13 +97,12 @@ fn judge(candidates: &[Candidate]) -> Option<Judgement> {
     nearest.map(words).map(Judgement::None)
 }
 
-/// `cpu-hogs (+2.3%)`.
 fn words(candidate: &Candidate) -> String {
     let error = candidate.off.map_or_else(|| "-".into(), |(bias, _)| signed(bias));
     format!("{} ({error})", candidate.contender)
 }
 
-/// The methods that were measured on all grounds of a kind; other tools are not advised.
+/// Those measured on all grounds of a kind; other tools are not advised.
 fn candidates(results: &Results, workloads: &[&str]) -> Vec<Candidate> {
     let of_kind = |one: &&Judged| workloads.contains(&one.workload.as_str());
     let grounds =

@@ -6,16 +6,15 @@ use crate::stats::{Coefficient, Verdict};
 use crate::table::{Table, Value};
 use crate::workload::workload;
 
-/// The columns of the cells; rates are work per second in the unit of the line.
+/// Rates are work per second in the unit of the line.
 const CELLS: &str = "method,workload,unit,cpus,asked_share,emulated_hz,period_ns,pairs,retaken,tainted,ideal,ratio±,\
 relative±,verdict,pairs_needed,native_mean±,native_median,native_mad,native_per_cycle,emulated_mean±,emulated_median,\
 emulated_mad,emulated_per_cycle,longest_stall_ns,periods,missed,own_cpu,relative_mean,outliers,outliers_beyond,doubt";
 
-/// The columns of the lines; both axes are in GHz.
+/// Both axes are in GHz.
 const LINES: &str = "method,workload,cpus,points,slope±,slope_se,slope_t,slope_p,intercept±,intercept_se,intercept_t,\
 intercept_p,r_squared,residual_sd,f,f_p";
 
-/// One line for each cell.
 pub(super) fn cells(results: &Results) -> Table {
     let mut table = Table::data(CELLS);
     for cell in &results.cells {
@@ -58,7 +57,6 @@ pub(super) fn cells(results: &Results) -> Table {
     table
 }
 
-/// One line for each regression of perceived on emulated frequency.
 pub(super) fn lines(results: &Results) -> Table {
     let mut table = Table::data(LINES);
     for one in &results.fidelity {
@@ -78,7 +76,7 @@ fn rate(rate: &Rate) -> Vec<Value> {
     row![rate.mean, rate.median.estimate, rate.mad, rate.per_cycle]
 }
 
-/// Lines of fields that are text already, under the names of their columns.
+/// Rows of CSV.
 #[derive(Debug, Clone)]
 pub struct Csv(Table);
 

@@ -11,23 +11,19 @@ use crate::numbers::percent;
 use crate::stats::{Interval, Spread, Verdict};
 use crate::workload::workload;
 
-/// By how much neighbouring methods are moved apart, as a share of the axis, so that none hides another.
+/// Neighbouring methods are moved apart by this share of the axis, so that none hides another.
 const APART: f64 = 0.012;
 
-/// The room for the methods of one work, as a share of the distance to the next.
+/// The share of the distance between two works that is for methods.
 const ROOM: f64 = 0.6;
 
-/// Larger errors are drawn at the end of the axis: the small ones could not be told apart beside them. In percent, unless what
-/// passes is wider.
+/// In percent, unless the tolerance is wider. Larger errors are drawn at its end: small ones could not be told apart.
 const ERROR_MAX: f64 = 30.0;
 
 /// More works than these are drawn by number of CPUs.
 const TOGETHER: usize = 5;
 
-/// The error of each method at each work, with the errors that pass: all in one figure, or one for each number of CPUs.
-///
-/// # Errors
-/// One cannot be drawn.
+/// All works in one figure, or one for each number of CPUs.
 pub(super) fn of_errors(results: &Results) -> Result<Vec<String>> {
     let all: Vec<_> = results.grounds.iter().collect();
     let mut cores: Vec<_> = all.iter().map(|ground| ground.cores).collect();
@@ -38,7 +34,6 @@ pub(super) fn of_errors(results: &Results) -> Result<Vec<String>> {
     groups.iter().filter_map(|grounds| errors_at(results, grounds).transpose()).collect()
 }
 
-/// The errors at these works; `None` where nothing has one.
 fn errors_at(results: &Results, grounds: &[&Ground]) -> Result<Option<String>> {
     let (methods, tolerance) = (results.methods(), results.tolerance * 100.0);
     let mut highest = tolerance * 1.6;
@@ -71,10 +66,6 @@ fn errors_at(results: &Results, grounds: &[&Ground]) -> Result<Option<String>> {
         .map(Some)
 }
 
-/// Perceived speed over emulated frequency, for a workload on some CPUs.
-///
-/// # Errors
-/// It cannot be drawn.
 pub(super) fn of_ground(results: &Results, ground: &Ground) -> Result<String> {
     let cells = results.cells_of(ground);
     let highest = cells.iter().map(|cell| cell.perceived(ground).high).fold(ground.native.high, f64::max);
@@ -103,10 +94,6 @@ pub(super) fn of_ground(results: &Results, ground: &Ground) -> Result<String> {
     Chart::new(ground.name(), x, y, series).with_ideal("ideal", ideal.collect()).svg()
 }
 
-/// How much work in windows of a length varies, for each method that was looked at; `None` where none was.
-///
-/// # Errors
-/// It cannot be drawn.
 pub(super) fn of_granularity(results: &Results) -> Result<Option<String>> {
     let mut labels: Vec<String> = Vec::new();
     let mut series = Vec::new();

@@ -9,7 +9,6 @@ use crate::numbers::{nanos, percent};
 
 const STYLE: &str = include_str!("page.css");
 
-/// What the figures and tables do not show; the same in every report.
 const LIMITS: &[&str] = &[
     "A pair compares two moments of one process; what changes a program over hours is not seen.",
     "The workloads are kernels. A program of yours is a mixture of them, and shares caches and memory in its own way.",
@@ -20,10 +19,6 @@ const LIMITS: &[&str] = &[
     "Speeds are relative to this machine. That a slower machine of another kind behaves alike is not claimed.",
 ];
 
-/// The page.
-///
-/// # Errors
-/// A figure cannot be drawn.
 pub(super) fn page(results: &Results) -> Result<String> {
     let title = format!("CPU emulation on {}", results.machine.model);
     let of_ground = |ground| figure::of_ground(results, ground);
@@ -87,7 +82,7 @@ fn section(heading: &str, content: &Markup) -> Markup {
     html! { section { h2 { (heading) } (content) } }
 }
 
-/// A figure as part of the page. Its text was escaped where it was drawn.
+/// Its text was escaped where it was drawn.
 fn inline(svg: &str) -> Markup {
     html! { figure { (PreEscaped(svg)) } }
 }

@@ -8,7 +8,6 @@ use crate::numbers::percent;
 use crate::table::{Table, escaped};
 use crate::verify::Outliers;
 
-/// The summary.
 pub(super) fn summary(results: &Results) -> String {
     let machine = &results.machine;
     let mut text = format!(

@@ -10,7 +10,6 @@ use crate::experiment::{Cell, Experiment, Taken, in_order};
 use crate::stats::{self, Bootstrap, Fidelity, Interval, Level, LinearFit, PairedRatios, Sample, Verdict};
 use crate::verify::{Pair, Plan, Side, Trial, Window, counting, findings, rates};
 
-/// A cell with all of its samples.
 pub(super) struct Measured<'a> {
     experiment: &'a Experiment,
     pub(super) cell: &'a Cell,
@@ -22,18 +21,16 @@ impl Measured<'_> {
         self.taken.iter().map(|taken| taken.pair.clone()).collect()
     }
 
-    /// The rates of the undisturbed pairs.
     pub(super) fn rates(&self) -> Result<Vec<stats::Pair>> {
         Ok(self.numbered_rates()?.into_iter().map(|(_, pair)| pair).collect())
     }
 
-    /// The same with the numbers of the pairs.
     pub(super) fn numbered_rates(&self) -> Result<Vec<(usize, stats::Pair)>> {
         let plan = self.experiment.plan(self.cell, Path::new(""))?;
         rates(&self.cell.trial, &self.pairs(), &plan)
     }
 
-    /// The windows that figures are of.
+    /// Those that figures are of.
     pub(super) fn windows(&self, side: Side) -> Vec<Window> {
         let pairs = self.pairs();
         let windows = counting(&pairs).into_iter().flat_map(|pair| &pair.windows);
@@ -74,7 +71,7 @@ impl Measured<'_> {
     }
 }
 
-/// The cells that have at least one pair that counts; those of all records that are alike are taken together.
+/// Cells with a pair that counts; equal cells of several records are taken together.
 pub(super) fn measured(records: &[Stored]) -> Vec<Measured<'_>> {
     let mut all: Vec<Measured<'_>> = Vec::new();
     for record in records {
@@ -97,7 +94,7 @@ pub(super) fn measured(records: &[Stored]) -> Vec<Measured<'_>> {
     all
 }
 
-/// The trial of a cell, without the memory that was free when it was planned.
+/// Without the memory that was free when it was planned.
 fn what_was_done(cell: &Cell) -> Trial {
     let mut trial = cell.trial.clone();
     if let Some(arrays) = &mut trial.job.arrays {
@@ -106,10 +103,6 @@ fn what_was_done(cell: &Cell) -> Trial {
     trial
 }
 
-/// Each method on each ground, over all speeds.
-///
-/// # Errors
-/// Samples that no statistic can be made of.
 pub(super) fn judged(
     measured: &[Measured<'_>],
     cells: &[CellResult],

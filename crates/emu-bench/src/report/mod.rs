@@ -1,7 +1,4 @@
-//! Reports: what records show, as a page, figures and tables, from the records alone.
-//!
-//! Nothing here reads or writes anything but the records: a report is text. [`Chart`] serves measurements of the machine as
-//! well.
+//! Reports: what records show, as a page, figures and tables, from the records alone. [`Chart`] serves other measurements too.
 
 mod axis;
 mod chart;
@@ -40,9 +37,6 @@ pub struct ReportFile {
 }
 
 /// Every file of a report: the page, the figures, the tables.
-///
-/// # Errors
-/// A figure cannot be drawn.
 pub fn files(results: &Results) -> Result<Vec<ReportFile>> {
     let file = |name: &str, text: String| ReportFile { name: name.into(), text };
     let mut files = vec![

@@ -87,11 +87,10 @@ pub struct Compared {
 /// Those that were evaluated, as they were.
 pub const BUCHERT_2011_METHODS: [MethodId; 5] = [LIM, HOGS, FRACAS, GOV, FREQ];
 
-/// What is said of some methods.
 pub(super) type Statement = (&'static [MethodId], Says);
 
-/// Slides 13 to 20 of the talk (T. Buchert, L. Nussbaum, J. Gustedt, HPCC 2011): the workload, the number of
-/// CPUs, and what is said of whom. Slide 14 states what should be, for all methods.
+/// Slides 13 to 20 of the talk (T. Buchert, L. Nussbaum, J. Gustedt, HPCC 2011): slide, workload, CPUs, statements. Slide 14
+/// states what should be, for all methods.
 pub(super) const SLIDES: &[(u8, &str, usize, &[Statement])] = &[
     (13, "cpu-loop", 1, &[(&BUCHERT_2011_METHODS, Says::Right)]),
     (14, "udp-io", 1, &[(&BUCHERT_2011_METHODS, Says::Flat)]),

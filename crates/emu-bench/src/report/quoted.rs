@@ -1,6 +1,4 @@
-//! Tables of records for documents, and the documents that quote them.
-//!
-//! A document marks a table by the command that makes it, and emu writes what is between the marks:
+//! Tables of records for documents. A document marks a table by the command that makes it, and emu fills it in:
 //!
 //! ```text
 //! <!-- emu report benches/results/hogs --table errors -->
@@ -22,7 +20,6 @@ use crate::numbers::{percent, signed, span};
 use crate::row;
 use crate::table::{Column, Table, Value, escaped};
 
-/// What begins and ends the mark of a table, and the mark of its end.
 const BEGIN: &str = "<!-- emu report ";
 const CLOSE: &str = " -->";
 const END: &str = "<!-- end of the table -->";
@@ -80,19 +77,17 @@ impl FromStr for Quoted {
     }
 }
 
-/// What stands for a method with its settings: `cpu-hogs, 10ms`.
+/// `cpu-hogs, 10ms`
 fn setting(cell: &CellResult) -> String {
     let period = if cell.period.is_zero() { String::new() } else { format!(", {}", span(cell.period)) };
     let background = if cell.exclude_background { ", background excluded" } else { "" };
     format!("{}{period}{background}", cell.contender)
 }
 
-/// The cells that are no controls.
 fn emulated(records: &[Results]) -> impl Iterator<Item = &CellResult> {
     records.iter().flat_map(|one| &one.cells).filter(|cell| cell.contender != NONE)
 }
 
-/// The shares that were asked for, the lowest first.
 fn shares(records: &[Results]) -> Vec<f64> {
     let mut shares: Vec<f64> = emulated(records).map(|cell| cell.share).collect();
     shares.sort_by(f64::total_cmp);
@@ -100,7 +95,7 @@ fn shares(records: &[Results]) -> Vec<f64> {
     shares
 }
 
-/// Whether two speeds are one: shares that come from clocks differ in their last digits.
+/// Shares that come from clocks differ in their last digits.
 fn is_same(a: f64, b: f64) -> bool {
     percent(a) == percent(b)
 }
@@ -178,10 +173,7 @@ fn beside(records: &[Results]) -> Table {
     table
 }
 
-/// The document with all of its tables as the records have them now. `read` gives the results of a record, by its folder.
-///
-/// # Errors
-/// Usage, naming the line, for a mark that names no table or has no end; a record cannot be read.
+/// The document with its tables as the records have them now. `read` gives the results of records; an error names the line.
 pub fn spliced(document: &str, read: &dyn Fn(&[PathBuf]) -> Result<Vec<Results>>) -> Result<String> {
     let mut text = String::new();
     let mut lines = document.split_inclusive('\n').enumerate();
@@ -203,7 +195,6 @@ pub fn spliced(document: &str, read: &dyn Fn(&[PathBuf]) -> Result<Vec<Results>>
     Ok(text)
 }
 
-/// The folders and the table of `DIR… --table NAME`.
 fn command(words: &str) -> Result<(Vec<PathBuf>, Quoted), String> {
     let (folders, name) = words
         .split_once(" --table ")

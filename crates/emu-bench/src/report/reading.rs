@@ -18,11 +18,7 @@ use crate::verify::{SMOOTH, Side, Window};
 use crate::workload::{Done, workload};
 
 impl Results {
-    /// The results of some records, taken together.
-    ///
-    /// # Errors
-    /// Usage, for a record that cannot be used, or that is of another machine, emu or kind of measurement than the first;
-    /// and where there is nothing that can be judged. One that was cut short has no end, and so is not complete.
+    /// The results of some records of one machine, emu and kind of measurement. One that was cut short is not complete.
     pub fn read(folders: &[impl AsRef<Path>]) -> Result<Self> {
         let mut records: Vec<Stored> = Vec::new();
         for folder in folders {
@@ -44,9 +40,6 @@ impl Results {
     }
 
     /// The results of a run that has been measured by this process.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
     pub fn of_run(run: &Run) -> Result<Self> {
         Self::of(&[Stored {
             about: run.about().clone(),
@@ -128,7 +121,7 @@ impl Ground {
     }
 }
 
-/// The ideal curve of a workload: over the native windows, the median at each share.
+/// At each share the median over the native windows.
 fn ideal<'a>(name: &str, native: impl Iterator<Item = &'a Done>) -> Result<Vec<(f64, f64)>> {
     let workload = workload(name)?;
     let native: Vec<_> = native.collect();

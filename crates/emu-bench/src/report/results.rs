@@ -342,7 +342,6 @@ impl CellResult {
     }
 }
 
-/// Whether emulation promises to get a workload right.
 pub(super) fn is_promised(name: &str) -> bool {
     workload(name).is_ok_and(Workload::is_promised)
 }

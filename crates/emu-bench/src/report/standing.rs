@@ -10,7 +10,7 @@ use crate::experiment::NONE;
 use crate::external::external;
 use crate::stats::{Bootstrap, Interval, Level, Sample};
 
-/// No method is behind another tool where its median is nearer by less than this share, of which no program tells.
+/// A tool whose median is nearer by less than this share is level with the method: no program notices that.
 const MARGIN: f64 = 0.01;
 
 impl Standing {
@@ -24,10 +24,6 @@ impl Standing {
     }
 }
 
-/// Every method beside every other tool that did the same.
-///
-/// # Errors
-/// Samples that no statistic can be made of.
 pub(super) fn beside(measured: &[Measured<'_>], cells: &[CellResult], seed: u64) -> Result<Vec<Beside>> {
     let both = || measured.iter().zip(cells);
     let mut all = Vec::new();
@@ -54,7 +50,7 @@ pub(super) fn beside(measured: &[Measured<'_>], cells: &[CellResult], seed: u64)
     Ok(all)
 }
 
-/// The error of each undisturbed pair, as a share, by the number of its round.
+/// By the number of its round, as a share.
 fn errors(measured: &Measured<'_>, cell: &CellResult) -> Result<BTreeMap<usize, f64>> {
     let error = |(number, pair): (usize, crate::stats::Pair)| {
         (number, pair.log_ratio().exp() / cell.finding.ideal - 1.0)
@@ -62,8 +58,8 @@ fn errors(measured: &Measured<'_>, cell: &CellResult) -> Result<BTreeMap<usize, 
     Ok(measured.numbered_rates()?.into_iter().map(error).collect())
 }
 
-/// How much further their median is from what was asked than ours. The interval of the difference is bootstrapped over the
-/// rounds, in each of which both met the same machine; a round counts where both pairs were undisturbed.
+/// How much further their median is from what was asked than ours, bootstrapped over the rounds in which both pairs were
+/// undisturbed: in a round both met the same machine.
 fn lead(ours: &BTreeMap<usize, f64>, theirs: &BTreeMap<usize, f64>, seed: u64) -> Result<Option<Interval>> {
     let rounds: Vec<_> = ours.iter().filter_map(|(number, own)| Some((*own, *theirs.get(number)?))).collect();
     if rounds.len() < Bootstrap::UNITS_MIN {

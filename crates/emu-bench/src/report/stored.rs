@@ -8,7 +8,6 @@ use crate::numbers::percent;
 use crate::record::About;
 use crate::stats::Sample;
 
-/// A record that was read.
 pub(super) struct Stored {
     pub(super) about: About,
     pub(super) experiment: Experiment,
@@ -16,7 +15,6 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Why samples of another record must not be mixed with those of this one.
     pub(super) fn check_mixing(&self, about: &About, experiment: &Experiment) -> Result<(), String> {
         if self.about.machine != about.machine {
             return Err(format!(
@@ -34,7 +32,6 @@ impl Stored {
         Ok(())
     }
 
-    /// What it tells of its run.
     pub(super) fn info(&self) -> RunInfo {
         let taken = &self.rows.taken;
         let mut disturbances = BTreeMap::new();
@@ -66,7 +63,6 @@ impl Stored {
     }
 }
 
-/// How smoothly work progressed in all of them.
 pub(super) fn smoothness(records: &[Stored]) -> Vec<Smoothness> {
     let seen = |record: &Stored| {
         let of = |seen: &Seen| {
@@ -82,7 +78,6 @@ pub(super) fn smoothness(records: &[Stored]) -> Vec<Smoothness> {
     records.iter().flat_map(seen).collect()
 }
 
-/// What could not be measured in any of them, each once.
 pub(super) fn unavailable(records: &[Stored]) -> Vec<Refusal> {
     let mut all: Vec<Refusal> = Vec::new();
     for record in records {

@@ -6,8 +6,7 @@ use emu_core::MethodId;
 
 use crate::experiment::{NONE, methods};
 
-/// The palette of Okabe and Ito, made to be told apart whatever colours somebody sees (*Color universal design*,
-/// 2008), without its yellow, which is too faint on white.
+/// The palette of Okabe and Ito (*Color universal design*, 2008), without its yellow, which is too faint on white.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -18,7 +17,6 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
 ];
 
-/// The shape of a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Disc,
@@ -30,14 +28,13 @@ pub(super) enum Shape {
 
 const SHAPES: [Shape; 5] = [Shape::Disc, Shape::Square, Shape::Triangle, Shape::Diamond, Shape::Wedge];
 
-/// How a series is told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) colour: RGBColor,
     pub(super) shape: Shape,
 }
 
-/// The look of a method: the same in every figure of every report.
+/// The same in every figure of every report.
 pub(super) fn of(contender: MethodId) -> Look {
     if contender == NONE {
         return Look { colour: RGBColor(120, 120, 120), shape: Shape::Disc };
@@ -45,14 +42,13 @@ pub(super) fn of(contender: MethodId) -> Look {
     look(methods::all().iter().position(|one| *one == contender).unwrap_or(0))
 }
 
-/// The look of a place in a list, the first being 0; 35 of them are different.
+/// The first place is 0; 35 looks are different.
 pub(super) fn look(place: usize) -> Look {
     let pick = |count: usize| place % count;
     let colour = COLOURS.get(pick(COLOURS.len())).copied().unwrap_or(RGBColor(0, 0, 0));
     Look { colour, shape: SHAPES.get(pick(SHAPES.len())).copied().unwrap_or(Shape::Disc) }
 }
 
-/// A number per second with its prefix: `3.1 G`.
 pub(super) fn prefix(largest: f64) -> (f64, &'static str) {
     [(1e9, "G"), (1e6, "M"), (1e3, "k")].into_iter().find(|(scale, _)| largest >= *scale).unwrap_or((1.0, ""))
 }

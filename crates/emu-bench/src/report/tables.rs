@@ -78,7 +78,6 @@ impl Results {
     }
 }
 
-/// The mean error with its interval, how far the worst speed is off, and why there is no verdict.
 fn judgement(one: &Judged) -> Judgement {
     let mut remarks = Vec::new();
     if let Some(Fidelity { bias, worst, .. }) = &one.fidelity {
@@ -90,12 +89,11 @@ fn judgement(one: &Judged) -> Judgement {
     Judgement { verdict: one.verdict, word: None, error, remarks }
 }
 
-/// How far the worst speed is off, either way: `3.5%`, and beyond a half a factor, `2.0-fold`.
+/// `3.5%`, and beyond a half a factor: `2.0-fold`.
 fn off(worst: f64) -> String {
     if worst <= 0.5 { percent(worst) } else { format!("{:.1}-fold", 1.0 + worst) }
 }
 
-/// How much the work in windows of each length varies.
 pub(super) fn granularity(results: &Results) -> Table {
     let windows = results.smoothness.first().map(|one| one.spectrum.granularity.windows.as_slice());
     let lengths = windows.unwrap_or_default().iter();
@@ -117,7 +115,6 @@ pub(super) fn granularity(results: &Results) -> Table {
     table
 }
 
-/// Native against native.
 pub(super) fn noise(results: &Results) -> Table {
     let mut table = Table::new([
         Column::text("work"),
@@ -137,7 +134,6 @@ pub(super) fn noise(results: &Results) -> Table {
     table
 }
 
-/// Every cell.
 pub(super) fn cells(results: &Results) -> Table {
     let mut table = Table::new([
         Column::text("work"),
@@ -179,7 +175,6 @@ pub(super) fn cells(results: &Results) -> Table {
     table
 }
 
-/// Perceived over emulated frequency, wherever several speeds were measured.
 pub(super) fn lines(results: &Results) -> Table {
     let mut table = Table::new([
         Column::text("work"),
@@ -209,7 +204,6 @@ pub(super) fn lines(results: &Results) -> Table {
     table
 }
 
-/// What could not be measured.
 pub(super) fn unavailable(results: &Results) -> Table {
     let mut table = Table::new(["method", "asked for", "why not", "what helps"].map(Column::text));
     for refusal in &results.unavailable {

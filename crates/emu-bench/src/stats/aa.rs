@@ -25,13 +25,8 @@ pub struct AaTest {
 }
 
 impl AaTest {
-    /// Compares native with native as a real comparison is made.
-    ///
-    /// The detectable effect follows from the width of the interval (see the power calculation of
-    /// [`Verdict::NotEnoughData`](super::Verdict::NotEnoughData)).
-    ///
-    /// # Errors
-    /// Usage, for fewer than two pairs, or too few for an interval of `level`: the median needs 6 pairs for 95 %.
+    /// Compares native with native as a real comparison is made: the median needs 6 pairs for 95 %. The detectable effect
+    /// follows from the width of the interval (see [`Verdict::NotEnoughData`](super::Verdict::NotEnoughData)).
     pub fn of(pairs: &[Pair], centre: Centre, level: Level) -> Result<Self> {
         let all = PairedRatios::new(pairs)?;
         let ratio = all.ratio(centre, level)?;

@@ -10,11 +10,10 @@ use super::distribution::{normal_cdf, t_critical};
 use super::interval::{Interval, Level};
 use super::sample::quantile;
 
-/// Replicates that must be expected beyond each end of an interval, so that the end is more than the luckiest
-/// replicate of all.
+/// Replicates expected beyond each end of an interval, at least: one alone would be the luckiest of all.
 const BEYOND_EACH_END: f64 = 3.0;
 
-/// Most resamples accepted: more cost time and memory, and change no digit that anybody reads.
+/// More cost time and memory, and change no digit that anybody reads.
 const RESAMPLES_MAX: u32 = 1_000_000;
 
 /// How to resample. The same seed gives the same interval on every host, so it belongs into the record.
@@ -62,12 +61,7 @@ impl Bootstrap {
     }
 
     /// The percentile interval: quantiles of the statistic over the resamples (Efron & Tibshirani 1993,
-    /// ch. 13). For medians; assumes that the statistic is about unbiased. Where the estimate lies outside of
-    /// these quantiles, the interval is widened to it.
-    ///
-    /// # Errors
-    /// Usage, for fewer than [`UNITS_MIN`](Self::UNITS_MIN) units, a number of resamples out of range, or a
-    /// statistic that is not finite on the data or on a resample.
+    /// ch. 13). For medians; assumes that the statistic is about unbiased. Widened to the estimate where that lies outside.
     pub fn percentile<T>(
         &self,
         units: &[T],
@@ -123,7 +117,6 @@ fn expanded_z(units: usize, level: Level) -> Result<f64> {
     Ok((n / (n - 1.0)).sqrt() * t_critical(level.get(), n - 1.0)?)
 }
 
-/// The quantiles of the ascending replicates at two shares, widened to the estimate.
 fn between(estimate: f64, replicates: &[f64], (low, high): (f64, f64), level: Level) -> Interval {
     Interval {
         estimate,

@@ -5,12 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::sample::Sample;
 
-/// How many standard deviations below the median a value counts as dipped. Among normal values one in three million
-/// lies there.
+/// A value is dipped so many standard deviations below the median: one in three million normal values lies there.
 const DEVIATIONS: f64 = 5.0;
 
-/// What the median absolute deviation of normal values is multiplied by for their standard deviation (Hampel 1974,
-/// *The influence curve and its role in robust estimation*).
+/// Standard deviation of normal values by their median absolute deviation (Hampel 1974, *The influence curve and its role in
+/// robust estimation*).
 const NORMAL: f64 = 1.4826;
 
 /// A value that is less than this share of the median below it is no dip, however quiet the others are.
@@ -57,10 +56,7 @@ pub struct Dips {
 }
 
 impl Dips {
-    /// Finds the dips of a series.
-    ///
-    /// # Errors
-    /// Usage, when the median is not positive: a dip has no depth then.
+    /// Finds the dips of a series whose median is above 0.
     ///
     /// # Examples
     /// ```
@@ -111,7 +107,7 @@ fn period(dips: &[Dip]) -> Result<Option<f64>> {
     let distances: Vec<_> = begins.clone().zip(begins.skip(1)).map(|(one, next)| next - one).collect();
     let distances = Sample::new(distances)?;
     let median = distances.median();
-    // A dip begins within a value, so that a distance of a few values is off by up to one of them.
+    // A dip begins within a value: distances are off by up to one.
     let limit = (REGULAR * median).max(1.0);
     let regular = distances.values().iter().filter(|distance| (**distance - median).abs() <= limit).count();
     // One in five may be missed, or be another's.

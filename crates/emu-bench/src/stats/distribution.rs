@@ -1,14 +1,11 @@
-//! Student's t, Fisher's F and the normal distribution, as far as the intervals and tests here need them.
-//!
-//! Tail areas are the regularised incomplete beta function of statrs. Quantiles of t are solved here and not
-//! taken from statrs, whose inverse of that function can fail to end in extreme tails (statrs issue 435).
+//! Student's t, Fisher's F and the normal distribution. Tail areas are the incomplete beta function of statrs. Quantiles of t
+//! are solved here: the inverse of statrs can fail to end in extreme tails (statrs issue 435).
 
 use emu_core::{Error, ErrorKind, Result};
 use statrs::distribution::{Continuous, ContinuousCDF, Normal, StudentsT};
 use statrs::function::beta::checked_beta_reg;
 
-/// Above this many degrees of freedom the expansion around the normal quantile is exact to rounding, while
-/// the continued fraction behind the beta function needs ever more terms.
+/// Above this the expansion is exact to rounding, while the fraction behind the beta function needs ever more terms.
 const DF_EXPANSION: f64 = 10_000.0;
 
 /// Φ(z), the standard normal distribution function.
@@ -21,16 +18,15 @@ pub(super) fn normal_quantile(share: f64) -> f64 {
     Normal::standard().inverse_cdf(share)
 }
 
-/// The t that encloses the central `level` of Student's distribution with `df` ≥ 1 degrees of freedom, which
-/// need not be a whole number.
+/// The t that encloses the central `level`; `df` is at least 1, and need not be a whole number.
 pub(super) fn t_critical(level: f64, df: f64) -> Result<f64> {
     let z = normal_quantile(f64::midpoint(1.0, level));
     if df > DF_EXPANSION {
         return Ok(t_expansion(z, df));
     }
     let density = StudentsT::new(0.0, 1.0, df).map_err(|cause| undefined("Student's t", df, cause))?;
-    // The tail area falls and is convex for t > 0, and z lies left of every t quantile: Newton's steps all
-    // go right and none oversteps, so that the loop ends when rounding stops it.
+    // The tail area falls and is convex for t > 0, and z lies left of every t quantile: Newton's steps all go right and none
+    // oversteps, so that the loop ends when rounding stops it.
     let mut t = z;
     loop {
         let next = t + (t_two_sided(t, df)? - (1.0 - level)) / (2.0 * density.pdf(t));

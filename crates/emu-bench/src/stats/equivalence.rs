@@ -15,10 +15,7 @@ impl Band {
     /// ±5 %.
     pub const FIVE_PERCENT: Self = Self(0.05);
 
-    /// A band of ±`share`.
-    ///
-    /// # Errors
-    /// Usage, unless 0 < share < 1.
+    /// A band of ±`share`, above 0 and below 1.
     pub fn new(share: f64) -> Result<Self> {
         if !(share > 0.0 && share < 1.0) {
             return Err(Error::usage(format!("cannot use the tolerance ±{share}"))
@@ -71,13 +68,8 @@ impl Verdict {
 
     /// Judges the interval of emulated / native / ideal from `pairs` pairs.
     ///
-    /// The interval at `level` lies inside the band when and only when both of Schuirmann's one-sided tests
-    /// reject at (1 − level) / 2: 2.5 % each at 95 %, which is stricter than the 5 % of bioequivalence. Assumes
-    /// what the interval assumes.
-    ///
-    /// # Errors
-    /// Usage, unless estimate and ends are ordered and above zero, as those of a ratio are; when the interval
-    /// was made for a lower level; and when it claims to come from fewer than two pairs.
+    /// The interval at `level` lies inside the band when and only when both of Schuirmann's one-sided tests reject at (1 −
+    /// level) / 2: 2.5 % each at 95 %, which is stricter than the 5 % of bioequivalence.
     ///
     /// # Examples
     /// ```
@@ -114,17 +106,14 @@ impl Verdict {
         if ratio.high < band.low() || band.high() < ratio.low {
             return Ok(Self::Fail);
         }
-        // Ratios are estimated as logarithms, so that is the scale on which the interval shrinks evenly.
+        // Ratios are estimated as logarithms: on that scale the interval shrinks evenly.
         let log = ratio.map(f64::ln);
         let distance = (log.estimate - band.low().ln()).abs().min((band.high().ln() - log.estimate).abs());
         Ok(Self::NotEnoughData { pairs_needed: pairs_needed(log.half_width(), pairs, level, distance)? })
     }
 
-    /// One verdict for several ratios: any fail fails; all must pass for a pass; else there is not enough
-    /// data, and the ratio that needs most pairs says how many. `None` for no verdict at all.
-    ///
-    /// A pass needs no correction for their number, because every single one had to pass (Berger 1982,
-    /// intersection-union test).
+    /// One verdict for several ratios: any fail fails; all must pass for a pass; else the ratio that needs most pairs says how
+    /// many. A pass needs no correction for their number, as each had to pass (Berger 1982, intersection-union test).
     pub fn of_all(verdicts: impl IntoIterator<Item = Self>) -> Option<Self> {
         verdicts.into_iter().reduce(|all, one| match (all, one) {
             (Self::Fail, _) | (_, Self::Fail) => Self::Fail,

@@ -2,11 +2,9 @@
 
 /// Jain's fairness index of what each of several has got: (Σx)² / (n · Σx²).
 ///
-/// 1 when all have the same, k/n when k of n share all of it evenly and the others have nothing. The unit does not matter.
-/// `None` for fewer than two, where nobody has got anything, and for what cannot have been got: less than nothing, infinity.
-///
-/// Source: Jain, Chiu, Hawe: *A Quantitative Measure of Fairness and Discrimination for Resource Allocation in Shared
-/// Computer Systems*, DEC Research Report TR-301, 1984.
+/// 1 when all have the same, k/n when k of n share all of it evenly. `None` for fewer than two, where nobody has got anything,
+/// and for amounts below 0 or infinite.
+/// (Jain, Chiu, Hawe: *A Quantitative Measure of Fairness and Discrimination*, DEC Research Report TR-301, 1984)
 ///
 /// # Examples
 /// ```

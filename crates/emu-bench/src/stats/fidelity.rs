@@ -55,10 +55,6 @@ pub struct Fidelity {
 impl Fidelity {
     /// Summarises the cells of one workload. `floor` is the mean |ln ratio| of the A/A pairs of the same run
     /// ([`AaTest::floor`](super::AaTest::floor)): what a perfect method would show for an error here.
-    ///
-    /// # Errors
-    /// Usage, for no cell, a cell with fewer than two pairs, a target or an ideal that is not finite and above
-    /// zero, or a floor that is not finite and at least zero.
     pub fn of(cells: &[Cell], floor: f64, level: Level) -> Result<Self> {
         if !(floor.is_finite() && floor >= 0.0) {
             return Err(Error::usage(format!(
@@ -102,7 +98,7 @@ fn log_errors(cell: &Cell) -> Result<Sample> {
     Ok(cell.ratios.relative_to(cell.ideal)?.logs().clone())
 }
 
-/// The mean of the means of strata, with the interval of Welch and Satterthwaite.
+/// With the interval of Welch and Satterthwaite.
 fn stratified_mean(strata: &[Sample], level: Level) -> Result<Interval> {
     let estimate = Sample::new(strata.iter().map(Sample::mean).collect::<Vec<_>>())?.mean();
     // Each stratum adds s²/n to the variance, known with n − 1 degrees of freedom.
@@ -121,8 +117,8 @@ fn stratified_mean(strata: &[Sample], level: Level) -> Result<Interval> {
     Ok(Interval::around(estimate, half, level.get()))
 }
 
-/// The largest |mean| of the strata with a simultaneous interval: when all of their intervals hold, the
-/// largest true |mean| is at least every lower end of a magnitude and at most the largest upper one.
+/// A simultaneous interval: when all intervals of the strata hold, the largest true |mean| is at least every lower end of a
+/// magnitude and at most the largest upper one.
 fn worst_mean(strata: &[Sample], level: Level) -> Result<Interval> {
     let each = 1.0 - (1.0 - level.get()) / strata.len() as f64;
     let mut worst = Interval::around(0.0, 0.0, level.get());

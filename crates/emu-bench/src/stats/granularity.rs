@@ -73,11 +73,7 @@ pub struct Granularity {
 }
 
 impl Granularity {
-    /// Computes the spectrum of a series of stamps in the order of time.
-    ///
-    /// # Errors
-    /// Usage, when the series has no duration or lasts over an hour, when time or work runs backwards, or when
-    /// no work was done at all.
+    /// Computes the spectrum of stamps in the order of time, over at most an hour.
     pub fn of(stamps: &[Stamp]) -> Result<Self> {
         let (first, last) = ends(stamps)?;
         let span_ns = last.time_ns - first.time_ns;
@@ -112,7 +108,6 @@ impl Granularity {
     }
 }
 
-/// First and last stamp of a series that can be used, or why it cannot.
 fn ends(stamps: &[Stamp]) -> Result<(Stamp, Stamp)> {
     let (Some(&first), Some(&last)) = (stamps.first(), stamps.last()) else {
         return Err(Error::usage("cannot see progress in an empty series"));
@@ -137,7 +132,6 @@ fn ends(stamps: &[Stamp]) -> Result<(Stamp, Stamp)> {
     Ok((first, last))
 }
 
-/// The work done in each of `count` windows of `length_ns`, one after another from the first stamp.
 fn work_per_window(stamps: &[Stamp], first: Stamp, length_ns: u64, count: u64) -> Result<Sample> {
     let mut later = stamps.iter().copied().skip(1).peekable();
     let mut before = first;

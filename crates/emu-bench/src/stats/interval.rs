@@ -16,10 +16,7 @@ impl Level {
     /// 95 %, the level of the published figures.
     pub const P95: Self = Self(0.95);
 
-    /// A level as a share: 0.95 for 95 %.
-    ///
-    /// # Errors
-    /// Usage, outside 0.8..=0.999.
+    /// A level as a share, 0.8..=0.999: 0.95 for 95 %.
     pub fn new(level: f64) -> Result<Self> {
         if !(0.8..=0.999).contains(&level) {
             return Err(Error::usage(format!("cannot use the confidence level {level}"))
@@ -56,13 +53,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The mean with Student's t interval, as in the published figures.
-    ///
-    /// Assumes independent measurements whose mean is about normal: true for normal data of any number, and
-    /// for skewed data from some 30 on (Student 1908).
-    ///
-    /// # Errors
-    /// Usage, for a single measurement.
+    /// The mean of two or more measurements with Student's t interval, as in the published figures. Assumes that the mean is
+    /// about normal: true for normal data of any number, and for skewed data from some 30 on (Student 1908).
     pub fn of_mean(sample: &Sample, level: Level) -> Result<Self> {
         let sd = sample.sd().ok_or_else(|| {
             Error::usage("cannot give an interval for the mean of 1 measurement").hint("take at least two")
@@ -74,9 +66,6 @@ impl Interval {
 
     /// The share of `successes` in `trials` with Wilson's score interval, which stays honest near 0 and 1
     /// (Wilson 1927; Brown, Cai & `DasGupta` 2001). Assumes independent trials of equal chance.
-    ///
-    /// # Errors
-    /// Usage, for no trial at all or more successes than trials.
     pub fn of_share(successes: usize, trials: usize, level: Level) -> Result<Self> {
         if trials == 0 || successes > trials {
             return Err(Error::usage(format!("cannot take the share of {successes} in {trials} trials")));
@@ -102,7 +91,6 @@ impl Interval {
         self.level >= level.0
     }
 
-    /// `estimate` ± `half`.
     pub(super) fn around(estimate: f64, half: f64, level: f64) -> Self {
         Self { estimate, low: estimate - half, high: estimate + half, level }
     }

@@ -7,18 +7,13 @@ use super::interval::{Interval, Level};
 use super::sample::{Sample, order_statistic, quantile};
 
 impl Interval {
-    /// The median: by order statistics below [`Bootstrap::UNITS_MIN`] measurements, else by the percentile
-    /// bootstrap. The percentile kind is used because the acceleration of `BCa` does not converge for a median
-    /// (Efron & Tibshirani 1993, § 11.6).
+    /// The median: by order statistics below [`Bootstrap::UNITS_MIN`] measurements, else by the percentile bootstrap, as the
+    /// acceleration of `BCa` does not converge for a median (Efron & Tibshirani 1993, § 11.6).
     ///
-    /// Order statistics assume independent measurements of one continuous distribution and nothing of its
-    /// shape (Conover, *Practical Nonparametric Statistics*, § 3.2). The interval from the k-th smallest to
-    /// the k-th largest of n has a level of 1 − 2·P(B < k), B binomial (n, ½). It is the narrowest that
-    /// reaches `level`; under 6 measurements none reaches 95 %, and the whole range is returned with the
-    /// level it does have (5: 93.75 %, 3: 75 %, 1: 0).
-    ///
-    /// # Errors
-    /// Usage, when the bootstrap has too few resamples for `level`.
+    /// Order statistics assume independent measurements of one continuous distribution of any shape (Conover, *Practical
+    /// Nonparametric Statistics*, § 3.2). Of n measurements, the k-th smallest and the k-th largest enclose the median at a
+    /// level of 1 − 2·P(B < k), B binomial (n, ½): k is the largest that reaches `level`. Under 6 measurements none reaches 95
+    /// %, and the whole range is returned with the level it has (5: 93.75 %, 3: 75 %, 1: 0).
     pub fn of_median(sample: &Sample, level: Level, bootstrap: &Bootstrap) -> Result<Self> {
         if sample.count() < Bootstrap::UNITS_MIN {
             return Ok(by_order_statistics(sample, level));

@@ -1,11 +1,9 @@
 //! Statistics of measurements: estimates with intervals, comparisons with verdicts.
 //!
-//! Nothing here reads a clock, a file or an unseeded random number: the same measurements and the same seed
-//! give the same figures on every host. Values enter through [`Sample`], [`Pair`] or [`Stamp`], which refuse
-//! what is not a measurement (NaN, infinity, nothing at all); after that, no figure is NaN.
-//!
-//! A comparison is made from interleaved [`Pair`]s and is reported as a ratio with an [`Interval`], never as
-//! "no significant difference": too little data is a [`Verdict`] of its own.
+//! Nothing here reads a clock, a file or an unseeded random number: the same measurements and the same seed give the same
+//! figures on every host. Values enter through [`Sample`], [`Pair`] or [`Stamp`]; what is not a measurement is refused, so no
+//! figure is NaN. A comparison is a ratio with an [`Interval`], never "no significant difference": too little data is a
+//! [`Verdict`] of its own.
 
 mod aa;
 mod bootstrap;

@@ -23,10 +23,7 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// The noise of a sample.
-    ///
-    /// # Errors
-    /// Usage, when the median is zero or so small that a quotient overflows: the noise has no scale then.
+    /// The noise of a sample whose median is not (nearly) zero.
     ///
     /// # Examples
     /// ```

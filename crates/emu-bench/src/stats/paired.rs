@@ -19,11 +19,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// A pair of single measurements.
-    ///
-    /// # Errors
-    /// Usage, unless both rates are finite and above zero. A rate of zero is a stall: it has no ratio and
-    /// must be reported as a failed measurement.
+    /// A pair of single measurements. A rate of zero is a stall: it has no ratio, and must be reported as a failed measurement.
     pub fn new(emulated: f64, native: f64) -> Result<Self> {
         for (name, rate) in [("emulated", emulated), ("native", native)] {
             if !(rate > 0.0 && rate.is_finite()) {
@@ -50,21 +46,16 @@ pub enum Centre {
     Median(Bootstrap),
 }
 
-/// Log ratios ln(emulated / native) of independent pairs taken under the same settings.
-///
-/// Logarithms make twice as fast and half as fast equally far from 1, which differences and plain ratios do
-/// not (Fleming & Wallace 1986). Intervals of a ratio are intervals of the log ratio, transformed back; they
-/// state the size of the effect and not only that there is one (Kalibera & Jones, arXiv 2007.10899).
+/// Log ratios ln(emulated / native) of independent pairs taken under the same settings. They make twice as fast and half as
+/// fast equally far from 1, which differences and plain ratios do not (Fleming & Wallace 1986). Intervals are transformed back;
+/// they state the size of the effect and not only that there is one (Kalibera & Jones, arXiv 2007.10899).
 #[derive(Debug, Clone, PartialEq)]
 pub struct PairedRatios {
     logs: Sample,
 }
 
 impl PairedRatios {
-    /// Collects the log ratios of pairs.
-    ///
-    /// # Errors
-    /// Usage, for no pair at all.
+    /// Collects the log ratios of pairs, of at least one.
     pub fn new(pairs: &[Pair]) -> Result<Self> {
         Ok(Self { logs: Sample::new(pairs.iter().map(Pair::log_ratio).collect::<Vec<_>>())? })
     }
@@ -75,9 +66,6 @@ impl PairedRatios {
     }
 
     /// The same pairs relative to an ideal ratio: 1 where the emulation is perfect.
-    ///
-    /// # Errors
-    /// Usage, unless `ideal` is finite and above zero.
     pub fn relative_to(&self, ideal: f64) -> Result<Self> {
         if !(ideal > 0.0 && ideal.is_finite()) {
             return Err(Error::usage(format!(
@@ -88,9 +76,6 @@ impl PairedRatios {
     }
 
     /// The ratio emulated / native with its interval.
-    ///
-    /// # Errors
-    /// As [`Interval::of_mean`] and [`Interval::of_median`].
     ///
     /// # Examples
     /// ```

@@ -11,32 +11,27 @@ const POWER: f64 = 0.8;
 /// Experiments of more pairs than this are not planned.
 const PAIRS_MAX: usize = 1_000_000;
 
-/// The effect, as a multiple of the standard error, that `pairs` pairs find with the chance [`POWER`].
-///
-/// It must exceed the interval's half width by what chance takes back one time in five: t(level) + t(power),
-/// the usual approximation to the noncentral t (Julious 2004, *Sample sizes for clinical trials with normal
-/// data*, Stat. Med. 23). At least two pairs.
+/// The effect, as a multiple of the standard error, that `pairs` pairs (two or more) find with the chance [`POWER`]: the
+/// interval's half width and what chance takes back one time in five, t(level) + t(power), the usual approximation to the
+/// noncentral t (Julious 2004, *Sample sizes for clinical trials with normal data*, Stat. Med. 23).
 fn standard_errors(pairs: usize, level: Level) -> Result<f64> {
     let df = (pairs - 1) as f64;
     Ok(t_critical(level.get(), df)? + t_critical(2.0 * POWER - 1.0, df)?)
 }
 
-/// The spread of a single pair that would give `pairs` pairs an interval of this half width.
-///
-/// Exact for t intervals; for medians the effective spread, so that one plan serves both.
+/// The spread of a single pair that would give `pairs` pairs this half width: exact for t intervals; for medians the effective
+/// spread, so that one plan serves both.
 fn spread(half_width: f64, pairs: usize, level: Level) -> Result<f64> {
     Ok(half_width * (pairs as f64).sqrt() / t_critical(level.get(), (pairs - 1) as f64)?)
 }
 
-/// The smallest effect that experiments of `pairs` pairs find with the chance [`POWER`], when their intervals
-/// have this half width. At least two pairs.
+/// The smallest effect that `pairs` pairs (two or more) with intervals of this half width find with the chance [`POWER`].
 pub(super) fn detectable(half_width: f64, pairs: usize, level: Level) -> Result<f64> {
     Ok(standard_errors(pairs, level)? * spread(half_width, pairs, level)? / (pairs as f64).sqrt())
 }
 
-/// How many pairs in all decide about an estimate `distance` from the border with the chance [`POWER`], when
-/// `pairs` of them gave an interval of this half width; more than there are. `None` beyond a million: the
-/// estimate lies on the border.
+/// Pairs in all that decide about an estimate `distance` from the border with the chance [`POWER`], when `pairs` of them gave
+/// this half width. `None` beyond a million: the estimate lies on the border.
 pub(super) fn pairs_needed(
     half_width: f64,
     pairs: usize,

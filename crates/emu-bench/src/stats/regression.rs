@@ -79,9 +79,6 @@ impl LinearFit {
 
     /// Fits a line to points of which some say more than others: each counts by its weight, which is one over its
     /// variance, in any unit (Draper & Smith, ch. 9). [`residual_sd`](Self::residual_sd) is that of a point of mean weight.
-    ///
-    /// # Errors
-    /// Usage, as [`of`](Self::of), and for as many weights as there are not points or one that is not above 0.
     pub fn weighted(x: &[f64], y: &[f64], weights: &[f64], level: Level) -> Result<Self> {
         let (xs, _) = points(x, y, 3)?;
         let weights_are_good = weights.iter().all(|weight| weight.is_finite() && *weight > 0.0);
@@ -119,13 +116,9 @@ impl LinearFit {
 
     /// Fits a line by linregress.
     ///
-    /// The fit is made on centred and scaled copies. linregress inverts without a tolerance and floors
-    /// standard errors at an absolute 2.2e-16, so that in raw units a steep offset or a small unit (seconds per
-    /// hertz) would change the result. It also needs a y that varies; a constant one is answered here.
-    ///
-    /// # Errors
-    /// Usage, for lists of different lengths, fewer than 3 points, values that [`Sample::new`] refuses, or an x
-    /// that does not vary.
+    /// linregress inverts without a tolerance and floors standard errors at an absolute 2.2e-16: raw units with a steep offset
+    /// or a small unit (seconds per hertz) would change the result, so the points are centred and scaled. It also needs a y
+    /// that varies; a constant one is answered here. There must be 3 points, and an x that varies.
     ///
     /// # Examples
     /// ```
@@ -165,8 +158,7 @@ impl LinearFit {
                 "cannot read the fit of a line: it has not two parameters",
             ));
         };
-        // Back to the units of the points. Centring makes the two estimates independent, so that their
-        // variances add at x = 0.
+        // Back to the units of the points. Centring makes the estimates independent: their variances add at x = 0.
         let (slope, slope_se) = (slope_std * y_sd / x_sd, slope_se * y_sd / x_sd);
         let intercept = y_mean + level_std * y_sd - slope * x_mean;
         let slope = Coefficient::new(slope, slope_se, df, level)?;
@@ -193,14 +185,8 @@ fn constant_x(xs: &Sample) -> Error {
         .hint("measure at two or more values of x")
 }
 
-/// The slope of the line through the origin, y = slope · x: what "proportional" would be. linregress has no
-/// fit without a constant (Eisenhauer 2003, *Regression through the origin*: Σxy / Σx², n − 1 degrees of freedom).
-///
-/// Assumes what [`LinearFit`] does, and that y really is 0 at x = 0.
-///
-/// # Errors
-/// Usage, for lists of different lengths, fewer than 2 points, values that [`Sample::new`] refuses, or an x
-/// that is always 0.
+/// The slope of y = slope · x, which is "proportional" (Eisenhauer 2003, *Regression through the origin*: Σxy / Σx², n − 1
+/// degrees of freedom); linregress has no fit without a constant. Assumes what [`LinearFit`] does, and that y is 0 at x = 0.
 pub fn slope_through_origin(x: &[f64], y: &[f64], level: Level) -> Result<Coefficient> {
     let (xs, ys) = points(x, y, 2)?;
     let (x_scale, y_scale) = (largest(&xs), largest(&ys));
@@ -220,7 +206,6 @@ pub fn slope_through_origin(x: &[f64], y: &[f64], level: Level) -> Result<Coeffi
     Coefficient::new(slope * unit, (residuals / df / x_squares).sqrt() * unit, df, level)
 }
 
-/// Both coordinates as samples, or why they are no points.
 fn points(x: &[f64], y: &[f64], least: usize) -> Result<(Sample, Sample)> {
     if x.len() != y.len() {
         return Err(Error::usage(format!("cannot fit a line to {} x and {} y values", x.len(), y.len())));

@@ -5,9 +5,8 @@ use emu_core::{Error, Result};
 /// Largest magnitude accepted: the squares of deviations must stay finite when summed.
 const MAGNITUDE_MAX: f64 = 1e150;
 
-/// Measurements of one quantity in one unit: at least one, all finite, in the order they were taken.
-///
-/// Nothing is assumed of their distribution; every figure below only describes these values.
+/// Measurements of one quantity in one unit, in the order they were taken: at least one, all finite. Nothing is assumed of
+/// their distribution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
     values: Vec<f64>,
@@ -15,10 +14,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Takes measurements over.
-    ///
-    /// # Errors
-    /// Usage, when there are none, or when one is NaN, infinite or beyond ±1e150 (whose square overflows).
+    /// Takes measurements over: at least one, none of them NaN, infinite or beyond ±1e150, whose square overflows.
     ///
     /// # Examples
     /// ```
@@ -74,8 +70,7 @@ impl Sample {
     pub fn mean(&self) -> f64 {
         let n = self.count() as f64;
         let rough = self.values.iter().sum::<f64>() / n;
-        // The second pass removes the rounding of the first (Chan, Golub & LeVeque 1983); the mean of equal
-        // values is then that value, and no mean lies outside the measurements.
+        // The second pass removes the rounding of the first (Chan, Golub & LeVeque 1983): no mean lies outside of them.
         let mean = rough + self.values.iter().map(|value| value - rough).sum::<f64>() / n;
         mean.clamp(self.min(), self.max())
     }
@@ -116,9 +111,6 @@ impl Sample {
 
     /// The `share` quantile by linear interpolation of the order statistics: type 7 of Hyndman & Fan (1996),
     /// the default of R and `NumPy`.
-    ///
-    /// # Errors
-    /// Usage, for a share outside 0..=1.
     pub fn quantile(&self, share: f64) -> Result<f64> {
         if !(0.0..=1.0).contains(&share) {
             return Err(Error::usage(format!("cannot take the quantile {share}: it is not within 0 and 1")));
@@ -126,7 +118,6 @@ impl Sample {
         Ok(quantile(&self.sorted, share))
     }
 
-    /// Applies a function to every measurement.
     pub(super) fn map(&self, function: impl Fn(f64) -> f64) -> Result<Self> {
         Self::new(self.values.iter().map(|&value| function(value)).collect::<Vec<_>>())
     }
@@ -140,7 +131,6 @@ pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
     (below + position.fract() * (above - below)).clamp(below, above)
 }
 
-/// The value of rank `index`, counted from 0, of ascending values.
 #[expect(clippy::indexing_slicing, reason = "callers pass non-empty slices and ranks below their length")]
 pub(super) fn order_statistic(sorted: &[f64], index: usize) -> f64 {
     sorted[index]

@@ -10,8 +10,7 @@ use super::interval::{Interval, Level};
 use super::regression::{FTest, LinearFit};
 use super::sample::Sample;
 
-/// The spread grows at least with this power of the mean, and at most with that one. Noise of few measurements alone
-/// would give any power.
+/// Limits of the power of the mean with which the spread grows: the noise of few measurements alone would give any power.
 const POWERS: (f64, f64) = (0.0, 2.0);
 
 /// What counts as no spread, relative to the mean: rounding.
@@ -33,9 +32,6 @@ pub struct Place {
 
 impl Place {
     /// The measurements by their x, ascending.
-    ///
-    /// # Errors
-    /// Usage, for what [`Sample::new`] refuses.
     pub fn all(points: impl IntoIterator<Item = (f64, f64)>) -> Result<Vec<Self>> {
         let mut by_x: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
         for (x, y) in points {
@@ -51,7 +47,6 @@ impl Place {
         Ok(places)
     }
 
-    /// Degrees of freedom of its standard deviation.
     fn df(&self) -> f64 {
         (self.count - 1) as f64
     }
@@ -68,8 +63,7 @@ pub struct Scatter {
 }
 
 impl Scatter {
-    /// That of these places; `None` where fewer than half of them have two measurements or
-    /// more, or a mean is not above 0: nothing is known of the spread.
+    /// That of these places; `None` where fewer than half have two measurements, or a mean is not above 0.
     pub fn of(places: &[Place]) -> Option<Self> {
         let repeated = || places.iter().filter_map(|place| Some((place, place.sd?)));
         if repeated().count() * 2 < places.len().max(1) || places.iter().any(|place| place.mean <= 0.0) {
@@ -81,7 +75,7 @@ impl Scatter {
             .unzip();
         let line = LinearFit::of(&logs, &spreads, Level::P95);
         let (least, most) = POWERS;
-        // Without a line the spread is thought to be a share of the mean, as that of rates is.
+        // Without a line the spread is taken for a share of the mean, as that of rates is.
         let power = line.map_or(1.0, |line| line.slope.interval.estimate).clamp(least, most);
         let df = repeated().map(|(place, _)| place.df()).sum::<f64>();
         let squares: f64 =
@@ -100,19 +94,13 @@ impl Scatter {
     }
 
     /// The mean of a place with its interval.
-    ///
-    /// # Errors
-    /// The level has no t.
     pub fn of_mean(&self, place: &Place, level: Level) -> Result<Interval> {
         let error = self.factor * place.mean.powf(self.power) / (place.count as f64).sqrt();
         Ok(Interval::around(place.mean, t_critical(level.get(), self.df)? * error, level.get()))
     }
 
-    /// Whether means lie off a line by more than their spread explains: the F test for lack of fit (Draper & Smith,
-    /// § 2.1); `None` for fewer than three places.
-    ///
-    /// # Errors
-    /// The test cannot be computed.
+    /// Whether means lie off a line by more than their spread explains: the F test for lack of fit (Draper & Smith, § 2.1);
+    /// `None` for fewer than three places.
     pub fn lack_of_fit(&self, places: &[Place], line: &LinearFit) -> Result<Option<FTest>> {
         if places.len() < 3 {
             return Ok(None);

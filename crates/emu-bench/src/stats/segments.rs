@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use super::sample::Sample;
 
-/// The most stretches that are looked for.
 const BANDS_MAX: usize = 4;
 
 /// The fewest different x of a stretch: two make a line without any residual.
@@ -74,15 +73,10 @@ impl Sums {
     }
 }
 
-/// Divides points into bands, each with a line of its own: of one to four bands those with the least Bayesian
-/// information criterion (Schwarz 1978), of which each line costs two parameters and each break one. For each number of
-/// bands the breaks are the best ones (Bellman & Roth 1969, *Curve fitting by segmented straight lines*).
-///
-/// Points of the same x stay together, and each band has four different x at least. A point counts by its weight, one
-/// over its variance in any unit.
-///
-/// # Errors
-/// Usage, for lists of different lengths, or values that [`Sample::new`] refuses.
+/// Divides points into bands, each with a line of its own: of one to four bands those with the least Bayesian information
+/// criterion (Schwarz 1978), of which each line costs two parameters and each break one. For each number of bands the breaks
+/// are the best ones (Bellman & Roth 1969, *Curve fitting by segmented straight lines*). Points of the same x stay together,
+/// and each band has four different x at least. A weight is one over a variance, in any unit.
 pub fn segments(x: &[f64], y: &[f64], weights: &[f64]) -> Result<Vec<Segment>> {
     if x.len() != y.len() || x.len() != weights.len() {
         return Err(Error::usage(format!("cannot divide {} x and {} y values into bands", x.len(), y.len())));

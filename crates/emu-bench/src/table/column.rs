@@ -12,7 +12,6 @@ pub struct Column {
     pub(super) has_ends: bool,
 }
 
-/// How a number is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -41,8 +40,7 @@ impl Column {
         Self::new(name, Kind::Verdict)
     }
 
-    /// Numbers, on the right: whole ones as they are, others with three significant digits. Words stand there as they are,
-    /// as in every column of numbers.
+    /// Numbers, on the right: whole ones as they are, others with three significant digits. Words stand as they are.
     pub fn number(name: impl Into<String>) -> Self {
         Self::new(name, Kind::Number)
     }
@@ -83,17 +81,15 @@ impl Column {
         Self { has_ends: true, ..self }
     }
 
-    /// Whether the table may wrap it.
     pub(super) fn is_text(&self) -> bool {
         self.kind == Kind::Text
     }
 
-    /// Whether its values stand on the right.
     pub(super) fn is_number(&self) -> bool {
         !matches!(self.kind, Kind::Text | Kind::Verdict)
     }
 
-    /// A value for people. Of a verdict, only the mark and the error.
+    /// Of a verdict, only the mark and the error.
     pub(super) fn draw(&self, value: &Value) -> String {
         match value {
             Value::Missing => "-".to_owned(),

@@ -8,7 +8,6 @@ use crate::numbers::signed;
 use crate::stats::Verdict;
 
 impl Table {
-    /// The first column names the rows. Verdicts have a class, and what explains them is small.
     pub(crate) fn html(&self) -> Markup {
         html! {
             div.wide {

@@ -1,6 +1,5 @@
-//! Tables: rows of values under typed columns, drawn for a terminal, as CSV, as Markdown or as a part of a page.
-//!
-//! A value is kept as it was measured. The column says how it is written for people; CSV has it unrounded.
+//! Tables: rows of values under typed columns, drawn for a terminal, as CSV, as Markdown or as a part of a page. A value is
+//! kept as it was measured; the column says how it is written for people.
 //!
 //! ```
 //! use emu_bench::row;

@@ -23,8 +23,7 @@ impl Table {
         Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
-    /// A table for programs, by the names of its columns: `cpu,pairs,ratio±`. A name with `±` is of an estimate with its
-    /// interval.
+    /// A table for programs, by the names of its columns: `cpu,pairs,ratio±`, where `±` marks an estimate with its interval.
     pub fn data(names: &str) -> Self {
         Self::new(names.split(',').map(|name| match name.strip_suffix('±') {
             Some(name) => Column::number(name).with_interval(),

@@ -1,12 +1,9 @@
-//! A table as lines of a terminal's width.
-//!
-//! Columns of words are wrapped until the table fits. Numbers are never broken: where they do not fit side by side,
-//! the table comes in parts, each with the first column.
+//! A table as lines of a terminal's width. Columns of words are wrapped until it fits. Numbers are never broken: where they do
+//! not fit side by side, the table comes in parts, each with the first column.
 
 use super::rows::Table;
 use super::wrap::{width, wrap_to};
 
-/// What stands between two columns.
 const GAP: usize = 2;
 
 /// The last column may be as narrow as this even if a longer word then passes the width: a path, for instance.
@@ -43,19 +40,16 @@ impl Table {
     }
 }
 
-/// A column as text.
 #[derive(Clone)]
 struct Drawn<'a> {
     /// The header first.
     cells: Vec<&'a str>,
-    /// The width of the widest cell.
     natural: usize,
     /// What it can be wrapped to.
     least: usize,
     on_the_right: bool,
 }
 
-/// Columns that fit side by side, each time after the first column.
 fn parts<'a>(columns: &[Drawn<'a>], width: usize) -> Vec<Vec<Drawn<'a>>> {
     let Some((first, rest)) = columns.split_first() else { return vec![] };
     let mut parts = vec![vec![first.clone()]];
@@ -74,7 +68,6 @@ fn parts<'a>(columns: &[Drawn<'a>], width: usize) -> Vec<Vec<Drawn<'a>>> {
     parts
 }
 
-/// The columns side by side.
 fn text_of(columns: &[Drawn<'_>], width: usize) -> String {
     let widths = fitted(columns, width);
     let mut text = String::new();
@@ -102,7 +95,7 @@ fn text_of(columns: &[Drawn<'_>], width: usize) -> String {
     text
 }
 
-/// The widths of columns: the widest that can yield does so until all fit.
+/// The widest column that can yield does so until all fit.
 fn fitted(columns: &[Drawn<'_>], width: usize) -> Vec<usize> {
     let mut widths: Vec<_> = columns.iter().map(|column| column.natural).collect();
     let gaps = GAP * columns.len().saturating_sub(1);

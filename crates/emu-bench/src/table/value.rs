@@ -45,7 +45,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// `+0.4% pass`, `-7.3% FAIL`, `?`: failures are to be seen at once, and of what is undecided a table says why below.
+    /// `+0.4% pass`, `-7.3% FAIL`, `?`: a failure is seen at once; of what is undecided a table says why below.
     pub(super) fn short(&self) -> String {
         self.with_error(match (self.word, self.verdict) {
             (Some(word), _) => word,
@@ -60,7 +60,6 @@ impl Judgement {
         self.with_error(self.word())
     }
 
-    /// `not enough data`.
     pub(super) fn word(&self) -> &'static str {
         self.word.unwrap_or_else(|| self.verdict.as_str())
     }
@@ -161,14 +160,12 @@ impl From<Interval> for Value {
     }
 }
 
-/// An estimate and the ends of its interval.
 impl From<(f64, f64, f64)> for Value {
     fn from((estimate, low, high): (f64, f64, f64)) -> Self {
         Self::Interval { estimate, low, high }
     }
 }
 
-/// What is not known is missing.
 impl<T: Into<Self>> From<Option<T>> for Value {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Missing, Into::into)

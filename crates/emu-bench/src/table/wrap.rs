@@ -10,8 +10,7 @@ const WIDTHS: std::ops::RangeInclusive<usize> = 40..=120;
 
 static TERMINAL: OnceLock<usize> = OnceLock::new();
 
-/// Makes all tables and paragraphs of this process as wide as the terminal that they are for. A command does so once,
-/// before it writes; without it, they keep to [`WIDTH`].
+/// Sets the width of all tables and paragraphs of this process, once, before anything is written; else it is [`WIDTH`].
 pub fn set_width(columns: usize) {
     let _ = TERMINAL.set(columns.clamp(*WIDTHS.start(), *WIDTHS.end()));
 }
@@ -21,13 +20,11 @@ pub fn width() -> usize {
     TERMINAL.get().copied().unwrap_or(WIDTH)
 }
 
-/// Breaks a paragraph into lines of at most [`width`] characters, each indented by `indent` spaces. Words that are longer
-/// than a line keep together.
+/// Breaks a paragraph into lines of at most [`width`] characters, indented by `indent` spaces. Longer words keep together.
 pub fn wrap(paragraph: &str, indent: usize) -> String {
     wrap_to(paragraph, indent, width())
 }
 
-/// The same for lines of another width.
 pub(super) fn wrap_to(paragraph: &str, indent: usize, width: usize) -> String {
     let margin = " ".repeat(indent);
     let mut text = margin.clone();

@@ -30,12 +30,11 @@ impl CoreClock {
     }
 }
 
-/// By which share two clocks differ, whichever is the higher.
 pub(super) fn change(a: f64, b: f64) -> f64 {
     (a / b).ln().abs().exp_m1()
 }
 
-/// The clock of the CPUs now, as [`CoreClock`] has it; `None` where one is too busy to tell.
+/// `None` where a CPU is too busy to tell.
 pub(super) fn measure(cpus: &CpuList) -> Option<f64> {
     clock::mean(cpus, BUDGET)
 }

@@ -18,8 +18,7 @@ const SHORTEST: Duration = Duration::from_millis(200);
 /// Disturbed pairs that are taken again, in each round.
 const REPEATS: usize = 2;
 
-/// By how much the two pairs of a round may differ, as a share. Where they differ by more, the machine was of another speed
-/// for a moment that no account shows, and one of them is wrong.
+/// By how much the pairs of a round may differ, as a share: beyond, the machine was of another speed for a moment.
 const AGREE: f64 = 0.05;
 
 /// Rounds until two pairs agree; then all of them count.
@@ -50,20 +49,14 @@ impl Delivered {
         self.delivered / self.asked - 1.0
     }
 
-    /// By how much the pairs differ, as a share of what is delivered.
     fn spread(&self) -> f64 {
         let [low, high] = self.between;
         (high - low) / self.delivered
     }
 }
 
-/// Measures what an emulation delivers on each CPU of a demand, to a thread bound to it: in two pairs of opposite order, and
-/// in more where these do not agree.
-///
-/// Returns the length of the windows as well. `watch` is called after each pair; its error ends the measurement.
-///
-/// # Errors
-/// As [`verify`](super::verify).
+/// Measures what an emulation delivers on each CPU of a demand to a thread bound to it, and the length of the windows: in two
+/// pairs of opposite order, and in more where these do not agree. `watch` is called after each pair; its error ends it.
 pub fn delivered(
     emulated: &mut dyn Emulated,
     demand: &Demand,
@@ -88,7 +81,6 @@ pub fn delivered(
     Ok((plan.window_of(emulated), by_pairs(&trial, &pairs, &plan)?))
 }
 
-/// What each CPU delivers by these pairs.
 fn by_pairs(trial: &Trial, pairs: &[Pair], plan: &Plan) -> Result<Vec<Delivered>> {
     let native: Vec<&Window> =
         pairs.iter().filter(|pair| pair.kept).filter_map(|pair| Some(pair.sides()?.0)).collect();

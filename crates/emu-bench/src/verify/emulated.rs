@@ -14,8 +14,8 @@ pub trait Emulated {
     /// Length of one on/off cycle, as the emulation plans it; zero without one.
     fn period(&self) -> Duration;
 
-    /// Length of the longest round of running and being stopped, of which a window must have several: the period, unless
-    /// there is a [rule](Self::lifetime_rule) that may stop the worker for longer.
+    /// Length of the longest round of running and being stopped, of which a window must have several: a
+    /// [rule](Self::lifetime_rule) may stop the worker for longer than the period.
     fn cycle(&self) -> Duration {
         self.lifetime_rule().map_or_else(|| self.period(), |rule| rule.cycle())
     }
@@ -37,20 +37,13 @@ pub trait Emulated {
         None
     }
 
-    /// Slows the worker and all of its threads and children, present and future.
-    ///
-    /// # Errors
-    /// It cannot be done; then nothing stays changed.
+    /// Slows the worker and all of its threads and children, present and future. After an error nothing stays changed.
     fn engage(&mut self, worker: Pid) -> Result<()>;
 
     /// Lets the worker run freely. Nothing to do where it does already.
-    ///
-    /// # Errors
-    /// Something could not be undone.
     fn release(&mut self) -> Result<()>;
 
-    /// Whether it takes CPU time by processes other than this one, such as burners. Then nobody can tell it from
-    /// a disturbance.
+    /// Whether other processes, such as burners, work for it: nobody can tell their CPU time from a disturbance.
     fn has_helpers(&self) -> bool {
         false
     }
@@ -111,9 +104,6 @@ impl SessionEmulated {
     }
 
     /// As [`new`](Self::new), for a method of the registry.
-    ///
-    /// # Errors
-    /// There is no such method, or it cannot meet the demand here, and why.
     pub fn named(host: &Host, demand: &Demand, id: MethodId) -> Result<Self> {
         Prepared::named(id, host, demand).map(Self::new)
     }

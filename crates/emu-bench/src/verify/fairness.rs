@@ -19,11 +19,10 @@ impl Fairness {
     /// Which part of the native index may be missing: with [`TURNS_NS`](Self::TURNS_NS) each, chance takes less.
     const LOST: f64 = 0.1;
 
-    /// CPU time of some turns, in nanoseconds: a turn is some 3 ms (`base_slice_ns` in debugfs). Over fewer for each part
-    /// nobody shares evenly.
+    /// CPU time of some turns, in nanoseconds: one is some 3 ms (`base_slice_ns` in debugfs). Over fewer nobody shares evenly.
     const TURNS_NS: u64 = 15_000_000;
 
-    /// Of native and emulated windows; `None` where there is one part, or they were too short for some turns of each.
+    /// `None` where there is one part, or windows were too short for some turns of each.
     pub(super) fn of<'a>(sides: impl Iterator<Item = (&'a Window, &'a Window)>) -> Option<Self> {
         let index = |window: &Window| {
             let turns_ns = Self::TURNS_NS.saturating_mul(window.done.parts.len() as u64);

@@ -96,13 +96,8 @@ impl Finding {
         matches!(self.doubt, Some(Doubt::Disturbed { .. }))
     }
 
-    /// Whether the error is within `band`.
-    ///
-    /// A pass needs more than the median: the mean must be within the band as well, and no more than one pair in eight
-    /// may be far from the median. An emulation that is wrong in a fifth of its windows has the right median.
-    ///
-    /// # Errors
-    /// Usage, when the interval was made for a lower level.
+    /// Whether the error is within `band`. A pass needs more than the median: the mean must be within the band as well, and no
+    /// more than one pair in eight may be far off. An emulation that is wrong in a fifth of its windows has the right median.
     pub fn within(&self, band: Band, level: Level) -> Result<Verdict> {
         self.judge(band, level).map(|(verdict, _)| verdict)
     }
@@ -121,7 +116,6 @@ impl Finding {
         Ok(self.doubt_of_median(band).map_or((Verdict::Pass, None), |doubt| (UNDECIDED, Some(doubt))))
     }
 
-    /// Why the median alone, though within `band`, does not show that a program gets its speed.
     fn doubt_of_median(&self, band: Band) -> Option<Doubt> {
         let (outliers, pairs) = (self.outliers, self.pairs);
         if outliers.are_many_of(pairs) {
@@ -131,11 +125,9 @@ impl Finding {
         (!is_within).then_some(Doubt::Mean(self.mean - 1.0))
     }
 
-    /// Whether a promise of an error within `promised` is kept; `None` where that cannot be told.
-    ///
-    /// It is kept where the median is within it, and nothing casts doubt on that within `tolerance`; it is broken where the
-    /// whole interval is outside. Promises are narrower than what a verdict allows, so that an interval that is wider
-    /// than the promise does not break it.
+    /// Whether a promise of an error within `promised` is kept: the median is within it, and nothing casts doubt on that within
+    /// `tolerance`. It is broken where the whole interval is outside: promises are narrower than a verdict allows, so that a
+    /// wider interval does not break one. `None` where neither can be told.
     pub fn keeps(&self, promised: Band, tolerance: Band) -> Option<bool> {
         let Interval { estimate, low, high, .. } = self.relative;
         if self.is_disturbed() {
@@ -150,9 +142,6 @@ impl Finding {
 }
 
 /// Judges the pairs of a trial: once, or for each CPU where parts are bound to CPUs of different speeds.
-///
-/// # Errors
-/// Usage, where no pair counts.
 pub fn findings(trial: &Trial, pairs: &[Pair], plan: &Plan) -> Result<Vec<Finding>> {
     if trial.job.pinned {
         return trial
@@ -261,9 +250,6 @@ fn clock_ratio(workload: &dyn Workload, plan: &Plan, window: &Window, other: &Wi
 
 /// The rates of the undisturbed pairs of a trial, with the numbers of the pairs, as in [`Finding::relative`] and as if
 /// each had the ideal of [`Finding::ideal`]: the ideal of work that sleeps moves from pair to pair with what it sleeps.
-///
-/// # Errors
-/// Usage, for an unknown workload, or a pair that cannot have been measured.
 pub fn rates(trial: &Trial, pairs: &[Pair], plan: &Plan) -> Result<Vec<(usize, stats::Pair)>> {
     let workload = workload(&trial.job.workload)?;
     let wanted = trial.clock_of(None);

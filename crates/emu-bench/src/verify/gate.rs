@@ -14,16 +14,15 @@ pub const STEAL_MAX: f64 = 0.01;
 /// Share of the CPUs' time for which limits of our own cgroups may keep tasks waiting.
 const THROTTLED_MAX: f64 = 0.01;
 
-/// The largest change of the core clock between the two windows of a pair that is no disturbance. Ratios are taken at
-/// equal clocks, for which the mean clock of each window counts. A clock that changes within a window may be higher
-/// while tasks run than while they are stopped; the mean does not tell that, so large changes are not let pass.
+/// The largest change of the core clock between the two windows of a pair that is no disturbance. Ratios are taken at equal
+/// mean clocks, and the mean does not tell whether a clock was higher while tasks ran than while they were stopped.
 const CLOCK_CHANGE_MAX: f64 = 0.06;
 
 /// Native work that gets less than this share of the CPU time that it could use is disturbed by other tasks.
 const UNDISTURBED: f64 = 0.97;
 
-/// It is not while it waits for less than this share of the window: work that sleeps nearly always can use so little CPU
-/// time that a short wait is a large share of it.
+/// It is not while it waits for less than this share of the window: work that nearly always sleeps can use so little
+/// CPU time that a short wait is a large share of it.
 const WAITING_MAX: f64 = 0.01;
 
 /// Share of messages that may be lost.
@@ -87,16 +86,14 @@ impl fmt::Display for Taint {
     }
 }
 
-/// What disturbed the windows of a pair; nothing for a good one.
 pub(super) fn taints(job: &Job, windows: &[Window; 2]) -> Vec<Taint> {
     let mut taints: Vec<_> = windows.iter().filter_map(|window| taint(job, window)).collect();
     taints.extend(clock_change(windows).filter(|change| *change > CLOCK_CHANGE_MAX).map(Taint::Clock));
     taints
 }
 
-/// By which share the core clock differed between two windows. A quantum that was not interrupted takes as long
-/// as the clock says, emulated or not, and is spread over the window; where there are no quanta the meter
-/// tells, which looks at both ends only.
+/// An uninterrupted quantum takes as long as the clock says, emulated or not, and quanta are spread over the window; without
+/// them the meter tells, which looks at both ends only.
 fn clock_change([a, b]: &[Window; 2]) -> Option<f64> {
     if a.done.quantum_ns > 0.0 && b.done.quantum_ns > 0.0 {
         return Some(clock::change(a.done.quantum_ns, b.done.quantum_ns));
@@ -104,7 +101,6 @@ fn clock_change([a, b]: &[Window; 2]) -> Option<f64> {
     Some(clock::change(a.clock?.mean_hz(), b.clock?.mean_hz()))
 }
 
-/// What disturbed a single window.
 pub(super) fn taint(job: &Job, window: &Window) -> Option<Taint> {
     let done = &window.done;
     if window.steal > STEAL_MAX {
@@ -119,10 +115,9 @@ pub(super) fn taint(job: &Job, window: &Window) -> Option<Taint> {
     if let Some(lost) = done.messages.map(|messages| messages.lost_share()).filter(|lost| *lost > LOST_MAX) {
         return Some(Taint::Lost(lost));
     }
-    // With more tasks than CPUs some task always waits for its turn, and the CPUs are busy all the same.
+    // With more tasks than CPUs some task always waits for its turn.
     let crowded = job.active > job.cpus.len();
-    // A native window has nobody to stop its work but other tasks. An emulated one that opens late was stopped by the
-    // emulation, which is what is measured: who else could have stopped it was asked above.
+    // An emulated window that opens late was stopped by the emulation, which is what is measured.
     if done.late_ns > 0 && !crowded && window.side == Side::Native {
         return Some(Taint::Late(done.late_ns));
     }
@@ -131,8 +126,7 @@ pub(super) fn taint(job: &Job, window: &Window) -> Option<Taint> {
         let usable = (done.wall_s() - done.slept_ns as f64 / 1e9) * parallel;
         let used = done.cpu_ns as f64 / 1e9;
         let few = used / usable < UNDISTURBED && usable - used > WAITING_MAX * done.wall_s() * parallel;
-        // CPU time is counted for each part from its own first stamp to its last, which for parts that wait for
-        // their turn is not the window.
+        // CPU time is that between a part's own first stamp and its last: not the window, for parts that wait for a turn.
         if few && !crowded {
             return Some(Taint::Contended(used / usable));
         }

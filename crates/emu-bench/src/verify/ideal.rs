@@ -7,11 +7,8 @@ use super::window::Window;
 use crate::stats::Sample;
 use crate::workload::Workload;
 
-/// The ideal of each pair of a trial: the ratio of the emulated and the native speed that a perfect emulation gives it.
-///
-/// Where a share is wanted, that is the workload's ideal at this share. Where a clock is wanted, the share is this
-/// clock by the one that the CPU had in the native window of the pair: a perfect emulation holds the wanted clock
-/// while the CPU's own moves, so that the ratio of the two windows must move as well.
+/// The ratio of the emulated and the native speed that a perfect emulation gives each pair. Where a clock is wanted, the share
+/// is this clock by the CPU's own in the native window: a perfect emulation holds the wanted clock while that moves.
 pub(super) struct Ideals<'a> {
     workload: &'a dyn Workload,
     /// As it was planned by the clock that the CPU had then.
@@ -37,8 +34,7 @@ impl<'a> Ideals<'a> {
         Self { workload, share, wanted, cycles }
     }
 
-    /// The ideal of a pair with this native window. Where the clock of the window is not known, the share that was
-    /// planned stands for it.
+    /// Where the clock of the window is not known, the planned share stands for it.
     pub(super) fn of(&self, native: &Window) -> f64 {
         let by_clock = self.wanted.zip(self.core_hz(native)).map(|(wanted, own)| wanted.as_f64() / own);
         // No emulation makes a CPU faster.
@@ -46,7 +42,7 @@ impl<'a> Ideals<'a> {
         self.workload.ideal(share, &native.done)
     }
 
-    /// The core clock of a window. A quantum tells it of the whole window, the meter of both ends.
+    /// A quantum tells the clock of the whole window, the meter of both ends.
     fn core_hz(&self, window: &Window) -> Option<f64> {
         let by_quantum = self.cycles.map(|cycles| cycles / window.done.quantum_ns);
         by_quantum.filter(|hz| hz.is_finite()).or_else(|| window.clock.map(|clock| clock.mean_hz()))

@@ -1,9 +1,8 @@
 //! CPU time over lifetime, which is what CPU-Lim as published goes by, and when a worker has settled under that.
 //!
-//! The rule stops a process whose CPU time has reached a share of its lifetime, and lets it go on when it is below. All
-//! that the process did before it was limited counts as well: who computed at full speed is in debt and stopped at
-//! once, for long; who waited has credit and runs at full speed until that is used up. A program that runs for minutes
-//! has left both behind, and so must a worker have when its window opens.
+//! The rule stops a process whose CPU time has reached a share of its lifetime, and lets it go on when it is below. What it did
+//! before it was limited counts: who computed at full speed is in debt and stopped for long; who waited has credit and runs at
+//! full speed until that is used up. A worker must have left both behind when its window opens.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,8 +13,8 @@ use nix::time::{ClockId, clock_gettime};
 use procfs::process::{Stat, all_processes_with_root};
 use rustix::param::clock_ticks_per_second;
 
-/// A process that natively uses less than this many times its share is hardly slowed by the rule, with credit or
-/// without. Its credit would take very long to be used up, so it is not waited for.
+/// A process that natively uses less than this many times its share is hardly slowed. Its credit would take very long to be
+/// used up, so it is not waited for.
 const ABOVE: f64 = 1.05;
 
 /// No span that is worked out here is longer, in seconds: a day.
@@ -33,11 +32,9 @@ pub struct LifetimeRule {
 }
 
 impl LifetimeRule {
-    /// How long a process that computes on all of its CPUs takes to run and be stopped once, at most a day.
-    ///
-    /// It changes from one to the other only when the rule looks at it. At low shares it runs from one look to the next
-    /// and is then stopped for several. On one CPU at shares above a half it is stopped from one look to the next and
-    /// then runs for several.
+    /// How long a process that computes on all of its CPUs takes to run and be stopped once, at most a day. It changes only
+    /// when the rule looks: at low shares it runs for one look and is stopped for several; on one CPU at shares above a half it
+    /// is stopped for one and runs for several.
     pub fn cycle(&self) -> Duration {
         let period = self.period.as_secs_f64();
         let stopped_for_one =
@@ -50,14 +47,13 @@ impl LifetimeRule {
         span(used.as_secs_f64() / self.share).saturating_sub(lived)
     }
 
-    /// CPU time that a process can use from one look to the next, in seconds.
+    /// From one look to the next, in seconds.
     fn burst_s(&self) -> f64 {
         self.period.as_secs_f64() * self.cpus.max(1) as f64
     }
 
-    /// How much longer a process must be at the work that it did since `before` until its past no longer matters. Zero
-    /// when it does not: neither debt nor credit is left but what a look more or less makes, or the process never uses
-    /// its credit up and is never stopped.
+    /// For how much longer the past of a process matters, at the work that it did since `before`. Zero where neither debt nor
+    /// credit is left but what a look makes, or where it never uses its credit up and is never stopped.
     fn left(&self, before: Option<Account>, now: Account) -> Duration {
         let credit_s = self.share * now.lived.as_secs_f64() - now.used.as_secs_f64();
         if credit_s < -self.burst_s() {
@@ -76,14 +72,12 @@ fn span(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.min(SPAN_MAX))
 }
 
-/// CPU time and lifetime of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Account {
     used: Duration,
     lived: Duration,
 }
 
-/// How the processes of a worker stand by a rule.
 #[derive(Debug)]
 pub(super) struct Standing {
     rule: LifetimeRule,
@@ -93,18 +87,14 @@ pub(super) struct Standing {
 #[derive(Debug)]
 struct Process {
     pid: Pid,
-    /// When it was started, after boot.
+    /// After boot.
     born: Duration,
-    /// As it was at the last look.
+    /// At the last look.
     account: Option<Account>,
 }
 
 impl Standing {
-    /// The processes of a worker: itself and all that descend from it. They are looked for once, as a worker that is
-    /// ready has them all.
-    ///
-    /// # Errors
-    /// Processes cannot be listed, or the worker has ended.
+    /// The worker and its descendants, looked for once: a worker that is ready has them all.
     pub(super) fn of(rule: LifetimeRule, proc: &Path, worker: Pid) -> Result<Self> {
         let listed = all_processes_with_root(proc).map_err(|cause| {
             Error::new(ErrorKind::Failed, format!("cannot list the processes in {}", proc.display()))
@@ -130,8 +120,7 @@ impl Standing {
         Ok(Self { rule, processes })
     }
 
-    /// How much longer the worker must be at the work that it did since this was asked last until the past of none of
-    /// its processes matters; zero when it does not. The first answer knows of debts only.
+    /// The longest that the past of a process still matters, by the work since the last call; the first knows of debts only.
     pub(super) fn left(&mut self) -> Duration {
         let (rule, since_boot) = (self.rule, since_boot());
         let of_process = |process: &mut Process| {
@@ -143,12 +132,11 @@ impl Standing {
     }
 }
 
-/// Now, on the clock of process start times.
+/// On the clock of process start times.
 fn since_boot() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
 }
 
-/// When a process was started, after boot.
 fn born(stat: &Stat) -> Duration {
     Duration::from_secs_f64(stat.starttime as f64 / clock_ticks_per_second() as f64)
 }

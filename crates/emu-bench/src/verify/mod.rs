@@ -1,20 +1,15 @@
 //! Fidelity of an emulation, measured: pairs of native and emulated windows, judged against the ideal.
 //!
-//! A *pair* is two windows of one fresh worker process, one with and one without emulation. Both windows see
-//! the same process, so that its memory layout cancels out of their ratio, and each pair is a new process, so
-//! that the pairs are independent, which the intervals assume. In half of the pairs the native window comes
-//! first: the emulation then takes over a running process, as `emu attach` does. In the other half the
-//! emulated one comes first: the work then begins inside the zone, as with `emu run`. Pairs come in blocks of
-//! both orders, ABBA or BAAB by a recorded seed, so that a machine that drifts favours neither side.
+//! A *pair* is two windows of one fresh worker process, one with and one without emulation: its memory layout cancels out of
+//! their ratio, and the pairs are independent, which the intervals assume. In half of the pairs the native window comes first:
+//! the emulation takes over a running process, as `emu attach` does. In the other half the work begins inside the zone, as with
+//! `emu run`. Blocks of both orders, ABBA or BAAB by a recorded seed, let a machine that drifts favour neither side.
 //!
-//! Native means not engaged at all. An emulation that is retargeted to 100 % instead still costs what its
-//! machinery costs, and a comparison with that would hide it.
+//! Native means not engaged at all: an emulation at 100 % still costs what its machinery costs. *Controls* have two native
+//! windows: what these differ by is the floor below which nothing can be told in this run.
 //!
-//! Between the pairs lie *controls*, with two native windows: what they differ by is the floor below which
-//! nothing can be told on this machine in this run.
-//!
-//! An emulation that judges a process by its whole life ([`LifetimeRule`]) is measured as a program sees it that has run
-//! for long: the worker works under it, uncounted, until what it did before no longer matters.
+//! An emulation that judges a process by its whole life ([`LifetimeRule`]) is measured as a program sees it that has run for
+//! long: the worker works under it, uncounted, until what it did before no longer matters.
 
 mod clock;
 mod delivered;
@@ -61,8 +56,8 @@ use crate::workload::{Job, Setting};
 /// The workload whose progress is looked at closely.
 pub const SMOOTH: &str = "cpu-loop";
 
-/// A window of at least this length that holds enough [cycles](Emulated::cycle) of an emulation for its phase not to matter,
-/// and of which its [grain](Emulated::grain) is little at this share.
+/// A window of at least this length, with enough [cycles](Emulated::cycle) for their phase not to matter, and of which the
+/// [grain](Emulated::grain) is little at this share.
 pub fn window_for(least: Duration, emulated: &dyn Emulated, share: f64) -> Duration {
     const CYCLES: u32 = 3;
     const GRAIN: f64 = 0.02;
@@ -92,8 +87,7 @@ pub struct Plan {
     pub tolerance: Band,
     /// Confidence of intervals and verdicts.
     pub level: Level,
-    /// Whether the emulation works by the core clock itself: then a changed clock is what is to be judged, and
-    /// not a disturbance.
+    /// Whether the emulation works by the core clock itself: then a changed clock is judged, and is no disturbance.
     pub clock_is_emulated: bool,
     /// procfs.
     pub proc: PathBuf,
@@ -115,7 +109,7 @@ impl Plan {
         }
     }
 
-    /// Controls: as many as an interval of the median needs, and one for three pairs beyond that.
+    /// One for three pairs, and at least as many as an interval of the median needs.
     pub fn controls(&self) -> usize {
         (self.pairs / 3).max(6).min(self.pairs)
     }
@@ -177,9 +171,7 @@ impl Plan {
         (pair, (native + self.lead) * 2 + overhead)
     }
 
-    /// About how long a worker must work, beside its lead, until its past no longer matters to an emulation; the mean of
-    /// pairs with a native window of this length in that past and pairs without. What several processes use is taken
-    /// for the use of one.
+    /// The mean of pairs with and without a native window in the worker's past, as if one process did all.
     fn settling(&self, emulated: &dyn Emulated, job: &Job, native: Duration) -> Duration {
         let Some(rule) = emulated.lifetime_rule() else { return Duration::ZERO };
         let lived = native + self.lead;
@@ -206,12 +198,8 @@ pub struct Outcome {
     pub findings: Vec<Finding>,
 }
 
-/// Measures how faithful an emulation is for one job, and judges it.
-///
-/// `watch` is called after each pair, while nothing is measured; its error ends the trial.
-///
-/// # Errors
-/// A worker fails, a result is wrong, the emulation cannot be engaged or released, or `watch` wants to end.
+/// Measures how faithful an emulation is for one job, and judges it. `watch` is called after each pair, while nothing is
+/// measured; its error ends the trial.
 pub fn verify(
     emulated: &mut dyn Emulated,
     trial: &Trial,
@@ -224,9 +212,6 @@ pub fn verify(
 }
 
 /// Takes more pairs, as many as the plan has, and judges all anew.
-///
-/// # Errors
-/// As [`verify`].
 pub fn extend(
     emulated: &mut dyn Emulated,
     outcome: &mut Outcome,
@@ -261,8 +246,7 @@ fn take_pairs(
     )
 }
 
-/// Takes a pair for each step. A disturbed one is taken again, up to `repeats` in all, after all others: a disturbance
-/// of some seconds would spoil what follows at once.
+/// A disturbed pair is taken again after all others: a disturbance of some seconds would spoil it again at once.
 fn take_all<T: Copy>(
     mut steps: VecDeque<T>,
     mut repeats: usize,
@@ -295,9 +279,6 @@ pub struct Spectrum {
 }
 
 /// How smoothly one thread progresses under an emulation, over a window of this length.
-///
-/// # Errors
-/// As [`verify`], and where the window is too short to say anything.
 pub fn spectrum(
     emulated: &mut dyn Emulated,
     trial: &Trial,

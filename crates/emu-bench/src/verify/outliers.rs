@@ -30,9 +30,6 @@ impl Outliers {
     }
 
     /// Of pairs of an emulated and a native window, with controls of two native ones.
-    ///
-    /// # Errors
-    /// Usage, where there is no pair.
     pub(super) fn of(pairs: &[Pair], controls: &[Pair], tolerance: Band) -> Result<Self> {
         let logs = Sample::new(pairs.iter().map(Pair::log_ratio).collect::<Vec<_>>())?;
         let noise = controls.iter().map(|pair| pair.log_ratio().abs()).fold(0.0, f64::max);

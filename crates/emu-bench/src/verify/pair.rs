@@ -48,13 +48,11 @@ impl Pair {
     }
 }
 
-/// The pairs, controls among them, that decide something.
 pub(crate) fn undisturbed(pairs: &[Pair]) -> impl Iterator<Item = &Pair> {
     pairs.iter().filter(|pair| pair.is_undisturbed())
 }
 
-/// The pairs that figures are of: the undisturbed ones. Where none of these has an emulated window, all that were kept:
-/// they decide nothing, but show what was seen.
+/// The undisturbed pairs. Where none has an emulated window, all that were kept: they decide nothing, but show what was seen.
 pub(crate) fn counting(pairs: &[Pair]) -> Vec<&Pair> {
     if undisturbed(pairs).any(|pair| pair.sides().is_some()) {
         return undisturbed(pairs).collect();
@@ -63,9 +61,6 @@ pub(crate) fn counting(pairs: &[Pair]) -> Vec<&Pair> {
 }
 
 /// Takes the pair of this number. The emulation is not engaged before and after, whatever happens.
-///
-/// # Errors
-/// A worker fails, a result is wrong, or the emulation cannot be engaged or released.
 pub fn take(
     emulated: &mut dyn Emulated,
     trial: &Trial,
@@ -94,7 +89,6 @@ pub fn take(
     })
 }
 
-/// Takes one emulated window with its stamps, and tells what disturbed it.
 pub(super) fn take_stamped(
     emulated: &mut dyn Emulated,
     trial: &Trial,
@@ -168,14 +162,8 @@ fn window(
     Ok(Window { side, done, clock: None, settled_s, harness_cpu_s, steal, throttled, foreign, delivery })
 }
 
-/// Lets a worker settle under an emulation that goes by CPU time over lifetime, and returns how long that took.
-///
-/// The worker computes at full speed before it is emulated, so such an emulation stops it for long at first, or lets it run
-/// freely. It works, uncounted, until it is treated as a program that has run for long. Under other emulations there is
-/// nothing to wait for.
-///
-/// # Errors
-/// The worker fails, its processes cannot be listed, or it would take too long.
+/// Lets a worker settle under an emulation that goes by CPU time over lifetime, and returns how long that took: it works,
+/// uncounted, until it is treated as a program that has run for long.
 fn settle(emulated: &dyn Emulated, plan: &Plan, worker: &mut Worker, cycle: u64) -> Result<Duration> {
     let Some(rule) = emulated.lifetime_rule() else { return Ok(Duration::ZERO) };
     let begin = Instant::now();

@@ -6,9 +6,7 @@ use rand_pcg::Pcg64;
 
 use super::window::Side::{self, Emulated, Native};
 
-/// The sides of each pair in turn: `pairs` of both kinds and `controls` of native windows only, shuffled.
-///
-/// Pairs come in blocks of two with opposite orders, ABBA or BAAB by chance.
+/// The sides of each pair and control in turn, shuffled. Pairs come in blocks of two with opposite orders, ABBA or BAAB.
 pub(crate) fn schedule(pairs: usize, controls: usize, seed: u64) -> Vec<[Side; 2]> {
     let mut rng = Pcg64::seed_from_u64(seed);
     let blocks = pairs.div_ceil(2);

@@ -20,13 +20,8 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// A workload on the CPUs of a demand.
-    ///
-    /// Where the CPUs have different speeds, each thread or process is bound to one of them and is judged by
-    /// its own speed: what free ones get depends on where the scheduler puts them.
-    ///
-    /// # Errors
-    /// Usage, for an unknown workload, and for one that cannot be told apart by CPU where speeds differ.
+    /// A workload on the CPUs of a demand. Where these have different speeds, each thread or process is bound to a CPU and
+    /// judged by its speed, as what free ones get depends on the scheduler; with fewer of them than CPUs it is refused.
     pub fn of(name: &str, demand: &Demand, setting: &Setting) -> Result<Self> {
         let mut job = workload(name)?.job(setting);
         if demand.uniform_share().is_none() {
@@ -44,12 +39,11 @@ impl Trial {
         })
     }
 
-    /// The share of the slowest CPU.
     pub(super) fn lowest_share(&self) -> f64 {
         self.shares.iter().map(|(_, share)| *share).fold(1.0, f64::min)
     }
 
-    /// The clock asked of a CPU, or, of none in particular, of the slowest one.
+    /// Of none in particular, that of the slowest one.
     pub(super) fn clock_of(&self, cpu: Option<CpuId>) -> Option<Hertz> {
         let slowest = || self.shares.iter().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(cpu, _)| *cpu);
         let cpu = cpu.or_else(slowest)?;

@@ -11,11 +11,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 /// What is called now and then while a reply is waited for; its error ends the waiting.
 pub type Look<'a> = &'a mut dyn FnMut() -> Result<()>;
 
-/// How long a line is waited for at a time where somebody looks: soon enough for whoever wants to end it, and too seldom
-/// to disturb.
+/// How long a line is waited for between two looks: soon enough to end it, and too seldom to disturb.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What is there is read, and never more waited for than a deadline allows.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     pipe: R,
@@ -28,10 +26,7 @@ impl<R: Read + AsFd> Lines<R> {
         Self { pipe, begun: Vec::new() }
     }
 
-    /// The next line without its end; `None` when the other side is closed.
-    ///
-    /// # Errors
-    /// It has not come to its end in time, the pipe cannot be read, or `look` ends the waiting.
+    /// Without its line feed; `None` when the other side is closed.
     pub(super) fn next(
         &mut self,
         patience: Duration,

@@ -1,8 +1,7 @@
 //! A worker: this executable, started again as a process that does one kind of task for who started it.
 //!
-//! It is started as `emu worker TASK PARENT`. Each request is a line of JSON on its standard input, and gets one line as
-//! reply on its standard output. It ends when its input closes, and with the thread that started it, which is what the
-//! kernel calls its parent.
+//! It is started as `emu worker TASK PARENT`. A request is a line of JSON on its standard input, and so is the reply on its
+//! standard output. It ends when its input closes, and with the thread that started it, which the kernel calls its parent.
 
 mod lines;
 mod serve;
@@ -37,10 +36,7 @@ pub trait Task: Default {
     /// What it answers.
     type Answer: Serialize + DeserializeOwned;
 
-    /// Does what is asked for; called in the worker.
-    ///
-    /// # Errors
-    /// It cannot be done, or its result is wrong. The worker goes on: the error is the reply.
+    /// Does what is asked for, in the worker. After an error, which is the reply, the worker goes on.
     fn answer(&mut self, request: Self::Request) -> Result<Self::Answer>;
 }
 
@@ -66,9 +62,6 @@ pub struct Worker<T> {
 impl<T: Task> Worker<T> {
     /// Starts a fresh process of this executable, which must call [`serve`] or [`serve_if_asked`] when its first argument
     /// is [`WORKER`].
-    ///
-    /// # Errors
-    /// The process cannot be started.
     pub fn start() -> Result<Self> {
         let program = std::env::current_exe()
             .map_err(|cause| Error::io("cannot find this executable to start a worker", cause))?;
@@ -89,9 +82,6 @@ impl<T: Task> Worker<T> {
     }
 
     /// Asks for something and waits for the answer.
-    ///
-    /// # Errors
-    /// As [`send`](Self::send) and [`receive`](Self::receive).
     pub fn ask(
         &mut self,
         request: &T::Request,
@@ -103,9 +93,6 @@ impl<T: Task> Worker<T> {
     }
 
     /// Asks for something without waiting.
-    ///
-    /// # Errors
-    /// The worker has ended.
     pub fn send(&mut self, request: &T::Request) -> Result<()> {
         let line = serde_json::to_string(request)
             .map_err(|cause| Error::new(ErrorKind::Failed, "cannot write a request").caused_by(cause))?;
@@ -113,10 +100,7 @@ impl<T: Task> Worker<T> {
         if sent { Ok(()) } else { Err(self.ended()) }
     }
 
-    /// Waits for the answer to the request that was sent first of those not answered.
-    ///
-    /// # Errors
-    /// The worker has failed, has ended or does not reply in time, its result was wrong, or `look` ends the waiting.
+    /// Waits for the answer to the first request that is not answered, as long as `patience`, or until `look` fails.
     pub fn receive(&mut self, patience: Duration, mut look: Option<Look<'_>>) -> Result<T::Answer> {
         let Some(line) = self.replies.next(patience, &mut look)? else {
             // What has ended the worker may be meant for this process too, and matters more.
@@ -131,7 +115,6 @@ impl<T: Task> Worker<T> {
         }
     }
 
-    /// That the worker has ended, and how.
     fn ended(&mut self) -> Error {
         let begin = Instant::now();
         loop {
@@ -149,9 +132,6 @@ impl<T: Task> Worker<T> {
 }
 
 /// Asks a fresh worker for one thing.
-///
-/// # Errors
-/// It cannot be started, or as [`Worker::receive`].
 pub fn ask_once<T: Task>(request: &T::Request, patience: Duration) -> Result<T::Answer> {
     Worker::<T>::start()?.ask(request, patience, None)
 }

@@ -28,10 +28,8 @@ impl Kind {
     }
 }
 
-/// Serves as a worker when the arguments of this process ask for one of `kinds`, and returns the exit code.
-///
-/// The first call in the `main` of every program that starts workers, unless it has a command line that calls [`serve`]
-/// itself.
+/// Serves as a worker when the arguments of this process ask for one of `kinds`: the first call in the `main` of a program that
+/// starts workers, unless its command line calls [`serve`].
 pub fn serve_if_asked(kinds: &[Kind]) -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().as_deref() != Some(OsStr::new(WORKER)) {
@@ -49,9 +47,6 @@ pub fn serve_if_asked(kinds: &[Kind]) -> Option<ExitCode> {
 }
 
 /// Replies to the requests on standard input until it closes. The process ends with `parent`.
-///
-/// # Errors
-/// Usage, for a task that is not of `kinds` or a parent that is not; otherwise when a reply cannot be written.
 pub fn serve(kinds: &[Kind], task: &str, parent: Pid) -> Result<()> {
     let kind = kinds.iter().find(|kind| kind.name == task);
     let kind = kind.ok_or_else(|| Error::usage(format!("there is no task `{task}` for a worker")))?;

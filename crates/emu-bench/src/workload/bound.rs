@@ -8,14 +8,11 @@ use emu_core::{CpuList, Error, ErrorKind, Result};
 use super::part;
 use super::{Done, Job, Order, Running};
 
-/// The threads of a pinned job, in the order of its parts. They end when this is dropped.
-///
-/// An emulation may keep the threads of each CPU in a group that has no other CPU. A thread that is born there could not
-/// bind itself elsewhere; one that is bound when the emulation finds it is put where it belongs.
+/// The threads of a pinned job, in the order of its parts. They end when this is dropped. An emulation may keep the threads of
+/// each CPU in a group that has no other CPU: one that is born there could not bind itself elsewhere.
 #[derive(Debug)]
 pub(super) struct Bound(Vec<Ends>);
 
-/// Our ends of the channels of one thread.
 #[derive(Debug)]
 struct Ends {
     orders: Sender<Order>,
@@ -24,11 +21,7 @@ struct Ends {
 }
 
 impl Bound {
-    /// Starts a thread for each active part of a job, and returns when all are ready. Each makes its work itself, so
-    /// that the memory of it lies where that thread is.
-    ///
-    /// # Errors
-    /// A thread cannot be made, or cannot be bound.
+    /// Returns when all threads are ready. Each makes its work itself, so that the memory of it lies where that thread is.
     pub(super) fn start<W>(job: &Job, prepare: impl Fn() -> W + Copy + Send + 'static) -> Result<Self>
     where
         W: FnMut(&Order) -> Result<Done> + 'static,
@@ -71,7 +64,7 @@ impl Ends {
     }
 }
 
-/// What a thread does. Who no longer takes reports gives no more orders either.
+/// Who no longer takes reports gives no more orders either.
 fn serve<W: FnMut(&Order) -> Result<Done>>(
     cpus: &CpuList,
     prepare: impl FnOnce() -> W,

@@ -5,8 +5,7 @@ use emu_core::Result;
 use super::part::Chain;
 use super::{Done, Job, Order, Running, Setting, Workload};
 
-/// The workload. On a zone of several CPUs the thread is free to move, which a quota for their sum does not
-/// notice: it then runs faster than asked.
+/// The thread is free to move, which a quota for the sum of the CPUs does not notice: it then runs faster than asked.
 pub(super) struct CpuLoop;
 
 impl Workload for CpuLoop {

@@ -1,9 +1,7 @@
-//! The computation that every workload is made of: a chain of dependent integer operations that never leaves
-//! the registers, so that its speed is the core clock and nothing else, and whose result can be foretold.
-//!
-//! It is Knuth's linear congruential generator (*The Art of Computer Programming* vol. 2, § 3.3.4, line 26).
-//! Each step waits for the one before, and `n` steps can be checked in `log n` (F. Brown 1994, *Random number
-//! generation with arbitrary strides*), so that all work is verified without being repeated.
+//! The computation that every workload is made of: a chain of dependent integer operations in registers, so that its speed is
+//! the core clock and nothing else. It is Knuth's linear congruential generator (*The Art of Computer Programming* vol. 2, §
+//! 3.3.4, line 26), of which `n` steps can be checked in `log n` (F. Brown 1994, *Random number generation with arbitrary
+//! strides*).
 
 use std::hint::black_box;
 

@@ -1,8 +1,7 @@
 //! Programs whose speed has a known ideal answer to a change of the CPU's speed.
 //!
-//! A workload runs in a worker: a fresh process of the current executable that waits for [`Order`]s, works
-//! through the window that each of them names, and reports what was [`Done`]. The harness stays outside of the
-//! zone; the worker is what the zone is for. See [`Worker`].
+//! A workload runs in a [`Worker`]: a fresh process of the current executable that waits for [`Order`]s, works through the
+//! window of each, and reports what was [`Done`]. The harness stays outside of the zone of the worker.
 
 mod bound;
 mod clocks;
@@ -34,10 +33,8 @@ use crate::worker::Kind;
 /// The task of the processes that workloads run in; every program that starts a [`Worker`] serves it.
 pub const TASK: Kind = Kind::of::<worker::JobTask>();
 
-/// One kind of program.
-///
-/// Implementors verify every result outside of the timed span, count the work of a window as [`Order`] says,
-/// and do nothing when no window is under way.
+/// One kind of program. Implementors verify every result outside of the timed span, count the work of a window as [`Order`]
+/// says, and do nothing when no window is under way.
 pub trait Workload: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
@@ -55,9 +52,8 @@ pub trait Workload: Sync {
         kernel::QUANTUM as f64
     }
 
-    /// The ratio of emulated and native rate that a really slower CPU would give, for a native window like
-    /// this one. Unless said otherwise sleeps keep their length and work stretches: with the share q of its
-    /// time slept, 1 / (q + (1 − q) / share).
+    /// The ratio of emulated and native rate that a really slower CPU would give for such a native window. By default sleeps
+    /// keep their length and work stretches: with the share q of its time slept, 1 / (q + (1 − q) / share).
     fn ideal(&self, share: f64, native: &Done) -> f64 {
         let idle = native.idle_share();
         1.0 / (idle + (1.0 - idle) / share)
@@ -77,28 +73,18 @@ pub trait Workload: Sync {
     /// The job that suits a zone.
     fn job(&self, setting: &Setting) -> Job;
 
-    /// Starts what the harness runs beside the worker, outside of the zone, and completes the job by where it
-    /// is found; called in the harness.
-    ///
-    /// # Errors
-    /// It cannot be started.
+    /// Starts what the harness runs outside of the zone, and completes the job by where it is found; called in the harness.
     fn companion(&self, _job: &mut Job) -> Result<Option<Box<dyn Companion>>> {
         Ok(None)
     }
 
     /// Gets ready to work; called in the worker, before anything slows it.
-    ///
-    /// # Errors
-    /// A thread or process cannot be made.
     fn start(&self, job: &Job) -> Result<Box<dyn Running>>;
 }
 
 /// A workload that is ready.
 pub trait Running {
     /// Works through one window.
-    ///
-    /// # Errors
-    /// A result was wrong, or the kernel refused a step.
     fn through(&mut self, order: &Order) -> Result<Done>;
 }
 
@@ -123,9 +109,6 @@ pub static WORKLOADS: &[&dyn Workload] = &[
 ];
 
 /// The workload of that name.
-///
-/// # Errors
-/// Usage, naming those that there are.
 pub fn workload(name: &str) -> Result<&'static dyn Workload> {
     WORKLOADS.iter().copied().find(|workload| workload.name() == name).ok_or_else(|| {
         let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name()).collect();
@@ -182,7 +165,6 @@ pub struct Job {
     pub arrays: Option<StreamSize>,
 }
 
-/// Spans as whole nanoseconds.
 pub(crate) mod as_ns {
     use std::time::Duration;
 
@@ -198,7 +180,6 @@ pub(crate) mod as_ns {
 }
 
 impl Job {
-    /// One thread that computes on any of the CPUs.
     fn new(workload: &str, cpus: &CpuList) -> Self {
         Self {
             workload: workload.into(),
@@ -215,7 +196,6 @@ impl Job {
         }
     }
 
-    /// The CPUs that the part of this number is bound to.
     fn cpus_of(&self, part: usize) -> CpuList {
         match self.cpus.iter().nth(part % self.cpus.len().max(1)) {
             Some(cpu) if self.pinned => [cpu].into_iter().collect(),
@@ -332,7 +312,6 @@ impl Done {
         self.slept_ns as f64 / 1e9 / self.wall_s()
     }
 
-    /// Adds the part of another thread or process that worked through the same window.
     fn join(mut self, other: Self) -> Self {
         // A part that had no CPU to speak of does not tell.
         let weight = |done: &Self| if done.quantum_ns > 0.0 { done.work() } else { 0.0 };

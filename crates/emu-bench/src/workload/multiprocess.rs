@@ -5,7 +5,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::{Done, Job, Order, Running, Setting, Worker, Workload};
 
-/// The workload: twice as many computing children as CPUs. The parent hands on orders and sums up reports.
+/// The parent hands on orders and sums up reports.
 pub(super) struct Multiprocess;
 
 impl Workload for Multiprocess {
@@ -33,7 +33,6 @@ impl Workload for Multiprocess {
     }
 }
 
-/// Raises the limit of open files as far as the pipes of so many children need.
 fn allow_pipes(children: usize) -> Result<()> {
     /// Beside the two pipes of each child: standard streams and what starting a process needs for a moment.
     const OTHERS: usize = 32;

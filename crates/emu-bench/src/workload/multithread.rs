@@ -8,7 +8,6 @@ use super::bound::Bound;
 use super::part::{self, Chain};
 use super::{Done, Job, Order, Running, Setting, Workload};
 
-/// The workload: as many threads as CPUs.
 pub(super) struct Multithread;
 
 impl Workload for Multithread {

@@ -8,10 +8,7 @@ use super::kernel::{self, QUANTUM};
 use super::stamps::{Stamps, fill};
 use super::{Done, Order};
 
-/// Binds the calling thread to `cpus`.
-///
-/// # Errors
-/// None of the CPUs can be used, or one has a number above 1023, which these workloads do not support.
+/// Binds the calling thread to `cpus`, of numbers up to 1023.
 pub fn confine(cpus: &CpuList) -> Result<()> {
     let failed =
         |cause: nix::Error| Error::io(format!("cannot run the workload on CPUs {cpus}"), cause.into());
@@ -22,10 +19,6 @@ pub fn confine(cpus: &CpuList) -> Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(failed)
 }
 
-/// The CPUs that the calling thread may use.
-///
-/// # Errors
-/// The kernel does not tell.
 pub(super) fn own_cpus() -> Result<CpuList> {
     let set = sched_getaffinity(Pid::from_raw(0))
         .map_err(|cause| Error::io("cannot read the CPUs of this thread", cause.into()))?;
@@ -45,29 +38,23 @@ impl Chain {
         Self { state: kernel::START, steps: 0, stamps: Stamps::default() }
     }
 
-    /// Begins anew, with room for the stamps of a window of this length.
     pub(super) fn restart(&mut self, window_ns: u64) {
         self.state = kernel::START;
         self.steps = 0;
         self.stamps.restart(window_ns);
     }
 
-    /// Notes the time without having worked.
     pub(super) fn stamp(&mut self) -> u64 {
         self.stamps.note(self.steps)
     }
 
-    /// Does one quantum and notes the time.
     pub(super) fn quantum(&mut self) -> u64 {
         self.state = kernel::advance(self.state, QUANTUM);
         self.steps += QUANTUM;
         self.stamp()
     }
 
-    /// Whether the result is what this many steps must give.
-    ///
-    /// # Errors
-    /// [`ErrorKind::WrongResult`]: it is not. The CPU has computed wrongly, or the work was not done.
+    /// [`ErrorKind::WrongResult`]: the CPU has computed wrongly, or the work was not done.
     pub(super) fn verify(&self) -> Result<()> {
         if self.state == kernel::expected(kernel::START, self.steps) {
             return Ok(());
@@ -79,9 +66,6 @@ impl Chain {
     }
 
     /// Computes without a break until the window has passed; see [`fill`].
-    ///
-    /// # Errors
-    /// As [`verify`](Self::verify).
     pub(super) fn through(&mut self, order: &Order) -> Result<Done> {
         self.restart(order.length_ns);
         let Self { state, steps, stamps } = self;

@@ -9,18 +9,16 @@ use super::clocks::{now_ns, thread_cpu_ns};
 use super::part::Chain;
 use super::{Done, Job, Order, Running, Setting, Workload};
 
-/// Periods that a burst is to last at least, un-emulated: an on/off emulation ends the burst of one period
-/// anywhere between at once and a period late.
+/// An on/off emulation ends a burst up to a period late: it is to last so many periods at least, un-emulated.
 const BURST_PERIODS: u32 = 10;
 
-/// The shortest burst.
 const BURST_MIN: Duration = Duration::from_millis(10);
 
 /// A window is stretched up to this factor for a burst of that length.
 const STRETCH: f64 = 4.0;
 
-/// Quanta that are computed to measure out a burst, however long that takes: in a time, a thread that is kept from its
-/// CPU may get too few to tell by. A burst need not be exact: those of both windows of a pair are the same work.
+/// A count and not a time, in which a thread that is kept from its CPU may get too few. A burst need not be exact: those of
+/// both windows of a pair are the same work.
 const WARM_UP_QUANTA: usize = 64;
 
 /// The workload: one thread that sleeps for a third of its time, un-emulated.
@@ -51,7 +49,6 @@ impl Workload for SleepCompute {
     }
 }
 
-/// A chain whose stamps tell how long a quantum takes.
 fn warmed_up() -> Result<Chain> {
     let mut chain = Chain::new();
     chain.stamp();
@@ -64,10 +61,8 @@ fn warmed_up() -> Result<Chain> {
 
 struct Cycles {
     chain: Chain,
-    /// Quanta in a burst.
     quanta: u64,
     sleep: Duration,
-    /// Cycles in a window.
     in_window: u64,
 }
 
@@ -104,8 +99,8 @@ impl Running for Cycles {
     }
 }
 
-/// The sleep of a cycle: within ±25 % of the mean and never in step with an emulation's period. Multiples of
-/// the golden ratio fill the range evenly (Knuth, *The Art of Computer Programming* vol. 3, § 6.4).
+/// Within ±25 % of the mean and never in step with an emulation's period: multiples of the golden ratio fill the range evenly
+/// (Knuth, *The Art of Computer Programming* vol. 3, § 6.4).
 fn varied(mean: Duration, cycle: u64) -> Duration {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     mean.mul_f64(0.75 + 0.5 * (cycle as f64 * GOLDEN).fract())

@@ -15,27 +15,23 @@ const STAMPS_MAX: u64 = 4_000_000;
 pub(super) struct Stamps(Vec<Stamp>);
 
 impl Stamps {
-    /// Begins anew, with room for a window of this length.
     pub(super) fn restart(&mut self, window_ns: u64) {
         self.0.clear();
         self.0.reserve((window_ns / STAMP_EVERY_NS).min(STAMPS_MAX) as usize);
     }
 
-    /// Notes that so much has been done by now, and returns the time.
     pub(super) fn note(&mut self, work: u64) -> u64 {
         let time_ns = now_ns();
         self.0.push(Stamp { time_ns, work });
         time_ns
     }
 
-    /// Notes as [`note`](Self::note) does, and forgets what came before: of the time before a window only the
-    /// last stamp matters.
+    /// Of the time before a window only the last stamp matters.
     pub(super) fn note_only(&mut self, work: u64) -> u64 {
         self.0.clear();
         self.note(work)
     }
 
-    /// The work done between the first stamp and the last.
     pub(super) fn work(&self) -> u64 {
         match (self.0.first(), self.0.last()) {
             (Some(first), Some(last)) => last.work - first.work,
@@ -43,8 +39,7 @@ impl Stamps {
         }
     }
 
-    /// The work that had been done at a moment: between two stamps in proportion, which is wrong by less than a
-    /// step. Before the first stamp nothing was done.
+    /// Between two stamps in proportion, which is wrong by less than a step. Before the first stamp nothing was done.
     pub(super) fn work_at(&self, time_ns: u64) -> f64 {
         let after = self.0.partition_point(|stamp| stamp.time_ns <= time_ns);
         let last = after.checked_sub(1).and_then(|before| self.0.get(before));
@@ -58,7 +53,6 @@ impl Stamps {
         }
     }
 
-    /// What was done in a window that lies between the stamps.
     pub(super) fn done(&self, order: &Order, cpu_ns: u64) -> Done {
         let first = self.0.first().map_or(0, |stamp| stamp.time_ns);
         let (begin, end) = (order.begin_ns, order.end_ns());
@@ -91,7 +85,6 @@ impl Stamps {
         undisturbed().sum::<f64>() / undisturbed().count().max(1) as f64
     }
 
-    /// The longest time between two stamps with work between them.
     pub(super) fn longest_stall_ns(&self) -> u64 {
         self.spans().max().unwrap_or(0)
     }
@@ -104,14 +97,9 @@ impl Stamps {
     }
 }
 
-/// Takes step after step until the window has passed. A step returns the work done so far, in all.
-///
-/// Work begins at once, so that it is under way when the window opens. The borders of the window are
-/// moments of the clock and not of the work: on/off emulation holds the thread at any of them, and a window
-/// that waited for the thread would be too long by half a stop on average.
-///
-/// # Errors
-/// That of a step.
+/// Takes step after step until the window has passed; a step returns all work done so far. Work begins at once, so that it is
+/// under way when the window opens. The borders are moments of the clock: on/off emulation holds the thread at any of them, and
+/// a window that waited for the thread would be too long by half a stop on average.
 pub(super) fn fill(
     order: &Order,
     stamps: &mut Stamps,

@@ -1,12 +1,8 @@
-//! STREAM: how fast memory can be read and written.
+//! STREAM: how fast memory can be read and written, which a slower core would not change.
 //!
-//! Windows are shorter than a pass over arrays that fit no cache. So all four kernels are under way at once,
-//! each a quarter of the arrays behind the one before: every element still sees them in STREAM's order, a
-//! block is gone from the caches when the next kernel comes to it, and any window holds the four kernels in
-//! equal parts.
-//!
-//! A really slower core would leave the memory as fast as it is. Methods that stop the program or take its CPU
-//! away for a time scale what it moves in that time.
+//! Windows are shorter than a pass over arrays that fit no cache. So all four kernels are under way at once, each a quarter of
+//! the arrays behind the one before: every element sees them in STREAM's order, a block is gone from the caches when the next
+//! kernel comes to it, and any window holds the four kernels in equal parts.
 
 use std::ops::Range;
 use std::thread;
@@ -24,11 +20,9 @@ use crate::stream::{Arrays, Kernel, Values};
 /// Elements that a kernel passes over between two looks at the clock: 128 KiB, some 30 µs.
 const BLOCK: usize = 16 << 10;
 
-/// Of the elements, this many apart are verified after a window: one in each page. All are verified where the
-/// kernels are tested; reading all arrays would take longer than most windows.
+/// One element in each page is verified after a window: reading all would take longer than most windows.
 const VERIFY_EVERY: usize = 512;
 
-/// The workload: a thread for each CPU.
 pub(super) struct Stream;
 
 impl Workload for Stream {
@@ -82,7 +76,6 @@ impl Workload for Stream {
     }
 }
 
-/// Does something with each of the parts, on a thread bound as the part is.
 fn each_on_its_thread<P: Send, T: Send>(
     job: &Job,
     parts: impl Iterator<Item = P>,
@@ -117,7 +110,6 @@ impl Running for Parts {
     }
 }
 
-/// The part of one thread.
 struct Part {
     arrays: Arrays,
     /// Steps taken; in each, one kernel passes over one block.
@@ -140,7 +132,6 @@ impl Part {
         (self.arrays.len() / BLOCK) as u64
     }
 
-    /// The kernel of a step, and the block that it passes over.
     fn place(&self, step: u64) -> (Kernel, usize) {
         let (round, number, blocks) = (step / 4, step % 4, self.blocks());
         let behind = number * (blocks / 4);
@@ -162,8 +153,6 @@ impl Part {
         initial + (0..4).map(of_kernel).sum::<u64>()
     }
 
-    /// # Errors
-    /// A result is wrong.
     fn through(&mut self, order: &Order) -> Result<Done> {
         let mut moved = Kernel::ALL.map(|kernel| Moved { kernel, bytes: 0, busy_ns: 0 });
         let mut stamps = std::mem::take(&mut self.stamps);
@@ -191,8 +180,6 @@ impl Part {
         Ok(Done { moved: moved.to_vec(), ..done })
     }
 
-    /// # Errors
-    /// An element is not what its passes must have made of it.
     fn verify(&self, chance: usize) -> Result<()> {
         let mut known: Option<(u64, Values)> = None;
         for block in 0..self.blocks() as usize {

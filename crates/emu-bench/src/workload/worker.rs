@@ -14,7 +14,6 @@ use crate::worker::{self, Task};
 /// How long a worker may take to get ready, or to reply after its window has passed. Emulation slows that too.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Works through the windows of a job.
 #[derive(Default)]
 pub(super) struct JobTask {
     running: Option<Box<dyn Running>>,
@@ -64,15 +63,11 @@ impl Task for JobTask {
 #[derive(Debug)]
 pub struct Worker {
     process: worker::Worker<JobTask>,
-    /// The other end of its work, outside of it.
     companion: Option<Box<dyn Companion>>,
 }
 
 impl Worker {
     /// Starts a fresh process of this executable, and returns when it is ready and waits for orders.
-    ///
-    /// # Errors
-    /// The process cannot be started, or the workload cannot be prepared.
     pub fn start(job: &Job) -> Result<Self> {
         let mut job = job.clone();
         let companion = workload(&job.workload)?.companion(&mut job)?;
@@ -87,15 +82,11 @@ impl Worker {
     }
 
     /// Works through a window and returns when its report is there.
-    ///
-    /// # Errors
-    /// The worker has ended or does not reply, or its result was wrong.
     pub fn through(&mut self, order: &Order) -> Result<Done> {
         self.send(order)?;
         self.receive(order)
     }
 
-    /// Gives an order without waiting for the report.
     pub(super) fn send(&mut self, order: &Order) -> Result<()> {
         if let Some(companion) = &mut self.companion {
             companion.open(order);
@@ -103,7 +94,6 @@ impl Worker {
         self.process.send(&Request::Through(*order))
     }
 
-    /// Waits for the report of the order given last.
     pub(super) fn receive(&mut self, order: &Order) -> Result<Done> {
         let left = Duration::from_nanos(order.end_ns().saturating_sub(now_ns()));
         match self.process.receive(left + PATIENCE, None)? {

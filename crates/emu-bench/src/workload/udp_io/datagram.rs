@@ -2,23 +2,17 @@
 
 use crate::workload::kernel;
 
-/// Words of a datagram.
 const WORDS: usize = 32;
 
-/// Bytes of a datagram.
 pub(super) const BYTES: usize = WORDS * 8;
 
-/// One datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Datagram {
-    /// Which window it belongs to.
     pub(super) window: u64,
-    /// Its place in the order of sending.
     pub(super) number: u64,
 }
 
 impl Datagram {
-    /// As it is sent: window, number, and a chain that starts from both.
     pub(super) fn bytes(self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let mut state = self.window ^ self.number;
@@ -36,7 +30,6 @@ impl Datagram {
         bytes
     }
 
-    /// What was received, if it is intact.
     pub(super) fn verified(received: &[u8]) -> Option<Self> {
         let word = |place: usize| received.get(place * 8..)?.first_chunk().copied().map(u64::from_le_bytes);
         let datagram = Self { window: word(0)?, number: word(1)? };

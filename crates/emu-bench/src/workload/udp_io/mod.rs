@@ -1,11 +1,8 @@
 //! Datagrams to a receiver that lives outside of the zone, over loopback.
 //!
-//! Paced, a datagram is due at fixed times and the thread sleeps in between: as long as the CPU manages, its
-//! speed must not matter. Unpaced, the thread sends as fast as it can; on loopback no network is the bound, so
-//! that this is work for the CPU, which must stretch.
-//!
-//! Work is what arrived intact. The kernel does the receiver's half of the protocol in the sender's context,
-//! within its CPU time; the receiver itself only empties its buffer.
+//! Paced, a datagram is due at fixed times and the thread sleeps in between: as long as the CPU manages, its speed must not
+//! matter. Unpaced, the thread sends without a break, which on loopback is work for the CPU and must stretch. Work is what
+//! arrived intact. The kernel does the receiver's half of the protocol within the sender's CPU time.
 
 mod datagram;
 mod receiver;
@@ -23,8 +20,7 @@ use super::{Companion, Done, Job, Messages, Order, Running, Setting, Workload};
 use datagram::Datagram;
 use receiver::Receiver;
 
-/// Datagrams a second of the paced one, of which the highest that needs no more than [`LOAD_MAX`] is taken.
-/// Steps, so that the same host always gets the same.
+/// Paced datagrams a second: the highest that needs no more than [`LOAD_MAX`]. Steps, so that a host always gets the same.
 const RATES: [u32; 6] = [1000, 500, 200, 100, 50, 20];
 
 /// Share of a CPU that the offered load may need.
@@ -37,13 +33,10 @@ const TRIAL_INTERVAL: Duration = Duration::from_millis(1);
 /// Datagrams between two looks at the clock: some 20 µs.
 const BATCH: u64 = 16;
 
-/// The workload at a fixed offered load.
 pub(super) static PACED: UdpIo = UdpIo { paced: true };
 
-/// The workload that sends without a break.
 pub(super) static UNPACED: UdpIo = UdpIo { paced: false };
 
-/// The workload: one thread that sends.
 pub(super) struct UdpIo {
     paced: bool,
 }
@@ -99,14 +92,13 @@ impl Workload for UdpIo {
     }
 }
 
-/// Time between two datagrams of the paced workload on this host; measured once, before anything is slowed.
+/// Measured once, before anything is slowed.
 fn interval() -> Duration {
     static INTERVAL: OnceLock<Duration> = OnceLock::new();
     *INTERVAL.get_or_init(|| Duration::from_secs(1) / affordable(cost().unwrap_or(f64::INFINITY)))
 }
 
-/// The highest rate that needs no more than [`LOAD_MAX`] at this CPU time in seconds for a datagram; the lowest
-/// one where none does.
+/// The highest rate within [`LOAD_MAX`] at this CPU time in seconds for a datagram; the lowest one where none is.
 fn affordable(cost: f64) -> u32 {
     let fits = |rate: &&u32| f64::from(**rate) * cost <= LOAD_MAX;
     RATES.iter().find(fits).or(RATES.last()).copied().unwrap_or(1)
@@ -133,7 +125,6 @@ struct Sender {
 }
 
 impl Sender {
-    /// A sender without a break to a port of this host.
     fn to(port: u16) -> Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(unusable)?;
         socket.connect((Ipv4Addr::LOCALHOST, port)).map_err(unusable)?;

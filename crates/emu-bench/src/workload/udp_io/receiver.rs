@@ -1,8 +1,7 @@
 //! The receiver: a thread of the harness, which no emulation of a worker slows.
 //!
-//! It runs on a CPU outside of the zone where there is one. Nobody waits for it: it looks into its buffer now
-//! and then, so that a sender never pays for waking it, and what is left in the buffer is taken out when the
-//! window is over.
+//! It runs on a CPU outside of the zone where there is one. It looks into its buffer now and then, so that a sender never pays
+//! for waking it, and what is left is taken out when the window is over.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -18,9 +17,8 @@ use super::datagram::{BYTES, Datagram};
 use crate::workload::part::{confine, own_cpus};
 use crate::workload::{Companion, Done, Messages, Order};
 
-/// Time between two looks into the buffer. The memory of what has been received is used again by the sender, the
-/// warmer the sooner: were the buffer to fill for milliseconds, sending would be quicker after each stop of an
-/// on/off emulation than without one (by a tenth at naps of 2 ms and a share of 10 %).
+/// The memory of what has been received is used again by the sender, the warmer the sooner: were the buffer to fill for
+/// milliseconds, sending would be quicker after each stop of an on/off emulation (a tenth at naps of 2 ms, a share of 10 %).
 const NAP: Duration = Duration::from_micros(100);
 
 /// The buffer that is asked for: room for some 10 ms.
@@ -29,7 +27,6 @@ const BUFFER: usize = 8 << 20;
 /// Datagrams of a window that can be kept account of: an hour at a rate that no CPU reaches.
 const NUMBERS_MAX: u64 = 1 << 32;
 
-/// The receiver of one worker.
 #[derive(Debug)]
 pub(super) struct Receiver {
     shared: Arc<Shared>,
@@ -45,7 +42,6 @@ struct Shared {
     is_ending: AtomicBool,
 }
 
-/// What has arrived of a window.
 #[derive(Debug, Default)]
 struct Account {
     window: u64,
@@ -54,10 +50,6 @@ struct Account {
 }
 
 impl Receiver {
-    /// Starts a receiver for a worker on `cpus`.
-    ///
-    /// # Errors
-    /// There is no socket or thread to be had.
     pub(super) fn start(cpus: &CpuList) -> Result<Self> {
         let failed = |cause| Error::io("cannot receive datagrams over loopback", cause);
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
@@ -79,7 +71,6 @@ impl Receiver {
             .name("emu-receiver".into())
             .spawn(move || {
                 if !spare.is_empty() {
-                    // Anywhere else it would still receive.
                     let _ = confine(&spare);
                 }
                 theirs.serve();
@@ -88,7 +79,6 @@ impl Receiver {
         Ok(Self { shared, thread: Some(thread), port })
     }
 
-    /// Where to send to.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
@@ -122,7 +112,6 @@ impl Drop for Receiver {
         self.shared.is_ending.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A thread that panicked has nothing to tell.
             let _ = thread.join();
         }
     }
@@ -140,7 +129,6 @@ impl Shared {
         }
     }
 
-    /// Takes everything out of the buffer.
     fn empty(&self) {
         let mut account = self.account();
         let mut buffer = [0; BYTES + 1];
@@ -160,7 +148,7 @@ impl Shared {
 }
 
 impl Account {
-    /// Enters a datagram; one that is damaged or of another window does not count.
+    /// One that is damaged or of another window does not count.
     fn add(&mut self, received: &[u8]) {
         let is_ours = |it: &Datagram| it.window == self.window && it.number < NUMBERS_MAX;
         let Some(datagram) = Datagram::verified(received).filter(is_ours) else { return };
@@ -173,7 +161,6 @@ impl Account {
         }
     }
 
-    /// How many of the messages did not arrive.
     fn lost(&self, messages: &Messages) -> u64 {
         // The bits of a word that stand for numbers below one.
         let below = |number: u64, word: u64| match number.saturating_sub(word * 64) {
