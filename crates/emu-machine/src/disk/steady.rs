@@ -54,12 +54,11 @@ impl Steady {
         scratch::check_room(&self.folder, self.file_bytes)
     }
 
-    /// Makes the file, transfers all the time, and verifies at the end what was transferred. What is written is read
-    /// back then, too: between samples that would be work of the disk that no sample counts.
+    /// Makes the file, transfers all the time, and verifies at the end what was transferred. What is written is read back
+    /// then, too: between samples that would be work of the disk that no sample counts.
     ///
     /// # Errors
-    /// As [`check`](Self::check). Unavailable, where such transfers cannot be had or the kernel refuses one. The file cannot be made, a transfer
-    /// fails or transfers something wrong, or `watch` ends it.
+    /// Unavailable, where such transfers cannot be had or the kernel refuses one.
     pub fn run(&self, host: &Host, plan: series::SeriesPlan, watch: Watch<'_>) -> Result<Series> {
         self.check()?;
         let fits_memory = fits_memory(host, self.file_bytes);

@@ -38,18 +38,12 @@ impl Passes {
 
 /// Runs STREAM: `iterations` of the four kernels over arrays of `elements`, which are divided among as many threads
 /// as there are lists of CPUs, each bound to its own. Every element is verified afterwards.
-///
-/// # Errors
-/// A thread cannot be made or bound, or a result is wrong ([`ErrorKind::WrongResult`](emu_core::ErrorKind)).
 pub fn run(elements: usize, threads: &[CpuList], iterations: usize) -> Result<Passes> {
     let (passes, right) = run_and_verify(elements, threads, iterations)?;
     right.map(|()| passes)
 }
 
-/// As [`run`], and beside the passes what their verification has found: they are told also where a result is wrong.
-///
-/// # Errors
-/// A thread cannot be made or bound.
+/// As [`run`]; the passes are told also where a result is wrong.
 pub(crate) fn run_and_verify(
     elements: usize,
     threads: &[CpuList],

@@ -62,17 +62,11 @@ impl System {
     }
 
     /// Solves it by as many threads as there are lists of CPUs, each bound to its own.
-    ///
-    /// # Errors
-    /// A thread cannot be made or bound.
     pub fn solve(self, threads: &[CpuList]) -> Result<Solution> {
         self.solve_looking(threads, &|| ())
     }
 
     /// As [`solve`](Self::solve), where each thread calls `look` after each step of its work, some milliseconds apart.
-    ///
-    /// # Errors
-    /// As [`solve`](Self::solve).
     pub fn solve_looking(self, threads: &[CpuList], look: &(dyn Fn() + Sync)) -> Result<Solution> {
         let Self { order, seed, blocks } = self;
         let (barrier, elimination) = (Barrier::new(threads.len()), Elimination::new(blocks));
@@ -116,9 +110,6 @@ impl Solution {
 }
 
 /// Solves and checks a random system.
-///
-/// # Errors
-/// Usage, for no equations; a thread cannot be made or bound.
 pub fn run(order: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
     if order == 0 {
         return Err(Error::usage("LINPACK needs at least one equation"));
