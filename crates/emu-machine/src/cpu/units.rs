@@ -43,11 +43,8 @@ impl Units {
     }
 }
 
-/// Whether these CPUs are all of the kind that the model names, as far as the host tells.
-///
 /// The small cores of a hybrid have the model number of the large ones, but units of their own. They show as a device
-/// `cpu_atom`, which lists them (tools/perf/Documentation/intel-hybrid.txt), or by their highest clock
-/// (`cpuinfo_max_freq`).
+/// `cpu_atom`, which lists them (tools/perf/Documentation/intel-hybrid.txt), or by their highest clock (`cpuinfo_max_freq`).
 pub(super) fn are_alike(host: &Host, cpus: &CpuList) -> bool {
     let highest = |cpu: CpuId| host.cpufreq.as_ref()?.policy_of(cpu)?.hardware_max;
     let clocks: BTreeSet<_> = cpus.iter().filter_map(highest).collect();
@@ -57,11 +54,9 @@ pub(super) fn are_alike(host: &Host, cpus: &CpuList) -> bool {
     clocks.len() <= 1 && !has_small
 }
 
-/// Models with the same units.
 struct Models {
     vendor: &'static str,
     family: u32,
-    /// Their model numbers.
     numbers: &'static [RangeInclusive<u32>],
     /// Vectors of 256 bits in a cycle.
     of_256: u32,
@@ -141,7 +136,6 @@ pub(crate) fn fact<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
         .find_map(|(key, fact)| (key.trim() == name).then(|| fact.trim()))
 }
 
-/// What is documented of the model that `/proc/cpuinfo` names, for vectors of so many doubles.
 fn documented(cpuinfo: &str, lanes: usize) -> Option<u32> {
     let vendor = fact(cpuinfo, "vendor_id")?;
     let family: u32 = fact(cpuinfo, "cpu family")?.parse().ok()?;

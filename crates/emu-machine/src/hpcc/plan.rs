@@ -85,7 +85,6 @@ impl Problem {
         .fold(0, u64::max)
     }
 
-    /// How large a kernel is in it: equations, rows, words, or numbers of each thread or array.
     pub(super) fn size(&self, kernel: Kernel) -> usize {
         self.sizes.of(kernel).unwrap_or(self.stream_bytes as usize / size_of::<f64>())
     }
@@ -111,10 +110,6 @@ pub struct HpccPlan {
 impl HpccPlan {
     /// All kernels with these numbers of threads, else with one thread and one for each CPU that may be used, as far
     /// as `RandomAccess` takes so many.
-    ///
-    /// # Errors
-    /// Usage, for numbers of threads that no kernel takes; unavailable, where memory does not suffice for the smallest
-    /// problems.
     pub fn new(host: &Host, quick: bool, seed: u64, threads: &[usize]) -> Result<Self> {
         let all = || one_and_all(host).into_iter().map(|count| count.min(THREADS_MAX)).collect::<Vec<_>>();
         let mut threads = if threads.is_empty() { all() } else { threads.to_vec() };
@@ -138,9 +133,6 @@ impl HpccPlan {
     }
 
     /// The same for a series of problems, by LINPACK's equations.
-    ///
-    /// # Errors
-    /// Usage, for equations out of range; unavailable, where memory does not suffice for one.
     pub fn of_series(self, host: &Host, orders: &[usize]) -> Result<Self> {
         let mut orders = orders.to_vec();
         orders.sort_unstable();
@@ -172,9 +164,6 @@ impl HpccPlan {
     }
 
     /// Whether it can be carried out.
-    ///
-    /// # Errors
-    /// Usage, for numbers that make no sense.
     pub fn check(&self) -> Result<()> {
         check_threads(&self.threads, THREADS_MAX)?;
         if self.repeats == 0 || self.problems.is_empty() {

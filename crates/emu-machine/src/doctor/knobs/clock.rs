@@ -10,7 +10,6 @@ use super::super::machine::Machine;
 /// are within some 0.1 %.
 const SPREAD_MAX: f64 = 0.01;
 
-/// The core clock.
 pub(in crate::doctor) static CLOCK: Knob = Knob {
     name: "clock",
     better: "the same at every reading, on every CPU",

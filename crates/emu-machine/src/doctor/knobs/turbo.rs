@@ -9,7 +9,6 @@ use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 use super::{beyond, by_value, cpufreq, policies};
 
-/// Turbo.
 pub(in crate::doctor) static TURBO: Knob = Knob {
     name: "turbo",
     better: "off",
