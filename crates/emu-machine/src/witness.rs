@@ -87,7 +87,6 @@ impl Witness {
         Ok(taken)
     }
 
-    /// Watches a part that is taken once, on all CPUs.
     pub(crate) fn once<T>(&mut self, what: &str, part: impl FnOnce() -> Result<T>) -> Result<T> {
         let (taken, disturbance) = self.watched(&self.cpus, part)?;
         self.note(what, disturbance);

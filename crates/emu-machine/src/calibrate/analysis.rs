@@ -63,8 +63,7 @@ pub(super) fn own(samples: &[Sample], threads: Threads, cpus: usize) -> Vec<Samp
     samples.iter().filter(|sample| sample.threads == threads.count(sample.quota, cpus)).copied().collect()
 }
 
-/// The samples that decide, in their order: those that nobody has disturbed, and where a quota has none of them the least
-/// disturbed one; these quotas beside.
+/// Those that nobody has disturbed, and of a quota without any the least disturbed one; beside them these quotas.
 pub(super) fn decisive(samples: &[Sample]) -> (Vec<Sample>, Vec<f64>) {
     let of = |quota: f64| samples.iter().filter(move |other| other.quota.to_bits() == quota.to_bits());
     let is_doubtful = |quota: &f64| of(*quota).all(Sample::is_disturbed);

@@ -110,7 +110,6 @@ fn point(line: &str) -> Option<(f64, f64)> {
     Some((number(setting)?, number(gflops)?))
 }
 
-/// The analysis that stands for a calibration: the first.
 fn main(measured: &Measured) -> Result<&Analysis> {
     measured.analyses.first().ok_or_else(|| Error::usage("the calibration has no analysis"))
 }

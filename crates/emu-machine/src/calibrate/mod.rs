@@ -208,7 +208,6 @@ pub fn measure(host: &Host, plan: &CalibrationPlan, watch: Watch<'_>) -> Result<
     })
 }
 
-/// A sample of a measurement that began at `start`, and what went otherwise than asked.
 fn sample(
     host: &Host,
     plan: &CalibrationPlan,

@@ -60,7 +60,6 @@ fn notable(share: Option<Interval>) -> Option<f64> {
     share.filter(|share| share.estimate.abs() > NOTABLE && is_sure(share)).map(|share| share.estimate)
 }
 
-/// A sample of one order and one of another at the same quota.
 struct Couple {
     quota: f64,
     passes: [usize; 2],
@@ -70,7 +69,6 @@ struct Couple {
     apart: f64,
 }
 
-/// How orders differ; none where there is only one.
 pub(super) fn effects(samples: &[Sample]) -> Result<Vec<OrderEffect>> {
     let mut orders: Vec<Order> = samples.iter().map(|sample| sample.order).collect();
     orders.sort_by_key(|order| std::cmp::Reverse(*order as u8));
@@ -123,7 +121,6 @@ fn couples(samples: &[Sample], order: Order, against: Order) -> Vec<Couple> {
     .collect()
 }
 
-/// The mean time between the samples of two passes, in seconds.
 fn apart(couples: &[Couple], passes: [usize; 2]) -> f64 {
     let (sum, count) = couples
         .iter()
@@ -132,12 +129,10 @@ fn apart(couples: &[Couple], passes: [usize; 2]) -> f64 {
     sum / count
 }
 
-/// The middle of a sample, in seconds from the begin of the measurement.
 fn middle(sample: &Sample) -> f64 {
     sample.begin_seconds + sample.seconds / 2.0
 }
 
-/// Seconds from the first sample to the last.
 fn span(samples: &[Sample]) -> f64 {
     let (first, last) = samples
         .iter()

@@ -147,9 +147,6 @@ pub struct CalibrationPlan {
 
 impl CalibrationPlan {
     /// Quotas up to all CPUs that may be used.
-    ///
-    /// # Errors
-    /// Usage, for bad steps, sizes or repetitions. What memory or the kernel's least quota does not allow.
     pub fn new(host: &Host, wanted: &Wanted) -> Result<Self> {
         let mut plan = Self::without_quotas(host, wanted)?;
         let most = plan.cpus.len() as f64;

@@ -58,7 +58,6 @@ pub(super) struct Solved {
 pub(super) struct Solver(Worker<Solving>);
 
 impl Solver {
-    /// Starts a fresh process of this executable.
     pub(super) fn start() -> Result<Self> {
         Worker::start().map(Self)
     }
@@ -95,7 +94,6 @@ impl Solver {
         }
     }
 
-    /// Ends the process, whatever it does; nothing can be asked of it any more.
     pub(super) fn end(&mut self) {
         self.0.end();
     }
@@ -109,7 +107,6 @@ fn unexpected(answer: &Answer) -> Error {
 pub(super) struct Solving(Option<Prepared>);
 
 struct Prepared {
-    /// Those that come before the ones that count.
     earlier: Vec<System>,
     systems: Vec<System>,
     threads: Vec<CpuList>,

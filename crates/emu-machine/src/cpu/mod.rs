@@ -293,7 +293,6 @@ impl Reached {
     }
 }
 
-/// Of each core that these CPUs are of, one of them.
 fn cores(host: &Host, cpus: &CpuList) -> CpuList {
     let first =
         |id: CpuId| host.cpu(id).and_then(|cpu| cpu.siblings.intersection(cpus).first()).unwrap_or(id);

@@ -26,7 +26,6 @@ pub struct Units {
 const SLACK: f64 = 0.02;
 
 impl Units {
-    /// By the model, else by what was measured: vectors in one cycle.
     pub(super) fn of(roots: &Roots, lanes: usize, measured: f64) -> Self {
         let text = fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
         match documented(&text, lanes) {
@@ -67,9 +66,8 @@ struct Models {
 const INTEL: &str = "GenuineIntel";
 const AMD: &str = "AuthenticAMD";
 
-/// What is documented (Intel 64 and IA-32 Architectures Optimization Reference Manual; AMD, Software Optimization Guides
-/// of families 17h and 19h; A. Fog, *The microarchitecture of Intel, AMD and VIA CPUs*). What is not listed is not
-/// known.
+/// By the Intel 64 and IA-32 Architectures Optimization Reference Manual; AMD's Software Optimization Guides of families 17h
+/// and 19h; A. Fog, *The microarchitecture of Intel, AMD and VIA CPUs*.
 const DOCUMENTED: [Models; 8] = [
     // Haswell, Broadwell, Skylake to Comet Lake, Alder and Raptor Lake.
     Models {

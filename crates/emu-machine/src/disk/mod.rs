@@ -106,8 +106,7 @@ pub struct Sample {
     pub bytes_per_s: f64,
 }
 
-/// Measures a disk as planned.
-/// A transfer that the kernel refuses, at any time, is not available; the others go on.
+/// Measures a disk as planned. A transfer that the kernel refuses, at any time, is not available; the others go on.
 pub fn run(plan: &DiskPlan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
     plan.check()?;
     let mut bench = Bench::new(plan, host, watch)?;
@@ -168,7 +167,6 @@ fn possible(refused: &[Option<String>]) -> Vec<usize> {
     refused.iter().enumerate().filter_map(|(number, why)| why.is_none().then_some(number)).collect()
 }
 
-/// A sample, or why the kernel refuses such transfers.
 fn tried<T>(transfer: &Transfer, sample: Result<T>) -> Result<std::result::Result<T, String>> {
     match sample {
         Ok(sample) => Ok(Ok(sample)),

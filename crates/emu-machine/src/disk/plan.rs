@@ -147,9 +147,6 @@ impl DiskPlan {
     }
 
     /// Whether it can be carried out, as far as can be told without writing.
-    ///
-    /// # Errors
-    /// Usage, for sizes that make no sense; unavailable, where the disk has no room.
     pub fn check(&self) -> Result<()> {
         if self.blocks.is_empty() || self.rounds == 0 || self.phase_ns == 0 {
             return Err(Error::usage("nothing is to be measured"));

@@ -16,8 +16,7 @@ use crate::kernel::all_at_once;
 use crate::kernel::blocks::spot_checks;
 use crate::kernel::scatter::Scatter;
 
-/// A paced phase ends after this many times its length, however many operations are still to be made: storage that has
-/// fallen so far behind would take any time.
+/// A paced phase ends after this many times its length: storage that has fallen so far behind would take any time.
 const LATE_MAX: u32 = 10;
 
 /// The last stretch before an operation is due is waited for awake: a sleep ends late.

@@ -22,7 +22,6 @@ use crate::{Event, Watch, tell};
 const PAIRS: u32 = 12;
 const PAIRS_QUICK: u32 = 6;
 
-/// Fresh processes of a window, and runs in each.
 const PROCESSES: u32 = 5;
 const RUNS_IN_PROCESS: u32 = 5;
 

@@ -39,8 +39,7 @@ pub struct Load {
 }
 
 impl Machine {
-    /// Looks at the machine for `time`, and at the clocks a little longer. `cpus` are those to be quiet, by default
-    /// all that are allowed.
+    /// Looks at the machine for `time`, and at the clocks a little longer. `cpus` are to be quiet, by default all allowed.
     pub fn look(roots: &Roots, cpus: Option<&CpuList>, time: Duration) -> Result<Self> {
         let machine = Self::of_files(roots, cpus)?;
         let stat = || control_file::read(&roots.proc.join("stat")).unwrap_or_default();

@@ -70,7 +70,6 @@ impl Problem {
         Self { order: Some(order), sizes, stream_bytes: bytes / 3 }
     }
 
-    /// Bytes of the kernel that takes the most.
     fn bytes(&self, threads: usize) -> u64 {
         let Sizes { linpack, dgemm, words, fft, ptrans } = self.sizes;
         [
@@ -108,8 +107,7 @@ pub struct HpccPlan {
 }
 
 impl HpccPlan {
-    /// All kernels with these numbers of threads, else with one thread and one for each CPU that may be used, as far
-    /// as `RandomAccess` takes so many.
+    /// All kernels with these numbers of threads, else with one and all, as far as `RandomAccess` takes so many.
     pub fn new(host: &Host, quick: bool, seed: u64, threads: &[usize]) -> Result<Self> {
         let all = || one_and_all(host).into_iter().map(|count| count.min(THREADS_MAX)).collect::<Vec<_>>();
         let mut threads = if threads.is_empty() { all() } else { threads.to_vec() };
@@ -177,7 +175,6 @@ impl HpccPlan {
 const STREAM_QUICK: u64 = 128 << 20;
 
 impl Sizes {
-    /// The smallest that make sense.
     pub(super) const LEAST: Self =
         Self { linpack: 100, dgemm: 100, words: 1 << 10, fft: 1 << 10, ptrans: 100 };
 

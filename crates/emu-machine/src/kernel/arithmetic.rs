@@ -210,8 +210,7 @@ fn sum_of(bits: &[u64]) -> Sum {
     Sum { sum: bits.iter().fold(0, |sum, bits| sum.wrapping_add(*bits)), count: bits.len() as u64 }
 }
 
-// The start and the constants of each recurrence. All pass through `black_box`: a compiler that knew them could know
-// the results.
+// The start and constants of each recurrence, passed through `black_box`: a compiler that knew them could know results.
 const HALF: f64 = 0.5;
 const FACTOR: f64 = 1.7;
 const INVERSE: f64 = 1.0 / 1.7;

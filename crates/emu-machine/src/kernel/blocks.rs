@@ -49,8 +49,7 @@ impl Blocks {
         self.block
     }
 
-    /// Copies so many blocks. Both orders work out the random place, so that they differ in where they copy and in nothing
-    /// else.
+    /// Copies so many blocks. Both orders work out the random place, so that they differ only in where they copy.
     #[inline(never)]
     pub fn copy(&mut self, count: u64) {
         let Self { source, target, block, order, random, next } = self;
@@ -71,8 +70,7 @@ impl Blocks {
         *next = step;
     }
 
-    /// Spoils what the next `count` copies will write, here and there, so that [`verify`](Self::verify) sees whether
-    /// they did.
+    /// Spoils here and there what the next `count` copies will write, so that [`verify`](Self::verify) sees that they did.
     pub fn spoil(&mut self, count: u64) -> Spoiled {
         let spoiled = Spoiled { first: self.next, count: count.min(self.order.count()) };
         for begin in self.begins(spoiled) {

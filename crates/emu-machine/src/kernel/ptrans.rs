@@ -25,8 +25,7 @@ pub(crate) fn timed_bytes(order: usize) -> u64 {
     16 * (order as u64).saturating_mul(order as u64)
 }
 
-/// Transposes a random matrix once by as many threads as there are lists of CPUs, each bound to its own, and checks every
-/// element of the sum. Each thread makes its columns of the sum.
+/// Transposes a random matrix once, each thread its columns, bound to its list of CPUs, and checks every element.
 pub fn run(order: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
     if order == 0 {
         return Err(Error::usage("PTRANS needs matrices of at least one row"));

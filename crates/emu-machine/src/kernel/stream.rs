@@ -1,5 +1,4 @@
-//! STREAM by its rules: in one iteration each of the four kernels in turn passes over whole arrays that do not fit any
-//! cache.
+//! STREAM by its rules: in one iteration each of the four kernels passes over whole arrays that do not fit any cache.
 
 use std::sync::Barrier;
 

@@ -102,8 +102,7 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// Copies of blocks of so many bytes by so many threads, each with a part of two arrays of its own. The memory is
-    /// taken once, for all samples.
+    /// Copies of blocks by so many threads, each with a part of two arrays of its own; memory is taken once for all samples.
     pub fn new(host: &Host, size: StreamSize, block_bytes: u64, threads: usize, seed: u64) -> Result<Self> {
         check_blocks(size, &[block_bytes], threads)?;
         let places = places(host, threads);

@@ -83,8 +83,7 @@ impl CpuGaps {
         Sample::new(lengths).ok().map(|sample| sample.median())
     }
 
-    /// Share of the time that was lost neither to other tasks nor to the hypervisor, as far as it says so, nor to
-    /// anything in a period.
+    /// Share of the time lost neither to other tasks, nor by its account to the hypervisor, nor to anything in a period.
     pub fn unexplained(&self) -> f64 {
         (self.lost - self.preempted - self.stolen - self.periodic).max(0.0)
     }

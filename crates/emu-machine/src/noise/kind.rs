@@ -11,7 +11,6 @@ use emu_core::{CpuList, Error, ErrorKind, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
-/// How long the other side of a ping-pong is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Multiplications in an operation of the CPU-bound kind.
@@ -142,8 +141,7 @@ impl Order {
         Ok(Runs { operations, runs })
     }
 
-    /// As [`obey`](Self::obey), where a network that cannot be used is an answer as well: the other kinds of work can be
-    /// measured without it.
+    /// As [`obey`](Self::obey), where a network that cannot be used is an answer: other kinds can be measured without it.
     pub fn answer(&self) -> Result<Answer> {
         Answer::of(self.kind, self.obey())
     }

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use emu_bench::workload::confine;
 use emu_core::{CpuList, Error, Host, Journal, Result, control_file};
 
-/// By what name the journal knows it.
 const METHOD: &str = "noise";
 
 /// What is asked of the machine.

@@ -23,10 +23,8 @@ const NATIVE: usize = 3;
 const PAIRS: usize = 3;
 const VERIFYING: usize = 8;
 
-/// Looks and corrections at most.
 const ROUNDS: usize = 4;
 
-/// No lower share is tried.
 const LOWEST: f64 = 0.001;
 
 /// A speed is right when it is off by less than this: a sample is not better.

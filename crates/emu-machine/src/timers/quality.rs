@@ -17,7 +17,6 @@ const WHAT: &str = "the readers of clocks";
 /// Reads that are timed together, so that the reads of the timing clock vanish.
 const BATCH: u32 = 500;
 
-/// Batches of which the median counts.
 const BATCHES: usize = 41;
 
 const STEPS: usize = 200;

@@ -40,7 +40,6 @@ fn no_turbo(roots: &Roots) -> PathBuf {
     roots.cpus().join("intel_pstate/no_turbo")
 }
 
-/// The switch of all policies together.
 pub(crate) fn boost(roots: &Roots) -> PathBuf {
     roots.cpus().join("cpufreq/boost")
 }

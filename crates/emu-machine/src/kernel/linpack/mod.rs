@@ -47,8 +47,7 @@ pub struct Solution {
 }
 
 impl System {
-    /// The system of so many equations that `seed` stands for, with coefficients and right-hand side uniform in
-    /// [-0.5, 0.5).
+    /// The system that `seed` stands for, with coefficients and right-hand side uniform in [-0.5, 0.5).
     pub fn new(order: usize, seed: u64) -> Self {
         let width = block::width(order);
         let firsts = (0..order).step_by(width).map(|first| (first, width.min(order - first)));
@@ -84,8 +83,7 @@ impl System {
 }
 
 impl Solution {
-    /// What was done in which time, and HPL's scaled residual, ‖Ax − b‖∞ / (ε (‖A‖∞ ‖x‖∞ + ‖b‖∞) n), which must be
-    /// below 16.
+    /// HPL's scaled residual, ‖Ax − b‖∞ / (ε (‖A‖∞ ‖x‖∞ + ‖b‖∞) n), which must be below 16.
     pub fn check(&self) -> Outcome {
         let (mut column, mut sums, mut product) =
             (vec![0.0; self.order], vec![0.0; self.order], vec![0.0; self.order]);
