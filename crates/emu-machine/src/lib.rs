@@ -59,8 +59,8 @@ fn notes_of_build() -> Vec<String> {
     if OPTIMISED { Vec::new() } else { vec![UNOPTIMISED.to_owned()] }
 }
 
-/// On a CPU of its own each, or on any where threads are more than CPUs. Every core gets a thread before one gets a second:
-/// threads that share a core share what is measured of it.
+/// The CPUs of each thread: one of its own, or all where there are more threads than CPUs. Every core gets a thread before
+/// one gets a second: threads that share a core share what is measured of it.
 pub(crate) fn places(host: &Host, threads: usize) -> Vec<CpuList> {
     if threads > host.allowed.len() {
         return vec![host.allowed.clone(); threads];

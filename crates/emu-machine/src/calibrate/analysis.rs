@@ -63,7 +63,7 @@ pub(super) fn own(samples: &[Sample], threads: Threads, cpus: usize) -> Vec<Samp
     samples.iter().filter(|sample| sample.threads == threads.count(sample.quota, cpus)).copied().collect()
 }
 
-/// Those that nobody has disturbed, and of a quota without any the least disturbed one; beside them these quotas.
+/// The undisturbed samples, and the least disturbed one of each quota that has none; and the list of these quotas.
 pub(super) fn decisive(samples: &[Sample]) -> (Vec<Sample>, Vec<f64>) {
     let of = |quota: f64| samples.iter().filter(move |other| other.quota.to_bits() == quota.to_bits());
     let is_doubtful = |quota: &f64| of(*quota).all(Sample::is_disturbed);
@@ -75,7 +75,7 @@ pub(super) fn decisive(samples: &[Sample]) -> (Vec<Sample>, Vec<f64>) {
     (samples.iter().filter(decides).copied().collect(), doubtful)
 }
 
-/// With the rates at the median core clock; `None` where the clock of a sample is not known.
+/// The samples with their rates at the median core clock; `None` where the clock of one is not known.
 pub(super) fn at_equal_clock(samples: &[Sample]) -> Option<Vec<Sample>> {
     let clocks = samples.iter().map(|sample| sample.clock_hz).collect::<Option<Vec<_>>>()?;
     let median = median_of(clocks.iter().copied()).ok()?;

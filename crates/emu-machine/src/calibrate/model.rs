@@ -16,7 +16,7 @@ const RESIDUAL_MAX: f64 = 0.05;
 /// Chance explains a lack of fit unless it is less likely than this.
 const CHANCE_MAX: f64 = 0.01;
 
-/// By weights where the settings were measured repeatedly, else by least squares.
+/// A line by weights where the settings were measured repeatedly, else by least squares.
 pub(super) fn line(places: &[Place]) -> Result<LinearFit> {
     let (x, y): (Vec<f64>, Vec<f64>) = places.iter().map(|place| (place.x, place.mean)).unzip();
     match Scatter::of(places) {
@@ -208,7 +208,7 @@ fn bands(samples: &[Sample], places: &[Place], scatter: Scatter, lack: Option<FT
     found.into_iter().map(band).collect()
 }
 
-/// Of a value: its median at the lowest third of quotas by that at the highest; `None` where a sample has no value.
+/// Median of a value at the lowest third of quotas / at the highest third; `None` where a sample has no value.
 pub(super) fn low_to_high(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Result<Option<f64>> {
     let top = samples.iter().map(|sample| sample.quota).fold(0.0, f64::max);
     let third = |is_of: &dyn Fn(f64) -> bool| {

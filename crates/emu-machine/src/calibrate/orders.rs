@@ -141,7 +141,7 @@ fn span(samples: &[Sample]) -> f64 {
     last - first
 }
 
-/// By which share a value changes whose logarithm changes by `log` · `factor`; `None` where no number holds it.
+/// The relative change of a value whose logarithm changes by `log` · `factor`; `None` where no number holds it.
 fn share(log: &Interval, factor: f64) -> Option<Interval> {
     let of = |log: f64| (log * factor).exp_m1();
     let share =

@@ -163,7 +163,7 @@ impl Task for Solving {
 }
 
 impl Prepared {
-    /// In no order. As many threads check as have solved: there may be hundreds of solutions.
+    /// The outcomes are in no order. As many threads check as have solved: there may be hundreds of solutions.
     fn check(&self) -> Result<Vec<Outcome>> {
         let count = self.threads.len();
         let outcomes = on_threads("the check of LINPACK", &self.threads, |number| {

@@ -55,7 +55,7 @@ fn reason(analyses: &[Analysis]) -> Option<&'static str> {
     is_doubtful.then_some("Others disturbed some quotas, which may be the reason.")
 }
 
-/// Undecided where nothing tells it from chance, or where it may have another reason than the machine.
+/// The verdict is undecided where nothing tells it from chance, or where the reason may not be the machine.
 fn line(analyses: &[Analysis], reason: Option<&str>) -> String {
     const ONCE: &str =
         "Too few quotas have two undisturbed samples, to tell this from chance: measure with --reps 3.";

@@ -236,7 +236,7 @@ fn check_bound(rate: &Rate, clock: f64, lanes: usize) -> Result<()> {
     ))
 }
 
-/// `first` is the clock of the first CPU; nothing where one of several clocks cannot be measured.
+/// `first` is the clock of the first CPU. There is no peak where one of several clocks cannot be measured.
 fn peaks(host: &Host, rates: &[Rate], first: f64, lanes: usize) -> Vec<Peak> {
     let of_peak = rates.iter().filter(|rate| rate.work == Work::PEAK);
     let reached: Vec<_> = of_peak

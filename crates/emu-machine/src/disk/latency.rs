@@ -16,7 +16,7 @@ const DIGITS: u8 = 2;
 pub(super) struct Times(Histogram<u64>);
 
 impl Times {
-    /// Taking a time later needs no memory.
+    /// All memory is taken here, none when a time is added.
     pub(super) fn new() -> Result<Self> {
         Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
             .map(Self)

@@ -34,7 +34,7 @@ pub(super) struct Direct {
     pub(super) file: File,
     /// Offsets and lengths must be multiples of this many bytes.
     pub(super) alignment: u64,
-    /// Why it refuses writes, where that is known.
+    /// Why direct writes are refused, where that is known.
     pub(super) read_only: Option<String>,
 }
 
@@ -214,7 +214,7 @@ fn upper_folder(file: &File) -> Option<PathBuf> {
     upper_of(&fs::read_to_string("/proc/self/mountinfo").ok()?, mount)
 }
 
-/// By the ID of the mount, of the lines of `proc_pid_mountinfo(5)`.
+/// `mounts` has the lines of `proc_pid_mountinfo(5)`, `id` is that of the mount.
 fn upper_of(mounts: &str, id: &str) -> Option<PathBuf> {
     let line = mounts.lines().find(|line| line.split(' ').next() == Some(id))?;
     let (_, of_file_system) = line.split_once(" - ")?;

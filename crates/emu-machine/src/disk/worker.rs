@@ -142,7 +142,7 @@ impl<'a> Worker<'a> {
         Ok(Done { operations: made, not_made: planned - made, seconds: (now - begin).as_secs_f64(), times })
     }
 
-    /// Unavailable, where the kernel refuses transfers of this kind.
+    /// The error is of kind unavailable where the kernel refuses transfers of this kind.
     fn failed(&self, cause: io::Error) -> Error {
         let what = if self.job.write { "write" } else { "read" };
         let refused = scratch::is_refusal(&cause);
@@ -200,7 +200,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Of other content than the file has, so that a write that did not happen is noticed.
+/// Blocks have other content than the file, so that a write that did not happen is noticed.
 fn writable(job: &Job<'_>) -> Block {
     let mut block = Block::renewable(job.length);
     block.fill(!job.seed, 0);

@@ -107,7 +107,7 @@ pub struct HpccPlan {
 }
 
 impl HpccPlan {
-    /// All kernels with these numbers of threads, else with one and all, as far as `RandomAccess` takes so many.
+    /// All kernels with these numbers of threads, else with one and with all, as far as `RandomAccess` takes so many.
     pub fn new(host: &Host, quick: bool, seed: u64, threads: &[usize]) -> Result<Self> {
         let all = || one_and_all(host).into_iter().map(|count| count.min(THREADS_MAX)).collect::<Vec<_>>();
         let mut threads = if threads.is_empty() { all() } else { threads.to_vec() };

@@ -70,7 +70,7 @@ impl Blocks {
         *next = step;
     }
 
-    /// Spoils here and there what the next `count` copies will write, so that [`verify`](Self::verify) sees that they did.
+    /// Spoils here and there what the next `count` copies will write, so that [`verify`](Self::verify) sees whether they did.
     pub fn spoil(&mut self, count: u64) -> Spoiled {
         let spoiled = Spoiled { first: self.next, count: count.min(self.order.count()) };
         for begin in self.begins(spoiled) {

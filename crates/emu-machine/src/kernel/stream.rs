@@ -42,7 +42,7 @@ pub fn run(elements: usize, threads: &[CpuList], iterations: usize) -> Result<Pa
     right.map(|()| passes)
 }
 
-/// As [`run`]; the passes are told also where a result is wrong.
+/// As [`run`], but the passes are returned also where a result is wrong.
 pub(crate) fn run_and_verify(
     elements: usize,
     threads: &[CpuList],

@@ -36,7 +36,7 @@ pub(crate) fn on_each_cpu<T: Send>(
     each_on(what, cpus.iter().zip(&places), work)
 }
 
-/// On a thread bound to the CPUs beside each worker; nothing is done without a worker.
+/// Runs `work` for each worker on a thread bound to the CPUs beside it; nothing is done without a worker.
 pub(crate) fn each_on<'a, W: Send, T: Send>(
     what: &str,
     workers: impl IntoIterator<Item = (W, &'a CpuList)>,

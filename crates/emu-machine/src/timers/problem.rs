@@ -25,7 +25,7 @@ pub(super) fn solve(steps: u64) -> u64 {
     advance(START, steps)
 }
 
-/// Outside of any timed span.
+/// Verification is outside of any timed span.
 pub(super) fn verify(steps: u64, result: u64) -> Result<()> {
     if result == expected(START, steps) {
         return Ok(());

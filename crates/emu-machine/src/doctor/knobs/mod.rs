@@ -87,7 +87,7 @@ fn policies(machine: &Machine) -> Result<Vec<&Policy>, Finding> {
     Ok(policies)
 }
 
-/// That changes reach beyond the quiet CPUs, where they do: the CPUs of a policy are set together.
+/// The hint that changes reach beyond the quiet CPUs, where they do: the CPUs of a policy are set together.
 fn beyond(machine: &Machine, changed: &[&Policy]) -> Option<String> {
     let all: CpuList = changed.iter().flat_map(|policy| policy.cpus.iter()).collect();
     let others = all.intersection(&machine.host.online()).difference(&machine.cpus);

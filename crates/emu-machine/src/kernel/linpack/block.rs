@@ -88,7 +88,7 @@ impl Block {
 }
 
 impl Panel {
-    /// Applies to a block further right: its interchange of rows, its rows of U, and the product of both with the rows below.
+    /// Applies the interchange of rows, the rows of U, and the product of both with the rows below to a block further right.
     pub(super) fn apply(&self, to: &mut Block) {
         let Block { first, width, order, .. } = self.block;
         let mut moved = vec![0.0; self.moved.len()];
