@@ -45,27 +45,22 @@ pub enum Event<'a> {
 /// Watches a measurement; an error ends it.
 pub type Watch<'a> = &'a mut dyn FnMut(Event<'_>) -> Result<()>;
 
-/// Tells of a sample.
 fn tell(watch: Watch<'_>, row: &str, sample: &impl Serialize) -> Result<()> {
     let sample = serde_json::to_value(sample)
         .map_err(|cause| Error::new(ErrorKind::Failed, "cannot write a sample as JSON").caused_by(cause))?;
     watch(Event::Sample { row, sample })
 }
 
-/// Whether emu was built with optimisation.
 const OPTIMISED: bool = !cfg!(debug_assertions);
 
-/// What is said of the figures of a build without optimisation.
 const UNOPTIMISED: &str = "This emu was built without optimisation: the figures mean little.";
 
-/// What is to be known of all figures of this build, in sentences.
 fn notes_of_build() -> Vec<String> {
     if OPTIMISED { Vec::new() } else { vec![UNOPTIMISED.to_owned()] }
 }
 
-/// Where so many threads run: each on a CPU of its own, or on any where they are more than CPUs.
-///
-/// Every core gets a thread before one gets a second: threads that share a core share what is measured of it.
+/// The CPUs of each thread: one of its own, or all where there are more threads than CPUs. Every core gets a thread before
+/// one gets a second: threads that share a core share what is measured of it.
 pub(crate) fn places(host: &Host, threads: usize) -> Vec<CpuList> {
     if threads > host.allowed.len() {
         return vec![host.allowed.clone(); threads];
@@ -82,28 +77,23 @@ pub(crate) fn places(host: &Host, threads: usize) -> Vec<CpuList> {
     cpus.into_iter().take(threads).map(|cpu| [cpu].into_iter().collect()).collect()
 }
 
-/// The most threads that are measured.
 const THREADS_MAX: usize = 256;
 
-/// As many threads as there are CPUs, as far as so many are measured.
 fn all(host: &Host) -> usize {
     host.allowed.len().clamp(1, THREADS_MAX)
 }
 
-/// 1, 2, 4 … threads, and as many as there are CPUs.
 pub(crate) fn powers_of_two(host: &Host) -> Vec<usize> {
     let all = all(host);
     let fewer = std::iter::successors(Some(1), |count| Some(count * 2)).take_while(|count| *count < all);
     fewer.chain([all]).collect()
 }
 
-/// One thread, and as many as there are CPUs.
 pub(crate) fn one_and_all(host: &Host) -> Vec<usize> {
     let all = all(host);
     if all > 1 { vec![1, all] } else { vec![1] }
 }
 
-/// These numbers of threads, else one and all for a first look, and more in between for a full one.
 pub(crate) fn or_usual(threads: &[usize], host: &Host, quick: bool) -> Vec<usize> {
     match threads {
         [] if quick => one_and_all(host),
@@ -112,10 +102,6 @@ pub(crate) fn or_usual(threads: &[usize], host: &Host, quick: bool) -> Vec<usize
     }
 }
 
-/// Whether numbers of threads make sense, of which `most` is the largest.
-///
-/// # Errors
-/// Usage, where one does not, or there is none.
 pub(crate) fn check_threads(threads: &[usize], most: usize) -> Result<()> {
     if !threads.is_empty() && threads.iter().all(|count| (1..=most).contains(count)) {
         return Ok(());
@@ -123,35 +109,28 @@ pub(crate) fn check_threads(threads: &[usize], most: usize) -> Result<()> {
     Err(Error::usage("bad number of threads").hint(format!("give whole numbers from 1 to {most}")))
 }
 
-/// How much of a measurement is left.
 #[derive(Debug)]
 pub(crate) struct Left {
-    /// Parts that are still to be measured.
     parts: u32,
-    /// About how long one takes.
     each: Duration,
 }
 
 impl Left {
-    /// So many parts, of which each is thought to take this long.
     pub(crate) fn new(parts: usize, each: Duration) -> Self {
         Self { parts: u32::try_from(parts).unwrap_or(u32::MAX), each }
     }
 
-    /// About how long the rest takes.
     pub(crate) fn time(&self) -> Duration {
         self.each.saturating_mul(self.parts)
     }
 
-    /// One more part is through, and took this long. Parts come in random order and differ: each moves the mean by an
-    /// eighth.
+    /// Parts come in random order and differ: each moves the mean by an eighth.
     pub(crate) fn through(&mut self, took: Duration) {
         self.parts = self.parts.saturating_sub(1);
         self.each = self.each.saturating_mul(7).saturating_add(took) / 8;
     }
 }
 
-/// What was measured in another order, in that of the numbers.
 pub(crate) fn in_order<T>(mut numbered: Vec<(usize, T)>) -> Vec<T> {
     numbered.sort_by_key(|(number, _)| *number);
     numbered.into_iter().map(|(_, one)| one).collect()

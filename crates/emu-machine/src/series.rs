@@ -26,10 +26,7 @@ pub struct SeriesPlan {
 }
 
 impl SeriesPlan {
-    /// A plan for these times.
-    ///
-    /// # Errors
-    /// Usage, for fewer than ten samples, or samples that are shorter than 10 ms or longer than 10 s.
+    /// A plan for these times: ten samples at least, each of 10 ms to 10 s.
     pub fn new(length: Duration, every: Duration) -> Result<Self> {
         let (length_ns, every_ns) = (nanos(length), nanos(every));
         if every < Duration::from_millis(10) {
@@ -59,7 +56,6 @@ impl SeriesPlan {
         Duration::from_nanos(self.every_ns.saturating_mul(samples))
     }
 
-    /// Which sample is due at this time, from 0.
     fn begun(self, time: Duration) -> u64 {
         nanos(time) / self.every_ns
     }
@@ -92,9 +88,6 @@ impl Series {
 }
 
 /// Takes samples at even intervals. `sample` is given the time until the next one is due, and returns a rate.
-///
-/// # Errors
-/// A sample fails, or `watch` ends the series.
 pub fn run(
     host: &Host,
     plan: SeriesPlan,
@@ -105,7 +98,6 @@ pub fn run(
     run_beside(Witness::new(host, 1, Others::Count), plan, names, sample, watch)
 }
 
-/// As [`run`], beside a witness.
 pub(crate) fn run_beside(
     mut witness: Witness,
     plan: SeriesPlan,

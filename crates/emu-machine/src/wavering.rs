@@ -28,9 +28,6 @@ pub struct WaveringPlan {
 
 impl WaveringPlan {
     /// A plan for these CPUs.
-    ///
-    /// # Errors
-    /// A CPU cannot be used; steps are shorter than a trace may have them, or there is none.
     pub fn new(host: &Host, cpus: Option<&CpuList>, length: Duration, every: Duration) -> Result<Self> {
         let cpus = cpus.unwrap_or(&host.allowed).clone();
         host.check_cpus(&cpus)?;
@@ -64,9 +61,6 @@ pub struct Wavering {
 }
 
 /// Looks at the CPUs, until all steps are done or `ends` is set.
-///
-/// # Errors
-/// A thread cannot be made, or not run on its CPU.
 pub fn record(host: &Host, plan: &WaveringPlan, ends: &AtomicBool) -> Result<Wavering> {
     let schedstat = host.roots.proc.join("thread-self/schedstat");
     let together = Barrier::new(plan.cpus.len());

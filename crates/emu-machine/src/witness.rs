@@ -15,7 +15,6 @@ const PARTS_FOR_ONE_AGAIN: usize = 4;
 /// Parts that are named in a note; the others are counted.
 const NAMED: usize = 3;
 
-/// Whose CPU time is not this process' own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Others {
     /// Everybody's but the hypervisor's is foreign.
@@ -46,19 +45,16 @@ impl Disturbance {
     }
 }
 
-/// Watches the CPUs while parts of a measurement run.
 #[derive(Debug)]
 pub(crate) struct Witness {
     proc: PathBuf,
     cpus: CpuList,
     others: Others,
-    /// How many parts may still be taken again.
     again: usize,
     disturbed: Vec<(String, Disturbance)>,
 }
 
 impl Witness {
-    /// One for a measurement of so many parts on the CPUs that may be used.
     pub(crate) fn new(host: &Host, parts: usize, others: Others) -> Self {
         let again = parts.div_ceil(PARTS_FOR_ONE_AGAIN);
         Self {
@@ -70,11 +66,8 @@ impl Witness {
         }
     }
 
-    /// Measures a part on CPUs of these places. A disturbed one is taken again, and the less disturbed one counts; a part that
-    /// stays disturbed is noted.
-    ///
-    /// # Errors
-    /// The part's own. What the CPUs did is not known where `/proc/stat` cannot be read: nothing is noted then.
+    /// A disturbed part is taken again, and the less disturbed one counts; one that stays disturbed is noted. Nothing is
+    /// noted where `/proc/stat` cannot be read.
     pub(crate) fn measure<T>(
         &mut self,
         what: &str,
@@ -94,10 +87,6 @@ impl Witness {
         Ok(taken)
     }
 
-    /// Watches a part that is taken once, on all CPUs.
-    ///
-    /// # Errors
-    /// As [`measure`](Self::measure).
     pub(crate) fn once<T>(&mut self, what: &str, part: impl FnOnce() -> Result<T>) -> Result<T> {
         let (taken, disturbance) = self.watched(&self.cpus, part)?;
         self.note(what, disturbance);
@@ -120,7 +109,6 @@ impl Witness {
         Ok((taken, self.disturbance(after.since(before), cpus.len(), wall_s, used_s)))
     }
 
-    /// What disturbed a part of this length in which this process used so much CPU time.
     fn disturbance(&self, passed: Ticks, cpus: usize, wall_s: f64, used_s: f64) -> Disturbance {
         let foreign = match self.others {
             Others::Count => passed.foreign(wall_s, cpus, used_s),
@@ -129,7 +117,6 @@ impl Witness {
         Disturbance { stolen: passed.stolen_share(), foreign }
     }
 
-    /// What is to be said of the figures, in sentences.
     pub(crate) fn notes(mut self) -> Vec<String> {
         self.disturbed.sort_by(|(_, a), (_, b)| (b.stolen + b.foreign).total_cmp(&(a.stolen + a.foreign)));
         let named = self.disturbed.iter().take(NAMED);

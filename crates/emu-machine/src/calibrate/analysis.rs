@@ -38,10 +38,6 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// What the samples of this number of threads say.
-    ///
-    /// # Errors
-    /// Usage, for fewer than three quotas.
     pub(super) fn of(samples: &[Sample], threads: Threads, cpus: usize) -> Result<Self> {
         let (own, disturbed_quotas) = decisive(&own(samples, threads, cpus));
         let (delivered, delivered_at) = delivered(&own)?;
@@ -63,13 +59,11 @@ impl Analysis {
     }
 }
 
-/// The samples of one number of threads.
 pub(super) fn own(samples: &[Sample], threads: Threads, cpus: usize) -> Vec<Sample> {
     samples.iter().filter(|sample| sample.threads == threads.count(sample.quota, cpus)).copied().collect()
 }
 
-/// The samples that decide, in their order: those that nobody has disturbed, and where a quota has none of them the least
-/// disturbed one; these quotas beside.
+/// The undisturbed samples, and the least disturbed one of each quota that has none; and the list of these quotas.
 pub(super) fn decisive(samples: &[Sample]) -> (Vec<Sample>, Vec<f64>) {
     let of = |quota: f64| samples.iter().filter(move |other| other.quota.to_bits() == quota.to_bits());
     let is_doubtful = |quota: &f64| of(*quota).all(Sample::is_disturbed);
@@ -81,8 +75,7 @@ pub(super) fn decisive(samples: &[Sample]) -> (Vec<Sample>, Vec<f64>) {
     (samples.iter().filter(decides).copied().collect(), doubtful)
 }
 
-/// The samples with the rates that they would have had at the median core clock; `None` where the clock of one is not
-/// known.
+/// The samples with their rates at the median core clock; `None` where the clock of one is not known.
 pub(super) fn at_equal_clock(samples: &[Sample]) -> Option<Vec<Sample>> {
     let clocks = samples.iter().map(|sample| sample.clock_hz).collect::<Option<Vec<_>>>()?;
     let median = median_of(clocks.iter().copied()).ok()?;
@@ -93,10 +86,9 @@ pub(super) fn at_equal_clock(samples: &[Sample]) -> Option<Vec<Sample>> {
     Some(level.collect())
 }
 
-/// The quota of which the smallest share was delivered, and that share first; of each quota, the median of its samples.
-///
-/// It is not the median over all quotas, as a limit from outside holds back large quotas only. Quotas of one CPU or more
-/// for each thread are left out where there are smaller ones: threads that wait for each other do not use them up.
+/// The least share of a quota that was delivered, by the median of its samples, and that quota. Not the median over all
+/// quotas, as a limit from outside holds back large quotas only. Quotas of one CPU or more for each thread are left out where
+/// there are smaller ones: threads that wait for each other do not use them up.
 fn delivered(samples: &[Sample]) -> Result<(f64, f64)> {
     let is_used_up = |sample: &&Sample| sample.quota < sample.threads as f64 - 1e-9;
     let has_some = samples.iter().any(|sample| is_used_up(&sample));

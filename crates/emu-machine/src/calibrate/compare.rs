@@ -35,8 +35,7 @@ pub struct Compared {
 /// Compares calibrations, in the order given.
 ///
 /// # Errors
-/// Usage, for fewer than two, and for such as were measured by different systems or have no number of threads in common:
-/// their rates say nothing of each other.
+/// Usage, for fewer than two, and for such as have different systems or no number of threads in common.
 pub fn compare(settings: &[Setting<'_>]) -> Result<Vec<Compared>> {
     let (Some(first), true) = (settings.first(), settings.len() > 1) else {
         return Err(Error::usage("cannot compare fewer than two calibrations").hint("name another one"));
@@ -78,7 +77,6 @@ pub fn compare(settings: &[Setting<'_>]) -> Result<Vec<Compared>> {
         .collect()
 }
 
-/// The mean ratio of rates at the quotas of both, less 1.
 fn ratio(model: &Model, base: &Model) -> Result<Option<Interval>> {
     let logs = model.places.iter().filter_map(|place| {
         // Quotas are multiples of a step, but for rounding.

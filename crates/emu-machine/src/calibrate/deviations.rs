@@ -3,15 +3,13 @@
 use emu_bench::stats::Sample;
 use emu_core::{Error, Result};
 
-/// Deviations up to this share are no finding: of quotas from being proportional, of orders from each other, of the
-/// end from the begin.
+/// Deviations up to this share are no finding: of quotas from being proportional, of orders, of the end from the begin.
 pub(super) const NOTABLE: f64 = 0.05;
 
 pub(super) fn median_of(values: impl Iterator<Item = f64>) -> Result<f64> {
     Ok(Sample::new(values.collect::<Vec<_>>())?.median())
 }
 
-/// The value of the largest magnitude, with its place.
 pub(super) fn largest(values: impl Iterator<Item = (f64, f64)>) -> Result<(f64, f64)> {
     values
         .max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))

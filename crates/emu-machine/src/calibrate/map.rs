@@ -15,7 +15,6 @@ use super::{Analysis, Measured, Residuals, Threads};
 pub struct Other {
     settings: Vec<f64>,
     gflops: Vec<f64>,
-    /// How LINPACK was run, where that is known.
     linpack: Option<Linpack>,
 }
 
@@ -32,7 +31,6 @@ impl Linpack {
     }
 }
 
-/// In words: with what it was run.
 impl fmt::Display for Linpack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} equations and threads {}", self.equations, self.threads.name())
@@ -83,9 +81,6 @@ pub struct Equivalent {
 
 impl Other {
     /// Another machine's calibration, with the threads that stand for it, at equal core clock where that is known.
-    ///
-    /// # Errors
-    /// It has no samples.
     pub fn of(measured: &Measured) -> Result<Self> {
         let linpack = Linpack::of(measured)?;
         let (own, _) = decisive(&own(&measured.samples, linpack.threads, measured.cpus));
@@ -95,9 +90,6 @@ impl Other {
     }
 
     /// Lines of `setting,gflops`, of which the first may have their names instead.
-    ///
-    /// # Errors
-    /// Usage, naming the line that is something else.
     pub fn of_csv(text: &str) -> Result<Self> {
         let has_names = text.lines().next().is_some_and(|first| point(first).is_none());
         let lines = text.lines().enumerate().skip(usize::from(has_names));
@@ -112,25 +104,23 @@ impl Other {
     }
 }
 
-/// A setting and its rate.
 fn point(line: &str) -> Option<(f64, f64)> {
     let (setting, gflops) = line.split_once(',')?;
     let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
     Some((number(setting)?, number(gflops)?))
 }
 
-/// The analysis that stands for a calibration: the first.
 fn main(measured: &Measured) -> Result<&Analysis> {
     measured.analyses.first().ok_or_else(|| Error::usage("the calibration has no analysis"))
 }
 
-/// The local quota that has the same rate as a setting of another machine; of each calibration the line that counts is
-/// taken, which is that at equal core clock where that is known.
+/// The local quota that has the same rate as a setting of another machine, by the lines at equal core clock where that is
+/// known.
 ///
 /// # Errors
-/// Usage, for calibrations by different systems or threads, whose rates say nothing of each other, and for a setting
-/// outside of those that were measured there, or a rate outside of those that were measured here: lines end where their
-/// points do. A machine whose rate does not rise with the setting, or that has none there, has no equivalent.
+/// Usage, for calibrations by different systems or threads, and for a setting outside of those that were measured there;
+/// unavailable, where a rate does not rise with the setting, is not above 0, or was not measured here: lines end where their
+/// points do.
 pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equivalent> {
     let ours = Linpack::of(here)?;
     if let Some(theirs) = there.linpack.filter(|theirs| *theirs != ours) {

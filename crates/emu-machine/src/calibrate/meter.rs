@@ -13,11 +13,9 @@ use emu_core::clock;
 /// From one look to the next, in microseconds: a look takes some 50, which is 0.2 % of one CPU.
 const EVERY_US: u64 = 25_000;
 
-/// Collects looks at the clock.
 #[derive(Debug)]
 pub(super) struct Meter {
     begin: Instant,
-    /// When the next look is due, in microseconds from the begin.
     due_us: AtomicU64,
     clocks_hz: Mutex<Vec<f64>>,
 }
@@ -27,7 +25,6 @@ impl Meter {
         Self { begin: Instant::now(), due_us: AtomicU64::new(0), clocks_hz: Mutex::new(Vec::new()) }
     }
 
-    /// Looks at the clock of the CPU of this thread, where a look is due.
     pub(super) fn look(&self) {
         let now = self.begin.elapsed().as_micros() as u64;
         let due = self.due_us.load(Ordering::Relaxed);

@@ -2,9 +2,8 @@
 //! compromised*, SOSE), and whether the order of quotas matters (Luszczek et al. 2011, *Evaluation of the HPC Challenge
 //! benchmarks in virtualized environments*, § 5).
 //!
-//! Orders are gone through in whole passes, as their meaning is what came before a sample, and in a balanced sequence of
-//! these, so that a machine that drifts favours none; what drifts all the same is taken out by a regression over the time
-//! between samples of the same quota. Both are told where they are made: `plan`, `orders`.
+//! Orders are gone through in whole passes and in a balanced sequence of these, so that a machine that drifts favours none
+//! (`plan`); what drifts all the same is taken out by a regression over the time between samples of a quota (`orders`).
 
 mod analysis;
 mod compare;
@@ -91,7 +90,6 @@ impl Sample {
         above(self.stolen, STEAL_MAX) || above(self.foreign, FOREIGN_MAX)
     }
 
-    /// Share of the CPUs' time that others had, as far as that is known.
     fn disturbance(&self) -> f64 {
         self.stolen.unwrap_or(0.0) + self.foreign.unwrap_or(0.0)
     }
@@ -126,9 +124,6 @@ impl Measured {
     }
 
     /// The same with its samples analysed by the rules of this emu, whichever has measured them.
-    ///
-    /// # Errors
-    /// Usage, for samples that cannot be analysed.
     pub fn analysed_again(mut self) -> Result<Self> {
         let threads: Vec<Threads> = self.analyses.iter().map(|one| one.threads).collect();
         self.analyses = analyses(&self.samples, &threads, self.cpus)?;
@@ -141,9 +136,6 @@ impl Measured {
     }
 
     /// Refuses a calibration with wrong solutions, whose rates say nothing; `record` is where it is from.
-    ///
-    /// # Errors
-    /// Usage, where a solution is wrong.
     pub fn check_solutions(&self, record: &Path) -> Result<()> {
         let wrong = self.samples.iter().filter(|sample| !sample.passed).count();
         if wrong == 0 {
@@ -177,9 +169,6 @@ fn clock_range(samples: &[Sample]) -> Option<(f64, f64)> {
 }
 
 /// Measures by the plan.
-///
-/// # Errors
-/// A quota cannot be set or undone, the solving process fails, or `watch` ends it.
 pub fn measure(host: &Host, plan: &CalibrationPlan, watch: Watch<'_>) -> Result<Measured> {
     let start = Instant::now();
     let mut solver = Solver::start()?;
@@ -219,7 +208,6 @@ pub fn measure(host: &Host, plan: &CalibrationPlan, watch: Watch<'_>) -> Result<
     })
 }
 
-/// A sample of a measurement that began at `start`, and what went otherwise than asked.
 fn sample(
     host: &Host,
     plan: &CalibrationPlan,

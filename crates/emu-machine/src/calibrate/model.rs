@@ -16,8 +16,7 @@ const RESIDUAL_MAX: f64 = 0.05;
 /// Chance explains a lack of fit unless it is less likely than this.
 const CHANCE_MAX: f64 = 0.01;
 
-/// The line that counts for rates at settings: by weights where the settings were measured repeatedly, else by least
-/// squares.
+/// A line by weights where the settings were measured repeatedly, else by least squares.
 pub(super) fn line(places: &[Place]) -> Result<LinearFit> {
     let (x, y): (Vec<f64>, Vec<f64>) = places.iter().map(|place| (place.x, place.mean)).unzip();
     match Scatter::of(places) {
@@ -39,7 +38,6 @@ pub struct Residuals {
 }
 
 impl Residuals {
-    /// What a line leaves over of the means that it was fitted to.
     pub(super) fn of(fit: &LinearFit, places: &[Place]) -> Result<Self> {
         let most = places.iter().map(|place| place.mean).fold(f64::NEG_INFINITY, f64::max);
         let (share, at_quota) =
@@ -53,7 +51,6 @@ impl Residuals {
     }
 }
 
-/// Whether a line is a model: R² of 0.99 at least, and no point far away from it.
 pub(super) fn is_linear(fit: &LinearFit, residuals: &Residuals) -> bool {
     fit.r_squared.is_some_and(|r_squared| r_squared >= R_SQUARED_MIN) && residuals.pass
 }
@@ -180,7 +177,6 @@ impl Model {
     }
 }
 
-/// The median over some quotas of rate by quota, with its interval.
 fn per_cpu(places: &[Place]) -> Result<Interval> {
     let shares: Vec<f64> = places.iter().map(|place| place.mean / place.x).collect();
     Interval::of_median(&stats::Sample::new(shares)?, Level::P95, &Bootstrap::new(0))
@@ -212,8 +208,7 @@ fn bands(samples: &[Sample], places: &[Place], scatter: Scatter, lack: Option<FT
     found.into_iter().map(band).collect()
 }
 
-/// The median of a value at the lowest third of quotas relative to that at the highest third; `None` where a sample has no
-/// value.
+/// Median of a value at the lowest third of quotas / at the highest third; `None` where a sample has no value.
 pub(super) fn low_to_high(samples: &[Sample], value: impl Fn(&Sample) -> Option<f64>) -> Result<Option<f64>> {
     let top = samples.iter().map(|sample| sample.quota).fold(0.0, f64::max);
     let third = |is_of: &dyn Fn(f64) -> bool| {

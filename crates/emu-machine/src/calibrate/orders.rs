@@ -1,18 +1,14 @@
 //! Whether the order of quotas matters, told apart from a machine that drifts.
 //!
-//! Samples of two orders at the same quota differ by the order, by the time between them, and by chance. A line through
-//! the logarithms of their ratios over the time between their passes has the drift as its slope, and the order as its
-//! height at time 0: the ratio if both passes had been at the same moment. The passes ([`plan`](super::plan)) put each
-//! order before the other at half of the quotas and after it at the rest, so that time 0 lies between the points. The
-//! time between passes and not between samples, as within a pass quota and time go together: what depends on the quota
-//! would seem a drift.
+//! Samples of two orders at the same quota differ by the order, by the time between them, and by chance. A line through the
+//! logarithms of their ratios over the time between their passes has the drift as its slope, and the order as its height at
+//! time 0: the ratio if both passes had been at the same moment. The passes ([`plan`](super::plan)) put each order before the
+//! other at half of the quotas, so that time 0 lies between the points. It is the time between passes, not between samples:
+//! within a pass quota and time go together, and what depends on the quota would seem a drift.
 //!
-//! The intervals are of the scatter within passes. An order has two of these: by which the machine differs from one pass to
-//! the next for another reason is not in them, and can look like an effect of the order or a drift. Another run with
-//! another seed tells.
-//!
-//! What drifts otherwise than along a line is not taken out in full: a machine that is faster in the first minutes alone
-//! favours the order of the first pass by half of that. Another seed puts another order there.
+//! The intervals hold the scatter within passes only. What differs from one pass to the next for another reason can look like
+//! an effect of the order or a drift; a drift off a line, such as a machine that is faster in the first minutes, favours the
+//! order of the first pass by half of that. Another run with another seed tells.
 
 use emu_bench::stats::{Interval, Level, LinearFit};
 use emu_core::Result;
@@ -64,10 +60,8 @@ fn notable(share: Option<Interval>) -> Option<f64> {
     share.filter(|share| share.estimate.abs() > NOTABLE && is_sure(share)).map(|share| share.estimate)
 }
 
-/// A sample of one order and one of another at the same quota.
 struct Couple {
     quota: f64,
-    /// The pass of the one and that of the other.
     passes: [usize; 2],
     /// Logarithm of the ratio of their rates.
     ratio: f64,
@@ -75,10 +69,6 @@ struct Couple {
     apart: f64,
 }
 
-/// How orders differ; none where there is only one.
-///
-/// # Errors
-/// Usage, for orders that have no quota in common.
 pub(super) fn effects(samples: &[Sample]) -> Result<Vec<OrderEffect>> {
     let mut orders: Vec<Order> = samples.iter().map(|sample| sample.order).collect();
     orders.sort_by_key(|order| std::cmp::Reverse(*order as u8));
@@ -131,7 +121,6 @@ fn couples(samples: &[Sample], order: Order, against: Order) -> Vec<Couple> {
     .collect()
 }
 
-/// The mean time between the samples of two passes, in seconds.
 fn apart(couples: &[Couple], passes: [usize; 2]) -> f64 {
     let (sum, count) = couples
         .iter()
@@ -140,12 +129,10 @@ fn apart(couples: &[Couple], passes: [usize; 2]) -> f64 {
     sum / count
 }
 
-/// The middle of a sample, in seconds from the begin of the measurement.
 fn middle(sample: &Sample) -> f64 {
     sample.begin_seconds + sample.seconds / 2.0
 }
 
-/// Seconds from the first sample to the last.
 fn span(samples: &[Sample]) -> f64 {
     let (first, last) = samples
         .iter()
@@ -154,8 +141,7 @@ fn span(samples: &[Sample]) -> f64 {
     last - first
 }
 
-/// The share by which something changes whose logarithm changes by `factor` times this; `None` for one that no number
-/// holds.
+/// The relative change of a value whose logarithm changes by `log` · `factor`; `None` where no number holds it.
 fn share(log: &Interval, factor: f64) -> Option<Interval> {
     let of = |log: f64| (log * factor).exp_m1();
     let share =

@@ -1,16 +1,14 @@
 //! What is measured, and in which order.
 //!
-//! Whether the order of quotas matters is a question of what the samples before one have left behind: heat, caches, the
-//! budget of a burst, state of a hypervisor (Luszczek et al. 2011, § 5). So the steps of an order follow each other in
-//! *passes* of their own. Single steps of several orders in turn would give all of them the same past, and no effect
-//! could be found. Each order as one block would give each a time of its own, and a machine that drifts would look as if
-//! the order mattered.
+//! A sample depends on what the samples before it have left behind: heat, caches, the budget of a burst, state of a
+//! hypervisor (Luszczek et al. 2011, § 5). So the steps of an order follow each other in *passes* of their own. Single steps
+//! of several orders in turn would give all of them the same past. Each order as one block would give each a time of its own,
+//! and a machine that drifts would look as if the order mattered.
 //!
-//! So each order has two passes, and those of the second half come in the reverse of the first: ascending, descending,
-//! random, random, descending, ascending, or another start by the seed. What drifts along a straight line adds as much to
-//! every order. The two passes share the quotas, every other one each, so that both go through the whole range and are no
-//! longer than one through all of them. At each quota an order comes before another in one half and after it in the
-//! other, by which drift and order are told apart (see [`OrderEffect`](super::OrderEffect)).
+//! Each order has two passes, and those of the second half come in the reverse of the first: a drift along a straight line
+//! adds as much to every order. The two passes share the quotas, every other one each. At each quota an order comes before
+//! another in one half and after it in the other, by which drift and order are told apart (see
+//! [`OrderEffect`](super::OrderEffect)).
 
 use std::time::Duration;
 
@@ -27,7 +25,7 @@ use super::published;
 use super::sizes::solutions_max;
 use crate::kernel::linpack;
 
-/// One quota for the sum of all CPUs, as containers have it.
+/// One quota for the sum of all CPUs, as Docker's `--cpus` has it.
 const METHOD: MethodId = ids::FRACAS_PUBLISHED;
 
 /// The period of Docker's quotas, as in the paper.
@@ -149,10 +147,6 @@ pub struct CalibrationPlan {
 
 impl CalibrationPlan {
     /// Quotas up to all CPUs that may be used.
-    ///
-    /// # Errors
-    /// Usage, for a step that is no part of the CPUs, sizes out of range or no repetition. What memory or the kernel's
-    /// least quota does not allow.
     pub fn new(host: &Host, wanted: &Wanted) -> Result<Self> {
         let mut plan = Self::without_quotas(host, wanted)?;
         let most = plan.cpus.len() as f64;
@@ -173,7 +167,6 @@ impl CalibrationPlan {
         Ok(plan)
     }
 
-    /// What does not depend on quotas.
     fn without_quotas(host: &Host, wanted: &Wanted) -> Result<Self> {
         let &Wanted { quick, published, seed, reps, .. } = wanted;
         if reps == Some(0) {
@@ -204,7 +197,6 @@ impl CalibrationPlan {
         self.sizes.last().copied().unwrap_or(0)
     }
 
-    /// What sets a quota, where it can be set.
     pub(super) fn prepare(&self, host: &Host, quota: f64) -> Result<Prepared> {
         Prepared::new(find(METHOD.as_str())?, host, &self.demand(quota)).map_err(|why| {
             let is_floor = matches!(why.reason, Reason::PeriodOutOfReach | Reason::SpeedOutOfReach);
@@ -219,7 +211,6 @@ impl CalibrationPlan {
         })
     }
 
-    /// One quota for the sum of all CPUs, as Docker's `--cpus` has it.
     pub(super) fn demand(&self, quota: f64) -> Demand {
         let share = (quota / self.cpus.len() as f64).min(1.0);
         let targets = self.cpus.iter().map(|cpu| (cpu, Target { share, clock: None })).collect();
@@ -231,7 +222,6 @@ impl CalibrationPlan {
         }
     }
 
-    /// The passes with their quotas and numbers of threads, as they are gone through.
     pub(super) fn cells(&self) -> Vec<Cell> {
         let mut random = Pcg64::seed_from_u64(self.seed);
         let mut all = Vec::new();
@@ -288,22 +278,17 @@ pub(super) fn balanced(seed: u64) -> Vec<Order> {
     first.iter().chain(first.iter().rev()).copied().collect()
 }
 
-/// The least multiple of the paper's step that makes 20 quotas at most.
+/// The least multiple of the paper's step, a tenth of a CPU, that makes 20 quotas at most.
 fn quick_step(cpus: usize) -> f64 {
-    // A twentieth of the CPUs, in tenths of one.
     STEP * cpus.div_ceil(2) as f64
 }
 
-/// What one sample is taken of.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cell {
-    /// The order that it is a step of.
     pub(super) order: Order,
-    /// The pass, from 0.
     pub(super) pass: usize,
     /// The quota in CPUs.
     pub(super) quota: f64,
-    /// Threads that solve.
     pub(super) threads: usize,
 }
 

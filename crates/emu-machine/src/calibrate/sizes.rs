@@ -6,17 +6,13 @@ use emu_core::{Error, Result};
 
 use crate::kernel::linpack;
 
-/// Equations of systems that are measured: below it a solution takes less than a step of the work that is timed, above it a system
-/// takes 8 TB.
+/// Equations of a system: below, a solution takes less than a step of the work that is timed; above, a system takes 8 TB.
 pub const EQUATIONS: RangeInclusive<usize> = 100..=1_000_000;
 
 /// Share of the available memory that systems may take.
 const SHARE_MAX: f64 = 0.5;
 
 /// How many systems of the last size fit the memory beside the others, of which so many bytes are available.
-///
-/// # Errors
-/// Usage, for a size out of range; unavailable, where not one fits.
 pub(super) fn solutions_max(available: Option<u64>, sizes: &[usize]) -> Result<usize> {
     if let Some(size) = sizes.iter().find(|size| !EQUATIONS.contains(size)) {
         return Err(Error::usage(format!("cannot calibrate by systems of {size} equations")).hint(format!(

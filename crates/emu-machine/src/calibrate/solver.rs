@@ -58,10 +58,6 @@ pub(super) struct Solved {
 pub(super) struct Solver(Worker<Solving>);
 
 impl Solver {
-    /// Starts a fresh process of this executable.
-    ///
-    /// # Errors
-    /// It cannot be started.
     pub(super) fn start() -> Result<Self> {
         Worker::start().map(Self)
     }
@@ -70,10 +66,6 @@ impl Solver {
         self.0.pid()
     }
 
-    /// Makes systems of these sizes ready, of the last one so many copies.
-    ///
-    /// # Errors
-    /// The process has ended, or `look` ends the waiting.
     pub(super) fn prepare(
         &mut self,
         sizes: &[usize],
@@ -87,10 +79,6 @@ impl Solver {
         self.0.ask(&request, PATIENCE, Some(look)).map(drop)
     }
 
-    /// Solves all of them.
-    ///
-    /// # Errors
-    /// The process has ended, a thread could not be made, or `look` ends the waiting.
     pub(super) fn solve(&mut self, look: Look<'_>) -> Result<Solved> {
         match self.0.ask(&Request::Solve, PATIENCE, Some(look))? {
             Answer::Solved(solved) => Ok(solved),
@@ -99,9 +87,6 @@ impl Solver {
     }
 
     /// The largest scaled residual of all solutions, and whether each is small enough.
-    ///
-    /// # Errors
-    /// The process has ended, or `look` ends the waiting.
     pub(super) fn check(&mut self, look: Look<'_>) -> Result<(Option<f64>, bool)> {
         match self.0.ask(&Request::Check, PATIENCE, Some(look))? {
             Answer::Checked { error, passed } => Ok((error, passed)),
@@ -109,7 +94,6 @@ impl Solver {
         }
     }
 
-    /// Ends the process, whatever it does; nothing can be asked of it any more.
     pub(super) fn end(&mut self) {
         self.0.end();
     }
@@ -119,12 +103,10 @@ fn unexpected(answer: &Answer) -> Error {
     Error::new(ErrorKind::Failed, format!("unexpected answer of the solving process: {answer:?}"))
 }
 
-/// What a solver keeps from one request to the next.
 #[derive(Default)]
 pub(super) struct Solving(Option<Prepared>);
 
 struct Prepared {
-    /// Those that come before the ones that count.
     earlier: Vec<System>,
     systems: Vec<System>,
     threads: Vec<CpuList>,
@@ -181,8 +163,7 @@ impl Task for Solving {
 }
 
 impl Prepared {
-    /// What the check of every solution has found, in no order. As many threads check as have solved: there may be
-    /// hundreds of solutions.
+    /// The outcomes are in no order. As many threads check as have solved: there may be hundreds of solutions.
     fn check(&self) -> Result<Vec<Outcome>> {
         let count = self.threads.len();
         let outcomes = on_threads("the check of LINPACK", &self.threads, |number| {

@@ -17,7 +17,6 @@ const CLOCK_SAME: f64 = 0.03;
 /// CPU time delivered, relative to the quota, below which something else limits.
 const DELIVERED_MIN: f64 = 0.95;
 
-/// What the analyses mean, and what of it the samples explain.
 pub(super) fn verdict(analyses: &[Analysis], samples: &[Sample], host: &Host) -> String {
     let wrong = samples.iter().filter(|sample| !sample.passed).count();
     let mut words = Vec::new();
@@ -56,8 +55,7 @@ fn reason(analyses: &[Analysis]) -> Option<&'static str> {
     is_doubtful.then_some("Others disturbed some quotas, which may be the reason.")
 }
 
-/// Whether the rates follow a line, and the quota in proportion; undecided where nothing tells that from chance, or where it
-/// may have another reason than the machine.
+/// The verdict is undecided where nothing tells it from chance, or where the reason may not be the machine.
 fn line(analyses: &[Analysis], reason: Option<&str>) -> String {
     const ONCE: &str =
         "Too few quotas have two undisturbed samples, to tell this from chance: measure with --reps 3.";
@@ -99,7 +97,6 @@ fn line(analyses: &[Analysis], reason: Option<&str>) -> String {
     "The rate is proportional to the quota: this machine can be calibrated by one number.".into()
 }
 
-/// Quotas of which nothing undisturbed is known.
 fn doubtful(analyses: &[Analysis]) -> Option<String> {
     let mut quotas: Vec<_> = analyses.iter().flat_map(|one| &one.disturbed_quotas).copied().collect();
     quotas.sort_by(f64::total_cmp);
@@ -123,7 +120,6 @@ fn failing(analyses: &[Analysis], fails: impl Fn(&Model) -> bool) -> Option<(&Mo
     Some((failing.first()?.model(), which))
 }
 
-/// That the clock is the knob, where the rates at equal clock pass what those as they are miss.
 fn moved_clock(analyses: &[Analysis], samples: &[Sample], governors: &str) -> Option<String> {
     let is_clock = |one: &Analysis| {
         one.equal_clock.as_ref().is_some_and(|equal| {
@@ -147,7 +143,6 @@ fn is_missed(analyses: &[Analysis]) -> bool {
     !analyses.iter().all(is_good)
 }
 
-/// What others had of the CPUs during samples, where that is more than a window of `emu verify` may lose to them.
 fn others(samples: &[Sample]) -> Vec<String> {
     let notable = |limit: f64, share: fn(&Sample) -> Option<f64>| {
         let shares: Vec<f64> = samples.iter().filter_map(share).filter(|share| *share > limit).collect();
@@ -167,7 +162,6 @@ fn others(samples: &[Sample]) -> Vec<String> {
     stolen.into_iter().chain(foreign).collect()
 }
 
-/// CPU time that a quota promises and that was not delivered.
 fn delivery(best: &Analysis) -> Option<String> {
     (best.delivered < DELIVERED_MIN).then(|| {
         format!(
@@ -179,7 +173,6 @@ fn delivery(best: &Analysis) -> Option<String> {
     })
 }
 
-/// A CPU second that is not worth the same at all quotas, and whether that is the clock.
 fn worth(best: &Analysis, samples: &[Sample], governors: &str) -> Option<String> {
     let ratio = best.measured.clock_ratio;
     if (ratio - 1.0).abs() <= CLOCK_NOTABLE {
@@ -201,7 +194,6 @@ fn worth(best: &Analysis, samples: &[Sample], governors: &str) -> Option<String>
     })
 }
 
-/// CPUs that are lost only where there are threads on all.
 fn waiting(best: &Analysis, analyses: &[Analysis]) -> Option<String> {
     let all = analyses.iter().find(|one| one.threads == Threads::All && one.threads != best.threads)?;
     let (lost, least) = (all.model().dead_quota, best.model().dead_quota);
@@ -212,7 +204,6 @@ fn waiting(best: &Analysis, analyses: &[Analysis]) -> Option<String> {
     })
 }
 
-/// What the order of quotas does, and how the machine drifts.
 fn orders(best: &Analysis) -> Vec<String> {
     let mut words = Vec::new();
     for effect in &best.orders {
@@ -237,7 +228,6 @@ fn orders(best: &Analysis) -> Vec<String> {
     words
 }
 
-/// The governors of the host's clocks, or that none can be seen.
 fn governors(host: &Host) -> String {
     let mut names: Vec<_> = host
         .cpufreq

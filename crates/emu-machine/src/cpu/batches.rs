@@ -7,15 +7,9 @@ use emu_core::{CpuList, Error, ErrorKind, Result};
 use crate::kernel::arithmetic::Work;
 use crate::kernel::{Window, on_one, on_threads};
 
-/// What threads are named by in errors.
 const WHAT: &str = "the calculation";
 
-/// Operations each second of all threads: every thread makes batches on a place of its own for `length`.
-///
-/// `one` is what a chain of the work comes to; every batch must agree with it.
-///
-/// # Errors
-/// A thread cannot be made or bound. [`ErrorKind::WrongResult`]: a batch came to something else.
+/// Operations each second of all threads. `one` is what a chain of the work comes to; every batch must agree with it.
 pub(super) fn rate(work: Work, one: u64, places: &[CpuList], length: Duration) -> Result<f64> {
     let window = Window::new(places.len(), length);
     let shares = on_threads(WHAT, places, |_| {
@@ -33,9 +27,6 @@ pub(super) fn rate(work: Work, one: u64, places: &[CpuList], length: Duration) -
 }
 
 /// Nanoseconds of one operation that waits for the one before it, on a CPU of its own.
-///
-/// # Errors
-/// As [`rate`].
 pub(super) fn wait_ns(work: Work, one: u64, place: &CpuList, length: Duration) -> Result<f64> {
     on_one(WHAT, place, || {
         let (mut batches, mut right) = (0, true);

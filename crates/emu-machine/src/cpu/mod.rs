@@ -51,9 +51,6 @@ impl CpuPlan {
     }
 
     /// Whether it can be carried out.
-    ///
-    /// # Errors
-    /// Usage, for numbers that make no sense.
     pub fn check(&self) -> Result<()> {
         check_threads(&self.threads, THREADS_MAX)?;
         if self.rounds == 0 || self.sample_ns == 0 {
@@ -138,7 +135,6 @@ pub struct Peak {
     pub share: f64,
 }
 
-/// One part of the whole.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Rate { work: Work, threads: usize },
@@ -155,9 +151,6 @@ impl Part {
 }
 
 /// Measures the CPUs as planned, the parts in random order.
-///
-/// # Errors
-/// A thread cannot be made or bound, a result is wrong, or `watch` ends it.
 pub fn run(plan: &CpuPlan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
     plan.check()?;
     let first = host.allowed.first().ok_or_else(|| Error::unavailable("no CPU may be used"))?;
@@ -227,7 +220,6 @@ fn sampled(plan: &CpuPlan, mut sample: impl FnMut() -> Result<f64>) -> Result<Ve
     (0..plan.rounds).map(|_| sample()).collect()
 }
 
-/// A rate that no CPU can have says that work has been left out.
 fn check_bound(rate: &Rate, clock: f64, lanes: usize) -> Result<()> {
     let fused = if rate.work.operation == Operation::MultiplyAdd { 2.0 } else { 1.0 };
     let limit = rate.threads as f64 * clock * lanes as f64 * UNITS_MAX * fused;
@@ -244,8 +236,7 @@ fn check_bound(rate: &Rate, clock: f64, lanes: usize) -> Result<()> {
     ))
 }
 
-/// What could be reached, for each number of threads, where `first` is the clock of the first CPU; nothing where one
-/// of several clocks cannot be measured.
+/// `first` is the clock of the first CPU. There is no peak where one of several clocks cannot be measured.
 fn peaks(host: &Host, rates: &[Rate], first: f64, lanes: usize) -> Vec<Peak> {
     let of_peak = rates.iter().filter(|rate| rate.work == Work::PEAK);
     let reached: Vec<_> = of_peak
@@ -285,7 +276,6 @@ fn peaks(host: &Host, rates: &[Rate], first: f64, lanes: usize) -> Vec<Peak> {
     reached.iter().map(peak).collect()
 }
 
-/// The best that so many threads have reached.
 struct Reached {
     threads: usize,
     cores: usize,
@@ -303,14 +293,12 @@ impl Reached {
     }
 }
 
-/// Of each core that these CPUs are of, one of them.
 fn cores(host: &Host, cpus: &CpuList) -> CpuList {
     let first =
         |id: CpuId| host.cpu(id).and_then(|cpu| cpu.siblings.intersection(cpus).first()).unwrap_or(id);
     cpus.iter().map(first).collect()
 }
 
-/// The mean of what `read` tells of these CPUs; `None` where it does not tell of one.
 fn mean(cpus: &CpuList, read: impl Fn(CpuId) -> Option<f64>) -> Option<f64> {
     let all = cpus.iter().map(read).collect::<Option<Vec<f64>>>()?;
     Some(Sample::new(all).ok()?.mean())
@@ -332,9 +320,6 @@ impl Steady {
     }
 
     /// Operations each second of all threads over this time.
-    ///
-    /// # Errors
-    /// A thread cannot be made or bound, or a result is wrong.
     pub fn rate(&self, length: Duration) -> Result<f64> {
         batches::rate(self.work, self.one, &self.places, length)
     }

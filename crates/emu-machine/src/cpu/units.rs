@@ -26,7 +26,6 @@ pub struct Units {
 const SLACK: f64 = 0.02;
 
 impl Units {
-    /// By the model, else by what was measured: vectors in one cycle.
     pub(super) fn of(roots: &Roots, lanes: usize, measured: f64) -> Self {
         let text = fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
         match documented(&text, lanes) {
@@ -43,11 +42,8 @@ impl Units {
     }
 }
 
-/// Whether these CPUs are all of the kind that the model names, as far as the host tells.
-///
 /// The small cores of a hybrid have the model number of the large ones, but units of their own. They show as a device
-/// `cpu_atom`, which lists them (tools/perf/Documentation/intel-hybrid.txt), or by their highest clock
-/// (`cpuinfo_max_freq`).
+/// `cpu_atom`, which lists them (tools/perf/Documentation/intel-hybrid.txt), or by their highest clock (`cpuinfo_max_freq`).
 pub(super) fn are_alike(host: &Host, cpus: &CpuList) -> bool {
     let highest = |cpu: CpuId| host.cpufreq.as_ref()?.policy_of(cpu)?.hardware_max;
     let clocks: BTreeSet<_> = cpus.iter().filter_map(highest).collect();
@@ -57,11 +53,9 @@ pub(super) fn are_alike(host: &Host, cpus: &CpuList) -> bool {
     clocks.len() <= 1 && !has_small
 }
 
-/// Models with the same units.
 struct Models {
     vendor: &'static str,
     family: u32,
-    /// Their model numbers.
     numbers: &'static [RangeInclusive<u32>],
     /// Vectors of 256 bits in a cycle.
     of_256: u32,
@@ -72,9 +66,8 @@ struct Models {
 const INTEL: &str = "GenuineIntel";
 const AMD: &str = "AuthenticAMD";
 
-/// What is documented (Intel 64 and IA-32 Architectures Optimization Reference Manual; AMD, Software Optimization Guides
-/// of families 17h and 19h; A. Fog, *The microarchitecture of Intel, AMD and VIA CPUs*). What is not listed is not
-/// known.
+/// By the Intel 64 and IA-32 Architectures Optimization Reference Manual; AMD's Software Optimization Guides of families 17h
+/// and 19h; A. Fog, *The microarchitecture of Intel, AMD and VIA CPUs*.
 const DOCUMENTED: [Models; 8] = [
     // Haswell, Broadwell, Skylake to Comet Lake, Alder and Raptor Lake.
     Models {
@@ -141,7 +134,6 @@ pub(crate) fn fact<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
         .find_map(|(key, fact)| (key.trim() == name).then(|| fact.trim()))
 }
 
-/// What is documented of the model that `/proc/cpuinfo` names, for vectors of so many doubles.
 fn documented(cpuinfo: &str, lanes: usize) -> Option<u32> {
     let vendor = fact(cpuinfo, "vendor_id")?;
     let family: u32 = fact(cpuinfo, "cpu family")?.parse().ok()?;

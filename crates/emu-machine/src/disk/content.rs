@@ -6,7 +6,6 @@ use emu_core::{Error, ErrorKind, Result};
 
 use crate::kernel::scatter::mix;
 
-/// Bytes by which a block is known.
 const WORD: usize = size_of::<u64>();
 
 /// Alignment of memory that suits every device, and the smallest part of a file that storage compares with others.
@@ -19,11 +18,8 @@ const SPARE: usize = 256;
 #[derive(Debug)]
 pub(super) struct Block {
     memory: Vec<u8>,
-    /// The first place of the memory that is aligned.
     start: usize,
-    /// Bytes of the block.
     length: usize,
-    /// Pages by which the memory is longer.
     spare: usize,
     /// How many of them are before the block.
     before: usize,
@@ -70,11 +66,9 @@ impl Block {
         u64::from_le_bytes(word)
     }
 
-    /// Makes it a block like no other: another part of the memory, each page of which is known by a number that follows
-    /// from `stamp`.
-    ///
-    /// Storage that compresses what is written, or keeps equal pages only once, would have less to do with the same
-    /// block again and again than with the data of a program.
+    /// Makes it a block like no other: another part of the memory, each page of which is known by a number that follows from
+    /// `stamp`. Storage that compresses, or keeps equal pages only once, would have less to do with the same block again and
+    /// again than with the data of a program.
     pub(super) fn renew(&mut self, stamp: u64) {
         self.before = stamp as usize % (self.spare + 1);
         for (page, bytes) in (0..).zip(self.bytes_mut().chunks_mut(PAGE)) {
@@ -100,7 +94,6 @@ fn put(bytes: &mut [u8], number: u64) {
     }
 }
 
-/// The word with this number of a file as made.
 fn original(seed: u64, word: u64) -> u64 {
     mix(seed ^ mix(word))
 }
@@ -120,7 +113,6 @@ fn head_mask(length: usize) -> u64 {
     if length >= WORD { u64::MAX } else { (1 << (8 * length)) - 1 }
 }
 
-/// The error of a block that holds something else than it must.
 pub(super) fn wrong(offset: u64, what: &str) -> Error {
     Error::new(
         ErrorKind::WrongResult,
@@ -129,10 +121,6 @@ pub(super) fn wrong(offset: u64, what: &str) -> Error {
     .hint("the disk, the memory or the file system has erred: look at the kernel's messages")
 }
 
-/// Whether two heads or contents are the same.
-///
-/// # Errors
-/// [`ErrorKind::WrongResult`]: they are not.
 pub(super) fn check(same: bool, offset: u64, what: &str) -> Result<()> {
     if same { Ok(()) } else { Err(wrong(offset, what)) }
 }

@@ -12,15 +12,11 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 /// Significant digits: times are kept to 1 %, the largest as well.
 const DIGITS: u8 = 2;
 
-/// Times while they are taken.
 #[derive(Debug)]
 pub(super) struct Times(Histogram<u64>);
 
 impl Times {
-    /// None yet. Taking one later needs no memory.
-    ///
-    /// # Errors
-    /// A defect of emu: the bounds make no sense.
+    /// All memory is taken here, none when a time is added.
     pub(super) fn new() -> Result<Self> {
         Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
             .map(Self)
@@ -33,13 +29,11 @@ impl Times {
         self.0.saturating_record(time.as_nanos() as u64);
     }
 
-    /// Adds those of another thread or sample.
     pub(super) fn add(&mut self, other: &Self) {
         // Both have the same bounds, so that it cannot fail.
         let _ = self.0.add(&other.0);
     }
 
-    /// What they come to; `None` where there are none.
     pub(super) fn summary(&self) -> Option<Latency> {
         let times = &self.0;
         // Of fewer operations the slowest alone would make the figure.

@@ -106,12 +106,7 @@ pub struct Sample {
     pub bytes_per_s: f64,
 }
 
-/// Measures a disk as planned.
-///
-/// A transfer that the kernel refuses, at any time, is not available; the others go on.
-///
-/// # Errors
-/// The files cannot be made, a transfer fails or transfers something wrong, or `watch` ends it.
+/// Measures a disk as planned. A transfer that the kernel refuses, at any time, is not available; the others go on.
 pub fn run(plan: &DiskPlan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
     plan.check()?;
     let mut bench = Bench::new(plan, host, watch)?;
@@ -168,15 +163,10 @@ pub fn run(plan: &DiskPlan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
     Ok(Disk { file_bytes: plan.file_bytes, direct_block_bytes, cells, notes })
 }
 
-/// The numbers of what nothing speaks against.
 fn possible(refused: &[Option<String>]) -> Vec<usize> {
     refused.iter().enumerate().filter_map(|(number, why)| why.is_none().then_some(number)).collect()
 }
 
-/// A sample, or why the kernel refuses such transfers.
-///
-/// # Errors
-/// The transfer has failed in another way.
 fn tried<T>(transfer: &Transfer, sample: Result<T>) -> Result<std::result::Result<T, String>> {
     match sample {
         Ok(sample) => Ok(Ok(sample)),
@@ -200,7 +190,6 @@ struct Told<'a> {
     not_made: u64,
 }
 
-/// A sample with the times of its operations.
 #[derive(Debug)]
 struct Taken {
     sample: Sample,
@@ -230,7 +219,6 @@ impl Measured {
     }
 }
 
-/// Both files.
 #[derive(Debug)]
 struct Bench {
     phase: Duration,
@@ -251,7 +239,6 @@ impl Bench {
         Ok(Self { phase: plan.phase(), read: make(*seed)?, written: make(!seed)? })
     }
 
-    /// The file of a transfer.
     fn target(&mut self, transfer: &Transfer) -> &mut Target {
         match transfer.operation {
             Operation::Read => &mut self.read,
@@ -259,7 +246,6 @@ impl Bench {
         }
     }
 
-    /// Makes a transfer at full rate and at half of it, and verifies what was transferred.
     fn sample(&mut self, transfer: &Transfer) -> Result<Taken> {
         let length = self.phase;
         let target = self.target(transfer);
@@ -289,9 +275,6 @@ pub struct Named {
 
 impl Named {
     /// Makes the file, which must not exist. It is not removed again.
-    ///
-    /// # Errors
-    /// It cannot be made or filled.
     pub fn make(path: &Path, file_bytes: u64, phase: Duration, seed: u64) -> Result<Self> {
         let failed = |cause| Error::file("make", path, cause);
         let file = File::options().read(true).write(true).create_new(true).open(path).map_err(failed)?;
@@ -300,9 +283,6 @@ impl Named {
     }
 
     /// Opens a file that was made so.
-    ///
-    /// # Errors
-    /// It cannot be opened.
     pub fn open(path: &Path, file_bytes: u64, phase: Duration, seed: u64) -> Result<Self> {
         let file = File::options().read(true).write(true).open(path);
         let scratch = Scratch::of(file.map_err(|cause| Error::file("open", path, cause))?, seed);
@@ -313,9 +293,6 @@ impl Named {
     }
 
     /// Makes a transfer at full rate. What is read must not have been written since the file was made.
-    ///
-    /// # Errors
-    /// It cannot be had here, fails, or transfers something wrong.
     pub fn sample(&mut self, transfer: &Transfer) -> Result<Sample> {
         let Self { target, phase } = self;
         if let Some(why) = target.refusal(transfer) {

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::scratch;
 use crate::{THREADS_MAX, check_threads, or_usual};
 
-/// The largest block.
 const BLOCK_MAX: u64 = 64 << 20;
 
 /// Reading or writing.
@@ -73,8 +72,7 @@ impl Column {
         }
     }
 
-    /// Whether a single operation is done when it ends. What is written back is not: the disk has it only at the end of
-    /// all.
+    /// Whether a single operation is done when it ends. What is written back is on the disk only at the end of all.
     pub fn ends_operations(self) -> bool {
         self != Self::WriteBack
     }
@@ -107,7 +105,6 @@ impl Transfer {
         format!("{block_bytes} B {order} {}, {threads} threads, {}", operation.name(), column.name())
     }
 
-    /// Why it makes no sense anywhere; `None` where it does.
     pub(super) fn senseless(&self) -> Option<&'static str> {
         match (self.column, self.operation) {
             (Column::WriteBack, Operation::Read) => Some("reading writes nothing back"),
@@ -150,9 +147,6 @@ impl DiskPlan {
     }
 
     /// Whether it can be carried out, as far as can be told without writing.
-    ///
-    /// # Errors
-    /// Usage, for sizes that make no sense; unavailable, where the disk has no room.
     pub fn check(&self) -> Result<()> {
         if self.blocks.is_empty() || self.rounds == 0 || self.phase_ns == 0 {
             return Err(Error::usage("nothing is to be measured"));
@@ -161,7 +155,6 @@ impl DiskPlan {
         scratch::check_room(&self.folder, self.file_bytes.saturating_mul(2))
     }
 
-    /// How long a phase is.
     pub(super) fn phase(&self) -> Duration {
         Duration::from_nanos(self.phase_ns)
     }
@@ -188,10 +181,6 @@ impl DiskPlan {
     }
 }
 
-/// Whether so many threads can transfer blocks of these sizes to and from a file of so many bytes.
-///
-/// # Errors
-/// Usage, where a number makes no sense.
 pub(super) fn check_sizes(blocks: &[u64], threads: &[usize], file_bytes: u64) -> Result<()> {
     if let Some(block) = blocks.iter().find(|block| !block.is_power_of_two() || **block > BLOCK_MAX) {
         return Err(Error::usage(format!("cannot transfer blocks of {block} bytes"))

@@ -17,7 +17,6 @@ use rustix::process::{Resource, getrlimit};
 
 use super::content::{self, Block, PAGE};
 
-/// Bytes filled by one write.
 const CHUNK: usize = 1 << 20;
 
 /// Share of the free space that may be taken: the rest is for others, and for what the file system adds.
@@ -26,42 +25,31 @@ const SHARE_MAX: f64 = 0.95;
 /// The magic number of ramfs (linux/magic.h).
 const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
 
-/// What is said where a file system hides what it lies on, and where it hides its pages.
 const UNKNOWN_STORAGE: &str = "Cannot tell what the files lie on, disk or memory: it cannot be seen here.";
 const UNKNOWN_WAY: &str =
     "Cannot tell whether direct transfers go past the page cache: what is in it cannot be seen here.";
 
-/// How a file is transferred to and from directly.
 #[derive(Debug)]
 pub(super) struct Direct {
-    /// The file opened with `O_DIRECT`.
     pub(super) file: File,
     /// Offsets and lengths must be multiples of this many bytes.
     pub(super) alignment: u64,
-    /// Why nothing can be written so, where that is known.
+    /// Why direct writes are refused, where that is known.
     pub(super) read_only: Option<String>,
 }
 
-/// A file without a name.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    /// Reads and writes go through the page cache.
     pub(super) buffered: File,
-    /// The same file past the page cache, or why that cannot be had.
     pub(super) direct: std::result::Result<Direct, String>,
     /// Why nothing can be written back or made durable, where that is so.
     pub(super) volatile: Option<String>,
-    /// What cannot be told of it, in sentences.
     pub(super) doubts: Vec<String>,
-    /// Start of its content.
     pub(super) seed: u64,
 }
 
 impl Scratch {
     /// Makes a file of `bytes`, on the disk and not only in memory. `watch` is called now and then.
-    ///
-    /// # Errors
-    /// The folder cannot be written, or has no room.
     pub(super) fn make(
         folder: &Path,
         bytes: u64,
@@ -75,10 +63,6 @@ impl Scratch {
         Self::fill(file, bytes, seed, watch)
     }
 
-    /// Fills a file and looks at what can be done with it.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub(super) fn fill(
         file: File,
         bytes: u64,
@@ -108,7 +92,6 @@ impl Scratch {
         Ok(Self::of(file, seed))
     }
 
-    /// Looks at what can be done with a file whose content begins with `seed`.
     pub(super) fn of(file: File, seed: u64) -> Self {
         let storage = Storage::of(&file);
         let volatile = (storage == Storage::Memory)
@@ -134,18 +117,10 @@ impl Scratch {
         Self { buffered: file, direct, volatile, doubts, seed }
     }
 
-    /// Writes everything back that has not been.
-    ///
-    /// # Errors
-    /// The disk refuses.
     pub(super) fn sync(&self) -> Result<()> {
         self.buffered.sync_data().map_err(|cause| Error::io("cannot sync the file", cause))
     }
 
-    /// Brings the file, of so many bytes, into the page cache.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub(super) fn read_all(&self, bytes: u64) -> Result<()> {
         let mut block = Block::new(CHUNK, PAGE);
         let mut offset = 0;
@@ -160,9 +135,6 @@ impl Scratch {
     }
 
     /// Lets the page cache forget what is not dirty of the file.
-    ///
-    /// # Errors
-    /// The kernel refuses.
     pub(super) fn forget(&self) -> Result<()> {
         forget(&self.buffered)
             .map_err(|cause| Error::io("cannot drop the file from the page cache", cause.into()))
@@ -173,10 +145,6 @@ fn forget(file: &File) -> rustix::io::Result<()> {
     fadvise(file, 0, None, Advice::DontNeed)
 }
 
-/// Whether `bytes` can be written in a folder.
-///
-/// # Errors
-/// Unavailable, where there is no room for them; the folder is not there.
 pub(super) fn check_room(folder: &Path, bytes: u64) -> Result<()> {
     let hint = "name a folder on the disk to measure with --dir";
     let facts = fs::metadata(folder)
@@ -211,7 +179,6 @@ fn hint_of_folder(folder: &Path) -> String {
     format!("name a folder that you may write to with --dir; {} is not one", folder.display())
 }
 
-/// What a file lies on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Storage {
     Disk,
@@ -247,7 +214,7 @@ fn upper_folder(file: &File) -> Option<PathBuf> {
     upper_of(&fs::read_to_string("/proc/self/mountinfo").ok()?, mount)
 }
 
-/// The same by the ID of the mount, of the lines of `proc_pid_mountinfo(5)`.
+/// `mounts` has the lines of `proc_pid_mountinfo(5)`, `id` is that of the mount.
 fn upper_of(mounts: &str, id: &str) -> Option<PathBuf> {
     let line = mounts.lines().find(|line| line.split(' ').next() == Some(id))?;
     let (_, of_file_system) = line.split_once(" - ")?;
@@ -289,9 +256,7 @@ fn direct(file: &File) -> std::result::Result<Direct, String> {
     Ok(Direct { file: opened, alignment, read_only: None })
 }
 
-/// Why nothing can be written to a file that was opened for direct transfers; `None` also where that cannot be told.
-///
-/// What was read is written again: the content stays as it is.
+/// `None` also where that cannot be told. What was read is written again: the content stays as it is.
 fn refuses_writes(file: &File, alignment: u64) -> Option<String> {
     // As long as every device takes, which may want more for writes than for reads.
     let mut block = Block::new(alignment.max(PAGE as u64) as usize, PAGE);
@@ -327,8 +292,6 @@ fn stays_cached(file: &File, direct: &Direct) -> Option<bool> {
     None
 }
 
-/// Whether a byte of a file is in the page cache; `None` where the kernel does not tell.
-///
 /// `RWF_NOWAIT` (`preadv2(2)`, Linux 4.14) does not wait for what is not there, but lets the kernel begin to read it.
 fn is_cached(file: &File, offset: u64) -> Option<bool> {
     let mut byte = [0_u8];
@@ -339,10 +302,6 @@ fn is_cached(file: &File, offset: u64) -> Option<bool> {
     }
 }
 
-/// Whether a whole block is as the file was made with.
-///
-/// # Errors
-/// It is not.
 pub(super) fn check_original(block: &Block, seed: u64, offset: u64) -> Result<()> {
     let length = block.bytes().len();
     if length < size_of::<u64>() {

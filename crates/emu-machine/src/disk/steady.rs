@@ -40,9 +40,6 @@ impl Steady {
     }
 
     /// Whether it can be carried out, as far as can be told without writing.
-    ///
-    /// # Errors
-    /// Usage, for what makes no sense; unavailable, where the disk has no room.
     pub fn check(&self) -> Result<()> {
         let Transfer { block_bytes, threads, column, .. } = self.transfer;
         let endless = || (!column.ends_operations()).then_some("what is written has to be synced at an end");
@@ -54,12 +51,8 @@ impl Steady {
         scratch::check_room(&self.folder, self.file_bytes)
     }
 
-    /// Makes the file, transfers all the time, and verifies at the end what was transferred. What is written is read
-    /// back then, too: between samples that would be work of the disk that no sample counts.
-    ///
-    /// # Errors
-    /// As [`check`](Self::check). Unavailable, where such transfers cannot be had or the kernel refuses one. The file cannot be made, a transfer
-    /// fails or transfers something wrong, or `watch` ends it.
+    /// Makes the file, transfers all the time, and verifies at the end what was transferred. What is written is read back
+    /// then, too: between samples that would be work of the disk that no sample counts.
     pub fn run(&self, host: &Host, plan: series::SeriesPlan, watch: Watch<'_>) -> Result<Series> {
         self.check()?;
         let fits_memory = fits_memory(host, self.file_bytes);

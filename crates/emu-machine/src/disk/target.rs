@@ -14,12 +14,10 @@ use crate::kernel::scatter::Scatter;
 /// Share of the available memory that the files of a measurement may take in the page cache.
 const CACHE_SHARE_MAX: f64 = 0.5;
 
-/// Whether files of so many bytes in all have room in the page cache.
 pub(super) fn fits_memory(host: &Host, bytes: u64) -> bool {
     memory::available(host).is_none_or(|available| bytes as f64 <= available as f64 * CACHE_SHARE_MAX)
 }
 
-/// A file, and what is known of it.
 #[derive(Debug)]
 pub(super) struct Target {
     scratch: Scratch,
@@ -31,22 +29,18 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// A file of so many bytes.
     pub(super) fn new(scratch: Scratch, file_bytes: u64, fits_memory: bool) -> Self {
         Self { scratch, file_bytes, fits_memory, generation: 0 }
     }
 
-    /// The smallest block of a direct transfer, in bytes; `None` where there is none.
     pub(super) fn direct_block_bytes(&self) -> Option<u64> {
         self.scratch.direct.as_ref().ok().map(|direct| direct.alignment)
     }
 
-    /// What cannot be told of the file, in sentences.
     pub(super) fn doubts(&self) -> &[String] {
         &self.scratch.doubts
     }
 
-    /// Why a transfer cannot be had here.
     pub(super) fn refusal(&self, transfer: &Transfer) -> Option<String> {
         if let Some(why) = transfer.senseless() {
             return Some(why.into());
@@ -67,9 +61,6 @@ impl Target {
     }
 
     /// Brings the page cache into the state that a transfer is to find.
-    ///
-    /// # Errors
-    /// The file cannot be synced or read.
     pub(super) fn prepare(&mut self, transfer: &Transfer) -> Result<()> {
         self.generation += 1;
         self.scratch.sync()?;
@@ -80,10 +71,6 @@ impl Target {
         }
     }
 
-    /// A worker for each thread, with a part of the file of its own.
-    ///
-    /// # Errors
-    /// Unavailable, for direct transfers where there are none.
     pub(super) fn workers(&self, transfer: &Transfer) -> Result<Vec<Worker<'_>>> {
         let scratch = &self.scratch;
         let file = match (transfer.column, &scratch.direct) {
@@ -109,9 +96,6 @@ impl Target {
     }
 
     /// Makes a transfer at full rate for this time; with write-back the sync is part of the time.
-    ///
-    /// # Errors
-    /// A thread cannot be made, or a transfer fails.
     pub(super) fn full(
         &self,
         transfer: &Transfer,
@@ -143,9 +127,6 @@ impl Target {
     }
 
     /// Looks whether what was transferred is right; what was written is read back from the disk.
-    ///
-    /// # Errors
-    /// It is not, or cannot be read back.
     pub(super) fn verify(&self, transfer: &Transfer, workers: &[Worker<'_>]) -> Result<()> {
         if transfer.operation == Operation::Write {
             self.scratch.sync()?;

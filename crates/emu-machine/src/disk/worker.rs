@@ -16,50 +16,38 @@ use crate::kernel::all_at_once;
 use crate::kernel::blocks::spot_checks;
 use crate::kernel::scatter::Scatter;
 
-/// A paced phase ends after this many times its length, however many operations are still to be made: storage that has
-/// fallen so far behind would take any time.
+/// A paced phase ends after this many times its length: storage that has fallen so far behind would take any time.
 const LATE_MAX: u32 = 10;
 
 /// The last stretch before an operation is due is waited for awake: a sleep ends late.
 const AWAKE: Duration = Duration::from_micros(200);
 
-/// What is done to a part of a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Job<'a> {
-    /// The file that is transferred to or from.
     pub(super) file: &'a File,
-    /// Where the part begins.
     pub(super) start: u64,
-    /// Blocks in the part.
     pub(super) blocks: u64,
     /// Bytes of a block.
     pub(super) length: usize,
-    /// Writes instead of reading.
     pub(super) write: bool,
-    /// Every write is followed by `fdatasync`, as part of the operation.
     pub(super) durable: bool,
     /// Ends when every block has been transferred once: a page that is dirty already costs nothing.
     pub(super) once: bool,
-    /// The order of the blocks; in that of the file without one.
     pub(super) order: Option<Scatter>,
-    /// Start of the file's content.
     pub(super) seed: u64,
     /// Number of the sample, which every block written tells of.
     pub(super) generation: u64,
 }
 
-/// A thread's work under way.
 #[derive(Debug)]
 pub(super) struct Worker<'a> {
     job: Job<'a>,
     block: Block,
-    /// Operations made.
     count: u64,
     /// Sum of the heads read.
     sum: u64,
 }
 
-/// What a thread did in a phase.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) operations: u64,
@@ -77,7 +65,6 @@ impl<'a> Worker<'a> {
         Self { job, block, count: 0, sum: 0 }
     }
 
-    /// Where the block lies that is transferred as the operation with this number.
     fn offset(&self, number: u64) -> u64 {
         let step = number % self.job.blocks;
         let place = self.job.order.map_or(step, |order| order.place(step));
@@ -111,9 +98,8 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// One after another, as fast as it goes: each is meant to begin when the one before has ended and its block is made.
-    ///
-    /// `begin` is when the first thread began. Threads that share a CPU take turns, and wait for them in the time of all.
+    /// Each operation is meant to begin when the one before has ended and its block is made. `begin` is when the first thread
+    /// began: threads that share a CPU take turns, and wait for them in the time of all.
     fn at_once(&mut self, length: Duration, begin: &OnceLock<Instant>) -> Result<Done> {
         let mut times = Times::new()?;
         let first = self.count;
@@ -156,7 +142,7 @@ impl<'a> Worker<'a> {
         Ok(Done { operations: made, not_made: planned - made, seconds: (now - begin).as_secs_f64(), times })
     }
 
-    /// The error of a transfer: unavailable, where the kernel refuses transfers of its kind.
+    /// The error is of kind unavailable where the kernel refuses transfers of this kind.
     fn failed(&self, cause: io::Error) -> Error {
         let what = if self.job.write { "write" } else { "read" };
         let refused = scratch::is_refusal(&cause);
@@ -177,9 +163,6 @@ impl<'a> Worker<'a> {
     }
 
     /// Looks whether all that was read was right, or what was written is there, through another descriptor of the file.
-    ///
-    /// # Errors
-    /// It is not.
     pub(super) fn verify(&self, through: &File) -> Result<()> {
         if self.job.write { self.verify_written(through) } else { self.verify_read() }
     }
@@ -217,8 +200,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Memory for the blocks that a job writes: of other content than the file has, so that a write that did not happen is
-/// noticed.
+/// Blocks have other content than the file, so that a write that did not happen is noticed.
 fn writable(job: &Job<'_>) -> Block {
     let mut block = Block::renewable(job.length);
     block.fill(!job.seed, 0);
@@ -233,19 +215,14 @@ fn wait_until(moment: Instant) {
     }
 }
 
-/// How operations follow one another.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Pace {
-    /// As fast as it goes.
     AtOnce,
     /// Each thread makes one in this time.
     Every(Duration),
 }
 
 /// Lets every worker transfer for this long, all at the same time.
-///
-/// # Errors
-/// A thread cannot be made, or a transfer fails; unavailable, where the kernel refuses it.
 pub(super) fn phase(workers: &mut [Worker<'_>], length: Duration, pace: Pace) -> Result<Vec<Done>> {
     let (barrier, begin) = (Barrier::new(workers.len()), OnceLock::new());
     all_at_once("the transfer", workers, |worker| {

@@ -22,11 +22,9 @@ use crate::{Event, Watch, tell};
 const PAIRS: u32 = 12;
 const PAIRS_QUICK: u32 = 6;
 
-/// Fresh processes of a window, and runs in each.
 const PROCESSES: u32 = 5;
 const RUNS_IN_PROCESS: u32 = 5;
 
-/// How long a run is to take.
 const RUN: Duration = Duration::from_millis(5);
 
 /// Time to start and end a process, for the time left before one was seen.
@@ -40,14 +38,8 @@ pub trait Switch {
     /// Its name.
     fn name(&self) -> &str;
     /// Tunes it.
-    ///
-    /// # Errors
-    /// The kernel refuses it.
     fn tune(&mut self) -> Result<()>;
     /// Puts it back as found.
-    ///
-    /// # Errors
-    /// It cannot be put back.
     fn put_back(&mut self) -> Result<()>;
 }
 
@@ -102,9 +94,6 @@ pub struct Measured {
 }
 
 /// Measures each knob, one after another. Every knob is as found when this returns, whatever it returns.
-///
-/// # Errors
-/// A knob cannot be turned, a process fails, or `watch` ends it.
 pub fn measure(
     switches: &mut [Box<dyn Switch + '_>],
     plan: &EffectsPlan,
@@ -166,7 +155,6 @@ fn measure_with(
     Ok(Measured { effects, conclusion })
 }
 
-/// As many operations as fill a run.
 fn operations(kind: Kind, plan: &EffectsPlan, ask: Ask<'_>) -> Result<(Kind, u64)> {
     Ok((kind, ask(&plan.order(kind, 1, None))?.operations))
 }

@@ -87,7 +87,6 @@ impl Change {
         }
     }
 
-    /// Why this process may not make it.
     pub(super) fn obstacle(&self) -> Option<String> {
         let path = self.path()?;
         (!control_file::is_writable(&path))
@@ -95,7 +94,6 @@ impl Change {
     }
 }
 
-/// In words: what is done.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path().unwrap_or_default();
@@ -127,7 +125,6 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Whether a tuning has something to do, or nothing is to be done.
     pub(super) fn is_tunable_or_ready(&self) -> bool {
         self.state == State::Ready || !self.changes.is_empty()
     }
@@ -136,17 +133,14 @@ impl Finding {
         Self { state, found: found.into(), hint: None, changes: Vec::new(), separable: false }
     }
 
-    /// As good as it gets.
     pub(super) fn ready(found: impl Into<String>) -> Self {
         Self::new(State::Ready, found)
     }
 
-    /// Neither good nor bad.
     pub(super) fn fact(found: impl Into<String>) -> Self {
         Self::new(State::Fact, found)
     }
 
-    /// Cannot be seen, and why.
     pub(super) fn unseen(why: impl Into<String>) -> Self {
         Self::new(State::Unseen, why)
     }
@@ -157,28 +151,23 @@ impl Finding {
         Self { changes, ..Self::new(state, found) }
     }
 
-    /// These changes would make it better for a command that a tuning starts, and for nothing else.
     pub(super) fn for_command(found: impl Into<String>, changes: Vec<Change>) -> Self {
         Self { changes, ..Self::new(State::Advice, found) }
     }
 
-    /// It disturbs, and this can be done by hand.
     pub(super) fn hand(found: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(State::Hand, found).hint(hint)
     }
 
-    /// It could be better at a price.
     pub(super) fn advice(found: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(State::Advice, found).hint(hint)
     }
 
-    /// Adds what to know.
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Lets the changes stand each for itself.
     pub(super) fn separable(mut self) -> Self {
         self.separable = true;
         self

@@ -39,11 +39,7 @@ pub struct Load {
 }
 
 impl Machine {
-    /// Looks at the machine for `time`, and at the clocks a little longer. `cpus` are those to be quiet, by default
-    /// all that are allowed.
-    ///
-    /// # Errors
-    /// There is no procfs, or one of the CPUs cannot be used.
+    /// Looks at the machine for `time`, and at the clocks a little longer. `cpus` are to be quiet, by default all allowed.
     pub fn look(roots: &Roots, cpus: Option<&CpuList>, time: Duration) -> Result<Self> {
         let machine = Self::of_files(roots, cpus)?;
         let stat = || control_file::read(&roots.proc.join("stat")).unwrap_or_default();
@@ -55,9 +51,6 @@ impl Machine {
     }
 
     /// What the files of the machine say alone, without a look at its load and its clocks.
-    ///
-    /// # Errors
-    /// As [`look`](Self::look).
     pub fn of_files(roots: &Roots, cpus: Option<&CpuList>) -> Result<Self> {
         let host = Host::detect(roots)?;
         let cpus = cpus.cloned().unwrap_or_else(|| host.allowed.clone());
@@ -66,7 +59,6 @@ impl Machine {
     }
 }
 
-/// Several readings of each clock.
 fn clocks(cpus: &CpuList) -> Result<Vec<f64>, String> {
     let readings = cpus.iter().take(CPUS).flat_map(|cpu| std::iter::repeat_n(cpu, READINGS));
     let clocks = readings.map(|cpu| clock::measure(cpu, READING).map(|reading| reading.clock.as_f64()));

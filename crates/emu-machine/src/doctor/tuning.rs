@@ -49,7 +49,6 @@ pub struct Refused {
     pub why: String,
 }
 
-/// What is held open and gone with it.
 #[derive(Debug, Default)]
 struct Held {
     latency: Option<File>,
@@ -66,7 +65,7 @@ pub struct Tuning {
     journal: Journal,
     tuned: Vec<Tuned>,
     refused: Vec<Refused>,
-    /// Of attempts before, in which the kernel refused a knob.
+    /// Notes of attempts before, in which the kernel refused a knob.
     earlier: Vec<String>,
 }
 
@@ -74,14 +73,12 @@ pub struct Tuning {
 type Apply<'a> = &'a dyn Fn(&mut Held, &Journal, &Machine, &Change) -> Result<()>;
 
 impl Tuning {
-    /// Changes those of the knobs that can be made better, in their order. `name` is for whom, for messages.
-    ///
-    /// A knob that the kernel refuses, or that this process may not change, is left as it was and
-    /// [told](Self::refused), unless `strict`.
+    /// Changes those of the knobs that can be made better, in their order. `name` is for whom, for messages. A knob that the
+    /// kernel refuses, or that this process may not change, is left as it was and [told](Self::refused), unless `strict`.
     ///
     /// # Errors
-    /// Another tuning or an emulation by frequencies is at work; the journal cannot be opened; none of the knobs may
-    /// be changed, or with `strict` one cannot be. Then everything is as it was.
+    /// Another tuning or an emulation by frequencies is at work; none of the knobs may be changed, or with `strict` one
+    /// cannot be. Then everything is as it was.
     pub fn begin(machine: &Machine, knobs: &[Examined], name: &str, strict: bool) -> Result<Self> {
         Self::begin_with(machine, knobs, name, strict, &apply)
     }
@@ -216,7 +213,6 @@ impl Held {
     }
 }
 
-/// That a knob which was asked for is none that a tuning changes, here.
 fn cannot(knob: &Examined) -> Error {
     let Examined { about, finding, .. } = knob;
     let name = about.name;

@@ -101,12 +101,9 @@ impl Kernel {
     }
 }
 
-/// What is run at once.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    /// A kernel by itself.
     Single(Kernel),
-    /// All kernels of STREAM.
     Stream,
 }
 
@@ -244,9 +241,6 @@ impl Measured {
 }
 
 /// Runs every kernel of the plan, each thread on a CPU of its own where there are enough. Each run makes its data anew.
-///
-/// # Errors
-/// A thread cannot be made or bound, or `watch` ends it.
 pub fn measure(plan: &HpccPlan, host: &Host, watch: Watch<'_>) -> Result<Measured> {
     plan.check()?;
     let problems = || plan.problems.iter();

@@ -70,7 +70,6 @@ impl Problem {
         Self { order: Some(order), sizes, stream_bytes: bytes / 3 }
     }
 
-    /// Bytes of the kernel that takes the most.
     fn bytes(&self, threads: usize) -> u64 {
         let Sizes { linpack, dgemm, words, fft, ptrans } = self.sizes;
         [
@@ -85,7 +84,6 @@ impl Problem {
         .fold(0, u64::max)
     }
 
-    /// How large a kernel is in it: equations, rows, words, or numbers of each thread or array.
     pub(super) fn size(&self, kernel: Kernel) -> usize {
         self.sizes.of(kernel).unwrap_or(self.stream_bytes as usize / size_of::<f64>())
     }
@@ -109,12 +107,7 @@ pub struct HpccPlan {
 }
 
 impl HpccPlan {
-    /// All kernels with these numbers of threads, else with one thread and one for each CPU that may be used, as far
-    /// as `RandomAccess` takes so many.
-    ///
-    /// # Errors
-    /// Usage, for numbers of threads that no kernel takes; unavailable, where memory does not suffice for the smallest
-    /// problems.
+    /// All kernels with these numbers of threads, else with one and with all, as far as `RandomAccess` takes so many.
     pub fn new(host: &Host, quick: bool, seed: u64, threads: &[usize]) -> Result<Self> {
         let all = || one_and_all(host).into_iter().map(|count| count.min(THREADS_MAX)).collect::<Vec<_>>();
         let mut threads = if threads.is_empty() { all() } else { threads.to_vec() };
@@ -138,9 +131,6 @@ impl HpccPlan {
     }
 
     /// The same for a series of problems, by LINPACK's equations.
-    ///
-    /// # Errors
-    /// Usage, for equations out of range; unavailable, where memory does not suffice for one.
     pub fn of_series(self, host: &Host, orders: &[usize]) -> Result<Self> {
         let mut orders = orders.to_vec();
         orders.sort_unstable();
@@ -172,9 +162,6 @@ impl HpccPlan {
     }
 
     /// Whether it can be carried out.
-    ///
-    /// # Errors
-    /// Usage, for numbers that make no sense.
     pub fn check(&self) -> Result<()> {
         check_threads(&self.threads, THREADS_MAX)?;
         if self.repeats == 0 || self.problems.is_empty() {
@@ -188,7 +175,6 @@ impl HpccPlan {
 const STREAM_QUICK: u64 = 128 << 20;
 
 impl Sizes {
-    /// The smallest that make sense.
     pub(super) const LEAST: Self =
         Self { linpack: 100, dgemm: 100, words: 1 << 10, fft: 1 << 10, ptrans: 100 };
 

@@ -28,9 +28,6 @@ pub struct Share {
 
 impl Share {
     /// What was measured here in what a reference has measured, for each kernel, number of threads and size of both.
-    ///
-    /// # Errors
-    /// Usage, for a reference with a wrong result, and where both have nothing in common.
     pub fn all(here: &Measured, there: &Measured) -> Result<Vec<Self>> {
         if !there.passed() {
             return Err(Error::usage("cannot compare with the reference: one of its results is wrong"));

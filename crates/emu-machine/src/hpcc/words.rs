@@ -48,7 +48,6 @@ pub(super) fn notes(plan: &HpccPlan, host: &Host) -> Vec<String> {
     notes
 }
 
-/// What the rates mean.
 pub(super) fn conclusion(rows: &[Row], stream_obeys_rule: bool) -> String {
     let wrong: Vec<_> = rows
         .iter()

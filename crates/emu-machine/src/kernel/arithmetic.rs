@@ -1,12 +1,10 @@
-//! Operations on 64-bit numbers: as many at a time as the CPU's vectors allow, or one after another.
+//! Operations on 64-bit numbers: as many at a time as the CPU's vectors allow, or one after another. The instruction set is
+//! chosen at run time by the crate `pulp`.
 //!
-//! A batch makes a fixed number of rounds from a fixed start. Each round applies the operation once to every number of
-//! a set, and the result of one round is the operand of the next, so that no round can be left out. The recurrences
-//! are chosen so that no compiler may shorten them: integers add to each other in turn (Fibonacci), as a constant
-//! step would be turned into one multiplication, and doubles may not be rearranged at all. Batches of many chains and
-//! of a single one must come to the same numbers, bit for bit.
-//!
-//! The instruction set is chosen at run time by the crate `pulp`.
+//! Each round of a batch applies the operation once to every number of a set, and its result is the operand of the next
+//! round, so that no round can be left out. The recurrences are chosen so that no compiler may shorten them: integers add to
+//! each other in turn (Fibonacci), as a constant step would be turned into one multiplication, and doubles may not be
+//! rearranged at all. Batches of many chains and of a single one must come to the same numbers, bit for bit.
 
 #![allow(
     clippy::inline_always,
@@ -117,7 +115,6 @@ impl Work {
         format!("{number} {operation}")
     }
 
-    /// Operations on each chain in a round.
     fn per_round(self) -> u64 {
         match (self.number, self.operation) {
             (_, Operation::Mixed) => 4,
@@ -213,8 +210,7 @@ fn sum_of(bits: &[u64]) -> Sum {
     Sum { sum: bits.iter().fold(0, |sum, bits| sum.wrapping_add(*bits)), count: bits.len() as u64 }
 }
 
-// The start and the constants of each recurrence. All pass through `black_box`: a compiler that knew them could know
-// the results.
+// The start and constants of each recurrence, passed through `black_box`: a compiler that knew them could know results.
 const HALF: f64 = 0.5;
 const FACTOR: f64 = 1.7;
 const INVERSE: f64 = 1.0 / 1.7;
@@ -227,7 +223,6 @@ const INTEGER_MIXED: [u64; 4] = [5, 3, 7, 1 << 62];
 
 // Macros, as a closure would be compiled by itself, without the instruction set chosen.
 
-/// Rounds of one operation on each of some numbers.
 macro_rules! rounds {
     ($start:expr, $x:ident => $step:expr) => {{
         let mut all = black_box($start);
@@ -241,7 +236,7 @@ macro_rules! rounds {
     }};
 }
 
-/// The same on pairs of numbers that work on each other in turn.
+/// The same as `rounds!` on pairs of numbers that work on each other in turn.
 macro_rules! pairs {
     ($count:expr, $start:expr, $x:ident, $y:ident => $step:expr) => {{
         let (mut a, mut b) = (black_box([$start.0; $count]), black_box([$start.1; $count]));
@@ -269,7 +264,6 @@ fn integer_mixed(number: u64, [plus, times, minus, dividend]: [u64; 4]) -> u64 {
     divide(dividend, number.wrapping_add(plus).wrapping_mul(times).wrapping_sub(minus))
 }
 
-/// Many chains of a work.
 struct Many(Work);
 
 impl WithSimd for Many {

@@ -10,8 +10,7 @@ use super::scatter::{Scatter, mix};
 const VERIFIED_MAX: u64 = 500;
 const VERIFIED_BYTES_MAX: u64 = 32 << 20;
 
-/// Which of `count` blocks are verified after a run, by their numbers from 0: evenly spread, 500 of them and 32 MiB at
-/// most, but one at least where there are any.
+/// Which of `count` blocks are verified after a run, by their numbers from 0: evenly spread, and one at least.
 pub(crate) fn spot_checks(count: u64, block_bytes: u64) -> impl Iterator<Item = u64> {
     let most = (VERIFIED_BYTES_MAX / block_bytes.max(1)).clamp(1, VERIFIED_MAX);
     (0..count).step_by(count.div_ceil(most).max(1) as usize)
@@ -25,7 +24,6 @@ pub struct Blocks {
     block: usize,
     order: Scatter,
     random: bool,
-    /// The step that comes next.
     next: u64,
 }
 
@@ -51,9 +49,7 @@ impl Blocks {
         self.block
     }
 
-    /// Copies so many blocks.
-    ///
-    /// Both orders work out the random place, so that they differ in where they copy and in nothing else.
+    /// Copies so many blocks. Both orders work out the random place, so that they differ only in where they copy.
     #[inline(never)]
     pub fn copy(&mut self, count: u64) {
         let Self { source, target, block, order, random, next } = self;
@@ -74,8 +70,7 @@ impl Blocks {
         *next = step;
     }
 
-    /// Spoils what the next `count` copies will write, here and there, so that [`verify`](Self::verify) sees whether
-    /// they did.
+    /// Spoils here and there what the next `count` copies will write, so that [`verify`](Self::verify) sees whether they did.
     pub fn spoil(&mut self, count: u64) -> Spoiled {
         let spoiled = Spoiled { first: self.next, count: count.min(self.order.count()) };
         for begin in self.begins(spoiled) {
@@ -89,9 +84,6 @@ impl Blocks {
     }
 
     /// Whether what was spoiled has been copied.
-    ///
-    /// # Errors
-    /// [`ErrorKind::WrongResult`]: it has not.
     pub fn verify(&self, spoiled: Spoiled) -> Result<()> {
         let wrong = self.begins(spoiled).into_iter().find(|begin| {
             let block = *begin..begin + self.block;
@@ -106,7 +98,6 @@ impl Blocks {
         }
     }
 
-    /// Where the blocks begin that are looked at.
     fn begins(&self, spoiled: Spoiled) -> Vec<usize> {
         spot_checks(spoiled.count, self.block as u64)
             .map(|number| {

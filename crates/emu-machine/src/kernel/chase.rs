@@ -8,32 +8,23 @@ use rand_pcg::Pcg64;
 /// Bytes from one load to the next at least: a line of the cache, as most CPUs have it.
 pub const LINE: usize = 64;
 
-/// Words of a line.
 const WORDS: usize = LINE / size_of::<u64>();
 
-/// The fewest lines that make a way.
 const LINES_MIN: usize = 2;
 
-/// A way through memory that touches every line once, in random order, and begins again.
-///
-/// No prefetcher can guess the next line, and no load can begin before the one before it has ended.
+/// A way through memory that touches every line once, in random order, and begins again. No prefetcher can guess the next
+/// line, and no load can begin before the one before it has ended.
 #[derive(Debug)]
 pub struct Chase {
     /// In the first word of every line, the index of the word where the way goes on.
     next: Vec<u64>,
-    /// The lines in the order of the way.
     way: Vec<u32>,
-    /// Steps made.
     steps: u64,
-    /// The word reached.
     place: u64,
 }
 
 impl Chase {
-    /// A way through so many bytes, at least two lines of them.
-    ///
-    /// # Errors
-    /// Usage, for more than 256 GiB.
+    /// A way through so many bytes: at least two lines of them, at most 256 GiB.
     pub fn new(bytes: u64, seed: u64) -> Result<Self> {
         let lines = u32::try_from(bytes / LINE as u64)
             .map_err(|cause| {
@@ -76,9 +67,6 @@ impl Chase {
     }
 
     /// Whether the way has been followed.
-    ///
-    /// # Errors
-    /// [`ErrorKind::WrongResult`]: it has not.
     pub fn verify(&self) -> Result<()> {
         let step = (self.steps % self.lines()) as usize;
         let must = self.way.get(step).map(|line| u64::from(*line) * WORDS as u64);

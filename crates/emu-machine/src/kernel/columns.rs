@@ -14,7 +14,6 @@ pub(super) fn fill(seed: u64, column: usize, to: &mut [f64]) {
     }
 }
 
-/// A matrix of so many rows and columns, one column after the other.
 pub(super) fn matrix(seed: u64, rows: usize, columns: usize) -> Vec<f64> {
     let mut all = vec![0.0; rows * columns];
     for (number, column) in all.chunks_exact_mut(rows.max(1)).enumerate() {
@@ -28,14 +27,12 @@ pub(super) fn largest(numbers: &[f64]) -> f64 {
     numbers.iter().fold(0.0, |most, number| larger(most, number.abs()))
 }
 
-/// Adds `factor` · `column` to `sum`.
 pub(super) fn add_multiple(sum: &mut [f64], factor: f64, column: &[f64]) {
     for (sum, number) in sum.iter_mut().zip(column) {
         *sum += factor * number;
     }
 }
 
-/// The product of a matrix stored by columns and a vector.
 pub(super) fn times(matrix: &[f64], rows: usize, vector: &[f64]) -> Vec<f64> {
     let mut product = vec![0.0; rows];
     for (column, factor) in matrix.chunks_exact(rows.max(1)).zip(vector) {

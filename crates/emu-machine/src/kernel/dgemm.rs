@@ -29,13 +29,7 @@ struct Part {
     c: Vec<f64>,
 }
 
-/// Multiplies random matrices once by as many threads as there are lists of CPUs, each bound to its own, and checks
-/// the product.
-///
-/// Each thread makes its columns of the product.
-///
-/// # Errors
-/// Usage, for an order of 0; a thread cannot be made or bound.
+/// Multiplies random matrices once, each thread its columns, bound to its list of CPUs, and checks the product.
 pub fn run(order: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
     if order == 0 {
         return Err(Error::usage("DGEMM needs matrices of at least one row"));

@@ -27,11 +27,7 @@ pub(crate) fn timed_bytes(length: usize) -> u64 {
     2 * 16 * length as u64
 }
 
-/// Transforms random numbers once on as many threads as there are lists of CPUs, each bound to its own, and
-/// checks each transform by its inverse.
-///
-/// # Errors
-/// Usage, for fewer than 2 numbers; a thread cannot be made or bound.
+/// Transforms random numbers once on a thread for each list of CPUs, bound to it, and checks each by its inverse.
 pub fn run(length: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
     if length < 2 {
         return Err(Error::usage(format!("cannot transform {length} numbers")).hint("at least 2 are needed"));

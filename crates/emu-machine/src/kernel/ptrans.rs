@@ -25,13 +25,7 @@ pub(crate) fn timed_bytes(order: usize) -> u64 {
     16 * (order as u64).saturating_mul(order as u64)
 }
 
-/// Transposes a random matrix once by as many threads as there are lists of CPUs, each bound to its own, and
-/// checks every element of the sum.
-///
-/// Each thread makes its columns of the sum.
-///
-/// # Errors
-/// Usage, for an order of 0; a thread cannot be made or bound.
+/// Transposes a random matrix once, each thread its columns, bound to its list of CPUs, and checks every element.
 pub fn run(order: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
     if order == 0 {
         return Err(Error::usage("PTRANS needs matrices of at least one row"));
@@ -72,7 +66,6 @@ fn add_transposed(a: &[f64], c: &mut [f64], first: usize, order: usize) {
     }
 }
 
-/// The largest error of the columns from `first` on; not a number where one element is not.
 fn worst(a: &[f64], c: &[f64], first: usize, order: usize, seed: u64) -> f64 {
     let mut expected = vec![0.0; order];
     c.chunks_exact(order).enumerate().fold(0.0, |most, (offset, column)| {

@@ -9,7 +9,7 @@ use emu_core::{CpuList, Error, Result};
 
 use super::{Outcome, Span, on_threads};
 
-/// The generator's polynomial: the next number is the last one times x, modulo x⁶³ + x² + x + 1.
+/// The generator's polynomial: the next number is the last one times x, modulo x⁶⁴ + x² + x + 1.
 const POLYNOMIAL: u64 = 7;
 
 /// Steps until the numbers repeat.
@@ -37,7 +37,6 @@ pub fn bytes(words: usize) -> u64 {
     8 * words as u64
 }
 
-/// The next number of the generator.
 fn next(number: u64) -> u64 {
     (number << 1) ^ if (number as i64) < 0 { POLYNOMIAL } else { 0 }
 }
@@ -66,14 +65,8 @@ fn number_after(steps: u64) -> u64 {
     })
 }
 
-/// Updates a table of so many words, a power of two, by as many threads as there are lists of CPUs, each bound to
-/// its own, and checks every word.
-///
-/// All threads update the same table, without waiting for each other. That two of them meet, so that one update
-/// is lost, is part of the benchmark and of what may be wrong.
-///
-/// # Errors
-/// Usage, for a size that is no power of two from 128 on or more than 128 threads; a thread cannot be made or bound.
+/// Updates a table of so many words, a power of two, on a thread for each list of CPUs, and checks every word. The threads do
+/// not wait for each other: that an update is lost where two meet is part of the benchmark.
 pub fn run(words: usize, threads: &[CpuList]) -> Result<Outcome> {
     if !words.is_power_of_two() || words < STREAMS || threads.len() > THREADS_MAX {
         return Err(Error::usage(format!(
@@ -104,7 +97,6 @@ pub fn run(words: usize, threads: &[CpuList]) -> Result<Outcome> {
     })
 }
 
-/// Makes so many updates by each stream.
 fn update(table: &[AtomicU64], streams: &mut [u64], each: u64) {
     let mask = table.len() - 1;
     for _ in 0..each {

@@ -1,11 +1,9 @@
 //! Every place once, in an order without a pattern and without a table of it.
 
-/// A random-looking order of the numbers below a count.
-///
-/// A table of the order would take memory and caches from what is measured. So the order is computed: shifts and
-/// multiplications by odd numbers, of which each maps the numbers of some bits onto themselves, one to one. What
-/// falls beyond the count is mapped again, until it falls below (cycle walking; J. Black and P. Rogaway 2002,
-/// *Ciphers with arbitrary finite domains*).
+/// A random-looking order of the numbers below a count. A table of the order would take memory and caches from what is
+/// measured. So the order is computed: shifts and multiplications by odd numbers, of which each maps the numbers of some bits
+/// onto themselves, one to one. What falls beyond the count is mapped again, until it falls below (cycle walking; J. Black
+/// and P. Rogaway 2002, *Ciphers with arbitrary finite domains*).
 #[derive(Debug, Clone, Copy)]
 pub struct Scatter {
     count: u64,

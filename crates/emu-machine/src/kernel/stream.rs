@@ -1,5 +1,4 @@
-//! STREAM by its rules: in one iteration each of the four kernels in turn passes over whole arrays that do not fit any
-//! cache.
+//! STREAM by its rules: in one iteration each of the four kernels passes over whole arrays that do not fit any cache.
 
 use std::sync::Barrier;
 
@@ -38,18 +37,12 @@ impl Passes {
 
 /// Runs STREAM: `iterations` of the four kernels over arrays of `elements`, which are divided among as many threads
 /// as there are lists of CPUs, each bound to its own. Every element is verified afterwards.
-///
-/// # Errors
-/// A thread cannot be made or bound, or a result is wrong ([`ErrorKind::WrongResult`](emu_core::ErrorKind)).
 pub fn run(elements: usize, threads: &[CpuList], iterations: usize) -> Result<Passes> {
     let (passes, right) = run_and_verify(elements, threads, iterations)?;
     right.map(|()| passes)
 }
 
-/// As [`run`], and beside the passes what their verification has found: they are told also where a result is wrong.
-///
-/// # Errors
-/// A thread cannot be made or bound.
+/// As [`run`], but the passes are returned also where a result is wrong.
 pub(crate) fn run_and_verify(
     elements: usize,
     threads: &[CpuList],

@@ -9,13 +9,8 @@ use std::time::{Duration, Instant};
 use emu_bench::workload::confine;
 use emu_core::{CpuId, CpuList, Error, ErrorKind, Result};
 
-/// Runs `work` on a thread for each list of CPUs, bound to it, with the number of the thread, and returns what
-/// each has made of it.
-///
-/// All of them work even where one could not be bound: they may wait for each other.
-///
-/// # Errors
-/// Usage, without a thread. A thread cannot be made or bound, has failed or has panicked; `what` names the work.
+/// Runs `work` with the number of the thread on a thread bound to each list of CPUs; `what` names the work. All of them work
+/// even where one could not be bound: they may wait for each other.
 pub(crate) fn on_threads<T: Send>(
     what: &str,
     threads: &[CpuList],
@@ -27,19 +22,11 @@ pub(crate) fn on_threads<T: Send>(
     each_on(what, threads.iter().enumerate(), work)
 }
 
-/// Runs `work` on a thread bound to `cpus`.
-///
-/// # Errors
-/// As [`on_threads`].
 pub(crate) fn on_one<T: Send>(what: &str, cpus: &CpuList, work: impl Fn() -> Result<T> + Sync) -> Result<T> {
     let mut done = on_threads(what, slice::from_ref(cpus), |_| work())?;
     done.pop().ok_or_else(|| panicked(what))
 }
 
-/// Runs `work` for each CPU on a thread bound to it, and returns what each has made of it, in their order.
-///
-/// # Errors
-/// As [`on_threads`].
 pub(crate) fn on_each_cpu<T: Send>(
     what: &str,
     cpus: &CpuList,
@@ -49,11 +36,7 @@ pub(crate) fn on_each_cpu<T: Send>(
     each_on(what, cpus.iter().zip(&places), work)
 }
 
-/// Runs `work` for each worker on a thread bound to the CPUs beside it, and returns what each has made of it, in their
-/// order.
-///
-/// # Errors
-/// As [`on_threads`]; nothing is done without a worker.
+/// Runs `work` for each worker on a thread bound to the CPUs beside it; nothing is done without a worker.
 pub(crate) fn each_on<'a, W: Send, T: Send>(
     what: &str,
     workers: impl IntoIterator<Item = (W, &'a CpuList)>,
@@ -66,12 +49,7 @@ pub(crate) fn each_on<'a, W: Send, T: Send>(
     })
 }
 
-/// Runs `work` for each worker on a thread of its own, and returns what each has made of it, in their order.
-///
-/// None begins unless all threads could be made: they may wait for each other.
-///
-/// # Errors
-/// A thread cannot be made, has failed or has panicked; `what` names the work.
+/// No thread begins unless all could be made: they may wait for each other.
 pub(crate) fn all_at_once<W: Send, T: Send>(
     what: &str,
     workers: impl IntoIterator<Item = W>,
@@ -80,7 +58,6 @@ pub(crate) fn all_at_once<W: Send, T: Send>(
     made_by(|_| Builder::new(), what, workers, work)
 }
 
-/// As [`all_at_once`], each thread by the builder for its number.
 fn made_by<W: Send, T: Send>(
     builder: impl Fn(usize) -> Builder,
     what: &str,
@@ -121,7 +98,6 @@ fn panicked(what: &str) -> Error {
     Error::new(ErrorKind::Failed, format!("a thread of {what} has panicked"))
 }
 
-/// When a thread worked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     begin: Instant,
@@ -129,7 +105,6 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Waits until all threads are there, does the work of this one and tells when it was done.
     pub(super) fn of<T>(all: &Barrier, work: impl FnOnce() -> T) -> (Self, T) {
         all.wait();
         let begin = Instant::now();
@@ -137,9 +112,8 @@ impl Span {
         (Self { begin, end: Instant::now() }, done)
     }
 
-    /// From when the first thread began until the last one was through, in seconds; not a number without a thread.
-    ///
-    /// The clock of one thread does not tell that: it may wake from the barrier when others are at work already.
+    /// Not a number without a thread. The clock of one thread does not tell it: it may wake from the barrier when others are
+    /// at work already.
     pub(super) fn seconds(spans: impl IntoIterator<Item = Self>) -> f64 {
         let all = spans
             .into_iter()
@@ -148,36 +122,32 @@ impl Span {
     }
 }
 
-/// One window of time in which all threads work.
-///
-/// Threads that share a CPU take turns: a window for each would count a thread's turn in the time of another.
+/// One window of time in which all threads work. Threads that share a CPU take turns: a window for each would count a
+/// thread's turn in the time of another.
 #[derive(Debug)]
 pub(crate) struct Window {
     all: Barrier,
     length: Duration,
-    /// When the first thread began.
     begin: OnceLock<Instant>,
 }
 
-/// What a thread did in a window, and when; `None` where it got no turn.
+/// `None` where the thread got no turn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Share(Option<(Span, u64)>);
 
 impl Share {
-    /// Whether the thread got no turn.
     pub(crate) fn is_none(&self) -> bool {
         self.0.is_none()
     }
 }
 
 impl Window {
-    /// A window of this length for so many threads.
     pub(crate) fn new(threads: usize, length: Duration) -> Self {
         Self { all: Barrier::new(threads), length, begin: OnceLock::new() }
     }
 
-    /// Waits until all threads are there, then repeats `work`, which returns how much it did, until the window is over. Returns
-    /// when all are through: what a thread does next takes nothing from the last turns of others.
+    /// `work` returns how much it did. Returns when all threads are through: what a thread does next takes nothing from the
+    /// last turns of others.
     pub(crate) fn repeat(&self, mut work: impl FnMut() -> u64) -> Share {
         self.all.wait();
         let begin = Instant::now();
@@ -191,7 +161,6 @@ impl Window {
         Share((done > 0).then_some((Span { begin, end }, done)))
     }
 
-    /// The work of all threads each second; 0 where nothing was done.
     pub(crate) fn rate(shares: impl IntoIterator<Item = Share>) -> f64 {
         let worked: Vec<_> = shares.into_iter().filter_map(|share| share.0).collect();
         let done: u64 = worked.iter().map(|(_, done)| done).sum();

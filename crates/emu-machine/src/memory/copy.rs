@@ -12,7 +12,6 @@ use crate::kernel::blocks::Blocks;
 use crate::kernel::{Share, Window, each_on, on_threads};
 use crate::places;
 
-/// What threads are named by in errors.
 const WHAT: &str = "the copy";
 
 /// Bytes of a block of a long series, where a thread has as many.
@@ -41,10 +40,6 @@ pub struct Copy {
     pub samples: Vec<f64>,
 }
 
-/// Copies blocks of `bytes` in all, by a thread on each of these places, and verifies the copies.
-///
-/// # Errors
-/// A thread cannot be made or bound, or a copy is wrong ([`ErrorKind::WrongResult`](emu_core::ErrorKind)).
 pub(super) fn measure(
     bytes: u64,
     block_bytes: u64,
@@ -73,16 +68,13 @@ pub(super) fn measure(
     Ok(Copy { block_bytes, random, threads, bytes_per_s, block_ns, samples })
 }
 
-/// One thread's part of the arrays.
 #[derive(Debug)]
 struct Copier {
     blocks: Blocks,
-    /// Copies between two looks at the clock.
     batch: u64,
 }
 
 impl Copier {
-    /// Two arrays of so many bytes each. The thread that calls decides where the memory lies.
     fn new(bytes: u64, block_bytes: u64, random: bool, seed: u64) -> Self {
         let mut blocks = Blocks::new(bytes as usize, block_bytes as usize, random, seed);
         let batch = batch(&mut blocks);
@@ -105,17 +97,12 @@ impl Copier {
 /// What a long series makes: copies of blocks in their order, always the same.
 #[derive(Debug)]
 pub struct Steady {
-    /// One for each thread.
     copiers: Vec<Copier>,
     places: Vec<CpuList>,
 }
 
 impl Steady {
-    /// Copies of blocks of so many bytes by so many threads, each with a part of two arrays of its own. The memory is
-    /// taken once, for all samples.
-    ///
-    /// # Errors
-    /// Usage, for blocks that do not fit what a thread has. A thread cannot be made or bound.
+    /// Copies of blocks by so many threads, each with a part of two arrays of its own; memory is taken once for all samples.
     pub fn new(host: &Host, size: StreamSize, block_bytes: u64, threads: usize, seed: u64) -> Result<Self> {
         check_blocks(size, &[block_bytes], threads)?;
         let places = places(host, threads);
@@ -132,9 +119,6 @@ impl Steady {
     }
 
     /// Bytes copied each second by all threads over this time.
-    ///
-    /// # Errors
-    /// A thread cannot be made or bound, or a copy is wrong ([`ErrorKind::WrongResult`](emu_core::ErrorKind)).
     pub fn rate(&mut self, length: Duration) -> Result<f64> {
         let window = Window::new(self.copiers.len(), length);
         let workers = self.copiers.iter_mut().zip(&self.places);

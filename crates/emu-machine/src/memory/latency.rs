@@ -29,11 +29,6 @@ pub struct Latency {
     pub samples: Vec<f64>,
 }
 
-/// Chases pointers through so many bytes on a CPU, and verifies the way.
-///
-/// # Errors
-/// The CPU cannot be used, or a load has returned something else than was stored
-/// ([`ErrorKind::WrongResult`](emu_core::ErrorKind)).
 pub(super) fn measure(
     bytes: u64,
     (cpu, clock): (CpuId, Option<Hertz>),

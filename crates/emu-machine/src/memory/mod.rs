@@ -54,7 +54,6 @@ pub struct Stream {
     pub passes: Passes,
 }
 
-/// One part of the whole.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Copy { block: u64, random: bool, threads: usize },
@@ -76,9 +75,6 @@ impl Part {
 }
 
 /// Measures memory as planned, the parts in random order.
-///
-/// # Errors
-/// A thread cannot be made or bound, a result is wrong, or `watch` ends it.
 pub fn run(plan: &MemoryPlan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
     plan.check()?;
     let cpu = host.allowed.first().ok_or_else(|| Error::unavailable("no CPU may be used"))?;

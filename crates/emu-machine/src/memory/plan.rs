@@ -7,7 +7,6 @@ use serde::Serialize;
 use crate::kernel::chase;
 use crate::{THREADS_MAX, check_threads, or_usual};
 
-/// The smallest working set of a pointer chase.
 const CHASE_MIN: u64 = 4 << 10;
 
 /// What is measured of the memory, and for how long.
@@ -47,9 +46,6 @@ impl MemoryPlan {
     }
 
     /// Whether it can be carried out.
-    ///
-    /// # Errors
-    /// Usage, for sizes that make no sense.
     pub fn check(&self) -> Result<()> {
         check_threads(&self.threads, THREADS_MAX)?;
         if self.rounds == 0 || self.sample_ns == 0 || self.iterations < 2 {
@@ -65,10 +61,6 @@ impl MemoryPlan {
     }
 }
 
-/// Whether blocks of these sizes fit what each of so many threads has of the arrays.
-///
-/// # Errors
-/// Usage, where one does not.
 pub(super) fn check_blocks(size: StreamSize, blocks: &[u64], threads: usize) -> Result<()> {
     let part = size.array_bytes / threads.max(1) as u64;
     match blocks.iter().find(|block| !(1..=part).contains(*block)) {
@@ -80,12 +72,10 @@ pub(super) fn check_blocks(size: StreamSize, blocks: &[u64], threads: usize) -> 
     }
 }
 
-/// The largest of these numbers of threads.
 fn most(threads: &[usize]) -> usize {
     threads.iter().max().copied().unwrap_or(1)
 }
 
-/// The blocks that fit what each thread has when the most of them copy.
 fn fitting(blocks: &[u64], threads: &[usize], size: StreamSize) -> Vec<u64> {
     let part = size.array_bytes / most(threads).max(1) as u64;
     blocks.iter().copied().filter(|block| *block <= part).collect()

@@ -17,8 +17,6 @@ const LITTLE: f64 = 0.0005;
 /// A clock that moves by more is a cause of noise itself.
 const CLOCK: f64 = 0.02;
 
-/// One sentence on what the machine may be trusted for, and one on what disturbs it; another where that was looked for
-/// in a part of the time only.
 pub(super) fn of(kinds: &[OfKind], cpus: &[CpuGaps], clock_range: Option<f64>, is_virtual: bool) -> String {
     let names = |is_meant: &dyn Fn(&OfKind) -> bool| {
         let names: Vec<_> = kinds.iter().filter(|of| is_meant(of)).map(|of| of.kind.name()).collect();
@@ -41,7 +39,6 @@ pub(super) fn of(kinds: &[OfKind], cpus: &[CpuGaps], clock_range: Option<f64>, i
     sentences.join(" ")
 }
 
-/// That some CPUs were not looked at for the whole time.
 fn cut_short(cpus: &[CpuGaps]) -> Option<String> {
     let cut = || cpus.iter().filter(|cpu| cpu.is_cut_short());
     let shortest_ns = cut().map(|cpu| cpu.span_ns).min()?;
@@ -53,7 +50,6 @@ fn cut_short(cpus: &[CpuGaps]) -> Option<String> {
     ))
 }
 
-/// What takes most of the CPUs' time, or what else may be the cause.
 fn cause(cpus: &[CpuGaps], clock_range: Option<f64>, is_virtual: bool) -> String {
     let mean =
         |share: &dyn Fn(&CpuGaps) -> f64| cpus.iter().map(share).sum::<f64>() / cpus.len().max(1) as f64;

@@ -83,8 +83,7 @@ impl CpuGaps {
         Sample::new(lengths).ok().map(|sample| sample.median())
     }
 
-    /// Share of the time that was lost neither to other tasks nor to the hypervisor, as far as it says so, nor to
-    /// anything in a period.
+    /// Share of the time lost neither to other tasks, nor by its account to the hypervisor, nor to anything in a period.
     pub fn unexplained(&self) -> f64 {
         (self.lost - self.preempted - self.stolen - self.periodic).max(0.0)
     }
@@ -123,7 +122,6 @@ impl CpuGaps {
     }
 }
 
-/// What a loop has seen.
 #[derive(Debug, Clone, PartialEq)]
 struct Seen {
     step_ns: f64,
@@ -132,7 +130,6 @@ struct Seen {
     gaps: Vec<Gap>,
 }
 
-/// A counter and its rate.
 struct Counter {
     name: &'static str,
     read: fn() -> u64,
@@ -151,9 +148,6 @@ impl Counter {
 }
 
 /// Looks for gaps on one CPU, to which the calling thread is bound.
-///
-/// # Errors
-/// The account of the CPU cannot be read, or no counter is fine enough.
 pub(super) fn of_cpu(
     cpu: CpuId,
     clocks: &Clocks,
@@ -174,7 +168,6 @@ pub(super) fn of_cpu(
     Ok(CpuGaps::new(cpu, &counter, seen, stolen))
 }
 
-/// Reads a counter until its time has passed, and notes where it jumped.
 fn look(
     read: &dyn Fn() -> u64,
     unit_ns: f64,

@@ -11,7 +11,6 @@ use emu_core::{CpuList, Error, ErrorKind, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
-/// How long the other side of a ping-pong is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Multiplications in an operation of the CPU-bound kind.
@@ -52,7 +51,6 @@ impl Kind {
         }
     }
 
-    /// The sleep in an operation.
     fn sleep(self) -> Duration {
         match self {
             Self::Sleep1Ms => Duration::from_millis(1),
@@ -127,8 +125,7 @@ impl Order {
     /// Does what it says, on the calling thread, which stays bound to the CPUs.
     ///
     /// # Errors
-    /// The CPUs cannot be used, or a result was wrong. Unavailable, where loopback cannot be used or a datagram did not
-    /// come back in time.
+    /// Unavailable, where loopback cannot be used or a datagram did not come back in time.
     pub fn obey(&self) -> Result<Runs> {
         if !self.cpus.is_empty() {
             // Before there is another thread, which inherits it.
@@ -144,17 +141,12 @@ impl Order {
         Ok(Runs { operations, runs })
     }
 
-    /// As [`obey`](Self::obey), where a network that cannot be used is an answer as well: the other kinds of work can be
-    /// measured without it.
-    ///
-    /// # Errors
-    /// Anything else has failed.
+    /// As [`obey`](Self::obey), where a network that cannot be used is an answer: other kinds can be measured without it.
     pub fn answer(&self) -> Result<Answer> {
         Answer::of(self.kind, self.obey())
     }
 }
 
-/// How many operations take this long.
 fn filling(work: &Work, length_ns: u64) -> Result<u64> {
     let mut operations = 1;
     loop {
@@ -167,7 +159,6 @@ fn filling(work: &Work, length_ns: u64) -> Result<u64> {
     }
 }
 
-/// Work that is ready.
 struct Work {
     kind: Kind,
     partner: Option<Partner>,
@@ -179,7 +170,6 @@ impl Work {
         Ok(Self { kind, partner })
     }
 
-    /// One run; its result is verified after it.
     fn run(&self, operations: u64) -> Result<Run> {
         let before = preemptions();
         let begin = Instant::now();
@@ -254,10 +244,6 @@ impl Partner {
         Ok(Self { socket })
     }
 
-    /// Sends a number, waits until it is back, and counts it.
-    ///
-    /// # Errors
-    /// Unavailable, where it does not come back in time. Failed, where it comes back changed.
     fn round_trip(&self, number: u64) -> Result<u64> {
         let failed = |cause| {
             let what = format!("datagram {number} of a ping-pong has not come back within {PATIENCE:?}");

@@ -52,7 +52,6 @@ const METER: Duration = Duration::from_millis(5);
 /// Time to start and end a process, for the time left.
 const START: Duration = Duration::from_millis(5);
 
-/// Makes the runs that it is asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Runner;
 
@@ -67,9 +66,6 @@ impl Task for Runner {
 }
 
 /// Has a fresh process make runs, of work that every machine can do.
-///
-/// # Errors
-/// The process fails.
 pub(crate) fn runs(order: &Order) -> Result<Runs> {
     match worker::ask_once::<Runner>(order, PATIENCE)? {
         Answer::Done(runs) => Ok(runs),
@@ -195,12 +191,7 @@ impl OfKind {
     }
 }
 
-/// Measures by a plan.
-///
-/// Runs are made in fresh processes of this executable, which must serve [`TASK`].
-///
-/// # Errors
-/// A process, a CPU or an account of the kernel cannot be used; a result was wrong; `watch` ends it.
+/// Measures by a plan. Runs are made in fresh processes of this executable, which must serve [`TASK`].
 pub fn measure(host: &Host, plan: &NoisePlan, watch: Watch<'_>) -> Result<Measured> {
     measure_with(host, plan, &|order| worker::ask_once::<Runner>(order, PATIENCE), watch)
 }
@@ -266,7 +257,6 @@ fn measure_with(
     Ok(Measured { kinds, not_available, cpus, clocks_hz, stolen, notes: notes_of_build(), conclusion })
 }
 
-/// Looks at all CPUs at the same time.
 fn gaps(host: &Host, plan: &NoisePlan) -> Result<Vec<CpuGaps>> {
     let threshold = plan.threshold_ns.map(Duration::from_nanos);
     let look = |cpu| gap::of_cpu(cpu, &host.clocks, &host.roots.proc, plan.look_time(), threshold);

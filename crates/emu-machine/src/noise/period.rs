@@ -9,13 +9,11 @@ use std::f64::consts::{LN_2, TAU};
 
 use serde::{Deserialize, Serialize};
 
-/// The shortest period that is looked for, in seconds.
 const PERIOD_MIN_S: f64 = 0.5e-3;
 
 /// Cycles that the moments must span.
 const CYCLES_MIN: f64 = 20.0;
 
-/// Moments that are needed.
 const MOMENTS_MIN: usize = 20;
 
 /// Moments that are looked at; the time for a spectrum grows with them.
@@ -50,7 +48,6 @@ const FUNDAMENTAL: f64 = 0.1;
 /// The same for the rate of a tick.
 const TICK: f64 = 0.5;
 
-/// Sub-harmonics that are looked at.
 const SUBHARMONICS: u32 = 40;
 
 /// Of moments that are closer than this share of a period one counts, so that a burst is no evidence for it.
@@ -115,7 +112,6 @@ impl Period {
         ticks.chain(subharmonics).next()
     }
 
-    /// The period of this frequency, if the moments bear it out.
     fn at(frequency: f64, moments: &[f64], span: f64, power: f64) -> Option<Self> {
         if power_of(&thinned(moments, BURST / frequency), frequency) < least_power(frequency, span) {
             return None;
@@ -144,7 +140,6 @@ impl Period {
         self.parts.get(self.part(at_s)).is_some_and(|has_more| *has_more)
     }
 
-    /// The part of its cycle that a moment is in.
     fn part(&self, at_s: f64) -> usize {
         let cycles = at_s * 1e9 / self.length_ns;
         (cycles.rem_euclid(1.0) * PARTS as f64) as usize
@@ -161,7 +156,6 @@ impl Period {
     }
 }
 
-/// The power of each frequency, from the lowest on in equal steps.
 struct Spectrum {
     lowest: f64,
     step: f64,
@@ -202,7 +196,6 @@ impl Spectrum {
     }
 }
 
-/// The moments that are not closer to the last one kept than this, in seconds.
 fn thinned(times: &[f64], apart: f64) -> Vec<f64> {
     let mut kept: Vec<f64> = Vec::new();
     for &time in times {
@@ -234,7 +227,6 @@ fn refined(moments: &[f64], frequency: f64, step: f64) -> f64 {
     f64::midpoint(low, high)
 }
 
-/// The power of a frequency.
 fn power_of(moments: &[f64], frequency: f64) -> f64 {
     let (mut sines, mut cosines) = (0.0, 0.0);
     for at in moments {

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use emu_bench::workload::confine;
 use emu_core::{CpuList, Error, Host, Journal, Result, control_file};
 
-/// By what name the journal knows it.
 const METHOD: &str = "noise";
 
 /// What is asked of the machine.
@@ -26,8 +25,7 @@ impl Setting {
     /// The CPUs on which everything will run, of those that this process may use. Reads only.
     ///
     /// # Errors
-    /// Usage, for a node that is not there. Unavailable, where a node has no CPU that may be used, or the kernel has no
-    /// switch for the threads of its cores that could be turned off.
+    /// Usage, for a node that is not there. Unavailable, where no CPU of it may be used, or SMT cannot be turned off.
     pub fn cpus(&self, host: &Host) -> Result<CpuList> {
         let mut cpus = host.allowed.clone();
         if let Some(node) = self.node {
@@ -56,10 +54,8 @@ impl Setting {
         Ok(cpus)
     }
 
-    /// Makes it so, for this thread and the processes that it starts, until the guard is [ended](Held::end) or dropped.
-    ///
-    /// # Errors
-    /// As [`cpus`](Self::cpus); the journal cannot be opened, or the kernel refuses. Then everything is as it was.
+    /// Makes it so, for this thread and the processes that it starts, until the guard is [ended](Held::end) or dropped. After
+    /// an error everything is as it was.
     pub fn hold(&self, host: &Host) -> Result<Held> {
         let cpus = self.cpus(host)?;
         let mut held = Held { journal: None };

@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use super::{Metric, Profile, Scorer, Watch};
 
-/// Length of a sample by this metric.
 fn length_by(metric: &Metric) -> Duration {
     Duration::from_millis(match metric {
         // Four of them make one sample.
@@ -24,10 +23,8 @@ const NATIVE: usize = 3;
 const PAIRS: usize = 3;
 const VERIFYING: usize = 8;
 
-/// Looks and corrections at most.
 const ROUNDS: usize = 4;
 
-/// No lower share is tried.
 const LOWEST: f64 = 0.001;
 
 /// A speed is right when it is off by less than this: a sample is not better.
@@ -36,7 +33,7 @@ const RIGHT: f64 = 0.005;
 /// The other machine may be faster by this before it is: scores have their noise.
 const AS_FAST: f64 = 0.02;
 
-/// How a zone settles before a sample.
+/// Time for a zone to settle before a sample.
 const SETTLING: Duration = Duration::from_millis(60);
 
 /// What this machine is to be like.
@@ -77,8 +74,7 @@ pub struct Found {
 /// Finds the share at which this machine's score is that of the profile. `engage` begins an emulation of a process at a share.
 ///
 /// # Errors
-/// The profile has no such score; this machine is slower ([`ErrorKind::Unavailable`](emu_core::ErrorKind)); a sample cannot
-/// be taken, or `watch` ends it.
+/// Unavailable, where this machine is slower.
 pub fn find(
     wanted: &Wanted<'_>,
     engage: &mut dyn FnMut(f64, &Scorer) -> Result<Session>,

@@ -49,10 +49,8 @@ impl Metric {
     pub const MEASURED: [Self; 6] =
         [Self::Loop, Self::Int, Self::Fp, Self::Linpack, Self::Memory, Self::Latency];
 
-    /// Those of the geometric mean.
     const MEAN_OF: [Self; 4] = [Self::Loop, Self::Int, Self::Fp, Self::Linpack];
 
-    /// The geometric mean of its parts.
     fn geomean(score: impl FnMut(&Self) -> Result<f64>) -> Result<f64> {
         let scores = Self::MEAN_OF.iter().map(score);
         let sum = scores.map(|score| score.map(f64::ln)).sum::<Result<f64>>()?;
@@ -71,7 +69,6 @@ impl Metric {
     }
 }
 
-/// How a command is named.
 const COMMAND: &str = "command:";
 
 impl fmt::Display for Metric {
@@ -184,14 +181,10 @@ impl ProfilePlan {
     }
 }
 
-/// How long each CPU is looked at.
 const PER_CPU: Duration = Duration::from_millis(100);
 
 impl Profile {
     /// Measures this machine.
-    ///
-    /// # Errors
-    /// A CPU cannot be used, a result is wrong, a command fails, or `watch` ends it.
     pub fn measure(host: &Host, plan: &ProfilePlan, watch: Watch<'_>) -> Result<Self> {
         let first = host.allowed.first().ok_or_else(|| Error::unavailable("no CPU may be used"))?;
         let mut worker = Scorer::start(first)?;
@@ -218,9 +211,6 @@ impl Profile {
     }
 
     /// Reads a profile.
-    ///
-    /// # Errors
-    /// Usage: it is no profile, or one of another version.
     pub fn parse(text: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct Version {
@@ -244,9 +234,6 @@ impl Profile {
     }
 
     /// How fast it is by a metric.
-    ///
-    /// # Errors
-    /// Usage: it was not measured.
     pub fn score(&self, metric: &Metric) -> Result<f64> {
         if *metric == Metric::Geomean {
             return Metric::geomean(|metric| self.score(metric));

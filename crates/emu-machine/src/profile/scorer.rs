@@ -28,7 +28,6 @@ const SYSTEMS_MAX: usize = 16;
 /// Elements of each array of STREAM: 96 MB in all.
 const ELEMENTS: usize = 4 << 20;
 
-/// Bytes that dependent loads are spread over.
 const SPREAD: u64 = 64 << 20;
 
 /// What is asked.
@@ -48,9 +47,6 @@ pub struct Scorer {
 
 impl Scorer {
     /// Starts one that runs on this CPU.
-    ///
-    /// # Errors
-    /// The process cannot be started.
     pub fn start(cpu: CpuId) -> Result<Self> {
         Ok(Self { worker: Worker::start()?, cpu })
     }
@@ -61,9 +57,6 @@ impl Scorer {
     }
 
     /// How fast it is now, each second.
-    ///
-    /// # Errors
-    /// The process has ended, a result is wrong, a command has failed, or `look` ends the waiting.
     pub fn score(
         &mut self,
         metric: &Metric,
@@ -79,7 +72,6 @@ impl Scorer {
     }
 }
 
-/// What a scorer keeps from one request to the next.
 #[derive(Debug, Default)]
 pub(super) struct Scoring {
     chase: Option<Chase>,
@@ -176,7 +168,6 @@ impl Scoring {
     }
 }
 
-/// Runs it again and again until the time is over.
 fn command(command: &str, length: Duration) -> Result<f64> {
     let failed = |e| Error::io("cannot run the command", e);
     let mut shell = Command::new("sh");

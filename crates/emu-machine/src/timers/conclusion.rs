@@ -17,7 +17,6 @@ const DRIFT: f64 = 0.05;
 /// Shorter computations are not looked at for drift, as caches and the clock's own step make it, in nanoseconds.
 const DRIFT_MIN_NS: f64 = 1e6;
 
-/// Sentences on whether the clocks may be trusted.
 pub(super) fn of(
     clocks: &[Quality],
     disparities: &[Disparity],
@@ -91,7 +90,6 @@ fn agreement(disparities: &[Disparity], ledgers: &[Ledger]) -> Option<String> {
     })
 }
 
-/// What kept samples from running for longest, where that is enough to explain the disagreement.
 fn hindrance(ledgers: &[Ledger]) -> Option<&'static str> {
     let sum = |part: fn(&Ledger) -> Option<u64>| ledgers.iter().filter_map(part).sum::<u64>();
     let causes = [
@@ -115,7 +113,6 @@ fn order(drift: &[Drift]) -> Option<String> {
     ))
 }
 
-/// A span in the unit that suits it.
 fn span(ns: f64) -> String {
     match ns {
         ns if ns >= 1e9 => format!("{:.1} s", ns / 1e9),

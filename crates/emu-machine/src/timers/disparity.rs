@@ -17,11 +17,10 @@ use super::problem;
 const REPETITIONS_MIN: u32 = 3;
 const REPETITIONS_MAX: u32 = 25;
 
-/// How often a size is to be repeated for one clock, so that all repetitions take about this time.
+/// All repetitions of a size for one clock take about this time.
 const TIME: Duration = Duration::from_millis(300);
 const TIME_QUICK: Duration = Duration::from_millis(30);
 
-/// How often a computation that takes so long is repeated.
 pub(super) fn repetitions(took: Duration, quick: bool) -> u32 {
     let time = if quick { TIME_QUICK } else { TIME };
     let fitting = time.as_secs_f64() / took.as_secs_f64().max(1e-9);
@@ -39,10 +38,6 @@ pub struct Times {
 }
 
 impl Times {
-    /// Times a computation of this many steps.
-    ///
-    /// # Errors
-    /// Its result was wrong.
     pub(super) fn of(cpu: &dyn Clock, wall: &dyn Clock, steps: u64) -> Result<Self> {
         let wall_begin = wall.read(0);
         let cpu_begin = cpu.read(0);
@@ -58,7 +53,6 @@ impl Times {
         self.cpu_ns as f64 / self.wall_ns.max(1) as f64 - 1.0
     }
 
-    /// By how much CPU time exceeds wall time, in nanoseconds.
     fn excess_ns(&self) -> i64 {
         self.cpu_ns - self.wall_ns
     }
@@ -108,10 +102,6 @@ pub struct Disparity {
 }
 
 impl Disparity {
-    /// Judges what was timed.
-    ///
-    /// # Errors
-    /// Usage, when nothing was.
     pub(super) fn new(clock: String, error_ns: f64, sizes: Vec<OfSize>) -> Result<Self> {
         let excesses: Vec<i64> = sizes.iter().flat_map(|size| &size.times).map(Times::excess_ns).collect();
         let share = |is_meant: &dyn Fn(i64) -> bool| {

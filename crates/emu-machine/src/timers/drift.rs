@@ -39,10 +39,6 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Computes all sizes.
-    ///
-    /// # Errors
-    /// A result was wrong.
     pub(super) fn of(direction: Direction, sizes: &[u64], wall: &dyn Clock, rng: &mut Pcg64) -> Result<Self> {
         let mut order = sizes.to_vec();
         match direction {
@@ -101,9 +97,6 @@ pub struct Drift {
 }
 
 /// What the order does to each size. Passes of one round are compared with each other.
-///
-/// # Errors
-/// Usage, when there is no whole round.
 pub(super) fn of(passes: &[Pass], sizes: &[u64]) -> Result<Vec<Drift>> {
     let drift = |&steps: &u64| {
         let against_ascending = |direction: Direction| {

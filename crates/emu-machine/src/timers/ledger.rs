@@ -15,10 +15,8 @@ use crate::waiting::waited;
 /// Steps of a burst of the sample: some 18 ms.
 const BURST: u64 = 1 << 24;
 
-/// The sleep after each burst.
 const SLEEP: Duration = Duration::from_millis(10);
 
-/// Bursts of a sample.
 const BURSTS: u32 = 5;
 
 /// A sample's wall time by cause. What the kernel does not report is `None`, which is not 0.
@@ -46,9 +44,6 @@ pub struct Ledger {
 impl Ledger {
     /// Takes a sample of bursts and sleeps, and splits its time. The calling thread must be bound to `cpu`, so that
     /// what was stolen there was stolen from it.
-    ///
-    /// # Errors
-    /// `/proc/stat` cannot be read; a result was wrong.
     pub(super) fn take(host: &Host, cpu: &CpuList) -> Result<Self> {
         let before = Accounts::now(host, cpu)?;
         for _ in 0..BURSTS {
@@ -58,13 +53,11 @@ impl Ledger {
         Ok(Accounts::now(host, cpu)?.since(&before, SLEEP * BURSTS))
     }
 
-    /// About how long it takes to take one.
     pub(super) fn expected_time() -> Duration {
         (problem::expected_time(BURST) + SLEEP) * BURSTS
     }
 }
 
-/// What the accounts stand at.
 #[derive(Debug, Clone, Copy)]
 struct Accounts {
     wall_ns: u64,

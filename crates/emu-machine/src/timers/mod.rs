@@ -117,9 +117,6 @@ pub struct Measured {
 
 impl Measured {
     /// With the comparison with a reference machine, by the name of its processor.
-    ///
-    /// # Errors
-    /// Usage, when they have no size in common.
     pub fn compared_with(self, reference: &Self, name: &str) -> Result<Self> {
         let relative = Relative::new(&self.drift, &reference.drift, name)?;
         Ok(Self { relative: Some(relative), ..self })
@@ -127,9 +124,6 @@ impl Measured {
 }
 
 /// Measures by a plan.
-///
-/// # Errors
-/// A CPU or an account of the kernel cannot be used; a result was wrong; `watch` ends it.
 pub fn measure(host: &Host, plan: &TimersPlan, watch: Watch<'_>) -> Result<Measured> {
     let clocks = SystemClock::all();
     let clocks: Vec<&dyn Clock> = clocks.iter().map(|clock| clock as &dyn Clock).collect();
@@ -187,17 +181,14 @@ fn measure_with(host: &Host, plan: &TimersPlan, clocks: &[&dyn Clock], watch: Wa
     Ok(Measured { clocks: qualities, disparities, drift, passes, ledgers, relative: None, conclusion })
 }
 
-/// A sample on a thread of its own, bound to the first CPU.
 fn ledger(host: &Host, cpus: &CpuList) -> Result<Ledger> {
     let cpu: CpuList = cpus.first().into_iter().collect();
     on_one("the sample", &cpu, || Ledger::take(host, &cpu))
 }
 
-/// How far the measurement is.
 struct Run<'a> {
     watch: Watch<'a>,
     left: Duration,
-    /// What the part under way is expected to take.
     current: Duration,
 }
 
@@ -210,14 +201,12 @@ impl<'a> Run<'a> {
         Self { watch, left, current: Duration::ZERO }
     }
 
-    /// Begins the next part.
     fn next(&mut self, what: &str, expected: Duration) -> Result<()> {
         self.left = self.left.saturating_sub(self.current);
         self.current = expected;
         self.go_on(what)
     }
 
-    /// Between two samples of a part.
     fn go_on(&mut self, what: &str) -> Result<()> {
         (self.watch)(Event::Next { what, left: self.left })
     }

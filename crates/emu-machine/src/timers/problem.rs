@@ -13,25 +13,19 @@ const LAST_QUICK: u32 = 24;
 /// Nanoseconds of a step, to tell how long a measurement will take: three cycles of multiplying and one of adding.
 const STEP_NS: f64 = 1.1;
 
-/// The sizes, in steps.
 pub(super) fn sizes(quick: bool) -> Vec<u64> {
     (FIRST..=if quick { LAST_QUICK } else { LAST }).map(|power| 1 << power).collect()
 }
 
-/// About how long a size takes.
 pub(super) fn expected_time(steps: u64) -> Duration {
     Duration::from_secs_f64(steps as f64 * STEP_NS / 1e9)
 }
 
-/// Does it.
 pub(super) fn solve(steps: u64) -> u64 {
     advance(START, steps)
 }
 
-/// Whether the result is right; outside of any timed span.
-///
-/// # Errors
-/// It is not.
+/// Verification is outside of any timed span.
 pub(super) fn verify(steps: u64, result: u64) -> Result<()> {
     if result == expected(START, steps) {
         return Ok(());

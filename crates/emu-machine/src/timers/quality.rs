@@ -12,16 +12,13 @@ use serde::{Deserialize, Serialize};
 use super::clock::{Clock, Counts};
 use crate::kernel::{on_each_cpu, on_one};
 
-/// What threads are named by in errors.
 const WHAT: &str = "the readers of clocks";
 
 /// Reads that are timed together, so that the reads of the timing clock vanish.
 const BATCH: u32 = 500;
 
-/// Batches of which the median counts.
 const BATCHES: usize = 41;
 
-/// Steps of a clock that are looked at.
 const STEPS: usize = 200;
 
 /// Reads between two looks at whether time is up.
@@ -79,9 +76,6 @@ impl Backwards {
 
 impl Quality {
     /// Judges a clock on these CPUs, spending about four times `length`.
-    ///
-    /// # Errors
-    /// A CPU cannot be used.
     pub fn of(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Self> {
         let first = cpus.first().ok_or_else(|| Error::usage("there is no CPU to read clocks on"))?;
         let (cost_ns, step_ns) = on_one(WHAT, &[first].into_iter().collect(), || {
@@ -116,7 +110,6 @@ fn cost(clock: &dyn Clock, cpu: CpuId) -> f64 {
     Sample::new((0..BATCHES).map(batch).collect::<Vec<_>>()).map_or(0.0, |sample| sample.median())
 }
 
-/// The smallest step forward within a time.
 fn step(clock: &dyn Clock, cpu: CpuId, length: Duration) -> Option<f64> {
     let (begin, mut steps, mut smallest) = (Instant::now(), 0, None);
     let mut last = clock.read(cpu);
@@ -132,7 +125,6 @@ fn step(clock: &dyn Clock, cpu: CpuId, length: Duration) -> Option<f64> {
     smallest.map(|step| step as f64)
 }
 
-/// A reader on each CPU, all at the same time.
 fn within(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Vec<Backwards>> {
     on_each_cpu(WHAT, cpus, |cpu| {
         let mut seen = Backwards::on(cpu);
@@ -166,7 +158,6 @@ fn across(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Backwar
     }))
 }
 
-/// Readers that take turns.
 struct Ring<'a> {
     clock: &'a dyn Clock,
     /// That of each reader, in the order of their turns.
@@ -212,7 +203,6 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// One thread that moves from CPU to CPU and reads before and after.
 fn moving(clock: &dyn Clock, cpus: &CpuList, length: Duration) -> Result<Backwards> {
     let mut seen = Backwards::on(cpus.first().unwrap_or(0));
     let begin = Instant::now();

@@ -29,10 +29,6 @@ pub struct RelativeSize {
 }
 
 impl Relative {
-    /// Compares what was measured here with what a reference of that name has measured.
-    ///
-    /// # Errors
-    /// Usage, when they have no size in common.
     pub(super) fn new(here: &[Drift], there: &[Drift], reference: &str) -> Result<Self> {
         let sizes: Vec<_> = here
             .iter()

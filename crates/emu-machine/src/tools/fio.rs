@@ -76,7 +76,6 @@ pub(super) fn read(text: &str) -> Result<Vec<Figure>> {
     if figures.is_empty() { Err(truncated(Tool::Fio, "job that reads or writes")) } else { Ok(figures) }
 }
 
-/// What so many jobs with these options did.
 fn what(options: &Options, operation: Operation, jobs: usize) -> What {
     let option = |names: &[&str]| names.iter().find_map(|name| options.get(*name)).map(String::as_str);
     let number = |name: &str| option(&[name]).and_then(|text| text.parse::<usize>().ok());

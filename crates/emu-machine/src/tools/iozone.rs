@@ -8,7 +8,6 @@ use emu_core::Result;
 use super::{Figure, Tool, What, truncated};
 use crate::disk::{Column, Operation, Order, Transfer};
 
-/// Width of a column of rates.
 const WIDTH: usize = 9;
 
 /// The first columns of rates; those of other patterns and of the C library's buffers come after them. The first write
@@ -22,7 +21,6 @@ const COLUMNS: [Option<(Operation, Order)>; 6] = [
     Some((Operation::Write, Order::Random)),
 ];
 
-/// The results of its single mode.
 pub(super) fn read(text: &str) -> Result<Vec<Figure>> {
     let mut lines = text.lines().skip_while(|line| !line.trim_start().starts_with("kB  reclen"));
     let header = lines.next().ok_or_else(|| {

@@ -1,6 +1,5 @@
 //! Values in lines of text.
 
-/// What follows `name` in its first line, without space around.
 pub(super) fn after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.trim_start().strip_prefix(name)).map(str::trim)
 }

@@ -131,7 +131,6 @@ pub fn read(text: &str) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// That a text ends before what is looked for.
 fn truncated(tool: Tool, what: &str) -> Error {
     Error::usage(format!("it is of {}, but has no {what}", tool.name()))
         .hint("it may be truncated, or the tool was stopped: run it again, and keep all that it prints")

@@ -6,7 +6,6 @@ use super::lines::{after, number_after};
 use super::{Figure, Tool, What, truncated};
 use crate::kernel::stream::Kernel;
 
-/// The best rates of a run that has validated.
 pub(super) fn read(text: &str) -> Result<Vec<Figure>> {
     // Without OpenMP it tells of no threads: there is one.
     let threads = number_after(text, "Number of Threads counted =")

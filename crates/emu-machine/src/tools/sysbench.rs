@@ -6,7 +6,6 @@ use super::lines::{after, number_after, size};
 use super::{Domain, Figure, Tool, What, other, truncated};
 use crate::disk::{Column, Operation, Order, Transfer};
 
-/// The result of its cpu, memory or fileio test.
 pub(super) fn read(text: &str) -> Result<Vec<Figure>> {
     let missing = |what: &str| truncated(Tool::Sysbench, what);
     let threads =

@@ -49,10 +49,6 @@ pub struct Windows {
 }
 
 impl Effect {
-    /// The effect that pairs of windows show, as one of so many comparisons.
-    ///
-    /// # Errors
-    /// Usage, without a pair, or when a window has no noise to compare.
     pub(super) fn new(
         knob: &str,
         kind: Kind,
@@ -113,7 +109,6 @@ fn ratio(tuned: &[f64], found: &[f64], seed: u64, comparisons: usize) -> Result<
     }
 }
 
-/// Which knobs change what, in words.
 pub(super) fn conclusion(effects: &[Effect]) -> String {
     let named = |which: fn(&Effect) -> bool| {
         let names = effects.iter().filter(|effect| which(effect));

@@ -1,4 +1,4 @@
-//! Random addresses.
+//! Address space layout randomisation.
 
 use emu_core::control_file::probe;
 
@@ -6,7 +6,6 @@ use super::super::finding::{Change, Finding};
 use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 
-/// Address space layout randomisation.
 pub(in crate::doctor) static ASLR: Knob = Knob {
     name: "aslr",
     better: "0, to repeat one layout; 2, to compare two programs",

@@ -12,7 +12,6 @@ use super::super::finding::{Change, Finding};
 use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 
-/// C-states.
 pub(in crate::doctor) static C_STATES: Knob = Knob {
     name: "c-states",
     better: "only the shallowest; in a guest none",
@@ -63,7 +62,6 @@ struct IdleState {
     off: bool,
 }
 
-/// The states by number.
 fn states(roots: &Roots, cpus: &CpuList) -> BTreeMap<u32, IdleState> {
     let mut states: BTreeMap<u32, IdleState> = BTreeMap::new();
     for cpu in cpus.iter() {

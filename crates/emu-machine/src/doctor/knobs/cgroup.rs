@@ -13,7 +13,6 @@ use super::kib;
 /// From so many bytes on a limit is none: version 1 has no word for that, and holds the largest number of whole pages.
 const UNLIMITED: u64 = 1 << 62;
 
-/// Limits of our own cgroups.
 pub(in crate::doctor) static CGROUP: Knob = Knob {
     name: "cgroup",
     better: "no quota on the CPU time of the group that runs are in, nor above it; more memory and tasks than \
@@ -52,30 +51,24 @@ fn look(machine: &Machine) -> Finding {
     }
 }
 
-/// A limit that can disturb runs.
 struct Limit {
-    /// What it is.
     found: String,
-    /// Whose it is, and what to do about it.
     hint: String,
 }
 
 impl Limit {
-    /// A limit of `what` by the group in the folder `group`.
     fn new(found: String, what: &str, group: &Path) -> Self {
         let hint = format!("{what} is that of {}: raise it there, or start runs elsewhere", group.display());
         Self { found, hint }
     }
 }
 
-/// The tightest quota of our own group and those above it.
 fn quota(hierarchy: &Hierarchy) -> Option<Limit> {
     let QuotaLimit { cpus, group, throttled } = QuotaLimit::tightest(hierarchy)?;
     let throttled = throttled.map_or(String::new(), |times| format!(", used up {times} times"));
     Some(Limit::new(format!("{cpus} CPUs{throttled}"), "the quota", &group))
 }
 
-/// The tightest limits of memory: on version 2 that above which tasks are slowed down, and that which holds.
 fn memory(host: &Host) -> Vec<Limit> {
     let Some(hierarchy) = host.cgroups.with(Controller::Memory) else { return Vec::new() };
     let files: &[&str] = match hierarchy.version {
@@ -89,7 +82,6 @@ fn memory(host: &Host) -> Vec<Limit> {
     files.iter().filter_map(limit).collect()
 }
 
-/// The tightest limit of tasks, where there is one, and how many there are in its group.
 fn tasks(host: &Host) -> Option<String> {
     let (most, group) = host.cgroups.with(Controller::Pids)?.least("pids.max")?;
     let now = probe::<u64>(&group.join("pids.current"));

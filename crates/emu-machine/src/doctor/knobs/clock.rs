@@ -6,11 +6,9 @@ use super::super::finding::Finding;
 use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 
-/// Readings that lie further apart, as a share of their middle, show a clock that moves: readings of a steady one
-/// are within some 0.1 %.
+/// Readings that lie further apart, as a share of their middle, show a clock that moves: a steady one is within 0.1 %.
 const SPREAD_MAX: f64 = 0.01;
 
-/// The core clock.
 pub(in crate::doctor) static CLOCK: Knob = Knob {
     name: "clock",
     better: "the same at every reading, on every CPU",

@@ -4,7 +4,6 @@ use super::super::finding::{Change, Finding};
 use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 
-/// The clock source.
 pub(in crate::doctor) static CLOCKSOURCE: Knob = Knob {
     name: "clocksource",
     better: "one that is read without a system call: tsc, kvm-clock, arch_sys_counter",

@@ -5,7 +5,6 @@ use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 use super::{by_value, cpufreq};
 
-/// The frequency driver.
 pub(in crate::doctor) static DRIVER: Knob = Knob {
     name: "driver",
     better: "any; it decides what the governors' names mean",

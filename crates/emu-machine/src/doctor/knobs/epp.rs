@@ -7,7 +7,6 @@ use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 use super::{beyond, by_value, policies};
 
-/// The energy performance preference.
 pub(in crate::doctor) static EPP: Knob = Knob {
     name: "epp",
     better: "performance on every policy",

@@ -10,7 +10,6 @@ use super::{beyond, by_value, policies};
 /// What holds the highest frequency, under every driver.
 const BEST: &str = "performance";
 
-/// The governor.
 pub(in crate::doctor) static GOVERNOR: Knob = Knob {
     name: "governor",
     better: "performance, or a fixed frequency, on every policy",

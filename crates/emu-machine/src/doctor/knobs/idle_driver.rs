@@ -6,7 +6,6 @@ use super::super::finding::Finding;
 use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 
-/// The idle driver.
 pub(in crate::doctor) static IDLE_DRIVER: Knob = Knob {
     name: "idle-driver",
     better: "any; what counts is which states it may use",

@@ -13,7 +13,6 @@ use super::super::machine::Machine;
 /// The daemon that moves interrupts, by the name of its process.
 const BALANCER: &str = "irqbalance";
 
-/// Affinity of interrupts.
 pub(in crate::doctor) static IRQ_AFFINITY: Knob = Knob {
     name: "irq-affinity",
     better: "device interrupts on other CPUs than the measured ones",
@@ -65,7 +64,6 @@ fn look(machine: &Machine) -> Finding {
     Finding { hint, ..Finding::tune(found, changes.collect()).separable() }
 }
 
-/// The interrupts of devices with the CPUs that they may go to, by number.
 fn interrupts(roots: &Roots) -> Vec<(PathBuf, CpuList)> {
     let folder = roots.proc.join("irq");
     let lists = numbers(&folder).into_iter().map(|number| folder.join(format!("{number}/smp_affinity_list")));
@@ -83,7 +81,6 @@ fn balancer(roots: &Roots) -> Option<u32> {
     numbers(&roots.proc).into_iter().find(|pid| name(*pid).as_deref() == Some(BALANCER))
 }
 
-/// The entries of a folder whose names are numbers, in their order; none where it cannot be read.
 fn numbers(folder: &Path) -> Vec<u32> {
     let mut numbers: Vec<u32> = fs::read_dir(folder)
         .into_iter()

@@ -6,7 +6,6 @@ use super::super::finding::Finding;
 use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 
-/// CPUs set apart at boot.
 pub(in crate::doctor) static ISOLATION: Knob = Knob {
     name: "isolcpus",
     better: "the measured CPUs isolated, the rest of the system on others",

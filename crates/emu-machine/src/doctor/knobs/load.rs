@@ -10,7 +10,6 @@ const BUSY_MAX: f64 = 0.03;
 /// Share that the hypervisor may take.
 const STOLEN_MAX: f64 = 0.01;
 
-/// Other tasks.
 pub(in crate::doctor) static OTHER_LOAD: Knob = Knob {
     name: "load",
     better: "idle CPUs before a run",
@@ -29,7 +28,6 @@ fn look_at_load(machine: &Machine) -> Finding {
     }
 }
 
-/// Time that the hypervisor gave to others.
 pub(in crate::doctor) static STEAL: Knob = Knob {
     name: "steal",
     better: "none",

@@ -61,9 +61,6 @@ pub static KNOBS: &[&Knob] = &[
 ];
 
 /// The knob of that name.
-///
-/// # Errors
-/// There is none.
 pub fn knob(name: &str) -> Result<&'static Knob> {
     KNOBS.iter().find(|knob| knob.name == name).copied().ok_or_else(|| {
         let names: Vec<_> = KNOBS.iter().map(|knob| knob.name).collect();
@@ -71,7 +68,6 @@ pub fn knob(name: &str) -> Result<&'static Knob> {
     })
 }
 
-/// Control of the frequency, or why there is none to be seen.
 fn cpufreq(host: &Host) -> Result<&Cpufreq, Finding> {
     host.cpufreq.as_ref().ok_or_else(|| {
         Finding::unseen(match &host.hypervisor {
@@ -81,7 +77,6 @@ fn cpufreq(host: &Host) -> Result<&Cpufreq, Finding> {
     })
 }
 
-/// The policies that have one of the quiet CPUs, or why there are none to be seen.
 fn policies(machine: &Machine) -> Result<Vec<&Policy>, Finding> {
     let all = &cpufreq(&machine.host)?.policies;
     let is_quiet = |policy: &&Policy| !policy.cpus.intersection(&machine.cpus).is_empty();
@@ -92,8 +87,7 @@ fn policies(machine: &Machine) -> Result<Vec<&Policy>, Finding> {
     Ok(policies)
 }
 
-/// What to know of changes to these policies: that they reach beyond the quiet CPUs, where they do. The CPUs of a policy
-/// are set together.
+/// The hint that changes reach beyond the quiet CPUs, where they do: the CPUs of a policy are set together.
 fn beyond(machine: &Machine, changed: &[&Policy]) -> Option<String> {
     let all: CpuList = changed.iter().flat_map(|policy| policy.cpus.iter()).collect();
     let others = all.intersection(&machine.host.online()).difference(&machine.cpus);
@@ -114,13 +108,11 @@ fn by_value<'a>(values: impl Iterator<Item = (&'a Policy, String)>) -> String {
     }
 }
 
-/// The choice in force in a file of choices.
 fn choice(path: &Path) -> Option<String> {
     let text = probe::<String>(path)?;
     chosen(text.as_bytes()).map(|word| String::from_utf8_lossy(word).into_owned())
 }
 
-/// A size of so many KiB, for people.
 fn kib(kib: u64) -> String {
     if kib < 10_240 { format!("{kib} KiB") } else { format!("{} MiB", kib / 1024) }
 }

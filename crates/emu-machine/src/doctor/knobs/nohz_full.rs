@@ -6,7 +6,6 @@ use super::super::finding::Finding;
 use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 
-/// CPUs without a tick while one task runs.
 pub(in crate::doctor) static NOHZ_FULL: Knob = Knob {
     name: "nohz-full",
     better: "the measured CPUs, with one task each",

@@ -4,7 +4,6 @@ use super::super::finding::Finding;
 use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 
-/// The limit for real-time tasks.
 pub(in crate::doctor) static RT_LIMIT: Knob = Knob {
     name: "rt-limit",
     better: "above what real-time programs use; no matter for others",

@@ -6,7 +6,6 @@ use super::super::finding::Finding;
 use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 
-/// Simultaneous multithreading.
 pub(in crate::doctor) static SMT: Knob = Knob {
     name: "smt",
     better: "one thread on each core that is measured",

@@ -7,7 +7,6 @@ use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 use super::kib;
 
-/// Swap.
 pub(in crate::doctor) static SWAP: Knob = Knob {
     name: "swap",
     better: "none, or not used before memory is full (swappiness 0)",

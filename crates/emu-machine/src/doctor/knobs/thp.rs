@@ -7,7 +7,6 @@ use super::choice;
 
 const SOURCE: &str = "Linux Documentation/admin-guide/mm/transhuge.rst";
 
-/// Who gets huge pages.
 pub(in crate::doctor) static ENABLED: Knob = Knob {
     name: "thp",
     better: "madvise or never",
@@ -18,7 +17,6 @@ pub(in crate::doctor) static ENABLED: Knob = Knob {
     look: |machine| look(machine, "enabled", &["always"]),
 };
 
-/// What the kernel does for a huge page that is not there.
 pub(in crate::doctor) static DEFRAG: Knob = Knob {
     name: "thp-defrag",
     better: "madvise or never",

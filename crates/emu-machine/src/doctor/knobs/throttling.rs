@@ -9,7 +9,6 @@ use super::super::finding::Finding;
 use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 
-/// Thermal throttling.
 pub(in crate::doctor) static THROTTLING: Knob = Knob {
     name: "throttling",
     better: "no event while runs are measured",

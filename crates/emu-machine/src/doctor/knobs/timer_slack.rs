@@ -6,7 +6,6 @@ use super::super::finding::{Change, Finding};
 use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 
-/// Timer slack.
 pub(in crate::doctor) static TIMER_SLACK: Knob = Knob {
     name: "timer-slack",
     better: "1 ns for programs that sleep",

@@ -9,7 +9,6 @@ use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 use super::{beyond, by_value, cpufreq, policies};
 
-/// Turbo.
 pub(in crate::doctor) static TURBO: Knob = Knob {
     name: "turbo",
     better: "off",
@@ -41,7 +40,6 @@ fn no_turbo(roots: &Roots) -> PathBuf {
     roots.cpus().join("intel_pstate/no_turbo")
 }
 
-/// The switch of all policies together.
 pub(crate) fn boost(roots: &Roots) -> PathBuf {
     roots.cpus().join("cpufreq/boost")
 }

@@ -4,7 +4,6 @@ use super::super::finding::Finding;
 use super::super::knob::{Knob, Takes};
 use super::super::machine::Machine;
 
-/// Virtualisation.
 pub(in crate::doctor) static VIRTUALISATION: Knob = Knob {
     name: "hypervisor",
     better: "a bare machine, or a whole host",

@@ -13,26 +13,21 @@ const WIDTH: usize = 128;
 /// The same below [`SMALL`] equations, where a wide panel is too much of the work.
 const WIDTH_SMALL: usize = 64;
 
-/// Systems with fewer equations are small.
 const SMALL: usize = 1500;
 
 /// Rows are this far apart at least, and never a power of two of cache lines, whose columns would compete for
 /// the same places of a cache.
 const LINE: usize = 8;
 
-/// Columns of a block of a system of this order.
 pub(super) fn width(order: usize) -> usize {
     if order < SMALL { WIDTH_SMALL } else { WIDTH }
 }
 
-/// Neighbouring columns of the matrix.
 #[derive(Debug, Clone)]
 pub(super) struct Block {
-    /// The number of its first column in the matrix.
     first: usize,
     width: usize,
     order: usize,
-    /// Distance of columns.
     stride: usize,
     numbers: Vec<f64>,
 }
@@ -46,7 +41,6 @@ pub(super) struct Panel {
 }
 
 impl Block {
-    /// A block of zeros.
     pub(super) fn new(first: usize, width: usize, order: usize) -> Self {
         let stride = order.next_multiple_of(LINE) | LINE;
         Self { first, width, order, stride, numbers: vec![0.0; stride * width] }
@@ -94,8 +88,7 @@ impl Block {
 }
 
 impl Panel {
-    /// Applies it to a block further right: its interchange of rows, its rows of U, and the product of both with
-    /// the rows below.
+    /// Applies the interchange of rows, the rows of U, and the product of both with the rows below to a block further right.
     pub(super) fn apply(&self, to: &mut Block) {
         let Block { first, width, order, .. } = self.block;
         let mut moved = vec![0.0; self.moved.len()];
@@ -115,8 +108,7 @@ impl Panel {
         matmul(lower, Accum::Add, below, upper.as_ref(), -1.0, Par::Seq);
     }
 
-    /// Finds its part of the solution, where `right` holds what is left of the right-hand side, and takes that
-    /// out of the rows above.
+    /// `right` holds what is left of the right-hand side; this part of the solution is taken out of the rows above.
     pub(super) fn substitute(&self, right: &mut [f64]) {
         let Block { first, width, order, .. } = self.block;
         let right = MatMut::from_column_major_slice_mut(right, order, 1);

@@ -5,11 +5,9 @@ use std::thread;
 
 use super::block::{Block, Panel};
 
-/// A block between two steps.
 #[derive(Debug)]
 struct Waiting {
     block: Block,
-    /// How many panels have been applied to it.
     applied: usize,
 }
 
@@ -23,7 +21,6 @@ struct State {
     ended: bool,
 }
 
-/// What a thread does next.
 enum Step {
     Factorise(Block),
     Apply(Arc<Panel>, Waiting),
@@ -51,10 +48,8 @@ impl State {
     }
 }
 
-/// The elimination, shared by its threads.
-///
-/// Each takes the first block that can be worked on. So the panel that others will need is made while they
-/// still apply the one before (look-ahead), and nobody waits for more than its end.
+/// Each thread takes the first block that can be worked on. So the panel that others will need is made while they still apply
+/// the one before (look-ahead), and nobody waits for more than its end.
 #[derive(Debug)]
 pub(super) struct Elimination {
     state: Mutex<State>,
@@ -85,7 +80,6 @@ impl Elimination {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works until all is done, and calls `look` after each step.
     pub(super) fn work(&self, look: &dyn Fn()) {
         let _alarm = Alarm(self);
         let mut state = self.lock();

@@ -47,8 +47,7 @@ pub struct Solution {
 }
 
 impl System {
-    /// The system of so many equations that `seed` stands for, with coefficients and right-hand side uniform in
-    /// [-0.5, 0.5).
+    /// The system that `seed` stands for, with coefficients and right-hand side uniform in [-0.5, 0.5).
     pub fn new(order: usize, seed: u64) -> Self {
         let width = block::width(order);
         let firsts = (0..order).step_by(width).map(|first| (first, width.min(order - first)));
@@ -62,17 +61,11 @@ impl System {
     }
 
     /// Solves it by as many threads as there are lists of CPUs, each bound to its own.
-    ///
-    /// # Errors
-    /// A thread cannot be made or bound.
     pub fn solve(self, threads: &[CpuList]) -> Result<Solution> {
         self.solve_looking(threads, &|| ())
     }
 
     /// As [`solve`](Self::solve), where each thread calls `look` after each step of its work, some milliseconds apart.
-    ///
-    /// # Errors
-    /// As [`solve`](Self::solve).
     pub fn solve_looking(self, threads: &[CpuList], look: &(dyn Fn() + Sync)) -> Result<Solution> {
         let Self { order, seed, blocks } = self;
         let (barrier, elimination) = (Barrier::new(threads.len()), Elimination::new(blocks));
@@ -90,8 +83,7 @@ impl System {
 }
 
 impl Solution {
-    /// What was done in which time, and HPL's scaled residual, ‖Ax − b‖∞ / (ε (‖A‖∞ ‖x‖∞ + ‖b‖∞) n), which must be
-    /// below 16.
+    /// HPL's scaled residual, ‖Ax − b‖∞ / (ε (‖A‖∞ ‖x‖∞ + ‖b‖∞) n), which must be below 16.
     pub fn check(&self) -> Outcome {
         let (mut column, mut sums, mut product) =
             (vec![0.0; self.order], vec![0.0; self.order], vec![0.0; self.order]);
@@ -116,9 +108,6 @@ impl Solution {
 }
 
 /// Solves and checks a random system.
-///
-/// # Errors
-/// Usage, for no equations; a thread cannot be made or bound.
 pub fn run(order: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
     if order == 0 {
         return Err(Error::usage("LINPACK needs at least one equation"));
