@@ -5,8 +5,8 @@ use std::fs;
 use serde_json::Value;
 
 use crate::common::{
-    EMU, Ended, alone, as_written, can_emulate_by, emu, in_some_attempt, inside, is_root, methods, run, skip,
-    unwrapped, words,
+    EMU, Ended, alone, as_nobody, as_written, can_emulate_by, emu, in_some_attempt, inside, is_root, methods,
+    run, skip, unwrapped, words,
 };
 
 /// `emu run` with these words; returns how it ended, and its JSON.
@@ -87,7 +87,64 @@ fn a_program_that_leaves_its_group_is_told_of() {
         assert!(share > 0.5, "{method}: it was free to run: {json}");
         assert_eq!(json["status"]["health"], "degraded", "{method}: {json}");
         let problems = json["status"]["problems"].to_string();
-        assert!(problems.contains("too fast") && problems.contains("none of emu's"), "{problems}");
+        assert!(
+            problems.contains("too fast") && problems.contains("(sh) has left emu's cgroup"),
+            "{problems}"
+        );
+    }
+}
+
+#[test]
+fn a_daemon_that_leaves_every_group_is_named() {
+    let _alone = alone();
+    let wanted = ["cpu-freeze", "cpu-lim"];
+    if !is_root() || !can_emulate_by(&wanted) {
+        return;
+    }
+    // Parent and child come and go before anybody has looked; the daemon sleeps, so that it is not seen by what it uses.
+    let leave =
+        "for f in $(find /sys/fs/cgroup -maxdepth 2 -name cgroup.procs); do echo $$ >$f; done 2>/dev/null";
+    let daemon = format!("(setsid sh -c '{leave}; exec sleep 2' &) ; sleep 1.9");
+    for method in wanted {
+        let dir = tempfile::tempdir().unwrap();
+        let json = dir.path().join("json");
+        let mut command = emu(words(&format!("run --cpus 0 -s 30% -m {method} --json")));
+        let ended = run(command.arg(&json).args(["--", "sh", "-c", &daemon]), "");
+        let told = as_written("run", &fs::read_to_string(&json).unwrap());
+        let problems = told["status"]["problems"].to_string();
+        assert!(problems.contains("(sleep) has left emu's cgroup"), "{method}: {told}");
+        assert!(unwrapped(&ended.stderr).contains("(sleep) outlives the command"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn an_orphan_of_an_ordinary_user_is_slowed() {
+    let _alone = alone();
+    if !is_root() || !can_emulate_by(&["cpu-lim"]) {
+        return;
+    }
+    let (_folder, mut command) = as_nobody(&[]);
+    command.args(words("run -s 30% -c 0 -m cpu-lim -- sh -c"));
+    // Its parent has ended before anybody has looked.
+    let ended = run(command.arg(format!("({} & ) ; sleep 2", LOOP.replace('␣', " "))), "");
+    let numbers: Vec<f64> = ended.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let [cpu, wall] = numbers[..] else { panic!("{ended:?}") };
+    assert!(cpu / wall / 1e7 < 0.45, "{ended:?}");
+}
+
+#[test]
+fn real_time_calls_work_in_every_method() {
+    let _alone = alone();
+    if !is_root() {
+        skip("an ordinary user has no real-time tasks");
+        return;
+    }
+    for method in methods() {
+        for cpus in ["", "--cpus 0"] {
+            let ended =
+                run(&mut emu(words(&format!("run -q -s 60% {cpus} -m {method} -- chrt -f 5 true"))), "");
+            assert_eq!(ended.code(), Some(0), "{method} {cpus}: {}", ended.stderr);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use emu_core::{Error, ErrorKind, Pid, Result, Roots};
 use nix::sys::signal::Signal;
+use nix::sys::wait::{self, Id, WaitPidFlag};
 use rustix::io::Errno;
 use rustix::process::{
     PidfdFlags, Signal as RawSignal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
@@ -65,6 +66,15 @@ impl Child {
             Some('D') => self.children().into_iter().any(|pid| state(&self.proc, pid) == Some('T')),
             _ => false,
         }
+    }
+
+    /// Takes the ends of other children, whose own parents have left them behind.
+    pub(crate) fn reap_others(&self) {
+        let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+        while let Ok(status) = wait::waitid(Id::All, ended | WaitPidFlag::WNOWAIT)
+            && let Some(pid) = status.pid().filter(|pid| pid.as_raw() != self.pid)
+            && wait::waitid(Id::Pid(pid), ended).is_ok()
+        {}
     }
 
     fn children(&self) -> Vec<Pid> {

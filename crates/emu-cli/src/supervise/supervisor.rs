@@ -112,7 +112,10 @@ impl<'a, H: InForce> Supervisor<'a, H> {
 
     fn receive(&mut self, received: Received) -> Result<()> {
         match received.signal {
-            Signal::SIGCHLD => Ok(()),
+            Signal::SIGCHLD => {
+                self.child.reap_others();
+                Ok(())
+            }
             // The command may be unable to stop as its parent should hear of it.
             Signal::SIGTSTP if received.is_from_terminal() => self.stop_with(Signal::SIGTSTP, true),
             // A shell that continues a job signals the whole group.

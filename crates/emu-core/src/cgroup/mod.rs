@@ -19,6 +19,7 @@ mod limit;
 pub(crate) mod lists;
 mod memory;
 pub(crate) mod place;
+pub(crate) mod real_time;
 #[cfg(test)]
 pub(crate) mod testing;
 mod throttling;
@@ -249,6 +250,11 @@ impl TaskGroup {
                 }
             }
             let path = place::make(&site, journal)?;
+            // A probe has no real-time tasks, and would keep that time from the zone.
+            let is_probe = zone.tasks != Tasks::Processes(pids.to_vec());
+            if controllers.contains(&Controller::Cpu) && !is_probe {
+                real_time::share(&site.parent, &path, 1);
+            }
             if controllers.contains(&confine::CONTROLLER) {
                 confine::set(&path, hierarchy.version, &zone.demand.cpus())?;
             }

@@ -40,6 +40,13 @@ pub(crate) fn own_group(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<
     outermost_own(&home(proc, pid, hierarchy)?, std::process::id())
 }
 
+/// The group of a task that is in none of a living emu's.
+pub(crate) fn outside(proc: &Path, tid: Pid, hierarchy: &Hierarchy) -> Option<PathBuf> {
+    let is_inside =
+        |home: &PathBuf| outermost_own(home, std::process::id()).is_some() || other_emu(proc, home).is_some();
+    home(proc, tid, hierarchy).filter(|home| !is_inside(home))
+}
+
 fn outermost_own(home: &Path, own: u32) -> Option<PathBuf> {
     home.ancestors().filter(|group| maker(group) == Some(own)).last().map(Path::to_owned)
 }

@@ -4,7 +4,8 @@
 //! stopped. Only then does the CPU time of the tasks tell what the emulation delivers. Where single tasks do not tell, because
 //! they moved between CPUs or lived shortly, the zone as a whole may.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cpu_list::CpuId;
@@ -19,6 +20,9 @@ const FULL: f64 = 0.97;
 
 /// Which CPU a task belongs to does not matter where it ran less than this part of a window.
 const STRAY: f64 = 0.01;
+
+/// So many escaped processes are named.
+const NAMED: usize = 4;
 
 /// A window that is off by more than this part of what was asked, beyond its grain, is told.
 pub(super) const TOLERANCE: f64 = 0.10;
@@ -46,6 +50,8 @@ pub(super) struct TaskWindow {
 pub(super) struct Window {
     pub(super) length: Nanos,
     pub(super) tasks: Vec<TaskWindow>,
+    /// Whether these are all threads.
+    pub(super) is_whole: bool,
     /// CPU time of all processes, those that have ended included, by the kernel's ticks; `None` where it is not known.
     pub(super) used: Option<Nanos>,
 }
@@ -181,6 +187,10 @@ pub(super) struct Account {
     cpus: BTreeMap<CpuId, Sum>,
     pub(super) fast: Episode,
     pub(super) slow: Episode,
+    /// Processes that have left the zone, with how they have, in words.
+    pub(super) escaped: BTreeMap<Pid, String>,
+    /// Groups above the zone that others have frozen.
+    pub(super) frozen: BTreeSet<PathBuf>,
 }
 
 impl Account {
@@ -193,15 +203,17 @@ impl Account {
             cpus: BTreeMap::new(),
             fast: Episode::default(),
             slow: Episode::default(),
+            escaped: BTreeMap::new(),
+            frozen: BTreeSet::new(),
         }
     }
 
     /// What went wrong before is kept. Returns the account of the old targets.
     pub(super) fn restart(&mut self, asked: Asked) -> Self {
+        // With targets that change often, what escapes is off for longer than each of them lasts.
         let (fast, slow) = (std::mem::take(&mut self.fast), std::mem::take(&mut self.slow));
-        let new =
-            Self { fast: Episode { now: 0, ..fast }, slow: Episode { now: 0, ..slow }, ..Self::new(asked) };
-        std::mem::replace(self, new)
+        let (escaped, frozen) = (std::mem::take(&mut self.escaped), std::mem::take(&mut self.frozen));
+        std::mem::replace(self, Self { fast, slow, escaped, frozen, ..Self::new(asked) })
     }
 
     pub(super) fn asked(&self) -> &Asked {
@@ -225,6 +237,9 @@ impl Account {
 
     /// The CPUs that are fully demanded by tasks that stay on them; `None` where a task moved, or none is busy.
     fn by_cpu(&mut self, window: &Window) -> Option<(f64, f64)> {
+        if !window.is_whole {
+            return None;
+        }
         let (mut got, mut asked, mut wall) = (0.0, 0.0, 0.0);
         let matters = |task: &&TaskWindow| task.run as f64 > STRAY * task.wall as f64;
         let stays =
@@ -239,6 +254,15 @@ impl Account {
             let length = busy.wall as f64;
             let run = tasks().map(|task| task.run).sum::<Nanos>() as f64;
             of_cpus.push((cpu, run, share * length, length));
+        }
+        // Limits that are not bound to CPUs may meet on one of them: the zone as a whole tells.
+        let meet = |(_, run, share, _): &(CpuId, f64, f64, f64)| {
+            run > share && of_cpus.len() < self.asked.shares.len()
+        };
+        if of_cpus.iter().any(meet)
+            && window.tasks.iter().filter(|task| self.asked.is_busy(task)).count() > of_cpus.len()
+        {
+            return None;
         }
         for (cpu, run, share, length) in of_cpus {
             self.cpus.entry(cpu).or_default().add(run, share, length, window.length);
@@ -257,10 +281,10 @@ impl Account {
         let cpus = self.asked.shares.len();
         let busy: Vec<_> = window.tasks.iter().filter(|task| self.asked.is_busy(task)).collect();
         let all = self.asked.total() * length;
-        let run =
-            window.tasks.iter().map(|task| task.run).sum::<Nanos>().max(window.used.unwrap_or(0)) as f64;
+        let sum = window.tasks.iter().map(|task| task.run).sum::<Nanos>();
+        let run = if window.is_whole { sum.max(window.used.unwrap_or(0)) } else { window.used? } as f64;
         let (got, asked, wall) = match *busy.as_slice() {
-            [one] if cpus > 1 => {
+            [one] if cpus > 1 && window.is_whole => {
                 let share = self.asked.shares.get(&one.cpus.1);
                 let asked = share.copied().unwrap_or_else(|| self.asked.highest());
                 (one.run as f64, asked * one.wall as f64, one.wall as f64)
@@ -291,7 +315,7 @@ impl Account {
     pub(super) fn has_unexplained_excess(&self) -> bool {
         let is_above =
             || self.zone().is_some_and(|seen| seen.asked < seen.low && seen.error() > MEAN_TOLERANCE);
-        (self.fast.longest >= TOO_FAST || is_above()) && self.fast.reason.is_none()
+        (self.fast.longest >= TOO_FAST || is_above()) && self.fast.reason.is_none() && self.escaped.is_empty()
     }
 
     pub(super) fn problems(&self) -> Vec<String> {
@@ -313,7 +337,26 @@ impl Account {
                 problems.push(format!("the tasks were given {share:.1} % instead of {asked:.1} %"));
             }
         }
+        let frozen = |group: &PathBuf| format!("others than emu have frozen the cgroup {}", group.display());
+        problems.extend(self.frozen.iter().map(frozen));
+        problems.extend(self.escaped.values().take(NAMED).cloned());
+        if let Some(more @ 1..) = self.escaped.len().checked_sub(NAMED) {
+            problems.push(format!("{more} other processes have left the zone"));
+        }
         problems
+    }
+
+    /// Notes the tasks that run on other CPUs than the zone's; `name` names one.
+    pub(super) fn note_strays(&mut self, window: &Window, name: impl Fn(Pid) -> String) {
+        let shares = &self.asked.shares;
+        let runs = |task: &&TaskWindow| task.run as f64 > STRAY * task.wall as f64;
+        let strays =
+            |task: &&TaskWindow| ![task.cpus.0, task.cpus.1].iter().any(|cpu| shares.contains_key(cpu));
+        for task in window.tasks.iter().filter(runs).filter(strays) {
+            let (tid, cpu) = (task.tid, task.cpus.1);
+            let told = || format!("task {tid} ({}) runs on CPU {cpu}, outside the zone", name(tid));
+            self.escaped.entry(tid).or_insert_with(told);
+        }
     }
 }
 

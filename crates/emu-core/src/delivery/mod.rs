@@ -69,7 +69,7 @@ struct State {
     from: Option<Nanos>,
     is_ending: bool,
     /// Processes that live on after those that the zone was made for.
-    outliving: Vec<String>,
+    notes: Vec<String>,
 }
 
 impl Shared {
@@ -89,19 +89,21 @@ impl Delivery {
             generation: 0,
             from: Some(time::now()),
             is_ending: false,
-            outliving: Vec::new(),
+            notes: Vec::new(),
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-        let mut watch = Watch::new(host, &zone.tasks, zone.demand.cpus())?;
-        // Before the tasks run, and may leave.
-        let grouped = reason::are_grouped(&host.roots.proc, &watch.processes());
+        let watch = Watch::new(host, &zone.tasks, zone.demand.cpus())?;
+        if watch.is_blind() {
+            let note =
+                "/proc hides the processes of other users (hidepid): one that changes its user is not seen";
+            shared.lock().notes.push(note.into());
+        }
         let watcher = Watcher {
             watch,
             host: host.clone(),
             shared: Arc::clone(&shared),
             shortest: FIRST.max(period * PERIODS),
             moves_clock,
-            grouped,
         };
         let thread = thread::Builder::new()
             .name("emu-account".into())
@@ -136,7 +138,7 @@ impl Delivery {
 
     pub(crate) fn tell(&self, status: &mut Status) {
         let state = self.shared.lock();
-        let State { account, meter, outliving, .. } = &*state;
+        let State { account, meter, notes, .. } = &*state;
         // The share of the clock at which the CPU time was given.
         let mut slowdowns = BTreeMap::new();
         if self.moves_clock {
@@ -174,7 +176,7 @@ impl Delivery {
                     .into(),
             );
         }
-        status.notes.extend(outliving.iter().cloned());
+        status.notes.extend(notes.iter().cloned());
     }
 
     /// Ends the account while the tasks are still in the zone. Costs that let them run too fast are forgotten. Ones that make
@@ -210,8 +212,6 @@ struct Watcher {
     shared: Arc<Shared>,
     shortest: Duration,
     moves_clock: bool,
-    /// Emu has put the tasks in a group.
-    grouped: bool,
 }
 
 impl Watcher {
@@ -227,6 +227,7 @@ impl Watcher {
                     self.measure_clocks();
                 }
                 let after = self.watch.read(length > LAST / 2);
+                self.note_escapes(&before, &after, length > LAST / 2);
                 let is_off = self.count(&before, &after, generation);
                 if let Some(off) = is_off {
                     self.explain(off, &before, &after);
@@ -277,9 +278,28 @@ impl Watcher {
             return None;
         }
         if state.is_ending {
-            state.outliving = self.watch.outliving();
+            state.notes.extend(self.watch.outliving());
         }
         if is_whole { state.account.add(&window) } else { None }
+    }
+
+    /// Notes what has left the zone, however much it runs.
+    fn note_escapes(&self, before: &Reading, after: &Reading, looks_above: bool) {
+        let frozen = if looks_above { self.watch.frozen_above() } else { None };
+        let name = |pid| reading::name(&self.host.roots.proc, pid);
+        let mut state = self.shared.lock();
+        state.account.frozen.extend(frozen);
+        state.account.note_strays(&before.until(after), name);
+        for (pid, group) in before.outside_until(after) {
+            let told = || {
+                format!(
+                    "process {pid} ({}) has left emu's cgroup for {}, and is not slowed there",
+                    name(pid),
+                    group.display()
+                )
+            };
+            state.account.escaped.entry(pid).or_insert_with(told);
+        }
     }
 
     fn measure_clocks(&self) {
@@ -293,7 +313,7 @@ impl Watcher {
     fn explain(&self, off: Off, before: &Reading, after: &Reading) {
         let shares = self.shared.lock().account.asked().shares.clone();
         let reason = match off {
-            Off::Fast => reason::of_excess(&self.host.roots.proc, before, after, &shares, self.grouped),
+            Off::Fast => reason::of_excess(&self.host.roots.proc, &self.watch, before, after, &shares),
             Off::Slow => reason::of_shortfall(&self.host, before, after, &shares),
         };
         if let Some(reason) = reason {

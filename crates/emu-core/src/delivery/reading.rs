@@ -1,19 +1,21 @@
 //! The CPU time of a zone's tasks, as the kernel counts it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::account::{TaskWindow, Window};
 use crate::cgroup::{self, Folder, lists, place};
+use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::error::Result;
 use crate::host::delegation::PROCS;
-use crate::host::{CpuTimes, Host};
+use crate::host::{CpuTimes, Hierarchy, Host};
 use crate::process::{self, Descendants, Stat};
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos, USER_TICK};
+use crate::sys::times::process_cpu_time;
 use crate::zone::Tasks;
 
 /// Of more threads than this a part is read, in turn.
@@ -24,16 +26,26 @@ const THREADS_MAX: usize = 64;
 const TOGETHER: Nanos = 100_000;
 const TRIES: u32 = 4;
 
+/// Where a group tells that it is itself frozen: version 2, and version 1.
+const FROZEN: [&str; 2] = ["cgroup.freeze", "freezer.self_freezing"];
+
 #[derive(Debug)]
 enum Source {
     /// `None` where all had ended before the watch began.
     Descendants {
         of: Vec<Pid>,
         members: Option<Box<Descendants>>,
-        /// Emu's group, where others may have joined the processes.
-        group: Option<PathBuf>,
+        /// Emu's groups, where others may have joined the processes.
+        groups: Vec<OwnGroup>,
     },
     Group(Folder),
+}
+
+/// A group that emu has made for the zone.
+#[derive(Debug)]
+struct OwnGroup {
+    hierarchy: Hierarchy,
+    path: PathBuf,
 }
 
 #[derive(Debug)]
@@ -41,6 +53,9 @@ pub(super) struct Watch {
     proc: PathBuf,
     source: Source,
     cpus: CpuList,
+    hierarchies: Vec<Hierarchy>,
+    /// The processes read last time: they stay in the account wherever they go.
+    known: BTreeMap<Pid, ProcessTime>,
     /// The threads read last time: they are read again, so that two readings have them.
     threads: Vec<Pid>,
     turn: usize,
@@ -51,6 +66,10 @@ pub(super) struct Reading {
     at: Nanos,
     pub(super) threads: BTreeMap<Pid, ThreadTime>,
     processes: BTreeMap<Pid, ProcessTime>,
+    /// Processes that are in none of emu's groups of a hierarchy, and the group that they are in there.
+    outside: BTreeMap<Pid, PathBuf>,
+    /// Whether all threads were read.
+    is_whole: bool,
     pub(super) cpu_times: BTreeMap<CpuId, CpuTimes>,
 }
 
@@ -62,11 +81,12 @@ pub(super) struct ThreadTime {
     cpu: CpuId,
 }
 
-/// CPU time of a process and of those of its children that it has waited for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct ProcessTime {
     parent: Pid,
     starttime: u64,
+    cpu_time: Nanos,
+    /// With that of those of its children that it has waited for.
     used: Nanos,
 }
 
@@ -79,15 +99,17 @@ impl Watch {
                 let alive: Vec<_> = pids.iter().copied().filter(lives).collect();
                 let members =
                     (!alive.is_empty()).then(|| Descendants::of(&proc, &alive).map(Box::new)).transpose()?;
-                let group = alive.first().and_then(|&pid| {
-                    let mut hierarchies = host.cgroups.hierarchies.iter();
-                    hierarchies.find_map(|hierarchy| place::own_group(&proc, pid, hierarchy))
-                });
-                Source::Descendants { of: pids.clone(), members, group }
+                let own_group = |hierarchy: &Hierarchy| {
+                    let path = place::own_group(&proc, *alive.first()?, hierarchy)?;
+                    Some(OwnGroup { hierarchy: hierarchy.clone(), path })
+                };
+                let groups = host.cgroups.hierarchies.iter().filter_map(own_group).collect();
+                Source::Descendants { of: pids.clone(), members, groups }
             }
             Tasks::Cgroup(path) => Source::Group(cgroup::folder_of(host, path)?),
         };
-        Ok(Self { proc, source, cpus, threads: Vec::new(), turn: 0 })
+        let hierarchies = host.cgroups.hierarchies.clone();
+        Ok(Self { proc, source, cpus, hierarchies, known: BTreeMap::new(), threads: Vec::new(), turn: 0 })
     }
 
     /// Reads all processes and a part of their threads; what cannot be read has ended. How the CPUs spend their time is read
@@ -95,15 +117,29 @@ impl Watch {
     pub(super) fn read(&mut self, explains: bool) -> Reading {
         let mut threads = BTreeMap::new();
         let mut reading = Reading::default();
-        for pid in self.processes() {
-            let Some(stat) = Stat::read(&self.proc, pid) else { continue };
-            let used = (stat.used as Nanos) * USER_TICK;
-            let (parent, starttime) = (stat.parent, stat.starttime);
-            reading.processes.insert(pid, ProcessTime { parent, starttime, used });
-            if stat.threads == 1 {
-                threads.insert(pid, stat.cpu);
-            } else {
-                threads.extend(process::threads(&self.proc, pid).into_iter().map(|tid| (tid, None)));
+        let (listed, in_groups) = self.listed();
+        let known = std::mem::take(&mut self.known);
+        let are_many = known.len() > THREADS_MAX;
+        for pid in listed.iter().chain(known.keys().filter(|pid| !listed.contains(pid))).copied() {
+            let last = known.get(&pid).filter(|_| are_many);
+            let Some((process, stat)) = self.read_process(pid, last) else { continue };
+            let is_known = || known.get(&pid).is_some_and(|known| known.starttime == process.starttime);
+            if !listed.contains(&pid) && !is_known() {
+                continue;
+            }
+            reading.processes.insert(pid, process);
+            self.known.insert(pid, process);
+            if stat.is_none_or(|stat| !stat.has_ended())
+                && let Some(group) = self.place_outside(pid, &in_groups)
+            {
+                reading.outside.insert(pid, group);
+            }
+            match stat {
+                None => {}
+                Some(stat) if stat.threads == 1 => drop(threads.insert(pid, stat.cpu)),
+                Some(_) => {
+                    threads.extend(process::threads(&self.proc, pid).into_iter().map(|tid| (tid, None)));
+                }
             }
         }
         if explains {
@@ -112,12 +148,25 @@ impl Watch {
             reading.cpu_times = times.collect();
         }
         reading.at = time::now();
+        reading.is_whole = threads.len() <= THREADS_MAX;
         for tid in self.chosen(&threads.keys().copied().collect::<Vec<_>>()) {
             if let Some(time) = ThreadTime::read(&self.proc, tid, threads.get(&tid).copied().flatten()) {
                 reading.threads.insert(tid, time);
             }
         }
         reading
+    }
+
+    /// What a process has used. One that has not run since its `last` look has not changed: of many, most sleep.
+    fn read_process(&self, pid: Pid, last: Option<&ProcessTime>) -> Option<(ProcessTime, Option<Stat>)> {
+        let cpu_time = process_cpu_time(pid).map(time::nanos);
+        if let Some(last) = last.filter(|last| cpu_time == Some(last.cpu_time)) {
+            return Some((*last, None));
+        }
+        let stat = Stat::read(&self.proc, pid)?;
+        let cpu_time = cpu_time.unwrap_or((stat.used as Nanos) * USER_TICK);
+        let used = cpu_time + (stat.used_by_children as Nanos) * USER_TICK;
+        Some((ProcessTime { parent: stat.parent, starttime: stat.starttime, cpu_time, used }, Some(stat)))
     }
 
     /// The threads that were read last time, and others up to the limit.
@@ -137,30 +186,72 @@ impl Watch {
         chosen
     }
 
-    pub(super) fn processes(&mut self) -> Vec<Pid> {
+    /// The processes of the zone, and those in each of emu's groups. A list that cannot be read now has what was in it before.
+    fn listed(&mut self) -> (BTreeSet<Pid>, Vec<BTreeSet<Pid>>) {
         match &mut self.source {
-            Source::Descendants { members: Some(members), group, .. } => {
-                // A list that cannot be read now has what was in it before.
+            Source::Descendants { members: Some(members), groups, .. } => {
                 let _ = members.look();
-                let joined = group.as_ref().and_then(|group| lists::read_all(group, PROCS).ok());
-                let mut pids: Vec<_> =
-                    members.members().keys().copied().chain(joined.into_iter().flatten()).collect();
-                pids.sort_unstable();
-                pids.dedup();
-                pids
+                let inside = |group: &OwnGroup| lists::read_all(&group.path, PROCS).unwrap_or_default();
+                let in_groups: Vec<BTreeSet<_>> =
+                    groups.iter().map(|group| inside(group).into_iter().collect()).collect();
+                let all = members.members().keys().chain(in_groups.iter().flatten()).copied().collect();
+                (all, in_groups)
             }
-            Source::Descendants { members: None, .. } => Vec::new(),
-            Source::Group(folder) => lists::read_all(&folder.path, PROCS).unwrap_or_default(),
+            Source::Descendants { members: None, .. } => Default::default(),
+            Source::Group(folder) => {
+                let inside = lists::read_all(&folder.path, PROCS).unwrap_or_default();
+                (inside.into_iter().collect(), Vec::new())
+            }
         }
     }
 
+    /// The group of a process that has left emu's groups of a hierarchy. One that has joined another emu's is slowed there.
+    fn place_outside(&self, pid: Pid, in_groups: &[BTreeSet<Pid>]) -> Option<PathBuf> {
+        let mut left = self.groups().iter().zip(in_groups).filter(|(_, inside)| !inside.contains(&pid));
+        left.find_map(|(group, _)| place::outside(&self.proc, pid, &group.hierarchy))
+    }
+
+    fn groups(&self) -> &[OwnGroup] {
+        match &self.source {
+            Source::Descendants { groups, .. } => groups,
+            Source::Group(_) => &[],
+        }
+    }
+
+    /// The group of a thread that is in none of emu's groups, in a hierarchy that has them.
+    pub(super) fn thread_outside(&self, tid: Pid) -> Option<PathBuf> {
+        self.groups().iter().find_map(|group| place::outside(&self.proc, tid, &group.hierarchy))
+    }
+
+    /// A group above the zone's that is frozen, by others than emu: they freeze whole trees.
+    pub(super) fn frozen_above(&self) -> Option<PathBuf> {
+        let is_frozen =
+            |group: &&Path| FROZEN.iter().any(|file| control_file::probe::<u8>(&group.join(file)) == Some(1));
+        let above = |group: &Path| group.ancestors().find(is_frozen).map(Path::to_owned);
+        match &self.source {
+            Source::Group(folder) => above(folder.path.parent()?),
+            Source::Descendants { .. } => {
+                let pid = *self.known.keys().next()?;
+                let home = |hierarchy| place::home(&self.proc, pid, hierarchy);
+                let foreign =
+                    |home: PathBuf| home.ancestors().find(|group| !place::is_ours(group)).map(Path::to_owned);
+                self.hierarchies.iter().filter_map(home).filter_map(foreign).find_map(|group| above(&group))
+            }
+        }
+    }
+
+    /// Whether `/proc` shows the caller's processes alone (`hidepid`, proc(5)): one that changes its user is lost then.
+    pub(super) fn is_blind(&self) -> bool {
+        Stat::read(&self.proc, 1).is_none()
+    }
+
     pub(super) fn outliving(&self) -> Vec<String> {
-        let Source::Descendants { of, members: Some(members), .. } = &self.source else { return Vec::new() };
+        let Source::Descendants { of, .. } = &self.source else { return Vec::new() };
         let lives = |pid: Pid| Stat::read(&self.proc, pid).is_some_and(|stat| !stat.has_ended());
         if of.iter().any(|&pid| lives(pid)) {
             return Vec::new();
         }
-        let alive = members.members().keys().copied().filter(|&pid| lives(pid));
+        let alive = self.known.keys().copied().filter(|&pid| lives(pid));
         alive
             .map(|pid| {
                 let name = name(&self.proc, pid);
@@ -213,7 +304,16 @@ impl Reading {
             })
         };
         let tasks = later.threads.iter().filter_map(task).filter(|task| task.wall > 0).collect();
-        Window { length: later.at - self.at, tasks, used: self.used_until(later) }
+        let is_whole = self.is_whole && later.is_whole;
+        Window { length: later.at - self.at, tasks, is_whole, used: self.used_until(later) }
+    }
+
+    /// The processes that were outside of emu's groups at both times, and where they are: one that is just being moved is
+    /// not among them.
+    pub(super) fn outside_until<'a>(&self, later: &'a Self) -> impl Iterator<Item = (Pid, &'a Path)> {
+        let was_outside = |pid: &Pid| self.outside.contains_key(pid);
+        let outside = later.outside.iter().filter(move |(pid, _)| was_outside(pid));
+        outside.map(|(pid, group)| (*pid, group.as_path()))
     }
 
     /// That of a process that has ended is its parent's, who has waited for it; `None` where the parent is no member, so that
@@ -235,7 +335,7 @@ mod tests {
     use super::*;
 
     fn process(parent: Pid, ticks: Nanos) -> ProcessTime {
-        ProcessTime { parent, starttime: 7, used: ticks * USER_TICK }
+        ProcessTime { parent, starttime: 7, cpu_time: 0, used: ticks * USER_TICK }
     }
 
     fn used(before: &[(Pid, ProcessTime)], after: &[(Pid, ProcessTime)]) -> Option<Nanos> {
@@ -275,10 +375,21 @@ mod tests {
     }
 
     #[test]
+    fn only_what_stays_outside_has_left() {
+        let reading = |outside: &[(Pid, &str)]| Reading {
+            outside: outside.iter().map(|(pid, group)| (*pid, (*group).into())).collect(),
+            ..Reading::default()
+        };
+        let (before, after) = (reading(&[(5, "/a"), (6, "/a")]), reading(&[(6, "/b"), (7, "/a")]));
+        assert_eq!(before.outside_until(&after).collect::<Vec<_>>(), [(6, Path::new("/b"))]);
+    }
+
+    #[test]
     fn of_many_threads_some_are_read_twice_in_turn() {
         let source = Source::Group(Folder { version: 2, path: "/nowhere".into() });
         let cpus = CpuList::default();
-        let mut watch = Watch { proc: "/proc".into(), source, cpus, threads: Vec::new(), turn: 0 };
+        let (known, threads, hierarchies) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut watch = Watch { proc: "/proc".into(), source, cpus, hierarchies, known, threads, turn: 0 };
         let all: Vec<Pid> = (1..=100).collect();
         let rounds: Vec<_> = (0..5).map(|_| watch.chosen(&all)).collect();
         assert!(rounds.iter().all(|chosen| chosen.len() <= THREADS_MAX), "{rounds:?}");

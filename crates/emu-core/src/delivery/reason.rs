@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::reading::{Reading, name};
+use super::reading::{Reading, Watch, name};
 use crate::cgroup::{Folder, place, tightest_limit};
 use crate::cpu_list::{CpuId, CpuList};
 use crate::host::{CpuTimes, Host};
@@ -14,21 +14,28 @@ use crate::sys::affinity;
 
 type Shares = BTreeMap<CpuId, f64>;
 
-/// Why tasks are too fast: what lets the one that used the most escape. `grouped`: emu had put them in a group.
+/// Why tasks are too fast: what lets the one that used the most escape.
 pub(super) fn of_excess(
     proc: &Path,
+    watch: &Watch,
     before: &Reading,
     after: &Reading,
     shares: &Shares,
-    grouped: bool,
 ) -> Option<String> {
     let window = before.until(after);
     let mut tasks = window.tasks;
     tasks.sort_by_key(|task| std::cmp::Reverse(task.run));
-    tasks.iter().take(4).find_map(|task| escape(proc, task.tid, task.cpus.1, shares, grouped))
+    let outside = |tid| watch.thread_outside(tid);
+    tasks.iter().take(4).find_map(|task| escape(proc, task.tid, task.cpus.1, shares, outside))
 }
 
-fn escape(proc: &Path, tid: Pid, cpu: CpuId, shares: &Shares, grouped: bool) -> Option<String> {
+fn escape(
+    proc: &Path,
+    tid: Pid,
+    cpu: CpuId,
+    shares: &Shares,
+    outside: impl Fn(Pid) -> Option<PathBuf>,
+) -> Option<String> {
     let stat = Stat::read(proc, tid)?;
     let task = format!("task {tid} ({})", name(proc, tid));
     match stat.policy.and_then(KernelPolicy::of) {
@@ -43,8 +50,8 @@ fn escape(proc: &Path, tid: Pid, cpu: CpuId, shares: &Shares, grouped: bool) -> 
     if let Some(tracer) = tracer(proc, tid) {
         return Some(format!("{task} is traced by process {tracer}, which continues what is stopped"));
     }
-    if grouped && let Some(group) = outside_groups(proc, tid) {
-        return Some(format!("{task} is in the cgroup {group}, and in none of emu's"));
+    if let Some(group) = outside(tid) {
+        return Some(format!("{task} is in the cgroup {}, and in none of emu's there", group.display()));
     }
     if !shares.contains_key(&cpu) {
         return Some(format!("{task} runs on CPU {cpu}, outside the zone"));
@@ -53,20 +60,6 @@ fn escape(proc: &Path, tid: Pid, cpu: CpuId, shares: &Shares, grouped: bool) -> 
     let zone: CpuList = shares.keys().copied().collect();
     let outside = allowed.difference(&zone);
     (!outside.is_empty()).then(|| format!("{task} may run on CPUs {outside}, outside the zone"))
-}
-
-pub(super) fn are_grouped(proc: &Path, pids: &[Pid]) -> bool {
-    !pids.is_empty() && pids.iter().all(|&pid| outside_groups(proc, pid).is_none())
-}
-
-/// `None` where the task is in a group of emu, in any hierarchy.
-fn outside_groups(proc: &Path, tid: Pid) -> Option<String> {
-    let groups = fs::read(proc.join(tid.to_string()).join("cgroup")).ok()?;
-    let groups = String::from_utf8_lossy(&groups);
-    let mut paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-    let first = paths.next()?;
-    let is_ours = |path: &str| path.split('/').any(|part| part.starts_with(place::PREFIX));
-    (!is_ours(first) && !paths.any(is_ours)).then(|| first.to_owned())
 }
 
 /// `TracerPid` of `/proc/<tid>/status` (`proc_pid_status(5)`).
@@ -124,11 +117,11 @@ const NOTICED: f64 = 0.05;
 mod tests {
     use super::*;
 
-    fn proc(tid: Pid, stat: &str, status: &str, cgroup: &str) -> tempfile::TempDir {
+    fn proc(tid: Pid, stat: &str, status: &str) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join(tid.to_string());
         fs::create_dir_all(&folder).unwrap();
-        for (file, text) in [("stat", stat), ("status", status), ("cgroup", cgroup), ("comm", "busy\n")] {
+        for (file, text) in [("stat", stat), ("status", status), ("comm", "busy\n")] {
             fs::write(folder.join(file), text).unwrap();
         }
         dir
@@ -145,21 +138,20 @@ mod tests {
         let cpu = allowed.first().unwrap();
         let zone: Shares = allowed.iter().map(|cpu| (cpu, 0.4)).collect();
         let none = "Name:\tbusy\nTracerPid:\t0\n";
-        let ours = "3:cpu:/a/emu-9-0\n0::/\n";
-        for (stat, status, cgroup, cpu, said) in [
-            (stat(1), none, ours, cpu, "real-time priority"),
-            (stat(6), none, ours, cpu, "by deadlines"),
-            (stat(0), "TracerPid:\t12\n", ours, cpu, "traced by process 12"),
-            (stat(0), none, ours, 9999, "runs on CPU 9999, outside"),
-            (stat(0), none, "3:cpu:/user\n0::/x\n", cpu, "in the cgroup /user,"),
+        for (stat, status, group, cpu, said) in [
+            (stat(1), none, None, cpu, "real-time priority"),
+            (stat(6), none, None, cpu, "by deadlines"),
+            (stat(0), "TracerPid:\t12\n", None, cpu, "traced by process 12"),
+            (stat(0), none, None, 9999, "runs on CPU 9999, outside"),
+            (stat(0), none, Some("/user"), cpu, "in the cgroup /user,"),
         ] {
-            let proc = proc(tid, &stat, status, cgroup);
-            let reason = escape(proc.path(), tid, cpu, &zone, true).unwrap();
+            let proc = proc(tid, &stat, status);
+            let reason = escape(proc.path(), tid, cpu, &zone, |_| group.map(Into::into)).unwrap();
             assert!(reason.contains(said) && reason.contains("(busy)"), "{reason}");
         }
-        let proc = proc(tid, &stat(0), none, ours);
-        assert_eq!(escape(proc.path(), tid, cpu, &zone, true), None);
+        let proc = proc(tid, &stat(0), none);
+        assert_eq!(escape(proc.path(), tid, cpu, &zone, |_| None), None);
         let one: Shares = [(9999, 0.4)].into();
-        assert!(escape(proc.path(), tid, 9999, &one, true).unwrap().contains("outside the zone"));
+        assert!(escape(proc.path(), tid, 9999, &one, |_| None).unwrap().contains("outside the zone"));
     }
 }

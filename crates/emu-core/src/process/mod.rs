@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::cpu_list::CpuId;
@@ -22,12 +23,14 @@ pub(crate) struct Stat {
     pub(crate) group: Pid,
     pub(crate) session: Pid,
     pub(crate) is_kernel: bool,
-    /// CPU time of its threads, of those that have ended, and of the children that it has waited for, in
-    /// [`USER_TICK`](crate::sys::time::USER_TICK)s.
+    /// CPU time of its threads, and of the children that it has waited for, in [`USER_TICK`](crate::sys::time::USER_TICK)s.
     pub(crate) used: u64,
+    pub(crate) used_by_children: u64,
     pub(crate) threads: usize,
     /// The start in clock ticks since boot; distinguishes processes that had the same number.
     pub(crate) starttime: u64,
+    /// Whether its end is told to its parent, as that of every child but those that emu makes for itself.
+    pub(crate) tells_parent: bool,
     /// The CPU that it runs on, or ran on last.
     pub(crate) cpu: Option<CpuId>,
     /// The scheduling policy, as for `sched_setscheduler(2)`.
@@ -78,15 +81,18 @@ impl Stat {
         let fields: Vec<_> = rest.split_ascii_whitespace().collect();
         // The manual counts the state as field 3.
         let field = |number: usize| fields.get(number - 3).copied();
+        let sum = |[one, other]: [&str; 2]| one.parse::<u64>().ok()?.checked_add(other.parse().ok()?);
         Some(Self {
             state: *field(3)?.as_bytes().first()?,
             parent: field(4)?.parse().ok()?,
             group: field(5)?.parse().ok()?,
             session: field(6)?.parse().ok()?,
             is_kernel: field(9)?.parse::<u64>().ok()? & KERNEL_THREAD != 0,
-            used: (14..=17).try_fold(0_u64, |sum, number| sum.checked_add(field(number)?.parse().ok()?))?,
+            used: sum([field(14)?, field(15)?])?,
+            used_by_children: sum([field(16)?, field(17)?])?,
             threads: field(20)?.parse().ok()?,
             starttime: field(22)?.parse().ok()?,
+            tells_parent: field(38).is_some_and(|signal| signal != "0"),
             cpu: field(39).and_then(|cpu| cpu.parse().ok()),
             policy: field(41).and_then(|policy| policy.parse().ok()),
         })
@@ -143,6 +149,24 @@ pub(crate) fn check_targets(proc: &Path, pids: impl IntoIterator<Item = Pid>) ->
         return Err(Error::usage(format!("cannot emulate a slower CPU for process {pid}: it {what}"))
             .hint(Hint::from("name the program's own process or cgroup").or(Hint::StartInZone)));
     }
+    Ok(())
+}
+
+/// Whether this process is the parent of what its descendants leave behind.
+static ADOPTS: AtomicBool = AtomicBool::new(false);
+
+/// Makes this process the parent of descendants that lose theirs (`PR_SET_CHILD_SUBREAPER`, prctl(2)), so that a daemon does
+/// not leave the zone of the command that has started it.
+///
+/// From then on every child of this process that is younger than the processes of a zone counts as theirs. It is for a
+/// program that starts one command, and it has to wait for those children.
+///
+/// # Errors
+/// The kernel refuses, as where a sandbox forbids the call.
+pub fn adopt_orphans() -> Result<()> {
+    nix::sys::prctl::set_child_subreaper(true)
+        .map_err(|e| Error::io("cannot become the parent of what the command leaves behind", e.into()))?;
+    ADOPTS.store(true, Ordering::Relaxed);
     Ok(())
 }
 
@@ -253,10 +277,12 @@ impl Descendants {
 
     fn adopt(&mut self, mut strangers: Vec<(Pid, Stat)>) {
         let own = std::process::id() as Pid;
+        let adopts = ADOPTS.load(Ordering::Relaxed);
         loop {
             let before = strangers.len();
             strangers.retain(|(pid, stat)| {
                 let related = self.members.contains_key(&stat.parent)
+                    || adopts && stat.parent == own && stat.tells_parent
                     || self.lines.contains(&stat.group)
                     || self.lines.contains(&stat.session);
                 let belongs = related && stat.starttime >= self.eldest && *pid != own;

@@ -46,7 +46,7 @@ pub(crate) fn ci(args: &CiArgs) -> Result<Exit, Failure> {
     let reporter = Reporter::new(args.quiet);
     restored.iter().chain(&advice).for_each(|note| reporter.note(note));
 
-    one::adopt_orphans()?;
+    emu_core::adopt_orphans()?;
     let mut report = begin(&host, args);
     let options = options(args);
     for (number, (speed, share)) in args.speeds.iter().zip(shares).enumerate() {

@@ -8,7 +8,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use emu_core::{Error, ErrorKind, Pid, Result, Speed};
-use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, killpg};
 use rustix::process::{
     Pid as RawPid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
@@ -47,7 +46,7 @@ struct Record {
     exit: Option<ExitRecord>,
 }
 
-/// Kills what the command leaves behind, which would go on at full speed beside the next run (see [`adopt_orphans`]).
+/// Kills what the command leaves behind, which would go on at full speed beside the next run (see [`emu_core::adopt_orphans`]).
 pub(super) fn run(case: &Case<'_>, signals: &Signals) -> Result<Run, Failure> {
     let failed = |what: &str, cause| Error::io(format!("cannot {what} a run at {}", case.speed), cause);
     let record = NamedTempFile::new().map_err(|e| failed("make a file for the result of", e))?;
@@ -91,12 +90,6 @@ pub(super) fn run(case: &Case<'_>, signals: &Signals) -> Result<Run, Failure> {
         delivered,
         has_tests: false,
     })
-}
-
-/// Makes this process the parent of what its descendants leave behind.
-pub(super) fn adopt_orphans() -> Result<()> {
-    set_child_subreaper(true)
-        .map_err(|e| Error::io("cannot become the parent of what runs leave behind", e.into()))
 }
 
 #[derive(Debug, Clone, Copy)]

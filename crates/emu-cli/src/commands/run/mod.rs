@@ -7,7 +7,7 @@ pub(crate) use args::RunArgs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
-use emu_core::{Error, Result, Session, Tasks, Trait};
+use emu_core::{Error, Result, Session, Tasks, Trait, adopt_orphans};
 
 use crate::control::{Change, Control};
 use crate::exit::{Exit, Failure};
@@ -36,6 +36,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         report.verify(&plan, &signals, args.report.tolerance, "the command was not started")?;
     }
 
+    adopt_orphans()?;
     let gated = command.gate()?;
     let tasks = Tasks::Processes(vec![gated.pid()]);
     let (session, other) = plan.engage(|prepared| Session::begin(prepared, command.name(), tasks.clone()))?;

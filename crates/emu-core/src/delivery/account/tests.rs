@@ -14,7 +14,7 @@ fn task(cpu: CpuId, run: f64, wait: f64) -> TaskWindow {
 
 fn window(tasks: &[TaskWindow]) -> Window {
     let used = Some(tasks.iter().map(|task| task.run).sum());
-    Window { length: SECOND, tasks: tasks.to_vec(), used }
+    Window { length: SECOND, tasks: tasks.to_vec(), is_whole: true, used }
 }
 
 fn share(seen: Option<Delivered>) -> Option<f64> {
@@ -136,4 +136,53 @@ fn a_small_excess_that_lasts_is_one_too() {
     account.restart(asked(&[0.42], true));
     assert_eq!(account.add(&window(&[task(0, 0.436, 0.0)])), None);
     assert!(!account.has_unexplained_excess());
+}
+
+#[test]
+fn of_a_part_of_the_threads_the_processes_tell() {
+    let part = |used: Option<f64>| Window {
+        is_whole: false,
+        used: used.map(|used| (used * SECOND as f64) as Nanos),
+        ..window(&[task(0, 0.01, 0.99), task(1, 0.01, 0.99)])
+    };
+    let mut account = Account::new(asked(&[0.4, 0.4], false));
+    assert_eq!(account.add(&part(Some(0.79))), None);
+    assert_eq!(share(account.zone()), Some(0.395), "what the others ran is in the sum");
+    assert_eq!(account.add(&part(Some(1.9))), Some(Off::Fast));
+    assert_eq!(account.add(&part(None)), None);
+}
+
+#[test]
+fn limits_that_meet_on_a_cpu_are_not_its_own() {
+    let mut account = Account::new(asked(&[0.4, 0.4], true));
+    let two = [task(1, 0.4, 0.2), TaskWindow { tid: 8, ..task(1, 0.4, 0.2) }];
+    assert_eq!(account.add(&window(&two)), None);
+    assert_eq!((share(account.zone()), share(account.cpu(1))), (Some(0.4), None));
+}
+
+#[test]
+fn what_escapes_is_told_at_targets_that_change_often() {
+    let mut account = Account::new(asked(&[0.3], false));
+    let short =
+        Window { length: SECOND / 5, ..window(&[TaskWindow { wall: SECOND / 5, ..task(0, 0.2, 0.0) }]) };
+    for _ in 0..3 {
+        assert_eq!(account.add(&short), Some(Off::Fast));
+        account.restart(asked(&[0.35], false));
+    }
+    assert!(account.problems().concat().contains("too fast"), "{:?}", account.problems());
+}
+
+#[test]
+fn tasks_on_other_cpus_are_named_and_counted() {
+    let mut account = Account::new(asked(&[0.3], false));
+    let stray = |tid| TaskWindow { tid, ..task(5, 0.5, 0.0) };
+    let asleep = TaskWindow { tid: 99, ..task(5, 0.001, 0.0) };
+    let comes_back = TaskWindow { tid: 98, cpus: (5, 0), ..task(0, 0.5, 0.0) };
+    let mut tasks: Vec<_> = (1..=6).map(stray).collect();
+    tasks.extend([asleep, comes_back]);
+    account.note_strays(&window(&tasks), |_| "busy".into());
+    let problems = account.problems();
+    assert_eq!(problems.len(), 5, "{problems:?}");
+    assert_eq!(problems[0], "task 1 (busy) runs on CPU 5, outside the zone");
+    assert_eq!(problems[4], "2 other processes have left the zone");
 }

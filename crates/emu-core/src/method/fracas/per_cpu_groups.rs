@@ -17,7 +17,7 @@ use crate::cgroup::confine;
 use crate::cgroup::cpuset_return::CpusetReturn;
 use crate::cgroup::place;
 use crate::cgroup::{Bandwidth, Owner};
-use crate::cgroup::{Folder, TaskGroup};
+use crate::cgroup::{Folder, TaskGroup, real_time};
 use crate::control_file;
 use crate::cpu_list::{CpuId, CpuList};
 use crate::error::{Error, ErrorKind, Result};
@@ -110,8 +110,10 @@ impl CpuGroups {
             keeps_affinity: confine::keeps_affinity(host),
             procfs: host.roots.proc.clone(),
         };
+        let count = this.cpus.len();
         for cpu in this.cpus.iter() {
-            let parts = this.homes.iter().map(|home| make(home, cpu, journal)).collect::<Result<_>>()?;
+            let parts =
+                this.homes.iter().map(|home| make(home, cpu, count, journal)).collect::<Result<_>>()?;
             this.groups.push(CpuGroup { cpu, parts });
         }
         this.write_cpusets(false, &this.cpus.clone())?;
@@ -315,11 +317,12 @@ impl CpuGroups {
     }
 }
 
-fn make(home: &Part, cpu: CpuId, journal: &Journal) -> Result<Part> {
+fn make(home: &Part, cpu: CpuId, count: usize, journal: &Journal) -> Result<Part> {
     let path = home.folder.path.join(format!("cpu{cpu}"));
     let members = home.folder.threads_name().to_owned();
     journal.record(&Undo::Group { path: path.clone(), members, return_to: home.members.clone() })?;
     fs::create_dir(&path).map_err(|e| Error::file("make", &path, e))?;
+    real_time::share(&home.folder.path, &path, count);
     if home.folder.version == 2 {
         control_file::write(&path.join("cgroup.type"), "threaded")?;
     } else if let Some(mems) = control_file::read_if_present(&home.folder.path.join("cpuset.mems"))? {
