@@ -82,15 +82,14 @@ fn a_program_that_leaves_its_group_is_told_of() {
     let leave = "for␣f␣in␣$(find␣/sys/fs/cgroup␣-maxdepth␣2␣-name␣cgroup.procs);␣do␣\
                  echo␣$$␣>$f;␣done␣2>/dev/null;";
     for method in methods {
-        let (_, json) = told(&format!("-s 30% --cpus 0 -m {method} -- sh -c {leave}{LOOP}"));
-        let share = json["delivered"]["share"].as_f64().unwrap();
-        assert!(share > 0.5, "{method}: it was free to run: {json}");
-        assert_eq!(json["status"]["health"], "degraded", "{method}: {json}");
-        let problems = json["status"]["problems"].to_string();
-        assert!(
-            problems.contains("too fast") && problems.contains("(sh) has left emu's cgroup"),
-            "{problems}"
-        );
+        in_some_attempt(|| {
+            let (_, json) = told(&format!("-s 30% --cpus 0 -m {method} -- sh -c {leave}{LOOP}"));
+            let is_free = json["delivered"]["share"].as_f64().is_some_and(|share| share > 0.5);
+            let problems = json["status"]["problems"].to_string();
+            let is_told = problems.contains("too fast") && problems.contains("(sh) has left emu's cgroup");
+            let is_degraded = json["status"]["health"] == "degraded";
+            if is_free && is_told && is_degraded { Ok(()) } else { Err(format!("{method}: {json}")) }
+        });
     }
 }
 
