@@ -296,6 +296,17 @@ fn a_record_that_cannot_be_trusted_is_refused() {
     assert_refused(&run(emu(["report"]).arg(dir.path()), ""), 2, "a folder that is no record");
     assert_refused(&run(emu(["report"]).arg(dir.path().join("missing")), ""), 2, "no folder");
     assert_refused(&run(emu(["report"]).arg(&good).arg(&good), ""), 2, "several records without --out");
+    let foreign = dir.path().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("report.html"), "precious").unwrap();
+    let over = run(emu(["report"]).arg(&good).arg("--out").arg(&foreign), "");
+    assert_refused(&over, 2, "a page of something else");
+    assert_eq!(fs::read_to_string(foreign.join("report.html")).unwrap(), "precious");
+    let own = dir.path().join("own");
+    for _ in 0..2 {
+        let made = run(emu(["report"]).arg(&good).arg("--out").arg(&own), "");
+        assert_eq!(made.code(), Some(0), "a new folder, and one with the same report: {}", made.stderr);
+    }
     // Records of different machines or versions are not mixed, nor continued.
     let other = dir.path().join("other");
     for (what, from) in [("machine", "\"kernel\": \""), ("version", "\"version\": \"")] {

@@ -188,7 +188,9 @@ fn check_window(window: &Window) -> Result<(), String> {
     if done.ended_ns <= done.begun_ns {
         return Err("a window has no length".into());
     }
-    let numbers = done.parts.iter().copied().chain([done.quantum_ns, window.steal, window.harness_cpu_s]);
+    // Of parts that are sound the sum may not be.
+    let own = [done.rate(), done.quantum_ns, window.steal, window.harness_cpu_s];
+    let numbers = done.parts.iter().copied().chain(own);
     let clocks = window.clock.iter().flat_map(|clock| [clock.before_hz, clock.after_hz]);
     let of_delivery = |delivery: &Delivery| {
         [delivery.wall_s, delivery.own_cpu_s, delivery.process_cpu_s, delivery.longest_stall_s]

@@ -1,18 +1,23 @@
-//! A chart as SVG: series of points with intervals over two axes, told apart by colour and by shape.
+//! A chart as SVG: series of points with intervals over two axes, told apart by colour and by shape. What lies beyond a
+//! fixed end of the vertical axis is an arrow at the edge, with its value.
 
 use std::ops::Range;
 
 use emu_core::{Error, ErrorKind, Result};
 use maud::html;
-use plotters::chart::ChartBuilder;
+use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
+use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::Axis;
-use super::style::{self, Look, Shape};
-use crate::stats::Interval;
+use super::marker::{Mark, cross, outline};
+use super::style::{self, Look};
+use crate::distinct;
+use crate::numbers::significant;
+use crate::stats::{Interval, Verdict};
 
 const SIZE: (u32, u32) = (760, 400);
 
@@ -24,8 +29,8 @@ const LEFT: u32 = 80;
 const LETTER: u32 = 7;
 const SPACE: u32 = 12;
 
-/// Radius of a marker, in pixels.
-const MARKER: i32 = 5;
+/// Length and half the width of an arrowhead, in pixels.
+const ARROW: (i32, i32) = (9, 5);
 
 const FONT: &str = "sans-serif";
 
@@ -115,8 +120,7 @@ pub struct Point {
     pub low: f64,
     /// The upper end of the bar.
     pub high: f64,
-    /// Drawn hollow: it decides nothing.
-    is_open: bool,
+    mark: Mark,
 }
 
 impl Point {
@@ -127,7 +131,7 @@ impl Point {
 
     /// A point with a bar.
     pub fn between(x: f64, y: f64, low: f64, high: f64) -> Self {
-        Self { x, y, low, high, is_open: false }
+        Self { x, y, low, high, mark: Mark::Plain }
     }
 
     /// An estimate with the bar of its interval.
@@ -144,7 +148,13 @@ impl Point {
     /// Hollow, where it decides nothing.
     #[must_use]
     pub fn open(self, is_open: bool) -> Self {
-        Self { is_open, ..self }
+        Self { mark: if is_open { Mark::Open } else { Mark::Plain }, ..self }
+    }
+
+    /// As its verdict is: filled where it passes, crossed out where it fails, and hollow where there is none.
+    #[must_use]
+    pub fn judged(self, verdict: Verdict) -> Self {
+        Self { mark: Mark::of(verdict), ..self }
     }
 }
 
@@ -190,17 +200,17 @@ impl Chart {
             points().flat_map(|point| [point.y, point.low, point.high]).chain(lines().map(|(_, y)| y)),
         );
         match (self.x.is_log, self.y.is_log) {
-            (false, false) => self.draw_plot(&plot, &x, x.clone(), y),
-            (true, false) => self.draw_plot(&plot, &x, x.clone().log_scale(), y),
-            (false, true) => self.draw_plot(&plot, &x, x.clone(), y.log_scale()),
-            (true, true) => self.draw_plot(&plot, &x, x.clone().log_scale(), y.log_scale()),
+            (false, false) => self.draw_plot(&plot, [&x, &y], x.clone(), y.clone()),
+            (true, false) => self.draw_plot(&plot, [&x, &y], x.clone().log_scale(), y.clone()),
+            (false, true) => self.draw_plot(&plot, [&x, &y], x.clone(), y.clone().log_scale()),
+            (true, true) => self.draw_plot(&plot, [&x, &y], x.clone().log_scale(), y.clone().log_scale()),
         }?;
         self.draw_legend(&legend)?;
         root.present()?;
         Ok(())
     }
 
-    fn draw_plot<X, Y>(&self, area: &Area<'_>, across: &Range<f64>, x: X, y: Y) -> Drawn
+    fn draw_plot<X, Y>(&self, area: &Area<'_>, [across, up]: [&Range<f64>; 2], x: X, y: Y) -> Drawn
     where
         X: AsRangedCoord<Value = f64>,
         Y: AsRangedCoord<Value = f64>,
@@ -234,7 +244,8 @@ impl Chart {
         if let Some((line, _)) = &self.ideal {
             chart.draw_series(DashedLineSeries::new(line.iter().copied(), 7, 5, GREY.stroke_width(2)))?;
         }
-        for (series, Look { colour, shape }) in self.looks() {
+        for (series, look) in self.looks() {
+            let colour = look.colour;
             let shown = |point: &&Point| self.x.shows(point.x) && self.y.shows(point.y);
             let points = || series.points.iter().filter(shown);
             let along = series.along.iter().copied().filter(|(x, y)| self.x.shows(*x) && self.y.shows(*y));
@@ -253,20 +264,15 @@ impl Chart {
             )?;
             let ends = bars().flat_map(|point| [(point.x, point.low), (point.x, point.high)]);
             chart.draw_series(
-                ends.map(|end| EmptyElement::at(end) + PathElement::new(vec![(-4, 0), (5, 0)], bar)),
+                ends.filter(|end| beyond(end.1, up).is_none())
+                    .map(|end| EmptyElement::at(end) + PathElement::new(vec![(-4, 0), (5, 0)], bar)),
             )?;
-            if series.kind != Kind::Line {
-                chart.draw_series(points().map(|point| {
-                    let colour = if point.is_open { WHITE } else { colour };
-                    EmptyElement::at((point.x, point.y)) + Polygon::new(outline(shape), colour.filled())
-                }))?;
-                let open = points().filter(|point| point.is_open);
-                chart.draw_series(open.map(|point| {
-                    let mut outline = outline(shape);
-                    outline.extend(outline.first().copied());
-                    EmptyElement::at((point.x, point.y)) + PathElement::new(outline, colour.stroke_width(2))
-                }))?;
+            if series.kind == Kind::Line {
+                continue;
             }
+            let points: Vec<_> = points().collect();
+            draw_beyond(&mut chart, &points, look, up)?;
+            draw_markers(&mut chart, &points, look, up)?;
         }
         Ok(())
     }
@@ -286,13 +292,25 @@ impl Chart {
             area.draw(&Text::new(name.clone(), (32, y), style.clone()))?;
             y += 24;
         }
-        for (series, Look { colour, shape }) in self.looks() {
+        for (series, Look { colour, shape, radius }) in self.looks() {
             if series.kind == Kind::Line {
                 area.draw(&PathElement::new(vec![(2, y), (22, y)], colour.stroke_width(2)))?;
             } else {
-                area.draw(&(EmptyElement::at((12, y)) + Polygon::new(outline(shape), colour.filled())))?;
+                let marker = Polygon::new(outline(shape, radius), colour.filled());
+                area.draw(&(EmptyElement::at((12, y)) + marker))?;
             }
             area.draw(&Text::new(series.name.clone(), (32, y), style.clone()))?;
+            y += 24;
+        }
+        let marks: Vec<_> =
+            self.series.iter().flat_map(|series| &series.points).map(|one| one.mark).collect();
+        for mark in Mark::EXPLAINED.into_iter().filter(|mark| marks.contains(mark)) {
+            let (fill, strokes) = marker(Look { colour: GREY, ..style::look(0) }, mark);
+            area.draw(&(EmptyElement::at((12, y)) + Polygon::new(fill.0, fill.1)))?;
+            for (path, style) in strokes {
+                area.draw(&(EmptyElement::at((12, y)) + PathElement::new(path, style)))?;
+            }
+            area.draw(&Text::new(mark.as_str(), (32, y), style.clone()))?;
             y += 24;
         }
         Ok(())
@@ -314,22 +332,91 @@ type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// In pixels around its place.
-fn outline(shape: Shape) -> Vec<(i32, i32)> {
-    let r = MARKER;
-    match shape {
-        Shape::Disc => {
-            let corner = |step: u32| {
-                let (sin, cos) = (f64::from(step) * std::f64::consts::TAU / 24.0).sin_cos();
-                ((cos * f64::from(r)).round() as i32, (sin * f64::from(r)).round() as i32)
-            };
-            (0..24).map(corner).collect()
-        }
-        Shape::Square => vec![(1 - r, 1 - r), (r - 1, 1 - r), (r - 1, r - 1), (1 - r, r - 1)],
-        Shape::Triangle => vec![(0, -r - 1), (r, r - 1), (-r, r - 1)],
-        Shape::Diamond => vec![(0, -r - 1), (r + 1, 0), (0, r + 1), (-r - 1, 0)],
-        Shape::Wedge => vec![(0, r + 1), (r, 1 - r), (-r, 1 - r)],
+/// Axes that can be drawn on.
+type Plot<'a, 'b, X, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>;
+
+/// Arrows at the edge for what lies beyond it, with the values of points.
+fn draw_beyond<X, Y>(plot: &mut Plot<'_, '_, X, Y>, points: &[&Point], look: Look, up: &Range<f64>) -> Drawn
+where
+    X: Ranged<ValueType = f64>,
+    Y: Ranged<ValueType = f64>,
+{
+    let arrows = points.iter().flat_map(|point| {
+        let edges = [point.low, point.y, point.high].into_iter().filter_map(|value| beyond(value, up));
+        distinct(edges).into_iter().map(|edge| (point.x, edge))
+    });
+    plot.draw_series(arrows.map(|(x, Edge { at, inwards })| {
+        let (length, half) = ARROW;
+        let head = vec![(0, 0), (half, length * inwards), (-half, length * inwards)];
+        EmptyElement::at((x, at)) + Polygon::new(head, look.colour.filled())
+    }))?;
+    let values = points.iter().filter_map(|point| Some((point, beyond(point.y, up)?)));
+    plot.draw_series(values.map(|(point, Edge { at, inwards })| {
+        let anchor = if inwards > 0 { HPos::Right } else { HPos::Left };
+        // Upright, as neighbours are nearer than a number is wide.
+        let font = (FONT, 12).into_font().transform(FontTransform::Rotate270).color(&BLACK);
+        let below = (ARROW.0 + 2 * look.radius + 6) * inwards;
+        EmptyElement::at((point.x, at))
+            + Text::new(significant(point.y), (0, below), font.pos(Pos::new(anchor, VPos::Center)))
+    }))?;
+    Ok(())
+}
+
+/// The markers; of a point beyond the edge, behind its arrow.
+fn draw_markers<X, Y>(plot: &mut Plot<'_, '_, X, Y>, points: &[&Point], look: Look, up: &Range<f64>) -> Drawn
+where
+    X: Ranged<ValueType = f64>,
+    Y: Ranged<ValueType = f64>,
+{
+    for point in points {
+        let (y, down) = beyond(point.y, up)
+            .map_or((point.y, 0), |edge| (edge.at, (ARROW.0 + look.radius) * edge.inwards));
+        let moved = |(path, style): Path| {
+            (path.into_iter().map(|(right, below)| (right, below + down)).collect::<Vec<_>>(), style)
+        };
+        let (fill, strokes) = marker(look, point.mark);
+        let (fill, style) = moved(fill);
+        plot.draw_series([EmptyElement::at((point.x, y)) + Polygon::new(fill, style)])?;
+        plot.draw_series(strokes.into_iter().map(|stroke| {
+            let (path, style) = moved(stroke);
+            EmptyElement::at((point.x, y)) + PathElement::new(path, style)
+        }))?;
     }
+    Ok(())
+}
+
+/// An end of the vertical axis, and the direction towards the middle: 1 is down, as pixels are counted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Edge {
+    at: f64,
+    inwards: i32,
+}
+
+/// The end of the axis that a value lies beyond.
+fn beyond(value: f64, axis: &Range<f64>) -> Option<Edge> {
+    match value {
+        value if value > axis.end => Some(Edge { at: axis.end, inwards: 1 }),
+        value if value < axis.start => Some(Edge { at: axis.start, inwards: -1 }),
+        _ => None,
+    }
+}
+
+/// A path in pixels around a place, and how it is drawn.
+type Path = (Vec<(i32, i32)>, ShapeStyle);
+
+/// A marker: what is filled, and the strokes over it.
+fn marker(Look { colour, shape, radius }: Look, mark: Mark) -> (Path, Vec<Path>) {
+    let body = outline(shape, radius);
+    let fill = if mark.is_hollow() { WHITE } else { colour };
+    let mut strokes = Vec::new();
+    if mark.is_hollow() {
+        let closed = body.iter().chain(body.first()).copied().collect();
+        strokes.push((closed, colour.stroke_width(2)));
+    }
+    if mark == Mark::Fails {
+        strokes.extend(cross(radius).map(|stroke| (stroke, BLACK.stroke_width(2))));
+    }
+    ((body, fill.filled()), strokes)
 }
 
 #[cfg(test)]
@@ -359,5 +446,38 @@ mod tests {
             let markers = if x || y { 2 * 2 + 2 } else { 2 * 3 + 2 };
             assert_eq!(svg.matches("<polygon").count(), markers, "{svg}");
         }
+    }
+
+    /// A chart of a single point on a vertical axis from -30 to 30.
+    fn svg_of(point: Point) -> String {
+        let y = Axis::linear("y").from(-30.0).to(30.0);
+        Chart::new("t", Axis::linear("x").to(2.0), y, vec![Series::points("p", vec![point])]).svg().unwrap()
+    }
+
+    #[test]
+    fn what_lies_beyond_the_axis_is_an_arrow_with_its_value() {
+        for (y, value) in [(-35.0, "-35"), (-100.0, "-100"), (42.0, "42")] {
+            let svg = svg_of(Point::new(1.0, y));
+            assert!(svg.contains(&format!(">\n{value}\n</text>")), "{y}: {svg}");
+            assert_eq!(svg.matches("<polygon").count(), 3, "the marker, its arrow and the legend: {svg}");
+        }
+        let inside = svg_of(Point::new(1.0, 29.0));
+        assert_eq!(inside.matches("<polygon").count(), 2, "{inside}");
+        let bar = svg_of(Point::between(1.0, 20.0, 10.0, 99.0));
+        assert!(bar.matches("<polygon").count() == 3 && !bar.contains("99"), "its bar has an arrow: {bar}");
+    }
+
+    #[test]
+    fn each_verdict_has_a_mark_of_its_own() {
+        let untold = Verdict::NotEnoughData { pairs_needed: None };
+        let [passes, fails, open] = [Verdict::Pass, Verdict::Fail, untold].map(|verdict| {
+            let svg = svg_of(Point::new(1.0, 0.0).judged(verdict));
+            let lines = svg.matches("<polyline").count() + svg.matches("<line").count();
+            (lines, svg.contains("\nfails\n"), svg.contains("\nnot decided\n"))
+        });
+        assert_eq!((passes.1, passes.2), (false, false));
+        // Two strokes or an outline, and again in the legend.
+        assert_eq!(fails, (passes.0 + 4, true, false));
+        assert_eq!(open, (passes.0 + 2, false, true));
     }
 }

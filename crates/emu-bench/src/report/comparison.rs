@@ -1,5 +1,7 @@
 //! What was published, beside what is measured here.
 
+use std::ops::RangeInclusive;
+
 use emu_core::MethodId;
 
 use super::published::{Compared, Reproduced, SLIDES, Says};
@@ -49,7 +51,8 @@ fn why_not(results: &Results, contender: MethodId) -> String {
 fn judge(cells: &[&CellResult], says: Says) -> (String, Reproduced) {
     let mut sorted = cells.to_vec();
     sorted.sort_by(|a, b| a.share.total_cmp(&b.share));
-    let elasticity = elasticity(&sorted);
+    let counting: Vec<_> = sorted.iter().copied().filter(|cell| cell.finding.pairs > 0).collect();
+    let elasticity = elasticity(&counting);
     let found = match (says, elasticity) {
         (Says::Flat | Says::Scales, Some(Interval { estimate, .. })) => {
             format!("{}; elasticity {estimate:.2}", speeds(&sorted))
@@ -102,6 +105,22 @@ fn scales(elasticity: Interval) -> Reproduced {
 fn is_right(cells: &[&CellResult], wanted: bool) -> Reproduced {
     let verdicts =
         cells.iter().filter_map(|cell| cell.finding.within(Band::new(BAND).ok()?, Level::P95).ok());
+    reproduced(verdicts, wanted)
+}
+
+/// Whether every speed is about half of what it should be, or one is not.
+fn is_half(cells: &[&CellResult]) -> Reproduced {
+    const HALF: RangeInclusive<f64> = 0.4..=0.67;
+    let verdict = |cell: &&CellResult| match cell.finding.relative_beside_controls() {
+        Interval { low, high, .. } if HALF.contains(&low) && HALF.contains(&high) => Verdict::Pass,
+        Interval { low, high, .. } if high < *HALF.start() || low > *HALF.end() => Verdict::Fail,
+        _ => Verdict::NotEnoughData { pairs_needed: None },
+    };
+    reproduced(cells.iter().map(verdict), true)
+}
+
+/// Whether a statement about every speed holds as it was published.
+fn reproduced(verdicts: impl Iterator<Item = Verdict>, wanted: bool) -> Reproduced {
     match Verdict::of_all(verdicts) {
         Some(Verdict::Pass) if wanted => Reproduced::Yes,
         Some(Verdict::Fail) if !wanted => Reproduced::Yes,
@@ -110,21 +129,7 @@ fn is_right(cells: &[&CellResult], wanted: bool) -> Reproduced {
     }
 }
 
-/// Judged at the slowest speed, where the published difference is largest.
-fn is_half(cells: &[&CellResult]) -> Reproduced {
-    let Some(slowest) = cells.first() else { return Reproduced::NotMeasured };
-    let relative = &slowest.finding.relative;
-    let (low, high) = (0.4, 0.67);
-    if relative.low >= low && relative.high <= high {
-        Reproduced::Yes
-    } else if relative.high < low || relative.low > high {
-        Reproduced::No
-    } else {
-        Reproduced::NotEnoughData
-    }
-}
-
-/// `-44.0% at 20%, -17.2% at 80%`
+/// `-44.0% at 20%, -17.2% at 80%`: the error at each speed.
 fn errors(cells: &[&CellResult]) -> String {
     listed(cells, |cell| signed(cell.finding.error()))
 }
@@ -135,13 +140,50 @@ fn speeds(cells: &[&CellResult]) -> String {
 }
 
 fn listed(cells: &[&CellResult], value: impl Fn(&CellResult) -> String) -> String {
-    let all = cells.iter().map(|cell| format!("{} at {}", value(cell), percent(cell.share)));
+    // What only disturbed pairs show is no finding.
+    let found = |cell: &CellResult| if cell.finding.pairs > 0 { value(cell) } else { "disturbed".into() };
+    let all = cells.iter().map(|cell| format!("{} at {}", found(cell), percent(cell.share)));
     all.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::cell;
     use super::*;
+
+    /// At 20, 40, 60 and 80 %, with these errors; the first cells are disturbed.
+    fn judged(errors: [f64; 4], disturbed: usize, says: Says) -> (String, Reproduced) {
+        let cells: Vec<_> = errors
+            .iter()
+            .enumerate()
+            .map(|(place, error)| {
+                let share = 0.2 * (place + 1) as f64;
+                cell(share, &[share * (1.0 + error); 12], if place < disturbed { 12 } else { 0 })
+            })
+            .collect();
+        judge(&cells.iter().collect::<Vec<_>>(), says)
+    }
+
+    #[test]
+    fn twice_too_slow_is_said_of_every_speed() {
+        let half = |errors| judged(errors, 0, Says::TwiceTooSlow).1;
+        assert_eq!(half([-0.5, -0.52, -0.47, -0.4]), Reproduced::Yes);
+        assert_eq!(half([-0.5, 0.0, 0.0, 0.0]), Reproduced::No);
+        assert_eq!(half([0.0, -0.5, -0.5, -0.5]), Reproduced::No);
+        let undecided = judged([-0.5; 4], 1, Says::TwiceTooSlow);
+        assert_eq!(undecided.1, Reproduced::NotEnoughData);
+    }
+
+    #[test]
+    fn what_only_disturbed_pairs_show_is_no_finding() {
+        for says in [Says::Right, Says::Scales, Says::TwiceTooSlow] {
+            let (found, reproduced) = judged([-0.99, -0.9, -0.8, -0.7], 4, says);
+            assert_eq!(found, "disturbed at 20%, disturbed at 40%, disturbed at 60%, disturbed at 80%");
+            assert_eq!(reproduced, Reproduced::NotEnoughData);
+        }
+        let (found, _) = judged([-0.9, 0.0, 0.0, 0.0], 1, Says::Scales);
+        assert_eq!(found, "disturbed at 20%, 40% at 40%, 60% at 60%, 80% at 80%; elasticity 1.00");
+    }
 
     #[test]
     fn what_an_interval_does_not_settle_is_not_enough_data() {

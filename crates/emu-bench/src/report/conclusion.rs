@@ -74,8 +74,8 @@ fn undecided(results: &Results) -> Option<String> {
 struct Candidate {
     contender: MethodId,
     verdict: Verdict,
-    /// Mean error and worst error on a logarithmic scale; `None` where a ground has no undisturbed pairs.
-    off: Option<(f64, f64)>,
+    /// The error of the speed that is furthest off there; `None` where a ground has no undisturbed pairs.
+    off: Option<f64>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -92,17 +92,23 @@ fn judge(candidates: &[Candidate]) -> Option<Judgement> {
         let right: Vec<_> = of(Verdict::Pass).map(words).collect();
         return (!right.is_empty()).then_some(Judgement::Use(right));
     }
-    let magnitude = |one: &Candidate| one.off.map_or(f64::INFINITY, |(_, magnitude)| magnitude);
+    let magnitude = |one: &Candidate| one.off.map_or(f64::INFINITY, magnitude);
     let nearest = candidates.iter().min_by(|a, b| magnitude(a).total_cmp(&magnitude(b)));
     nearest.map(words).map(Judgement::None)
 }
 
+/// `cpu-hogs (+2.3% at worst)`.
 fn words(candidate: &Candidate) -> String {
-    let error = candidate.off.map_or_else(|| "-".into(), |(bias, _)| signed(bias));
+    let error = candidate.off.map_or_else(|| "-".into(), |error| format!("{} at worst", signed(error)));
     format!("{} ({error})", candidate.contender)
 }
 
-/// Those measured on all grounds of a kind; other tools are not advised.
+/// How far an error is from none, on the logarithmic scale: twice too fast is as far as twice too slow.
+fn magnitude(error: f64) -> f64 {
+    error.ln_1p().abs()
+}
+
+/// The methods that were measured on all grounds of a kind; other tools are not advised.
 fn candidates(results: &Results, workloads: &[&str]) -> Vec<Candidate> {
     let of_kind = |one: &&Judged| workloads.contains(&one.workload.as_str());
     let grounds =
@@ -110,13 +116,11 @@ fn candidates(results: &Results, workloads: &[&str]) -> Vec<Candidate> {
     let candidate = |contender: MethodId| {
         let of_one: Vec<_> =
             results.fidelity.iter().filter(of_kind).filter(|one| one.contender == contender).collect();
-        let off = |one: &&Judged| {
-            let fidelity = one.fidelity?;
-            Some((fidelity.bias.estimate, fidelity.worst.estimate.ln_1p()))
-        };
-        let offs: Option<Vec<_>> = of_one.iter().map(off).collect();
+        let offs: Option<Vec<_>> =
+            of_one.iter().map(|one| one.furthest.map(|furthest| furthest.error())).collect();
         let verdict = Verdict::of_all(of_one.iter().map(|judged| judged.verdict))?;
-        let off = offs.and_then(|offs| offs.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)));
+        let off =
+            offs.and_then(|offs| offs.into_iter().max_by(|a, b| magnitude(*a).total_cmp(&magnitude(*b))));
         (of_one.len() == grounds).then_some(Candidate { contender, verdict, off })
     };
     results.methods().into_iter().filter(|one| external(*one).is_none()).filter_map(candidate).collect()
@@ -129,15 +133,14 @@ mod tests {
     const UNTOLD: Verdict = Verdict::NotEnoughData { pairs_needed: None };
 
     fn candidate(method: &str, verdict: Verdict, error: f64) -> Candidate {
-        let off = Some((error, (1.0 + error).ln().abs()));
-        Candidate { contender: method.parse().unwrap(), verdict, off }
+        Candidate { contender: method.parse().unwrap(), verdict, off: Some(error) }
     }
 
     #[test]
     fn of_methods_that_are_all_wrong_the_least_off_is_the_nearest() {
         let far = candidate("fracas", Verdict::Fail, -0.99);
         let near = candidate("cpu-lim", Verdict::Fail, -0.56);
-        assert_eq!(judge(&[far, near]), Some(Judgement::None("cpu-lim (-56.0%)".into())));
+        assert_eq!(judge(&[far, near]), Some(Judgement::None("cpu-lim (-56.0% at worst)".into())));
         assert_eq!(judge(&[]), None);
     }
 
@@ -147,7 +150,7 @@ mod tests {
         let nearer = candidate("cpu-lim", Verdict::Pass, 0.01);
         let untold = candidate("fracas", UNTOLD, 0.0);
         let wrong = candidate("cpu-freeze", Verdict::Fail, 0.3);
-        let right = vec!["cpu-hogs (+3.0%)".to_owned(), "cpu-lim (+1.0%)".to_owned()];
+        let right = vec!["cpu-hogs (+3.0% at worst)".to_owned(), "cpu-lim (+1.0% at worst)".to_owned()];
         assert_eq!(judge(&[passed, untold, nearer, wrong]), Some(Judgement::Use(right)));
     }
 

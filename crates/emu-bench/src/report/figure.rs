@@ -4,26 +4,28 @@ use emu_core::{MethodId, Result};
 
 use super::axis::Axis;
 use super::chart::{Chart, Point, Series};
-use super::results::{CellResult, Ground, Results};
+use super::results::{CellResult, Ground, Judged, Results};
 use super::style;
 use crate::experiment::NONE;
 use crate::numbers::percent;
-use crate::stats::{Interval, Spread, Verdict};
+use crate::stats::Spread;
 use crate::workload::workload;
 
-/// Neighbouring methods are moved apart by this share of the axis, so that none hides another.
-const APART: f64 = 0.012;
-
-/// The share of the distance between two works that is for methods.
+/// The room for the methods of one work, as a share of the distance to the next.
 const ROOM: f64 = 0.6;
 
-/// In percent, unless the tolerance is wider. Larger errors are drawn at its end: small ones could not be told apart.
+/// Larger errors lie beyond the end of the axis: the small ones could not be told apart beside them. In percent, unless what
+/// passes is wider.
 const ERROR_MAX: f64 = 30.0;
 
 /// More works than these are drawn by number of CPUs.
 const TOGETHER: usize = 5;
 
-/// All works in one figure, or one for each number of CPUs.
+/// The error of each method where it is furthest off, at each work, with the errors that pass: all in one figure, or one
+/// for each number of CPUs.
+///
+/// # Errors
+/// One cannot be drawn.
 pub(super) fn of_errors(results: &Results) -> Result<Vec<String>> {
     let all: Vec<_> = results.grounds.iter().collect();
     let mut cores: Vec<_> = all.iter().map(|ground| ground.cores).collect();
@@ -42,12 +44,7 @@ fn errors_at(results: &Results, grounds: &[&Ground]) -> Result<Option<String>> {
     for (place, method) in methods.iter().enumerate() {
         let moved = ((place as f64 + 0.5) / methods.len() as f64 - 0.5) * ROOM;
         let point = |(number, ground): (usize, &&Ground)| {
-            let judged = results.judged(*method, ground)?;
-            let error = judged.fidelity?.bias;
-            let [y, low, high] =
-                [error.estimate, error.low, error.high].map(|share| (share * 100.0).clamp(-most, most));
-            let is_open = matches!(judged.verdict, Verdict::NotEnoughData { .. });
-            Some(Point::between((number + 1) as f64 + moved, y, low, high).open(is_open))
+            error_of(results.judged(*method, ground)?, (number + 1) as f64 + moved)
         };
         let points: Vec<_> = grounds.iter().enumerate().filter_map(point).collect();
         highest = points.iter().fold(highest, |all, point| all.max(point.high.abs()).max(point.low.abs()));
@@ -58,14 +55,25 @@ fn errors_at(results: &Results, grounds: &[&Ground]) -> Result<Option<String>> {
     }
     let end = grounds.len() as f64 + 0.5;
     let x = Axis::of_names("work", grounds.iter().map(|ground| ground.name()).collect()).from(0.5);
-    let y = Axis::linear("error of the speed, %").from(-highest * 1.05).to(highest * 1.05);
-    Chart::new("error of the speed: 0 is right, above is too fast", x, y, series)
+    let reach = (highest * 1.05).min(most);
+    let y = Axis::linear("error of the speed, %").from(-reach).to(reach);
+    Chart::new("error of the speed that is furthest off: 0 is right, above is too fast", x, y, series)
         .with_ideal("right", vec![(0.5, 0.0), (end, 0.0)])
         .with_band("passes", -tolerance..tolerance)
         .svg()
         .map(Some)
 }
 
+/// The error of a method where it is furthest off, in percent, with the interval of its verdict.
+fn error_of(judged: &Judged, x: f64) -> Option<Point> {
+    let error = judged.furthest?.relative.map(|relative| (relative - 1.0) * 100.0);
+    Some(Point::of_interval(x, &error).judged(judged.verdict))
+}
+
+/// Perceived speed over emulated frequency, for a workload on some CPUs.
+///
+/// # Errors
+/// It cannot be drawn.
 pub(super) fn of_ground(results: &Results, ground: &Ground) -> Result<String> {
     let cells = results.cells_of(ground);
     let highest = cells.iter().map(|cell| cell.perceived(ground).high).fold(ground.native.high, f64::max);
@@ -75,16 +83,11 @@ pub(super) fn of_ground(results: &Results, ground: &Ground) -> Result<String> {
     let contenders: Vec<_> = results.contenders();
     let curve = |contender: &MethodId| {
         let of_it: Vec<_> = cells.iter().filter(|cell| cell.contender == *contender).collect();
-        let place = contenders.iter().position(|one| one == contender).unwrap_or(0) as f64;
-        let moved = (place - (contenders.len() - 1) as f64 / 2.0) * APART * reference;
-        let point = |cell: &&&CellResult| {
-            let perceived = cell.perceived(ground);
-            Point::of_interval(cell.emulated.as_f64() / 1e9 + moved, &scaled(&perceived, scale))
-                .open(cell.contender != NONE && cell.finding.is_undecided())
-        };
+        let place = contenders.iter().position(|one| one == contender).unwrap_or(0);
+        let look = style::of(*contender).nested(place, contenders.len());
         let name = if *contender == NONE { "native".to_owned() } else { contender.to_string() };
-        (!of_it.is_empty())
-            .then(|| Series::curve(name, of_it.iter().map(point).collect()).looking(style::of(*contender)))
+        let points = of_it.iter().map(|cell| speed_of(cell, ground, scale)).collect();
+        (!of_it.is_empty()).then(|| Series::curve(name, points).looking(look))
     };
     let ideal =
         ground.ideal.iter().map(|(share, ratio)| (share * reference, ratio * ground.native.estimate / scale));
@@ -94,6 +97,17 @@ pub(super) fn of_ground(results: &Results, ground: &Ground) -> Result<String> {
     Chart::new(ground.name(), x, y, series).with_ideal("ideal", ideal.collect()).svg()
 }
 
+/// The perceived speed at an emulated frequency in GHz.
+fn speed_of(cell: &CellResult, ground: &Ground, scale: f64) -> Point {
+    let perceived = cell.perceived(ground).map(|rate| rate / scale);
+    let point = Point::of_interval(cell.emulated.as_f64() / 1e9, &perceived);
+    if cell.contender == NONE { point } else { point.judged(cell.finding.verdict) }
+}
+
+/// How much work in windows of a length varies, for each method that was looked at; `None` where none was.
+///
+/// # Errors
+/// It cannot be drawn.
 pub(super) fn of_granularity(results: &Results) -> Result<Option<String>> {
     let mut labels: Vec<String> = Vec::new();
     let mut series = Vec::new();
@@ -125,11 +139,36 @@ pub(super) fn of_granularity(results: &Results) -> Result<Option<String>> {
         .map(Some)
 }
 
-fn scaled(interval: &Interval, scale: f64) -> Interval {
-    Interval {
-        estimate: interval.estimate / scale,
-        low: interval.low / scale,
-        high: interval.high / scale,
-        level: interval.level,
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{cell, judged};
+    use super::*;
+    use crate::stats::{Interval, Verdict};
+
+    fn off(share: f64, error: f64) -> CellResult {
+        cell(share, &[share * (1.0 + error); 12], 0)
+    }
+
+    #[test]
+    fn the_figure_of_errors_shows_the_speed_furthest_off() {
+        let cells = [off(0.2, 0.3), off(0.4, 0.3), off(0.6, -0.23), off(0.8, -0.23)];
+        let point = error_of(&judged(&cells), 1.0).unwrap();
+        assert!((point.y - 30.0).abs() < 1e-6, "{point:?}");
+        assert_eq!(point, point.judged(Verdict::Fail));
+        assert!(
+            error_of(&judged(&[cell(0.4, &[0.4; 12], 12)]), 1.0).is_none(),
+            "disturbed pairs show nothing"
+        );
+    }
+
+    #[test]
+    fn a_speed_lies_at_the_frequency_that_was_asked_for() {
+        let native = Interval { estimate: 1e9, low: 1e9, high: 1e9, level: 0.95 };
+        let (workload, ideal) = ("cpu-loop".to_owned(), vec![]);
+        let ground = Ground { workload, cores: 1, native, ideal, aa: None, arrays: None };
+        for share in [0.25, 0.8] {
+            let point = speed_of(&off(share, 0.0), &ground, 1e9);
+            assert!((point.x - share).abs() < 1e-9 && (point.y - point.x).abs() < 1e-9, "{point:?}");
+        }
     }
 }

@@ -31,6 +31,7 @@ pub(super) fn page(results: &Results) -> Result<String> {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
+                (mark(results))
                 title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
@@ -39,18 +40,21 @@ pub(super) fn page(results: &Results) -> Result<String> {
                 p.conclusion { (results.conclusion) }
                 p.machine { (machine(results)) }
                 @for svg in &errors { (inline(svg)) }
-                @if !errors.is_empty() {
-                    p.note {
-                        "Each bar is the 95% interval of the mean error over the speeds. What is hollow is not decided; what is \
-                         far off is drawn at the edge."
+                p.note {
+                    @if errors.is_empty() {
+                        "There is no figure of errors: no method has a pair that was not disturbed."
+                    } @else {
+                        "Each point is the speed that is furthest off, each bar the 95% interval that its verdict rests on. \
+                         What is filled passes, what is crossed out fails, and what is hollow is not decided: the table \
+                         says why. What lies beyond the figure is an arrow at its edge, with its value."
                     }
                 }
                 (section("Fidelity", &fidelity(results)))
                 (section("Perceived speed over emulated frequency", &html! {
                     p.note {
                         "Bars are 95% intervals of the median ratio of pairs, times the native speed. The dashed line \
-                         is what a really slower CPU would give. Methods are drawn beside each other where they were \
-                         asked for the same speed."
+                         is what a really slower CPU would give. Markers of methods that lie upon each other are of \
+                         different sizes."
                     }
                     @for svg in &figures { (inline(svg)) }
                 }))
@@ -76,6 +80,12 @@ pub(super) fn page(results: &Results) -> Result<String> {
         }
     };
     Ok(page.into_string())
+}
+
+/// Which records a page is of.
+pub(super) fn mark(results: &Results) -> Markup {
+    let runs: Vec<_> = results.runs.iter().map(|run| format!("{} {}", run.date, run.seed)).collect();
+    html! { meta name="emu-records" content=(runs.join(", ")); }
 }
 
 fn section(heading: &str, content: &Markup) -> Markup {
@@ -107,12 +117,14 @@ fn fidelity(results: &Results) -> Markup {
     html! {
         (results.fidelity_table().html())
         p.note {
-            "Mean error of the perceived speed against the ideal over all speeds, with its 95% interval; +5% is too fast. "
-            b { "worst" } ": how far it is off at the worst speed, either way. "
+            "Error of the perceived speed against the ideal, at the speed that is furthest off of those with the verdict, with \
+             its 95% interval; +5% is too fast. "
+            b { "mean" } ": over all speeds, where errors may cancel out. "
             b { "pass" } ": at every speed the interval and the mean lie within ±" (percent(results.tolerance))
             ", and no more than one window in eight is far off. "
             b { "fail" } ": at one speed the interval lies outside. "
-            b { "not enough data" } ": neither can be said. Disturbed pairs do not count."
+            b { "not enough data" } ": neither can be said, or only if what native windows differ by is left out. Disturbed \
+             pairs do not count."
         }
         @for doubt in results.grounds.iter().filter_map(Ground::doubt) { p.note { (doubt) } }
         @if !results.totals_table().is_empty() {
@@ -142,7 +154,8 @@ fn published(results: &Results) -> Markup {
         (results.published_table().html())
         p.note {
             "T. Buchert, L. Nussbaum, J. Gustedt: Methods for Emulation of Multi-Core CPU Performance, HPCC 2011, slides \
-             13 to 20. “As it should be” is taken as within 10% of the ideal at every speed."
+             13 to 20. “As it should be” is taken as within 10% of the ideal at every speed, and “twice too slow” as 40 to \
+             67% of it at every speed."
         }
     }
 }
@@ -152,7 +165,7 @@ fn noise(results: &Results) -> Markup {
         (tables::noise(results).html())
         p.note {
             "Controls are pairs without emulation, taken among the others. Their interval should contain 0: outside, \
-             drift or order disturbs. An error smaller than the last column is found less than four times in five with \
+             drift or order disturbs, and there is no verdict that as large an error could turn. An error smaller than the last column is found less than four times in five with \
              that many pairs."
         }
     }

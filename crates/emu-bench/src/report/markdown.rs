@@ -28,8 +28,8 @@ pub(super) fn summary(results: &Results) -> String {
     }
     let _ = writeln!(
         text,
-        "{}\n{}\nMean error of the perceived speed against the ideal, with its interval and the error at the worst speed. \
-         pass: at every speed the 95% interval and the mean lie within ±{}, and no more than one window in eight is far \
+        "{}\n{}\nError of the perceived speed against the ideal at the speed that is furthest off, with its interval, and the \
+         mean over all speeds. pass: at every speed the 95% interval and the mean lie within ±{}, and no more than one window in eight is far \
          off. Disturbed pairs do not count. Score: 0 to 100, of the worst work. Longest stall: of cpu-loop.\n",
         results.fidelity_table().markdown(),
         results.totals_table().markdown(),

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use emu_core::{Error, Hertz, Result};
 
-use super::results::{CellResult, Ground, Judged, Rate};
+use super::results::{CellResult, Furthest, Ground, Judged, Rate};
 use super::stored::Stored;
-use crate::experiment::{Cell, Experiment, Taken, in_order};
+use crate::experiment::{Cell, Experiment, NONE, Taken, in_order};
 use crate::stats::{self, Bootstrap, Fidelity, Interval, Level, LinearFit, PairedRatios, Sample, Verdict};
 use crate::verify::{Pair, Plan, Side, Trial, Window, counting, findings, rates};
 
@@ -52,10 +52,17 @@ impl Measured<'_> {
         })
     }
 
-    pub(super) fn result(&self) -> Result<CellResult> {
+    /// What was found, beside the controls of its ground.
+    pub(super) fn result(&self, grounds: &[Ground]) -> Result<CellResult> {
         let (experiment, cell) = (self.experiment, self.cell);
         let plan: Plan = experiment.plan(cell, Path::new(""))?;
         let finding = findings(&cell.trial, &self.pairs(), &plan)?.into_iter().next();
+        let mut finding = finding.ok_or_else(|| Error::usage("a cell has no CPU"))?;
+        let ground =
+            grounds.iter().find(|one| (one.workload.as_str(), one.cores) == (cell.workload(), cell.cores()));
+        if let Some(controls) = ground.and_then(|ground| ground.aa).filter(|_| cell.contender != NONE) {
+            finding = finding.with_controls(&controls, &plan)?;
+        }
         Ok(CellResult {
             contender: cell.contender,
             workload: cell.workload().into(),
@@ -64,7 +71,7 @@ impl Measured<'_> {
             emulated: Hertz((cell.share() * experiment.reference.as_f64()).round() as u64),
             period: cell.period,
             exclude_background: cell.demand.exclude_background,
-            finding: finding.ok_or_else(|| Error::usage("a cell has no CPU"))?,
+            finding,
             native_rate: self.rate(Side::Native, experiment.seed)?,
             emulated_rate: self.rate(Side::Emulated, experiment.seed)?,
         })
@@ -141,6 +148,7 @@ pub(super) fn judged(
                 cores: ground.cores,
                 verdict,
                 doubt: doubt.filter(|_| matches!(verdict, Verdict::NotEnoughData { .. })),
+                furthest: Furthest::of(of_both().map(|(_, cell)| cell), verdict),
                 fidelity: if strata.is_empty() {
                     None
                 } else {

@@ -8,6 +8,7 @@ mod csv;
 mod figure;
 mod html;
 mod markdown;
+mod marker;
 mod measured;
 mod published;
 mod quoted;
@@ -17,13 +18,17 @@ mod standing;
 mod stored;
 mod style;
 mod tables;
+#[cfg(test)]
+mod testing;
 
 pub use axis::Axis;
 pub use chart::{Chart, Point, Series};
 pub use csv::{Csv, optional};
 pub use published::{BUCHERT_2011, BUCHERT_2011_METHODS, Compared, Reproduced, Says};
 pub use quoted::{Quoted, spliced};
-pub use results::{Beside, CellResult, Ground, Judged, Rate, Results, RunInfo, Smoothness, Standing, Total};
+pub use results::{
+    Beside, CellResult, Furthest, Ground, Judged, Rate, Results, RunInfo, Smoothness, Standing, Total,
+};
 
 use emu_core::Result;
 
@@ -34,6 +39,11 @@ pub struct ReportFile {
     pub name: String,
     /// What is in it.
     pub text: String,
+}
+
+/// Whether a page of this text is a report of the records that these results are of.
+pub fn is_page_of(page: &str, results: &Results) -> bool {
+    page.contains(&html::mark(results).into_string())
 }
 
 /// Every file of a report: the page, the figures, the tables.

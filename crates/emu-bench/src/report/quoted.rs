@@ -84,6 +84,12 @@ fn setting(cell: &CellResult) -> String {
     format!("{}{period}{background}", cell.contender)
 }
 
+/// The error found in a cell; `None` where all of its pairs were disturbed.
+fn error_of(cell: &CellResult) -> Option<f64> {
+    (cell.finding.pairs > 0).then(|| cell.finding.error())
+}
+
+/// The cells that are no controls.
 fn emulated(records: &[Results]) -> impl Iterator<Item = &CellResult> {
     records.iter().flat_map(|one| &one.cells).filter(|cell| cell.contender != NONE)
 }
@@ -114,9 +120,9 @@ fn errors(records: &[Results]) -> Table {
                 (setting(cell), self::work(cell)) == (method.clone(), work.clone())
                     && is_same(cell.share, *share)
             };
-            emulated(records).find(is_it).map(|cell| {
+            emulated(records).find(is_it).and_then(|cell| {
                 let relative = &cell.finding.relative;
-                (relative.estimate - 1.0, relative.low - 1.0, relative.high - 1.0)
+                Some((error_of(cell)?, relative.low - 1.0, relative.high - 1.0))
             })
         };
         let values: Vec<Value> = shares.iter().map(|share| of(share).into()).collect();
@@ -133,7 +139,7 @@ fn largest(records: &[Results]) -> Table {
         let of = |wanted: &String| {
             let cells = emulated(records).filter(|cell| setting(cell) == method && work(cell) == *wanted);
             cells
-                .map(|cell| cell.finding.error().abs())
+                .filter_map(|cell| error_of(cell).map(f64::abs))
                 .reduce(f64::max)
                 .map(|error| percent((error * 1000.0).round() / 1000.0))
         };
@@ -152,7 +158,7 @@ fn beside(records: &[Results]) -> Table {
             let of = |method| {
                 let here = |cell: &&CellResult| work(cell) == name && percent(cell.share) == speed;
                 let cell = cells().filter(here).find(|cell| cell.contender == method)?;
-                let error = signed(cell.finding.error());
+                let error = signed(error_of(cell)?);
                 let standings: Vec<_> = results
                     .beside
                     .iter()
@@ -207,6 +213,13 @@ fn command(words: &str) -> Result<(Vec<PathBuf>, Quoted), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_only_disturbed_pairs_show_is_not_quoted() {
+        let error =
+            |disturbed| error_of(&super::super::testing::cell(0.4, &[0.44; 12], disturbed)).map(signed);
+        assert_eq!((error(5).as_deref(), error(12)), (Some("+10.0%"), None));
+    }
 
     /// Records of which there are none.
     fn nothing(folders: &[PathBuf]) -> Result<Vec<Results>> {

@@ -70,7 +70,7 @@ impl Results {
                 grounds.push(Ground::of(workload, cores, &measured, first.experiment.seed)?);
             }
         }
-        let cells = measured.iter().map(Measured::result).collect::<Result<Vec<_>>>()?;
+        let cells = measured.iter().map(|one| one.result(&grounds)).collect::<Result<Vec<_>>>()?;
         let fidelity = judged(&measured, &cells, &grounds, reference)?;
         let beside = standing::beside(&measured, &cells, first.experiment.seed)?;
         let mut results = Self {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::mem::discriminant;
 use std::time::Duration;
 
 use emu_core::{Hertz, MethodId};
@@ -165,10 +166,23 @@ pub struct Judged {
     pub verdict: Verdict,
     /// Why that cannot be told, and the share of which speed, where it is not the intervals alone.
     pub doubt: Option<(f64, Doubt)>,
+    /// The speed that is furthest off, of those with this verdict; `None` where no speed has an undisturbed pair.
+    pub furthest: Option<Furthest>,
     /// How far it is from the ideal; `None` where no speed has two undisturbed pairs.
     pub fidelity: Option<Fidelity>,
     /// Perceived on emulated frequency, both in GHz; `None` for a single speed.
     pub line: Option<LinearFit>,
+}
+
+/// The speed at which a method is furthest off on a ground.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+pub struct Furthest {
+    /// The speed asked for, as a share.
+    pub share: f64,
+    /// Emulated / native / ideal there, with the interval that its verdict rests on; see
+    /// [`Finding::relative`].
+    pub relative: Interval,
 }
 
 /// A method over all.
@@ -328,20 +342,51 @@ impl Judged {
     }
 }
 
+impl Furthest {
+    /// Of some cells, of which those with this verdict go before.
+    pub(super) fn of<'a>(cells: impl IntoIterator<Item = &'a CellResult>, verdict: Verdict) -> Option<Self> {
+        let rank = |cell: &CellResult| {
+            let has_it = discriminant(&cell.finding.verdict) == discriminant(&verdict);
+            (has_it, cell.finding.relative.estimate.ln().abs())
+        };
+        let counting = cells.into_iter().filter(|cell| cell.finding.pairs > 0);
+        let furthest = counting.max_by(|a, b| {
+            let (a, b) = (rank(a), rank(b));
+            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+        })?;
+        Some(Self { share: furthest.share, relative: furthest.finding.relative })
+    }
+
+    /// Relative error of the speed: −0.01 is one percent too slow.
+    pub fn error(&self) -> f64 {
+        self.relative.estimate - 1.0
+    }
+}
+
 impl CellResult {
     /// The perceived speed at the ground's native clock: the native one times the relative speed of the pairs.
     pub fn perceived(&self, ground: &Ground) -> Interval {
         let ideal = ground.native.estimate * self.finding.ideal;
-        let relative = &self.finding.relative;
-        Interval {
-            estimate: relative.estimate * ideal,
-            low: relative.low * ideal,
-            high: relative.high * ideal,
-            level: relative.level,
-        }
+        self.finding.relative.map(|relative| relative * ideal)
     }
 }
 
 pub(super) fn is_promised(name: &str) -> bool {
     workload(name).is_ok_and(Workload::is_promised)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::cell;
+    use super::*;
+
+    #[test]
+    fn the_furthest_speed_is_one_with_the_verdict_of_all() {
+        let off = |share: f64, error: f64, disturbed| cell(share, &[share * (1.0 + error); 12], disturbed);
+        let cells = [off(0.2, 0.3, 0), off(0.4, 0.04, 0), off(0.6, -0.4, 12), off(0.8, -0.3, 0)];
+        let of = |verdict| Furthest::of(&cells, verdict).map(|one| (one.share, (one.error() * 1e3).round()));
+        assert_eq!(of(Verdict::Fail), Some((0.8, -300.0)), "ln 0.7 is further from 0 than ln 1.3");
+        assert_eq!(of(Verdict::Pass), Some((0.4, 40.0)));
+        assert_eq!(Furthest::of(&cells[2..3], Verdict::NotEnoughData { pairs_needed: None }), None);
+    }
 }

@@ -1,10 +1,10 @@
 //! The tables for people: the same on the page, in Markdown and on a terminal.
 
 use super::published::Reproduced;
-use super::results::{Judged, Results, ground_name};
+use super::results::{Furthest, Judged, Results, ground_name};
 use crate::numbers::{percent, range, signed};
 use crate::row;
-use crate::stats::{Fidelity, Spread, Verdict};
+use crate::stats::{Spread, Verdict};
 use crate::table::{Column, Judgement, Table, Value};
 
 impl Results {
@@ -78,20 +78,30 @@ impl Results {
     }
 }
 
+/// The error of the speed that is furthest off, which speed that is, its interval, the mean over all, and why there is no
+/// verdict.
 fn judgement(one: &Judged) -> Judgement {
     let mut remarks = Vec::new();
-    if let Some(Fidelity { bias, worst, .. }) = &one.fidelity {
-        remarks.push(range(&signed(bias.low), &signed(bias.high)));
-        remarks.push(format!("worst {}", off(worst.estimate)));
+    if let Some(Furthest { share, relative }) = &one.furthest {
+        let ends = range(&signed(relative.low - 1.0), &signed(relative.high - 1.0));
+        remarks.push(format!("{ends} at {}", percent(*share)));
     }
-    remarks.extend(one.doubt_in_words());
-    let error = one.fidelity.map(|fidelity| fidelity.bias.estimate);
-    Judgement { verdict: one.verdict, word: None, error, remarks }
-}
-
-/// `3.5%`, and beyond a half a factor: `2.0-fold`.
-fn off(worst: f64) -> String {
-    if worst <= 0.5 { percent(worst) } else { format!("{:.1}-fold", 1.0 + worst) }
+    remarks.extend(one.fidelity.map(|fidelity| format!("mean {}", signed(fidelity.bias.estimate))));
+    remarks.extend(match (one.doubt_in_words(), one.verdict) {
+        (None, Verdict::NotEnoughData { pairs_needed: Some(pairs) }) => {
+            Some(format!("{pairs} pairs would decide"))
+        }
+        (None, Verdict::NotEnoughData { pairs_needed: None }) => {
+            Some("too near the tolerance to be decided".into())
+        }
+        (doubt, _) => doubt,
+    });
+    Judgement {
+        verdict: one.verdict,
+        word: None,
+        error: one.furthest.map(|furthest| furthest.error()),
+        remarks,
+    }
 }
 
 pub(super) fn granularity(results: &Results) -> Table {
@@ -212,4 +222,28 @@ pub(super) fn unavailable(results: &Results) -> Table {
         table.row(row![refusal.contender, wanted, &refusal.why, hint]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{cell, judged};
+    use super::*;
+
+    #[test]
+    fn errors_that_cancel_out_do_not_look_right() {
+        let off = |share: f64, error: f64| cell(share, &[share * (1.0 + error); 12], 0);
+        let cells = [off(0.2, 0.3), off(0.4, 0.3), off(0.6, -0.23), off(0.8, -0.23)];
+        let shown = judgement(&judged(&cells));
+        assert_eq!((shown.verdict, shown.error.map(signed).as_deref()), (Verdict::Fail, Some("+30.0%")));
+        assert!(shown.remarks.concat().contains("at 40%"), "{shown:?}");
+    }
+
+    #[test]
+    fn what_is_not_decided_says_why() {
+        let few = judgement(&judged(&[cell(0.4, &[0.4, 0.41, 0.4], 0)]));
+        assert!(few.remarks.iter().any(|one| one == "6 pairs would decide"), "{few:?}");
+        let disturbed = judgement(&judged(&[cell(0.4, &[0.4; 12], 12)]));
+        assert_eq!(disturbed.error, None);
+        assert!(disturbed.remarks.concat().contains("12 of 12 pairs were disturbed"), "{disturbed:?}");
+    }
 }

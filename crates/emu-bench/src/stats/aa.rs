@@ -18,7 +18,7 @@ pub struct AaTest {
     /// Ratio over all pairs; its interval should contain 1.
     pub ratio: Interval,
     /// Minimum detectable effect of a comparison of as many pairs, as a share: 0.02 when a change of 2 % is found four
-    /// times in five.
+    /// times in five. [`bias`](Self::bias) adds to it, as no effect of that size can be told from it.
     pub detectable: f64,
     /// Mean |ln ratio| of the pairs: the error that a perfect method shows here.
     pub floor: f64,
@@ -35,11 +35,16 @@ impl AaTest {
             return Err(Error::usage(format!("cannot compare {count} pairs at the level {}", level.get()))
                 .hint("the median needs more pairs; 6 for 95 %"));
         }
-        Ok(Self {
-            ratio,
-            detectable: detectable(ratio.map(f64::ln).half_width(), pairs.len(), level)?.exp_m1(),
-            floor: all.logs().map(f64::abs)?.mean(),
-        })
+        let mut test = Self { ratio, detectable: 0.0, floor: all.logs().map(f64::abs)?.mean() };
+        let by_chance = detectable(ratio.map(f64::ln).half_width(), pairs.len(), level)?;
+        test.detectable = (by_chance + test.bias().map_or(0.0, |bias| bias.ln_1p().abs())).exp_m1();
+        Ok(test)
+    }
+
+    /// The difference that is seen although there is none, as a share: that of the estimate, where the interval does not
+    /// contain 1.
+    pub fn bias(&self) -> Option<f64> {
+        (!self.ratio.contains(1.0)).then_some(self.ratio.estimate - 1.0)
     }
 }
 
@@ -71,7 +76,7 @@ mod tests {
     }
 
     fn excluded(tests: &[AaTest]) -> usize {
-        tests.iter().filter(|test| !test.ratio.contains(1.0)).count()
+        tests.iter().filter(|test| test.bias().is_some()).count()
     }
 
     #[test]
@@ -96,6 +101,16 @@ mod tests {
     #[test]
     fn a_biased_harness_is_found_out() {
         assert_eq!(excluded(&tests(&pairs(120, 0.005, -0.02, 7), Centre::Mean)), 10);
+    }
+
+    #[test]
+    fn no_effect_below_the_bias_of_the_controls_is_detectable() {
+        for bias in [-0.06, 0.06] {
+            let of = |bias: f64| AaTest::of(&pairs(12, 0.002, bias, 7), Centre::Mean, Level::P95).unwrap();
+            let (biased, fair) = (of(bias), of(0.0));
+            assert!((biased.bias().unwrap() - bias).abs() < 0.003, "{biased:?}");
+            assert!(biased.detectable > 0.06 && fair.detectable < 0.004, "{biased:?} {fair:?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::distribution::t_critical;
 use super::interval::{Interval, Level};
-use super::paired::PairedRatios;
+use super::paired::{PairedRatios, unfit};
 use super::regression::LinearFit;
 use super::sample::Sample;
 
@@ -58,7 +58,7 @@ impl Fidelity {
     pub fn of(cells: &[Cell], floor: f64, level: Level) -> Result<Self> {
         if !(floor.is_finite() && floor >= 0.0) {
             return Err(Error::usage(format!(
-                "cannot subtract the noise floor {floor}: it is not 0 or above"
+                "cannot subtract the noise floor {floor}: it is no finite number from 0 on"
             )));
         }
         let errors = cells.iter().map(log_errors).collect::<Result<Vec<_>>>()?;
@@ -85,11 +85,8 @@ impl Fidelity {
 }
 
 fn log_errors(cell: &Cell) -> Result<Sample> {
-    if !(cell.target > 0.0 && cell.target.is_finite()) {
-        return Err(Error::usage(format!(
-            "cannot use the target speed {}: it is not above zero",
-            cell.target
-        )));
+    if let Some(why) = unfit(cell.target) {
+        return Err(Error::usage(format!("cannot use the target speed {}: {why}", cell.target)));
     }
     if cell.ratios.logs().count() < 2 {
         return Err(Error::usage(format!("cannot judge the speed {} by a single pair", cell.target))

@@ -96,7 +96,7 @@ impl Interval {
     }
 
     /// The same interval on another scale, for a function that never falls.
-    pub(super) fn map(self, rising: impl Fn(f64) -> f64) -> Self {
+    pub(crate) fn map(self, rising: impl Fn(f64) -> f64) -> Self {
         Self { estimate: rising(self.estimate), low: rising(self.low), high: rising(self.high), ..self }
     }
 

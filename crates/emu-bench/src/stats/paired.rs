@@ -22,10 +22,9 @@ impl Pair {
     /// A pair of single measurements. A rate of zero is a stall: it has no ratio, and must be reported as a failed measurement.
     pub fn new(emulated: f64, native: f64) -> Result<Self> {
         for (name, rate) in [("emulated", emulated), ("native", native)] {
-            if !(rate > 0.0 && rate.is_finite()) {
-                return Err(Error::usage(format!(
-                    "cannot pair the {name} rate {rate}: it is not above zero"
-                )));
+            if let Some(why) = unfit(rate) {
+                return Err(Error::usage(format!("cannot pair the {name} rate {rate}: {why}"))
+                    .hint("a window that cannot have been measured so has no rate: take it again"));
             }
         }
         Ok(Self { emulated, native })
@@ -34,6 +33,16 @@ impl Pair {
     /// ln(emulated / native): 0 when the emulation changes nothing, −0.69 at half speed.
     pub fn log_ratio(&self) -> f64 {
         self.emulated.ln() - self.native.ln()
+    }
+}
+
+/// Why a value is no rate, speed or ratio; `None` for one that is finite and above zero.
+pub(super) fn unfit(value: f64) -> Option<&'static str> {
+    match value {
+        value if value.is_nan() => Some("it is no number"),
+        value if value.is_infinite() => Some("it is not finite"),
+        value if value <= 0.0 => Some("it is not above zero"),
+        _ => None,
     }
 }
 
@@ -67,10 +76,8 @@ impl PairedRatios {
 
     /// The same pairs relative to an ideal ratio: 1 where the emulation is perfect.
     pub fn relative_to(&self, ideal: f64) -> Result<Self> {
-        if !(ideal > 0.0 && ideal.is_finite()) {
-            return Err(Error::usage(format!(
-                "cannot compare with the ideal ratio {ideal}: it is not above zero"
-            )));
+        if let Some(why) = unfit(ideal) {
+            return Err(Error::usage(format!("cannot compare with the ideal ratio {ideal}: {why}")));
         }
         Ok(Self { logs: self.logs.map(|log| log - ideal.ln())? })
     }

@@ -18,6 +18,8 @@ pub enum Doubt {
         /// All pairs.
         pairs: usize,
     },
+    /// Native windows differ among themselves by this share, and with that the interval would not decide.
+    Controls(f64),
     /// The median is within the tolerance, and too many windows are far from it.
     Outliers {
         /// Which.
@@ -34,6 +36,9 @@ impl fmt::Display for Doubt {
         match self {
             Self::Disturbed { disturbed, pairs } => {
                 write!(f, "{disturbed} of {pairs} pairs were disturbed, too many for a verdict")
+            }
+            Self::Controls(bias) => {
+                write!(f, "native against native is off by {:+.1}%, too much for a verdict", bias * 100.0)
             }
             Self::Outliers { outliers, pairs } => {
                 let percent = outliers.beyond * 100.0;
@@ -58,6 +63,7 @@ mod tests {
                 Doubt::Disturbed { disturbed: 12, pairs: 15 },
                 "12 of 15 pairs were disturbed, too many for a verdict",
             ),
+            (Doubt::Controls(0.06), "native against native is off by +6.0%, too much for a verdict"),
             (Doubt::Outliers { outliers, pairs: 15 }, "3 of 15 windows are off by more than 10%"),
             (Doubt::Mean(-0.063), "the median is right, but the mean is off by -6.3%"),
         ] {

@@ -52,7 +52,9 @@ pub struct Finding {
     pub floor: Option<f64>,
     /// The smallest error that the run would have found four times in five.
     pub detectable: Option<f64>,
-    /// Pairs that are far from the median.
+    /// By how much native windows differ although nothing is engaged, as a share; see [`AaTest::bias`].
+    pub control_bias: Option<f64>,
+    /// Pairs that count and are far from the median.
     pub outliers: Outliers,
     /// The longest time without progress under emulation, in nanoseconds.
     pub longest_stall_ns: u64,
@@ -96,8 +98,30 @@ impl Finding {
         matches!(self.doubt, Some(Doubt::Disturbed { .. }))
     }
 
-    /// Whether the error is within `band`. A pass needs more than the median: the mean must be within the band as well, and no
-    /// more than one pair in eight may be far off. An emulation that is wrong in a fifth of its windows has the right median.
+    /// Judged with what the controls of a run showed, where they are no pairs of this trial.
+    ///
+    /// # Errors
+    /// As [`within`](Self::within).
+    pub fn with_controls(mut self, controls: &AaTest, plan: &Plan) -> Result<Self> {
+        self.control_bias = controls.bias();
+        (self.verdict, self.doubt) = self.judge(plan.tolerance, plan.level)?;
+        Ok(self)
+    }
+
+    /// [`relative`](Self::relative) with an interval that is wider, on either side, by what controls saw where there is
+    /// nothing: the same may be in these pairs or not.
+    pub fn relative_beside_controls(&self) -> Interval {
+        let factor = self.control_bias.map_or(1.0, |bias| bias.ln_1p().abs().exp());
+        Interval { low: self.relative.low / factor, high: self.relative.high * factor, ..self.relative }
+    }
+
+    /// Whether the error is within `band`.
+    ///
+    /// A pass needs more than the median: the mean must be within the band as well, and no more than one pair in eight
+    /// may be far from the median. An emulation that is wrong in a fifth of its windows has the right median.
+    ///
+    /// # Errors
+    /// Usage, when the interval was made for a lower level.
     pub fn within(&self, band: Band, level: Level) -> Result<Verdict> {
         self.judge(band, level).map(|(verdict, _)| verdict)
     }
@@ -110,6 +134,12 @@ impl Finding {
             return Ok((UNDECIDED, Some(Doubt::Disturbed { disturbed, pairs })));
         }
         let verdict = Verdict::of(&self.relative, self.pairs, band, level)?;
+        let decided = matches!(verdict, Verdict::Pass | Verdict::Fail);
+        if let Some(bias) = self.control_bias.filter(|_| decided)
+            && Verdict::of(&self.relative_beside_controls(), self.pairs, band, level)? != verdict
+        {
+            return Ok((UNDECIDED, Some(Doubt::Controls(bias))));
+        }
         if verdict != Verdict::Pass {
             return Ok((verdict, None));
         }
@@ -129,8 +159,8 @@ impl Finding {
     /// `tolerance`. It is broken where the whole interval is outside: promises are narrower than a verdict allows, so that a
     /// wider interval does not break one. `None` where neither can be told.
     pub fn keeps(&self, promised: Band, tolerance: Band) -> Option<bool> {
-        let Interval { estimate, low, high, .. } = self.relative;
-        if self.is_disturbed() {
+        let Interval { estimate, low, high, .. } = self.relative_beside_controls();
+        if self.is_disturbed() || matches!(self.doubt, Some(Doubt::Controls(_))) {
             return None;
         }
         if high < promised.low() || promised.high() < low {
@@ -192,13 +222,16 @@ fn finding(
         .map(|Pair { windows: [a, b], .. }| stats::Pair::new(rate(b) / clock(b, a), rate(a)))
         .collect::<Result<Vec<_>>>()?;
     let centre = Centre::Median(Bootstrap::new(plan.seed));
+    let count = undisturbed(pairs).filter(|pair| pair.sides().is_some()).count();
     let outliers = Outliers::of(&relative, &controls, plan.tolerance)?;
+    // Where figures are of disturbed pairs, none of these counts.
+    let outliers = if count == 0 { Outliers { pairs: 0, ..outliers } } else { outliers };
     let ratio = PairedRatios::new(&measured)?.ratio(centre, plan.level)?;
     let ratios = PairedRatios::new(&relative)?;
     let differences: Vec<_> = controls.iter().map(|pair: &stats::Pair| pair.log_ratio().abs()).collect();
     let floor = if differences.is_empty() { None } else { Some(Sample::new(differences)?.mean().exp_m1()) };
     // Too few controls say nothing about what can be detected.
-    let detectable = AaTest::of(&controls, centre, plan.level).ok().map(|test| test.detectable);
+    let test = AaTest::of(&controls, centre, plan.level).ok();
     let windows = || sides().map(|(_, emulated)| emulated);
     let deliveries = || windows().filter_map(|window| window.delivery.as_ref());
     let cpus = trial.shares.len().max(1) as f64;
@@ -219,11 +252,12 @@ fn finding(
         } else {
             None
         },
-        pairs: undisturbed(pairs).filter(|pair| pair.sides().is_some()).count(),
+        pairs: count,
         repeated: pairs.iter().filter(|pair| !pair.kept).count(),
         tainted: tainted.count(),
         floor,
-        detectable,
+        detectable: test.map(|test| test.detectable),
+        control_bias: test.and_then(|test| test.bias()),
         outliers,
         longest_stall_ns: windows().map(|window| window.done.longest_stall_ns).max().unwrap_or(0),
         late: windows().filter(|window| window.done.late_ns > 0).count(),

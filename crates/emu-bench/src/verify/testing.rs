@@ -51,7 +51,7 @@ pub(super) fn pair_of(windows: [Window; 2]) -> Pair {
 }
 
 /// An undisturbed pair whose windows lie in the order of its number.
-pub(super) fn pair(number: usize, native: &[f64], emulated: &[f64]) -> Pair {
+pub(crate) fn pair(number: usize, native: &[f64], emulated: &[f64]) -> Pair {
     let (native, emulated) = (window(Side::Native, native, 0), window(Side::Emulated, emulated, 0));
     let windows = if number.is_multiple_of(2) { [native, emulated] } else { [emulated, native] };
     Pair { number, windows, taints: vec![], kept: true }

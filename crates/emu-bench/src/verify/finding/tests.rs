@@ -118,6 +118,41 @@ fn controls_give_the_floor_and_disturbed_pairs_are_counted() {
     assert_eq!(found.longest_stall_ns, 7);
 }
 
+#[test]
+fn controls_leave_open_what_their_own_error_could_turn() {
+    let judge = |share: f64, rate: f64| {
+        let mut pairs = pairs(share, 15);
+        pairs.extend((0..6).map(|i| control(i, rate * 1e9)));
+        findings(&trial(&[0.4], false), &pairs, &Plan::new(1)).unwrap().remove(0)
+    };
+    for (share, rate, verdict) in [
+        (0.4, 1.0, Some(Verdict::Pass)),
+        (0.4, 1.06, None),
+        (0.4, 0.94, None),
+        (0.4, 1.01, Some(Verdict::Pass)),
+        (0.43, 1.0, Some(Verdict::Fail)),
+        (0.43, 1.06, None),
+        (0.6, 1.06, Some(Verdict::Fail)),
+    ] {
+        let found = judge(share, rate);
+        assert_eq!(found.is_undecided(), verdict.is_none(), "{share} {rate}: {found:?}");
+        match verdict {
+            Some(verdict) => assert_eq!((found.verdict, found.doubt), (verdict, None)),
+            None => assert!(matches!(found.doubt, Some(Doubt::Controls(_))), "{found:?}"),
+        }
+    }
+    assert!(judge(0.4, 1.06).detectable.unwrap() > 0.05);
+}
+
+#[test]
+fn what_only_disturbed_pairs_show_is_not_far_off() {
+    let mut pairs = pairs(0.4, 15);
+    pairs[2] = pair(2, &[1e9], &[0.1e9]);
+    disturb(&mut pairs, 15);
+    let found = findings(&trial(&[0.4], false), &pairs, &Plan::new(1)).unwrap().remove(0);
+    assert_eq!((found.pairs, found.tainted, found.outliers.pairs), (0, 15, 0));
+}
+
 fn disturb(pairs: &mut [Pair], count: usize) {
     pairs.iter_mut().take(count).for_each(|pair| pair.taints.push(Taint::Throttled(0.4)));
 }
@@ -194,6 +229,8 @@ fn a_promise_is_kept_broken_or_cannot_be_told() {
     assert_eq!(keeps(&at(0.99, 1.01, 1.03)), Some(true));
     assert_eq!(keeps(&at(1.021, 1.03, 1.04)), Some(false));
     assert_eq!(keeps(&at(1.01, 1.03, 1.04)), None, "it reaches in");
+    let beside = |bias| Finding { control_bias: Some(bias), ..at(1.021, 1.03, 1.04) };
+    assert_eq!((keeps(&beside(0.0005)), keeps(&beside(-0.01))), (Some(false), None));
     let doubt = Doubt::Disturbed { disturbed: 12, pairs: 15 };
     assert_eq!(keeps(&Finding { doubt: Some(doubt), ..at(1.2, 1.3, 1.4) }), None);
     assert_eq!(keeps(&Finding { outliers: Outliers { pairs: 3, beyond: 0.1 }, ..at(0.99, 1.0, 1.01) }), None);

@@ -22,7 +22,8 @@ pub(crate) struct ReportArgs {
     #[arg(required_unless_present = "splice", value_name = "DIR")]
     pub(crate) records: Vec<PathBuf>,
 
-    /// A new folder for the report [default: `report` in the record; several records need one]
+    /// A folder for the report, that is new, empty or has one of the same records [default: `report` in the record; several
+    /// records need one]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 

@@ -8,9 +8,10 @@ mod splice;
 pub(crate) use args::ReportArgs;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use emu_bench::report::{Results, files};
+use emu_bench::report::{Results, files, is_page_of};
 use emu_core::{Error, Result};
 
 use crate::exit::{Exit, Failure};
@@ -38,15 +39,34 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Success);
     }
     let folder = folder(args)?;
-    show(&Results::read(&args.records)?, &folder, args.json)
+    let results = Results::read(&args.records)?;
+    if let Some(out) = &args.out {
+        check(out, |page| is_page_of(page, &results))?;
+    }
+    show(&results, &folder, args.json)
+}
+
+/// Whether a report may be written into a folder: nothing else in it is lost, and no page stands beside figures of others.
+///
+/// # Errors
+/// Usage, unless it is new, empty, or has a page that `is_its_own`.
+fn check(out: &Path, is_its_own: impl Fn(&str) -> bool) -> Result<()> {
+    let why = match fs::read_dir(out) {
+        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(_) => "it is no folder that can be read",
+        Ok(mut files) if files.next().is_none() => return Ok(()),
+        Ok(_) => match fs::read_to_string(out.join(PAGE)) {
+            Ok(page) if is_its_own(&page) => return Ok(()),
+            Ok(_) => "it has a report of something else",
+            Err(_) => "it is not empty and has no report",
+        },
+    };
+    Err(Error::usage(format!("cannot make the report {}: {why}", out.display()))
+        .hint("name a new folder with --out"))
 }
 
 fn folder(args: &ReportArgs) -> Result<PathBuf> {
     match (&args.out, args.records.as_slice()) {
-        (Some(out), _) if out.exists() && !out.join(PAGE).exists() => {
-            Err(Error::usage(format!("cannot make the report {}: it exists and is no report", out.display()))
-                .hint("name a new folder with --out"))
-        }
         (Some(out), _) => Ok(out.clone()),
         (None, [record]) => Ok(record.join(FOLDER)),
         (None, _) => Err(Error::usage("a report of several records needs a folder of its own")
@@ -80,4 +100,28 @@ fn write(results: &Results, folder: &Path) -> Result<()> {
         output::write(&folder.join(&file.name), &file.text)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_takes_the_place_of_its_own_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let check = || check(&out, |page| page == "own");
+        assert!(check().is_ok(), "it is new");
+        fs::create_dir(&out).unwrap();
+        assert!(check().is_ok(), "it is empty");
+        fs::write(out.join("notes"), "precious").unwrap();
+        assert!(check().unwrap_err().to_string().ends_with("it is not empty and has no report"));
+        for (page, is_free) in [("precious", false), ("own", true)] {
+            fs::write(out.join(PAGE), page).unwrap();
+            assert_eq!(check().is_ok(), is_free, "{page}");
+        }
+        fs::remove_dir_all(&out).unwrap();
+        fs::write(&out, "precious").unwrap();
+        assert!(check().is_err(), "it is a file");
+    }
 }

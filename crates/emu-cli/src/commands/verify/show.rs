@@ -165,7 +165,7 @@ impl Section {
                 notes.push(format!(
                     "{}: {pairs} of {} pairs differ from the median by more than {}.",
                     name(finding),
-                    finding.pairs.max(pairs),
+                    finding.pairs,
                     percent(beyond)
                 ));
             }
@@ -304,6 +304,7 @@ mod tests {
             tainted: 2,
             floor: Some(0.0123),
             detectable: None,
+            control_bias: None,
             outliers: Outliers { pairs: 4, beyond: 0.1 },
             longest_stall_ns: 12_300_000,
             late: 2,
@@ -372,6 +373,7 @@ mod tests {
         let outliers = Outliers { pairs: 4, beyond: 0.1 };
         for (doubt, words) in [
             (Doubt::Disturbed { disturbed: 10, pairs: 15 }, "10 of 15 pairs were disturbed"),
+            (Doubt::Controls(0.06), "native against native is off by +6.0%"),
             (Doubt::Outliers { outliers, pairs: 15 }, "4 of 15 windows are off by more than 10%"),
             (Doubt::Mean(-0.06), "the mean is off by -6.0%"),
         ] {

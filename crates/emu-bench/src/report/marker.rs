@@ -1,0 +1,92 @@
+//! Markers of points: their shapes, and how a verdict shows in them.
+
+use super::style::Shape;
+use crate::stats::Verdict;
+
+/// What a marker says beside its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Mark {
+    /// Nothing; of a verdict, that it passes.
+    #[default]
+    Plain,
+    /// It decides nothing: hollow.
+    Open,
+    /// There is no verdict: hollow, and in the legend.
+    Undecided,
+    /// It fails: crossed out.
+    Fails,
+}
+
+impl Mark {
+    /// Those that a legend explains.
+    pub(super) const EXPLAINED: [Self; 2] = [Self::Undecided, Self::Fails];
+
+    pub(super) fn of(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Pass => Self::Plain,
+            Verdict::Fail => Self::Fails,
+            Verdict::NotEnoughData { .. } => Self::Undecided,
+        }
+    }
+
+    pub(super) fn is_hollow(self) -> bool {
+        matches!(self, Self::Open | Self::Undecided)
+    }
+
+    /// What it says, in words.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "passes",
+            Self::Open => "decides nothing",
+            Self::Undecided => "not decided",
+            Self::Fails => "fails",
+        }
+    }
+}
+
+/// The outline of a marker of this radius, in pixels around its place.
+pub(super) fn outline(shape: Shape, radius: i32) -> Vec<(i32, i32)> {
+    let turned = |corners: u32, radius: &dyn Fn(u32) -> f64| {
+        let corner = |step: u32| {
+            let (sin, cos) = (f64::from(step) * std::f64::consts::TAU / f64::from(corners)).sin_cos();
+            ((sin * radius(step)).round() as i32, (-cos * radius(step)).round() as i32)
+        };
+        (0..corners).map(corner).collect()
+    };
+    // Shapes with sharp ends need more room to be as heavy as the others.
+    let (r, far, near, thin) = (radius, radius + 1, radius - 1, radius / 3 + 1);
+    match shape {
+        Shape::Disc => turned(24, &|_| f64::from(r)),
+        Shape::Square => vec![(-near, -near), (near, -near), (near, near), (-near, near)],
+        Shape::Triangle => vec![(0, -far), (r, near), (-r, near)],
+        Shape::Diamond => vec![(0, -far), (far, 0), (0, far), (-far, 0)],
+        Shape::Wedge => vec![(0, far), (r, -near), (-r, -near)],
+        Shape::Left => vec![(-far, 0), (near, -r), (near, r)],
+        Shape::Right => vec![(far, 0), (-near, -r), (-near, r)],
+        Shape::Star => turned(10, &|step| f64::from(far) * if step % 2 == 0 { 1.2 } else { 0.5 }),
+        Shape::Hourglass => vec![(-r, -r), (r, -r), (-r, r), (r, r)],
+        Shape::Bow => vec![(-r, -r), (r, r), (r, -r), (-r, r)],
+        Shape::Bar => vec![(-thin, -far), (thin, -far), (thin, far), (-thin, far)],
+        Shape::Plank => vec![(-far, -thin), (far, -thin), (far, thin), (-far, thin)],
+        Shape::Plus => vec![
+            (-thin, -far),
+            (thin, -far),
+            (thin, -thin),
+            (far, -thin),
+            (far, thin),
+            (thin, thin),
+            (thin, far),
+            (-thin, far),
+            (-thin, thin),
+            (-far, thin),
+            (-far, -thin),
+            (-thin, -thin),
+        ],
+    }
+}
+
+/// The strokes that cross out a marker of this radius.
+pub(super) fn cross(radius: i32) -> [Vec<(i32, i32)>; 2] {
+    let reach = radius + 3;
+    [vec![(-reach, -reach), (reach, reach)], vec![(-reach, reach), (reach, -reach)]]
+}
