@@ -199,17 +199,17 @@ impl Chart {
             points().flat_map(|point| [point.y, point.low, point.high]).chain(lines().map(|(_, y)| y)),
         );
         match (self.x.is_log, self.y.is_log) {
-            (false, false) => self.draw_plot(&plot, &x, x.clone(), y),
-            (true, false) => self.draw_plot(&plot, &x, x.clone().log_scale(), y),
-            (false, true) => self.draw_plot(&plot, &x, x.clone(), y.log_scale()),
-            (true, true) => self.draw_plot(&plot, &x, x.clone().log_scale(), y.log_scale()),
+            (false, false) => self.draw_plot(&plot, [&x, &y], x.clone(), y.clone()),
+            (true, false) => self.draw_plot(&plot, [&x, &y], x.clone().log_scale(), y.clone()),
+            (false, true) => self.draw_plot(&plot, [&x, &y], x.clone(), y.clone().log_scale()),
+            (true, true) => self.draw_plot(&plot, [&x, &y], x.clone().log_scale(), y.clone().log_scale()),
         }?;
         self.draw_legend(&legend)?;
         root.present()?;
         Ok(())
     }
 
-    fn draw_plot<X, Y>(&self, area: &Area<'_>, across: &Range<f64>, x: X, y: Y) -> Drawn
+    fn draw_plot<X, Y>(&self, area: &Area<'_>, [across, up]: [&Range<f64>; 2], x: X, y: Y) -> Drawn
     where
         X: AsRangedCoord<Value = f64>,
         Y: AsRangedCoord<Value = f64>,
@@ -229,8 +229,8 @@ impl Chart {
             .bold_line_style(RGBColor(225, 225, 225))
             .x_labels(self.x.label_count(8))
             .y_labels(self.y.label_count(6))
-            .x_label_formatter(&|value| self.x.label(*value))
-            .y_label_formatter(&|value| self.y.label(*value))
+            .x_label_formatter(&|value| self.x.label(*value, across))
+            .y_label_formatter(&|value| self.y.label(*value, up))
             .x_desc(&self.x.name)
             .y_desc(&self.y.name)
             .axis_desc_style((FONT, 14))
@@ -316,8 +316,11 @@ impl Chart {
 
 /// The width for these names side by side.
 fn width(x: &Axis) -> u32 {
-    let longest = x.labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
-    let names = x.labels.len() as u32 * (longest as u32 * LETTER + SPACE);
+    let letters = |label: &String| label.chars().count() as u32;
+    let neighbours = x.labels.iter().zip(x.labels.iter().skip(1).chain(x.labels.last()));
+    // Each name has its middle at its place: half of it and half of the next one lie between two places.
+    let apart = neighbours.map(|(one, next)| (letters(one) + letters(next)) * LETTER / 2 + SPACE).max();
+    let names = x.labels.len() as u32 * apart.unwrap_or(0);
     SIZE.0.max(names + LEFT + LEGEND)
 }
 
@@ -346,6 +349,16 @@ fn outline(shape: Shape) -> Vec<(i32, i32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chart_is_as_wide_as_neighbouring_names_need() {
+        let width = |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            width(&Axis::of_names("", names))
+        };
+        assert_eq!(width(&["a"; 5]), SIZE.0);
+        assert!(width(&["a long name", "b"].repeat(6)) < width(&["a long name"; 12]));
+    }
 
     #[test]
     fn every_kind_of_series_is_drawn_on_every_kind_of_axis() {
