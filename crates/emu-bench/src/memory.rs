@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use rustix::param::page_size;
+
 use emu_core::{Controller, CpuId, CpuList, Error, Host, Result, Roots};
 use serde::{Deserialize, Serialize};
 
@@ -125,7 +127,8 @@ fn size(text: &str) -> Option<u64> {
 }
 
 /// Memory that this process may still use without swapping, in bytes: the least of what the host has available
-/// (`MemAvailable` of `proc_meminfo(5)`) and what the limits of our cgroup and those above it leave.
+/// (`MemAvailable` of `proc_meminfo(5)`), what the limits of our cgroup and those above it leave, and what the limits of
+/// a process (`getrlimit(2)`) leave beside a thread on each CPU that may be used.
 pub fn available(host: &Host) -> Option<u64> {
     let groups = host.cgroups.with(Controller::Memory).into_iter().flat_map(|hierarchy| {
         let (limit, used) = match hierarchy.version {
@@ -134,7 +137,31 @@ pub fn available(host: &Host) -> Option<u64> {
         };
         hierarchy.lineage().filter_map(move |group| left(group, limit, used))
     });
-    groups.chain(of_host(&host.roots, "MemAvailable")).min()
+    let threads = host.allowed.len() as u64;
+    groups.chain(of_host(&host.roots, "MemAvailable")).chain(of_process(&host.roots, threads)).min()
+}
+
+/// The stack of a thread of Rust's standard library.
+const STACK: u64 = 2 << 20;
+
+/// What the C library reserves for the allocations of a thread; a thread may take it before its arrays.
+const ARENA: u64 = if cfg!(target_env = "gnu") { 64 << 20 } else { 0 };
+
+/// A limit of memory: its name in `/proc/self/limits`, the column of `/proc/self/statm` that counts what it is of, and
+/// what a thread takes of it.
+const LIMITS: [(&str, usize, u64); 2] =
+    [("Max address space", 0, STACK + ARENA), ("Max data size", 5, STACK)];
+
+/// What the limits of this process leave beside so many threads; nothing without a limit.
+fn of_process(roots: &Roots, threads: u64) -> impl Iterator<Item = u64> {
+    let file = |name: &str| fs::read_to_string(roots.proc.join("self").join(name)).unwrap_or_default();
+    let (limits, mapped) = (file("limits"), file("statm"));
+    LIMITS.into_iter().filter_map(move |(name, column, of_thread)| {
+        let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
+        let limit = line.split_ascii_whitespace().next()?.parse::<u64>().ok()?;
+        let pages = mapped.split_ascii_whitespace().nth(column)?.parse::<u64>().ok()?;
+        Some(limit.saturating_sub(pages.saturating_mul(page_size() as u64) + threads * of_thread))
+    })
 }
 
 fn left(group: &Path, limit: &str, used: &str) -> Option<u64> {
@@ -235,6 +262,31 @@ mod tests {
 
         host.roots.sys = dir.path().join("nothing");
         assert!(!StreamSize::of(&host, &"0".parse().unwrap()).obeys_rule(), "unknown caches");
+    }
+
+    #[test]
+    fn limits_of_a_process_leave_less_than_the_host_has() {
+        let dir = tree();
+        let mut host = host(&dir);
+        host.allowed = "0-1".parse().unwrap();
+        fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+        let pages = MB / page_size() as u64;
+        let left = |address_space: &str, data: &str| {
+            let text = format!(
+                "Limit                     Soft Limit           Hard Limit           Units     \n\
+                 Max data size             {data:<21}unlimited            bytes     \n\
+                 Max address space         {address_space:<21}unlimited            bytes     \n"
+            );
+            fs::write(dir.path().join("proc/self/limits"), text).unwrap();
+            let mapped = format!("{} 9 9 9 0 {} 0\n", 20 * pages, 7 * pages);
+            fs::write(dir.path().join("proc/self/statm"), mapped).unwrap();
+            available(&host).unwrap()
+        };
+        let (limit, threads) = (300 * MB, 2 * (STACK + ARENA));
+        assert_eq!(left("unlimited", "unlimited"), 1024 * MB);
+        assert_eq!(left(&limit.to_string(), "unlimited"), 280 * MB - threads);
+        assert_eq!(left("unlimited", &limit.to_string()), 293 * MB - 2 * STACK);
+        assert_eq!(left(&(10 * MB).to_string(), "unlimited"), 0);
     }
 
     #[test]

@@ -75,6 +75,9 @@ pub struct Series {
     pub rates: Vec<f64>,
     /// Where the rate was far lower than usual.
     pub dips: Dips,
+    /// Whether others had a part of the CPUs meanwhile: the dips may be theirs, and so may what is usual.
+    #[serde(default)]
+    pub disturbed: bool,
     /// What is to be known of the figures, in sentences.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -106,7 +109,9 @@ pub(crate) fn run_beside(
     watch: Watch<'_>,
 ) -> Result<Series> {
     let begin = Instant::now();
-    let mut series = witness.once(names.0, || run_by(|| begin.elapsed(), plan, names, sample, watch))?;
+    let run = || run_by(|| begin.elapsed(), plan, names, sample, watch);
+    let (mut series, disturbed) = witness.once(names.0, run)?;
+    series.disturbed = disturbed;
     series.notes.splice(..0, witness.notes());
     Ok(series)
 }
@@ -146,6 +151,7 @@ fn run_by(
         every_s: plan.time(1).as_secs_f64(),
         rates,
         dips,
+        disturbed: false,
         notes: notes_of_build(),
     })
 }

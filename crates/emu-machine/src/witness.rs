@@ -1,4 +1,5 @@
-//! What else the CPUs did while a part of a measurement ran: it makes figures too low, and nothing in them tells.
+//! What else the CPUs did while a part of a measurement ran: it makes rates too low and times too long, and nothing in
+//! them tells.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -21,6 +22,14 @@ pub(crate) enum Others {
     Count,
     /// The kernel's threads work for what is measured, so that nothing is known to be foreign.
     Work,
+}
+
+/// How the note begins that names disturbed parts.
+const NOTE: &str = "Disturbed, so that rates may be too low and times too long";
+
+/// Whether a note of a measurement names disturbed parts.
+pub(crate) fn is_of_disturbance(note: &str) -> bool {
+    note.starts_with("Disturbed")
 }
 
 /// What disturbed a part, as shares of the CPUs' time.
@@ -66,14 +75,17 @@ impl Witness {
         }
     }
 
-    /// A disturbed part is taken again, and the less disturbed one counts; one that stays disturbed is noted. Nothing is
-    /// noted where `/proc/stat` cannot be read.
+    /// Measures a part on CPUs of these places, and tells whether it was disturbed. A disturbed one is taken again, and the
+    /// less disturbed one counts; a part that stays disturbed is noted.
+    ///
+    /// # Errors
+    /// The part's own. What the CPUs did is not known where `/proc/stat` cannot be read: nothing is noted then.
     pub(crate) fn measure<T>(
         &mut self,
         what: &str,
         places: &[CpuList],
         mut part: impl FnMut() -> Result<T>,
-    ) -> Result<T> {
+    ) -> Result<(T, bool)> {
         let cpus = &places.iter().fold(CpuList::default(), |all, place| all.union(place));
         let (mut taken, mut disturbance) = self.watched(cpus, &mut part)?;
         if disturbance.is_notable() && self.again > 0 {
@@ -83,20 +95,24 @@ impl Witness {
                 (taken, disturbance) = (other, less);
             }
         }
-        self.note(what, disturbance);
-        Ok(taken)
+        Ok((taken, self.note(what, disturbance)))
     }
 
-    pub(crate) fn once<T>(&mut self, what: &str, part: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Watches a part that is taken once, on all CPUs, and tells whether it was disturbed.
+    ///
+    /// # Errors
+    /// As [`measure`](Self::measure).
+    pub(crate) fn once<T>(&mut self, what: &str, part: impl FnOnce() -> Result<T>) -> Result<(T, bool)> {
         let (taken, disturbance) = self.watched(&self.cpus, part)?;
-        self.note(what, disturbance);
-        Ok(taken)
+        Ok((taken, self.note(what, disturbance)))
     }
 
-    fn note(&mut self, what: &str, disturbance: Disturbance) {
+    /// Notes what disturbed a part, where that is notable.
+    fn note(&mut self, what: &str, disturbance: Disturbance) -> bool {
         if disturbance.is_notable() {
             self.disturbed.push((what.to_owned(), disturbance));
         }
+        disturbance.is_notable()
     }
 
     fn watched<T>(&self, cpus: &CpuList, part: impl FnOnce() -> Result<T>) -> Result<(T, Disturbance)> {
@@ -128,7 +144,7 @@ impl Witness {
         if parts.is_empty() {
             return Vec::new();
         }
-        vec![format!("Disturbed, so that figures may be too low: {}.", parts.join("; "))]
+        vec![format!("{NOTE}: {}.", parts.join("; "))]
     }
 }
 
@@ -166,16 +182,18 @@ mod tests {
                 Ok(number)
             }
         };
-        assert_eq!(witness.measure("a", &["0".parse().unwrap()], part([20, 0])).unwrap(), 1);
+        assert_eq!(witness.measure("a", &["0".parse().unwrap()], part([20, 0])).unwrap(), (1, false));
         assert!(witness.disturbed.is_empty(), "{witness:?}");
         taken.set(0);
         assert_eq!(
             witness.measure("b", &["0".parse().unwrap()], part([20, 0])).unwrap(),
-            0,
+            (0, true),
             "only so many are taken again"
         );
         let notes = witness.notes();
-        assert_eq!(notes, ["Disturbed, so that figures may be too low: b (the hypervisor had 17%)."]);
+        let told = "Disturbed, so that rates may be too low and times too long: b (the hypervisor had 17%).";
+        assert_eq!(notes, [told]);
+        assert!(is_of_disturbance(told) && !is_of_disturbance(crate::UNOPTIMISED));
     }
 
     #[test]
@@ -208,7 +226,7 @@ mod tests {
         assert!(Witness::new(&host, 1, Others::Count).notes().is_empty());
         assert_eq!(
             Witness::new(&host, 1, Others::Count).measure("x", &[], || Ok(3)).unwrap(),
-            3,
+            (3, false),
             "no /proc/stat"
         );
     }

@@ -5,6 +5,9 @@ use std::ops::Range;
 /// A free end of an axis is this share of the range away from the outermost point.
 const ROOM: f64 = 0.08;
 
+/// What is this share of the range away from 0 is 0 on a linear axis.
+const ROUNDING: f64 = 1e-9;
+
 /// An axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
@@ -70,9 +73,12 @@ impl Axis {
         from..if to > from { to } else { from + 1.0 }
     }
 
-    pub(super) fn label(&self, value: f64) -> String {
+    /// What is written at a value, on an axis of this range.
+    pub(super) fn label(&self, value: f64, range: &Range<f64>) -> String {
         if self.labels.is_empty() {
-            return number(value);
+            // Steps from an end to 0 leave a rounding error there.
+            let is_zero = !self.is_log && value.abs() < ROUNDING * (range.end - range.start);
+            return number(if is_zero { 0.0 } else { value });
         }
         let place = (value.fract().abs() < 1e-9).then_some(value as usize);
         place.and_then(|place| self.labels.get(place.checked_sub(1)?)).cloned().unwrap_or_default()
@@ -120,11 +126,24 @@ mod tests {
     }
 
     #[test]
+    fn a_rounding_error_beside_zero_is_zero() {
+        let label = |axis: Axis, value: f64, end: f64| axis.label(value, &(-end..end));
+        for end in [0.5, 20.0, 1e9] {
+            assert_eq!(label(Axis::linear(""), -1e-16 * end, end), "0");
+        }
+        assert_eq!(label(Axis::linear(""), -2e-9, 1e-8), "-2n");
+        assert_eq!(label(Axis::log(""), 1.0, 1e12), "1");
+    }
+
+    #[test]
     fn labels_are_short() {
         let numbers = [0.0, 0.25, -3.0, 1000.0, 20_000.0, 1e6, 2.5e9, 0.002, -4e-6, 3e-9];
         let labels = ["0", "0.25", "-3", "1000", "20k", "1M", "2.5G", "2m", "-4µ", "3n"];
         assert_eq!(numbers.map(number), labels);
         let axis = Axis::of_names("", vec!["a".into(), "b".into()]);
-        assert_eq!([0.0, 1.0, 1.5, 2.0, 3.0].map(|place| axis.label(place)), ["", "a", "", "b", ""]);
+        assert_eq!(
+            [0.0, 1.0, 1.5, 2.0, 3.0].map(|place| axis.label(place, &(0.0..3.0))),
+            ["", "a", "", "b", ""]
+        );
     }
 }

@@ -230,8 +230,8 @@ impl Chart {
             .bold_line_style(RGBColor(225, 225, 225))
             .x_labels(self.x.label_count(8))
             .y_labels(self.y.label_count(6))
-            .x_label_formatter(&|value| self.x.label(*value))
-            .y_label_formatter(&|value| self.y.label(*value))
+            .x_label_formatter(&|value| self.x.label(*value, across))
+            .y_label_formatter(&|value| self.y.label(*value, up))
             .x_desc(&self.x.name)
             .y_desc(&self.y.name)
             .axis_desc_style((FONT, 14))
@@ -323,8 +323,11 @@ impl Chart {
 }
 
 fn width(x: &Axis) -> u32 {
-    let longest = x.labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
-    let names = x.labels.len() as u32 * (longest as u32 * LETTER + SPACE);
+    let letters = |label: &String| label.chars().count() as u32;
+    let neighbours = x.labels.iter().zip(x.labels.iter().skip(1).chain(x.labels.last()));
+    // Each name has its middle at its place: half of it and half of the next one lie between two places.
+    let apart = neighbours.map(|(one, next)| (letters(one) + letters(next)) * LETTER / 2 + SPACE).max();
+    let names = x.labels.len() as u32 * apart.unwrap_or(0);
     SIZE.0.max(names + LEFT + LEGEND)
 }
 
@@ -422,6 +425,16 @@ fn marker(Look { colour, shape, radius }: Look, mark: Mark) -> (Path, Vec<Path>)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chart_is_as_wide_as_neighbouring_names_need() {
+        let width = |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            width(&Axis::of_names("", names))
+        };
+        assert_eq!(width(&["a"; 5]), SIZE.0);
+        assert!(width(&["a long name", "b"].repeat(6)) < width(&["a long name"; 12]));
+    }
 
     #[test]
     fn every_kind_of_series_is_drawn_on_every_kind_of_axis() {

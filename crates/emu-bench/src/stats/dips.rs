@@ -15,6 +15,9 @@ const NORMAL: f64 = 1.4826;
 /// A value that is less than this share of the median below it is no dip, however quiet the others are.
 const SHARE_MIN: f64 = 0.01;
 
+/// A threshold at less than this share of the median finds only what nobody would overlook.
+const THRESHOLD_MIN: f64 = 0.5;
+
 /// Dips from which a period can be told.
 const PERIODIC_MIN: usize = 4;
 
@@ -42,8 +45,11 @@ pub struct Dip {
 pub struct Dips {
     /// The median of all values.
     pub median: f64,
-    /// Values below this one are dipped.
+    /// Values below this one are dipped; 0 where values scatter by so much that none can be.
     pub threshold: f64,
+    /// The standard deviation of the values beside the dips, as a share of the median: by the median absolute deviation.
+    #[serde(default)]
+    pub scatter: f64,
     /// The dips, in order.
     pub dips: Vec<Dip>,
     /// Share of the values that are dipped: of the time.
@@ -71,7 +77,8 @@ impl Dips {
         if median <= 0.0 {
             return Err(Error::usage(format!("cannot find dips of a series whose median is {median:e}")));
         }
-        let threshold = median - (DEVIATIONS * NORMAL * series.mad()).max(SHARE_MIN * median);
+        let scatter = NORMAL * series.mad() / median;
+        let threshold = median * (1.0 - (DEVIATIONS * scatter).max(SHARE_MIN)).max(0.0);
         let values = series.values();
         let mut dips: Vec<Dip> = Vec::new();
         for (number, value) in values.iter().enumerate().filter(|(_, value)| **value < threshold) {
@@ -91,11 +98,18 @@ impl Dips {
         Ok(Self {
             median,
             threshold,
+            scatter,
             share: dipped.count() as f64 / all,
             lost_share: lost / all,
             period_values: period(&dips)?,
             dips,
         })
+    }
+
+    /// Whether values scatter by so much that a dip to half of the median is nothing special: that there is none says
+    /// nothing then.
+    pub fn is_blind(&self) -> bool {
+        self.threshold < THRESHOLD_MIN * self.median
     }
 }
 
@@ -189,6 +203,16 @@ mod tests {
             values[place] = 50.0;
         }
         assert_eq!(of(&values).period_values, Some(30.0));
+    }
+
+    #[test]
+    fn values_that_scatter_widely_have_no_threshold_to_trust() {
+        let values: Vec<f64> = (0..60).map(|number| if number % 2 == 0 { 900.0 } else { 10.0 }).collect();
+        let dips = of(&values);
+        assert!(dips.is_blind() && dips.threshold == 0.0 && dips.dips.is_empty(), "{dips:?}");
+        assert!(dips.scatter > 1.0, "{dips:?}");
+        let dips = of(&[100.0, 101.0, 99.0, 102.0, 98.0, 40.0]);
+        assert!(!dips.is_blind() && dips.dips.len() == 1, "{dips:?}");
     }
 
     #[test]

@@ -64,6 +64,33 @@ impl Interval {
         Ok(Self::around(sample.mean(), half, level.0))
     }
 
+    /// The ratio of the geometric means of two samples, by Welch's t interval of the logarithms (Welch 1947): for rates
+    /// whose scatter is a share of them.
+    ///
+    /// # Errors
+    /// Usage, for a sample of one measurement, or one with a value that is not above 0.
+    pub fn of_ratio(dividend: &Sample, divisor: &Sample, level: Level) -> Result<Self> {
+        // Squared standard error of a mean, and its degrees of freedom.
+        let of = |sample: &Sample| -> Result<(f64, f64, f64)> {
+            let logs = sample.map(f64::ln)?;
+            let n = logs.count() as f64;
+            let sd = logs.sd().ok_or_else(|| {
+                Error::usage("cannot give an interval for the ratio of 1 measurement")
+                    .hint("take at least two")
+            })?;
+            Ok((logs.mean(), sd * sd / n, n - 1.0))
+        };
+        let ((mean, square, df), (by_mean, by_square, by_df)) = (of(dividend)?, of(divisor)?);
+        let both = square + by_square;
+        let half = if both > 0.0 {
+            let df = both * both / (square * square / df + by_square * by_square / by_df);
+            t_critical(level.0, df)? * both.sqrt()
+        } else {
+            0.0
+        };
+        Ok(Self::around(mean - by_mean, half, level.0).map(f64::exp))
+    }
+
     /// The share of `successes` in `trials` with Wilson's score interval, which stays honest near 0 and 1
     /// (Wilson 1927; Brown, Cai & `DasGupta` 2001). Assumes independent trials of equal chance.
     pub fn of_share(successes: usize, trials: usize, level: Level) -> Result<Self> {
@@ -134,6 +161,23 @@ mod tests {
                 close(interval.high, high, "high end");
             }
         }
+    }
+
+    #[test]
+    fn a_ratio_has_the_interval_of_welch() {
+        let of =
+            |values: &[f64]| Sample::new(values.iter().map(|log| log.exp()).collect::<Vec<_>>()).unwrap();
+        let ratio = Interval::of_ratio(&of(&[1.0, 1.1, 1.2]), &of(&[0.0, 0.1, 0.2]), Level::P95).unwrap();
+        // Standard error √(2 · 0.01/3), 4 degrees of freedom: t = 2.776445.
+        let half = 2.776_445 * (0.02_f64 / 3.0).sqrt();
+        close(ratio.estimate, 1.0_f64.exp(), "estimate");
+        assert!(
+            (ratio.low.ln() - (1.0 - half)).abs() < 1e-6 && (ratio.high.ln() - (1.0 + half)).abs() < 1e-6
+        );
+        let exact = Interval::of_ratio(&of(&[1.0, 1.0]), &of(&[0.0, 0.0]), Level::P95).unwrap();
+        close(exact.low, exact.high, "no scatter");
+        assert!(Interval::of_ratio(&of(&[1.0]), &of(&[0.0, 0.1]), Level::P95).is_err());
+        assert!(Interval::of_ratio(&one_to(2), &Sample::new([0.0, 1.0]).unwrap(), Level::P95).is_err());
     }
 
     #[test]

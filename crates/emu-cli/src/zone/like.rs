@@ -69,7 +69,7 @@ impl Like {
             }
             meanwhile.look()
         };
-        let wanted = Wanted { profile: &profile, metric: &metric, cpu: first };
+        let wanted = Wanted { host, profile: &profile, metric: &metric, cpu: first };
         let found = find(&wanted, &mut engage, &mut watch);
         progress.clear();
         let found = meanwhile.end(found)?;

@@ -145,8 +145,13 @@ pub fn equivalent(here: &Measured, there: &Other, setting: f64) -> Result<Equiva
     let gflops = theirs.at(setting);
     let own = main(here)?.model();
     let [slope, their_slope] = [own.line(), &theirs].map(|line| line.slope.interval.estimate);
-    if !(slope > 0.0 && their_slope > 0.0) {
-        return Err(Error::unavailable("the rate of one machine does not rise with its setting"));
+    for (slope, machine) in [(slope, "this machine"), (their_slope, "the other machine")] {
+        if slope.is_nan() || slope <= 0.0 {
+            return Err(Error::unavailable(format!(
+                "the rate of {machine} does not rise with its setting: {slope:.3} GFLOPS for one more"
+            ))
+            .hint("take settings that change its speed, and calibrate it again while nothing else runs"));
+        }
     }
     if gflops <= 0.0 {
         return Err(Error::unavailable(format!(
@@ -227,6 +232,23 @@ mod tests {
         assert!((found.gflops - gflops).abs() < 1e-9);
         assert!((found.quota - (gflops + 1.820) / 54.118).abs() < 1e-9);
         assert!((found.speed - found.quota / 4.0).abs() < 1e-12 && found.both_linear);
+    }
+
+    #[test]
+    fn the_machine_whose_rate_does_not_rise_is_named() {
+        let csv = |rates: [f64; 3]| {
+            let lines =
+                [1.0, 2.0, 3.0].into_iter().zip(rates).map(|(setting, rate)| format!("{setting},{rate}\n"));
+            Other::of_csv(&lines.collect::<String>()).unwrap()
+        };
+        let refused = |here: &Measured, there: &Other| equivalent(here, there, 2.0).unwrap_err();
+        for flat in [csv([30.0, 30.0, 30.0]), csv([30.0, 25.0, 20.0])] {
+            let error = refused(&machine(0.0, 20.0), &flat);
+            assert!(error.to_string().contains("of the other machine does not rise"), "{error}");
+            assert!(error.hint_text().is_some());
+        }
+        let error = refused(&machine(90.0, -5.0), &csv([10.0, 20.0, 30.0]));
+        assert!(error.to_string().contains("of this machine does not rise"), "{error}");
     }
 
     #[test]

@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
 use crate::kernel::linpack;
+use analysis::{decisive, own};
 use plan::Cell;
 use solver::{Solver, Solving};
 
@@ -133,6 +134,16 @@ impl Measured {
     /// The samples that others have disturbed: none of them decides where its quota has others.
     pub fn disturbed(&self) -> impl Iterator<Item = &Sample> {
         self.samples.iter().filter(|sample| sample.is_disturbed())
+    }
+
+    /// Those of them that decide nothing, as their quota has less disturbed ones.
+    pub fn left_out(&self) -> impl Iterator<Item = &Sample> {
+        let decide: Vec<Sample> = self
+            .analyses
+            .iter()
+            .flat_map(|one| decisive(&own(&self.samples, one.threads, self.cpus)).0)
+            .collect();
+        self.disturbed().filter(move |sample| !decide.contains(sample))
     }
 
     /// Refuses a calibration with wrong solutions, whose rates say nothing; `record` is where it is from.
@@ -363,6 +374,27 @@ mod tests {
         measured.samples[3].passed = false;
         let refused = measured.check_solutions(record).unwrap_err().to_string();
         assert!(refused.contains("/a/record: 1 of its 20 samples"), "{refused}");
+    }
+
+    #[test]
+    fn the_least_disturbed_sample_of_a_quota_is_not_left_out() {
+        let mut samples = testing::twice(&sweep(Order::Random, |quota| 60.0 * quota), 0.01);
+        for (number, sample) in samples.iter_mut().enumerate() {
+            sample.stolen = Some(if number % 2 == 0 { 0.2 } else { 0.3 });
+        }
+        samples[1].stolen = None;
+        let analyses = analyses(&samples, &[Threads::All], 2).unwrap();
+        let measured = Measured {
+            samples,
+            cpus: 2,
+            equations: 2000,
+            sizes: vec![2000],
+            analyses,
+            notes: vec![],
+            verdict: String::new(),
+        };
+        let (all, left_out) = (measured.disturbed().count(), measured.left_out().count());
+        assert_eq!((all, left_out), (39, 20));
     }
 
     #[test]

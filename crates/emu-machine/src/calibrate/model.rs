@@ -156,6 +156,15 @@ impl Model {
         self.weighted.as_ref().unwrap_or(&self.fit)
     }
 
+    /// The quota at which the line is 0, as [`dead_quota`](Self::dead_quota), by the interval of the intercept: the slope is
+    /// known far better.
+    pub fn dead(&self) -> Interval {
+        let LinearFit { intercept, slope, .. } = self.line();
+        let Interval { estimate, low, high, level } = intercept.interval;
+        let quota = |rate: f64| -rate / slope.interval.estimate;
+        Interval { estimate: quota(estimate), low: quota(high), high: quota(low), level }
+    }
+
     /// The quota's rate on the line, in GFLOPS.
     pub fn predicted(&self, quota: f64) -> f64 {
         self.line().at(quota)

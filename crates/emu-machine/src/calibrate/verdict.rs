@@ -6,7 +6,7 @@ use emu_core::Host;
 use super::analysis::Analysis;
 use super::deviations::NOTABLE;
 use super::model::{Model, Residuals, low_to_high};
-use super::{OrderEffect, Sample, Threads, clock_range};
+use super::{Measured, OrderEffect, Sample, Threads, clock_range};
 
 /// Change of the rate per CPU second, from low quotas to high ones, that is told.
 const CLOCK_NOTABLE: f64 = 0.08;
@@ -45,6 +45,23 @@ fn percent(share: f64) -> String {
     format!("{:+.1}%", share * 100.0)
 }
 
+/// Whether rates do not follow a line; `None` where nothing tells that from chance, or it may have another reason than the
+/// machine.
+fn is_off_line(model: &Model, reason: Option<&str>) -> Option<bool> {
+    match (model.is_linear(), model.is_surely_off_line(), reason) {
+        (true, ..) => Some(false),
+        (false, Some(true), None) => Some(true),
+        _ => None,
+    }
+}
+
+impl Measured {
+    /// Whether the rates of one of its models do not follow a line; `None` where that is undecided, as the verdict says.
+    pub fn is_off_line(&self, model: &Model) -> Option<bool> {
+        is_off_line(model, reason(&self.analyses))
+    }
+}
+
 /// What beside the machine itself may be the reason that rates are off a line.
 fn reason(analyses: &[Analysis]) -> Option<&'static str> {
     let drifts = |one: &Analysis| one.orders.iter().any(|effect| effect.notable_drift().is_some());
@@ -62,13 +79,15 @@ fn line(analyses: &[Analysis], reason: Option<&str>) -> String {
     if let Some((model, which)) = failing(analyses, |model| !model.is_linear()) {
         let Residuals { largest_share, at_quota, .. } = model.residuals;
         let off = format!("{:.1}% of the largest rate at {at_quota:.1} CPUs", largest_share * 100.0);
-        return match (model.is_surely_off_line(), reason) {
-            (Some(true), Some(why)) => {
-                format!("Undecided: rates are off a line{which}, by up to {off}. {why}")
-            }
-            (Some(true), None) => format!(
+        if is_off_line(model, reason) == Some(true) {
+            return format!(
                 "The rate does not follow a line{which}, off it by {off}: results at different quotas cannot be compared here."
-            ),
+            );
+        }
+        return match (model.is_surely_off_line(), reason) {
+            (Some(true), why) => {
+                format!("Undecided: rates are off a line{which}, by up to {off}. {}", why.unwrap_or_default())
+            }
             (Some(false), _) => format!(
                 "Undecided: rates are off a line{which}, by up to {off}, but no more than those of one quota differ among \
                  themselves."
@@ -175,18 +194,23 @@ fn delivery(best: &Analysis) -> Option<String> {
 
 fn worth(best: &Analysis, samples: &[Sample], governors: &str) -> Option<String> {
     let ratio = best.measured.clock_ratio;
-    if (ratio - 1.0).abs() <= CLOCK_NOTABLE {
+    // What others have disturbed tells nothing of the CPU.
+    if (ratio - 1.0).abs() <= CLOCK_NOTABLE || !best.disturbed_quotas.is_empty() {
         return None;
     }
-    let worth = format!("A CPU second is worth {} at low quotas against high ones", percent(ratio - 1.0));
+    let of_high = |ratio: f64| format!("{:.1}%", ratio * 100.0);
+    let worth = format!("A CPU second at low quotas is worth {} of one at high ones", of_high(ratio));
     let clock = low_to_high(samples, |sample| sample.clock_hz).ok().flatten();
     Some(match clock {
         Some(clock) if (ratio / clock - 1.0).abs() <= CLOCK_SAME => format!(
-            "{worth}, and so was the core clock while they ran: {} ({governors}).",
-            percent(clock - 1.0)
+            "{worth}, and so was the core clock while they ran: {} of that at high ones ({governors}).",
+            of_high(clock)
         ),
         Some(clock) => {
-            format!("{worth}, which the core clock does not explain: it was {} there.", percent(clock - 1.0))
+            format!(
+                "{worth}, which the core clock does not explain: it was {} of that there.",
+                of_high(clock)
+            )
         }
         None => format!(
             "{worth}. Why is not tested, as the core clock is not known: change what sets it, calibrate again and compare."
@@ -194,12 +218,19 @@ fn worth(best: &Analysis, samples: &[Sample], governors: &str) -> Option<String>
     })
 }
 
+/// CPUs that are lost only where there are threads on all: by lines that hold, and by more than chance and others explain.
 fn waiting(best: &Analysis, analyses: &[Analysis]) -> Option<String> {
     let all = analyses.iter().find(|one| one.threads == Threads::All && one.threads != best.threads)?;
-    let (lost, least) = (all.model().dead_quota, best.model().dead_quota);
-    (lost - least > NOTABLE).then(|| {
+    if reason(analyses).is_some() || [all, best].iter().any(|one| !one.model().is_linear()) {
+        return None;
+    }
+    let [lost, least] = [all, best].map(|one| one.model().dead());
+    // A line that is above 0 at no quota loses nothing.
+    let none = least.estimate.max(0.0);
+    (lost.estimate - none > NOTABLE && lost.low > least.high.max(0.0)).then(|| {
         format!(
-            "With threads on all CPUs {lost:.2} CPUs are lost instead of {least:.2}: start as many as the quota fills."
+            "With threads on all CPUs {:.2} CPUs are lost ({:.2} to {:.2}) instead of {none:.2}: start as many as the quota fills.",
+            lost.estimate, lost.low, lost.high
         )
     })
 }

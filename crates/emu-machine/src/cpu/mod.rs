@@ -9,7 +9,7 @@ pub(crate) use units::fact;
 
 use std::time::{Duration, Instant};
 
-use emu_bench::stats::Sample;
+use emu_bench::stats::{Interval, Level, Sample};
 use emu_core::{CpuId, CpuList, Error, ErrorKind, Hertz, Host, Result, clock};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -96,6 +96,9 @@ pub struct Rate {
     pub operations_per_s: f64,
     /// In the order they were taken.
     pub samples: Vec<f64>,
+    /// Whether others had a part of the CPUs meanwhile.
+    #[serde(default)]
+    pub disturbed: bool,
 }
 
 /// Operations one after another.
@@ -111,6 +114,9 @@ pub struct Wait {
     pub wait_cycles: Option<f64>,
     /// In the order they were taken.
     pub samples: Vec<f64>,
+    /// Whether others had a part of the CPU meanwhile.
+    #[serde(default)]
+    pub disturbed: bool,
 }
 
 /// What could be reached, and what was: doubles multiplied and added.
@@ -127,12 +133,25 @@ pub struct Peak {
     pub units: Units,
     /// The highest reading of the core clock of the first CPU; of CPUs that are not alike, the mean of the cores'.
     pub clock: Hertz,
-    /// Cores × clock × units × lanes × 2.
-    pub theoretical_per_s: f64,
+    /// Cores × clock × units × lanes × 2; `None` where the units follow from what was measured.
+    pub theoretical_per_s: Option<f64>,
     /// The best sample: what disturbs a sample only takes from it.
     pub best_per_s: f64,
-    /// Best / theoretical.
-    pub share: f64,
+    /// Best / theoretical; `None` as for that.
+    pub share: Option<f64>,
+}
+
+impl Cpu {
+    /// How many times the work of one thread so many do at the peak operations; `None` where both were not measured
+    /// undisturbed.
+    pub fn growth(&self, threads: usize) -> Option<Interval> {
+        let of = |threads: usize| {
+            let is_meant = |rate: &&Rate| rate.work == Work::PEAK && rate.threads == threads;
+            let rate = self.rates.iter().find(is_meant).filter(|rate| !rate.disturbed)?;
+            Sample::new(rate.samples.as_slice()).ok()
+        };
+        Interval::of_ratio(&of(threads)?, &of(1)?, Level::P95).ok()
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -174,19 +193,19 @@ pub fn run(plan: &CpuPlan, host: &Host, watch: Watch<'_>) -> Result<Cpu> {
             Part::Rate { work, threads } => {
                 let places = places(host, threads);
                 let sample = || batches::rate(work, one_of(work), &places, plan.sample());
-                let samples = witness.measure(&what, &places, || sampled(plan, sample))?;
+                let (samples, disturbed) = witness.measure(&what, &places, || sampled(plan, sample))?;
                 let operations_per_s = Sample::new(samples.clone())?.median();
-                let rate = Rate { work, threads, operations_per_s, samples };
+                let rate = Rate { work, threads, operations_per_s, samples, disturbed };
                 tell(watch, "rate", &rate)?;
                 rates.push((number, rate));
             }
             Part::Wait { work } => {
                 let place = [first].into_iter().collect();
                 let sample = || batches::wait_ns(work, one_of(work), &place, plan.sample());
-                let samples =
+                let (samples, disturbed) =
                     witness.measure(&what, std::slice::from_ref(&place), || sampled(plan, sample))?;
                 let wait_ns = Sample::new(samples.clone())?.median();
-                let wait = Wait { work, wait_ns, wait_cycles: None, samples };
+                let wait = Wait { work, wait_ns, wait_cycles: None, samples, disturbed };
                 tell(watch, "wait", &wait)?;
                 waits.push((number, wait));
             }
@@ -261,7 +280,7 @@ fn peaks(host: &Host, rates: &[Rate], first: f64, lanes: usize) -> Vec<Peak> {
     };
     let peak = |one: &Reached| {
         let units = units(one);
-        let theoretical_per_s = one.of_unit * f64::from(units.count);
+        let theoretical_per_s = units.documented.then_some(one.of_unit * f64::from(units.count));
         Peak {
             threads: one.threads,
             cores: one.cores,
@@ -270,7 +289,7 @@ fn peaks(host: &Host, rates: &[Rate], first: f64, lanes: usize) -> Vec<Peak> {
             clock: Hertz(one.clock as u64),
             theoretical_per_s,
             best_per_s: one.best_per_s,
-            share: one.best_per_s / theoretical_per_s,
+            share: theoretical_per_s.map(|theoretical| one.best_per_s / theoretical),
         }
     };
     reached.iter().map(peak).collect()
@@ -357,8 +376,16 @@ mod tests {
         }
         for peak in &cpu.peaks {
             assert!(peak.alike || !peak.units.documented, "{peak:?}");
-            assert!((peak.share * peak.theoretical_per_s / peak.best_per_s - 1.0).abs() < 1e-9);
-            assert!(peak.share <= 1.021, "{peak:?}");
+            assert_eq!(
+                (peak.theoretical_per_s.is_some(), peak.share.is_some()),
+                (peak.units.documented, peak.units.documented)
+            );
+            if let Some((share, theoretical)) = peak.share.zip(peak.theoretical_per_s) {
+                assert!(
+                    (share * theoretical / peak.best_per_s - 1.0).abs() < 1e-9 && share <= 1.021,
+                    "{peak:?}"
+                );
+            }
         }
         let text = serde_json::to_string(&cpu).unwrap();
         assert_eq!(serde_json::from_str::<Cpu>(&text).unwrap(), cpu);
@@ -372,8 +399,13 @@ mod tests {
 
     #[test]
     fn a_rate_that_no_cpu_has_is_an_error() {
-        let rate =
-            |operations_per_s| Rate { work: Work::PEAK, threads: 1, operations_per_s, samples: vec![] };
+        let rate = |operations_per_s| Rate {
+            work: Work::PEAK,
+            threads: 1,
+            operations_per_s,
+            samples: vec![],
+            disturbed: false,
+        };
         // 8 doubles, 2 units, fused: 32 operations in a cycle.
         assert!(check_bound(&rate(32e9), 1e9, 8).is_ok());
         assert!(check_bound(&rate(1e12), 1e9, 8).unwrap_err().to_string().contains("more than any CPU"));

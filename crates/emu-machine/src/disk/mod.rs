@@ -132,7 +132,9 @@ pub fn run(plan: &DiskPlan, host: &Host, watch: Watch<'_>) -> Result<Disk> {
             let begin = Instant::now();
             match tried(
                 transfer,
-                witness.measure(&what, std::slice::from_ref(&host.allowed), || bench.sample(transfer)),
+                witness
+                    .measure(&what, std::slice::from_ref(&host.allowed), || bench.sample(transfer))
+                    .map(|(taken, _)| taken),
             )? {
                 Ok(one) => {
                     let Taken { sample, not_made, .. } = one;

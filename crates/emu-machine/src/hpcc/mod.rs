@@ -9,12 +9,12 @@ mod reference;
 mod words;
 
 pub use plan::{HpccPlan, ORDERS, Problem, Sizes};
-pub use reference::Share;
+pub use reference::{Share, without_counterpart};
 
 use std::time::Instant;
 
 use emu_bench::memory::StreamSize;
-use emu_bench::stats::Sample;
+use emu_bench::stats::{Interval, Level, Sample};
 use emu_core::{CpuList, Error, Host, Result};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -79,7 +79,7 @@ impl Kernel {
     /// Bytes that so many threads go over while they are timed, where a cache that holds them makes the rate; `None`
     /// for kernels that work by blocks, and for STREAM, which has a rule of its own.
     fn spread_bytes(self, problem: &Problem, threads: usize) -> Option<u64> {
-        let size = problem.size(self);
+        let size = problem.size(self, threads);
         match self {
             Self::RandomAccess => Some(random_access::bytes(size)),
             Self::Fft => Some(fft::timed_bytes(size) * threads as u64),
@@ -89,7 +89,7 @@ impl Kernel {
     }
 
     fn run(self, problem: &Problem, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
-        let size = problem.size(self);
+        let size = problem.size(self, threads.len());
         match self {
             Self::Linpack => linpack::run(size, seed, threads),
             Self::Dgemm => dgemm::run(size, seed, threads),
@@ -140,21 +140,25 @@ pub struct Run {
     pub error: Option<f64>,
     /// Whether the result is right by the kernel's rule.
     pub passed: bool,
+    /// Whether others had a part of the CPUs meanwhile.
+    #[serde(default)]
+    pub disturbed: bool,
 }
 
 impl From<Outcome> for Run {
     fn from(outcome: Outcome) -> Self {
         let error = Some(outcome.error).filter(|error| error.is_finite());
-        Self { seconds: outcome.seconds, rate: outcome.rate(), error, passed: outcome.passes() }
+        let (seconds, rate, passed) = (outcome.seconds, outcome.rate(), outcome.passes());
+        Self { seconds, rate, error, passed, disturbed: false }
     }
 }
 
 impl Run {
     /// Those of each kernel in a run of STREAM, whose verification tells of all of them.
-    fn of_stream(stream: &Passes, passed: bool) -> Vec<(Kernel, Self)> {
+    fn of_stream(stream: &Passes, passed: bool, disturbed: bool) -> Vec<(Kernel, Self)> {
         let runs_of = |kernel: stream::Kernel| {
             let bytes = kernel.bytes(stream.elements) as f64;
-            let run = move |rate: f64| Self { seconds: bytes / rate, rate, error: None, passed };
+            let run = move |rate: f64| Self { seconds: bytes / rate, rate, error: None, passed, disturbed };
             stream.rates(kernel).into_iter().map(move |rate| (Kernel::Stream(kernel), run(rate)))
         };
         stream::Kernel::ALL.into_iter().flat_map(runs_of).collect()
@@ -167,6 +171,7 @@ struct ToldOfStream<'a> {
     #[serde(flatten)]
     passes: &'a Passes,
     passed: bool,
+    disturbed: bool,
 }
 
 /// A kernel with a number of threads.
@@ -184,10 +189,10 @@ pub struct Row {
     pub size: usize,
     /// Every run that counts.
     pub runs: Vec<Run>,
-    /// The best rate, in work per second: what HPCC reports of STREAM. Of PTRANS it reports the [`least`](Self::least)
-    /// of five runs.
+    /// The best rate of the runs that [count](Self::rates), in work per second: what HPCC reports of STREAM. Of PTRANS it
+    /// reports the [`least`](Self::least) of five runs.
     pub best: f64,
-    /// The median rate.
+    /// Their median rate.
     pub median: f64,
     /// Whether all results are right.
     pub passed: bool,
@@ -195,27 +200,56 @@ pub struct Row {
 
 impl Row {
     fn new(kernel: Kernel, threads: usize, problem: &Problem, runs: Vec<Run>) -> Result<Self> {
-        let rates = Sample::new(runs.iter().map(|run| run.rate).collect::<Vec<_>>())?;
+        let rates = Sample::new(counting(&runs))?;
         let passed = runs.iter().all(|run| run.passed);
-        let (order, size) = (problem.order, problem.size(kernel));
+        let (order, size) = (problem.order, problem.size(kernel, threads));
         Ok(Self { kernel, threads, order, size, best: rates.max(), median: rates.median(), passed, runs })
     }
 
-    /// The standard deviation of its runs' rates, in work per second; 0 for one run.
-    pub fn sd(&self) -> f64 {
-        let rates = Sample::new(self.runs.iter().map(|run| run.rate).collect::<Vec<_>>());
-        rates.ok().and_then(|rates| rates.sd()).unwrap_or(0.0)
+    /// The rates of the runs that count, in work per second: of those that nobody has disturbed, or of all where there is
+    /// none.
+    pub fn rates(&self) -> Vec<f64> {
+        counting(&self.runs)
     }
 
-    /// The least rate, in work per second.
+    /// Whether every run was disturbed.
+    pub fn is_disturbed(&self) -> bool {
+        self.runs.iter().all(|run| run.disturbed)
+    }
+
+    /// Its name with what it was run with: `fft 500 (2 threads)`.
+    pub fn name(&self) -> String {
+        let of = self.order.map_or_else(String::new, |order| format!(" {order}"));
+        format!("{}{of} ({} threads)", self.kernel.name(), self.threads)
+    }
+
+    /// The standard deviation of the rates that count, in work per second; 0 for one run.
+    pub fn sd(&self) -> f64 {
+        Sample::new(self.rates()).ok().and_then(|rates| rates.sd()).unwrap_or(0.0)
+    }
+
+    /// The least rate that counts, in work per second.
     pub fn least(&self) -> f64 {
-        self.runs.iter().map(|run| run.rate).fold(f64::INFINITY, f64::min)
+        self.rates().into_iter().fold(f64::INFINITY, f64::min)
+    }
+
+    /// Its rate in that of another row, by the mean of the runs that count, with the interval of both; `None` where one has
+    /// a single run.
+    pub fn ratio(&self, other: &Self) -> Option<Interval> {
+        let [own, other] = [self, other].map(|row| Sample::new(row.rates()));
+        Interval::of_ratio(&own.ok()?, &other.ok()?, Level::P95).ok()
     }
 
     /// The largest error; `None` where the rule is for each element, or a result is not a number.
     pub fn worst(&self) -> Option<f64> {
         self.runs.iter().map(|run| run.error).try_fold(0.0, |worst, error| Some(f64::max(worst, error?)))
     }
+}
+
+/// The rates of runs that nobody has disturbed, or of all where there is none.
+fn counting(runs: &[Run]) -> Vec<f64> {
+    let is_left_out = |run: &Run| run.disturbed && runs.iter().any(|run| !run.disturbed);
+    runs.iter().filter(|run| !is_left_out(run)).map(|run| run.rate).collect()
 }
 
 /// What was found.
@@ -267,19 +301,19 @@ pub fn measure(plan: &HpccPlan, host: &Host, watch: Watch<'_>) -> Result<Measure
             let (row, places) = (format!("{}{of} {threads}", part.name()), places(host, *threads));
             match *part {
                 Part::Single(kernel) => {
-                    let run = Run::from(
-                        witness.measure(&what, &places, || kernel.run(problem, plan.seed, &places))?,
-                    );
+                    let run = || kernel.run(problem, plan.seed, &places);
+                    let (outcome, disturbed) = witness.measure(&what, &places, run)?;
+                    let run = Run { disturbed, ..outcome.into() };
                     tell(watch, &row, &run)?;
                     runs.push((kernel, run));
                 }
                 Part::Stream => {
                     let elements = problem.stream_bytes as usize / size_of::<f64>();
                     let run = || stream::run_and_verify(elements, &places, ITERATIONS);
-                    let (rates, verified) = witness.measure(&what, &places, run)?;
+                    let ((rates, verified), disturbed) = witness.measure(&what, &places, run)?;
                     let passed = verified.is_ok();
-                    tell(watch, &row, &ToldOfStream { passes: &rates, passed })?;
-                    runs.extend(Run::of_stream(&rates, passed));
+                    tell(watch, &row, &ToldOfStream { passes: &rates, passed, disturbed })?;
+                    runs.extend(Run::of_stream(&rates, passed, disturbed));
                     let wrong = |error: Error| format!("STREAM ({threads} threads): {}.", error.in_words());
                     notes.extend(verified.err().map(wrong));
                 }
@@ -354,9 +388,21 @@ mod tests {
     }
 
     #[test]
+    fn disturbed_runs_count_only_where_there_are_no_others() {
+        let run = |(rate, disturbed)| Run { seconds: 1.0, rate, error: None, passed: true, disturbed };
+        let problem = Problem { order: Some(500), sizes: Sizes::LEAST, stream_bytes: 8000 };
+        let row = |runs: [(f64, bool); 3]| Row::new(Kernel::Fft, 2, &problem, runs.map(run).into()).unwrap();
+        let some = row([(10.0, false), (3.0, true), (11.0, false)]);
+        assert_eq!((some.best, some.median, some.least(), some.is_disturbed()), (11.0, 10.5, 10.0, false));
+        let all = row([(10.0, true), (3.0, true), (11.0, true)]);
+        assert_eq!((all.best, all.median, all.least(), all.is_disturbed()), (11.0, 10.0, 3.0, true));
+        assert_eq!(all.name(), "fft 500 (2 threads)");
+    }
+
+    #[test]
     fn a_wrong_result_of_stream_is_one_of_all_its_kernels() {
         let passes = Passes { elements: 1000, seconds: [(); 4].map(|()| vec![9.0, 1e-6]) };
-        let runs = Run::of_stream(&passes, false);
+        let runs = Run::of_stream(&passes, false, false);
         let kernels: Vec<_> = runs.iter().map(|(kernel, _)| *kernel).collect();
         assert_eq!(kernels, Part::Stream.kernels());
         let (kernel, run) = runs[3];
@@ -364,6 +410,6 @@ mod tests {
         let problem = Problem { order: None, sizes: Sizes::LEAST, stream_bytes: 8000 };
         let row = Row::new(kernel, 2, &problem, vec![run]).unwrap();
         assert!(!row.passed && conclusion(&[row], true).contains("WRONG RESULTS: stream triad (2 threads)."));
-        assert!(Run::of_stream(&passes, true).iter().all(|(_, run)| run.passed));
+        assert!(Run::of_stream(&passes, true, false).iter().all(|(_, run)| run.passed));
     }
 }

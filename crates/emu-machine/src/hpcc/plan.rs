@@ -32,7 +32,7 @@ pub struct Sizes {
     pub dgemm: usize,
     /// Words of the table of `RandomAccess`.
     pub words: usize,
-    /// Numbers that each thread transforms.
+    /// Numbers that each thread transforms; in a series of problems, all threads together.
     pub fft: usize,
     /// Rows of the matrix of PTRANS.
     pub ptrans: usize,
@@ -54,24 +54,24 @@ pub struct Problem {
 
 impl Problem {
     /// As HPC Challenge derives all sizes from the memory of LINPACK's matrix: the others take about as much.
-    fn of_order(order: usize, threads: usize) -> Self {
+    fn of_order(order: usize) -> Self {
         let bytes = linpack::bytes(order);
         let words = (bytes / 8) as usize;
-        let power = |most: usize| 1 << most.max(1 << 10).ilog2();
         let sizes = Sizes {
             linpack: order,
             // Three matrices.
             dgemm: (words / 3).isqrt(),
             words: power(words),
-            // Four arrays of complex numbers for each thread.
-            fft: power(words / 8 / threads.max(1)),
+            // Four arrays of complex numbers.
+            fft: power(words / 8),
             ptrans: (words / 3).isqrt(),
         };
         Self { order: Some(order), sizes, stream_bytes: bytes / 3 }
     }
 
     fn bytes(&self, threads: usize) -> u64 {
-        let Sizes { linpack, dgemm, words, fft, ptrans } = self.sizes;
+        let Sizes { linpack, dgemm, words, ptrans, .. } = self.sizes;
+        let fft = self.size(Kernel::Fft, threads);
         [
             linpack::bytes(linpack),
             dgemm::bytes(dgemm),
@@ -84,9 +84,19 @@ impl Problem {
         .fold(0, u64::max)
     }
 
-    pub(super) fn size(&self, kernel: Kernel) -> usize {
-        self.sizes.of(kernel).unwrap_or(self.stream_bytes as usize / size_of::<f64>())
+    /// How large a kernel is in it with so many threads: equations, rows, words, or numbers of each thread or array.
+    pub(super) fn size(&self, kernel: Kernel, threads: usize) -> usize {
+        match self.sizes.of(kernel) {
+            Some(numbers) if kernel == Kernel::Fft && self.order.is_some() => power(numbers / threads.max(1)),
+            Some(size) => size,
+            None => self.stream_bytes as usize / size_of::<f64>(),
+        }
     }
+}
+
+/// The largest power of two up to `most`, or the least that makes sense.
+fn power(most: usize) -> usize {
+    1 << most.max(1 << 10).ilog2()
 }
 
 /// What will be run.
@@ -119,7 +129,7 @@ impl HpccPlan {
         let usual = if quick { LARGEST_QUICK } else { LARGEST };
         let sizes = usual.within(limit, most).ok_or_else(|| {
             Error::unavailable(format!("the kernels do not fit {} MiB of memory", limit >> 20))
-                .hint("free memory, or raise the limit of this cgroup")
+                .hint("free memory, or raise the limit: ulimit -v, ulimit -d, or that of the cgroup")
         })?;
         let repeats = if quick { REPEATS_QUICK } else { REPEATS };
         let mut stream = StreamSize::of(host, &host.allowed);
@@ -139,11 +149,13 @@ impl HpccPlan {
             return Err(Error::usage(format!("cannot run the kernels by systems of {bad} equations"))
                 .hint(format!("take sizes from {} to {}", ORDERS.start(), ORDERS.end())));
         }
-        let most = self.threads.iter().copied().fold(1, usize::max);
-        let problem = |order: &usize| Problem::of_order(*order, most);
+        let problem = |order: &usize| Problem::of_order(*order);
+        let bytes = |order: &usize| {
+            self.threads.iter().map(|threads| problem(order).bytes(*threads)).fold(0, u64::max)
+        };
         let available = available(host).unwrap_or(u64::MAX);
         let limit = (available as f64 * SHARE_MAX) as u64;
-        let fits = |order: &&usize| problem(order).bytes(most) <= limit;
+        let fits = |order: &&usize| bytes(order) <= limit;
         if let Some(large) = orders.iter().find(|order| !fits(order)) {
             let fitting: Vec<_> = orders.iter().filter(fits).map(ToString::to_string).collect();
             let hint = if fitting.is_empty() {
@@ -153,7 +165,7 @@ impl HpccPlan {
             };
             return Err(Error::unavailable(format!(
                 "problems of {large} equations take {} MiB, and of the {} MiB that are available emu takes half",
-                problem(large).bytes(most) >> 20,
+                bytes(large) >> 20,
                 available >> 20
             ))
             .hint(hint));
@@ -231,8 +243,12 @@ mod tests {
         let orders: Vec<_> = plan.problems.iter().map(|problem| problem.order).collect();
         assert_eq!(orders, [Some(500), Some(1000)]);
         let Problem { sizes, stream_bytes, .. } = plan.problems[1];
+        let fft = |threads| plan.problems[1].size(Kernel::Fft, threads);
+        assert_eq!((fft(1), fft(2), fft(3)), (1 << 16, 1 << 15, 1 << 14));
+        let alone = HpccPlan::new(&host, true, 7, &[1]).unwrap().of_series(&host, &[1000]).unwrap();
+        assert_eq!(alone.problems[0], plan.problems[1], "whatever the numbers of threads");
         assert_eq!((sizes.linpack, sizes.dgemm, sizes.ptrans), (1000, 577, 577));
-        assert_eq!((sizes.words, sizes.fft, stream_bytes), (1 << 19, 1 << 15, 8_000_000 / 3));
+        assert_eq!((sizes.words, sizes.fft, stream_bytes), (1 << 19, 1 << 16, 8_000_000 / 3));
         for problem in &plan.problems {
             let bytes = problem.bytes(2) as f64 / linpack::bytes(problem.sizes.linpack) as f64;
             assert!((1.0..=2.0).contains(&bytes), "{problem:?}: {bytes}");

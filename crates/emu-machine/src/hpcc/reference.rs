@@ -1,10 +1,14 @@
 //! The share of a reference machine's rates that this one reaches, by kernel and size (P. Luszczek et al. 2011, § 6: of
 //! bare metal, in a virtual machine).
 
+use std::ops::RangeInclusive;
+
+use emu_bench::stats::Interval;
 use emu_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{Kernel, Measured, Row};
+use crate::witness::is_of_disturbance;
 
 /// A kernel on both machines.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -24,19 +28,62 @@ pub struct Share {
     pub share: f64,
     /// Its standard deviation, by the propagation of those of both machines' runs.
     pub sd: f64,
+    /// The mean rate here in that of the reference, by the runs of both that count; `None` where one has a single run.
+    pub of_means: Option<Interval>,
 }
+
+/// Rows of a measurement that a reference has no counterpart of, by their names.
+pub fn without_counterpart(here: &Measured, there: &Measured) -> Vec<String> {
+    here.rows.iter().filter(|row| counterpart(row, there).is_none()).map(Row::name).collect()
+}
+
+/// The row of a reference that is of the same work.
+fn counterpart<'a>(here: &Row, there: &'a Measured) -> Option<&'a Row> {
+    let work = |row: &Row| (row.kernel, row.threads, row.order, row.size);
+    there.rows.iter().find(|there| work(there) == work(here))
+}
+
+impl Measured {
+    /// Refuses a reference that nothing can be compared with.
+    ///
+    /// # Errors
+    /// Usage, for one with a wrong result, or with a rate that is none.
+    pub fn check_reference(&self) -> Result<()> {
+        if !self.passed() {
+            return Err(Error::usage("cannot compare with the reference: one of its results is wrong")
+                .hint("measure it again on a machine that calculates right"));
+        }
+        let is_rate = |rate: f64| PLAUSIBLE.contains(&rate);
+        let is_bad = |row: &&Row| !is_rate(row.best) || row.runs.iter().any(|run| !is_rate(run.rate));
+        match self.rows.iter().find(is_bad) {
+            Some(row) => Err(Error::usage(format!(
+                "cannot compare with the reference: its rate of {} is none: {:e}",
+                row.name(),
+                row.best
+            ))
+            .hint("the record is damaged: measure it again")),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes on what was disturbed while it was measured.
+    pub fn disturbances(&self) -> impl Iterator<Item = &str> {
+        self.notes.iter().map(String::as_str).filter(|note| is_of_disturbance(note))
+    }
+}
+
+/// Work in a second that a machine can do: a run of less would not end, and nothing does more.
+const PLAUSIBLE: RangeInclusive<f64> = 1.0..=1e21;
 
 impl Share {
     /// What was measured here in what a reference has measured, for each kernel, number of threads and size of both.
+    ///
+    /// # Errors
+    /// As [`check_reference`](Measured::check_reference); usage, where both have nothing in common.
     pub fn all(here: &Measured, there: &Measured) -> Result<Vec<Self>> {
-        if !there.passed() {
-            return Err(Error::usage("cannot compare with the reference: one of its results is wrong"));
-        }
+        there.check_reference()?;
         let of = |here: &Row| {
-            let is_same = |there: &&Row| {
-                (there.kernel, there.threads, there.size) == (here.kernel, here.threads, here.size)
-            };
-            let there = there.rows.iter().find(is_same)?;
+            let there = counterpart(here, there)?;
             let share = here.best / there.best;
             let relative = |row: &Row| row.sd() / row.best;
             Some(Self {
@@ -47,6 +94,7 @@ impl Share {
                 there: there.best,
                 share,
                 sd: share * relative(here).hypot(relative(there)),
+                of_means: here.ratio(there),
             })
         };
         let all: Vec<_> = here.rows.iter().filter_map(of).collect();
@@ -66,7 +114,7 @@ mod tests {
     use super::*;
 
     fn measured(threads: usize, rates: &[f64], passed: bool) -> Measured {
-        let run = |rate: &f64| Run { seconds: 1.0, rate: *rate, error: None, passed };
+        let run = |rate: &f64| Run { seconds: 1.0, rate: *rate, error: None, passed, disturbed: false };
         let problem = Problem { order: Some(500), sizes: Sizes::LEAST, stream_bytes: 8000 };
         let row = Row::new(Kernel::Fft, threads, &problem, rates.iter().map(run).collect()).unwrap();
         Measured { rows: vec![row], stream_obeys_rule: true, notes: vec![], conclusion: String::new() }
@@ -78,6 +126,31 @@ mod tests {
         let [share] = Share::all(&here, &there).unwrap()[..] else { panic!() };
         assert_eq!((share.share, share.order, share.there), (0.5, Some(500), 20.0));
         assert!((share.sd - 0.5 * 2.0_f64.sqrt() / 10.0).abs() < 1e-12, "{share:?}");
+        let of_means = share.of_means.unwrap();
+        assert!((of_means.estimate - 80_f64.sqrt() / 20.0).abs() < 1e-12, "{of_means:?}");
+        assert!(of_means.high - of_means.low > 4.0 * share.sd, "of two runs little is known: {of_means:?}");
+    }
+
+    #[test]
+    fn rows_are_compared_with_those_of_the_same_series_only() {
+        let here = measured(2, &[8.0, 9.0], true);
+        let mut there = here.clone();
+        there.rows.push(Row { threads: 1, ..here.rows[0].clone() });
+        assert!(without_counterpart(&here, &there).is_empty());
+        there.rows[0].order = Some(300);
+        assert_eq!(without_counterpart(&here, &there), ["fft 500 (2 threads)"]);
+        assert!(Share::all(&here, &there).unwrap_err().to_string().contains("no kernel was run"));
+    }
+
+    #[test]
+    fn a_reference_without_a_rate_is_refused() {
+        for bad in [0.0, -1.0, 1e-300, 1e300, f64::INFINITY, f64::NAN] {
+            let mut there = measured(2, &[8.0, 9.0], true);
+            there.rows[0].best = bad;
+            let error = there.check_reference().unwrap_err();
+            assert_eq!(error.kind(), emu_core::ErrorKind::Usage, "{bad}");
+            assert!(error.to_string().contains("fft 500 (2 threads) is none"), "{error}");
+        }
     }
 
     #[test]

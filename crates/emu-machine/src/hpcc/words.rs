@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use emu_bench::memory::last_level_caches;
+use emu_bench::stats::Interval;
 use emu_core::{CpuList, Host};
 
 use super::super::places;
@@ -62,21 +63,28 @@ pub(super) fn conclusion(rows: &[Row], stream_obeys_rule: bool) -> String {
             wrong.join(", ")
         )
     };
+    // Of a series the largest problem.
+    let largest = rows.iter().map(|row| row.order).max().flatten();
     let of = |kernel: Kernel| {
-        // Of a series the largest problem.
-        let largest = rows.iter().map(|row| row.order).max().flatten();
         let mut rows = rows.iter().filter(move |row| row.kernel == kernel && row.order == largest);
         Some((rows.next()?, rows.next_back()?))
     };
-    let scale =
-        |kernel: Kernel| of(kernel).map(|(few, many)| (few.threads, many.threads, many.best / few.best));
-    if let (Some((few, many, linpack)), Some((.., triad))) =
-        (scale(Kernel::Linpack), scale(Kernel::Stream(stream::Kernel::Triad)))
-    {
-        let _ = write!(
-            text,
-            " From {few} to {many} threads LINPACK gets {linpack:.2} times as fast, STREAM's triad {triad:.2} times."
-        );
+    let times = |kernel: Kernel, name: &str| {
+        let (few, many) = of(kernel)?;
+        if few.is_disturbed() || many.is_disturbed() {
+            return Some(format!("{name} was disturbed too much to tell"));
+        }
+        let Interval { estimate, low, high, .. } = many.ratio(few)?;
+        Some(format!("{name} gets {estimate:.2} ({low:.2} to {high:.2}) times as fast"))
+    };
+    if let (Some((few, many)), Some(linpack), Some(triad)) = (
+        of(Kernel::Linpack),
+        times(Kernel::Linpack, "LINPACK"),
+        times(Kernel::Stream(stream::Kernel::Triad), "STREAM's triad"),
+    ) {
+        let at = largest.map_or_else(String::new, |order| format!(", at {order} equations"));
+        let (few, many) = (few.threads, many.threads);
+        let _ = write!(text, " From {few} to {many} threads{at}: {linpack}, {triad}.");
     }
     if !stream_obeys_rule {
         text +=
@@ -118,6 +126,25 @@ mod tests {
         host.roots.sys = dir.path().join("nothing");
         let unknown = HpccPlan::new(&host, true, 7, &[1]).unwrap();
         assert!(notes(&unknown, &host).concat().contains("does not tell of its caches"));
+    }
+
+    #[test]
+    fn how_threads_scale_is_told_of_undisturbed_runs_with_its_size() {
+        let problem = Problem { order: Some(5000), sizes: LARGEST_QUICK, stream_bytes: 1 << 20 };
+        let text = |disturbed: bool| {
+            let row = |kernel, threads: usize, rates: [f64; 3]| {
+                let run = |rate| Run { seconds: 1.0, rate, error: None, passed: true, disturbed };
+                Row::new(kernel, threads, &problem, rates.map(run).into()).unwrap()
+            };
+            let triad = Kernel::Stream(stream::Kernel::Triad);
+            let rows =
+                [(Kernel::Linpack, 1, 10.0), (Kernel::Linpack, 4, 38.0), (triad, 1, 10.0), (triad, 4, 11.0)];
+            conclusion(&rows.map(|(of, threads, rate)| row(of, threads, [rate, rate, rate * 1.02])), true)
+        };
+        let calm = text(false);
+        assert!(calm.contains("From 1 to 4 threads, at 5000 equations: LINPACK gets 3.80 ("), "{calm}");
+        let busy = text(true);
+        assert!(busy.contains("LINPACK was disturbed too much to tell") && !busy.contains("times"), "{busy}");
     }
 
     #[test]

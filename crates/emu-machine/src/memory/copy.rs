@@ -38,6 +38,9 @@ pub struct Copy {
     pub block_ns: f64,
     /// Bytes each second, in the order they were taken.
     pub samples: Vec<f64>,
+    /// Whether others had a part of the CPUs meanwhile.
+    #[serde(default)]
+    pub disturbed: bool,
 }
 
 pub(super) fn measure(
@@ -65,7 +68,7 @@ pub(super) fn measure(
     let samples: Vec<f64> = (0..rounds).map(|round| Window::rate(of_round(round))).collect();
     let bytes_per_s = Sample::new(samples.clone())?.median();
     let block_ns = block_bytes as f64 * threads as f64 / bytes_per_s * 1e9;
-    Ok(Copy { block_bytes, random, threads, bytes_per_s, block_ns, samples })
+    Ok(Copy { block_bytes, random, threads, bytes_per_s, block_ns, samples, disturbed: false })
 }
 
 #[derive(Debug)]

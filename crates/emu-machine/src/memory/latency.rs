@@ -27,6 +27,9 @@ pub struct Latency {
     pub load_cycles: Option<f64>,
     /// In the order they were taken.
     pub samples: Vec<f64>,
+    /// Whether others had a part of the CPU meanwhile.
+    #[serde(default)]
+    pub disturbed: bool,
 }
 
 pub(super) fn measure(
@@ -54,7 +57,7 @@ pub(super) fn measure(
     })?;
     let load_ns = Sample::new(samples.clone())?.median();
     let load_cycles = clock.map(|clock| load_ns * clock.as_f64() / 1e9);
-    Ok(Latency { working_set_bytes: bytes, load_ns, load_cycles, samples })
+    Ok(Latency { working_set_bytes: bytes, load_ns, load_cycles, samples, disturbed: false })
 }
 
 #[cfg(test)]

@@ -52,6 +52,9 @@ pub struct Stream {
     pub best_bytes_per_s: [f64; 4],
     /// Every pass.
     pub passes: Passes,
+    /// Whether others had a part of the CPUs meanwhile.
+    #[serde(default)]
+    pub disturbed: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -96,19 +99,22 @@ pub fn run(plan: &MemoryPlan, host: &Host, watch: Watch<'_>) -> Result<Memory> {
                 let bytes = plan.size.array_bytes;
                 let places = places(host, threads);
                 let take = || copy::measure(bytes, block, random, &places, samples, plan.seed);
-                let copy = witness.measure(&what, &places, take)?;
+                let (copy, disturbed) = witness.measure(&what, &places, take)?;
+                let copy = Copy { disturbed, ..copy };
                 tell(watch, "copy", &copy)?;
                 copies.push((number, copy));
             }
             Part::Stream { threads } => {
-                let run =
-                    witness.measure(&what, &places(host, threads), || run_stream(plan, host, threads))?;
+                let take = || run_stream(plan, host, threads);
+                let (run, disturbed) = witness.measure(&what, &places(host, threads), take)?;
+                let run = Stream { disturbed, ..run };
                 tell(watch, "stream", &run)?;
                 stream.push((number, run));
             }
             Part::Latency { bytes } => {
                 let take = || latency::measure(bytes, (cpu, clock), samples, plan.seed);
-                let latency = witness.measure(&what, &[[cpu].into_iter().collect()], take)?;
+                let (latency, disturbed) = witness.measure(&what, &[[cpu].into_iter().collect()], take)?;
+                let latency = Latency { disturbed, ..latency };
                 tell(watch, "latency", &latency)?;
                 latencies.push((number, latency));
             }
@@ -137,7 +143,7 @@ fn run_stream(plan: &MemoryPlan, host: &Host, threads: usize) -> Result<Stream> 
     let passes = stream::run(elements, &places(host, threads), plan.iterations)?;
     // There are two iterations at least, by the plan's check.
     let best_bytes_per_s = Kernel::ALL.map(|kernel| passes.best(kernel).unwrap_or(0.0));
-    Ok(Stream { threads, best_bytes_per_s, passes })
+    Ok(Stream { threads, best_bytes_per_s, passes, disturbed: false })
 }
 
 #[cfg(test)]

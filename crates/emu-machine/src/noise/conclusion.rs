@@ -26,8 +26,8 @@ pub(super) fn of(kinds: &[OfKind], cpus: &[CpuGaps], clock_range: Option<f64>, i
     let medians = |of: &OfKind| !single(of) && of.noise.iqr <= MEDIANS;
     let parts = [
         (names(&single), "may be trusted in single runs"),
-        (names(&medians), "in medians of many runs only"),
-        (names(&|of| !single(of) && !medians(of)), "not at all"),
+        (names(&medians), "may be trusted in medians of many runs only"),
+        (names(&|of| !single(of) && !medians(of)), "may not be trusted at all"),
     ];
     let trusted: Vec<_> = parts
         .iter()
@@ -134,9 +134,25 @@ mod tests {
             kind(Kind::UdpPingPong, 0.9, 0.3),
         ];
         let text = of(&kinds, &[cpu()], Some(0.001), true);
-        let expected = "On this machine cpu-bound and sleep-1ms may be trusted in single runs, no-op in medians of \
-                        many runs only, udp-ping-pong not at all. Hardly anything takes time from the CPUs.";
+        let expected = "On this machine cpu-bound and sleep-1ms may be trusted in single runs, no-op may be \
+                        trusted in medians of many runs only, udp-ping-pong may not be trusted at all. Hardly anything takes time from the CPUs.";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn every_combination_of_outcomes_is_a_sentence() {
+        let outcomes = [(0.04, 0.01), (0.3, 0.02), (0.9, 0.3)];
+        for chosen in 1_u32..8 {
+            let is_meant = |place: usize| chosen & 1 << place != 0;
+            let kinds = [Kind::CpuBound, Kind::NoOp, Kind::UdpPingPong].into_iter().zip(outcomes).enumerate();
+            let kinds = kinds.filter(|(place, _)| is_meant(*place));
+            let kinds: Vec<_> = kinds.map(|(_, (of, (range, iqr)))| kind(of, range, iqr)).collect();
+            let text = of(&kinds, &[cpu()], None, false);
+            let (sentence, _) = text.split_once(". ").unwrap();
+            let fragments = sentence.split(", ");
+            assert!(fragments.clone().all(|one| one.contains(" be trusted ")), "{sentence}");
+            assert_eq!(fragments.count(), kinds.len(), "{sentence}");
+        }
     }
 
     #[test]

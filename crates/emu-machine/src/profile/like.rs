@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use emu_bench::stats::{Centre, Level, Pair, PairedRatios, Sample};
-use emu_core::{CpuId, Error, Result, Session};
+use emu_core::{CpuId, Error, Host, Result, Session};
 use serde::Serialize;
 
 use super::{Metric, Profile, Scorer, Watch};
@@ -39,6 +39,8 @@ const SETTLING: Duration = Duration::from_millis(60);
 /// What this machine is to be like.
 #[derive(Debug, Clone)]
 pub struct Wanted<'a> {
+    /// This machine.
+    pub host: &'a Host,
     /// The other machine.
     pub profile: &'a Profile,
     /// By which both are judged.
@@ -80,9 +82,9 @@ pub fn find(
     engage: &mut dyn FnMut(f64, &Scorer) -> Result<Session>,
     watch: Watch<'_>,
 ) -> Result<Found> {
-    let Wanted { profile, metric, cpu } = wanted;
+    let Wanted { host, profile, metric, cpu } = wanted;
     let there = profile.score(metric)?;
-    let mut scorer = Scorer::start(*cpu)?;
+    let mut scorer = Scorer::start(host, *cpu)?;
     let native = |scorer: &mut Scorer, watch: Watch<'_>| {
         watch(Some(&format!("{metric}, native")))?;
         scorer.score(metric, length_by(metric), &mut || watch(None))

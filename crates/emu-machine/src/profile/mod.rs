@@ -187,7 +187,7 @@ impl Profile {
     /// Measures this machine.
     pub fn measure(host: &Host, plan: &ProfilePlan, watch: Watch<'_>) -> Result<Self> {
         let first = host.allowed.first().ok_or_else(|| Error::unavailable("no CPU may be used"))?;
-        let mut worker = Scorer::start(first)?;
+        let mut worker = Scorer::start(host, first)?;
         let commands = plan.commands.iter().cloned().map(Metric::Command);
         let metrics: Vec<_> = Metric::MEASURED.into_iter().chain(commands).collect();
         let mut samples = BTreeMap::<Metric, Vec<f64>>::new();
@@ -203,7 +203,7 @@ impl Profile {
         let scores: BTreeMap<_, _> = all.collect::<Result<_>>()?;
         let mut cpus = BTreeMap::new();
         for cpu in host.allowed.iter() {
-            let mut worker = Scorer::start(cpu)?;
+            let mut worker = Scorer::start(host, cpu)?;
             cpus.insert(cpu, worker.score(&Metric::Loop, PER_CPU, &mut || watch(None))?);
         }
         let emu = env!("CARGO_PKG_VERSION").to_owned();

@@ -3,9 +3,10 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use emu_bench::memory::available;
 use emu_bench::worker::{Kind, Task, Worker};
 use emu_bench::workload::confine;
-use emu_core::{CpuId, CpuList, Error, ErrorKind, Pid, Result, clock};
+use emu_core::{CpuId, CpuList, Error, ErrorKind, Host, Pid, Result, clock};
 use serde::{Deserialize, Serialize};
 
 use super::Metric;
@@ -30,6 +31,14 @@ const ELEMENTS: usize = 4 << 20;
 
 const SPREAD: u64 = 64 << 20;
 
+/// Memory that a scorer takes at most, in bytes: what loads are spread over is kept while systems are solved, or arrays
+/// are gone through.
+fn needed_bytes() -> u64 {
+    let systems = SYSTEMS_MAX as u64 * crate::kernel::linpack::bytes(ORDER);
+    let arrays = 3 * (ELEMENTS * size_of::<f64>()) as u64;
+    SPREAD + systems.max(arrays)
+}
+
 /// What is asked.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request {
@@ -47,7 +56,19 @@ pub struct Scorer {
 
 impl Scorer {
     /// Starts one that runs on this CPU.
-    pub fn start(cpu: CpuId) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Unavailable, where memory does not suffice for every metric. The process cannot be started.
+    pub fn start(host: &Host, cpu: CpuId) -> Result<Self> {
+        let (needed, available) = (needed_bytes(), available(host).unwrap_or(u64::MAX));
+        if available < needed {
+            return Err(Error::unavailable(format!(
+                "measuring how fast a machine is takes {} MiB of memory, and {} MiB are available",
+                needed >> 20,
+                available >> 20
+            ))
+            .hint("free memory, or raise the limit: ulimit -v, ulimit -d, or that of the cgroup"));
+        }
         Ok(Self { worker: Worker::start()?, cpu })
     }
 
@@ -197,6 +218,17 @@ fn wrong(what: &str) -> Error {
 mod tests {
     use super::*;
     use emu_core::{Host, Roots};
+
+    #[test]
+    fn a_machine_without_the_memory_is_refused_before_the_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut host = Host::detect(&Roots::system()).unwrap();
+        host.roots.proc = dir.path().to_owned();
+        std::fs::write(dir.path().join("meminfo"), "MemAvailable: 102400 kB\n").unwrap();
+        let error = Scorer::start(&host, 0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains("100 MiB are available"), "{error}");
+    }
 
     #[test]
     fn every_metric_has_a_score() {

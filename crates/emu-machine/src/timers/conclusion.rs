@@ -1,6 +1,7 @@
 //! What the clocks of a machine mean for those who time on it.
 
-use super::{Disparity, Drift, Ledger, Quality};
+use super::drift::is_disturbed;
+use super::{Direction, Disparity, Drift, Ledger, Pass, Quality};
 
 /// CPU time and wall time agree when they are within this share.
 const AGREES: f64 = 0.01;
@@ -20,7 +21,7 @@ const DRIFT_MIN_NS: f64 = 1e6;
 pub(super) fn of(
     clocks: &[Quality],
     disparities: &[Disparity],
-    drift: &[Drift],
+    (drift, passes): (&[Drift], &[Pass]),
     ledgers: &[Ledger],
 ) -> String {
     let mut sentences: Vec<String> = clocks.iter().filter_map(accusation).collect();
@@ -30,7 +31,7 @@ pub(super) fn of(
     sentences.extend(disparities.iter().filter_map(inversion));
     sentences.extend(ticks(clocks));
     sentences.extend(agreement(disparities, ledgers));
-    sentences.extend(order(drift));
+    sentences.extend(order(drift, passes));
     sentences.join(" ")
 }
 
@@ -103,14 +104,45 @@ fn hindrance(ledgers: &[Ledger]) -> Option<&'static str> {
     (time_ns as f64 > run_ns * AGREES).then_some(cause)
 }
 
-fn order(drift: &[Drift]) -> Option<String> {
+/// What the order of sizes does: the largest change that chance does not explain, or that one that would be worth naming is
+/// not decided.
+fn order(drift: &[Drift], passes: &[Pass]) -> Option<String> {
     let long = drift.iter().filter(|drift| drift.steps as f64 * 1e9 / drift.best_hz.max(1.0) >= DRIFT_MIN_NS);
-    let size = |drift: &&Drift| drift.descending.certain().abs().max(drift.random.certain().abs());
-    let worst = long.max_by(|a, b| size(a).total_cmp(&size(b))).filter(|drift| size(drift) > DRIFT)?;
-    Some(format!(
-        "The order in which sizes were computed changed times by {:.0}% in every round: use random order.",
-        size(&worst) * 100.0
-    ))
+    let changes: Vec<_> = long
+        .flat_map(|drift| {
+            [(drift.steps, "descending", drift.descending), (drift.steps, "random", drift.random)]
+        })
+        .collect();
+    let certain = changes.iter().filter_map(|(steps, order, change)| Some((steps, order, change.certain()?)));
+    let largest = certain.max_by(|a, b| a.2.estimate.abs().total_cmp(&b.2.estimate.abs()));
+    if let Some((steps, order, mean)) = largest.filter(|(.., mean)| mean.estimate.abs() > DRIFT) {
+        let than = if mean.estimate > 0.0 { "longer" } else { "shorter" };
+        let [one, other] = [mean.low, mean.high].map(f64::abs);
+        return Some(format!(
+            "Sizes in {order} order take up to {:.0}% ({:.0} to {:.0}%) {than} than in ascending order, at 2^{} steps: compare \
+             only times of the same order.",
+            mean.estimate.abs() * 100.0,
+            one.min(other) * 100.0,
+            one.max(other) * 100.0,
+            steps.ilog2()
+        ));
+    }
+    let most = changes.iter().map(|(.., change)| change.median.abs()).fold(0.0, f64::max);
+    let (rounds, disturbed) = (
+        passes.chunks(Direction::ALL.len()).count(),
+        passes.chunks(Direction::ALL.len()).filter(|round| is_disturbed(round)).count(),
+    );
+    (most > DRIFT).then(|| {
+        let left_out = match disturbed {
+            0 => String::new(),
+            some => format!(" Others disturbed {some} of {rounds} rounds, which are left out."),
+        };
+        format!(
+            "Whether the order in which sizes are computed changes times is undecided: they differ by up to {:.0}%, which \
+             chance may explain.{left_out}",
+            most * 100.0
+        )
+    })
 }
 
 fn span(ns: f64) -> String {
@@ -128,6 +160,7 @@ mod tests {
     use super::super::clock::Counts;
     use super::super::{Backwards, Change, OfSize, Times};
     use super::*;
+    use emu_bench::stats::Interval;
 
     fn clock(step_ns: f64, within: u64, across: u64) -> Quality {
         let seen = |count| Backwards { cpu: 1, reads: 1000, count, worst_ns: count as i64 * 500 };
@@ -148,12 +181,34 @@ mod tests {
         Disparity::new(FINEST.into(), 100.0, sizes).unwrap()
     }
 
+    /// A change of every round alike, with this interval.
+    fn change(estimate: f64, low: f64, high: f64) -> Change {
+        Change { median: estimate, low, high, mean: Some(Interval { estimate, low, high, level: 0.99 }) }
+    }
+
+    #[test]
+    fn an_order_is_accused_by_its_own_interval_only() {
+        let drift =
+            |descending, random| Drift { steps: 1 << 24, descending, random, best_hz: 1e9, sd_hz: 0.0 };
+        let none = change(0.01, -0.02, 0.04);
+        let faster = order(&[drift(none, change(-0.2, -0.3, -0.1))], &[]).unwrap();
+        assert!(faster.contains("in random order take up to 20% (10 to 30%) shorter"), "{faster}");
+        // Every round agrees, by chance.
+        let noise = Change { low: 0.12, ..change(0.3, -0.5, 1.1) };
+        let undecided = order(&[drift(noise, none)], &[]).unwrap();
+        assert!(undecided.contains("is undecided: they differ by up to 30%"), "{undecided}");
+        let pass = |disturbed| Pass { direction: Direction::Random, times: vec![], disturbed };
+        let passes = [true, false, false, false, false, false].map(pass);
+        let undecided = order(&[drift(noise, none)], &passes).unwrap();
+        assert!(undecided.ends_with("Others disturbed 1 of 2 rounds, which are left out."), "{undecided}");
+        assert_eq!(order(&[drift(none, none)], &passes), None);
+    }
+
     #[test]
     fn clocks_that_are_right_are_not_accused() {
-        // Rounds that do not agree are noise.
-        let unsure = Change { median: 0.2, low: -0.1, high: 0.4 };
-        let drift = Drift { steps: 1 << 24, descending: unsure, random: unsure, best_hz: 1e9, sd_hz: 0.0 };
-        let text = of(&[clock(20.0, 0, 0)], &[disparity(2_999_000, 3_000_000)], &[drift], &[]);
+        let none = Change { median: 0.02, low: -0.1, high: 0.1, mean: None };
+        let drift = Drift { steps: 1 << 24, descending: none, random: none, best_hz: 1e9, sd_hz: 0.0 };
+        let text = of(&[clock(20.0, 0, 0)], &[disparity(2_999_000, 3_000_000)], (&[drift], &[]), &[]);
         let expected = "No clock ran back, on one CPU or from one to the next. CPU time and wall time agree within \
                         1% in computations of 3 ms and more.";
         assert_eq!(text, expected);
@@ -161,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let sure = Change { median: 0.4, low: 0.3, high: 0.5 };
+        let sure = change(0.4, 0.3, 0.5);
         let steep = Drift { steps: 1 << 24, descending: sure, random: sure, best_hz: 1e9, sd_hz: 0.0 };
         let short = Drift { steps: 256, ..steep };
         let calm = disparity(1000, 1000);
@@ -176,12 +231,15 @@ mod tests {
                 "counted more CPU time than time passed in 100.0%",
             ),
             (clock(20.0, 0, 0), &disparity(500, 1000), short, "do not agree within 1%"),
-            (clock(20.0, 0, 0), &calm, steep, "changed times by 30% in every round"),
+            (clock(20.0, 0, 0), &calm, steep, "order take up to 40% (30 to 50%) longer than in ascending"),
         ] {
-            let text = of(&[clocks], std::slice::from_ref(of_cpu), &[drift], &[]);
+            let text = of(&[clocks], std::slice::from_ref(of_cpu), (&[drift], &[]), &[]);
             assert!(text.contains(words), "{text}");
         }
-        assert!(of(&[], &[calm], &[short], &[]).starts_with("No clock ran back"), "too short to judge");
+        assert!(
+            of(&[], &[calm], (&[short], &[]), &[]).starts_with("No clock ran back"),
+            "too short to judge"
+        );
     }
 
     #[test]
@@ -204,7 +262,7 @@ mod tests {
             (Ledger { queue_ns: Some(1), ..calm }, "nothing that the kernel accounts for"),
             (calm, "nothing that the kernel accounts for"),
         ] {
-            let text = of(&[], &[disparity(500, 1000)], &[], &[calm, ledger]);
+            let text = of(&[], &[disparity(500, 1000)], (&[], &[]), &[calm, ledger]);
             assert!(text.contains(words), "{text}");
         }
     }

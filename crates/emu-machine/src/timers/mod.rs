@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
 use crate::kernel::on_one;
+use crate::witness::{Others, Witness};
 use clock::{Clock, Counts, SystemClock};
 
 /// How long each clock is read for each question.
@@ -161,10 +162,13 @@ fn measure_with(host: &Host, plan: &TimersPlan, clocks: &[&dyn Clock], watch: Wa
     }
     let mut rng = Pcg64::seed_from_u64(plan.seed);
     let mut passes = Vec::new();
+    let mut witness = Witness::new(host, plan.rounds as usize * Direction::ALL.len(), Others::Count);
     for round in 1..=plan.rounds {
-        for direction in Direction::ALL {
+        for direction in Direction::of_round(round - 1) {
             run.next(&format!("order of sizes, round {round} of {}", plan.rounds), plan.pass_time())?;
-            let pass = Pass::of(direction, &plan.sizes, &WALL, &mut rng)?;
+            let take = || Pass::of(direction, &plan.sizes, &WALL, &mut rng);
+            let (pass, disturbed) = witness.measure("sizes", std::slice::from_ref(&plan.cpus), take)?;
+            let pass = Pass { disturbed, ..pass };
             tell(&mut *run.watch, "pass", &pass)?;
             passes.push(pass);
         }
@@ -177,7 +181,7 @@ fn measure_with(host: &Host, plan: &TimersPlan, clocks: &[&dyn Clock], watch: Wa
         ledgers.push(ledger);
     }
     let drift = drift::of(&passes, &plan.sizes)?;
-    let conclusion = conclusion::of(&qualities, &disparities, &drift, &ledgers);
+    let conclusion = conclusion::of(&qualities, &disparities, (&drift, &passes), &ledgers);
     Ok(Measured { clocks: qualities, disparities, drift, passes, ledgers, relative: None, conclusion })
 }
 

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     fn drift(steps: u64, best_hz: f64, sd_hz: f64) -> Drift {
-        let none = Change { median: 0.0, low: 0.0, high: 0.0 };
+        let none = Change { median: 0.0, low: 0.0, high: 0.0, mean: None };
         Drift { steps, descending: none, random: none, best_hz, sd_hz }
     }
 

@@ -10,6 +10,7 @@ mod stream;
 mod sysbench;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use emu_core::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -104,6 +105,9 @@ impl fmt::Display for What {
     }
 }
 
+/// Bytes or events each second that a tool can have measured.
+const PLAUSIBLE: RangeInclusive<f64> = 1e-6..=1e15;
+
 /// The results in what a tool has printed.
 ///
 /// # Errors
@@ -123,10 +127,12 @@ pub fn read(text: &str) -> Result<Vec<Figure>> {
             "keep what the tool prints: fio --output-format=json --output FILE …, or TOOL … > FILE with its first lines",
         ))
     }?;
-    if let Some(figure) =
-        figures.iter().find(|figure| !(figure.per_second > 0.0 && figure.per_second.is_finite()))
-    {
-        return Err(Error::usage(format!("its rate of {} is {}", figure.what, figure.per_second)));
+    if let Some(figure) = figures.iter().find(|figure| !PLAUSIBLE.contains(&figure.per_second)) {
+        let Figure { what, per_second, .. } = figure;
+        return Err(Error::usage(format!(
+            "its rate of {what} is {per_second:e} each second, which none can be"
+        ))
+        .hint("the file is damaged, or the tool has failed: run it again, and keep all that it prints"));
     }
     Ok(figures)
 }
@@ -157,6 +163,17 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Usage, "{text}");
         }
         assert!(read("hello").unwrap_err().hint_text().unwrap().contains("--output-format=json"));
+    }
+
+    #[test]
+    fn a_rate_that_none_can_be_is_refused_with_a_hint() {
+        let text = include_str!("testdata/stream.txt");
+        let line = text.lines().find(|line| line.starts_with("Copy:")).unwrap();
+        for bad in ["NaN", "inf", "0", "-5", "1e300", "1e-300"] {
+            let error = read(&text.replace(line, &format!("Copy: {bad}"))).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Usage, "{bad}");
+            assert!(error.hint_text().is_some() && error.to_string().len() < 100, "{bad}: {error}");
+        }
     }
 
     #[test]

@@ -81,6 +81,7 @@ fn around(measured: &Measured) -> Option<String> {
     (!parts.is_empty()).then(|| format!("During the samples: {}.", parts.join(", ")))
 }
 
+/// The samples that others have disturbed, and how many of them were left out.
 fn disturbed(measured: &Measured) -> Option<String> {
     let count = measured.disturbed().count();
     let listed = measured.disturbed().take(DISTURBED).map(|sample| {
@@ -96,7 +97,8 @@ fn disturbed(measured: &Measured) -> Option<String> {
     (count > 0).then(|| {
         let all = measured.samples.len();
         format!(
-            "Left out as disturbed where a quota has others: {count} of {all} samples: {}.",
+            "Disturbed by others: {count} of {all} samples, of which {} are left out, as their quotas have better ones: {}.",
+            measured.left_out().count(),
             listed.join("; ")
         )
     })
@@ -199,7 +201,12 @@ fn hidden(measured: &Measured) -> Table {
             percent(model.residuals.largest_share),
             percent(one.delivered),
             percent(model.clock_ratio),
-            if model.is_linear() { "passes" } else { "FAILS" }.to_owned(),
+            match measured.is_off_line(model) {
+                Some(false) => "passes",
+                Some(true) => "FAILS",
+                None => "undecided",
+            }
+            .to_owned(),
         ]);
     }
     table

@@ -1,6 +1,5 @@
 //! `--compare`: results of other tools beside those that were measured.
 
-use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -9,6 +8,8 @@ use emu_bench::table::{Column, Table, wrap};
 use emu_core::{Error, ErrorKind, Result};
 use emu_machine::tools::{self, Domain, Figure, Tool, What};
 use serde::Serialize;
+
+use crate::measuring::read_text;
 
 /// Results of other tools.
 #[derive(Debug, Args)]
@@ -22,12 +23,13 @@ impl CompareArgs {
     pub(super) fn read(&self, domain: Domain) -> Result<Vec<Figure>> {
         let mut all = Vec::new();
         for path in &self.compare {
-            let text = fs::read_to_string(path)
+            let text = read_text(path)
                 .map_err(|cause| Error::file("read", path, cause).with_kind(ErrorKind::Usage))?;
             let cannot = format!("cannot compare with {}", path.display());
             let figures = tools::read(&text).map_err(|error| {
-                let hint = error.hint_text().unwrap_or_default();
-                Error::usage(cannot.clone()).caused_by(error).hint(hint)
+                let hint = error.hint_text();
+                let refused = Error::usage(cannot.clone()).caused_by(error);
+                hint.into_iter().fold(refused, Error::hint)
             })?;
             if let Some(figure) = figures.iter().find(|figure| figure.what.domain() != domain) {
                 return Err(Error::usage(format!("{cannot}: {} is measured by another subcommand", figure.what))
@@ -104,6 +106,8 @@ impl<R> Compared<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use emu_machine::kernel::stream::Kernel;
 
@@ -167,6 +171,8 @@ mod tests {
         let nothing = read("hello", Domain::Disk);
         assert!(nothing.in_words().contains("no output of fio"), "{nothing:?}");
         assert!(nothing.hint_text().unwrap().contains("json"));
+        let endless = CompareArgs { compare: vec!["/dev/zero".into()] }.read(Domain::Cpu).unwrap_err();
+        assert!(endless.in_words().contains("no regular file"), "{endless:?}");
         let missing = CompareArgs { compare: vec![dir.path().join("none")] }.read(Domain::Cpu).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::Usage);
     }

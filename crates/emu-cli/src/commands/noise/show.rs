@@ -195,7 +195,7 @@ mod tests {
             clocks_hz: vec![],
             stolen: 0.0,
             notes: vec!["The figures mean little.".into()],
-            conclusion: "On this machine no-op not at all.".into(),
+            conclusion: "On this machine no-op may not be trusted at all.".into(),
         };
         let text = text(&measured);
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");

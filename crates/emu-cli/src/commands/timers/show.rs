@@ -282,7 +282,7 @@ fn disparity_chart(measured: &Measured) -> Chart {
 fn drift_chart(measured: &Measured) -> Chart {
     let series = |name: &str, of: fn(&Drift) -> Change| {
         let point = |drift: &Drift| {
-            let Change { median, low, high } = of(drift);
+            let Change { median, low, high, .. } = of(drift);
             Point::between(drift.steps as f64, median * 100.0, low * 100.0, high * 100.0)
         };
         Series::curve(name, measured.drift.iter().map(point).collect())

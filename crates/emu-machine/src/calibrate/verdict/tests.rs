@@ -53,14 +53,18 @@ fn a_clock_that_rises_with_load_is_named_where_it_was_seen() {
     };
     let unseen = words(&samples);
     assert!(unseen.contains("does not follow a line, off it by"), "{unseen}");
-    assert!(unseen.contains("worth -66.7%") && unseen.contains("Why is not tested"), "{unseen}");
+    assert!(
+        unseen.contains("at low quotas is worth 33.3% of one at high ones")
+            && unseen.contains("Why is not tested"),
+        "{unseen}"
+    );
     with_clock(&mut samples, 1e9);
     let seen = words(&samples);
-    assert!(seen.contains("and so was the core clock while they ran: -66.7%"), "{seen}");
+    assert!(seen.contains("and so was the core clock while they ran: 33.3% of"), "{seen}");
     assert!(seen.starts_with("The rate is proportional"), "{seen}");
     with_clock(&mut samples, 3e9);
     let other = words(&samples);
-    assert!(other.contains("which the core clock does not explain: it was +0.0% there"), "{other}");
+    assert!(other.contains("which the core clock does not explain: it was 100.0% of that there"), "{other}");
 }
 
 #[test]
@@ -207,7 +211,50 @@ fn threads_that_wait_for_each_other_are_named() {
     let alone = (1..=10).map(|tenth| f64::from(tenth) / 10.0);
     samples.extend(alone.map(|quota| sample(Order::Random, quota, 1, 60.0 * quota)));
     let analyses = Threads::EVERY.map(|threads| Analysis::of(&samples, threads, 2).unwrap());
-    assert!(verdict(&analyses, &samples, &host()).contains("start as many as the quota fills"));
+    let words = verdict(&analyses, &samples, &host());
+    assert!(words.contains("0.10 CPUs are lost (0.10 to 0.10) instead of 0.00: start as many"), "{words}");
+}
+
+#[test]
+fn lost_cpus_are_told_of_undisturbed_samples_only() {
+    // With threads on all CPUs low quotas get more than their share: nothing is lost.
+    let (samples, analyses) = both(|quota| 60.0 * (quota + 0.08));
+    let words = verdict(&analyses, &samples, &host());
+    assert!(!words.contains("are lost"), "{words}");
+
+    let lossy = |disturb: bool| {
+        let mut samples = sweep(Order::Random, |quota| 60.0 * (quota - 0.1));
+        samples.extend(
+            (1..=10)
+                .map(|tenth| f64::from(tenth) / 10.0)
+                .map(|quota| sample(Order::Random, quota, 1, 60.0 * quota)),
+        );
+        if disturb {
+            samples.iter_mut().for_each(|sample| sample.foreign = Some(0.4));
+        }
+        let samples = twice(&samples, 0.001);
+        let analyses = Threads::EVERY.map(|threads| Analysis::of(&samples, threads, 2).unwrap());
+        verdict(&analyses, &samples, &host())
+    };
+    assert!(lossy(false).contains("are lost") && !lossy(true).contains("are lost"));
+}
+
+#[test]
+fn the_row_of_a_line_says_what_the_verdict_says() {
+    let bent = |quota: f64| if quota < 1.25 { 20.0 * quota } else { 60.0 * quota };
+    let once = sweep(Order::Random, bent);
+    for (samples, is_off) in [
+        (twice(&once, 0.001), Some(true)),
+        (once.clone(), None),
+        (twice(&sweep(Order::Random, |quota| 60.0 * quota), 0.001), Some(false)),
+    ] {
+        let analyses = vec![Analysis::of(&samples, Threads::All, 2).unwrap()];
+        let verdict = verdict(&analyses, &samples, &host());
+        let (cpus, equations) = (2, 2000);
+        let measured = Measured { samples, cpus, equations, sizes: vec![], analyses, notes: vec![], verdict };
+        assert_eq!(measured.is_off_line(measured.analyses[0].model()), is_off);
+        assert_eq!(measured.verdict.starts_with("Undecided"), is_off.is_none(), "{}", measured.verdict);
+    }
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn the_tables_keep_to_their_width_and_tell_all() {
         "0.9991",
         "53.10 (52.90 to 53.35) GFLOPS per CPU at equal clock; 2 bands:",
         "0.1 to 0.9 CPUs with 50.00 (49.50 to 50.50), 1.0 to 2.0 CPUs with ?.",
-        "Left out as disturbed where a quota has others: 1 of 1 samples: 0.1 CPUs",
+        "Disturbed by others: 1 of 1 samples, of which 0 are left out, as their quotas have better ones: 0.1 CPUs",
         "During the samples: core clock 2.75 to 2.75 GHz, stolen up to 25%.",
         "ascending against random",
         "H60",

@@ -1,12 +1,14 @@
 //! What CPUs calculate, as tables and figures.
 
 use emu_bench::numbers::{nanos, percent, rate};
-use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
+use emu_bench::report::{Axis, Chart, Csv, Series, optional};
+use emu_bench::stats::Interval;
 use emu_bench::table::{Column, Table, wrap};
 use emu_machine::cpu::{Cpu, Peak, Units};
 use emu_machine::kernel::arithmetic::Work;
 use emu_machine::tools::{Figure, What};
 
+use crate::commands::measure::of_samples;
 use crate::output::Shown;
 
 /// Columns of threads that fit beside the others: the fewest, and the most.
@@ -79,28 +81,21 @@ fn peaks(peaks: &[Peak]) -> String {
             peak.threads.to_string(),
             peak.cores.to_string(),
             peak.units.count.to_string(),
-            rate(peak.theoretical_per_s, "op"),
+            peak.theoretical_per_s.map_or_else(|| "-".into(), |theoretical| rate(theoretical, "op")),
             rate(peak.best_per_s, "op"),
-            share(peak).map_or_else(|| "-".into(), percent),
+            peak.share.map_or_else(|| "-".into(), percent),
             if peak.units.documented { "the CPU's model" } else { "what was measured" }.to_owned(),
         ]);
     }
     table.text()
 }
 
-/// Best / peak. A peak that itself follows from the best has no share to tell.
-fn share(peak: &Peak) -> Option<f64> {
-    peak.units.documented.then_some(peak.share)
-}
-
 fn conclusion(cpu: &Cpu) -> String {
     let mut text = match cpu.peaks.iter().max_by_key(|peak| peak.threads) {
-        Some(peak) if peak.units.documented => format!(
-            "At best {} thread(s) reach {} of the peak: {} cores x clock x {} units x {} doubles x 2.",
-            peak.threads,
-            percent(peak.share),
-            peak.cores,
-            peak.units.count,
+        Some(Peak { share: Some(share), threads, cores, units, .. }) => format!(
+            "At best {threads} thread(s) reach {} of the peak: {cores} cores x clock x {} units x {} doubles x 2.",
+            percent(*share),
+            units.count,
             cpu.lanes
         ),
         Some(Peak { units: Units { refuted: Some(documented), count, .. }, threads, best_per_s, .. }) => {
@@ -122,11 +117,16 @@ fn conclusion(cpu: &Cpu) -> String {
         ),
         None => "The core clock could not be measured, so that the peak is not known.".to_owned(),
     };
-    let peak_at = |threads: usize| cpu.peaks.iter().find(|peak| peak.threads == threads);
-    let most = cpu.peaks.iter().map(|peak| peak.threads).max().unwrap_or(1);
-    if let (Some(one), Some(all)) = (peak_at(1), peak_at(most).filter(|_| most > 1)) {
-        let times = all.best_per_s / one.best_per_s;
-        text = format!("{text} {most} threads do {times:.2} times the work of one.");
+    let most = threads(cpu).last().copied().unwrap_or(1);
+    if let (Some(1), true) = (threads(cpu).first(), most > 1) {
+        text += &match cpu.growth(most) {
+            Some(Interval { estimate, low, high, .. }) => {
+                format!(" {most} threads do {estimate:.2} ({low:.2} to {high:.2}) times the work of one.")
+            }
+            None => {
+                format!(" How many times the work of one {most} threads do is not told: others disturbed it.")
+            }
+        };
     }
     text
 }
@@ -150,10 +150,10 @@ pub(crate) fn growth(cpu: &Cpu, others: &[Figure]) -> String {
     let rate = |threads: usize| {
         let is_same =
             |rate: &&emu_machine::cpu::Rate| (rate.work, rate.threads) == (Work::MIXED_INTEGERS, threads);
-        Some(cpu.rates.iter().find(is_same)?.operations_per_s)
+        Some(cpu.rates.iter().find(is_same).filter(|rate| !rate.disturbed)?.operations_per_s)
     };
     let here = rate(most).zip(rate(fewest)).map_or_else(
-        || "that many were not measured here".to_owned(),
+        || "that many were not measured here undisturbed".to_owned(),
         |(all, least)| format!("those of {} here {:.2} times", Work::MIXED_INTEGERS.name(), all / least),
     );
     let words = format!(
@@ -178,10 +178,10 @@ fn csv(cpu: &Cpu) -> String {
             rate.operations_per_s.to_string(),
             none(),
             none(),
-            optional(peak.map(|peak| peak.theoretical_per_s)),
-            optional(peak.and_then(share)),
+            optional(peak.and_then(|peak| peak.theoretical_per_s)),
+            optional(peak.and_then(|peak| peak.share)),
             rate.samples.len().to_string(),
-            optional(peak.map(|peak| if peak.units.documented { "model" } else { "measured" })),
+            optional(peak.and_then(|peak| peak.theoretical_per_s).map(|_| "model")),
         ]);
     }
     for wait in &cpu.waits {
@@ -205,7 +205,8 @@ fn chart(cpu: &Cpu) -> Chart {
     let series = threads(cpu).into_iter().map(|threads| {
         let points = cpu.waits.iter().enumerate().filter_map(|(place, wait)| {
             let rate = cpu.rates.iter().find(|rate| rate.work == wait.work && rate.threads == threads)?;
-            Some(Point::new((place + 1) as f64, rate.operations_per_s / 1e9))
+            let point = of_samples((place + 1) as f64, rate.operations_per_s, &rate.samples, 1e9);
+            Some(point.open(rate.disturbed))
         });
         Series::points(format!("{threads} thread(s)"), points.collect())
     });
@@ -226,20 +227,25 @@ mod tests {
     fn cpu(documented: bool) -> Cpu {
         let rate = |work, threads: usize| {
             let operations_per_s = 123.4e9 * threads as f64;
-            Rate { work, threads, operations_per_s, samples: vec![operations_per_s; 5] }
+            Rate { work, threads, operations_per_s, samples: vec![operations_per_s; 5], disturbed: false }
         };
         let rates = Work::ALL.iter().flat_map(|&work| [1, 2, 4, 8, 16].map(|threads| rate(work, threads)));
-        let waits =
-            Work::ALL.map(|work| Wait { work, wait_ns: 1.234, wait_cycles: Some(4.0), samples: vec![1.234] });
+        let waits = Work::ALL.map(|work| Wait {
+            work,
+            wait_ns: 1.234,
+            wait_cycles: Some(4.0),
+            samples: vec![1.234],
+            disturbed: false,
+        });
         let peak = |threads: usize| Peak {
             threads,
             cores: threads,
             alike: true,
             units: Units { count: 2, documented, refuted: None },
             clock: Hertz(3_200_000_000),
-            theoretical_per_s: 130e9 * threads as f64,
+            theoretical_per_s: documented.then_some(130e9 * threads as f64),
             best_per_s: 123.4e9 * threads as f64,
-            share: 123.4 / 130.0,
+            share: documented.then_some(123.4 / 130.0),
         };
         Cpu {
             instruction_set: "AVX-512".into(),
@@ -259,7 +265,7 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let text = text.replace('\n', " ");
         assert!(text.contains("At best 16 thread(s) reach 94.9% of the peak"), "{text}");
-        assert!(text.contains("16 threads do 16.00 times the work of one"), "{text}");
+        assert!(text.contains("16 threads do 16.00 (16.00 to 16.00) times the work of one"), "{text}");
     }
 
     #[test]
@@ -269,7 +275,8 @@ mod tests {
         assert!(row.split_whitespace().any(|cell| cell == "-") && !text.contains("94.9%"), "{text}");
         let text = text.replace('\n', " ");
         assert!(text.contains("its peak is not known") && text.contains("Disturbed: double +."), "{text}");
-        assert!(csv(&cpu(false)).contains(",130000000000,,5,measured\r\n"), "{}", csv(&cpu(false)));
+        assert!(csv(&cpu(false)).contains(",,,5,\r\n"), "{}", csv(&cpu(false)));
+        assert!(!csv(&cpu(false)).contains("130000000000"));
         assert!(csv(&cpu(true)).contains(",5,model\r\n"));
         let mut refuted = cpu(false);
         refuted.peaks.iter_mut().for_each(|peak| peak.units.refuted = Some(1));
@@ -291,6 +298,24 @@ mod tests {
         assert!(grown.contains("integer mixed here 4.00 times"), "{grown}");
         assert!(words(&[figure(3, 2.0), figure(1, 1.0)]).contains("were not measured here"));
         assert_eq!(words(&[figure(1, 1.0)]) + &words(&[]), "");
+    }
+
+    #[test]
+    fn what_was_disturbed_is_hollow_and_concludes_nothing() {
+        let mut cpu = cpu(true);
+        let calm = chart(&cpu).svg().unwrap();
+        for rate in &mut cpu.rates {
+            rate.disturbed = rate.threads == 16;
+            rate.samples[0] *= 0.5;
+        }
+        let text = text(&cpu).replace('\n', " ");
+        assert!(
+            text.contains("is not told: others disturbed it") && !text.contains("times the work of one.")
+        );
+        let svg = chart(&cpu).svg().unwrap();
+        let lines = |svg: &str| svg.matches("<polyline").count();
+        // A bar with two ends at each of 55 points, and an outline around eleven of them.
+        assert_eq!(lines(&svg) - lines(&calm), 55 * 3 + 11);
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod show;
 pub(crate) use args::HpccArgs;
 
 use emu_core::Result;
-use emu_machine::hpcc::{self, HpccPlan, Kernel, Measured, Share};
+use emu_machine::hpcc::{self, HpccPlan, Kernel, Measured, Share, without_counterpart};
 use emu_machine::tools::{Domain, What};
 use serde::Serialize;
 
@@ -35,11 +35,30 @@ struct Reference {
     /// The processor of the reference.
     model: String,
     shares: Vec<Share>,
+    /// What was measured here and not there.
+    without_counterpart: Vec<String>,
+    /// What was disturbed there, in sentences.
+    disturbed: Vec<String>,
+}
+
+impl Reference {
+    fn of(here: &Measured, there: &Document<Measured>) -> Result<Self> {
+        let result = &there.result;
+        Ok(Self {
+            model: there.about.machine.model.clone(),
+            shares: Share::all(here, result)?,
+            without_counterpart: without_counterpart(here, result),
+            disturbed: result.disturbances().map(str::to_owned).collect(),
+        })
+    }
 }
 
 pub(crate) fn hpcc(args: &HpccArgs) -> Result<Exit, Failure> {
     // Before anything is measured: what cannot be compared with is told at once.
     let reference = args.reference.as_ref().map(|path| Document::<Measured>::read(path, NAME)).transpose()?;
+    if let Some(reference) = &reference {
+        reference.result.check_reference()?;
+    }
     let others = args.compare.read(Domain::Memory)?;
     let host = host::detect()?;
     let seed = args.measure.seed();
@@ -52,10 +71,7 @@ pub(crate) fn hpcc(args: &HpccArgs) -> Result<Exit, Failure> {
     let mut measuring = Measuring::begin(&host, &args.measure, &task)?;
     let measured = hpcc::measure(&plan, &host, &mut |event| measuring.watch(event));
     let measured = measured.and_then(|measured| {
-        let of = |there: Document<Measured>| -> Result<Reference> {
-            Ok(Reference { model: there.about.machine.model, shares: Share::all(&measured, &there.result)? })
-        };
-        let reference = reference.map(of).transpose()?;
+        let reference = reference.map(|there| Reference::of(&measured, &there)).transpose()?;
         Ok(Compared::of(Outcome { measured, reference }, &others, here))
     });
     let show = |compared: &Compared<Outcome>| {

@@ -10,7 +10,7 @@ use super::Reference;
 use crate::output::Shown;
 
 const COLUMNS: &str = "kernel,threads,size,unit,best,median,least,runs,worst_error,passed,order,sd,percent_of_reference,\
-percent_sd";
+percent_sd,percent_low,percent_high,disturbed";
 
 pub(super) fn shown(measured: &Measured, reference: Option<&Reference>) -> Shown {
     let is_series = measured.rows.iter().any(|row| row.order.is_some());
@@ -98,6 +98,9 @@ fn csv(measured: &Measured, reference: Option<&Reference>) -> String {
             (row.sd() / 1e9).to_string(),
             optional(share.map(|share| share.share * 100.0)),
             optional(share.map(|share| share.sd * 100.0)),
+            optional(share.and_then(|share| Some(share.of_means?.low * 100.0))),
+            optional(share.and_then(|share| Some(share.of_means?.high * 100.0))),
+            row.runs.iter().filter(|run| run.disturbed).count().to_string(),
         ]);
     }
     csv.text()
@@ -112,7 +115,7 @@ fn chart(measured: &Measured) -> Chart {
             names.push(name);
             names.len() - 1
         });
-        let point = point(place, row);
+        let point = point(place as f64 + 1.0, row);
         match series.iter_mut().find(|(threads, _)| *threads == row.threads) {
             Some((_, points)) => points.push(point),
             None => series.push((row.threads, vec![point])),
@@ -124,14 +127,16 @@ fn chart(measured: &Measured) -> Chart {
     Chart::new("Kernels of the HPC Challenge", Axis::of_names("", names), y, series.collect())
 }
 
-fn point(place: usize, row: &Row) -> Point {
+/// The best of the runs that count, and all of them; hollow where all were disturbed.
+fn point(x: f64, row: &Row) -> Point {
     let best = row.best / 1e9;
-    Point::between(place as f64 + 1.0, best, row.least() / 1e9, best)
+    Point::between(x, best, row.least() / 1e9, best).open(row.is_disturbed())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use emu_bench::stats::Interval;
     use emu_bench::table::WIDTH;
     use emu_machine::hpcc::{Kernel, Run};
     use emu_machine::kernel::stream;
@@ -142,7 +147,9 @@ mod tests {
             threads,
             order: None,
             size: 1 << 27,
-            runs: [1.234e10, 1.1e10].map(|rate| Run { seconds: 1.0, rate, error, passed }).into(),
+            runs: [1.234e10, 1.1e10]
+                .map(|rate| Run { seconds: 1.0, rate, error, passed, disturbed: false })
+                .into(),
             best: 1.234e10,
             median: 1.2e10,
             passed,
@@ -174,7 +181,7 @@ mod tests {
         let csv = csv(&measured(), None);
         assert_eq!(csv.lines().next(), Some(COLUMNS));
         let sd = measured().rows[1].sd() / 1e9;
-        let line = format!("linpack,1,134217728,GFLOPS,12.34,12,11,2,0.00234,true,,{sd},,");
+        let line = format!("linpack,1,134217728,GFLOPS,12.34,12,11,2,0.00234,true,,{sd},,,,,0");
         assert_eq!(csv.lines().nth(2), Some(line.as_str()));
     }
 
@@ -192,9 +199,16 @@ mod tests {
             there: row.best / 0.97,
             share: 0.97,
             sd: 0.012,
+            of_means: Some(Interval { estimate: 0.97, low: 0.95, high: 0.99, level: 0.95 }),
         };
         let shares = measured.rows.iter().map(share).collect();
-        (measured, Reference { model: "a processor".into(), shares })
+        let reference = Reference {
+            model: "a processor".into(),
+            shares,
+            without_counterpart: vec!["fft 300 (2 threads)".into()],
+            disturbed: vec!["Disturbed: dgemm.".into()],
+        };
+        (measured, reference)
     }
 
     #[test]
@@ -202,8 +216,8 @@ mod tests {
         let (measured, reference) = series();
         let shown = shown(&measured, Some(&reference));
         assert!(shown.text.lines().all(|line| line.chars().count() <= WIDTH), "{}", shown.text);
-        for part in ["a processor", "97.0% ±1.2"] {
-            assert!(shown.text.contains(part), "{part}\n{}", shown.text);
+        for part in ["a processor", "97.0%", "95.0 to 99.0%", "fft 300 (2 threads)", "Disturbed: dgemm."] {
+            assert!(shown.text.replace('\n', " ").contains(part), "{part}\n{}", shown.text);
         }
         let names: Vec<_> = shown.figures.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["gflops", "bandwidth", "updates", "reference"]);
@@ -212,7 +226,7 @@ mod tests {
             assert!(svg.contains("LINPACK"), "{name}");
         }
         assert!(shown.csv.lines().nth(4).unwrap().contains(",1000,"), "{}", shown.csv);
-        assert!(shown.csv.lines().nth(1).unwrap().ends_with(",97,1.2"), "{}", shown.csv);
+        assert!(shown.csv.lines().nth(1).unwrap().ends_with(",97,1.2,95,99,0"), "{}", shown.csv);
     }
 
     #[test]

@@ -22,7 +22,10 @@ fn text(series: &Series) -> String {
     fact("work", series.what.clone());
     fact("samples", format!("{}, each {}", series.rates.len(), seconds(series.every_s)));
     fact("median", rate(dips.median, &series.unit));
-    fact("a dip is below", rate(dips.threshold, &series.unit));
+    let below =
+        if dips.threshold > 0.0 { rate(dips.threshold, &series.unit) } else { "cannot be told".into() };
+    fact("samples scatter by", percent(dips.scatter));
+    fact("a dip is below", below);
     fact("dips", dips.dips.len().to_string());
     fact("share of the time", percent(dips.share));
     fact("work lost in them", percent(dips.lost_share));
@@ -51,20 +54,31 @@ fn text(series: &Series) -> String {
 fn conclusion(series: &Series) -> String {
     let dips = &series.dips;
     let time = seconds(series.every_s * series.rates.len() as f64);
+    let others = "Undecided: others had a part of the CPUs meanwhile";
     if dips.dips.is_empty() {
-        return format!("For {time} the machine gave as much as usual, without a dip.");
+        let scatter = percent(dips.scatter);
+        return match (dips.is_blind(), series.disturbed) {
+            (true, _) => {
+                format!("Undecided: samples scatter by {scatter}, so that a dip cannot be told from others.")
+            }
+            (false, true) => {
+                format!("{others}, so that what seems usual may be less. No dip was seen in {time}.")
+            }
+            (false, false) => format!("For {time} the machine gave as much as usual, without a dip."),
+        };
     }
     let count = dips.dips.len();
     let how = match series.period_s() {
         Some(period) => format!("every {}", seconds(period)),
         None => "at no regular times".to_owned(),
     };
-    format!(
+    let dips = format!(
         "For {} of {time} the machine gave less than usual, {how}: {} of the work was lost in {count} dip{}.",
         percent(dips.share),
         percent(dips.lost_share),
         if count == 1 { "" } else { "s" }
-    )
+    );
+    if series.disturbed { format!("{others}, and dips may be theirs. {dips}") } else { dips }
 }
 
 fn seconds(seconds: f64) -> String {
@@ -108,6 +122,7 @@ mod tests {
             every_s: 1.0,
             rates,
             dips,
+            disturbed: false,
             notes: vec![],
         }
     }
@@ -125,6 +140,18 @@ mod tests {
         assert!(chart(&series(15)).svg().unwrap().contains("a dip is below"));
         let noted = Series { notes: vec!["Cannot tell.".into()], ..series(15) };
         assert!(self::text(&noted).contains("\n\nCannot tell.\n\nFor 6.67%"));
+    }
+
+    #[test]
+    fn a_series_that_scatters_or_was_disturbed_decides_nothing() {
+        let rates: Vec<f64> = (0..120).map(|number| if number % 2 == 0 { 1.2e9 } else { 0.1e9 }).collect();
+        let dips = Dips::of(&Sample::new(rates.clone()).unwrap()).unwrap();
+        let wild = text(&Series { rates, dips, ..series(15) });
+        assert!(!wild.contains('-') && wild.contains("cannot be told"), "{wild}");
+        assert!(wild.contains("\n\nUndecided: samples scatter by 125.4%"), "{wild}");
+        let disturbed = |period| conclusion(&Series { disturbed: true, ..series(period) });
+        assert!(disturbed(1000).starts_with("Undecided: others had") && disturbed(1000).contains("No dip"));
+        assert!(disturbed(15).starts_with("Undecided: others had") && disturbed(15).contains("in 8 dips"));
     }
 
     #[test]

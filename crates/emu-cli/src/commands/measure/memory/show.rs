@@ -1,11 +1,12 @@
 //! What memory does, as tables and figures.
 
 use emu_bench::numbers::{nanos, rate, size};
-use emu_bench::report::{Axis, Chart, Csv, Point, Series};
+use emu_bench::report::{Axis, Chart, Csv, Series};
 use emu_bench::stream::Kernel;
 use emu_bench::table::{Column, Table, notes, wrap};
 use emu_machine::memory::{Latency, Memory};
 
+use crate::commands::measure::of_samples;
 use crate::output::Shown;
 
 pub(crate) fn shown(memory: &Memory) -> Shown {
@@ -89,13 +90,19 @@ fn fits(memory: &Memory, latency: &Latency) -> String {
 }
 
 fn conclusion(memory: &Memory) -> String {
-    let best = memory.stream.iter().filter_map(|run| Some((run.threads, *run.best_bytes_per_s.last()?)));
+    // What was disturbed counts only where there is nothing else.
+    let is_calm = memory.stream.iter().any(|run| !run.disturbed);
+    let counting = memory.stream.iter().filter(|run| !(is_calm && run.disturbed));
+    let best = counting.filter_map(|run| Some((run.threads, *run.best_bytes_per_s.last()?)));
     let best = best.max_by(|a, b| a.1.total_cmp(&b.1));
     let stream = best.map_or_else(String::new, |(threads, triad)| {
         let threads = if threads == 1 { "one thread".to_owned() } else { format!("{threads} threads") };
         format!("Memory gives {threads} {} of triad. ", rate(triad, "B"))
     });
     let loads = match (memory.latencies.first(), memory.latencies.last()) {
+        (Some(near), Some(far)) if near.disturbed || far.disturbed => {
+            "How much longer a load from memory takes is not told: others disturbed it.".to_owned()
+        }
         (Some(near), Some(far)) => format!(
             "A load takes {} from {} and {} from {}, {:.0} times as long.",
             nanos(near.load_ns),
@@ -154,7 +161,10 @@ fn csv(memory: &Memory) -> String {
 }
 
 fn latency_chart(memory: &Memory) -> Chart {
-    let point = |latency: &Latency| Point::new(latency.working_set_bytes as f64, latency.load_ns);
+    let point = |latency: &Latency| {
+        let point = of_samples(latency.working_set_bytes as f64, latency.load_ns, &latency.samples, 1.0);
+        point.open(latency.disturbed)
+    };
     let series = vec![Series::curve("a load", memory.latencies.iter().map(point).collect())];
     Chart::new("memory: time of a load", Axis::log("working set, bytes"), Axis::log("ns"), series)
 }
@@ -167,7 +177,8 @@ fn copy_chart(memory: &Memory) -> Chart {
         [(false, "sequential"), (true, "random")].map(|(random, name)| {
             let copies = memory.copies.iter().filter(|copy| (copy.threads, copy.random) == (threads, random));
             let point = |copy: &emu_machine::memory::Copy| {
-                Point::new(copy.block_bytes as f64, copy.bytes_per_s / 1e6)
+                let point = of_samples(copy.block_bytes as f64, copy.bytes_per_s, &copy.samples, 1e6);
+                point.open(copy.disturbed)
             };
             Series::curve(format!("{name}, {threads} thread(s)"), copies.map(point).collect())
         })
@@ -180,6 +191,7 @@ fn copy_chart(memory: &Memory) -> Chart {
 mod tests {
     use super::*;
     use emu_bench::memory::{Cache, StreamSize};
+    use emu_bench::report::Point;
     use emu_machine::kernel::stream::Passes;
     use emu_machine::memory::{Copy, Stream};
 
@@ -191,6 +203,7 @@ mod tests {
             bytes_per_s: 12.34e9,
             block_ns: 81.2,
             samples: vec![12.34e9; 3],
+            disturbed: false,
         };
         let rows = [1, 1 << 20].into_iter().flat_map(|block| [(block, false), (block, true)]);
         let passes = Passes { elements: 1000, seconds: [(); 4].map(|()| vec![1e-6; 4]) };
@@ -198,7 +211,8 @@ mod tests {
             working_set_bytes,
             load_ns,
             load_cycles: Some(load_ns * 3.0),
-            samples: vec![load_ns],
+            samples: vec![load_ns, load_ns * 1.1],
+            disturbed: working_set_bytes == 1 << 20,
         };
         Memory {
             size: StreamSize { array_bytes: 64 << 20, cache_bytes: Some(16 << 20), available_bytes: None },
@@ -208,7 +222,12 @@ mod tests {
             ],
             clock: None,
             copies: rows.map(|(block, random)| copy(block, random, 2)).collect(),
-            stream: vec![Stream { threads: 2, best_bytes_per_s: [10e9, 11e9, 12e9, 13.4e9], passes }],
+            stream: vec![Stream {
+                threads: 2,
+                best_bytes_per_s: [10e9, 11e9, 12e9, 13.4e9],
+                passes,
+                disturbed: false,
+            }],
             latencies: vec![latency(4096, 1.5), latency(1 << 20, 20.0), latency(64 << 20, 120.0)],
             notes: vec!["The figures mean little.".into()],
         }
@@ -227,6 +246,9 @@ mod tests {
         {
             assert!(text.contains(words), "{words}: {text}");
         }
+        let mut disturbed = memory();
+        disturbed.latencies[0].disturbed = true;
+        assert!(conclusion(&disturbed).ends_with("is not told: others disturbed it."));
         let short = Memory { size: StreamSize { cache_bytes: None, ..memory().size }, ..memory() };
         assert!(self::text(&short).replace('\n', " ").contains("caches help"));
     }
@@ -237,6 +259,10 @@ mod tests {
         assert_eq!(csv.lines().count(), 1 + 4 + 4 + 3);
         assert!(csv.lines().all(|line| line.split(',').count() == 8), "{csv}");
         assert!(copy_chart(&memory()).svg().unwrap().contains("random, 2"));
-        assert!(latency_chart(&memory()).svg().unwrap().contains("time of a load"));
+        let latencies = latency_chart(&memory());
+        let bar = |x, y: f64| Point::between(x, y, y, y * 1.1);
+        let points = [bar(4096.0, 1.5), bar(1_048_576.0, 20.0).open(true), bar(67_108_864.0, 120.0)];
+        assert_eq!(latencies.series, [Series::curve("a load", points.into())]);
+        assert!(latencies.svg().unwrap().contains("time of a load"));
     }
 }

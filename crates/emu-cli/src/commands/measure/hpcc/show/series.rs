@@ -7,31 +7,30 @@ use emu_machine::hpcc::{Kernel, Measured, Share};
 use emu_machine::kernel::stream;
 
 use super::super::Reference;
-use super::{billions, size};
+use super::{billions, point, size};
 
 const EQUATIONS: &str = "equations of LINPACK; others of as much memory";
 
-/// A figure for each unit: the best rates of the most threads over sizes, with the standard deviation of all runs.
+/// A figure for each unit: the best rates of the most threads over sizes, with those of all runs that count.
 pub(super) fn charts(measured: &Measured) -> Vec<(&'static str, Chart)> {
     let most = measured.rows.iter().map(|row| row.threads).max().unwrap_or(1);
     let chart = |(name, unit): (&'static str, &str)| {
         let rows = || measured.rows.iter().filter(|row| row.threads == most && row.kernel.unit() == unit);
         let series = distinct(rows().map(|row| row.kernel)).into_iter().map(|kernel| {
-            let points = rows().filter(|row| row.kernel == kernel).filter_map(|row| {
-                let [best, sd] = [row.best, row.sd()].map(|rate| rate / 1e9);
-                Some(Point::between(row.order? as f64, best, best - sd, best + sd))
-            });
+            let points = rows()
+                .filter(|row| row.kernel == kernel)
+                .filter_map(|row| Some(point(row.order? as f64, row)));
             Series::curve(kernel.name(), points.collect())
         });
         let series: Vec<_> = series.collect();
-        let y = Axis::linear(format!("{unit}, best of the runs ± standard deviation"));
+        let y = Axis::linear(format!("{unit}, best of the runs, and all of them"));
         let title = format!("Kernels of the HPC Challenge by size, threads: {most}");
         (!series.is_empty()).then(|| (name, Chart::new(title, Axis::linear(EQUATIONS), y, series)))
     };
     [("gflops", "GFLOPS"), ("bandwidth", "GB/s"), ("updates", "GUPS")].into_iter().filter_map(chart).collect()
 }
 
-/// The percentages with their deviations: over sizes, or by kernel where there is one size of each.
+/// The percentages with their intervals, where there are some: over sizes, or by kernel where there is one size of each.
 pub(super) fn reference_chart(reference: &Reference) -> Chart {
     let shares = &reference.shares;
     let most = shares.iter().map(|share| share.threads).max().unwrap_or(1);
@@ -41,11 +40,14 @@ pub(super) fn reference_chart(reference: &Reference) -> Chart {
     let all = || shares.iter().filter(|share| share.threads == most && is_shown(share.kernel));
     let kernels = distinct(all().map(|share| share.kernel));
     let point = |x: f64, share: &Share| {
-        let [y, sd] = [share.share, share.sd].map(|share| share * 100.0);
-        Point::between(x, y, y - sd, y + sd)
+        let [y, low, high] = share
+            .of_means
+            .map_or([share.share; 3], |of| [of.estimate, of.low, of.high])
+            .map(|share| share * 100.0);
+        Point::between(x, y, low, high)
     };
     let title = format!("Percentage of the reference, threads: {most}");
-    let y = Axis::linear("% of its best rate ± standard deviation");
+    let y = Axis::linear("% of its mean rate, 95% interval");
     if all().any(|share| share.order.is_some()) {
         let series = kernels.into_iter().map(|kernel| {
             let of = all().filter(|share| share.kernel == kernel);
@@ -74,6 +76,7 @@ pub(super) fn reference_text(reference: &Reference) -> String {
         Column::number("THERE"),
         Column::text("UNIT"),
         Column::number("OF THE REFERENCE"),
+        Column::number("MEANS, 95%"),
     ]);
     for share in &reference.shares {
         table.row([
@@ -82,12 +85,23 @@ pub(super) fn reference_text(reference: &Reference) -> String {
             size(share.size),
             billions(share.there),
             share.kernel.unit().to_owned(),
-            format!("{:.1}% ±{:.1}", share.share * 100.0, share.sd * 100.0),
+            format!("{:.1}%", share.share * 100.0),
+            share
+                .of_means
+                .map_or_else(|| "-".into(), |of| format!("{:.1} to {:.1}%", of.low * 100.0, of.high * 100.0)),
         ]);
     }
-    let note = format!(
-        "The reference is of {}. Best rate by best rate, with the standard deviation of both machines' runs.",
+    let mut note = format!(
+        "The reference is of {}. Best rate by best rate; beside it the interval of the ratio of mean rates, of the runs \
+         that nobody has disturbed where there are some.",
         reference.model
     );
+    if !reference.without_counterpart.is_empty() {
+        let missing = reference.without_counterpart.join(", ");
+        note += &format!(" The reference has nothing of the same size and threads as {missing}.");
+    }
+    for disturbed in &reference.disturbed {
+        note += &format!(" Of the reference itself: {disturbed}");
+    }
     format!("\n{}\n{}\n", table.text(), wrap(&note, 0))
 }
