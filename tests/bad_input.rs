@@ -13,6 +13,45 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 #[test]
+fn a_fifo_and_an_endless_file_end_emu_at_once() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let fifo = fifo.display();
+    for line in [
+        format!("run --trace {fifo} -- true"),
+        format!("run --like {fifo} -- true"),
+        format!("run --speed 50% --json {fifo} -- true"),
+        format!("node create a --trace {fifo}"),
+        "run --trace /dev/zero -- true".to_owned(),
+        "run --like /dev/zero -- true".to_owned(),
+        "trace show /dev/zero".to_owned(),
+        "node apply /dev/zero".to_owned(),
+    ] {
+        assert_refused(&run(&mut emu(words(&line)), ""), 2, &line);
+    }
+}
+
+#[test]
+fn what_only_looks_works_with_a_read_only_run() {
+    let _alone = alone();
+    if !is_root() {
+        skip("mounting needs root");
+        return;
+    }
+    for line in ["info", "node list", "node dump", "top --once"] {
+        let mut command = inside("mount -o remount,bind,ro /run/emu", EMU);
+        let ended = run(command.args(words(line)), "");
+        assert_eq!(ended.code(), Some(0), "{line}: {}", ended.stderr);
+        assert!(!ended.stdout.is_empty(), "{line}");
+    }
+    let mut command = inside("mount -o remount,bind,ro /run/emu", EMU);
+    let ended = run(command.args(words("run -s 50% -c 0 -- true")), "");
+    assert_eq!(ended.code(), Some(4), "{}", ended.stderr);
+}
+
+#[test]
 fn bad_input_is_refused_with_a_hint_and_changes_nothing() {
     let _alone = alone();
     let dir = tempfile::tempdir().unwrap();

@@ -156,6 +156,51 @@ fn what_runs_on_a_node_is_free_when_its_emu_ends_or_is_killed() {
 }
 
 #[test]
+fn a_create_that_is_interrupted_leaves_neither_node_nor_mark() {
+    let _alone = alone();
+    if !can_emulate_by(&["cpu-freeze"]) {
+        return;
+    }
+    for (after_ms, signal) in [
+        (20, Signal::SIGINT),
+        (60, Signal::SIGTERM),
+        (100, Signal::SIGHUP),
+        (140, Signal::SIGINT),
+        (60, Signal::SIGKILL),
+        (120, Signal::SIGKILL),
+    ] {
+        let creating = start(&mut emu(words("node create one -q -c 0 -s 50% -m cpu-freeze")));
+        sleep(Duration::from_millis(after_ms));
+        let _ = kill(Pid::from_raw(creating.id() as i32), signal);
+        if finish(creating).code() == Some(0) {
+            // It was there before the signal.
+            assert_eq!(emu_node("remove one").code(), Some(0));
+        }
+        // A keeper that nobody waits for any more ends by itself; a mark would stay.
+        let is_gone = || emu_node("list").stdout == "There is no node of yours here.\n";
+        eventually(&format!("no node is left by {signal} after {after_ms} ms"), is_gone);
+    }
+}
+
+#[test]
+fn of_two_nodes_of_one_name_at_once_there_is_one() {
+    let _alone = alone();
+    if !can_emulate_by(&["cpu-freeze"]) || !has_cpus(2) {
+        return;
+    }
+    for _ in 0..3 {
+        let create =
+            |cpu| start(&mut emu(words(&format!("node create one -q -c {cpu} -s 50% -m cpu-freeze"))));
+        let ended = [create(0), create(1)].map(finish);
+        let mut codes = ended.each_ref().map(Ended::code);
+        codes.sort_unstable();
+        assert_eq!(codes, [Some(0), Some(2)], "{} {}", ended[0].stderr, ended[1].stderr);
+        assert_eq!(emu_node("remove one").code(), Some(0));
+        assert_eq!(emu_node("list").stdout, "There is no node of yours here.\n");
+    }
+}
+
+#[test]
 fn a_node_leaves_what_it_delivered_at_each_step() {
     let _alone = alone();
     if !can_emulate() {

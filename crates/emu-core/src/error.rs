@@ -87,6 +87,12 @@ impl Error {
         self
     }
 
+    /// Adds it where the cause is a system call that has failed with one of these numbers: it helps against no other.
+    #[must_use]
+    pub fn hint_on(self, errnos: &[i32], hint: impl Into<Hint>) -> Self {
+        if self.raw_os_error().is_some_and(|errno| errnos.contains(&errno)) { self.hint(hint) } else { self }
+    }
+
     /// Adds the failure that led to this one.
     #[must_use]
     pub fn caused_by(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync + 'static>>) -> Self {
@@ -174,6 +180,15 @@ mod tests {
         let busy = Error::file("write", Path::new("/x"), io::Error::from_raw_os_error(libc::EBUSY));
         assert_eq!(busy.kind(), ErrorKind::Failed);
         assert_eq!(busy.raw_os_error(), Some(libc::EBUSY));
+    }
+
+    #[test]
+    fn a_hint_against_one_failure_is_none_against_another() {
+        let of = |errno| Error::io("cannot do it", io::Error::from_raw_os_error(errno));
+        let hinted = |errno| of(errno).hint_on(&[libc::EMFILE, libc::ENFILE], "ulimit -n").hint_text();
+        assert_eq!(hinted(libc::ENFILE).as_deref(), Some("ulimit -n"));
+        assert_eq!(hinted(libc::EPERM), None);
+        assert_eq!(Error::usage("no").hint_on(&[libc::EMFILE], "ulimit -n").hint_text(), None);
     }
 
     #[test]

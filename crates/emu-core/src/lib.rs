@@ -11,7 +11,7 @@
 //! let host = Host::detect(&Roots::system())?;
 //! let demand = Demand::measured(&host, &"40%".parse()?, None)?;
 //! let session = Session::engage(&choose(&host, &demand)?, "example", Tasks::Processes(vec![1234]))?;
-//! std::thread::sleep(std::time::Duration::from_secs(10));
+//! emu_core::sleep(std::time::Duration::from_secs(10));
 //! let (status, released) = session.release();
 //! println!("{status:?}");
 //! # released
@@ -56,6 +56,7 @@ pub mod clock;
 pub mod control_file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod input_file;
 
 pub use cgroup::{Memory, QuotaLimit, throttled_time};
 pub use command::{Ended, SlowChild, SlowCommand, Stdio};
@@ -82,8 +83,8 @@ pub use session::Session;
 pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets, lowest_share};
 pub use status::{CpuStatus, Delivered, Health, Status};
 pub use sys::Pid;
-pub use sys::spawn::{ExecError, Gated, SignalMask};
-pub use sys::time::tick;
+pub use sys::spawn::{ExecError, Gated, SignalMask, heed_children};
+pub use sys::time::{sleep, tick};
 pub use sys::times::{cpu_ticks, process_cpu_time};
 pub use sys::tsc::tsc;
 pub use trace::{AtEnd, Player, STEP_MIN, Trace};

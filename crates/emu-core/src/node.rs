@@ -2,7 +2,6 @@
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -17,7 +16,7 @@ use crate::exclusion::{Exclusion, Exclusive, check_exclusive};
 use crate::hint::Hint;
 use crate::host::delegation::PROCS;
 use crate::host::{Controller, Host};
-use crate::method::Trait;
+use crate::method::{Trait, ids};
 use crate::prepared::Prepared;
 use crate::process::{Stat, check_targets};
 use crate::session::Session;
@@ -25,6 +24,7 @@ use crate::status::Status;
 use crate::sys::Pid;
 use crate::sys::signal;
 use crate::sys::spawn::Gated;
+use crate::sys::time;
 use crate::undo::{TaskSet, Undo};
 use crate::zone::Tasks;
 
@@ -86,11 +86,13 @@ impl Node {
         let mut node = Self { exclusion: None, session, holder, host, group_count: 0, has_memory };
         node.group_count = node.groups().len();
         if node.group_count == 0 {
-            let message = format!("cannot make a node by {}: it has no cgroup here", prepared.method().id());
-            return Err(Error::unavailable(message).hint(
-                Hint::from("leave out a CPU, or use cpu-freeze, fracas or cpu-lim")
-                    .or(Hint::OwnGroup(vec![])),
-            ));
+            let id = prepared.method().id();
+            let others =
+                [ids::CPU_FREEZE, ids::FRACAS, ids::CPU_LIM].into_iter().filter(|other| *other != id);
+            let others =
+                others.fold(Hint::from("leave out a CPU"), |hint, other| hint.or(format!("use {other}")));
+            return Err(Error::unavailable(format!("cannot make a node by {id}: it has no cgroup here"))
+                .hint(others.or(Hint::OwnGroup(vec![]))));
         }
         if options.exclusive {
             let (groups, journal) = (node.groups(), node.session.journal());
@@ -247,7 +249,7 @@ impl Node {
                     Err(e) => return Err(Error::io(format!("cannot kill process {pid}"), e.into())),
                 }
             }
-            thread::sleep(Duration::from_millis(2));
+            time::sleep(Duration::from_millis(2));
         }
     }
 

@@ -4,7 +4,6 @@ mod clocks;
 mod tasks;
 
 use std::fmt;
-use std::thread;
 
 use crate::clock;
 use crate::cpu_list::{CpuId, CpuList};
@@ -16,7 +15,8 @@ use crate::method_id::MethodId;
 use crate::prepared::Prepared;
 use crate::speed::{Hertz, Speed, SpeedSpec, Target, Targets};
 use crate::status::Status;
-use crate::undo::Journal;
+use crate::sys::time;
+use crate::undo::{Journal, LiveSession};
 use crate::zone::{Demand, Tasks, Zone};
 use clocks::check_clocks;
 use tasks::{check_same, check_tasks};
@@ -150,6 +150,11 @@ impl Session {
         self.journal.0.notes()
     }
 
+    /// The sessions of this user that lived when this one began: of two that begin at once, the second one has the first.
+    pub fn others(&self) -> Vec<LiveSession> {
+        self.journal.0.others()
+    }
+
     /// Changes the targets of the zone's CPUs within two periods, without a gap at full speed. While it is paused they are kept
     /// for [`resume`](Self::resume).
     ///
@@ -214,7 +219,7 @@ impl Session {
         self.is_paused = true;
         self.journal.0.set_paused(true);
         // These targets, as any, are in force after two periods.
-        thread::sleep(self.emulation.period() * 2);
+        time::sleep(self.emulation.period() * 2);
         Ok(())
     }
 

@@ -103,6 +103,25 @@ impl Drop for Busy {
     }
 }
 
+/// Has this thread, and what it starts from now on, fail in a system call (`seccomp(2)`).
+#[expect(unsafe_code, reason = "no crate wraps seccomp(2)")]
+pub(crate) fn forbid(call: libc::c_long) {
+    let step = |code: u32, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+    let mut filter = [
+        // The number of the call is the first word of what a filter sees.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, call as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    nix::sys::prctl::set_no_new_privs().unwrap();
+    // SAFETY: the kernel reads the program, which outlives the call.
+    let set =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+}
+
 /// Only a helper of the other tests.
 #[test]
 fn busy() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use emu_bench::record::{About, Machine, Measurement, Record};
-use emu_core::{Error, ErrorKind, Host, Result};
+use emu_core::{Error, ErrorKind, Host, Result, input_file};
 use emu_machine::Event;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -186,7 +186,7 @@ impl<R: DeserializeOwned> Document<R> {
         let unusable = |what: String| {
             Error::usage(format!("cannot use the measurement {}: {what}", file.display())).hint(hint.clone())
         };
-        let text = read_text(&file).map_err(|cause| {
+        let text = input_file::read_any(&file, input_file::TRACE_MAX).map_err(|cause| {
             Error::file("read", &file, cause).with_kind(ErrorKind::Usage).hint(hint.clone())
         })?;
         let damaged = |cause| unusable("it cannot be understood".into()).caused_by(cause);

@@ -170,8 +170,7 @@ impl Binder<'_> {
         match affinity::set(tid, &new) {
             Ok(()) => Ok(true),
             Err(error) if is_gone(&error) => Ok(false),
-            Err(error) => Err(Error::io(format!("cannot bind task {tid} to CPUs {new}"), error)
-                .hint("another user's tasks need CAP_SYS_NICE: be root")),
+            Err(error) => Err(Error::io(format!("cannot bind task {tid} to CPUs {new}"), error)),
         }
     }
 }

@@ -152,7 +152,7 @@ impl Freezer {
             match is_frozen {
                 Ok(true) => return Ok(Frozen { asked, told, seen: Some(now) }),
                 Ok(false) if now + pause >= deadline => return Ok(Frozen { asked, told, seen: None }),
-                Ok(false) => std::thread::sleep(time::span(pause)),
+                Ok(false) => time::sleep(time::span(pause)),
                 Err(error) => {
                     let _ = self.thaw();
                     return Err(error);

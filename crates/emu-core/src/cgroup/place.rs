@@ -147,7 +147,8 @@ pub(crate) fn make(site: &Site, journal: &Journal) -> Result<PathBuf> {
         return_to: site.return_to.clone(),
     })?;
     fs::create_dir(&path)
-        .map_err(|e| Error::file("make the cgroup", &path, e).hint(Hint::OwnGroup(vec![])))?;
+        .map_err(|e| Error::file("make the cgroup", &path, e))
+        .map_err(|e| e.hint_on(&[libc::EACCES, libc::EPERM, libc::EROFS], Hint::OwnGroup(vec![])))?;
     Ok(path)
 }
 

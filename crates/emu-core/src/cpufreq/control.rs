@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use super::tunables::Tunables;
@@ -11,6 +10,7 @@ use crate::control_file;
 use crate::error::{Error, ErrorKind, Result};
 use crate::host::Policy;
 use crate::speed::Hertz;
+use crate::sys::time;
 use crate::undo::Recent;
 use crate::undo::{Journal, Undo};
 
@@ -173,7 +173,7 @@ impl Control {
             if self.look(levels).is_ok() {
                 return Ok(());
             }
-            thread::sleep(LOOK_EVERY);
+            time::sleep(LOOK_EVERY);
         }
         self.look(levels)
     }

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
+use crate::input_file;
 use crate::sys::time::user_ticks;
 use crate::zone::Zone;
 
@@ -42,7 +43,7 @@ where
 {
     /// A file that is missing or has an implausible value counts as empty.
     pub(crate) fn load(host: &Host, file: &str, is_plausible: impl Fn(&V) -> bool) -> Self {
-        fs::read_to_string(host.roots.state.join(file))
+        input_file::read(&host.roots.state.join(file), input_file::SIZE_MAX)
             .ok()
             .and_then(|text| serde_json::from_str::<Self>(&text).ok())
             // Without a boot id, the values of another boot could not be told apart.
@@ -109,6 +110,8 @@ pub(crate) fn why_unknown(zone: &Zone) -> &'static str {
 mod tests {
     use super::*;
     use crate::host::testing;
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
 
     const FILE: &str = "test-costs.json";
 
@@ -193,5 +196,8 @@ mod tests {
             fs::write(dir.path().join(FILE), text).unwrap();
             assert!(load(&host).batches.is_empty(), "{text}");
         }
+        fs::remove_file(dir.path().join(FILE)).unwrap();
+        mkfifo(&dir.path().join(FILE), Mode::S_IRWXU).unwrap();
+        assert!(load(&host).batches.is_empty(), "a FIFO that nobody writes to");
     }
 }

@@ -86,7 +86,7 @@ impl StopCost {
             let probe = Probe::start(cpus)?;
             let end = limit(probe.pid(), time::span(run), time::span(period))?;
             let before = idle_time(host, cpus);
-            std::thread::sleep(time::span(period) * STALLS);
+            time::sleep(time::span(period) * STALLS);
             let idle = idle_time(host, cpus).zip(before).map(|(after, before)| after - before);
             let gaps = probe.end()?;
             end();
@@ -183,13 +183,13 @@ fn stop_repeatedly<S: Stop>(host: &Host, cpus: &CpuList, mut stopper: S) -> Resu
         let pusher = IdlePusher::beside_duty_thread(is_away, &cpus, &Notes::default())?;
         let mut stops = Vec::with_capacity(STOPS);
         let mut own_time = OwnTime::start();
-        std::thread::sleep(time::span(FREE));
+        time::sleep(time::span(FREE));
         for _ in 0..STOPS {
             own_time.before_stop();
             let from = stopper.stop(time::now() + STOP)?.from;
             own_time.stopped(from);
             IdlePusher::sleep_until(pusher.as_ref(), from + STOP, 1, |moment| {
-                std::thread::sleep(time::span(moment - time::now()));
+                time::sleep(time::span(moment - time::now()));
             });
             own_time.before_resume();
             let resumed = stopper.resume()?;
@@ -197,7 +197,7 @@ fn stop_repeatedly<S: Stop>(host: &Host, cpus: &CpuList, mut stopper: S) -> Resu
             let own = own_time.resumed(resumed);
             stops.push(Sample { from, resumed, own: if is_in_the_way { own } else { 0 } });
             // The probe sees the end of its last stop, and two ticks after each of the others.
-            std::thread::sleep(if stops.len() < STOPS { free_for } else { time::span(FREE) });
+            time::sleep(if stops.len() < STOPS { free_for } else { time::span(FREE) });
         }
         Ok(stops)
     });

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use crate::cgroup::{PASSES, lists, place};
@@ -150,7 +149,7 @@ impl Taker {
         self.journal.record(&Undo::Inherited { tasks: TaskSet::All, since, cpus, ours })?;
         // A task that starts within the same tick would not be told from an older one.
         while time::user_ticks() == since {
-            thread::sleep(Duration::from_millis(1));
+            time::sleep(Duration::from_millis(1));
         }
         Ok(())
     }

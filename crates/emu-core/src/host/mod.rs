@@ -77,7 +77,7 @@ impl Host {
     /// Reads the machine.
     ///
     /// # Errors
-    /// There is no `/proc`, or no CPU can be found.
+    /// There is no `/proc`, no CPU can be found, or file descriptors are short.
     pub fn detect(roots: &Roots) -> Result<Self> {
         let own = own_proc::find(roots)?;
         let status = text(&own.join("status"));

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::hint::Hint;
-use crate::process::Stat;
+use crate::process::{Stat, is_owned};
 use crate::sys::Pid;
 use crate::zone::Tasks;
 
@@ -29,9 +29,13 @@ pub(super) fn check_tasks(proc: &Path, tasks: &Tasks) -> Result<Vec<(Pid, u64)>>
             Ok(()) => {}
             Err(nix::errno::Errno::ESRCH) => return Err(no_process()),
             Err(cause) => {
-                return Err(Error::io(format!("cannot act on process {pid}"), cause.into())
-                    .with_kind(ErrorKind::NotPermitted)
-                    .hint("it belongs to another user: be that user, or root"));
+                let error = Error::io(format!("cannot act on process {pid}"), cause.into());
+                let is_owned = is_owned(proc, pid);
+                return Err(if is_owned {
+                    error
+                } else {
+                    error.hint("it belongs to another user: be that user, or root")
+                });
             }
         }
     }

@@ -231,8 +231,9 @@ fn closed_by_exec(needed: &[RawFd]) -> Vec<RawFd> {
     numbers.filter(is_closed).collect()
 }
 
-/// A handler is left: it is the embedding program's.
-fn heed_children() {
+/// Ends that this process ignores `SIGCHLD`, as some parents have it: the kernel reaps the children of one that does, and how they
+/// have ended is lost. A handler is left: it is the embedding program's.
+pub fn heed_children() {
     if action(libc::SIGCHLD) == Some(libc::SIG_IGN) {
         default_action(Signal::SIGCHLD);
     }

@@ -66,6 +66,15 @@ pub(crate) fn wait_until(word: &AtomicU32, expected: u32, deadline: Nanos) {
     let _ = futex::wait_bitset(word, futex::Flags::PRIVATE, expected, Some(&timeout), NonZeroU32::MAX);
 }
 
+/// Sleeps for at least this long. [`std::thread::sleep`] panics where a sandbox forbids `clock_nanosleep(2)`; the futex that this
+/// waits for is what every lock of the standard library needs.
+pub fn sleep(span: Duration) {
+    let (word, deadline) = (AtomicU32::new(0), now().saturating_add(nanos(span)));
+    while now() < deadline {
+        wait_until(&word, 0, deadline);
+    }
+}
+
 pub(crate) fn wake(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::PRIVATE, i32::MAX as u32);
 }
@@ -89,6 +98,19 @@ mod tests {
             wait_until(&word, 0, deadline);
         }
         assert!(now() >= deadline);
+    }
+
+    #[test]
+    fn a_sleep_lasts_as_long_as_asked() {
+        let begin = now();
+        sleep(Duration::ZERO);
+        sleep(Duration::from_millis(3));
+        assert!(now() - begin >= 3_000_000);
+        let sandboxed = std::thread::spawn(|| {
+            crate::testing::forbid(libc::SYS_clock_nanosleep);
+            sleep(Duration::from_millis(3));
+        });
+        assert!(sandboxed.join().is_ok());
     }
 
     #[test]

@@ -24,8 +24,10 @@ impl TimerPrearm {
     pub(crate) fn new() -> Result<Self> {
         let timer = || TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC);
         let timers = timer().and_then(|one| Ok([one, timer()?])).map_err(|cause| {
-            Error::io("cannot make the timers of a duty cycle", cause.into())
-                .hint("each CPU needs two file descriptors; raise the limit with `ulimit -n`")
+            Error::io("cannot make the timers of a duty cycle", cause.into()).hint_on(
+                &[libc::EMFILE, libc::ENFILE],
+                "each CPU needs two file descriptors; raise the limit with `ulimit -n`",
+            )
         })?;
         Ok(Self { timers })
     }

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -25,9 +26,13 @@ use super::task::{self, Stat};
 use crate::sys::Pid;
 use crate::sys::fork::{Child, fork};
 use crate::sys::shared::SharedCounter;
+use crate::sys::time;
 
 /// How often the guardian looks whether emu is stopped. A look takes its time from the tasks, where they have little of a CPU.
 const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 500_000_000 };
+
+/// How often it looks whether emu has ended, where it can wait for nothing.
+const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Guardian {
@@ -125,10 +130,29 @@ impl Watch<'_> {
                         ));
                     }
                 }
+                Ok(_) => return,
                 Err(Errno::INTR | Errno::AGAIN | Errno::NOMEM) => {}
-                _ => return,
+                // A sandbox may forbid it. What is left tells no more than that emu has ended.
+                Err(_) => return self.wait_without_poll(),
             }
         }
+    }
+
+    /// Undoing while emu is at work would free the tasks, and leave what emu changes next.
+    fn wait_without_poll(&self) {
+        loop {
+            // Nobody writes to the pipe: a read returns at its end.
+            match rustix::io::read(self.closed, &mut [0; 1]) {
+                Ok(_) => return,
+                Err(Errno::INTR) => {}
+                Err(_) if self.has_ended() => return,
+                Err(_) => time::sleep(PAUSE),
+            }
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(task::stat(self.places.proc(), self.own), Ok(None | Some(Stat { state: b'Z' | b'X', .. })))
     }
 
     /// Whether emu was stopped by a signal that it did not expect.

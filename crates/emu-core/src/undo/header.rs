@@ -74,7 +74,8 @@ impl Header {
         let path = roots.proc.join(pid.to_string()).join("stat");
         let stat =
             task::stat(places.proc(), pid).and_then(|stat| stat.ok_or(Errno::NOENT)).map_err(|cause| {
-                Error::file("read", &path, cause.into()).hint("emu needs the proc file system and Linux 5.9")
+                let error = Error::file("read", &path, cause.into());
+                error.hint_on(&[libc::ENOENT], "emu needs the proc file system and Linux 5.9")
             })?;
         let name = name.chars().take(NAME_MAX).collect();
         let session = LiveSession { pid, cpus: cpus.clone(), method: method.into(), name };

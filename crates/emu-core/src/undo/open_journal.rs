@@ -188,7 +188,8 @@ impl OpenJournal {
 
     fn sharing_lock(&self) -> Result<SharingLock> {
         self.peers().lock(PATIENCE).map_err(|cause| {
-            Error::file("lock", &self.dir.path, cause.into()).hint("is an emu stopped? continue or kill it")
+            let error = Error::file("lock", &self.dir.path, cause.into());
+            error.hint_on(&[libc::EWOULDBLOCK], "is an emu stopped? continue or kill it")
         })
     }
 
@@ -362,12 +363,10 @@ impl Drop for OpenJournal {
     }
 }
 
-/// One `write(2)`, then `fdatasync(2)`: the record is on disk before its change is made.
+/// One `write(2)`, then `fdatasync(2)`: the record is on disk before its change is made. Where only a part has been written, a
+/// second one tells why.
 fn write_line(mut file: &File, line: &[u8]) -> io::Result<()> {
-    let written = file.write(line)?;
-    if written < line.len() {
-        return Err(io::ErrorKind::StorageFull.into());
-    }
+    file.write_all(line)?;
     file.sync_data()
 }
 
@@ -378,8 +377,12 @@ fn field_of(path: &Path) -> Vec<u8> {
 }
 
 fn no_record(path: &Path, cause: io::Error) -> Error {
-    Error::io(format!("cannot write to the journal {}", path.display()), cause)
-        .hint("without a record nothing is changed; is the file system full?")
+    Error::io(
+        format!("cannot write to the journal {}, and without it nothing is changed", path.display()),
+        cause,
+    )
+    .hint_on(&[libc::ENOSPC, libc::EDQUOT], "make room on its file system")
+    .hint_on(&[libc::EFBIG], "raise the limit of the size of files: ulimit -f")
 }
 
 fn incomplete(problems: &[String]) -> Error {

@@ -54,7 +54,7 @@ pub fn restore(roots: &Roots) -> Result<RestoreReport> {
 pub fn live_sessions(roots: &Roots) -> Result<Vec<LiveSession>> {
     let Some(dir) = StateDir::open_if_present(roots)? else { return Ok(Vec::new()) };
     let (places, boot) = (Places::open(roots)?, boot(roots));
-    let _lock = dir.lock()?;
+    let _lock = dir.lock_to_look()?;
     let found = dir.sessions()?.into_iter().map(|name| dir.inspect(&name, &places, &boot));
     Ok(found
         .filter_map(|found| if let Ok(Found::Live(session)) = found { Some(session) } else { None })
@@ -66,7 +66,7 @@ pub fn live_sessions(roots: &Roots) -> Result<Vec<LiveSession>> {
 pub(crate) fn tuning_below(roots: &Roots, folders: &[&Path]) -> Result<Option<(LiveSession, usize)>> {
     let Some(dir) = StateDir::open_if_present(roots)? else { return Ok(None) };
     let (places, boot) = (Places::open(roots)?, boot(roots));
-    let _lock = dir.lock()?;
+    let _lock = dir.lock_to_look()?;
     let mut window = vec![0; WINDOW];
     for name in dir.sessions()? {
         let Ok(Found::Live(session)) = dir.inspect(&name, &places, &boot) else { continue };

@@ -23,6 +23,7 @@ use super::record::Task;
 use super::task;
 use crate::error::{Error, ErrorKind, Result};
 use crate::roots::Roots;
+use crate::sys::time;
 
 const LOCK: &str = "lock";
 pub(super) const SUFFIX: &[u8] = b".journal";
@@ -119,7 +120,23 @@ impl StateDir {
 
     /// Waits until no other emu lists, creates or removes sessions.
     pub(super) fn lock(&self) -> Result<StateLock> {
-        self.lock_file(LOCK, PATIENCE)?.map_err(|_| {
+        self.within_patience(self.lock_file(LOCK, PATIENCE))
+    }
+
+    /// As [`lock`](Self::lock), for one who only looks; `None` where the file system is read-only and has no such file.
+    pub(super) fn lock_to_look(&self) -> Result<Option<StateLock>> {
+        match self.lock() {
+            Err(why) if why.raw_os_error() == Some(libc::EROFS) => {}
+            locked => return locked.map(Some),
+        }
+        match self.lock_opened(LOCK, OFlags::RDONLY, PATIENCE) {
+            Err(why) if why.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            locked => self.within_patience(locked).map(Some),
+        }
+    }
+
+    fn within_patience(&self, locked: Result<std::result::Result<StateLock, File>>) -> Result<StateLock> {
+        locked?.map_err(|_| {
             let path = self.path.join(LOCK);
             let message = format!("cannot lock {}: another emu has held it for {PATIENCE:?}", path.display());
             Error::new(ErrorKind::Failed, message).hint("is an emu stopped? continue or kill it")
@@ -132,8 +149,17 @@ impl StateDir {
         name: &str,
         patience: Duration,
     ) -> Result<std::result::Result<StateLock, File>> {
+        self.lock_opened(name, OFlags::RDWR | OFlags::CREATE, patience)
+    }
+
+    fn lock_opened(
+        &self,
+        name: &str,
+        flags: OFlags,
+        patience: Duration,
+    ) -> Result<std::result::Result<StateLock, File>> {
         let path = self.path.join(name);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|cause| Error::file("open", &path, cause.into()))?;
         let is_ours =
@@ -177,10 +203,12 @@ impl StateDir {
         }
     }
 
-    /// Opens a session file once more, for a separate lock.
+    /// Opens a session file once more, for a separate lock; on a read-only file system to be read.
     pub(super) fn reopen(&self, name: &CStr) -> Result<File> {
-        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        openat(&self.folder, name, flags, Mode::empty())
+        let flags = OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = |access| openat(&self.folder, name, flags | access, Mode::empty());
+        open(OFlags::RDWR)
+            .or_else(|cause| if cause == Errno::ROFS { open(OFlags::RDONLY) } else { Err(cause) })
             .map(File::from)
             .map_err(|cause| Error::file("open", &self.file(name), cause.into()))
     }
@@ -285,7 +313,7 @@ pub(super) fn lock_within(file: impl AsFd, patience: Duration) -> rustix::io::Re
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(true),
             Err(Errno::WOULDBLOCK) if Instant::now() >= deadline => return Ok(false),
-            Err(Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(1)),
+            Err(Errno::WOULDBLOCK) => time::sleep(Duration::from_millis(1)),
             Err(Errno::INTR) => {}
             Err(cause) => return Err(cause),
         }

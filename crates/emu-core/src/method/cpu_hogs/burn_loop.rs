@@ -17,7 +17,7 @@ use crate::ablation::{Correction, is_off};
 use crate::cpu_list::{CpuId, CpuList};
 use crate::duty::idle_pusher::{IdlePusher, SEARCH_FOR_AFTER_BURN};
 use crate::duty::{Command, Counters, Grid, Ledger, Wait};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::speed::Target;
 use crate::sys::relax::Relax;
 use crate::sys::time::{self, Nanos};
@@ -95,11 +95,14 @@ pub(super) fn take_cpu(cpu: CpuId) -> Result<()> {
     let only: CpuList = [cpu].into_iter().collect();
     affinity::set(0, &only)
         .map_err(|e| Error::io(format!("cannot run a burner on CPU {cpu}"), e))
-        .map_err(|e| e.hint("is the CPU online, and in the cpuset of emu?"))?;
+        .map_err(|e| e.hint_on(&[libc::EINVAL], "is the CPU online, and in the cpuset of emu?"))?;
     sched::set_fifo(PRIORITY).map_err(|e| {
         Error::io(format!("cannot give the burner of CPU {cpu} real-time priority {PRIORITY}"), e)
-            .with_kind(ErrorKind::NotPermitted)
-            .hint("it needs CAP_SYS_NICE and, on kernels with CONFIG_RT_GROUP_SCHED, a cgroup with real-time budget")
+            .hint_on(
+                &[libc::EPERM],
+                "it needs CAP_SYS_NICE, no sandbox (seccomp) that forbids it and, on kernels with CONFIG_RT_GROUP_SCHED, a \
+                 cgroup with real-time budget",
+            )
     })
 }
 

@@ -233,7 +233,10 @@ impl Members {
             Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Ok(None),
             Err(cause) => {
                 return Err(Error::io(format!("cannot open a pidfd of process {pid}"), cause.into())
-                    .hint("pidfds need Linux 5.3"));
+                    .hint_on(
+                        &[libc::ENOSYS],
+                        "pidfds need Linux 5.3, and no sandbox (seccomp) that forbids them",
+                    ));
             }
         };
         let Some(stat) = Stat::read(&self.proc, pid) else { return Ok(None) };

@@ -138,7 +138,7 @@ impl Stopper {
             .collect();
         let Some(look) = threaded.iter().map(|member| member.signalled + IN_TIME).max() else { return };
         if look < deadline {
-            std::thread::sleep(time::span(look - time::now()));
+            time::sleep(time::span(look - time::now()));
             for member in threaded {
                 member.at_stop = cpu_time(member.pid);
             }

@@ -13,9 +13,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::super::Journal;
 use super::super::record::Undo;
-use super::super::restore::{RestoreReport, restore};
+use super::super::restore::{RestoreReport, live_sessions, restore};
 use super::{Sleeper, control, cpus, eventually, is_root, journals, open, playground, test_name, text};
 use crate::roots::Roots;
+use crate::testing::forbid;
 
 /// An emu at work: it has changed `a`, stopped a process, and tells the numbers of that and of its
 /// guardian.
@@ -105,6 +106,22 @@ fn the_guardian_restores_and_reports_what_a_killed_emu_changed() {
     emu.kill();
     eventually("restored", || emu.is_restored());
     eventually("said", || emu.stderr().contains("node1 ended because emu died; everything was restored"));
+}
+
+#[test]
+fn a_guardian_that_may_not_poll_waits_for_the_death_of_emu() {
+    if std::env::var_os("EMU_TEST_ROOT").is_some() {
+        forbid(libc::SYS_ppoll);
+    }
+    if as_emu().is_some_and(|_session| sleep_for_ever()) {
+        return;
+    }
+    let mut emu = Emu::start("a_guardian_that_may_not_poll_waits_for_the_death_of_emu");
+    // One that takes the refusal for the death undoes all at once.
+    thread::sleep(Duration::from_millis(100));
+    assert!(!emu.is_restored() && text(&emu.roots.sys.join("a")) == "2");
+    emu.kill();
+    eventually("restored", || emu.is_restored());
 }
 
 #[test]
@@ -241,6 +258,16 @@ fn a_full_state_folder_changes_nothing() {
         assert!(records.ends_with('\n'), "half a record is left");
         let other = Journal::open(&roots, &cpus("1"), "cpu-hogs", "node2");
         assert!(other.is_err());
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{}", error.in_words());
+        // Of what can be read only, the sessions are told; nobody begins one there.
+        let seen = Roots { state: Path::new(&root).join("seen"), ..roots.clone() };
+        fs::create_dir(&seen.state).unwrap();
+        let script = "mount --bind \"$1\" \"$2\" && mount -o remount,bind,ro \"$2\"";
+        let mut mount = Command::new("sh");
+        mount.args(["-c", script, "sh"]).args([&roots.state, &seen.state]);
+        assert!(mount.status().unwrap().success());
+        assert_eq!(live_sessions(&seen).unwrap().len(), 1);
+        assert_eq!(restore(&seen).unwrap_err().raw_os_error(), Some(libc::EROFS));
         journal.undo_all().unwrap();
         assert_eq!(text(&path), "1");
         return;
