@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use crate::campaign::{Table, Wanted};
 use crate::common::{
-    alone, as_written, assert_nothing_left, child_called, comm, emu, eventually, finish, is_near,
-    journals_of, methods, run, skip, start, state_folder, until_it_acts, words,
+    alone, as_written, assert_nothing_left, child_called, comm, emu, eventually, finish, journals_of,
+    methods, run, skip, start, state_folder, until_it_acts, words,
 };
 
 /// What is looked at, and by how much it may grow from the second quarter of the time to the last: an allocator keeps some

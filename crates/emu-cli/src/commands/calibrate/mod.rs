@@ -14,7 +14,7 @@ use emu_core::{Error, ErrorKind, Result, input_file};
 use emu_machine::calibrate::{self, CalibrationPlan, Measured, Other, Setting, Wanted};
 
 use crate::exit::{Exit, Failure};
-use crate::measuring::{Document, Measuring, Task, read_text};
+use crate::measuring::{Document, Measuring, Task};
 use crate::options::option;
 use crate::{host, output};
 

@@ -9,8 +9,6 @@ use emu_core::{Error, ErrorKind, Result, input_file};
 use emu_machine::tools::{self, Domain, Figure, Tool, What};
 use serde::Serialize;
 
-use crate::measuring::read_text;
-
 /// Results of other tools.
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
