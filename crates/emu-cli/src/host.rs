@@ -1,6 +1,6 @@
 //! The host, when what killed emus have left is undone: a clock that one of them has set would pass for the CPU's own.
 
-use emu_core::{Host, Result, Roots};
+use emu_core::{Error, Host, Result, Roots};
 
 use crate::reporter::Reporter;
 
@@ -25,13 +25,14 @@ pub(crate) fn detect() -> Result<Host> {
 
 pub(crate) fn roots() -> Roots {
     let roots = Roots::system();
-    let failed = |error: emu_core::Error| {
-        vec![format!("what killed emus may have left was not undone: {}", error.in_words())]
-    };
-    for note in undo(&roots).unwrap_or_else(failed) {
+    for note in undo(&roots).unwrap_or_else(|why| vec![not_undone(&why)]) {
         Reporter::new(false).note(&note);
     }
     roots
+}
+
+pub(crate) fn not_undone(why: &Error) -> String {
+    format!("what killed emus may have left was not undone: {}", why.in_words())
 }
 
 /// Returns what was undone, and what was not.

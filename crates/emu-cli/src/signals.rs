@@ -66,7 +66,9 @@ impl Signals {
         let set: SigSet = FROM_TERMINAL.into_iter().chain(OTHERS).collect();
         let failed = |e: nix::Error| Error::io("cannot take over signals", e.into());
         let original = SignalMask::current()?;
-        set.thread_block().map_err(failed)?;
+        // Blocked, but of no interest: the write that is beyond the limit of the size of files fails with EFBIG.
+        let blocked: SigSet = set.iter().chain([Signal::SIGXFSZ]).collect();
+        blocked.thread_block().map_err(failed)?;
         let fd =
             SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).map_err(failed)?;
         Ok(Self { fd, original, ignores_hang_up: ignores(Signal::SIGHUP) })
@@ -206,6 +208,14 @@ mod tests {
         let came = |end| signals.wait_for_end(&[], end, Duration::ZERO).unwrap();
         assert_eq!(came(None), Came::Nothing);
         assert_eq!(came(Some(Instant::now())), Came::End);
+    }
+
+    #[test]
+    fn a_write_beyond_the_limit_of_files_ends_nothing() {
+        let signals = Signals::block().unwrap();
+        assert!(SigSet::thread_get_mask().unwrap().contains(Signal::SIGXFSZ));
+        nix::sys::signal::raise(Signal::SIGXFSZ).unwrap();
+        assert_eq!(signals.next().unwrap(), None);
     }
 
     #[test]

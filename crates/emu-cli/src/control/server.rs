@@ -3,10 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Exclusive, Memory, Pid, Result, Session, SpeedSpec, Tasks};
+use emu_core::{Error, Exclusive, Memory, Pid, Result, Session, SpeedSpec, Tasks, sleep};
 
 use super::member::{Joined, Member};
 use super::source::Source;
@@ -139,7 +138,7 @@ impl Control {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 // Whoever asks stays in the queue, as while no descriptor is free: the caller would not wait.
                 Err(_) => {
-                    thread::sleep(PAUSE);
+                    sleep(PAUSE);
                     break;
                 }
             }

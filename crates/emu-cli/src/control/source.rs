@@ -4,7 +4,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use emu_core::{Error, ErrorKind, Result};
+use emu_core::{Error, ErrorKind, Result, input_file};
 use serde::{Deserialize, Serialize};
 
 /// A trace, or the profile of a machine: equal ones mean the same.
@@ -20,11 +20,11 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Returns the text, too; `hint` says what to name where the file cannot be read.
-    pub(crate) fn read(path: &Path, how: &str, hint: &'static str) -> Result<(Self, String)> {
+    /// Returns the text, too, of at most so many bytes; `hint` says what to name where the file cannot be read.
+    pub(crate) fn read(path: &Path, how: &str, most: u64, hint: &'static str) -> Result<(Self, String)> {
         let unreadable = |e| Error::file("read", path, e).with_kind(ErrorKind::Usage).hint(hint);
         let file = fs::canonicalize(path).map_err(unreadable)?;
-        let text = fs::read_to_string(&file).map_err(unreadable)?;
+        let text = input_file::read(&file, most).map_err(unreadable)?;
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
         Ok((Self { file, how: how.into(), digest: format!("{:016x}", hasher.finish()) }, text))

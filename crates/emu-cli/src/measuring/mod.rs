@@ -4,12 +4,11 @@ mod args;
 
 pub(crate) use args::{MeasureArgs, SeriesArgs};
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use emu_bench::record::{About, Machine, Measurement, Record};
-use emu_core::{Error, ErrorKind, Host, Result};
+use emu_core::{Error, ErrorKind, Host, Result, input_file};
 use emu_machine::Event;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -167,7 +166,7 @@ impl<R: DeserializeOwned> Document<R> {
         let unusable = |what: String| {
             Error::usage(format!("cannot use the measurement {}: {what}", file.display())).hint(hint.clone())
         };
-        let text = fs::read_to_string(&file).map_err(|cause| {
+        let text = input_file::read_any(&file, input_file::TRACE_MAX).map_err(|cause| {
             Error::file("read", &file, cause).with_kind(ErrorKind::Usage).hint(hint.clone())
         })?;
         let damaged = |cause| unusable("it cannot be understood".into()).caused_by(cause);

@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use emu_bench::table::wrap;
 use emu_core::Error;
 use nix::errno::Errno;
+use nix::unistd::geteuid;
 
 use crate::exit::Exit;
 use crate::hints;
@@ -72,7 +73,8 @@ fn text(option: &str, error: &Error) -> String {
         }
         said.push_str(&words);
         hint = hint.or_else(|| cause.downcast_ref().and_then(Error::typed_hint));
-        usual = usual.or_else(|| cause.downcast_ref().and_then(usual_hint));
+        usual =
+            usual.or_else(|| cause.downcast_ref().and_then(|cause| usual_hint(cause, geteuid().is_root())));
         source = cause.source();
     }
     if let Some(hint) = hint.map(hints::words).or(usual.map(str::to_owned)) {
@@ -95,17 +97,23 @@ fn styled(style: Style, text: &str) -> String {
 }
 
 /// What helps against a refusal of the kernel, whatever was being done.
-fn usual_hint(cause: &io::Error) -> Option<&'static str> {
-    match Errno::from_raw(cause.raw_os_error()?) {
-        Errno::ENOSPC | Errno::EDQUOT => {
-            Some("make room on that file system; df and df -i show which is full")
+fn usual_hint(cause: &io::Error, is_root: bool) -> Option<&'static str> {
+    Some(match Errno::from_raw(cause.raw_os_error()?) {
+        Errno::ENOSPC | Errno::EDQUOT => "make room on that file system; df and df -i show which is full",
+        Errno::EFBIG => "raise the limit of the size of files: ulimit -f",
+        Errno::EROFS => "the file system is mounted read-only; emu must be able to write there",
+        Errno::EMFILE | Errno::ENFILE => "raise the limit of open files: ulimit -n",
+        Errno::ENOMEM => "the system is short of memory, or emu's is limited: ulimit -v",
+        Errno::EAGAIN => {
+            "the system is short of memory or processes, or they are limited: ulimit -u, ulimit -v"
         }
-        Errno::EROFS => Some("the file system is mounted read-only; emu must be able to write there"),
-        Errno::EMFILE | Errno::ENFILE => Some("raise the limit of open files: ulimit -n"),
-        Errno::ENOMEM | Errno::EAGAIN => Some("the system is short of memory or processes; see ulimit -u"),
-        Errno::EACCES | Errno::EPERM => Some("run emu as root; `emu info` shows the privileges that it has"),
-        _ => None,
-    }
+        Errno::ENOSYS => "the kernel lacks that system call, or a sandbox (seccomp) forbids it",
+        Errno::EACCES | Errno::EPERM if is_root => {
+            "a sandbox (seccomp) forbids it, or a capability is missing; `emu info` shows the privileges that emu has"
+        }
+        Errno::EACCES | Errno::EPERM => "run emu as root; `emu info` shows the privileges that it has",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -165,6 +173,25 @@ mod tests {
         let odd =
             Error::file("create", Path::new("/run/emu/x"), io::Error::from_raw_os_error(nix::libc::EBUSY));
         assert!(!plain(&odd).contains("hint"));
+    }
+
+    #[test]
+    fn the_usual_hint_is_for_this_failure_and_this_caller() {
+        let hint = |errno, is_root| usual_hint(&io::Error::from_raw_os_error(errno as i32), is_root).unwrap();
+        for (errno, is_root, part) in [
+            (Errno::EPERM, false, "run emu as root"),
+            (Errno::EPERM, true, "seccomp"),
+            (Errno::EACCES, true, "capability"),
+            (Errno::ENOSYS, false, "seccomp"),
+            (Errno::ENOMEM, true, "ulimit -v"),
+            (Errno::EAGAIN, false, "ulimit -u"),
+            (Errno::EFBIG, true, "ulimit -f"),
+        ] {
+            let said = hint(errno, is_root);
+            assert!(said.contains(part), "{errno}: {said}");
+            assert!(!is_root || !said.contains("as root"), "{errno}: {said}");
+        }
+        assert!(!hint(Errno::ENOMEM, true).contains("ulimit -u"));
     }
 
     #[test]

@@ -3,14 +3,17 @@
 pub(crate) mod errors;
 pub(crate) mod progress;
 
-use std::fs;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
 use emu_bench::report::Chart;
 use emu_bench::table::set_width;
 use emu_core::{Error, Result};
+use nix::libc;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde::Serialize;
 
 pub(crate) const PREFIX: &str = "emu: ";
@@ -52,7 +55,22 @@ pub(crate) fn print(text: &str) -> Result<()> {
 }
 
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).map_err(|e| Error::file("write", path, e))
+    open(path, OpenOptions::new().write(true).create(true).truncate(true))
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|e| Error::file("write", path, e))
+}
+
+/// Opens a file to write to. It fails for a FIFO that nobody reads: an `open(2)` that waits for a reader could not be ended, as
+/// emu takes its signals from a descriptor, between two steps.
+pub(crate) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let opened = options.custom_flags(libc::O_NONBLOCK).open(path);
+    let file = opened.map_err(|e| match e.raw_os_error() {
+        Some(libc::ENXIO) => io::Error::other("nobody reads from it"),
+        _ => e,
+    })?;
+    // What is written waits for a slow reader.
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 pub(crate) fn json(value: &impl Serialize) -> Result<String> {
@@ -64,4 +82,27 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String> {
 /// A span as JSON has it, in whole nanoseconds; 584 years fit.
 pub(crate) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+    use std::io::Read;
+
+    #[test]
+    fn a_fifo_is_written_to_where_somebody_reads() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+        let error = write(&fifo, "text").unwrap_err();
+        assert!(error.in_words().ends_with("nobody reads from it"), "{}", error.in_words());
+        let mut options = OpenOptions::new();
+        let mut reader = options.read(true).custom_flags(libc::O_NONBLOCK).open(&fifo).unwrap();
+        write(&fifo, "text").unwrap();
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "text");
+    }
 }

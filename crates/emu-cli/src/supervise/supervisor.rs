@@ -6,10 +6,9 @@
 //! that stopped the command, after its controllers have resumed everything: nobody else could.
 
 use std::os::fd::BorrowedFd;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Result};
+use emu_core::{Error, Result, sleep};
 use nix::sys::signal::{Signal, kill};
 
 use crate::exit::Exit;
@@ -172,7 +171,7 @@ fn stops_soon(child: &Child) -> bool {
         if begin.elapsed() > STOPPING {
             return false;
         }
-        thread::sleep(Duration::from_millis(2));
+        sleep(Duration::from_millis(2));
     }
     true
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use emu_core::{Error, Host, Player, Result, Session, Trace};
+use emu_core::{Error, Host, Player, Result, Session, Trace, input_file};
 
 use crate::control::{Asked, Source};
 use crate::zone::ZoneArgs;
@@ -62,7 +62,8 @@ pub(crate) fn read(args: &ZoneArgs) -> Result<Option<(Source, Trace)>> {
         };
     };
     let at_end = at_end_name(args.trace_end.unwrap_or_default());
-    let (source, text) = Source::read(path, at_end, "name a file with the columns time_s,cpu,speed")?;
+    let (source, text) =
+        Source::read(path, at_end, input_file::TRACE_MAX, "name a file with the columns time_s,cpu,speed")?;
     let trace = text.parse().map_err(|e: Error| e.during(format!("cannot follow {}", path.display())))?;
     Ok(Some((source, trace)))
 }

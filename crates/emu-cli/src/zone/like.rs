@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use emu_bench::numbers::{percent, signed};
-use emu_core::{CpuList, Error, Host, MethodId, Prepared, Result, Session, Target, Targets, Tasks, choose};
+use emu_core::{
+    CpuList, Error, Host, MethodId, Prepared, Result, Session, Target, Targets, Tasks, choose, input_file,
+};
 use emu_machine::profile::{Build, Found, Metric, Profile, Scorer, Wanted, find};
 use serde::Serialize;
 
@@ -134,7 +136,7 @@ pub(crate) fn read(args: &ZoneArgs) -> Result<Option<(Source, Profile)>> {
         };
     };
     let hint = "make one on the other machine: `emu profile FILE`";
-    let (source, text) = Source::read(path, &metric(args).to_string(), hint)?;
+    let (source, text) = Source::read(path, &metric(args).to_string(), input_file::SIZE_MAX, hint)?;
     let profile = Profile::parse(&text).map_err(|e| e.during(format!("cannot use {}", path.display())))?;
     Ok(Some((source, profile)))
 }

@@ -103,15 +103,20 @@ impl Report {
         tolerance: f64,
         otherwise: &str,
     ) -> Result<(), Failure> {
-        let verification = verification::verify(plan, signals).inspect_err(|_| self.write())?;
+        let verification = verification::verify(plan, signals).inspect_err(|_| {
+            self.write();
+        })?;
         for line in summary::verified(&verification) {
             self.reporter.say(&line);
         }
         self.record.verified(&verification);
-        verification.judge(tolerance, otherwise).inspect_err(|_| self.write())
+        verification.judge(tolerance, otherwise).inspect_err(|_| {
+            self.write();
+        })
     }
 
-    pub(crate) fn end(mut self, status: &Status, wall: Duration, exit: Exit) {
+    /// Returns the exit of emu. That of a command that has failed matters more than that its record could not be written.
+    pub(crate) fn end(mut self, status: &Status, wall: Duration, exit: Exit) -> Exit {
         self.tell(&status.messages());
         let since = self.changed.map_or(wall, |at| at.elapsed());
         for line in summary::closing(status, wall, since) {
@@ -119,17 +124,18 @@ impl Report {
         }
         self.record.status(status, wall);
         self.record.exit(exit);
-        self.write();
+        match self.write() {
+            Some(failed) if matches!(exit, Exit::Success | Exit::Command(0)) => failed,
+            _ => exit,
+        }
     }
 
-    /// The command's exit code matters more than that its record could not be written.
-    fn write(&mut self) {
-        let record = &self.record;
-        let written =
-            self.json.as_mut().map_or(Ok(()), |file| output::json(record).and_then(|text| file.write(&text)));
-        if let Err(error) = written {
-            output::errors::print(&error);
-        }
+    /// Says why the record could not be written, and returns how emu ends where nothing else matters more.
+    fn write(&mut self) -> Option<Exit> {
+        let json = self.json.as_mut()?;
+        let error = output::json(&self.record).and_then(|text| json.write(&text)).err()?;
+        output::errors::print(&error);
+        Some(error.kind().into())
     }
 }
 
@@ -150,7 +156,9 @@ impl JsonFile {
     /// Opens or creates the file and leaves its contents alone.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let new = !path.exists();
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(|e| {
+        let mut options = OpenOptions::new();
+        let opened = output::open(path, options.write(true).create(true).truncate(false));
+        let file = opened.map_err(|e| {
             let error = Error::file("write", path, e);
             let kind = if error.kind() == ErrorKind::NotPermitted {
                 ErrorKind::NotPermitted
@@ -186,6 +194,10 @@ impl Drop for JsonFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zone::plan::testing::{Told, prepared};
+    use emu_core::{Demand, Expected, MethodId};
+
+    const MILLI: Duration = Duration::from_millis(1);
 
     #[test]
     fn a_file_is_replaced_only_when_there_is_something_to_write() {
@@ -199,6 +211,26 @@ mod tests {
         for path in [&old, &new] {
             JsonFile::open(path).unwrap().write("{}").unwrap();
             assert_eq!(fs::read_to_string(path).unwrap(), "{}");
+        }
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_written_is_a_failure_of_emu() {
+        let plan = || {
+            static METHOD: Told = Told { name: "told", expected: || Expected::new(0.0, MILLI, MILLI) };
+            let prepared = prepared(&METHOD, &Demand::new([].into()));
+            let speed = "40%".parse().unwrap();
+            Plan { speed, trace: None, like: None, automatic: false, prepared, others: Vec::new() }
+        };
+        for (path, command, exit) in [
+            ("/dev/full", 0, Exit::Failure),
+            ("/dev/full", 7, Exit::Command(7)),
+            ("/dev/null", 0, Exit::Command(0)),
+        ] {
+            let json = JsonFile::open(Path::new(path)).unwrap();
+            let report = Report::new(true, Some(json), Record::of_command(&plan(), &[]));
+            let ended = report.end(&Status::new(MethodId::new("told"), MILLI), MILLI, Exit::Command(command));
+            assert_eq!(ended, exit, "{path}");
         }
     }
 

@@ -66,10 +66,10 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
             _ => None,
         };
         let Some(again) = again else {
-            report.end(&status, wall, Exit::Success);
+            let exit = report.end(&status, wall, Exit::Success);
             released?;
             watched?;
-            return Ok(Exit::Success);
+            return Ok(exit);
         };
         (target, restarts) = (again, restarts + 1);
         report.tell(&[format!(

@@ -8,10 +8,9 @@ pub(crate) use args::{
 };
 
 use std::ffi::OsStr;
-use std::fs;
 use std::path::Path;
 
-use emu_core::{Error, ErrorKind, Result};
+use emu_core::{Error, ErrorKind, Result, input_file};
 use emu_machine::calibrate::{self, CalibrationPlan, Measured, Other, Setting, Wanted};
 
 use crate::exit::{Exit, Failure};
@@ -57,7 +56,7 @@ fn map(args: &CalibrateMapArgs) -> Result<Exit, Failure> {
     let here = read(&args.local)?;
     let other = if args.other.extension() == Some(OsStr::new("csv")) {
         let unreadable = |cause| Error::file("read", &args.other, cause).with_kind(ErrorKind::Usage);
-        Other::of_csv(&fs::read_to_string(&args.other).map_err(unreadable)?)?
+        Other::of_csv(&input_file::read_any(&args.other, input_file::SIZE_MAX).map_err(unreadable)?)?
     } else {
         Other::of(&read(&args.other)?)?
     };

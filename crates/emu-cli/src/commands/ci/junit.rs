@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use emu_core::{Error, ErrorKind, Result};
+use emu_core::{Error, ErrorKind, Result, input_file};
 use roxmltree::{Document, Node};
 
 /// What a test came to. One that was run several times has failed if it has failed once.
@@ -52,7 +52,8 @@ impl Reports {
         let written = self.written()?;
         let mut tests = Tests::new();
         for file in &written {
-            let text = fs::read_to_string(file).map_err(|e| Error::file("read", file, e))?;
+            let text =
+                input_file::read(file, input_file::TRACE_MAX).map_err(|e| Error::file("read", file, e))?;
             parse(&text, &mut tests).map_err(|Broken { line, what }| {
                 Error::usage(format!("cannot use the JUnit XML in {}, line {line}: {what}", file.display()))
                     .hint("name files that the command writes anew in each run, with <testsuite> or <testsuites>")

@@ -166,7 +166,7 @@ fn begin(host: &Host, args: &CiArgs) -> Report {
 
 /// A file to which a CI service lets every step add something.
 fn to_append(path: &Path) -> Result<File> {
-    OpenOptions::new().append(true).create(true).open(path).map_err(|e| {
+    output::open(path, OpenOptions::new().append(true).create(true)).map_err(|e| {
         Error::file("write", path, e)
             .with_kind(ErrorKind::Usage)
             .hint("name a file for --summary that can be written")

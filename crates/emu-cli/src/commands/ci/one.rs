@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, ErrorKind, Pid, Result, Speed};
+use emu_core::{Error, ErrorKind, Pid, Result, Speed, heed_children};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, killpg};
 use rustix::process::{
@@ -53,6 +53,7 @@ pub(super) fn run(case: &Case<'_>, signals: &Signals) -> Result<Run, Failure> {
     let record = NamedTempFile::new().map_err(|e| failed("make a file for the result of", e))?;
     let program = std::env::current_exe().map_err(|e| failed("find emu itself for", e))?;
     let begin = Instant::now();
+    heed_children();
     let mut child = Command::new(program)
         .args(["run", "--speed", &case.speed.to_string()])
         .args(case.options)

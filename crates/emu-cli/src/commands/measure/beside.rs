@@ -1,12 +1,11 @@
 //! `--compare`: results of other tools beside those that were measured.
 
-use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
 use emu_bench::numbers::rate;
 use emu_bench::table::{Column, Table, wrap};
-use emu_core::{Error, ErrorKind, Result};
+use emu_core::{Error, ErrorKind, Result, input_file};
 use emu_machine::tools::{self, Domain, Figure, Tool, What};
 use serde::Serialize;
 
@@ -22,7 +21,7 @@ impl CompareArgs {
     pub(super) fn read(&self, domain: Domain) -> Result<Vec<Figure>> {
         let mut all = Vec::new();
         for path in &self.compare {
-            let text = fs::read_to_string(path)
+            let text = input_file::read_any(path, input_file::SIZE_MAX)
                 .map_err(|cause| Error::file("read", path, cause).with_kind(ErrorKind::Usage))?;
             let cannot = format!("cannot compare with {}", path.display());
             let figures = tools::read(&text).map_err(|error| {

@@ -63,7 +63,7 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     }
     let mut done: Vec<Step> = Vec::new();
     for step in steps {
-        if let Err(why) = asked_to_end(&signals).and_then(|()| step.take()) {
+        if let Err(why) = asked_to_end(&signals).and_then(|()| step.take(Some(&signals))) {
             if let Step::Join(_) = step {
                 // A part of it may be done.
                 done.push(step);
@@ -155,13 +155,14 @@ enum Step {
 }
 
 impl Step {
-    fn take(&self) -> Result<(), Failure> {
+    /// With `signals`, one that asks to end is heard meanwhile, as far as that leaves nothing behind.
+    fn take(&self, signals: Option<&Signals>) -> Result<(), Failure> {
         match self {
             Self::Remove { name, .. } => remove(name, Removal::Empty).map(drop),
             Self::Create { name, spec } => {
                 let words =
                     ["node", "keep", "--quiet"].map(str::to_owned).into_iter().chain(spec.words(name));
-                match create::keeper(words.map(Into::into))? {
+                match create::keeper(words.map(Into::into), signals)? {
                     Exit::Success => Ok(()),
                     // Its emu has said why.
                     exit => Err(Failure { exit, error: None }),
@@ -176,7 +177,7 @@ impl Step {
     fn undo(&self, done: &[Self]) -> bool {
         match self {
             Self::Remove { name, was } => {
-                Self::Create { name: name.clone(), spec: was.clone() }.take().is_ok()
+                Self::Create { name: name.clone(), spec: was.clone() }.take(None).is_ok()
             }
             // What has joined it runs on where it was.
             Self::Create { name, .. } => remove(name, Removal::Free).is_ok(),

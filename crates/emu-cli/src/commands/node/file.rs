@@ -1,10 +1,9 @@
 //! The file of `emu node apply`: tables of nodes, with the options of `emu node create`, and of what several have in common.
 
-use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
-use emu_core::{Error, ErrorKind, Result, nearest};
+use emu_core::{Error, ErrorKind, Result, input_file, nearest};
 use serde::{Deserialize, Serialize};
 
 use super::spec::Specs;
@@ -27,10 +26,9 @@ pub(super) fn read(path: &Path) -> Result<Specs> {
         Error::file("read", path, e).with_kind(ErrorKind::Usage).hint("name a file of nodes, or - for stdin")
     };
     let (name, text) = if path == Path::new("-") {
-        let mut text = String::new();
-        ("stdin".into(), io::stdin().read_to_string(&mut text).map(|_| text))
+        ("stdin".into(), input_file::read_all(io::stdin(), input_file::SIZE_MAX))
     } else {
-        (path.display().to_string(), fs::read_to_string(path))
+        (path.display().to_string(), input_file::read_any(path, input_file::SIZE_MAX))
     };
     let nodes = parse(&text.map_err(failed)?).map_err(|e| {
         let message = format!("{name} does not tell of nodes: {}", e.to_string().trim_end());

@@ -42,15 +42,25 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     let mut report = Report::new(args.quiet, json, Record::of_node(&plan, &args.name));
     let name = format!("{}{}", super::PREFIX, args.name);
     let options = NodeOptions { memory: args.memory, exclusive: args.exclusive };
-    let (mut node, other) = plan.engage(|prepared| Node::create_with(prepared, &name, options))?;
+    let (mut node, other) = plan.engage(|prepared| {
+        let mut node = Node::create_with(prepared, &name, options)?;
+        // One of this name may have been made meanwhile.
+        let is_new = node.session().others().iter().all(|other| other.name != name);
+        if is_new { Ok(node) } else { Err(super::is_taken(&args.name)) }
+    })?;
     report.begin(&plan, &format!("node {}: ", args.name));
     report.tell(&restored);
     report.engaged(&plan, other, node.session());
     report.tell(&node.exclusive().iter().flat_map(show::exclusive).collect::<Vec<_>>());
     let control = Control::open(&name, Tasks::Processes(Vec::new()))?;
-    let mark = Mark::set(&host.roots, &args.name)?;
     let like = plan.like.take().map(|like| like.source);
-    leave_streams(&host.roots)?;
+    super::asked_to_end(&signals)?;
+    let mark = Mark::set(&host.roots, &args.name)?;
+    if let Err(why) = leave_streams(&host.roots) {
+        // Whoever wants the node is gone.
+        mark.clear();
+        return Err(why.into());
+    }
     let (follow, joined, watched) = (plan.trace.take(), Vec::new(), Vec::new());
     let mut kept = Kept { host, node, follow, like, joined, watched, problem: None, is_ending: false };
 
@@ -77,9 +87,9 @@ pub(super) fn keep(args: &CreateArgs) -> Result<Exit, Failure> {
     let Kept { mut node, follow, .. } = kept;
     report.followed(node.session(), follow.as_ref());
     let (wall, (status, removed)) = (begun.elapsed(), node.remove());
-    report.end(&status, wall, Exit::Success);
+    let exit = report.end(&status, wall, Exit::Success);
     removed?;
-    Ok(Exit::Success)
+    Ok(exit)
 }
 
 /// Closes what the caller has left open, which the node would keep open: a lock, say. Nothing of emu's own is open yet.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use emu_core::{Error, Pid, Result, Roots};
+use emu_core::{Error, Pid, Result, Roots, input_file};
 
 const PREFIX: &str = "node-";
 
@@ -13,7 +13,13 @@ pub(super) struct Mark(PathBuf);
 impl Mark {
     pub(super) fn set(roots: &Roots, name: &str) -> Result<Self> {
         let path = roots.state.join(format!("{PREFIX}{name}"));
-        fs::write(&path, std::process::id().to_string()).map_err(|e| Error::file("write", &path, e))?;
+        let own = std::process::id().to_string();
+        // Whole or not at all: a state folder may be full.
+        let new = roots.state.join(format!("{own}-{PREFIX}{name}"));
+        if let Err(e) = fs::write(&new, own).and_then(|()| fs::rename(&new, &path)) {
+            let _ = fs::remove_file(new);
+            return Err(Error::file("write", &path, e));
+        }
         Ok(Self(path))
     }
 
@@ -43,7 +49,8 @@ pub(super) fn killed(roots: &Roots, there: &[&str]) -> Vec<Killed> {
     let files = fs::read_dir(&roots.state).into_iter().flatten().flatten();
     let killed = files.filter_map(|file| {
         let name = file.file_name().to_str()?.strip_prefix(PREFIX)?.to_owned();
-        let emu = fs::read_to_string(file.path()).ok().and_then(|text| text.parse().ok());
+        let text = input_file::read(&file.path(), input_file::SIZE_MAX);
+        let emu = text.ok().and_then(|text| text.parse().ok());
         (!there.contains(&name.as_str())).then_some(Killed { name, emu })
     });
     let mut killed: Vec<_> = killed.collect();
@@ -59,6 +66,18 @@ pub(super) fn forget(roots: &Roots, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mark_that_cannot_be_written_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::below(dir.path());
+        // A folder in its place cannot be replaced by a file.
+        let mark = roots.state.join("node-a");
+        fs::create_dir_all(mark.join("full")).unwrap();
+        assert!(Mark::set(&roots, "a").is_err());
+        let left: Vec<_> = fs::read_dir(&roots.state).unwrap().map(|file| file.unwrap().path()).collect();
+        assert_eq!(left, [mark]);
+    }
 
     #[test]
     fn a_killed_node_is_known_until_it_is_forgotten() {

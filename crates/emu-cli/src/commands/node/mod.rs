@@ -24,6 +24,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::commands::top::live;
 use crate::control::{self, Removal, Setting, Working};
 use crate::exit::{Exit, Failure};
+use crate::host;
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 
@@ -91,8 +92,10 @@ pub(crate) fn names() -> Vec<String> {
 fn killed_beside(there: &[Found]) -> Result<Vec<Killed>> {
     let roots = Roots::system();
     let killed = killed::killed(&roots, &there.iter().map(|(session, _)| name(session)).collect::<Vec<_>>());
-    if !killed.is_empty() {
-        emu_core::restore(&roots)?;
+    if !killed.is_empty()
+        && let Err(why) = emu_core::restore(&roots)
+    {
+        Reporter::new(false).note(&host::not_undone(&why));
     }
     Ok(killed)
 }
@@ -118,6 +121,11 @@ fn find_among(there: Vec<Found>, name: &str) -> Result<LiveSession> {
         Error::usage(format!("there is no node `{name}` of yours")).hint(hint)
     })?;
     working.map(|_| session)
+}
+
+fn is_taken(name: &str) -> Error {
+    Error::usage(format!("there is a node `{name}` already"))
+        .hint("choose another name, or remove that one: `emu node remove`")
 }
 
 fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {

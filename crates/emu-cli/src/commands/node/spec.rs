@@ -242,7 +242,10 @@ impl Spec {
         let matches = command.try_get_matches_from(words);
         matches.and_then(|matches| CreateArgs::from_arg_matches(&matches)).map_err(|e| {
             let text = e.to_string();
-            let why = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            // What is missing or wrong may be on the lines that follow; after an empty one come advice and usage.
+            let why: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+            let why = why.join(" ");
+            let why = why.trim_start_matches("error: ");
             Error::usage(format!("node `{name}` of the file: {why}"))
                 .hint("the values are those of the options of `emu node create`")
         })
@@ -253,5 +256,19 @@ fn speed(cpu: &CpuStatus) -> String {
     match cpu.asked {
         Target { clock: Some(clock), .. } => format!("{}Hz", clock.0),
         Target { share, .. } => format!("{share}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_node_of_a_file_lacks_is_named() {
+        let why = Spec::default().args("a").unwrap_err().to_string();
+        assert!(why.contains("arguments were not provided: <--speed"), "{why}");
+        let odd = Spec { speed: Some("140%".into()), ..Spec::default() };
+        let why = odd.args("a").unwrap_err().to_string();
+        assert!(why.contains("140%") && !why.contains("error:"), "{why}");
     }
 }

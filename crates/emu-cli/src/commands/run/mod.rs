@@ -66,9 +66,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, Failure> {
         released?;
         return Err(error.into());
     }
-    report.end(&status, wall, watched.as_ref().map_or(Exit::Failure, |exit| *exit));
+    let exit = report.end(&status, wall, watched.as_ref().map_or(Exit::Failure, |exit| *exit));
     released?;
-    Ok(watched?)
+    watched?;
+    Ok(exit)
 }
 
 #[derive(Debug)]

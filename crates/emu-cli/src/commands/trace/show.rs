@@ -7,7 +7,7 @@ use std::time::Duration;
 use emu_bench::numbers::{percent, signed, span};
 use emu_bench::report::{Axis, Chart, Point, Series};
 use emu_bench::table::{Column, Table};
-use emu_core::{Error, ErrorKind, Result, Speed, Trace};
+use emu_core::{Error, ErrorKind, Result, Speed, Trace, input_file};
 use serde::Deserialize;
 
 use crate::zone::delivered::{DeliveredRecord, StepRecord};
@@ -46,7 +46,7 @@ struct Run {
 
 /// Reads a trace, or the record of a run in which the speed was changed.
 pub(super) fn read(path: &Path) -> Result<Shown> {
-    let text = std::fs::read_to_string(path).map_err(|e| {
+    let text = input_file::read_any(path, input_file::TRACE_MAX).map_err(|e| {
         Error::file("read", path, e).with_kind(ErrorKind::Usage).hint("name a trace, or the JSON of a run")
     })?;
     let within = |e: Error| e.during(format!("cannot show {}", path.display()));

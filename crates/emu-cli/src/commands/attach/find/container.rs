@@ -4,10 +4,9 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Host, Result, nearest};
+use emu_core::{Error, Host, Result, heed_children, nearest, sleep};
 use serde::Deserialize;
 
 use super::{groups, listed, name_of};
@@ -176,6 +175,7 @@ fn json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
 /// The ID by Docker's daemon, whose files may be anywhere. Podman's command is not asked: where it does not see its own
 /// `/run` it takes the machine for restarted, and forgets which containers run.
 fn ask(name: &str) -> Option<String> {
+    heed_children();
     let mut asked = Command::new("docker");
     asked.args(["inspect", "--type", "container", "--format", "{{.Id}}", "--", name]);
     let mut asked = asked.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
@@ -183,7 +183,7 @@ fn ask(name: &str) -> Option<String> {
     loop {
         match asked.try_wait() {
             Ok(Some(_)) => break,
-            Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(10)),
+            Ok(None) if Instant::now() < deadline => sleep(Duration::from_millis(10)),
             _ => {
                 let _ = asked.kill();
                 let _ = asked.wait();
