@@ -58,7 +58,9 @@ fn soak(length: Duration, is_right: fn([f64; 2]) -> bool) {
             thread::sleep((length / 240).max(Duration::from_millis(250)));
             let top = run(&mut emu(["top", "--once", "--json"]), "");
             let top = as_written("top", &top.stdout);
-            emulations.iter_mut().for_each(|emulation| emulation.look(&top));
+            for emulation in &mut emulations {
+                emulation.look(&top);
+            }
         }
         for emulation in emulations {
             let (method, samples) = (emulation.method.clone(), emulation.end());

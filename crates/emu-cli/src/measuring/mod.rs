@@ -6,7 +6,6 @@ pub(crate) use args::{MeasureArgs, SeriesArgs};
 
 use std::path::Path;
 use std::time::Duration;
-use std::{fs, io};
 
 use emu_bench::record::{About, Machine, Measurement, Record};
 use emu_core::{Error, ErrorKind, Host, Result, input_file};
@@ -141,25 +140,6 @@ fn write(record: &Record, name: &str, json: &str, shown: &Shown) -> Result<()> {
     Ok(())
 }
 
-/// The largest file that is read: records of millions of samples are smaller.
-const FILE_MAX: u64 = 256 << 20;
-
-/// The text of a file that somebody names: one that ends, and that memory holds.
-///
-/// # Errors
-/// It cannot be read, is no regular file, or larger than any that is meant.
-pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    // Before it is opened: that of a pipe waits for whoever writes.
-    let file = fs::metadata(path)?;
-    if !file.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    if file.len() > FILE_MAX {
-        return Err(io::Error::other(format!("it is larger than {} MiB", FILE_MAX >> 20)));
-    }
-    fs::read_to_string(path)
-}
-
 /// The JSON of a measurement: what was measured on what, and the result.
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -212,19 +192,6 @@ mod tests {
 
     use super::*;
     use crate::exit::Exit;
-
-    #[test]
-    fn only_files_that_end_are_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("a");
-        fs::write(&file, "text").unwrap();
-        assert_eq!(read_text(&file).unwrap(), "text");
-        for bad in [Path::new("/dev/zero"), dir.path()] {
-            assert!(read_text(bad).unwrap_err().to_string().contains("no regular file"), "{bad:?}");
-        }
-        fs::File::options().write(true).open(&file).unwrap().set_len(FILE_MAX + 1).unwrap();
-        assert!(read_text(&file).unwrap_err().to_string().contains("larger than 256 MiB"));
-    }
 
     /// A measurement that came to `measured` when its thread got a signal.
     fn ended(measured: Result<u32>, folder: &Path) -> Result<u32, Failure> {

@@ -8,7 +8,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use emu_core::{Error, ErrorKind, Pid, Result, Speed, heed_children};
-use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, killpg};
 use rustix::process::{
     Pid as RawPid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,

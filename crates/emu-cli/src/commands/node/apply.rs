@@ -211,7 +211,7 @@ struct Planned {
 /// The changes that make the nodes those of the file. All that can be seen before is seen here.
 fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Planned, Failure> {
     let (found, mut there) = (nodes()?, There::new());
-    let killed = killed_beside(&found)?;
+    let killed = killed_beside(&found);
     for (session, working) in found {
         there.insert(name(&session).to_owned(), (session, working?));
     }

@@ -52,7 +52,7 @@ pub(crate) fn node(command: &NodeCommand) -> Result<Exit, Failure> {
         NodeCommand::List(args) => {
             let look = || {
                 let nodes = nodes()?;
-                let killed = killed_beside(&nodes)?;
+                let killed = killed_beside(&nodes);
                 if args.json { show::json(nodes, &killed) } else { Ok(show::text(&nodes, &killed)) }
             };
             live(args.watch.then_some(LOOK), true, look)
@@ -89,7 +89,7 @@ pub(crate) fn names() -> Vec<String> {
 }
 
 /// The nodes that were killed. Nothing of them is left by then: what their guardians had no time to undo is undone here.
-fn killed_beside(there: &[Found]) -> Result<Vec<Killed>> {
+fn killed_beside(there: &[Found]) -> Vec<Killed> {
     let roots = Roots::system();
     let killed = killed::killed(&roots, &there.iter().map(|(session, _)| name(session)).collect::<Vec<_>>());
     if !killed.is_empty()
@@ -97,7 +97,7 @@ fn killed_beside(there: &[Found]) -> Result<Vec<Killed>> {
     {
         Reporter::new(false).note(&host::not_undone(&why));
     }
-    Ok(killed)
+    killed
 }
 
 /// The node of this name. Its emu answers: what is sent to one that is stopped would be done later.
@@ -163,7 +163,7 @@ fn remove(name: &str, how: Removal) -> Result<Exit, Failure> {
 /// Ends every node, also where one of them cannot be ended; fails as the first of those did.
 fn remove_all(how: Removal) -> Result<Exit, Failure> {
     let there = nodes()?;
-    let killed = killed_beside(&there)?;
+    let killed = killed_beside(&there);
     let there = there.iter().map(|(session, _)| name(session));
     let names: Vec<_> = there.chain(killed.iter().map(|one| one.name.as_str())).collect();
     let mut failed = None;

@@ -230,7 +230,9 @@ fn lost_cpus_are_told_of_undisturbed_samples_only() {
                 .map(|quota| sample(Order::Random, quota, 1, 60.0 * quota)),
         );
         if disturb {
-            samples.iter_mut().for_each(|sample| sample.foreign = Some(0.4));
+            for sample in &mut samples {
+                sample.foreign = Some(0.4);
+            }
         }
         let samples = twice(&samples, 0.001);
         let analyses = Threads::EVERY.map(|threads| Analysis::of(&samples, threads, 2).unwrap());

@@ -119,14 +119,15 @@ fn conclusion(cpu: &Cpu) -> String {
     };
     let most = threads(cpu).last().copied().unwrap_or(1);
     if let (Some(1), true) = (threads(cpu).first(), most > 1) {
-        text += &match cpu.growth(most) {
+        let growth = match cpu.growth(most) {
             Some(Interval { estimate, low, high, .. }) => {
-                format!(" {most} threads do {estimate:.2} ({low:.2} to {high:.2}) times the work of one.")
+                format!("{most} threads do {estimate:.2} ({low:.2} to {high:.2}) times the work of one.")
             }
             None => {
-                format!(" How many times the work of one {most} threads do is not told: others disturbed it.")
+                format!("How many times the work of one {most} threads do is not told: others disturbed it.")
             }
         };
+        text.extend([" ", &growth]);
     }
     text
 }

@@ -98,10 +98,10 @@ pub(super) fn reference_text(reference: &Reference) -> String {
     );
     if !reference.without_counterpart.is_empty() {
         let missing = reference.without_counterpart.join(", ");
-        note += &format!(" The reference has nothing of the same size and threads as {missing}.");
+        note.extend([" The reference has nothing of the same size and threads as ", &missing, "."]);
     }
     for disturbed in &reference.disturbed {
-        note += &format!(" Of the reference itself: {disturbed}");
+        note.extend([" Of the reference itself: ", disturbed]);
     }
     format!("\n{}\n{}\n", table.text(), wrap(&note, 0))
 }
