@@ -53,11 +53,11 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Failure> {
 /// # Errors
 /// Usage, unless it is new, empty, or has a page that `is_its_own`.
 fn check(out: &Path, is_its_own: impl Fn(&str) -> bool) -> Result<()> {
-    let why = match fs::read_dir(out) {
+    let why = match fs::read_dir(out).map(|mut files| files.next().is_none()) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
         Err(_) => "it is no folder that can be read",
-        Ok(mut files) if files.next().is_none() => return Ok(()),
-        Ok(_) => match fs::read_to_string(out.join(PAGE)) {
+        Ok(true) => return Ok(()),
+        Ok(false) => match fs::read_to_string(out.join(PAGE)) {
             Ok(page) if is_its_own(&page) => return Ok(()),
             Ok(_) => "it has a report of something else",
             Err(_) => "it is not empty and has no report",
