@@ -315,8 +315,8 @@ mod tests {
         );
         let svg = chart(&cpu).svg().unwrap();
         let lines = |svg: &str| svg.matches("<polyline").count();
-        // A bar with two ends at each of 55 points, and an outline around eleven of them.
-        assert_eq!(lines(&svg) - lines(&calm), 55 * 3 + 11);
+        // A bar with two ends at each of 55 points, and an outline around eleven of them and around their mark in the legend.
+        assert_eq!(lines(&svg) - lines(&calm), 55 * 3 + 11 + 1);
     }
 
     #[test]

@@ -148,7 +148,7 @@ mod tests {
         let dips = Dips::of(&Sample::new(rates.clone()).unwrap()).unwrap();
         let wild = text(&Series { rates, dips, ..series(15) });
         assert!(!wild.contains('-') && wild.contains("cannot be told"), "{wild}");
-        assert!(wild.contains("\n\nUndecided: samples scatter by 125.4%"), "{wild}");
+        assert!(wild.contains("\n\nUndecided: samples scatter by 125.5%"), "{wild}");
         let disturbed = |period| conclusion(&Series { disturbed: true, ..series(period) });
         assert!(disturbed(1000).starts_with("Undecided: others had") && disturbed(1000).contains("No dip"));
         assert!(disturbed(15).starts_with("Undecided: others had") && disturbed(15).contains("in 8 dips"));
