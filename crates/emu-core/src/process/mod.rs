@@ -188,6 +188,8 @@ pub(crate) struct Descendants {
     lines: HashSet<Pid>,
     /// Processes that are known not to be members.
     others: HashSet<Pid>,
+    /// Whether they are what this process was told to adopt the orphans of, and not a process of emu's own.
+    adopts: bool,
     /// When the first member started: older processes cannot be descendants.
     eldest: u64,
     /// The last process number that the kernel had given out before the last look, where all that have one were listed.
@@ -209,8 +211,11 @@ impl Descendants {
             }
             members.insert(pid, stat);
         }
+        let own = std::process::id() as Pid;
+        let is_child = |stat: &Stat| stat.parent == own && stat.tells_parent;
         let mut descendants = Self {
             proc: proc.to_owned(),
+            adopts: ADOPTS.load(Ordering::Relaxed) && members.values().any(is_child),
             lines: members.keys().copied().collect(),
             eldest: members.values().map(|stat| stat.starttime).min().unwrap_or(0),
             members,
@@ -277,12 +282,11 @@ impl Descendants {
 
     fn adopt(&mut self, mut strangers: Vec<(Pid, Stat)>) {
         let own = std::process::id() as Pid;
-        let adopts = ADOPTS.load(Ordering::Relaxed);
         loop {
             let before = strangers.len();
             strangers.retain(|(pid, stat)| {
                 let related = self.members.contains_key(&stat.parent)
-                    || adopts && stat.parent == own && stat.tells_parent
+                    || self.adopts && stat.parent == own && stat.tells_parent
                     || self.lines.contains(&stat.group)
                     || self.lines.contains(&stat.session);
                 let belongs = related && stat.starttime >= self.eldest && *pid != own;
