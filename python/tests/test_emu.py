@@ -134,7 +134,8 @@ def test_what_runs_is_attached() -> None:
 
 
 def test_this_process_is_slowed(slow_cpu: SlowCpu) -> None:
-    assert used() > 0.7
+    # Others may need the CPUs, too.
+    assert used() > 0.45
     slow_cpu("25%", cpus=[0])
     assert is_about(used(), 0.25)
 
