@@ -37,7 +37,7 @@ const FIRST: Duration = Duration::from_millis(50);
 const LAST: Duration = Duration::from_secs(1);
 
 /// The part of one CPU that the readings may take.
-const COST: f64 = 0.001;
+const COST: f64 = 0.003;
 
 /// The shortest window, in periods.
 const PERIODS: u32 = 3;
