@@ -4,15 +4,15 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use crate::clock;
-use crate::cpu_list::{CpuId, CpuList};
+use crate::cpu_list::CpuList;
 use crate::cpufreq::{HeldClock, HoldPlan};
 use crate::error::{Error, Result};
 use crate::hint::Hint;
 use crate::host::Host;
 use crate::method::{self, Emulation, Expected, METHODS, Method, Plan, Trait};
 use crate::method_id::MethodId;
-use crate::speed::{Speed, SpeedSpec, Target, lowest_share};
-use crate::unavailable::{Reason, Unavailable};
+use crate::speed::{Speed, SpeedSpec};
+use crate::unavailable::Unavailable;
 use crate::undo::Journal;
 use crate::zone::{Demand, Zone};
 
@@ -41,30 +41,6 @@ impl Demand {
     }
 }
 
-/// A method that is expected to be off by more than the speed itself cannot do it.
-const ERROR_MAX: f64 = 1.0;
-
-/// The step by which the lowest speed that a method can do is looked for.
-const FASTER: f64 = 1.1;
-
-fn too_slow(method: &dyn Method, host: &Host, demand: &Demand, error: f64) -> Unavailable {
-    let lowest = lowest_share(&demand.targets);
-    let at_least = |share: f64| {
-        let faster =
-            |(cpu, target): (&CpuId, &Target)| (*cpu, Target { share: target.share.max(share), ..*target });
-        let demand = Demand { targets: demand.targets.iter().map(faster).collect(), ..demand.clone() };
-        method.check(host, &demand).is_ok_and(|plan| plan.expected().error <= ERROR_MAX)
-    };
-    let faster = std::iter::successors(Some(lowest * FASTER), |share| Some(share * FASTER));
-    let hint = match faster.take_while(|share| *share <= 1.0).find(|share| at_least(*share)) {
-        Some(share) => format!("ask for {} or more", Speed::Share((share * 1e4).ceil() / 1e4)),
-        None => "choose another method".to_owned(),
-    };
-    let speed = Speed::Share(lowest);
-    let detail = format!("{speed} is too low: its error is expected to be {:.0} % of that", 100.0 * error);
-    Unavailable::new(Reason::SpeedOutOfReach, detail, hint)
-}
-
 /// A method that can meet a demand on a host, with all that it has worked out: what a session begins with.
 pub struct Prepared {
     method: &'static dyn Method,
@@ -86,9 +62,6 @@ impl Prepared {
         let expected = plan.expected_mut();
         expected.error += hold.loss;
         expected.notes.extend_from_slice(&hold.notes);
-        if expected.error > ERROR_MAX {
-            return Err(too_slow(method, host, demand, expected.error));
-        }
         Ok(Self { method, host: host.clone(), demand: demand.clone(), plan, hold })
     }
 
@@ -207,6 +180,8 @@ mod tests {
     use super::*;
     use crate::host::testing;
     use crate::method::ids;
+    use crate::speed::Target;
+    use crate::unavailable::Reason;
 
     #[test]
     fn a_speed_that_would_be_missed_by_all_of_it_is_refused() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::speed::Targets;
+use crate::speed::{Speed, Targets};
 use crate::unavailable::{Reason, Unavailable};
 
 /// Stopping all tasks gives each CPU of a zone the same share.
@@ -19,6 +19,9 @@ pub(crate) fn uniform_share(targets: &Targets) -> Result<f64, Unavailable> {
     ))
 }
 
+/// The part of [`expected_error`] that no speed is without.
+const LEAST_ERROR: f64 = 0.01;
+
 /// The relative error to expect of CPU-bound work that is stopped in each period.
 ///
 /// The constants were measured on a virtual machine with noisy neighbours: 1 % in any case, 15 µs for each stop, whose cost
@@ -26,7 +29,26 @@ pub(crate) fn uniform_share(targets: &Targets) -> Result<f64, Unavailable> {
 /// one.
 pub(crate) fn expected_error(period: Duration, share: f64, cpus: usize) -> f64 {
     let taken = if cpus > 1 { 0.005 } else { 0.000_6 };
-    0.01 + taken / share + 15e-6 / (period.as_secs_f64() * share)
+    LEAST_ERROR + taken / share + 15e-6 / (period.as_secs_f64() * share)
+}
+
+/// As [`expected_error`]. A speed that would be missed by more than all of it is refused.
+pub(crate) fn tolerable_error(period: Duration, share: f64, cpus: usize) -> Result<f64, Unavailable> {
+    let error = expected_error(period, share, cpus);
+    if error <= 1.0 {
+        return Ok(error);
+    }
+    // What a stop takes is the same at any speed.
+    let lowest = share * (error - LEAST_ERROR) / (1.0 - LEAST_ERROR);
+    Err(Unavailable::new(
+        Reason::SpeedOutOfReach,
+        format!(
+            "{} is too low: its error is expected to be {:.0} % of that",
+            Speed::Share(share),
+            100.0 * error
+        ),
+        format!("ask for {} or more", Speed::Share((lowest * 1e4).ceil() / 1e4)),
+    ))
 }
 
 pub(crate) fn notes_on(targets: &Targets) -> Vec<String> {

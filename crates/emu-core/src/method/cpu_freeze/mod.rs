@@ -64,7 +64,7 @@ impl Method for CpuFreeze {
                 "the version 1 freezer is used: SIGKILL to a frozen task acts when it is thawed".into(),
             );
         }
-        let error = plan::expected_error(period, share, demand.targets.len());
+        let error = plan::tolerable_error(period, share, demand.targets.len())?;
         let expected = Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes };
         Ok(Plan::new(expected, move |host, zone, journal| {
             let (stopper, cost, notes) = FreezerStop::measured(host, zone, journal)?;

@@ -78,7 +78,7 @@ impl Method for CpuLim {
     fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         let period = period(demand, PERIOD)?;
         let share = plan::uniform_share(&demand.targets)?;
-        let error = plan::expected_error(period, share, demand.targets.len());
+        let error = plan::tolerable_error(period, share, demand.targets.len())?;
         let (longest_stall, notes) = (period.mul_f64(1.0 - share), notes_on(host, demand));
         Ok(Plan::new(Expected { error, period, longest_stall, notes }, move |host, zone, journal| {
             Ok(Box::new(Stopped::engage((period, share), host, zone, journal)?))
