@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::{
-    alone, as_written, assert_free, assert_nothing_left, assert_refused, assert_share, comm, emu, eventually,
-    finish, in_some_attempt, is_near, methods, run, some_method, start, until_child, until_it_acts, words,
+    alone, assert_free, assert_nothing_left, assert_refused, assert_share, comm, emu, eventually, finish,
+    in_some_attempt, is_near, methods, run, some_method, start, until_child, until_it_acts, words, zone_of,
 };
 
 /// A loop on CPU 0, at 20 % at first.
@@ -56,14 +56,6 @@ impl Drop for Looping {
             let _ = kill(Pid::from_raw(self.program), Signal::SIGKILL);
         }
     }
-}
-
-/// The zone of an emu as `emu top` has it.
-fn zone_of(emu_pid: u32) -> Value {
-    let ended = run(&mut emu(["top", "--once", "--json"]), "");
-    let line = as_written("top", &ended.stdout);
-    let zones = line["zones"].as_array().unwrap();
-    zones.iter().find(|zone| zone["pid"] == emu_pid).cloned().unwrap_or(Value::Null)
 }
 
 /// What is asked of its CPU.

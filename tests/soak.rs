@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
 
 use crate::campaign::{Table, Wanted};
 use crate::common::{
-    alone, as_written, assert_nothing_left, child_called, comm, emu, eventually, finish, journals_of,
-    methods, run, skip, start, state_folder, until_it_acts, words,
+    alone, assert_nothing_left, child_called, emu, finish, journals_of, methods, skip, start, state_folder,
+    until_it_acts, words, zone_of,
 };
 
 /// What is looked at, and by how much it may grow from the second quarter of the time to the last: an allocator keeps some
@@ -56,11 +55,7 @@ fn soak(length: Duration, is_right: fn([f64; 2]) -> bool) {
         let begin = Instant::now();
         while begin.elapsed() < length {
             thread::sleep((length / 240).max(Duration::from_millis(250)));
-            let top = run(&mut emu(["top", "--once", "--json"]), "");
-            let top = as_written("top", &top.stdout);
-            for emulation in &mut emulations {
-                emulation.look(&top);
-            }
+            emulations.iter_mut().for_each(Emulation::look);
         }
         for emulation in emulations {
             let (method, samples) = (emulation.method.clone(), emulation.end());
@@ -113,8 +108,6 @@ impl Emulation {
         let line = format!("run -q -s 30% -c {cpu} -m {method} -- timeout {} sh -c", length.as_secs() + 60);
         let child = start(emu(words(&line)).arg(program));
         let emulation = Self { emu: Some(child), method: method.to_owned(), samples: Vec::new() };
-        // It was a shell before.
-        eventually("emu runs", || comm(emulation.id() as i32).as_deref() == Some("emu"));
         until_it_acts(emulation.id());
         emulation
     }
@@ -123,11 +116,11 @@ impl Emulation {
         self.emu.as_ref().map(Child::id).expect("it has not ended")
     }
 
-    /// Takes a sample; `top` is what `emu top` has said.
-    fn look(&mut self, top: &Value) {
+    /// Takes a sample.
+    fn look(&mut self) {
         let pid = self.id();
-        let zone = top["zones"].as_array().and_then(|zones| zones.iter().find(|zone| zone["pid"] == pid));
-        let zone = zone.unwrap_or_else(|| panic!("{}: no zone in {top}", self.method));
+        let zone = zone_of(pid);
+        assert!(zone.is_object(), "{}: it is gone", self.method);
         let told = &zone["status"]["delivered"];
         let observed = told["observed"]["secs"].as_f64().unwrap_or(0.0)
             + told["observed"]["nanos"].as_f64().unwrap_or(0.0) / 1e9;

@@ -253,6 +253,14 @@ pub(crate) fn as_written(schema: &str, text: &str) -> serde_json::Value {
     value
 }
 
+/// The zone of an emu as `emu top` has it.
+pub(crate) fn zone_of(emu_pid: u32) -> serde_json::Value {
+    let ended = run(&mut emu(["top", "--once", "--json"]), "");
+    let line = as_written("top", &ended.stdout);
+    let zones = line["zones"].as_array().expect("zones");
+    zones.iter().find(|zone| zone["pid"] == emu_pid).cloned().unwrap_or_default()
+}
+
 /// The methods that can do 50 % here, for the caller.
 pub(crate) fn methods() -> Vec<String> {
     static METHODS: OnceLock<Vec<String>> = OnceLock::new();

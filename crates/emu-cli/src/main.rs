@@ -23,7 +23,7 @@ mod zone;
 use std::panic;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use emu_core::Error;
 
 use crate::cli::Cli;
@@ -33,7 +33,7 @@ use crate::exit::{Exit, Failure};
 fn main() -> ExitCode {
     output::errors::explain_panics();
     output::fit_terminal();
-    match completions::answer() {
+    match completions::answer(Cli::command) {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,
         Err(error) => return output::errors::print_usage(&error).finish(),

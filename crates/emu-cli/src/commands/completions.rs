@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use clap::{Arg, Args, Command, CommandFactory, ValueHint};
+use clap::{Arg, Args, Command, ValueHint};
 use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
@@ -15,7 +15,6 @@ use clap_complete::{CompleteEnv, Shell};
 use emu_core::{CpuList, Error, Host, Roots};
 
 use super::attach::find::{container, process, unit};
-use crate::cli::Cli;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -46,12 +45,10 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Answers a shell that asks what may come next; `false` where none does.
-pub(crate) fn answer() -> clap::error::Result<bool> {
+/// Answers a shell that asks what may come next on the `whole` command line; `false` where none does.
+pub(crate) fn answer(whole: fn() -> Command) -> clap::error::Result<bool> {
     let current = env::current_dir().ok();
-    CompleteEnv::with_factory(|| taught(Cli::command()))
-        .var(ASKED)
-        .try_complete(env::args_os(), current.as_deref())
+    CompleteEnv::with_factory(|| taught(whole())).var(ASKED).try_complete(env::args_os(), current.as_deref())
 }
 
 /// The same command line, whose arguments know their values.
@@ -174,7 +171,10 @@ fn host<T>(wanted: impl FnOnce(&Host) -> T) -> emu_core::Result<T> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::cli::Cli;
 
     /// What may come at the end of a line.
     fn next(line: &str) -> Vec<String> {

@@ -251,8 +251,8 @@ impl TaskGroup {
             }
             let path = place::make(&site, journal)?;
             // A probe has no real-time tasks, and would keep that time from the zone.
-            let is_probe = zone.tasks != Tasks::Processes(pids.to_vec());
-            if controllers.contains(&Controller::Cpu) && !is_probe {
+            let are_zones = matches!(&zone.tasks, Tasks::Processes(all) if all == pids);
+            if are_zones && controllers.contains(&Controller::Cpu) {
                 real_time::share(&site.parent, &path, 1);
             }
             if controllers.contains(&confine::CONTROLLER) {

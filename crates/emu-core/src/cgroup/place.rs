@@ -34,6 +34,11 @@ pub(crate) fn home(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathB
     below(&hierarchy.mount, path.strip_prefix(&hierarchy.shown).ok()?).filter(|folder| is_group(folder))
 }
 
+/// The innermost group of a process that is not emu's.
+pub(crate) fn foreign(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathBuf> {
+    home(proc, pid, hierarchy)?.ancestors().find(|group| !is_ours(group)).map(Path::to_owned)
+}
+
 /// The outermost group that this very process has made and `pid` is in. A name alone does not tell: a service may be called
 /// `emu-ci`, and the caller may run in another emu's group.
 pub(crate) fn own_group(proc: &Path, pid: Pid, hierarchy: &Hierarchy) -> Option<PathBuf> {

@@ -256,12 +256,9 @@ impl Account {
             of_cpus.push((cpu, run, share * length, length));
         }
         // Limits that are not bound to CPUs may meet on one of them: the zone as a whole tells.
-        let meet = |(_, run, share, _): &(CpuId, f64, f64, f64)| {
-            run > share && of_cpus.len() < self.asked.shares.len()
-        };
-        if of_cpus.iter().any(meet)
-            && window.tasks.iter().filter(|task| self.asked.is_busy(task)).count() > of_cpus.len()
-        {
+        let busy = window.tasks.iter().filter(|task| self.asked.is_busy(task)).count();
+        let are_together = of_cpus.len() < busy.min(self.asked.shares.len());
+        if are_together && of_cpus.iter().any(|(_, run, share, _)| run > share) {
             return None;
         }
         for (cpu, run, share, length) in of_cpus {

@@ -13,7 +13,7 @@ mod stretch;
 pub use stretch::Stretch;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -24,10 +24,11 @@ use crate::host::Host;
 use crate::method::{About, Trait};
 use crate::speed::Targets;
 use crate::status::Status;
+use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::zone::Zone;
 
-use account::{Account, Asked, Off};
+use account::{Account, Asked, Off, Window};
 use meter::Meter;
 use reading::{Reading, Watch};
 use stretch::Stretches;
@@ -227,10 +228,10 @@ impl Watcher {
                     self.measure_clocks();
                 }
                 let after = self.watch.read(length > LAST / 2);
-                self.note_escapes(&before, &after, length > LAST / 2);
-                let is_off = self.count(&before, &after, generation);
-                if let Some(off) = is_off {
-                    self.explain(off, &before, &after);
+                let window = before.until(&after);
+                self.note_escapes(&window, before.outside_until(&after), length > LAST / 2);
+                if let Some(off) = self.count(&window, generation) {
+                    self.explain(off, &window, &before, &after);
                 }
                 if is_changed {
                     break;
@@ -265,32 +266,37 @@ impl Watcher {
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    fn count(&self, before: &Reading, after: &Reading, generation: u64) -> Option<Off> {
+    fn count(&self, window: &Window, generation: u64) -> Option<Off> {
         let mut state = self.shared.lock();
-        let window = before.until(after);
         // A window shorter than a period tells nothing.
         let is_whole = window.length >= time::nanos(self.shortest / 2);
         if state.generation != generation {
             // The window was ended by new targets, which are not in force yet.
             if let Some(account) = state.stretches.account_of(generation).filter(|_| is_whole) {
-                account.add(&window);
+                account.add(window);
             }
             return None;
         }
         if state.is_ending {
             state.notes.extend(self.watch.outliving());
         }
-        if is_whole { state.account.add(&window) } else { None }
+        if is_whole { state.account.add(window) } else { None }
     }
 
-    /// Notes what has left the zone, however much it runs.
-    fn note_escapes(&self, before: &Reading, after: &Reading, looks_above: bool) {
-        let frozen = if looks_above { self.watch.frozen_above() } else { None };
+    /// Notes what has left the zone, however much it runs; `outside` are processes outside of emu's groups.
+    fn note_escapes<'a>(
+        &self,
+        window: &Window,
+        outside: impl Iterator<Item = (Pid, &'a Path)>,
+        looks_above: bool,
+    ) {
+        let hierarchies = &self.host.cgroups.hierarchies;
+        let frozen = if looks_above { self.watch.frozen_above(hierarchies) } else { None };
         let name = |pid| reading::name(&self.host.roots.proc, pid);
         let mut state = self.shared.lock();
         state.account.frozen.extend(frozen);
-        state.account.note_strays(&before.until(after), name);
-        for (pid, group) in before.outside_until(after) {
+        state.account.note_strays(window, name);
+        for (pid, group) in outside {
             let told = || {
                 format!(
                     "process {pid} ({}) has left emu's cgroup for {}, and is not slowed there",
@@ -310,11 +316,14 @@ impl Watcher {
         }
     }
 
-    fn explain(&self, off: Off, before: &Reading, after: &Reading) {
+    fn explain(&self, off: Off, window: &Window, before: &Reading, after: &Reading) {
         let shares = self.shared.lock().account.asked().shares.clone();
         let reason = match off {
-            Off::Fast => reason::of_excess(&self.host.roots.proc, &self.watch, before, after, &shares),
-            Off::Slow => reason::of_shortfall(&self.host, before, after, &shares),
+            Off::Fast => reason::of_excess(&self.host.roots.proc, &self.watch, window, &shares),
+            Off::Slow => {
+                let times = [&before.cpu_times, &after.cpu_times];
+                reason::of_shortfall(&self.host, window, times, &shares)
+            }
         };
         if let Some(reason) = reason {
             let mut state = self.shared.lock();

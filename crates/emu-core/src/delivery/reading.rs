@@ -53,7 +53,6 @@ pub(super) struct Watch {
     proc: PathBuf,
     source: Source,
     cpus: CpuList,
-    hierarchies: Vec<Hierarchy>,
     /// The processes read last time: they stay in the account wherever they go.
     known: BTreeMap<Pid, ProcessTime>,
     /// The threads read last time: they are read again, so that two readings have them.
@@ -108,8 +107,7 @@ impl Watch {
             }
             Tasks::Cgroup(path) => Source::Group(cgroup::folder_of(host, path)?),
         };
-        let hierarchies = host.cgroups.hierarchies.clone();
-        Ok(Self { proc, source, cpus, hierarchies, known: BTreeMap::new(), threads: Vec::new(), turn: 0 })
+        Ok(Self { proc, source, cpus, known: BTreeMap::new(), threads: Vec::new(), turn: 0 })
     }
 
     /// Reads all processes and a part of their threads; what cannot be read has ended. How the CPUs spend their time is read
@@ -224,7 +222,7 @@ impl Watch {
     }
 
     /// A group above the zone's that is frozen, by others than emu: they freeze whole trees.
-    pub(super) fn frozen_above(&self) -> Option<PathBuf> {
+    pub(super) fn frozen_above(&self, hierarchies: &[Hierarchy]) -> Option<PathBuf> {
         let is_frozen =
             |group: &&Path| FROZEN.iter().any(|file| control_file::probe::<u8>(&group.join(file)) == Some(1));
         let above = |group: &Path| group.ancestors().find(is_frozen).map(Path::to_owned);
@@ -232,10 +230,8 @@ impl Watch {
             Source::Group(folder) => above(folder.path.parent()?),
             Source::Descendants { .. } => {
                 let pid = *self.known.keys().next()?;
-                let home = |hierarchy| place::home(&self.proc, pid, hierarchy);
-                let foreign =
-                    |home: PathBuf| home.ancestors().find(|group| !place::is_ours(group)).map(Path::to_owned);
-                self.hierarchies.iter().filter_map(home).filter_map(foreign).find_map(|group| above(&group))
+                let foreign = |hierarchy| place::foreign(&self.proc, pid, hierarchy);
+                hierarchies.iter().filter_map(foreign).find_map(|group| above(&group))
             }
         }
     }
@@ -388,8 +384,8 @@ mod tests {
     fn of_many_threads_some_are_read_twice_in_turn() {
         let source = Source::Group(Folder { version: 2, path: "/nowhere".into() });
         let cpus = CpuList::default();
-        let (known, threads, hierarchies) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let mut watch = Watch { proc: "/proc".into(), source, cpus, hierarchies, known, threads, turn: 0 };
+        let (known, threads) = (BTreeMap::new(), Vec::new());
+        let mut watch = Watch { proc: "/proc".into(), source, cpus, known, threads, turn: 0 };
         let all: Vec<Pid> = (1..=100).collect();
         let rounds: Vec<_> = (0..5).map(|_| watch.chosen(&all)).collect();
         assert!(rounds.iter().all(|chosen| chosen.len() <= THREADS_MAX), "{rounds:?}");

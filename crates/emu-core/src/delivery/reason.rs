@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::reading::{Reading, Watch, name};
+use super::account::Window;
+use super::reading::{Watch, name};
 use crate::cgroup::{Folder, place, tightest_limit};
 use crate::cpu_list::{CpuId, CpuList};
 use crate::host::{CpuTimes, Host};
@@ -15,15 +16,8 @@ use crate::sys::affinity;
 type Shares = BTreeMap<CpuId, f64>;
 
 /// Why tasks are too fast: what lets the one that used the most escape.
-pub(super) fn of_excess(
-    proc: &Path,
-    watch: &Watch,
-    before: &Reading,
-    after: &Reading,
-    shares: &Shares,
-) -> Option<String> {
-    let window = before.until(after);
-    let mut tasks = window.tasks;
+pub(super) fn of_excess(proc: &Path, watch: &Watch, window: &Window, shares: &Shares) -> Option<String> {
+    let mut tasks: Vec<_> = window.tasks.iter().collect();
     tasks.sort_by_key(|task| std::cmp::Reverse(task.run));
     let outside = |tid| watch.thread_outside(tid);
     tasks.iter().take(4).find_map(|task| escape(proc, task.tid, task.cpus.1, shares, outside))
@@ -73,17 +67,15 @@ fn tracer(proc: &Path, tid: Pid) -> Option<Pid> {
 /// Why tasks are too slow: a limit of others that is tighter, or what else the CPUs' time went to.
 pub(super) fn of_shortfall(
     host: &Host,
-    before: &Reading,
-    after: &Reading,
+    window: &Window,
+    [before, after]: [&BTreeMap<CpuId, CpuTimes>; 2],
     shares: &Shares,
 ) -> Option<String> {
-    let window = before.until(after);
     let busiest = window.tasks.iter().max_by_key(|task| task.run + task.wait)?.tid;
     let asked: f64 = shares.values().sum();
     let quota = host.cgroups.hierarchies.iter().find_map(|hierarchy| {
-        let path = place::home(&host.roots.proc, busiest, hierarchy)?;
-        let foreign = path.ancestors().find(|group| !place::is_ours(group))?.to_owned();
-        let folder = Folder { version: hierarchy.version, path: foreign };
+        let path = place::foreign(&host.roots.proc, busiest, hierarchy)?;
+        let folder = Folder { version: hierarchy.version, path };
         tightest_limit(&folder, &hierarchy.mount).filter(|(cpus, _)| *cpus < asked)
     });
     if let Some((cpus, group)) = quota {
@@ -97,7 +89,7 @@ pub(super) fn of_shortfall(
     let spent = |of: fn(&CpuTimes) -> u64| {
         let (mut all, mut part) = (0, 0);
         for cpu in shares.keys() {
-            let (from, to) = (before.cpu_times.get(cpu)?, after.cpu_times.get(cpu)?);
+            let (from, to) = (before.get(cpu)?, after.get(cpu)?);
             let span = to.since(*from);
             (all, part) = (all + span.all, part + of(&span));
         }

@@ -62,6 +62,11 @@ const STAT_MAX: usize = 1200;
 pub(crate) const KERNEL_THREAD: u64 = 0x0020_0000;
 
 impl Stat {
+    /// Whether it is a child of this process that the program made, or an orphan that this process has adopted.
+    fn is_child(&self) -> bool {
+        self.parent == std::process::id() as Pid && self.tells_parent
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
@@ -211,11 +216,9 @@ impl Descendants {
             }
             members.insert(pid, stat);
         }
-        let own = std::process::id() as Pid;
-        let is_child = |stat: &Stat| stat.parent == own && stat.tells_parent;
         let mut descendants = Self {
             proc: proc.to_owned(),
-            adopts: ADOPTS.load(Ordering::Relaxed) && members.values().any(is_child),
+            adopts: ADOPTS.load(Ordering::Relaxed) && members.values().any(Stat::is_child),
             lines: members.keys().copied().collect(),
             eldest: members.values().map(|stat| stat.starttime).min().unwrap_or(0),
             members,
@@ -286,7 +289,7 @@ impl Descendants {
             let before = strangers.len();
             strangers.retain(|(pid, stat)| {
                 let related = self.members.contains_key(&stat.parent)
-                    || self.adopts && stat.parent == own && stat.tells_parent
+                    || self.adopts && stat.is_child()
                     || self.lines.contains(&stat.group)
                     || self.lines.contains(&stat.session);
                 let belongs = related && stat.starttime >= self.eldest && *pid != own;
