@@ -13,11 +13,11 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::Axis;
-use super::marker::{Mark, cross, outline};
+use super::marker::{Mark, Path, marker, outline};
+use super::series::{Kind, Point, Series};
 use super::style::{self, Look};
 use crate::distinct;
 use crate::numbers::significant;
-use crate::stats::{Interval, Verdict};
 
 const SIZE: (u32, u32) = (760, 400);
 
@@ -56,106 +56,6 @@ pub struct Chart {
     width: u32,
     /// A shaded band from left to right: its ends on the vertical axis, and its name.
     pub band: Option<(Range<f64>, String)>,
-}
-
-/// What belongs together in a chart.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Series {
-    /// Its name in the legend.
-    pub name: String,
-    points: Vec<Point>,
-    kind: Kind,
-    look: Option<Look>,
-    along: Vec<(f64, f64)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Curve,
-    Points,
-    /// Without markers: for more points than they have room.
-    Line,
-}
-
-impl Series {
-    /// Markers joined by a faint line, in the order given.
-    pub fn curve(name: impl Into<String>, points: Vec<Point>) -> Self {
-        Self { name: name.into(), points, kind: Kind::Curve, look: None, along: vec![] }
-    }
-
-    /// Markers that nothing joins. Each is an element of the SVG: give some thousand at most.
-    pub fn points(name: impl Into<String>, points: Vec<Point>) -> Self {
-        Self { kind: Kind::Points, ..Self::curve(name, points) }
-    }
-
-    /// A line without markers.
-    pub fn line(name: impl Into<String>, points: Vec<Point>) -> Self {
-        Self { kind: Kind::Line, ..Self::curve(name, points) }
-    }
-
-    /// With a line through them, such as a fit, in the same colour.
-    #[must_use]
-    pub fn along(self, line: Vec<(f64, f64)>) -> Self {
-        Self { along: line, ..self }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.points.is_empty()
-    }
-
-    #[must_use]
-    pub(super) fn looking(self, look: Look) -> Self {
-        Self { look: Some(look), ..self }
-    }
-}
-
-/// A point of a series.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Point {
-    /// Its place on the horizontal axis.
-    pub x: f64,
-    /// Its place on the vertical axis.
-    pub y: f64,
-    /// The lower end of a bar through it; where it is not below the upper one there is no bar.
-    pub low: f64,
-    /// The upper end of the bar.
-    pub high: f64,
-    mark: Mark,
-}
-
-impl Point {
-    /// A point without a bar.
-    pub fn new(x: f64, y: f64) -> Self {
-        Self::between(x, y, y, y)
-    }
-
-    /// A point with a bar.
-    pub fn between(x: f64, y: f64, low: f64, high: f64) -> Self {
-        Self { x, y, low, high, mark: Mark::Plain }
-    }
-
-    /// An estimate with the bar of its interval.
-    pub fn of_interval(x: f64, interval: &Interval) -> Self {
-        Self::between(x, interval.estimate, interval.low, interval.high)
-    }
-
-    /// Lower by so much, with its bar.
-    #[must_use]
-    pub fn less(self, by: f64) -> Self {
-        Self { y: self.y - by, low: self.low - by, high: self.high - by, ..self }
-    }
-
-    /// Hollow, where it decides nothing.
-    #[must_use]
-    pub fn open(self, is_open: bool) -> Self {
-        Self { mark: if is_open { Mark::Open } else { Mark::Plain }, ..self }
-    }
-
-    /// As its verdict is: filled where it passes, crossed out where it fails, and hollow where there is none.
-    #[must_use]
-    pub fn judged(self, verdict: Verdict) -> Self {
-        Self { mark: Mark::of(verdict), ..self }
-    }
 }
 
 impl Chart {
@@ -404,27 +304,10 @@ fn beyond(value: f64, axis: &Range<f64>) -> Option<Edge> {
     }
 }
 
-/// A path in pixels around a place, and how it is drawn.
-type Path = (Vec<(i32, i32)>, ShapeStyle);
-
-/// A marker: what is filled, and the strokes over it.
-fn marker(Look { colour, shape, radius }: Look, mark: Mark) -> (Path, Vec<Path>) {
-    let body = outline(shape, radius);
-    let fill = if mark.is_hollow() { WHITE } else { colour };
-    let mut strokes = Vec::new();
-    if mark.is_hollow() {
-        let closed = body.iter().chain(body.first()).copied().collect();
-        strokes.push((closed, colour.stroke_width(2)));
-    }
-    if mark == Mark::Fails {
-        strokes.extend(cross(radius).map(|stroke| (stroke, BLACK.stroke_width(2))));
-    }
-    ((body, fill.filled()), strokes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::Verdict;
 
     #[test]
     fn a_chart_is_as_wide_as_neighbouring_names_need() {

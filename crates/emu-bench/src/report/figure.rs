@@ -3,8 +3,9 @@
 use emu_core::{MethodId, Result};
 
 use super::axis::Axis;
-use super::chart::{Chart, Point, Series};
+use super::chart::Chart;
 use super::results::{CellResult, Ground, Judged, Results};
+use super::series::{Point, Series};
 use super::style;
 use crate::experiment::NONE;
 use crate::numbers::percent;

@@ -1,6 +1,8 @@
 //! Markers of points: their shapes, and how a verdict shows in them.
 
-use super::style::Shape;
+use plotters::style::{BLACK, Color, ShapeStyle, WHITE};
+
+use super::style::{Look, Shape};
 use crate::stats::Verdict;
 
 /// What a marker says beside its place.
@@ -86,7 +88,25 @@ pub(super) fn outline(shape: Shape, radius: i32) -> Vec<(i32, i32)> {
 }
 
 /// The strokes that cross out a marker of this radius.
-pub(super) fn cross(radius: i32) -> [Vec<(i32, i32)>; 2] {
+fn cross(radius: i32) -> [Vec<(i32, i32)>; 2] {
     let reach = radius + 3;
     [vec![(-reach, -reach), (reach, reach)], vec![(-reach, reach), (reach, -reach)]]
+}
+
+/// A path in pixels around a place, and how it is drawn.
+pub(super) type Path = (Vec<(i32, i32)>, ShapeStyle);
+
+/// A marker: what is filled, and the strokes over it.
+pub(super) fn marker(Look { colour, shape, radius }: Look, mark: Mark) -> (Path, Vec<Path>) {
+    let body = outline(shape, radius);
+    let fill = if mark.is_hollow() { WHITE } else { colour };
+    let mut strokes = Vec::new();
+    if mark.is_hollow() {
+        let closed = body.iter().chain(body.first()).copied().collect();
+        strokes.push((closed, colour.stroke_width(2)));
+    }
+    if mark == Mark::Fails {
+        strokes.extend(cross(radius).map(|stroke| (stroke, BLACK.stroke_width(2))));
+    }
+    ((body, fill.filled()), strokes)
 }

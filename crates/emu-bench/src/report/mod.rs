@@ -14,6 +14,7 @@ mod published;
 mod quoted;
 mod reading;
 mod results;
+mod series;
 mod standing;
 mod stored;
 mod style;
@@ -22,13 +23,14 @@ mod tables;
 mod testing;
 
 pub use axis::Axis;
-pub use chart::{Chart, Point, Series};
+pub use chart::Chart;
 pub use csv::{Csv, optional};
 pub use published::{BUCHERT_2011, BUCHERT_2011_METHODS, Compared, Reproduced, Says};
 pub use quoted::{Quoted, spliced};
 pub use results::{
     Beside, CellResult, Furthest, Ground, Judged, Rate, Results, RunInfo, Smoothness, Standing, Total,
 };
+pub use series::{Point, Series};
 
 use emu_core::Result;
 
