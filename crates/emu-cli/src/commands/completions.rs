@@ -53,33 +53,24 @@ pub(crate) fn answer(whole: fn() -> Command) -> clap::error::Result<bool> {
 
 /// The same command line, whose arguments know their values.
 fn taught(command: Command) -> Command {
-    let of_node = command.get_name() == "node";
-    let command = command.mut_args(with_values);
-    if !of_node {
-        return command.mut_subcommands(taught);
-    }
-    command.mut_subcommands(|one| {
-        let is_new = one.get_name() == "create";
-        taught(one).mut_args(|arg| match arg.get_id().as_str() {
-            "name" if !is_new => arg.add(ArgValueCandidates::new(nodes)),
-            _ => arg,
-        })
-    })
+    let name = command.get_name().to_owned();
+    command.mut_args(|arg| with_values(&name, arg)).mut_subcommands(taught)
 }
 
-/// An argument with what its values may be, by its name on the command line.
-fn with_values(arg: Arg) -> Arg {
+/// An argument of a subcommand with what its values may be.
+fn with_values(command: &str, arg: Arg) -> Arg {
     let shown =
         arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string).unwrap_or_default();
-    match (arg.get_id().as_str(), shown.as_str()) {
-        ("cpus", _) => arg.add(ArgValueCompleter::new(cpus)),
-        (_, "COMMAND") => arg.add(ArgValueCompleter::new(command)),
-        (_, "PID") => arg.add(ArgValueCandidates::new(processes)),
-        (_, "CONTAINER") => arg.add(ArgValueCandidates::new(containers)),
-        (_, "UNIT") => arg.add(ArgValueCandidates::new(units)),
-        ("name", "NAME") => arg.add(ArgValueCandidates::new(names)),
-        (_, "FILE" | "LOCAL" | "OTHER" | "SVG") => arg.value_hint(ValueHint::FilePath),
-        (_, "DIR" | "PATH") => arg.value_hint(ValueHint::DirPath),
+    match (command, arg.get_id().as_str(), shown.as_str()) {
+        (_, "cpus", _) => arg.add(ArgValueCompleter::new(cpus)),
+        (_, _, "COMMAND") => arg.add(ArgValueCompleter::new(programs_or_files)),
+        (_, _, "PID") => arg.add(ArgValueCandidates::new(processes)),
+        (_, _, "CONTAINER") => arg.add(ArgValueCandidates::new(containers)),
+        (_, _, "UNIT") => arg.add(ArgValueCandidates::new(units)),
+        ("attach", "name", _) => arg.add(ArgValueCandidates::new(names)),
+        ("exec" | "set" | "remove", "name", _) => arg.add(ArgValueCandidates::new(nodes)),
+        (_, _, "FILE" | "LOCAL" | "OTHER" | "SVG") => arg.value_hint(ValueHint::FilePath),
+        (_, _, "DIR" | "PATH") => arg.value_hint(ValueHint::DirPath),
         _ => arg,
     }
 }
@@ -101,7 +92,7 @@ fn cpus(current: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 /// A program in the search path where the command begins, and files else.
-fn command(current: &OsStr) -> Vec<CompletionCandidate> {
+fn programs_or_files(current: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = PathCompleter::any().complete(current);
     if is_first() && !current.as_encoded_bytes().contains(&b'/') {
         found.extend(programs(current));
@@ -198,6 +189,7 @@ mod tests {
             .pop()
             .unwrap();
         assert!(next(&format!("emu attach --name {}", &name[..2])).contains(&name));
+        assert!(!next(&format!("emu node create {}", &name[..2])).contains(&name), "it is to be a new one");
     }
 
     #[test]
