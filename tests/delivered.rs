@@ -1,7 +1,10 @@
 //! What `run` tells of what a program was given, against the program's own count.
 
 use std::fs;
+use std::process::Command;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::{
@@ -91,6 +94,24 @@ fn a_program_that_leaves_its_group_is_told_of() {
             if is_free && is_told && is_degraded { Ok(()) } else { Err(format!("{method}: {json}")) }
         });
     }
+}
+
+#[test]
+fn what_other_programs_take_is_told() {
+    let _alone = alone();
+    if !can_emulate_by(&["cpu-freeze"]) {
+        return;
+    }
+    let burn = words("timeout 20 sh -c while␣:;␣do␣:;␣done");
+    let mut others: Vec<_> =
+        (0..3).map(|_| Command::new("taskset").args(["-c", "0"]).args(&burn).spawn().unwrap()).collect();
+    let (_, json) = told(&format!("-s 60% --cpus 0 -m cpu-freeze -- sh -c {LOOP};␣{LOOP}"));
+    for other in &mut others {
+        kill(Pid::from_raw(other.id() as i32), Signal::SIGTERM).unwrap();
+        other.wait().unwrap();
+    }
+    let problems = json["status"]["problems"].to_string();
+    assert!(problems.contains("too slow") && problems.contains("other programs took"), "{json}");
 }
 
 #[test]

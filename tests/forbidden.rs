@@ -23,6 +23,10 @@ const CALLS: [(&str, libc::c_long); 8] = [
     ("prctl", libc::SYS_prctl),
 ];
 
+/// A burner is a real-time thread. An error that is no refusal shows only when it becomes one.
+const REAL_TIME: [libc::c_long; 2] = [libc::SYS_sched_setscheduler, libc::SYS_sched_setattr];
+const LATE: i32 = libc::EBUSY;
+
 /// Has a command, and what it runs, fail in these system calls (`seccomp(2)`).
 fn forbid<const N: usize>(command: &mut Command, calls: [libc::c_long; N], errno: i32) {
     let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
@@ -67,14 +71,39 @@ fn emu_ends_whatever_call_is_forbidden() {
 }
 
 #[test]
+fn what_is_forbidden_is_known_before_a_run() {
+    let _alone = alone();
+    let told = |calls: &[libc::c_long], line: &str| {
+        let mut command = emu(words(line));
+        for &call in calls {
+            forbid(&mut command, [call], libc::EPERM);
+        }
+        run(&mut command, "").stdout
+    };
+    let works = |calls: &[libc::c_long]| {
+        let json: serde_json::Value = serde_json::from_str(&told(calls, "methods --json")).unwrap();
+        let all = json["methods"].as_array().unwrap().iter();
+        all.filter(|one| one["works"] == true)
+            .map(|one| one["method"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    for call in [libc::SYS_openat2, libc::SYS_pidfd_open, libc::SYS_clone3] {
+        assert_eq!(works(&[call]), Vec::<String>::new());
+    }
+    let burners = works(&[libc::SYS_sched_setscheduler]);
+    assert!(!burners.contains(&"cpu-hogs".to_owned()), "{burners:?}");
+    let info = told(&[libc::SYS_openat2, libc::SYS_timerfd_create], "info");
+    assert!(info.contains("timerfd_create, openat2") || info.contains("openat2, timerfd_create"), "{info}");
+}
+
+#[test]
 fn another_method_takes_the_place_of_one_that_is_refused() {
     let _alone = alone();
     if !can_emulate_by(&["cpu-hogs", "cpu-freeze"]) {
         return;
     }
-    // A burner is a real-time thread. That no thread may become one shows only then.
     let mut command = emu(words("run -s 40% --cpus 0 -- true"));
-    forbid(&mut command, [libc::SYS_sched_setscheduler, libc::SYS_sched_setattr], libc::EPERM);
+    forbid(&mut command, REAL_TIME, LATE);
     let ended = run(&mut command, "");
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     assert!(ended.stderr.contains("cannot begin by cpu-hogs"), "{}", ended.stderr);
@@ -91,10 +120,10 @@ fn nodes_that_cannot_all_be_made_are_taken_back() {
         format!("[node.{name}]\ncpus = \"{cpu}\"\nspeed = \"50%\"\nmethod = \"{method}\"\n")
     };
     let mut command = emu(words("node apply -"));
-    forbid(&mut command, [libc::SYS_sched_setscheduler, libc::SYS_sched_setattr], libc::EPERM);
+    forbid(&mut command, REAL_TIME, LATE);
     let ended = run(&mut command, &(node("a", 0, "cpu-freeze") + &node("b", 1, "cpu-hogs")));
     assert!(ended.stderr.contains("create a") && !ended.stderr.contains("create b"), "{}", ended.stderr);
-    assert_eq!(ended.code(), Some(4), "{}", ended.stderr);
+    assert_eq!(ended.code(), Some(125), "{}", ended.stderr);
     let left = run(&mut emu(words("node list")), "");
     assert_eq!(left.stdout, "There is no node of yours here.\n");
     assert_nothing_left(ended.pid);
@@ -109,7 +138,11 @@ fn check(command: &mut Command, what: &str) {
     match ended.code() {
         Some(0) => {}
         Some(3 | 4 | 125) => {
-            assert!(ended.stderr.contains("error: cannot "), "{what}: {}", ended.stderr);
+            assert!(
+                ended.stderr.contains("error: ") && ended.stderr.contains(" cannot "),
+                "{what}: {}",
+                ended.stderr
+            );
         }
         code => panic!("{what}: {code:?}: {}", ended.stderr),
     }

@@ -12,6 +12,7 @@ use crate::host::Host;
 use crate::method::{self, Emulation, Expected, METHODS, Method, Plan, Trait};
 use crate::method_id::MethodId;
 use crate::speed::{Speed, SpeedSpec};
+use crate::sys::refused;
 use crate::unavailable::Unavailable;
 use crate::undo::Journal;
 use crate::zone::{Demand, Zone};
@@ -56,6 +57,7 @@ impl Prepared {
     /// # Errors
     /// It cannot meet it here, and why.
     pub fn new(method: &'static dyn Method, host: &Host, demand: &Demand) -> Result<Self, Unavailable> {
+        host.check_calls(&refused::NEEDED_BY_ALL)?;
         let mut plan = method.check(host, demand)?;
         let leaves_idle = method.about().has(Trait::LeavesIdle);
         let hold = if leaves_idle { HoldPlan::of(host, demand) } else { HoldPlan::default() };

@@ -30,8 +30,8 @@ pub enum Reason {
     SlowsOthers,
     /// A tuning of the machine holds what it would change.
     Tuned,
-    /// A kernel interface is missing, or too old.
-    KernelTooOld,
+    /// A system call is refused, as by a sandbox.
+    CallRefused,
 }
 
 /// A method's refusal: what is missing, and what to do about it.

@@ -307,6 +307,11 @@ impl Account {
         (self.used.1 > 0.0).then(|| self.used.0 / self.used.1)
     }
 
+    /// How long the targets have been watched.
+    pub(super) fn elapsed(&self) -> Duration {
+        time::span(self.elapsed as Nanos)
+    }
+
     /// Whether more was delivered than was asked, for long enough to be told or by much on the whole, and nothing was found
     /// that escapes.
     pub(super) fn has_unexplained_excess(&self) -> bool {

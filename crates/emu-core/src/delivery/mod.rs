@@ -37,8 +37,13 @@ use stretch::Stretches;
 const FIRST: Duration = Duration::from_millis(50);
 const LAST: Duration = Duration::from_secs(1);
 
-/// The part of one CPU that the readings may take.
-const COST: f64 = 0.003;
+/// The part of one CPU that the readings may take, and CPU time that they may take at once beyond it: what is read for the first
+/// time costs the most, and an escape is often near the begin.
+const COST: f64 = 0.002;
+const BURST: Duration = Duration::from_millis(20);
+
+/// By when what escapes is found: earlier, no other cause is told.
+const SEARCHED: Duration = Duration::from_secs(3);
 
 /// The shortest window, in periods.
 const PERIODS: u32 = 3;
@@ -105,6 +110,7 @@ impl Delivery {
             shared: Arc::clone(&shared),
             shortest: FIRST.max(period * PERIODS),
             moves_clock,
+            burns: about.has(Trait::Burns),
         };
         let thread = thread::Builder::new()
             .name("emu-account".into())
@@ -170,7 +176,7 @@ impl Delivery {
             .map(|(seen, scale)| seen.times(scale, if self.moves_clock { asked } else { seen.asked }));
         status.used = account.used();
         account.problems().into_iter().for_each(|problem| status.add_problem(problem));
-        if self.costs.is_some() && account.has_unexplained_excess() {
+        if self.costs.is_some() && account.elapsed() >= SEARCHED && account.has_unexplained_excess() {
             status.add_problem(
                 "what switching the tasks costs may be overrated, and made up for too well: it is measured anew before the \
                  next program begins"
@@ -213,6 +219,7 @@ struct Watcher {
     shared: Arc<Shared>,
     shortest: Duration,
     moves_clock: bool,
+    burns: bool,
 }
 
 impl Watcher {
@@ -221,6 +228,7 @@ impl Watcher {
             let Some(generation) = self.wait_for_begin() else { return };
             let mut before = self.watch.read(false);
             let mut length = self.shortest;
+            let mut budget = time::nanos(BURST) as f64;
             loop {
                 let is_changed = self.wait(length, generation);
                 let spent = time::thread_cpu();
@@ -237,8 +245,10 @@ impl Watcher {
                     break;
                 }
                 before = after;
-                let cost = Duration::from_nanos((time::thread_cpu() - spent).max(0) as u64);
-                length = (length * 2).min(LAST.max(self.shortest)).max(cost.div_f64(COST));
+                let earned = (budget + COST * window.length as f64).min(time::nanos(BURST) as f64);
+                budget = earned - (time::thread_cpu() - spent) as f64;
+                let repayment = time::span((-budget / COST).max(0.0) as Nanos);
+                length = (length * 2).min(LAST.max(self.shortest)).max(repayment);
             }
         }
     }
@@ -322,7 +332,9 @@ impl Watcher {
             Off::Fast => reason::of_excess(&self.host.roots.proc, &self.watch, window, &shares),
             Off::Slow => {
                 let times = [&before.cpu_times, &after.cpu_times];
-                reason::of_shortfall(&self.host, window, times, &shares)
+                let free = 1.0 - shares.values().sum::<f64>() / shares.len().max(1) as f64;
+                let burned = if self.burns { free } else { 0.0 };
+                reason::of_shortfall(&self.host, window, times, &shares, burned)
             }
         };
         if let Some(reason) = reason {

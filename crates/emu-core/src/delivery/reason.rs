@@ -12,6 +12,7 @@ use crate::host::{CpuTimes, Host};
 use crate::process::{KernelPolicy, Stat};
 use crate::sys::Pid;
 use crate::sys::affinity;
+use crate::sys::time::Nanos;
 
 type Shares = BTreeMap<CpuId, f64>;
 
@@ -64,12 +65,14 @@ fn tracer(proc: &Path, tid: Pid) -> Option<Pid> {
     (tracer != 0).then_some(tracer)
 }
 
-/// Why tasks are too slow: a limit of others that is tighter, or what else the CPUs' time went to.
+/// Why tasks are too slow: a limit of others that is tighter, or what else the CPUs' time went to. `burned` is the part of it that
+/// emu burns.
 pub(super) fn of_shortfall(
     host: &Host,
     window: &Window,
     [before, after]: [&BTreeMap<CpuId, CpuTimes>; 2],
     shares: &Shares,
+    burned: f64,
 ) -> Option<String> {
     let busiest = window.tasks.iter().max_by_key(|task| task.run + task.wait)?.tid;
     let asked: f64 = shares.values().sum();
@@ -99,7 +102,11 @@ pub(super) fn of_shortfall(
     if stolen > NOTICED {
         return Some(format!("the hypervisor gave {:.0} % of the CPUs' time to others", 100.0 * stolen));
     }
-    None
+    let own: Nanos = window.tasks.iter().map(|task| task.run).sum();
+    let own = if window.is_whole { own } else { window.used? } as f64;
+    let own = own / (window.length as f64 * shares.len() as f64);
+    let others = spent(|span| span.all - span.idle - span.stolen)? - own - burned;
+    (others > NOTICED).then(|| format!("other programs took {:.0} % of the CPUs' time", 100.0 * others))
 }
 
 /// From this part of the CPUs' time on, something is a reason.

@@ -112,10 +112,14 @@ impl DutyLoop {
         self.thread.set(share);
     }
 
+    /// The length of the present cycle.
+    pub(crate) fn period(&self) -> Duration {
+        time::span(self.progress.cycle.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn status(&self, method: MethodId, targets: &Targets, more_notes: &[String]) -> Status {
-        let Progress { counters, cycle, stops, unconfirmed } = &*self.progress;
-        let cycle = time::span(cycle.load(Ordering::Relaxed));
-        let mut status = status::of(method, cycle, counters, targets, &self.cpus_folder);
+        let Progress { counters, stops, unconfirmed, .. } = &*self.progress;
+        let mut status = status::of(method, self.period(), counters, targets, &self.cpus_folder);
         status.notes.extend_from_slice(more_notes);
         status.add_all(&self.notes);
         let unconfirmed = unconfirmed.load(Ordering::Relaxed);

@@ -37,6 +37,8 @@ use serde::{Deserialize, Serialize};
 use crate::cpu_list::{CpuId, CpuList};
 use crate::error::{Error, Result};
 use crate::roots::Roots;
+use crate::sys::refused;
+use crate::unavailable::{Reason, Unavailable};
 
 /// This machine as emu finds it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -64,6 +66,9 @@ pub struct Host {
     pub real_time: RealTime,
     /// What this process may do.
     pub privileges: Privileges,
+    /// System calls that emu needs and that were refused, as by a sandbox (`seccomp(2)`).
+    #[serde(default)]
+    pub refused: Vec<String>,
     /// The kernel's time base.
     pub clocks: Clocks,
     /// Where the kernel reports the CPU time of all tasks on each CPU, if it does.
@@ -93,13 +98,16 @@ impl Host {
         let cgroups = cgroups::read(roots, version(&kernel));
         let clocks = clocks::read(roots);
         let online: CpuList = cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
+        let privileges = privileges::read(roots, &status);
+        let real_time = limits::read(roots, &cgroups, online.first());
         Ok(Self {
             roots: roots.clone(),
             model: cpus::model(&cpuinfo),
             boot_id: line(&roots.proc.join("sys/kernel/random/boot_id")),
             allowed: allowed(&status, &online),
-            real_time: limits::read(roots, &cgroups, online.first()),
-            privileges: privileges::read(roots, &status),
+            refused: refused::find(privileges.sys_nice || real_time.rtprio_limit > 0),
+            real_time,
+            privileges,
             hypervisor: hypervisor::read(roots, &cpuinfo, &clocks),
             task_time: TaskTime::find(roots, &cgroups),
             kernel,
@@ -113,6 +121,18 @@ impl Host {
     /// One CPU.
     pub fn cpu(&self, cpu: CpuId) -> Option<&Cpu> {
         self.cpus.iter().find(|known| known.id == cpu)
+    }
+
+    /// Whether none of these system calls is refused.
+    pub(crate) fn check_calls(&self, needed: &[&str]) -> Result<(), Unavailable> {
+        match self.refused.iter().find(|call| needed.contains(&call.as_str())) {
+            None => Ok(()),
+            Some(call) => Err(Unavailable::new(
+                Reason::CallRefused,
+                format!("the system call {call} is refused here"),
+                "a sandbox (seccomp), a user namespace or an old kernel refuses it: run emu outside, or allow the call there",
+            )),
+        }
     }
 
     /// The CPUs that are online.

@@ -175,8 +175,9 @@ pub fn adopt_orphans() -> Result<()> {
     Ok(())
 }
 
-/// How often members are read again, in nanoseconds: they may have ended.
+/// How often members are read again, in nanoseconds for each so many of them: they may have ended.
 const LOOK_AT_MEMBERS: Nanos = 1_000_000_000;
+const LOOKED_AT: usize = 64;
 
 /// How often all other processes are read again, too: a number may have been given to another process. For that the
 /// kernel must have come round to it, which shows unless it came all the way round between two looks.
@@ -270,7 +271,7 @@ impl Descendants {
             let in_use: HashSet<Pid> =
                 self.members.iter().flat_map(|(&pid, stat)| [pid, stat.group, stat.session]).collect();
             self.lines.retain(|line| in_use.contains(line));
-            self.next_of_members = now + LOOK_AT_MEMBERS;
+            self.next_of_members = now + LOOK_AT_MEMBERS * (1 + self.members.len() / LOOKED_AT) as Nanos;
         }
         if all {
             self.next_of_all = now + LOOK_AT_ALL;

@@ -7,12 +7,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use rustix::io::Errno;
-use rustix::process::{
-    Resource, Signal, WaitId, WaitIdOptions, getpid, getppid, getrlimit, set_parent_process_death_signal,
-};
+use rustix::process::{Signal, WaitId, WaitIdOptions, getpid, getppid, set_parent_process_death_signal};
 
 use super::signal;
 use crate::sys::Pid;
@@ -180,7 +179,8 @@ fn close_between(first: RawFd, last: RawFd) {
         return;
     }
     // Linux before 5.9, or a sandbox that does not know the call: one by one, up to the limit on numbers.
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(65_536).min(1 << 20) as RawFd;
+    let limit =
+        getrlimit(Resource::RLIMIT_NOFILE).map_or(65_536, |(current, _)| current.min(1 << 20)) as RawFd;
     for fd in first..=last.min(limit) {
         // SAFETY: as above; a number that is not open fails with EBADF.
         unsafe { libc::close(fd) };

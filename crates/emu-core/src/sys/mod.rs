@@ -3,6 +3,7 @@
 pub(crate) mod affinity;
 pub(crate) mod chain;
 pub(crate) mod fork;
+pub(crate) mod refused;
 pub(crate) mod relax;
 pub(crate) mod sched;
 pub(crate) mod shared;

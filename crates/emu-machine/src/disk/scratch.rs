@@ -9,11 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use emu_core::{Error, ErrorKind, Result};
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::statfs::{FsType, OVERLAYFS_SUPER_MAGIC, TMPFS_MAGIC, fstatfs, statfs};
 use nix::sys::statvfs::statvfs;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, OFlags, StatxFlags, fadvise, fallocate, statx};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use rustix::process::{Resource, getrlimit};
 
 use super::content::{self, Block, PAGE};
 
@@ -164,8 +164,8 @@ pub(super) fn check_room(folder: &Path, bytes: u64) -> Result<()> {
         .hint("take smaller files with --size, or another disk with --dir"));
     }
     // Beyond this limit a write does not fail, it kills.
-    match getrlimit(Resource::Fsize).current {
-        Some(limit) if limit < bytes => Err(Error::unavailable(format!(
+    match getrlimit(Resource::RLIMIT_FSIZE) {
+        Ok((limit, _)) if limit < bytes => Err(Error::unavailable(format!(
             "files of this process may have {} MiB only, and {} MiB are needed",
             limit >> 20,
             bytes >> 20

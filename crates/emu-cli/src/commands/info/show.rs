@@ -70,6 +70,9 @@ impl Info {
         }
         line("real time", &real_time(&host.real_time));
         line("privileges", &privileges(host));
+        if !host.refused.is_empty() {
+            line("refused", &format!("{}: by a sandbox, or an old kernel", host.refused.join(", ")));
+        }
         line("cgroups", layout(host.cgroups.layout));
         for hierarchy in &host.cgroups.hierarchies {
             let controllers: Vec<_> = hierarchy.controllers.iter().copied().map(Controller::as_str).collect();

@@ -84,10 +84,16 @@ struct Frozen {
 impl Emulation for Frozen {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         super::same_cpus(&self.targets, targets)?;
-        let share = plan::uniform_share(targets).map_err(|why| why.into_error(ID))?;
+        let refused = |why: Unavailable| why.into_error(ID);
+        let share = plan::uniform_share(targets).map_err(refused)?;
+        plan::tolerable_error(self.duty_loop.period(), share, targets.len()).map_err(refused)?;
         self.duty_loop.set(share);
         self.targets.clone_from(targets);
         Ok(())
+    }
+
+    fn period(&self) -> Duration {
+        self.duty_loop.period()
     }
 
     fn status(&self) -> Status {

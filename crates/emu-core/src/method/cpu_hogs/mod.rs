@@ -23,6 +23,7 @@ use crate::method_id::MethodId;
 use crate::notes::Notes;
 use crate::speed::{Targets, lowest_share};
 use crate::status::{CpuStatus, Health, Status};
+use crate::sys::refused;
 use crate::sys::time::{self, Nanos};
 use crate::unavailable::{Reason, Unavailable};
 use crate::undo::Journal;
@@ -205,6 +206,7 @@ fn check_real_time(host: &Host, demand: &Demand) -> Result<(), Unavailable> {
             "write a budget to cpu.rt_runtime_us of the group and its parents, or run emu in the root group",
         ));
     }
+    host.check_calls(&refused::NEEDED_BY_BURNERS)?;
     check_limits(limits, demand.lift_rt_limit, demand.lowest_share())
 }
 

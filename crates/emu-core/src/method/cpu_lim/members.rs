@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use rustix::io::Errno;
-use rustix::process::{self, PidfdFlags, Resource, Rlimit, Signal};
+use rustix::process::{self, PidfdFlags, Signal};
 
 use super::runner::Runner;
 use crate::cgroup::{TaskGroup, lists};
@@ -345,25 +346,27 @@ fn may_signal(pid: Pid) -> Result<()> {
 #[derive(Debug)]
 struct Descriptors {
     keep: usize,
-    before: Option<Rlimit>,
+    before: Option<(rlim_t, rlim_t)>,
 }
 
-/// Where there is no limit.
-const MANY_DESCRIPTORS: u64 = 1 << 20;
+/// As many as are used where there is no limit, and the usual limit, where a sandbox does not tell it.
+const MANY_DESCRIPTORS: rlim_t = 1 << 20;
+const USUAL_DESCRIPTORS: rlim_t = 1024;
 
 impl Descriptors {
     fn new() -> Self {
-        let limit = process::getrlimit(Resource::Nofile);
-        Self { keep: half(limit.current), before: None }
+        let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(USUAL_DESCRIPTORS, |(current, _)| current);
+        Self { keep: half(limit), before: None }
     }
 
     fn may_keep(&mut self, kept: usize) -> bool {
-        if kept >= self.keep && self.before.is_none() {
-            let before = process::getrlimit(Resource::Nofile);
-            let raised = Rlimit { current: before.maximum, maximum: before.maximum };
-            self.before = Some(before);
-            if process::setrlimit(Resource::Nofile, raised).is_ok() {
-                self.keep = half(raised.current);
+        if kept >= self.keep
+            && self.before.is_none()
+            && let Ok((current, most)) = getrlimit(Resource::RLIMIT_NOFILE)
+        {
+            self.before = Some((current, most));
+            if setrlimit(Resource::RLIMIT_NOFILE, most, most).is_ok() {
+                self.keep = half(most);
             }
         }
         kept < self.keep
@@ -372,12 +375,12 @@ impl Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        if let Some(before) = self.before.take() {
-            let _ = process::setrlimit(Resource::Nofile, before);
+        if let Some((current, most)) = self.before.take() {
+            let _ = setrlimit(Resource::RLIMIT_NOFILE, current, most);
         }
     }
 }
 
-fn half(limit: Option<u64>) -> usize {
-    (limit.unwrap_or(MANY_DESCRIPTORS) / 2) as usize
+fn half(limit: rlim_t) -> usize {
+    (limit.min(MANY_DESCRIPTORS) / 2) as usize
 }

@@ -161,9 +161,16 @@ struct Stopped {
 
 impl Emulation for Stopped {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
-        self.duty_loop.set(new_share(ID, &self.targets, targets)?);
+        let share = new_share(ID, &self.targets, targets)?;
+        let too_low = |why: Unavailable| why.into_error(ID);
+        plan::tolerable_error(self.duty_loop.period(), share, targets.len()).map_err(too_low)?;
+        self.duty_loop.set(share);
         self.targets.clone_from(targets);
         Ok(())
+    }
+
+    fn period(&self) -> Duration {
+        self.duty_loop.period()
     }
 
     fn status(&self) -> Status {
