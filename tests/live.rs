@@ -106,6 +106,19 @@ fn what_cannot_be_set_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn a_speed_too_low_for_stops_is_refused_later_too() {
+    let _alone = alone();
+    for method in methods().into_iter().filter(|one| ["cpu-freeze", "cpu-lim"].contains(&one.as_str())) {
+        let looping = Looping::start(&method);
+        let ended = run(&mut emu(words(&format!("set {} --speed 0.01%", looping.program))), "");
+        assert_refused(&ended, 3, &method);
+        assert!(ended.stderr.contains("ask for 0.1"), "{}", ended.stderr);
+        assert!((asked(&zone_of(looping.id())) - 0.2).abs() < 1e-9);
+        looping.end();
+    }
+}
+
+#[test]
 fn what_an_emu_stops_runs_while_the_emu_is_stopped() {
     let _alone = alone();
     for method in methods() {
