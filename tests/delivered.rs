@@ -8,8 +8,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::{
-    EMU, Ended, alone, as_nobody, as_written, can_emulate_by, emu, in_some_attempt, inside, is_root, methods,
-    run, skip, unwrapped, words,
+    EMU, Ended, alone, as_nobody, as_written, can_emulate_by, emu, has_cpus, in_some_attempt, inside,
+    is_root, methods, run, skip, unwrapped, words,
 };
 
 /// `emu run` with these words; returns how it ended, and its JSON.
@@ -150,6 +150,25 @@ fn an_orphan_of_an_ordinary_user_is_slowed() {
     let numbers: Vec<f64> = ended.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
     let [cpu, wall] = numbers[..] else { panic!("{ended:?}") };
     assert!(cpu / wall / 1e7 < 0.45, "{ended:?}");
+}
+
+#[test]
+fn an_orphan_of_an_ordinary_user_may_run_anywhere_at_the_end() {
+    let _alone = alone();
+    if !is_root() || !can_emulate_by(&["cpu-lim"]) || !has_cpus(2) {
+        return;
+    }
+    let allowed = |pid: &str| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap().to_owned()
+    };
+    let (_folder, mut command) = as_nobody(&[]);
+    command.args(words("run -q -s 30% -c 0 -m cpu-lim -- sh -c"));
+    let ended = run(command.arg("(sleep 20 >/dev/null 2>&1 & echo $!) ; sleep 0.5"), "");
+    let orphan = ended.stdout.trim();
+    let its = allowed(orphan);
+    kill(Pid::from_raw(orphan.parse().unwrap()), Signal::SIGKILL).unwrap();
+    assert_eq!(its, allowed("self"), "{}", ended.stderr);
 }
 
 #[test]

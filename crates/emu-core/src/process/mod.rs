@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 
 use crate::cpu_list::CpuId;
@@ -157,8 +157,12 @@ pub(crate) fn check_targets(proc: &Path, pids: impl IntoIterator<Item = Pid>) ->
     Ok(())
 }
 
-/// Whether this process is the parent of what its descendants leave behind.
-static ADOPTS: AtomicBool = AtomicBool::new(false);
+/// The process that is the parent of what its descendants leave behind, where this is that one or its guardian; else 0.
+static ADOPTER: AtomicI32 = AtomicI32::new(0);
+
+pub(crate) fn adopter() -> Option<Pid> {
+    Some(ADOPTER.load(Ordering::Relaxed)).filter(|&pid| pid != 0)
+}
 
 /// Makes this process the parent of descendants that lose theirs (`PR_SET_CHILD_SUBREAPER`, prctl(2)), so that a daemon does
 /// not leave the zone of the command that has started it.
@@ -171,7 +175,7 @@ static ADOPTS: AtomicBool = AtomicBool::new(false);
 pub fn adopt_orphans() -> Result<()> {
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(|e| Error::io("cannot become the parent of what the command leaves behind", e.into()))?;
-    ADOPTS.store(true, Ordering::Relaxed);
+    ADOPTER.store(std::process::id() as Pid, Ordering::Relaxed);
     Ok(())
 }
 
@@ -219,7 +223,7 @@ impl Descendants {
         }
         let mut descendants = Self {
             proc: proc.to_owned(),
-            adopts: ADOPTS.load(Ordering::Relaxed) && members.values().any(Stat::is_child),
+            adopts: adopter().is_some() && members.values().any(Stat::is_child),
             lines: members.keys().copied().collect(),
             eldest: members.values().map(|stat| stat.starttime).min().unwrap_or(0),
             members,

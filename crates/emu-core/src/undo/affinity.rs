@@ -13,7 +13,7 @@ use super::places::{Cause, each_number, of_process, open_below};
 use super::record::{Task, TaskSetField};
 use super::task;
 use super::undoer::Undoer;
-use crate::process::FORK;
+use crate::process::{self, FORK};
 use crate::sys::Pid;
 
 /// How many times tasks are searched: new ones may be created during each search.
@@ -176,8 +176,8 @@ fn each_entry(
 }
 
 /// Whether a process is `ancestor` or descends from it, also where processes in between have ended. Then it has been given
-/// to init or another reaper. Such a one is a process of this user, of those that began after `since`; the reaper
-/// is older, and of another session unless it is init. The children of an older shell are of its session.
+/// to init, to the emu that adopts, or to another reaper. Such a one is a process of this user, of those that began after
+/// `since`; another reaper is older, and of another session. The children of an older shell are of its session.
 fn descends(proc: BorrowedFd<'_>, process: Pid, ancestor: Task, since: u64) -> bool {
     let (mut pid, mut child) = (process, None::<task::Stat>);
     for _ in 0..GENERATIONS {
@@ -186,7 +186,8 @@ fn descends(proc: BorrowedFd<'_>, process: Pid, ancestor: Task, since: u64) -> b
             return true;
         }
         if stat.starttime <= since {
-            let is_reaper = |child: task::Stat| pid == INIT || child.session != stat.session;
+            let adopts = pid == INIT || process::adopter() == Some(pid);
+            let is_reaper = |child: task::Stat| adopts || child.session != stat.session;
             return child.is_some_and(is_reaper) && task::is_ours(proc, process).unwrap_or(false);
         }
         (pid, child) = (stat.parent, Some(stat));
