@@ -108,7 +108,7 @@ def _of_wheel() -> Iterator[Path]:
     yield Path(__file__).parents[1] / "bin" / "emu"
     with contextlib.suppress(metadata.PackageNotFoundError):
         listed = metadata.files("emu-cpu") or []
-        yield from (Path(str(file.locate())) for file in listed if file.parts[-2:] == ("bin", "emu"))
+        yield from (Path(str(file.locate())).resolve() for file in listed if file.parts[-2:] == ("bin", "emu"))
     yield Path(sysconfig.get_path("scripts")) / "emu"
 
 
@@ -196,7 +196,9 @@ def _read(file: Path, code: int, stderr: Any) -> dict[str, Any]:
     text = file.read_text() if file.exists() else ""
     record: dict[str, Any] = json.loads(text) if text else {}
     if record.get("status") is None:
-        message = stderr.decode(errors="replace") if isinstance(stderr, bytes) else stderr or ""
+        if stderr is None:
+            raise EmuError(code, f"{_MEANING.get(code, f'emu ended with {code}')}: emu has said why on stderr")
+        message = stderr.decode(errors="replace") if isinstance(stderr, bytes) else stderr
         raise EmuError(code, message.strip())
     return record
 
