@@ -370,6 +370,10 @@ fn completions_and_manual_pages_can_be_had() {
         "{}",
         script.stdout
     );
+    // In zsh's search path it is the body of `_emu`, which has to answer too.
+    let script = run(&mut emu(["completions", "zsh"]), "");
+    let answers = script.stdout.split("function _clap_dynamic_completer_emu()").nth(1).unwrap_or_default();
+    assert!(answers.contains("    _clap_dynamic_completer_emu \"$@\""), "{}", script.stdout);
     let page = run(&mut emu(["man"]), "");
     assert!(page.stdout.contains(".TH emu 1") && page.stdout.contains("125"));
     let dir = tempfile::tempdir().unwrap();

@@ -18,9 +18,11 @@ use crate::common::{
 const RUN: [&str; 3] = ["README.md", "docs/CI.md", "docs/JSON.md"];
 
 /// The beginnings of commands that are not run, and why not.
-const NOT_RUN: [(&str, &str); 15] = [
+const NOT_RUN: [(&str, &str); 17] = [
     ("cargo ", "it is how the tests are run, or takes minutes"),
+    ("packaging/release", "it takes minutes: packaging/try"),
     ("sudo install", "it changes the host"),
+    ("sudo dpkg", "it changes the host: packaging/try"),
     ("pip install", "it needs the network; the tests hold all that is written against the schemas"),
     ("emu run --like", "it needs the profile of another machine: like.rs"),
     ("emu profile", "it takes 40 s: like.rs"),

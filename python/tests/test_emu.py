@@ -59,6 +59,8 @@ def test_what_emu_refuses_is_an_error() -> None:
         assert refused.value.code in (code, 3) and "error" in str(refused.value)
     with pytest.raises(emu.EmuError):
         emu.run(["/no/such/program"], "50%", capture_output=True)
+    with pytest.raises(emu.EmuError, match="makes no sense.*on stderr"):
+        emu.run(["true"], "140%")
 
 
 def test_a_run_of_asyncio() -> None:

@@ -1,7 +1,7 @@
 """Runs programs as on a slower CPU, by the command ``emu``.
 
-The command does the work; this module writes its command line and reads its JSON. It is found beside the module (in a wheel), in
-``$EMU_BINARY``, or in ``$PATH``.
+The command does the work; this module writes its command line and reads its JSON. It is the one that ``$EMU_BINARY`` names, the
+one of the wheel, or one in ``$PATH``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Union
 
@@ -102,9 +103,17 @@ class Result:
 GRACE = 2.0
 
 
+def _of_wheel() -> Iterator[Path]:
+    """Where the wheel's command may be: beside the module (``pip --target``), where its list of files says, and where scripts are."""
+    yield Path(__file__).parents[1] / "bin" / "emu"
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        listed = metadata.files("emu-cpu") or []
+        yield from (Path(str(file.locate())).resolve() for file in listed if file.parts[-2:] == ("bin", "emu"))
+    yield Path(sysconfig.get_path("scripts")) / "emu"
+
+
 def _binary() -> str:
-    beside = Path(sysconfig.get_path("scripts")) / "emu"
-    found = os.environ.get("EMU_BINARY") or (str(beside) if beside.exists() else shutil.which("emu"))
+    found = os.environ.get("EMU_BINARY") or next((str(file) for file in _of_wheel() if file.is_file()), None) or shutil.which("emu")
     if not found:
         raise EmuError(127, "there is no command `emu`: install it, or name it in EMU_BINARY")
     return found
@@ -187,7 +196,9 @@ def _read(file: Path, code: int, stderr: Any) -> dict[str, Any]:
     text = file.read_text() if file.exists() else ""
     record: dict[str, Any] = json.loads(text) if text else {}
     if record.get("status") is None:
-        message = stderr.decode(errors="replace") if isinstance(stderr, bytes) else stderr or ""
+        if stderr is None:
+            raise EmuError(code, f"{_MEANING.get(code, f'emu ended with {code}')}: emu has said why on stderr")
+        message = stderr.decode(errors="replace") if isinstance(stderr, bytes) else stderr
         raise EmuError(code, message.strip())
     return record
 

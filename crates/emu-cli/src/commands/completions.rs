@@ -21,6 +21,13 @@ use crate::output;
 /// A shell that asks names itself in this variable.
 const ASKED: &str = "EMU_COMPLETE";
 
+/// A file `_emu` in zsh's search path is the body of a function, run when something is first to be completed: it answers then.
+const AS_FUNCTION: &str = "\
+if [[ $funcstack[1] == _emu ]]; then
+    _clap_dynamic_completer_emu \"$@\"
+fi
+";
+
 /// Write a completion script for a shell
 ///
 /// The script asks emu, which knows the CPUs, processes, containers, units and nodes of this machine: put
@@ -41,6 +48,9 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit, Failure> {
     asker
         .write_registration(ASKED, "emu", "emu", "emu", &mut script)
         .map_err(|e| Error::io("cannot write the script", e))?;
+    if args.shell == Shell::Zsh {
+        script.extend_from_slice(AS_FUNCTION.as_bytes());
+    }
     output::print(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Success)
 }
