@@ -31,7 +31,7 @@ fn a_timeout_that_only_a_slow_machine_meets_is_found() {
     }
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("suite"), SUITE).unwrap();
-    let outputs = "--junit junit.xml --summary summary.md --json ci.json";
+    let outputs = "--junit junit.xml --merged all.xml --summary summary.md --json ci.json";
     let ended = ci(folder.path(), &format!("--speeds 100%,5% --reps 1 {outputs} -- sh suite"));
     assert_eq!(ended.code(), Some(8), "{}", ended.stderr);
     assert_eq!(ended.stdout, "");
@@ -45,6 +45,8 @@ fn a_timeout_that_only_a_slow_machine_meets_is_found() {
     let outcomes: Vec<_> = json["runs"].as_array().unwrap().iter().map(|run| &run["outcome"]).collect();
     assert_eq!(outcomes, ["passed", "failed"]);
     assert_eq!(json["runs"][1]["exit"]["code"], 1);
+    let all = read("all.xml");
+    assert!(all.contains("fails in 1 of 1 runs at 5%: too late") && !all.contains("runs at 100%"), "{all}");
     let summary = read("summary.md");
     assert!(summary.contains("| s::in time | 0 of 1 fail | 1 of 1 fail | too late |"), "{summary}");
     assert_nothing_left(ended.pid);

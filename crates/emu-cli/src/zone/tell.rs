@@ -165,7 +165,7 @@ impl JsonFile {
             } else {
                 ErrorKind::Usage
             };
-            error.with_kind(kind).hint("name a file for --json that can be written")
+            error.with_kind(kind).hint("name a file that can be written")
         })?;
         // Whoever has opened it may be in another folder when it is removed.
         let path = std::path::absolute(path).map_err(|e| Error::file("find", path, e))?;

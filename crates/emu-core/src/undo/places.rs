@@ -226,6 +226,8 @@ pub(super) fn open_below(folder: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> 
         match openat2(folder, path, flags, Mode::empty(), inside) {
             // EAGAIN: a folder was renamed while `..` was resolved; openat2(2) says to try again.
             Err(Errno::AGAIN | Errno::INTR) if attempts < 100 => {}
+            // What is gone needs no undoing, which is for good: it is looked for twice.
+            Err(Errno::NOENT) if attempts == 1 => {}
             result => return result,
         }
     }

@@ -46,6 +46,10 @@ pub(crate) struct CiArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) junit: Vec<PathBuf>,
 
+    /// Write what each test came to into one JUnit XML FILE, with a suite for each speed
+    #[arg(long, value_name = "FILE", value_parser = values::output_file)]
+    pub(crate) merged: Option<PathBuf>,
+
     /// How to slow the CPUs down; `emu methods` shows what works here
     #[arg(short, long, default_value = "auto", value_parser = values::method_or_auto())]
     pub(crate) method: MethodChoice,

@@ -2,6 +2,7 @@
 
 mod args;
 mod junit;
+mod merged;
 mod one;
 pub(crate) mod result;
 mod show;
@@ -42,6 +43,7 @@ pub(crate) fn ci(args: &CiArgs) -> Result<Exit, Failure> {
     let (shares, advice) = shares(&host, args)?;
     let mut reports = Reports::new(&args.junit)?;
     let mut json = args.json.as_deref().map(JsonFile::open).transpose()?;
+    let mut merged = args.merged.as_deref().map(JsonFile::open).transpose()?;
     let mut summary = args.summary.as_deref().map(to_append).transpose()?;
     let reporter = Reporter::new(args.quiet);
     restored.iter().chain(&advice).for_each(|note| reporter.note(note));
@@ -73,6 +75,9 @@ pub(crate) fn ci(args: &CiArgs) -> Result<Exit, Failure> {
     if let (Some(file), Some(path)) = (&mut summary, &args.summary) {
         let text = show::markdown(&report);
         file.write_all(text.as_bytes()).map_err(|e| Error::file("write", path, e))?;
+    }
+    if let (Some(file), Some(path)) = (&mut merged, &args.merged) {
+        file.write(&merged::junit(&report).map_err(|e| Error::file("write", path, e))?)?;
     }
     if let Some(file) = &mut json {
         file.write(&output::json(&report)?)?;
