@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::param::page_size;
 
 use emu_core::{Controller, CpuId, CpuList, Error, Host, Result, Roots};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How many times the sum of last-level caches each array of STREAM must be at least.
@@ -22,8 +23,7 @@ const UNKNOWN: u64 = 256 << 20;
 const SHORTEST: u64 = 1 << 20;
 
 /// How long the arrays of STREAM are to be, and why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamSize {
     /// Bytes of each of the three arrays.
     pub array_bytes: u64,
@@ -81,8 +81,7 @@ fn last_level_cache(roots: &Roots, cpu: CpuId) -> Option<(String, u64)> {
 }
 
 /// A cache for data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cache {
     /// 1 is the nearest to the CPU.
     pub level: u32,

@@ -7,6 +7,7 @@ use std::hint::black_box;
 use std::ops::Range;
 
 use emu_core::{Error, ErrorKind, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The constants q of two iterations in turn. An iteration multiplies `a` by q² + 2 q, which is 2 for the first, √3 − 1, and ½
@@ -23,8 +24,7 @@ fn factor(step: u64) -> f64 {
 }
 
 /// One of the kernels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kernel {
     /// c = a

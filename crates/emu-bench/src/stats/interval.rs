@@ -1,6 +1,7 @@
 //! Confidence intervals, and those of a mean and a share.
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::distribution::{normal_quantile, t_critical};
@@ -38,8 +39,7 @@ impl Default for Level {
 }
 
 /// An estimate and the range that covers the true value with probability `level`, in the unit of the estimate.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
     /// The estimate itself.
     pub estimate: f64,

@@ -2,6 +2,7 @@
 
 use emu_core::{Error, ErrorKind, Result};
 use linregress::fit_low_level_regression_model;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::distribution::{f_upper_tail, t_critical, t_two_sided};
@@ -12,8 +13,7 @@ use super::sample::Sample;
 const SPREAD_MIN: f64 = 1e-12;
 
 /// One fitted parameter of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coefficient {
     /// The estimate with its t interval, in units of y (intercept) or of y per x (slope).
     pub interval: Interval,
@@ -39,8 +39,7 @@ impl Coefficient {
 }
 
 /// The F test of the line against a constant.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FTest {
     /// The F statistic with 1 and n − 2 degrees of freedom.
     pub value: f64,
@@ -54,8 +53,7 @@ pub struct FTest {
 /// Regression Analysis*, ch. 1). A high R² does not say that y is proportional to x, nor that the line is
 /// right: a constant loss of 0.13 CPU also has R² = 1.0000. It is printed because the published tables have
 /// it, and is no verdict.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinearFit {
     /// y at x = 0.
     pub intercept: Coefficient,

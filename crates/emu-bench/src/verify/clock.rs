@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use emu_core::{CpuList, clock};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How long the meter has on each CPU: over a hundred timings, of which 20 must be undisturbed.
 const BUDGET: Duration = Duration::from_millis(1);
 
 /// The core clock around a window: the mean over its CPUs, in Hz, with nothing engaged.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CoreClock {
     /// Just before.
     pub before_hz: f64,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clock;
@@ -32,8 +33,7 @@ const LOST_MAX: f64 = 0.01;
 pub const FOREIGN_MAX: f64 = 0.03;
 
 /// What was wrong with a pair.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Taint {
     /// The hypervisor gave this share of a window to others.

@@ -48,6 +48,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use emu_core::{Result, Roots, Targets};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Band, Granularity, Level, Stamp};
@@ -187,8 +188,7 @@ impl Plan {
 }
 
 /// What came out of a trial.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Outcome {
     /// What was tried.
     pub trial: Trial,
@@ -268,8 +268,7 @@ fn take_all<T: Copy>(
 }
 
 /// How smoothly one thread progresses.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spectrum {
     /// The spectrum and the longest stall.
     #[serde(flatten)]

@@ -24,6 +24,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use emu_core::{CpuList, Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::memory::StreamSize;
@@ -130,8 +131,7 @@ pub struct Setting {
 }
 
 /// What a worker is to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Job {
     /// The name of the workload.
     pub workload: String,
@@ -145,17 +145,17 @@ pub struct Job {
     pub pinned: bool,
     /// CPU time of a burst between two sleeps, un-emulated.
     #[serde(rename = "burst_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     pub burst: Duration,
     /// Mean length of a sleep.
     #[serde(rename = "sleep_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     pub sleep: Duration,
     /// Sleeps and bursts in a window.
     pub cycles: u64,
     /// Time between two messages; zero for as many as it can send.
     #[serde(rename = "interval_ns", with = "as_ns", default)]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     pub interval: Duration,
     /// Where messages go, once that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -228,8 +228,7 @@ impl Order {
 }
 
 /// What was done in a window.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {
     /// When counting began, in nanoseconds of `CLOCK_MONOTONIC`.
     pub begun_ns: u64,
@@ -261,8 +260,7 @@ pub struct Done {
 }
 
 /// The messages of a window. Only those that arrived are work.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Messages {
     /// The number of the first.
     pub first: u64,
@@ -280,8 +278,7 @@ impl Messages {
 }
 
 /// What one kernel has moved in a window.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Moved {
     /// Which.
     pub kernel: Kernel,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::deviations::median_of;
@@ -11,8 +12,7 @@ use super::orders::{self, OrderEffect};
 use super::{Sample, Threads};
 
 /// The samples of one number of threads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Analysis {
     /// How many threads solved.
     pub threads: Threads,

@@ -2,6 +2,7 @@
 
 use emu_bench::stats::{self, Interval, Level};
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Analysis, Measured, Model, Threads};
@@ -16,8 +17,7 @@ pub struct Setting<'a> {
 }
 
 /// A calibration beside the first one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Compared {
     /// How it is called.
     pub name: String,

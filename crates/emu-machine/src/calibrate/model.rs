@@ -2,6 +2,7 @@
 
 use emu_bench::stats::{self, Bootstrap, FTest, Interval, Level, LinearFit, Place, Scatter, Segment};
 use emu_core::Result;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Sample;
@@ -26,8 +27,7 @@ pub(super) fn line(places: &[Place]) -> Result<LinearFit> {
 }
 
 /// How far the means of quotas are from the line.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Residuals {
     /// The largest, as a share of the largest rate.
     pub largest_share: f64,
@@ -56,8 +56,7 @@ pub(super) fn is_linear(fit: &LinearFit, residuals: &Residuals) -> bool {
 }
 
 /// A stretch of quotas with a line of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Band {
     /// The stretch and its line.
     #[serde(flatten)]
@@ -68,8 +67,7 @@ pub struct Band {
 }
 
 /// The published model of some rates, and how far they are from it and from being proportional.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Model {
     /// GFLOPS = intercept + slope · quota by least squares over all samples, as published.
     pub fit: LinearFit,

@@ -12,6 +12,7 @@
 
 use emu_bench::stats::{Interval, Level, LinearFit};
 use emu_core::Result;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::deviations::{NOTABLE, largest, median_of};
@@ -19,8 +20,7 @@ use super::{Order, Sample};
 
 /// How samples of one order differ from those of the random order, or of the first, at the same quotas, without what the
 /// machine drifts along a straight line.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderEffect {
     /// The order.
     pub order: Order,

@@ -20,11 +20,11 @@ pub use knobs::{KNOBS, knob};
 pub use machine::{Load, Machine};
 pub use tuning::{Refused, Tuned, Tuning};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A knob as found on a machine.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Examined {
     /// What it is.
     #[serde(flatten)]

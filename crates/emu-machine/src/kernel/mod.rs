@@ -17,6 +17,7 @@ pub mod stream;
 mod columns;
 mod threads;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use threads::Span;
@@ -34,8 +35,7 @@ fn larger(one: f64, other: f64) -> f64 {
 }
 
 /// One run of a kernel, and what its verification, which is not part of the time, has found.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outcome {
     /// Wall time of the computation.
     pub seconds: f64,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use emu_bench::stats::{Interval, Level, Sample};
 use emu_core::Result;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
@@ -28,8 +29,7 @@ pub(super) fn repetitions(took: Duration, quick: bool) -> u32 {
 }
 
 /// CPU time and wall time of one computation, in nanoseconds. The CPU clock is read within the reads of the wall clock.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Times {
     /// By the CPU clock.
     pub cpu_ns: i64,
@@ -59,8 +59,7 @@ impl Times {
 }
 
 /// The computations of one size by one CPU clock.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OfSize {
     /// Steps of the computation.
     pub steps: u64,
@@ -84,8 +83,7 @@ impl OfSize {
 }
 
 /// One CPU clock against the wall.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Disparity {
     /// The CPU clock.
     pub clock: String,

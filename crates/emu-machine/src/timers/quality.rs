@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use emu_bench::stats::Sample;
 use emu_bench::workload::{confine, now_ns};
 use emu_core::{CpuId, CpuList, Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clock::{Clock, Counts};
@@ -25,8 +26,7 @@ const STEPS: usize = 200;
 const CHECK: u64 = 64;
 
 /// What one clock is worth.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Quality {
     /// Its name.
     pub clock: String,
@@ -47,8 +47,7 @@ pub struct Quality {
 }
 
 /// How often a clock ran back.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Backwards {
     /// The CPU; of several, the one on which it was furthest behind.
     pub cpu: CpuId,

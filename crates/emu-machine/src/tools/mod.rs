@@ -13,6 +13,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{Operation, Order, Transfer};
@@ -30,8 +31,7 @@ pub struct Figure {
 }
 
 /// A tool whose results can be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tool {
     /// The flexible I/O tester, with `--output-format=json`.
