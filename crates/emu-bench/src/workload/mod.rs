@@ -3,7 +3,6 @@
 //! A workload runs in a [`Worker`]: a fresh process of the current executable that waits for [`Order`]s, works through the
 //! window of each, and reports what was [`Done`]. The harness stays outside of the zone of the worker.
 
-mod bound;
 mod clocks;
 mod cpu_loop;
 pub mod kernel;
@@ -13,6 +12,7 @@ mod part;
 mod sleep_compute;
 mod stamps;
 mod stream;
+mod threads;
 mod udp_io;
 mod worker;
 
@@ -307,6 +307,12 @@ impl Done {
     /// Share of the wall time that was slept on purpose.
     pub fn idle_share(&self) -> f64 {
         self.slept_ns as f64 / 1e9 / self.wall_s()
+    }
+
+    /// Of several threads or processes. All are asked, also after one has failed: a report that is left would be taken for
+    /// that of the next window.
+    fn of_all(parts: impl Iterator<Item = Result<Self>>) -> Result<Self> {
+        parts.reduce(|all, one| Ok(all?.join(one?))).unwrap_or_else(|| Ok(Self::default()))
     }
 
     fn join(mut self, other: Self) -> Self {

@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 
 use super::kernel::{self, QUANTUM};
 use super::stamps::{Stamps, fill};
-use super::{Done, Order};
+use super::{Done, Order, Running};
 
 /// Binds the calling thread to `cpus`, of numbers up to 1023.
 pub fn confine(cpus: &CpuList) -> Result<()> {
@@ -64,9 +64,11 @@ impl Chain {
             format!("wrong result of {} steps: {:#018x}; the sample is void", self.steps, self.state),
         ))
     }
+}
 
-    /// Computes without a break until the window has passed; see [`fill`].
-    pub(super) fn through(&mut self, order: &Order) -> Result<Done> {
+/// Computes without a break until the window has passed; see [`fill`].
+impl Running for Chain {
+    fn through(&mut self, order: &Order) -> Result<Done> {
         self.restart(order.length_ns);
         let Self { state, steps, stamps } = self;
         let done = fill(order, stamps, || {
