@@ -42,6 +42,16 @@ pub enum Order {
     Random,
 }
 
+impl Order {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::Random => "random",
+        }
+    }
+}
+
 /// How far a transfer goes before it counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -94,12 +104,9 @@ pub struct Transfer {
 impl Transfer {
     /// `4096 B random write, 2 threads, direct`
     pub fn name(&self) -> String {
-        let order = match self.order {
-            Order::Sequential => "sequential",
-            Order::Random => "random",
-        };
-        let Self { block_bytes, operation, threads, column, .. } = self;
-        format!("{block_bytes} B {order} {}, {threads} threads, {}", operation.name(), column.name())
+        let Self { block_bytes, operation, order, threads, column } = self;
+        let (order, operation, column) = (order.name(), operation.name(), column.name());
+        format!("{block_bytes} B {order} {operation}, {threads} threads, {column}")
     }
 
     pub(super) fn senseless(&self) -> Option<&'static str> {

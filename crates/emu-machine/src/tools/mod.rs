@@ -144,11 +144,8 @@ fn truncated(tool: Tool, what: &str) -> Error {
 
 /// A transfer with no counterpart here, and why.
 fn other(operation: Operation, order: Order, block_bytes: u64, threads: usize, why: &str) -> What {
-    let order = if order == Order::Random { "random" } else { "sequential" };
-    What::Other(
-        Domain::Disk,
-        format!("{block_bytes} B {order} {}, {threads} threads, {why}", operation.name()),
-    )
+    let (order, operation) = (order.name(), operation.name());
+    What::Other(Domain::Disk, format!("{block_bytes} B {order} {operation}, {threads} threads, {why}"))
 }
 
 #[cfg(test)]
