@@ -123,7 +123,8 @@ impl Interval {
     }
 
     /// The same interval on another scale, for a function that never falls.
-    pub(crate) fn map(self, rising: impl Fn(f64) -> f64) -> Self {
+    #[must_use]
+    pub fn map(self, rising: impl Fn(f64) -> f64) -> Self {
         Self { estimate: rising(self.estimate), low: rising(self.low), high: rising(self.high), ..self }
     }
 

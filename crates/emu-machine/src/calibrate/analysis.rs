@@ -6,8 +6,7 @@ use emu_core::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::deviations::median_of;
-use super::model::Model;
+use super::model::{Model, median_of};
 use super::orders::{self, OrderEffect};
 use super::{Sample, Threads};
 

@@ -87,9 +87,7 @@ fn ratio(model: &Model, base: &Model) -> Result<Option<Interval>> {
     if logs.len() < 3 {
         return Ok(None);
     }
-    let mean = Interval::of_mean(&stats::Sample::new(logs)?, Level::P95)?;
-    let [estimate, low, high] = [mean.estimate, mean.low, mean.high].map(f64::exp_m1);
-    Ok(Some(Interval { estimate, low, high, level: mean.level }))
+    Ok(Some(Interval::of_mean(&stats::Sample::new(logs)?, Level::P95)?.map(f64::exp_m1)))
 }
 
 #[cfg(test)]

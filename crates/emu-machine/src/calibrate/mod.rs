@@ -7,7 +7,6 @@
 
 mod analysis;
 mod compare;
-mod deviations;
 mod map;
 mod meter;
 mod model;
