@@ -279,26 +279,23 @@ impl Results {
 
     /// A method on a ground.
     pub fn judged(&self, contender: MethodId, ground: &Ground) -> Option<&Judged> {
-        let is_it = |one: &&Judged| {
-            (one.contender, one.workload.as_str(), one.cores)
-                == (contender, ground.workload.as_str(), ground.cores)
-        };
-        self.fidelity.iter().find(is_it)
+        self.fidelity.iter().find(|one| one.contender == contender && ground.is_of(&one.workload, one.cores))
     }
 
     /// The cells of a ground, slowest speed first.
     pub fn cells_of(&self, ground: &Ground) -> Vec<&CellResult> {
-        let mut cells: Vec<_> = self
-            .cells
-            .iter()
-            .filter(|cell| (cell.workload.as_str(), cell.cores) == (ground.workload.as_str(), ground.cores))
-            .collect();
+        let mut cells: Vec<_> =
+            self.cells.iter().filter(|cell| ground.is_of(&cell.workload, cell.cores)).collect();
         cells.sort_by(|a, b| a.share.total_cmp(&b.share));
         cells
     }
 }
 
 impl Ground {
+    pub(super) fn is_of(&self, workload: &str, cores: usize) -> bool {
+        self.workload == workload && self.cores == cores
+    }
+
     /// Its name: `multithread, 2 CPUs`.
     pub fn name(&self) -> String {
         ground_name(&self.workload, self.cores)

@@ -4,7 +4,7 @@ use super::published::Reproduced;
 use super::results::{Furthest, Judged, Results, ground_name};
 use crate::numbers::{percent, range, signed};
 use crate::row;
-use crate::stats::{Spread, Verdict};
+use crate::stats::{Interval, Spread, Verdict};
 use crate::table::{Column, Judgement, Table, Value};
 
 impl Results {
@@ -83,8 +83,7 @@ impl Results {
 fn judgement(one: &Judged) -> Judgement {
     let mut remarks = Vec::new();
     if let Some(Furthest { share, relative }) = &one.furthest {
-        let ends = range(&signed(relative.low - 1.0), &signed(relative.high - 1.0));
-        remarks.push(format!("{ends} at {}", percent(*share)));
+        remarks.push(format!("{} at {}", ends(relative), percent(*share)));
     }
     remarks.extend(one.fidelity.map(|fidelity| format!("mean {}", signed(fidelity.bias.estimate))));
     remarks.extend(match (one.doubt_in_words(), one.verdict) {
@@ -102,6 +101,11 @@ fn judgement(one: &Judged) -> Judgement {
         error: one.furthest.map(|furthest| furthest.error()),
         remarks,
     }
+}
+
+/// `-1.9 to +2.0%`: how far the ends of a ratio's interval are from 1.
+fn ends(ratio: &Interval) -> String {
+    range(&signed(ratio.low - 1.0), &signed(ratio.high - 1.0))
 }
 
 pub(super) fn granularity(results: &Results) -> Table {
@@ -135,10 +139,7 @@ pub(super) fn noise(results: &Results) -> Table {
     for ground in &results.grounds {
         table.row(match ground.aa {
             None => row![ground.name(), "too few controls"],
-            Some(aa) => {
-                let ratio = range(&signed(aa.ratio.low - 1.0), &signed(aa.ratio.high - 1.0));
-                row![ground.name(), ratio, aa.floor, aa.detectable]
-            }
+            Some(aa) => row![ground.name(), ends(&aa.ratio), aa.floor, aa.detectable],
         });
     }
     table
@@ -163,7 +164,6 @@ pub(super) fn cells(results: &Results) -> Table {
     for ground in &results.grounds {
         for cell in results.cells_of(ground) {
             let finding = &cell.finding;
-            let relative = &finding.relative;
             let remarks = finding.doubt.iter().map(ToString::to_string).collect();
             table.row(row![
                 ground.name(),
@@ -171,8 +171,8 @@ pub(super) fn cells(results: &Results) -> Table {
                 cell.share,
                 finding.ideal,
                 finding.ratio.estimate,
-                relative.estimate - 1.0,
-                range(&signed(relative.low - 1.0), &signed(relative.high - 1.0)),
+                finding.error(),
+                ends(&finding.relative),
                 Judgement { verdict: finding.verdict, word: None, error: None, remarks },
                 finding.pairs,
                 finding.tainted,
