@@ -71,13 +71,10 @@ impl StreamSize {
 /// The sum of the last-level caches that the CPUs use, each counted once, in bytes; `None` where the host does not
 /// tell of any (Documentation/ABI/testing/sysfs-devices-system-cpu, `cache/index*`).
 pub fn last_level_caches(roots: &Roots, cpus: &CpuList) -> Option<u64> {
-    let caches: BTreeSet<_> = cpus.iter().filter_map(|cpu| last_level_cache(roots, cpu)).collect();
+    let last = cpus.iter().filter_map(|cpu| caches(roots, cpu).pop());
+    let caches: BTreeSet<_> = last.map(|cache| (cache.shared, cache.bytes)).collect();
     let sum = caches.iter().map(|(_, bytes)| bytes).sum();
     (!caches.is_empty()).then_some(sum)
-}
-
-fn last_level_cache(roots: &Roots, cpu: CpuId) -> Option<(String, u64)> {
-    caches(roots, cpu).pop().map(|cache| (cache.shared, cache.bytes))
 }
 
 /// A cache for data.

@@ -37,6 +37,7 @@ pub use finding::{Finding, findings, rates};
 pub use gate::Taint;
 pub use gate::{FOREIGN_MAX, STEAL_MAX};
 pub use lifetime::LifetimeRule;
+pub(crate) use lifetime::with_descendants;
 pub use outliers::Outliers;
 pub(crate) use pair::counting;
 pub use pair::{Pair, take};

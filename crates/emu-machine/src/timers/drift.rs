@@ -114,10 +114,7 @@ const CHANCE: f64 = 0.05;
 const LEVEL_MAX: f64 = 0.999;
 
 /// What the order does to each size. Passes of one round are compared with each other, and a round in which one was
-/// disturbed is left out of the mean.
-///
-/// # Errors
-/// Usage, when there is no whole round.
+/// disturbed is left out of the mean. Without a whole round it is an error.
 pub(super) fn of(passes: &[Pass], sizes: &[u64]) -> Result<Vec<Drift>> {
     let comparisons = (sizes.len() * (Direction::ALL.len() - 1)).max(1) as f64;
     let level = Level::new((1.0 - CHANCE / comparisons).min(LEVEL_MAX))?;
