@@ -43,10 +43,6 @@ impl Emulated for Weights {
         ID.to_string()
     }
 
-    fn period(&self) -> Duration {
-        Duration::ZERO
-    }
-
     fn settle(&self) -> Duration {
         Duration::from_secs(1)
     }

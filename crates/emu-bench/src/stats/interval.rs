@@ -32,12 +32,6 @@ impl Level {
     }
 }
 
-impl Default for Level {
-    fn default() -> Self {
-        Self::P95
-    }
-}
-
 /// An estimate and the range that covers the true value with probability `level`, in the unit of the estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
@@ -149,7 +143,7 @@ mod tests {
         for bad in [0.79, 0.9991, 1.0, 95.0, f64::NAN] {
             assert!(Level::new(bad).is_err(), "{bad}");
         }
-        assert_eq!(Level::new(0.95).unwrap(), Level::default());
+        assert_eq!(Level::new(0.95).unwrap(), Level::P95);
     }
 
     #[test]
