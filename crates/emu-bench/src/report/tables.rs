@@ -71,7 +71,7 @@ impl Results {
             };
             let word = Some(one.reproduced.as_str());
             let found = (one.reproduced != Reproduced::NotMeasured).then_some(&one.found);
-            let judged = Judgement { verdict, word, error: None, remarks: vec![] };
+            let judged = Judgement { word, ..verdict.into() };
             table.row(row![one.slide, &one.ground, one.contender, one.says.as_str(), found, judged]);
         }
         table
@@ -95,12 +95,7 @@ fn judgement(one: &Judged) -> Judgement {
         }
         (doubt, _) => doubt,
     });
-    Judgement {
-        verdict: one.verdict,
-        word: None,
-        error: one.furthest.map(|furthest| furthest.error()),
-        remarks,
-    }
+    Judgement { error: one.furthest.map(|furthest| furthest.error()), remarks, ..one.verdict.into() }
 }
 
 /// `-1.9 to +2.0%`: how far the ends of a ratio's interval are from 1.
@@ -173,7 +168,7 @@ pub(super) fn cells(results: &Results) -> Table {
                 finding.ratio.estimate,
                 finding.error(),
                 ends(&finding.relative),
-                Judgement { verdict: finding.verdict, word: None, error: None, remarks },
+                Judgement { remarks, ..finding.verdict.into() },
                 finding.pairs,
                 finding.tainted,
                 format!("{} beyond {}", finding.outliers.pairs, percent(finding.outliers.beyond)),

@@ -44,6 +44,12 @@ pub struct Judgement {
     pub remarks: Vec<String>,
 }
 
+impl From<Verdict> for Judgement {
+    fn from(verdict: Verdict) -> Self {
+        Self { verdict, word: None, error: None, remarks: vec![] }
+    }
+}
+
 impl Judgement {
     /// `+0.4% pass`, `-7.3% FAIL`, `?`: a failure is seen at once; of what is undecided a table says why below.
     pub(super) fn short(&self) -> String {
@@ -96,7 +102,7 @@ becomes! {
     of, Interval => Self::from((of.estimate, of.low, of.high));
     of, &Interval => Self::from(*of);
     judgement, Judgement => Self::Verdict(judgement);
-    verdict, Verdict => Self::Verdict(Judgement { verdict, word: None, error: None, remarks: vec![] });
+    verdict, Verdict => Self::Verdict(verdict.into());
 }
 
 impl<T: Into<Self>> From<Option<T>> for Value {

@@ -141,18 +141,9 @@ mod tests {
     use crate::workload::{Done, Messages};
 
     fn window(side: Side, cpu_ns: u64, quantum_ns: f64) -> Window {
-        let done = Done { ended_ns: 1_000_000_000, parts: vec![1.0], cpu_ns, quantum_ns, ..Done::default() };
-        Window {
-            side,
-            done,
-            clock: None,
-            settled_s: 0.0,
-            harness_cpu_s: 0.0,
-            steal: 0.0,
-            throttled: 0.0,
-            foreign: Some(0.01),
-            delivery: None,
-        }
+        let window = crate::verify::testing::window(side, &[1.0], 0);
+        let done = Done { cpu_ns, quantum_ns, ..window.done };
+        Window { done, foreign: Some(0.01), delivery: None, ..window }
     }
 
     fn job() -> Job {

@@ -68,16 +68,19 @@ pub struct OfSize {
 }
 
 impl OfSize {
+    fn differences(&self) -> Option<Sample> {
+        let differences: Vec<f64> = self.times.iter().map(|times| times.difference().abs()).collect();
+        Sample::new(differences).ok()
+    }
+
     /// The middle of |`T_cpu`/`T_wall` − 1|; `None` without any.
     pub fn disparity(&self) -> Option<f64> {
-        let differences: Vec<f64> = self.times.iter().map(|times| times.difference().abs()).collect();
-        Sample::new(differences).ok().map(|sample| sample.median())
+        self.differences().map(|sample| sample.median())
     }
 
     /// The quarter and the three quarters of |`T_cpu`/`T_wall` − 1|; `None` without any.
     pub fn quartiles(&self) -> Option<(f64, f64)> {
-        let differences: Vec<f64> = self.times.iter().map(|times| times.difference().abs()).collect();
-        let sample = Sample::new(differences).ok()?;
+        let sample = self.differences()?;
         Some((sample.quantile(0.25).ok()?, sample.quantile(0.75).ok()?))
     }
 }
