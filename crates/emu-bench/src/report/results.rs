@@ -37,7 +37,7 @@ pub struct Results {
     /// How far from the ideal passes, as a share.
     pub tolerance: f64,
     /// Length of a window, at least.
-    #[serde(rename = "window_ns", serialize_with = "as_ns::serialize")]
+    #[serde(rename = "window_ns", with = "as_ns")]
     #[schemars(with = "u64")]
     pub window: Duration,
     /// The preset by which it was asked for.
@@ -122,7 +122,7 @@ pub struct CellResult {
     /// The same as a clock.
     pub emulated: Hertz,
     /// Length of an on/off cycle, in nanoseconds.
-    #[serde(rename = "period_ns", serialize_with = "as_ns::serialize")]
+    #[serde(rename = "period_ns", with = "as_ns")]
     #[schemars(with = "u64")]
     pub period: Duration,
     /// Whether other tasks kept the time that they use.

@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn job() -> Job {
-        crate::workload::testing::job("cpu-loop", &"0".parse().unwrap())
+        Job::new("cpu-loop", &"0".parse().unwrap())
     }
 
     #[test]

@@ -180,7 +180,8 @@ pub(crate) mod as_ns {
 }
 
 impl Job {
-    fn new(workload: &str, cpus: &CpuList) -> Self {
+    /// A job of one thread.
+    pub(crate) fn new(workload: &str, cpus: &CpuList) -> Self {
         Self {
             workload: workload.into(),
             cpus: cpus.clone(),
@@ -333,16 +334,6 @@ impl Done {
             moved.busy_ns += other.busy_ns;
         }
         self
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod testing {
-    use super::*;
-
-    /// A job of one thread.
-    pub(crate) fn job(workload: &str, cpus: &CpuList) -> Job {
-        Job::new(workload, cpus)
     }
 }
 
