@@ -17,7 +17,7 @@ pub use methods::NONE;
 pub(crate) use methods::in_order;
 pub use own_costs::OwnCosts;
 pub use request::{Cores, Crowd, Part, Repetitions, Request};
-pub use run::{Progress, Run};
+pub use run::{Progress, Run, Watch};
 pub use stored::{End, Failure, Rows, Seen, Taken};
 
 use std::time::Duration;

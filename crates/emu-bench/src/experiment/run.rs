@@ -54,6 +54,9 @@ pub struct Progress<'a> {
     pub time_left: Duration,
 }
 
+/// What is called before each step, while nothing is measured; its error ends the run, which may be resumed.
+pub type Watch<'a> = &'a mut dyn FnMut(&Progress<'_>) -> Result<()>;
+
 impl Run {
     /// A run that begins.
     pub fn new(host: &Host, about: About, experiment: Experiment, record: Record) -> Self {
@@ -112,9 +115,9 @@ impl Run {
         self.record.folder()
     }
 
-    /// Measures what has not been measured yet. `watch` is called before each step, while nothing is measured; its error ends
-    /// the run, which may be resumed. A cell whose work has a wrong result, or that fails several times, is noted and left out.
-    pub fn go(&mut self, watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>) -> Result<()> {
+    /// Measures what has not been measured yet. A cell whose work has a wrong result, or that fails several times, is noted and
+    /// left out.
+    pub fn go(&mut self, watch: Watch<'_>) -> Result<()> {
         if self.rows.end.is_some() {
             return Ok(());
         }
@@ -213,7 +216,7 @@ impl Run {
     }
 
     /// Takes a pair, and tells whether it is to be taken again.
-    fn take(&mut self, step: Step, watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>) -> Result<bool> {
+    fn take(&mut self, step: Step, watch: Watch<'_>) -> Result<bool> {
         let mut taken = match self.pair(step) {
             Ok(taken) => taken,
             Err(why) => return self.fail(step.cell, why, watch),
@@ -269,12 +272,7 @@ impl Run {
 
     /// Whether a cell that failed is tried again: not after a wrong result, and otherwise only some times. The run itself ends
     /// where the machine is in disorder, or where it is to end anyway: a terminal sends its signals to the workers as well.
-    fn fail(
-        &mut self,
-        cell: usize,
-        why: Error,
-        watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>,
-    ) -> Result<bool> {
+    fn fail(&mut self, cell: usize, why: Error, watch: Watch<'_>) -> Result<bool> {
         if why.kind() == ErrorKind::RestoreIncomplete {
             return Err(why);
         }
@@ -290,12 +288,7 @@ impl Run {
         Ok(false)
     }
 
-    fn show(
-        &self,
-        cell: usize,
-        pairs_left: usize,
-        watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>,
-    ) -> Result<()> {
+    fn show(&self, cell: usize, pairs_left: usize, watch: Watch<'_>) -> Result<()> {
         let Some(cell) = self.experiment.cells.get(cell) else { return Ok(()) };
         let budget = self.experiment.budget;
         if !budget.is_zero() {
