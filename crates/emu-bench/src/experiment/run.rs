@@ -32,10 +32,10 @@ const PAIRS_FOR_ONE_AGAIN: usize = 4;
 #[derive(Debug)]
 pub struct Run {
     host: Host,
-    about: About,
+    pub(crate) about: About,
     experiment: Experiment,
     record: Record,
-    rows: Rows,
+    pub(crate) rows: Rows,
     /// Failures of each cell that may pass.
     failed_tries: BTreeMap<usize, usize>,
     began: Instant,
@@ -95,19 +95,9 @@ impl Run {
         Ok(Self { rows, ..Self::new(host, about, experiment, record) })
     }
 
-    /// What was run.
-    pub fn about(&self) -> &About {
-        &self.about
-    }
-
     /// What is planned.
     pub fn experiment(&self) -> &Experiment {
         &self.experiment
-    }
-
-    /// What has been measured.
-    pub fn rows(&self) -> &Rows {
-        &self.rows
     }
 
     /// Where the record is.

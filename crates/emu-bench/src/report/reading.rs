@@ -42,9 +42,9 @@ impl Results {
     /// The results of a run that has been measured by this process.
     pub fn of_run(run: &Run) -> Result<Self> {
         Self::of(&[Stored {
-            about: run.about().clone(),
+            about: run.about.clone(),
             experiment: run.experiment().clone(),
-            rows: run.rows().clone(),
+            rows: run.rows.clone(),
         }])
     }
 
