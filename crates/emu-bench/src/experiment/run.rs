@@ -48,8 +48,6 @@ pub struct Run {
 pub struct Progress<'a> {
     /// What was just measured.
     pub cell: &'a Cell,
-    /// Pairs that are still to be taken.
-    pub pairs_left: usize,
     /// Time that this is expected to take.
     pub time_left: Duration,
 }
@@ -150,7 +148,7 @@ impl Run {
             }
             let Some(step) = todo.get(number).copied() else { break };
             blocks = step.block + 1;
-            self.show(step.cell, todo.len() - number, watch)?;
+            self.show(step.cell, watch)?;
             if !self.has_failed(step.cell) {
                 harness.leave(&self.host, &step_cpus(&self.experiment, step.cell));
                 if self.take(step, watch)? {
@@ -163,7 +161,7 @@ impl Run {
             number += 1;
         }
         for cell in smooth {
-            self.show(cell, 0, watch)?;
+            self.show(cell, watch)?;
             harness.leave(&self.host, &step_cpus(&self.experiment, cell));
             self.see(cell)?;
             self.done += self.seeing_time(cell);
@@ -266,7 +264,7 @@ impl Run {
         if why.kind() == ErrorKind::RestoreIncomplete {
             return Err(why);
         }
-        self.show(cell, 0, watch)?;
+        self.show(cell, watch)?;
         let tries = self.failed_tries.entry(cell).or_default();
         *tries += 1;
         if may_be_tried_again(&why, *tries) {
@@ -278,12 +276,12 @@ impl Run {
         Ok(false)
     }
 
-    fn show(&self, cell: usize, pairs_left: usize, watch: Watch<'_>) -> Result<()> {
+    fn show(&self, cell: usize, watch: Watch<'_>) -> Result<()> {
         let Some(cell) = self.experiment.cells.get(cell) else { return Ok(()) };
         let budget = self.experiment.budget;
         if !budget.is_zero() {
             let time_left = budget.saturating_sub(self.began.elapsed());
-            return watch(&Progress { cell, pairs_left, time_left });
+            return watch(&Progress { cell, time_left });
         }
         let left = self.expected.saturating_sub(self.done);
         // Until enough is done, the plan is the better guess.
@@ -292,7 +290,7 @@ impl Run {
         } else {
             1.0
         };
-        watch(&Progress { cell, pairs_left, time_left: left.mul_f64(pace) })
+        watch(&Progress { cell, time_left: left.mul_f64(pace) })
     }
 
     fn may_take_again(&self, step: Step) -> bool {

@@ -36,7 +36,7 @@ pub struct Residuals {
     /// The quota where that is.
     pub at_quota: f64,
     /// Whether it is at most 5 %.
-    pass: bool,
+    pub pass: bool,
 }
 
 impl Residuals {
@@ -45,11 +45,6 @@ impl Residuals {
         let (share, at_quota) =
             largest(places.iter().map(|place| ((place.mean - fit.at(place.x)) / most, place.x)))?;
         Ok(Self { largest_share: share.abs(), at_quota, pass: share.abs() <= RESIDUAL_MAX })
-    }
-
-    /// Whether no point is far from the line.
-    pub fn pass(&self) -> bool {
-        self.pass
     }
 }
 

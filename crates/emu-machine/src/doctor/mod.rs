@@ -43,11 +43,6 @@ impl Examined {
         let not_permitted = finding.changes.iter().find_map(Change::obstacle);
         Self { about: knob, finding, not_permitted }
     }
-
-    /// Whether a [`Tuning`] by this process would change it.
-    pub fn is_tunable(&self) -> bool {
-        !self.finding.changes.is_empty() && self.not_permitted.is_none()
-    }
 }
 
 /// Looks at all knobs.

@@ -140,13 +140,6 @@ pub struct Measured {
     pub conclusion: String,
 }
 
-impl Measured {
-    /// How far the core clock moved: (max − min) / median; `None` where it could not be measured twice.
-    pub fn clock_range(&self) -> Option<f64> {
-        clock_range(&self.clocks_hz)
-    }
-}
-
 /// A kind of work that cannot be measured here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotAvailable {
@@ -266,6 +259,7 @@ fn clock(cpus: &CpuList) -> Option<f64> {
     Some(clock::measure(cpus.first()?, METER).ok()?.clock.as_f64())
 }
 
+/// How far the core clock moved: (max − min) / median; `None` where it could not be measured twice.
 fn clock_range(clocks_hz: &[f64]) -> Option<f64> {
     if clocks_hz.len() < 2 {
         return None;

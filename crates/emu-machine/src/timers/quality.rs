@@ -91,11 +91,6 @@ impl Quality {
             across: if cpus.len() < 2 { None } else { Some(across(clock, cpus, length)?) },
         })
     }
-
-    /// Whether it ever ran back.
-    pub fn runs_back(&self) -> bool {
-        self.within.iter().chain(&self.across).any(|seen| seen.count > 0)
-    }
 }
 
 fn cost(clock: &dyn Clock, cpu: CpuId) -> f64 {
@@ -233,6 +228,10 @@ mod tests {
 
     const LENGTH: Duration = Duration::from_millis(20);
 
+    fn runs_back(quality: &Quality) -> bool {
+        quality.within.iter().chain(&quality.across).any(|seen| seen.count > 0)
+    }
+
     fn cpus() -> CpuList {
         Host::detect(&Roots::system()).unwrap().allowed
     }
@@ -241,14 +240,14 @@ mod tests {
     fn no_clock_of_this_machine_is_accused() {
         for clock in SystemClock::all() {
             let quality = Quality::of(&clock, &cpus(), LENGTH).unwrap();
-            assert!(!quality.runs_back(), "{quality:?}");
+            assert!(!runs_back(&quality), "{quality:?}");
             assert!(quality.cost_ns > 0.0 && quality.within.iter().all(|seen| seen.reads > 0), "{quality:?}");
         }
     }
 
     #[test]
     fn only_a_clock_that_falls_back_is_accused() {
-        assert!(!Quality::of(&RIGHT, &cpus(), LENGTH).unwrap().runs_back());
+        assert!(!runs_back(&Quality::of(&RIGHT, &cpus(), LENGTH).unwrap()));
         let falling = Synthetic { falls_every_ns: 2_000_000, ..RIGHT };
         let quality = Quality::of(&falling, &cpus(), LENGTH).unwrap();
         for seen in &quality.within {
