@@ -20,8 +20,8 @@ mod threads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use threads::Span;
 pub(crate) use threads::{Share, Window, all_at_once, each_on, on_each_cpu, on_one, on_threads};
+use threads::{Span, timed};
 
 /// Half the distance from 1 to the next number: the ε of HPL's checks (`HPL_dlamch(HPL_MACH_EPS)`).
 const ROUNDING: f64 = f64::EPSILON / 2.0;
