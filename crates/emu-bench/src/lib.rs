@@ -37,6 +37,15 @@ pub mod verify;
 pub mod worker;
 pub mod workload;
 
+use std::fmt::Display;
+
+use emu_core::{Error, ErrorKind};
+
+/// A result that is not what it must be, and in words what of it: nothing that was measured meanwhile counts.
+pub fn wrong(what: impl Display) -> Error {
+    Error::new(ErrorKind::WrongResult, format!("wrong {what}; the sample is void"))
+}
+
 /// A time in whole nanoseconds, as records have it.
 pub fn nanos(span: std::time::Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)

@@ -7,13 +7,11 @@ use std::path::Path;
 use rustix::param::page_size;
 
 use emu_core::{Controller, CpuId, CpuList, Error, Host, Result, Roots};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How many times the sum of last-level caches each array of STREAM must be at least.
 const CACHES: u64 = 4;
-
-/// Share of the available memory that three arrays may take: others want some as well.
-const SHARE_MAX: f64 = 0.5;
 
 /// Bytes of each array where the caches are not known.
 const UNKNOWN: u64 = 256 << 20;
@@ -22,8 +20,7 @@ const UNKNOWN: u64 = 256 << 20;
 const SHORTEST: u64 = 1 << 20;
 
 /// How long the arrays of STREAM are to be, and why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamSize {
     /// Bytes of each of the three arrays.
     pub array_bytes: u64,
@@ -39,21 +36,21 @@ impl StreamSize {
         let cache_bytes = last_level_caches(&host.roots, cpus);
         let available_bytes = available(host);
         let wanted = cache_bytes.map_or(UNKNOWN, |caches| caches * CACHES);
-        let limit = available_bytes.map_or(u64::MAX, |bytes| (bytes as f64 * SHARE_MAX / 3.0) as u64);
+        let limit = may_take(available_bytes) / 3;
         Self { array_bytes: wanted.min(limit).max(SHORTEST), cache_bytes, available_bytes }
     }
 
     /// Arrays of this length for these CPUs; an error where three do not fit the memory that may be used.
     pub fn given(host: &Host, cpus: &CpuList, array_bytes: u64) -> Result<Self> {
         let available_bytes = available(host);
-        let limit = available_bytes.map_or(f64::INFINITY, |bytes| bytes as f64 * SHARE_MAX / 3.0);
-        if array_bytes as f64 > limit {
+        let limit = may_take(available_bytes) / 3;
+        if array_bytes > limit {
             return Err(Error::unavailable(format!(
                 "three arrays of {} MiB do not fit: of {} MiB of memory that are available emu takes half",
                 array_bytes >> 20,
                 available_bytes.unwrap_or(0) >> 20
             ))
-            .hint(format!("take at most --size {}MiB", (limit as u64) >> 20)));
+            .hint(format!("take at most --size {}MiB", limit >> 20)));
         }
         if array_bytes < SHORTEST {
             return Err(Error::usage(format!("arrays of {array_bytes} bytes are too short to be measured"))
@@ -71,18 +68,14 @@ impl StreamSize {
 /// The sum of the last-level caches that the CPUs use, each counted once, in bytes; `None` where the host does not
 /// tell of any (Documentation/ABI/testing/sysfs-devices-system-cpu, `cache/index*`).
 pub fn last_level_caches(roots: &Roots, cpus: &CpuList) -> Option<u64> {
-    let caches: BTreeSet<_> = cpus.iter().filter_map(|cpu| last_level_cache(roots, cpu)).collect();
+    let last = cpus.iter().filter_map(|cpu| caches(roots, cpu).pop());
+    let caches: BTreeSet<_> = last.map(|cache| (cache.shared, cache.bytes)).collect();
     let sum = caches.iter().map(|(_, bytes)| bytes).sum();
     (!caches.is_empty()).then_some(sum)
 }
 
-fn last_level_cache(roots: &Roots, cpu: CpuId) -> Option<(String, u64)> {
-    caches(roots, cpu).pop().map(|cache| (cache.shared, cache.bytes))
-}
-
 /// A cache for data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cache {
     /// 1 is the nearest to the CPU.
     pub level: u32,
@@ -139,6 +132,12 @@ pub fn available(host: &Host) -> Option<u64> {
     });
     let threads = host.allowed.len() as u64;
     groups.chain(of_host(&host.roots, "MemAvailable")).chain(of_process(&host.roots, threads)).min()
+}
+
+/// What a measurement may take of so many bytes that are [available]: half, as others want some as well. All where that is
+/// not known.
+pub fn may_take(available: Option<u64>) -> u64 {
+    available.map_or(u64::MAX, |bytes| bytes / 2)
 }
 
 /// The stack of a thread of Rust's standard library.

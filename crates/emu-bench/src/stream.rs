@@ -6,7 +6,8 @@
 use std::hint::black_box;
 use std::ops::Range;
 
-use emu_core::{Error, ErrorKind, Result};
+use emu_core::Result;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The constants q of two iterations in turn. An iteration multiplies `a` by q² + 2 q, which is 2 for the first, √3 − 1, and ½
@@ -23,8 +24,7 @@ fn factor(step: u64) -> f64 {
 }
 
 /// One of the kernels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kernel {
     /// c = a
@@ -182,7 +182,7 @@ impl Arrays {
         }
     }
 
-    /// Whether the elements of a range, every `every`-th from its begin, hold what they must: else [`ErrorKind::WrongResult`],
+    /// Whether the elements of a range, every `every`-th from its begin, hold what they must: else [`emu_core::ErrorKind::WrongResult`],
     /// as the memory or the CPU has erred, or a pass was left out.
     pub fn verify(&self, range: Range<usize>, every: usize, expected: Values) -> Result<()> {
         for (name, array, must) in
@@ -193,14 +193,10 @@ impl Arrays {
             let is_right = |is: &f64| (is - must).abs() <= ERROR_MAX * must.abs();
             let wrong = part.iter().enumerate().step_by(every.max(1)).find(|(_, is)| !is_right(is));
             if let Some((place, is)) = wrong {
-                return Err(Error::new(
-                    ErrorKind::WrongResult,
-                    format!(
-                        "wrong result in element {} of array {name}: {is:e} instead of {must:e}; \
-                         the sample is void",
-                        range.start + place
-                    ),
-                ));
+                let place = range.start + place;
+                return Err(crate::wrong(format_args!(
+                    "result in element {place} of array {name}: {is:e} instead of {must:e}"
+                )));
             }
         }
         Ok(())
@@ -210,6 +206,7 @@ impl Arrays {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use emu_core::ErrorKind;
     use proptest::prelude::*;
 
     #[test]

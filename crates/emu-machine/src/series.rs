@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use emu_bench::nanos;
 use emu_bench::stats::{Dips, Sample};
 use emu_core::{Error, Host, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, notes_of_build, tell};
@@ -62,8 +63,7 @@ impl SeriesPlan {
 }
 
 /// A long series and its dips.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
     /// What was done, and in what its rates are counted.
     pub what: String,

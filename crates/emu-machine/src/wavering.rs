@@ -7,12 +7,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use emu_bench::workload::confine;
-use emu_core::{CpuId, CpuList, Error, ErrorKind, Host, Result, STEP_MIN, clock};
+use emu_core::{CpuId, CpuList, Error, Host, Result, STEP_MIN, clock};
 
+use crate::kernel::on_each_cpu;
 use crate::waiting::waited;
 
 /// Steps of a recording; more are a slip.
@@ -64,19 +63,9 @@ pub struct Wavering {
 pub fn record(host: &Host, plan: &WaveringPlan, ends: &AtomicBool) -> Result<Wavering> {
     let schedstat = host.roots.proc.join("thread-self/schedstat");
     let together = Barrier::new(plan.cpus.len());
-    let look = |cpu: CpuId| {
-        let confined = confine(&[cpu].into_iter().collect());
+    let clocks = on_each_cpu("the recording", &plan.cpus, |cpu| {
         together.wait();
-        confined?;
-        Ok(of_thread(plan, &schedstat, ends))
-    };
-    let clocks = thread::scope(|scope| {
-        let threads: Vec<_> = plan.cpus.iter().map(|cpu| (cpu, scope.spawn(move || look(cpu)))).collect();
-        let ended = |(cpu, thread): (CpuId, thread::ScopedJoinHandle<'_, Result<Vec<f64>>>)| {
-            let panicked = |_| Err(Error::new(ErrorKind::Failed, "the recorder has panicked"));
-            Ok((cpu, thread.join().unwrap_or_else(panicked)?))
-        };
-        threads.into_iter().map(ended).collect::<Result<Vec<_>>>()
+        Ok((cpu, of_thread(plan, &schedstat, ends)))
     })?;
     // One may have been ended a step before another.
     let steps = clocks.iter().map(|(_, clocks)| clocks.len()).min().unwrap_or(0);
@@ -145,7 +134,7 @@ impl Wavering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use emu_core::{Roots, Trace};
+    use emu_core::{ErrorKind, Roots, Trace};
 
     #[test]
     fn a_recording_is_a_trace() {

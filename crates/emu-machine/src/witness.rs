@@ -76,10 +76,8 @@ impl Witness {
     }
 
     /// Measures a part on CPUs of these places, and tells whether it was disturbed. A disturbed one is taken again, and the
-    /// less disturbed one counts; a part that stays disturbed is noted.
-    ///
-    /// # Errors
-    /// The part's own. What the CPUs did is not known where `/proc/stat` cannot be read: nothing is noted then.
+    /// less disturbed one counts; a part that stays disturbed is noted. What the CPUs did is not known where `/proc/stat`
+    /// cannot be read: nothing is noted then.
     pub(crate) fn measure<T>(
         &mut self,
         what: &str,
@@ -99,9 +97,6 @@ impl Witness {
     }
 
     /// Watches a part that is taken once, on all CPUs, and tells whether it was disturbed.
-    ///
-    /// # Errors
-    /// As [`measure`](Self::measure).
     pub(crate) fn once<T>(&mut self, what: &str, part: impl FnOnce() -> Result<T>) -> Result<(T, bool)> {
         let (taken, disturbance) = self.watched(&self.cpus, part)?;
         Ok((taken, self.note(what, disturbance)))

@@ -17,12 +17,13 @@ pub use methods::NONE;
 pub(crate) use methods::in_order;
 pub use own_costs::OwnCosts;
 pub use request::{Cores, Crowd, Part, Repetitions, Request};
-pub use run::{Progress, Run};
+pub use run::{Progress, Run, Watch};
 pub use stored::{End, Failure, Rows, Seen, Taken};
 
 use std::time::Duration;
 
 use emu_core::{Demand, Error, Hertz, MethodId, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Band, Level};
@@ -30,8 +31,7 @@ use crate::verify::{Plan, Trial};
 use crate::workload::as_ns;
 
 /// What is measured and how, as it stands in the record.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Experiment {
     /// Start of the random numbers.
     pub seed: u64,
@@ -39,19 +39,19 @@ pub struct Experiment {
     pub repetitions: usize,
     /// Length of a window, at least; each cell has its own.
     #[serde(rename = "window_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     pub window: Duration,
     /// How long work is under way before its window opens, at least.
     #[serde(rename = "lead_ns", with = "as_ns", default)]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     pub lead: Duration,
     /// Length of the window of a granularity spectrum.
     #[serde(rename = "spectrum_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     pub spectrum: Duration,
     /// After this time nothing is repeated, and the run ends with the block under way; zero is no limit.
     #[serde(rename = "budget_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     pub budget: Duration,
     /// How far from the ideal still passes, as a share.
     pub tolerance: f64,
@@ -68,8 +68,7 @@ pub struct Experiment {
 }
 
 /// One method with one workload at one speed on a number of CPUs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// The method.
     pub contender: MethodId,
@@ -79,11 +78,11 @@ pub struct Cell {
     pub trial: Trial,
     /// Length of the method's on/off cycle, the longest where it varies; zero without one.
     #[serde(rename = "period_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     pub period: Duration,
     /// Length of its windows.
     #[serde(rename = "window_ns", with = "as_ns", default)]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     pub window: Duration,
     /// How many pairs are taken.
     pub repetitions: usize,
@@ -91,7 +90,7 @@ pub struct Cell {
     pub spectrum: bool,
     /// About how long a pair takes.
     #[serde(rename = "pair_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     pub pair_time: Duration,
 }
 
@@ -113,8 +112,7 @@ impl Cell {
 }
 
 /// Something that a method cannot do here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
     /// The method.
     pub contender: MethodId,

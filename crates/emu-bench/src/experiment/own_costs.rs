@@ -4,14 +4,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use emu_core::{CpuId, clock};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Sample;
 use crate::workload::now_ns;
 
 /// Costs of the harness on this machine, in this run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnCosts {
     /// A look at the clock, in nanoseconds.
     pub clock_read_ns: f64,

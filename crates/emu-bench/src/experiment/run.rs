@@ -32,10 +32,10 @@ const PAIRS_FOR_ONE_AGAIN: usize = 4;
 #[derive(Debug)]
 pub struct Run {
     host: Host,
-    about: About,
+    pub(crate) about: About,
     experiment: Experiment,
     record: Record,
-    rows: Rows,
+    pub(crate) rows: Rows,
     /// Failures of each cell that may pass.
     failed_tries: BTreeMap<usize, usize>,
     began: Instant,
@@ -48,11 +48,12 @@ pub struct Run {
 pub struct Progress<'a> {
     /// What was just measured.
     pub cell: &'a Cell,
-    /// Pairs that are still to be taken.
-    pub pairs_left: usize,
     /// Time that this is expected to take.
     pub time_left: Duration,
 }
+
+/// What is called before each step, while nothing is measured; its error ends the run, which may be resumed.
+pub type Watch<'a> = &'a mut dyn FnMut(&Progress<'_>) -> Result<()>;
 
 impl Run {
     /// A run that begins.
@@ -92,19 +93,9 @@ impl Run {
         Ok(Self { rows, ..Self::new(host, about, experiment, record) })
     }
 
-    /// What was run.
-    pub fn about(&self) -> &About {
-        &self.about
-    }
-
     /// What is planned.
     pub fn experiment(&self) -> &Experiment {
         &self.experiment
-    }
-
-    /// What has been measured.
-    pub fn rows(&self) -> &Rows {
-        &self.rows
     }
 
     /// Where the record is.
@@ -112,9 +103,9 @@ impl Run {
         self.record.folder()
     }
 
-    /// Measures what has not been measured yet. `watch` is called before each step, while nothing is measured; its error ends
-    /// the run, which may be resumed. A cell whose work has a wrong result, or that fails several times, is noted and left out.
-    pub fn go(&mut self, watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>) -> Result<()> {
+    /// Measures what has not been measured yet. A cell whose work has a wrong result, or that fails several times, is noted and
+    /// left out.
+    pub fn go(&mut self, watch: Watch<'_>) -> Result<()> {
         if self.rows.end.is_some() {
             return Ok(());
         }
@@ -157,7 +148,7 @@ impl Run {
             }
             let Some(step) = todo.get(number).copied() else { break };
             blocks = step.block + 1;
-            self.show(step.cell, todo.len() - number, watch)?;
+            self.show(step.cell, watch)?;
             if !self.has_failed(step.cell) {
                 harness.leave(&self.host, &step_cpus(&self.experiment, step.cell));
                 if self.take(step, watch)? {
@@ -170,7 +161,7 @@ impl Run {
             number += 1;
         }
         for cell in smooth {
-            self.show(cell, 0, watch)?;
+            self.show(cell, watch)?;
             harness.leave(&self.host, &step_cpus(&self.experiment, cell));
             self.see(cell)?;
             self.done += self.seeing_time(cell);
@@ -213,7 +204,7 @@ impl Run {
     }
 
     /// Takes a pair, and tells whether it is to be taken again.
-    fn take(&mut self, step: Step, watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>) -> Result<bool> {
+    fn take(&mut self, step: Step, watch: Watch<'_>) -> Result<bool> {
         let mut taken = match self.pair(step) {
             Ok(taken) => taken,
             Err(why) => return self.fail(step.cell, why, watch),
@@ -269,16 +260,11 @@ impl Run {
 
     /// Whether a cell that failed is tried again: not after a wrong result, and otherwise only some times. The run itself ends
     /// where the machine is in disorder, or where it is to end anyway: a terminal sends its signals to the workers as well.
-    fn fail(
-        &mut self,
-        cell: usize,
-        why: Error,
-        watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>,
-    ) -> Result<bool> {
+    fn fail(&mut self, cell: usize, why: Error, watch: Watch<'_>) -> Result<bool> {
         if why.kind() == ErrorKind::RestoreIncomplete {
             return Err(why);
         }
-        self.show(cell, 0, watch)?;
+        self.show(cell, watch)?;
         let tries = self.failed_tries.entry(cell).or_default();
         *tries += 1;
         if may_be_tried_again(&why, *tries) {
@@ -290,17 +276,12 @@ impl Run {
         Ok(false)
     }
 
-    fn show(
-        &self,
-        cell: usize,
-        pairs_left: usize,
-        watch: &mut dyn FnMut(&Progress<'_>) -> Result<()>,
-    ) -> Result<()> {
+    fn show(&self, cell: usize, watch: Watch<'_>) -> Result<()> {
         let Some(cell) = self.experiment.cells.get(cell) else { return Ok(()) };
         let budget = self.experiment.budget;
         if !budget.is_zero() {
             let time_left = budget.saturating_sub(self.began.elapsed());
-            return watch(&Progress { cell, pairs_left, time_left });
+            return watch(&Progress { cell, time_left });
         }
         let left = self.expected.saturating_sub(self.done);
         // Until enough is done, the plan is the better guess.
@@ -309,7 +290,7 @@ impl Run {
         } else {
             1.0
         };
-        watch(&Progress { cell, pairs_left, time_left: left.mul_f64(pace) })
+        watch(&Progress { cell, time_left: left.mul_f64(pace) })
     }
 
     fn may_take_again(&self, step: Step) -> bool {

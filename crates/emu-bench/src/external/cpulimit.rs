@@ -6,8 +6,8 @@ use std::time::Duration;
 use emu_core::{MethodId, Pid, Result};
 use nix::sys::signal::{Signal, kill};
 
-use super::{External, Limit, Program, require, tree};
-use crate::verify::Emulated;
+use super::{External, Limit, Program, require};
+use crate::verify::{Emulated, with_descendants};
 
 const ID: MethodId = MethodId::new("cpulimit");
 
@@ -67,8 +67,8 @@ impl Emulated for Cpulimit {
         let was_there = program.check(ID.as_str());
         drop(program);
         // What it had stopped when it was killed.
-        for pid in tree(&self.proc, worker) {
-            let _ = kill(nix::unistd::Pid::from_raw(pid), Signal::SIGCONT);
+        for stopped in with_descendants(&self.proc, worker).into_iter().flatten() {
+            let _ = kill(nix::unistd::Pid::from_raw(stopped.pid), Signal::SIGCONT);
         }
         was_there
     }

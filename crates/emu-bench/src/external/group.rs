@@ -9,7 +9,7 @@ use std::time::Duration;
 use emu_core::{Controller, Error, Host, Pid, Result};
 use nix::sys::signal::{Signal, kill};
 
-use super::tree;
+use crate::verify::with_descendants;
 
 /// Groups are named `emu-<process that made it>-peer-<what for>`.
 const PREFIX: &str = "emu-";
@@ -22,7 +22,8 @@ const TRIES: u32 = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 pub(super) struct Group {
-    version: u8,
+    /// Of cgroups.
+    pub(super) version: u8,
     folder: PathBuf,
     home: PathBuf,
 }
@@ -44,17 +45,14 @@ impl Group {
         Err(Error::unavailable(format!("a new group in {} has no cpu controller", group.home.display())))
     }
 
-    pub(super) fn version(&self) -> u8 {
-        self.version
-    }
-
     pub(super) fn write(&self, file: &str, value: &str) -> Result<()> {
         let path = self.folder.join(file);
         fs::write(&path, value).map_err(|cause| Error::file(&format!("write {value} to"), &path, cause))
     }
 
     pub(super) fn take(&self, host: &Host, pid: Pid) -> Result<()> {
-        tree(&host.roots.proc, pid).iter().try_for_each(|pid| self.write("cgroup.procs", &pid.to_string()))
+        let members = with_descendants(&host.roots.proc, pid)?;
+        members.iter().try_for_each(|one| self.write("cgroup.procs", &one.pid.to_string()))
     }
 
     pub(super) fn remove(&self) -> Result<()> {

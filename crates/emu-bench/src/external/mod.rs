@@ -8,8 +8,6 @@ mod weights;
 
 pub use group::sweep;
 
-use std::fs;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -104,26 +102,12 @@ impl Drop for Program {
 /// Time for a tool to start its processes or to find those that it limits.
 const STARTING: Duration = Duration::from_millis(200);
 
-/// Including descendants, from `/proc/<pid>/task/<tid>/children`.
-fn tree(proc: &Path, pid: Pid) -> Vec<Pid> {
-    let mut pids = vec![pid];
-    let mut next = 0;
-    while let Some(pid) = pids.get(next).copied() {
-        next += 1;
-        let threads = fs::read_dir(proc.join(pid.to_string()).join("task")).into_iter().flatten().flatten();
-        for thread in threads {
-            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            pids.extend(children.split_ascii_whitespace().filter_map(|pid| pid.parse::<Pid>().ok()));
-        }
-    }
-    pids
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::verify::testing::demand;
     use emu_core::{ErrorKind, Roots};
+    use std::path::Path;
 
     #[test]
     fn tools_with_one_limit_refuse_unequal_speeds() {

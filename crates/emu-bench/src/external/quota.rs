@@ -47,7 +47,7 @@ impl Emulated for Quota {
 
     fn engage(&mut self, worker: Pid) -> Result<()> {
         let group = Group::create(&self.host, ID.as_str())?;
-        if group.version() == 2 {
+        if group.version == 2 {
             group.write("cpu.max", &format!("{} {PERIOD_US}", self.sum_us))?;
         } else {
             group.write("cpu.cfs_period_us", &PERIOD_US.to_string())?;

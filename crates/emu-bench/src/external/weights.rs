@@ -35,16 +35,12 @@ struct Weights {
 fn weigh(group: &Group, share: f64) -> Result<()> {
     // v1 takes 2 to 262 144, v2 1 to 10 000.
     let weight = (share * 10_000.0).round().max(2.0);
-    group.write(if group.version() == 2 { "cpu.weight" } else { "cpu.shares" }, &weight.to_string())
+    group.write(if group.version == 2 { "cpu.weight" } else { "cpu.shares" }, &weight.to_string())
 }
 
 impl Emulated for Weights {
     fn name(&self) -> String {
         ID.to_string()
-    }
-
-    fn period(&self) -> Duration {
-        Duration::ZERO
     }
 
     fn settle(&self) -> Duration {

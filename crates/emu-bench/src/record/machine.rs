@@ -1,11 +1,11 @@
 //! The machine, as far as a record may tell.
 
 use emu_core::{CgroupLayout, Host};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What of the host matters to its measurements.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// The processor.
     pub model: String,

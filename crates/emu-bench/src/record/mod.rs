@@ -18,6 +18,7 @@ use std::time::UNIX_EPOCH;
 use emu_core::{Error, ErrorKind, Result};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::Experiment;
@@ -42,8 +43,7 @@ pub fn seed_from_clock() -> u64 {
 }
 
 /// What was run, when and on what.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct About {
     /// Version of the files' form: [`SCHEMA`].
     pub schema: u32,
@@ -66,8 +66,7 @@ pub struct About {
 }
 
 /// A measurement of the machine, such as `emu noise`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measurement {
     /// The subcommand: `noise`, `measure cpu`.
     pub name: String,

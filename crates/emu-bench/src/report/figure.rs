@@ -24,9 +24,6 @@ const TOGETHER: usize = 5;
 
 /// The error of each method where it is furthest off, at each work, with the errors that pass: all in one figure, or one
 /// for each number of CPUs.
-///
-/// # Errors
-/// One cannot be drawn.
 pub(super) fn of_errors(results: &Results) -> Result<Vec<String>> {
     let all: Vec<_> = results.grounds.iter().collect();
     let mut cores: Vec<_> = all.iter().map(|ground| ground.cores).collect();
@@ -72,9 +69,6 @@ fn error_of(judged: &Judged, x: f64) -> Option<Point> {
 }
 
 /// Perceived speed over emulated frequency, for a workload on some CPUs.
-///
-/// # Errors
-/// It cannot be drawn.
 pub(super) fn of_ground(results: &Results, ground: &Ground) -> Result<String> {
     let cells = results.cells_of(ground);
     let highest = cells.iter().map(|cell| cell.perceived(ground).high).fold(ground.native.high, f64::max);
@@ -106,9 +100,6 @@ fn speed_of(cell: &CellResult, ground: &Ground, scale: f64) -> Point {
 }
 
 /// How much work in windows of a length varies, for each method that was looked at; `None` where none was.
-///
-/// # Errors
-/// It cannot be drawn.
 pub(super) fn of_granularity(results: &Results) -> Result<Option<String>> {
     let mut labels: Vec<String> = Vec::new();
     let mut series = Vec::new();

@@ -58,8 +58,7 @@ impl Measured<'_> {
         let plan: Plan = experiment.plan(cell, Path::new(""))?;
         let finding = findings(&cell.trial, &self.pairs(), &plan)?.into_iter().next();
         let mut finding = finding.ok_or_else(|| Error::usage("a cell has no CPU"))?;
-        let ground =
-            grounds.iter().find(|one| (one.workload.as_str(), one.cores) == (cell.workload(), cell.cores()));
+        let ground = grounds.iter().find(|one| one.is_of(cell.workload(), cell.cores()));
         if let Some(controls) = ground.and_then(|ground| ground.aa).filter(|_| cell.contender != NONE) {
             finding = finding.with_controls(&controls, &plan)?;
         }
@@ -121,10 +120,10 @@ pub(super) fn judged(
     for ground in grounds {
         for &contender in &contenders {
             let of_both = || {
-                measured.iter().zip(cells).filter(|(_, cell)| {
-                    (cell.contender, cell.workload.as_str(), cell.cores)
-                        == (contender, ground.workload.as_str(), ground.cores)
-                })
+                let is_of_both = |cell: &CellResult| {
+                    cell.contender == contender && ground.is_of(&cell.workload, cell.cores)
+                };
+                measured.iter().zip(cells).filter(move |(_, cell)| is_of_both(cell))
             };
             let (mut strata, mut x, mut y) = (Vec::new(), Vec::new(), Vec::new());
             for (one, cell) in of_both() {

@@ -4,14 +4,14 @@ use emu_core::MethodId;
 use emu_core::ids::{
     CPU_FREQ as FREQ, CPU_GOV as GOV, CPU_HOGS as HOGS, CPU_LIM_PUBLISHED as LIM, FRACAS_SHARES as FRACAS,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The name of the evaluation by Buchert, Nussbaum and Gustedt.
 pub const BUCHERT_2011: &str = "buchert-2011";
 
 /// What a slide says of a method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Says {
     /// The speed is as it should be: proportional to the frequency, sleeps excepted.
@@ -40,8 +40,7 @@ impl Says {
 }
 
 /// Whether it is so here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reproduced {
     /// It is.
@@ -67,8 +66,7 @@ impl Reproduced {
 }
 
 /// One published statement and what was found.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Compared {
     /// The slide that says it.
     pub slide: u8,

@@ -120,10 +120,8 @@ fn errors(records: &[Results]) -> Table {
                 (setting(cell), self::work(cell)) == (method.clone(), work.clone())
                     && is_same(cell.share, *share)
             };
-            emulated(records).find(is_it).and_then(|cell| {
-                let relative = &cell.finding.relative;
-                Some((error_of(cell)?, relative.low - 1.0, relative.high - 1.0))
-            })
+            let found = emulated(records).find(is_it).filter(|cell| cell.finding.pairs > 0);
+            found.map(|cell| cell.finding.relative.map(|relative| relative - 1.0))
         };
         let values: Vec<Value> = shares.iter().map(|share| of(share).into()).collect();
         table.row(row![method.as_str(), work.as_str()].into_iter().chain(values));

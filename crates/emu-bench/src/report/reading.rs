@@ -42,9 +42,9 @@ impl Results {
     /// The results of a run that has been measured by this process.
     pub fn of_run(run: &Run) -> Result<Self> {
         Self::of(&[Stored {
-            about: run.about().clone(),
+            about: run.about.clone(),
             experiment: run.experiment().clone(),
-            rows: run.rows().clone(),
+            rows: run.rows.clone(),
         }])
     }
 
@@ -66,7 +66,7 @@ impl Results {
         let mut grounds: Vec<Ground> = Vec::new();
         for one in &measured {
             let (workload, cores) = (one.cell.workload(), one.cell.cores());
-            if grounds.iter().all(|ground| (ground.workload.as_str(), ground.cores) != (workload, cores)) {
+            if !grounds.iter().any(|ground| ground.is_of(workload, cores)) {
                 grounds.push(Ground::of(workload, cores, &measured, first.experiment.seed)?);
             }
         }

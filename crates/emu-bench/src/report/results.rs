@@ -6,6 +6,7 @@ use std::mem::discriminant;
 use std::time::Duration;
 
 use emu_core::{Hertz, MethodId};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::published::Compared;
@@ -21,8 +22,7 @@ use crate::workload::{Workload, as_ns, workload};
 pub(super) const SCHEMA: u32 = 1;
 
 /// What one or several records of a machine show.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Results {
     /// Version of this form.
     pub schema: u32,
@@ -37,8 +37,8 @@ pub struct Results {
     /// How far from the ideal passes, as a share.
     pub tolerance: f64,
     /// Length of a window, at least.
-    #[serde(rename = "window_ns", serialize_with = "as_ns::serialize")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[serde(rename = "window_ns", with = "as_ns")]
+    #[schemars(with = "u64")]
     pub window: Duration,
     /// The preset by which it was asked for.
     pub preset: Option<String>,
@@ -63,8 +63,7 @@ pub struct Results {
 }
 
 /// One run.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct RunInfo {
     /// When it was begun.
     pub date: String,
@@ -93,8 +92,7 @@ pub struct RunInfo {
 }
 
 /// A workload on a number of CPUs, as it runs natively.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Ground {
     /// The workload.
     pub workload: String,
@@ -111,8 +109,7 @@ pub struct Ground {
 }
 
 /// A cell and what was found in it.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct CellResult {
     /// The method.
     pub contender: MethodId,
@@ -125,8 +122,8 @@ pub struct CellResult {
     /// The same as a clock.
     pub emulated: Hertz,
     /// Length of an on/off cycle, in nanoseconds.
-    #[serde(rename = "period_ns", serialize_with = "as_ns::serialize")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[serde(rename = "period_ns", with = "as_ns")]
+    #[schemars(with = "u64")]
     pub period: Duration,
     /// Whether other tasks kept the time that they use.
     pub exclude_background: bool,
@@ -139,8 +136,7 @@ pub struct CellResult {
 }
 
 /// Work per second, in two ways.
-#[derive(Debug, Clone, Copy, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct Rate {
     /// The mean with its 95 % t-interval, as published; `None` for a single sample.
     pub mean: Option<Interval>,
@@ -153,8 +149,7 @@ pub struct Rate {
 }
 
 /// A method on a ground, over all speeds.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Judged {
     /// The method.
     pub contender: MethodId,
@@ -175,8 +170,7 @@ pub struct Judged {
 }
 
 /// The speed at which a method is furthest off on a ground.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Furthest {
     /// The speed asked for, as a share.
     pub share: f64,
@@ -186,8 +180,7 @@ pub struct Furthest {
 }
 
 /// A method over all.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Total {
     /// The method.
     pub contender: MethodId,
@@ -204,8 +197,7 @@ pub struct Total {
 }
 
 /// How smoothly work progresses under a method.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Smoothness {
     /// The method.
     pub contender: MethodId,
@@ -216,8 +208,7 @@ pub struct Smoothness {
 }
 
 /// A method beside another tool: the same work, on the same CPUs, at the same speed, in the same run.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Beside {
     /// The workload.
     pub workload: String,
@@ -236,8 +227,7 @@ pub struct Beside {
 }
 
 /// Who is nearer to what was asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
     /// The method.
@@ -289,26 +279,23 @@ impl Results {
 
     /// A method on a ground.
     pub fn judged(&self, contender: MethodId, ground: &Ground) -> Option<&Judged> {
-        let is_it = |one: &&Judged| {
-            (one.contender, one.workload.as_str(), one.cores)
-                == (contender, ground.workload.as_str(), ground.cores)
-        };
-        self.fidelity.iter().find(is_it)
+        self.fidelity.iter().find(|one| one.contender == contender && ground.is_of(&one.workload, one.cores))
     }
 
     /// The cells of a ground, slowest speed first.
     pub fn cells_of(&self, ground: &Ground) -> Vec<&CellResult> {
-        let mut cells: Vec<_> = self
-            .cells
-            .iter()
-            .filter(|cell| (cell.workload.as_str(), cell.cores) == (ground.workload.as_str(), ground.cores))
-            .collect();
+        let mut cells: Vec<_> =
+            self.cells.iter().filter(|cell| ground.is_of(&cell.workload, cell.cores)).collect();
         cells.sort_by(|a, b| a.share.total_cmp(&b.share));
         cells
     }
 }
 
 impl Ground {
+    pub(super) fn is_of(&self, workload: &str, cores: usize) -> bool {
+        self.workload == workload && self.cores == cores
+    }
+
     /// Its name: `multithread, 2 CPUs`.
     pub fn name(&self) -> String {
         ground_name(&self.workload, self.cores)

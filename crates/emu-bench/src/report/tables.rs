@@ -3,9 +3,9 @@
 use super::published::Reproduced;
 use super::results::{Furthest, Judged, Results, ground_name};
 use crate::numbers::{percent, range, signed};
-use crate::row;
-use crate::stats::{Spread, Verdict};
+use crate::stats::{Interval, Spread, Verdict};
 use crate::table::{Column, Judgement, Table, Value};
+use crate::{columns, row};
 
 impl Results {
     /// How far each method is from the ideal, on each kind of work.
@@ -22,12 +22,8 @@ impl Results {
 
     /// Each method over all.
     pub fn totals_table(&self) -> Table {
-        let mut table = Table::new([
-            Column::text("method"),
-            Column::fixed("score", 0),
-            Column::text("worst work"),
-            Column::time("longest stall"),
-            Column::percent("own CPU"),
+        let mut table = Table::new(columns![
+            text "method", fixed(0) "score", text "worst work", time "longest stall", percent "own CPU",
         ]);
         for total in self.totals.iter().filter(|total| self.methods().contains(&total.contender)) {
             table.row(row![
@@ -43,13 +39,9 @@ impl Results {
 
     /// Each method beside each other tool.
     pub fn beside_table(&self) -> Table {
-        let mut table = Table::new([
-            Column::text("work"),
-            Column::percent("asked"),
-            Column::text("method"),
-            Column::text("beside"),
-            Column::text("standing"),
-            Column::change("further off").with_interval(),
+        let mut table = Table::new(columns![
+            text "work", percent "asked", text "method", text "beside", text "standing",
+            change "further off".with_interval(),
         ]);
         for one in &self.beside {
             let name = ground_name(&one.workload, one.cores);
@@ -60,9 +52,9 @@ impl Results {
 
     /// What was published beside what was found. Why something could not be measured is told elsewhere.
     pub fn published_table(&self) -> Table {
-        let names = ["work", "method", "published", "here"].map(Column::text);
-        let names = [Column::number("slide")].into_iter().chain(names).chain([Column::verdict("reproduced")]);
-        let mut table = Table::new(names);
+        let mut table = Table::new(columns![
+            number "slide", text "work", text "method", text "published", text "here", verdict "reproduced",
+        ]);
         for one in &self.published {
             let verdict = match one.reproduced {
                 Reproduced::Yes => Verdict::Pass,
@@ -71,7 +63,7 @@ impl Results {
             };
             let word = Some(one.reproduced.as_str());
             let found = (one.reproduced != Reproduced::NotMeasured).then_some(&one.found);
-            let judged = Judgement { verdict, word, error: None, remarks: vec![] };
+            let judged = Judgement { word, ..verdict.into() };
             table.row(row![one.slide, &one.ground, one.contender, one.says.as_str(), found, judged]);
         }
         table
@@ -83,8 +75,7 @@ impl Results {
 fn judgement(one: &Judged) -> Judgement {
     let mut remarks = Vec::new();
     if let Some(Furthest { share, relative }) = &one.furthest {
-        let ends = range(&signed(relative.low - 1.0), &signed(relative.high - 1.0));
-        remarks.push(format!("{ends} at {}", percent(*share)));
+        remarks.push(format!("{} at {}", ends(relative), percent(*share)));
     }
     remarks.extend(one.fidelity.map(|fidelity| format!("mean {}", signed(fidelity.bias.estimate))));
     remarks.extend(match (one.doubt_in_words(), one.verdict) {
@@ -96,12 +87,12 @@ fn judgement(one: &Judged) -> Judgement {
         }
         (doubt, _) => doubt,
     });
-    Judgement {
-        verdict: one.verdict,
-        word: None,
-        error: one.furthest.map(|furthest| furthest.error()),
-        remarks,
-    }
+    Judgement { error: one.furthest.map(|furthest| furthest.error()), remarks, ..one.verdict.into() }
+}
+
+/// `-1.9 to +2.0%`: how far the ends of a ratio's interval are from 1.
+fn ends(ratio: &Interval) -> String {
+    range(&signed(ratio.low - 1.0), &signed(ratio.high - 1.0))
 }
 
 pub(super) fn granularity(results: &Results) -> Table {
@@ -126,44 +117,27 @@ pub(super) fn granularity(results: &Results) -> Table {
 }
 
 pub(super) fn noise(results: &Results) -> Table {
-    let mut table = Table::new([
-        Column::text("work"),
-        Column::number("native against native"),
-        Column::percent("pairs differ by"),
-        Column::percent("smallest effect found"),
+    let mut table = Table::new(columns![
+        text "work", number "native against native", percent "pairs differ by", percent "smallest effect found",
     ]);
     for ground in &results.grounds {
         table.row(match ground.aa {
             None => row![ground.name(), "too few controls"],
-            Some(aa) => {
-                let ratio = range(&signed(aa.ratio.low - 1.0), &signed(aa.ratio.high - 1.0));
-                row![ground.name(), ratio, aa.floor, aa.detectable]
-            }
+            Some(aa) => row![ground.name(), ends(&aa.ratio), aa.floor, aa.detectable],
         });
     }
     table
 }
 
 pub(super) fn cells(results: &Results) -> Table {
-    let mut table = Table::new([
-        Column::text("work"),
-        Column::text("method"),
-        Column::percent("asked"),
-        Column::percent("ideal"),
-        Column::percent("perceived"),
-        Column::change("error"),
-        Column::number("95% interval"),
-        Column::verdict("verdict"),
-        Column::number("pairs"),
-        Column::number("disturbed"),
-        Column::number("far off"),
-        Column::time("stall"),
-        Column::number("missed periods"),
+    let mut table = Table::new(columns![
+        text "work", text "method", percent "asked", percent "ideal", percent "perceived", change "error",
+        number "95% interval", verdict "verdict", number "pairs", number "disturbed", number "far off",
+        time "stall", number "missed periods",
     ]);
     for ground in &results.grounds {
         for cell in results.cells_of(ground) {
             let finding = &cell.finding;
-            let relative = &finding.relative;
             let remarks = finding.doubt.iter().map(ToString::to_string).collect();
             table.row(row![
                 ground.name(),
@@ -171,9 +145,9 @@ pub(super) fn cells(results: &Results) -> Table {
                 cell.share,
                 finding.ideal,
                 finding.ratio.estimate,
-                relative.estimate - 1.0,
-                range(&signed(relative.low - 1.0), &signed(relative.high - 1.0)),
-                Judgement { verdict: finding.verdict, word: None, error: None, remarks },
+                finding.error(),
+                ends(&finding.relative),
+                Judgement { remarks, ..finding.verdict.into() },
                 finding.pairs,
                 finding.tainted,
                 format!("{} beyond {}", finding.outliers.pairs, percent(finding.outliers.beyond)),
@@ -186,16 +160,10 @@ pub(super) fn cells(results: &Results) -> Table {
 }
 
 pub(super) fn lines(results: &Results) -> Table {
-    let mut table = Table::new([
-        Column::text("work"),
-        Column::text("method"),
-        Column::fixed("slope", 3).with_interval(),
-        Column::fixed("SE", 3),
-        Column::fixed("intercept, GHz", 3).with_interval(),
-        Column::fixed("SE", 3),
-        Column::fixed("R²", 4),
-        Column::number("p of the slope"),
-        Column::fixed("elasticity", 2),
+    let mut table = Table::new(columns![
+        text "work", text "method", fixed(3) "slope".with_interval(), fixed(3) "SE",
+        fixed(3) "intercept, GHz".with_interval(), fixed(3) "SE", fixed(4) "R²", number "p of the slope",
+        fixed(2) "elasticity",
     ]);
     for one in &results.fidelity {
         let Some(line) = one.line else { continue };
@@ -215,7 +183,7 @@ pub(super) fn lines(results: &Results) -> Table {
 }
 
 pub(super) fn unavailable(results: &Results) -> Table {
-    let mut table = Table::new(["method", "asked for", "why not", "what helps"].map(Column::text));
+    let mut table = Table::new(columns![text "method", text "asked for", text "why not", text "what helps"]);
     for refusal in &results.unavailable {
         let wanted = if refusal.wanted.is_empty() { "anything" } else { &refusal.wanted };
         let hint = refusal.hint.as_deref().unwrap_or_default();

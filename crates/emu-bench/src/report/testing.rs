@@ -8,13 +8,14 @@ use super::results::{CellResult, Furthest, Judged, Rate};
 use crate::stats::{Interval, Verdict};
 use crate::verify::testing::pair;
 use crate::verify::{Pair, Plan, Taint, Trial, findings};
+use crate::workload::Job;
 
 /// A cell of `cpu-hogs` with `cpu-loop` at this share, whose pairs have these ratios; the first ones are disturbed.
 pub(super) fn cell(share: f64, ratios: &[f64], disturbed: usize) -> CellResult {
     let numbered = ratios.iter().enumerate();
     let mut pairs: Vec<Pair> = numbered.map(|(number, ratio)| pair(number, &[1e9], &[1e9 * ratio])).collect();
     pairs.iter_mut().take(disturbed).for_each(|pair| pair.taints.push(Taint::Steal(0.5)));
-    let job = crate::workload::testing::job("cpu-loop", &[0].into_iter().collect());
+    let job = Job::new("cpu-loop", &[0].into_iter().collect());
     let trial = Trial { job, shares: vec![(0, share)], clocks: vec![] };
     let one = Interval { estimate: 1.0, low: 1.0, high: 1.0, level: 0.95 };
     let rate = Rate { mean: None, median: one, mad: 0.0, per_cycle: None };

@@ -1,6 +1,7 @@
 //! The A/A self-test: what the harness finds where there is nothing to find.
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::interval::{Interval, Level};
@@ -12,8 +13,7 @@ use super::power::detectable;
 /// Every difference found here is false, and no difference smaller than [`detectable`](Self::detectable) can
 /// be told from chance. Assumes that the A/A pairs were taken as the compared ones were: same workload, same
 /// blocks, same machine, interleaved with them.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct AaTest {
     /// Ratio over all pairs; its interval should contain 1.
     pub ratio: Interval,

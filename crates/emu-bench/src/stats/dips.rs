@@ -1,6 +1,7 @@
 //! Moments of a long series at which less was done than usual.
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sample::Sample;
@@ -25,8 +26,7 @@ const PERIODIC_MIN: usize = 4;
 const REGULAR: f64 = 0.1;
 
 /// Neighbouring values that are all dipped.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Dip {
     /// Which value is its first, from 0.
     pub begin: usize,
@@ -40,8 +40,7 @@ pub struct Dip {
 ///
 /// Centre and spread are medians, which the dips themselves do not move as long as they are fewer than half of the
 /// values. Nothing else is assumed of the distribution.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Dips {
     /// The median of all values.
     pub median: f64,

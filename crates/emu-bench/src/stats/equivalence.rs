@@ -1,14 +1,14 @@
 //! Whether a ratio is as good as ideal: equivalence by interval inclusion.
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::interval::{Interval, Level};
 use super::power::pairs_needed;
 
 /// How far from the ideal still counts as equal: a share, 0.05 for ±5 %, so a ratio within 0.95 and 1.05.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Band(f64);
 
 impl Band {
@@ -39,8 +39,7 @@ impl Band {
 ///
 /// There is no "no significant difference" here: that is what noisy or scarce data give for any emulation,
 /// good or bad. A pass must be shown (Schuirmann 1987, *J. Pharmacokinet. Biopharm.* 15).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The interval lies inside the band: equivalent to the ideal.

@@ -1,6 +1,7 @@
 //! How close an emulation comes to the ideal, for one workload over several speeds.
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::distribution::t_critical;
@@ -34,8 +35,7 @@ pub struct Cell {
 ///
 /// Every speed counts the same, however many pairs it has. Assumes independent pairs with about normal log
 /// ratios; their spread may differ from speed to speed (Welch 1947; Satterthwaite 1946).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Fidelity {
     /// exp(mean e) − 1: −0.1 when the emulated speed is 10 % too low on average; 0 is ideal.
     pub bias: Interval,

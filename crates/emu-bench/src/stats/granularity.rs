@@ -1,6 +1,7 @@
 //! The granularity spectrum: over which time an emulated CPU looks like a smoothly slower one.
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sample::Sample;
@@ -30,8 +31,7 @@ pub struct Stamp {
 }
 
 /// How the work per window spreads.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spread {
     /// Coefficient of variation; 0 is perfectly smooth.
@@ -45,8 +45,7 @@ pub enum Spread {
 }
 
 /// One line of the spectrum.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
     /// Length in milliseconds.
     pub length_ms: u64,
@@ -60,8 +59,7 @@ pub struct Window {
 /// A slower clock is smooth at every length; an on/off method only at lengths well above its period, or at
 /// whole multiples of it. Assumes stamps by the worker itself after every small, equal quantum of work, and
 /// progress at an even rate between two stamps.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Granularity {
     /// The spectrum, shortest window first; one entry for each of [`WINDOWS_MS`].
     pub windows: Vec<Window>,

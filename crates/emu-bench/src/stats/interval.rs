@@ -1,6 +1,7 @@
 //! Confidence intervals, and those of a mean and a share.
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::distribution::{normal_quantile, t_critical};
@@ -31,15 +32,8 @@ impl Level {
     }
 }
 
-impl Default for Level {
-    fn default() -> Self {
-        Self::P95
-    }
-}
-
 /// An estimate and the range that covers the true value with probability `level`, in the unit of the estimate.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
     /// The estimate itself.
     pub estimate: f64,
@@ -123,7 +117,8 @@ impl Interval {
     }
 
     /// The same interval on another scale, for a function that never falls.
-    pub(crate) fn map(self, rising: impl Fn(f64) -> f64) -> Self {
+    #[must_use]
+    pub fn map(self, rising: impl Fn(f64) -> f64) -> Self {
         Self { estimate: rising(self.estimate), low: rising(self.low), high: rising(self.high), ..self }
     }
 
@@ -148,7 +143,7 @@ mod tests {
         for bad in [0.79, 0.9991, 1.0, 95.0, f64::NAN] {
             assert!(Level::new(bad).is_err(), "{bad}");
         }
-        assert_eq!(Level::new(0.95).unwrap(), Level::default());
+        assert_eq!(Level::new(0.95).unwrap(), Level::P95);
     }
 
     #[test]

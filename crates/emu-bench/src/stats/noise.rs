@@ -1,6 +1,7 @@
 //! How far repeated measurements of the same thing lie apart.
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sample::Sample;
@@ -11,8 +12,7 @@ use super::sample::Sample;
 /// neither good nor bad*). It can only grow with more repetitions, so compare it at equal numbers (published:
 /// 25, five runs in each of five clusters); the other two do not have this flaw. Nothing is assumed of the
 /// distribution.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Noise {
     /// (max − min) / median.
     pub range: f64,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use emu_core::Result;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::distribution::{f_upper_tail, t_critical};
@@ -17,8 +18,7 @@ const POWERS: (f64, f64) = (0.0, 2.0);
 const RESOLUTION: f64 = 1e-9;
 
 /// The measurements at one x.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Place {
     /// Where they were taken.
     pub x: f64,

@@ -1,6 +1,7 @@
 //! Bands of different behaviour: a line for each stretch of x, with as many stretches as the points justify.
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sample::Sample;
@@ -14,8 +15,7 @@ const PLACES_MIN: usize = 4;
 const RESOLUTION: f64 = 1e-6;
 
 /// A stretch of x and its line.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Segment {
     /// The first x of it.
     pub from: f64,

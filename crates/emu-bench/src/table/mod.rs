@@ -2,10 +2,10 @@
 //! kept as it was measured; the column says how it is written for people.
 //!
 //! ```
-//! use emu_bench::row;
-//! use emu_bench::table::{Column, Table};
+//! use emu_bench::table::Table;
+//! use emu_bench::{columns, row};
 //!
-//! let mut table = Table::new([Column::text("WORK"), Column::percent("SPEED"), Column::time("STALL")]);
+//! let mut table = Table::new(columns![text "WORK", percent "SPEED", time "STALL"]);
 //! table.row(row!["cpu-loop", 0.39604, 6_130_000_u64]);
 //! table.row(row!["stream", None::<f64>, "n/a"]);
 //! assert_eq!(

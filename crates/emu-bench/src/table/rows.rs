@@ -9,6 +9,14 @@ macro_rules! row {
     ($($value:expr),* $(,)?) => { vec![$($crate::table::Value::from($value)),*] };
 }
 
+/// Columns, each by its kind, what that takes, and its name: `columns![text "work", fixed(2) "ratio".with_interval()]`.
+#[macro_export]
+macro_rules! columns {
+    ($($kind:ident $(($argument:expr))? $name:literal $(.$modifier:ident())?),* $(,)?) => {
+        [$($crate::table::Column::$kind($name $(, $argument)?)$(.$modifier())?),*]
+    };
+}
+
 /// Rows of values under their columns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {

@@ -44,6 +44,12 @@ pub struct Judgement {
     pub remarks: Vec<String>,
 }
 
+impl From<Verdict> for Judgement {
+    fn from(verdict: Verdict) -> Self {
+        Self { verdict, word: None, error: None, remarks: vec![] }
+    }
+}
+
 impl Judgement {
     /// `+0.4% pass`, `-7.3% FAIL`, `?`: a failure is seen at once; of what is undecided a table says why below.
     pub(super) fn short(&self) -> String {
@@ -69,101 +75,34 @@ impl Judgement {
     }
 }
 
-impl From<Verdict> for Value {
-    fn from(verdict: Verdict) -> Self {
-        Judgement { verdict, word: None, error: None, remarks: vec![] }.into()
-    }
+/// What a cell is made from, and which value that becomes.
+macro_rules! becomes {
+    ($($given:pat, $of:ty => $value:expr;)*) => {
+        $(impl From<$of> for Value {
+            fn from($given: $of) -> Self {
+                $value
+            }
+        })*
+    };
 }
 
-impl From<Judgement> for Value {
-    fn from(judgement: Judgement) -> Self {
-        Self::Verdict(judgement)
-    }
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<&String> for Value {
-    fn from(text: &String) -> Self {
-        Self::Text(text.clone())
-    }
-}
-
-impl From<MethodId> for Value {
-    fn from(method: MethodId) -> Self {
-        Self::Text(method.to_string())
-    }
-}
-
-impl From<bool> for Value {
-    fn from(is: bool) -> Self {
-        Self::Text(is.to_string())
-    }
-}
-
-impl From<f64> for Value {
-    fn from(number: f64) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl From<u64> for Value {
-    fn from(whole: u64) -> Self {
-        Self::Whole(whole)
-    }
-}
-
-impl From<u32> for Value {
-    fn from(whole: u32) -> Self {
-        Self::Whole(whole.into())
-    }
-}
-
-impl From<u8> for Value {
-    fn from(whole: u8) -> Self {
-        Self::Whole(whole.into())
-    }
-}
-
-impl From<usize> for Value {
-    fn from(whole: usize) -> Self {
-        Self::Whole(whole as u64)
-    }
-}
-
-/// In nanoseconds.
-impl From<Duration> for Value {
-    fn from(span: Duration) -> Self {
-        Self::Whole(crate::nanos(span))
-    }
-}
-
-impl From<&Interval> for Value {
-    fn from(of: &Interval) -> Self {
-        Self::Interval { estimate: of.estimate, low: of.low, high: of.high }
-    }
-}
-
-impl From<Interval> for Value {
-    fn from(of: Interval) -> Self {
-        Self::from(&of)
-    }
-}
-
-impl From<(f64, f64, f64)> for Value {
-    fn from((estimate, low, high): (f64, f64, f64)) -> Self {
-        Self::Interval { estimate, low, high }
-    }
+becomes! {
+    text, &str => Self::Text(text.to_owned());
+    text, String => Self::Text(text);
+    text, &String => Self::Text(text.clone());
+    method, MethodId => Self::Text(method.to_string());
+    is, bool => Self::Text(is.to_string());
+    number, f64 => Self::Number(number);
+    whole, u64 => Self::Whole(whole);
+    whole, u32 => Self::Whole(whole.into());
+    whole, u8 => Self::Whole(whole.into());
+    whole, usize => Self::Whole(whole as u64);
+    span, Duration => Self::Whole(crate::nanos(span));
+    (estimate, low, high), (f64, f64, f64) => Self::Interval { estimate, low, high };
+    of, Interval => Self::from((of.estimate, of.low, of.high));
+    of, &Interval => Self::from(*of);
+    judgement, Judgement => Self::Verdict(judgement);
+    verdict, Verdict => Self::Verdict(verdict.into());
 }
 
 impl<T: Into<Self>> From<Option<T>> for Value {

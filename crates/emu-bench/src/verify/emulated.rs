@@ -12,7 +12,9 @@ pub trait Emulated {
     fn name(&self) -> String;
 
     /// Length of one on/off cycle, as the emulation plans it; zero without one.
-    fn period(&self) -> Duration;
+    fn period(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Length of the longest round of running and being stopped, of which a window must have several: a
     /// [rule](Self::lifetime_rule) may stop the worker for longer than the period.
@@ -71,10 +73,6 @@ impl Nothing {
 impl Emulated for Nothing {
     fn name(&self) -> String {
         Self::ID.to_string()
-    }
-
-    fn period(&self) -> Duration {
-        Duration::ZERO
     }
 
     fn settle(&self) -> Duration {

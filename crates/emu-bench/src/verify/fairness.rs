@@ -1,13 +1,13 @@
 //! How evenly the threads or processes of a job share its work.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::window::Window;
 use crate::stats::{self, Sample};
 
 /// Jain's fairness index of the parts of a window; see [`fairness`](stats::fairness). Medians over the windows.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Fairness {
     /// Without emulation.
     pub native: f64,

@@ -1,6 +1,7 @@
 //! From pairs to a judgement.
 
 use emu_core::{CpuId, Result};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::doubt::Doubt;
@@ -16,8 +17,7 @@ use crate::stats::{
 use crate::workload::{Workload, workload};
 
 /// How faithful an emulation was for one job at one speed.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Finding {
     /// The workload.
     pub workload: String,

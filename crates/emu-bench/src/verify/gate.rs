@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clock;
@@ -32,8 +33,7 @@ const LOST_MAX: f64 = 0.01;
 pub const FOREIGN_MAX: f64 = 0.03;
 
 /// What was wrong with a pair.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Taint {
     /// The hypervisor gave this share of a window to others.
@@ -141,22 +141,13 @@ mod tests {
     use crate::workload::{Done, Messages};
 
     fn window(side: Side, cpu_ns: u64, quantum_ns: f64) -> Window {
-        let done = Done { ended_ns: 1_000_000_000, parts: vec![1.0], cpu_ns, quantum_ns, ..Done::default() };
-        Window {
-            side,
-            done,
-            clock: None,
-            settled_s: 0.0,
-            harness_cpu_s: 0.0,
-            steal: 0.0,
-            throttled: 0.0,
-            foreign: Some(0.01),
-            delivery: None,
-        }
+        let window = crate::verify::testing::window(side, &[1.0], 0);
+        let done = Done { cpu_ns, quantum_ns, ..window.done };
+        Window { done, foreign: Some(0.01), delivery: None, ..window }
     }
 
     fn job() -> Job {
-        crate::workload::testing::job("cpu-loop", &"0".parse().unwrap())
+        Job::new("cpu-loop", &"0".parse().unwrap())
     }
 
     #[test]

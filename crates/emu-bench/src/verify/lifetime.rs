@@ -96,23 +96,8 @@ struct Process {
 impl Standing {
     /// The worker and its descendants, looked for once: a worker that is ready has them all.
     pub(super) fn of(rule: LifetimeRule, proc: &Path, worker: Pid) -> Result<Self> {
-        let listed = all_processes_with_root(proc).map_err(|cause| {
-            Error::new(ErrorKind::Failed, format!("cannot list the processes in {}", proc.display()))
-                .caused_by(cause)
-        })?;
-        // Who has ended meanwhile is not the worker's: its processes wait for orders.
-        let stats = listed.filter_map(|process| process.ok()?.stat().ok());
-        let all: BTreeMap<Pid, Stat> = stats.map(|stat| (stat.pid, stat)).collect();
-        let mut pids = vec![worker];
-        let mut next = 0;
-        while let Some(parent) = pids.get(next).copied() {
-            next += 1;
-            let children = all.iter().filter(|&(pid, stat)| stat.ppid == parent && !pids.contains(pid));
-            let children: Vec<Pid> = children.map(|(&pid, _)| pid).collect();
-            pids.extend(children);
-        }
-        let process = |pid| Some(Process { pid, born: born(all.get(&pid)?), account: None });
-        let processes: Vec<_> = pids.into_iter().filter_map(process).collect();
+        let process = |stat: Stat| Process { pid: stat.pid, born: born(&stat), account: None };
+        let processes: Vec<_> = with_descendants(proc, worker)?.into_iter().map(process).collect();
         if processes.is_empty() {
             let what = format!("cannot read the lifetime of the worker, process {worker}: it has ended");
             return Err(Error::new(ErrorKind::Failed, what));
@@ -130,6 +115,23 @@ impl Standing {
         };
         self.processes.iter_mut().filter_map(of_process).max().unwrap_or_default()
     }
+}
+
+/// A process before its descendants, as `proc` shows them; without those that end meanwhile.
+pub(crate) fn with_descendants(proc: &Path, first: Pid) -> Result<Vec<Stat>> {
+    let listed = all_processes_with_root(proc).map_err(|cause| {
+        Error::new(ErrorKind::Failed, format!("cannot list the processes in {}", proc.display()))
+            .caused_by(cause)
+    })?;
+    let stats = listed.filter_map(|process| process.ok()?.stat().ok());
+    let mut all: BTreeMap<Pid, Stat> = stats.map(|stat| (stat.pid, stat)).collect();
+    let mut found: Vec<Stat> = all.remove(&first).into_iter().collect();
+    let mut next = 0;
+    while let Some(parent) = found.get(next).map(|stat| stat.pid) {
+        next += 1;
+        found.extend(all.extract_if(.., |_, stat| stat.ppid == parent).map(|(_, stat)| stat));
+    }
+    Ok(found)
 }
 
 /// On the clock of process start times.

@@ -37,6 +37,7 @@ pub use finding::{Finding, findings, rates};
 pub use gate::Taint;
 pub use gate::{FOREIGN_MAX, STEAL_MAX};
 pub use lifetime::LifetimeRule;
+pub(crate) use lifetime::with_descendants;
 pub use outliers::Outliers;
 pub(crate) use pair::counting;
 pub use pair::{Pair, take};
@@ -48,6 +49,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use emu_core::{Result, Roots, Targets};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Band, Granularity, Level, Stamp};
@@ -187,8 +189,7 @@ impl Plan {
 }
 
 /// What came out of a trial.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Outcome {
     /// What was tried.
     pub trial: Trial,
@@ -268,8 +269,7 @@ fn take_all<T: Copy>(
 }
 
 /// How smoothly one thread progresses.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spectrum {
     /// The spectrum and the longest stall.
     #[serde(flatten)]

@@ -1,6 +1,7 @@
 //! Pairs that lie far from what most of them say.
 
 use emu_core::Result;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::stats::{Band, Pair, Sample};
@@ -8,8 +9,7 @@ use crate::stats::{Band, Pair, Sample};
 /// How many pairs have a ratio far from the median of all ratios.
 ///
 /// The median does not show them: an emulation that is wrong in a quarter of its windows has the right median.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Outliers {
     /// Pairs whose ratio differs from the median by more than `beyond`.
     pub pairs: usize,

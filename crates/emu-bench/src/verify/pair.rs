@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use emu_core::{Error, ErrorKind, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clock::{self, CoreClock};
@@ -19,8 +20,7 @@ use crate::workload::{Done, Order, Worker, now_ns, process_cpu_ns, thread_cpu_ns
 const SETTLE_MAX: Duration = Duration::from_secs(120);
 
 /// Two windows of one worker.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pair {
     /// Its place in the order of pairs; a pair that is taken again keeps it.
     pub number: usize,

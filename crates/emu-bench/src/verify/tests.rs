@@ -67,7 +67,7 @@ fn windows_hold_several_cycles_where_a_whole_life_is_judged() {
 #[test]
 fn work_has_cycles_to_get_going_a_judged_sleeper_starts_at_once() {
     let plan = Plan::new(1);
-    let busy = crate::workload::testing::job("cpu-loop", &"0".parse().unwrap());
+    let busy = Job::new("cpu-loop", &"0".parse().unwrap());
     let sleeper = Job { sleep: Duration::from_millis(50), ..busy.clone() };
     let (still, judge) = (Still(Duration::from_millis(50)), Judge::new(0.2, 2));
     let lead = |emulated: &dyn Emulated, job| plan.lead_of(Side::Emulated, emulated, job).as_millis();
@@ -79,7 +79,7 @@ fn work_has_cycles_to_get_going_a_judged_sleeper_starts_at_once() {
 #[test]
 fn what_is_worked_off_before_a_window_is_planned_for() {
     let plan = Plan::new(1);
-    let job = crate::workload::testing::job("cpu-loop", &"0".parse().unwrap());
+    let job = Job::new("cpu-loop", &"0".parse().unwrap());
     let settling = |emulated: &dyn Emulated, job: &Job| plan.settling(emulated, job, plan.window);
     let judge = Judge::new(0.2, 1);
     // Five times 220 ms, less the 220 ms themselves, in every other pair; and three cycles.

@@ -1,13 +1,13 @@
 //! What is tried.
 
 use emu_core::{CpuId, Demand, Error, Hertz, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::workload::{Job, Setting, workload};
 
 /// What is tried: a job, and what its CPUs are to deliver.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// What the worker does.
     pub job: Job,

@@ -1,14 +1,14 @@
 //! One window of a worker, and what is known of it.
 
 use emu_core::Status;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clock::CoreClock;
 use crate::workload::Done;
 
 /// With emulation or without.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
     /// Nothing is engaged.
@@ -18,8 +18,7 @@ pub enum Side {
 }
 
 /// A window and what is known of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
     /// With emulation or without.
     pub side: Side,
@@ -55,8 +54,7 @@ impl Window {
 }
 
 /// What an emulation says of itself over a window and the time it was given to settle.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Delivery {
     /// Wall time covered, in seconds.
     pub wall_s: f64,

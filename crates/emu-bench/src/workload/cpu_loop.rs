@@ -3,7 +3,7 @@
 use emu_core::Result;
 
 use super::part::Chain;
-use super::{Done, Job, Order, Running, Setting, Workload};
+use super::{Job, Running, Setting, Workload};
 
 /// The thread is free to move, which a quota for the sum of the CPUs does not notice: it then runs faster than asked.
 pub(super) struct CpuLoop;
@@ -22,14 +22,6 @@ impl Workload for CpuLoop {
     }
 
     fn start(&self, _job: &Job) -> Result<Box<dyn Running>> {
-        Ok(Box::new(Loop(Chain::new())))
-    }
-}
-
-struct Loop(Chain);
-
-impl Running for Loop {
-    fn through(&mut self, order: &Order) -> Result<Done> {
-        self.0.through(order)
+        Ok(Box::new(Chain::new()))
     }
 }

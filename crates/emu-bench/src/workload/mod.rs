@@ -3,7 +3,6 @@
 //! A workload runs in a [`Worker`]: a fresh process of the current executable that waits for [`Order`]s, works through the
 //! window of each, and reports what was [`Done`]. The harness stays outside of the zone of the worker.
 
-mod bound;
 mod clocks;
 mod cpu_loop;
 pub mod kernel;
@@ -13,6 +12,7 @@ mod part;
 mod sleep_compute;
 mod stamps;
 mod stream;
+mod threads;
 mod udp_io;
 mod worker;
 
@@ -24,6 +24,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use emu_core::{CpuList, Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::memory::StreamSize;
@@ -130,8 +131,7 @@ pub struct Setting {
 }
 
 /// What a worker is to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Job {
     /// The name of the workload.
     pub workload: String,
@@ -145,17 +145,17 @@ pub struct Job {
     pub pinned: bool,
     /// CPU time of a burst between two sleeps, un-emulated.
     #[serde(rename = "burst_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     pub burst: Duration,
     /// Mean length of a sleep.
     #[serde(rename = "sleep_ns", with = "as_ns")]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     pub sleep: Duration,
     /// Sleeps and bursts in a window.
     pub cycles: u64,
     /// Time between two messages; zero for as many as it can send.
     #[serde(rename = "interval_ns", with = "as_ns", default)]
-    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
+    #[schemars(with = "u64")]
     pub interval: Duration,
     /// Where messages go, once that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -180,7 +180,8 @@ pub(crate) mod as_ns {
 }
 
 impl Job {
-    fn new(workload: &str, cpus: &CpuList) -> Self {
+    /// A job of one thread.
+    pub(crate) fn new(workload: &str, cpus: &CpuList) -> Self {
         Self {
             workload: workload.into(),
             cpus: cpus.clone(),
@@ -228,8 +229,7 @@ impl Order {
 }
 
 /// What was done in a window.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {
     /// When counting began, in nanoseconds of `CLOCK_MONOTONIC`.
     pub begun_ns: u64,
@@ -261,8 +261,7 @@ pub struct Done {
 }
 
 /// The messages of a window. Only those that arrived are work.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Messages {
     /// The number of the first.
     pub first: u64,
@@ -280,8 +279,7 @@ impl Messages {
 }
 
 /// What one kernel has moved in a window.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Moved {
     /// Which.
     pub kernel: Kernel,
@@ -312,6 +310,12 @@ impl Done {
         self.slept_ns as f64 / 1e9 / self.wall_s()
     }
 
+    /// Of several threads or processes. All are asked, also after one has failed: a report that is left would be taken for
+    /// that of the next window.
+    fn of_all(parts: impl Iterator<Item = Result<Self>>) -> Result<Self> {
+        parts.reduce(|all, one| Ok(all?.join(one?))).unwrap_or_else(|| Ok(Self::default()))
+    }
+
     fn join(mut self, other: Self) -> Self {
         // A part that had no CPU to speak of does not tell.
         let weight = |done: &Self| if done.quantum_ns > 0.0 { done.work() } else { 0.0 };
@@ -330,16 +334,6 @@ impl Done {
             moved.busy_ns += other.busy_ns;
         }
         self
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod testing {
-    use super::*;
-
-    /// A job of one thread.
-    pub(crate) fn job(workload: &str, cpus: &CpuList) -> Job {
-        Job::new(workload, cpus)
     }
 }
 

@@ -56,7 +56,6 @@ impl Running for Children {
         for child in &mut self.active {
             child.send(order)?;
         }
-        let parts = self.active.iter_mut().map(|child| child.receive(order));
-        parts.reduce(|all, one| Ok(all?.join(one?))).unwrap_or_else(|| Ok(Done::default()))
+        Done::of_all(self.active.iter_mut().map(|child| child.receive(order)))
     }
 }

@@ -1,12 +1,10 @@
 //! Threads of one process that compute without a break.
 
-use std::thread;
+use emu_core::Result;
 
-use emu_core::{Error, ErrorKind, Result};
-
-use super::bound::Bound;
-use super::part::{self, Chain};
-use super::{Done, Job, Order, Running, Setting, Workload};
+use super::part::Chain;
+use super::threads;
+use super::{Job, Running, Setting, Workload};
 
 pub(super) struct Multithread;
 
@@ -24,52 +22,13 @@ impl Workload for Multithread {
     }
 
     fn start(&self, job: &Job) -> Result<Box<dyn Running>> {
-        if job.pinned {
-            let bound = Bound::start(job, || {
-                let mut chain = Chain::new();
-                move |order: &Order| chain.through(order)
-            })?;
-            return Ok(Box::new(bound));
-        }
-        Ok(Box::new(Threads { job: job.clone(), chains: (0..job.active).map(|_| Chain::new()).collect() }))
-    }
-}
-
-struct Threads {
-    job: Job,
-    chains: Vec<Chain>,
-}
-
-impl Running for Threads {
-    fn through(&mut self, order: &Order) -> Result<Done> {
-        let job = &self.job;
-        thread::scope(|scope| {
-            // New threads for each window: an emulation must also catch those that begin while it is at work.
-            let threads: Vec<_> = self
-                .chains
-                .iter_mut()
-                .enumerate()
-                .map(|(number, chain)| {
-                    thread::Builder::new()
-                        .spawn_scoped(scope, move || {
-                            part::confine(&job.cpus_of(number))?;
-                            chain.through(order)
-                        })
-                        .map_err(|cause| Error::io("cannot start a thread of the workload", cause))
-                })
-                .collect::<Result<_>>()?;
-            let parts = threads.into_iter().map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|_| Err(Error::new(ErrorKind::Failed, "a thread of the workload failed")))
-            });
-            parts.reduce(|all, one| Ok(all?.join(one?))).unwrap_or_else(|| Ok(Done::default()))
-        })
+        threads::start(job, Chain::new)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Order;
     use super::super::clocks::now_ns;
     use super::*;
 

@@ -1,12 +1,13 @@
 //! One thread at work: how it computes through a window, and what is known of it afterwards.
 
-use emu_core::{CpuList, Error, ErrorKind, Result};
+use emu_core::{CpuList, Error, Result};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::kernel::{self, QUANTUM};
 use super::stamps::{Stamps, fill};
-use super::{Done, Order};
+use super::{Done, Order, Running};
+use crate::wrong;
 
 /// Binds the calling thread to `cpus`, of numbers up to 1023.
 pub fn confine(cpus: &CpuList) -> Result<()> {
@@ -54,19 +55,18 @@ impl Chain {
         self.stamp()
     }
 
-    /// [`ErrorKind::WrongResult`]: the CPU has computed wrongly, or the work was not done.
+    /// Whether it is right: else the CPU has computed wrongly, or the work was not done.
     pub(super) fn verify(&self) -> Result<()> {
         if self.state == kernel::expected(kernel::START, self.steps) {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorKind::WrongResult,
-            format!("wrong result of {} steps: {:#018x}; the sample is void", self.steps, self.state),
-        ))
+        Err(wrong(format_args!("result of {} steps: {:#018x}", self.steps, self.state)))
     }
+}
 
-    /// Computes without a break until the window has passed; see [`fill`].
-    pub(super) fn through(&mut self, order: &Order) -> Result<Done> {
+/// Computes without a break until the window has passed; see [`fill`].
+impl Running for Chain {
+    fn through(&mut self, order: &Order) -> Result<Done> {
         self.restart(order.length_ns);
         let Self { state, steps, stamps } = self;
         let done = fill(order, stamps, || {
@@ -83,6 +83,7 @@ impl Chain {
 mod tests {
     use super::super::clocks::now_ns;
     use super::*;
+    use emu_core::ErrorKind;
 
     #[test]
     fn a_window_of_a_free_cpu_is_filled_with_verified_work() {

@@ -5,14 +5,12 @@
 //! kernel comes to it, and any window holds the four kernels in equal parts.
 
 use std::ops::Range;
-use std::thread;
 
-use emu_core::{Error, ErrorKind, Host, Result, Roots};
+use emu_core::{Error, Host, Result, Roots};
 
-use super::bound::Bound;
 use super::clocks::now_ns;
-use super::part;
 use super::stamps::{Stamps, fill};
+use super::threads;
 use super::{Done, Job, Moved, Order, Running, Setting, Workload};
 use crate::memory::StreamSize;
 use crate::stream::{Arrays, Kernel, Values};
@@ -64,49 +62,7 @@ impl Workload for Stream {
         let size = job.arrays.ok_or_else(|| Error::usage("the job does not say how long arrays are"))?;
         let elements = size.array_bytes as usize / size_of::<f64>() / job.active.max(1);
         // Memory lies where it is first touched: each thread fills its own.
-        if job.pinned {
-            let bound = Bound::start(job, move || {
-                let mut part = Part::new(elements);
-                move |order: &Order| part.through(order)
-            })?;
-            return Ok(Box::new(bound));
-        }
-        let parts = each_on_its_thread(job, vec![(); job.active].iter_mut(), |()| Ok(Part::new(elements)))?;
-        Ok(Box::new(Parts { job: job.clone(), parts }))
-    }
-}
-
-fn each_on_its_thread<P: Send, T: Send>(
-    job: &Job,
-    parts: impl Iterator<Item = P>,
-    work: impl Fn(P) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> = parts
-            .enumerate()
-            .map(|(number, part)| {
-                thread::Builder::new()
-                    .spawn_scoped(scope, move || {
-                        part::confine(&job.cpus_of(number)).and_then(|()| work(part))
-                    })
-                    .map_err(|cause| Error::io("cannot start a thread of the workload", cause))
-            })
-            .collect::<Result<_>>()?;
-        let failed = || Error::new(ErrorKind::Failed, "a thread of the workload failed");
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(failed()))).collect()
-    })
-}
-
-struct Parts {
-    job: Job,
-    parts: Vec<Part>,
-}
-
-impl Running for Parts {
-    fn through(&mut self, order: &Order) -> Result<Done> {
-        let done = each_on_its_thread(&self.job, self.parts.iter_mut(), |part| part.through(order))?;
-        Ok(done.into_iter().reduce(Done::join).unwrap_or_default())
+        threads::start(job, move || Part::new(elements))
     }
 }
 
@@ -153,6 +109,23 @@ impl Part {
         initial + (0..4).map(of_kernel).sum::<u64>()
     }
 
+    fn verify(&self, chance: usize) -> Result<()> {
+        let mut known: Option<(u64, Values)> = None;
+        for block in 0..self.blocks() as usize {
+            let passes = self.passes(block);
+            let values = match known {
+                Some((of, values)) if of == passes => values,
+                _ => Values::after(passes),
+            };
+            known = Some((passes, values));
+            let Range { start, end } = range(block);
+            self.arrays.verify(start + chance % VERIFY_EVERY..end, VERIFY_EVERY, values)?;
+        }
+        Ok(())
+    }
+}
+
+impl Running for Part {
     fn through(&mut self, order: &Order) -> Result<Done> {
         let mut moved = Kernel::ALL.map(|kernel| Moved { kernel, bytes: 0, busy_ns: 0 });
         let mut stamps = std::mem::take(&mut self.stamps);
@@ -178,21 +151,6 @@ impl Part {
         let done = done?;
         self.verify(order.begin_ns as usize)?;
         Ok(Done { moved: moved.to_vec(), ..done })
-    }
-
-    fn verify(&self, chance: usize) -> Result<()> {
-        let mut known: Option<(u64, Values)> = None;
-        for block in 0..self.blocks() as usize {
-            let passes = self.passes(block);
-            let values = match known {
-                Some((of, values)) if of == passes => values,
-                _ => Values::after(passes),
-            };
-            known = Some((passes, values));
-            let Range { start, end } = range(block);
-            self.arrays.verify(start + chance % VERIFY_EVERY..end, VERIFY_EVERY, values)?;
-        }
-        Ok(())
     }
 }
 

@@ -146,10 +146,6 @@ impl Emulated for Stall {
         "stall".into()
     }
 
-    fn period(&self) -> Duration {
-        Duration::ZERO
-    }
-
     fn engage(&mut self, worker: Pid) -> Result<()> {
         let (length, pids) = (self.length, descendants(worker));
         // Soon after the window has begun.
@@ -247,10 +243,6 @@ pub(super) struct Idle {
 impl Emulated for Idle {
     fn name(&self) -> String {
         "idle".into()
-    }
-
-    fn period(&self) -> Duration {
-        Duration::ZERO
     }
 
     fn engage(&mut self, worker: Pid) -> Result<()> {

@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::deviations::median_of;
-use super::model::Model;
+use super::model::{Model, median_of};
 use super::orders::{self, OrderEffect};
 use super::{Sample, Threads};
 
 /// The samples of one number of threads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Analysis {
     /// How many threads solved.
     pub threads: Threads,
@@ -185,7 +184,7 @@ mod tests {
         }
         let one = Analysis::of(&samples, Threads::All, 2).unwrap();
         let equal = one.equal_clock.as_ref().unwrap();
-        assert!(!one.measured.residuals.pass() && equal.residuals.largest_share < 1e-9);
+        assert!(!one.measured.residuals.pass && equal.residuals.largest_share < 1e-9);
         assert!(!one.measured.is_proportional() && equal.is_proportional());
         // The median clock lies between both.
         assert!((equal.fit.slope.interval.estimate - 60.0 * 1.07).abs() < 1e-9);

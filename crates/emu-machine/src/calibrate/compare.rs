@@ -2,6 +2,7 @@
 
 use emu_bench::stats::{self, Interval, Level};
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Analysis, Measured, Model, Threads};
@@ -16,8 +17,7 @@ pub struct Setting<'a> {
 }
 
 /// A calibration beside the first one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Compared {
     /// How it is called.
     pub name: String,
@@ -87,9 +87,7 @@ fn ratio(model: &Model, base: &Model) -> Result<Option<Interval>> {
     if logs.len() < 3 {
         return Ok(None);
     }
-    let mean = Interval::of_mean(&stats::Sample::new(logs)?, Level::P95)?;
-    let [estimate, low, high] = [mean.estimate, mean.low, mean.high].map(f64::exp_m1);
-    Ok(Some(Interval { estimate, low, high, level: mean.level }))
+    Ok(Some(Interval::of_mean(&stats::Sample::new(logs)?, Level::P95)?.map(f64::exp_m1)))
 }
 
 #[cfg(test)]

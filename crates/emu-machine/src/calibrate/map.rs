@@ -4,6 +4,7 @@ use std::fmt;
 
 use emu_bench::stats::{Level, LinearFit, Place};
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::analysis::{at_equal_clock, decisive, own};
@@ -38,8 +39,7 @@ impl fmt::Display for Linpack {
 }
 
 /// A machine that does not follow a line, so that the equivalent may be off by more than its error says.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Doubt {
     /// Whether it is the local one.
     pub is_local: bool,
@@ -56,8 +56,7 @@ impl Doubt {
 }
 
 /// What equals a setting of the other machine here.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Equivalent {
     /// The setting of the other machine.
     pub setting: f64,

@@ -7,7 +7,6 @@
 
 mod analysis;
 mod compare;
-mod deviations;
 mod map;
 mod meter;
 mod model;
@@ -33,6 +32,7 @@ use emu_bench::ticks::Ticks;
 use emu_bench::verify::{FOREIGN_MAX, STEAL_MAX};
 use emu_bench::worker::{Kind, Look};
 use emu_core::{Error, Host, Result, Session, Tasks};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
@@ -45,8 +45,7 @@ use solver::{Solver, Solving};
 pub const TASK: Kind = Kind::of::<Solving>();
 
 /// LINPACK at one quota.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// The order in whose turn it was taken.
     pub order: Order,
@@ -97,8 +96,7 @@ impl Sample {
 }
 
 /// What was found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
     /// Every sample, in the order in which they were taken.
     pub samples: Vec<Sample>,

@@ -1,14 +1,17 @@
 //! A line through the rates of a calibration, and what its R² hides.
 
 use emu_bench::stats::{self, Bootstrap, FTest, Interval, Level, LinearFit, Place, Scatter, Segment};
-use emu_core::Result;
+use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Sample;
-use super::deviations::{NOTABLE, largest, median_of};
 
 /// The paper calls 0.9999 ideal and 0.9995 near ideal; below this a line is no model.
 const R_SQUARED_MIN: f64 = 0.99;
+
+/// Deviations up to this share are no finding: of quotas from being proportional, of orders, of the end from the begin.
+pub(super) const NOTABLE: f64 = 0.05;
 
 /// The largest residual that passes, as a share of the largest rate.
 const RESIDUAL_MAX: f64 = 0.05;
@@ -26,15 +29,14 @@ pub(super) fn line(places: &[Place]) -> Result<LinearFit> {
 }
 
 /// How far the means of quotas are from the line.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Residuals {
     /// The largest, as a share of the largest rate.
     pub largest_share: f64,
     /// The quota where that is.
     pub at_quota: f64,
     /// Whether it is at most 5 %.
-    pass: bool,
+    pub pass: bool,
 }
 
 impl Residuals {
@@ -44,11 +46,6 @@ impl Residuals {
             largest(places.iter().map(|place| ((place.mean - fit.at(place.x)) / most, place.x)))?;
         Ok(Self { largest_share: share.abs(), at_quota, pass: share.abs() <= RESIDUAL_MAX })
     }
-
-    /// Whether no point is far from the line.
-    pub fn pass(&self) -> bool {
-        self.pass
-    }
 }
 
 pub(super) fn is_linear(fit: &LinearFit, residuals: &Residuals) -> bool {
@@ -56,8 +53,7 @@ pub(super) fn is_linear(fit: &LinearFit, residuals: &Residuals) -> bool {
 }
 
 /// A stretch of quotas with a line of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Band {
     /// The stretch and its line.
     #[serde(flatten)]
@@ -68,8 +64,7 @@ pub struct Band {
 }
 
 /// The published model of some rates, and how far they are from it and from being proportional.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Model {
     /// GFLOPS = intercept + slope · quota by least squares over all samples, as published.
     pub fit: LinearFit,
@@ -228,4 +223,15 @@ pub(super) fn low_to_high(samples: &[Sample], value: impl Fn(&Sample) -> Option<
     let low = third(&|quota| quota <= top / 3.0 + 1e-9)?;
     let high = third(&|quota| quota >= top * 2.0 / 3.0 - 1e-9)?;
     Ok(low.zip(high).map(|(low, high)| low / high))
+}
+
+pub(super) fn median_of(values: impl Iterator<Item = f64>) -> Result<f64> {
+    Ok(stats::Sample::new(values.collect::<Vec<_>>())?.median())
+}
+
+/// The value that is furthest from 0, and what belongs to it.
+pub(super) fn largest(values: impl Iterator<Item = (f64, f64)>) -> Result<(f64, f64)> {
+    values
+        .max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))
+        .ok_or_else(|| Error::usage("cannot analyse a calibration without samples"))
 }

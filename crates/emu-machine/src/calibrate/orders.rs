@@ -12,15 +12,15 @@
 
 use emu_bench::stats::{Interval, Level, LinearFit};
 use emu_core::Result;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::deviations::{NOTABLE, largest, median_of};
+use super::model::{NOTABLE, largest, median_of};
 use super::{Order, Sample};
 
 /// How samples of one order differ from those of the random order, or of the first, at the same quotas, without what the
 /// machine drifts along a straight line.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderEffect {
     /// The order.
     pub order: Order,
@@ -95,8 +95,8 @@ fn effect(samples: &[Sample], order: Order, against: Order) -> Result<OrderEffec
         median: median_of(ratios.iter().map(|ratio| ratio.0))?,
         worst,
         at_quota,
-        adjusted: fit.and_then(|fit| share(&fit.intercept.interval, 1.0)),
-        drift: fit.and_then(|fit| share(&fit.slope.interval, span(samples))),
+        adjusted: fit.and_then(|fit| share(fit.intercept.interval, 1.0)),
+        drift: fit.and_then(|fit| share(fit.slope.interval, span(samples))),
     })
 }
 
@@ -142,10 +142,8 @@ fn span(samples: &[Sample]) -> f64 {
 }
 
 /// The relative change of a value whose logarithm changes by `log` · `factor`; `None` where no number holds it.
-fn share(log: &Interval, factor: f64) -> Option<Interval> {
-    let of = |log: f64| (log * factor).exp_m1();
-    let share =
-        Interval { estimate: of(log.estimate), low: of(log.low), high: of(log.high), level: log.level };
+fn share(log: Interval, factor: f64) -> Option<Interval> {
+    let share = log.map(|log| (log * factor).exp_m1());
     [share.low, share.high].iter().all(|end| end.is_finite()).then_some(share)
 }
 

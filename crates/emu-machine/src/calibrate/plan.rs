@@ -19,6 +19,7 @@ use emu_core::{
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::published;
@@ -46,8 +47,7 @@ const SIZES_QUICK: &[usize] = &[2000];
 const OVERHEAD: Duration = Duration::from_millis(400);
 
 /// In which order quotas are gone through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// From the least quota up, as in the paper.
@@ -70,8 +70,7 @@ impl Order {
 }
 
 /// How many threads solve at a quota.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Threads {
     /// As many as the quota fills: rounded up to whole CPUs.

@@ -2,15 +2,13 @@
 
 use std::ops::RangeInclusive;
 
+use emu_bench::memory::may_take;
 use emu_core::{Error, Result};
 
 use crate::kernel::linpack;
 
 /// Equations of a system: below, a solution takes less than a step of the work that is timed; above, a system takes 8 TB.
 pub const EQUATIONS: RangeInclusive<usize> = 100..=1_000_000;
-
-/// Share of the available memory that systems may take.
-const SHARE_MAX: f64 = 0.5;
 
 /// How many systems of the last size fit the memory beside the others, of which so many bytes are available.
 pub(super) fn solutions_max(available: Option<u64>, sizes: &[usize]) -> Result<usize> {
@@ -23,7 +21,7 @@ pub(super) fn solutions_max(available: Option<u64>, sizes: &[usize]) -> Result<u
     }
     let bytes =
         |sizes: &[usize]| sizes.iter().fold(0, |sum: u64, size| sum.saturating_add(linpack::bytes(*size)));
-    let limit = available.map_or(u64::MAX, |bytes| (bytes as f64 * SHARE_MAX) as u64);
+    let limit = may_take(available);
     let last = sizes.last().map_or(u64::MAX, |last| linpack::bytes(*last));
     if let Some(left) = limit.checked_sub(bytes(sizes)) {
         return Ok((left / last + 1) as usize);

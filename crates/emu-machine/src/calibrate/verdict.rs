@@ -4,8 +4,7 @@ use emu_bench::verify::{FOREIGN_MAX, STEAL_MAX};
 use emu_core::Host;
 
 use super::analysis::Analysis;
-use super::deviations::NOTABLE;
-use super::model::{Model, Residuals, low_to_high};
+use super::model::{Model, NOTABLE, Residuals, low_to_high};
 use super::{Measured, OrderEffect, Sample, Threads, clock_range};
 
 /// Change of the rate per CPU second, from low quotas to high ones, that is told.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use emu_core::{CpuList, Error, ErrorKind, Result};
+use emu_core::{CpuList, Error, Result};
 
 use crate::kernel::arithmetic::Work;
 use crate::kernel::{Window, on_one, on_threads};
@@ -44,13 +44,14 @@ pub(super) fn wait_ns(work: Work, one: u64, place: &CpuList, length: Duration) -
 }
 
 fn wrong(work: Work) -> Error {
-    Error::new(ErrorKind::WrongResult, format!("wrong result of {}; the sample is void", work.name()))
+    emu_bench::wrong(format_args!("result of {}", work.name()))
         .hint("the CPU has erred, or something changes its registers: try another CPU")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use emu_core::ErrorKind;
     use emu_core::{Host, Roots};
 
     #[test]

@@ -14,6 +14,7 @@ use emu_core::{CpuId, CpuList, Error, ErrorKind, Hertz, Host, Result, clock};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -61,8 +62,7 @@ impl CpuPlan {
 }
 
 /// What the CPUs do.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
     /// The instruction set that is used for many operations at a time.
     pub instruction_set: String,
@@ -84,8 +84,7 @@ pub struct Cpu {
 }
 
 /// Operations many at a time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rate {
     /// What was done.
     #[serde(flatten)]
@@ -102,8 +101,7 @@ pub struct Rate {
 }
 
 /// Operations one after another.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Wait {
     /// What was done.
     #[serde(flatten)]
@@ -120,8 +118,7 @@ pub struct Wait {
 }
 
 /// What could be reached, and what was: doubles multiplied and added.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Peak {
     /// Threads.
     pub threads: usize,

@@ -5,11 +5,11 @@ use std::fs;
 use std::ops::RangeInclusive;
 
 use emu_core::{CpuId, CpuList, Host, Roots};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The units of a CPU, and how they are known.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Units {
     /// Vectors of the instruction set used that are multiplied and added in one cycle.
     pub count: u32,

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use emu_core::{Error, ErrorKind, Result};
+use emu_bench::wrong;
+use emu_core::Result;
 
 use crate::kernel::scatter::mix;
 
@@ -113,16 +114,12 @@ fn head_mask(length: usize) -> u64 {
     if length >= WORD { u64::MAX } else { (1 << (8 * length)) - 1 }
 }
 
-pub(super) fn wrong(offset: u64, what: &str) -> Error {
-    Error::new(
-        ErrorKind::WrongResult,
-        format!("wrong content {what} at byte {offset} of the file; the sample is void"),
-    )
-    .hint("the disk, the memory or the file system has erred: look at the kernel's messages")
-}
-
 pub(super) fn check(same: bool, offset: u64, what: &str) -> Result<()> {
-    if same { Ok(()) } else { Err(wrong(offset, what)) }
+    if same {
+        return Ok(());
+    }
+    Err(wrong(format_args!("content {what} at byte {offset} of the file"))
+        .hint("the disk, the memory or the file system has erred: look at the kernel's messages"))
 }
 
 #[cfg(test)]
@@ -130,6 +127,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use emu_core::ErrorKind;
     use proptest::prelude::*;
 
     proptest! {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use emu_core::{Error, ErrorKind, Result};
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The longest time that is told apart: an hour.
@@ -52,8 +53,7 @@ impl Times {
 }
 
 /// The distribution of the times of operations, each to 1 %.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     /// How many operations there were.
     pub operations: u64,

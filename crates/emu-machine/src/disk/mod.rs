@@ -26,6 +26,7 @@ use emu_core::{Error, ErrorKind, Host, Result};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::latency::Times;
@@ -39,8 +40,7 @@ use crate::witness::{Others, Witness};
 pub const PACE: f64 = 0.5;
 
 /// What a disk does.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Disk {
     /// Bytes of the file that is read, and of the one that is written.
     pub file_bytes: u64,
@@ -54,8 +54,7 @@ pub struct Disk {
 }
 
 /// A transfer and what became of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// What was transferred, and how.
     #[serde(flatten)]
@@ -65,8 +64,7 @@ pub struct Cell {
 }
 
 /// What was measured, or why not.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// It was measured.
@@ -76,8 +74,7 @@ pub enum Outcome {
 }
 
 /// What was measured of a transfer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
     /// Median of the samples' rates.
     pub bytes_per_s: f64,
@@ -95,8 +92,7 @@ pub struct Measured {
 }
 
 /// One sample at full rate.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// Operations of all threads.
     pub operations: u64,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use emu_core::{Error, Host, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scratch;
@@ -12,8 +13,7 @@ use crate::{THREADS_MAX, check_threads, or_usual};
 const BLOCK_MAX: u64 = 64 << 20;
 
 /// Reading or writing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
     /// `pread(2)`
@@ -33,8 +33,7 @@ impl Operation {
 }
 
 /// Which block comes next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// The next one of the file.
@@ -43,9 +42,18 @@ pub enum Order {
     Random,
 }
 
+impl Order {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::Random => "random",
+        }
+    }
+}
+
 /// How far a transfer goes before it counts as done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Column {
     /// To or from the page cache, where the whole file is.
@@ -79,8 +87,7 @@ impl Column {
 }
 
 /// One kind of transfer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Transfer {
     /// Bytes of each.
     pub block_bytes: u64,
@@ -97,12 +104,9 @@ pub struct Transfer {
 impl Transfer {
     /// `4096 B random write, 2 threads, direct`
     pub fn name(&self) -> String {
-        let order = match self.order {
-            Order::Sequential => "sequential",
-            Order::Random => "random",
-        };
-        let Self { block_bytes, operation, threads, column, .. } = self;
-        format!("{block_bytes} B {order} {}, {threads} threads, {}", operation.name(), column.name())
+        let Self { block_bytes, operation, order, threads, column } = self;
+        let (order, operation, column) = (order.name(), operation.name(), column.name());
+        format!("{block_bytes} B {order} {operation}, {threads} threads, {column}")
     }
 
     pub(super) fn senseless(&self) -> Option<&'static str> {

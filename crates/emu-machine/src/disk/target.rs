@@ -11,11 +11,9 @@ use super::worker::{Job, Pace, Worker, phase};
 use super::{Column, Operation, Order, Sample, Transfer};
 use crate::kernel::scatter::Scatter;
 
-/// Share of the available memory that the files of a measurement may take in the page cache.
-const CACHE_SHARE_MAX: f64 = 0.5;
-
+/// Whether the page cache has room for files of so many bytes.
 pub(super) fn fits_memory(host: &Host, bytes: u64) -> bool {
-    memory::available(host).is_none_or(|available| bytes as f64 <= available as f64 * CACHE_SHARE_MAX)
+    bytes <= memory::may_take(memory::available(host))
 }
 
 #[derive(Debug)]

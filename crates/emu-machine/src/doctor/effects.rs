@@ -13,6 +13,7 @@ use emu_core::{CpuList, Result};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::noise::{Kind, Order, Runs, runs};
@@ -84,8 +85,7 @@ impl EffectsPlan {
 }
 
 /// What was measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
     /// Each knob and kind of work.
     pub effects: Vec<Effect>,

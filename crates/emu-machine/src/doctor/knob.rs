@@ -1,13 +1,13 @@
 //! What a knob is.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::finding::Finding;
 use super::machine::Machine;
 
 /// One knob, the same on every host. A new one is a file in `knobs` and a line in [`KNOBS`](super::KNOBS).
-#[derive(Debug, Clone, Copy, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct Knob {
     /// Its name on the command line.
     pub name: &'static str,
@@ -26,8 +26,7 @@ pub struct Knob {
 }
 
 /// What it takes to change a knob.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Takes {
     /// A write to the running kernel, which [`Tuning`](super::Tuning) makes and undoes.

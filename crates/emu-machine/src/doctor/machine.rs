@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use emu_core::{CpuList, CpuTimes, Host, Result, Roots, clock, control_file};
@@ -29,8 +30,7 @@ pub struct Machine {
 
 /// Shares of a CPU's time, from 0 to 1, each of that one of the quiet CPUs where it is the largest: a run on a busy CPU
 /// is disturbed however idle the others are.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Load {
     /// Time in tasks and interrupts.
     pub busy: f64,

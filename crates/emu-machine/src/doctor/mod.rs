@@ -20,11 +20,11 @@ pub use knobs::{KNOBS, knob};
 pub use machine::{Load, Machine};
 pub use tuning::{Refused, Tuned, Tuning};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A knob as found on a machine.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Examined {
     /// What it is.
     #[serde(flatten)]
@@ -42,11 +42,6 @@ impl Examined {
         let finding = (knob.look)(machine);
         let not_permitted = finding.changes.iter().find_map(Change::obstacle);
         Self { about: knob, finding, not_permitted }
-    }
-
-    /// Whether a [`Tuning`] by this process would change it.
-    pub fn is_tunable(&self) -> bool {
-        !self.finding.changes.is_empty() && self.not_permitted.is_none()
     }
 }
 

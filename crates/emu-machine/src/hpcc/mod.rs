@@ -19,6 +19,7 @@ use emu_core::{CpuList, Error, Host, Result};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, notes_of_build, places, tell};
@@ -30,8 +31,7 @@ use crate::witness::{Others, Witness};
 const ITERATIONS: usize = 2;
 
 /// A kernel, as it is listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kernel {
     /// LU factorisation and solution.
@@ -128,8 +128,7 @@ impl Part {
 }
 
 /// One run of a kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// Wall time of the computation.
     pub seconds: f64,
@@ -175,8 +174,7 @@ struct ToldOfStream<'a> {
 }
 
 /// A kernel with a number of threads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
     /// Which.
     pub kernel: Kernel,
@@ -253,8 +251,7 @@ fn counting(runs: &[Run]) -> Vec<f64> {
 }
 
 /// What was found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
     /// Each kernel with each number of threads.
     pub rows: Vec<Row>,

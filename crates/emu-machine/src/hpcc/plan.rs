@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use emu_bench::memory::{StreamSize, available};
+use emu_bench::memory::{StreamSize, available, may_take};
 use emu_core::{Error, Host, Result};
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +10,6 @@ use super::super::{check_threads, one_and_all};
 use super::Kernel;
 use crate::kernel::random_access::THREADS_MAX;
 use crate::kernel::{dgemm, fft, linpack, ptrans, random_access};
-
-/// Share of the available memory that a kernel may take.
-const SHARE_MAX: f64 = 0.5;
 
 /// Runs of each kernel, of which the best counts, as of STREAM.
 const REPEATS: usize = 5;
@@ -125,7 +122,7 @@ impl HpccPlan {
         threads.sort_unstable();
         threads.dedup();
         let most = threads.last().copied().unwrap_or(1);
-        let limit = available(host).map_or(u64::MAX, |bytes| (bytes as f64 * SHARE_MAX) as u64);
+        let limit = may_take(available(host));
         let usual = if quick { LARGEST_QUICK } else { LARGEST };
         let sizes = usual.within(limit, most).ok_or_else(|| {
             Error::unavailable(format!("the kernels do not fit {} MiB of memory", limit >> 20))
@@ -153,8 +150,8 @@ impl HpccPlan {
         let bytes = |order: &usize| {
             self.threads.iter().map(|threads| problem(order).bytes(*threads)).fold(0, u64::max)
         };
-        let available = available(host).unwrap_or(u64::MAX);
-        let limit = (available as f64 * SHARE_MAX) as u64;
+        let available = available(host);
+        let limit = may_take(available);
         let fits = |order: &&usize| bytes(order) <= limit;
         if let Some(large) = orders.iter().find(|order| !fits(order)) {
             let fitting: Vec<_> = orders.iter().filter(fits).map(ToString::to_string).collect();
@@ -166,7 +163,7 @@ impl HpccPlan {
             return Err(Error::unavailable(format!(
                 "problems of {large} equations take {} MiB, and of the {} MiB that are available emu takes half",
                 bytes(large) >> 20,
-                available >> 20
+                available.unwrap_or(0) >> 20
             ))
             .hint(hint));
         }

@@ -5,14 +5,14 @@ use std::ops::RangeInclusive;
 
 use emu_bench::stats::Interval;
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Kernel, Measured, Row};
 use crate::witness::is_of_disturbance;
 
 /// A kernel on both machines.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
     /// Which.
     pub kernel: Kernel,

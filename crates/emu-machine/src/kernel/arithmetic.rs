@@ -14,6 +14,7 @@
 use std::hint::black_box;
 
 use pulp::{Arch, Simd, WithSimd, bytemuck};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Rounds of a batch: the quickest takes some 20 µs.
@@ -30,8 +31,7 @@ const FACTORS: usize = 96;
 const DIVIDENDS: usize = 16;
 
 /// The kind of number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Number {
     /// Unsigned integers of 64 bits.
@@ -41,8 +41,7 @@ pub enum Number {
 }
 
 /// What is done to numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
     /// +
@@ -60,8 +59,7 @@ pub enum Operation {
 }
 
 /// A kind of number and what is done to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
     /// The numbers.
     pub number: Number,

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use emu_core::{Error, ErrorKind, Result};
+use emu_core::Result;
 
 use super::scatter::{Scatter, mix};
 
@@ -91,10 +91,7 @@ impl Blocks {
         });
         match wrong {
             None => Ok(()),
-            Some(begin) => Err(Error::new(
-                ErrorKind::WrongResult,
-                format!("wrong copy of the block at byte {begin}; the sample is void"),
-            )),
+            Some(begin) => Err(emu_bench::wrong(format_args!("copy of the block at byte {begin}"))),
         }
     }
 
@@ -119,6 +116,7 @@ pub struct Spoiled {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use emu_core::ErrorKind;
     use proptest::prelude::*;
 
     proptest! {

@@ -1,6 +1,7 @@
 //! Loads of which each tells the address of the next: what memory makes a program wait.
 
-use emu_core::{Error, ErrorKind, Result};
+use emu_bench::wrong;
+use emu_core::{Error, Result};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
@@ -73,19 +74,15 @@ impl Chase {
         if must == Some(self.place) {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorKind::WrongResult,
-            format!(
-                "wrong place after {} steps: word {} instead of {must:?}; the sample is void",
-                self.steps, self.place
-            ),
-        ))
+        let Self { steps, place, .. } = self;
+        Err(wrong(format_args!("place after {steps} steps: word {place} instead of {must:?}")))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use emu_core::ErrorKind;
     use proptest::prelude::*;
 
     proptest! {

@@ -1,13 +1,11 @@
 //! DGEMM: the product of two dense matrices, `C ← αAB + βC`, with HPCC's count of work and its check.
 
-use std::sync::Barrier;
-
 use emu_core::{CpuList, Error, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 
 use super::columns::{add_multiple, fill, largest, matrix, times};
-use super::{Outcome, RESIDUAL_MAX, ROUNDING, Span, on_threads};
+use super::{Outcome, RESIDUAL_MAX, ROUNDING, Span, timed};
 
 const ALPHA: f64 = 0.734_375;
 const BETA: f64 = -0.390_625;
@@ -35,8 +33,8 @@ pub fn run(order: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
         return Err(Error::usage("DGEMM needs matrices of at least one row"));
     }
     let count = threads.len();
-    let (barrier, a) = (Barrier::new(count), matrix(seed, order, order));
-    let done = on_threads("DGEMM", threads, |number| {
+    let a = matrix(seed, order, order);
+    let (seconds, parts) = timed("DGEMM", threads, |number, all| {
         let columns = order * number / count..order * (number + 1) / count;
         let width = columns.len();
         let fresh = |matrix: usize| {
@@ -48,7 +46,7 @@ pub fn run(order: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
         };
         let (b, before) = (fresh(1), fresh(2));
         let mut c = before.clone();
-        let (span, ()) = Span::of(&barrier, || {
+        let (span, ()) = Span::of(all, || {
             for number in &mut c {
                 *number *= BETA;
             }
@@ -63,9 +61,8 @@ pub fn run(order: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
         });
         Ok((span, Part { b, before, c }))
     })?;
-    let (spans, parts): (Vec<_>, Vec<_>) = done.into_iter().unzip();
     Ok(Outcome {
-        seconds: Span::seconds(spans),
+        seconds,
         work: operations(order),
         error: residual(order, seed, &a, &parts),
         error_max: RESIDUAL_MAX,

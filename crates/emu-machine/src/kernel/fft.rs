@@ -2,15 +2,13 @@
 //!
 //! Each thread transforms numbers of its own, as in HPCC's "star" runs, so that the rate of several is their sum.
 
-use std::sync::Barrier;
-
 use emu_core::{CpuList, Error, Result};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 use rustfft::num_complex::Complex;
 use rustfft::{FftDirection, FftPlanner};
 
-use super::{Outcome, RESIDUAL_MAX, Span, larger, on_threads};
+use super::{Outcome, RESIDUAL_MAX, Span, larger, timed};
 
 /// Floating-point operations of a transform of so many numbers: 5 n log₂ n.
 pub fn operations(length: usize) -> f64 {
@@ -32,8 +30,7 @@ pub fn run(length: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
     if length < 2 {
         return Err(Error::usage(format!("cannot transform {length} numbers")).hint("at least 2 are needed"));
     }
-    let barrier = Barrier::new(threads.len());
-    let done = on_threads("FFT", threads, |number| {
+    let (seconds, errors) = timed("FFT", threads, |number, all| {
         let mut random = Pcg64::new(u128::from(seed), number as u128);
         let mut uniform = || random.random::<f64>() - 0.5;
         let before: Vec<_> = (0..length).map(|_| Complex::new(uniform(), uniform())).collect();
@@ -44,18 +41,17 @@ pub fn run(length: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
         let mut scratch = vec![Complex::default(); forward.get_outofplace_scratch_len()];
         // So that no page is first touched in the timed span.
         spectrum.iter_mut().chain(&mut scratch).for_each(|number| *number = Complex::new(1.0, 0.0));
-        let (span, ()) = Span::of(&barrier, || {
+        let (span, ()) = Span::of(all, || {
             forward.process_outofplace_with_scratch(&mut numbers, &mut spectrum, &mut scratch);
         });
         // What follows would disturb those who still transform.
-        barrier.wait();
+        all.wait();
         planner.plan_fft(length, FftDirection::Inverse).process(&mut spectrum);
         Ok((span, error(&before, &spectrum)))
     })?;
-    let (spans, errors): (Vec<_>, Vec<_>) = done.into_iter().unzip();
     let worst = errors.into_iter().reduce(larger);
     Ok(Outcome {
-        seconds: Span::seconds(spans),
+        seconds,
         work: operations(length) * threads.len() as f64,
         error: worst.unwrap_or(f64::NAN),
         error_max: RESIDUAL_MAX,

@@ -17,10 +17,11 @@ pub mod stream;
 mod columns;
 mod threads;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use threads::Span;
 pub(crate) use threads::{Share, Window, all_at_once, each_on, on_each_cpu, on_one, on_threads};
+use threads::{Span, timed};
 
 /// Half the distance from 1 to the next number: the ε of HPL's checks (`HPL_dlamch(HPL_MACH_EPS)`).
 const ROUNDING: f64 = f64::EPSILON / 2.0;
@@ -34,8 +35,7 @@ fn larger(one: f64, other: f64) -> f64 {
 }
 
 /// One run of a kernel, and what its verification, which is not part of the time, has found.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outcome {
     /// Wall time of the computation.
     pub seconds: f64,

@@ -1,11 +1,9 @@
 //! PTRANS: a matrix is transposed and added to another, C ← Aᵀ + C, with HPCC's count of bytes and its check.
 
-use std::sync::Barrier;
-
 use emu_core::{CpuList, Error, Result};
 
 use super::columns::{fill, matrix};
-use super::{Outcome, RESIDUAL_MAX, Span, larger, on_threads};
+use super::{Outcome, RESIDUAL_MAX, Span, larger, timed};
 
 /// Rows and columns of a tile: both matrices' tiles fit a first-level cache.
 const TILE: usize = 16;
@@ -31,22 +29,21 @@ pub fn run(order: usize, seed: u64, threads: &[CpuList]) -> Result<Outcome> {
         return Err(Error::usage("PTRANS needs matrices of at least one row"));
     }
     let count = threads.len();
-    let (barrier, a) = (Barrier::new(count), matrix(seed, order, order));
-    let done = on_threads("PTRANS", threads, |number| {
+    let a = matrix(seed, order, order);
+    let (seconds, errors) = timed("PTRANS", threads, |number, all| {
         let first = order * number / count;
         let width = order * (number + 1) / count - first;
         let mut c = vec![0.0; order * width];
         for (column, to) in c.chunks_exact_mut(order).enumerate() {
             fill(seed, order + first + column, to);
         }
-        let (span, ()) = Span::of(&barrier, || add_transposed(&a, &mut c, first, order));
+        let (span, ()) = Span::of(all, || add_transposed(&a, &mut c, first, order));
         // What follows would disturb those who still transpose.
-        barrier.wait();
+        all.wait();
         Ok((span, worst(&a, &c, first, order, seed)))
     })?;
-    let (spans, errors): (Vec<_>, Vec<_>) = done.into_iter().unzip();
     let error = errors.into_iter().fold(0.0, larger) / (f64::EPSILON * order as f64);
-    Ok(Outcome { seconds: Span::seconds(spans), work: moved(order), error, error_max: RESIDUAL_MAX })
+    Ok(Outcome { seconds, work: moved(order), error, error_max: RESIDUAL_MAX })
 }
 
 /// Adds to the columns from `first` on, of which `c` has some, the rows of `a` of these numbers.

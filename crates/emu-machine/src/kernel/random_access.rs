@@ -2,12 +2,11 @@
 //! independent streams of its generator, no more than 1 % of the words wrong.
 
 use std::hint::black_box;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use emu_core::{CpuList, Error, Result};
 
-use super::{Outcome, Span, on_threads};
+use super::{Outcome, Span, timed};
 
 /// The generator's polynomial: the next number is the last one times x, modulo x⁶⁴ + x² + x + 1.
 const POLYNOMIAL: u64 = 7;
@@ -76,21 +75,19 @@ pub fn run(words: usize, threads: &[CpuList]) -> Result<Outcome> {
         .hint("the table needs a power of two of 128 words or more; 128 threads are the most"));
     }
     let table: Vec<_> = (0..words as u64).map(AtomicU64::new).collect();
-    let barrier = Barrier::new(threads.len());
     let mine = |number: usize| STREAMS * number / threads.len()..STREAMS * (number + 1) / threads.len();
     let each = updates(words) / STREAMS as u64;
     let start = |stream: usize| number_after(each * stream as u64);
-    let spans = on_threads("RandomAccess", threads, |number| {
+    let (seconds, _) = timed("RandomAccess", threads, |number, all| {
         let mut streams: Vec<_> = mine(number).map(start).collect();
-        let (span, ()) = Span::of(&barrier, || update(&table, &mut streams, each));
-        Ok(span)
+        Ok(Span::of(all, || update(&table, &mut streams, each)))
     })?;
     // The same updates again, by one thread, undo the first ones.
     let mut streams: Vec<_> = (0..STREAMS).map(start).collect();
     update(&table, &mut streams, each);
     let wrong = (0..).zip(&table).filter(|(place, word)| word.load(Ordering::Relaxed) != *place).count();
     Ok(Outcome {
-        seconds: Span::seconds(spans),
+        seconds,
         work: updates(words) as f64,
         error: wrong as f64,
         error_max: WRONG_MAX * words as f64,

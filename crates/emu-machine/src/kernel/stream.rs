@@ -5,13 +5,13 @@ use std::sync::Barrier;
 pub use emu_bench::stream::Kernel;
 use emu_bench::stream::{Arrays, Values};
 use emu_core::{CpuList, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Span, on_threads};
 
 /// How long every pass of a run took.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Passes {
     /// Elements of each array.
     pub elements: usize,

@@ -22,6 +22,18 @@ pub(crate) fn on_threads<T: Send>(
     each_on(what, threads.iter().enumerate(), work)
 }
 
+/// As [`on_threads`], for work of which a [`Span`] is timed that all threads begin together: also the seconds of all spans.
+pub(super) fn timed<T: Send>(
+    what: &str,
+    threads: &[CpuList],
+    work: impl Fn(usize, &Barrier) -> Result<(Span, T)> + Sync,
+) -> Result<(f64, Vec<T>)> {
+    let all = Barrier::new(threads.len());
+    let done = on_threads(what, threads, |number| work(number, &all))?;
+    let (spans, done): (Vec<_>, Vec<_>) = done.into_iter().unzip();
+    Ok((Span::seconds(spans), done))
+}
+
 pub(crate) fn on_one<T: Send>(what: &str, cpus: &CpuList, work: impl Fn() -> Result<T> + Sync) -> Result<T> {
     let mut done = on_threads(what, slice::from_ref(cpus), |_| work())?;
     done.pop().ok_or_else(|| panicked(what))

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use emu_bench::memory::StreamSize;
 use emu_bench::stats::Sample;
 use emu_core::{CpuList, Host, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::plan::check_blocks;
@@ -21,8 +22,7 @@ const STEADY_BLOCK: u64 = 1 << 20;
 const BATCH: Duration = Duration::from_micros(100);
 
 /// What was measured of copies.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Copy {
     /// Bytes of a block.
     pub block_bytes: u64,

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use emu_bench::stats::Sample;
 use emu_core::{CpuId, CpuList, Hertz, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::chase::Chase;
@@ -16,8 +17,7 @@ const WARM_MAX: u64 = 1 << 20;
 const STEPS_MIN: u64 = 1000;
 
 /// What was measured of loads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     /// Bytes that the loads are spread over.
     pub working_set_bytes: u64,

@@ -15,6 +15,7 @@ use emu_core::{Error, Hertz, Host, Result, clock};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Left, Watch, in_order, notes_of_build, places, tell};
@@ -22,8 +23,7 @@ use crate::kernel::stream::{self, Kernel, Passes};
 use crate::witness::{Others, Witness};
 
 /// What memory does.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
     /// Length of the arrays, and why.
     pub size: StreamSize,
@@ -43,8 +43,7 @@ pub struct Memory {
 }
 
 /// A run of STREAM.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stream {
     /// Threads.
     pub threads: usize,

@@ -11,6 +11,7 @@ use emu_bench::stats::Sample;
 use emu_bench::ticks::Ticks;
 use emu_bench::workload::now_ns;
 use emu_core::{Clocks, CpuId, CpuList, Error, Result, tsc};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::timers::clock::tsc_unit_ns;
@@ -30,8 +31,7 @@ const THRESHOLD_STEPS: f64 = 10.0;
 pub(super) const ROOM: usize = 20_000;
 
 /// A moment at which the loop did not run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gap {
     /// When it began, in nanoseconds from the first look.
     pub at_ns: u64,
@@ -42,8 +42,7 @@ pub struct Gap {
 }
 
 /// What was seen of one CPU.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuGaps {
     /// The CPU.
     pub cpu: CpuId,

@@ -9,6 +9,7 @@ use emu_bench::workload::confine;
 use emu_bench::workload::kernel::{START, advance, expected};
 use emu_core::{CpuList, Error, ErrorKind, Result};
 use nix::sys::resource::{UsageWho, getrusage};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -17,8 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const STEPS: u64 = 1000;
 
 /// A kind of work. One operation of each is as short as it can be; a run has many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A thousand multiplications, each waiting for the one before.
@@ -112,8 +112,7 @@ impl Answer {
 }
 
 /// One run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// How long it took.
     pub wall_ns: u64,

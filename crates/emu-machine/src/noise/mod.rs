@@ -23,6 +23,7 @@ use emu_core::{CpuList, Error, Host, Result, clock};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, notes_of_build, tell};
@@ -118,8 +119,7 @@ impl NoisePlan {
 }
 
 /// What was measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
     /// Each kind of work that can be measured here.
     pub kinds: Vec<OfKind>,
@@ -140,16 +140,8 @@ pub struct Measured {
     pub conclusion: String,
 }
 
-impl Measured {
-    /// How far the core clock moved: (max − min) / median; `None` where it could not be measured twice.
-    pub fn clock_range(&self) -> Option<f64> {
-        clock_range(&self.clocks_hz)
-    }
-}
-
 /// A kind of work that cannot be measured here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotAvailable {
     /// The kind.
     pub kind: Kind,
@@ -158,8 +150,7 @@ pub struct NotAvailable {
 }
 
 /// A kind of work, and how far its runs lie apart.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OfKind {
     /// The kind.
     pub kind: Kind,
@@ -268,6 +259,7 @@ fn clock(cpus: &CpuList) -> Option<f64> {
     Some(clock::measure(cpus.first()?, METER).ok()?.clock.as_f64())
 }
 
+/// How far the core clock moved: (max − min) / median; `None` where it could not be measured twice.
 fn clock_range(clocks_hz: &[f64]) -> Option<f64> {
     if clocks_hz.len() < 2 {
         return None;

@@ -7,6 +7,7 @@
 
 use std::f64::consts::{LN_2, TAU};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 const PERIOD_MIN_S: f64 = 0.5e-3;
@@ -60,8 +61,7 @@ const TICKS_HZ: [f64; 4] = [1000.0, 300.0, 250.0, 100.0];
 const TICK_TOLERANCE: f64 = 0.005;
 
 /// A period in which moments come.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Period {
     /// Its length, in nanoseconds.
     pub length_ns: f64,

@@ -5,6 +5,7 @@ use std::fs;
 use emu_bench::memory::{Cache, caches, of_host};
 use emu_bench::numbers::{rounded_size, size};
 use emu_core::Host;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu::fact;
@@ -33,8 +34,7 @@ const EXTENSIONS: &[&str] = &[
 const ALIKE: f64 = 0.1;
 
 /// What a machine is built of, as far as the kernel tells.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Build {
     /// The caches for data of its first CPU.
     pub caches: Vec<Cache>,

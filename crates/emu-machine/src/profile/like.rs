@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use emu_bench::stats::{Centre, Level, Pair, PairedRatios, Sample};
 use emu_core::{CpuId, Error, Host, Result, Session};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Metric, Profile, Scorer, Watch};
@@ -50,8 +51,7 @@ pub struct Wanted<'a> {
 }
 
 /// The speed that was found.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Found {
     /// By which both machines were judged.
     pub metric: Metric,

@@ -16,14 +16,14 @@ use std::time::Duration;
 use emu_bench::record::Machine;
 use emu_bench::stats::{Interval, Level, Sample};
 use emu_core::{CpuId, Error, Host, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The version of the file.
 pub const SCHEMA: u32 = 1;
 
 /// What a machine is judged by. All are for one thread.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum Metric {
     /// Dependent additions each second: the core clock that a program perceives.
@@ -116,8 +116,7 @@ impl From<Metric> for String {
 }
 
 /// How fast a machine is by one metric, each second.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Score {
     /// The mean.
     pub mean: f64,
@@ -138,8 +137,7 @@ impl Score {
 }
 
 /// How fast a machine is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
     /// The version of this form.
     pub schema: u32,

@@ -210,7 +210,7 @@ fn command(command: &str, length: Duration) -> Result<f64> {
 }
 
 fn wrong(what: &str) -> Error {
-    Error::new(ErrorKind::WrongResult, format!("wrong result of {what}; the sample is void"))
+    emu_bench::wrong(format_args!("result of {what}"))
         .hint("the CPU or the memory has erred: try another CPU")
 }
 

@@ -6,14 +6,14 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_getres, clock_gettime};
 use rustix::param::clock_ticks_per_second;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Over this time the rate of the time-stamp counter is found, in nanoseconds: two reads of 50 ns are 5 in a million.
 const RATE_NS: u64 = 20_000_000;
 
 /// What a clock counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Counts {
     /// Time as it passes.

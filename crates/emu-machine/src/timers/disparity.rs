@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use emu_bench::stats::{Interval, Level, Sample};
 use emu_core::Result;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
@@ -28,8 +29,7 @@ pub(super) fn repetitions(took: Duration, quick: bool) -> u32 {
 }
 
 /// CPU time and wall time of one computation, in nanoseconds. The CPU clock is read within the reads of the wall clock.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Times {
     /// By the CPU clock.
     pub cpu_ns: i64,
@@ -59,8 +59,7 @@ impl Times {
 }
 
 /// The computations of one size by one CPU clock.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OfSize {
     /// Steps of the computation.
     pub steps: u64,
@@ -69,23 +68,25 @@ pub struct OfSize {
 }
 
 impl OfSize {
+    fn differences(&self) -> Option<Sample> {
+        let differences: Vec<f64> = self.times.iter().map(|times| times.difference().abs()).collect();
+        Sample::new(differences).ok()
+    }
+
     /// The middle of |`T_cpu`/`T_wall` − 1|; `None` without any.
     pub fn disparity(&self) -> Option<f64> {
-        let differences: Vec<f64> = self.times.iter().map(|times| times.difference().abs()).collect();
-        Sample::new(differences).ok().map(|sample| sample.median())
+        self.differences().map(|sample| sample.median())
     }
 
     /// The quarter and the three quarters of |`T_cpu`/`T_wall` − 1|; `None` without any.
     pub fn quartiles(&self) -> Option<(f64, f64)> {
-        let differences: Vec<f64> = self.times.iter().map(|times| times.difference().abs()).collect();
-        let sample = Sample::new(differences).ok()?;
+        let sample = self.differences()?;
         Some((sample.quantile(0.25).ok()?, sample.quantile(0.75).ok()?))
     }
 }
 
 /// One CPU clock against the wall.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Disparity {
     /// The CPU clock.
     pub clock: String,

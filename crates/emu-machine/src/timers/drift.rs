@@ -5,14 +5,14 @@ use emu_bench::stats::{Interval, Level, Sample};
 use emu_core::Result;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clock::Clock;
 use super::problem;
 
 /// The order in which sizes are computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// The smallest first.
@@ -36,8 +36,7 @@ impl Direction {
 }
 
 /// All sizes once, in one order.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pass {
     /// The order.
     pub direction: Direction,
@@ -72,8 +71,7 @@ impl Pass {
 }
 
 /// How much longer something takes, as a share, over several rounds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// The middle.
     pub median: f64,
@@ -95,8 +93,7 @@ impl Change {
 }
 
 /// What the order does to one size.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
     /// The size, in steps.
     pub steps: u64,
@@ -117,10 +114,7 @@ const CHANCE: f64 = 0.05;
 const LEVEL_MAX: f64 = 0.999;
 
 /// What the order does to each size. Passes of one round are compared with each other, and a round in which one was
-/// disturbed is left out of the mean.
-///
-/// # Errors
-/// Usage, when there is no whole round.
+/// disturbed is left out of the mean. Without a whole round it is an error.
 pub(super) fn of(passes: &[Pass], sizes: &[u64]) -> Result<Vec<Drift>> {
     let comparisons = (sizes.len() * (Direction::ALL.len() - 1)).max(1) as f64;
     let level = Level::new((1.0 - CHANCE / comparisons).min(LEVEL_MAX))?;

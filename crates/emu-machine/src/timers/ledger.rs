@@ -7,6 +7,7 @@ use emu_bench::throttle::Throttle;
 use emu_bench::ticks::Ticks;
 use emu_bench::workload::{now_ns, thread_cpu_ns};
 use emu_core::{CpuList, Host, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::problem;
@@ -20,8 +21,7 @@ const SLEEP: Duration = Duration::from_millis(10);
 const BURSTS: u32 = 5;
 
 /// A sample's wall time by cause. What the kernel does not report is `None`, which is not 0.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
     /// All of it, in nanoseconds; the parts add up to it.
     pub wall_ns: u64,

@@ -20,6 +20,7 @@ use std::time::Duration;
 use emu_core::{CpuList, Host, Result};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Watch, tell};
@@ -97,8 +98,7 @@ impl TimersPlan {
 }
 
 /// What was measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
     /// Each clock.
     pub clocks: Vec<Quality>,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use emu_bench::stats::Sample;
 use emu_bench::workload::{confine, now_ns};
 use emu_core::{CpuId, CpuList, Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clock::{Clock, Counts};
@@ -25,8 +26,7 @@ const STEPS: usize = 200;
 const CHECK: u64 = 64;
 
 /// What one clock is worth.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Quality {
     /// Its name.
     pub clock: String,
@@ -47,8 +47,7 @@ pub struct Quality {
 }
 
 /// How often a clock ran back.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Backwards {
     /// The CPU; of several, the one on which it was furthest behind.
     pub cpu: CpuId,
@@ -91,11 +90,6 @@ impl Quality {
             within: within(clock, cpus, length)?,
             across: if cpus.len() < 2 { None } else { Some(across(clock, cpus, length)?) },
         })
-    }
-
-    /// Whether it ever ran back.
-    pub fn runs_back(&self) -> bool {
-        self.within.iter().chain(&self.across).any(|seen| seen.count > 0)
     }
 }
 
@@ -234,6 +228,10 @@ mod tests {
 
     const LENGTH: Duration = Duration::from_millis(20);
 
+    fn runs_back(quality: &Quality) -> bool {
+        quality.within.iter().chain(&quality.across).any(|seen| seen.count > 0)
+    }
+
     fn cpus() -> CpuList {
         Host::detect(&Roots::system()).unwrap().allowed
     }
@@ -242,14 +240,14 @@ mod tests {
     fn no_clock_of_this_machine_is_accused() {
         for clock in SystemClock::all() {
             let quality = Quality::of(&clock, &cpus(), LENGTH).unwrap();
-            assert!(!quality.runs_back(), "{quality:?}");
+            assert!(!runs_back(&quality), "{quality:?}");
             assert!(quality.cost_ns > 0.0 && quality.within.iter().all(|seen| seen.reads > 0), "{quality:?}");
         }
     }
 
     #[test]
     fn only_a_clock_that_falls_back_is_accused() {
-        assert!(!Quality::of(&RIGHT, &cpus(), LENGTH).unwrap().runs_back());
+        assert!(!runs_back(&Quality::of(&RIGHT, &cpus(), LENGTH).unwrap()));
         let falling = Synthetic { falls_every_ns: 2_000_000, ..RIGHT };
         let quality = Quality::of(&falling, &cpus(), LENGTH).unwrap();
         for seen in &quality.within {

@@ -2,13 +2,13 @@
 //! 2011, § 6: of bare metal, in a virtual machine).
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::drift::Drift;
 
 /// This machine in that of a reference.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Relative {
     /// The processor of the reference.
     pub reference: String,
@@ -17,8 +17,7 @@ pub struct Relative {
 }
 
 /// One size on both machines.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelativeSize {
     /// The size, in steps.
     pub steps: u64,

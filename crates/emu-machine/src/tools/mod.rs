@@ -13,6 +13,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{Operation, Order, Transfer};
@@ -30,8 +31,7 @@ pub struct Figure {
 }
 
 /// A tool whose results can be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tool {
     /// The flexible I/O tester, with `--output-format=json`.
@@ -144,11 +144,8 @@ fn truncated(tool: Tool, what: &str) -> Error {
 
 /// A transfer with no counterpart here, and why.
 fn other(operation: Operation, order: Order, block_bytes: u64, threads: usize, why: &str) -> What {
-    let order = if order == Order::Random { "random" } else { "sequential" };
-    What::Other(
-        Domain::Disk,
-        format!("{block_bytes} B {order} {}, {threads} threads, {why}", operation.name()),
-    )
+    let (order, operation) = (order.name(), operation.name());
+    What::Other(Domain::Disk, format!("{block_bytes} B {order} {operation}, {threads} threads, {why}"))
 }
 
 #[cfg(test)]

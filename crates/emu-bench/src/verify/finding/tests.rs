@@ -13,7 +13,7 @@ fn control(number: usize, b: f64) -> Pair {
 
 fn trial(shares: &[f64], pinned: bool) -> Trial {
     let cpus = (0..shares.len()).collect();
-    let job = Job { pinned, active: shares.len(), ..crate::workload::testing::job("cpu-loop", &cpus) };
+    let job = Job { pinned, active: shares.len(), ..Job::new("cpu-loop", &cpus) };
     Trial { job, shares: shares.iter().copied().enumerate().collect(), clocks: vec![] }
 }
 

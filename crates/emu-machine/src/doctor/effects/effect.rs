@@ -2,6 +2,7 @@
 
 use emu_bench::stats::{Bootstrap, Centre, Interval, Level, Noise, Pair, PairedRatios, Sample};
 use emu_core::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::noise::Kind;
@@ -16,8 +17,7 @@ const FALSE_ALARM: f64 = 0.05;
 const RESAMPLES: u32 = 200_000;
 
 /// What one knob does to one kind of work.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
     /// The knob.
     pub knob: String,
@@ -37,8 +37,7 @@ pub struct Effect {
 }
 
 /// A window with the knob as found and one with it tuned, next to each other.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Windows {
     /// Whether the tuned one came first.
     pub tuned_first: bool,

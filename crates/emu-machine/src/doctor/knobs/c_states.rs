@@ -8,9 +8,7 @@ use std::path::Path;
 use emu_core::control_file::probe;
 use emu_core::{CpuList, Host, Roots};
 
-use super::super::finding::{Change, Finding};
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
+use crate::doctor::{Change, Finding, Knob, Machine, Takes};
 
 pub(in crate::doctor) static C_STATES: Knob = Knob {
     name: "c-states",

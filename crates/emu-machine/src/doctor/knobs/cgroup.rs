@@ -5,10 +5,8 @@ use std::path::Path;
 use emu_core::control_file::{probe, probe_cpus};
 use emu_core::{Controller, CpuList, Hierarchy, Host, QuotaLimit};
 
-use super::super::finding::Finding;
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
 use super::kib;
+use crate::doctor::{Finding, Knob, Machine, Takes};
 
 /// From so many bytes on a limit is none: version 1 has no word for that, and holds the largest number of whole pages.
 const UNLIMITED: u64 = 1 << 62;

@@ -2,9 +2,7 @@
 
 use emu_core::Hertz;
 
-use super::super::finding::Finding;
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
+use crate::doctor::{Finding, Knob, Machine, Takes};
 
 /// Readings that lie further apart, as a share of their middle, show a clock that moves: a steady one is within 0.1 %.
 const SPREAD_MAX: f64 = 0.01;

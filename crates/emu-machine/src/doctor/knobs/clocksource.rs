@@ -1,8 +1,6 @@
 //! The counter that time is read from.
 
-use super::super::finding::{Change, Finding};
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
+use crate::doctor::{Change, Finding, Knob, Machine, Takes};
 
 pub(in crate::doctor) static CLOCKSOURCE: Knob = Knob {
     name: "clocksource",

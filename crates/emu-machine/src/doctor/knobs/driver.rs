@@ -1,9 +1,7 @@
 //! Which driver sets the frequency, and in which mode.
 
-use super::super::finding::Finding;
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
 use super::{by_value, cpufreq};
+use crate::doctor::{Finding, Knob, Machine, Takes};
 
 pub(in crate::doctor) static DRIVER: Knob = Knob {
     name: "driver",

@@ -2,10 +2,8 @@
 
 use emu_core::Policy;
 
-use super::super::finding::{Change, Finding};
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
 use super::{beyond, by_value, policies};
+use crate::doctor::{Change, Finding, Knob, Machine, Takes};
 
 /// What holds the highest frequency, under every driver.
 const BEST: &str = "performance";

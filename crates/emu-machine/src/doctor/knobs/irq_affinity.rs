@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use emu_core::control_file::{probe, probe_cpus};
 use emu_core::{CpuList, Roots};
 
-use super::super::finding::{Change, Finding};
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
+use crate::doctor::{Change, Finding, Knob, Machine, Takes};
 
 /// The daemon that moves interrupts, by the name of its process.
 const BALANCER: &str = "irqbalance";

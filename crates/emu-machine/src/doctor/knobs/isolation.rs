@@ -2,9 +2,7 @@
 
 use emu_core::CpuList;
 
-use super::super::finding::Finding;
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
+use crate::doctor::{Finding, Knob, Machine, Takes};
 
 pub(in crate::doctor) static ISOLATION: Knob = Knob {
     name: "isolcpus",

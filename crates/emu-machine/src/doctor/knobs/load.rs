@@ -1,14 +1,8 @@
 //! Who else uses the CPUs: other tasks, and other guests.
 
-use super::super::finding::Finding;
-use super::super::knob::{Knob, Takes};
-use super::super::machine::{Load, Machine};
+use emu_bench::verify::{FOREIGN_MAX, STEAL_MAX};
 
-/// Share of a CPU's time that other tasks may have, as for the pairs of `emu verify`.
-const BUSY_MAX: f64 = 0.03;
-
-/// Share that the hypervisor may take.
-const STOLEN_MAX: f64 = 0.01;
+use crate::doctor::{Finding, Knob, Load, Machine, Takes};
 
 pub(in crate::doctor) static OTHER_LOAD: Knob = Knob {
     name: "load",
@@ -23,7 +17,7 @@ pub(in crate::doctor) static OTHER_LOAD: Knob = Knob {
 fn look_at_load(machine: &Machine) -> Finding {
     match share(machine, |load| load.busy) {
         Err(unseen) => unseen,
-        Ok(busy) if busy <= BUSY_MAX => Finding::ready(found(busy)),
+        Ok(busy) if busy <= FOREIGN_MAX => Finding::ready(found(busy)),
         Ok(busy) => Finding::hand(found(busy), "end what runs, or wait for its end; `top` shows it"),
     }
 }
@@ -43,7 +37,7 @@ fn look_at_steal(machine: &Machine) -> Finding {
     }
     match share(machine, |load| load.stolen) {
         Err(unseen) => unseen,
-        Ok(stolen) if stolen <= STOLEN_MAX => Finding::ready(found(stolen)),
+        Ok(stolen) if stolen <= STEAL_MAX => Finding::ready(found(stolen)),
         Ok(stolen) => {
             Finding::hand(found(stolen), "other guests use the host: repeat later, or use a whole one")
         }

@@ -1,8 +1,6 @@
 //! How much of a CPU real-time tasks may have.
 
-use super::super::finding::Finding;
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
+use crate::doctor::{Finding, Knob, Machine, Takes};
 
 pub(in crate::doctor) static RT_LIMIT: Knob = Knob {
     name: "rt-limit",

@@ -2,9 +2,7 @@
 
 use emu_core::control_file::probe;
 
-use super::super::finding::Finding;
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
+use crate::doctor::{Finding, Knob, Machine, Takes};
 
 pub(in crate::doctor) static SMT: Knob = Knob {
     name: "smt",

@@ -2,10 +2,8 @@
 
 use emu_core::control_file::{self, probe};
 
-use super::super::finding::{Change, Finding};
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
 use super::kib;
+use crate::doctor::{Change, Finding, Knob, Machine, Takes};
 
 pub(in crate::doctor) static SWAP: Knob = Knob {
     name: "swap",

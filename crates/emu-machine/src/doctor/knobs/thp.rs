@@ -1,9 +1,7 @@
 //! Transparent huge pages: when the kernel gives them, and how hard it works for them.
 
-use super::super::finding::{Change, Finding};
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
 use super::choice;
+use crate::doctor::{Change, Finding, Knob, Machine, Takes};
 
 const SOURCE: &str = "Linux Documentation/admin-guide/mm/transhuge.rst";
 

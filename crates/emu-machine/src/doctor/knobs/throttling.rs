@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use emu_core::control_file::probe;
 use emu_core::{CpuId, Host};
 
-use super::super::finding::Finding;
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
+use crate::doctor::{Finding, Knob, Machine, Takes};
 
 pub(in crate::doctor) static THROTTLING: Knob = Knob {
     name: "throttling",

@@ -4,10 +4,8 @@ use std::path::PathBuf;
 
 use emu_core::{Policy, Roots};
 
-use super::super::finding::{Change, Finding};
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
 use super::{beyond, by_value, cpufreq, policies};
+use crate::doctor::{Change, Finding, Knob, Machine, Takes};
 
 pub(in crate::doctor) static TURBO: Knob = Knob {
     name: "turbo",

@@ -1,8 +1,6 @@
 //! Whether the machine is a virtual one.
 
-use super::super::finding::Finding;
-use super::super::knob::{Knob, Takes};
-use super::super::machine::Machine;
+use crate::doctor::{Finding, Knob, Machine, Takes};
 
 pub(in crate::doctor) static VIRTUALISATION: Knob = Knob {
     name: "hypervisor",

@@ -5,15 +5,13 @@
 mod block;
 mod elimination;
 
-use std::sync::Barrier;
-
 use emu_core::{CpuList, Error, Result};
 
 use block::Block;
 use elimination::Elimination;
 
 use super::columns::{add_multiple, fill, largest};
-use super::{Outcome, RESIDUAL_MAX, ROUNDING, Span, on_threads};
+use super::{Outcome, RESIDUAL_MAX, ROUNDING, Span, timed};
 
 /// Floating-point operations of one solution, as HPL counts them: 2/3 n³ + 3/2 n².
 pub fn operations(order: usize) -> f64 {
@@ -68,17 +66,16 @@ impl System {
     /// As [`solve`](Self::solve), where each thread calls `look` after each step of its work, some milliseconds apart.
     pub fn solve_looking(self, threads: &[CpuList], look: &(dyn Fn() + Sync)) -> Result<Solution> {
         let Self { order, seed, blocks } = self;
-        let (barrier, elimination) = (Barrier::new(threads.len()), Elimination::new(blocks));
-        let solved = on_threads("LINPACK", threads, |number| {
-            Ok(Span::of(&barrier, || {
+        let elimination = Elimination::new(blocks);
+        let (seconds, solutions) = timed("LINPACK", threads, |number, all| {
+            Ok(Span::of(all, || {
                 elimination.work(look);
                 if number == 0 { elimination.substitute() } else { Vec::new() }
             }))
         })?;
-        let (spans, solutions): (Vec<_>, Vec<_>) = solved.into_iter().unzip();
         // The first thread's, the others have none.
         let x = solutions.concat();
-        Ok(Solution { order, seed, seconds: Span::seconds(spans), x, _factors: elimination })
+        Ok(Solution { order, seed, seconds, x, _factors: elimination })
     }
 }
 
