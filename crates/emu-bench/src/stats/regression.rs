@@ -1,6 +1,7 @@
 //! Straight lines through measured points: ordinary least squares.
 
-use emu_core::{Error, Result};
+use emu_core::{Error, ErrorKind, Result};
+use linregress::fit_low_level_regression_model;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +75,48 @@ impl LinearFit {
         self.intercept.interval.estimate + self.slope.interval.estimate * x
     }
 
-    /// Fits a line to points that all say as much. There must be 3 points, and an x that varies.
+    /// Fits a line to points of which some say more than others: each counts by its weight, which is one over its
+    /// variance, in any unit (Draper & Smith, ch. 9). [`residual_sd`](Self::residual_sd) is that of a point of mean weight.
+    pub fn weighted(x: &[f64], y: &[f64], weights: &[f64], level: Level) -> Result<Self> {
+        let (xs, _) = points(x, y, 3)?;
+        let weights_are_good = weights.iter().all(|weight| weight.is_finite() && *weight > 0.0);
+        if weights.len() != x.len() || !weights_are_good {
+            return Err(Error::usage(format!("cannot fit a line to {} points by these weights", x.len())));
+        }
+        if xs.max() - xs.min() <= SPREAD_MIN * xs.max().abs().max(xs.min().abs()) {
+            return Err(constant_x(&xs));
+        }
+        let count = x.len() as f64;
+        let mean_weight = weights.iter().sum::<f64>() / count;
+        let all = || x.iter().zip(y).zip(weights).map(|((x, y), weight)| (*x, *y, weight / mean_weight));
+        let mean =
+            |of: fn(f64, f64) -> f64| all().map(|(x, y, weight)| weight * of(x, y)).sum::<f64>() / count;
+        let (x_mean, y_mean) = (mean(|x, _| x), mean(|_, y| y));
+        let sum = |of: &dyn Fn(f64, f64) -> f64| all().map(|(x, y, weight)| weight * of(x, y)).sum::<f64>();
+        let x_squares = sum(&|x, _| (x - x_mean).powi(2));
+        let slope = sum(&|x, y| (x - x_mean) * (y - y_mean)) / x_squares;
+        let intercept = y_mean - slope * x_mean;
+        let residuals = sum(&|x, y| (y - intercept - slope * x).powi(2));
+        let y_squares = sum(&|_, y| (y - y_mean).powi(2));
+        let df = count - 2.0;
+        let residual_sd = (residuals / df).sqrt();
+        let slope = Coefficient::new(slope, residual_sd / x_squares.sqrt(), df, level)?;
+        let intercept_se = residual_sd * (1.0 / count + x_mean.powi(2) / x_squares).sqrt();
+        Ok(Self {
+            intercept: Coefficient::new(intercept, intercept_se, df, level)?,
+            f_test: f_test(&slope, df)?,
+            slope,
+            r_squared: (y_squares > 0.0).then(|| (1.0 - residuals / y_squares).clamp(0.0, 1.0)),
+            residual_sd,
+            points: x.len(),
+        })
+    }
+
+    /// Fits a line by linregress.
+    ///
+    /// linregress inverts without a tolerance and floors standard errors at an absolute 2.2e-16: raw units with a steep offset
+    /// or a small unit (seconds per hertz) would change the result, so the points are centred and scaled. It also needs a y
+    /// that varies; a constant one is answered here. There must be 3 points, and an x that varies.
     ///
     /// # Examples
     /// ```
@@ -84,22 +126,14 @@ impl LinearFit {
     /// # Ok::<(), emu_core::Error>(())
     /// ```
     pub fn of(x: &[f64], y: &[f64], level: Level) -> Result<Self> {
-        Self::weighted(x, y, &vec![1.0; x.len()], level)
-    }
-
-    /// Fits a line to points of which some say more than others: each counts by its weight, which is one over its
-    /// variance, in any unit (Draper & Smith, ch. 9). [`residual_sd`](Self::residual_sd) is that of a point of mean weight.
-    pub fn weighted(x: &[f64], y: &[f64], weights: &[f64], level: Level) -> Result<Self> {
         let (xs, ys) = points(x, y, 3)?;
-        let weights_are_good = weights.iter().all(|weight| weight.is_finite() && *weight > 0.0);
-        if weights.len() != x.len() || !weights_are_good {
-            return Err(Error::usage(format!("cannot fit a line to {} points by these weights", x.len())));
-        }
+        let (Some(x_sd), Some(y_sd)) = (xs.sd(), ys.sd()) else {
+            return Err(Error::usage("cannot fit a line to one point"));
+        };
         if xs.max() - xs.min() <= SPREAD_MIN * xs.max().abs().max(xs.min().abs()) {
             return Err(constant_x(&xs));
         }
-        let count = x.len() as f64;
-        let df = count - 2.0;
+        let df = (xs.count() - 2) as f64;
         if ys.max() <= ys.min() {
             let exactly = |value| Coefficient::new(value, 0.0, df, level);
             return Ok(Self {
@@ -108,33 +142,32 @@ impl LinearFit {
                 r_squared: None,
                 residual_sd: 0.0,
                 f_test: None,
-                points: x.len(),
+                points: xs.count(),
             });
         }
-        let mean_weight = weights.iter().sum::<f64>() / count;
-        let all = || x.iter().zip(y).zip(weights).map(|((x, y), weight)| (*x, *y, weight / mean_weight));
-        let mean =
-            |of: fn(f64, f64) -> f64| all().map(|(x, y, weight)| weight * of(x, y)).sum::<f64>() / count;
-        let (x_mean, y_mean) = (mean(|x, _| x), mean(|_, y| y));
-        // About the means: of large offsets the digits that matter would cancel out.
-        let sum = |of: &dyn Fn(f64, f64) -> f64| {
-            all().map(|(x, y, weight)| weight * of(x - x_mean, y - y_mean)).sum::<f64>()
+        let (x_mean, y_mean) = (xs.mean(), ys.mean());
+        // linregress wants rows of y, then the regressors, of which the first is the constant.
+        let rows: Vec<f64> =
+            x.iter().zip(y).flat_map(|(x, y)| [(y - y_mean) / y_sd, 1.0, (x - x_mean) / x_sd]).collect();
+        let model = fit_low_level_regression_model(&rows, xs.count(), 3).map_err(failed)?;
+        let (&[level_std, slope_std], &[level_se, slope_se]) = (model.parameters(), model.se()) else {
+            return Err(Error::new(
+                ErrorKind::Failed,
+                "cannot read the fit of a line: it has not two parameters",
+            ));
         };
-        let x_squares = sum(&|x, _| x * x);
-        let y_squares = sum(&|_, y| y * y);
-        let slope = sum(&|x, y| x * y) / x_squares;
-        let residuals = sum(&|x, y| (y - slope * x).powi(2));
-        let residual_sd = (residuals / df).sqrt();
-        let intercept_se = residual_sd * (1.0 / count + x_mean.powi(2) / x_squares).sqrt();
-        let intercept = Coefficient::new(y_mean - slope * x_mean, intercept_se, df, level)?;
-        let slope = Coefficient::new(slope, residual_sd / x_squares.sqrt(), df, level)?;
+        // Back to the units of the points. Centring makes the estimates independent: their variances add at x = 0.
+        let (slope, slope_se) = (slope_std * y_sd / x_sd, slope_se * y_sd / x_sd);
+        let intercept = y_mean + level_std * y_sd - slope * x_mean;
+        let slope = Coefficient::new(slope, slope_se, df, level)?;
+        let f_test = f_test(&slope, df)?;
         Ok(Self {
-            intercept,
-            f_test: f_test(&slope, df)?,
+            intercept: Coefficient::new(intercept, (level_se * y_sd).hypot(x_mean * slope_se), df, level)?,
             slope,
-            r_squared: (y_squares > 0.0).then(|| (1.0 - residuals / y_squares).clamp(0.0, 1.0)),
-            residual_sd,
-            points: x.len(),
+            r_squared: Some(model.rsquared().clamp(0.0, 1.0)),
+            residual_sd: model.scale().sqrt() * y_sd,
+            f_test,
+            points: xs.count(),
         })
     }
 }
@@ -151,7 +184,7 @@ fn constant_x(xs: &Sample) -> Error {
 }
 
 /// The slope of y = slope · x, which is "proportional" (Eisenhauer 2003, *Regression through the origin*: Σxy / Σx², n − 1
-/// degrees of freedom). Assumes what [`LinearFit`] does, and that y is 0 at x = 0.
+/// degrees of freedom); linregress has no fit without a constant. Assumes what [`LinearFit`] does, and that y is 0 at x = 0.
 pub fn slope_through_origin(x: &[f64], y: &[f64], level: Level) -> Result<Coefficient> {
     let (xs, ys) = points(x, y, 2)?;
     let (x_scale, y_scale) = (largest(&xs), largest(&ys));
@@ -186,11 +219,14 @@ fn largest(sample: &Sample) -> f64 {
     sample.max().abs().max(sample.min().abs())
 }
 
+fn failed(cause: linregress::Error) -> Error {
+    Error::new(ErrorKind::Failed, "cannot fit a line").caused_by(cause)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::oracles::{Normals, close, oracles};
     use super::*;
-    use emu_core::ErrorKind;
     use proptest::prelude::*;
 
     /// Anscombe 1973, *Graphs in Statistical Analysis*: four sets with the same line, as printed there.
