@@ -4,7 +4,7 @@ use emu_core::{MethodId, Result};
 
 use super::axis::Axis;
 use super::chart::Chart;
-use super::results::{CellResult, Ground, Judged, Results};
+use super::results::{CellResult, Ground, Judged, Results, ground_name};
 use super::series::{Point, Series};
 use super::style;
 use crate::experiment::NONE;
@@ -52,10 +52,16 @@ fn errors_at(results: &Results, grounds: &[&Ground]) -> Result<Option<String>> {
         return Ok(None);
     }
     let end = grounds.len() as f64 + 0.5;
-    let x = Axis::of_names("work", grounds.iter().map(|ground| ground.name()).collect()).from(0.5);
+    // What all have in common stands in the title.
+    let cores = grounds.first().map(|first| first.cores);
+    let common = cores.filter(|&cores| grounds.iter().all(|ground| ground.cores == cores));
+    let name = |ground: &&Ground| common.map_or_else(|| ground.name(), |_| ground.workload.clone());
+    let x = Axis::of_names("work", grounds.iter().map(name).collect()).from(0.5);
     let reach = (highest * 1.05).min(most);
     let y = Axis::linear("error of the speed, %").from(-reach).to(reach);
-    Chart::new("error of the speed that is furthest off: 0 is right, above is too fast", x, y, series)
+    let what = "error of the speed that is furthest off";
+    let what = common.map_or_else(|| what.to_owned(), |cores| ground_name(what, cores));
+    Chart::new(format!("{what}: 0 is right, above is too fast"), x, y, series)
         .with_ideal("right", vec![(0.5, 0.0), (end, 0.0)])
         .with_band("passes", -tolerance..tolerance)
         .svg()

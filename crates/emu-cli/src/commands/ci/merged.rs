@@ -99,10 +99,9 @@ mod tests {
         assert_eq!(told("name"), ["at 100%", "at 25%"]);
         assert_eq!([told("tests"), told("failures"), told("skipped")], [["3", "2"], ["0", "2"], ["1", "0"]]);
         assert_eq!(told("time"), ["1.500", "3.000"]);
-        let failure =
-            suites[1].descendants().filter(|node| node.has_tag_name("failure")).next_back().unwrap();
+        let failure = suites[1].descendants().rfind(|node| node.has_tag_name("failure")).unwrap();
         assert_eq!(failure.attribute("message"), Some("fails in 1 of 2 runs at 25%: too <late>"));
-        let test = failure.parent().unwrap();
-        assert_eq!([test.attribute("classname"), test.attribute("name")], [Some("suite@25%"), Some("a<b")]);
+        let case = failure.parent().unwrap();
+        assert_eq!([case.attribute("classname"), case.attribute("name")], [Some("suite@25%"), Some("a<b")]);
     }
 }

@@ -59,14 +59,15 @@ impl WakeCost {
     }
 }
 
-/// Trials at most: they are made anew while they are disturbed.
-const TRIALS: usize = 3;
+/// Trials are made anew while they are disturbed, until they have taken so long in all, in nanoseconds.
+const TRIALS: Nanos = 1_500_000_000;
 
-/// Where tasks run for less of a period, in nanoseconds, what is kept is renewed: a microsecond weighs 0.2 % and more.
-const SHORT_RUN: f64 = 500_000.0;
+/// Where tasks run for longer in a period, in nanoseconds, nothing is measured, and no program is kept waiting: a burner sees
+/// the visible part while it runs, and a few microseconds of the hidden one weigh some 0.3 % at most.
+const SHORT_RUN: f64 = 1_000_000.0;
 
-/// The costs on each CPU of the zone, in their order. They are measured while the zone's tasks have not begun, where
-/// nothing is kept, or a little may weigh much in `period`. `notes` tell of costs that are only assumed.
+/// The costs on each CPU of the zone, in their order. They are measured while the zone's tasks have not begun, where a little
+/// may weigh much in `period`. `notes` tell of such costs that are only assumed.
 pub(super) fn of(
     host: &Host,
     zone: &Zone,
@@ -76,7 +77,7 @@ pub(super) fn of(
     let cpus = zone.demand.cpus();
     let mut kept: Kept<CpuId, WakeCost> = Kept::load(host, FILE, WakeCost::is_plausible);
     let weighs = time::nanos(period) as f64 * zone.demand.lowest_share() < SHORT_RUN;
-    let is_wanted = |cpu: &CpuId| kept.values(cpu).is_empty() || weighs && kept.wants(cpu);
+    let is_wanted = |cpu: &CpuId| weighs && kept.wants(cpu);
     let wanted: CpuList = cpus.iter().filter(|cpu| zone.is_new && is_wanted(cpu)).collect();
     if !wanted.is_empty() {
         let measured = match measure(&wanted) {
@@ -94,7 +95,7 @@ pub(super) fn of(
         Some(WakeCost { visible, hidden: kept.median(&cpu, |cost| cost.hidden)? })
     };
     let unknown: CpuList = cpus.iter().filter(|cpu| figures(*cpu).is_none()).collect();
-    if !unknown.is_empty() {
+    if weighs && !unknown.is_empty() {
         notes.push(format!(
             "what a wake-up costs the tasks {} (CPUs {unknown}); {:.0} µs are assumed",
             why_unknown(zone),
@@ -104,7 +105,7 @@ pub(super) fn of(
     Ok(cpus.iter().map(|cpu| figures(cpu).unwrap_or(WakeCost::ASSUMED)).collect())
 }
 
-/// On each CPU at the same time, in some 0.7 s, or twice that and more where other load disturbs it.
+/// On each CPU at the same time, in some 0.7 s, or twice that where other load disturbs it.
 fn measure(cpus: &CpuList) -> Result<Vec<(CpuId, Option<WakeCost>)>> {
     let start = |cpu| {
         let thread = thread::Builder::new().name("emu-trial".into()).spawn(move || trials(cpu));
@@ -126,8 +127,9 @@ fn measure(cpus: &CpuList) -> Result<Vec<(CpuId, Option<WakeCost>)>> {
 
 fn trials(cpu: CpuId) -> Result<Option<WakeCost>> {
     become_real_time(cpu, BURNER)?;
-    for _ in 0..TRIALS {
-        let cost = trial()?;
+    let until = time::now() + TRIALS;
+    while time::now() < until {
+        let cost = trial(until)?;
         if cost.is_some() {
             return Ok(cost);
         }
@@ -136,11 +138,11 @@ fn trials(cpu: CpuId) -> Result<Option<WakeCost>> {
 }
 
 /// One trial on the CPU of the calling thread; `None` when it was disturbed.
-fn trial() -> Result<Option<WakeCost>> {
-    let seen = trial_with(Some(PROBE))?;
+fn trial(until: Nanos) -> Result<Option<WakeCost>> {
+    let seen = trial_with(Some(PROBE), until)?;
     // The fair scheduling class takes a little longer to hand the CPU back than the real-time one. A normal
     // probe shows it, but is at the mercy of other tasks, so that it is trusted for the difference only.
-    let normal = trial_with(None)?;
+    let normal = trial_with(None, until)?;
     let visible = median(seen.iter().chain(&normal).map(|cost| cost.visible));
     let hidden = median(seen.iter().map(|cost| cost.hidden));
     let normal_hidden = median(normal.iter().map(|cost| cost.hidden));
@@ -161,7 +163,7 @@ fn trial() -> Result<Option<WakeCost>> {
 
 /// Trials against a probe of the given real-time priority, or a normal one; none where that has none of the CPU. The
 /// probe is a process, as what is emulated: the switch of address spaces is part of the cost.
-fn trial_with(priority: Option<i32>) -> Result<Vec<WakeCost>> {
+fn trial_with(priority: Option<i32>, until: Nanos) -> Result<Vec<WakeCost>> {
     let work = SharedCounter::new().map_err(|e| Error::io("cannot share memory with a probe", e))?;
     let _probe = Probe::start(priority, &work)?;
     let relax = Relax::best();
@@ -172,7 +174,7 @@ fn trial_with(priority: Option<i32>) -> Result<Vec<WakeCost>> {
         // Somebody else's real-time task or the hypervisor kept it from the CPU: no pair would tell anything.
         return Ok(costs);
     }
-    for _ in 0..PAIRS {
+    while costs.len() < PAIRS && time::now() < until {
         let burnt = burn(&work, relax)?;
         let after = free_rate(&work);
         // The clock wanders: the free rate is taken on both sides of the burning.
