@@ -43,7 +43,7 @@ const COST: f64 = 0.002;
 const BURST: Duration = Duration::from_millis(20);
 
 /// By when what escapes is found: earlier, no other cause is told.
-const SEARCHED: Duration = Duration::from_secs(3);
+const SEARCHED: Duration = Duration::from_secs(2);
 
 /// The shortest window, in periods.
 const PERIODS: u32 = 3;

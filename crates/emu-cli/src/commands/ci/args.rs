@@ -61,6 +61,10 @@ pub(crate) struct CiArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) summary: Option<PathBuf>,
 
+    /// It was begun anew in a scope of systemd
+    #[arg(long, hide = true)]
+    pub(crate) in_scope: bool,
+
     /// Say nothing but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,

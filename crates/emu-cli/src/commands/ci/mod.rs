@@ -5,6 +5,7 @@ mod junit;
 mod merged;
 mod one;
 pub(crate) mod result;
+mod scope;
 mod show;
 
 pub(crate) use args::CiArgs;
@@ -41,11 +42,14 @@ pub(crate) fn ci(args: &CiArgs) -> Result<Exit, Failure> {
     let (host, restored) = host::restored()?;
     // All that can be refused is refused before the first run.
     let (shares, advice) = shares(&host, args)?;
+    let reporter = Reporter::new(args.quiet);
+    if advice.is_some() && !args.in_scope {
+        scope::begin_anew(&reporter)?;
+    }
     let mut reports = Reports::new(&args.junit)?;
     let mut json = args.json.as_deref().map(JsonFile::open).transpose()?;
     let mut merged = args.merged.as_deref().map(JsonFile::open).transpose()?;
     let mut summary = args.summary.as_deref().map(to_append).transpose()?;
-    let reporter = Reporter::new(args.quiet);
     restored.iter().chain(&advice).for_each(|note| reporter.note(note));
 
     emu_core::adopt_orphans()?;
