@@ -154,21 +154,6 @@ impl Finding {
         let is_within = (band.low()..=band.high()).contains(&self.mean);
         (!is_within).then_some(Doubt::Mean(self.mean - 1.0))
     }
-
-    /// Whether a promise of an error within `promised` is kept: the median is within it, and nothing casts doubt on that within
-    /// `tolerance`. It is broken where the whole interval is outside: promises are narrower than a verdict allows, so that a
-    /// wider interval does not break one. `None` where neither can be told.
-    pub fn keeps(&self, promised: Band, tolerance: Band) -> Option<bool> {
-        let Interval { estimate, low, high, .. } = self.relative_beside_controls();
-        if self.is_disturbed() || matches!(self.doubt, Some(Doubt::Controls(_))) {
-            return None;
-        }
-        if high < promised.low() || promised.high() < low {
-            return Some(false);
-        }
-        let is_within = (promised.low()..=promised.high()).contains(&estimate);
-        (is_within && self.doubt_of_median(tolerance).is_none()).then_some(true)
-    }
 }
 
 /// Judges the pairs of a trial: once, or for each CPU where parts are bound to CPUs of different speeds.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use emu_bench::workload::confine;
 use emu_bench::workload::kernel::{START, advance, expected};
+use emu_bench::wrong;
 use emu_core::{CpuList, Error, ErrorKind, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use schemars::JsonSchema;
@@ -176,8 +177,7 @@ impl Work {
         let took = begin.elapsed();
         let preempted = preemptions() - before;
         if !self.is_right(operations, result, took) {
-            let what = format!("wrong result of {operations} operations of {}", self.kind.name());
-            return Err(Error::new(ErrorKind::Failed, what));
+            return Err(wrong(format_args!("result of {operations} operations of {}", self.kind.name())));
         }
         Ok(Run { wall_ns: took.as_nanos() as u64, preempted })
     }
@@ -254,7 +254,7 @@ impl Partner {
         if length == buffer.len() && u64::from_ne_bytes(buffer) == number {
             return Ok(1);
         }
-        Err(Error::new(ErrorKind::Failed, format!("datagram {number} of a ping-pong came back changed")))
+        Err(wrong(format_args!("datagram {number} of a ping-pong: it came back changed")))
     }
 }
 
@@ -323,8 +323,7 @@ mod tests {
         let json = serde_json::to_string(&answer).unwrap();
         assert_eq!(serde_json::from_str::<Answer>(&json).unwrap(), answer);
         assert!(Answer::of(Kind::NoOp, late()).is_err(), "that of another kind is a failure");
-        let wrong = Err(Error::new(ErrorKind::Failed, "came back changed"));
-        assert!(Answer::of(Kind::UdpPingPong, wrong).is_err());
+        assert!(Answer::of(Kind::UdpPingPong, Err(wrong("datagram"))).is_err());
     }
 
     #[test]

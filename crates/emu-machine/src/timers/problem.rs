@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use emu_bench::workload::kernel::{START, advance, expected};
-use emu_core::{Error, ErrorKind, Result};
+use emu_bench::wrong;
+use emu_core::Result;
 
 /// Sizes are powers of two from the first to the last: 0.3 µs to 0.3 s at 1.1 ns a step, with the published range inside.
 const FIRST: u32 = 8;
@@ -30,17 +31,19 @@ pub(super) fn verify(steps: u64, result: u64) -> Result<()> {
     if result == expected(START, steps) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Failed, format!("wrong result of {steps} steps: {result:#018x}")))
+    Err(wrong(format_args!("result of {steps} steps: {result:#018x}")))
 }
 
 #[cfg(test)]
 mod tests {
+    use emu_core::ErrorKind;
+
     use super::*;
 
     #[test]
     fn a_wrong_result_is_found_out() {
         verify(1000, solve(1000)).unwrap();
-        assert_eq!(verify(1001, solve(1000)).unwrap_err().kind(), ErrorKind::Failed);
+        assert_eq!(verify(1001, solve(1000)).unwrap_err().kind(), ErrorKind::WrongResult);
     }
 
     #[test]

@@ -218,25 +218,6 @@ fn a_right_median_does_not_pass_where_the_mean_is_wrong() {
     assert_eq!(found.verdict, Verdict::NotEnoughData { pairs_needed: None });
 }
 
-#[test]
-fn a_promise_is_kept_broken_or_cannot_be_told() {
-    let good = judge(0.4, 0.4, 15);
-    let at = |low: f64, estimate: f64, high: f64| Finding {
-        relative: Interval { estimate, low, high, level: 0.95 },
-        ..good.clone()
-    };
-    let keeps = |finding: &Finding| finding.keeps(Band::new(0.02).unwrap(), Band::FIVE_PERCENT);
-    assert_eq!(keeps(&at(0.99, 1.01, 1.03)), Some(true));
-    assert_eq!(keeps(&at(1.021, 1.03, 1.04)), Some(false));
-    assert_eq!(keeps(&at(1.01, 1.03, 1.04)), None, "it reaches in");
-    let beside = |bias| Finding { control_bias: Some(bias), ..at(1.021, 1.03, 1.04) };
-    assert_eq!((keeps(&beside(0.0005)), keeps(&beside(-0.01))), (Some(false), None));
-    let doubt = Doubt::Disturbed { disturbed: 12, pairs: 15 };
-    assert_eq!(keeps(&Finding { doubt: Some(doubt), ..at(1.2, 1.3, 1.4) }), None);
-    assert_eq!(keeps(&Finding { outliers: Outliers { pairs: 3, beyond: 0.1 }, ..at(0.99, 1.0, 1.01) }), None);
-    assert_eq!(keeps(&Finding { mean: 0.9, ..at(0.99, 1.0, 1.01) }), None);
-}
-
 /// Pairs on a CPU whose clock rises from 3 to 4 GHz, where 1.2 GHz are wanted: of an emulation that holds them, or of one
 /// that holds the share that they were at 3 GHz.
 fn drifting(is_held: bool) -> Vec<Pair> {

@@ -44,7 +44,7 @@ pub(crate) fn ci(args: &CiArgs) -> Result<Exit, Failure> {
     let (shares, advice) = shares(&host, args)?;
     let reporter = Reporter::new(args.quiet);
     if advice.is_some() && !args.in_scope {
-        scope::begin_anew(&reporter)?;
+        scope::begin_anew(reporter)?;
     }
     let mut reports = Reports::new(&args.junit)?;
     let mut json = args.json.as_deref().map(JsonFile::open).transpose()?;

@@ -12,7 +12,7 @@ const RUN: &str = "systemd-run";
 const SCOPE: [&str; 5] = ["--user", "--scope", "--quiet", "--property=Delegate=yes", "--"];
 
 /// Begins this command anew in a scope of the user's systemd, and returns only where there is none to be had, or on failure.
-pub(super) fn begin_anew(reporter: &Reporter) -> Result<()> {
+pub(super) fn begin_anew(reporter: Reporter) -> Result<()> {
     let mut trial = Command::new(RUN);
     trial.args(SCOPE).arg("true").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if !trial.status().is_ok_and(|status| status.success()) {
