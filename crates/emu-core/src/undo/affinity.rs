@@ -185,9 +185,10 @@ fn descends(proc: BorrowedFd<'_>, process: Pid, ancestor: Task, since: u64) -> b
         if pid == ancestor.pid && stat.starttime == ancestor.starttime {
             return true;
         }
-        if stat.starttime <= since {
-            let adopts = pid == INIT || process::adopter() == Some(pid);
-            let is_reaper = |child: task::Stat| adopts || child.session != stat.session;
+        // Emu may be so young that it began in the same clock tick.
+        let adopts = process::adopter() == Some(pid);
+        if adopts || stat.starttime <= since {
+            let is_reaper = |child: task::Stat| adopts || pid == INIT || child.session != stat.session;
             return child.is_some_and(is_reaper) && task::is_ours(proc, process).unwrap_or(false);
         }
         (pid, child) = (stat.parent, Some(stat));
