@@ -31,7 +31,11 @@ impl Hertz {
 impl fmt::Display for Hertz {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hertz = self.as_f64();
-        if hertz >= 1e9 { write!(f, "{:.3} GHz", hertz / 1e9) } else { write!(f, "{:.1} MHz", hertz / 1e6) }
+        match hertz {
+            1e9.. => write!(f, "{:.3} GHz", hertz / 1e9),
+            1e6.. => write!(f, "{:.1} MHz", hertz / 1e6),
+            _ => write!(f, "{:.1} kHz", hertz / 1e3),
+        }
     }
 }
 
@@ -386,6 +390,13 @@ mod tests {
             let speed = Speed::Share(f64::from(permille) / 1000.0);
             let Speed::Share(back) = speed.to_string().parse().unwrap() else { panic!() };
             prop_assert!((back - f64::from(permille) / 1000.0).abs() < 1e-9);
+        }
+
+        #[test]
+        fn clocks_round_trip_as_far_as_they_are_printed(exponent in 3.0f64..11.0) {
+            let hertz = 10f64.powf(exponent).round() as u64;
+            let Speed::Clock(back) = Speed::Clock(Hertz(hertz)).to_string().parse().unwrap() else { panic!() };
+            prop_assert!((back.as_f64() / hertz as f64 - 1.0).abs() < 0.051, "{}", back);
         }
 
         #[test]
