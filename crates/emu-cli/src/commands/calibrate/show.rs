@@ -9,6 +9,7 @@ pub(crate) use map::text as text_of_map;
 
 use std::fmt::Write as _;
 
+use emu_bench::columns;
 use emu_bench::numbers::{percent, signed};
 use emu_bench::report::{Csv, optional};
 use emu_bench::stats::{Interval, LinearFit};
@@ -147,14 +148,9 @@ fn order_effect(effect: &OrderEffect) -> String {
 }
 
 fn model(measured: &Measured) -> Table {
-    let mut table = Table::new([
-        Column::text("THREADS"),
-        Column::number("POINTS"),
-        Column::number("R²"),
-        Column::number("P-VALUE"),
-        Column::number("INTERCEPT"),
-        Column::number("SLOPE"),
-        Column::number("MAX GFLOPS"),
+    let mut table = Table::new(columns![
+        text "THREADS", number "POINTS", number "R²", number "P-VALUE", number "INTERCEPT", number "SLOPE",
+        number "MAX GFLOPS",
     ]);
     for (name, _, model) in models(measured) {
         let weighted = model.weighted.as_ref().map(|fit| ("weighted", fit));
@@ -182,15 +178,9 @@ fn models(measured: &Measured) -> impl Iterator<Item = (&'static str, &Analysis,
 
 /// What R² hides.
 fn hidden(measured: &Measured) -> Table {
-    let mut table = Table::new([
-        Column::text("THREADS"),
-        Column::number("DEAD"),
-        Column::number("OFF"),
-        Column::number("WORST"),
-        Column::number("RESIDUAL"),
-        Column::number("GIVEN"),
-        Column::number("CPU-S"),
-        Column::text("LINE"),
+    let mut table = Table::new(columns![
+        text "THREADS", number "DEAD", number "OFF", number "WORST", number "RESIDUAL", number "GIVEN",
+        number "CPU-S", text "LINE",
     ]);
     for (name, one, model) in models(measured) {
         table.row([
@@ -223,14 +213,9 @@ fn p_value(p: f64) -> String {
 
 /// The paper's tables beside ours, which are of the rates as they are, too.
 fn published(measured: &Measured) -> String {
-    let mut table = Table::new([
-        Column::text("MACHINE"),
-        Column::number("R²"),
-        Column::number("P-VALUE"),
-        Column::number("INTERCEPT"),
-        Column::number("SLOPE"),
-        Column::number("MAX GFLOPS"),
-        Column::number("DEAD"),
+    let mut table = Table::new(columns![
+        text "MACHINE", number "R²", number "P-VALUE", number "INTERCEPT", number "SLOPE",
+        number "MAX GFLOPS", number "DEAD",
     ]);
     for one in &measured.analyses {
         let (model, fit) = (&one.measured, &one.measured.fit);

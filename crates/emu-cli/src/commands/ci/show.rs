@@ -1,8 +1,8 @@
 //! The result of `emu ci` in words, and as Markdown.
 
-use emu_bench::row;
 use emu_bench::stats::Sample;
 use emu_bench::table::{Column, Table, Value, escaped};
+use emu_bench::{columns, row};
 
 use super::result::{Report, Tally, Verdict};
 use crate::zone::delivered::DeliveredRecord;
@@ -62,13 +62,9 @@ pub(super) fn markdown(report: &Report) -> String {
 }
 
 fn speeds(report: &Report) -> Table {
-    let mut table = Table::new([
-        Column::text("SPEED"),
-        Column::percent("DELIVERED"),
-        Column::number("PASSED"),
-        Column::number("FAILED"),
-        Column::number("TIMED OUT"),
-        Column::time("MEDIAN TIME"),
+    let mut table = Table::new(columns![
+        text "SPEED", percent "DELIVERED", number "PASSED", number "FAILED", number "TIMED OUT",
+        time "MEDIAN TIME",
     ]);
     for (speed, tally) in report.speeds.iter().zip(&report.by_speed) {
         let runs = || report.runs.iter().filter(|run| run.speed == *speed);

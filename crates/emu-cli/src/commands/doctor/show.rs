@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use emu_bench::columns;
 use emu_bench::numbers::percent;
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 use emu_bench::stats::Interval;
@@ -65,7 +66,7 @@ impl Report {
     }
 
     pub(crate) fn table(&self) -> String {
-        let mut table = Table::new([Column::text("KNOB"), Column::text("STATE"), Column::text("FOUND")]);
+        let mut table = Table::new(columns![text "KNOB", text "STATE", text "FOUND"]);
         for knob in &self.knobs {
             let Finding { state, found, .. } = &knob.finding;
             table.row([knob.about.name.to_owned(), word(*state).to_owned(), found.clone()]);
@@ -193,13 +194,8 @@ pub(crate) fn shown(measured: &Measured) -> Shown {
 }
 
 fn effects(measured: &Measured) -> String {
-    let mut table = Table::new([
-        Column::text("KNOB"),
-        Column::text("WORK"),
-        Column::number("FOUND"),
-        Column::number("TUNED"),
-        Column::number("NOISE RATIO"),
-        Column::number("TIME RATIO"),
+    let mut table = Table::new(columns![
+        text "KNOB", text "WORK", number "FOUND", number "TUNED", number "NOISE RATIO", number "TIME RATIO",
     ]);
     for effect in &measured.effects {
         table.row([

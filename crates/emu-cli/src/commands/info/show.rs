@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use emu_bench::columns;
 use emu_bench::numbers::{percent, span};
 use emu_bench::table::{Column, Table, wrap};
 use emu_core::clock::ClockReading;
@@ -97,13 +98,9 @@ impl Info {
     }
 
     fn cpus(&self) -> String {
-        let mut table = Table::new([
-            Column::number("CPU"),
-            Column::number("CORE"),
-            Column::text("SHARED WITH"),
-            Column::number("NOMINAL"),
-            Column::number("MEASURED"),
-            Column::text("95% INTERVAL"),
+        let mut table = Table::new(columns![
+            number "CPU", number "CORE", text "SHARED WITH", number "NOMINAL", number "MEASURED",
+            text "95% INTERVAL",
         ]);
         for cpu in &self.host.cpus {
             let measured = self.clocks.iter().find(|measured| measured.cpu == cpu.id);

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use emu_bench::columns;
 use emu_bench::numbers::rate;
 use emu_bench::table::{Column, Table, wrap};
 use emu_core::{Error, ErrorKind, Result, input_file};
@@ -79,12 +80,8 @@ impl<R> Compared<R> {
         if self.compared.is_empty() {
             return String::new();
         }
-        let mut table = Table::new([
-            Column::text("TOOL"),
-            Column::number("THERE"),
-            Column::number("HERE"),
-            Column::number("HERE/THERE"),
-            Column::text("WHAT"),
+        let mut table = Table::new(columns![
+            text "TOOL", number "THERE", number "HERE", number "HERE/THERE", text "WHAT",
         ]);
         for one in &self.compared {
             let none = || "-".to_owned();

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use emu_bench::columns;
 use emu_bench::numbers::{percent, span};
 use emu_bench::table::{Column, Table, wrap};
 use emu_core::{About, CpuList, Demand, Expected, MethodId, SpeedSpec, Unavailable};
@@ -83,13 +84,9 @@ impl Listing {
     }
 
     pub(crate) fn table(&self) -> String {
-        let mut table = Table::new([
-            Column::text("METHOD"),
-            Column::text("HERE"),
-            Column::number("ERROR"),
-            Column::number("PERIOD"),
-            Column::number("STALL"),
-            Column::text("WHAT IT DOES"),
+        let mut table = Table::new(columns![
+            text "METHOD", text "HERE", number "ERROR", number "PERIOD", number "STALL",
+            text "WHAT IT DOES",
         ]);
         for verdict in &self.methods {
             let name = verdict.method.to_string();

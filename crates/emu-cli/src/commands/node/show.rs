@@ -1,5 +1,6 @@
 //! The table and the JSON of `emu node list`.
 
+use emu_bench::columns;
 use emu_bench::numbers::{rounded_size, size, span};
 use emu_bench::table::{Column, Table, wrap};
 use emu_core::{CpuList, Exclusive, Memory, Pid, Result, Status};
@@ -16,15 +17,9 @@ pub(super) fn text(nodes: &[Found], killed: &[Killed]) -> String {
     if nodes.is_empty() && killed.is_empty() {
         return "There is no node of yours here.\n".into();
     }
-    let mut table = Table::new([
-        Column::text("NODE"),
-        Column::text("METHOD"),
-        Column::text("CPUS"),
-        Column::number("ASKED"),
-        Column::number("SET"),
-        Column::number("DELIVERED"),
-        Column::number("STALL"),
-        Column::number("PROCESSES"),
+    let mut table = Table::new(columns![
+        text "NODE", text "METHOD", text "CPUS", number "ASKED", number "SET", number "DELIVERED",
+        number "STALL", number "PROCESSES",
     ]);
     let mut remarks: Vec<_> = killed.iter().map(|one| format!("{}: {}", one.name, one.in_words())).collect();
     for (session, working) in nodes {

@@ -1,5 +1,6 @@
 //! The noise of a machine as tables and figures.
 
+use emu_bench::columns;
 use emu_bench::numbers::{nanos, percent};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 use emu_bench::table::{Column, Table, notes, wrap};
@@ -22,13 +23,9 @@ pub(crate) fn shown(measured: &Measured) -> Shown {
 }
 
 fn text(measured: &Measured) -> String {
-    let mut kinds = Table::new([
-        Column::text("WORK"),
-        Column::number("RUNS"),
-        Column::number("TIME"),
-        Column::number("(MAX-MIN)/MEDIAN"),
-        Column::number("IQR/MEDIAN"),
-        Column::number("MAD/MEDIAN"),
+    let mut kinds = Table::new(columns![
+        text "WORK", number "RUNS", number "TIME", number "(MAX-MIN)/MEDIAN", number "IQR/MEDIAN",
+        number "MAD/MEDIAN",
     ]);
     for of in &measured.kinds {
         kinds.row([
@@ -45,15 +42,9 @@ fn text(measured: &Measured) -> String {
         cells.resize_with(6, || "n/a".into());
         kinds.row(cells);
     }
-    let mut cpus = Table::new([
-        Column::number("CPU"),
-        Column::number("GAPS/S"),
-        Column::number("MEDIAN"),
-        Column::number("LONGEST"),
-        Column::number("LOST"),
-        Column::number("TO TASKS"),
-        Column::number("STOLEN"),
-        Column::text("PERIOD"),
+    let mut cpus = Table::new(columns![
+        number "CPU", number "GAPS/S", number "MEDIAN", number "LONGEST", number "LOST", number "TO TASKS",
+        number "STOLEN", text "PERIOD",
     ]);
     for cpu in &measured.cpus {
         cpus.row([

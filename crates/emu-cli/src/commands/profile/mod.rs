@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use emu_bench::columns;
 use emu_bench::numbers::{nanos, percent, rate, span};
 use emu_bench::table::{Column, Table};
 use emu_machine::profile::{Metric, Profile, ProfilePlan, Score};
@@ -68,7 +69,7 @@ pub(crate) fn profile(args: &ProfileArgs) -> Result<Exit, Failure> {
 }
 
 fn text(profile: &Profile) -> String {
-    let mut table = Table::new([Column::text("METRIC"), Column::number("SCORE"), Column::number("±")]);
+    let mut table = Table::new(columns![text "METRIC", number "SCORE", number "±"]);
     for (metric, Score { mean, low, high, .. }) in &profile.scores {
         let score = match metric {
             Metric::Latency => format!("{} a load", nanos(1e9 / mean)),

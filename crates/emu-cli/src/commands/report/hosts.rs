@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use emu_bench::columns;
 use emu_bench::numbers::percent;
 use emu_bench::table::{Column, Table, wrap};
 use emu_core::{CpuList, Delivered, Error, Result};
@@ -98,14 +99,9 @@ impl Hosts {
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut table = Table::new([
-            Column::text("HOST"),
-            Column::text("NODE"),
-            Column::text("METHOD"),
-            Column::text("CPUS"),
-            Column::number("ASKED"),
-            Column::number("DELIVERED"),
-            Column::text("VERDICT"),
+        let mut table = Table::new(columns![
+            text "HOST", text "NODE", text "METHOD", text "CPUS", number "ASKED", number "DELIVERED",
+            text "VERDICT",
         ]);
         for row in &self.nodes {
             let delivered = row.delivered.map(|seen| between(seen.share, seen.low, seen.high));

@@ -1,5 +1,6 @@
 //! The clocks of a machine as tables and figures.
 
+use emu_bench::columns;
 use emu_bench::numbers::{nanos, percent, signed};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 use emu_bench::table::{Column, Table, wrap};
@@ -49,14 +50,9 @@ fn text(measured: &Measured) -> String {
 }
 
 fn clocks(clocks: &[Quality]) -> String {
-    let mut table = Table::new([
-        Column::text("CLOCK"),
-        Column::text("COUNTS"),
-        Column::number("READ"),
-        Column::number("STEP"),
-        Column::number("DECLARED"),
-        Column::number("RAN BACK"),
-        Column::number("ACROSS CPUS"),
+    let mut table = Table::new(columns![
+        text "CLOCK", text "COUNTS", number "READ", number "STEP", number "DECLARED", number "RAN BACK",
+        number "ACROSS CPUS",
     ]);
     for clock in clocks {
         table.row([
@@ -95,13 +91,8 @@ fn backwards(seen: Option<Backwards>) -> String {
 }
 
 fn inversions(disparities: &[Disparity]) -> String {
-    let mut table = Table::new([
-        Column::text("CPU CLOCK"),
-        Column::number("SAMPLES"),
-        Column::number("CPU > WALL"),
-        Column::text("95%"),
-        Column::number("BEYOND"),
-        Column::text("95%"),
+    let mut table = Table::new(columns![
+        text "CPU CLOCK", number "SAMPLES", number "CPU > WALL", text "95%", number "BEYOND", text "95%",
     ]);
     for of in disparities {
         let range = |low: f64, high: f64| format!("{} to {}", percent(low), percent(high));

@@ -1,5 +1,6 @@
 //! The table and the JSON of `emu top`.
 
+use emu_bench::columns;
 use emu_bench::numbers::span;
 use emu_bench::table::{Column, Table, WIDTH, width, wrap};
 use emu_core::{Error, LiveSession, Result, Roots};
@@ -17,16 +18,9 @@ pub(super) fn text(roots: &Roots, found: &[Found]) -> String {
     if found.is_empty() {
         return "Nothing is slowed here by an emu of yours.\n".into();
     }
-    let mut table = Table::new([
-        Column::number("PID"),
-        Column::text("METHOD"),
-        Column::text("CPUS"),
-        Column::number("ASKED"),
-        Column::number("SET"),
-        Column::number("DELIVERED"),
-        Column::number("STALL"),
-        Column::number("PROCS"),
-        Column::text("WHAT"),
+    let mut table = Table::new(columns![
+        number "PID", text "METHOD", text "CPUS", number "ASKED", number "SET", number "DELIVERED",
+        number "STALL", number "PROCS", text "WHAT",
     ]);
     let mut remarks = Vec::new();
     for (session, working) in found {

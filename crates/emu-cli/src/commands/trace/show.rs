@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use emu_bench::columns;
 use emu_bench::numbers::{percent, signed, span};
 use emu_bench::report::{Axis, Chart, Point, Series};
 use emu_bench::table::{Column, Table};
@@ -114,13 +115,8 @@ fn of_trace(text: &str) -> Result<(BTreeMap<String, Line>, bool)> {
 impl Shown {
     pub(super) fn text(&self) -> String {
         let steps: usize = self.lines.values().map(|line| line.steps.len()).sum();
-        let mut table = Table::new([
-            Column::text("OF"),
-            Column::number("FROM"),
-            Column::number("FOR"),
-            Column::number("ASKED"),
-            Column::number("DELIVERED"),
-            Column::number("ERROR"),
+        let mut table = Table::new(columns![
+            text "OF", number "FROM", number "FOR", number "ASKED", number "DELIVERED", number "ERROR",
         ]);
         let mut row =
             |name: &str, from: f64, until: f64, asked: String, delivered: Option<DeliveredRecord>| {

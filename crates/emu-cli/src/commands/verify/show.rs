@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use emu_bench::columns;
 use emu_bench::numbers::{percent, signed, span};
 use emu_bench::record::About;
 use emu_bench::stats::{Band, Verdict};
@@ -112,15 +113,9 @@ impl Section {
         if self.period_ns > 0 {
             let _ = write!(text, ", period {}", span(Duration::from_nanos(self.period_ns)));
         }
-        let mut table = Table::new([
-            Column::text("WORK"),
-            Column::number("IDEAL"),
-            Column::number("SPEED"),
-            Column::number("ERROR"),
-            Column::number("95% INTERVAL"),
-            Column::number("NOISE"),
-            Column::number("STALL"),
-            Column::text("VERDICT"),
+        let mut table = Table::new(columns![
+            text "WORK", number "IDEAL", number "SPEED", number "ERROR", number "95% INTERVAL",
+            number "NOISE", number "STALL", text "VERDICT",
         ]);
         for finding in self.findings() {
             table.row(row(finding));

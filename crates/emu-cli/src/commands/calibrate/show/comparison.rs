@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use emu_bench::columns;
 use emu_bench::numbers::signed;
 use emu_bench::record::Machine;
 use emu_bench::report::{Axis, Chart, Series};
@@ -21,14 +22,9 @@ pub(crate) struct Comparison<'a> {
 }
 
 pub(crate) fn text(compared: &[Compared], machines: &[&Machine]) -> String {
-    let mut table = Table::new([
-        Column::text("CALIBRATION"),
-        Column::number("R²"),
-        Column::number("INTERCEPT"),
-        Column::number("SLOPE"),
-        Column::number("MAX"),
-        Column::number("PER CPU"),
-        Column::number("TO THE FIRST"),
+    let mut table = Table::new(columns![
+        text "CALIBRATION", number "R²", number "INTERCEPT", number "SLOPE", number "MAX", number "PER CPU",
+        number "TO THE FIRST",
     ]);
     for one in compared {
         let model = &one.model;

@@ -1,5 +1,6 @@
 //! What CPUs calculate, as tables and figures.
 
+use emu_bench::columns;
 use emu_bench::numbers::{nanos, percent, rate};
 use emu_bench::report::{Axis, Chart, Csv, Series, optional};
 use emu_bench::stats::Interval;
@@ -67,14 +68,9 @@ fn threads(cpu: &Cpu) -> Vec<usize> {
 }
 
 fn peaks(peaks: &[Peak]) -> String {
-    let mut table = Table::new([
-        Column::number("THREADS"),
-        Column::number("CORES"),
-        Column::number("UNITS"),
-        Column::number("PEAK"),
-        Column::number("BEST"),
-        Column::number("SHARE"),
-        Column::text("UNITS AND PEAK FROM"),
+    let mut table = Table::new(columns![
+        number "THREADS", number "CORES", number "UNITS", number "PEAK", number "BEST", number "SHARE",
+        text "UNITS AND PEAK FROM",
     ]);
     for peak in peaks {
         table.row([

@@ -2,6 +2,7 @@
 
 mod series;
 
+use emu_bench::columns;
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
 use emu_bench::table::{Column, Table, notes, wrap};
 use emu_machine::hpcc::{Measured, Row, Share};
@@ -24,15 +25,9 @@ pub(super) fn shown(measured: &Measured, reference: Option<&Reference>) -> Shown
 }
 
 fn text(measured: &Measured) -> String {
-    let mut table = Table::new([
-        Column::text("KERNEL"),
-        Column::number("THREADS"),
-        Column::number("SIZE"),
-        Column::number("BEST"),
-        Column::number("MEDIAN"),
-        Column::text("UNIT"),
-        Column::number("ERROR"),
-        Column::text("RESULT"),
+    let mut table = Table::new(columns![
+        text "KERNEL", number "THREADS", number "SIZE", number "BEST", number "MEDIAN", text "UNIT",
+        number "ERROR", text "RESULT",
     ]);
     for row in &measured.rows {
         table.row([

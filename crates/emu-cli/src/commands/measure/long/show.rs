@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use emu_bench::columns;
 use emu_bench::numbers::{percent, rate, span};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series as Drawn};
 use emu_bench::table::{Column, Table, notes, wrap};
@@ -17,7 +18,7 @@ pub(crate) fn shown(series: &Series) -> Shown {
 
 fn text(series: &Series) -> String {
     let dips = &series.dips;
-    let mut facts = Table::new([Column::text("SERIES"), Column::text("")]);
+    let mut facts = Table::new(columns![text "SERIES", text ""]);
     let mut fact = |name: &str, value: String| facts.row([name.to_owned(), value]);
     fact("work", series.what.clone());
     fact("samples", format!("{}, each {}", series.rates.len(), seconds(series.every_s)));
@@ -34,8 +35,7 @@ fn text(series: &Series) -> String {
     if !dips.dips.is_empty() {
         let mut deepest: Vec<_> = dips.dips.iter().collect();
         deepest.sort_by(|a, b| a.lowest.total_cmp(&b.lowest));
-        let mut table =
-            Table::new([Column::number("AT"), Column::number("LENGTH"), Column::number("OF THE MEDIAN")]);
+        let mut table = Table::new(columns![number "AT", number "LENGTH", number "OF THE MEDIAN"]);
         for dip in deepest.iter().take(LISTED) {
             table.row([
                 seconds(dip.begin as f64 * series.every_s),

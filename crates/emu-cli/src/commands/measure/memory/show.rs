@@ -1,5 +1,6 @@
 //! What memory does, as tables and figures.
 
+use emu_bench::columns;
 use emu_bench::numbers::{nanos, rate, size};
 use emu_bench::report::{Axis, Chart, Csv, Series};
 use emu_bench::stream::Kernel;
@@ -15,13 +16,9 @@ pub(crate) fn shown(memory: &Memory) -> Shown {
 }
 
 fn text(memory: &Memory) -> String {
-    let mut copies = Table::new([
-        Column::text("COPY OF"),
-        Column::number("THREADS"),
-        Column::number("SEQUENTIAL"),
-        Column::number("A BLOCK"),
-        Column::number("RANDOM"),
-        Column::number("A BLOCK"),
+    let mut copies = Table::new(columns![
+        text "COPY OF", number "THREADS", number "SEQUENTIAL", number "A BLOCK", number "RANDOM",
+        number "A BLOCK",
     ]);
     for copy in memory.copies.iter().filter(|copy| !copy.random) {
         let random = memory.copies.iter().find(|other| {
@@ -43,11 +40,8 @@ fn text(memory: &Memory) -> String {
             [name].into_iter().chain(run.best_bytes_per_s.map(|best| rate(best, "B"))).collect::<Vec<_>>(),
         );
     }
-    let mut loads = Table::new([
-        Column::number("LOADS FROM"),
-        Column::number("A LOAD"),
-        Column::number("CYCLES"),
-        Column::text("FITS"),
+    let mut loads = Table::new(columns![
+        number "LOADS FROM", number "A LOAD", number "CYCLES", text "FITS",
     ]);
     for latency in &memory.latencies {
         loads.row([

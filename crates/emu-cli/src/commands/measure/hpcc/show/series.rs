@@ -1,5 +1,6 @@
 //! Rates over a series of sizes, and percentages of a reference's.
 
+use emu_bench::columns;
 use emu_bench::distinct;
 use emu_bench::report::{Axis, Chart, Point, Series};
 use emu_bench::table::{Column, Table, wrap};
@@ -69,14 +70,9 @@ pub(super) fn reference_chart(reference: &Reference) -> Chart {
 }
 
 pub(super) fn reference_text(reference: &Reference) -> String {
-    let mut table = Table::new([
-        Column::text("KERNEL"),
-        Column::number("THREADS"),
-        Column::number("SIZE"),
-        Column::number("THERE"),
-        Column::text("UNIT"),
-        Column::number("OF THE REFERENCE"),
-        Column::number("MEANS, 95%"),
+    let mut table = Table::new(columns![
+        text "KERNEL", number "THREADS", number "SIZE", number "THERE", text "UNIT",
+        number "OF THE REFERENCE", number "MEANS, 95%",
     ]);
     for share in &reference.shares {
         table.row([
