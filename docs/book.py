@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Pages from outside of docs/ in the book of `mdbook build docs`: a preprocessor of mdBook.
 
-A page such as ../README.md becomes out/README.md, links between pages follow, and a link to what is no page becomes its words.
+A page such as ../SECURITY.md becomes out/SECURITY.md, and ../README.md the first one. Links between pages follow; a link to what is
+no page becomes its words.
 """
 
 import json
@@ -15,6 +16,8 @@ DEFINITION = re.compile(r"^\[([^\]]+)\]: *(\S+) *$", re.MULTILINE)
 
 def placed(page):
     """Where a page of the book is, of a path that begins at docs/."""
+    if page == "../README.md":
+        return "index.md"
     return posixpath.join("out", page.lstrip("./")) if page.startswith("../") else page
 
 
