@@ -106,6 +106,43 @@ fn every_command_shown_is_understood() {
     }
 }
 
+/// The targets of the links of a page, without those that are not of this repository.
+fn links(text: &str) -> Vec<String> {
+    let (mut targets, mut is_code) = (Vec::new(), false);
+    for line in text.lines() {
+        if line.starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            let inline = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+            targets.extend(inline.map(|(target, _)| target.to_owned()));
+            // A definition: `[name]: target`.
+            let defined = line.strip_prefix('[').and_then(|rest| rest.split_once("]: "));
+            targets.extend(defined.map(|(_, target)| target.to_owned()));
+        }
+    }
+    let targets = targets.into_iter().map(|target| target.split('#').next().unwrap_or_default().to_owned());
+    targets.filter(|target| !target.is_empty() && !target.contains(':')).collect()
+}
+
+#[test]
+fn every_page_is_in_the_book_and_its_links_resolve() {
+    let docs = root().join("docs");
+    let listed = links(&fs::read_to_string(docs.join("SUMMARY.md")).unwrap());
+    for entry in fs::read_dir(&docs).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let is_page = name.ends_with(".md") && name != "SUMMARY.md";
+        assert_eq!(listed.iter().filter(|link| **link == name).count(), usize::from(is_page), "{name}");
+    }
+    for page in listed {
+        let page = docs.join(page);
+        let text = fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        for link in links(&text) {
+            let target = page.parent().unwrap().join(&link);
+            assert!(target.exists(), "{}: no {link}", page.display());
+        }
+    }
+}
+
 /// Programs that the documents slow, which do little.
 fn stand_ins(folder: &Path) {
     let script = "#!/bin/sh\ncase \"$*\" in *junit*) echo '<testsuite><testcase name=\"a\"/></testsuite>' >junit.xml ;; esac\n\
