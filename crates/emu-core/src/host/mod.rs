@@ -133,7 +133,12 @@ impl Host {
             Some(call) => Err(Unavailable::new(
                 Reason::CallRefused,
                 format!("the system call {call} is refused here"),
-                "a sandbox (seccomp), a user namespace or an old kernel refuses it: run emu outside, or allow the call there",
+                if call == "sched_setscheduler" {
+                    "a sandbox (seccomp), a user namespace, or a cgroup without a real-time budget (cpu.rt_runtime_us) refuses \
+                     it: run emu outside"
+                } else {
+                    "a sandbox (seccomp) or an old kernel refuses it: run emu outside, or allow the call there"
+                },
             )),
         }
     }

@@ -13,7 +13,7 @@ use emu_bench::columns;
 use emu_bench::numbers::{percent, signed};
 use emu_bench::report::{Csv, optional};
 use emu_bench::stats::{Interval, LinearFit};
-use emu_bench::table::{Column, Table, wrap};
+use emu_bench::table::{Table, wrap};
 use emu_core::Result;
 use emu_machine::calibrate::published::{PUBLISHED, SIZES};
 use emu_machine::calibrate::{Analysis, Measured, Model, OrderEffect, Sample};

@@ -6,7 +6,7 @@ use emu_bench::columns;
 use emu_bench::numbers::percent;
 use emu_bench::report::{Axis, Chart, Csv, Point, Series};
 use emu_bench::stats::Interval;
-use emu_bench::table::{Column, Table, wrap};
+use emu_bench::table::{Table, wrap};
 use emu_core::CpuList;
 use emu_machine::doctor::effects::{Effect, Measured};
 use emu_machine::doctor::{Change, Examined, Finding, Load, Machine, State, Takes, Tuned, Tuning};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use emu_bench::columns;
 use emu_bench::numbers::{percent, span};
-use emu_bench::table::{Column, Table, wrap};
+use emu_bench::table::{Table, wrap};
 use emu_core::clock::ClockReading;
 use emu_core::{CgroupLayout, Controller, CpuId, Hertz, Host, LiveSession, RealTime, Result};
 use serde::Serialize;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use emu_bench::columns;
 use emu_bench::numbers::rate;
-use emu_bench::table::{Column, Table, wrap};
+use emu_bench::table::{Table, wrap};
 use emu_core::{Error, ErrorKind, Result, input_file};
 use emu_machine::tools::{self, Domain, Figure, Tool, What};
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use emu_bench::columns;
 use emu_bench::numbers::{rounded_size, size, span};
-use emu_bench::table::{Column, Table, wrap};
+use emu_bench::table::{Table, wrap};
 use emu_core::{CpuList, Exclusive, Memory, Pid, Result, Status};
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use emu_bench::columns;
 use emu_bench::numbers::{nanos, percent};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
-use emu_bench::table::{Column, Table, notes, wrap};
+use emu_bench::table::{Table, notes, wrap};
 use emu_machine::noise::{CpuGaps, Measured, NotAvailable, OfKind, Period};
 
 use crate::output::Shown;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use emu_bench::columns;
 use emu_bench::numbers::{nanos, percent, rate, span};
-use emu_bench::table::{Column, Table};
+use emu_bench::table::Table;
 use emu_machine::profile::{Metric, Profile, ProfilePlan, Score};
 
 use crate::ending::Ending;

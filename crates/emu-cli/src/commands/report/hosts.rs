@@ -5,7 +5,7 @@ use std::path::Path;
 
 use emu_bench::columns;
 use emu_bench::numbers::percent;
-use emu_bench::table::{Column, Table, wrap};
+use emu_bench::table::{Table, wrap};
 use emu_core::{CpuList, Delivered, Error, Result};
 use serde::{Deserialize, Serialize};
 

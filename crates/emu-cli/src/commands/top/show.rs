@@ -2,7 +2,7 @@
 
 use emu_bench::columns;
 use emu_bench::numbers::span;
-use emu_bench::table::{Column, Table, WIDTH, width, wrap};
+use emu_bench::table::{Table, WIDTH, width, wrap};
 use emu_core::{Error, LiveSession, Result, Roots};
 use serde::Serialize;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use emu_bench::columns;
 use emu_bench::numbers::{percent, signed, span};
 use emu_bench::report::{Axis, Chart, Point, Series};
-use emu_bench::table::{Column, Table};
+use emu_bench::table::Table;
 use emu_core::{Error, ErrorKind, Result, Speed, Trace, input_file};
 use serde::Deserialize;
 

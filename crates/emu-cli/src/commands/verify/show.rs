@@ -8,7 +8,7 @@ use emu_bench::columns;
 use emu_bench::numbers::{percent, signed, span};
 use emu_bench::record::About;
 use emu_bench::stats::{Band, Verdict};
-use emu_bench::table::{Column, Table, wrap};
+use emu_bench::table::{Table, wrap};
 use emu_bench::verify::{
     Doubt, Emulated, Fairness, Finding, Outcome, Outliers, Plan, SessionEmulated, Spectrum,
 };

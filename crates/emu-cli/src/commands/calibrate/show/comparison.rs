@@ -6,7 +6,7 @@ use emu_bench::columns;
 use emu_bench::numbers::signed;
 use emu_bench::record::Machine;
 use emu_bench::report::{Axis, Chart, Series};
-use emu_bench::table::{Column, Table, wrap};
+use emu_bench::table::{Table, wrap};
 use emu_machine::calibrate::Compared;
 use serde::Serialize;
 

@@ -4,7 +4,7 @@ mod series;
 
 use emu_bench::columns;
 use emu_bench::report::{Axis, Chart, Csv, Point, Series, optional};
-use emu_bench::table::{Column, Table, notes, wrap};
+use emu_bench::table::{Table, notes, wrap};
 use emu_machine::hpcc::{Measured, Row, Share};
 
 use super::Reference;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use emu_bench::columns;
 use emu_bench::numbers::{percent, rate, span};
 use emu_bench::report::{Axis, Chart, Csv, Point, Series as Drawn};
-use emu_bench::table::{Column, Table, notes, wrap};
+use emu_bench::table::{Table, notes, wrap};
 use emu_machine::series::Series;
 
 use crate::output::Shown;

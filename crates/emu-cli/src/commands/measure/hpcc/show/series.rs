@@ -3,7 +3,7 @@
 use emu_bench::columns;
 use emu_bench::distinct;
 use emu_bench::report::{Axis, Chart, Point, Series};
-use emu_bench::table::{Column, Table, wrap};
+use emu_bench::table::{Table, wrap};
 use emu_machine::hpcc::{Kernel, Measured, Share};
 use emu_machine::kernel::stream;
 
