@@ -122,7 +122,8 @@ fn nodes_of_several_hosts_are_reported_together() {
     assert!(report(&[]).stdout.contains("north: no nodes"));
     for (text, told) in [
         ("{}".to_owned(), "is no JSON of `emu node list`"),
-        ("{\"schema\": 9}".to_owned(), "is of form 9"),
+        ("{\"schema\": 3}".to_owned(), "is no JSON of `emu node list`"),
+        ("{\"schema\": 9, \"nodes\": []}".to_owned(), "is of form 9"),
         (listed.replace("\"one\"", "\"\\u001b[2J\""), "is not a name for a node"),
     ] {
         fs::write(&north, text).unwrap();

@@ -251,7 +251,7 @@ impl Watch {
         alive
             .map(|pid| {
                 let name = name(&self.proc, pid);
-                format!("process {pid} ({name}) outlives the command, and runs at full speed from now on")
+                format!("process {pid} ({name}) outlives the command, and is slowed no longer")
             })
             .collect()
     }

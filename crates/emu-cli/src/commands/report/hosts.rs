@@ -7,6 +7,7 @@ use emu_bench::columns;
 use emu_bench::numbers::percent;
 use emu_bench::table::{Table, wrap};
 use emu_core::{CpuList, Delivered, Error, Result};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::commands::node::show::{Node, NodeList};
@@ -167,14 +168,16 @@ fn list(file: &Path) -> Result<NodeList> {
     #[derive(Deserialize)]
     struct Form {
         schema: u32,
+        nodes: Option<IgnoredAny>,
     }
     let other = |cause: &dyn std::fmt::Display| {
         Error::usage(format!("{} is no JSON of `emu node list`: {cause}", file.display()))
             .hint("name a folder with a record of `emu bench`, or with such files alone")
     };
     let text = fs::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
-    let Form { schema } = serde_json::from_str(&text).map_err(|cause| other(&cause))?;
-    if schema != SCHEMA {
+    let Form { schema, nodes } = serde_json::from_str(&text).map_err(|cause| other(&cause))?;
+    // Others than lists count their forms for themselves.
+    if schema != SCHEMA && nodes.is_some() {
         return Err(Error::usage(format!("{} is of form {schema}, and not {SCHEMA}", file.display()))
             .hint("read it with the version of emu that wrote it"));
     }
