@@ -66,7 +66,10 @@ impl Undoer<'_, '_> {
         let deadline = Instant::now() + PATIENCE;
         let mut open = None;
         let mut refused = None;
+        // A group that is removed keeps its real-time time for a while, so that the next one would get none: it is given back.
+        let give_back = || group.join(b"cpu.rt_runtime_us")?.write(b"0");
         loop {
+            let _ = give_back();
             // The kernel removes a group only when no task is in it, which is the only proof.
             let busy = match group.remove_folder() {
                 Ok(()) | Err(Errno::NOENT) => return true,
