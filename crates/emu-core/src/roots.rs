@@ -27,8 +27,8 @@ impl Roots {
     pub fn system() -> Self {
         let uid = nix::unistd::geteuid();
         // In a user namespace without mounts of its own, root is an ordinary user, and `/run` is nobody's.
-        let is_of_root = |folder: &str| fs::metadata(folder).is_ok_and(|folder| folder.uid() == 0);
-        let state = if uid.is_root() && is_of_root("/run") {
+        let is_anothers = fs::metadata("/run").is_ok_and(|run| run.uid() != 0);
+        let state = if uid.is_root() && !is_anothers {
             PathBuf::from("/run/emu")
         } else {
             match std::env::var_os("XDG_RUNTIME_DIR") {

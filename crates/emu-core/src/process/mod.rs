@@ -160,8 +160,13 @@ pub(crate) fn check_targets(proc: &Path, pids: impl IntoIterator<Item = Pid>) ->
 /// The process that is the parent of what its descendants leave behind, where this is that one or its guardian; else 0.
 static ADOPTER: AtomicI32 = AtomicI32::new(0);
 
+/// The parent of orphans: that process, and for its guardian, once it has ended, the one that has taken both over.
 pub(crate) fn adopter() -> Option<Pid> {
-    Some(ADOPTER.load(Ordering::Relaxed)).filter(|&pid| pid != 0)
+    match ADOPTER.load(Ordering::Relaxed) {
+        0 => None,
+        own if own == std::process::id() as Pid => Some(own),
+        _ => Some(nix::unistd::getppid().as_raw()),
+    }
 }
 
 /// Makes this process the parent of descendants that lose theirs (`PR_SET_CHILD_SUBREAPER`, prctl(2)), so that a daemon does

@@ -72,7 +72,7 @@ impl Info {
         line("real time", &real_time(&host.real_time));
         line("privileges", &privileges(host));
         if !host.refused.is_empty() {
-            line("refused", &format!("{}: by a sandbox, or an old kernel", host.refused.join(", ")));
+            line("refused", &format!("the system calls {}", host.refused.join(", ")));
         }
         line("cgroups", layout(host.cgroups.layout));
         for hierarchy in &host.cgroups.hierarchies {
