@@ -56,6 +56,14 @@ pub(super) struct Window {
     pub(super) used: Option<Nanos>,
 }
 
+impl Window {
+    /// CPU time of all tasks; `None` where it is not known.
+    pub(super) fn run(&self) -> Option<Nanos> {
+        let sum: Nanos = self.tasks.iter().map(|task| task.run).sum();
+        if self.is_whole { Some(sum.max(self.used.unwrap_or(0))) } else { self.used }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Asked {
     /// The share of each CPU's time.
@@ -278,8 +286,7 @@ impl Account {
         let cpus = self.asked.shares.len();
         let busy: Vec<_> = window.tasks.iter().filter(|task| self.asked.is_busy(task)).collect();
         let all = self.asked.total() * length;
-        let sum = window.tasks.iter().map(|task| task.run).sum::<Nanos>();
-        let run = if window.is_whole { sum.max(window.used.unwrap_or(0)) } else { window.used? } as f64;
+        let run = window.run()? as f64;
         let (got, asked, wall) = match *busy.as_slice() {
             [one] if cpus > 1 && window.is_whole => {
                 let share = self.asked.shares.get(&one.cpus.1);

@@ -37,10 +37,10 @@ use stretch::Stretches;
 const FIRST: Duration = Duration::from_millis(50);
 const LAST: Duration = Duration::from_secs(1);
 
-/// The part of one CPU that the readings may take, and CPU time that they may take at once beyond it: what is read for the first
-/// time costs the most, and an escape is often near the begin.
+/// The part of one CPU that the readings may take, and CPU time in nanoseconds that they may take at once beyond it: what is read
+/// for the first time costs the most, and an escape is often near the begin.
 const COST: f64 = 0.002;
-const BURST: Duration = Duration::from_millis(20);
+const BURST: f64 = 20e6;
 
 /// By when what escapes is found: earlier, no other cause is told.
 const SEARCHED: Duration = Duration::from_secs(2);
@@ -228,7 +228,7 @@ impl Watcher {
             let Some(generation) = self.wait_for_begin() else { return };
             let mut before = self.watch.read(false);
             let mut length = self.shortest;
-            let mut budget = time::nanos(BURST) as f64;
+            let mut budget = BURST;
             loop {
                 let is_changed = self.wait(length, generation);
                 let spent = time::thread_cpu();
@@ -245,7 +245,7 @@ impl Watcher {
                     break;
                 }
                 before = after;
-                let earned = (budget + COST * window.length as f64).min(time::nanos(BURST) as f64);
+                let earned = (budget + COST * window.length as f64).min(BURST);
                 budget = earned - (time::thread_cpu() - spent) as f64;
                 let repayment = time::span((-budget / COST).max(0.0) as Nanos);
                 length = (length * 2).min(LAST.max(self.shortest)).max(repayment);

@@ -12,7 +12,6 @@ use crate::host::{CpuTimes, Host};
 use crate::process::{KernelPolicy, Stat};
 use crate::sys::Pid;
 use crate::sys::affinity;
-use crate::sys::time::Nanos;
 
 type Shares = BTreeMap<CpuId, f64>;
 
@@ -102,9 +101,7 @@ pub(super) fn of_shortfall(
     if stolen > NOTICED {
         return Some(format!("the hypervisor gave {:.0} % of the CPUs' time to others", 100.0 * stolen));
     }
-    let own: Nanos = window.tasks.iter().map(|task| task.run).sum();
-    let own = if window.is_whole { own } else { window.used? } as f64;
-    let own = own / (window.length as f64 * shares.len() as f64);
+    let own = window.run()? as f64 / (window.length as f64 * shares.len() as f64);
     let others = spent(|span| span.all - span.idle - span.stolen)? - own - burned;
     (others > NOTICED).then(|| format!("other programs took {:.0} % of the CPUs' time", 100.0 * others))
 }

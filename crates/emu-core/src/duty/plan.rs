@@ -32,11 +32,12 @@ pub(crate) fn expected_error(period: Duration, share: f64, cpus: usize) -> f64 {
     LEAST_ERROR + taken / share + 15e-6 / (period.as_secs_f64() * share)
 }
 
-/// As [`expected_error`]. A speed that would be missed by more than all of it is refused.
-pub(crate) fn tolerable_error(period: Duration, share: f64, cpus: usize) -> Result<f64, Unavailable> {
-    let error = expected_error(period, share, cpus);
+/// The share of all CPUs, and the error to expect of it. A speed that would be missed by more than all of it is refused.
+pub(crate) fn share_with_error(period: Duration, targets: &Targets) -> Result<(f64, f64), Unavailable> {
+    let share = uniform_share(targets)?;
+    let error = expected_error(period, share, targets.len());
     if error <= 1.0 {
-        return Ok(error);
+        return Ok((share, error));
     }
     // What a stop takes is the same at any speed.
     let lowest = share * (error - LEAST_ERROR) / (1.0 - LEAST_ERROR);

@@ -54,7 +54,7 @@ impl Method for CpuFreeze {
 
     fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         let period = detuned(check_period(demand.period.unwrap_or(PERIOD), PERIOD_LOWEST)?);
-        let share = plan::uniform_share(&demand.targets)?;
+        let (share, error) = plan::share_with_error(period, &demand.targets)?;
         TaskGroup::check(host, &[Controller::Freezer])?;
         let told = plan::notes_on(&demand.targets);
         let mut notes = told.clone();
@@ -64,7 +64,6 @@ impl Method for CpuFreeze {
                 "the version 1 freezer is used: SIGKILL to a frozen task acts when it is thawed".into(),
             );
         }
-        let error = plan::tolerable_error(period, share, demand.targets.len())?;
         let expected = Expected { error, period, longest_stall: period.mul_f64(1.0 - share), notes };
         Ok(Plan::new(expected, move |host, zone, journal| {
             let (stopper, cost, notes) = FreezerStop::measured(host, zone, journal)?;
@@ -84,9 +83,8 @@ struct Frozen {
 impl Emulation for Frozen {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
         super::same_cpus(&self.targets, targets)?;
-        let refused = |why: Unavailable| why.into_error(ID);
-        let share = plan::uniform_share(targets).map_err(refused)?;
-        plan::tolerable_error(self.duty_loop.period(), share, targets.len()).map_err(refused)?;
+        let planned = plan::share_with_error(self.duty_loop.period(), targets);
+        let (share, _) = planned.map_err(|why| why.into_error(ID))?;
         self.duty_loop.set(share);
         self.targets.clone_from(targets);
         Ok(())

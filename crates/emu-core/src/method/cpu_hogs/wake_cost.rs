@@ -60,7 +60,7 @@ impl WakeCost {
 }
 
 /// Trials are made anew while they are disturbed, until they have taken so long in all, in nanoseconds.
-const TRIALS: Nanos = 1_500_000_000;
+const LONGEST: Nanos = 1_500_000_000;
 
 /// Where tasks run for longer in a period, in nanoseconds, nothing is measured, and no program is kept waiting: a burner sees
 /// the visible part while it runs, and a few microseconds of the hidden one weigh some 0.3 % at most.
@@ -127,7 +127,7 @@ fn measure(cpus: &CpuList) -> Result<Vec<(CpuId, Option<WakeCost>)>> {
 
 fn trials(cpu: CpuId) -> Result<Option<WakeCost>> {
     become_real_time(cpu, BURNER)?;
-    let until = time::now() + TRIALS;
+    let until = time::now() + LONGEST;
     while time::now() < until {
         let cost = trial(until)?;
         if cost.is_some() {

@@ -77,8 +77,7 @@ impl Method for CpuLim {
 
     fn check(&self, host: &Host, demand: &Demand) -> Result<Plan, Unavailable> {
         let period = period(demand, PERIOD)?;
-        let share = plan::uniform_share(&demand.targets)?;
-        let error = plan::tolerable_error(period, share, demand.targets.len())?;
+        let (share, error) = plan::share_with_error(period, &demand.targets)?;
         let (longest_stall, notes) = (period.mul_f64(1.0 - share), notes_on(host, demand));
         Ok(Plan::new(Expected { error, period, longest_stall, notes }, move |host, zone, journal| {
             Ok(Box::new(Stopped::engage((period, share), host, zone, journal)?))
@@ -161,9 +160,9 @@ struct Stopped {
 
 impl Emulation for Stopped {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
-        let share = new_share(ID, &self.targets, targets)?;
-        let too_low = |why: Unavailable| why.into_error(ID);
-        plan::tolerable_error(self.duty_loop.period(), share, targets.len()).map_err(too_low)?;
+        super::same_cpus(&self.targets, targets)?;
+        let planned = plan::share_with_error(self.duty_loop.period(), targets);
+        let (share, _) = planned.map_err(|why| why.into_error(ID))?;
         self.duty_loop.set(share);
         self.targets.clone_from(targets);
         Ok(())
@@ -184,11 +183,6 @@ impl Emulation for Stopped {
     fn release(self: Box<Self>) -> Result<()> {
         self.duty_loop.stop()
     }
-}
-
-fn new_share(id: MethodId, old: &Targets, new: &Targets) -> Result<f64> {
-    super::same_cpus(old, new)?;
-    plan::uniform_share(new).map_err(|why| why.into_error(id))
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use nix::time::{ClockId, clock_gettime};
 use rustix::process::Signal;
 
 use super::members::{Members, Sent};
-use super::{members, new_share, notes_on, period};
+use super::{members, notes_on, period};
 use crate::duty::{Command, Counters, DutyThread, Grid, Wait, plan, settle_duty_thread, status};
 use crate::error::Result;
 use crate::host::Host;
-use crate::method::{About, Emulation, Expected, Method, Plan, Trait};
+use crate::method::{About, Emulation, Expected, Method, Plan, Trait, same_cpus};
 use crate::method_id::MethodId;
 use crate::notes::Notes;
 use crate::speed::Targets;
@@ -97,7 +97,8 @@ struct Published {
 
 impl Emulation for Published {
     fn retarget(&mut self, targets: &Targets) -> Result<()> {
-        self.limiter.set(new_share(ID, &self.targets, targets)?);
+        same_cpus(&self.targets, targets)?;
+        self.limiter.set(plan::uniform_share(targets).map_err(|why| why.into_error(ID))?);
         self.targets.clone_from(targets);
         Ok(())
     }
