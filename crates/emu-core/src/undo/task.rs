@@ -19,7 +19,8 @@ pub(super) struct Stat {
     pub(super) state: u8,
     /// 0 for none.
     pub(super) parent: crate::sys::Pid,
-    pub(super) session: u64,
+    /// -1 of a task that is just ending.
+    pub(super) session: i64,
     /// A thread of the kernel, which no emu has bound.
     pub(super) is_kernel: bool,
     /// In clock ticks since boot.
@@ -40,12 +41,12 @@ fn parse(text: &[u8]) -> Option<Stat> {
     let name_end = text.iter().rposition(|&byte| byte == b')')?;
     let mut fields = text.get(name_end + 1..)?.trim_ascii().split(|&byte| byte == b' ');
     let state = *fields.next()?.first()?;
-    let mut number = |skip| std::str::from_utf8(fields.nth(skip)?).ok()?.parse::<u64>().ok();
+    let mut number = |skip| std::str::from_utf8(fields.nth(skip)?).ok()?.parse::<i64>().ok();
     // State is the 3rd field, the parent the 4th, the session the 6th, the flags the 9th, the start time the 22nd.
     let parent = crate::sys::Pid::try_from(number(0)?).unwrap_or_default();
     let session = number(1)?;
-    let is_kernel = number(2)? & KERNEL_THREAD != 0;
-    Some(Stat { state, parent, session, is_kernel, starttime: number(12)? })
+    let is_kernel = number(2)?.cast_unsigned() & KERNEL_THREAD != 0;
+    Some(Stat { state, parent, session, is_kernel, starttime: u64::try_from(number(12)?).ok()? })
 }
 
 /// A pidfd of the process; `None` when the process has ended, even if its number is in use again.
@@ -119,6 +120,9 @@ mod tests {
         assert_eq!(parse(text.as_bytes()), Some(stat));
         let kthreadd = parse(b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 33 0 0").unwrap();
         assert!(kthreadd.is_kernel && kthreadd.starttime == 33);
+        // The kernel has let go of its groups (`do_task_stat`, fs/proc/array.c).
+        let ending = parse(b"7 (sh) X 0 -1 -1 0 -1 4228108 0 0 0 0 0 0 0 0 20 0 1 0 44 0 0").unwrap();
+        assert_eq!((ending.parent, ending.session, ending.starttime), (0, -1, 44));
         for text in [
             "",
             "1",
