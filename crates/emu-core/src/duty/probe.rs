@@ -4,6 +4,7 @@
 use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
 
+use rustix::io::ioctl_fionread;
 use rustix::process::nice;
 
 use crate::cpu_list::CpuList;
@@ -48,13 +49,14 @@ pub(super) fn two_ticks() -> Nanos {
 /// It ends with the thread that started it.
 pub(super) struct Probe {
     child: fork::Child,
-    gaps: PipeReader,
+    told: PipeReader,
+    gaps: Vec<Gap>,
 }
 
 impl Probe {
     /// Runs the probe on the first of the CPUs, and waits until it runs.
     pub(super) fn start(cpus: &CpuList) -> Result<Self> {
-        let (mut gaps, tell) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", e))?;
+        let (told, tell) = std::io::pipe().map_err(|e| Error::io("cannot make a pipe", e))?;
         // Made here because the child must not allocate after the fork.
         let first: CpuList = cpus.first().into_iter().collect();
         #[expect(unsafe_code, reason = "a fork has a contract")]
@@ -62,8 +64,8 @@ impl Probe {
         let child = unsafe { fork::fork_bound([tell.as_fd()], || live(&tell, &first)) }
             .map_err(|e| Error::io("cannot start a process to measure stops with", e))?;
         drop(tell);
-        let probe = Self { child, gaps: gaps.try_clone().map_err(|e| Error::io("cannot copy a pipe", e))? };
-        gaps.read_exact(&mut [0; BYTES]).map_err(|e| Error::io("cannot read from the probe", e))?;
+        let mut probe = Self { child, told, gaps: Vec::new() };
+        probe.hear()?;
         Ok(probe)
     }
 
@@ -71,12 +73,26 @@ impl Probe {
         self.child.pid()
     }
 
-    pub(super) fn end(mut self) -> Result<Vec<Gap>> {
-        self.child.end();
-        let mut told = Vec::new();
-        self.gaps.read_to_end(&mut told).map_err(|e| Error::io("cannot read from the probe", e))?;
-        Ok(told.chunks_exact(BYTES).filter_map(Gap::parse).collect())
+    /// What it has seen by now: a gap counts when it has ended.
+    pub(super) fn gaps(&mut self) -> Result<&[Gap]> {
+        let told = ioctl_fionread(&self.told).map_err(|e| cannot_read(e.into()))?;
+        for _ in 0..told / BYTES as u64 {
+            let gap = self.hear()?;
+            self.gaps.extend(gap);
+        }
+        Ok(&self.gaps)
     }
+
+    /// Waits until it tells something.
+    fn hear(&mut self) -> Result<Option<Gap>> {
+        let mut bytes = [0; BYTES];
+        self.told.read_exact(&mut bytes).map_err(cannot_read)?;
+        Ok(Gap::parse(&bytes))
+    }
+}
+
+fn cannot_read(why: std::io::Error) -> Error {
+    Error::io("cannot read from the probe", why)
 }
 
 impl Drop for Probe {
@@ -161,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_probe_tells_when_it_was_stopped() {
-        let probe = Probe::start(&affinity::get(0).unwrap()).unwrap();
+        let mut probe = Probe::start(&affinity::get(0).unwrap()).unwrap();
         let pid = ProcessId::from_raw(probe.pid()).unwrap();
         let mut stops = Vec::new();
         for _ in 0..2 {
@@ -173,7 +189,7 @@ mod tests {
             kill_process(pid, Signal::CONT).unwrap();
         }
         std::thread::sleep(Duration::from_millis(50));
-        let gaps = probe.end().unwrap();
+        let gaps = probe.gaps().unwrap();
         let seen: Vec<_> = stops
             .iter()
             .map(|&middle| gaps.iter().find(|gap| (gap.before..gap.after).contains(&middle)))

@@ -2,7 +2,7 @@
 //!
 //! A resumed task has to be woken, on a CPU that may have to be woken itself, and has to leave the kernel: about 10 µs, under a
 //! hypervisor 50 µs. The CPU then catches up on the work that it deferred while it was idle, so its interrupts take longer for
-//! some milliseconds. Both costs are measured on a [`Probe`] that is stopped and resumed a few times as the zone will be. A
+//! some milliseconds. Both costs are measured on a [`Probe`] that is stopped and resumed twice as the zone will be. A
 //! quota stops tasks without emu; its cost is the time that the kernel charges to tasks and that they do not get.
 
 use std::fs;
@@ -48,22 +48,20 @@ impl StopCost {
     }
 
     /// The cost of stopping tasks of the zone in the manner called `way`, as it is kept. While the zone's tasks have not begun,
-    /// one more batch is measured if there are few, which takes 0.1 s at ticks of 4 ms. `make` returns the [`Stop`] for the
+    /// one more batch is measured if there are few, which takes 50 ms at ticks of 4 ms. `make` returns the [`Stop`] for the
     /// probe. Where nothing is known, a value is assumed and `notes` tell so.
     pub(crate) fn of<S: Stop>(
         host: &Host,
         zone: &Zone,
         way: &str,
         notes: &mut Vec<String>,
-        make: impl Fn(Pid) -> Result<S>,
+        make: impl FnOnce(Pid) -> Result<S> + Send,
     ) -> Result<Self> {
         let cpus = &zone.demand.cpus();
-        let measured = Self::kept_or_measured(host, zone, way, || {
-            let probe = Probe::start(cpus)?;
+        let measured = Self::kept_or_measured(host, zone, way, |enough, is_away| {
+            let mut probe = Probe::start(cpus)?;
             let stopper = make(probe.pid())?;
-            let stops = stop_repeatedly(host, cpus, stopper)?;
-            let gaps = probe.end()?;
-            Ok(median_loss(&stops, &gaps).zip(mean_more(&gaps)))
+            stop_repeatedly((cpus, is_away), stopper, &mut probe, enough)
         })?;
         Ok(measured.unwrap_or_else(|| Self::assumed("a stop", zone, None, notes)))
     }
@@ -75,23 +73,31 @@ impl StopCost {
         host: &Host,
         zone: &Zone,
         notes: &mut Vec<String>,
-        limit: impl FnOnce(Pid, Duration, Duration) -> Result<End>,
+        limit: impl FnOnce(Pid, Duration, Duration) -> Result<End> + Send,
     ) -> Self {
         let cpus = &zone.demand.cpus();
-        let measured = Self::kept_or_measured(host, zone, "quota", || {
-            // The probe needs two ticks between gaps, and long gaps. A quota is enforced at ticks.
+        let measured = Self::kept_or_measured(host, zone, "quota", |enough, _| {
+            // The probe needs two ticks between gaps, and long gaps. A quota is enforced at ticks; what a task has run
+            // beyond it is taken off the next period.
             let tick = time::nanos(time::tick());
-            let run = two_ticks() + tick / 2;
+            let run = two_ticks() + tick;
             let period = run + tick + STALL;
-            let probe = Probe::start(cpus)?;
+            let mut probe = Probe::start(cpus)?;
             let end = limit(probe.pid(), time::span(run), time::span(period))?;
             let before = idle_time(host, cpus);
-            time::sleep(time::span(period) * STALLS);
+            let mut cost = None;
+            for _ in 0..MOST * (period / MOMENT) as usize {
+                time::sleep(time::span(MOMENT));
+                let gaps = probe.gaps()?;
+                cost = median_charge(gaps, enough).zip(mean_more(gaps, enough));
+                if cost.is_some() {
+                    break;
+                }
+            }
             let idle = idle_time(host, cpus).zip(before).map(|(after, before)| after - before);
-            let gaps = probe.end()?;
             end();
-            let was_idle = idle.is_some_and(|idle| is_idle_in(&gaps, idle));
-            Ok(median_charge(&gaps).zip(mean_more(&gaps)).filter(|_| was_idle))
+            let gaps = probe.gaps()?;
+            Ok(cost.filter(|_| idle.is_some_and(|idle| is_idle_in(gaps, idle))))
         });
         match measured {
             Ok(Some(cost)) => cost,
@@ -100,16 +106,22 @@ impl StopCost {
         }
     }
 
-    /// `measure` adds a batch where one is worth it.
+    /// `measure` adds a batch where one is worth it, with as many undisturbed stops as it is told. The first batch since boot
+    /// is a short one: nothing may keep its program waiting for long.
     fn kept_or_measured(
         host: &Host,
         zone: &Zone,
         way: &str,
-        measure: impl FnOnce() -> Result<Option<(Nanos, f64)>>,
+        measure: impl FnOnce(usize, bool) -> Result<Option<(Nanos, f64)>> + Send,
     ) -> Result<Option<Self>> {
         let key = format!("{way} on {} of {}", zone.demand.cpus(), host.allowed);
         let mut kept: Kept<String, Self> = Kept::load(host, FILE, Self::is_plausible);
-        let measured = if zone.is_new && kept.wants(&key) { measure() } else { Ok(None) };
+        let enough = if kept.values(&key).is_empty() { 1 } else { 2 };
+        let measured = if zone.is_new && kept.wants(&key) {
+            beside_probe(host, &zone.demand.cpus(), |is_away| measure(enough, is_away))
+        } else {
+            Ok(None)
+        };
         // What is kept is good enough where it cannot be renewed.
         let measured = if kept.values(&key).is_empty() { measured? } else { measured.unwrap_or(None) };
         if let Some((base, tick)) = measured {
@@ -150,13 +162,13 @@ impl StopCost {
     }
 }
 
-/// How often the probe is stopped for a batch, and stalled by a quota: it may not see the end of the last stall.
-const STOPS: usize = 3;
-const STALLS: u32 = 4;
+/// How often the probe is stopped or stalled at most.
+const MOST: usize = 4;
+/// How often it is asked what it has seen of a quota, in nanoseconds.
+const MOMENT: Nanos = 1_000_000;
 /// For how long a quota stalls the probe, beside a tick.
 const STALL: Nanos = 8_000_000;
-const ENOUGH: usize = 2;
-/// How much longer than two ticks the probe runs in between, in nanoseconds.
+/// How much longer than two ticks the probe runs between stops, in nanoseconds.
 const FREE: Nanos = 500_000;
 /// Losses outside this range are a disturbed measurement: another task had the CPU.
 const PLAUSIBLE: std::ops::RangeInclusive<Nanos> = 0..=500_000;
@@ -172,41 +184,61 @@ struct Sample {
     own: Nanos,
 }
 
-fn stop_repeatedly<S: Stop>(host: &Host, cpus: &CpuList, mut stopper: S) -> Result<Vec<Sample>> {
-    let (host, cpus) = (host.clone(), cpus.clone());
-    let free_for = time::span(two_ticks() + FREE);
-    let measured = std::thread::Builder::new().name("emu-measure".into()).spawn(move || {
+/// Runs `measure` in a thread that the probe cannot keep waiting, and tells it whether that thread is off the CPUs.
+fn beside_probe<T: Send>(
+    host: &Host,
+    cpus: &CpuList,
+    measure: impl FnOnce(bool) -> Result<T> + Send,
+) -> Result<T> {
+    let measure = || {
         time::no_timer_slack();
         // The emulation gives the same notes when it begins.
-        let is_away = settle_duty_thread(&host, &cpus, &Notes::default());
-        let is_in_the_way = !is_away && cpus.len() == 1;
-        let pusher = IdlePusher::beside_duty_thread(is_away, &cpus, &Notes::default())?;
-        let mut stops = Vec::with_capacity(STOPS);
-        let mut own_time = OwnTime::start();
+        measure(settle_duty_thread(host, cpus, &Notes::default()))
+    };
+    std::thread::scope(|scope| {
+        let measured = std::thread::Builder::new().name("emu-measure".into()).spawn_scoped(scope, measure);
+        let measured = measured.map_err(|e| Error::io("cannot start a thread to measure stops", e))?;
+        measured.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Failed, "the measurement has panicked")))
+    })
+}
+
+/// The median loss of a stop, and how much more interrupts took after one; `None` where too few stops were undisturbed.
+fn stop_repeatedly<S: Stop>(
+    (cpus, is_away): (&CpuList, bool),
+    mut stopper: S,
+    probe: &mut Probe,
+    enough: usize,
+) -> Result<Option<(Nanos, f64)>> {
+    let is_in_the_way = !is_away && cpus.len() == 1;
+    let pusher = IdlePusher::beside_duty_thread(is_away, cpus, &Notes::default())?;
+    let mut stops = Vec::with_capacity(MOST);
+    let mut own_time = OwnTime::start();
+    time::sleep(time::span(FREE));
+    loop {
+        own_time.before_stop();
+        let from = stopper.stop(time::now() + STOP)?.from;
+        own_time.stopped(from);
+        IdlePusher::sleep_until(pusher.as_ref(), from + STOP, 1, |moment| {
+            time::sleep(time::span(moment - time::now()));
+        });
+        own_time.before_resume();
+        let resumed = stopper.resume()?;
+        pusher.as_ref().inspect(|pusher| pusher.let_sleep());
+        let own = own_time.resumed(resumed);
+        stops.push(Sample { from, resumed, own: if is_in_the_way { own } else { 0 } });
+        // Until the probe has seen the end of the stop.
         time::sleep(time::span(FREE));
-        for _ in 0..STOPS {
-            own_time.before_stop();
-            let from = stopper.stop(time::now() + STOP)?.from;
-            own_time.stopped(from);
-            IdlePusher::sleep_until(pusher.as_ref(), from + STOP, 1, |moment| {
-                time::sleep(time::span(moment - time::now()));
-            });
-            own_time.before_resume();
-            let resumed = stopper.resume()?;
-            pusher.as_ref().inspect(|pusher| pusher.let_sleep());
-            let own = own_time.resumed(resumed);
-            stops.push(Sample { from, resumed, own: if is_in_the_way { own } else { 0 } });
-            // The probe sees the end of its last stop, and two ticks after each of the others.
-            time::sleep(if stops.len() < STOPS { free_for } else { time::span(FREE) });
+        let gaps = probe.gaps()?;
+        let cost = median_loss(&stops, gaps, enough).zip(mean_more(gaps, enough));
+        if cost.is_some() || stops.len() == MOST {
+            return Ok(cost);
         }
-        Ok(stops)
-    });
-    let measured = measured.map_err(|e| Error::io("cannot start a thread to measure stops", e))?;
-    measured.join().unwrap_or_else(|_| Err(Error::new(ErrorKind::Failed, "the measurement has panicked")))
+        time::sleep(time::span(two_ticks()));
+    }
 }
 
 /// By how much the gap of a stop exceeds the stop and emu's own time: the median, if enough stops are undisturbed.
-fn median_loss(stops: &[Sample], gaps: &[Gap]) -> Option<Nanos> {
+fn median_loss(stops: &[Sample], gaps: &[Gap], enough: usize) -> Option<Nanos> {
     let loss_of = |&Sample { from, resumed, own }: &Sample| {
         let middle = from + (resumed - from) / 2;
         let gap = gaps.iter().find(|gap| (gap.before..gap.after).contains(&middle))?;
@@ -214,18 +246,18 @@ fn median_loss(stops: &[Sample], gaps: &[Gap]) -> Option<Nanos> {
             Some((gap.after - gap.before) - (resumed - from)).filter(|loss| PLAUSIBLE.contains(loss))?;
         Some((loss - own).max(0))
     };
-    median_of_enough(stops.iter().filter_map(loss_of).collect())
+    median_of(enough, stops.iter().filter_map(loss_of).collect())
 }
 
 /// What the kernel charges to the probe between the ends of two gaps, beyond the time for which the probe ran: the median, if
 /// enough stalls are undisturbed.
-fn median_charge(gaps: &[Gap]) -> Option<Nanos> {
+fn median_charge(gaps: &[Gap], enough: usize) -> Option<Nanos> {
     let charges = gaps.windows(2).filter_map(|pair| {
         let [one, next] = pair else { return None };
         let ran = next.before - one.after;
         Some(next.charged - one.charged - ran).filter(|charge| PLAUSIBLE.contains(charge))
     });
-    median_of_enough(charges.collect())
+    median_of(enough, charges.collect())
 }
 
 /// The idle time of the first of the CPUs since boot.
@@ -240,18 +272,18 @@ fn is_idle_in(gaps: &[Gap], idle: Nanos) -> bool {
     idle as f64 >= IDLE_LEAST * stopped as f64
 }
 
-fn median_of_enough(mut losses: Vec<Nanos>) -> Option<Nanos> {
+fn median_of(enough: usize, mut losses: Vec<Nanos>) -> Option<Nanos> {
     losses.sort_unstable();
     // Of two the lower: what disturbs a stop adds to its cost.
     let middle = losses.len().saturating_sub(1) / 2;
-    losses.get(middle).copied().filter(|_| losses.len() >= ENOUGH)
+    losses.get(middle).copied().filter(|_| losses.len() >= enough)
 }
 
 /// How much more interrupts took in the first tick after a stop than in the second: the mean, because a tick has few
-/// interrupts.
-fn mean_more(gaps: &[Gap]) -> Option<f64> {
+/// interrupts; `None` where there are fewer than `enough`.
+fn mean_more(gaps: &[Gap], enough: usize) -> Option<f64> {
     let more: Vec<_> = gaps.iter().filter_map(|gap| gap.more).collect();
-    (more.len() >= ENOUGH).then(|| more.iter().sum::<Nanos>() as f64 / more.len() as f64)
+    (more.len() >= enough).then(|| more.iter().sum::<Nanos>() as f64 / more.len() as f64)
 }
 
 #[cfg(test)]
@@ -269,16 +301,16 @@ mod tests {
             charged: 0,
         };
         let mut gaps: Vec<_> = stops.iter().map(gap_of).collect();
-        assert_eq!(median_loss(&stops, &gaps), Some(50_000));
+        assert_eq!(median_loss(&stops, &gaps, 2), Some(50_000));
         let with_own: Vec<_> = stops.iter().map(|stop| Sample { own: 20_000, ..*stop }).collect();
-        assert_eq!(median_loss(&with_own, &gaps), Some(30_000));
+        assert_eq!(median_loss(&with_own, &gaps, 2), Some(30_000));
         // Other tasks had the CPU: not a cost of the stop.
         gaps[..3].iter_mut().for_each(|gap| gap.after += 2_000_000);
-        assert_eq!(median_loss(&stops, &gaps), Some(50_000));
+        assert_eq!(median_loss(&stops, &gaps, 2), Some(50_000));
         gaps[3..7].iter_mut().for_each(|gap| gap.after += 2_000_000);
-        assert_eq!(median_loss(&stops, &gaps), None, "too few are left");
-        assert_eq!(median_loss(&stops, &[]), None);
-        assert_eq!(median_loss(&[], &[]), None);
+        assert_eq!(median_loss(&stops, &gaps, 2), None, "too few are left");
+        assert_eq!(median_loss(&stops, &[], 2), None);
+        assert_eq!(median_loss(&[], &[], 2), None);
     }
 
     #[test]
@@ -291,12 +323,13 @@ mod tests {
             charged: (8_000_000 + 50_000) * k,
         };
         let mut gaps: Vec<_> = (0..8).map(gap).collect();
-        assert_eq!(median_charge(&gaps), Some(50_000));
+        assert_eq!(median_charge(&gaps, 2), Some(50_000));
         // Another task had the CPU for a while: less is charged than the probe seems to run.
         gaps[1..].iter_mut().for_each(|gap| gap.charged -= 1_000_000);
-        assert_eq!(median_charge(&gaps), Some(50_000));
-        assert_eq!(median_charge(&gaps[..3]), None, "too few are left");
-        assert_eq!(median_charge(&[]), None);
+        assert_eq!(median_charge(&gaps, 2), Some(50_000));
+        assert_eq!(median_charge(&gaps[..3], 2), None, "too few are left");
+        assert_eq!(median_charge(&gaps[..3], 1), Some(50_000));
+        assert_eq!(median_charge(&[], 2), None);
     }
 
     #[test]
@@ -311,9 +344,9 @@ mod tests {
     fn interrupts_are_charged_for_the_part_of_a_tick_that_tasks_run() {
         let gap = |more| Gap { before: 0, after: 1, more, charged: 0 };
         let gaps = [Some(10_000), None, Some(-2_000), Some(4_000), Some(0), Some(8_000)].map(gap);
-        let Some(tick) = mean_more(&gaps) else { panic!() };
+        let Some(tick) = mean_more(&gaps, 2) else { panic!() };
         assert!((tick - 4_000.0).abs() < 1e-9);
-        assert_eq!(mean_more(&gaps[..2]), None, "too few");
+        assert_eq!(mean_more(&gaps[..2], 2), None, "too few");
         let cost = StopCost { base: 30_000.0, tick };
         let one_tick = time::nanos(time::tick()) as f64;
         for (run, loss) in [(0.0, 30_000), (one_tick / 4.0, 31_000), (3.0 * one_tick, 34_000)] {
