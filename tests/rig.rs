@@ -11,6 +11,7 @@ mod endings;
 mod frequency;
 mod guest;
 mod hotplug;
+mod many;
 mod together;
 mod units;
 

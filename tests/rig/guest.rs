@@ -45,6 +45,8 @@ impl Guest {
     pub(crate) const FOUR: Self = Self { options: "--cpus 4" };
     pub(crate) const FOUR_V1: Self = Self { options: "--cpus 4 --cgroup v1" };
     pub(crate) const FOUR_NEW: Self = Self { options: "--cpus 4 --kernel new" };
+    /// A busy CPU of it has a sixteenth of the instructions of one that is alone.
+    pub(crate) const SIXTEEN: Self = Self { options: "--cpus 16 --kernel new" };
     /// CPUs 0 and 1 share a clock, and CPUs 2 and 3 another one.
     pub(crate) const PAIRS: Self = Self { options: "--cpus 4 --domains pairs" };
     /// With systemd.

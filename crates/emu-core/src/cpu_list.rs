@@ -135,8 +135,12 @@ fn bad_list(list: &str, why: &str) -> Error {
         .hint("write it as the kernel does, for example 0-2,5")
 }
 
+/// In the kernel's list format; the alternate form `{:#}` has the word before it: `CPU 3`, `CPUs 0-3`.
 impl fmt::Display for CpuList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            f.write_str(if self.len() == 1 { "CPU " } else { "CPUs " })?;
+        }
         let mut cpus = self.iter().peekable();
         let mut separator = "";
         while let Some(first) = cpus.next() {

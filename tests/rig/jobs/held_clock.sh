@@ -28,6 +28,6 @@ for method; do
     kill $emu
     wait $emu
     echo "after $method" $(limits)
-    echo "told $method $(grep -c 'clock of CPUs 0 is' /tmp/words)"
+    echo "told $method $(grep -c 'clock of CPU 0 is' /tmp/words)"
   done
 done

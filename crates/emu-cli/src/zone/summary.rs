@@ -16,7 +16,7 @@ pub(crate) fn opening(plan: &Plan) -> String {
     let picked = if plan.automatic { " (best here)" } else { "" };
     // Speeds for each CPU name their CPUs.
     let cpus = match plan.speed {
-        SpeedSpec::Uniform(_) => cpus(&plan.prepared.demand().cpus()),
+        SpeedSpec::Uniform(_) => format!("{:#}", plan.prepared.demand().cpus()),
         SpeedSpec::PerCpu(_) => "CPUs".to_owned(),
     };
     let expected = plan.prepared.expected();
@@ -29,7 +29,7 @@ pub(crate) fn opening(plan: &Plan) -> String {
     match &plan.trace {
         None => format!("{method}{picked} slows {cpus} to {}: expected error {error}{cycle}", plan.speed),
         Some(Follow { player, .. }) => {
-            let (cpus, steps) = (self::cpus(&plan.prepared.demand().cpus()), player.trace().steps());
+            let (cpus, steps) = (format!("{:#}", plan.prepared.demand().cpus()), player.trace().steps());
             let length =
                 player.trace().length().map_or(String::new(), |length| format!(", {}", span(length)));
             let end = at_end_name(player.at_end());
@@ -72,7 +72,7 @@ pub(crate) fn closing(status: &Status, wall: Duration, since: Duration) -> Vec<S
             let list: CpuList = cpus.iter().map(|cpu| cpu.cpu).collect();
             let asked = cpus.first().map_or(String::new(), |cpu| target(&cpu.asked));
             let set = cpus.iter().map(|cpu| cpu.set).sum::<f64>() / cpus.len() as f64;
-            let begin = format!("{}: asked {asked}, set {}", self::cpus(&list), percent(set));
+            let begin = format!("{list:#}: asked {asked}, set {}", percent(set));
             match delivered(cpus, status) {
                 Some(delivered) => format!("{begin}, delivered {delivered} over {}", span(since)),
                 None => format!("{begin} over {}", span(since)),
@@ -80,9 +80,13 @@ pub(crate) fn closing(status: &Status, wall: Duration, since: Duration) -> Vec<S
         })
         .collect();
     lines.extend(alike(&status.cpus).iter().filter_map(|cpus| clocks(cpus)));
-    lines.extend(status.used.filter(|_| status.delivered.is_none()).map(|used| {
-        format!("delivered: cannot tell, tasks may have wanted no more than {} of a CPU", percent(used))
-    }));
+    if status.delivered.is_none() {
+        let why = match status.used {
+            Some(used) => format!("tasks may have wanted no more than {} of a CPU", percent(used)),
+            None => "too little was seen of the tasks".to_owned(),
+        };
+        lines.push(format!("delivered: cannot tell, {why}"));
+    }
     let cycle = match status.period {
         Duration::ZERO => "no on/off cycle".to_owned(),
         period => {
@@ -160,17 +164,13 @@ fn clocks(cpus: &[&CpuStatus]) -> Option<String> {
         let clocks: Vec<f64> = cpus.iter().filter_map(|cpu| Some(of(cpu)?.as_f64())).collect();
         (!clocks.is_empty()).then(|| Hertz((clocks.iter().sum::<f64>() / clocks.len() as f64) as u64))
     };
-    let (list, set) = (cpus.iter().map(|cpu| cpu.cpu).collect(), mean(|cpu| cpu.set_clock)?);
+    let (list, set): (CpuList, _) = (cpus.iter().map(|cpu| cpu.cpu).collect(), mean(|cpu| cpu.set_clock)?);
     let measured =
         mean(|cpu| cpu.clock).map_or("not measured".to_owned(), |clock| format!("measured {clock}"));
-    Some(format!("{}: clock set to {set}, {measured}", self::cpus(&list)))
+    Some(format!("{list:#}: clock set to {set}, {measured}"))
 }
 
 /// `CPU 0`, `CPUs 0-1`.
-pub(crate) fn cpus(cpus: &CpuList) -> String {
-    format!("{} {cpus}", if cpus.len() == 1 { "CPU" } else { "CPUs" })
-}
-
 /// CPUs, what they are asked, what is set, and what is delivered so far: a row for all that are alike.
 pub(crate) fn columns(status: &Status) -> Vec<[String; 4]> {
     let asked =

@@ -50,7 +50,7 @@ impl HoldPlan {
             (true, false) => "only root may hold it",
             (true, true) => {
                 let notes = alike.map(|((governor, (_, high)), cpus)| {
-                    format!("the clock of CPUs {cpus} is held at {high}: {governor} would lower it, as they look idle")
+                    format!("the clock of {cpus:#} is held at {high}: {governor} would lower it, as they look idle")
                 });
                 let notes = notes.collect();
                 return Self { policies: moving.into_iter().cloned().collect(), loss: 0.0, notes };
@@ -61,7 +61,7 @@ impl HoldPlan {
             let loss = 1.0 - low.as_f64() / high.as_f64().max(1.0);
             plan.loss = plan.loss.max(loss);
             plan.notes.push(format!(
-                "the clock of CPUs {cpus} is not held, {why_not}: {governor} may lower it to {low}, as they look idle, and \
+                "the clock of {cpus:#} is not held, {why_not}: {governor} may lower it to {low}, as they look idle, and \
                  the tasks would be up to {:.0}% slower than asked",
                 100.0 * loss
             ));
@@ -77,7 +77,7 @@ impl HoldPlan {
                 Ok(limit) => held.limits.push(limit),
                 Err(error) => {
                     held.problems.push(format!(
-                        "the clock of CPUs {} is not held: {}",
+                        "the clock of {:#} is not held: {}",
                         policy.cpus,
                         error.in_words()
                     ));
@@ -109,7 +109,7 @@ impl HeldClock {
             if let Some(now) = control_file::read(file).ok().filter(|now| now != value) {
                 let file = file.display();
                 status.add_problem(format!(
-                    "the clock of CPUs {cpus} is held no longer: {file} is `{now}` and was set to `{value}`"
+                    "the clock of {cpus:#} is held no longer: {file} is `{now}` and was set to `{value}`"
                 ));
             }
         }
@@ -216,7 +216,7 @@ mod tests {
         // As the kernel shows it when the upper limit has fallen.
         fs::write(host.roots.cpus().join(format!("cpufreq/policy0/{MIN}")), "1800000\n").unwrap();
         let problems = problems(&held);
-        assert!(problems[0].contains("CPUs 0 is held no longer"), "{problems:?}");
+        assert!(problems[0].contains("CPU 0 is held no longer"), "{problems:?}");
         journal.undo_all().unwrap();
         assert_eq!((limit(&host, 0), journal.notes().len()), ("800000".into(), 0));
     }
@@ -258,7 +258,7 @@ mod tests {
         let plan = HoldPlan::of(&host, &demand(&[0, 1]));
         fs::remove_file(host.roots.cpus().join(format!("cpufreq/policy0/{MIN}"))).unwrap();
         let problems = problems(&plan.engage(&journal));
-        assert!(problems.len() == 1 && problems[0].contains("CPUs 0 is not held: cannot"), "{problems:?}");
+        assert!(problems.len() == 1 && problems[0].contains("CPU 0 is not held: cannot"), "{problems:?}");
         assert_eq!(limit(&host, 1), "2200000");
     }
 

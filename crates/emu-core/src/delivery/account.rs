@@ -21,6 +21,9 @@ const FULL: f64 = 0.97;
 /// Which CPU a task belongs to does not matter where it ran less than this part of a window.
 const STRAY: f64 = 0.01;
 
+/// The part of the time for which a single window may stand beside its own.
+const UNSEEN: f64 = 0.5;
+
 /// So many escaped processes are named.
 const NAMED: usize = 4;
 
@@ -126,16 +129,20 @@ impl Sum {
         self.squares += (got - asked).powi(2) / wall;
     }
 
-    /// The mean share, with the scatter of the windows for what was not observed of `elapsed`, and the grain at both ends.
+    /// The mean share, with the scatter of the windows for what was not observed of `elapsed`, and the grain at both ends. A
+    /// single window has no scatter, and does not stand for a longer time.
     fn delivered(&self, elapsed: f64, grain: impl Fn(f64) -> f64) -> Option<Delivered> {
-        if self.windows == 0 {
+        let unseen = (1.0 - self.observed / elapsed.max(self.observed)).max(0.0);
+        if self.windows == 0 || (self.windows == 1 && unseen > UNSEEN) {
             return None;
         }
         let (share, asked) = (self.got / self.wall, self.asked / self.wall);
         let off = share - asked;
         let variance = (self.squares / self.wall - off * off).max(0.0);
-        let unseen = (1.0 - self.observed / elapsed.max(self.observed)).max(0.0);
-        let scatter = 1.96 * (variance * unseen / f64::from(self.windows)).sqrt();
+        let scatter = match self.windows - 1 {
+            0 => 0.0,
+            more => student(more) * (variance * unseen / f64::from(more)).sqrt(),
+        };
         let half = scatter.hypot(grain(asked) / self.observed);
         Some(Delivered {
             share,
@@ -145,6 +152,12 @@ impl Sum {
             observed: time::span(self.observed as Nanos),
         })
     }
+}
+
+/// The quantile of Student's distribution for an interval of 95 %.
+fn student(freedom: u32) -> f64 {
+    const FEW: [f64; 5] = [12.71, 4.30, 3.18, 2.78, 2.57];
+    FEW.get(freedom as usize - 1).copied().unwrap_or_else(|| 1.96 + 2.5 / f64::from(freedom))
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -309,9 +322,10 @@ impl Account {
         self.cpus.get(&cpu)?.delivered(self.elapsed, |share| self.asked.grain(share))
     }
 
-    /// CPU time of all tasks per time, in CPUs.
+    /// CPU time of all tasks per time, in CPUs; `None` where less than half of the time is known.
     pub(super) fn used(&self) -> Option<f64> {
-        (self.used.1 > 0.0).then(|| self.used.0 / self.used.1)
+        let (used, known) = self.used;
+        (known > 0.0 && known >= self.elapsed / 2.0).then(|| used / known)
     }
 
     /// How long the targets have been watched.

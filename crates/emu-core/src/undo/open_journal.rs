@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
@@ -26,7 +26,7 @@ use super::places::Places;
 use super::record::{Step, Undo};
 use super::replay::{check, finish, undo};
 use super::state::{PATIENCE, StateDir, lock_within};
-use super::undoer::Gravity;
+use super::undoer::{Gravity, pause};
 use super::written::Written;
 use crate::control_file;
 use crate::error::{Error, ErrorKind, Result};
@@ -38,6 +38,9 @@ const JOURNAL_MAX: u64 = 16 << 20;
 
 /// The length in bytes at which a journal is copied.
 const COPY_AT: u64 = 1 << 20;
+
+/// How long a file may read as before it was written: the kernel applies limits of cpufreq in a worker thread.
+const APPLIED: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(super) enum Phase {
@@ -279,7 +282,7 @@ impl OpenJournal {
         }
         if written.knows(value) {
             control_file::write(path, value)?;
-            let now = read()?;
+            let now = applied(read, &current, value)?;
             if !written.knows(&now) {
                 self.settle(path, &mut written, [value, &now])?;
             } else if written.old != value {
@@ -295,7 +298,7 @@ impl OpenJournal {
             self.settle(path, &mut written, [value, value])?;
             return Err(error);
         }
-        match read() {
+        match applied(read, &current, value) {
             Ok(now) => self.settle(path, &mut written, [value, &now]).map(|()| now),
             Err(error) => {
                 control_file::write(path, &written.found)?;
@@ -365,6 +368,18 @@ impl Drop for OpenJournal {
 
 /// One `write(2)`, then `fdatasync(2)`: the record is on disk before its change is made. Where only a part has been written, a
 /// second one tells why.
+/// The kernel's version of `value`, which was just written where `before` was.
+fn applied(read: impl Fn() -> Result<String>, before: &str, value: &str) -> Result<String> {
+    let end = Instant::now() + APPLIED;
+    loop {
+        let now = read()?;
+        if now != before || now == value || Instant::now() >= end {
+            return Ok(now);
+        }
+        pause();
+    }
+}
+
 fn write_line(mut file: &File, line: &[u8]) -> io::Result<()> {
     file.write_all(line)?;
     file.sync_data()

@@ -11,7 +11,6 @@ use serde::Serialize;
 use crate::hints;
 use crate::zone::options::Options;
 use crate::zone::record::{ExpectedRecord, FORM};
-use crate::zone::summary::cpus;
 
 /// Every method judged by one demand.
 #[derive(Debug, Serialize)]
@@ -157,7 +156,7 @@ impl Listing {
     }
 
     fn heading(&self) -> String {
-        format!("On this host, for {} on {}:", self.speed, cpus(&self.cpus))
+        format!("On this host, for {} on {:#}:", self.speed, self.cpus)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::signals::Signals;
 use crate::values::MethodChoice;
 use crate::zone::options::Options;
 use crate::zone::plan::Plan;
-use crate::zone::{ZoneArgs, follow, like, summary};
+use crate::zone::{ZoneArgs, follow, like};
 
 /// How far a period may be from the one asked for: `cpu-hogs` keeps out of step with the tick.
 const PERIOD_SLACK: f64 = 0.02;
@@ -254,8 +254,7 @@ fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Planned, Failur
             let both = cpus.intersection(&other.cpus);
             if !both.is_empty() {
                 return Err(Error::unavailable(format!(
-                    "{} of node {name}: {} has them, too",
-                    summary::cpus(&both),
+                    "{both:#} of node {name}: {} has them, too",
                     other.name
                 ))
                 .hint("nodes never share a CPU: give each its own in `cpus` or `speed`")

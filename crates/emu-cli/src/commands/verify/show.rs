@@ -18,7 +18,6 @@ use serde::Serialize;
 use crate::exit::Exit;
 use crate::output::{SCHEMA, nanos};
 use crate::values::PAIRS_MOST;
-use crate::zone::summary::cpus;
 
 /// What holds for a whole run.
 #[derive(Debug, Clone, Serialize)]
@@ -209,7 +208,7 @@ impl Section {
 
 /// `cpu-lim at 50% on CPU 0`.
 pub(crate) fn title(method: MethodId, speed: &str, cpus: &CpuList) -> String {
-    format!("{method} at {speed} on {}", self::cpus(cpus))
+    format!("{method} at {speed} on {cpus:#}")
 }
 
 fn name(finding: &Finding) -> String {
@@ -256,7 +255,7 @@ impl Report {
     pub(crate) fn text(&self) -> String {
         let mut text: String = self.sections.iter().map(|section| section.text() + "\n").collect();
         for Refused { method, speed, cpus, unavailable } in &self.refused {
-            let refusal = format!("{method} cannot do {speed} on {} here: {unavailable}", self::cpus(cpus));
+            let refusal = format!("{method} cannot do {speed} on {cpus:#} here: {unavailable}");
             let _ = writeln!(text, "{}", wrap(&refusal, 0));
             let _ = writeln!(text, "{}\n", wrap(&format!("hint: {}", unavailable.hint), 2));
         }

@@ -46,6 +46,21 @@ fn a_task_that_sleeps_tells_nothing() {
 }
 
 #[test]
+fn a_single_window_does_not_stand_for_a_long_time() {
+    let mut account = Account::new(asked(&[0.4], false));
+    account.add(&window(&[task(0, 0.2, 0.8)]));
+    assert_eq!((share(account.zone()), share(account.cpu(0))), (Some(0.2), Some(0.2)));
+    // What it did later is not known.
+    for _ in 0..2 {
+        account.add(&Window { used: None, ..window(&[]) });
+    }
+    assert_eq!((account.zone(), account.cpu(0), account.used()), (None, None, None));
+    account.add(&window(&[task(0, 0.4, 0.6)]));
+    let seen = account.zone().unwrap();
+    assert!(seen.low < 0.25 && 0.35 < seen.high, "{seen:?}");
+}
+
+#[test]
 fn stopped_time_is_no_sleep() {
     let mut account = Account::new(asked(&[0.4], true));
     account.add(&window(&[task(0, 0.39, 0.005)]));

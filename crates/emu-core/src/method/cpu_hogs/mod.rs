@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::{About, Emulation, Expected, Method, Plan, Trait};
 use crate::cgroup::{TaskGroup, Usage, can_have, is_same_everywhere};
-use crate::cpu_list::CpuId;
+use crate::cpu_list::{CpuId, CpuList};
 use crate::duty::idle_pusher::IdlePusher;
 use crate::duty::{Grid, PERIOD_MIN, check_period, detuned};
 use crate::error::{Error, Result};
@@ -59,6 +59,9 @@ const ABOUT: About = About {
 
 /// A wake-up was seen to cost some 25 µs on a guest whose timers are slow: a quarter of a percent of this.
 const PERIOD: Duration = Duration::from_millis(10);
+
+/// A burner that gives up no more than this is no problem.
+const DROPPED: Duration = Duration::from_millis(1);
 
 const UNTOLD: &str = "what tasks outside the zone have cannot be told now, as with a CPU offline or without the zone's \
                       cgroup: they are slowed too";
@@ -320,6 +323,7 @@ impl Emulation for Hogs {
             status.add_problem(UNTOLD.to_owned());
         }
         let mut ended = 0;
+        let (mut offline, mut kept_back, mut dropped) = (Vec::new(), Vec::new(), Duration::ZERO);
         for (&cpu, burner) in &self.burners {
             let counters = burner.counters();
             let read = |counter: &std::sync::atomic::AtomicI64| time::span(counter.load(Ordering::Relaxed));
@@ -331,15 +335,11 @@ impl Emulation for Hogs {
             status.burned += burned;
             let online = burner.is_on_its_cpu();
             if !online {
-                status.add_problem(format!(
-                    "CPU {cpu} went offline; its burner waits for it, and tasks bound to it may run elsewhere unslowed"
-                ));
+                offline.push(cpu);
             }
-            if burner.dropped() > Duration::from_millis(1) {
-                let dropped = burner.dropped();
-                status.add_problem(format!(
-                    "CPU {cpu}: the burner was kept from running, and {dropped:.1?} of what it owed was given up"
-                ));
+            if burner.dropped() > DROPPED {
+                kept_back.push(cpu);
+                dropped = dropped.max(burner.dropped());
             }
             let why = burner.ended();
             if let Some(why) = &why {
@@ -357,6 +357,19 @@ impl Emulation for Hogs {
                     ..CpuStatus::new(cpu, asked)
                 });
             }
+        }
+        let list = |cpus: Vec<CpuId>| cpus.into_iter().collect::<CpuList>();
+        if !offline.is_empty() {
+            status.add_problem(format!(
+                "offline: {:#}; burners wait for it, and tasks bound to it may run elsewhere unslowed",
+                list(offline)
+            ));
+        }
+        if !kept_back.is_empty() {
+            status.add_problem(format!(
+                "{:#}: burners were kept from running, and up to {dropped:.1?} of what each owed was given up",
+                list(kept_back)
+            ));
         }
         if ended > 0 && ended == self.burners.len() {
             status.health = Health::Ended;
