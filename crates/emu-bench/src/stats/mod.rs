@@ -24,6 +24,7 @@ mod regression;
 mod sample;
 mod scatter;
 mod segments;
+mod signed_ranks;
 
 pub use aa::AaTest;
 pub use bootstrap::Bootstrap;

@@ -191,10 +191,10 @@ mod tests {
 
     #[test]
     fn what_one_comparison_shows_many_need_not() {
-        let spreads = [[0.75; 10].as_slice(), &[1.25; 2]].concat();
+        let spreads = [[0.75; 9].as_slice(), &[1.3; 3]].concat();
         let (alone, of_many) = (of_spreads(&spreads, 1), of_spreads(&spreads, 16));
         assert!(alone.is_calmer() && !of_many.is_calmer(), "{alone:?} {of_many:?}");
-        assert!((of_many.noise_ratio.level - (1.0 - 0.05 / 16.0)).abs() < 1e-12);
+        assert!((1.0 - 0.05 / 16.0..0.999).contains(&of_many.noise_ratio.level), "{of_many:?}");
         let sure = vec![of_spreads(&[0.75; 12], 16); 16];
         let text = conclusion(&sure);
         assert!(text.starts_with("Shown to make runs calmer") && !text.contains("so few pairs"), "{text}");
