@@ -4,13 +4,15 @@
 //! `tests/campaign kills` tries more deaths, of each kind with each method: after a change of how things are undone.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::campaign::{Random, Table, Wanted, is_alive, is_real_time, kill_marked, left_of, marked};
 use crate::common::{
-    self, PATIENCE, alone, child_called, emu, eventually, groups_of, is_root, methods, run, skip, words,
+    self, PATIENCE, alone, as_nobody, can_emulate_by, child_called, emu, eventually, groups_of, has_cpus,
+    is_root, methods, place_of, run, skip, words,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -225,4 +227,28 @@ fn groups_that_the_program_has_made_go_with_those_of_emu() {
         assert!(took < Duration::from_secs(4), "{method}: it has waited for what it could remove");
         common::assert_nothing_left(ended.pid);
     }
+}
+
+#[test]
+fn orphans_that_a_subreaper_takes_over_may_run_anywhere_again() {
+    let _alone = alone();
+    if !is_root() || !can_emulate_by(&["cpu-lim"]) || !has_cpus(2) {
+        return;
+    }
+    let (_folder, mut command) = as_nobody(&[]);
+    // The orphan is emu's as long as emu lives, and then this process's, whose session is that of emu.
+    command.args(words("run -q -s 30% -c 0 -m cpu-lim -- sh -c"));
+    command.arg("(sleep 20 >/dev/null 2>&1 & echo $!); exec sleep 20").stdout(Stdio::piped());
+    nix::sys::prctl::set_child_subreaper(true).expect("to be a subreaper");
+    let mut emu = command.spawn().expect("emu to start");
+    let mut line = String::new();
+    let told = emu.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut line));
+    let orphan = line.trim().parse().expect("the orphan's number");
+    let [here, slowed] = [std::process::id(), orphan].map(|pid| place_of(pid).1);
+    emu.kill().and_then(|()| emu.wait()).expect("to kill emu");
+    eventually("the orphan may run anywhere", || place_of(orphan).1 == here);
+    nix::sys::prctl::set_child_subreaper(false).expect("to be none any more");
+    let _ = kill(Pid::from_raw(orphan as i32), Signal::SIGKILL);
+    assert!(told.is_some_and(|told| told.is_ok()) && slowed != here, "{line}: {slowed}");
+    common::assert_nothing_left(emu.id());
 }

@@ -200,7 +200,7 @@ mod tests {
         let (host, journal) = host(dir.path(), "schedutil");
         let plan = HoldPlan::of(&host, &demand(&[1]));
         assert_eq!((plan.loss, plan.notes.len()), (0.0, 1));
-        assert!(plan.notes[0].contains("CPUs 1 is held at 2.200 GHz"), "{:?}", plan.notes);
+        assert!(plan.notes[0].contains("CPU 1 is held at 2.200 GHz"), "{:?}", plan.notes);
         let held = plan.engage(&journal);
         assert_eq!((limit(&host, 0), limit(&host, 1)), ("800000".into(), "2200000".into()));
         assert_eq!(problems(&held), Vec::<String>::new());

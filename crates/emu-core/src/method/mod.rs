@@ -85,6 +85,9 @@ pub enum Trait {
     Burns,
     /// Burns it in processes of their own, whose CPU time nobody can tell from a disturbance.
     HasHelpers,
+    /// Shares out each CPU by itself. On several, threads that spin for each other get less than their shares, and so do
+    /// short processes, which begin beside others and end before they are spread.
+    SplitsCpus,
     /// Leaves it to the scheduler's tick to end a turn: what a window of time has differs by up to a tick.
     EndsAtTicks,
     /// Slows whatever else runs on the CPUs of the zone, too.

@@ -66,7 +66,7 @@ const ABOUT: About = About {
     summary: "the scheduler's bandwidth control gives the tasks a share of each CPU; one cgroup for each CPU",
     acts_on: "cgroup",
     continuous: true,
-    traits: &[Trait::PerCpu, Trait::LeavesIdle, Trait::NeedsGroup, Trait::EndsAtTicks],
+    traits: &[Trait::PerCpu, Trait::SplitsCpus, Trait::LeavesIdle, Trait::NeedsGroup, Trait::EndsAtTicks],
     needs: "the cgroup cpu controller, and cpuset for unequal speeds: root, or a delegated v2 group",
     limits: &[
         "at 1 ms at least in each period: a low speed needs a long period (5 % at least 20 ms)",
