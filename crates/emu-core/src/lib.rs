@@ -57,6 +57,7 @@ pub mod control_file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod input_file;
+pub mod named;
 
 pub use cgroup::{Memory, QuotaLimit, throttled_time};
 pub use command::{Ended, SlowChild, SlowCommand, Stdio};

@@ -12,9 +12,8 @@ use clap_complete::engine::{
 };
 use clap_complete::env::Shells;
 use clap_complete::{CompleteEnv, Shell};
-use emu_core::{CpuList, Error, Host, Roots};
+use emu_core::{CpuList, Error, Host, Roots, named};
 
-use super::attach::find::{container, process, unit};
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -143,23 +142,26 @@ fn nodes() -> Vec<CompletionCandidate> {
 }
 
 fn containers() -> Vec<CompletionCandidate> {
-    host(container::running).unwrap_or_default().into_iter().map(CompletionCandidate::new).collect()
+    host(named::running_containers).unwrap_or_default().into_iter().map(CompletionCandidate::new).collect()
 }
 
 fn units() -> Vec<CompletionCandidate> {
-    host(unit::running).unwrap_or_default().into_iter().map(CompletionCandidate::new).collect()
+    host(named::running_units).unwrap_or_default().into_iter().map(CompletionCandidate::new).collect()
 }
 
 fn processes() -> Vec<CompletionCandidate> {
     let named = |(pid, mut names): (_, Vec<String>)| {
         CompletionCandidate::new(format!("{pid}")).help(names.pop().map(Into::into))
     };
-    process::own().unwrap_or_default().into_iter().map(named).collect()
+    named::own_processes(&Roots::system()).unwrap_or_default().into_iter().map(named).collect()
 }
 
 fn names() -> Vec<CompletionCandidate> {
-    let mut names: Vec<_> =
-        process::own().unwrap_or_default().into_iter().flat_map(|(_, names)| names).collect();
+    let mut names: Vec<_> = named::own_processes(&Roots::system())
+        .unwrap_or_default()
+        .into_iter()
+        .flat_map(|(_, names)| names)
+        .collect();
     names.sort_unstable();
     names.dedup();
     names.into_iter().map(CompletionCandidate::new).collect()
@@ -190,7 +192,7 @@ mod tests {
         let own = std::process::id().to_string();
         assert!(next(&format!("emu attach --pid {own}")).contains(&own));
         assert!(next("emu set ").contains(&own));
-        let name = process::own()
+        let name = named::own_processes(&Roots::system())
             .unwrap()
             .into_iter()
             .find(|(pid, _)| pid.to_string() == own)

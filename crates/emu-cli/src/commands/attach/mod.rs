@@ -1,7 +1,6 @@
 //! `emu attach`: slows down what runs already.
 
 mod args;
-pub(crate) mod find;
 mod target;
 
 pub(crate) use args::AttachArgs;

@@ -6,13 +6,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use emu_core::{Error, Host, Pid, Result, Roots, Tasks};
+use emu_core::{Error, Host, Pid, Result, Roots, Tasks, named};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::args::TargetArgs;
-use super::find;
 
 #[derive(Debug)]
 pub(crate) enum Target {
@@ -57,14 +56,14 @@ impl Target {
         match (cgroup, unit, container, name) {
             (Some(path), ..) => Self::cgroup(host, path, None),
             (_, Some(unit), ..) => {
-                Self::cgroup(host, &find::unit::find(host, unit)?, Some(format!("unit {unit}")))
+                Self::cgroup(host, &named::unit(host, unit)?, Some(format!("unit {unit}")))
             }
             (_, _, Some(container), _) => {
-                let path = find::container::find(host, container)?;
+                let path = named::container(host, container)?;
                 Self::cgroup(host, &path, Some(format!("container {container}")))
             }
             (.., Some(name)) => {
-                Self::processes(&host.roots, &find::process::find(name, &ancestors(&host.roots))?)
+                Self::processes(&host.roots, &named::processes(&host.roots, name, &ancestors(&host.roots))?)
             }
             _ => Self::processes(&host.roots, pid),
         }

@@ -5,14 +5,13 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::PathBuf;
 
-use emu_core::{Error, Host, LiveSession, Pid, Result, Roots, SlowCommand, Stdio};
+use emu_core::{Error, Host, LiveSession, Pid, Result, Roots, SlowCommand, Stdio, named};
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process, setpgid};
 
 use super::find as find_node;
 use super::spec::Specs;
 use crate::commands::attach::Target;
-use crate::commands::attach::find;
 use crate::control::{self, Member, Working};
 use crate::exit::{Exit, Failure};
 use crate::supervise::{descendants, program};
@@ -135,7 +134,7 @@ fn pids_of(host: &Host, member: &Member) -> Result<Result<Vec<Pid>, String>> {
         Member::Run(_) => Ok(Ok(Vec::new())),
         Member::Pid(pid) if !host.roots.proc.join(pid.to_string()).exists() => Ok(Err("it has ended".into())),
         Member::Pid(pid) => Ok(Ok(family(Target::processes(&host.roots, &[*pid])?.pids())?)),
-        Member::Name(name) => match find::process::find(name, &[]) {
+        Member::Name(name) => match named::processes(&host.roots, name, &[]) {
             Ok(pids) => Ok(Ok(family(Target::processes(&host.roots, &pids)?.pids())?)),
             Err(why) => Ok(Err(in_words(&why))),
         },
@@ -152,8 +151,8 @@ fn pids_of(host: &Host, member: &Member) -> Result<Result<Vec<Pid>, String>> {
 
 pub(super) fn group_of(host: &Host, member: &Member) -> Result<(PathBuf, Target)> {
     let path = match member {
-        Member::Unit(unit) => find::unit::find(host, unit)?,
-        Member::Container(container) => find::container::find(host, container)?,
+        Member::Unit(unit) => named::unit(host, unit)?,
+        Member::Container(container) => named::container(host, container)?,
         Member::Cgroup(path) => path.clone(),
         Member::Run(_) | Member::Pid(_) | Member::Name(_) => {
             return Err(Error::usage(format!("{member} has no cgroup of its own"))

@@ -2,16 +2,20 @@
 
 use std::path::PathBuf;
 
-use emu_core::{Error, Host, Result, nearest};
-
 use super::{groups, listed, name_of};
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::nearest::nearest;
 
 /// Kinds of units that have processes.
 const KINDS: [&str; 3] = [".service", ".scope", ".slice"];
 
 /// The cgroup of a unit that runs; a name without a kind is that of a service. Of a unit of the system and one of a user it is
 /// the system's for root, and the caller's own else.
-pub(crate) fn find(host: &Host, name: &str) -> Result<PathBuf> {
+///
+/// # Errors
+/// Usage: none runs here, or several are meant.
+pub fn unit(host: &Host, name: &str) -> Result<PathBuf> {
     if name.is_empty() || name.contains('/') {
         return Err(
             Error::usage(format!("bad unit `{name}`")).hint("name it as systemctl does: redis.service")
@@ -44,13 +48,13 @@ pub(crate) fn find(host: &Host, name: &str) -> Result<PathBuf> {
         }
         ([], several) | (several, _) => {
             Err(Error::usage(format!("several units are called `{wanted}`: {}", listed(several)))
-                .hint("name the one that is meant with --cgroup"))
+                .hint("name the cgroup that is meant"))
         }
     }
 }
 
 /// The units that run here.
-pub(crate) fn running(host: &Host) -> Vec<String> {
+pub fn running_units(host: &Host) -> Vec<String> {
     units(&groups(host))
 }
 

@@ -1,13 +1,29 @@
-//! What runs, by name: units of systemd, containers, processes. Nothing is asked of a daemon where the files tell.
+//! What runs already, by name: units of systemd, containers, processes. Nothing is asked of a daemon where the files tell.
+//!
+//! ```no_run
+//! use emu_core::{Demand, Host, Roots, Session, Tasks, choose, named};
+//!
+//! # fn main() -> emu_core::Result<()> {
+//! let host = Host::detect(&Roots::system())?;
+//! let web = Tasks::Cgroup(named::container(&host, "web")?);
+//! let demand = Demand::measured(&host, &"25%".parse()?, None)?;
+//! let session = Session::engage(&choose(&host, &demand)?, "web", web)?;
+//! # session.release().1
+//! # }
+//! ```
 
-pub(crate) mod container;
-pub(crate) mod process;
-pub(crate) mod unit;
+mod container;
+mod process;
+mod unit;
+
+pub use container::{container, running_containers};
+pub use process::{own_processes, processes};
+pub use unit::{running_units, unit};
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use emu_core::Host;
+use crate::host::Host;
 
 /// Groups that are looked at in each hierarchy: more are a host that is no longer searched in a moment.
 const GROUPS_MAX: usize = 20_000;

@@ -1,15 +1,22 @@
 //! Processes by name.
 
-use emu_core::{Error, Pid, Result, nearest};
-use procfs::process::{Process, all_processes};
+use procfs::process::{Process, all_processes_with_root};
+
+use crate::error::{Error, Result};
+use crate::nearest::nearest;
+use crate::roots::Roots;
+use crate::sys::Pid;
 
 /// The kernel keeps so much of the name of a program.
 const COMM_MAX: usize = 15;
 
 /// The processes of this name, but those in `except`: by the kernel's name of the process, or by the file of its first
 /// argument. They are the caller's own, of root all.
-pub(crate) fn find(name: &str, except: &[Pid]) -> Result<Vec<Pid>> {
-    let mut others = own()?;
+///
+/// # Errors
+/// Usage, where none is; `/proc` cannot be read.
+pub fn processes(roots: &Roots, name: &str, except: &[Pid]) -> Result<Vec<Pid>> {
+    let mut others = own_processes(roots)?;
     others.retain(|(pid, _)| !except.contains(pid));
     let is_meant = |(_, names): &&(Pid, Vec<String>)| names.iter().any(|known| known == name);
     let found: Vec<_> = others.iter().filter(is_meant).map(|(pid, _)| *pid).collect();
@@ -28,9 +35,10 @@ pub(crate) fn find(name: &str, except: &[Pid]) -> Result<Vec<Pid>> {
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub(crate) fn own() -> Result<Vec<(Pid, Vec<String>)>> {
+pub fn own_processes(roots: &Roots) -> Result<Vec<(Pid, Vec<String>)>> {
     let user = nix::unistd::geteuid();
-    let all = all_processes().map_err(|e| Error::unavailable(format!("cannot list processes: {e}")))?;
+    let all = all_processes_with_root(&roots.proc)
+        .map_err(|e| Error::unavailable(format!("cannot list processes: {e}")))?;
     let is_own = |process: &Process| user.is_root() || process.uid().is_ok_and(|uid| uid == user.as_raw());
     Ok(all.flatten().filter(is_own).map(|process| (process.pid, names(&process))).collect())
 }
@@ -59,9 +67,9 @@ mod tests {
         let own = std::process::id() as Pid;
         let names = names(&Process::myself().unwrap());
         let name = names.last().unwrap();
-        assert!(find(name, &[]).unwrap().contains(&own), "{names:?}");
-        assert!(!find(name, &[own]).is_ok_and(|found| found.contains(&own)));
-        let error = find("there-is-no-such-program", &[]).unwrap_err();
+        assert!(processes(&Roots::system(), name, &[]).unwrap().contains(&own), "{names:?}");
+        assert!(!processes(&Roots::system(), name, &[own]).is_ok_and(|found| found.contains(&own)));
+        let error = processes(&Roots::system(), "there-is-no-such-program", &[]).unwrap_err();
         assert!(error.hint_text().is_some());
     }
 }

@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Host, Result, heed_children, nearest, sleep};
 use serde::Deserialize;
 
 use super::{groups, listed, name_of};
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::nearest::nearest;
+use crate::sys::spawn::heed_children;
+use crate::sys::time::sleep;
 
 /// Digits of an ID.
 const ID_LENGTH: usize = 64;
@@ -29,8 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The cgroup of a container that runs, by its name, its ID, or the first digits of that.
 ///
 /// # Errors
-/// None is of this name, or several are.
-pub(crate) fn find(host: &Host, name: &str) -> Result<PathBuf> {
+/// Usage: none is of this name, or several are.
+pub fn container(host: &Host, name: &str) -> Result<PathBuf> {
     if name.is_empty() || name.contains('/') {
         return Err(Error::usage(format!("bad container `{name}`")).hint("give its name, or its ID"));
     }
@@ -61,12 +65,12 @@ pub(crate) fn find(host: &Host, name: &str) -> Result<PathBuf> {
             })
         }
         several => Err(Error::usage(format!("several containers are called `{name}`: {}", listed(several)))
-            .hint("give more digits of the ID, or name the one that is meant with --cgroup")),
+            .hint("give more digits of the ID, or name the cgroup that is meant")),
     }
 }
 
 /// The names of the containers that run here, as far as files tell.
-pub(crate) fn running(host: &Host) -> Vec<String> {
+pub fn running_containers(host: &Host) -> Vec<String> {
     let all = groups(host);
     let ids = ids(&all);
     names().into_iter().filter(|known| known.is_among(&ids)).map(|known| known.name).collect()
