@@ -130,8 +130,8 @@ impl fmt::Debug for Prepared {
     }
 }
 
-/// What [`Trait::SplitsCpus`] adds to the error on several CPUs, where programs are judged that are no loops: at 50 % of 20 ms two
-/// short processes at a time were 35 % too slow, and two threads that spin at barriers 24 %.
+/// What [`Trait::SplitsCpus`] adds to the error on several CPUs, where programs are judged that are no loops: at 25 % of 20 ms two
+/// short processes at a time were 34 % too slow, and two threads that spin at barriers 25 % (docs/FIDELITY.md).
 const SPLIT: f64 = 0.1;
 
 /// What a method says to a demand.

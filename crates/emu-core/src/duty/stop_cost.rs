@@ -95,9 +95,11 @@ impl StopCost {
                 }
             }
             let idle = idle_time(host, cpus).zip(before).map(|(after, before)| after - before);
+            let was_idle = idle.is_some_and(|idle| probe.gaps().is_ok_and(|gaps| is_idle_in(gaps, idle)));
+            // A group with a process in it cannot be removed.
+            drop(probe);
             end();
-            let gaps = probe.gaps()?;
-            Ok(cost.filter(|_| idle.is_some_and(|idle| is_idle_in(gaps, idle))))
+            Ok(cost.filter(|_| was_idle))
         });
         match measured {
             Ok(Some(cost)) => cost,
