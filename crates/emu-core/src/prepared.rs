@@ -108,7 +108,12 @@ impl Prepared {
 
     fn by_faith(&self, other: &Self) -> Ordering {
         let (a, b) = (self.expected(), other.expected());
-        self.error_of_many().total_cmp(&other.error_of_many()).then(a.longest_stall.cmp(&b.longest_stall))
+        // New processes run until signals reach them, and a group has them from the begin.
+        let signals = |one: &Self| one.method.about().has(Trait::SendsSignals);
+        self.error_of_many()
+            .total_cmp(&other.error_of_many())
+            .then(a.longest_stall.cmp(&b.longest_stall))
+            .then(signals(self).cmp(&signals(other)))
     }
 
     /// The expected error is one of programs that compute on each CPU by themselves.
@@ -153,7 +158,8 @@ pub fn judge(host: &Host, demand: &Demand) -> Vec<Judged> {
 }
 
 /// The most faithful of those that can: the least expected error, to which [`Trait::SplitsCpus`] adds on several CPUs; among
-/// equals the shortest stall. Those that are as they were [published](Trait::Published) are left out.
+/// equals the shortest stall, and a group rather than signals. Those that are as they were [published](Trait::Published) are
+/// left out.
 pub fn best(judged: &[Judged]) -> Option<&Prepared> {
     let able = judged.iter().filter_map(|one| one.result.as_ref().ok());
     able.filter(|prepared| prepared.is_improved()).min_by(|a, b| a.by_faith(b))
@@ -219,12 +225,13 @@ mod tests {
         let better = |cpus: usize| {
             let targets = (0..cpus).map(|cpu| (cpu, Target { share: 0.5, clock: None }));
             let demand = Demand::new(targets.collect());
-            let [fracas, freeze] = [ids::FRACAS, ids::CPU_FREEZE].map(|id| {
+            let [fracas, freeze, lim] = [ids::FRACAS, ids::CPU_FREEZE, ids::CPU_LIM].map(|id| {
                 let method = method::method(id).unwrap();
                 Prepared::new(method, &host, &demand).unwrap()
             });
-            fracas.by_faith(&freeze)
+            (fracas.by_faith(&freeze), freeze.by_faith(&lim))
         };
-        assert_eq!((better(1), better(2)), (Ordering::Less, Ordering::Greater));
+        assert_eq!(better(1), (Ordering::Less, Ordering::Less));
+        assert_eq!(better(2), (Ordering::Greater, Ordering::Less));
     }
 }
