@@ -10,7 +10,7 @@ use crate::common::{
 
 /// A suite of two tests. One has a limit of 1 s for work that takes between a thirtieth and a fifth of that at full speed.
 const SUITE: &str = "\
-work='i=0; while [ $i -lt 40000 ]; do i=$((i+1)); done'
+work='i=0; while [ $i -lt 80000 ]; do i=$((i+1)); done'
 timeout 1 sh -c \"$work\" && late= || late='<failure message=\"too late\"/>'
 echo \"<testsuite name='s'><testcase name='fine'/><testcase name='in time'>$late</testcase></testsuite>\" >junit.xml
 [ -z \"$late\" ]";
