@@ -181,7 +181,7 @@ fn json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
 fn ask(name: &str) -> Option<String> {
     heed_children();
     let mut asked = Command::new("docker");
-    asked.args(["inspect", "--type", "container", "--format", "{{.Id}}", "--", name]);
+    asked.args(["container", "inspect", "-f", "{{.Id}}", "--", name]);
     let mut asked = asked.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -43,7 +43,7 @@ pub fn unit(host: &Host, name: &str) -> Result<PathBuf> {
             let units = units(&all);
             Err(match nearest(&wanted, units.iter().map(String::as_str)) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error.hint("`systemctl list-units --state=running` names those that do"),
+                None => error.hint("`systemctl status` names those that do"),
             })
         }
         ([], several) | (several, _) => {
