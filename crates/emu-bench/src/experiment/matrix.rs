@@ -188,7 +188,8 @@ impl Experiment {
                 let planned = budget.mul_f64(PLANNED);
                 let fits = |count: &usize| time(*count) <= planned;
                 // What these do not decide gets the rest of the time.
-                (*REPETITIONS.start()..=FEWEST).take_while(fits).last().ok_or_else(|| {
+                let most = if request.sparing { FEWEST } else { REPETITIONS_MAX };
+                (*REPETITIONS.start()..=most).take_while(fits).last().ok_or_else(|| {
                     let least = time(*REPETITIONS.start()).div_f64(PLANNED).as_secs() + 1;
                     Error::usage(format!("cannot measure all of this within {budget:?}")).hint(format!(
                         "give at least --time {least}s, or fewer methods, workloads, speeds or cores"

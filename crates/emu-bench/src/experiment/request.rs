@@ -16,7 +16,8 @@ pub struct Request {
     pub parts: Vec<Part>,
     /// How often.
     pub repetitions: Repetitions,
-    /// Whether work that no method is promised to get right is measured no oftener than it must be.
+    /// Whether no more is measured than must be: six pairs where these decide, and of work that no method is promised to get
+    /// right no more in any case.
     pub sparing: bool,
     /// Length of a window, at least.
     pub window: Duration,

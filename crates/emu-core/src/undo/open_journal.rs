@@ -366,8 +366,6 @@ impl Drop for OpenJournal {
     }
 }
 
-/// One `write(2)`, then `fdatasync(2)`: the record is on disk before its change is made. Where only a part has been written, a
-/// second one tells why.
 /// The kernel's version of `value`, which was just written where `before` was.
 fn applied(read: impl Fn() -> Result<String>, before: &str, value: &str) -> Result<String> {
     let end = Instant::now() + APPLIED;
@@ -380,6 +378,8 @@ fn applied(read: impl Fn() -> Result<String>, before: &str, value: &str) -> Resu
     }
 }
 
+/// One `write(2)`, then `fdatasync(2)`: the record is on disk before its change is made. Where only a part has been written, a
+/// second one tells why.
 fn write_line(mut file: &File, line: &[u8]) -> io::Result<()> {
     file.write_all(line)?;
     file.sync_data()
