@@ -41,6 +41,7 @@ pub enum Correction {
     StallCost,
     StallFrequency,
     IdleQuota,
+    CrowdedBirth,
     Trim,
 }
 
@@ -66,7 +67,7 @@ pub const VARIABLE: &str = "EMU_ABLATION";
 #[cfg(feature = "ablation")]
 impl Correction {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::Account,
         Self::DetunedGrid,
         Self::LateStart,
@@ -98,6 +99,7 @@ impl Correction {
         Self::StallCost,
         Self::StallFrequency,
         Self::IdleQuota,
+        Self::CrowdedBirth,
         Self::Trim,
     ];
 

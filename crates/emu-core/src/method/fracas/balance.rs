@@ -17,6 +17,8 @@ pub(crate) struct Runnable {
     pub(crate) place: usize,
     /// The CPUs that the program has bound it to, where it has.
     pub(crate) bound: Option<CpuList>,
+    /// When it was born, in [`USER_TICK`](crate::sys::time::USER_TICK)s since boot.
+    pub(crate) born: u64,
 }
 
 impl Runnable {
@@ -101,7 +103,7 @@ mod tests {
     }
 
     fn threads(at: &[usize]) -> Vec<Runnable> {
-        at.iter().zip(1..).map(|(&place, tid)| Runnable { tid, place, bound: None }).collect()
+        at.iter().zip(1..).map(|(&place, tid)| Runnable { tid, place, bound: None, born: 0 }).collect()
     }
 
     fn planned(shares: &[f64], at: &[usize]) -> Vec<usize> {
@@ -168,6 +170,7 @@ mod tests {
                 tid,
                 place: place % shares.len(),
                 bound: cpu.map(|cpu| [cpu % shares.len()].into_iter().collect()),
+                born: 0,
             }).collect();
             let before = threads.clone();
             let moved = plan(&places, &mut threads);

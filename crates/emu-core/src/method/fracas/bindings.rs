@@ -72,7 +72,7 @@ impl Bindings {
                 if stat.state != b'R' && !closed(place) && !is_astray {
                     continue;
                 }
-                runnable.push(Runnable { tid, place, bound });
+                runnable.push(Runnable { tid, place, bound, born: stat.starttime });
             }
         }
         let alive: BTreeSet<_> = lists.iter().flatten().collect();

@@ -26,6 +26,10 @@ pub(crate) struct QuotaGroup {
     period_us: u64,
     trim: Trim,
     rest: IdleQuota,
+    /// Time of a CPU that the group's tasks are to get at its share beyond that, and the part of it that the quota in force
+    /// has on top, in microseconds.
+    owed: Nanos,
+    extra_us: u64,
     tick: Duration,
     /// Where it is known, the quota is corrected by it and by the trim. Else the trim only keeps account.
     stall_cost: Option<StopCost>,
@@ -57,6 +61,8 @@ impl QuotaGroup {
             period_us: 0,
             trim: Trim::default(),
             rest: IdleQuota::default(),
+            owed: 0,
+            extra_us: 0,
             tick: time::tick(),
             stall_cost,
             mark: None,
@@ -115,6 +121,7 @@ impl QuotaGroup {
         self.write(self.limit_now(cpus, period_us, is_resting))?;
         (self.asked, self.period_us) = (cpus, period_us);
         self.trim.restart();
+        (self.owed, self.extra_us) = (0, 0);
         self.rest.restart(is_resting, period_us as Nanos * 1_000, time::now());
         self.mark = None;
         Ok(())
@@ -122,7 +129,10 @@ impl QuotaGroup {
 
     /// The limit that gives `asked` CPUs to a group in use, or less to one at rest.
     fn limit_now(&self, asked: f64, period_us: u64, is_resting: bool) -> Limit {
-        let full = self.limit(asked, period_us);
+        let mut full = self.limit(asked, period_us);
+        if let (Quota::Micros(micros), false) = (&mut full.quota, is_resting) {
+            *micros += self.extra_us;
+        }
         let Some(turns) = self.turns(asked, period_us).filter(|_| is_resting) else { return full };
         let (Some(share), Quota::Micros(most)) = (turns.resting_share(), full.quota) else { return full };
         let Quota::Micros(micros) = Quota::of(share, period_us) else { return full };
@@ -244,6 +254,24 @@ impl QuotaGroup {
         Ok(changed && self.stall_cost.is_some() && before != self.limit(self.asked, self.period_us))
     }
 
+    /// Has the next period pay what is owed. That quota is written and written back, and each write forgives what the turn
+    /// before has overrun: half a tick in the mean.
+    fn pay(&mut self, turns: &QuotaTurns, had_rested: bool) {
+        let was_paid = std::mem::take(&mut self.extra_us) > 0;
+        let due = (self.owed as f64 * self.asked) as Nanos;
+        let most = (turns.period as f64 * (1.0 - self.asked)) as Nanos;
+        // The full quota of one that has rested is written anyway.
+        let forgiven = if had_rested { turns.tick / 2 } else { turns.tick };
+        if !self.rest.is_resting() && due > forgiven {
+            let paid = due.min(most);
+            self.extra_us = ((paid - forgiven).max(0) / 1_000) as u64;
+            self.owed -= (paid as f64 / self.asked) as Nanos;
+        }
+        if was_paid || self.extra_us > 0 {
+            self.rest.put_off(self.rest.next().min(time::now() + turns.period));
+        }
+    }
+
     fn due(&self) -> Due {
         let cpus = self.charged(self.asked, self.period_us);
         Due { cpus, period: self.period_us as Nanos * 1_000, tick: time::nanos(self.tick) }
@@ -278,6 +306,13 @@ impl QuotaGroup {
         turns.resting_share().map(|_| self.rest.next())
     }
 
+    /// Makes up for `time` of a CPU at the group's share, in one period or a few.
+    pub(crate) fn owe(&mut self, time: Nanos) {
+        if !is_off(Correction::CrowdedBirth) {
+            self.owed += time;
+        }
+    }
+
     /// To be called once in each period; true when the quota is to be written anew at once, by
     /// [`renew`](Self::renew).
     pub(crate) fn settle(&mut self) -> Result<bool> {
@@ -285,7 +320,9 @@ impl QuotaGroup {
         self.rest.put_off(time::now() + self.period_us as Nanos * 1_000);
         let now = self.read()?;
         if let Some(turns) = self.turns(self.asked, self.period_us) {
+            let had_rested = self.rest.is_resting();
             self.rest.observe(&now, &turns);
+            self.pay(&turns, had_rested);
         }
         Ok(self.written != Some(self.limit_now(self.asked, self.period_us, self.rest.is_resting())))
     }

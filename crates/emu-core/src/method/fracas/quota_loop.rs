@@ -111,7 +111,7 @@ impl QuotaLoop {
         };
         work.first_periods = work.periods();
         if let Some(balancer) = &mut work.balancer {
-            balancer.begin(&work.governed)?;
+            balancer.begin(&mut work.governed)?;
         }
         work.begin_windows(period_us);
         let wanted = Arc::new(Mutex::new(Wanted { shares: shares.to_vec(), period_us }));
@@ -310,7 +310,7 @@ impl Work {
 
     fn balance(&mut self) -> Result<()> {
         let Some(balancer) = &mut self.balancer else { return Ok(()) };
-        let result = balancer.look(&self.governed);
+        let result = balancer.look(&mut self.governed);
         self.real_time = balancer.real_time();
         result
     }

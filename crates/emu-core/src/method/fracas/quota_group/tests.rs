@@ -221,3 +221,25 @@ fn new_shares_wait_for_a_period_to_begin_and_no_longer() {
     assert!(waited >= 20_000_000, "no period began: {waited} ns");
     assert!((one.duty() - 0.25).abs() < 1e-12);
 }
+
+#[test]
+fn what_a_crowded_birth_missed_is_paid_once() {
+    let (root, mut one) = group(1, None);
+    one.tick = Duration::from_millis(4);
+    one.ask(0.5, 20_000).unwrap();
+    let settled = |one: &mut QuotaGroup| {
+        if one.settle().unwrap() {
+            one.renew().unwrap();
+        }
+        max(&root)
+    };
+    assert!(settled(&mut one).starts_with("10000 20000"));
+    one.owe(20_000_000);
+    assert!(settled(&mut one).starts_with("16000 20000"), "10 ms, of which two writes forgive 4");
+    assert!(settled(&mut one).starts_with("10000 20000"));
+    one.owe(6_000_000);
+    assert!(settled(&mut one).starts_with("10000 20000"), "less than writing it would give");
+    one.ask(0.25, 20_000).unwrap();
+    one.owe(4_000_000);
+    assert!(settled(&mut one).starts_with("5000 20000"), "new speeds owe nothing of before");
+}
