@@ -1,4 +1,4 @@
-//! A zone that lasts, empty at first: processes join it, and may join it later.
+//! A zone that lasts as long as the process that has made it, empty at first: processes join it, and may join it later.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
