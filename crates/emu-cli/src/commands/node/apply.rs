@@ -323,8 +323,8 @@ fn is_like(host: &Host, args: &CreateArgs, session: &LiveSession, working: &Work
 
 fn cpus_of(host: &Host, zone: &ZoneArgs) -> Result<CpuList> {
     let cpus = zone.demand.cpus.as_ref();
-    if let Some((_, profile)) = like::read(zone)? {
-        return like::cpus(host, &profile, cpus);
+    if let Some((_, other)) = like::read(zone)? {
+        return like::cpus(host, &other, cpus);
     }
     Ok(match (&zone.wanted.speed, follow::read(zone)?) {
         (Some(speed), _) => Demand::cpus_of(host, speed, cpus),
