@@ -21,7 +21,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// A shell in a session of its own on a terminal of its own.
-struct Terminal {
+pub(crate) struct Terminal {
     shell: Child,
     master: File,
     /// What was shown and has not been waited for.
@@ -31,10 +31,10 @@ struct Terminal {
 }
 
 /// The shell's prompt.
-const PROMPT: &str = "ready> ";
+pub(crate) const PROMPT: &str = "ready> ";
 
 impl Terminal {
-    fn open(shell: &[&str]) -> Self {
+    pub(crate) fn open(shell: &[&str]) -> Self {
         let pty = openpty(None, None).expect("a terminal");
         let slave = File::from(pty.slave);
         let ends = || Stdio::from(slave.try_clone().expect("a descriptor"));
@@ -55,18 +55,18 @@ impl Terminal {
         terminal
     }
 
-    fn send(&mut self, text: &str) {
+    pub(crate) fn send(&mut self, text: &str) {
         self.master.write_all(text.as_bytes()).expect("the terminal to take input");
     }
 
     /// Types a line and waits for the prompt; returns what was shown in between.
-    fn line(&mut self, line: &str) -> String {
+    pub(crate) fn line(&mut self, line: &str) -> String {
         self.send(&format!("{line}\n"));
         self.wait_for(PROMPT)
     }
 
     /// Waits until `text` is shown; returns what was shown before it.
-    fn wait_for(&mut self, text: &str) -> String {
+    pub(crate) fn wait_for(&mut self, text: &str) -> String {
         let begin = Instant::now();
         loop {
             if let Some((before, after)) = self.shown.split_once(text) {
@@ -87,7 +87,7 @@ impl Terminal {
 
     /// Waits until the shell says that its job is stopped. A parent is told after the last thread has stopped, so `/proc`
     /// may show that before.
-    fn wait_for_stopped_job(&mut self) {
+    pub(crate) fn wait_for_stopped_job(&mut self) {
         let begin = Instant::now();
         loop {
             let jobs = self.line("jobs");
@@ -133,7 +133,7 @@ impl Drop for Terminal {
 }
 
 /// The shells of this host that can be used.
-fn shells() -> Vec<&'static [&'static str]> {
+pub(crate) fn shells() -> Vec<&'static [&'static str]> {
     let known: [&[&str]; 2] = [&["bash", "--norc", "--noprofile", "--noediting", "-i"], &["dash", "-i"]];
     let has = |name: &str| Command::new(name).args(["-c", ":"]).status().is_ok_and(|status| status.success());
     known.into_iter().filter(|shell| has(shell[0])).collect()
@@ -145,7 +145,7 @@ fn emu(what: &str, method: &str) -> String {
 }
 
 /// Does `act` for each method, with the shells in turn.
-fn with_each_method(act: impl Fn(&mut Terminal, &str)) {
+pub(crate) fn with_each_method(act: impl Fn(&mut Terminal, &str)) {
     among(|shell, method, shells| method % shells == shell, act);
 }
 

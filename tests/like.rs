@@ -3,8 +3,10 @@
 use std::fs;
 
 use crate::common::{
-    alone, as_written, assert_nothing_left, assert_refused, can_emulate, emu, in_some_attempt, run, words,
+    alone, as_written, assert_nothing_left, assert_refused, can_emulate, emu, in_some_attempt, run,
+    unwrapped, words,
 };
+use crate::node::{apply, emu_node};
 
 #[test]
 fn a_machine_that_was_half_as_fast_is_met() {
@@ -47,7 +49,46 @@ fn a_machine_that_was_half_as_fast_is_met() {
 }
 
 #[test]
+fn a_setting_that_was_mapped_is_a_quota_of_the_cpus() {
+    let _alone = alone();
+    if !can_emulate() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let [map, kept] = ["map.json", "run.json"].map(|name| dir.path().join(name));
+    let write = |quota: f64| {
+        let text = format!(
+            "{{\"schema\": 1, \"setting\": 1769, \"setting_sd\": 20, \"gflops\": 25, \"quota\": {quota}, \"quota_sd\": 0.02,
+            \"speed\": 0.1, \"speed_sd\": 0.01, \"both_linear\": true, \"doubts\": []}}"
+        );
+        as_written("calibrate-map", &text);
+        fs::write(&map, text).unwrap();
+    };
+    write(0.4);
+    let line = |options: &str| words(&format!("run --like {} --cpus 0 {options} -- true", map.display()));
+    let ended = run(&mut emu(line(&format!("--json {}", kept.display()))), "");
+    assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
+    assert!(unwrapped(&ended.stderr).contains("at its setting 1769 by linpack"), "{}", ended.stderr);
+    let kept = as_written("run", &fs::read_to_string(&kept).unwrap());
+    assert_eq!((&kept["asked"]["cpus"][0]["share"], &kept["like"]["setting"]), (&0.4.into(), &1769.0.into()));
+    assert_refused(&run(&mut emu(line("--metric int")), ""), 2, "mapped by linpack");
+
+    // A file of nodes has it, too, and finds it again.
+    let file = format!("[node.cloud]\nlike = \"{}\"\ncpus = \"0\"\n", map.display());
+    assert_eq!(apply(&file, "-q").code(), Some(0));
+    for text in [file, emu_node("dump").stdout] {
+        let same = apply(&text, "--dry-run");
+        assert_eq!(&*same.stdout, "Nothing is to be changed.\n", "{text}{}", same.stderr);
+    }
+    assert_eq!(emu_node("remove cloud").code(), Some(0));
+    write(1.4);
+    assert_refused(&run(&mut emu(line("")), ""), 3, "equals 1.40 CPUs");
+}
+
+#[test]
 fn what_is_no_profile_is_refused() {
+    // The last one measures on a CPU of its own.
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("bad.json");
     for (text, told) in

@@ -32,7 +32,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    fn create(name: &'static str, options: &str) -> Self {
+    pub(crate) fn create(name: &'static str, options: &str) -> Self {
         let ended = emu_node(&format!("create {name} --cpus 0 {options}"));
         assert_eq!(ended.code(), Some(0), "{options}: {}", ended.stderr);
         let mut node = Self { name, keeper: 0 };
@@ -399,7 +399,9 @@ fn an_exclusive_node_keeps_the_host_off_its_cpus_until_its_end() {
         assert!(dumped.contains("exclusive = true"), "{dumped}");
         let same = apply(&dumped, "--dry-run");
         assert_eq!(&*same.stdout, "Nothing is to be changed.\n", "{}", same.stderr);
-        assert_refused(&emu_node("create two --cpus 1 --speed 50% --exclusive"), 3, "a second one");
+        let second = emu_node("create two --cpus 1 --speed 50% --exclusive");
+        assert_refused(&second, 3, "a second one");
+        assert!(second.stderr.contains("node one"), "{}", second.stderr);
         if is_killed {
             kill(Pid::from_raw(node.keeper as i32), Signal::SIGKILL).unwrap();
             eventually("all is put back", || allowed(own) == before);

@@ -17,6 +17,12 @@
 //! # released
 //! # }
 //! ```
+//!
+//! Nothing here prints, and nothing is kept beside the values that are returned: what was changed is undone when a
+//! [`Session`] or a [`Node`] is released or dropped, and by its guardian where the process is killed. So a node lasts
+//! no longer than the process that has made it. Whoever wants nodes that outlast a command, as a file of them
+//! describes, keeps a process for each, finds those that are there by [`live_sessions`], and CPUs for new ones by
+//! [`place`].
 
 #[cfg(not(feature = "ablation"))]
 mod ablation;

@@ -1,4 +1,4 @@
-//! A zone that lasts, empty at first: processes join it, and may join it later.
+//! A zone that lasts as long as the process that has made it, empty at first: processes join it, and may join it later.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -36,7 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct NodeOptions {
     /// How much memory its processes may use together, in bytes, the page cache of what they read included.
     pub memory: Option<u64>,
-    /// Whether the host's own tasks are kept off its CPUs, as far as their affinity can be changed.
+    /// Whether the host's own tasks are kept off its CPUs, as far as their affinity can be changed. One node of a user can have
+    /// this at a time: what two have changed of one task could not be undone in any order.
     pub exclusive: bool,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct WantedArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
 
-    /// As fast as another machine: a profile that `emu profile` has written there
+    /// As fast as another machine: a profile that `emu profile` has written there, or the JSON of `emu calibrate map`
     #[arg(long, value_name = "FILE")]
     pub(crate) like: Option<PathBuf>,
 }

@@ -3,8 +3,11 @@
 //! A user's task that may run on the node's CPUs gets its affinity without them, and its children inherit that. A thread looks
 //! again at intervals: a task may have set another affinity. All is recorded in the journal, and put back from there.
 //!
-//! One node of a user can have this at a time: two would change the affinity of one task, and the one that ends first could not
-//! tell what it is to put back.
+//! One node of a user can have this at a time, also on CPUs that no other has. A second one would find affinities that
+//! the first has made smaller, and record these. If the first then ends, or is killed, its journal meets affinities
+//! that are not those that it has set, and cannot tell the second one's work from a choice of the task; if the second
+//! ends last, it puts back what the first had left. Undone in this order, a task would be kept off CPUs for good, and
+//! its children with it. Both journals would have to know of each other at every change, in the guardian, too.
 
 mod stays;
 mod taker;
@@ -21,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::roots::Roots;
 use crate::sys::Pid;
-use crate::undo::{Journal, OnlyOne, restore};
+use crate::undo::{Journal, OnlyOne, live_sessions, restore};
 use taker::Taker;
 
 const LOOK: Duration = Duration::from_secs(1);
@@ -157,8 +160,14 @@ fn keep_off(shared: &Shared, proc: &Path) {
 /// What an exclusive node that was killed has changed may have to be put back yet: by its guardian, or here.
 fn only_one(roots: &Roots) -> Result<OnlyOne> {
     let one = OnlyOne::take(roots, LOCK, |holder| {
-        Error::unavailable(format!("another node is exclusive already: that of emu {holder}"))
-            .hint("one can be at a time: end that one, or give it these CPUs, too")
+        let mut its = live_sessions(roots).unwrap_or_default();
+        its.retain(|session| session.pid.to_string() == holder);
+        let which = match &its[..] {
+            [session] => format!("{}, {} of emu {holder}", session.name, session.what()),
+            _ => format!("that of emu {holder}"),
+        };
+        Error::unavailable(format!("another node is exclusive already: {which}"))
+            .hint("one can be at a time, on whichever CPUs: end that one, or make it with these CPUs, too")
     })?;
     restore(roots)?;
     Ok(one)

@@ -148,7 +148,11 @@ fn one_node_is_exclusive_at_a_time_and_leaves_the_host_a_cpu() {
     let roots = Roots { state: dir.path().to_owned(), ..Roots::system() };
     let held = only_one(&roots).unwrap();
     let error = only_one(&roots).unwrap_err();
-    assert!(error.to_string().contains(&format!("emu {}", std::process::id())), "{error}");
+    assert!(error.to_string().contains(&format!("that of emu {}", std::process::id())), "{error}");
+    let journal = Journal::open(&roots, &"0".parse().unwrap(), "fracas", "node one").unwrap();
+    let error = only_one(&roots).unwrap_err();
+    assert!(error.to_string().contains("already: node one, fracas on CPU 0 of emu"), "{error}");
+    journal.undo_all().unwrap();
     drop(held);
     only_one(&roots).unwrap();
     let host = Host::detect(&roots).unwrap();

@@ -15,7 +15,7 @@ use super::file;
 use super::killed::Killed;
 use super::members::{self, Join, There};
 use super::spec::{Spec, Specs};
-use super::{asked_to_end, create, killed, killed_beside, name, nodes, remove};
+use super::{Found, asked_to_end, create, killed, killed_beside, name, nodes, remove};
 use crate::control::{self, Removal, Setting, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
@@ -40,7 +40,9 @@ pub(super) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     })?;
     // One that asks to end is heard between two steps.
     let signals = Signals::block()?;
-    let Planned { steps, gone, killed } = plan(&host, &specs, &signals)?;
+    let found = nodes()?;
+    let killed = killed_beside(&found);
+    let (steps, gone) = plan(&host, &specs, found, &signals)?;
     let reporter = Reporter::new(args.quiet);
     for member in &gone {
         reporter.note(member);
@@ -201,17 +203,15 @@ impl fmt::Display for Step {
     }
 }
 
-struct Planned {
-    steps: Vec<Step>,
-    /// Members that are not there, in words.
-    gone: Vec<String>,
-    killed: Vec<Killed>,
-}
-
-/// The changes that make the nodes those of the file. All that can be seen before is seen here.
-fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Planned, Failure> {
-    let (found, mut there) = (nodes()?, There::new());
-    let killed = killed_beside(&found);
+/// The changes that make the nodes that were found those of the file; and in words the members that are not there. All that
+/// can be seen before is seen here.
+fn plan(
+    host: &Host,
+    specs: &Specs,
+    found: Vec<Found>,
+    signals: &Signals,
+) -> Result<(Vec<Step>, Vec<String>), Failure> {
+    let mut there = There::new();
     for (session, working) in found {
         there.insert(name(&session).to_owned(), (session, working?));
     }
@@ -224,8 +224,18 @@ fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Planned, Failur
     let (host, specs) = (&host, &placed(&host, specs, &there)?);
     let (mut removed, mut created, mut set) = (Vec::new(), Vec::new(), Vec::new());
     let mut keeps: Vec<Pid> = Vec::new();
+    let mut exclusive: Option<&str> = None;
     for (name, spec) in specs {
         let args = spec.args(name)?;
+        if args.exclusive
+            && let Some(other) = exclusive.replace(name)
+        {
+            return Err(Error::unavailable(format!(
+                "nodes {other} and {name} of the file are both exclusive"
+            ))
+            .hint("one node can be at a time: let one have the CPUs of both")
+            .into());
+        }
         match there.get(name) {
             Some((session, working)) if is_like(host, &args, session, working)? => {
                 keeps.push(session.pid);
@@ -267,7 +277,7 @@ fn plan(host: &Host, specs: &Specs, signals: &Signals) -> Result<Planned, Failur
         created.into_iter().map(|(name, spec, _)| Step::Create { name: name.clone(), spec: spec.clone() });
     let joins = joins.into_iter().map(Step::Join);
     let steps = removed.into_iter().chain(created).chain(set).chain(joins).collect();
-    Ok(Planned { steps, gone, killed })
+    Ok((steps, gone))
 }
 
 /// What is to be set of a node that is the one of the file.
@@ -313,8 +323,8 @@ fn is_like(host: &Host, args: &CreateArgs, session: &LiveSession, working: &Work
 
 fn cpus_of(host: &Host, zone: &ZoneArgs) -> Result<CpuList> {
     let cpus = zone.demand.cpus.as_ref();
-    if let Some((_, profile)) = like::read(zone)? {
-        return like::cpus(host, &profile, cpus);
+    if let Some((_, other)) = like::read(zone)? {
+        return like::cpus(host, &other, cpus);
     }
     Ok(match (&zone.wanted.speed, follow::read(zone)?) {
         (Some(speed), _) => Demand::cpus_of(host, speed, cpus),
@@ -402,3 +412,6 @@ fn has_speed(speed: &SpeedSpec, session: &LiveSession, status: &Status) -> Resul
         _ => false,
     }))
 }
+
+#[cfg(test)]
+mod tests;

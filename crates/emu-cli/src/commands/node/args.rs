@@ -52,7 +52,8 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "SIZE", value_parser = values::size, allow_hyphen_values = true)]
     pub(crate) memory: Option<u64>,
 
-    /// Keep all other tasks off the node's CPUs until its end, as far as their affinity can be changed; says what stays
+    /// Keep all other tasks off the node's CPUs until its end, as far as their affinity can be changed; says what stays;
+    /// one node at a time
     #[arg(long)]
     pub(crate) exclusive: bool,
 

@@ -161,7 +161,7 @@ impl Spec {
             .hint("`cores` is for a node that names no CPUs")),
             (true, None) => Ok(None),
             (false, Some(cores)) => Ok(Some(usize::from(cores))),
-            (false, None) => Ok(like::read(zone)?.map(|(_, profile)| profile.cpus.len())),
+            (false, None) => Ok(like::read(zone)?.and_then(|(_, other)| other.cpus())),
         }
     }
 
