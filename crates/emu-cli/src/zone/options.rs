@@ -1,9 +1,8 @@
 //! What was asked for beside the speed, as JSON and other emus have it.
 
+use emu_core::as_ns::nanos;
 use emu_core::{Demand, Round, Targets};
 use serde::{Deserialize, Serialize};
-
-use crate::output::nanos;
 
 /// What is asked of a method beside the speed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

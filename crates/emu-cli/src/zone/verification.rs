@@ -2,11 +2,11 @@
 
 use emu_bench::numbers::percent;
 use emu_bench::verify::{Delivered, Pair, SessionEmulated, delivered};
+use emu_core::as_ns::nanos;
 use emu_core::{CpuId, Error, ErrorKind, Hertz};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
-use crate::output::nanos;
 use crate::signals::{Meanwhile, Signals};
 use crate::zone::plan::Plan;
 

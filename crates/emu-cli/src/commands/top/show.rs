@@ -7,7 +7,7 @@ use emu_core::{Error, LiveSession, Result, Roots};
 use serde::Serialize;
 
 use crate::control::Working;
-use crate::output::SCHEMA;
+use crate::output::LIVE;
 use crate::zone::summary;
 
 /// An emulation, and how it goes; or why it does not tell.
@@ -72,7 +72,7 @@ pub(crate) struct Line<'a> {
 
 pub(super) fn json(found: &[Found]) -> Result<String> {
     let line = Line {
-        schema: SCHEMA,
+        schema: LIVE,
         time: jiff::Timestamp::now().to_string(),
         zones: found.iter().filter_map(|(_, working)| working.as_ref().ok()).collect(),
         silent: found.iter().filter(|(_, working)| working.is_err()).map(|(session, _)| session).collect(),
