@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
     use crate::zone::options::Options;
-    use emu_core::{CpuStatus, MethodId, Status, Target, Tasks};
+    use emu_core::{CpuStatus, Demand, MethodId, Status, Target, Tasks};
 
     fn found(silent: bool) -> Found {
         let session = LiveSession {
@@ -112,7 +112,7 @@ mod tests {
             like: None,
             memory: None,
             exclusive: None,
-            options: Options::default(),
+            options: Options::of(&Demand::new([].into())),
             status,
         };
         (session, if silent { Err(Error::unavailable("emu 4194303 does not answer")) } else { Ok(working) })
