@@ -60,7 +60,7 @@ impl Drop for Looping {
 
 /// What is asked of its CPU.
 fn asked(zone: &Value) -> f64 {
-    zone["status"]["cpus"][0]["asked"]["share"].as_f64().unwrap_or_else(|| panic!("no zone: {zone}"))
+    zone["status"]["cpus"][0]["asked_share"].as_f64().unwrap_or_else(|| panic!("no zone: {zone}"))
 }
 
 #[test]

@@ -305,7 +305,7 @@ fn nodes_that_cannot_be_are_refused_and_nothing_is_changed() {
     }
     let shown = node.shown();
     assert_eq!(shown["members"], serde_json::json!([]));
-    assert!((shown["status"]["cpus"][0]["asked"]["share"].as_f64().unwrap() - 0.5).abs() < 1e-9);
+    assert!((shown["status"]["cpus"][0]["asked_share"].as_f64().unwrap() - 0.5).abs() < 1e-9);
 }
 
 /// Whether a node can have a limit of memory here.

@@ -15,7 +15,7 @@ fn a_file_of_nodes_is_applied_wholly_or_not_at_all() {
     }
     let file = |speed: &str| format!("[node.one]\ncpus = \"0\"\nspeed = \"{speed}\"\n");
     let node = Node { name: "one", keeper: 0 };
-    let asked = || node.shown()["status"]["cpus"][0]["asked"]["share"].as_f64();
+    let asked = || node.shown()["status"]["cpus"][0]["asked_share"].as_f64();
     let planned = apply(&file("50%"), "--dry-run");
     assert_eq!(
         (&*planned.stdout, asked()),

@@ -122,8 +122,7 @@ impl Emulation {
         let zone = zone_of(pid);
         assert!(zone.is_object(), "{}: it is gone", self.method);
         let told = &zone["status"]["delivered"];
-        let observed = told["observed"]["secs"].as_f64().unwrap_or(0.0)
-            + told["observed"]["nanos"].as_f64().unwrap_or(0.0) / 1e9;
+        let observed = told["observed_ns"].as_f64().unwrap_or(0.0) * 1e-9;
         let delivered = [told["share"].as_f64().unwrap_or(0.0) * observed, observed];
         let mut figures = [0.0; FIGURES.len()];
         let guardian = child_called(pid, "emu-guardian").expect("a guardian") as u32;

@@ -237,7 +237,7 @@ fn run(bench: &str, measure: impl FnOnce(&mut Run) -> Result<()>) -> Result<()> 
     let measured = measure(&mut run);
     if let Some(record) = &run.record {
         // What was measured before an error counts all the same.
-        record.summary(&run.summary(bench))?;
+        record.add("summary.md", &run.summary(bench))?;
     }
     measured
 }

@@ -39,16 +39,12 @@ pub mod workload;
 
 use std::fmt::Display;
 
+pub use emu_core::as_ns::nanos;
 use emu_core::{Error, ErrorKind};
 
 /// A result that is not what it must be, and in words what of it: nothing that was measured meanwhile counts.
 pub fn wrong(what: impl Display) -> Error {
     Error::new(ErrorKind::WrongResult, format!("wrong {what}; the sample is void"))
-}
-
-/// A time in whole nanoseconds, as records have it.
-pub fn nanos(span: std::time::Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Each value once, in the order in which they come.

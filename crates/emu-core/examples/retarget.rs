@@ -11,7 +11,7 @@ use emu_core::{Demand, Error, Host, Pid, Result, Roots, Session, Stretch, Tasks,
 
 fn main() -> Result<()> {
     for step in run()? {
-        let asked = step.asked.values().map(|target| format!("{:.0} %", target.share * 100.0));
+        let asked = step.cpus.iter().map(|cpu| format!("{:.0} %", cpu.asked.share * 100.0));
         let delivered =
             step.delivered.map_or_else(|| "?".into(), |seen| format!("{:.1} %", seen.share * 100.0));
         println!("{} asked, {delivered} delivered", asked.collect::<String>());

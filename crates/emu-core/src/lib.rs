@@ -58,6 +58,7 @@ mod unavailable;
 mod undo;
 mod zone;
 
+pub mod as_ns;
 pub mod clock;
 pub mod control_file;
 #[cfg(feature = "fuzzing")]
@@ -69,7 +70,7 @@ pub use cgroup::{Memory, QuotaLimit, throttled_time};
 pub use command::{Ended, SlowChild, SlowCommand, Stdio};
 pub use cpu_list::{CPU_ID_MAX, CpuId, CpuList};
 pub use cpufreq::select_governor;
-pub use delivery::Stretch;
+pub use delivery::{CpuStretch, Stretch};
 pub use duty::{PERIOD_MAX, PERIOD_MIN};
 pub use error::{Error, ErrorKind, Result};
 pub use exclusion::Exclusive;
@@ -88,7 +89,7 @@ pub use process::adopt_orphans;
 pub use roots::Roots;
 pub use session::Session;
 pub use speed::{Hertz, Speed, SpeedSpec, Speeds, Target, Targets, lowest_share};
-pub use status::{CpuStatus, Delivered, Health, Status};
+pub use status::{Basis, CpuStatus, Delivered, Health, Status};
 pub use sys::Pid;
 pub use sys::spawn::{ExecError, Gated, SignalMask, heed_children};
 pub use sys::time::{sleep, tick};

@@ -22,13 +22,12 @@ pub use stored::{End, Failure, Rows, Seen, Taken};
 
 use std::time::Duration;
 
-use emu_core::{Demand, Error, Hertz, MethodId, Result};
+use emu_core::{Demand, Error, Hertz, MethodId, Result, as_ns};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Band, Level};
 use crate::verify::{Plan, Trial};
-use crate::workload::as_ns;
 
 /// What is measured and how, as it stands in the record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -30,7 +30,6 @@ const ABOUT: &str = "record.json";
 const SAMPLES: &str = "samples.jsonl";
 /// What `gzip` makes of [`SAMPLES`].
 const COMPRESSED: &str = "samples.jsonl.gz";
-const SUMMARY: &str = "summary.md";
 
 const SLUG_MAX: usize = 40;
 
@@ -191,11 +190,6 @@ impl Record {
             .map_err(|cause| Error::file("write to", &self.folder.join(SAMPLES), cause))
     }
 
-    /// Writes the summary, in Markdown, once.
-    pub fn summary(&self, markdown: &str) -> Result<()> {
-        self.add(SUMMARY, markdown)
-    }
-
     /// Adds a new file with what the samples show.
     pub fn add(&self, name: &str, text: &str) -> Result<()> {
         write(&self.folder.join(name), text)
@@ -321,8 +315,8 @@ mod tests {
         let mut record = Record::below(dir.path(), &about()).unwrap();
         record.sample("row", &[1, 2]).unwrap();
         record.sample("row", &[3]).unwrap();
-        record.summary("# Summary\n").unwrap();
-        assert!(record.summary("another").is_err());
+        record.add("summary.md", "# Summary\n").unwrap();
+        assert!(record.add("summary.md", "another").is_err());
         let text = fs::read_to_string(record.folder().join(SAMPLES)).unwrap();
         assert_eq!(text, "{\"row\":\"row\",\"sample\":[1,2]}\n{\"row\":\"row\",\"sample\":[3]}\n");
         let second = Record::below(dir.path(), &about()).unwrap();

@@ -5,7 +5,7 @@ use std::fmt;
 use std::mem::discriminant;
 use std::time::Duration;
 
-use emu_core::{Hertz, MethodId};
+use emu_core::{Hertz, MethodId, as_ns};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use crate::numbers::percent;
 use crate::record::Machine;
 use crate::stats::{AaTest, Fidelity, Interval, LinearFit, Verdict};
 use crate::verify::{Doubt, Finding, Spectrum};
-use crate::workload::{Workload, as_ns, workload};
+use crate::workload::{Workload, workload};
 
 /// Version of the form of results.
 pub(super) const SCHEMA: u32 = 1;

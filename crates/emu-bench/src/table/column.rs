@@ -1,7 +1,7 @@
 //! What a column holds, and how its values are written for people.
 
 use super::value::Value;
-use crate::numbers::{nanos, percent, rate, signed, significant, size};
+use crate::numbers::{nanos, percent, signed, significant};
 
 /// One column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +21,6 @@ enum Kind {
     Percent,
     Change,
     Time,
-    Size,
-    Rate(&'static str),
 }
 
 impl Column {
@@ -65,16 +63,6 @@ impl Column {
         Self::new(name, Kind::Time)
     }
 
-    /// Bytes, in the largest unit in which they are whole: `4 KiB`.
-    pub fn size(name: impl Into<String>) -> Self {
-        Self::new(name, Kind::Size)
-    }
-
-    /// Things each second, with the prefix that suits each: `1.4 GB/s`.
-    pub fn rate(name: impl Into<String>, unit: &'static str) -> Self {
-        Self::new(name, Kind::Rate(unit))
-    }
-
     /// The same with intervals: `1.02 (0.98 to 1.05)`. In CSV `NAME`, `NAME_low` and `NAME_high`.
     #[must_use]
     pub fn with_interval(self) -> Self {
@@ -97,7 +85,6 @@ impl Column {
             Value::Verdict(judgement) => judgement.short(),
             Value::Whole(whole) => match self.kind {
                 Kind::Text | Kind::Verdict | Kind::Number | Kind::Fixed(_) => whole.to_string(),
-                Kind::Size => size(*whole),
                 _ => self.number_text(*whole as f64),
             },
             Value::Number(number) => self.number_text(*number),
@@ -115,8 +102,6 @@ impl Column {
             Kind::Percent => percent(number),
             Kind::Change => signed(number),
             Kind::Time => nanos(number),
-            Kind::Size => size(number.round() as u64),
-            Kind::Rate(unit) => rate(number, unit),
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use emu_core::{CpuId, Demand, Hertz, Result};
+use emu_core::{CpuId, Demand, Hertz, Result, as_ns};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::pair::{self, Pair};
 use super::window::{Side, Window};
@@ -25,30 +27,37 @@ const AGREE: f64 = 0.05;
 const ROUNDS: usize = 3;
 
 /// What one CPU delivers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Delivered {
     /// Which CPU.
     pub cpu: CpuId,
     /// The share that was asked for; of a clock, what it is of the native clock at this moment.
     pub asked: f64,
-    /// The share delivered: work under the emulation by work without, at the same core clock where a share is asked for.
+    /// The share delivered: work under the emulation by work without, at the same core clock where a share is asked for. NaN
+    /// (null in JSON), as what follows from it, where others have disturbed every window.
+    #[schemars(with = "Option<f64>")]
     pub delivered: f64,
     /// Between which shares it is, by how much the pairs differ.
+    #[schemars(with = "[Option<f64>; 2]")]
     pub between: [f64; 2],
+    /// Relative error of the speed, `delivered / asked - 1`: −0.01 is one percent too slow.
+    #[schemars(with = "Option<f64>")]
+    pub error: f64,
     /// The clock that its thread perceives without the emulation; `None` where other tasks left no window for it.
+    #[serde(rename = "native_clock_hz")]
     pub native_clock: Option<Hertz>,
+    /// The clock that it perceives under the emulation.
+    #[serde(rename = "delivered_clock_hz")]
+    pub delivered_clock: Option<Hertz>,
     /// Share of the core clock that its thread was given without the emulation; the rest went to other tasks.
     pub free: f64,
     /// The longest time without progress under the emulation, on any of the CPUs.
+    #[serde(rename = "longest_stall_ns", with = "as_ns")]
+    #[schemars(with = "u64")]
     pub longest_stall: Duration,
 }
 
 impl Delivered {
-    /// Relative error of the speed: −0.01 is one percent too slow.
-    pub fn error(&self) -> f64 {
-        self.delivered / self.asked - 1.0
-    }
-
     fn spread(&self) -> f64 {
         let [low, high] = self.between;
         (high - low) / self.delivered
@@ -95,13 +104,16 @@ fn by_pairs(trial: &Trial, pairs: &[Pair], plan: &Plan) -> Result<Vec<Delivered>
             let rate = window.done.parts.get(part).copied().unwrap_or(0.0) / window.done.wall_s();
             rate * window.done.quantum_ns / 1e9 / QUANTUM as f64
         });
-        let of_ideal = |ratio: f64| finding.ideal * ratio;
+        let delivered = finding.ideal * finding.relative.estimate;
+        let native_clock = core_hz.map(|hz| Hertz((hz * free) as u64));
         Delivered {
             cpu: finding.cpu.unwrap_or_default(),
             asked: finding.ideal,
-            delivered: of_ideal(finding.relative.estimate),
-            between: [finding.relative.low, finding.relative.high].map(of_ideal),
-            native_clock: core_hz.map(|hz| Hertz((hz * free) as u64)),
+            delivered,
+            between: [finding.relative.low, finding.relative.high].map(|ratio| finding.ideal * ratio),
+            error: delivered / finding.ideal - 1.0,
+            native_clock,
+            delivered_clock: native_clock.map(|clock| Hertz((clock.as_f64() * delivered) as u64)),
             free,
             longest_stall: Duration::from_nanos(finding.longest_stall_ns),
         }

@@ -23,7 +23,7 @@ pub use worker::Worker;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use emu_core::{CpuList, Error, Result};
+use emu_core::{CpuList, Error, Result, as_ns};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -163,20 +163,6 @@ pub struct Job {
     /// The arrays that are moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrays: Option<StreamSize>,
-}
-
-pub(crate) mod as_ns {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(crate::nanos(*span))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        u64::deserialize(deserializer).map(Duration::from_nanos)
-    }
 }
 
 impl Job {

@@ -35,25 +35,18 @@ pub(crate) struct Working {
     /// The processes that have joined a node.
     pub(crate) members: Vec<Pid>,
     /// Those of them that are there by a file.
-    #[serde(default)]
     pub(crate) joined: Vec<Joined>,
     /// Units, containers and cgroups of a file whose processes join whenever they come.
-    #[serde(default)]
     pub(crate) watched: Vec<Member>,
     /// The trace that it follows.
-    #[serde(default)]
     pub(crate) follows: Option<Source>,
     /// The machine that it is to be as fast as.
-    #[serde(default)]
     pub(crate) like: Option<Source>,
     /// The memory of a node, where it is limited.
-    #[serde(default)]
     pub(crate) memory: Option<Memory>,
     /// What is kept off the CPUs of an exclusive node, and what stays.
-    #[serde(default)]
     pub(crate) exclusive: Option<Exclusive>,
     /// What it was asked for beside the speed.
-    #[serde(default)]
     pub(crate) options: Options,
     /// How it goes.
     pub(crate) status: Status,

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Exclusive, Memory, Pid, Result, Session, SpeedSpec, Tasks, sleep};
+use emu_core::{Error, Memory, Pid, Result, Session, SpeedSpec, Tasks, sleep};
 
-use super::member::{Joined, Member};
+use super::member::Member;
 use super::source::Source;
 use super::{Removal, Reply, Request, Setting, Working, address, limit, peer, receive, send};
 use crate::zone::options::Options;
@@ -36,11 +36,6 @@ pub(crate) trait Asked {
 
     fn speed_was_set(&mut self) {}
 
-    /// The machine that it is to be as fast as, if there is one.
-    fn like(&self) -> Option<&Source> {
-        None
-    }
-
     /// The memory of a node, where it is limited.
     fn memory(&self) -> Result<Option<Memory>> {
         Ok(None)
@@ -50,32 +45,12 @@ pub(crate) trait Asked {
         Err(no_node())
     }
 
-    /// Why it cannot be what it is to be, where its session does not tell.
-    fn problem(&self) -> Option<String> {
-        None
-    }
-
-    fn exclusive(&self) -> Option<Exclusive> {
-        None
-    }
-
-    fn members(&self) -> Vec<Pid> {
-        Vec::new()
-    }
-
-    /// The members that are there by a file.
-    fn joined(&self) -> Vec<Joined> {
-        Vec::new()
-    }
+    /// Adds what its session does not tell, and a node has.
+    fn tell(&self, _working: &mut Working) {}
 
     /// Has a process join, as part of a member if it is one.
     fn join(&mut self, _pid: Pid, _of: Option<Member>) -> Result<()> {
         Err(no_node())
-    }
-
-    /// Units, containers and cgroups whose processes join whenever they come.
-    fn watched(&self) -> Vec<Member> {
-        Vec::new()
     }
 
     /// Has what a member has from now on join, or stay where it is.
@@ -178,26 +153,26 @@ impl Control {
     }
 
     fn working(&self, asked: &mut dyn Asked) -> Working {
-        let mut status = asked.session().status();
-        asked.problem().into_iter().for_each(|problem| status.add_problem(problem));
-        let memory = asked.memory().unwrap_or_else(|why| {
-            status.add_problem(why.in_words());
-            None
-        });
-        Working {
+        let mut working = Working {
             pid: std::process::id() as Pid,
             name: self.name.clone(),
             tasks: self.tasks.clone(),
-            members: asked.members(),
-            joined: asked.joined(),
-            watched: asked.watched(),
+            members: Vec::new(),
+            joined: Vec::new(),
+            watched: Vec::new(),
             follows: asked.follows().cloned(),
-            like: asked.like().cloned(),
-            memory,
-            exclusive: asked.exclusive(),
+            like: None,
+            memory: None,
+            exclusive: None,
             options: Options::of(asked.session().demand()),
-            status,
+            status: asked.session().status(),
+        };
+        asked.tell(&mut working);
+        match asked.memory() {
+            Ok(memory) => working.memory = memory,
+            Err(why) => working.status.add_problem(why.in_words()),
         }
+        working
     }
 }
 

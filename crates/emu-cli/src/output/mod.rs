@@ -7,7 +7,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::Duration;
 
 use emu_bench::report::Chart;
 use emu_bench::table::set_width;
@@ -20,6 +19,9 @@ pub(crate) const PREFIX: &str = "emu: ";
 
 /// The version of the JSON forms that have none of their own; it changes when a field changes its meaning or goes.
 pub(crate) const SCHEMA: u32 = 1;
+
+/// The version of the forms that tell how emulations go at the moment. In 1 the units of a status were not in its names.
+pub(crate) const LIVE: u32 = 2;
 
 #[derive(Debug)]
 pub(crate) struct Shown {
@@ -77,11 +79,6 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string_pretty(value)
         .map(|text| text + "\n")
         .map_err(|e| Error::io("cannot write JSON", e.into()))
-}
-
-/// A span as JSON has it, in whole nanoseconds; 584 years fit.
-pub(crate) fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

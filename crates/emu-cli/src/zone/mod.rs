@@ -1,7 +1,6 @@
 //! What the subcommands that emulate share: the zone asked for, the plan for it, and what is told of a session.
 
 mod args;
-pub(crate) mod delivered;
 pub(crate) mod follow;
 pub(crate) mod like;
 pub(crate) mod options;

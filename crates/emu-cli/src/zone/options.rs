@@ -1,9 +1,8 @@
 //! What was asked for beside the speed, as JSON and other emus have it.
 
-use emu_core::{Demand, Round, Targets};
+use emu_core::as_ns::nanos;
+use emu_core::{Demand, Round};
 use serde::{Deserialize, Serialize};
-
-use crate::output::nanos;
 
 /// What is asked of a method beside the speed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,11 +34,5 @@ impl Options {
             widen_policies: demand.widen_policies,
             hold_clock: demand.hold_clock,
         }
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self::of(&Demand::new(Targets::new()))
     }
 }

@@ -3,13 +3,11 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use emu_core::{CpuId, Delivered, Expected, Health, MethodId, Status, Stretch, Tasks, Trait};
+use emu_core::{CpuId, Delivered, Expected, MethodId, Status, Stretch, Tasks, as_ns};
 use serde::{Deserialize, Serialize};
 
 use crate::control::Source;
 use crate::exit::Exit;
-use crate::output::nanos;
-use crate::zone::delivered::{Basis, DeliveredRecord, StepCpu, StepRecord};
 use crate::zone::follow::Follow;
 use crate::zone::like::Like;
 use crate::zone::options::Options;
@@ -46,13 +44,13 @@ pub(crate) struct Record {
     /// Whether emu has picked the method.
     automatic: bool,
     /// What was expected of the method beforehand.
-    expected: ExpectedRecord,
+    expected: Expected,
     /// What a probe measured beforehand; null without `--verify`.
-    verified: Option<Verification>,
+    pub(super) verified: Option<Verification>,
     /// What the tasks were given while they wanted all that they could get; null where they never did.
-    delivered: Option<DeliveredRecord>,
+    delivered: Option<Delivered>,
     /// What the method did by its own account; null when it never began.
-    status: Option<StatusRecord>,
+    status: Option<Ended>,
     /// How the speed was found, where it is that of another machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     like: Option<Like>,
@@ -61,9 +59,9 @@ pub(crate) struct Record {
     trace: Option<TraceRecord>,
     /// What was delivered at each speed, where that was changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    steps: Vec<StepRecord>,
+    steps: Vec<Stretch>,
     /// What the user was told beside the result.
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
     /// How the command ended; null for `attach` and a node, and where it never began.
     exit: Option<ExitRecord>,
 }
@@ -92,63 +90,13 @@ struct AskedCpu {
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ExpectedRecord {
-    /// Relative error of the speed, either way.
-    error: f64,
-    /// Length of an on/off cycle; 0 without one.
-    period_ns: u64,
-    /// The longest time for which tasks are stopped at a stretch.
-    longest_stall_ns: u64,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct StatusRecord {
-    /// Whether the limit was in force.
-    health: Health,
-    /// What was wrong at some time, in words.
-    problems: Vec<String>,
+struct Ended {
     /// How long the emulation was in force.
-    wall_ns: u64,
-    /// Length of an on/off cycle; 0 without one.
-    period_ns: u64,
-    /// Cycles.
-    periods: u64,
-    /// Cycles that were skipped because the controller came too late.
-    missed: u64,
-    /// The longest time for which tasks were stopped at a stretch.
-    longest_stall_ns: u64,
-    /// CPU time of emu itself, beyond what it burns on purpose.
-    own_cpu_ns: u64,
-    /// CPU time burned on purpose, summed over CPUs.
-    burned_ns: u64,
-    /// CPU time of all tasks, in CPUs; null before the first look.
-    used_cpus: Option<f64>,
-    /// The background load as a share of the CPUs, where it is excluded; else null.
-    others_share: Option<f64>,
-    /// Each CPU.
-    cpus: Vec<CpuRecord>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct CpuRecord {
-    /// Which CPU.
-    cpu: CpuId,
-    /// What was asked of it last.
-    asked_share: f64,
-    /// The share that the method has set by its own account.
-    set: f64,
-    /// What tasks were given on it; null where that cannot be told.
-    delivered: Option<DeliveredRecord>,
-    /// The share of time in which tasks may run; not `set` where costs are made up for.
-    duty: f64,
-    /// The core clock measured last, where the method measures it.
-    clock_hz: Option<u64>,
-    /// The core clock that the method has set.
-    set_clock_hz: Option<u64>,
-    /// Whether it is still online.
-    online: bool,
+    #[serde(rename = "wall_ns", with = "as_ns")]
+    #[cfg_attr(test, schemars(with = "u64"))]
+    wall: Duration,
+    #[serde(flatten)]
+    status: Status,
 }
 
 /// How a trace was followed.
@@ -160,7 +108,9 @@ struct TraceRecord {
     /// How often the speed was set.
     changes: u64,
     /// By how much the latest change came late.
-    latest_ns: u64,
+    #[serde(rename = "latest_ns", with = "as_ns")]
+    #[cfg_attr(test, schemars(with = "u64"))]
+    latest: Duration,
 }
 
 /// How the command ended.
@@ -197,7 +147,7 @@ impl Record {
             asked: Asked::of(plan),
             method: plan.prepared.method().id(),
             automatic: plan.automatic,
-            expected: ExpectedRecord::of(plan.prepared.expected()),
+            expected: plan.prepared.expected().clone(),
             verified: None,
             delivered: None,
             status: None,
@@ -210,85 +160,26 @@ impl Record {
     }
 
     /// Adds what was delivered at each speed but the last one, and how a trace was followed.
-    pub(crate) fn steps(&mut self, stretches: &[Stretch], follow: Option<&Follow>) {
-        let told = |seen: &Delivered| DeliveredRecord::of(seen, Basis::CpuTime);
-        let step = |stretch: &Stretch| StepRecord {
-            from_ns: nanos(stretch.from),
-            until_ns: nanos(stretch.until),
-            delivered: stretch.delivered.as_ref().map(told),
-            cpus: stretch
-                .asked
-                .iter()
-                .map(|(cpu, target)| StepCpu {
-                    cpu: *cpu,
-                    asked_share: target.share,
-                    delivered: stretch.cpus.get(cpu).map(told),
-                })
-                .collect(),
-        };
-        self.steps = stretches.iter().map(step).collect();
+    pub(super) fn steps(&mut self, stretches: &[Stretch], follow: Option<&Follow>) {
+        self.steps = stretches.to_vec();
         self.trace = follow.map(|follow| TraceRecord {
             source: follow.source.clone(),
             changes: follow.changes,
-            latest_ns: nanos(follow.player.lateness()),
+            latest: follow.player.lateness(),
         });
     }
 
     pub(crate) fn engaged(&mut self, plan: &Plan) {
         self.method = plan.prepared.method().id();
-        self.expected = ExpectedRecord::of(plan.prepared.expected());
-    }
-
-    pub(crate) fn verified(&mut self, verification: &Verification) {
-        self.verified = Some(verification.clone());
-    }
-
-    pub(crate) fn note(&mut self, note: &str) {
-        self.notes.push(note.to_owned());
+        self.expected = plan.prepared.expected().clone();
     }
 
     pub(crate) fn status(&mut self, status: &Status, wall: Duration) {
-        let moves_clock = emu_core::method(status.method).is_some_and(|of| of.about().has(Trait::MovesClock));
-        let basis = if moves_clock { Basis::CpuTimeAndClock } else { Basis::CpuTime };
-        let delivered = |seen: &Delivered| DeliveredRecord::of(seen, basis);
-        self.delivered = status.delivered.as_ref().map(delivered);
-        if let Some(before) = self.steps.last() {
-            let cpus = status.cpus.iter().map(|cpu| StepCpu {
-                cpu: cpu.cpu,
-                asked_share: cpu.asked.share,
-                delivered: cpu.delivered.as_ref().map(delivered),
-            });
-            let (from_ns, until_ns) = (before.until_ns, nanos(wall).max(before.until_ns));
-            let last = StepRecord { from_ns, until_ns, delivered: self.delivered, cpus: cpus.collect() };
-            self.steps.push(last);
+        self.delivered = status.delivered;
+        if let Some(from) = self.steps.last().map(|before| before.until) {
+            self.steps.push(Stretch::last(status, from, wall.max(from)));
         }
-        self.status = Some(StatusRecord {
-            health: status.health,
-            problems: status.problems.clone(),
-            wall_ns: nanos(wall),
-            period_ns: nanos(status.period),
-            periods: status.periods,
-            missed: status.missed,
-            longest_stall_ns: nanos(status.longest_stall),
-            own_cpu_ns: nanos(status.own_cpu),
-            burned_ns: nanos(status.burned),
-            used_cpus: status.used,
-            others_share: status.background,
-            cpus: status
-                .cpus
-                .iter()
-                .map(|cpu| CpuRecord {
-                    cpu: cpu.cpu,
-                    asked_share: cpu.asked.share,
-                    set: cpu.set,
-                    delivered: cpu.delivered.as_ref().map(delivered),
-                    duty: cpu.duty,
-                    clock_hz: cpu.clock.map(|clock| clock.0),
-                    set_clock_hz: cpu.set_clock.map(|clock| clock.0),
-                    online: cpu.online,
-                })
-                .collect(),
-        });
+        self.status = Some(Ended { wall, status: status.clone() });
     }
 
     pub(crate) fn exit(&mut self, exit: Exit) {
@@ -312,21 +203,11 @@ impl Asked {
     }
 }
 
-impl ExpectedRecord {
-    pub(crate) fn of(expected: &Expected) -> Self {
-        Self {
-            error: expected.error,
-            period_ns: nanos(expected.period),
-            longest_stall_ns: nanos(expected.longest_stall),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::zone::plan::testing::{Told, prepared};
-    use emu_core::{CpuStatus, Demand, Target};
+    use emu_core::{CpuStatus, Demand, Health, Target};
     use serde_json::json;
 
     static TOLD: Told = Told {
@@ -354,7 +235,7 @@ mod tests {
         };
         let mut record = Record::of_command(&plan, &["true".into()]);
         record.started = "2026-01-01T00:00:00Z".into();
-        record.note("later");
+        record.notes.push("later".into());
         record.status(
             &Status {
                 method: MethodId::new("cpu-lim:published"),
@@ -393,12 +274,12 @@ mod tests {
                 "verified": null,
                 "delivered": null,
                 "status": {
-                    "health": "degraded", "problems": ["CPU 0 is hot"],
-                    "wall_ns": 1_200_000_001, "period_ns": 100_000_000, "periods": 12, "missed": 1,
+                    "method": "cpu-lim:published", "health": "degraded", "problems": ["CPU 0 is hot"], "notes": [],
+                    "delivered": null, "wall_ns": 1_200_000_001, "period_ns": 100_000_000, "periods": 12, "missed": 1,
                     "longest_stall_ns": 66_700_001, "own_cpu_ns": 123_457, "burned_ns": 0,
                     "used_cpus": 0.25, "others_share": null,
                     "cpus": [{
-                        "cpu": 0, "asked_share": 1.0 / 3.0, "set": 0.333_21, "delivered": null,
+                        "cpu": 0, "asked_share": 1.0 / 3.0, "asked_clock_hz": null, "set": 0.333_21, "delivered": null,
                         "duty": 0.333_21, "clock_hz": null, "set_clock_hz": null, "online": true,
                     }],
                 },

@@ -42,8 +42,7 @@ pub(crate) fn opening(plan: &Plan) -> String {
 pub(crate) fn followed(follow: &Follow, stretches: &[Stretch]) -> Vec<String> {
     let (set, late) = (follow.changes, span(follow.player.lateness()));
     let begin = format!("trace: the speed was set {set} times, at most {late} late");
-    let mut errors: Vec<f64> =
-        stretches.iter().filter_map(|one| Some(one.delivered?.error().abs())).collect();
+    let mut errors: Vec<f64> = stretches.iter().filter_map(|one| Some(one.delivered?.error.abs())).collect();
     errors.sort_unstable_by(f64::total_cmp);
     let at = |part: f64| errors.get((errors.len() as f64 * part) as usize).map(|error| percent(*error));
     match (at(0.5), at(0.9)) {

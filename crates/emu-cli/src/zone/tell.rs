@@ -54,7 +54,7 @@ impl Report {
             if self.told.insert(note.clone()) {
                 self.told.insert(without_numbers(note));
                 self.reporter.note(note);
-                self.record.note(note);
+                self.record.notes.push(note.clone());
             }
         }
     }
@@ -109,7 +109,7 @@ impl Report {
         for line in summary::verified(&verification) {
             self.reporter.say(&line);
         }
-        self.record.verified(&verification);
+        self.record.verified = Some(verification.clone());
         verification.judge(tolerance, otherwise).inspect_err(|_| {
             self.write();
         })

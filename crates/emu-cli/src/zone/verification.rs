@@ -1,74 +1,26 @@
 //! `--verify`: whether the speed is delivered in a zone like the command's, measured before the command starts.
 
+use std::time::Duration;
+
 use emu_bench::numbers::percent;
 use emu_bench::verify::{Delivered, Pair, SessionEmulated, delivered};
-use emu_core::{CpuId, Error, ErrorKind, Hertz};
+use emu_core::{Error, ErrorKind, as_ns};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
-use crate::output::nanos;
 use crate::signals::{Meanwhile, Signals};
 use crate::zone::plan::Plan;
 
 /// What was measured.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Verification {
     /// Length of a window inside the zone.
-    window_ns: u64,
+    #[serde(rename = "window_ns", with = "as_ns")]
+    #[cfg_attr(test, schemars(with = "u64"))]
+    window: Duration,
     /// Each CPU of the zone.
-    pub(crate) cpus: Vec<Verified>,
-}
-
-/// What was measured on one CPU.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Verified {
-    /// Which CPU.
-    pub(crate) cpu: CpuId,
-    /// The share that was asked for; of a clock, what it is of the native clock at this moment.
-    pub(crate) asked: f64,
-    /// The share delivered; null, as what follows from it, where others have disturbed every window.
-    #[cfg_attr(test, schemars(with = "Option<f64>"))]
-    pub(crate) delivered: f64,
-    /// Between which shares it is, by how much the pairs of windows differ.
-    #[cfg_attr(test, schemars(with = "[Option<f64>; 2]"))]
-    between: [f64; 2],
-    /// `delivered / asked - 1`.
-    #[cfg_attr(test, schemars(with = "Option<f64>"))]
-    pub(crate) error: f64,
-    /// The clock that a thread perceives outside the zone; `None` where other tasks left no window for it.
-    #[serde(rename = "native_clock_hz")]
-    pub(crate) native_clock: Option<Hertz>,
-    /// The clock perceived inside the zone.
-    #[serde(rename = "delivered_clock_hz")]
-    delivered_clock: Option<Hertz>,
-    /// The longest time without progress inside the zone.
-    longest_stall_ns: u64,
-    /// Share of the core clock that a thread is given outside the zone; the rest goes to other tasks.
-    free: f64,
-}
-
-impl Verified {
-    fn of(seen: &Delivered) -> Self {
-        Self {
-            cpu: seen.cpu,
-            asked: seen.asked,
-            delivered: seen.delivered,
-            between: seen.between,
-            error: seen.error(),
-            native_clock: seen.native_clock,
-            delivered_clock: seen.native_clock.map(|clock| Hertz((clock.as_f64() * seen.delivered) as u64)),
-            longest_stall_ns: nanos(seen.longest_stall),
-            free: seen.free,
-        }
-    }
-
-    /// Whether some of what was measured is within the tolerance.
-    fn may_be_within(&self, tolerance: f64) -> bool {
-        let [low, high] = self.between.map(|share| share / self.asked - 1.0);
-        low <= tolerance && high >= -tolerance
-    }
+    pub(crate) cpus: Vec<Delivered>,
 }
 
 impl Verification {
@@ -84,12 +36,12 @@ impl Verification {
             return Err(Failure::new(Exit::Undecided, error));
         }
         let worst = self.cpus.iter().max_by(|a, b| a.error.abs().total_cmp(&b.error.abs()));
-        let message = |seen: &Verified| {
+        let message = |seen: &Delivered| {
             let [asked, delivered] = [seen.asked, seen.delivered].map(percent);
             format!("CPU {} delivers {delivered} instead of {asked}", seen.cpu)
         };
         match worst.filter(|seen| seen.error.abs() > tolerance) {
-            Some(seen) if seen.may_be_within(tolerance) => {
+            Some(seen) if may_be_within(seen, tolerance) => {
                 let [low, high] = seen.between.map(percent);
                 let message = format!("cannot verify: {}, or between {low} and {high}", message(seen));
                 let error = Error::new(ErrorKind::Failed, message).hint(
@@ -113,31 +65,37 @@ pub(crate) fn verify(plan: &Plan, signals: &Signals) -> Result<Verification, Fai
     let mut meanwhile = Meanwhile::new(signals);
     let measured = delivered(&mut emulated, prepared.demand(), &mut |_: &Pair| meanwhile.look());
     let (window, cpus) = meanwhile.end(measured)?;
-    Ok(Verification { window_ns: nanos(window), cpus: cpus.iter().map(Verified::of).collect() })
+    Ok(Verification { window, cpus })
+}
+
+/// Whether some of what was measured is within the tolerance.
+fn may_be_within(seen: &Delivered, tolerance: f64) -> bool {
+    let [low, high] = seen.between.map(|share| share / seen.asked - 1.0);
+    low <= tolerance && high >= -tolerance
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
-    fn seen(error: f64) -> Verified {
-        Verified::of(&Delivered {
+    fn seen(error: f64) -> Delivered {
+        Delivered {
             cpu: 0,
             asked: 0.4,
             delivered: 0.4 * (1.0 + error),
             between: [0.4 * (0.99 + error), 0.4 * (1.01 + error)],
-            native_clock: Some(Hertz(3_000_000_000)),
+            error,
+            native_clock: None,
+            delivered_clock: None,
             free: 0.99,
             longest_stall: Duration::ZERO,
-        })
+        }
     }
 
     #[test]
     fn the_tolerance_is_for_the_worst_cpu() {
         let judge = |errors: &[f64]| {
-            Verification { window_ns: 0, cpus: errors.iter().map(|error| seen(*error)).collect() }
+            Verification { window: Duration::ZERO, cpus: errors.iter().map(|error| seen(*error)).collect() }
                 .judge(0.05, "nothing was slowed down")
         };
         assert!(judge(&[0.049, -0.049]).is_ok());
@@ -150,10 +108,11 @@ mod tests {
 
     #[test]
     fn pairs_that_differ_too_much_or_are_all_disturbed_show_nothing() {
-        let disturbed = Verification { window_ns: 0, cpus: vec![seen(0.0), seen(f64::NAN)] };
+        let disturbed = Verification { window: Duration::ZERO, cpus: vec![seen(0.0), seen(f64::NAN)] };
         assert_eq!(disturbed.judge(0.95, "").unwrap_err().exit, Exit::Undecided);
-        let failure =
-            Verification { window_ns: 0, cpus: vec![seen(0.0), seen(-0.055)] }.judge(0.05, "").unwrap_err();
+        let failure = Verification { window: Duration::ZERO, cpus: vec![seen(0.0), seen(-0.055)] }
+            .judge(0.05, "")
+            .unwrap_err();
         assert_eq!(failure.exit, Exit::Undecided);
         let told = failure.error.unwrap().to_string();
         assert_eq!(told, "cannot verify: CPU 0 delivers 37.8% instead of 40%, or between 37.4% and 38.2%");
@@ -161,8 +120,9 @@ mod tests {
 
     #[test]
     fn a_busy_cpu_can_show_nothing() {
-        let busy = Verified { free: 0.8, ..seen(0.0) };
-        let failure = Verification { window_ns: 0, cpus: vec![seen(0.0), busy] }.judge(0.05, "").unwrap_err();
+        let busy = Delivered { free: 0.8, ..seen(0.0) };
+        let failure =
+            Verification { window: Duration::ZERO, cpus: vec![seen(0.0), busy] }.judge(0.05, "").unwrap_err();
         assert_eq!(failure.exit, Exit::Undecided);
         assert_eq!(failure.error.unwrap().to_string(), "cannot verify: other tasks take 20% of CPU 0");
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::cpu_list::CpuId;
 use crate::speed::Targets;
-use crate::status::Delivered;
+use crate::status::{Basis, Delivered};
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 
@@ -144,13 +144,8 @@ impl Sum {
             more => student(more) * (variance * unseen / f64::from(more)).sqrt(),
         };
         let half = scatter.hypot(grain(asked) / self.observed);
-        Some(Delivered {
-            share,
-            low: (share - half).max(0.0),
-            high: share + half,
-            asked,
-            observed: time::span(self.observed as Nanos),
-        })
+        let interval = [(share - half).max(0.0), share, share + half];
+        Some(Delivered::new(Basis::CpuTime, interval, asked, time::span(self.observed as Nanos)))
     }
 }
 
@@ -337,7 +332,7 @@ impl Account {
     /// that escapes.
     pub(super) fn has_unexplained_excess(&self) -> bool {
         let is_above =
-            || self.zone().is_some_and(|seen| seen.asked < seen.low && seen.error() > MEAN_TOLERANCE);
+            || self.zone().is_some_and(|seen| seen.asked < seen.low && seen.error > MEAN_TOLERANCE);
         (self.fast.longest >= TOO_FAST || is_above()) && self.fast.reason.is_none() && self.escaped.is_empty()
     }
 
@@ -355,7 +350,7 @@ impl Account {
         let mut problems: Vec<_> = fast.into_iter().chain(slow).collect();
         if let Some(seen) = self.zone().filter(|_| problems.is_empty()) {
             let is_sure = seen.asked < seen.low || seen.asked > seen.high;
-            if seen.error().abs() > MEAN_TOLERANCE && is_sure {
+            if seen.error.abs() > MEAN_TOLERANCE && is_sure {
                 let (share, asked) = (100.0 * seen.share, 100.0 * seen.asked);
                 problems.push(format!("the tasks were given {share:.1} % instead of {asked:.1} %"));
             }

@@ -10,7 +10,7 @@ mod reading;
 mod reason;
 mod stretch;
 
-pub use stretch::Stretch;
+pub use stretch::{CpuStretch, Stretch};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::method::{About, Trait};
 use crate::speed::Targets;
-use crate::status::Status;
+use crate::status::{Basis, Status};
 use crate::sys::Pid;
 use crate::sys::time::{self, Nanos};
 use crate::zone::Zone;
@@ -157,10 +157,11 @@ impl Delivery {
                 }
             }
         }
+        let basis = if self.moves_clock { Basis::CpuTimeAndClock } else { Basis::CpuTime };
         let scale = |cpu| if self.moves_clock { slowdowns.get(&cpu).copied() } else { Some(1.0) };
         for cpu in &mut status.cpus {
             let seen = account.cpu(cpu.cpu).zip(scale(cpu.cpu));
-            cpu.delivered = seen.map(|(seen, scale)| seen.times(scale, cpu.asked.share));
+            cpu.delivered = seen.map(|(seen, scale)| seen.times(basis, scale, cpu.asked.share));
         }
         let mean_scale = if self.moves_clock {
             let all = slowdowns.len() == status.cpus.len() && !slowdowns.is_empty();
@@ -173,7 +174,7 @@ impl Delivery {
         status.delivered = account
             .zone()
             .zip(mean_scale)
-            .map(|(seen, scale)| seen.times(scale, if self.moves_clock { asked } else { seen.asked }));
+            .map(|(seen, scale)| seen.times(basis, scale, if self.moves_clock { asked } else { seen.asked }));
         status.used = account.used();
         account.problems().into_iter().for_each(|problem| status.add_problem(problem));
         if self.costs.is_some() && account.elapsed() >= SEARCHED && account.has_unexplained_excess() {

@@ -1,32 +1,60 @@
 //! What was delivered between two changes of targets.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::account::Account;
+use crate::as_ns;
 use crate::cpu_list::CpuId;
-use crate::speed::Targets;
-use crate::status::Delivered;
+use crate::speed::{Target, Targets};
+use crate::status::{Asked, Delivered, Status};
 use crate::sys::time::{self, Nanos};
 
 /// The number of stretches kept until they are taken: a day of steps of a second.
 const KEPT: usize = 100_000;
 
 /// A time in which the targets stayed the same.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Stretch {
     /// Its begin, from when the session began.
+    #[serde(rename = "from_ns", with = "as_ns")]
+    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
     pub from: Duration,
     /// Its end, when the next targets were set. They are in force within two periods.
+    #[serde(rename = "until_ns", with = "as_ns")]
+    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
     pub until: Duration,
-    /// What was asked for.
-    pub asked: Targets,
     /// What the tasks were given by the kernel's account, without the first two periods; `None` where that cannot be told,
     /// because they did not want all that they could get, or because the method moves the clock.
     pub delivered: Option<Delivered>,
-    /// The same for each CPU for which it can be told.
-    pub cpus: BTreeMap<CpuId, Delivered>,
+    /// The same for each CPU.
+    pub cpus: Vec<CpuStretch>,
+}
+
+/// What was asked and delivered on one CPU in a [`Stretch`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct CpuStretch {
+    /// Which CPU.
+    pub cpu: CpuId,
+    /// What was asked for.
+    #[serde(flatten, with = "Asked")]
+    pub asked: Target,
+    /// What tasks were given on it; `None` where that cannot be told.
+    pub delivered: Option<Delivered>,
+}
+
+impl Stretch {
+    /// The one that ends with the emulation, which [`Session::take_stretches`](crate::Session::take_stretches) does not have.
+    pub fn last(status: &Status, from: Duration, until: Duration) -> Self {
+        let cpus = status.cpus.iter();
+        let cpus = cpus.map(|one| CpuStretch { cpu: one.cpu, asked: one.asked, delivered: one.delivered });
+        Self { from, until, delivered: status.delivered, cpus: cpus.collect() }
+    }
 }
 
 #[derive(Debug)]
@@ -62,7 +90,8 @@ impl Stretches {
         let mut done = std::mem::take(&mut self.done);
         if moves_clock {
             for stretch in &mut done {
-                (stretch.delivered, stretch.cpus) = (None, BTreeMap::new());
+                stretch.delivered = None;
+                stretch.cpus.iter_mut().for_each(|cpu| cpu.delivered = None);
             }
         }
         done
@@ -73,7 +102,8 @@ impl Stretches {
         let asked = std::mem::replace(&mut self.asked, next);
         let from = std::mem::replace(&mut self.from, now);
         let [from, until] = [from, now].map(|at| time::span(at - self.zero));
-        Stretch { from, until, asked, delivered: None, cpus: BTreeMap::new() }
+        let cpus = asked.into_iter().map(|(cpu, asked)| CpuStretch { cpu, asked, delivered: None });
+        Stretch { from, until, delivered: None, cpus: cpus.collect() }
     }
 
     fn finish(&mut self) {
@@ -85,7 +115,8 @@ impl Stretches {
     }
 }
 
-fn told(stretch: Stretch, account: &Account) -> Stretch {
-    let cpus = stretch.asked.keys().filter_map(|&cpu| Some((cpu, account.cpu(cpu)?))).collect();
-    Stretch { delivered: account.zone(), cpus, ..stretch }
+fn told(mut stretch: Stretch, account: &Account) -> Stretch {
+    stretch.delivered = account.zone();
+    stretch.cpus.iter_mut().for_each(|cpu| cpu.delivered = account.cpu(cpu.cpu));
+    stretch
 }

@@ -10,8 +10,9 @@ mod fracas;
 use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use crate::as_ns;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::method_id::MethodId;
@@ -99,16 +100,22 @@ pub enum Trait {
 }
 
 /// What can be expected of a method for a demand on a host.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub struct Expected {
     /// Expected relative error of the perceived speed of CPU-bound work, e.g. 0.01: an estimate for CPU-bound work, from
     /// records on virtual machines; what it is on this host has to be measured.
     pub error: f64,
     /// Length of one on/off cycle that will be used; zero for methods without one.
+    #[serde(rename = "period_ns", with = "as_ns")]
+    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
     pub period: Duration,
     /// The longest time that a task will be stopped: the granularity that a program can notice.
+    #[serde(rename = "longest_stall_ns", with = "as_ns")]
+    #[cfg_attr(feature = "schemas", schemars(with = "u64"))]
     pub longest_stall: Duration,
-    /// What the user should know about this demand on this host.
+    /// What the user should know about this demand on this host; not part of its JSON.
+    #[serde(skip)]
     pub notes: Vec<String>,
 }
 

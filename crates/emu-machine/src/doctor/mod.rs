@@ -20,6 +20,7 @@ pub use knobs::{KNOBS, knob};
 pub use machine::{Load, Machine};
 pub use tuning::{Refused, Tuned, Tuning};
 
+use emu_core::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -45,7 +46,12 @@ impl Examined {
     }
 }
 
-/// Looks at all knobs.
-pub fn examine(machine: &Machine) -> Vec<Examined> {
-    KNOBS.iter().map(|knob| Examined::new(knob, machine)).collect()
+/// Looks at the knobs of these names, or at all where none is named, in the order in which they are changed.
+///
+/// # Errors
+/// There is no knob of a name.
+pub fn examine(machine: &Machine, names: &[String]) -> Result<Vec<Examined>> {
+    names.iter().try_for_each(|name| knob(name).map(drop))?;
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    Ok(KNOBS.iter().filter(|knob| wanted(knob.name)).map(|knob| Examined::new(knob, machine)).collect())
 }

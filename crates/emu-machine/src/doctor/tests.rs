@@ -107,7 +107,7 @@ fn only_what_a_tuning_can_change_has_changes() {
     let drivers = [ACPI, INTEL_ACTIVE, INTEL_ACTIVE_NO_HWP, INTEL_PASSIVE, AMD, AMD_PASSIVE, ARM].map(driven);
     for files in drivers.into_iter().chain([bare(&[]), owned(VM_V1)]) {
         let (_dir, machine) = machine(&files);
-        for knob in examine(&machine) {
+        for knob in examine(&machine, &[]).unwrap() {
             // What a started command alone is given says nothing of the machine.
             let is_of_machine = |change: &Change| !matches!(change, Change::TimerSlack { .. });
             let is_tunable = knob.finding.changes.iter().any(is_of_machine);

@@ -16,6 +16,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use emu_core::as_ns::nanos;
 use emu_core::{
     Demand, Error, ErrorKind, Hint, Host, Prepared, Result, Speed, SpeedSpec, Trait, lowest_share,
 };
@@ -27,7 +28,7 @@ use self::result::{Outcome, Report, Tally, Verdict};
 use crate::exit::{Exit, Failure};
 use crate::hints;
 use crate::host;
-use crate::output::{self, SCHEMA, nanos};
+use crate::output::{self, SCHEMA};
 use crate::reporter::Reporter;
 use crate::signals::Signals;
 use crate::supervise::program;

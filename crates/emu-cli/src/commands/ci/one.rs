@@ -7,7 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, ErrorKind, Pid, Result, Speed, heed_children};
+use emu_core::as_ns::nanos;
+use emu_core::{Delivered, Error, ErrorKind, Pid, Result, Speed, heed_children};
 use nix::sys::signal::{Signal, killpg};
 use rustix::process::{
     Pid as RawPid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
@@ -17,10 +18,8 @@ use tempfile::NamedTempFile;
 
 use super::result::{Outcome, Run};
 use crate::exit::{Exit, Failure};
-use crate::output::nanos;
 use crate::signals::{Signals, until};
 use crate::supervise::descendants;
-use crate::zone::delivered::DeliveredRecord;
 use crate::zone::record::ExitRecord;
 
 const LOOK: Duration = Duration::from_secs(1);
@@ -42,7 +41,7 @@ pub(super) struct Case<'a> {
 #[derive(Debug, Deserialize)]
 struct Record {
     method: String,
-    delivered: Option<DeliveredRecord>,
+    delivered: Option<Delivered>,
     exit: Option<ExitRecord>,
 }
 

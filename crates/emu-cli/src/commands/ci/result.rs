@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use emu_core::CpuList;
+use emu_core::{CpuList, Delivered};
 use serde::Serialize;
 
 use super::junit::{Came, Tests};
 use crate::exit::Exit;
-use crate::zone::delivered::DeliveredRecord;
 use crate::zone::record::ExitRecord;
 
 /// Everything that `emu ci` has found.
@@ -55,7 +54,7 @@ pub(crate) struct Run {
     /// By which method it was slowed; null where that is not known.
     pub(super) method: Option<String>,
     /// What it was given while it wanted all that it could get; null where that cannot be told.
-    pub(super) delivered: Option<DeliveredRecord>,
+    pub(super) delivered: Option<Delivered>,
     /// Whether it wrote JUnit XML.
     pub(super) has_tests: bool,
 }
@@ -193,7 +192,7 @@ pub(super) mod testing {
 
     use super::super::junit::Test;
     use super::*;
-    use crate::output::nanos;
+    use emu_core::as_ns::nanos;
 
     /// Nothing was run yet, of two speeds.
     pub(crate) fn report() -> Report {

@@ -3,9 +3,9 @@
 use emu_bench::stats::Sample;
 use emu_bench::table::{Column, Table, Value, escaped};
 use emu_bench::{columns, row};
+use emu_core::Delivered;
 
 use super::result::{Report, Tally, Verdict};
-use crate::zone::delivered::DeliveredRecord;
 
 const KINDS: [(Verdict, &str); 3] = [
     (Verdict::OnlyWhenSlow, "fails only when slow"),
@@ -69,8 +69,8 @@ fn speeds(report: &Report) -> Table {
     for (speed, tally) in report.speeds.iter().zip(&report.by_speed) {
         let runs = || report.runs.iter().filter(|run| run.speed == *speed);
         let times = Sample::new(runs().map(|run| run.wall_ns as f64).collect::<Vec<_>>()).ok();
-        let given: Vec<DeliveredRecord> = runs().filter_map(|run| run.delivered).collect();
-        let given = DeliveredRecord::mean(&given).map(|given| given.share);
+        let given: Vec<Delivered> = runs().filter_map(|run| run.delivered).collect();
+        let given = Delivered::mean(&given).map(|given| given.share);
         let median = times.map(|times| times.median() as u64);
         let Tally { passed, failed, timed_out, .. } = *tally;
         table.row(row![speed, given, u64::from(passed), u64::from(failed), u64::from(timed_out), median]);

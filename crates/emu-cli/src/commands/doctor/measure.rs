@@ -3,9 +3,9 @@
 use emu_core::{Error, ErrorKind, Result};
 use emu_machine::Event;
 use emu_machine::doctor::effects::{self, EffectsPlan, Switch};
-use emu_machine::doctor::{Examined, Machine, Refused, Tuning};
+use emu_machine::doctor::{Examined, Machine, Refused, Tuning, examine};
 
-use crate::commands::doctor::{DoctorTuneArgs, examine, show};
+use crate::commands::doctor::{DoctorTuneArgs, show};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::measuring::{Measuring, Task};

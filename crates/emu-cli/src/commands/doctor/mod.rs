@@ -9,8 +9,7 @@ pub(crate) use args::{DoctorAction, DoctorArgs, DoctorShowArgs, DoctorTuneArgs};
 
 use std::time::Duration;
 
-use emu_core::Result;
-use emu_machine::doctor::{self, Examined, KNOBS, Machine};
+use emu_machine::doctor::{Machine, examine};
 
 use self::show::Report;
 use crate::commands::restore;
@@ -40,12 +39,4 @@ fn show(args: &DoctorShowArgs) -> Result<Exit, Failure> {
     };
     output::print(&text)?;
     Ok(if report.is_ready() { Exit::Success } else { Exit::NotTuned })
-}
-
-fn examine(machine: &Machine, names: &[String]) -> Result<Vec<Examined>> {
-    // In the order in which they are changed, whatever the order in which they are named.
-    names.iter().try_for_each(|name| doctor::knob(name).map(drop))?;
-    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
-    let knobs = KNOBS.iter().filter(|knob| wanted(knob.name));
-    Ok(knobs.map(|knob| Examined::new(knob, machine)).collect())
 }

@@ -267,8 +267,10 @@ mod tests {
     /// This machine, with findings of every state that the tests make up.
     fn report(states: &[State]) -> Report {
         let machine = Machine::of_files(&Roots::system(), None).unwrap();
-        let knobs =
-            examine(&machine).into_iter().zip(states.iter().copied().chain(std::iter::repeat(State::Ready)));
+        let knobs = examine(&machine, &[])
+            .unwrap()
+            .into_iter()
+            .zip(states.iter().copied().chain(std::iter::repeat(State::Ready)));
         let knobs = knobs.map(|(mut knob, state)| {
             knob.finding.state = state;
             knob.not_permitted = None;

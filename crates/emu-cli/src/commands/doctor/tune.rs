@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use emu_core::{Error, Result, SlowCommand};
-use emu_machine::doctor::{Machine, Tuning, throttled};
+use emu_machine::doctor::{Machine, Tuning, examine, throttled};
 use nix::sys::signal::Signal;
 
-use crate::commands::doctor::{DoctorTuneArgs, examine, show as words};
+use crate::commands::doctor::{DoctorTuneArgs, show as words};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::reporter::Reporter;

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::hints;
 use crate::zone::options::Options;
-use crate::zone::record::{ExpectedRecord, FORM};
+use crate::zone::record::FORM;
 
 /// Every method judged by one demand.
 #[derive(Debug, Serialize)]
@@ -39,29 +39,24 @@ pub(crate) struct Verdict {
     /// Whether it can do what is asked here.
     works: bool,
     /// What to expect, where it works.
-    expected: Option<ExpectedRecord>,
+    expected: Option<Expected>,
     /// What is to be known of it here, in words.
     notes: Vec<String>,
     /// What is missing, where it does not.
     unavailable: Option<Unavailable>,
     /// What it is, the same on every host.
     about: About,
-    #[serde(skip)]
-    judged: Result<Expected, Unavailable>,
 }
 
 impl Verdict {
     pub(crate) fn new(method: MethodId, about: About, judged: Result<Expected, Unavailable>) -> Self {
-        let judged = judged.map_err(hints::worded);
-        Self {
-            method,
-            works: judged.is_ok(),
-            expected: judged.as_ref().ok().map(ExpectedRecord::of),
-            notes: judged.as_ref().map(|expected| expected.notes.clone()).unwrap_or_default(),
-            unavailable: judged.as_ref().err().cloned(),
-            about,
-            judged,
-        }
+        let works = judged.is_ok();
+        let notes = judged.as_ref().map(|expected| expected.notes.clone()).unwrap_or_default();
+        let (expected, unavailable) = match judged {
+            Ok(expected) => (Some(expected), None),
+            Err(unavailable) => (None, Some(hints::worded(unavailable))),
+        };
+        Self { method, works, expected, notes, unavailable, about }
     }
 }
 
@@ -90,18 +85,18 @@ impl Listing {
         for verdict in &self.methods {
             let name = verdict.method.to_string();
             let summary = verdict.about.summary.to_owned();
-            table.row(match &verdict.judged {
-                Ok(expected) => {
+            table.row(match &verdict.expected {
+                Some(expected) => {
                     let cycle = |value| if expected.period.is_zero() { "-".to_owned() } else { span(value) };
                     let (period, stall) = (cycle(expected.period), cycle(expected.longest_stall));
                     [name, "yes".into(), percent(expected.error), period, stall, summary]
                 }
-                Err(_) => [name, "no".into(), String::new(), String::new(), String::new(), summary],
+                None => [name, "no".into(), String::new(), String::new(), String::new(), summary],
             });
         }
         let mut text = format!("{}\n\n{}", self.heading(), table.text());
         for verdict in &self.methods {
-            if let Err(unavailable) = &verdict.judged {
+            if let Some(unavailable) = &verdict.unavailable {
                 let _ = write!(text, "\n{}", reason(verdict.method, unavailable));
             }
         }
@@ -119,7 +114,7 @@ impl Listing {
 
     pub(crate) fn in_full(&self) -> String {
         let mut text = String::new();
-        for Verdict { method, about, judged, .. } in &self.methods {
+        for Verdict { method, about, expected, notes, unavailable, .. } in &self.methods {
             let line = |text: &mut String, key: &str, value: &str| {
                 let _ = writeln!(text, "  {key:<9}{}", wrap(value, 11).trim_start());
             };
@@ -133,23 +128,20 @@ impl Listing {
                 line(&mut text, if index == 0 { "limits" } else { "" }, &format!("- {limit}"));
             }
             let _ = writeln!(text, "\n{}", self.heading());
-            match judged {
-                Ok(expected) => {
-                    line(&mut text, "works", "yes");
-                    line(&mut text, "error", &format!("{} expected", percent(expected.error)));
-                    if !expected.period.is_zero() {
-                        line(&mut text, "period", &span(expected.period));
-                        line(&mut text, "stall", &format!("{} at a stretch", span(expected.longest_stall)));
-                    }
-                    for note in &expected.notes {
-                        line(&mut text, "note", note);
-                    }
+            line(&mut text, "works", if expected.is_some() { "yes" } else { "no" });
+            if let Some(expected) = expected {
+                line(&mut text, "error", &format!("{} expected", percent(expected.error)));
+                if !expected.period.is_zero() {
+                    line(&mut text, "period", &span(expected.period));
+                    line(&mut text, "stall", &format!("{} at a stretch", span(expected.longest_stall)));
                 }
-                Err(unavailable) => {
-                    line(&mut text, "works", "no");
-                    line(&mut text, "reason", &unavailable.detail);
-                    line(&mut text, "hint", &unavailable.hint.to_string());
-                }
+            }
+            for note in notes {
+                line(&mut text, "note", note);
+            }
+            if let Some(unavailable) = unavailable {
+                line(&mut text, "reason", &unavailable.detail);
+                line(&mut text, "hint", &unavailable.hint.to_string());
             }
         }
         text

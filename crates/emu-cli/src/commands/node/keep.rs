@@ -5,7 +5,7 @@ use std::io::{self, Write, stdout};
 use std::os::fd::{AsFd, RawFd};
 use std::time::{Duration, Instant};
 
-use emu_core::{Error, Exclusive, Host, Memory, Node, NodeOptions, Pid, Result, Roots, Session, Tasks};
+use emu_core::{Error, Host, Memory, Node, NodeOptions, Pid, Result, Roots, Session, Tasks};
 use nix::libc::STDERR_FILENO;
 use nix::unistd::{close, dup2_stderr, dup2_stdout, setsid};
 
@@ -13,7 +13,7 @@ use super::args::CreateArgs;
 use super::killed::Mark;
 use super::show;
 use super::watched::{self, Watched};
-use crate::control::{Asked, Control, Joined, Member, Removal, Source};
+use crate::control::{Asked, Control, Joined, Member, Removal, Source, Working};
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::signals::{Came, Signals, until};
@@ -158,6 +158,12 @@ impl Kept {
         }
         *problem = remaining;
     }
+
+    /// The members that are there by a file.
+    fn joined(&self) -> Vec<Joined> {
+        let members = self.node.members();
+        self.joined.iter().filter(|joined| members.contains(&joined.pid)).cloned().collect()
+    }
 }
 
 impl Asked for Kept {
@@ -174,10 +180,6 @@ impl Asked for Kept {
         self.like = None;
     }
 
-    fn like(&self) -> Option<&Source> {
-        self.like.as_ref()
-    }
-
     fn memory(&self) -> Result<Option<Memory>> {
         self.node.memory()
     }
@@ -186,12 +188,13 @@ impl Asked for Kept {
         self.node.set_memory(bytes)
     }
 
-    fn problem(&self) -> Option<String> {
-        self.node.check_groups().err().map(|why| why.in_words()).or_else(|| self.problem.clone())
-    }
-
-    fn watched(&self) -> Vec<Member> {
-        self.watched.iter().map(|watched| watched.member.clone()).collect()
+    fn tell(&self, working: &mut Working) {
+        let problem = self.node.check_groups().err().map(|why| why.in_words());
+        problem.or_else(|| self.problem.clone()).into_iter().for_each(|why| working.status.add_problem(why));
+        working.like.clone_from(&self.like);
+        working.exclusive = self.node.exclusive();
+        (working.members, working.joined) = (self.node.members(), self.joined());
+        working.watched = self.watched.iter().map(|watched| watched.member.clone()).collect();
     }
 
     fn watch(&mut self, member: &Member, joins: bool) -> Result<()> {
@@ -200,19 +203,6 @@ impl Asked for Kept {
             self.watched.push(Watched::new(&self.host, member)?);
         }
         Ok(())
-    }
-
-    fn exclusive(&self) -> Option<Exclusive> {
-        self.node.exclusive()
-    }
-
-    fn members(&self) -> Vec<Pid> {
-        self.node.members()
-    }
-
-    fn joined(&self) -> Vec<Joined> {
-        let members = self.node.members();
-        self.joined.iter().filter(|joined| members.contains(&joined.pid)).cloned().collect()
     }
 
     fn join(&mut self, pid: Pid, of: Option<Member>) -> Result<()> {

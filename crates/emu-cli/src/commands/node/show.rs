@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::killed::Killed;
 use super::{Found, name};
 use crate::control::Working;
-use crate::output::{self, SCHEMA};
+use crate::output::{self, LIVE};
 use crate::zone::summary;
 
 /// A row for each node, or for each of its CPUs that are asked something else, and below what is wrong.
@@ -129,5 +129,5 @@ pub(super) fn json(nodes: Vec<Found>, killed: &[Killed]) -> Result<String> {
         }
     });
     let killed = killed.iter().map(|one| one.name.clone()).collect();
-    output::json(&NodeList { schema: SCHEMA, nodes: nodes.collect(), killed })
+    output::json(&NodeList { schema: LIVE, nodes: nodes.collect(), killed })
 }

@@ -18,48 +18,29 @@ pub(super) type Specs = BTreeMap<String, Spec>;
 
 /// What a file has of one node, or of a class of nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Spec {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) class: Option<String>,
     /// How many such nodes there are: NAME1, NAME2 …
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) count: Option<u16>,
     /// How many CPUs it has, where none are named.
-    #[serde(skip_serializing_if = "Option::is_none")]
     cores: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     speed: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) like: Option<PathBuf>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     metric: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) trace: Option<PathBuf>,
-    #[serde(skip_serializing_if = "Option::is_none", rename = "trace-end")]
     trace_end: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cpus: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     period: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none", rename = "lift-rt-limit")]
     lift_rt_limit: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none", rename = "exclude-background")]
     exclude_background: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     round: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     widen: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none", rename = "no-hold-clock")]
     no_hold_clock: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     exclusive: Option<bool>,
     /// A command that is started there.
-    #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<Vec<String>>,
     /// What runs already and joins: in the words of `emu attach`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -5,6 +5,7 @@ mod show;
 
 pub(crate) use args::{NoiseArgs, Smt};
 
+use emu_core::as_ns::nanos;
 use emu_machine::Event;
 use emu_machine::noise::{self, NoisePlan, Setting};
 
@@ -12,7 +13,6 @@ use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::measuring::{Measuring, Task};
 use crate::options::option;
-use crate::output::nanos;
 
 pub(crate) fn noise(args: &NoiseArgs) -> Result<Exit, Failure> {
     let mut host = host::detect()?;

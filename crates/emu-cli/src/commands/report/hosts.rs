@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::commands::node::show::{Node, NodeList};
-use crate::output::SCHEMA;
+use crate::output::LIVE;
 use crate::values::node_name;
 use crate::zone::summary::between;
 
@@ -77,7 +77,7 @@ impl Hosts {
         if files.is_empty() {
             return Ok(None);
         }
-        let mut hosts = Self { schema: SCHEMA, tolerance: TOLERANCE, nodes: Vec::new(), notes: Vec::new() };
+        let mut hosts = Self { schema: LIVE, tolerance: TOLERANCE, nodes: Vec::new(), notes: Vec::new() };
         for file in files {
             let host = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             hosts.add(&host, list(&file)?);
@@ -177,8 +177,8 @@ fn list(file: &Path) -> Result<NodeList> {
     let text = fs::read_to_string(file).map_err(|cause| Error::file("read", file, cause))?;
     let Form { schema, nodes } = serde_json::from_str(&text).map_err(|cause| other(&cause))?;
     // Others than lists count their forms for themselves.
-    if schema != SCHEMA && nodes.is_some() {
-        return Err(Error::usage(format!("{} is of form {schema}, and not {SCHEMA}", file.display()))
+    if schema != LIVE && nodes.is_some() {
+        return Err(Error::usage(format!("{} is of form {schema}, and not {LIVE}", file.display()))
             .hint("read it with the version of emu that wrote it"));
     }
     let list: NodeList = serde_json::from_str(&text).map_err(|cause| other(&cause))?;

@@ -7,7 +7,7 @@ use emu_core::{Error, LiveSession, Result, Roots};
 use serde::Serialize;
 
 use crate::control::Working;
-use crate::output::SCHEMA;
+use crate::output::LIVE;
 use crate::zone::summary;
 
 /// An emulation, and how it goes; or why it does not tell.
@@ -72,7 +72,7 @@ pub(crate) struct Line<'a> {
 
 pub(super) fn json(found: &[Found]) -> Result<String> {
     let line = Line {
-        schema: SCHEMA,
+        schema: LIVE,
         time: jiff::Timestamp::now().to_string(),
         zones: found.iter().filter_map(|(_, working)| working.as_ref().ok()).collect(),
         silent: found.iter().filter(|(_, working)| working.is_err()).map(|(session, _)| session).collect(),
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
     use crate::zone::options::Options;
-    use emu_core::{CpuStatus, MethodId, Status, Target, Tasks};
+    use emu_core::{CpuStatus, Demand, MethodId, Status, Target, Tasks};
 
     fn found(silent: bool) -> Found {
         let session = LiveSession {
@@ -112,7 +112,7 @@ mod tests {
             like: None,
             memory: None,
             exclusive: None,
-            options: Options::default(),
+            options: Options::of(&Demand::new([].into())),
             status,
         };
         (session, if silent { Err(Error::unavailable("emu 4194303 does not answer")) } else { Ok(working) })

@@ -8,10 +8,9 @@ use emu_bench::columns;
 use emu_bench::numbers::{percent, signed, span};
 use emu_bench::report::{Axis, Chart, Point, Series};
 use emu_bench::table::Table;
-use emu_core::{Error, ErrorKind, Result, Speed, Trace, input_file};
+use emu_core::{Delivered, Error, ErrorKind, Result, Speed, Stretch, Trace, input_file};
 use serde::Deserialize;
 
-use crate::zone::delivered::{DeliveredRecord, StepRecord};
 use crate::zone::summary::between;
 
 const LISTED: usize = 30;
@@ -27,7 +26,7 @@ struct Step {
     from: f64,
     until: f64,
     asked: f64,
-    delivered: Option<DeliveredRecord>,
+    delivered: Option<Delivered>,
 }
 
 #[derive(Debug)]
@@ -42,7 +41,7 @@ pub(super) struct Shown {
 #[derive(Debug, Deserialize)]
 struct Run {
     #[serde(default)]
-    steps: Vec<StepRecord>,
+    steps: Vec<Stretch>,
 }
 
 /// Reads a trace, or the record of a run in which the speed was changed.
@@ -70,10 +69,10 @@ fn of_run(text: &str) -> Result<BTreeMap<String, Line>> {
     }
     let mut lines = BTreeMap::<String, Line>::new();
     for step in &run.steps {
-        let [from, until] = [step.from_ns, step.until_ns].map(|ns| ns as f64 * 1e-9);
+        let [from, until] = [step.from, step.until].map(|at| at.as_secs_f64());
         for cpu in &step.cpus {
             let line = lines.entry(format!("CPU {}", cpu.cpu)).or_default();
-            line.steps.push(Step { from, until, asked: cpu.asked_share, delivered: cpu.delivered });
+            line.steps.push(Step { from, until, asked: cpu.asked.share, delivered: cpu.delivered });
         }
         // Of tasks that moved between CPUs the whole alone is known.
         let is_whole = step.cpus.iter().all(|cpu| cpu.delivered.is_none());
@@ -118,14 +117,12 @@ impl Shown {
         let mut table = Table::new(columns![
             text "OF", number "FROM", number "FOR", number "ASKED", number "DELIVERED", number "ERROR",
         ]);
-        let mut row =
-            |name: &str, from: f64, until: f64, asked: String, delivered: Option<DeliveredRecord>| {
-                let [from, length] = [from, until - from].map(|s| span(Duration::from_secs_f64(s.max(0.0))));
-                let told =
-                    delivered.map(|seen| (between(seen.share, seen.low, seen.high), signed(seen.error)));
-                let (delivered, error) = told.unwrap_or_else(|| ("-".into(), "-".into()));
-                table.row([name.to_owned(), from, length, asked, delivered, error]);
-            };
+        let mut row = |name: &str, from: f64, until: f64, asked: String, delivered: Option<Delivered>| {
+            let [from, length] = [from, until - from].map(|s| span(Duration::from_secs_f64(s.max(0.0))));
+            let told = delivered.map(|seen| (between(seen.share, seen.low, seen.high), signed(seen.error)));
+            let (delivered, error) = told.unwrap_or_else(|| ("-".into(), "-".into()));
+            table.row([name.to_owned(), from, length, asked, delivered, error]);
+        };
         for (name, line) in &self.lines {
             if steps <= LISTED {
                 for step in &line.steps {
@@ -175,8 +172,8 @@ impl Shown {
 }
 
 impl Line {
-    fn mean(&self) -> Option<DeliveredRecord> {
+    fn mean(&self) -> Option<Delivered> {
         let known: Vec<_> = self.steps.iter().filter_map(|step| step.delivered).collect();
-        DeliveredRecord::mean(&known)
+        Delivered::mean(&known)
     }
 }

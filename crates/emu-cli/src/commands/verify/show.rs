@@ -12,11 +12,12 @@ use emu_bench::table::{Table, wrap};
 use emu_bench::verify::{
     Doubt, Emulated, Fairness, Finding, Outcome, Outliers, Plan, SessionEmulated, Spectrum,
 };
+use emu_core::as_ns::nanos;
 use emu_core::{CpuList, MethodId, SpeedSpec, Unavailable};
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::output::{SCHEMA, nanos};
+use crate::output::SCHEMA;
 use crate::values::PAIRS_MOST;
 
 /// What holds for a whole run.

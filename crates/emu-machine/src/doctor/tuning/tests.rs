@@ -37,7 +37,7 @@ fn all_is_changed_in_order_and_put_back_at_the_end() {
     let (_dir, machine) = machine(&acpi());
     let before = CHANGED.map(|(path, _)| text(&machine, path));
     let slack = prctl::get_timerslack().unwrap();
-    let tuning = Tuning::begin(&machine, &examine(&machine), "test", false).unwrap();
+    let tuning = Tuning::begin(&machine, &examine(&machine, &[]).unwrap(), "test", false).unwrap();
     assert_eq!(
         names(&tuning),
         ["governor", "turbo", "c-states", "aslr", "swap", "thp", "thp-defrag", "timer-slack"]
@@ -71,9 +71,9 @@ fn the_timer_slack_of_another_thread_is_left() {
 #[test]
 fn a_tuned_machine_has_nothing_left_to_tune() {
     let (_dir, machine) = machine(&acpi());
-    let tuning = Tuning::begin(&machine, &examine(&machine), "test", false).unwrap();
+    let tuning = Tuning::begin(&machine, &examine(&machine, &[]).unwrap(), "test", false).unwrap();
     let again = super::super::tests::look_again(&machine);
-    let left = examine(&again).into_iter().filter(|knob| knob.finding.state == State::Tune);
+    let left = examine(&again, &[]).unwrap().into_iter().filter(|knob| knob.finding.state == State::Tune);
     let left: Vec<_> = left.map(|knob| knob.about.name).collect();
     assert!(left.is_empty(), "{left:?}");
     tuning.end().unwrap();
@@ -103,7 +103,8 @@ fn a_refused_knob_is_left_as_it_was_and_the_others_are_tuned() {
     for how in [&fails as &dyn Fn(&Path) -> Result<()>, &ignores] {
         let (_dir, machine) = machine(&acpi());
         let kernel = refusing("cpufreq/boost", how);
-        let tuning = Tuning::begin_with(&machine, &examine(&machine), "test", false, &kernel).unwrap();
+        let tuning =
+            Tuning::begin_with(&machine, &examine(&machine, &[]).unwrap(), "test", false, &kernel).unwrap();
         assert_eq!(tuning.refused().iter().map(|refused| refused.name).collect::<Vec<_>>(), ["turbo"]);
         assert!(tuning.refused()[0].why.contains("cpufreq/boost"), "{:?}", tuning.refused());
         assert!(names(&tuning).contains(&"governor") && !names(&tuning).contains(&"turbo"));
@@ -120,7 +121,7 @@ fn a_knob_that_was_named_must_not_be_refused() {
     let before = CHANGED.map(|(path, _)| text(&machine, path));
     let fails = |path: &Path| Err(Error::file("write `0` to", path, std::io::Error::from_raw_os_error(1)));
     let kernel = refusing("transparent_hugepage/defrag", fails);
-    let mut knobs = examine(&machine);
+    let mut knobs = examine(&machine, &[]).unwrap();
     knobs.retain(|knob| knob.finding.state == State::Tune);
     let error = Tuning::begin_with(&machine, &knobs, "test", true, &kernel).unwrap_err();
     assert_eq!(error.to_string(), "cannot tune thp-defrag");
@@ -134,7 +135,8 @@ fn a_knob_that_was_named_must_not_be_refused() {
 fn a_knob_that_was_named_must_be_one_that_can_be_tuned() {
     let (_dir, machine) = machine(&acpi());
     let named = |name: &str| {
-        let knobs: Vec<_> = examine(&machine).into_iter().filter(|knob| knob.about.name == name).collect();
+        let knobs: Vec<_> =
+            examine(&machine, &[]).unwrap().into_iter().filter(|knob| knob.about.name == name).collect();
         Tuning::begin(&machine, &knobs, "test", true)
     };
     for name in ["epp", "isolcpus", "rt-limit"] {
@@ -154,7 +156,8 @@ fn a_later_knob_that_moves_an_earlier_one_is_noticed() {
         std::fs::write(&governor, "ondemand\n").unwrap();
         Ok(())
     });
-    let tuning = Tuning::begin_with(&machine, &examine(&machine), "test", false, &kernel).unwrap();
+    let tuning =
+        Tuning::begin_with(&machine, &examine(&machine, &[]).unwrap(), "test", false, &kernel).unwrap();
     assert_eq!(tuning.refused().iter().map(|refused| refused.name).collect::<Vec<_>>(), ["governor"]);
     tuning.end().unwrap();
     assert_eq!(std::fs::read_to_string(&governor).unwrap().trim(), "ondemand");
@@ -169,7 +172,7 @@ fn a_preference_changed_along_with_the_governor_is_put_back() {
             std::fs::write(&preference, "performance\n").unwrap();
             Ok(())
         });
-        let mut knobs = examine(&machine);
+        let mut knobs = examine(&machine, &[]).unwrap();
         knobs.retain(|knob| !only_governor || knob.about.name == "governor");
         let tuning = Tuning::begin_with(&machine, &knobs, "test", false, &kernel).unwrap();
         assert!(tuning.refused().is_empty(), "{:?}", tuning.refused());
@@ -199,7 +202,8 @@ fn what_the_switch_of_turbo_sets_in_each_policy_is_put_back() {
         }
         Ok(())
     });
-    let tuning = Tuning::begin_with(&machine, &examine(&machine), "test", false, &kernel).unwrap();
+    let tuning =
+        Tuning::begin_with(&machine, &examine(&machine, &[]).unwrap(), "test", false, &kernel).unwrap();
     assert!(names(&tuning).contains(&"turbo"), "{:?}", tuning.refused());
     assert_eq!(tuning.end().unwrap(), Vec::<String>::new());
     for (file, text) in files {
@@ -214,7 +218,8 @@ fn of_separable_changes_those_that_work_are_made() {
     machine.cpus = "1".parse().unwrap();
     let fails = |path: &Path| Err(Error::file("write `0` to", path, std::io::Error::from_raw_os_error(5)));
     let kernel = refusing("irq/9/smp_affinity_list", fails);
-    let tuning = Tuning::begin_with(&machine, &examine(&machine), "test", false, &kernel).unwrap();
+    let tuning =
+        Tuning::begin_with(&machine, &examine(&machine, &[]).unwrap(), "test", false, &kernel).unwrap();
     let irqs = tuning.tuned().iter().find(|tuned| tuned.name == "irq-affinity").unwrap();
     assert_eq!((irqs.changes.len(), irqs.refused.len()), (1, 1), "{irqs:?}");
     assert_eq!(text(&machine, "proc/irq/8/smp_affinity_list"), "0");
@@ -225,7 +230,7 @@ fn of_separable_changes_those_that_work_are_made() {
 #[test]
 fn without_permission_for_any_knob_it_is_an_error() {
     let (_dir, machine) = machine(&acpi());
-    let mut knobs = examine(&machine);
+    let mut knobs = examine(&machine, &[]).unwrap();
     for knob in &mut knobs {
         knob.not_permitted = Some("it is read-only".into());
     }
@@ -243,10 +248,11 @@ fn without_permission_for_any_knob_it_is_an_error() {
 fn beside_a_frequency_emulation_the_governor_is_left_alone() {
     let (_dir, machine) = machine(&acpi());
     let emulation = Journal::open(&machine.host.roots, &"0".parse().unwrap(), "cpu-freq", "make").unwrap();
-    let error = Tuning::begin(&machine, &examine(&machine), "test", false).unwrap_err();
+    let error = Tuning::begin(&machine, &examine(&machine, &[]).unwrap(), "test", false).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("cpu-freq on CPU 0"), "{error}");
-    let others: Vec<_> = examine(&machine).into_iter().filter(|knob| knob.about.name == "aslr").collect();
+    let others: Vec<_> =
+        examine(&machine, &[]).unwrap().into_iter().filter(|knob| knob.about.name == "aslr").collect();
     Tuning::begin(&machine, &others, "test", false).unwrap().end().unwrap();
     drop(emulation);
 }
