@@ -13,7 +13,9 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Runnable {
     pub(crate) tid: Pid,
-    /// The index of the group it is in.
+    /// The index of the group it was found in.
+    pub(crate) found_in: usize,
+    /// The same of the one it belongs in, as far as it is planned.
     pub(crate) place: usize,
     /// The CPUs that the program has bound it to, where it has.
     pub(crate) bound: Option<CpuList>,
@@ -103,7 +105,10 @@ mod tests {
     }
 
     fn threads(at: &[usize]) -> Vec<Runnable> {
-        at.iter().zip(1..).map(|(&place, tid)| Runnable { tid, place, bound: None, born: 0 }).collect()
+        at.iter()
+            .zip(1..)
+            .map(|(&place, tid)| Runnable { tid, found_in: place, place, bound: None, born: 0 })
+            .collect()
     }
 
     fn planned(shares: &[f64], at: &[usize]) -> Vec<usize> {
@@ -168,6 +173,7 @@ mod tests {
             let places = places(&shares);
             let mut threads: Vec<_> = at.iter().zip(1..).map(|(&(place, cpu), tid)| Runnable {
                 tid,
+                found_in: place % shares.len(),
                 place: place % shares.len(),
                 bound: cpu.map(|cpu| [cpu % shares.len()].into_iter().collect()),
                 born: 0,

@@ -238,13 +238,12 @@ impl Balancer {
         }
         let (mut runnable, real_time) = self.bindings.census(&self.groups, &self.lists, &self.usable, closed);
         self.real_time = real_time;
-        let crowded = runnable.clone();
         let mut moved = 0;
         for thread in balance::plan(&places, &mut runnable) {
             match self.groups.move_to(thread.tid, thread.place) {
                 Ok(()) => {
                     moved += 1;
-                    self.repay(&thread, &crowded, governed);
+                    self.repay(&thread, &runnable, governed);
                 }
                 Err(_) => self.stuck += 1,
             }
@@ -274,11 +273,8 @@ impl Balancer {
 
     /// A thread is born into the group of its parent, and shares its quota until it is moved. Both groups make up for what
     /// the one that it has come to left unused meanwhile.
-    fn repay(&self, thread: &Runnable, crowded: &[Runnable], governed: &mut [QuotaGroup]) {
-        let Some(from) = crowded.iter().find(|known| known.tid == thread.tid).map(|known| known.place) else {
-            return;
-        };
-        let crowd = crowded.iter().filter(|known| known.place == from);
+    fn repay(&self, thread: &Runnable, runnable: &[Runnable], governed: &mut [QuotaGroup]) {
+        let crowd = runnable.iter().filter(|known| known.found_in == thread.found_in);
         let youngest = crowd.map(|known| known.born).max().unwrap_or(0);
         // Its start is rounded down.
         let age = time::user_ticks().saturating_sub(youngest) as Nanos * USER_TICK - USER_TICK / 2;
@@ -287,7 +283,7 @@ impl Balancer {
         if missed <= 0 || age > YOUNG {
             return;
         }
-        for place in [from, thread.place] {
+        for place in [thread.found_in, thread.place] {
             if let Some(group) = governed.get_mut(place) {
                 group.owe(missed / 2);
             }
