@@ -40,11 +40,13 @@ place() { # KIND
 }
 
 watch() { # WORD KIND METHOD
-  # What joins is noticed within a second, and costs are measured by then.
-  sleep 1
+  # systemd is asked before, for a user in a session of its own: that is work beside the loop.
+  pid=$(pid_of "$2")
+  # It has ended, what joins is noticed and costs are measured by then.
+  sleep 1.5
   # The thread that computes is not the first.
   for window in 1 2 3; do
-    program used 700000 /proc/"$(pid_of "$2")"/task/* | awk '{ print $2 }'
+    program used 700000 /proc/"$pid"/task/* | awk '{ print $2 }'
   done | sort >/tmp/windows
   echo "$1 $2 $3 $(sed -n 2p /tmp/windows)"
 }
