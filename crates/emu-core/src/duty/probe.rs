@@ -15,7 +15,7 @@ use crate::sys::{affinity, fork};
 
 /// How long each stop of the probe lasts, in nanoseconds: a CPU that was idle for milliseconds takes longer to wake up than one
 /// that was idle for a moment.
-pub(super) const STOP: Nanos = 16_000_000;
+pub(super) const STOP: Nanos = 10_000_000;
 
 /// In nanoseconds. A shorter stretch without the CPU was no stop.
 const GAP: Nanos = STOP / 2;

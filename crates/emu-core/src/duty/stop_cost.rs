@@ -48,7 +48,7 @@ impl StopCost {
     }
 
     /// The cost of stopping tasks of the zone in the manner called `way`, as it is kept. While the zone's tasks have not begun,
-    /// one more batch is measured if there are few, which takes 50 ms at ticks of 4 ms. `make` returns the [`Stop`] for the
+    /// one more batch is measured if there are few, which takes 30 to 50 ms at ticks of 4 ms. `make` returns the [`Stop`] for the
     /// probe. Where nothing is known, a value is assumed and `notes` tell so.
     pub(crate) fn of<S: Stop>(
         host: &Host,
@@ -58,7 +58,7 @@ impl StopCost {
         make: impl FnOnce(Pid) -> Result<S> + Send,
     ) -> Result<Self> {
         let cpus = &zone.demand.cpus();
-        let measured = Self::kept_or_measured(host, zone, way, |enough, is_away| {
+        let measured = Self::kept_or_measured(host, zone, (way, cpus), |enough, is_away| {
             let mut probe = Probe::start(cpus)?;
             let stopper = make(probe.pid())?;
             stop_repeatedly((cpus, is_away), stopper, &mut probe, enough)
@@ -76,7 +76,9 @@ impl StopCost {
         limit: impl FnOnce(Pid, Duration, Duration) -> Result<End> + Send,
     ) -> Self {
         let cpus = &zone.demand.cpus();
-        let measured = Self::kept_or_measured(host, zone, "quota", |enough, _| {
+        // A look at the probe from its own CPU would take time from it that passes for a gain.
+        let probed = cpus.first().into_iter().collect();
+        let measured = Self::kept_or_measured(host, zone, ("quota", &probed), |enough, _| {
             // The probe needs two ticks between gaps, and long gaps. A quota is enforced at ticks; what a task has run
             // beyond it is taken off the next period.
             let tick = time::nanos(time::tick());
@@ -86,7 +88,8 @@ impl StopCost {
             let end = limit(probe.pid(), time::span(run), time::span(period))?;
             let before = idle_time(host, cpus);
             let mut cost = None;
-            for _ in 0..MOST * (period / MOMENT) as usize {
+            // The kernel chooses when in a period a quota begins, and each cost is seen between two gaps.
+            for _ in 0..(enough + 2) * (period / MOMENT) as usize {
                 time::sleep(time::span(MOMENT));
                 let gaps = probe.gaps()?;
                 cost = median_charge(gaps, enough).zip(mean_more(gaps, enough));
@@ -108,19 +111,20 @@ impl StopCost {
         }
     }
 
-    /// `measure` adds a batch where one is worth it, with as many undisturbed stops as it is told. The first batch since boot
-    /// is a short one: nothing may keep its program waiting for long.
+    /// `measure` adds a batch where one is worth it, with as many undisturbed stops as it is told, from a thread off the CPUs
+    /// `avoided` where there are others. The first batch since boot is a short one: nothing may keep its program waiting for
+    /// long.
     fn kept_or_measured(
         host: &Host,
         zone: &Zone,
-        way: &str,
+        (way, avoided): (&str, &CpuList),
         measure: impl FnOnce(usize, bool) -> Result<Option<(Nanos, f64)>> + Send,
     ) -> Result<Option<Self>> {
         let key = format!("{way} on {} of {}", zone.demand.cpus(), host.allowed);
         let mut kept: Kept<String, Self> = Kept::load(host, FILE, Self::is_plausible);
         let enough = if kept.values(&key).is_empty() { 1 } else { 2 };
         let measured = if zone.is_new && kept.wants(&key) {
-            beside_probe(host, &zone.demand.cpus(), |is_away| measure(enough, is_away))
+            beside_probe(host, avoided, |is_away| measure(enough, is_away))
         } else {
             Ok(None)
         };
@@ -164,7 +168,7 @@ impl StopCost {
     }
 }
 
-/// How often the probe is stopped or stalled at most.
+/// How often the probe is stopped at most.
 const MOST: usize = 4;
 /// How often it is asked what it has seen of a quota, in nanoseconds.
 const MOMENT: Nanos = 1_000_000;

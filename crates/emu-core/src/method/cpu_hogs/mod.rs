@@ -48,8 +48,9 @@ const ABOUT: About = About {
         "real-time tasks of priority 10 and above, and deadline tasks, are not slowed",
         "tasks get nothing for (1 - speed) of each period: bursts shorter than a period see full speed or none",
         "memory bandwidth and paced I/O fall with the speed instead of staying as they are",
-        "takes the zone's CPUs for some 0.7 s, up to about 2 s where other load disturbs it, before the first program of a boot \
-         begins: what a wake-up costs is measured then; again now and then where tasks run for less than 0.5 ms of a period",
+        "takes the zone's CPUs for some 30 ms before the first program of a boot begins, where tasks run for less than 1 ms of a \
+         period: what a wake-up costs is measured then; again before the next ones, and then every ten minutes, in 0.3 s, or up \
+         to 0.6 s where other load disturbs it",
         "burns power; SMT siblings outside the zone share their core with a burner",
         "speeds below what the kernel's real-time limits leave (5 % as shipped; more with a small budget of our cgroup) need these lifted, and cannot \
          be had beside a fair server (from Linux 6.12 on) that keeps as much",
@@ -97,10 +98,11 @@ impl Method for CpuHogs {
             ));
         }
         let share = demand.lowest_share();
-        // Measured: about 2 µs of a wake-up's cost remain unknown, whatever the period. And on several CPUs that what else runs
-        // there, with the threads that it has change their CPU, takes 0.3 % of each from the tasks.
+        // Measured: on several CPUs, what else runs there, with the threads that it has change their CPU, takes 0.3 % of each
+        // from the tasks.
         let taken = if demand.targets.len() > 1 && !demand.exclude_background { 0.003 } else { 0.0 };
-        let error = 0.004 + taken / share + 2e-6 / (period.as_secs_f64() * share);
+        let unknown = wake_cost::unknown(host, demand, period);
+        let error = 0.004 + taken / share + unknown / (period.as_secs_f64() * share);
         let expected = Expected { error, period, longest_stall: burn, notes };
         Ok(Plan::new(expected, move |host, zone, journal| {
             Ok(Box::new(Hogs::engage(period, host, zone, journal)?))

@@ -55,12 +55,13 @@ impl Quotas {
         let groups = group_count(kind, demand);
         let period_us = period.as_micros() as u64;
         let mut notes = notes_on(targets);
-        let stall_cost = (kind == Kind::PerCpu).then(|| stall_cost(host, zone, journal, &mut notes));
         let group = if groups > 1 {
             TaskGroup::create_divisible(host, zone, &CONTROLLERS, journal)?
         } else {
             TaskGroup::create(host, zone, &CONTROLLERS, journal)?
         };
+        // The kernel has the first of several moves to groups wait for a grace period: the probe's comes right after.
+        let stall_cost = (kind == Kind::PerCpu).then(|| stall_cost(host, zone, journal, &mut notes));
         let more_notes = group.notes().clone();
         let (folder, accounting) = (cpu_folder(&group)?, group.folder(Controller::Cpuacct));
         if accounting.is_none() {
